@@ -400,7 +400,7 @@ def test_a_program_that_returns_makes_its_calls_in_flight_first():
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # nobody waits for the call of rank 0
-def test_a_rank_that_returned_departs_from_idle_communicators_before_its_calls_in_flight_end():
+def test_a_rank_that_returned_departs_from_idle_communicators_first():
     """Else rank 0 would wait in one for rank 1, and rank 1 in the other for rank 0."""
 
     def program(comm):

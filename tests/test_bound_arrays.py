@@ -83,7 +83,7 @@ def test_strides_that_have_changed_are_refused():
         plan.run()
 
 
-def test_an_array_that_has_become_read_only_is_refused_where_it_is_written_and_read_elsewhere():
+def test_an_array_that_became_read_only_is_refused_where_it_is_written():
     node, inputs = nvcoll.Node(2), [np.ones(5, "f4"), np.ones(5, "f4")]
     in_place, apart = node.plan("all_reduce", inputs), node.plan("all_gather", inputs)
     inputs[1].flags.writeable = False

@@ -162,7 +162,7 @@ def test_the_expression_of_a_composition_is_that_of_its_parts():
     assert nvcoll.verify(nodes_of_rings.schedule(world_size=4)).expression(0) == "((r1 + r0) + (r3 + r2))"
 
 
-def test_what_a_composed_algorithm_does_wrong_is_said_at_its_line_and_at_the_composition():
+def test_an_error_in_a_composed_algorithm_is_said_at_both_lines():
     @nvcoll.algorithm("all_reduce")
     def wrong(b):
         b.copy(b.input(0, 0), into=b.output(7, 0))  # inside
@@ -300,7 +300,7 @@ def needy(b, how_much: float):
     in_scratch._write(b)
 
 
-def test_an_annotation_says_the_kind_of_a_parameter_and_a_missing_one_is_a_question_mark():
+def test_an_annotation_says_the_kind_of_a_parameter():
     assert (needy.name, needy(how_much=1).name) == ("needy(how_much=?)", "needy(how_much=1.0)")
 
 
@@ -423,7 +423,7 @@ def test_a_cut_that_is_too_fine_is_found_at_the_end_and_said_at_its_line():
     assert last.line.endswith("# the line")
 
 
-def test_a_program_that_is_another_the_second_time_still_says_what_was_wrong_the_first():
+def test_a_program_that_changes_still_says_what_was_wrong_at_first():
     runs = []
 
     @nvcoll.algorithm("all_reduce")

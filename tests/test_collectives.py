@@ -220,7 +220,7 @@ def test_an_output_that_is_another_part_of_its_input_is_refused(node):
         node.all_to_all(x, out=[x[1] if r == 1 else np.zeros(10, "i4") for r in range(N)])
 
 
-def test_an_output_that_is_misplaced_in_its_input_is_told_where_it_would_be_in_place(node):
+def test_a_misplaced_output_is_told_where_it_would_be_in_place(node):
     x = arrays(10)
     where = "or in place, with elements 2:4 of `arrays` of rank 1 as `out` of rank 1$"
     out = [x[1][3:5] if r == 1 else np.zeros(2, "i4") for r in range(N)]

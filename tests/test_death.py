@@ -284,7 +284,7 @@ def test_a_rank_that_is_stopped_in_a_call_is_named_at_the_deadline(does):
     assert all("rank 1 has not entered" in text or "timed out" in text for text in texts)
 
 
-def test_a_signal_handler_that_raises_ends_the_calls_of_peers_with_the_name_of_its_rank():
+def test_a_signal_handler_that_raises_is_named_to_the_peers():
     program = """
     import threading
     comm = nvcoll.init(timeout=60)
@@ -359,7 +359,7 @@ def test_survivors_shrink_and_go_on_and_what_was_not_an_output_is_intact():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_ranks_that_die_at_random_moments_of_calls_and_shrinks_leave_the_others_working(seed):
+def test_ranks_that_die_at_random_moments_leave_the_others_working(seed):
     ranks, draw = 5, random.Random(seed)
     doomed = draw.sample(range(ranks), 3)
     moments = {rank: draw.uniform(0.0, 0.25) for rank in doomed}

@@ -90,7 +90,7 @@ def test_a_child_forked_while_another_thread_proves_can_prove_the_same():
     )
 
 
-def test_python_code_that_runs_while_a_refutation_is_told_may_ask_for_the_same_proof():
+def test_code_that_runs_in_a_refutation_may_ask_for_the_same_proof():
     run_script(
         """
         @nvcoll.algorithm("all_reduce")

@@ -159,7 +159,7 @@ def late_in_flight(comm, wait):
 
 
 @pytest.mark.parametrize("wait", [polled, awaited])
-def test_a_receive_in_flight_ends_at_its_deadline_though_the_program_only_polls_or_awaits(wait):
+def test_a_receive_that_is_polled_or_awaited_ends_at_its_deadline(wait):
     for ranks in on_ranks(2, partial(late_in_flight, wait=wait)):
         assert ranks == [("Timeout", 0), ("Aborted", 1)]
 

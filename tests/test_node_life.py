@@ -210,7 +210,7 @@ def test_ctrl_c_while_a_run_begins_leaves_the_node_free(monkeypatch):
             assert node.run(lambda comm: comm.rank) == [0, 1, 2]
 
 
-def test_a_rank_in_foreign_code_is_left_alone_named_and_interrupted_when_it_comes_back():
+def test_a_rank_in_foreign_code_is_named_and_interrupted_when_it_comes_back():
     run_script(
         """
         node = nvcoll.Node(3)
@@ -407,7 +407,7 @@ def test_nothing_is_left_behind(fail):
 @pytest.mark.parametrize(
     ("what", "path", "ranks", "count"), [("scratch", "mapped", 4, 1 << 23), ("staging", "staged", 128, 4)]
 )
-def test_no_memory_for_what_a_call_needs_beside_its_arrays_is_an_error_and_the_node_goes_on(what, path, ranks, count):
+def test_no_memory_for_a_call_is_an_error_and_the_node_goes_on(what, path, ranks, count):
     run_script(
         f"""
         import resource

@@ -316,7 +316,7 @@ def test_another_node_may_run_inside_a_rank():
     assert nvcoll.Node(2).run(program) == [(2, [2, 2])] * 2
 
 
-def test_a_program_that_returns_while_its_communicator_is_in_use_ends_the_call_of_the_other_thread():
+def test_a_program_that_returns_ends_the_call_of_its_other_thread():
     ended = []
 
     def program(comm):

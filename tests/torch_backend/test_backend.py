@@ -379,7 +379,7 @@ def test_inference_mode(n):
     assert [one[0].item() for one in outputs] == list(range(n))
 
 
-def test_lists_are_issued_though_calls_before_them_wait_for_other_groups(n):
+def test_lists_are_issued_while_earlier_calls_wait_for_other_groups(n):
     groups = [dist.new_group() for _ in range(2)]
     x, y, out = torch.ones(4), torch.ones(2), torch.zeros(3)
     parts = [torch.ones(3) for _ in range(n)]

@@ -66,7 +66,7 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_tensor_in_a_list_of_outputs_in_flight_is_refused_to_other_groups(use):
+def test_a_tensor_of_a_list_in_flight_is_refused_to_other_groups(use):
     pair, other = dist.new_group([0, 1]), dist.new_group([0, 1])
     outputs = [torch.zeros(9) for _ in range(2)]
     if dist.get_rank():
