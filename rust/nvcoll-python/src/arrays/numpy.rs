@@ -4,13 +4,9 @@
 //! is a number. numpy's own numbers are fixed; those of other packages (`ml_dtypes.bfloat16`) differ between processes. So the first
 //! use of a number looks up the *name* of its dtype, and later uses find it in a table. A new dtype needs no change here.
 
-use std::slice;
 use std::sync::OnceLock;
 
-use numpy::npyffi::{
-    get_type_object, NpyTypes, PyArrayObject_fields, PyArray_Check, PyArray_CheckExact, NPY_ARRAY_C_CONTIGUOUS,
-    NPY_ARRAY_WRITEABLE,
-};
+use numpy::npyffi::{get_type_object, NpyTypes, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -30,14 +26,12 @@ static DTYPES: [OnceLock<Option<DType>>; REMEMBERED] = [const { OnceLock::new() 
 
 /// Whether `object` is a numpy array, and of no subclass.
 pub(super) fn is_exact(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: `object` is a live Python object and this thread is attached.
-    unsafe { PyArray_CheckExact(object.py(), object.as_ptr()) != 0 }
+    object.is_exact_instance_of::<PyUntypedArray>()
 }
 
 /// Whether `object` is a numpy array, perhaps of a subclass such as `numpy.memmap`.
 pub(super) fn is_subclass(object: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: `object` is a live Python object and this thread is attached.
-    unsafe { PyArray_Check(object.py(), object.as_ptr()) != 0 }
+    object.is_instance_of::<PyUntypedArray>()
 }
 
 /// Whether `object` is a numpy scalar, such as the sum of an array.
@@ -51,28 +45,21 @@ pub(super) fn is_scalar(object: &Bound<'_, PyAny>) -> bool {
 
 /// Returns the number of axes of a numpy array; `None` for other objects.
 pub(super) fn axes(object: &Bound<'_, PyAny>) -> Option<usize> {
-    let array = object.cast::<PyUntypedArray>().ok()?;
-    // SAFETY: `array` is a live numpy array, as the cast found, and this thread is attached.
-    usize::try_from(unsafe { (*array.as_array_ptr()).fields.nd }).ok()
+    object.cast::<PyUntypedArray>().ok().map(|array| array.ndim())
 }
 
 /// Reads an array.
 pub(super) fn read(array: &Bound<'_, PyUntypedArray>) -> Result<Array, Reason> {
     let dtype = dtype_of(array)?;
-    // SAFETY: `array` is a live numpy array and this thread is attached; nothing below runs Python code that could change
-    // the structure.
-    let fields = unsafe { &(*array.as_array_ptr()).fields };
-    // SAFETY: as above.
-    let (shape, strides) = unsafe { shape_and_strides(fields) };
-    let layout = if fields.flags & NPY_ARRAY_C_CONTIGUOUS != 0 {
-        Layout::packed(shape.iter().product(), dtype.bytes())
+    let (first, flags) = first_and_flags(array);
+    let layout = if flags & NPY_ARRAY_C_CONTIGUOUS != 0 {
+        Layout::packed(array.len(), dtype.bytes())
     } else {
-        let axes = shape.iter().zip(strides).map(|(&length, &stride)| Axis { length, stride });
+        let axes = array.shape().iter().zip(array.strides()).map(|(&length, &stride)| Axis { length, stride });
         Layout::of(axes, dtype.bytes()).ok_or_else(Reason::too_large)?
     };
-    let access = if fields.flags & NPY_ARRAY_WRITEABLE != 0 { Access::Writable } else { Access::ReadOnly };
-    let (first, rows) = (fields.data.cast(), shape.first().copied());
-    Array::new(first, layout, dtype, access, rows)
+    let access = if flags & NPY_ARRAY_WRITEABLE != 0 { Access::Writable } else { Access::ReadOnly };
+    Array::new(first, layout, dtype, access, array.shape().first().copied())
 }
 
 /// Returns address, dtype and number of elements of a packed, writable array; `None` for other objects.
@@ -84,48 +71,34 @@ pub(super) fn packed(object: &Bound<'_, PyAny>) -> Option<(*mut u8, DType, usize
     }
     let array = object.cast::<PyUntypedArray>().ok()?;
     let dtype = dtype_of(array).ok()?;
-    // SAFETY: as in `read`.
-    let (fields, (shape, _)) = unsafe {
-        let fields = &(*array.as_array_ptr()).fields;
-        (fields, shape_and_strides(fields))
-    };
-    (fields.flags & FLAGS == FLAGS).then(|| (fields.data.cast(), dtype, shape.iter().product()))
+    let (first, flags) = first_and_flags(array);
+    (flags & FLAGS == FLAGS).then(|| (first, dtype, array.len()))
 }
 
-/// Returns the lengths and the strides of an array.
-///
-/// # Safety
-/// The fields are of a live array, and its structure stays as it is while the result is used.
-unsafe fn shape_and_strides(fields: &PyArrayObject_fields) -> (&[usize], &[isize]) {
-    match fields.nd {
-        0 => (&[], &[]),
-        // SAFETY: numpy keeps `nd` lengths, none of them negative, and `nd` strides in every array that has axes.
-        nd => unsafe {
-            (
-                slice::from_raw_parts(fields.dimensions.cast(), nd as usize),
-                slice::from_raw_parts(fields.strides, nd as usize),
-            )
-        },
-    }
+/// Returns the address of the first element of an array, and its flags.
+#[inline]
+pub(super) fn first_and_flags(array: &Bound<'_, PyUntypedArray>) -> (*mut u8, i32) {
+    // SAFETY: `array` is a live numpy array and this thread is attached; the two fields are copied.
+    let fields = unsafe { &(*array.as_array_ptr()).fields };
+    (fields.data.cast(), fields.flags)
 }
 
 fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> Result<DType, Reason> {
-    // SAFETY: every live numpy array has a live descriptor, whose first fields are the same in numpy 1 and 2.
-    let descriptor = unsafe { &(*(*array.as_array_ptr()).fields.descr).fields };
-    let remembered = usize::try_from(descriptor.type_num).ok().and_then(|number| DTYPES.get(number));
+    let descriptor = array.dtype();
+    let remembered = usize::try_from(descriptor.num()).ok().and_then(|number| DTYPES.get(number));
     let known = match remembered.and_then(OnceLock::get) {
         Some(known) => *known,
         None => {
-            let found = by_name(&array.dtype())?;
+            let found = by_name(&descriptor)?;
             // Looked up without the lock, because the lookup may run another thread, which would wait here.
             remembered.map(|slot| slot.set(found));
             found
         }
     };
     match known {
-        Some(dtype) if is_native(descriptor.byteorder as u8) => Ok(dtype),
-        Some(_) => Err(Reason::byte_order(array.dtype())),
-        None => Err(Reason::dtype(array.dtype())),
+        Some(dtype) if is_native(descriptor.byteorder()) => Ok(dtype),
+        Some(_) => Err(Reason::byte_order(descriptor)),
+        None => Err(Reason::dtype(descriptor)),
     }
 }
 
