@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -87,6 +88,64 @@ def small_scaled_sums(comm):
 
 def test_each_contribution_is_scaled_once_whoever_passes_symmetric_memory(job):
     assert job.run(small_scaled_sums) == [[321.0] * 12] * 3
+
+
+def scatter_in_place(comm):
+    """Only the root is in place; its part of the symmetric input is its output."""
+    x = comm.array(np.arange(6.0))
+    part = x[0:2] if comm.rank == 0 else comm.empty(2)
+    comm.scatter(x if comm.rank == 0 else None, root=0, out=part, path="mapped")
+    return part.tolist(), x.tolist()
+
+
+def test_the_root_of_a_mapped_scatter_of_symmetric_arrays_may_be_in_place(job):
+    whole = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert job.run(scatter_in_place) == [(whole[2 * rank : 2 * rank + 2], whole) for rank in range(3)]
+
+
+def calls_in_place_with_empty_parts(comm, path):
+    """Ranks 1 and 2 have no elements, and no address that says whether they are in place."""
+    counts, results = [3, 0, 0], []
+    for empty in (slice(3, 3), None):
+        whole = comm.zeros(3)
+        part = whole[:3] if comm.rank == 0 else comm.empty(0) if empty is None else whole[empty]
+        part += 1.0
+        comm.all_gather(part, counts=counts, out=whole, path=path)
+        results.append(whole.tolist())
+        comm.reduce_scatter(whole, counts=counts, out=part, path=path)
+        results.append(part.tolist())
+    return results
+
+
+@pytest.mark.parametrize("path", ["staged", "pushed", "mapped"])
+def test_ranks_without_elements_call_as_those_that_are_in_place(job, path):
+    of_first, of_others = [[1.0] * 3, [3.0] * 3] * 2, [[1.0] * 3, []] * 2
+    assert job.run(partial(calls_in_place_with_empty_parts, path=path)) == [of_first, of_others, of_others]
+
+
+def test_init_checks_its_arguments_before_it_joins():
+    program = """
+        for arguments in ({"timeout": "x"}, {"join_timeout": -1}):
+            try:
+                nvcoll.init(**arguments)
+            except nvcoll.InvalidArgument as error:
+                print(error)
+        print(nvcoll.init(timeout=1.0).world_size)
+    """
+    [(status, output, errors)] = results(start(1, program, "arguments"))
+    assert (status, output.count("seconds, 0 or more"), output[-2:]) == (0, 2, "1\n"), errors
+
+
+def test_a_subinterpreter_is_refused():
+    program = """
+        interpreters = __import__("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
+        try:
+            print(interpreters.run_string(interpreters.create(), "import nvcoll"))
+        except RuntimeError as error:
+            print(error)
+    """
+    [(status, output, errors)] = results(start(1, program, "interpreter"))
+    assert (status, "nvcoll does not run in a subinterpreter" in output) == (0, True), errors
 
 
 def arrays_of_every_kind(comm):

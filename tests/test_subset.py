@@ -221,3 +221,12 @@ def test_a_rank_that_waits_in_subset_beside_one_that_raises_gets_aborted():
     """
     _, (status, out, errors) = results(start(2, program, "raises beside a subset"))
     assert (status, out, errors) == (0, "rank 0 failed: the call was aborted\n", "")
+
+
+def refused_for_its_length(comm):
+    with pytest.raises(nvcoll.InvalidArgument, match="more than"):
+        comm.subset(range(10**12))
+
+
+def test_a_list_of_ranks_that_never_ends_is_refused_before_it_is_collected():
+    on_threads(1, refused_for_its_length)

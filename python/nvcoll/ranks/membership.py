@@ -83,7 +83,7 @@ def init(
         )
     place = settings(rank, world_size, job)
     with said_if_long(f"rank {place.rank} waits for the other ranks of job {place.job!r} to join"):
-        joined = _nvcoll.Job(place.rank, place.world_size, place.job, place.token, join_timeout)
+        joined = _nvcoll.Job(place.rank, place.world_size, place.job, place.token, join_timeout, timeout)
     counts = MarkedCounts(joined.call_counts)
     _current = _Membership(place, joined, counts, os.getpid())
     announce(joined.call_counts)

@@ -77,8 +77,22 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
+/// The most characters at the beginning and at the end of a message. Chosen: messages of nvcoll are shorter, unless they repeat a text
+/// of the user.
+const SHOWN: usize = 4096;
+
+/// Shortens a message that repeats a long text of the user.
+fn shortened(message: String) -> String {
+    let ends = (message.char_indices().nth(SHOWN), message.char_indices().nth_back(SHOWN));
+    match ends {
+        (Some((first, _)), Some((last, _))) if first < last => format!("{} … {}", &message[..first], &message[last..]),
+        _ => message,
+    }
+}
+
 /// Makes the exception called `name`.
 pub(crate) fn raise(py: Python<'_>, name: &str, message: String) -> PyErr {
+    let message = shortened(message);
     match classes(py) {
         Ok(all) => match all.iter().find(|(known, _)| *known == name) {
             Some((_, class)) => PyErr::from_type(class.bind(py).clone(), message),

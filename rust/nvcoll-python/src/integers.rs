@@ -13,6 +13,9 @@ use crate::error::invalid;
 /// The most characters of a value in a message. Chosen.
 const SHOWN: usize = 40;
 
+/// The most items of a sequence. Chosen: far more than a job has ranks, and a world of simulated ranks has pairs.
+const MOST_ITEMS: usize = 1 << 20;
+
 /// Any number of a rank, a chunk or a channel, before it is checked.
 pub(crate) const ANY: RangeInclusive<u32> = 0..=u32::MAX;
 
@@ -84,7 +87,12 @@ pub(crate) fn items_of<'py>(
         let kind = value.get_type().name()?;
         return Err(invalid(py, format!("{argument} is a {kind}: pass {wanted}")));
     }
-    value.try_iter().map_err(|_| invalid(py, format!("{argument} is {}: pass {wanted}", shown(value))))?.collect()
+    let items = value.try_iter().map_err(|_| invalid(py, format!("{argument} is {}: pass {wanted}", shown(value))))?;
+    let items: Vec<_> = items.take(MOST_ITEMS + 1).collect::<PyResult<_>>()?;
+    match items.len() <= MOST_ITEMS {
+        true => Ok(items),
+        false => Err(invalid(py, format!("{argument} has more than {MOST_ITEMS} items: pass {wanted}"))),
+    }
 }
 
 /// Shows a value in a message. Python refuses to print whole numbers of several thousand digits.

@@ -3,8 +3,8 @@
 //!
 //! | room, from the bottom | what it holds |
 //! |---|---|
-//! | `error`, `gil`, `integers`, `sizes`, `units`, `counts`, `rows` | what every class needs: exceptions, the GIL during a call, numbers, rows of tables |
-//! | `arrays` | objects as operands of calls: the only unsafe code |
+//! | `error`, `gil`, `integers`, `interpreter`, `sizes`, `units`, `counts`, `rows` | what every class needs: exceptions, the GIL during a call, numbers, rows of tables |
+//! | `arrays` | objects as operands of calls: all unsafe code but one call in `interpreter` |
 //! | `schedules` | the builder, schedules and their proofs, registries |
 //! | `machines` | machines, predictions, NCCL's choice, simulation |
 //! | `calls` | who calls, with what arguments, and works in flight |
@@ -18,6 +18,8 @@ mod counts;
 mod error;
 mod gil;
 mod integers;
+#[allow(unsafe_code)]
+mod interpreter;
 mod machines;
 mod rows;
 mod schedules;
@@ -28,6 +30,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    interpreter::require_main(module.py())?;
     error::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     rows::register(module)?;

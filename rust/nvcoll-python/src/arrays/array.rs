@@ -2,7 +2,9 @@
 
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::memory::block::MemoryBlock;
+use nvcoll_engine::memory::heap::HeapBlock;
 use nvcoll_engine::memory::strided::{gather, scatter, Layout, TryBudget};
+use nvcoll_engine::ranks::member::Member;
 
 use super::reason::Reason;
 
@@ -16,7 +18,14 @@ pub(super) struct Array {
     /// The length of axis 0; `None` for an array without axes.
     pub(super) rows: Option<usize>,
     /// The packed copy of a strided array; the engine works on it.
-    copy: Option<MemoryBlock>,
+    copy: Option<CopyMemory>,
+}
+
+/// The memory of a copy.
+enum CopyMemory {
+    Own(MemoryBlock),
+    /// Every rank can reach it, as the array itself.
+    Symmetric(HeapBlock),
 }
 
 /// The access that a call has to an array.
@@ -32,6 +41,15 @@ pub(super) enum Access {
     Copied,
     /// There is no array, and the call needs none.
     Absent,
+}
+
+impl CopyMemory {
+    fn start(&self) -> *mut u8 {
+        match self {
+            Self::Own(block) => block.start(),
+            Self::Symmetric(block) => block.start(),
+        }
+    }
 }
 
 impl Array {
@@ -106,13 +124,26 @@ impl Array {
     pub(super) fn shadow(&mut self, complaint: &str) -> Result<(), Reason> {
         let bytes = self.layout.bytes();
         let no_memory = || Reason::Refused(format!("{complaint} of {bytes} bytes: pass a packed, writable array"));
-        self.copy = Some(MemoryBlock::try_unset(bytes).ok_or_else(no_memory)?);
+        self.copy = Some(CopyMemory::Own(MemoryBlock::try_unset(bytes).ok_or_else(no_memory)?));
         Ok(())
+    }
+
+    /// Allocates a copy as [`Array::shadow`] does, which every rank can reach if it can reach the array of `member`.
+    pub(super) fn shadow_for(&mut self, member: &Member, complaint: &str) -> Result<(), Reason> {
+        let bytes = self.layout.bytes();
+        if !member.share_memory() && member.is_reachable(self.first, bytes) {
+            let refused = |error| Reason::Refused(format!("{complaint}: {error}"));
+            if let Some(block) = member.allocate(bytes).map_err(refused)? {
+                self.copy = Some(CopyMemory::Symmetric(block));
+                return Ok(());
+            }
+        }
+        self.shadow(complaint)
     }
 
     /// Returns the address of the elements for the engine.
     pub(super) fn start(&self) -> *mut u8 {
-        self.copy.as_ref().map_or(self.first, MemoryBlock::start)
+        self.copy.as_ref().map_or(self.first, CopyMemory::start)
     }
 
     /// Says whether the engine works on a copy.

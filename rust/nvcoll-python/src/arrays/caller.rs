@@ -1,8 +1,10 @@
 //! The caller of a collective: a node for all ranks, or one rank for itself.
 
+use nvcoll_engine::ranks::member::Member;
+
 /// The caller of a collective.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Caller {
+pub(super) enum Caller {
     /// A node, which passes the arrays of all ranks.
     Node,
     /// A rank, which passes its own array.
@@ -10,6 +12,11 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
+    /// Returns the caller whose member is `member`; a node has none.
+    pub(super) fn of(member: Option<&Member>) -> Self {
+        member.map_or(Self::Node, |member| Self::Rank(member.rank()))
+    }
+
     /// Returns the name of the argument with the arrays.
     pub(super) fn argument(self) -> &'static str {
         match self {

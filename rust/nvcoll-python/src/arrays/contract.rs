@@ -126,6 +126,11 @@ impl Shape {
         }
     }
 
+    /// Says whether some part has no elements.
+    pub(crate) fn has_empty_part(&self) -> bool {
+        self.of_parts.contains(&0)
+    }
+
     /// Says whether every part is a whole number of rows of `row` elements.
     pub(crate) fn is_of_rows(&self, row: usize) -> bool {
         row > 0 && self.of_parts.iter().all(|part| part % row == 0)

@@ -66,7 +66,6 @@ mod source;
 mod symmetric;
 
 pub(crate) use bound_call::{BoundCall, Programs, SharedProgram, WordExchange};
-pub(crate) use caller::Caller;
 pub(crate) use contract::Contract;
 pub(crate) use message::{IssuedMessage, MessageArray, ReceivedEnvelope};
 pub(crate) use operands::{Operands, Passed};

@@ -6,7 +6,6 @@ use nvcoll_core::collective::{Roles, ALL_REDUCE};
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::roofline::{Roofline, StoreMode};
 
-use super::caller::Caller;
 use super::contract::Contract;
 use super::operands::{Operands, Passed};
 use crate::error::invalid;
@@ -28,7 +27,7 @@ const MOST_THREADS: u32 = 1024;
 /// Raises:
 ///     InvalidArgument: there is no array, or one cannot be used.
 #[pyfunction]
-#[pyo3(signature = (arrays, threads, *, non_temporal=false))]
+#[pyo3(signature = (arrays, threads: "int", *, non_temporal=false))]
 pub(crate) fn roofline(
     py: Python<'_>,
     arrays: &Bound<'_, PyAny>,
@@ -40,8 +39,9 @@ pub(crate) fn roofline(
     if ranks == 0 {
         return Err(invalid(py, "the roofline adds at least one array"));
     }
-    let (roles, passed) = (Roles::of(ranks), Passed { arrays, out: None, counts: None, is_deferred: false });
-    let (operands, _) = Operands::new(py, Contract::new(&ALL_REDUCE, roles), Caller::Node, passed)?;
+    let (roles, passed) =
+        (Roles::of(ranks), Passed { arrays, out: None, counts: None, is_deferred: false, member: None });
+    let (operands, _) = Operands::new(py, Contract::new(&ALL_REDUCE, roles), passed)?;
     let buffers = operands.buffers(|_| 1.0);
     let is_aligned = buffers.iter().all(|buffers| buffers.input.cast::<f32>().is_aligned());
     if operands.dtype() != DType::F32 || operands.is_strided() || !is_aligned {

@@ -18,7 +18,7 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::{Deadline, Error};
 
-use crate::arrays::{BoundCall, Caller, MessageArray, Operands, Programs, RepeatedCalls, SharedProgram, WordExchange};
+use crate::arrays::{BoundCall, MessageArray, Operands, Programs, RepeatedCalls, SharedProgram, WordExchange};
 use crate::calls::choices::{deadline, Seconds};
 use crate::calls::open_group::OpenGroup;
 use crate::calls::request::{Checked, Request};
@@ -86,10 +86,6 @@ impl Endpoint {
         self.member().map_or_else(|| self.node.world_size(), |member| member.ranks().len() as u32)
     }
 
-    fn caller(&self) -> Caller {
-        self.member().map_or(Caller::Node, |member| Caller::Rank(member.rank()))
-    }
-
     /// Returns the path of calls that name none: mapped if the ranks are threads, which reach all memory.
     pub(crate) fn default_path(&self) -> Path {
         match self.member().is_none_or(Member::share_memory) {
@@ -127,8 +123,7 @@ impl Endpoint {
         request: Request<'_, 'py>,
         deadline: Deadline,
     ) -> PyResult<(BoundCall, Bound<'py, PyAny>)> {
-        let is_reachable = |operands: &Operands| self.member().is_some_and(|member| operands.are_reachable(member));
-        let checked = request.check(self.caller(), self.world_size(), self.default_path(), is_reachable, deadline)?;
+        let checked = request.check(self.member(), self.world_size(), self.default_path(), deadline)?;
         let Checked { operands, reduction, call, proof, mapped, result } = checked;
         let own = self.program(py, &call, proof.as_ref(), deadline)?;
         let mapped = mapped.map(|(call, proof)| self.program(py, &call, proof.as_ref(), deadline)).transpose()?;
@@ -138,7 +133,7 @@ impl Endpoint {
     /// Binds a barrier.
     pub(crate) fn bind_barrier(&self, py: Python<'_>, deadline: Deadline) -> PyResult<BoundCall> {
         let own = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
-        let operands = Operands::without_data(&BARRIER, self.caller(), self.world_size());
+        let operands = Operands::without_data(&BARRIER, self.member(), self.world_size());
         Ok(BoundCall::new(Programs { own, mapped: None }, operands, |_| 1.0))
     }
 

@@ -23,18 +23,19 @@ pub(crate) struct Job {
 
 #[pymethods]
 impl Job {
-    /// Joins a job; returns when all of its ranks have joined.
+    /// Joins a job; returns when all of its ranks have joined. `_timeout`, the default of calls, is checked before.
     #[new]
-    #[pyo3(signature = (rank, world_size, job, token, timeout))]
+    #[pyo3(signature = (rank, world_size, job, token: "bytes | None", join_timeout, _timeout))]
     fn join(
         py: Python<'_>,
         rank: u32,
         world_size: u32,
         job: String,
         token: Option<[u8; 32]>,
-        timeout: Option<Seconds>,
+        join_timeout: Option<Seconds>,
+        _timeout: Option<Seconds>,
     ) -> PyResult<Self> {
-        let settings = JobSettings { rank, world_size, job, token, deadline: deadline(timeout) };
+        let settings = JobSettings { rank, world_size, job, token, deadline: deadline(join_timeout) };
         let joined = py.detach(|| interruptible(|is_interrupted| ProcessRank::join(&settings, is_interrupted)))?;
         let rank = joined.map_err(|error| of_engine(py, &error))?;
         let node = Node::new(world_size, Some(rank.workers())).map_err(|error| of_engine(py, &error))?;

@@ -6,9 +6,10 @@ use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::schedule::Path;
 use nvcoll_core::verify::Verified;
 use nvcoll_engine::call::{Call, CallPurpose};
+use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::Deadline;
 
-use crate::arrays::{Caller, Contract, Operands, Passed, PlainCall};
+use crate::arrays::{Contract, Operands, Passed, PlainCall};
 use crate::calls::choices::{choose, Reduction};
 use crate::counts::{self, Table};
 use crate::error::invalid;
@@ -63,17 +64,17 @@ impl<'a, 'py> Request<'a, 'py> {
         (!has_more).then_some(PlainCall { collective, arrays, out, options: [self.op, self.root, self.algorithm] })
     }
 
-    /// Reads and checks all arguments of a call by `caller`, one of `world_size` ranks or all of them, and makes new arrays for the result if the caller passed none.
+    /// Reads and checks all arguments of a call by `member`, one of `world_size` ranks, or by a node for all of them, and makes new
+    /// arrays for the result if the caller passed none.
     ///
     /// # Errors
     /// `InvalidArgument`, with the name of the argument; `Timeout` if the deadline passes while an algorithm of the user
     /// is proved.
     pub(crate) fn check(
         mut self,
-        caller: Caller,
+        member: Option<&Member>,
         world_size: u32,
         default_path: Path,
-        is_reachable: impl Fn(&Operands) -> bool,
         deadline: Deadline,
     ) -> PyResult<Checked<'py>> {
         let (collective, py) = (self.collective, self.arrays.py());
@@ -85,15 +86,15 @@ impl<'a, 'py> Request<'a, 'py> {
             (None, counts) => counts.map(|counts| counts::read(collective, world_size, counts)).transpose()?,
         };
         let counts = table.map(|table| counts::of_table(py, collective, roles, table)).transpose()?;
-        let passed = Passed { arrays: self.arrays, out: self.out, counts, is_deferred: self.is_deferred };
-        let (operands, result) = Operands::new(py, Contract::new(collective, roles), caller, passed)?;
+        let passed = Passed { arrays: self.arrays, out: self.out, counts, is_deferred: self.is_deferred, member };
+        let (operands, result) = Operands::new(py, Contract::new(collective, roles), passed)?;
         let (aliasing, dtype) = (operands.aliasing(), operands.dtype());
         let (path, is_path_agreed) = match (self.path, default_path) {
             (Some(path), _) => (path_named(py, path)?, false),
             (None, Path::Mapped) => (Path::Mapped, false),
             (None, other) => (other, true),
         };
-        let speaks_for = if matches!(caller, Caller::Node) { world_size as usize } else { 1 };
+        let speaks_for = if member.is_none() { world_size as usize } else { 1 };
         let reduction = Reduction::of_option(self.op, speaks_for)?;
         reduction.check(py, dtype)?;
         let (op, counts, algorithm) = (reduction.op, operands.counts().clone(), "auto".into());
@@ -103,7 +104,7 @@ impl<'a, 'py> Request<'a, 'py> {
             let proof = self.algorithm.map(|algorithm| choose(algorithm, &mut call, roles, deadline)).transpose()?;
             Ok::<_, PyErr>((call, proof.flatten()))
         };
-        let is_offered = is_path_agreed && is_reachable(&operands);
+        let is_offered = is_path_agreed && member.is_some_and(|member| operands.are_reachable(member));
         let mapped = is_offered.then(|| chosen(Call { path: Path::Mapped, ..call.clone() })).transpose()?;
         let (call, proof) = chosen(call)?;
         Ok(Checked { operands, reduction, call, proof, mapped, result })

@@ -3,18 +3,20 @@
 //! A call is *in place* on a rank if `out` is the memory of the input, or if the shorter of the two is its part of the longer. A call
 //! without `out` is in place if input and output have the same elements; otherwise its outputs are new arrays.
 //!
-//! **Rooted calls of one rank.** Only the root has two arrays and knows whether it is in place. So all ranks run the program in place
-//! if the output has all parts of the input, else the program out of place. A root that calls otherwise copies its input, or
-//! receives its part in a copy:
+//! **Calls of one rank.** A rank that has one array, or an array without elements, does not know whether its peers are in place. So the
+//! aliasing of the program follows from what all ranks know, and a rank that calls otherwise works on a copy:
 //!
 //! ```text
-//! broadcast, reduce, gather   in place      root with `out` apart: input is copied into `out` before
-//! scatter                     out of place  root with `out` in its input: the part is written to a copy, then back
+//! broadcast, reduce, gather        in place      root with `out` apart: input is copied into `out` before
+//! scatter                          out of place  root with `out` in its input: the part is written to a copy, then back
+//! all_gather with an empty part    out of place  rank in place: its part is read from a copy
+//! reduce_scatter with one          out of place  rank in place: its part is written to a copy, then back
 //! ```
 
 use pyo3::prelude::*;
 
 use nvcoll_core::schedule::Aliasing;
+use nvcoll_engine::ranks::member::Member;
 
 use super::Operands;
 use crate::arrays::array::Array;
@@ -64,8 +66,9 @@ impl Operands {
         }
     }
 
-    /// Finds out whether outputs are in place, and refuses a call with both kinds.
-    pub(super) fn check_aliasing(&mut self, py: Python<'_>) -> PyResult<()> {
+    /// Finds out whether outputs are in place, and refuses a call with both kinds. With `may_merge`, an input and an output that are one
+    /// array become one operand.
+    pub(super) fn check_aliasing(&mut self, py: Python<'_>, may_merge: bool) -> PyResult<()> {
         let Some(output) = &self.output else { return Ok(()) };
         let meetings: Vec<Meeting> = (0..output.arrays.len()).map(|at| self.meeting(at)).collect();
         let first = |wanted| meetings.iter().position(|&meeting| meeting == wanted);
@@ -79,7 +82,7 @@ impl Operands {
         }
         self.is_in_place = same.is_some() || (apart.is_none() && first(Meeting::Empty(true)).is_some());
         self.aliasing = if self.is_in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
-        for (at, _) in meetings.iter().enumerate().filter(|(_, &meeting)| meeting == Meeting::Same) {
+        for (at, _) in meetings.iter().enumerate().filter(|(_, &meeting)| may_merge && meeting == Meeting::Same) {
             self.merge_in_place(at);
         }
         Ok(())
@@ -93,22 +96,32 @@ impl Operands {
         }
     }
 
-    /// Sets the aliasing of a rooted call, which all ranks can know, and adapts the root's arrays.
-    pub(super) fn choose_aliasing(&mut self, py: Python<'_>, rank: u32) -> PyResult<()> {
-        let root = self.contract.roles.root;
-        if !self.contract.collective.has_root {
+    /// Returns the aliasing of a call of one rank if it follows from what all ranks know; `None` if each rank knows its own.
+    pub(super) fn aliasing_known_to_all(&self) -> Option<Aliasing> {
+        let collective = self.contract.collective;
+        if collective.has_root {
+            let is_in_place = self.contract.holds_input(self.contract.roles.root);
+            return Some(if is_in_place { Aliasing::InPlace } else { Aliasing::Disjoint });
+        }
+        (collective.can_be_in_place && self.shape.has_empty_part()).then_some(Aliasing::Disjoint)
+    }
+
+    /// Sets the aliasing that all ranks know, and adapts the arrays of a rank that calls otherwise.
+    pub(super) fn choose_aliasing(&mut self, py: Python<'_>, member: &Member, aliasing: Aliasing) -> PyResult<()> {
+        self.aliasing = aliasing;
+        let (collective, root) = (self.contract.collective, self.contract.roles.root);
+        if collective.has_root && member.rank() != root {
             return Ok(());
         }
-        let is_in_place = self.contract.holds_input(root);
-        self.aliasing = if is_in_place { Aliasing::InPlace } else { Aliasing::Disjoint };
-        match (rank == root, is_in_place, self.is_in_place) {
-            (true, true, false) => self.copies_input_to_output = true,
-            (true, false, true) => {
-                let Some(output) = &mut self.output else { return Ok(()) };
-                let hidden = output.arrays[0].shadow("is in place, and there is no memory for a copy");
-                hidden.map_err(|reason| reason.about(py, output.label(0)))?;
-            }
-            _ => {}
+        if aliasing == Aliasing::InPlace {
+            self.copies_input_to_output = !self.is_in_place;
+        } else if self.is_in_place {
+            let Some(output) = &mut self.output else { return Ok(()) };
+            let (longer, part) = (&self.input.arrays[0], &output.arrays[0]);
+            let ranks = if part.layout.count() > longer.layout.count() { &mut self.input } else { output };
+            let label = ranks.label(0);
+            let hidden = ranks.arrays[0].shadow_for(member, "is in place, and there is no memory for a copy");
+            hidden.map_err(|reason| reason.about(py, label))?;
         }
         Ok(())
     }

@@ -40,6 +40,8 @@ pub(crate) struct Passed<'a, 'py> {
     pub(crate) counts: Option<Counts>,
     /// Whether the call runs after its result was returned.
     pub(crate) is_deferred: bool,
+    /// The rank that calls; none if a node calls for all ranks.
+    pub(crate) member: Option<&'a Member>,
 }
 
 /// The arrays of one call.
@@ -69,9 +71,9 @@ impl Operands {
     pub(crate) fn new<'py>(
         py: Python<'py>,
         contract: Contract,
-        caller: Caller,
         passed: Passed<'_, 'py>,
     ) -> PyResult<(Self, Bound<'py, PyAny>)> {
+        let caller = Caller::of(passed.member);
         let out = passed.out.filter(|out| !in_place::is_all(&contract, caller, passed.arrays, out));
         let needs_new = passed.out.is_none() && !contract.is_of_one_part();
         let input = read_input(&contract, caller, passed.arrays, out.is_none() && !needs_new)?;
@@ -91,22 +93,19 @@ impl Operands {
         let aliasing = Aliasing::InPlace;
         let mut operands =
             Self { contract, shape, dtype, input, output, is_in_place: true, aliasing, copies_input_to_output: false };
-        operands.check(py, caller, is_said)?;
+        operands.check(py, passed.member, is_said)?;
         Ok((operands, result))
     }
 
     /// Makes the operands of a collective without data.
-    pub(crate) fn without_data(collective: &'static Collective, caller: Caller, world_size: u32) -> Self {
-        let (first_rank, number) = match caller {
-            Caller::Node => (0, world_size as usize),
-            Caller::Rank(rank) => (rank, 1),
-        };
+    pub(crate) fn without_data(collective: &'static Collective, member: Option<&Member>, world_size: u32) -> Self {
+        let (first_rank, number) = member.map_or((0, world_size as usize), |member| (member.rank(), 1));
         let contract = Contract::new(collective, Roles::of(world_size));
         Self {
             contract,
             shape: Shape::new(&contract, Counts::Even(0)),
             dtype: DType::F32,
-            input: Ranks::absent(caller.argument(), first_rank, number),
+            input: Ranks::absent("arrays", first_rank, number),
             output: None,
             is_in_place: false,
             aliasing: Aliasing::Disjoint,
@@ -129,14 +128,15 @@ impl Operands {
         assert!(self.input.arrays.len() == 1 && self.input.rank(0) == rank, "the arrays of rank {rank} were expected");
     }
 
-    fn check(&mut self, py: Python<'_>, caller: Caller, is_said: bool) -> PyResult<()> {
+    fn check(&mut self, py: Python<'_>, member: Option<&Member>, is_said: bool) -> PyResult<()> {
         self.check_alike(py, is_said)?;
-        self.check_aliasing(py)?;
+        let known = member.and_then(|_| self.aliasing_known_to_all());
+        self.check_aliasing(py, known != Some(Aliasing::Disjoint))?;
         let mut tries = TryBudget::of_a_call();
         self.check_writable(py, &mut tries)?;
         self.check_apart(py, &mut tries)?;
-        if let Caller::Rank(rank) = caller {
-            self.choose_aliasing(py, rank)?;
+        if let (Some(member), Some(aliasing)) = (member, known) {
+            self.choose_aliasing(py, member, aliasing)?;
         }
         if !self.copies_input_to_output {
             self.input.make_copies(py)?;
