@@ -1,13 +1,18 @@
-"""Writes the types of the extension, ``python/nvcoll/_nvcoll.pyi``, from the extension and ``tools/stub_types.pyi``.
+"""Writes the types of the extension, ``python/nvcoll/_nvcoll.pyi``, from the extension.
 
 ::
 
-    tools/stub_types.pyi                the types of everything but the collectives, by hand
-    the extension's registries          the names of ops, algorithms, collectives, dtypes and launches, as literal types
-    the extension's signatures          the methods that are collectives, by the table of types below
-    the extension's docstrings          the docstring of each class, method and property
+    what pyo3 wrote into the extension   classes, methods and functions with the types of their Rust signatures
+    the extension's signatures           defaults; the methods that are collectives, by the table of types below
+    the extension's registries           names of ops, algorithms, collectives, dtypes and launches as literal types
+    the extension's named tuples         the rows of tables
+    the extension's docstrings           the docstring of each class, method and property
+    tools/stub_types.pyi                 names of types, exceptions, and what Rust cannot say, such as overloads
 
 A method of one size, `nbytes: _Size`, gets an overload for several sizes, which returns a list.
+
+pyo3 writes each item as JSON into the extension (its feature `experimental-inspect`). This reads them from its file
+since `maturin generate-stubs` finds none in a stripped extension.
 
 Run it after every change of what Python sees, with the extension installed::
 
@@ -20,6 +25,8 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,7 +39,21 @@ ROOT = Path(__file__).resolve().parent.parent
 TYPES = ROOT / "tools" / "stub_types.pyi"
 STUB = ROOT / "python" / "nvcoll" / "_nvcoll.pyi"
 
-HEAD = "# Written by tools/stub.py from tools/stub_types.pyi and the docstrings in rust/nvcoll-python: change those.\n"
+HEAD = "# Written by tools/stub.py from the types and docstrings in rust/nvcoll-python: change those.\n"
+
+SAID = {
+    "_typeshed.SupportsGetItem[int, ": "Sequence[",
+    "_typeshed.SupportsLenAndGetItem[": "Sequence[",
+    "SupportsFloat | SupportsIndex": "float",
+    "SupportsIndex": "int",
+    "os.PathLike": "PathLike",
+    "builtins.": "",
+    "typing_extensions.": "",
+}
+"""Types as pyo3 says them, and as the stub does."""
+
+BARE = {"dict": "dict[str, Any]", "tuple": "tuple[int, ...]"}
+"""The dicts and tuples that the extension returns."""
 
 ARGUMENTS = {
     "op": "_Op | None",
@@ -60,6 +81,8 @@ RESULTS = {
 }
 """What the collectives of a class return without ``out``; ``_ArraysT``, the type of the arrays, unless it is said."""
 
+COLLECTIVES = [row.name for row in _nvcoll.collectives() if row.name not in ("barrier", "split")]
+
 
 def literal(names: list[str]) -> str:
     return f"Literal[{', '.join(map(repr, dict.fromkeys(names)))}]"
@@ -73,6 +96,83 @@ def names() -> Iterator[str]:
     yield f"_Collective: TypeAlias = {literal([row.name for row in _nvcoll.collectives()])}"
     yield f"_Dtype: TypeAlias = {literal([row.name for row in _nvcoll.dtypes()])}"
     yield f"_Launch: TypeAlias = {literal(_nvcoll.launches())}"
+
+
+def items() -> list[dict[str, Any]]:
+    """Returns the classes and functions that pyo3 wrote into the extension."""
+    data, decoder, found = Path(_nvcoll.__file__).read_bytes(), json.JSONDecoder(), []
+    for start in re.finditer(rb'\{"(arguments|decorators|doc|id|name)":', data):
+        text = data[start.start() : data.index(b"\0", start.start())].decode(errors="replace")
+        try:
+            item, _ = decoder.raw_decode(text)
+        except ValueError:
+            continue
+        if item.get("type") in ("class", "function") and item.keys() & {"id", "parent"} and "name" in item:
+            found.append(item)
+    return found
+
+
+def expression(node: dict[str, Any], classes: dict[str, str]) -> str:
+    """Returns a type, or another expression of pyo3, as Python."""
+    inner = {
+        key: expression(node[key], classes)
+        for key in ("value", "slice", "left", "right")
+        if isinstance(node.get(key), dict)
+    }
+    match node["type"]:
+        case "name":
+            return str(node["id"])
+        case "id":
+            return classes[node["id"]]
+        case "attribute":
+            return node["attr"] if inner["value"] in ("builtins", "typing") else f"{inner['value']}.{node['attr']}"
+        case "binop":
+            return f"{inner['left']} | {inner['right']}"
+        case "subscript":
+            return f"{inner['value']}[{inner['slice']}]"
+        case "tuple" | "list":
+            return ", ".join(expression(each, classes) for each in node["elts"])
+        case _:
+            return str(node.get("value"))
+
+
+def said(node: dict[str, Any] | None, classes: dict[str, str]) -> str:
+    """Returns a type as the stub says it."""
+    return own_words(expression(node, classes)) if node else "None"
+
+
+def own_words(text: str) -> str:
+    for of_pyo3, own in SAID.items():
+        text = text.replace(of_pyo3, own)
+    return BARE.get(text, text)
+
+
+def function(item: dict[str, Any], owner: Any, classes: dict[str, str]) -> str:
+    """Returns the signature of a function or a method, with the defaults that its own signature has."""
+    name, arguments = item["name"], item["arguments"]
+    decorators = [expression(one, classes) for one in item.get("decorators", [])]
+    own = owner if name == "__new__" else getattr(owner, name)
+    defaults: dict[str, Any] = {}
+    if not ({"property"} & {*decorators}) and (name == "__new__" or not name.startswith("__")):
+        defaults = {one.name: one.default for one in inspect.signature(own).parameters.values()}
+
+    def argument(one: dict[str, Any]) -> str:
+        default = defaults.get(one["name"], inspect.Parameter.empty)
+        kind = f": {said(one['annotation'], classes)}" if "annotation" in one else ""
+        return one["name"] + kind + ("" if default is inspect.Parameter.empty else f" = {default!r}")
+
+    positional = [argument(one) for one in arguments.get("posonlyargs", [])]
+    if len(positional) > 1:
+        positional.append("/")
+    positional += [argument(one) for one in arguments.get("args", [])]
+    if "vararg" in arguments:
+        positional.append("*" + argument(arguments["vararg"]))
+    elif arguments.get("kwonlyargs"):
+        positional.append("*")
+    positional += [argument(one) for one in arguments.get("kwonlyargs", [])]
+    lines = [f"@{one}" for one in decorators]
+    result = "Self" if name == "__new__" else said(item.get("returns"), classes)
+    return "\n".join([*lines, f"def {name}({', '.join(positional)}) -> {result}: ..."])
 
 
 def collective(owner: str, name: str) -> Iterator[str]:
@@ -99,14 +199,40 @@ def collective(owner: str, name: str) -> Iterator[str]:
         yield f"@overload\ndef {name}({', '.join(written)}) -> {result}: ..."
 
 
-def with_collectives(tree: ast.Module) -> None:
-    """Adds the methods that are collectives to the classes that have them."""
-    for owner in tree.body:
-        if isinstance(owner, ast.ClassDef) and owner.name in RESULTS:
-            rows = [row.name for row in _nvcoll.collectives() if row.name not in ("barrier", "split")]
-            owner.body += [
-                one for name in rows for text in collective(owner.name, name) for one in ast.parse(text).body
-            ]
+def methods(
+    owner: str, of_class: list[dict[str, Any]], by_hand: ast.ClassDef | None, classes: dict[str, str]
+) -> Iterator[str]:
+    """Yields the methods of a class: what is said by hand takes the place of what pyo3 says."""
+    hand = by_hand.body if by_hand else []
+    yield from map(ast.unparse, hand)
+    known = {node.name for node in hand if isinstance(node, ast.FunctionDef)} | {"__repr__", "__str__", "__ne__"}
+    for item in sorted(of_class, key=lambda item: str(item["name"])):
+        name = item["name"]
+        if owner in RESULTS and name in COLLECTIVES:
+            yield from collective(owner, name)
+        elif name not in known:
+            yield function(item, getattr(_nvcoll, owner), classes)
+
+
+def derived(by_hand: dict[str, ast.ClassDef]) -> Iterator[str]:
+    """Yields the classes, the rows and the functions of the extension, by name."""
+    found = items()
+    classes = {item["id"]: item["name"] for item in found if item["type"] == "class"}
+    public = {
+        name: value for name, value in vars(_nvcoll).items() if inspect.isclass(value) and issubclass(value, tuple)
+    }
+    for name in sorted(public):
+        fields = [f"{field}: {own_words(kind.__forward_arg__)}" for field, kind in public[name].__annotations__.items()]
+        yield f"class {name}(NamedTuple):\n    " + "\n    ".join(fields)
+    for item in sorted(found, key=lambda item: str(item["name"])):
+        name = item["name"]
+        if item["type"] == "function" and "parent" not in item:
+            yield function(item, _nvcoll, classes)
+        if item["type"] == "class" and hasattr(_nvcoll, name):
+            of_class = [each for each in found if each.get("parent") == item["id"]]
+            body = "\n".join(methods(name, of_class, by_hand.get(name), classes)) or "..."
+            heads = [f"@{said(one, classes)}" for one in item["decorators"]]
+            yield "\n".join([*heads, f"class {name}:\n    " + body.replace("\n", "\n    ")])
 
 
 def with_sizes(tree: ast.Module) -> None:
@@ -132,10 +258,9 @@ def with_docstrings(body: list[ast.stmt], owner: Any) -> None:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name in seen or node.name.startswith("_"):
             continue
         seen.add(node.name)
-        found = owner.__dict__.get(node.name)
         if isinstance(node, ast.ClassDef):
-            with_docstrings(node.body, found)
-        doc = inspect.getdoc(found)
+            with_docstrings(node.body, getattr(owner, node.name))
+        doc = inspect.getdoc(getattr(owner, node.name))
         if doc is None or doc.startswith("Alias for field number"):
             continue
         text = ast.Expr(ast.Constant(doc))
@@ -151,7 +276,9 @@ def formatted(text: str) -> str:
 def stub() -> str:
     """Returns the text of the stub."""
     tree = ast.parse(TYPES.read_text())
-    with_collectives(tree)
+    of_items = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef) and not node.bases}
+    tree.body = [node for node in tree.body if node not in of_items.values() or node is of_items.get("Error")]
+    tree.body += ast.parse("\n".join(derived(of_items))).body
     with_sizes(tree)
     with_docstrings(tree.body, _nvcoll)
     at = next(at for at, node in enumerate(tree.body) if not isinstance(node, ast.ImportFrom | ast.Import))

@@ -1,4 +1,4 @@
-# Written by tools/stub.py from tools/stub_types.pyi and the docstrings in rust/nvcoll-python: change those.
+# Written by tools/stub.py from the types and docstrings in rust/nvcoll-python: change those.
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import Enum
 from os import PathLike
@@ -64,6 +64,8 @@ _Dtype: TypeAlias = Literal[
 ]
 _Launch: TypeAlias = Literal["process_per_gpu", "single_process", "framework"]
 __version__: str
+MAX_WORLD_SIZE: int
+MAX_RUNNING_RANKS: int
 _ArraysT = TypeVar("_ArraysT")
 _OutT = TypeVar("_OutT")
 _Size: TypeAlias = int | float | str
@@ -120,13 +122,29 @@ class AlgorithmRow(NamedTuple):
     summary: str
     source: str
 
-class ParameterRow(NamedTuple):
-    """A parameter of a registered algorithm: the values that it takes, and its default, in words."""
+class AutoChoice(NamedTuple):
+    """What `auto` chooses for a call, why, and what it expects of each candidate."""
+
+    algorithm: str
+    why: str
+    candidates: list[CandidateRow]
+
+class CandidateRow(NamedTuple):
+    """What `auto` expects of one algorithm: bytes that all ranks read and write, waits and steps of the longest chain, the
+    factor of each coefficient, and seconds."""
+
+    algorithm: str
+    moved_bytes: float
+    waits: int
+    steps: int
+    terms: list[float]
+    seconds: float
+
+class CoefficientRow(NamedTuple):
+    """A coefficient of the cost model; `per_second` of its units are a second."""
 
     name: str
-    choices: str
-    default: str
-    summary: str
+    per_second: float
 
 class CollectiveRow(NamedTuple):
     """A collective. `folds` says which ranks' arrays a result reduces: `nothing`, `everyone` or `predecessors`."""
@@ -137,6 +155,25 @@ class CollectiveRow(NamedTuple):
     can_be_in_place: bool
     folds: str
 
+class ConstantRow(NamedTuple):
+    """A constant of predictions. `kind` says how it is known: cited, fitted or chosen; `low` and `high` are its least and
+    greatest value with a family of machines held out."""
+
+    name: str
+    value: float
+    unit: str
+    kind: str
+    low: float
+    high: float
+    source: str
+
+class CostModel(NamedTuple):
+    """The model by which `auto` chooses: its modes, its coefficients, and the most ranks for which it estimates candidates."""
+
+    modes: list[str]
+    coefficients: list[CoefficientRow]
+    most_ranks: int
+
 class DtypeRow(NamedTuple):
     """A dtype: the bytes of an element, its kind, and the dtype in which it is accumulated."""
 
@@ -144,24 +181,6 @@ class DtypeRow(NamedTuple):
     nbytes: int
     kind: str
     accumulator: str
-
-class OpRow(NamedTuple):
-    """An op, and the names of the dtypes on which it is defined."""
-
-    name: str
-    dtypes: list[str]
-
-class MediumRow(NamedTuple):
-    """A medium of links. `lane_gbps` is the line rate of one lane or link one way, in GB/s; `efficiency` is the part of it
-    that a long transfer reaches; `latency_ns` passes until the first byte is across."""
-
-    name: str
-    title: str
-    family: str
-    lane_gbps: float
-    efficiency: float
-    latency_ns: int
-    source: str
 
 class GpuRow(NamedTuple):
     """A model of GPU. `nvlink` is the medium of its NVLinks, or of its links of Infinity Fabric, or None; `pcie` is the medium
@@ -176,17 +195,31 @@ class GpuRow(NamedTuple):
     memory_gbps: float
     source: str
 
-class ConstantRow(NamedTuple):
-    """A constant of predictions. `kind` says how it is known: cited, fitted or chosen; `low` and `high` are its least and
-    greatest value with a family of machines held out."""
+class MediumRow(NamedTuple):
+    """A medium of links. `lane_gbps` is the line rate of one lane or link one way, in GB/s; `efficiency` is the part of it
+    that a long transfer reaches; `latency_ns` passes until the first byte is across."""
 
     name: str
-    value: float
-    unit: str
-    kind: str
-    low: float
-    high: float
+    title: str
+    family: str
+    lane_gbps: float
+    efficiency: float
+    latency_ns: int
     source: str
+
+class OpRow(NamedTuple):
+    """An op, and the names of the dtypes on which it is defined."""
+
+    name: str
+    dtypes: list[str]
+
+class ParameterRow(NamedTuple):
+    """A parameter of a registered algorithm: the values that it takes, and its default, in words."""
+
+    name: str
+    choices: str
+    default: str
+    summary: str
 
 class PatternRow(NamedTuple):
     """A pattern that predictions know; `is_of_sends` says whether NCCL builds it of sends and receives."""
@@ -204,692 +237,135 @@ class SettingRow(NamedTuple):
     default: int | None
     changes: str
 
-class CoefficientRow(NamedTuple):
-    """A coefficient of the cost model; `per_second` of its units are a second."""
-
-    name: str
-    per_second: float
-
-class CostModel(NamedTuple):
-    """The model by which `auto` chooses: its modes, its coefficients, and the most ranks for which it estimates candidates."""
-
-    modes: list[str]
-    coefficients: list[CoefficientRow]
-    most_ranks: int
-
-class CandidateRow(NamedTuple):
-    """What `auto` expects of one algorithm: bytes that all ranks read and write, waits and steps of the longest chain, the
-    factor of each coefficient, and seconds."""
-
-    algorithm: str
-    moved_bytes: float
-    waits: int
-    steps: int
-    terms: list[float]
-    seconds: float
-
-class AutoChoice(NamedTuple):
-    """What `auto` chooses for a call, why, and what it expects of each candidate."""
-
-    algorithm: str
-    why: str
-    candidates: list[CandidateRow]
-
 @final
-class PremulSum:
-    """The op that multiplies each contribution by the scalar of its rank and adds. Made by `nvcoll.premul_sum`."""
+class Builder:
+    """Records one sequential program of all ranks. A step sees the writes of all steps before it; `finish` derives the waits.
 
-def _end_attaching() -> None: ...
-def premul_sum(scalars: float | Sequence[float]) -> PremulSum:
-    """Returns the op that multiplies the contribution of each rank by its scalar and adds.
+    Views are places. In place, `output(r, c)` is the memory of `input(r, c)`: a step that writes it overwrites the
+    contribution of rank r.
 
     Args:
-        scalars: one real number, or a list of one per rank for a call of a `Node`. Integer dtypes take integers alone.
+        collective: the name of a collective.
+        world_size: the number of ranks.
+        root: the root, for a collective that has one. Default: 0.
+        in_place: whether input and output are the same memory.
 
     Raises:
-        InvalidArgument: a scalar is not a real number, or a float64 cannot hold it."""
+        InvalidArgument: the collective is unknown, or a number is out of range.
+        BuildError: here, and at each method: the call broke a rule of the builder; the message names it."""
 
-@disjoint_base
-class Node:
-    """Ranks in this process: a node of virtual GPUs."""
-
-    def __new__(
-        cls,
-        world_size: int,
+    def __new__(cls, collective: str, world_size: int, *, root: int | None = None, in_place: bool = False) -> Self: ...
+    def all_gather(
+        self,
+        views: Sequence[View],
         *,
-        workers: int | None = None,
-        isa: str | None = None,
-        tuning: str | PathLike[str] | None = None,
-    ) -> Self: ...
+        into: Sequence[View],
+        over: Sequence[Sequence[int]],
+        algorithm: Any | None = "auto",
+    ) -> list[View]:
+        """Gathers the shares of each group into `into` on every member.
+
+        Args:
+            views: the shares, one view per rank.
+            into: the destinations, one view per rank.
+            over: groups of ranks, in which every rank occurs once.
+            algorithm: a name, or an algorithm of all_gather.
+
+        Returns:
+            `into`."""
+
+    def all_reduce(
+        self, views: Sequence[View], *, over: Sequence[Sequence[int]], algorithm: Any | None = "auto"
+    ) -> list[View]:
+        """Reduces the views of each group; every member receives the whole result.
+
+        Args:
+            views: one view per rank.
+            over: groups of ranks, in which every rank occurs once.
+            algorithm: a name, or an algorithm of all_reduce.
+
+        Returns:
+            The results, one view per rank."""
+
+    def channel(self, channel: int) -> None:
+        """Puts the following steps into `channel`. The queues of a channel are independent of those of other channels."""
+
+    def chunks(self, per_part: int) -> list[int]:
+        """Cuts every part into `per_part` chunks and returns the numbers of all chunks, part by part."""
+
+    def copy(self, view: View, into: View | Sequence[View], *, at: str | None = None) -> View:
+        """Copies a view into every view of `into`. Returns the first view of `into`. `at="switch"`: a fabric that can does the step in
+        the switch."""
+
+    def fail_at(self, step: int, message: str) -> None:
+        """Makes the call that records a step raise BuildError with a message. The package runs an algorithm again in this way, so that
+        an error of `finish` is raised at the line of the step."""
+
+    def finish(self, name: str) -> Schedule:
+        """Derives queues and waits, and returns the mapped schedule. `name` is one word, without blanks and `#`."""
+
+    def fold(self, *views: View | Sequence[View], into: View | Sequence[View], at: str | None = None) -> View:
+        """Folds views, in the order of the arguments, and stores the result in every view of `into`. Returns the first view of `into`.
+
+        Args:
+            views: views, or lists of views, of one rank or several.
+            into: a view, or a list of views.
+            at: ``"switch"``: a fabric that can does the step in the switch."""
+
+    def groups(self, per_group: int | None = None, *, stride: int | None = None) -> list[list[int]]:
+        """Returns the groups of `per_group` neighbouring ranks, or of the ranks at distances of `stride`."""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether input and output are the same memory."""
+
+    def input(self, rank: int, chunk: int | range) -> View:
+        """Returns the view of a chunk, or of a `range` of chunks, of a rank's input."""
+
+    @property
+    def inputs(self) -> list[View]:
+        """The whole input of every rank, by rank."""
+
+    def output(self, rank: int, chunk: int | range) -> View:
+        """Returns the view of a chunk, or of a `range` of chunks, of a rank's output."""
+
+    @property
+    def outputs(self) -> list[View]:
+        """The whole output of every rank, by rank."""
+
+    def push(self, view: View, into: View | Sequence[View]) -> View:
+        """Copies a view into every view of `into`; the rank that owns the view executes the step. Returns the first view of `into`."""
+
+    def reduce_scatter(
+        self, views: Sequence[View], *, over: Sequence[Sequence[int]], algorithm: Any | None = "auto"
+    ) -> list[View]:
+        """Reduces the views of each group; member i receives the i-th share.
+
+        Args:
+            views: one view per rank.
+            over: groups of ranks, in which every rank occurs once.
+            algorithm: a name, or an algorithm of reduce_scatter.
+
+        Returns:
+            The shares, one view per rank."""
+
+    @property
+    def root(self) -> int:
+        """The root; 0 if the collective has none."""
+
+    def scratch(self, rank: int, chunk: int | range, *, layer: int = 0) -> View:
+        """Returns the view of a chunk, or of a `range` of chunks, of a rank's scratch: memory for intermediate values. Each layer is as
+        long as the data."""
+
     @property
     def world_size(self) -> int:
         """The number of ranks."""
-
-    @property
-    def workers(self) -> int:
-        """The number of threads of a call, with the caller."""
-
-    @property
-    def tuning(self) -> dict[str, Any]:
-        """The tuning table of `auto`: machine, caches in bytes, and the coefficients of each mode."""
-
-    def estimates(
-        self,
-        collective: str,
-        count: int,
-        dtype: str = "float32",
-        *,
-        root: int | None = None,
-        path: _Path | str = "mapped",
-        in_place: bool = True,
-        by_rank: bool = False,
-    ) -> AutoChoice:
-        """Returns the algorithm that `auto` selects for a call, and its estimate of each candidate.
-
-        Args:
-            collective: the name of the collective.
-            count: elements of the longer buffer.
-            dtype: the name of the dtype.
-            root: the root, for a collective that has one. Default: 0.
-            path: mapped, staged or pushed.
-            in_place: whether input and output are the same memory.
-            by_rank: whether every rank calls for itself, as in `Node.run`.
-
-        Returns:
-            The algorithm, the reason, and the candidates with their estimates in seconds; no candidates above 64 ranks.
-
-        Raises:
-            InvalidArgument: a name is unknown, a number is out of range, or the collective is never in place."""
-
-    def barrier(self, *, timeout: float | None = None) -> None:
-        """Makes a call of all ranks without data.
-
-        Args:
-            timeout: seconds that the call may take. Default: no limit.
-
-        Raises:
-            InvalidArgument: a group is open.
-            Busy: another thread uses the node."""
-
-    def plan(
-        self,
-        collective: str,
-        arrays: Any = None,
-        op: _Op | None = None,
-        *,
-        root: int | None = None,
-        counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: Any = None,
-        path: _Path | str | None = None,
-    ) -> Plan:
-        """Prepares a call for repeated runs on the same arrays.
-
-        A plan holds its arrays and reads them at every run. `Plan.run` refuses a numpy array that has moved. Do not resize a
-        torch tensor while its plan lives: torch does not refuse, and the plan cannot see it.
-
-        Args:
-            collective: the name of a collective, such as `"all_gather"`.
-            arrays: the arrays, as in the method of that name. None for a barrier.
-            op, root, counts, algorithm, out, path: as in the method of that name.
-
-        Returns:
-            The plan. `Plan.result` is the result of the method.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank."""
-
-    def group(self, *, timeout: float | None = None) -> Group:
-        """Groups the calls in a `with` block: they launch together at the end of the block.
-
-        In the block, the collectives of this node on this thread check their arguments and return their results, in which new
-        arrays hold zeros. No array is read or written before the end of the block. If the block raises, no call is made. The
-        calls of a group have no order: an array that one call writes shares no byte with the arrays of another. Plans, other
-        groups and the ranks of `run` run at once. A group that is deleted in its block ends the block without its calls.
-
-        Args:
-            timeout: seconds that the calls may take together. Default: no limit.
-
-        Returns:
-            The group. Its `run` launches the same calls again.
-
-        Raises:
-            InvalidArgument: at the end of the block: arrays of two calls share memory, and one of them is written.
-            Busy: another group of this node is open.
-
-        Example:
-            >>> node, grads = nvcoll.Node(2), np.ones((3, 2, 5), dtype="f4")
-            >>> with node.group() as group:
-            ...     for grad in grads:
-            ...         _ = node.all_reduce(grad)
-            >>> len(group), grads.min(), grads.max()
-            (3, 2.0, 2.0)"""
-
-    @property
-    def _call_counts(self) -> CallCounts: ...
-    def _team(self) -> Team: ...
-    @overload
-    def all_reduce(
-        self,
-        arrays: _ArraysT,
-        op: _Op | None = None,
-        *,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _ArraysT:
-        """Reduces the arrays of all ranks element by element and gives every rank the result.
-
-        Args:
-            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
-                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
-                Each has (count,) elements, count equal on all ranks. Written, unless `out` is given.
-            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalars)`. Default: sum.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: one array per rank for the results, as `arrays`.
-                Each has (count,) elements.
-                Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
-            timeout: seconds that the call may take. Default: no limit.
-
-        Returns:
-            `out` if it is given, else `arrays`.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
-            Busy: another thread uses the node.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-    @overload
-    def all_reduce(
-        self,
-        arrays: Any,
-        op: _Op | None = None,
-        *,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _OutT: ...
-    @overload
-    def reduce_scatter(
-        self,
-        arrays: Any,
-        op: _Op | None = None,
-        *,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> list[Any]:
-        """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
-
-        Args:
-            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
-                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
-                Each has (sum of `counts`,) elements. Read.
-            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalars)`. Default: sum.
-            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
-                `array_split` does; without an input, parts as long as `out`.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: one array per rank for the results, as `arrays`.
-                Each has (counts[r],) elements on rank r. In place if it is part r of the input.
-                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
-            timeout: seconds that the call may take. Default: no limit.
-
-        Returns:
-            `out` if it is given, else the list of new arrays.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
-            Busy: another thread uses the node.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-    @overload
-    def reduce_scatter(
-        self,
-        arrays: Any,
-        op: _Op | None = None,
-        *,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _OutT: ...
-    @overload
-    def all_gather(
-        self,
-        arrays: Any,
-        *,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> list[Any]:
-        """Gives every rank the arrays of all ranks, one after the other.
-
-        Args:
-            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
-                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
-                Each has (counts[r],) elements on rank r. Read.
-            counts: elements per input, one number per rank. Default: the lengths of the inputs.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: one array per rank for the results, as `arrays`.
-                Each has (sum of `counts`,) elements. In place if the input is part r of it.
-                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
-            timeout: seconds that the call may take. Default: no limit.
-
-        Returns:
-            `out` if it is given, else the list of new arrays.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
-            Busy: another thread uses the node.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-    @overload
-    def all_gather(
-        self,
-        arrays: Any,
-        *,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _OutT: ...
-    @overload
-    def broadcast(
-        self,
-        arrays: _ArraysT,
-        *,
-        root: int = 0,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _ArraysT:
-        """Gives every rank the array of the root.
-
-        Args:
-            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
-                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
-                Each has (count,) elements, count equal on all ranks. Read on the root, written elsewhere. With `out`, only the root's is used.
-            root: the rank whose array is read.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: one array per rank for the results, as `arrays`.
-                Each has (count,) elements. Written on every rank.
-                Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
-            timeout: seconds that the call may take. Default: no limit.
-
-        Returns:
-            `out` if it is given, else `arrays`.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
-            Busy: another thread uses the node.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-    @overload
-    def broadcast(
-        self,
-        arrays: Any,
-        *,
-        root: int = 0,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _OutT: ...
-    @overload
-    def reduce(
-        self,
-        arrays: Any,
-        op: _Op | None = None,
-        *,
-        root: int = 0,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> Any:
-        """Reduces the arrays of all ranks element by element and gives the root the result.
-
-        Args:
-            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
-                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
-                Each has (count,) elements, count equal on all ranks. Written on the root, unless `out` is given; read elsewhere.
-            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalars)`. Default: sum.
-            root: the rank that receives the result.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: the root's array for the result.
-                It has (count,) elements.
-                Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
-            timeout: seconds that the call may take. Default: no limit.
-
-        Returns:
-            `out` if it is given, else the root's array.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
-            Busy: another thread uses the node.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-    @overload
-    def reduce(
-        self,
-        arrays: Any,
-        op: _Op | None = None,
-        *,
-        root: int = 0,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _OutT: ...
-    @overload
-    def gather(
-        self,
-        arrays: Any,
-        *,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> Any:
-        """Gives the root the arrays of all ranks, one after the other.
-
-        Args:
-            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
-                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
-                Each has (counts[r],) elements on rank r. Read.
-            root: the rank that receives the result.
-            counts: elements per input, one number per rank. Default: the lengths of the inputs.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: the root's array for the result.
-                It has (sum of `counts`,) elements. In place if the root's input is its part of it.
-                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
-            timeout: seconds that the call may take. Default: no limit.
-
-        Returns:
-            `out` if it is given, else the new array.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
-            Busy: another thread uses the node.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-    @overload
-    def gather(
-        self,
-        arrays: Any,
-        *,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _OutT: ...
-    @overload
-    def scatter(
-        self,
-        arrays: Any,
-        *,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> list[Any]:
-        """Gives rank r part r of the root's array.
-
-        Args:
-            arrays: the root's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and any strides.
-                It has (sum of `counts`,) elements. Read.
-            root: the rank whose array is read.
-            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
-                `array_split` does; without an input, parts as long as `out`.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: one array per rank for the results, as `arrays`.
-                Each has (counts[r],) elements on rank r. In place if the root's is its part of the input.
-                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
-            timeout: seconds that the call may take. Default: no limit.
-
-        Returns:
-            `out` if it is given, else the list of new arrays.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
-            Busy: another thread uses the node.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-    @overload
-    def scatter(
-        self,
-        arrays: Any,
-        *,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _OutT: ...
-    @overload
-    def all_to_all(
-        self,
-        arrays: Any,
-        *,
-        counts: Sequence[Sequence[int]] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> list[Any]:
-        """Gives rank r part r of the array of every rank, in the order of ranks.
-
-        Args:
-            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
-                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
-                Each has the elements to rank 0, to rank 1, …. Read.
-            counts: a table with one row per rank: row q has the elements from rank q to each rank, 0 allowed. Default: all inputs
-                have one length, and are cut as numpy's `array_split` does.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: one array per rank for the results, as `arrays`.
-                Each has the elements from rank 0, from rank 1, …; it is never in place.
-                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
-            timeout: seconds that the call may take. Default: no limit.
-
-        Returns:
-            `out` if it is given, else the list of new arrays.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
-            Busy: another thread uses the node.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-    @overload
-    def all_to_all(
-        self,
-        arrays: Any,
-        *,
-        counts: Sequence[Sequence[int]] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _OutT: ...
-    @overload
-    def scan(
-        self,
-        arrays: _ArraysT,
-        op: _Op | None = None,
-        *,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _ArraysT:
-        """Gives rank r the reduction of the arrays of ranks 0 to r.
-
-        Args:
-            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
-                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
-                Each has (count,) elements, count equal on all ranks. Written, unless `out` is given.
-            op: a name or a ufunc: any op but avg and premul_sum. Default: sum.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: one array per rank for the results, as `arrays`.
-                Each has (count,) elements.
-                Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
-            timeout: seconds that the call may take. Default: no limit.
-
-        Returns:
-            `out` if it is given, else `arrays`.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
-            Busy: another thread uses the node.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-    @overload
-    def scan(
-        self,
-        arrays: Any,
-        op: _Op | None = None,
-        *,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _OutT: ...
-    @overload
-    def exscan(
-        self,
-        arrays: _ArraysT,
-        op: _Op | None = None,
-        *,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _ArraysT:
-        """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
-
-        Args:
-            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
-                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
-                Each has (count,) elements, count equal on all ranks. Written, unless `out` is given; unchanged on rank 0.
-            op: a name or a ufunc: any op but avg and premul_sum. Default: sum.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: one array per rank for the results, as `arrays`.
-                Each has (count,) elements; rank 0 passes one too, which stays unchanged.
-                Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
-            timeout: seconds that the call may take. Default: no limit.
-
-        Returns:
-            `out` if it is given, else `arrays`.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
-            Busy: another thread uses the node.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-    @overload
-    def exscan(
-        self,
-        arrays: Any,
-        op: _Op | None = None,
-        *,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-    ) -> _OutT: ...
-
-@final
-class Group:
-    """Calls that launch together. Made by `Node.group` and `Communicator.group`."""
-
-    def __enter__(self) -> Group: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None, /
-    ) -> Literal[False]: ...
-    @property
-    def work(self) -> Work | None:
-        """The `Work` of the calls, if `group` got `async_op` and the block has ended; else None."""
-
-    def __len__(self) -> int: ...
-    def run(self, *, timeout: float | None = None) -> None:
-        """Launches the calls of the group again, on the same arrays with their present elements.
-
-        Do not resize a torch tensor, or another tensor with DLPack, while its group lives: its library does not refuse, and the
-        group cannot see it.
-
-        Args:
-            timeout: seconds that the calls may take together. Default: that of `group()`.
-
-        Raises:
-            InvalidArgument: a numpy array has moved, changed its shape or become read-only since the group was launched.
-            Busy: the group runs in another thread, or its `with` block has not ended.
-            Mismatch, Aborted: in a group of a communicator, as in its collectives.
-            Timeout, KeyboardInterrupt: the calls ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
-
-@final
-class Plan:
-    """A call that runs again and again on the same arrays. Made by `Node.plan`."""
-
-    @property
-    def result(self) -> Any:
-        """The result of a run, as the method of the collective returns it. New arrays hold zeros before the first run."""
-
-    @property
-    def tiles(self) -> int:
-        """The number of tiles, each a pass over a part of the data."""
-
-    @property
-    def algorithm(self) -> str:
-        """The name of the algorithm, which `auto` selected if the caller named none."""
-
-    def run(self, *, timeout: float | None = None) -> None:
-        """Runs the call on the arrays of the plan with their present elements.
-
-        Do not resize a torch tensor, or another tensor with DLPack, while its plan lives: its library does not refuse, and the
-        plan cannot see it.
-
-        Args:
-            timeout: seconds that the call may take. Default: no limit.
-
-        Raises:
-            InvalidArgument: a numpy array has moved, changed its shape or become read-only since the plan was made.
-            Busy: the plan, or its node, runs in another thread.
-            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
 @final
 class CallCounts:
     """Counts the calls of a node, or of a rank that is a process, by kind. Not public: reports tabulate it.
 
     It is filled while the node is used, and keeps nothing of the node alive."""
-
-    @property
-    def world_size(self) -> int:
-        """The number of ranks of the node."""
 
     def calls(self) -> list[Calls]:
         """Returns the kinds of calls in the order of their first call. Calls that failed are not counted."""
@@ -898,207 +374,60 @@ class CallCounts:
     def others(self) -> int:
         """The number of calls that are not in `calls`, because there were too many kinds of them."""
 
+    @property
+    def world_size(self) -> int:
+        """The number of ranks of the node."""
+
 @final
 class Calls:
     """Counts the calls of one collective, algorithm, dtype, op, root, size and set of ranks. Not public."""
-
-    @property
-    def collective(self) -> str:
-        """The name of the collective; `sendrecv` of sends, which their senders count."""
-
-    @property
-    def root(self) -> int | None:
-        """The root, as a position in `ranks`; None if the collective has none."""
 
     @property
     def algorithm(self) -> str:
         """The algorithm as the caller named it."""
 
     @property
+    def collective(self) -> str:
+        """The name of the collective; `sendrecv` of sends, which their senders count."""
+
+    @property
     def dtype(self) -> str | None:
         """The name of the dtype; None in a barrier."""
-
-    @property
-    def op(self) -> str | None:
-        """The name of the op; None if the collective reduces nothing."""
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the longest buffer of a rank; in a group, of all its calls of the kind."""
 
     @property
     def grouped(self) -> int:
         """The number of calls of a group that are counted as one; 1 outside of groups."""
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of the longest buffer of a rank; in a group, of all its calls of the kind."""
+
+    @property
+    def op(self) -> str | None:
+        """The name of the op; None if the collective reduces nothing."""
+
+    @property
     def ranks(self) -> tuple[int, ...]:
         """The ranks of the run that took part, by rank in the call."""
 
     @property
-    def times(self) -> int:
-        """The number of such calls."""
+    def root(self) -> int | None:
+        """The root, as a position in `ranks`; None if the collective has none."""
 
     @property
     def schedule(self) -> Schedule | None:
         """The schedule that the first of these calls ran; None of sends. Of a registered algorithm it is the mapped one, however ranks reach each
         other's memory here: a machine of GPUs does it in its own way."""
 
-@final
-class Job:
-    """One rank of a job of processes. Not public."""
-
-    def __new__(cls, rank: int, world_size: int, job: str, token: bytes | None, timeout: float | None) -> Self: ...
-    def communicator(self, timeout: float | None) -> Communicator:
-        """Returns the communicator of all ranks. `timeout` is the default of its calls."""
-
     @property
-    def call_counts(self) -> CallCounts:
-        """The counts of calls by kind, of the communicators whose first rank this is."""
-
-    def leave(self) -> None:
-        """Ends the communicators of this rank, after its calls in flight. Peers that make one more call get an error."""
-
-    def leave_at_exit(self) -> None:
-        """Ends the communicators of this rank when its process ends. The exit status says whether it returned or failed."""
-
-    def fail(self) -> None:
-        """Ends every call of every communicator that contains this rank, because its program failed."""
-
-@final
-class Recorder:
-    """The words of a rank that is a process, in one communicator, read from outside. Not public."""
-
-    def __new__(cls, path: str | PathLike[str]) -> Self: ...
-    @property
-    def process(self) -> int:
-        """The process, as it numbers itself."""
-
-    @property
-    def rank(self) -> int:
-        """The rank, by its number in the run."""
-
-    @property
-    def world_size(self) -> int:
-        """The number of ranks of the run."""
-
-    @property
-    def communicator(self) -> str:
-        """The communicator, in words."""
-
-    @property
-    def is_of_all(self) -> bool:
-        """Whether the communicator is that of all ranks."""
-
-    @property
-    def job(self) -> str:
-        """The name of the job; empty unless the communicator is that of all ranks."""
-
-    def look(self) -> dict[str, Any]:
-        """Reads what the rank does: `call`, `is_in_call`, `has_left`, `progress`, `recent` (number and words, newest first), `waits` (words,
-        seconds, whether it timed out)."""
-
-    @staticmethod
-    def cycle(recorders: Sequence[Recorder]) -> str | None:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin."""
-
-@final
-class Team:
-    """The ranks of one `Node.run`. Not public. The node itself can make no call while a team exists."""
-
-    def communicator(self, rank: int, timeout: float | None) -> Communicator:
-        """Returns the communicator of a rank."""
-
-    def retire(self, comm: Communicator) -> None:
-        """Ends the communicators of a rank whose program has returned. Peers that make one more call get an error."""
-
-    def fail(self, comm: Communicator) -> None:
-        """Ends every call of every communicator that contains a rank, because its program failed."""
-
-    def interrupt(self) -> None:
-        """Ends every call of the run because the user interrupted the program."""
-
-    def end(self) -> None:
-        """Gives the node back."""
+    def times(self) -> int:
+        """The number of such calls."""
 
 @final
 class Communicator:
     """The collectives of one rank. `nvcoll.init` returns the communicator of a rank that is a process, `Node.run` passes one to the
     program of each rank that is a thread, and `split` makes others. A communicator ends with the program of its rank. One thread
     at a time may use it; several threads of a rank use one each."""
-
-    @property
-    def rank(self) -> int:
-        """This rank, from 0."""
-
-    @property
-    def world_size(self) -> int:
-        """The number of ranks."""
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """The ranks of the run, or of the job, that form this communicator, in the order of ranks here."""
-
-    def empty(self, shape: int | Sequence[int], dtype: Any = None) -> NDArray[Any]:
-        """Makes an uninitialized array that every rank can reach. Between processes, collectives on such arrays move each byte once,
-        if all ranks pass them; other arrays are copied on the way. Between threads it is an ordinary array.
-
-        The memory belongs to this rank. It is free again when the array, its slices and its DLPack consumers are gone.
-
-        Args:
-            shape: the lengths of the axes, or one length.
-            dtype: the dtype, as numpy takes it. Default: float64.
-
-        Returns:
-            A numpy array.
-
-        Raises:
-            InvalidArgument: a length is negative or too large, or the dtype is of Python objects.
-            MemoryError: there is no memory that ranks can share.
-            OSError: this process may have no more descriptors.
-
-        Example:
-            >>> comm = nvcoll.init()
-            >>> comm.all_reduce(comm.full(3, 2.0))
-            array([2., 2., 2.])
-            >>> nvcoll.finalize()"""
-
-    def zeros(self, shape: int | Sequence[int], dtype: Any = None) -> NDArray[Any]:
-        """Makes an array of zeros that every rank can reach: see `empty`.
-
-        Args:
-            shape, dtype: as in `empty`."""
-
-    def full(self, shape: int | Sequence[int], fill_value: Any, dtype: Any = None) -> NDArray[Any]:
-        """Makes an array of one value that every rank can reach: see `empty`.
-
-        Args:
-            shape: as in `empty`.
-            fill_value: the value of each element, or an array that numpy broadcasts.
-            dtype: the dtype. Default: that of `fill_value`."""
-
-    def array(self, x: Any, dtype: Any = None) -> NDArray[Any]:
-        """Copies an array into one that every rank can reach: see `empty`.
-
-        Args:
-            x: an array, or anything of which numpy makes one.
-            dtype: the dtype. Default: that of `x`."""
 
     @overload
     def barrier(self, *, timeout: float | None = None, async_op: Literal[False] = False) -> None:
@@ -1151,94 +480,7 @@ class Communicator:
     def split(
         self, color: int | None, key: int | None = None, *, timeout: float | None = None
     ) -> Communicator | None: ...
-    def subset(self, ranks: Sequence[int], tag: int | None = None, *, timeout: float | None = None) -> Communicator:
-        """Makes a communicator of some ranks. Only these ranks call it, all with the same list and tag.
-
-        `subset` is no call of this communicator: another thread may be in one. Ranks that make several subsets of the same ranks with
-        one tag make them in the same order.
-
-        Args:
-            ranks: ranks of this communicator, in the order that the new communicator gives them. This rank is among them.
-            tag: a whole number from 0 that tells apart subsets of the same ranks. Default: 0.
-            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
-
-        Returns:
-            The communicator of these ranks, with the default timeout of this one.
-
-        Raises:
-            InvalidArgument: the list is empty, has a rank twice or one that does not exist, or leaves out the rank that calls.
-            Timeout: a rank of the list has not called it; between threads, `subset` does not wait.
-            PeerLost, Aborted: a rank of the list died, or has no memory or descriptors for the communicator.
-
-        Example:
-            >>> def program(comm):
-            ...     if comm.rank != 1:
-            ...         pair = comm.subset([2, 0])
-            ...         return pair.ranks, pair.rank
-            >>> nvcoll.Node(3).run(program)
-            [((2, 0), 1), None, ((2, 0), 0)]"""
-
     def _move_in_background(self) -> None: ...
-    def _refuse_in_flight(self, arrays: Sequence[Any], is_written: bool) -> None: ...
-    def shrink(self, *, timeout: float | None = None) -> Communicator:
-        """Returns a communicator of the remaining ranks, after a rank was lost.
-
-        A rank remains if its process runs and its program has not ended. All remaining ranks must call `shrink`. If a rank ends meanwhile,
-        `shrink` leaves it out and continues with the others. The remaining ranks keep their order.
-
-        The outputs of a call that failed are undefined. Everything else is intact, also other communicators. You can shrink every
-        communicator that contains the lost rank: one after the other, in the same order on every rank.
-
-        Args:
-            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
-
-        Returns:
-            The communicator. It numbers its ranks from 0, and has the default timeout of this communicator.
-
-        Raises:
-            Timeout: a rank runs and has not called `shrink`; the message names it.
-            Aborted: a rank has no memory or descriptors for the communicator.
-            InvalidArgument: a group of calls is open.
-
-        Example:
-            >>> def program(comm):
-            ...     return comm.shrink().ranks
-            >>> nvcoll.Node(2).run(program)
-            [(0, 1), (0, 1)]"""
-
-    def group(self, *, timeout: float | None = None, async_op: bool = False) -> Group:
-        """Groups the calls in a `with` block. nvcoll launches them together at the end of the block, as in `Node.group`.
-
-        Every rank must make the same collectives in the block, in the same order. If the block raises, this rank makes none of its calls.
-        Its peers then get `Mismatch` at its next call or at the end of its program, or `Aborted` if its program raises.
-
-        Args:
-            timeout: seconds per part of the group. The calls of one algorithm form a part. Default: that of `Node.run` or `init`.
-            async_op: whether the program continues after the block while the calls run. The group then has a `Work` in `work`.
-                Default: false.
-
-        Returns:
-            The group. Its `run` launches the same calls again.
-
-        Raises:
-            Mismatch: at the end of the block, if another rank made different calls; the message names the call in the group.
-            InvalidArgument: at the end of the block, if arrays of two calls share memory and one call writes to its array.
-            Busy: another group of this communicator is open."""
-
-    def recent_calls(self) -> list[tuple[int, str]]:
-        """Returns the last calls of this rank in this communicator, newest first, at most 15. Each call is a number and a description.
-
-        The first call of the communicator has number 1. Any thread may call `recent_calls`, also while another thread is in a call.
-        Sends and receives are not among them.
-
-        Example:
-            >>> def program(comm):
-            ...     comm.barrier()
-            ...     comm.all_gather(np.zeros(2))
-            ...     return comm.recent_calls()
-            >>> nvcoll.Node(2).run(program)[0]
-            [(2, 'all_gather of 4 float64, out of place, mapped, auto'), (1, 'barrier')]"""
-
     def abort(self) -> None:
         """Ends the current calls and all later calls of this communicator on every rank. The calls raise `Aborted`; it names this rank.
 
@@ -1247,269 +489,6 @@ class Communicator:
         Raises:
             Closed: the program of this rank has ended."""
 
-    def send(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> None:
-        """Sends an array to a rank. That rank calls `recv`.
-
-        If the array has at most 16 KiB, `send` normally does not wait for the receiver. If it is larger, `send` waits until the receiver
-        takes it. So two ranks that both send large arrays first wait for each other: use `sendrecv` or a `group`.
-
-        Messages with one tag from one rank to another arrive in the order of their sends. Sends and receives are not collectives: other
-        ranks make no call. Messages in flight move while the program computes.
-
-        Args:
-            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and strides. Read.
-            dst: the rank that receives.
-            tag: a whole number from 0. The receiver selects messages by it. Default: 0.
-            timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
-
-        Raises:
-            InvalidArgument: an argument cannot be used, or there is no such rank.
-            Mismatch: the program of the receiver has returned.
-            Aborted: the program of another rank failed, a rank called `abort`, or the receiver's array does not fit the message.
-            Timeout: the receiver did not take the message before the deadline.
-
-        Example:
-            >>> def program(comm):
-            ...     if comm.rank == 0:
-            ...         comm.send(np.arange(3.0), 1, tag=7)
-            ...     else:
-            ...         x = np.empty(3)
-            ...         message = comm.recv(x)
-            ...         return x, message.source, message.tag
-            >>> nvcoll.Node(2).run(program)[1]
-            (array([0., 1., 2.]), 0, 7)"""
-
-    def recv(self, x: Any, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Message:
-        """Receives an array that a rank sends.
-
-        Args:
-            x: this rank's array for the message, as in `send`. It must have the message's dtype and number of elements. Written.
-            src: the rank that sends. Default: any. If several messages match, `recv` takes the one that arrived first.
-            tag: the tag of the message. Default: any.
-            timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
-
-        Returns:
-            A `Message` with `source`, `tag` and `count`. In a group these are None before the end of the block.
-
-        Raises:
-            InvalidArgument: an argument cannot be used, or there is no such rank.
-            Mismatch: the dtype or the number of elements of `x` and of the message differ, or the program of the sender has returned.
-            Aborted: the program of another rank failed, or a rank called `abort`.
-            Timeout: no such message came before the deadline; the error names the tags of the messages that came.
-
-        Example:
-            See `send`."""
-
-    def isend(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> Work:
-        """Begins to send an array to a rank, and returns immediately. Do not write to the array before the `Work` is done.
-
-        The message moves while the program computes: a thread that waits for messages of the communicator moves it, else a thread of nvcoll.
-
-        Args:
-            x, dst, tag: as in `send`.
-            timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
-
-        Returns:
-            A `Work`. Its `wait` returns None.
-
-        Raises:
-            InvalidArgument, Mismatch, Aborted: as `send`.
-            Busy: another call in flight writes to the array.
-
-        Example:
-            See `irecv`."""
-
-    def irecv(self, x: Any, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Work:
-        """Begins to receive an array that a rank sends, and returns immediately. Do not read or write the array before the `Work` is done.
-
-        Args:
-            x, src, tag: as in `recv`. Receives take messages in the order of their calls.
-            timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
-
-        Returns:
-            A `Work`. Its `wait` returns the `Message`.
-
-        Raises:
-            InvalidArgument, Aborted: as `recv`. The `wait` of the `Work` raises `Mismatch`.
-            Busy: another call in flight reads or writes the array.
-
-        Example:
-            >>> def program(comm):
-            ...     x, out = np.array([comm.rank]), np.array([0])
-            ...     works = [comm.irecv(out), comm.isend(x, 1 - comm.rank, tag=3)]
-            ...     return [work.wait() for work in works][0].tag, int(out[0])
-            >>> nvcoll.Node(2).run(program)
-            [(3, 1), (3, 0)]"""
-
-    def sendrecv(
-        self,
-        x: Any,
-        dst: int,
-        out: Any,
-        src: int | None = None,
-        *,
-        tag: int | None = None,
-        recv_tag: int | None = None,
-        timeout: float | None = None,
-    ) -> Message:
-        """Sends an array to one rank and receives an array from the same or another rank. Both run at the same time.
-
-        Args:
-            x: the array to send, as in `send`. Read.
-            dst: the rank that receives it.
-            out: the array for the received message, as `x` in `recv`. It must not share memory with `x`. Written.
-            src: the rank that sends to this rank. Default: any.
-            tag: the tag of the sent message. Default: 0.
-            recv_tag: the tag of the received message. Default: any.
-            timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
-
-        Returns:
-            The received `Message`.
-
-        Raises:
-            InvalidArgument, Mismatch, Aborted, Timeout: as `send` and `recv`.
-
-        Example:
-            >>> def program(comm):
-            ...     x, out, n = np.array([comm.rank]), np.array([0]), comm.world_size
-            ...     comm.sendrecv(x, (comm.rank + 1) % n, out, (comm.rank - 1) % n)
-            ...     return int(out[0])
-            >>> nvcoll.Node(3).run(program)
-            [2, 0, 1]"""
-
-    @overload
-    def all_reduce(
-        self,
-        x: _ArraysT,
-        op: _Op | None = None,
-        *,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[False] = False,
-    ) -> _ArraysT:
-        """Reduces the arrays of all ranks element by element and gives every rank the result.
-
-        Args:
-            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
-                and any strides.
-                It has (count,) elements, count equal on all ranks. Written, unless `out` is given.
-            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: this rank's array for the result.
-                It has (count,) elements.
-                Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
-                between processes.
-            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
-            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
-                the call is over, and its `timeout` counts from its turn. Default: false.
-
-        Returns:
-            `out` if it is given, else `x`.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
-                with `async_op` may share arrays: they run in the order of issue.
-            Mismatch: another rank made a different call; the message names both.
-            Aborted: the program of another rank failed, or a rank called `abort`.
-            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
-
-    @overload
-    def all_reduce(
-        self,
-        x: Any,
-        op: _Op | None = None,
-        *,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[False] = False,
-    ) -> _OutT: ...
-    @overload
-    def all_reduce(
-        self,
-        x: Any,
-        op: _Op | None = None,
-        *,
-        algorithm: _Algorithm | None = None,
-        out: Any = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[True],
-    ) -> Work: ...
-    @overload
-    def reduce_scatter(
-        self,
-        x: _ArraysT,
-        op: _Op | None = None,
-        *,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[False] = False,
-    ) -> _ArraysT:
-        """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
-
-        Args:
-            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
-                and any strides.
-                It has (sum of `counts`,) elements. Read.
-            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
-            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
-                `array_split` does; without an input, parts as long as `out`.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: this rank's array for the result.
-                It has (counts[r],) elements on rank r. In place if it is part r of the input.
-                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
-                between processes.
-            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
-            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
-                the call is over, and its `timeout` counts from its turn. Default: false.
-
-        Returns:
-            `out` if it is given, else the new array.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
-                with `async_op` may share arrays: they run in the order of issue.
-            Mismatch: another rank made a different call; the message names both.
-            Aborted: the program of another rank failed, or a rank called `abort`.
-            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
-
-    @overload
-    def reduce_scatter(
-        self,
-        x: Any,
-        op: _Op | None = None,
-        *,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[False] = False,
-    ) -> _OutT: ...
-    @overload
-    def reduce_scatter(
-        self,
-        x: Any,
-        op: _Op | None = None,
-        *,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: Any = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[True],
-    ) -> Work: ...
     @overload
     def all_gather(
         self,
@@ -1575,27 +554,27 @@ class Communicator:
         async_op: Literal[True],
     ) -> Work: ...
     @overload
-    def broadcast(
+    def all_reduce(
         self,
         x: _ArraysT,
+        op: _Op | None = None,
         *,
-        root: int = 0,
         algorithm: _Algorithm | None = None,
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
         async_op: Literal[False] = False,
     ) -> _ArraysT:
-        """Gives every rank the array of the root.
+        """Reduces the arrays of all ranks element by element and gives every rank the result.
 
         Args:
             x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
                 and any strides.
-                It has (count,) elements, count equal on all ranks. Read on the root, written elsewhere. With `out`, only the root's is used.
-            root: the rank whose array is read.
+                It has (count,) elements, count equal on all ranks. Written, unless `out` is given.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
             algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
             out: this rank's array for the result.
-                It has (count,) elements. Written on every rank.
+                It has (count,) elements.
                 Either it is the memory of the input, or it shares no byte with it. Default: in place.
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
@@ -1615,78 +594,11 @@ class Communicator:
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
-    def broadcast(
-        self,
-        x: Any,
-        *,
-        root: int = 0,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[False] = False,
-    ) -> _OutT: ...
-    @overload
-    def broadcast(
-        self,
-        x: Any,
-        *,
-        root: int = 0,
-        algorithm: _Algorithm | None = None,
-        out: Any = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[True],
-    ) -> Work: ...
-    @overload
-    def reduce(
-        self,
-        x: _ArraysT,
-        op: _Op | None = None,
-        *,
-        root: int = 0,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[False] = False,
-    ) -> _ArraysT | None:
-        """Reduces the arrays of all ranks element by element and gives the root the result.
-
-        Args:
-            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
-                and any strides.
-                It has (count,) elements, count equal on all ranks. Written on the root, unless `out` is given; read elsewhere.
-            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
-            root: the rank that receives the result.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: on the root, the array for the result; ignored elsewhere.
-                It has (count,) elements.
-                Either it is the memory of the input, or it shares no byte with it. Default: in place.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
-                between processes.
-            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
-            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
-                the call is over, and its `timeout` counts from its turn. Default: false.
-
-        Returns:
-            On the root `out` if it is given, else `x`; elsewhere None.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
-                with `async_op` may share arrays: they run in the order of issue.
-            Mismatch: another rank made a different call; the message names both.
-            Aborted: the program of another rank failed, or a rank called `abort`.
-            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
-
-    @overload
-    def reduce(
+    def all_reduce(
         self,
         x: Any,
         op: _Op | None = None,
         *,
-        root: int = 0,
         algorithm: _Algorithm | None = None,
         out: _OutT,
         path: _Path | None = None,
@@ -1694,149 +606,11 @@ class Communicator:
         async_op: Literal[False] = False,
     ) -> _OutT: ...
     @overload
-    def reduce(
+    def all_reduce(
         self,
         x: Any,
         op: _Op | None = None,
         *,
-        root: int = 0,
-        algorithm: _Algorithm | None = None,
-        out: Any = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[True],
-    ) -> Work: ...
-    @overload
-    def gather(
-        self,
-        x: _ArraysT,
-        *,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[False] = False,
-    ) -> _ArraysT | None:
-        """Gives the root the arrays of all ranks, one after the other.
-
-        Args:
-            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
-                and any strides.
-                It has (counts[r],) elements on rank r. Read.
-            root: the rank that receives the result.
-            counts: elements per input, one number per rank, equal on all ranks. Default: the length of `x` for all ranks.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: on the root, the array for the result; ignored elsewhere.
-                It has (sum of `counts`,) elements. In place if the root's input is its part of it.
-                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
-                between processes.
-            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
-            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
-                the call is over, and its `timeout` counts from its turn. Default: false.
-
-        Returns:
-            On the root `out` if it is given, else the new array; elsewhere None.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
-                with `async_op` may share arrays: they run in the order of issue.
-            Mismatch: another rank made a different call; the message names both.
-            Aborted: the program of another rank failed, or a rank called `abort`.
-            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
-
-    @overload
-    def gather(
-        self,
-        x: Any,
-        *,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[False] = False,
-    ) -> _OutT: ...
-    @overload
-    def gather(
-        self,
-        x: Any,
-        *,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: Any = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[True],
-    ) -> Work: ...
-    @overload
-    def scatter(
-        self,
-        x: _ArraysT,
-        *,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: None = None,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[False] = False,
-    ) -> _ArraysT:
-        """Gives rank r part r of the root's array.
-
-        Args:
-            x: on the root, its array: numpy, or CPU memory with DLPack or the buffer protocol; any supported dtype and any
-                strides. Elsewhere None, or, without `out`, an array like the root's, which gives dtype, kind and length and is not
-                read. The root's has (sum of `counts`,) elements. Read.
-            root: the rank whose array is read.
-            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
-                `array_split` does; without an input, parts as long as `out`.
-            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
-            out: this rank's array for the result.
-                It has (counts[r],) elements on rank r. In place if the root's is its part of the input.
-                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
-            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
-                between processes.
-            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
-            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
-                the call is over, and its `timeout` counts from its turn. Default: false.
-
-        Returns:
-            `out` if it is given, else the new array.
-
-        Raises:
-            InvalidArgument: an argument cannot be used; the message names argument and rank.
-            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
-                with `async_op` may share arrays: they run in the order of issue.
-            Mismatch: another rank made a different call; the message names both.
-            Aborted: the program of another rank failed, or a rank called `abort`.
-            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
-
-    @overload
-    def scatter(
-        self,
-        x: Any,
-        *,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
-        algorithm: _Algorithm | None = None,
-        out: _OutT,
-        path: _Path | None = None,
-        timeout: float | None = None,
-        async_op: Literal[False] = False,
-    ) -> _OutT: ...
-    @overload
-    def scatter(
-        self,
-        x: Any,
-        *,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: Any = None,
         path: _Path | None = None,
@@ -1915,6 +689,481 @@ class Communicator:
         timeout: float | None = None,
         async_op: Literal[True],
     ) -> Work: ...
+    def array(self, x: Any, dtype: Any | None = None) -> NDArray[Any]:
+        """Copies an array into one that every rank can reach: see `empty`.
+
+        Args:
+            x: an array, or anything of which numpy makes one.
+            dtype: the dtype. Default: that of `x`."""
+
+    @overload
+    def broadcast(
+        self,
+        x: _ArraysT,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[False] = False,
+    ) -> _ArraysT:
+        """Gives every rank the array of the root.
+
+        Args:
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (count,) elements, count equal on all ranks. Read on the root, written elsewhere. With `out`, only the root's is used.
+            root: the rank whose array is read.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: this rank's array for the result.
+                It has (count,) elements. Written on every rank.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
+
+        Returns:
+            `out` if it is given, else `x`.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
+
+    @overload
+    def broadcast(
+        self,
+        x: Any,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[False] = False,
+    ) -> _OutT: ...
+    @overload
+    def broadcast(
+        self,
+        x: Any,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
+    def empty(self, shape: int | Sequence[int], dtype: Any | None = None) -> NDArray[Any]:
+        """Makes an uninitialized array that every rank can reach. Between processes, collectives on such arrays move each byte once,
+        if all ranks pass them; other arrays are copied on the way. Between threads it is an ordinary array.
+
+        The memory belongs to this rank. It is free again when the array, its slices and its DLPack consumers are gone.
+
+        Args:
+            shape: the lengths of the axes, or one length.
+            dtype: the dtype, as numpy takes it. Default: float64.
+
+        Returns:
+            A numpy array.
+
+        Raises:
+            InvalidArgument: a length is negative or too large, or the dtype is of Python objects.
+            MemoryError: there is no memory that ranks can share.
+            OSError: this process may have no more descriptors.
+
+        Example:
+            >>> comm = nvcoll.init()
+            >>> comm.all_reduce(comm.full(3, 2.0))
+            array([2., 2., 2.])
+            >>> nvcoll.finalize()"""
+
+    @overload
+    def exscan(
+        self,
+        x: _ArraysT,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[False] = False,
+    ) -> _ArraysT:
+        """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
+
+        Args:
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (count,) elements, count equal on all ranks. Written, unless `out` is given; unchanged on rank 0.
+            op: a name or a ufunc: any op but avg and premul_sum. Default: sum.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: this rank's array for the result.
+                It has (count,) elements; rank 0 passes one too, which stays unchanged.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
+
+        Returns:
+            `out` if it is given, else `x`.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
+
+    @overload
+    def exscan(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[False] = False,
+    ) -> _OutT: ...
+    @overload
+    def exscan(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
+    def full(self, shape: int | Sequence[int], fill_value: Any, dtype: Any | None = None) -> NDArray[Any]:
+        """Makes an array of one value that every rank can reach: see `empty`.
+
+        Args:
+            shape: as in `empty`.
+            fill_value: the value of each element, or an array that numpy broadcasts.
+            dtype: the dtype. Default: that of `fill_value`."""
+
+    @overload
+    def gather(
+        self,
+        x: _ArraysT,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[False] = False,
+    ) -> _ArraysT | None:
+        """Gives the root the arrays of all ranks, one after the other.
+
+        Args:
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (counts[r],) elements on rank r. Read.
+            root: the rank that receives the result.
+            counts: elements per input, one number per rank, equal on all ranks. Default: the length of `x` for all ranks.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: on the root, the array for the result; ignored elsewhere.
+                It has (sum of `counts`,) elements. In place if the root's input is its part of it.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
+
+        Returns:
+            On the root `out` if it is given, else the new array; elsewhere None.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
+
+    @overload
+    def gather(
+        self,
+        x: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[False] = False,
+    ) -> _OutT: ...
+    @overload
+    def gather(
+        self,
+        x: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
+    def group(self, *, timeout: float | None = None, async_op: bool = False) -> Group:
+        """Groups the calls in a `with` block. nvcoll launches them together at the end of the block, as in `Node.group`.
+
+        Every rank must make the same collectives in the block, in the same order. If the block raises, this rank makes none of its calls.
+        Its peers then get `Mismatch` at its next call or at the end of its program, or `Aborted` if its program raises.
+
+        Args:
+            timeout: seconds per part of the group. The calls of one algorithm form a part. Default: that of `Node.run` or `init`.
+            async_op: whether the program continues after the block while the calls run. The group then has a `Work` in `work`.
+                Default: false.
+
+        Returns:
+            The group. Its `run` launches the same calls again.
+
+        Raises:
+            Mismatch: at the end of the block, if another rank made different calls; the message names the call in the group.
+            InvalidArgument: at the end of the block, if arrays of two calls share memory and one call writes to its array.
+            Busy: another group of this communicator is open."""
+
+    def irecv(self, x: Any, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Work:
+        """Begins to receive an array that a rank sends, and returns immediately. Do not read or write the array before the `Work` is done.
+
+        Args:
+            x, src, tag: as in `recv`. Receives take messages in the order of their calls.
+            timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
+
+        Returns:
+            A `Work`. Its `wait` returns the `Message`.
+
+        Raises:
+            InvalidArgument, Aborted: as `recv`. The `wait` of the `Work` raises `Mismatch`.
+            Busy: another call in flight reads or writes the array.
+
+        Example:
+            >>> def program(comm):
+            ...     x, out = np.array([comm.rank]), np.array([0])
+            ...     works = [comm.irecv(out), comm.isend(x, 1 - comm.rank, tag=3)]
+            ...     return [work.wait() for work in works][0].tag, int(out[0])
+            >>> nvcoll.Node(2).run(program)
+            [(3, 1), (3, 0)]"""
+
+    def isend(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> Work:
+        """Begins to send an array to a rank, and returns immediately. Do not write to the array before the `Work` is done.
+
+        The message moves while this rank is in any call of the communicator: a collective, `work.wait()` or `work.done()`, for example.
+
+        Args:
+            x, dst, tag: as in `send`.
+            timeout: seconds that the call may take, counted from now. Default: that of `Node.run` or `init`.
+
+        Returns:
+            A `Work`. Its `wait` returns None.
+
+        Raises:
+            InvalidArgument, Mismatch, Aborted: as `send`.
+            Busy: another call in flight writes to the array.
+
+        Example:
+            See `irecv`."""
+
+    @property
+    def rank(self) -> int:
+        """This rank, from 0."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks of the run, or of the job, that form this communicator, in the order of ranks here."""
+
+    def recent_calls(self) -> list[tuple[int, str]]:
+        """Returns the last calls of this rank in this communicator, newest first, at most 15. Each call is a number and a description.
+
+        The first call of the communicator has number 1. Any thread may call `recent_calls`, also while another thread is in a call.
+        Sends and receives are not among them.
+
+        Example:
+            >>> def program(comm):
+            ...     comm.barrier()
+            ...     comm.all_gather(np.zeros(2))
+            ...     return comm.recent_calls()
+            >>> nvcoll.Node(2).run(program)[0]
+            [(2, 'all_gather of 4 float64, out of place, mapped, auto'), (1, 'barrier')]"""
+
+    def recv(self, x: Any, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Message:
+        """Receives an array that a rank sends.
+
+        Args:
+            x: this rank's array for the message, as in `send`. It must have the message's dtype and number of elements. Written.
+            src: the rank that sends. Default: any. If several messages match, `recv` takes the one that arrived first.
+            tag: the tag of the message. Default: any.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
+
+        Returns:
+            A `Message` with `source`, `tag` and `count`. In a group these are None before the end of the block.
+
+        Raises:
+            InvalidArgument: an argument cannot be used, or there is no such rank.
+            Mismatch: the dtype or the number of elements of `x` and of the message differ, or the program of the sender has returned.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: no such message came before the deadline; the error names the tags of the messages that came.
+
+        Example:
+            See `send`."""
+
+    @overload
+    def reduce(
+        self,
+        x: _ArraysT,
+        op: _Op | None = None,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[False] = False,
+    ) -> _ArraysT | None:
+        """Reduces the arrays of all ranks element by element and gives the root the result.
+
+        Args:
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (count,) elements, count equal on all ranks. Written on the root, unless `out` is given; read elsewhere.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
+            root: the rank that receives the result.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: on the root, the array for the result; ignored elsewhere.
+                It has (count,) elements.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
+
+        Returns:
+            On the root `out` if it is given, else `x`; elsewhere None.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
+
+    @overload
+    def reduce(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[False] = False,
+    ) -> _OutT: ...
+    @overload
+    def reduce(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
+    @overload
+    def reduce_scatter(
+        self,
+        x: _ArraysT,
+        op: _Op | None = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[False] = False,
+    ) -> _ArraysT:
+        """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
+
+        Args:
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
+                and any strides.
+                It has (sum of `counts`,) elements. Read.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalar)` with the scalar of this rank. Default: sum.
+            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
+                `array_split` does; without an input, parts as long as `out`.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: this rank's array for the result.
+                It has (counts[r],) elements on rank r. In place if it is part r of the input.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
+                between processes.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+            async_op: whether to return at once, with a `Work` whose `wait` returns the result. The arrays must not be touched until
+                the call is over, and its `timeout` counts from its turn. Default: false.
+
+        Returns:
+            `out` if it is given, else the new array.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank.
+            Busy: an array is in flight in another call, and one of the two writes it. Calls of one communicator
+                with `async_op` may share arrays: they run in the order of issue.
+            Mismatch: another rank made a different call; the message names both.
+            Aborted: the program of another rank failed, or a rank called `abort`.
+            Timeout: the deadline passed; the message names the ranks that have not entered the call."""
+
+    @overload
+    def reduce_scatter(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[False] = False,
+    ) -> _OutT: ...
+    @overload
+    def reduce_scatter(
+        self,
+        x: Any,
+        op: _Op | None = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: Any = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+        async_op: Literal[True],
+    ) -> Work: ...
     @overload
     def scan(
         self,
@@ -1980,28 +1229,31 @@ class Communicator:
         async_op: Literal[True],
     ) -> Work: ...
     @overload
-    def exscan(
+    def scatter(
         self,
         x: _ArraysT,
-        op: _Op | None = None,
         *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: None = None,
         path: _Path | None = None,
         timeout: float | None = None,
         async_op: Literal[False] = False,
     ) -> _ArraysT:
-        """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
+        """Gives rank r part r of the root's array.
 
         Args:
-            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype, equal on all ranks,
-                and any strides.
-                It has (count,) elements, count equal on all ranks. Written, unless `out` is given; unchanged on rank 0.
-            op: a name or a ufunc: any op but avg and premul_sum. Default: sum.
+            x: on the root, its array: numpy, or CPU memory with DLPack or the buffer protocol; any supported dtype and any
+                strides. Elsewhere None, or, without `out`, an array like the root's, which gives dtype, kind and length and is not
+                read. The root's has (sum of `counts`,) elements. Read.
+            root: the rank whose array is read.
+            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
+                `array_split` does; without an input, parts as long as `out`.
             algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
             out: this rank's array for the result.
-                It has (count,) elements; rank 0 passes one too, which stays unchanged.
-                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+                It has (counts[r],) elements on rank r. In place if the root's is its part of the input.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
             path: how data move between ranks: mapped, staged or pushed. Default: mapped between threads, staged
                 between processes.
             timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
@@ -2009,7 +1261,7 @@ class Communicator:
                 the call is over, and its `timeout` counts from its turn. Default: false.
 
         Returns:
-            `out` if it is given, else `x`.
+            `out` if it is given, else the new array.
 
         Raises:
             InvalidArgument: an argument cannot be used; the message names argument and rank.
@@ -2020,11 +1272,12 @@ class Communicator:
             Timeout: the deadline passed; the message names the ranks that have not entered the call."""
 
     @overload
-    def exscan(
+    def scatter(
         self,
         x: Any,
-        op: _Op | None = None,
         *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: _OutT,
         path: _Path | None = None,
@@ -2032,494 +1285,198 @@ class Communicator:
         async_op: Literal[False] = False,
     ) -> _OutT: ...
     @overload
-    def exscan(
+    def scatter(
         self,
         x: Any,
-        op: _Op | None = None,
         *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
         algorithm: _Algorithm | None = None,
         out: Any = None,
         path: _Path | None = None,
         timeout: float | None = None,
         async_op: Literal[True],
     ) -> Work: ...
+    def send(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> None:
+        """Sends an array to a rank. That rank calls `recv`.
 
-@final
-class Message:
-    """A received message. In a group or after `irecv`, its attributes are None until the receive has ended."""
+        If the array has at most 16 KiB, `send` normally does not wait for the receiver. If it is larger, `send` waits until the receiver
+        takes it. So two ranks that both send large arrays first wait for each other: use `sendrecv` or a `group`.
 
-    @property
-    def source(self) -> int | None:
-        """The rank that sent the message."""
-
-    @property
-    def tag(self) -> int | None:
-        """The tag of the message."""
-
-    @property
-    def count(self) -> int | None:
-        """The number of elements of the message."""
-
-@final
-class Work:
-    """An asynchronous call. `isend`, `irecv` and calls of `Communicator` with `async_op=True` return a `Work` immediately. In asyncio,
-    `await work` waits like `wait`, without blocking the loop. If the task is cancelled meanwhile, the call stays in flight."""
-
-    def wait(self, timeout: float | None = None) -> Any:
-        """Waits until the call is over, and returns the result that the call has without `async_op`.
+        Messages with one tag from one rank to another arrive in the order of their sends. Sends and receives are not collectives: other
+        ranks make no call. A rank moves messages only while it is in a call of the communicator.
 
         Args:
-            timeout: seconds that this wait may take. When they have passed, the call stays in flight and you may wait again. The
-                `timeout` of the call itself ends the call. Default: no limit.
+            x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and strides. Read.
+            dst: the rank that receives.
+            tag: a whole number from 0. The receiver selects messages by it. Default: 0.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
+
+        Raises:
+            InvalidArgument: an argument cannot be used, or there is no such rank.
+            Mismatch: the program of the receiver has returned.
+            Aborted: the program of another rank failed, a rank called `abort`, or the receiver's array does not fit the message.
+            Timeout: the receiver did not take the message before the deadline.
+
+        Example:
+            >>> def program(comm):
+            ...     if comm.rank == 0:
+            ...         comm.send(np.arange(3.0), 1, tag=7)
+            ...     else:
+            ...         x = np.empty(3)
+            ...         message = comm.recv(x)
+            ...         return x, message.source, message.tag
+            >>> nvcoll.Node(2).run(program)[1]
+            (array([0., 1., 2.]), 0, 7)"""
+
+    def sendrecv(
+        self,
+        x: Any,
+        dst: int,
+        out: Any,
+        src: int | None = None,
+        *,
+        tag: int | None = None,
+        recv_tag: int | None = None,
+        timeout: float | None = None,
+    ) -> Message:
+        """Sends an array to one rank and receives an array from the same or another rank. Both run at the same time.
+
+        Args:
+            x: the array to send, as in `send`. Read.
+            dst: the rank that receives it.
+            out: the array for the received message, as `x` in `recv`. It must not share memory with `x`. Written.
+            src: the rank that sends to this rank. Default: any.
+            tag: the tag of the sent message. Default: 0.
+            recv_tag: the tag of the received message. Default: any.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`. A timeout ends the communicator.
 
         Returns:
-            The result of the call.
+            The received `Message`.
 
         Raises:
-            Timeout: the wait or the call took too long; the message says which.
-            Mismatch, Aborted: as the call without `async_op`.
-            Closed: this process is a fork, and the call was in flight at the fork.
-            KeyboardInterrupt: Ctrl-C ended the wait; the call stays in flight."""
+            InvalidArgument, Mismatch, Aborted, Timeout: as `send` and `recv`.
 
-    def done(self) -> bool:
-        """Says whether the call is over. A call that failed is over too."""
+        Example:
+            >>> def program(comm):
+            ...     x, out, n = np.array([comm.rank]), np.array([0]), comm.world_size
+            ...     comm.sendrecv(x, (comm.rank + 1) % n, out, (comm.rank - 1) % n)
+            ...     return int(out[0])
+            >>> nvcoll.Node(3).run(program)
+            [2, 0, 1]"""
 
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Waits until the call is over. Returns its exception, or None if the call succeeded.
+    def shrink(self, *, timeout: float | None = None) -> Communicator:
+        """Returns a communicator of the remaining ranks, after a rank was lost.
+
+        A rank remains if its process runs and its program has not ended. All remaining ranks must call `shrink`. If a rank ends meanwhile,
+        `shrink` leaves it out and continues with the others. The remaining ranks keep their order.
+
+        The outputs of a call that failed are undefined. Everything else is intact, also other communicators. You can shrink every
+        communicator that contains the lost rank: one after the other, in the same order on every rank.
 
         Args:
-            timeout: seconds that this wait may take, as in `wait`. Default: no limit.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
+
+        Returns:
+            The communicator. It numbers its ranks from 0, and has the default timeout of this communicator.
 
         Raises:
-            Timeout: the wait took too long; the call stays in flight."""
+            Timeout: a rank runs and has not called `shrink`; the message names it.
+            Aborted: a rank has no memory or descriptors for the communicator.
+            InvalidArgument: a group of calls is open.
 
-    def __await__(self) -> Generator[Any, None, Any]: ...
-    @property
-    def _is_polled(self) -> bool: ...
-    def _when_done(self, ring: Callable[[], object]) -> None: ...
-    def _keep(self, arrays: Sequence[Any]) -> None: ...
+        Example:
+            >>> def program(comm):
+            ...     return comm.shrink().ranks
+            >>> nvcoll.Node(2).run(program)
+            [(0, 1), (0, 1)]"""
 
-@final
-class Schedule:
-    """The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by `Algorithm.schedule` or by `parse`.
-    `str` returns the text that `parse` reads."""
+    def subset(self, ranks: Sequence[int], tag: int | None = None, *, timeout: float | None = None) -> Communicator:
+        """Makes a communicator of some ranks. Only these ranks call it, all with the same list and tag.
 
-    @staticmethod
-    def parse(text: str) -> Schedule:
-        """staticmethod(function) -> method
+        `subset` is no call of this communicator: another thread may be in one. Ranks that make several subsets of the same ranks with
+        one tag make them in the same order.
 
-        Convert a function to be a static method.
+        Args:
+            ranks: ranks of this communicator, in the order that the new communicator gives them. This rank is among them.
+            tag: a whole number from 0 that tells apart subsets of the same ranks. Default: 0.
+            timeout: seconds that the call may take. Default: that of `Node.run` or `init`.
 
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
+        Returns:
+            The communicator of these ranks, with the default timeout of this one.
 
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
+        Raises:
+            InvalidArgument: the list is empty, has a rank twice or one that does not exist, or leaves out the rank that calls.
+            Timeout: a rank of the list has not called it; between threads, `subset` does not wait.
+            PeerLost, Aborted: a rank of the list died, or has no memory or descriptors for the communicator.
 
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin."""
-
-    @property
-    def collective(self) -> str:
-        """The name of the collective."""
-
-    @property
-    def algorithm(self) -> str:
-        """The name of the algorithm, with its parameters."""
+        Example:
+            >>> def program(comm):
+            ...     if comm.rank != 1:
+            ...         pair = comm.subset([2, 0])
+            ...         return pair.ranks, pair.rank
+            >>> nvcoll.Node(3).run(program)
+            [((2, 0), 1), None, ((2, 0), 0)]"""
 
     @property
     def world_size(self) -> int:
         """The number of ranks."""
 
-    @property
-    def root(self) -> int:
-        """The root; 0 if the collective has none."""
-
-    @property
-    def path(self) -> str:
-        """The path by which data move: mapped, staged or pushed."""
-
-    @property
-    def in_place(self) -> bool:
-        """Whether input and output are the same memory."""
-
-    @property
-    def chunks(self) -> int:
-        """The number of chunks of all parts."""
-
-    @property
-    def steps(self) -> list[Step]:
-        """All steps, in the author's order."""
-
-    @property
-    def step_count(self) -> int:
-        """The number of steps of all ranks."""
-
-    @property
-    def pairs(self) -> int:
-        """The number of ordered pairs of ranks between which bytes move."""
-
-    @property
-    def needs_switch(self) -> bool:
-        """Whether the schedule has steps for a switch, which reduces or multicasts."""
-
-    @property
-    def slots(self) -> int:
-        """The number of slots of staging; 0 for mapped memory."""
-
-    def lower(self, path: _Path | str, *, channels: int | None = None, slots: int | None = None) -> Schedule:
-        """Returns the schedule for another path.
+    def zeros(self, shape: int | Sequence[int], dtype: Any | None = None) -> NDArray[Any]:
+        """Makes an array of zeros that every rank can reach: see `empty`.
 
         Args:
-            path: mapped, staged or pushed.
-            channels: for pushed, the path of NCCL: the number of slices of every chunk, each with its own queues. Default: 1.
-            slots: for pushed: the depth of the FIFO into which ranks push. Default: 2; NCCL has 8.
-
-        Raises:
-            InvalidArgument: the path is unknown, a number is out of range, or `channels` or `slots` is given for another path.
-            BuildError: the schedule is lowered already, or would have too many steps."""
-
-    def diff(self, other: Schedule) -> str:
-        """Returns the line diff of the two text forms."""
-
-    def cost(self) -> tuple[float, int]:
-        """Returns two numbers: the average data that a rank moves, in units of its longer buffer, and the waits on the longest chain."""
-
-    def moved_by_busiest(self) -> float:
-        """Returns the data that the busiest rank moves, in units of its longer buffer."""
-
-    def chunk_ranges(self, counts: int | Sequence[int]) -> list[tuple[int, int]]:
-        """Returns (first element, end) of every chunk, counted from the start of its part.
-
-        Args:
-            counts: the number of elements, cut into parts as a call does; or a list of the elements per part.
-
-        Raises:
-            InvalidArgument: not whole numbers from 0, or not one per part."""
-
-    def chunks_of(self, rank: int) -> tuple[list[int], list[int]]:
-        """Returns the chunks of a rank's input and those of its output, in memory order.
-
-        Raises:
-            InvalidArgument: the schedule has no such rank."""
-
-    def _repr_html_(self) -> str: ...
-    def _repr_svg_(self) -> str | None: ...
+            shape, dtype: as in `empty`."""
 
 @final
-class Step:
-    """One step of a schedule, on one queue of one rank: it folds its sources into its destinations."""
+class CriticalPiece:
+    """A piece of the critical path: a rank, an interval and the reason why time passes."""
+
+    @property
+    def end_us(self) -> float:
+        """The time at which the piece ends, in microseconds."""
+
+    @property
+    def link(self) -> tuple[str, str] | None:
+        """The link, as the names of its ends; None if it is no link."""
+
+    @property
+    def other(self) -> int | None:
+        """The rank that is waited for, or that owns the memory; None if there is none."""
+
+    @property
+    def queue(self) -> int | None:
+        """The queue of that rank; None where the rank leaves the call."""
 
     @property
     def rank(self) -> int:
-        """The rank that executes the step."""
+        """The rank that waits or works."""
 
     @property
-    def queue(self) -> int:
-        """The queue of that rank."""
+    def reason(self) -> str:
+        """The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (of
+        `other`), `fixed` (the cost of every step), `latency`, `link` (bytes cross the narrowest link), `shared_link`, `memory`
+        (of `other`), `shared_memory`, or `moving` (bytes cross all links: sharing `fifo` does not distinguish them)."""
 
     @property
-    def index(self) -> int:
-        """The position in that queue."""
+    def start_us(self) -> float:
+        """The time at which the piece begins, in microseconds."""
 
     @property
-    def sources(self) -> list[tuple[int, str, int, int, int | None]]:
-        """The sources: (rank, buffer, first chunk, end of chunks, contributing rank or None)."""
+    def step(self) -> int | None:
+        """The step in that queue; None where the rank leaves the call."""
 
     @property
-    def destinations(self) -> list[tuple[int, str, int, int]]:
-        """The destinations: (rank, buffer, first chunk, end of chunks)."""
+    def tile(self) -> int:
+        """The number of the tile."""
 
     @property
-    def src(self) -> list[str]:
-        """The sources as the text form writes them."""
+    def users(self) -> int | None:
+        """The number of transfers that shared the link or the memory; None if it was not shared."""
 
     @property
-    def dst(self) -> list[str]:
-        """The destinations as the text form writes them."""
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the step completes a reduction."""
-
-    @property
-    def at_switch(self) -> bool:
-        """Whether a switch can do the step."""
-
-    @property
-    def after(self) -> list[str]:
-        """The waits before the step, as the text form writes them."""
-
-@final
-class Proof:
-    """The proof of a schedule. Made by `nvcoll.verify`."""
-
-    @property
-    def schedule(self) -> Schedule:
-        """The schedule."""
-
-    @property
-    def seconds(self) -> float:
-        """The time of the proof in seconds."""
-
-    @property
-    def is_rank_order(self) -> bool:
-        """Whether every element is reduced in the order of ranks, from rank 0."""
-
-    @property
-    def order(self) -> str:
-        """The order of the reduction, the weakest of all chunks: rank, nested or own; none if nothing is reduced."""
-
-    @property
-    def steps(self) -> int:
-        """The number of steps of the schedule."""
-
-    @property
-    def cannot_run(self) -> str | None:
-        """The reason why a node cannot run the schedule with elements of 4 bytes, with advice; None if it can."""
-
-    def expression(self, chunk: int) -> str:
-        """Returns the expression by which a chunk is reduced, as `(r0 + r1 + r2)`.
-
-        Raises:
-            InvalidArgument: the schedule has no such chunk."""
-
-    def _repr_html_(self) -> str: ...
-
-@final
-class View:
-    """Chunks of one buffer of one rank. A view is a place, not a value: a later step can overwrite it."""
-
-    @property
-    def rank(self) -> int:
-        """The rank that owns the memory."""
-
-    def __eq__(self, value: object, /) -> bool: ...
-
-@final
-class Builder:
-    """Records one sequential program of all ranks. A step sees the writes of all steps before it; `finish` derives the waits.
-
-    Views are places. In place, `output(r, c)` is the memory of `input(r, c)`: a step that writes it overwrites the
-    contribution of rank r.
-
-    Args:
-        collective: the name of a collective.
-        world_size: the number of ranks.
-        root: the root, for a collective that has one. Default: 0.
-        in_place: whether input and output are the same memory.
-
-    Raises:
-        InvalidArgument: the collective is unknown, or a number is out of range.
-        BuildError: here, and at each method: the call broke a rule of the builder; the message names it."""
-
-    def __new__(
-        cls, collective: str, world_size: int, *, root: int | None = None, in_place: bool = False
-    ) -> Builder: ...
-    @property
-    def root(self) -> int:
-        """The root; 0 if the collective has none."""
-
-    @property
-    def world_size(self) -> int:
-        """The number of ranks."""
-
-    @property
-    def in_place(self) -> bool:
-        """Whether input and output are the same memory."""
-
-    @property
-    def inputs(self) -> list[View]:
-        """The whole input of every rank, by rank."""
-
-    @property
-    def outputs(self) -> list[View]:
-        """The whole output of every rank, by rank."""
-
-    def chunks(self, per_part: int) -> list[int]:
-        """Cuts every part into `per_part` chunks and returns the numbers of all chunks, part by part."""
-
-    def channel(self, channel: int) -> None:
-        """Puts the following steps into `channel`. The queues of a channel are independent of those of other channels."""
-
-    def input(self, rank: int, chunk: int | range) -> View:
-        """Returns the view of a chunk, or of a `range` of chunks, of a rank's input."""
-
-    def output(self, rank: int, chunk: int | range) -> View:
-        """Returns the view of a chunk, or of a `range` of chunks, of a rank's output."""
-
-    def scratch(self, rank: int, chunk: int | range, *, layer: int = 0) -> View:
-        """Returns the view of a chunk, or of a `range` of chunks, of a rank's scratch: memory for intermediate values. Each layer is as
-        long as the data."""
-
-    def fold(self, *views: View | Sequence[View], into: View | Sequence[View], at: str | None = None) -> View:
-        """Folds views, in the order of the arguments, and stores the result in every view of `into`. Returns the first view of `into`.
-
-        Args:
-            views: views, or lists of views, of one rank or several.
-            into: a view, or a list of views.
-            at: ``"switch"``: a fabric that can does the step in the switch."""
-
-    def copy(self, view: View, into: View | Sequence[View], *, at: str | None = None) -> View:
-        """Copies a view into every view of `into`. Returns the first view of `into`. `at="switch"`: a fabric that can does the step in
-        the switch."""
-
-    def push(self, view: View, into: View | Sequence[View]) -> View:
-        """Copies a view into every view of `into`; the rank that owns the view executes the step. Returns the first view of `into`."""
-
-    def groups(self, per_group: int | None = None, *, stride: int | None = None) -> list[list[int]]:
-        """Returns the groups of `per_group` neighbouring ranks, or of the ranks at distances of `stride`."""
-
-    def reduce_scatter(
-        self, views: Sequence[View], *, over: Sequence[Sequence[int]], algorithm: Any = "auto"
-    ) -> list[View]:
-        """Reduces the views of each group; member i receives the i-th share.
-
-        Args:
-            views: one view per rank.
-            over: groups of ranks, in which every rank occurs once.
-            algorithm: a name, or an algorithm of reduce_scatter.
-
-        Returns:
-            The shares, one view per rank."""
-
-    def all_reduce(
-        self, views: Sequence[View], *, over: Sequence[Sequence[int]], algorithm: Any = "auto"
-    ) -> list[View]:
-        """Reduces the views of each group; every member receives the whole result.
-
-        Args:
-            views: one view per rank.
-            over: groups of ranks, in which every rank occurs once.
-            algorithm: a name, or an algorithm of all_reduce.
-
-        Returns:
-            The results, one view per rank."""
-
-    def all_gather(
-        self, views: Sequence[View], *, into: Sequence[View], over: Sequence[Sequence[int]], algorithm: Any = "auto"
-    ) -> list[View]:
-        """Gathers the shares of each group into `into` on every member.
-
-        Args:
-            views: the shares, one view per rank.
-            into: the destinations, one view per rank.
-            over: groups of ranks, in which every rank occurs once.
-            algorithm: a name, or an algorithm of all_gather.
-
-        Returns:
-            `into`."""
-
-    def finish(self, name: str) -> Schedule:
-        """Derives queues and waits, and returns the mapped schedule. `name` is one word, without blanks and `#`."""
-
-    def fail_at(self, step: int, message: str) -> None:
-        """Makes the call that records a step raise BuildError with a message. The package runs an algorithm again in this way, so that
-        an error of `finish` is raised at the line of the step."""
-
-def schedule(
-    collective: str,
-    algorithm: Any,
-    *,
-    world_size: int,
-    root: int | None = None,
-    path: _Path | str = "mapped",
-    in_place: bool | None = None,
-) -> Schedule:
-    """Builds the schedule of an algorithm and lowers it to a path.
-
-    Args:
-        collective: the name of a collective.
-        algorithm: a name, an algorithm that is written in Python, or a schedule.
-        world_size: the number of ranks.
-        root: the root, for a collective that has one. Default: 0.
-        path: mapped, staged or pushed.
-        in_place: whether input and output are the same memory, as in `Node.all_reduce` without `out`. A schedule runs calls
-            of its own kind alone. Default: True, if the collective can be in place.
-
-    Returns:
-        The schedule, which is not proved.
-
-    Raises:
-        InvalidArgument: a name is unknown, a number is out of range, or the algorithm is for another collective.
-        BuildError: the algorithm broke a rule of the builder, or has too many steps."""
-
-def verify(schedule: Schedule) -> Proof:
-    """Proves that a schedule gives the promised result, without races and deadlocks, for any count.
-
-    Returns:
-        The proof.
-
-    Raises:
-        Refuted: the schedule is wrong. `places` names the steps in conflict; `missing` names the missing wait, or is None.
-        KeyboardInterrupt: Ctrl-C ended the proof."""
-
-def why(schedules: Sequence[Schedule]) -> str:
-    """Explains in one line the data that each schedule moves and its longest chain of waits."""
-
-def cost_model() -> CostModel:
-    """Returns the cost model of `auto`."""
-
-def auto_candidates(collective: str) -> list[str]:
-    """Returns the algorithms among which `auto` selects, the default first."""
-
-MAX_WORLD_SIZE: int
-MAX_RUNNING_RANKS: int
-
-def algorithms() -> list[AlgorithmRow]:
-    """Returns all registered algorithms."""
-
-def algorithm_parameters(collective: str, name: str) -> list[ParameterRow]:
-    """Returns the parameters of a registered algorithm."""
-
-def collectives() -> list[CollectiveRow]:
-    """Returns all collectives."""
-
-def parse_size(text: str) -> int:
-    """Returns the bytes that a size names: `64K`, `16MiB`, `140GB`.
-
-    Raises:
-        InvalidArgument: the text is not a size, or the size is above 2^56 bytes."""
-
-def arm(
-    comm: Communicator, is_of_messages: bool, call: int, step: int | None, strike: tuple[str, float], told: int | None
-) -> None:
-    """Has a fault strike this rank in a call of a communicator. Not public."""
-
-def bus_factor(collective: str, world_size: int) -> float:
-    """Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it."""
-
-def dtypes() -> list[DtypeRow]:
-    """Returns all dtypes."""
-
-def ops() -> list[OpRow]:
-    """Returns all ops."""
-
-def machine() -> dict[str, Any]:
-    """Returns the facts of this machine: CPU, usable CPUs, sizes of caches in bytes, instruction sets."""
-
-def memory() -> dict[str, Any]:
-    """Returns the memory that this process can still have, and whether memory between processes has huge pages."""
-
-def roofline(arrays: Any, threads: int, *, non_temporal: bool = False) -> float:
-    """Sums float32 arrays into each other with a hand-written loop, for benchmarks.
-
-    Args:
-        arrays: one array per rank, (count,), float32, contiguous and aligned. Written.
-        threads: the number of threads, 1 to 1024.
-        non_temporal: whether the loop uses non-temporal stores.
-
-    Returns:
-        The time in seconds.
-
-    Raises:
-        InvalidArgument: there is no array, or one cannot be used."""
+    def words(self) -> str:
+        """The piece as a sentence."""
 
 @final
 class Fabric:
@@ -2528,103 +1485,21 @@ class Fabric:
     Made by :func:`fabric`, :meth:`from_text`, :meth:`from_file` and :func:`cluster`. The GPUs are the ranks. Rates are decimal GB/s in
     one direction."""
 
-    @staticmethod
-    def from_text(text: str, *, gpu: str | None = None) -> Fabric:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin."""
-
-    @staticmethod
-    def from_file(path: str | PathLike[str], *, gpu: str | None = None) -> Fabric:
-        """staticmethod(function) -> method
-
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin."""
-
-    @property
-    def name(self) -> str:
-        """The name."""
-
-    @property
-    def title(self) -> str:
-        """The description in a few words."""
-
-    @property
-    def gpu(self) -> str:
-        """The model of the GPUs."""
-
-    @property
-    def world_size(self) -> int:
-        """The number of GPUs."""
-
-    @property
-    def nodes(self) -> int:
-        """The number of nodes."""
-
-    @property
-    def trust(self) -> str:
-        """The evidence for predictions of all_reduce, at the sizes with the most measurements: `validated on k systems` or `not validated`."""
-
-    @property
-    def sources(self) -> list[str]:
-        """The sources of the numbers."""
-
+    def __eq__(self, value: object, /) -> bool: ...
+    def _lower_bounds_us(
+        self,
+        schedule: Schedule,
+        sizes: Sequence[int],
+        *,
+        dtype: str,
+        protocol: str,
+        slice_bytes: Sequence[int],
+        launch: _Launch,
+    ) -> list[float]: ...
+    def _repr_svg_(self) -> str | None: ...
     @property
     def abilities(self) -> list[str]:
         """The abilities: some of `peer_access`, `multicast`, `switch_reduction`, `gpu_direct`, `forwards`."""
-
-    @property
-    def devices(self) -> list[tuple[str, str, int | None, int]]:
-        """The devices: (name, kind, node or None, chips)."""
-
-    @property
-    def links(self) -> list[tuple[str, str, str, int, float, float]]:
-        """The links, each in one direction: (from, to, medium, lanes, GB/s at line rate, GB/s of a long transfer)."""
-
-    def matrix(self, *, first: int | None = None) -> list[list[str]]:
-        """Returns the matrix of ``nvidia-smi topo -m``: the kind of connection of each pair of GPUs.
-
-        Args:
-            first: the number of GPUs in the matrix, from the first. Default: all.
-
-        Raises:
-            InvalidArgument: `first` is not a whole number from 0.
-            KeyboardInterrupt: Ctrl-C ended the search for routes."""
-
-    def route(self, source: int, target: int) -> tuple[list[str], str]:
-        """Returns the names of the devices on the route between two ranks, and the kind of the route.
-
-        Raises:
-            InvalidArgument: a rank does not exist, or there is no path."""
 
     def alone(self, *, first: int | None = None) -> list[list[float]]:
         """Returns the GB/s of each pair of GPUs without other traffic: a row per source, a column per target, NaN on the diagonal.
@@ -2635,6 +1510,15 @@ class Fabric:
         Raises:
             InvalidArgument: `first` is not a whole number from 0.
             KeyboardInterrupt: Ctrl-C ended the search for routes."""
+
+    def among(self, ranks: Sequence[int]) -> Fabric:
+        """Returns the machine with some of its GPUs as ranks.
+
+        Args:
+            ranks: the ranks here, in the order of the new ranks.
+
+        Raises:
+            InvalidArgument: there is no rank, one does not exist, or one occurs twice."""
 
     def at_once(self, *, first: int | None = None) -> list[list[float]]:
         """Returns the GB/s of each pair of GPUs while every pair sends in both directions: a row per source, a column per target, NaN on
@@ -2647,10 +1531,6 @@ class Fabric:
             InvalidArgument: `first` is not a whole number from 0.
             KeyboardInterrupt: Ctrl-C ended the search for routes."""
 
-    def port_rates(self) -> tuple[float, float | None]:
-        """Returns two line rates of a GPU in GB/s, in one direction. The first is that of its links to the other GPUs of the node, or to
-        the host if NVLink does not connect all of them. The second is its share of the node's network cards, None on one node."""
-
     def cut(self, ranks: Sequence[int]) -> float:
         """Returns the GB/s from these ranks to all others.
 
@@ -2659,6 +1539,10 @@ class Fabric:
 
         Raises:
             InvalidArgument: there is no rank, one does not exist, or one occurs twice."""
+
+    @property
+    def devices(self) -> list[tuple[str, str, int | None, int]]:
+        """The devices: (name, kind, node or None, chips)."""
 
     @overload
     def floor(self, collective: str, nbytes: _Size) -> float:
@@ -2676,6 +1560,54 @@ class Fabric:
 
     @overload
     def floor(self, collective: str, nbytes: _Sizes) -> list[float]: ...
+    @staticmethod
+    def from_file(path: str | PathLike[str], *, gpu: str | None = None) -> Fabric:
+        """Reads a machine from a file in a format of :meth:`from_text`, in UTF-8 or UTF-16. The name of the file does not matter.
+
+        Args:
+            path: str or path-like.
+            gpu: the model of the GPUs, as ``h100-sxm``, if the text does not name it.
+
+        Raises:
+            InvalidArgument: no format recognises the text, or it is incomplete or wrong; ``gpu`` is unknown, is missing,
+                contradicts the text, or is given for TOML.
+            OSError: the file cannot be read."""
+
+    @staticmethod
+    def from_text(text: str, *, gpu: str | None = None) -> Fabric:
+        """Reads a machine from a text: the output of ``nvidia-smi topo -m``, ``rocm-smi --showtopo`` or ``amd-smi topology``, the
+        ``NCCL_TOPO_DUMP_FILE`` of NCCL or RCCL, or TOML. nvcoll recognises the format.
+
+        Args:
+            text: the text.
+            gpu: the model of the GPUs, as ``h100-sxm``, if the text does not name it.
+
+        Raises:
+            InvalidArgument: no format recognises the text, or it is incomplete or wrong; ``gpu`` is unknown, is missing,
+                contradicts the text, or is given for TOML."""
+
+    @property
+    def gpu(self) -> str:
+        """The model of the GPUs."""
+
+    @property
+    def links(self) -> list[tuple[str, str, str, int, float, float]]:
+        """The links, each in one direction: (from, to, medium, lanes, GB/s at line rate, GB/s of a long transfer)."""
+
+    def matrix(self, *, first: int | None = None) -> list[list[str]]:
+        """Returns the matrix of ``nvidia-smi topo -m``: the kind of connection of each pair of GPUs.
+
+        Args:
+            first: the number of GPUs in the matrix, from the first. Default: all.
+
+        Raises:
+            InvalidArgument: `first` is not a whole number from 0.
+            KeyboardInterrupt: Ctrl-C ended the search for routes."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
     @overload
     def nccl(
         self,
@@ -2718,6 +1650,14 @@ class Fabric:
         version: str | None = None,
         settings: Mapping[str, str | int] | None = None,
     ) -> list[NcclEstimate]: ...
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+
+    def port_rates(self) -> tuple[float, float | None]:
+        """Returns two line rates of a GPU in GB/s, in one direction. The first is that of its links to the other GPUs of the node, or to
+        the host if NVLink does not connect all of them. The second is its share of the node's network cards, None on one node."""
+
     @overload
     def predict(
         self,
@@ -2769,6 +1709,12 @@ class Fabric:
         version: str | None = None,
         settings: Mapping[str, str | int] | None = None,
     ) -> list[Prediction]: ...
+    def route(self, source: int, target: int) -> tuple[list[str], str]:
+        """Returns the names of the devices on the route between two ranks, and the kind of the route.
+
+        Raises:
+            InvalidArgument: a rank does not exist, or there is no path."""
+
     @overload
     def simulate(
         self,
@@ -2802,6 +1748,7 @@ class Fabric:
             protocol: ``ideal`` (bytes over links alone), ``ll``, ``ll128`` or ``simple``.
             slice_bytes: bytes of every chunk in one tile; for several sizes also one number per size. Default: 1 MiB.
             spans: whether to keep every step in every tile.
+            sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one transfer after the other).
             at_switch: for steps at a switch, where no switch can do them: ``refuse``, or ``ignore`` (ranks do them point to
                 point).
             launch: None, or a launch of :meth:`predict`. With a launch, rates, latencies and the time before the first step
@@ -2839,105 +1786,1212 @@ class Fabric:
         slowdowns: Sequence[float] | Mapping[int, float] | None = None,
         damage: Mapping[tuple[str, str], float] | None = None,
     ) -> list[Timeline]: ...
-    def _lower_bounds_us(
-        self,
-        schedule: Schedule,
-        sizes: Sequence[int],
-        *,
-        dtype: str,
-        protocol: str,
-        slice_bytes: Sequence[int],
-        launch: _Launch,
-    ) -> list[float]: ...
-    def among(self, ranks: Sequence[int]) -> Fabric:
-        """Returns the machine with some of its GPUs as ranks.
+    @property
+    def sources(self) -> list[str]:
+        """The sources of the numbers."""
 
-        Args:
-            ranks: the ranks here, in the order of the new ranks.
+    @property
+    def title(self) -> str:
+        """The description in a few words."""
 
-        Raises:
-            InvalidArgument: there is no rank, one does not exist, or one occurs twice."""
+    @property
+    def trust(self) -> str:
+        """The evidence for predictions of all_reduce, at the sizes with the most measurements: `validated on k systems` or `not validated`."""
 
-    def _repr_svg_(self) -> str | None: ...
-    def __eq__(self, other: object, /) -> bool: ...
+    @property
+    def world_size(self) -> int:
+        """The number of GPUs."""
 
 @final
-class Prediction:
-    """The predicted time of a call of one size. Made by :meth:`Fabric.predict`."""
+class Group:
+    """Calls that launch together. Made by `Node.group` and `Communicator.group`."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None, /
+    ) -> Literal[False]: ...
+    def __enter__(self) -> Group: ...
+    def __len__(self) -> int: ...
+    def run(self, *, timeout: float | None = None) -> None:
+        """Launches the calls of the group again, on the same arrays with their present elements.
+
+        Do not resize a torch tensor, or another tensor with DLPack, while its group lives: its library does not refuse, and the
+        group cannot see it.
+
+        Args:
+            timeout: seconds that the calls may take together. Default: that of `group()`.
+
+        Raises:
+            InvalidArgument: a numpy array has moved, changed its shape or become read-only since the group was launched.
+            Busy: the group runs in another thread, or its `with` block has not ended.
+            Mismatch, Aborted: in a group of a communicator, as in its collectives.
+            Timeout, KeyboardInterrupt: the calls ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
 
     @property
-    def fabric(self) -> str:
-        """The name of the fabric."""
+    def work(self) -> Work | None:
+        """The `Work` of the calls, if `group` got `async_op` and the block has ended; else None."""
+
+@final
+class Job:
+    """One rank of a job of processes. Not public."""
+
+    def __new__(
+        cls,
+        rank: int,
+        world_size: int,
+        job: str,
+        token: bytes | None,
+        join_timeout: float | None,
+        _timeout: float | None,
+    ) -> Self: ...
+    @property
+    def call_counts(self) -> CallCounts:
+        """The counts of calls by kind, of the communicators whose first rank this is."""
+
+    def communicator(self, timeout: float | None) -> Communicator:
+        """Returns the communicator of all ranks. `timeout` is the default of its calls."""
+
+    def fail(self) -> None:
+        """Ends every call of every communicator that contains this rank, because its program failed."""
+
+    def leave(self) -> None:
+        """Ends the communicators of this rank, after its calls in flight. Peers that make one more call get an error."""
+
+    def leave_at_exit(self) -> None:
+        """Ends the communicators of this rank when its process ends. The exit status says whether it returned or failed."""
+
+@final
+class Message:
+    """A received message. In a group or after `irecv`, its attributes are None until the receive has ended."""
 
     @property
-    def collective(self) -> str:
-        """The name of the collective."""
+    def count(self) -> int | None:
+        """The number of elements of the message."""
 
     @property
-    def nbytes(self) -> int:
-        """The size in bytes, as nccl-tests counts it."""
+    def source(self) -> int | None:
+        """The rank that sent the message."""
 
     @property
-    def launch(self) -> _Launch:
-        """How the call is launched, as of :meth:`Fabric.predict`."""
+    def tag(self) -> int | None:
+        """The tag of the message."""
+
+@final
+class NcclCandidate:
+    """An algorithm and a protocol that NCCL weighs for a call of one size."""
+
+    @property
+    def algbw(self) -> float | None:
+        """Bytes over the estimate, decimal GB/s; None if there is no estimate or it is 0."""
 
     @property
     def algorithm(self) -> str:
-        """The algorithm as NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives."""
+        """The algorithm as NCCL prints it: `Tree`, `Ring`, `NVLS`, `NVLSTree`, `PAT`."""
+
+    @property
+    def busbw(self) -> float | None:
+        """algbw times nccl-tests' factor, decimal GB/s."""
+
+    @property
+    def channels(self) -> int:
+        """The most channels that the call has; 0 if the pair is not considered."""
 
     @property
     def protocol(self) -> str:
         """The protocol as NCCL prints it: `LL`, `LL128`, `Simple`."""
 
     @property
-    def channels(self) -> int | None:
-        """The most channels that NCCL gives the call, or one message of a call of sends; None if NCCL's choice is not known."""
+    def time_us(self) -> float | None:
+        """NCCL's own estimate, in microseconds; None if the pair is not considered."""
 
     @property
-    def time_us(self) -> float:
-        """The predicted time in microseconds; never less than the lower bound."""
+    def why_disabled(self) -> str | None:
+        """The reason why the pair is not considered; None if it is."""
+
+@final
+class NcclEstimate:
+    """The algorithm that NCCL's tuning model selects for a call of one size, and its estimate. Made by :meth:`Fabric.nccl`."""
 
     @property
-    def low_us(self) -> float:
-        """The lower end of the 90 % interval, in microseconds."""
+    def candidates(self) -> list[NcclCandidate]:
+        """The candidates: the selected one, then the others by estimate, then those that NCCL does not consider."""
 
     @property
-    def high_us(self) -> float:
-        """The upper end of the 90 % interval, in microseconds."""
+    def chosen(self) -> NcclCandidate:
+        """The candidate that NCCL selects: the first one."""
 
+    @property
+    def is_last_resort(self) -> bool:
+        """Whether NCCL found no ring and runs one channel as a last resort. Its estimates then mean nothing."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes, as nccl-tests counts it."""
+
+    @property
+    def tag(self) -> str:
+        """The tag of NCCL whose constants these are, as `v2.27.7-1`."""
+
+@final
+class Network:
+    """A network between nodes: its cards, ports and switches. Made by :func:`networks`, :meth:`from_text` and :meth:`from_file`;
+    :func:`cluster` takes it."""
+
+    def __eq__(self, value: object, /) -> bool: ...
+    @staticmethod
+    def from_file(path: str | PathLike[str]) -> Network:
+        """Reads the description of a network from a file in TOML.
+
+        Args:
+            path: str or path-like.
+
+        Raises:
+            InvalidArgument: a field is missing, unknown or wrong; the message names it.
+            OSError: the file cannot be read."""
+
+    @staticmethod
+    def from_text(text: str) -> Network:
+        """Reads the description of a network in TOML.
+
+        Args:
+            text: the description.
+
+        Raises:
+            InvalidArgument: a field is missing, unknown or wrong; the message names it."""
+
+    @property
+    def gbps(self) -> float:
+        """The line rate of the cards of a node, or of a tray of a rack, one way, in GB/s."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+    @property
+    def source(self) -> str:
+        """The source of the numbers."""
+
+    @property
+    def title(self) -> str:
+        """The description in a few words."""
+
+@disjoint_base
+class Node:
+    """Ranks in this process: a node of virtual GPUs."""
+
+    def __new__(
+        cls,
+        world_size: int,
+        *,
+        workers: int | None = None,
+        isa: str | None = None,
+        tuning: str | PathLike[str] | None = None,
+    ) -> Self: ...
+    @property
+    def _call_counts(self) -> CallCounts: ...
+    def _team(self) -> Team: ...
+    @overload
+    def all_gather(
+        self,
+        arrays: Any,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> list[Any]:
+        """Gives every rank the arrays of all ranks, one after the other.
+
+        Args:
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (counts[r],) elements on rank r. Read.
+            counts: elements per input, one number per rank. Default: the lengths of the inputs.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (sum of `counts`,) elements. In place if the input is part r of it.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
+            timeout: seconds that the call may take. Default: no limit.
+
+        Returns:
+            `out` if it is given, else the list of new arrays.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @overload
+    def all_gather(
+        self,
+        arrays: Any,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def all_reduce(
+        self,
+        arrays: _ArraysT,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _ArraysT:
+        """Reduces the arrays of all ranks element by element and gives every rank the result.
+
+        Args:
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (count,) elements, count equal on all ranks. Written, unless `out` is given.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalars)`. Default: sum.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (count,) elements.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
+            timeout: seconds that the call may take. Default: no limit.
+
+        Returns:
+            `out` if it is given, else `arrays`.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @overload
+    def all_reduce(
+        self,
+        arrays: Any,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def all_to_all(
+        self,
+        arrays: Any,
+        *,
+        counts: Sequence[Sequence[int]] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> list[Any]:
+        """Gives rank r part r of the array of every rank, in the order of ranks.
+
+        Args:
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has the elements to rank 0, to rank 1, …. Read.
+            counts: a table with one row per rank: row q has the elements from rank q to each rank, 0 allowed. Default: all inputs
+                have one length, and are cut as numpy's `array_split` does.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has the elements from rank 0, from rank 1, …; it is never in place.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
+            timeout: seconds that the call may take. Default: no limit.
+
+        Returns:
+            `out` if it is given, else the list of new arrays.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @overload
+    def all_to_all(
+        self,
+        arrays: Any,
+        *,
+        counts: Sequence[Sequence[int]] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    def barrier(self, *, timeout: float | None = None) -> None:
+        """Makes a call of all ranks without data.
+
+        Args:
+            timeout: seconds that the call may take. Default: no limit.
+
+        Raises:
+            InvalidArgument: a group is open.
+            Busy: another thread uses the node."""
+
+    @overload
+    def broadcast(
+        self,
+        arrays: _ArraysT,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _ArraysT:
+        """Gives every rank the array of the root.
+
+        Args:
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (count,) elements, count equal on all ranks. Read on the root, written elsewhere. With `out`, only the root's is used.
+            root: the rank whose array is read.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (count,) elements. Written on every rank.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
+            timeout: seconds that the call may take. Default: no limit.
+
+        Returns:
+            `out` if it is given, else `arrays`.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @overload
+    def broadcast(
+        self,
+        arrays: Any,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    def estimates(
+        self,
+        collective: str,
+        count: int,
+        dtype: str = "float32",
+        *,
+        root: int | None = None,
+        path: _Path | str = "mapped",
+        in_place: bool = True,
+        by_rank: bool = False,
+    ) -> AutoChoice:
+        """Returns the algorithm that `auto` selects for a call, and its estimate of each candidate.
+
+        Args:
+            collective: the name of the collective.
+            count: elements of the longer buffer.
+            dtype: the name of the dtype.
+            root: the root, for a collective that has one. Default: 0.
+            path: mapped, staged or pushed.
+            in_place: whether input and output are the same memory.
+            by_rank: whether every rank calls for itself, as in `Node.run`.
+
+        Returns:
+            The algorithm, the reason, and the candidates with their estimates in seconds; no candidates above 64 ranks.
+
+        Raises:
+            InvalidArgument: a name is unknown, a number is out of range, or the collective is never in place."""
+
+    @overload
+    def exscan(
+        self,
+        arrays: _ArraysT,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _ArraysT:
+        """Gives rank r the reduction of the arrays of ranks 0 to r - 1. Rank 0 receives nothing.
+
+        Args:
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (count,) elements, count equal on all ranks. Written, unless `out` is given; unchanged on rank 0.
+            op: a name or a ufunc: any op but avg and premul_sum. Default: sum.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (count,) elements; rank 0 passes one too, which stays unchanged.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
+            timeout: seconds that the call may take. Default: no limit.
+
+        Returns:
+            `out` if it is given, else `arrays`.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @overload
+    def exscan(
+        self,
+        arrays: Any,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def gather(
+        self,
+        arrays: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Gives the root the arrays of all ranks, one after the other.
+
+        Args:
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (counts[r],) elements on rank r. Read.
+            root: the rank that receives the result.
+            counts: elements per input, one number per rank. Default: the lengths of the inputs.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: the root's array for the result.
+                It has (sum of `counts`,) elements. In place if the root's input is its part of it.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
+            timeout: seconds that the call may take. Default: no limit.
+
+        Returns:
+            `out` if it is given, else the new array.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @overload
+    def gather(
+        self,
+        arrays: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    def group(self, *, timeout: float | None = None) -> Group:
+        """Groups the calls in a `with` block: they launch together at the end of the block.
+
+        In the block, the collectives of this node on this thread check their arguments and return their results, in which new
+        arrays hold zeros. No array is read or written before the end of the block. If the block raises, no call is made. The
+        calls of a group have no order: an array that one call writes shares no byte with the arrays of another. Plans, other
+        groups and the ranks of `run` run at once. A group that is deleted in its block ends the block without its calls.
+
+        Args:
+            timeout: seconds that the calls may take together. Default: no limit.
+
+        Returns:
+            The group. Its `run` launches the same calls again.
+
+        Raises:
+            InvalidArgument: at the end of the block: arrays of two calls share memory, and one of them is written.
+            Busy: another group of this node is open.
+
+        Example:
+            >>> node, grads = nvcoll.Node(2), np.ones((3, 2, 5), dtype="f4")
+            >>> with node.group() as group:
+            ...     for grad in grads:
+            ...         _ = node.all_reduce(grad)
+            >>> len(group), grads.min(), grads.max()
+            (3, 2.0, 2.0)"""
+
+    def plan(
+        self,
+        collective: str,
+        arrays: Any | None = None,
+        op: _Op | None = None,
+        *,
+        root: int | None = None,
+        counts: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: Any | None = None,
+        path: _Path | str | None = None,
+    ) -> Plan:
+        """Prepares a call for repeated runs on the same arrays.
+
+        A plan holds its arrays and reads them at every run. `Plan.run` refuses a numpy array that has moved. Do not resize a
+        torch tensor while its plan lives: torch does not refuse, and the plan cannot see it.
+
+        Args:
+            collective: the name of a collective, such as `"all_gather"`.
+            arrays: the arrays, as in the method of that name. None for a barrier.
+            op, root, counts, algorithm, out, path: as in the method of that name.
+
+        Returns:
+            The plan. `Plan.result` is the result of the method.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank."""
+
+    @overload
+    def reduce(
+        self,
+        arrays: Any,
+        op: _Op | None = None,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Reduces the arrays of all ranks element by element and gives the root the result.
+
+        Args:
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (count,) elements, count equal on all ranks. Written on the root, unless `out` is given; read elsewhere.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalars)`. Default: sum.
+            root: the rank that receives the result.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: the root's array for the result.
+                It has (count,) elements.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
+            timeout: seconds that the call may take. Default: no limit.
+
+        Returns:
+            `out` if it is given, else the root's array.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @overload
+    def reduce(
+        self,
+        arrays: Any,
+        op: _Op | None = None,
+        *,
+        root: int = 0,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def reduce_scatter(
+        self,
+        arrays: Any,
+        op: _Op | None = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> list[Any]:
+        """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
+
+        Args:
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (sum of `counts`,) elements. Read.
+            op: a name, a ufunc such as `np.add`, or `nvcoll.premul_sum(scalars)`. Default: sum.
+            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
+                `array_split` does; without an input, parts as long as `out`.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (counts[r],) elements on rank r. In place if it is part r of the input.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
+            timeout: seconds that the call may take. Default: no limit.
+
+        Returns:
+            `out` if it is given, else the list of new arrays.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @overload
+    def reduce_scatter(
+        self,
+        arrays: Any,
+        op: _Op | None = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def scan(
+        self,
+        arrays: _ArraysT,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _ArraysT:
+        """Gives rank r the reduction of the arrays of ranks 0 to r.
+
+        Args:
+            arrays: one array per rank, as a list, or as one array whose axis 0 is the rank: numpy, or CPU memory with DLPack or the
+                buffer protocol. Any supported dtype, equal on all ranks, and any strides.
+                Each has (count,) elements, count equal on all ranks. Written, unless `out` is given.
+            op: a name or a ufunc: any op but avg and premul_sum. Default: sum.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (count,) elements.
+                Either it is the memory of the input, or it shares no byte with it. Default: in place.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
+            timeout: seconds that the call may take. Default: no limit.
+
+        Returns:
+            `out` if it is given, else `arrays`.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @overload
+    def scan(
+        self,
+        arrays: Any,
+        op: _Op | None = None,
+        *,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @overload
+    def scatter(
+        self,
+        arrays: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: None = None,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> list[Any]:
+        """Gives rank r part r of the root's array.
+
+        Args:
+            arrays: the root's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and any strides.
+                It has (sum of `counts`,) elements. Read.
+            root: the rank whose array is read.
+            counts: elements per part, one number per rank, 0 allowed, equal on all ranks. Default: the input cut as numpy's
+                `array_split` does; without an input, parts as long as `out`.
+            algorithm: a name, an algorithm or a schedule. Default: one that reduces in the order of ranks.
+            out: one array per rank for the results, as `arrays`.
+                Each has (counts[r],) elements on rank r. In place if the root's is its part of the input.
+                Default: new arrays of the kind of the input, with the input's axes after the first if all parts have whole rows.
+            path: how data move between ranks: mapped, staged or pushed. Default: mapped.
+            timeout: seconds that the call may take. Default: no limit.
+
+        Returns:
+            `out` if it is given, else the list of new arrays.
+
+        Raises:
+            InvalidArgument: an argument cannot be used; the message names argument and rank. Nothing was written.
+            Busy: another thread uses the node.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @overload
+    def scatter(
+        self,
+        arrays: Any,
+        *,
+        root: int = 0,
+        counts: Sequence[int] | None = None,
+        algorithm: _Algorithm | None = None,
+        out: _OutT,
+        path: _Path | None = None,
+        timeout: float | None = None,
+    ) -> _OutT: ...
+    @property
+    def tuning(self) -> dict[str, Any]:
+        """The tuning table of `auto`: machine, caches in bytes, and the coefficients of each mode."""
+
+    @property
+    def workers(self) -> int:
+        """The number of threads of a call, with the caller."""
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks."""
+
+@final
+class Plan:
+    """A call that runs again and again on the same arrays. Made by `Node.plan`."""
+
+    @property
+    def algorithm(self) -> str:
+        """The name of the algorithm, which `auto` selected if the caller named none."""
+
+    @property
+    def result(self) -> Any:
+        """The result of a run, as the method of the collective returns it. New arrays hold zeros before the first run."""
+
+    def run(self, *, timeout: float | None = None) -> None:
+        """Runs the call on the arrays of the plan with their present elements.
+
+        Do not resize a torch tensor, or another tensor with DLPack, while its plan lives: its library does not refuse, and the
+        plan cannot see it.
+
+        Args:
+            timeout: seconds that the call may take. Default: no limit.
+
+        Raises:
+            InvalidArgument: a numpy array has moved, changed its shape or become read-only since the plan was made.
+            Busy: the plan, or its node, runs in another thread.
+            Timeout, KeyboardInterrupt: the call ended early. Strided arrays are unchanged; contiguous outputs are undefined."""
+
+    @property
+    def tiles(self) -> int:
+        """The number of tiles, each a pass over a part of the data."""
+
+@final
+class Prediction:
+    """The predicted time of a call of one size. Made by :meth:`Fabric.predict`."""
+
+    @property
+    def launch(self) -> _Launch:
+        """How the call is launched, as of :meth:`Fabric.predict`."""
+
+    def _repr_html_(self) -> str: ...
     @property
     def algbw(self) -> float:
         """Bytes over the time, decimal GB/s."""
 
     @property
-    def busbw(self) -> float:
-        """algbw times nccl-tests' factor, decimal GB/s."""
-
-    @property
-    def floor_us(self) -> float:
-        """The lower bound in microseconds: no schedule takes less, on the machine as the settings leave it."""
-
-    @property
-    def nccl_us(self) -> float | None:
-        """The estimate of NCCL's own tuning model, in microseconds; None where it has no model or is at its last resort."""
+    def algorithm(self) -> str:
+        """The algorithm as NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives."""
 
     @property
     def bottleneck(self) -> str:
         """The part of the machine that takes most of the time, in words."""
 
     @property
-    def parts(self) -> list[tuple[str, float]]:
-        """The parts of the time: (name, microseconds). They add up to `time_us`."""
+    def busbw(self) -> float:
+        """algbw times nccl-tests' factor, decimal GB/s."""
 
     @property
-    def trust(self) -> str:
-        """The accuracy of predictions of such sizes on such machines, as `validated on 9 systems` or `not validated`."""
+    def channels(self) -> int | None:
+        """The most channels that NCCL gives the call, or one message of a call of sends; None if NCCL's choice is not known."""
 
     @property
     def choice(self) -> str:
         """What chooses the algorithm: NCCL's cost model, or rings, with the reason."""
 
+    @property
+    def collective(self) -> str:
+        """The name of the collective."""
+
+    @property
+    def fabric(self) -> str:
+        """The name of the fabric."""
+
+    @property
+    def floor_us(self) -> float:
+        """The lower bound in microseconds: no schedule takes less, on the machine as the settings leave it."""
+
+    @property
+    def high_us(self) -> float:
+        """The upper end of the 90 % interval, in microseconds."""
+
+    @property
+    def low_us(self) -> float:
+        """The lower end of the 90 % interval, in microseconds."""
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes, as nccl-tests counts it."""
+
+    @property
+    def nccl_us(self) -> float | None:
+        """The estimate of NCCL's own tuning model, in microseconds; None where it has no model or is at its last resort."""
+
+    @property
+    def parts(self) -> list[tuple[str, float]]:
+        """The parts of the time: (name, microseconds). They add up to `time_us`."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol as NCCL prints it: `LL`, `LL128`, `Simple`."""
+
+    @property
+    def time_us(self) -> float:
+        """The predicted time in microseconds; never less than the lower bound."""
+
+    @property
+    def trust(self) -> str:
+        """The accuracy of predictions of such sizes on such machines, as `validated on 9 systems` or `not validated`."""
+
+@final
+class PremulSum:
+    """The op that multiplies each contribution by the scalar of its rank and adds. Made by `nvcoll.premul_sum`."""
+
+@final
+class Proof:
+    """The proof of a schedule. Made by `nvcoll.verify`."""
+
     def _repr_html_(self) -> str: ...
+    @property
+    def cannot_run(self) -> str | None:
+        """The reason why a node cannot run the schedule with elements of 4 bytes, with advice; None if it can."""
+
+    def expression(self, chunk: int) -> str:
+        """Returns the expression by which a chunk is reduced, as `(r0 + r1 + r2)`.
+
+        Raises:
+            InvalidArgument: the schedule has no such chunk."""
+
+    @property
+    def is_rank_order(self) -> bool:
+        """Whether every element is reduced in the order of ranks, from rank 0."""
+
+    @property
+    def order(self) -> str:
+        """The order of the reduction, the weakest of all chunks: rank, nested or own; none if nothing is reduced."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule."""
+
+    @property
+    def seconds(self) -> float:
+        """The time of the proof in seconds."""
+
+    @property
+    def steps(self) -> int:
+        """The number of steps of the schedule."""
+
+@final
+class Recorder:
+    """The words of a rank that is a process, in one communicator, read from outside. Not public."""
+
+    def __new__(cls, path: str | PathLike[str]) -> Self: ...
+    @property
+    def communicator(self) -> str:
+        """The communicator, in words."""
+
+    @staticmethod
+    def cycle(recorders: Sequence[Recorder]) -> str | None:
+        """Says the cycle of waits among the ranks of a job, if there is one. `recorders` are of the communicator of all ranks."""
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether the communicator is that of all ranks."""
+
+    @property
+    def job(self) -> str:
+        """The name of the job; empty unless the communicator is that of all ranks."""
+
+    def look(self) -> dict[str, Any]:
+        """Reads what the rank does: `call`, `is_in_call`, `has_left`, `progress`, `recent` (number and words, newest first), `waits` (words,
+        seconds, whether it timed out)."""
+
+    @property
+    def process(self) -> int:
+        """The process, as it numbers itself."""
+
+    @property
+    def rank(self) -> int:
+        """The rank, by its number in the run."""
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks of the run."""
+
+@final
+class Schedule:
+    """The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by `Algorithm.schedule` or by `parse`.
+    `str` returns the text that `parse` reads."""
+
+    def _repr_html_(self) -> str: ...
+    def _repr_svg_(self) -> str | None: ...
+    @property
+    def algorithm(self) -> str:
+        """The name of the algorithm, with its parameters."""
+
+    def chunk_ranges(self, counts: int | Sequence[int]) -> list[tuple[int, int]]:
+        """Returns (first element, end) of every chunk, counted from the start of its part.
+
+        Args:
+            counts: the number of elements, cut into parts as a call does; or a list of the elements per part.
+
+        Raises:
+            InvalidArgument: not whole numbers from 0, or not one per part."""
+
+    @property
+    def chunks(self) -> int:
+        """The number of chunks of all parts."""
+
+    def chunks_of(self, rank: int) -> tuple[list[int], list[int]]:
+        """Returns the chunks of a rank's input and those of its output, in memory order.
+
+        Raises:
+            InvalidArgument: the schedule has no such rank."""
+
+    @property
+    def collective(self) -> str:
+        """The name of the collective."""
+
+    def cost(self) -> tuple[float, int]:
+        """Returns two numbers: the average data that a rank moves, in units of its longer buffer, and the waits on the longest chain."""
+
+    def diff(self, other: Schedule) -> str:
+        """Returns the line diff of the two text forms."""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether input and output are the same memory."""
+
+    def lower(self, path: _Path | str, *, channels: int | None = None, slots: int | None = None) -> Schedule:
+        """Returns the schedule for another path.
+
+        Args:
+            path: mapped, staged or pushed.
+            channels: for pushed, the path of NCCL: the number of slices of every chunk, each with its own queues. Default: 1.
+            slots: for pushed: the depth of the FIFO into which ranks push. Default: 2; NCCL has 8.
+
+        Raises:
+            InvalidArgument: the path is unknown, a number is out of range, or `channels` or `slots` is given for another path.
+            BuildError: the schedule is lowered already, or would have too many steps."""
+
+    def moved_by_busiest(self) -> float:
+        """Returns the data that the busiest rank moves, in units of its longer buffer."""
+
+    @property
+    def needs_switch(self) -> bool:
+        """Whether the schedule has steps for a switch, which reduces or multicasts."""
+
+    @property
+    def pairs(self) -> int:
+        """The number of ordered pairs of ranks between which bytes move."""
+
+    @staticmethod
+    def parse(text: str) -> Schedule:
+        """Reads a schedule from its text form.
+
+        Raises:
+            BuildError: the text is not a schedule; the message names the line."""
+
+    @property
+    def path(self) -> str:
+        """The path by which data move: mapped, staged or pushed."""
+
+    @property
+    def root(self) -> int:
+        """The root; 0 if the collective has none."""
+
+    @property
+    def slots(self) -> int:
+        """The number of slots of staging; 0 for mapped memory."""
+
+    @property
+    def step_count(self) -> int:
+        """The number of steps of all ranks."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """All steps, in the author's order."""
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks."""
+
+@final
+class Step:
+    """One step of a schedule, on one queue of one rank: it folds its sources into its destinations."""
+
+    @property
+    def after(self) -> list[str]:
+        """The waits before the step, as the text form writes them."""
+
+    @property
+    def at_switch(self) -> bool:
+        """Whether a switch can do the step."""
+
+    @property
+    def destinations(self) -> list[tuple[int, str, int, int]]:
+        """The destinations: (rank, buffer, first chunk, end of chunks)."""
+
+    @property
+    def dst(self) -> list[str]:
+        """The destinations as the text form writes them."""
+
+    @property
+    def index(self) -> int:
+        """The position in that queue."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the step completes a reduction."""
+
+    @property
+    def queue(self) -> int:
+        """The queue of that rank."""
+
+    @property
+    def rank(self) -> int:
+        """The rank that executes the step."""
+
+    @property
+    def sources(self) -> list[tuple[int, str, int, int, int | None]]:
+        """The sources: (rank, buffer, first chunk, end of chunks, contributing rank or None)."""
+
+    @property
+    def src(self) -> list[str]:
+        """The sources as the text form writes them."""
+
+@final
+class Team:
+    """The ranks of one `Node.run`. Not public. The node itself can make no call while a team exists."""
+
+    def communicator(self, rank: int, timeout: float | None) -> Communicator:
+        """Returns the communicator of a rank."""
+
+    def end(self) -> None:
+        """Gives the node back."""
+
+    def fail(self, comm: Communicator) -> None:
+        """Ends every call of every communicator that contains a rank, because its program failed."""
+
+    def interrupt(self) -> None:
+        """Ends every call of the run because the user interrupted the program."""
+
+    def retire(self, comm: Communicator) -> None:
+        """Ends the communicators of a rank whose program has returned. Peers that make one more call get an error."""
+
+@final
+class TextFormat:
+    """A text format of machines, which :meth:`Fabric.from_text` reads. Made by :func:`text_formats`."""
+
+    @property
+    def ending(self) -> str:
+        """The usual ending of file names, as ``.txt``."""
+
+    @property
+    def name(self) -> str:
+        """The name of the format, as ``nvidia-smi topo -m``."""
+
+    @property
+    def takes_gpu(self) -> bool:
+        """Whether the caller may pass the model of the GPUs, because some texts do not name it."""
+
+@final
+class Timeline:
+    """A schedule in virtual time: the end of each rank, the load of each link, the critical path.
+
+    Made by :meth:`Fabric.simulate`. Times are microseconds from 0. Ranks enter at 0 unless `starts` says otherwise."""
+
+    def _repr_svg_(self) -> str | None: ...
+    def _ways(self) -> tuple[list[int], list[tuple[float, list[int]]]]: ...
+    @property
+    def bottleneck(self) -> str:
+        """The links and latencies on which the time is spent, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency`."""
+
+    @property
+    def critical(self) -> list[CriticalPiece]:
+        """The critical path in order of time. Each piece begins at the end of the piece before."""
+
+    @property
+    def end_us(self) -> list[float]:
+        """The time at which each rank left, in microseconds."""
+
+    @property
+    def fabric(self) -> str:
+        """The name of the fabric."""
+
+    @property
+    def links(self) -> list[tuple[str, str, int, float]]:
+        """For each link of one direction: (from, to, bytes that crossed it, the protocol's included, busy microseconds)."""
+
+    @property
+    def memory_bytes(self) -> list[int]:
+        """For each rank, the bytes that its own steps read from and wrote to its memory."""
+
+    def save_trace(self, path: str | PathLike[str]) -> None:
+        """Writes :meth:`trace` to a file, which <https://ui.perfetto.dev> opens.
+
+        Args:
+            path: str or path; the file is made or replaced.
+
+        Raises:
+            InvalidArgument: spans were not kept.
+            OSError: the file cannot be written."""
+
+    @property
+    def schedule(self) -> str:
+        """The schedule, in words."""
+
+    @property
+    def spans(self) -> list[tuple[int, int, int, int, float, float]] | None:
+        """Every step in every tile by rank, queue and time: (rank, queue, step, tile, start and end in microseconds); None
+        unless asked for."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps of the schedule, in the author's order."""
+
+    @property
+    def tiles(self) -> int:
+        """The number of tiles, each a pass of the schedule over a part of the data."""
+
+    @property
+    def time_us(self) -> float:
+        """The time at which the last rank left, in microseconds."""
+
+    def to_svg(self, *others: Timeline) -> str:
+        """Draws the timeline, and others below it on the same clock.
+
+        Args:
+            others: any number of timelines.
+
+        Returns:
+            A self-contained SVG document: ranks as rows, a bar for each step on a line for each queue.
+
+        Raises:
+            InvalidArgument: spans were not kept."""
+
+    def trace(self) -> Any:
+        """Returns the timeline as Perfetto and Chrome (`chrome://tracing`) read it: a process for each rank, a thread for each queue.
+
+        Returns:
+            A dict that `json` can write. `traceEvents` has an event for every step in every tile, in microseconds, the
+            critical path as a process of its own, and for each link a counter of the steps whose bytes are on it.
+            `otherData` names the schedule and the fabric, and has the bytes of each link.
+
+        Raises:
+            InvalidArgument: spans were not kept."""
 
 @final
 class Trial:
@@ -2956,329 +3010,84 @@ class Trial:
         protocol: str | None = None,
         version: str | None = None,
         settings: Mapping[str, str | int] | None = None,
-    ) -> Trial: ...
+    ) -> Self: ...
     @property
     def fabric_class(self) -> str:
         """The class, in the table of measurements, to which the fabric belongs."""
+
+    def limits(self) -> list[str]:
+        """Returns, for each call, what joins the GPUs of a node and what takes most of the time."""
 
     @property
     def nodes(self) -> int:
         """The number of nodes; GPUs that an NVSwitch joins are one node."""
 
-    def limits(self) -> list[str]:
-        """Returns, for each call, what joins the GPUs of a node and what takes most of the time."""
-
     def times(self, values: Mapping[str, float]) -> list[float]:
         """Predicts each call in microseconds with other values of constants, without a lower bound and an interval."""
 
-def patterns() -> list[PatternRow]:
-    """Returns the patterns that predictions know."""
-
-def launches() -> list[_Launch]:
-    """Returns the names of all launches."""
-
-def launch_named(name: str) -> _Launch:
-    """Returns the name of a launch.
-
-    Raises:
-        InvalidArgument: the name is unknown."""
-
-def constants_of_predictions() -> list[ConstantRow]:
-    """Returns the constants of predictions."""
-
 @final
-class NcclEstimate:
-    """The algorithm that NCCL's tuning model selects for a call of one size, and its estimate. Made by :meth:`Fabric.nccl`."""
+class View:
+    """Chunks of one buffer of one rank. A view is a place, not a value: a later step can overwrite it."""
 
-    @property
-    def nbytes(self) -> int:
-        """The size in bytes, as nccl-tests counts it."""
-
-    @property
-    def tag(self) -> str:
-        """The tag of NCCL whose constants these are, as `v2.27.7-1`."""
-
-    @property
-    def is_last_resort(self) -> bool:
-        """Whether NCCL found no ring and runs one channel as a last resort. Its estimates then mean nothing."""
-
-    @property
-    def candidates(self) -> list[NcclCandidate]:
-        """The candidates: the selected one, then the others by estimate, then those that NCCL does not consider."""
-
-    @property
-    def chosen(self) -> NcclCandidate:
-        """The candidate that NCCL selects: the first one."""
-
-@final
-class NcclCandidate:
-    """An algorithm and a protocol that NCCL weighs for a call of one size."""
-
-    @property
-    def algorithm(self) -> str:
-        """The algorithm as NCCL prints it: `Tree`, `Ring`, `NVLS`, `NVLSTree`, `PAT`."""
-
-    @property
-    def protocol(self) -> str:
-        """The protocol as NCCL prints it: `LL`, `LL128`, `Simple`."""
-
-    @property
-    def channels(self) -> int:
-        """The most channels that the call has; 0 if the pair is not considered."""
-
-    @property
-    def time_us(self) -> float | None:
-        """NCCL's own estimate, in microseconds; None if the pair is not considered."""
-
-    @property
-    def algbw(self) -> float | None:
-        """Bytes over the estimate, decimal GB/s; None if there is no estimate or it is 0."""
-
-    @property
-    def busbw(self) -> float | None:
-        """algbw times nccl-tests' factor, decimal GB/s."""
-
-    @property
-    def why_disabled(self) -> str | None:
-        """The reason why the pair is not considered; None if it is."""
-
-@final
-class Timeline:
-    """A schedule in virtual time: the end of each rank, the load of each link, the critical path.
-
-    Made by :meth:`Fabric.simulate`. Times are microseconds from 0. Ranks enter at 0 unless `starts` says otherwise."""
-
-    @property
-    def time_us(self) -> float:
-        """The time at which the last rank left, in microseconds."""
-
-    @property
-    def end_us(self) -> list[float]:
-        """The time at which each rank left, in microseconds."""
-
-    @property
-    def links(self) -> list[tuple[str, str, int, float]]:
-        """For each link of one direction: (from, to, bytes that crossed it, the protocol's included, busy microseconds)."""
-
-    @property
-    def memory_bytes(self) -> list[int]:
-        """For each rank, the bytes that its own steps read from and wrote to its memory."""
-
-    @property
-    def bottleneck(self) -> str:
-        """The links and latencies on which the time is spent, the most first: `62 % of the time is gpu3 -> nvswitch, 21 % latency`."""
-
-    @property
-    def tiles(self) -> int:
-        """The number of tiles, each a pass of the schedule over a part of the data."""
-
-    @property
-    def spans(self) -> list[tuple[int, int, int, int, float, float]] | None:
-        """Every step in every tile by rank, queue and time: (rank, queue, step, tile, start and end in microseconds); None
-        unless asked for."""
-
-    @property
-    def schedule(self) -> str:
-        """The schedule, in words."""
-
-    @property
-    def fabric(self) -> str:
-        """The name of the fabric."""
-
-    @property
-    def critical(self) -> list[CriticalPiece]:
-        """The critical path in order of time. Each piece begins at the end of the piece before."""
-
-    @property
-    def steps(self) -> list[Step]:
-        """The steps of the schedule, in the author's order."""
-
-    def _ways(self) -> tuple[list[int], list[tuple[float, list[int]]]]: ...
-    def trace(self) -> dict[str, Any]:
-        """Returns the timeline as Perfetto and Chrome (`chrome://tracing`) read it: a process for each rank, a thread for each queue.
-
-        Returns:
-            A dict that `json` can write. `traceEvents` has an event for every step in every tile, in microseconds, the
-            critical path as a process of its own, and for each link a counter of the steps whose bytes are on it.
-            `otherData` names the schedule and the fabric, and has the bytes of each link.
-
-        Raises:
-            InvalidArgument: spans were not kept."""
-
-    def save_trace(self, path: str | PathLike[str]) -> None:
-        """Writes :meth:`trace` to a file, which <https://ui.perfetto.dev> opens.
-
-        Args:
-            path: str or path; the file is made or replaced.
-
-        Raises:
-            InvalidArgument: spans were not kept.
-            OSError: the file cannot be written."""
-
-    def to_svg(self, *others: Timeline) -> str:
-        """Draws the timeline, and others below it on the same clock.
-
-        Args:
-            others: any number of timelines.
-
-        Returns:
-            A self-contained SVG document: ranks as rows, a bar for each step on a line for each queue.
-
-        Raises:
-            InvalidArgument: spans were not kept."""
-
-    def _repr_svg_(self) -> str | None: ...
-
-@final
-class CriticalPiece:
-    """A piece of the critical path: a rank, an interval and the reason why time passes."""
-
+    def __eq__(self, other: object, /) -> bool: ...
     @property
     def rank(self) -> int:
-        """The rank that waits or works."""
-
-    @property
-    def queue(self) -> int | None:
-        """The queue of that rank; None where the rank leaves the call."""
-
-    @property
-    def step(self) -> int | None:
-        """The step in that queue; None where the rank leaves the call."""
-
-    @property
-    def tile(self) -> int:
-        """The number of the tile."""
-
-    @property
-    def start_us(self) -> float:
-        """The time at which the piece begins, in microseconds."""
-
-    @property
-    def end_us(self) -> float:
-        """The time at which the piece ends, in microseconds."""
-
-    @property
-    def reason(self) -> str:
-        """The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (of
-        `other`), `fixed` (the cost of every step), `latency`, `link` (bytes cross the narrowest link), `shared_link`, `memory`
-        (of `other`), or `shared_memory`."""
-
-    @property
-    def link(self) -> tuple[str, str] | None:
-        """The link, as the names of its ends; None if it is no link."""
-
-    @property
-    def users(self) -> int | None:
-        """The number of transfers that shared the link or the memory; None if it was not shared."""
-
-    @property
-    def other(self) -> int | None:
-        """The rank that is waited for, or that owns the memory; None if there is none."""
-
-    @property
-    def words(self) -> str:
-        """The piece as a sentence."""
-
-def nccl_versions() -> list[str]:
-    """Returns the versions of NCCL with known constants, from the oldest."""
-
-def nccl_settings() -> list[SettingRow]:
-    """Returns the environment variables of NCCL that `settings=` takes."""
-
-def fabric(name: str) -> Fabric:
-    """Returns a machine by name.
-
-    Args:
-        name: the name of a preset; with GPUs, as ``hgx-h100[0-3]``; or with nodes and a network, as ``hgx-h100x4+ib-ndr-8``:
-            see :func:`cluster`.
-
-    Raises:
-        InvalidArgument: the name is unknown; the message has the most similar names."""
-
-def fabrics() -> list[Fabric]:
-    """Returns every preset machine."""
+        """The rank that owns the memory."""
 
 @final
-class TextFormat:
-    """A text format of machines, which :meth:`Fabric.from_text` reads. Made by :func:`text_formats`."""
+class Work:
+    """An asynchronous call. `isend`, `irecv` and calls of `Communicator` with `async_op=True` return a `Work` immediately. In asyncio,
+    `await work` waits like `wait`, without blocking the loop. If the task is cancelled meanwhile, the call stays in flight."""
 
+    def __await__(self) -> Generator[Any, None, Any]: ...
     @property
-    def name(self) -> str:
-        """The name of the format, as ``nvidia-smi topo -m``."""
+    def _is_polled(self) -> bool: ...
+    def _when_done(self, ring: Callable[[], object]) -> None: ...
+    def done(self) -> bool:
+        """Says whether the call is over. A call that failed is over too."""
 
-    @property
-    def ending(self) -> str:
-        """The usual ending of file names, as ``.txt``."""
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Waits until the call is over. Returns its exception, or None if the call succeeded.
 
-    @property
-    def takes_gpu(self) -> bool:
-        """Whether the caller may pass the model of the GPUs, because some texts do not name it."""
+        Args:
+            timeout: seconds that this wait may take, as in `wait`. Default: no limit.
 
-def text_formats() -> list[TextFormat]:
-    """Returns every text format of machines."""
+        Raises:
+            Timeout: the wait took too long; the call stays in flight."""
 
-@final
-class Network:
-    """A network between nodes: its cards, ports and switches. Made by :func:`networks`, :meth:`from_text` and :meth:`from_file`;
-    :func:`cluster` takes it."""
+    def wait(self, timeout: float | None = None) -> Any:
+        """Waits until the call is over, and returns the result that the call has without `async_op`.
 
-    @staticmethod
-    def from_text(text: str) -> Network:
-        """staticmethod(function) -> method
+        Args:
+            timeout: seconds that this wait may take. When they have passed, the call stays in flight and you may wait again. The
+                `timeout` of the call itself ends the call. Default: no limit.
 
-        Convert a function to be a static method.
+        Returns:
+            The result of the call.
 
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
+        Raises:
+            Timeout: the wait or the call took too long; the message says which.
+            Mismatch, Aborted: as the call without `async_op`.
+            Closed: this process is a fork, and the call was in flight at the fork.
+            KeyboardInterrupt: Ctrl-C ended the wait; the call stays in flight."""
 
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
+def _end_attaching() -> None: ...
+def algorithm_parameters(collective: str, name: str) -> list[ParameterRow]:
+    """Returns the parameters of a registered algorithm."""
 
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
+def algorithms() -> list[AlgorithmRow]:
+    """Returns all registered algorithms."""
 
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin."""
+def arm(
+    comm: Communicator, is_of_messages: bool, call: int, step: int | None, strike: tuple[str, float], told: int | None
+) -> None:
+    """Has a fault strike this rank in a call of a communicator. Not public."""
 
-    @staticmethod
-    def from_file(path: str | PathLike[str]) -> Network:
-        """staticmethod(function) -> method
+def auto_candidates(collective: str) -> list[str]:
+    """Returns the algorithms among which `auto` selects, the default first."""
 
-        Convert a function to be a static method.
-
-        A static method does not receive an implicit first argument.
-        To declare a static method, use this idiom:
-
-             class C:
-                 @staticmethod
-                 def f(arg1, arg2, argN):
-                     ...
-
-        It can be called either on the class (e.g. C.f()) or on an instance
-        (e.g. C().f()). Both the class and the instance are ignored, and
-        neither is passed implicitly as the first argument to the method.
-
-        Static methods in Python are similar to those found in Java or C++.
-        For a more advanced concept, see the classmethod builtin."""
-
-    @property
-    def name(self) -> str:
-        """The name."""
-
-    @property
-    def title(self) -> str:
-        """The description in a few words."""
-
-    @property
-    def gbps(self) -> float:
-        """The line rate of the cards of a node, or of a tray of a rack, one way, in GB/s."""
-
-    @property
-    def source(self) -> str:
-        """The source of the numbers."""
+def bus_factor(collective: str, world_size: int) -> float:
+    """Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it."""
 
 def cluster(node: str | Fabric, *, nodes: int, network: str | PathLike[str] | Network) -> Fabric:
     """Returns a machine of equal nodes and a network.
@@ -3294,11 +3103,135 @@ def cluster(node: str | Fabric, *, nodes: int, network: str | PathLike[str] | Ne
             holds fewer nodes.
         OSError: the file cannot be read."""
 
-def networks() -> list[Network]:
-    """Returns every network between nodes that is shipped."""
+def collectives() -> list[CollectiveRow]:
+    """Returns all collectives."""
+
+def constants_of_predictions() -> list[ConstantRow]:
+    """Returns the constants of predictions."""
+
+def cost_model() -> CostModel:
+    """Returns the cost model of `auto`."""
+
+def dtypes() -> list[DtypeRow]:
+    """Returns all dtypes."""
+
+def fabric(name: str) -> Fabric:
+    """Returns a machine by name.
+
+    Args:
+        name: the name of a preset; with GPUs, as ``hgx-h100[0-3]``; or with nodes and a network, as ``hgx-h100x4+ib-ndr-8``:
+            see :func:`cluster`.
+
+    Raises:
+        InvalidArgument: the name is unknown; the message has the most similar names."""
+
+def fabrics() -> list[Fabric]:
+    """Returns every preset machine."""
+
+def gpus() -> list[GpuRow]:
+    """Returns every model of GPU."""
+
+def launch_named(name: str) -> _Launch:
+    """Returns the name of a launch.
+
+    Raises:
+        InvalidArgument: the name is unknown."""
+
+def launches() -> list[_Launch]:
+    """Returns the names of all launches."""
+
+def machine() -> dict[str, Any]:
+    """Returns the facts of this machine: CPU, usable CPUs, sizes of caches in bytes, instruction sets."""
 
 def media() -> list[MediumRow]:
     """Returns every medium of links."""
 
-def gpus() -> list[GpuRow]:
-    """Returns every model of GPU."""
+def memory() -> dict[str, Any]:
+    """Returns the memory that this process can still have, and whether memory between processes has huge pages."""
+
+def nccl_settings() -> list[SettingRow]:
+    """Returns the environment variables of NCCL that `settings=` takes."""
+
+def nccl_versions() -> list[str]:
+    """Returns the versions of NCCL with known constants, from the oldest."""
+
+def networks() -> list[Network]:
+    """Returns every network between nodes that is shipped."""
+
+def ops() -> list[OpRow]:
+    """Returns all ops."""
+
+def parse_size(text: str) -> int:
+    """Returns the bytes that a size names: `64K`, `16MiB`, `140GB`.
+
+    Raises:
+        InvalidArgument: the text is not a size, or the size is above 2^56 bytes."""
+
+def patterns() -> list[PatternRow]:
+    """Returns the patterns that predictions know."""
+
+def premul_sum(scalars: float | Sequence[float]) -> PremulSum:
+    """Returns the op that multiplies the contribution of each rank by its scalar and adds.
+
+    Args:
+        scalars: one real number, or a list of one per rank for a call of a `Node`. Integer dtypes take integers alone.
+
+    Raises:
+        InvalidArgument: a scalar is not a real number, or a float64 cannot hold it."""
+
+def roofline(arrays: Any, threads: int, *, non_temporal: bool = False) -> float:
+    """Sums float32 arrays into each other with a hand-written loop, for benchmarks.
+
+    Args:
+        arrays: one array per rank, (count,), float32, contiguous and aligned. Written.
+        threads: the number of threads, 1 to 1024.
+        non_temporal: whether the loop uses non-temporal stores.
+
+    Returns:
+        The time in seconds.
+
+    Raises:
+        InvalidArgument: there is no array, or one cannot be used."""
+
+def schedule(
+    collective: str,
+    algorithm: Any,
+    *,
+    world_size: int,
+    root: int | None = None,
+    path: _Path | str = "mapped",
+    in_place: bool | None = None,
+) -> Schedule:
+    """Builds the schedule of an algorithm and lowers it to a path.
+
+    Args:
+        collective: the name of a collective.
+        algorithm: a name, an algorithm that is written in Python, or a schedule.
+        world_size: the number of ranks.
+        root: the root, for a collective that has one. Default: 0.
+        path: mapped, staged or pushed.
+        in_place: whether input and output are the same memory, as in `Node.all_reduce` without `out`. A schedule runs calls
+            of its own kind alone. Default: True, if the collective can be in place.
+
+    Returns:
+        The schedule, which is not proved.
+
+    Raises:
+        InvalidArgument: a name is unknown, a number is out of range, or the algorithm is for another collective.
+        BuildError: the algorithm broke a rule of the builder, or has too many steps."""
+
+def text_formats() -> list[TextFormat]:
+    """Returns every text format of machines."""
+
+def verify(schedule: Schedule) -> Proof:
+    """Proves that a schedule gives the promised result, without races and deadlocks, for any count.
+
+    Returns:
+        The proof.
+
+    Raises:
+        Refuted: the schedule is wrong. `places` names the steps in conflict; `missing` names the missing wait, or is None.
+        KeyboardInterrupt: Ctrl-C ended the proof."""
+
+def why(schedules: Sequence[Schedule]) -> str:
+    """Explains in one line the data that each schedule moves and its longest chain of waits."""

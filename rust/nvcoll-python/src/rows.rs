@@ -1,5 +1,6 @@
 //! Rows of the registries as Python sees them: named tuples, whose fields have the names of the fields here.
 
+use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -15,7 +16,7 @@ macro_rules! rows {
             impl $row {
                 fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
                     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-                    let make = || class(py, stringify!($row), &[$(stringify!($field)),+], &[$($doc.trim()),+]);
+                    let make = || class(py, stringify!($row), &[$((stringify!($field), <$type>::OUTPUT_TYPE)),+], &[$($doc.trim()),+]);
                     CLASS.get_or_try_init(py, make).map(|class| class.bind(py))
                 }
             }
@@ -24,6 +25,8 @@ macro_rules! rows {
                 type Target = PyAny;
                 type Output = Bound<'py, PyAny>;
                 type Error = PyErr;
+
+                const OUTPUT_TYPE: PyStaticExpr = PyStaticExpr::Name { id: stringify!($row) };
 
                 fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                     Self::class(py)?.call1(($(self.$field,)+))
@@ -39,8 +42,9 @@ macro_rules! rows {
     };
 }
 
-fn class(py: Python<'_>, name: &str, fields: &[&str], doc: &[&str]) -> PyResult<Py<PyAny>> {
-    let class = py.import("collections")?.call_method1("namedtuple", (name, fields.to_vec()))?;
+fn class(py: Python<'_>, name: &str, fields: &[(&str, PyStaticExpr)], doc: &[&str]) -> PyResult<Py<PyAny>> {
+    let fields: Vec<_> = fields.iter().map(|(name, of_type)| (name, of_type.to_string())).collect();
+    let class = py.import("typing")?.call_method1("NamedTuple", (name, fields))?;
     class.setattr("__doc__", doc.join("\n"))?;
     class.setattr("__module__", "nvcoll._nvcoll")?;
     Ok(class.unbind())

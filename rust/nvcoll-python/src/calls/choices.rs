@@ -1,6 +1,7 @@
 //! Arguments of calls: op, algorithm, timeout.
 
 use pyo3::exceptions::PyException;
+use pyo3::inspect::PyStaticExpr;
 use pyo3::intern;
 use pyo3::prelude::*;
 
@@ -41,6 +42,7 @@ impl PremulSum {
 /// Raises:
 ///     InvalidArgument: a scalar is not a real number, or a float64 cannot hold it.
 #[pyfunction]
+#[pyo3(signature = (scalars: "float | Sequence[float]"))]
 pub(crate) fn premul_sum(scalars: &Bound<'_, PyAny>) -> PyResult<PremulSum> {
     let wanted = "a number, or a list of one number per rank";
     let scalars = match scalars.try_iter() {
@@ -211,6 +213,8 @@ pub(crate) struct Seconds(f64);
 
 impl<'py> FromPyObject<'_, 'py> for Seconds {
     type Error = PyErr;
+
+    const INPUT_TYPE: PyStaticExpr = f64::INPUT_TYPE;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let read = value.extract::<f64>();

@@ -34,7 +34,7 @@ pub(crate) struct Node {
 #[pymethods]
 impl Node {
     #[new]
-    #[pyo3(signature = (world_size, *, workers=None, isa=None, tuning=None))]
+    #[pyo3(signature = (world_size: "int", *, workers: "int | None" = None, isa=None, tuning=None))]
     fn new(
         py: Python<'_>,
         world_size: &Bound<'_, PyAny>,
@@ -91,7 +91,12 @@ impl Node {
     ///
     /// Raises:
     ///     InvalidArgument: a name is unknown, a number is out of range, or the collective is never in place.
-    #[pyo3(signature = (collective, count, dtype="float32", *, root=None, path="mapped", in_place=true, by_rank=false))]
+    #[pyo3(
+        signature = (
+            collective, count: "int", dtype="float32", *, root: "int | None" = None, path: "_Path | str" = "mapped",
+            in_place=true, by_rank=false
+        )
+    )]
     #[allow(clippy::too_many_arguments, clippy::type_complexity)]
     fn estimates(
         &self,
@@ -136,7 +141,13 @@ impl Node {
     ///
     /// Raises:
     ///     InvalidArgument: an argument cannot be used; the message names argument and rank.
-    #[pyo3(signature = (collective, arrays=None, op=None, *, root=None, counts=None, algorithm=None, out=None, path=None))]
+    #[pyo3(
+        signature = (
+            collective, arrays=None, op: "_Op | None" = None, *, root: "int | None" = None,
+            counts: "Sequence[int] | Sequence[Sequence[int]] | None" = None, algorithm: "_Algorithm | None" = None, out=None,
+            path: "_Path | str | None" = None
+        )
+    )]
     #[allow(clippy::too_many_arguments)]
     fn plan<'py>(
         &self,

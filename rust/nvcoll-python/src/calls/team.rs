@@ -30,6 +30,7 @@ impl Team {
 #[pymethods]
 impl Team {
     /// Returns the communicator of a rank.
+    #[pyo3(signature = (rank: "int", timeout))]
     fn communicator(&self, rank: &Bound<'_, PyAny>, timeout: Option<Seconds>) -> PyResult<Communicator> {
         let py = rank.py();
         let rank = integer("rank", rank, 0..=self.node.world_size() - 1)?;

@@ -98,6 +98,7 @@ impl Work {
     }
 
     /// Calls `ring` when the call is over, on any thread. Not public.
+    #[pyo3(signature = (ring: "Callable[[], object]"))]
     fn _when_done(&self, py: Python<'_>, ring: Py<PyAny>) -> PyResult<()> {
         self.refuse_orphan(py)?;
         self.completion.when_done(move || {

@@ -168,7 +168,7 @@ impl Fabric {
     /// Raises:
     ///     InvalidArgument: `first` is not a whole number from 0.
     ///     KeyboardInterrupt: Ctrl-C ended the search for routes.
-    #[pyo3(signature = (*, first=None))]
+    #[pyo3(signature = (*, first: "int | None" = None))]
     fn matrix(&self, py: Python<'_>, first: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Vec<String>>> {
         let (ranks, interrupt) = (ranks_shown(first)?, interrupt());
         py.detach(|| self.0.matrix_among(ranks, &interrupt)).map_err(|error| of_search(py, &error))
@@ -178,6 +178,7 @@ impl Fabric {
     ///
     /// Raises:
     ///     InvalidArgument: a rank does not exist, or there is no path.
+    #[pyo3(signature = (source: "int", target: "int"))]
     fn route(
         &self,
         py: Python<'_>,
@@ -200,7 +201,7 @@ impl Fabric {
     /// Raises:
     ///     InvalidArgument: `first` is not a whole number from 0.
     ///     KeyboardInterrupt: Ctrl-C ended the search for routes.
-    #[pyo3(signature = (*, first=None))]
+    #[pyo3(signature = (*, first: "int | None" = None))]
     fn alone(&self, py: Python<'_>, first: Option<&Bound<'_, PyAny>>) -> PyResult<Rates> {
         let (ranks, interrupt) = (ranks_shown(first)?, interrupt());
         rates(py, py.detach(|| self.0.alone_among(ranks, &interrupt)))
@@ -215,7 +216,7 @@ impl Fabric {
     /// Raises:
     ///     InvalidArgument: `first` is not a whole number from 0.
     ///     KeyboardInterrupt: Ctrl-C ended the search for routes.
-    #[pyo3(signature = (*, first=None))]
+    #[pyo3(signature = (*, first: "int | None" = None))]
     fn at_once(&self, py: Python<'_>, first: Option<&Bound<'_, PyAny>>) -> PyResult<Rates> {
         let (ranks, interrupt) = (ranks_shown(first)?, interrupt());
         rates(py, py.detach(|| self.0.at_once_among(ranks, &interrupt)))
@@ -235,6 +236,7 @@ impl Fabric {
     ///
     /// Raises:
     ///     InvalidArgument: there is no rank, one does not exist, or one occurs twice.
+    #[pyo3(signature = (ranks: "Sequence[int]"))]
     fn cut(&self, py: Python<'_>, ranks: &Bound<'_, PyAny>) -> PyResult<f64> {
         let ranks = self.ranks_of(ranks)?;
         self.0.check_ranks(&ranks).map_err(|error| of_fabric(py, &error))?;
@@ -252,6 +254,7 @@ impl Fabric {
     ///
     /// Raises:
     ///     InvalidArgument: the collective is unknown or has no lower bound; a size is out of range.
+    #[pyo3(signature = (collective, nbytes: "_Size") -> "float")]
     fn floor<'py>(&self, py: Python<'py>, collective: &str, nbytes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let (contract, sizes) = (collective_named(py, collective)?, sizes_of(nbytes)?);
         let floor = py.detach(|| self.1.floor(contract.name, &NcclSettings::default(), || self.0.floor(contract)));
@@ -267,6 +270,7 @@ impl Fabric {
     ///
     /// Raises:
     ///     InvalidArgument: there is no rank, one does not exist, or one occurs twice.
+    #[pyo3(signature = (ranks: "Sequence[int]"))]
     fn among(&self, py: Python<'_>, ranks: &Bound<'_, PyAny>) -> PyResult<Self> {
         self.0.among(&self.ranks_of(ranks)?).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
@@ -276,6 +280,7 @@ impl Fabric {
     }
 
     /// Returns a picture for notebooks, or None if it would be too large.
+    #[pyo3(signature = () -> "str | None")]
     fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("fabric_svg", slf.as_any())
     }
@@ -448,7 +453,10 @@ impl Network {
 ///         holds fewer nodes.
 ///     OSError: the file cannot be read.
 #[pyfunction]
-#[pyo3(name = "cluster", signature = (node, *, nodes, network))]
+#[pyo3(
+    name = "cluster",
+    signature = (node: "str | Fabric", *, nodes: "int", network: "str | PathLike[str] | Network")
+)]
 fn make_cluster(
     py: Python<'_>,
     node: &Bound<'_, PyAny>,

@@ -116,7 +116,11 @@ impl Fabric {
     ///         a setting is unknown, has a wrong value, is not read by the version, or leaves NCCL no algorithm.
     ///
     /// Source: github.com/NVIDIA/nccl, src/graph/tuning.cc and search.cc, at the tags of ``versions.toml``.
-    #[pyo3(signature = (collective, nbytes, *, version=None, settings=None))]
+    #[pyo3(
+        signature = (
+            collective, nbytes: "_Size", *, version=None, settings: "Mapping[str, str | int] | None" = None
+        ) -> "NcclEstimate"
+    )]
     fn nccl<'py>(
         &self,
         py: Python<'py>,

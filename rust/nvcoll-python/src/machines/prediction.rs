@@ -72,6 +72,7 @@ impl Prediction {
     }
 
     /// Returns a table for notebooks.
+    #[pyo3(signature = () -> "str")]
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("prediction_html", slf.as_any())
     }
@@ -123,7 +124,12 @@ impl Fabric {
     ///     InvalidArgument: a name or a version is unknown; the fabric cannot run the algorithm or the protocol; the fabric has
     ///         one GPU, or nodes that differ; a setting is unknown, has a wrong value, is not read by the version, or changes
     ///         the time in a way that nvcoll cannot predict.
-    #[pyo3(signature = (collective, nbytes, *, launch="process_per_gpu", algorithm=None, protocol=None, version=None, settings=None))]
+    #[pyo3(
+        signature = (
+            collective, nbytes: "_Size", *, launch: "_Launch" = "process_per_gpu", algorithm=None, protocol=None, version=None,
+            settings: "Mapping[str, str | int] | None" = None
+        ) -> "Prediction"
+    )]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one Python function")]
     fn predict<'py>(
         &self,
@@ -189,7 +195,12 @@ pub(crate) struct Trial {
 impl Trial {
     /// Weighs the calls; arguments as of :meth:`Fabric.predict`.
     #[new]
-    #[pyo3(signature = (fabric, collective, nbytes, *, launch="process_per_gpu", algorithm=None, protocol=None, version=None, settings=None))]
+    #[pyo3(
+        signature = (
+            fabric, collective, nbytes, *, launch: "_Launch" = "process_per_gpu", algorithm=None, protocol=None, version=None,
+            settings: "Mapping[str, str | int] | None" = None
+        )
+    )]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one Python function")]
     fn new(
         py: Python<'_>,
@@ -230,6 +241,7 @@ impl Trial {
     }
 
     /// Predicts each call in microseconds with other values of constants, without a lower bound and an interval.
+    #[pyo3(signature = (values: "Mapping[str, float]"))]
     fn times(&mut self, py: Python<'_>, values: &Bound<'_, PyDict>) -> PyResult<Vec<f64>> {
         let values: HashMap<String, f64> = values.extract()?;
         let values = values.iter().map(|(name, &value)| (name.as_str(), value));
@@ -263,6 +275,7 @@ fn patterns() -> Vec<PatternRow> {
 
 /// Returns the names of all launches.
 #[pyfunction]
+#[pyo3(signature = () -> "list[_Launch]")]
 fn launches() -> Vec<&'static str> {
     Launch::ALL.map(Launch::name).to_vec()
 }
@@ -272,6 +285,7 @@ fn launches() -> Vec<&'static str> {
 /// Raises:
 ///     InvalidArgument: the name is unknown.
 #[pyfunction]
+#[pyo3(signature = (name) -> "_Launch")]
 fn launch_named(py: Python<'_>, name: &str) -> PyResult<&'static str> {
     Launch::named(name).map(Launch::name).map_err(|error| of_fabric(py, &error))
 }

@@ -67,8 +67,16 @@ impl Fabric {
     ///         step; there is no path; there are more than 2^26 steps.
     ///     BuildError: the waits of the schedule form a cycle, or an algorithm broke a rule of the builder.
     ///     KeyboardInterrupt: Ctrl-C ended the simulation.
-    #[pyo3(signature = (schedule, nbytes, *, collective=None, dtype="float32", protocol="simple", slice_bytes=None,
-        spans=false, at_switch="refuse", launch=None, starts=None, slowdowns=None, damage=None))]
+    #[pyo3(
+        signature = (
+            schedule: "Schedule | Algorithm | str", nbytes: "_Size", *, collective=None, dtype="float32", protocol="simple",
+            slice_bytes: "int | Sequence[int] | None" = None, spans=false,
+            at_switch: "Literal['refuse', 'ignore']" = "refuse", launch: "_Launch | None" = None,
+            starts: "Sequence[float] | Mapping[int, float] | None" = None,
+            slowdowns: "Sequence[float] | Mapping[int, float] | None" = None,
+            damage: "Mapping[tuple[str, str], float] | None" = None
+        ) -> "Timeline"
+    )]
     #[allow(clippy::too_many_arguments)]
     fn simulate<'py>(
         slf: &Bound<'py, Self>,
@@ -109,7 +117,7 @@ impl Fabric {
 
     /// Returns for each size a lower bound, in microseconds, of the time that :meth:`simulate` finds with these slices or shorter
     /// ones. It takes a fraction of that run. Not public.
-    #[pyo3(signature = (schedule, sizes, *, dtype, protocol, slice_bytes, launch))]
+    #[pyo3(signature = (schedule, sizes, *, dtype, protocol, slice_bytes, launch: "_Launch"))]
     #[allow(clippy::too_many_arguments)]
     fn _lower_bounds_us(
         &self,

@@ -109,6 +109,7 @@ impl Timeline {
     /// Raises:
     ///     InvalidArgument: spans were not kept.
     ///     OSError: the file cannot be written.
+    #[pyo3(signature = (path: "str | PathLike[str]"))]
     fn save_trace(slf: &Bound<'_, Self>, path: &Bound<'_, PyAny>) -> PyResult<()> {
         slf.py().import("nvcoll.draw.perfetto")?.call_method1("save", (slf, path))?;
         Ok(())
@@ -124,13 +125,14 @@ impl Timeline {
     ///
     /// Raises:
     ///     InvalidArgument: spans were not kept.
-    #[pyo3(signature = (*others))]
+    #[pyo3(signature = (*others: "Timeline") -> "str")]
     fn to_svg<'py>(slf: &Bound<'py, Self>, others: Vec<Bound<'py, Self>>) -> PyResult<Bound<'py, PyAny>> {
         let all: Vec<&Bound<'py, Self>> = [slf].into_iter().chain(&others).collect();
         slf.py().import("nvcoll.draw.timelines")?.call_method1("svg", (all,))
     }
 
     /// Returns a picture for notebooks, or None if spans were not kept or it is too large.
+    #[pyo3(signature = () -> "str | None")]
     fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("timeline_svg", slf.as_any())
     }

@@ -62,7 +62,7 @@ pub(crate) struct Builder {
 #[pymethods]
 impl Builder {
     #[new]
-    #[pyo3(signature = (collective, world_size, *, root=None, in_place=false))]
+    #[pyo3(signature = (collective, world_size: "int", *, root: "int | None" = None, in_place=false))]
     fn new(
         py: Python<'_>,
         collective: &str,
@@ -107,24 +107,28 @@ impl Builder {
     }
 
     /// Cuts every part into `per_part` chunks and returns the numbers of all chunks, part by part.
+    #[pyo3(signature = (per_part: "int"))]
     fn chunks(&self, per_part: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
         let number = integer("per_part", per_part, ANY)?;
         self.record(per_part.py(), |b| b.chunks(number).collect())
     }
 
     /// Puts the following steps into `channel`. The queues of a channel are independent of those of other channels.
+    #[pyo3(signature = (channel: "int"))]
     fn channel(&self, channel: &Bound<'_, PyAny>) -> PyResult<()> {
         let number = integer("channel", channel, ANY)?;
         self.record(channel.py(), |b| b.channel(number))
     }
 
     /// Returns the view of a chunk, or of a `range` of chunks, of a rank's input.
+    #[pyo3(signature = (rank: "int", chunk: "int | range"))]
     fn input(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
         let (py, rank, chunks) = (rank.py(), integer("rank", rank, ANY)?, chunks(chunk)?);
         self.named(py, |b| b.input(rank, chunks))
     }
 
     /// Returns the view of a chunk, or of a `range` of chunks, of a rank's output.
+    #[pyo3(signature = (rank: "int", chunk: "int | range"))]
     fn output(&self, rank: &Bound<'_, PyAny>, chunk: &Bound<'_, PyAny>) -> PyResult<View> {
         let (py, rank, chunks) = (rank.py(), integer("rank", rank, ANY)?, chunks(chunk)?);
         self.named(py, |b| b.output(rank, chunks))
@@ -132,7 +136,11 @@ impl Builder {
 
     /// Returns the view of a chunk, or of a `range` of chunks, of a rank's scratch: memory for intermediate values. Each layer is as
     /// long as the data.
-    #[pyo3(signature = (rank, chunk, *, layer=None), text_signature = "($self, rank, chunk, *, layer=0)")]
+    #[pyo3(
+        signature = (
+            rank: "int", chunk: "int | range", *, layer: "int" = None
+        ), text_signature = "($self, rank, chunk, *, layer=0)"
+    )]
     fn scratch(
         &self,
         rank: &Bound<'_, PyAny>,
@@ -150,7 +158,7 @@ impl Builder {
     ///     views: views, or lists of views, of one rank or several.
     ///     into: a view, or a list of views.
     ///     at: ``"switch"``: a fabric that can does the step in the switch.
-    #[pyo3(signature = (*views, into, at=None))]
+    #[pyo3(signature = (*views: "View | Sequence[View]", into: "View | Sequence[View]", at=None))]
     fn fold(&self, views: &Bound<'_, PyTuple>, into: &Bound<'_, PyAny>, at: Option<&str>) -> PyResult<View> {
         let py = into.py();
         self.step(py, &regions(views.as_any())?, &regions(into)?, at)
@@ -158,19 +166,20 @@ impl Builder {
 
     /// Copies a view into every view of `into`. Returns the first view of `into`. `at="switch"`: a fabric that can does the step in
     /// the switch.
-    #[pyo3(signature = (view, into, *, at=None))]
+    #[pyo3(signature = (view, into: "View | Sequence[View]", *, at=None))]
     fn copy(&self, view: &View, into: &Bound<'_, PyAny>, at: Option<&str>) -> PyResult<View> {
         self.step(into.py(), std::slice::from_ref(&view.0), &regions(into)?, at)
     }
 
     /// Copies a view into every view of `into`; the rank that owns the view executes the step. Returns the first view of `into`.
+    #[pyo3(signature = (view, into: "View | Sequence[View]"))]
     fn push(&self, view: &View, into: &Bound<'_, PyAny>) -> PyResult<View> {
         let dst = regions(into)?;
         self.record(into.py(), |b| View(b.push(&view.0, &dst)))
     }
 
     /// Returns the groups of `per_group` neighbouring ranks, or of the ranks at distances of `stride`.
-    #[pyo3(signature = (per_group=None, *, stride=None))]
+    #[pyo3(signature = (per_group: "int | None" = None, *, stride: "int | None" = None))]
     fn groups(
         &self,
         py: Python<'_>,
@@ -195,7 +204,7 @@ impl Builder {
     /// Returns:
     ///     The shares, one view per rank.
     #[pyo3(
-        signature = (views, *, over, algorithm=None),
+        signature = (views, *, over: "Sequence[Sequence[int]]", algorithm=None),
         text_signature = "($self, views, *, over, algorithm='auto')"
     )]
     fn reduce_scatter(
@@ -218,7 +227,7 @@ impl Builder {
     /// Returns:
     ///     The results, one view per rank.
     #[pyo3(
-        signature = (views, *, over, algorithm=None),
+        signature = (views, *, over: "Sequence[Sequence[int]]", algorithm=None),
         text_signature = "($self, views, *, over, algorithm='auto')"
     )]
     fn all_reduce(
@@ -242,7 +251,7 @@ impl Builder {
     /// Returns:
     ///     `into`.
     #[pyo3(
-        signature = (views, *, into, over, algorithm=None),
+        signature = (views, *, into, over: "Sequence[Sequence[int]]", algorithm=None),
         text_signature = "($self, views, *, into, over, algorithm='auto')"
     )]
     fn all_gather(

@@ -67,6 +67,7 @@ fn collectives() -> Vec<CollectiveRow> {
 
 /// Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it.
 #[pyfunction]
+#[pyo3(signature = (collective, world_size: "int"))]
 fn bus_factor(py: Python<'_>, collective: &str, world_size: &Bound<'_, PyAny>) -> PyResult<f64> {
     let world_size = integer("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
     Ok((collective_named(py, collective)?.bus_factor)(world_size))

@@ -227,7 +227,7 @@ impl Schedule {
     /// Raises:
     ///     InvalidArgument: the path is unknown, a number is out of range, or `channels` or `slots` is given for another path.
     ///     BuildError: the schedule is lowered already, or would have too many steps.
-    #[pyo3(signature = (path, *, channels=None, slots=None))]
+    #[pyo3(signature = (path: "_Path | str", *, channels: "int | None" = None, slots: "int | None" = None))]
     fn lower(
         &self,
         py: Python<'_>,
@@ -278,6 +278,7 @@ impl Schedule {
     ///
     /// Raises:
     ///     InvalidArgument: not whole numbers from 0, or not one per part.
+    #[pyo3(signature = (counts: "int | Sequence[int]"))]
     fn chunk_ranges(&self, counts: &Bound<'_, PyAny>) -> PyResult<Vec<(usize, usize)>> {
         let (collective, roles) = (self.core.collective, self.core.roles());
         let counts = match counts.try_iter() {
@@ -292,6 +293,7 @@ impl Schedule {
     ///
     /// Raises:
     ///     InvalidArgument: the schedule has no such rank.
+    #[pyo3(signature = (rank: "int"))]
     fn chunks_of(&self, py: Python<'_>, rank: &Bound<'_, PyAny>) -> PyResult<(Vec<u32>, Vec<u32>)> {
         let rank = integer("rank", rank, ANY)?;
         if rank >= self.core.world_size {
@@ -313,11 +315,13 @@ impl Schedule {
     }
 
     /// Returns a summary for notebooks, with a picture if it is small enough.
+    #[pyo3(signature = () -> "str")]
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("schedule_html", slf.as_any())
     }
 
     /// Returns a picture for notebooks, or None if it would be too large.
+    #[pyo3(signature = () -> "str | None")]
     fn _repr_svg_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("schedule_svg", slf.as_any())
     }
@@ -432,6 +436,7 @@ impl Proof {
     ///
     /// Raises:
     ///     InvalidArgument: the schedule has no such chunk.
+    #[pyo3(signature = (chunk: "int"))]
     fn expression(&self, py: Python<'_>, chunk: &Bound<'_, PyAny>) -> PyResult<String> {
         let (chunk, chunks) = (integer("chunk", chunk, ANY)?, self.verified.schedule().chunks());
         if chunk >= chunks {
@@ -447,6 +452,7 @@ impl Proof {
     }
 
     /// Returns a table for notebooks.
+    #[pyo3(signature = () -> "str")]
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("proof_html", slf.as_any())
     }
@@ -493,7 +499,11 @@ pub(crate) fn why(py: Python<'_>, schedules: Vec<Py<Schedule>>) -> PyResult<Stri
 ///     InvalidArgument: a name is unknown, a number is out of range, or the algorithm is for another collective.
 ///     BuildError: the algorithm broke a rule of the builder, or has too many steps.
 #[pyfunction]
-#[pyo3(signature = (collective, algorithm, *, world_size, root=None, path="mapped", in_place=None))]
+#[pyo3(
+    signature = (
+        collective, algorithm, *, world_size: "int", root: "int | None" = None, path: "_Path | str" = "mapped", in_place=None
+    )
+)]
 pub(crate) fn schedule(
     py: Python<'_>,
     collective: &str,

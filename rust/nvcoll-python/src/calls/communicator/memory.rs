@@ -30,7 +30,7 @@ impl Communicator {
     ///     >>> comm.all_reduce(comm.full(3, 2.0))
     ///     array([2., 2., 2.])
     ///     >>> nvcoll.finalize()
-    #[pyo3(signature = (shape, dtype=None))]
+    #[pyo3(signature = (shape: "int | Sequence[int]", dtype=None) -> "NDArray[Any]")]
     fn empty<'py>(&self, shape: &Bound<'py, PyAny>, dtype: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let none = shape.py().None().into_bound(shape.py());
         empty_symmetric(&self.member, shape, dtype.unwrap_or(&none))
@@ -40,7 +40,7 @@ impl Communicator {
     ///
     /// Args:
     ///     shape, dtype: as in `empty`.
-    #[pyo3(signature = (shape, dtype=None))]
+    #[pyo3(signature = (shape: "int | Sequence[int]", dtype=None) -> "NDArray[Any]")]
     fn zeros<'py>(&self, shape: &Bound<'py, PyAny>, dtype: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let array = self.empty(shape, dtype)?;
         array.call_method1(intern!(shape.py(), "fill"), (0,))?;
@@ -53,7 +53,7 @@ impl Communicator {
     ///     shape: as in `empty`.
     ///     fill_value: the value of each element, or an array that numpy broadcasts.
     ///     dtype: the dtype. Default: that of `fill_value`.
-    #[pyo3(signature = (shape, fill_value, dtype=None))]
+    #[pyo3(signature = (shape: "int | Sequence[int]", fill_value, dtype=None) -> "NDArray[Any]")]
     fn full<'py>(
         &self,
         shape: &Bound<'py, PyAny>,
@@ -73,7 +73,7 @@ impl Communicator {
     /// Args:
     ///     x: an array, or anything of which numpy makes one.
     ///     dtype: the dtype. Default: that of `x`.
-    #[pyo3(signature = (x, dtype=None))]
+    #[pyo3(signature = (x, dtype=None) -> "NDArray[Any]")]
     fn array<'py>(&self, x: &Bound<'py, PyAny>, dtype: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
         let x = py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "asarray"), (x, dtype))?;

@@ -148,7 +148,7 @@ impl Communicator {
     ///     ...         return pair.ranks, pair.rank
     ///     >>> nvcoll.Node(3).run(program)
     ///     [((2, 0), 1), None, ((2, 0), 0)]
-    #[pyo3(signature = (ranks, tag=None, *, timeout=None))]
+    #[pyo3(signature = (ranks: "Sequence[int]", tag: "int | None" = None, *, timeout=None))]
     fn subset(
         &self,
         py: Python<'_>,

@@ -86,7 +86,7 @@ impl Communicator {
     ///     ...         return x, message.source, message.tag
     ///     >>> nvcoll.Node(2).run(program)[1]
     ///     (array([0., 1., 2.]), 0, 7)
-    #[pyo3(signature = (x, dst, *, tag=None, timeout=None))]
+    #[pyo3(signature = (x, dst: "int", *, tag: "int | None" = None, timeout=None))]
     fn send(
         &self,
         py: Python<'_>,
@@ -119,7 +119,7 @@ impl Communicator {
     ///
     /// Example:
     ///     See `irecv`.
-    #[pyo3(signature = (x, dst, *, tag=None, timeout=None))]
+    #[pyo3(signature = (x, dst: "int", *, tag: "int | None" = None, timeout=None))]
     fn isend(
         &self,
         py: Python<'_>,
@@ -153,7 +153,7 @@ impl Communicator {
     ///
     /// Example:
     ///     See `send`.
-    #[pyo3(signature = (x, src=None, *, tag=None, timeout=None))]
+    #[pyo3(signature = (x, src: "int | None" = None, *, tag: "int | None" = None, timeout=None))]
     fn recv(
         &self,
         py: Python<'_>,
@@ -192,7 +192,7 @@ impl Communicator {
     ///     ...     return [work.wait() for work in works][0].tag, int(out[0])
     ///     >>> nvcoll.Node(2).run(program)
     ///     [(3, 1), (3, 0)]
-    #[pyo3(signature = (x, src=None, *, tag=None, timeout=None))]
+    #[pyo3(signature = (x, src: "int | None" = None, *, tag: "int | None" = None, timeout=None))]
     fn irecv(
         &self,
         py: Python<'_>,
@@ -231,7 +231,12 @@ impl Communicator {
     ///     ...     return int(out[0])
     ///     >>> nvcoll.Node(3).run(program)
     ///     [2, 0, 1]
-    #[pyo3(signature = (x, dst, out, src=None, *, tag=None, recv_tag=None, timeout=None))]
+    #[pyo3(
+        signature = (
+            x, dst: "int", out, src: "int | None" = None, *, tag: "int | None" = None, recv_tag: "int | None" = None,
+            timeout=None
+        )
+    )]
     #[allow(clippy::too_many_arguments)]
     fn sendrecv(
         &self,
