@@ -57,6 +57,12 @@ def test_sends_and_receives_are_predicted_and_have_a_floor():
     assert "no NCCL     hgx-h100: NCCL has no cost model of sendrecv" in lines
 
 
+def test_what_holds_for_all_machines_is_said_once():
+    text = cli("predict", "all_to_all", "--on", "hgx-h100,hgx-a100,dgx1-v100").stdout
+    assert text.count("no cost model of all_to_all") == 1
+    assert "no NCCL     hgx-h100, hgx-a100, dgx1-v100: NCCL has no cost model of all_to_all" in text
+
+
 def test_a_wrong_collective_is_answered_with_those_that_have_a_prediction():
     error = cli("predict", "all_redcue", status=2).stderr
     assert "all_reduce" in error and "sendrecv" in error and "barrier" not in error and "scan" not in error
@@ -266,7 +272,7 @@ def test_a_ring_over_two_sockets_is_as_fast_as_what_joins_them(tmp_path):
         (["all_reduce", "-b", "4M", "-e", "5M", "--bucket", "1M"], "--bucket cuts one size"),
         (["all_reduce", "-f", "2"], "-f is the factor of a sweep: pass -e"),
         (["all_reduce", "--nccl", "2.27"], "pass --nccl-version VERSION"),
-        (["allreduce"], "no collective is called `allreduce`: did you mean all_reduce?"),
+        (["allredcue"], "no collective is called `allredcue`: did you mean all_reduce?"),
         (["all_reduce", "-b", "140Gb"], "`140Gb` is bits: write 140GB for bytes"),
         (["all_reduce", "--bucket", "2M"], "--bucket is 2097152 bytes"),
         (["all_reduce", "--on", "hgx-h900"], "hgx-h900"),

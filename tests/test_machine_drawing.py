@@ -173,6 +173,11 @@ def test_no_line_of_text_ends_outside_the_picture(one):
         assert float(line.get("x")) + glyph * len(line.text) <= float(root.get("width")), line.text
 
 
+@pytest.mark.parametrize(("gbps", "text"), [(6984.0, "6980"), (12800.0, "12800"), (97.02, "97"), (0.4567, "0.457")])
+def test_rates_are_written_without_an_exponent(gbps, text):
+    assert machine_drawing._digits(gbps, 3) == text
+
+
 def test_the_same_machine_has_the_same_picture():
     for one in MACHINES:
         assert machine_drawing.svg(one) == machine_drawing.svg(one)

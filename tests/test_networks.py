@@ -33,6 +33,13 @@ def example(name: str) -> nvcoll.Fabric:
     return named(f"{PICTURED[name]}+{EXAMPLES / name}.toml")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_network_is_read_in_the_encodings_of_machines(tmp_path, encoding):
+    text = (EXAMPLES / "fat-tree.toml").read_text()
+    (tmp_path / "windows.toml").write_text(text, encoding=encoding)
+    assert nvcoll.Network.from_file(tmp_path / "windows.toml") == nvcoll.Network.from_text(text)
+
+
 def test_a_network_is_a_name_a_file_or_an_object():
     file = EXAMPLES / "fat-tree.toml"
     network = nvcoll.Network.from_file(file)
