@@ -29,7 +29,7 @@ use crate::join::wire::{open, MessageBody, PacketKind, LONGEST_MESSAGE, MOST_WOR
 const RETRY: Duration = Duration::from_millis(1);
 
 /// The first number of the keys of messages that take others back.
-const TAKEN_BACK: u64 = u64::MAX;
+const TAKEN_BACK: u64 = u64::from_le_bytes(*b"takeback");
 
 /// Packets that are read before the reader looks at its own deadline. Chosen.
 const READ_AT_ONCE: usize = 64;
