@@ -7,6 +7,7 @@ import pytest
 
 from nvcoll._nvcoll import dtypes, ops
 from nvcoll.cli import algorithms
+from nvcoll.text import environment
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -31,6 +32,17 @@ def test_the_pages_about_reproducibility_and_about_writing_algorithms_are_among_
 def test_the_page_of_algorithms_is_what_the_registry_gives():
     written = (DOCS / "ALGORITHMS.md").read_text()
     assert written == algorithms.page(), "run: nvcoll algorithms --markdown > docs/ALGORITHMS.md"
+
+
+def test_environment_variables_are_those_of_the_table():
+    page, root = (DOCS / "cli.md").read_text(), DOCS.parent
+    assert all(f"| `{row.name}` | {row.value} | {row.meaning} |" in page for row in environment.VARIABLES)
+    folders = [root / "python", *(root / "rust").glob("*/src")]
+    files = [file for folder in folders for ending in ("py", "rs") for file in folder.rglob(f"*.{ending}")]
+    used = {name for file in files for name in re.findall(r"\"(NVCOLL_[A-Z_]+)\"", file.read_text())}
+    names = [row.name for row in environment.VARIABLES] + list(environment.INTERNAL)
+    tests = {"NVCOLL_TEST_JOB", "NVCOLL_TEST_RANK", "NVCOLL_TEST_ALONE"}
+    assert used - tests == set(names) and len(set(names)) == len(names)
 
 
 def test_the_table_of_arithmetic_says_which_ops_every_dtype_has():

@@ -2,8 +2,12 @@
 
 import pytest
 
+from nvcoll._nvcoll import dtypes
+
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
+strict = pytest.importorskip("nvcoll.torch.strict")
+
 
 pytestmark = [pytest.mark.ranks(2, strict="nccl"), pytest.mark.skipif(torch.cuda.is_available(), reason="for CPUs")]
 
@@ -47,3 +51,9 @@ def test_groups_that_are_split_off_refuse_too():
     group = dist.split_group(split_ranks=[[0, 1]])
     with pytest.raises(RuntimeError, match="a strided tensor"):
         dist.all_reduce(torch.ones(4, 4)[:, 1], group=group)
+
+
+def test_of_every_dtype_it_is_said_whether_nccl_has_it():
+    for row in dtypes():
+        has_it = getattr(torch, row.name, None) in strict.DTYPES
+        assert has_it or row.name in strict.__doc__, f"{row.name}: name it in DTYPES or in the page of strict.py"

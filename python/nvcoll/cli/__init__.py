@@ -32,6 +32,7 @@ from nvcoll.cli.predict import compare
 from nvcoll.cli.predict.predict import predict as predict_command
 from nvcoll.cli.run import dump
 from nvcoll.cli.run.run import run as run_command
+from nvcoll.text.environment import VARIABLES
 from nvcoll.text.tables import aligned
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
@@ -108,7 +109,7 @@ app = typer.Typer(
     cls=Commands,
     pretty_exceptions_enable=False,
     help="Run, prove and predict collectives; no GPU is needed.",
-    epilog=STATUS,
+    epilog=f"{STATUS}\n\nEnvironment: {', '.join(row.name for row in VARIABLES)}: docs/cli.md.",
 )
 app.command("bench")(bench_command)
 app.command("explain")(explain.explain)

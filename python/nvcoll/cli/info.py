@@ -10,6 +10,7 @@ from typing import Any
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import dtypes, machine, ops
+from nvcoll.text.environment import VARIABLES, set_variables
 from nvcoll.text.formatting import sized
 from nvcoll.text.tables import print_labelled
 
@@ -81,6 +82,7 @@ def info() -> None:
     print_labelled("kernels", f"{facts['isa']}, the best; isa= takes {isas}; results are bitwise identical with each")
     print_labelled("dtypes", ", ".join(row.name for row in dtypes()))
     print_labelled("ops", ", ".join(row.name for row in ops()))
+    print_labelled("variables", ", ".join(set_variables()) or f"none set of {', '.join(row.name for row in VARIABLES)}")
     print()
     print("defaults, and why")
     print_labelled("workers", f"{workers}, one per usable CPU and at most one per rank: more would wait for each other")

@@ -1,0 +1,49 @@
+"""The environment variables of nvcoll: one row each, as in ``nvcoll info`` and docs/cli.md.
+
+NCCL's own variables, which predictions read, are another table: `nvcoll.nccl_settings`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Variable(NamedTuple):
+    """One environment variable.
+
+    Attributes:
+        name: the name of the variable.
+        value: its values, in words.
+        meaning: what it changes.
+        is_secret: whether its value is not to be printed.
+    """
+
+    name: str
+    value: str
+    meaning: str
+    is_secret: bool = False
+
+
+VARIABLES = (
+    Variable("NVCOLL_RANK", "a number", "the rank of this process, if no launcher says it"),
+    Variable("NVCOLL_WORLD_SIZE", "a number", "the number of ranks of the job"),
+    Variable("NVCOLL_JOB", "a name", "the name of the job; jobs of one machine need different names"),
+    Variable("NVCOLL_TOKEN", "64 hexadecimal digits", "a secret that all ranks of a job share", is_secret=True),
+    Variable("NVCOLL_TUNING", "a file", "the table by which auto estimates, from nvcoll bench --tune"),
+    Variable("NVCOLL_TORCH", "replace", "torch groups that ask for gloo use nvcoll"),
+    Variable("NVCOLL_STRICT", "nccl", "the torch backend refuses what NCCL refuses"),
+    Variable("NVCOLL_REPORT", "machines", "a torch script ends with the cost of its collectives there"),
+)
+"""The variables that users set."""
+
+INTERNAL = ("NVCOLL_COUNTS", "NVCOLL_PYTEST_WORKER", "NVCOLL_PYTEST_FOLDER")
+"""The variables that nvcoll sets for its own processes."""
+
+
+def set_variables() -> Iterator[str]:
+    """Yields each variable that is set, as ``NAME=value``; a secret without its value."""
+    for variable in VARIABLES:
+        if value := os.environ.get(variable.name):
+            yield f"{variable.name}={'...' if variable.is_secret else value}"
