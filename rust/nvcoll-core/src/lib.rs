@@ -6,21 +6,20 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | [`words`], [`connected_components`] | numbers in sentences; the connected components of a graph |
+//! | [`partition`], [`limits`] | chunks and tiles as element ranges; the largest worlds and schedules |
+//! | [`interrupt`], [`error`] | a way for callers to stop long work; what can go wrong |
 //! | [`dtype`], [`op`] | the element types and the reduce operations, one row each |
-//! | [`collective`] | the contracts: the promises of each collective |
-//! | [`counts`], [`partition`] | parts, chunks and tiles as element ranges |
-//! | [`schedule`] | step, view, queue, dependency, schedule |
-//! | [`builder`], [`compose`] | the program that an algorithm writes; collectives over groups of ranks |
+//! | [`collective`], [`counts`] | the contracts: the promises of each collective; parts as element counts |
+//! | [`schedule`], `size`, [`runnable`] | step, view, queue, dependency, schedule; its size; whether one machine can run it |
 //! | `cells` | the memory of a program, divided into numbered cells |
 //! | `depend` | dependencies and queues, derived from the sequential program |
-//! | [`algorithm`] | the algorithms, one file each, and their registry |
-//! | [`limits`], `size` | the largest worlds and schedules; the size of one schedule |
-//! | [`interrupt`] | a way for callers to stop long work |
-//! | [`lower`] | mapped schedules rewritten for the staged and the pushed path |
+//! | [`builder`] | the program that an algorithm writes |
+//! | [`lower`] | mapped schedules rewritten for the staged and the pushed path, and for small calls |
+//! | [`algorithm`], [`compose`] | the algorithms, one file each, and their registry; collectives over groups of ranks |
 //! | [`verify`] | the proof |
 //! | [`cost`] | bytes and waits, counted from a schedule |
-//! | [`text`], [`words`] | print, parse and compare schedules; numbers in sentences |
-//! | [`connected_components`] | the connected components of a graph |
+//! | [`text`] | print, parse and compare schedules |
 #![forbid(unsafe_code)]
 
 pub mod algorithm;

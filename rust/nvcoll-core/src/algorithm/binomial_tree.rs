@@ -21,7 +21,7 @@
 
 use std::ops::Range;
 
-use super::{cyclic, relative, Algorithm, Build::Plain, Order};
+use super::row::{cyclic, relative, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 

@@ -21,7 +21,7 @@
 //! one to leave. Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
 //! message-passing systems", 1997.
 
-use super::{cyclic, place_own_parts, Algorithm, Build::Plain, Order};
+use super::row::{cyclic, place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective;
 

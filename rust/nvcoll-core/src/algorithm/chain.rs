@@ -15,7 +15,7 @@
 //! 0. A scan is the running sum `((r0 + r1) + r2)`. Partial sums of a reduce lie in scratch, because only the root has an output.
 //! Source: the pipeline algorithms of Open MPI's tuned collectives; NCCL's ring broadcast and reduce are equal to them.
 
-use super::{relative, Algorithm, Build::Plain, Order};
+use super::row::{relative, Algorithm, Build::Plain, Order};
 use crate::collective;
 
 /// Registers the broadcast algorithm.

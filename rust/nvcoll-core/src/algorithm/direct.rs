@@ -16,7 +16,7 @@
 //! for the ranks after it. In all_gather and all_to_all, rank r begins with its own part and continues with r + 1, so that no two
 //! ranks read from one peer at the same time. Source: the linear algorithms of every MPI library.
 
-use super::{place_own_parts, Algorithm, Build::Plain, Order};
+use super::row::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 

@@ -21,7 +21,7 @@
 use std::ops::Range;
 
 use super::participants::Participants;
-use super::{Algorithm, Build::Plain, Order};
+use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 

@@ -6,6 +6,7 @@ mod bruck;
 mod chain;
 mod direct;
 mod halving_doubling;
+mod named;
 mod neighbor_exchange;
 mod nvswitch;
 mod one_shot;
@@ -16,17 +17,18 @@ mod pat;
 mod recursive_doubling;
 mod recursive_doubling_scan;
 mod recursive_halving;
+mod registry;
 mod ring;
+mod row;
 mod scatter_all_gather;
 mod tree;
 mod two_level;
 mod two_shot;
 
-use std::ops::Range;
-
-pub use parameters::{NamedAlgorithm, Parameter, ParameterValues};
-
-use parameters::Arguments;
+pub use named::NamedAlgorithm;
+pub use parameters::{Parameter, ParameterValues};
+pub use registry::{of, ALGORITHMS};
+pub use row::{Algorithm, Order};
 
 use crate::builder::Builder;
 use crate::collective::{Collective, Roles};
@@ -35,120 +37,6 @@ use crate::interrupt::Interrupt;
 use crate::limits::MAX_RUNNING_RANKS;
 use crate::lower::{lower, stage_early};
 use crate::schedule::{Aliasing, Path, Schedule};
-
-/// Every algorithm, the default of its collective first.
-pub static ALGORITHMS: &[&Algorithm] = &[
-    &nvswitch::ALL_REDUCE,
-    &one_shot::ALL_REDUCE,
-    &two_shot::ALL_REDUCE,
-    &ring::ALL_REDUCE,
-    &tree::ALL_REDUCE,
-    &recursive_doubling::ALL_REDUCE,
-    &halving_doubling::ALL_REDUCE,
-    &two_level::ALL_REDUCE,
-    &two_level::ALL_REDUCE_BY_HALVING,
-    &nvswitch::REDUCE_SCATTER,
-    &direct::REDUCE_SCATTER,
-    &ring::REDUCE_SCATTER,
-    &recursive_halving::REDUCE_SCATTER,
-    &pat::REDUCE_SCATTER,
-    &nvswitch::ALL_GATHER,
-    &direct::ALL_GATHER,
-    &ring::ALL_GATHER,
-    &recursive_doubling::ALL_GATHER,
-    &bruck::ALL_GATHER,
-    &neighbor_exchange::ALL_GATHER,
-    &pat::ALL_GATHER,
-    &direct::BROADCAST,
-    &tree::BROADCAST,
-    &chain::BROADCAST,
-    &scatter_all_gather::BROADCAST,
-    &direct::REDUCE,
-    &tree::REDUCE,
-    &chain::REDUCE,
-    &direct::GATHER,
-    &binomial_tree::GATHER,
-    &direct::SCATTER,
-    &binomial_tree::SCATTER,
-    &direct::ALL_TO_ALL,
-    &pairwise::ALL_TO_ALL,
-    &bruck::ALL_TO_ALL,
-    &direct::SCAN,
-    &recursive_doubling_scan::SCAN,
-    &chain::SCAN,
-    &direct::EXSCAN,
-    &recursive_doubling_scan::EXSCAN,
-    &direct::BARRIER,
-];
-
-/// The order in which an algorithm folds contributions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// The left fold over ranks 0..n-1, for every element.
-    Rank,
-    /// A fold of folds.
-    Nested,
-    /// The algorithm's own documented order.
-    Own,
-    /// The algorithm folds nothing.
-    None,
-}
-
-impl Order {
-    /// Returns the weaker of two orders: the one that promises less.
-    pub fn weaker(self, other: Order) -> Order {
-        let promises = |order| match order {
-            Order::None => 0,
-            Order::Own => 1,
-            Order::Nested => 2,
-            Order::Rank => 3,
-        };
-        if promises(other) < promises(self) {
-            other
-        } else {
-            self
-        }
-    }
-
-    /// Returns the name of the order.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Order::Rank => "rank",
-            Order::Nested => "nested",
-            Order::Own => "own",
-            Order::None => "none",
-        }
-    }
-}
-
-/// A registered algorithm for one collective.
-pub struct Algorithm {
-    /// The name of the algorithm.
-    pub name: &'static str,
-    /// The contract that it fulfils.
-    pub collective: &'static Collective,
-    /// The order of its folds; the verifier prints the expression.
-    pub order: Order,
-    /// The idea in one sentence.
-    pub summary: &'static str,
-    /// The authors of the idea.
-    pub source: &'static str,
-    build: Build,
-}
-
-/// The function that writes the steps of an algorithm.
-#[derive(Clone, Copy)]
-enum Build {
-    /// The algorithm has no parameters.
-    Plain(fn(&mut Builder)),
-    /// The algorithm has parameters, as in `two_level(per_node=4)`.
-    With(&'static [Parameter], fn(&mut Builder, &Arguments)),
-}
-
-/// Yields the algorithms of a collective, the default first. `auto` is the default if no size is known.
-pub fn of(collective: &'static Collective) -> impl Iterator<Item = &'static Algorithm> {
-    ALGORITHMS.iter().copied().filter(move |a| a.collective.kind == collective.kind)
-}
 
 impl Algorithm {
     /// Yields every schedule for a number of ranks: each root, each aliasing, each path, and the form with early steps.
@@ -196,24 +84,4 @@ pub fn build_interruptible(
     }
     named.write(&mut builder);
     builder.finish(&named.name())
-}
-
-/// Copies every rank's own part to its output, unless the call is in place. An all_gather begins with this.
-fn place_own_parts(b: &mut Builder) {
-    for part in b.chunks(1) {
-        if !b.is_in_place() {
-            b.copy(&b.input(part, part), &[b.output(part, part)]);
-        }
-    }
-}
-
-/// Returns the rank that is `place` ranks after the root, cyclically. Rooted algorithms are written for root 0 and rotated.
-fn relative(b: &Builder, place: u32) -> u32 {
-    (b.root() + place) % b.world_size()
-}
-
-/// Yields the `count` numbers from `first` on, cyclically below n: one range, two if they wrap around, none if `count` is 0.
-fn cyclic(first: u32, count: u32, n: u32) -> impl Iterator<Item = Range<u32>> {
-    let end = first + count;
-    [first..end.min(n), 0..end.saturating_sub(n)].into_iter().filter(|range| !range.is_empty())
 }

@@ -12,7 +12,7 @@
 //! Fast Ethernet", 2005. Their algorithm needs an even n (Open MPI uses a ring otherwise). The form for odd n, two rings in
 //! opposite directions, is ours.
 
-use super::{place_own_parts, Algorithm, Build::Plain, Order};
+use super::row::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective::ALL_GATHER as COLLECTIVE;
 

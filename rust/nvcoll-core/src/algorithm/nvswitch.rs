@@ -10,7 +10,7 @@
 //! once and every output written once. Waits: 2. Order: rank. Source: NVIDIA NVLink SHARP, as NCCL uses it in its NVLS algorithm
 //! (NCCL 2.17) and its symmetric kernels (NCCL 2.27). On a CPU, memory that all ranks map takes the role of the switch.
 
-use super::{Algorithm, Build::Plain, Order};
+use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 

@@ -8,7 +8,7 @@
 //! read. Bytes per rank: (n+1) N; in place (n+3) N. Waits: 2. Order: rank. It suits small messages only. Source: the one-shot
 //! all-reduce of small messages, as in PyTorch's intra-node communication and NVIDIA's custom all-reduce kernels.
 
-use super::{Algorithm, Build::Plain, Order};
+use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::Region;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 

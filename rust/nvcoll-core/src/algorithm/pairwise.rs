@@ -10,7 +10,7 @@
 //! value depends on that. Steps per rank: n. Bytes per rank: 2 N. Waits: 2. Source: Thakur, Rabenseifner and Gropp, "Optimization
 //! of collective communication operations in MPICH", 2005.
 
-use super::{Algorithm, Build::Plain, Order};
+use super::row::{Algorithm, Build::Plain, Order};
 use crate::collective::ALL_TO_ALL as COLLECTIVE;
 
 /// Registers the algorithm.

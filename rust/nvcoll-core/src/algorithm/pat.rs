@@ -16,7 +16,7 @@
 //! all-gather and reduce-scatter operations at scale", 2025; NCCL 2.23.
 
 use super::binomial_tree::children;
-use super::{Algorithm, Build::Plain, Order};
+use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 

@@ -18,7 +18,7 @@
 //! communication operations in MPICH", 2005; all_gather uses the pairs of their all_reduce.
 
 use super::participants::Participants;
-use super::{place_own_parts, Algorithm, Build::Plain, Order};
+use super::row::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 

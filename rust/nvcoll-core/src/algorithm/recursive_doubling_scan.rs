@@ -16,7 +16,7 @@
 //! to leave. Order: own, neighbouring ranks from left to right, `((r0 + r1) + (r2 + r3))`; nothing is commuted. Source: Hillis and
 //! Steele, "Data parallel algorithms", 1986; MPI libraries call it a scan by recursive doubling.
 
-use super::{Algorithm, Build::Plain, Order};
+use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 

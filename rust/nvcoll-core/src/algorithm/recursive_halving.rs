@@ -15,7 +15,7 @@
 use std::ops::Range;
 
 use super::participants::Participants;
-use super::{Algorithm, Build::Plain, Order};
+use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective::REDUCE_SCATTER as COLLECTIVE;
 

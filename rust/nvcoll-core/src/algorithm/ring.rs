@@ -11,7 +11,7 @@
 //! one to leave. Order: own; chunk c is folded upwards from the rank where it starts, cyclically. Source: Patarasuk and Yuan,
 //! "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
 
-use super::{place_own_parts, Algorithm, Build::Plain, Order};
+use super::row::{place_own_parts, Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
 use crate::collective;
 

@@ -15,7 +15,7 @@
 //! reads its chunk from the root. Source: Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, "Interprocessor collective
 //! communication library (InterCom)", 1994; MPICH's long broadcast.
 
-use super::{relative, Algorithm, Build::Plain, Order};
+use super::row::{relative, Algorithm, Build::Plain, Order};
 use crate::collective::BROADCAST as COLLECTIVE;
 
 /// Registers the algorithm.

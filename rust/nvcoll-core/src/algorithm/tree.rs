@@ -20,7 +20,7 @@
 //! reduce lie in scratch, because only the root has an output. Source: Sanders, Speck and Träff, "Two-tree algorithms for full
 //! bandwidth broadcast, reduction and scan", 2009.
 
-use super::{relative, Algorithm, Build::Plain, Order};
+use super::row::{relative, Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
 use crate::collective;
 

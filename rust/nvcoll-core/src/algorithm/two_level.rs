@@ -15,7 +15,8 @@
 //! 2 (k-1) + 2 with ring; 2 log2 k + 2 with halving_doubling, if k is a power of two. Source: the hierarchical all-reduce of Jia et
 //! al., "Highly scalable deep learning training system", 2018.
 
-use super::{Algorithm, Arguments, Build::With, Order, Parameter, ParameterValues};
+use super::parameters::{Arguments, Parameter, ParameterValues};
+use super::row::{Algorithm, Build::With, Order};
 use crate::builder::Builder;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 

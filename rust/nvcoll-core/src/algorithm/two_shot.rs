@@ -9,7 +9,7 @@
 //! per rank: (3n-1)/n N. Waits: 3. Order: rank. Source: the two-shot all-reduce of custom kernels for one node, as in TensorRT-LLM
 //! and PyTorch's intra-node communication; it is a direct reduce-scatter and a direct all-gather.
 
-use super::{Algorithm, Build::Plain, Order};
+use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::Region;
 use crate::collective::ALL_REDUCE as COLLECTIVE;
 

@@ -9,7 +9,7 @@ mod staged;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::schedule::{Path, Schedule};
-use crate::size::Size;
+use single_chunk::check_size;
 
 pub use early::stage_early;
 pub use pushed::Fifo;
@@ -61,15 +61,4 @@ fn check_mapped(schedule: &Schedule) -> Result<()> {
         Path::Mapped => Ok(()),
         path => Err(Error::Build(format!("a {} schedule cannot be lowered again: pass a mapped one", path.name()))),
     }
-}
-
-/// Checks the least size of the result: a lowering writes at least one step for each chunk of each step, in each channel.
-fn check_size(schedule: &Schedule, path: Path, channels: u32) -> Result<()> {
-    let mut size = Size::default();
-    for step in &schedule.steps {
-        let times = step.dst[0].chunks.len() as u64 * u64::from(channels);
-        size.steps += times;
-        size.views += times * (step.src.len() + step.dst.len()) as u64;
-    }
-    size.check(|| format!("{}, lowered to {} one chunk at a time,", schedule.title(), path.name()))
 }

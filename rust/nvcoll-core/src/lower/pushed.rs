@@ -45,8 +45,7 @@
 
 use std::collections::HashMap;
 
-use super::check_size;
-use super::single_chunk::{chunk_of, memory, view_of, Layers, SingleChunk};
+use super::single_chunk::{check_size, chunk_of, memory, view_of, Layers, SingleChunk};
 use crate::builder::MAX_CHANNELS;
 use crate::depend::{derive, Draft, Frame};
 use crate::error::{Error, Result};

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::schedule::{Buffer, Schedule, View};
+use crate::error::Result;
+use crate::schedule::{Buffer, Path, Schedule, View};
+use crate::size::Size;
 
 /// One chunk of one buffer of one rank.
 pub(super) type SingleChunk = (u32, Buffer, u32);
@@ -31,4 +33,15 @@ impl Layers {
         *layers += 1;
         (rank, Buffer::Staging(*layers - 1), chunk)
     }
+}
+
+/// Checks the least size of the result: a lowering writes at least one step for each chunk of each step, in each channel.
+pub(super) fn check_size(schedule: &Schedule, path: Path, channels: u32) -> Result<()> {
+    let mut size = Size::default();
+    for step in &schedule.steps {
+        let times = step.dst[0].chunks.len() as u64 * u64::from(channels);
+        size.steps += times;
+        size.views += times * (step.src.len() + step.dst.len()) as u64;
+    }
+    size.check(|| format!("{}, lowered to {} one chunk at a time,", schedule.title(), path.name()))
 }
