@@ -40,7 +40,7 @@ const IDLE_SLEEPS: u32 = 10;
 const STACK_BYTES: usize = 1 << 20;
 
 /// What the thread moves.
-pub(crate) trait InFlight: Send + Sync + 'static {
+pub(crate) trait HasTransfers: Send + Sync + 'static {
     /// Moves what is in flight, unless another thread does; `Over` if nothing is.
     fn advance(&self) -> Advance;
 
@@ -55,12 +55,12 @@ pub(crate) trait InFlight: Send + Sync + 'static {
 struct ProgressThread {
     process: Process,
     news: Doorbell,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedMembers>,
 }
 
 #[derive(Default)]
-struct Watched {
-    members: Vec<Weak<dyn InFlight>>,
+struct WatchedMembers {
+    members: Vec<Weak<dyn HasTransfers>>,
     is_running: bool,
 }
 
@@ -71,7 +71,7 @@ static CURRENT: AtomicPtr<ProgressThread> = AtomicPtr::new(null_mut());
 ///
 /// # Errors
 /// [`Error::System`] if there can be no thread.
-pub(crate) fn watch<M: InFlight>(member: &Weak<M>) -> Result<()> {
+pub(crate) fn watch<M: HasTransfers>(member: &Weak<M>) -> Result<()> {
     let thread = ProgressThread::current();
     let mut watched = thread.lock();
     if !watched.is_running {
@@ -119,7 +119,7 @@ impl ProgressThread {
         started.map(drop)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Watched> {
+    fn lock(&self) -> MutexGuard<'_, WatchedMembers> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -162,7 +162,7 @@ impl ProgressThread {
 }
 
 /// Moves what is in flight of some members; says whether something moved.
-fn advance_all(members: &[Weak<dyn InFlight>]) -> bool {
+fn advance_all(members: &[Weak<dyn HasTransfers>]) -> bool {
     let live = members.iter().filter_map(Weak::upgrade);
     live.filter(|member| member.advance() == Advance::Moved).count() > 0
 }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::memory::world::World;
 use crate::messages::shared_mailbox::SharedMailbox;
 use crate::messages::transfer::{MessageBuffer, MessageTransfer};
-use crate::ranks::progress_thread::{wake, watch, InFlight};
+use crate::ranks::progress_thread::{wake, watch, HasTransfers};
 use crate::run::wait::Advance;
 use crate::sync::{Cause, WaitEnd};
 
@@ -126,7 +126,7 @@ impl Member {
     }
 }
 
-impl InFlight for Member {
+impl HasTransfers for Member {
     fn advance(&self) -> Advance {
         self.messages.advance_issued(&self.world, self.rank)
     }
