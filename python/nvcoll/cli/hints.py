@@ -43,7 +43,8 @@ def plain(name: str) -> str:
 
 def collective_name(name: str | None) -> str | None:
     """Returns nvcoll's name of a collective in the spelling of another tool, as ``alltoall`` or ``AllReduce``."""
-    spelled = {plain(row.name): row.name for row in (*collectives(), *patterns())}
+    names = [row.name for row in collectives()] + [row.name for row in patterns()]
+    spelled = {plain(known): known for known in names}
     return name if name is None else spelled.get(plain(name), name)
 
 
