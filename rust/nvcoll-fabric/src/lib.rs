@@ -8,6 +8,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`error`] | what can go wrong between a description of hardware and a time |
 //! | [`units`] | rates and times as integers |
 //! | [`hardware`] | devices, links, media, GPU models: what a machine is made of |
 //! | [`max_min`] | the shares of a link that flows get at once |
