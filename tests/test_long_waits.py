@@ -8,21 +8,6 @@ import types
 import pytest
 
 import nvcoll
-from nvcoll.ranks import long_waits
-
-
-def test_a_join_that_waits_for_long_says_for_whom(monkeypatch, capfd):
-    monkeypatch.setattr(long_waits, "VOICE_S", 0.1)
-    with pytest.raises(nvcoll.Timeout, match="rank 1 has not come"):
-        nvcoll.init(0, 2, "a long wait", join_timeout=0.4)
-    said = "nvcoll: rank 0 waits for the other ranks of job 'a long wait' to join, for 0.1 s now\n"
-    assert capfd.readouterr().err == said
-
-
-def test_a_short_join_says_nothing(capfd):
-    nvcoll.init(0, 1, "a short wait")
-    nvcoll.finalize()
-    assert capfd.readouterr().err == ""
 
 
 def test_a_rank_that_does_not_come_to_the_store_of_torch_is_named_at_the_timeout_of_the_group(tmp_path):

@@ -17,7 +17,6 @@ from nvcoll._nvcoll import Busy, Communicator, InvalidArgument
 from nvcoll.cost.report import announce
 from nvcoll.cost.steps import MarkedCounts
 from nvcoll.ranks.job import JobSettings, settings
-from nvcoll.ranks.long_waits import said_if_long
 from nvcoll.ranks.rank_counts import tell_at_end
 
 JOIN_TIMEOUT_S = 300.0
@@ -82,8 +81,7 @@ def init(
             "another"
         )
     place = settings(rank, world_size, job)
-    with said_if_long(f"rank {place.rank} waits for the other ranks of job {place.job!r} to join"):
-        joined = _nvcoll.Job(place.rank, place.world_size, place.job, place.token, join_timeout, timeout)
+    joined = _nvcoll.Job(place.rank, place.world_size, place.job, place.token, join_timeout, timeout)
     counts = MarkedCounts(joined.call_counts)
     _current = _Membership(place, joined, counts, os.getpid())
     announce(joined.call_counts)
@@ -128,8 +126,7 @@ def finalize() -> None:
     membership, _current = _current, None
     if membership is not None and membership.process == os.getpid():
         try:
-            with said_if_long(f"rank {membership.settings.rank} waits for its calls in flight, to leave its job"):
-                membership.job.leave()
+            membership.job.leave()
         except Busy:
             _current = membership
             raise

@@ -13,18 +13,22 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import nvcoll
 from nvcoll import _nvcoll
 from nvcoll.ranks import membership
-from nvcoll.ranks.long_waits import said_if_long
 from nvcoll.text.formatting import listed
 from nvcoll.torch.reporting import Reporting
+
+SILENCE = timedelta(seconds=30)
+"""How long a rank waits for another in torch's store before it says so. Chosen: jobs start within seconds."""
 
 _world: nvcoll.Communicator | None = None
 """The communicator of the default group, if it is of nvcoll."""
@@ -66,9 +70,7 @@ def ranks_of(options: Any) -> Ranks:
     if _world is not None:
         return Ranks(_world.subset(among))
     seconds = options.timeout.total_seconds()
-    name = _job_of(options)
-    with said_if_long(f"rank {options.group_rank} of a process group waits for the others to join"):
-        job = _nvcoll.Job(options.group_rank, options.group_size, name, None, seconds)
+    job = _nvcoll.Job(options.group_rank, options.group_size, _job_of(options), None, seconds)
     return Ranks(job.communicator(seconds), job.leave)
 
 
@@ -104,12 +106,16 @@ def _job_of(options: Any) -> str:
 
     def told(key: str, by: int) -> str:
         waits = f"rank {rank} waits for rank {by} in torch's store"
-        with said_if_long(waits):
+        for left in (min(SILENCE, options.timeout), max(options.timeout - SILENCE, timedelta())):
             try:
-                store.wait([key], options.timeout)
+                store.wait([key], left)
+                break
             except RuntimeError as error:
                 if "timeout" not in str(error).lower():
                     raise
+                if left == SILENCE < options.timeout:
+                    print(f"nvcoll: {waits}, for {SILENCE} now", file=sys.stderr, flush=True)
+                    continue
                 late = f"{waits}: it did not call init_process_group or new_group within {options.timeout}"
                 raise nvcoll.Timeout(f"{late}: see whether it was started ({error})") from error
         return str(store.get(key).decode())
