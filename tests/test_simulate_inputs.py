@@ -60,13 +60,6 @@ def test_where_nothing_else_joins_them_there_is_no_path():
         board.simulate(scheduled(), MIB, damage=gone)
 
 
-def test_steps_at_a_switch_are_refused_or_done_by_ranks():
-    board = nvcoll.fabric("dgx1-v100")
-    with pytest.raises(nvcoll.InvalidArgument, match="runs in a switch with NVLS, and none joins its ranks"):
-        board.simulate(scheduled("nvswitch"), MIB)
-    assert board.simulate(scheduled("nvswitch"), MIB, at_switch="ignore").time_us > 0
-
-
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_the_critical_path_has_no_gap_and_says_what_it_waited_for(name):
     timeline = simulated(name, starts={2: 5}, slowdowns={1: 2})
