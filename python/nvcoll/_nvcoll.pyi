@@ -480,7 +480,7 @@ class Communicator:
     def split(
         self, color: int | None, key: int | None = None, *, timeout: float | None = None
     ) -> Communicator | None: ...
-    def _move_in_background(self) -> None: ...
+    def _refuse_in_flight(self, arrays: Sequence[Any], is_written: bool) -> None: ...
     def abort(self) -> None:
         """Ends the current calls and all later calls of this communicator on every rank. The calls raise `Aborted`; it names this rank.
 
@@ -968,7 +968,7 @@ class Communicator:
     def isend(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> Work:
         """Begins to send an array to a rank, and returns immediately. Do not write to the array before the `Work` is done.
 
-        The message moves while this rank is in any call of the communicator: a collective, `work.wait()` or `work.done()`, for example.
+        The message moves while the program computes: a thread that waits for messages of the communicator moves it, else a thread of nvcoll.
 
         Args:
             x, dst, tag: as in `send`.
@@ -1304,7 +1304,7 @@ class Communicator:
         takes it. So two ranks that both send large arrays first wait for each other: use `sendrecv` or a `group`.
 
         Messages with one tag from one rank to another arrive in the order of their sends. Sends and receives are not collectives: other
-        ranks make no call. A rank moves messages only while it is in a call of the communicator.
+        ranks make no call. Messages in flight move while the program computes.
 
         Args:
             x: this rank's array: numpy, or CPU memory with DLPack or the buffer protocol. Any supported dtype and strides. Read.
@@ -1456,7 +1456,7 @@ class CriticalPiece:
     def reason(self) -> str:
         """The reason why time passes: `starting` (the call, before ranks enter), `entering` (`other` has not entered), `signal` (of
         `other`), `fixed` (the cost of every step), `latency`, `link` (bytes cross the narrowest link), `shared_link`, `memory`
-        (of `other`), `shared_memory`, or `moving` (bytes cross all links: sharing `fifo` does not distinguish them)."""
+        (of `other`), or `shared_memory`."""
 
     @property
     def start_us(self) -> float:
@@ -1748,7 +1748,6 @@ class Fabric:
             protocol: ``ideal`` (bytes over links alone), ``ll``, ``ll128`` or ``simple``.
             slice_bytes: bytes of every chunk in one tile; for several sizes also one number per size. Default: 1 MiB.
             spans: whether to keep every step in every tile.
-            sharing: ``max_min`` (transfers share links fairly) or ``fifo`` (a link serves one transfer after the other).
             at_switch: for steps at a switch, where no switch can do them: ``refuse``, or ``ignore`` (ranks do them point to
                 point).
             launch: None, or a launch of :meth:`predict`. With a launch, rates, latencies and the time before the first step
@@ -1939,7 +1938,7 @@ class Network:
     def __eq__(self, value: object, /) -> bool: ...
     @staticmethod
     def from_file(path: str | PathLike[str]) -> Network:
-        """Reads the description of a network from a file in TOML.
+        """Reads the description of a network from a file in TOML, in UTF-8 or UTF-16.
 
         Args:
             path: str or path-like.
@@ -3040,8 +3039,7 @@ class Work:
     `await work` waits like `wait`, without blocking the loop. If the task is cancelled meanwhile, the call stays in flight."""
 
     def __await__(self) -> Generator[Any, None, Any]: ...
-    @property
-    def _is_polled(self) -> bool: ...
+    def _keep(self, arrays: Sequence[Any]) -> None: ...
     def _when_done(self, ring: Callable[[], object]) -> None: ...
     def done(self) -> bool:
         """Says whether the call is over. A call that failed is over too."""
