@@ -121,7 +121,7 @@ def told(job, work, at, what, rooms):
 
 def join(comm, name):
     """Joins one more job. Only the processes of a job know when all of them have come to the next attempt."""
-    joined = _nvcoll.Job(comm.rank, comm.world_size, name, None, JOIN_S)
+    joined = _nvcoll.Job(comm.rank, comm.world_size, name, None, JOIN_S, None)
     joined.communicator(WAIT_S).barrier()
     joined.leave()
 

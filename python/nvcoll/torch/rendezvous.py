@@ -70,7 +70,7 @@ def ranks_of(options: Any) -> Ranks:
     if _world is not None:
         return Ranks(_world.subset(among))
     seconds = options.timeout.total_seconds()
-    job = _nvcoll.Job(options.group_rank, options.group_size, _job_of(options), None, seconds)
+    job = _nvcoll.Job(options.group_rank, options.group_size, _job_of(options), None, seconds, seconds)
     return Ranks(job.communicator(seconds), job.leave)
 
 
