@@ -8,7 +8,7 @@
 //! piece     the elements of one call in one chunk, where several calls are coalesced (`batch/coalesced.rs`)
 //! ```
 //!
-//! `make.rs` and `bind.rs` make programs, `order.rs` says which step waits for which, `cache.rs` keeps them, `run/` runs them with the folds of `bound_fold.rs`, and
+//! `make.rs` and `bind.rs` make programs, `order.rs` says which step waits for which, `cache.rs` keeps them, `run/` runs them by `run_task.rs`, and
 //! `call_counts.rs` counts their runs.
 
 pub mod batch;
@@ -23,6 +23,7 @@ mod fuse;
 pub mod make;
 pub(crate) mod order;
 pub(crate) mod proof_cache;
+mod run_task;
 pub(crate) mod store_choice;
 mod written_once;
 
@@ -38,9 +39,9 @@ use crate::program::store_choice::StoreChoice;
 use bound_fold::{BoundFold, ViewAddress};
 use order::StepOrder;
 
-pub(crate) use bound_fold::Slot;
-pub use bound_fold::Workspace;
 pub(crate) use chunk_offsets::Piece;
+pub(crate) use run_task::Slot;
+pub use run_task::Workspace;
 
 /// A step of a queue.
 #[derive(Debug, Clone)]

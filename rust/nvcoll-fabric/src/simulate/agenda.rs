@@ -7,14 +7,14 @@ use crate::units::Ps;
 
 /// What happens at one time: the queues whose transfers may end, and those whose transfers begin.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Batch {
+pub(super) struct SimultaneousEvents {
     pub(super) ends: Vec<u32>,
     pub(super) begins: Vec<u32>,
 }
 
 /// Events by time.
 #[derive(Default)]
-pub(super) struct Agenda(BTreeMap<Ps, Batch>);
+pub(super) struct Agenda(BTreeMap<Ps, SimultaneousEvents>);
 
 impl Agenda {
     /// Lets the transfer of a queue begin at a time.
@@ -32,7 +32,7 @@ impl Agenda {
     }
 
     /// Takes everything that happens at a time.
-    pub(super) fn take(&mut self, at: Ps) -> Option<Batch> {
+    pub(super) fn take(&mut self, at: Ps) -> Option<SimultaneousEvents> {
         self.0.remove(&at)
     }
 }

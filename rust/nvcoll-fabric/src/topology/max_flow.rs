@@ -15,8 +15,8 @@ pub(crate) struct MaxFlow {
     leaving: Vec<Vec<usize>>,
 }
 
-/// What flows, and why not more.
-pub(crate) struct Flow {
+/// The largest flow, and the cut that limits it.
+pub(crate) struct MinimumCut {
     pub(crate) value: u64,
     /// For each place, whether it is on the source's side of the narrowest cut.
     pub(crate) is_inside: Vec<bool>,
@@ -34,14 +34,14 @@ impl MaxFlow {
         }
     }
 
-    pub(crate) fn between(mut self, source: usize, sink: usize) -> Flow {
+    pub(crate) fn between(mut self, source: usize, sink: usize) -> MinimumCut {
         #[cfg(test)]
         crate::topology::excerpt::work::add(self.edges.len() / 2);
         let mut value = 0;
         loop {
             let levels = self.levels(source);
             if levels[sink] == u32::MAX {
-                return Flow { value, is_inside: levels.iter().map(|&level| level != u32::MAX).collect() };
+                return MinimumCut { value, is_inside: levels.iter().map(|&level| level != u32::MAX).collect() };
             }
             let mut next = vec![0; self.leaving.len()];
             loop {

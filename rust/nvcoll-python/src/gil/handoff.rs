@@ -19,7 +19,7 @@ use nvcoll_core::interrupt::Interrupt;
 use nvcoll_engine::sync::single_flight::Unlocked;
 use nvcoll_engine::sync::Backoff;
 
-use crate::gil::interrupt;
+use crate::gil::signals::interrupt;
 
 /// The number of pauses, and of yields after them, before a rank takes the turn over. Measured: with 20 in all, small calls are as
 /// fast as with 100, and calls of a megabyte as fast as with 0. With 100, calls of a megabyte take a fifth longer.

@@ -37,10 +37,13 @@ fn gather(
 ) -> Arc<World> {
     let mut groups = groups.lock().unwrap_or_else(PoisonError::into_inner);
     match groups.entry((key, ranks.clone())) {
-        Entry::Vacant(_) if ranks.len() == 1 => Arc::new(World::of(ranks, true, origin())),
+        Entry::Vacant(_) if ranks.len() == 1 => Arc::new(World::of(ranks, true, Box::new(origin()))),
         Entry::Vacant(place) => {
             let missing = ranks.len() - 1;
-            place.insert(Gathering { world: Arc::new(World::of(ranks, true, origin())), missing }).world.clone()
+            place
+                .insert(Gathering { world: Arc::new(World::of(ranks, true, Box::new(origin()))), missing })
+                .world
+                .clone()
         }
         Entry::Occupied(mut place) => {
             place.get_mut().missing -= 1;
@@ -49,6 +52,19 @@ fn gather(
                 _ => place.get().world.clone(),
             }
         }
+    }
+}
+
+impl World {
+    /// Makes the world of all ranks, which are threads.
+    pub(crate) fn new(world_size: u32) -> Self {
+        Self::of((0..world_size).collect(), false, Box::<GatheringGroups>::default())
+    }
+
+    /// Makes the world of some ranks of the run. Their rank in it is their index in the list.
+    #[cfg(test)]
+    pub(crate) fn of_group(ranks: Vec<u32>) -> Self {
+        Self::of(ranks, true, Box::<GatheringGroups>::default())
     }
 }
 

@@ -19,12 +19,13 @@ use crate::memory::block::MemoryBlock;
 use crate::memory::heap::{HeapBlock, IsHarmless};
 use crate::sync::{Abort, Cause, Deaths};
 use addresses::Addresses;
-use gathering::GatheringGroups;
 use identity::Identity;
 use notice::{WorldName, SUBSET};
 use notice_board::NoticeBoard;
 use nvcoll_core::limits::staging_bytes;
 use rank_lines::{RankBells, RankLines, RankWords};
+
+pub(crate) use rank_lines::HasLeft;
 
 /// A world: the lines of each rank, the abort word, staging, and the ranks themselves.
 #[derive(Debug)]
@@ -92,9 +93,6 @@ impl ReachableBlock {
         }
     }
 }
-
-/// Says whether a peer has left a world, also when this rank has.
-pub(crate) type HasLeft = Box<dyn Fn() -> bool + Send>;
 
 /// By what the ranks of a subset of a world find each other, beside their list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -173,18 +171,8 @@ pub(crate) const WORDS_BYTES: usize = size_of::<RankWords>();
 pub(crate) const BELLS_BYTES: usize = size_of::<RankBells>();
 
 impl World {
-    /// Makes the world of all ranks.
-    pub(crate) fn new(world_size: u32) -> Self {
-        Self::of((0..world_size).collect(), false, GatheringGroups::default())
-    }
-
-    /// Makes the world of some ranks of the run. Their rank in it is their index in the list.
-    #[cfg(test)]
-    pub(crate) fn of_group(ranks: Vec<u32>) -> Self {
-        Self::of(ranks, true, GatheringGroups::default())
-    }
-
-    fn of(ranks: Vec<u32>, is_group: bool, origin: GatheringGroups) -> Self {
+    /// Makes a world of ranks that are threads, by their numbers in the run. Their rank in it is their index in the list.
+    fn of(ranks: Vec<u32>, is_group: bool, origin: Box<dyn WorldOrigin>) -> Self {
         let (words, bells) = (zeroed(ranks.len(), WORDS_BYTES), zeroed(ranks.len(), BELLS_BYTES));
         let lines = |at| RankLines::at((&words, at * WORDS_BYTES), (&bells, at * BELLS_BYTES));
         let lines: Vec<_> = (0..ranks.len()).map(lines).collect();
@@ -196,7 +184,7 @@ impl World {
             is_group,
             deaths: Arc::default(),
             streams: Mutex::default(),
-            origin: Box::new(origin),
+            origin,
             kin: OnceLock::new(),
         }
     }

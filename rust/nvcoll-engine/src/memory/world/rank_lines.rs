@@ -17,7 +17,6 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::HasLeft;
 use crate::call::description::DESCRIPTION_WORDS;
 use crate::memory::block::MemoryBlock;
 use crate::memory::footprint::Footprints;
@@ -31,6 +30,9 @@ use crate::sync::wanted::{GuardBell, Wanted};
 use crate::sync::{
     Abort, Activity, BatchRecords, Departure, Doorbell, Life, Outbox, Posted, Progress, RecordLine, Rendezvous, Stamp,
 };
+
+/// Says whether a peer has left a world, also when this rank has.
+pub(crate) type HasLeft = Box<dyn Fn() -> bool + Send>;
 
 /// The words of one rank, which it alone writes.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ mod record;
 
 use std::collections::VecDeque;
 
-use super::agenda::{Agenda, Batch};
+use super::agenda::{Agenda, SimultaneousEvents};
 use super::flat::{Flat, FlatWait, ENTER};
 use super::paths::{TransferPaths, NOTHING};
 use super::sharing::{Limit, SharedLinks};
@@ -148,7 +148,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Lets happen what happens at one time: transfers end, then transfers begin.
-    fn happen(&mut self, batch: &Batch, now: Ps) {
+    fn happen(&mut self, batch: &SimultaneousEvents, now: Ps) {
         self.passed += batch.ends.len() + batch.begins.len();
         for &queue in &batch.ends {
             if self.links.ends(queue, now) {

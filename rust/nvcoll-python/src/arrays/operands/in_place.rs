@@ -20,8 +20,6 @@ use nvcoll_engine::ranks::member::Member;
 
 use super::Operands;
 use crate::arrays::array::Array;
-use crate::arrays::caller::Caller;
-use crate::arrays::contract::{Contract, Side};
 use crate::error::invalid;
 
 /// The position of a rank's output relative to its input.
@@ -125,10 +123,4 @@ impl Operands {
         }
         Ok(())
     }
-}
-
-/// Says whether `out` is the same object as the input.
-pub(super) fn is_all(contract: &Contract, caller: Caller, arrays: &Bound<'_, PyAny>, out: &Bound<'_, PyAny>) -> bool {
-    let is_one_of_many = matches!(caller, Caller::Node) && contract.is_of_root_only(Side::Output);
-    contract.is_of_one_part() && out.is(arrays) && !is_one_of_many
 }

@@ -74,7 +74,7 @@ impl Operands {
         passed: Passed<'_, 'py>,
     ) -> PyResult<(Self, Bound<'py, PyAny>)> {
         let caller = Caller::of(passed.member);
-        let out = passed.out.filter(|out| !in_place::is_all(&contract, caller, passed.arrays, out));
+        let out = passed.out.filter(|out| !is_input(&contract, caller, passed.arrays, out));
         let needs_new = passed.out.is_none() && !contract.is_of_one_part();
         let input = read_input(&contract, caller, passed.arrays, out.is_none() && !needs_new)?;
         let mut output = out.map(|out| read_output(&contract, caller, out)).transpose()?;
@@ -504,4 +504,10 @@ fn read_output(contract: &Contract, caller: Caller, object: &Bound<'_, PyAny>) -
         Caller::Rank(rank) if brings(rank) || !contract.collective.has_root => Ranks::of_rank("out", object, rank),
         Caller::Rank(rank) => Ok(Ranks::absent("out", rank, 1)),
     }
+}
+
+/// Says whether `out` is the same object as the input.
+fn is_input(contract: &Contract, caller: Caller, arrays: &Bound<'_, PyAny>, out: &Bound<'_, PyAny>) -> bool {
+    let is_one_of_many = matches!(caller, Caller::Node) && contract.is_of_root_only(Side::Output);
+    contract.is_of_one_part() && out.is(arrays) && !is_one_of_many
 }
