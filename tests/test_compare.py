@@ -300,7 +300,6 @@ def test_sizes_are_a_list_or_a_sweep(begin, end, factor, listed, expected):
         (["rong"], "no all_reduce algorithm is called `rong`: choose from nvswitch, "),
         (["pat"], "no all_reduce algorithm is called `pat`"),
         (["--collective", "all_shout"], "no collective is called `all_shout`"),
-        (["--collective", "AllReduce"], "did you mean all_reduce?"),
         (["ring", "--on", "hgx-h900"], "hgx-h900"),
         (["nowhere.py:f"], "`nowhere.py` is not a file"),
         (["--sizes", "1M", "-b", "1M"], "--sizes says what -b and -e say"),

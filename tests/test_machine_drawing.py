@@ -152,7 +152,8 @@ def test_every_link_is_a_line_between_its_devices_with_its_rates(one):
     for source, target, medium, lanes, line, used in one.links:
         name = titles[medium]
         what = f"{name} x{lanes}" if name.startswith("PCIe") else f"{lanes} x {name}"
-        rates = f"{what}: {line:.4g} GB/s one way at line rate, {used:.3g} in use"
+        in_use = f"{float(f'{used:.3g}'):g}"  # no exponent
+        rates = f"{what}: {line:.4g} GB/s one way at line rate, {in_use} in use"
         expected[frozenset((source, target)), rates] += 1
     assert drawn == expected
 
