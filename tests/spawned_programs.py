@@ -158,3 +158,14 @@ def nothing(_comm):
 
 async def asynchronous(_comm):
     pass
+
+
+def be_late_to_a_call_of_one_that_leaves(comm, collective):
+    """Rank 0 calls with symmetric memory and leaves the job as soon as rank 1 has entered. Returns what rank 1 gets."""
+    x = comm.full(5000, 2.0) if comm.rank == 0 else np.full(5000, 3.0)
+    time.sleep(0.02 * comm.rank)
+    getattr(comm, collective)(x, path="staged", timeout=5)
+    if comm.rank == 0:
+        nvcoll.finalize()
+        return None
+    return float(x[0]), float(x[-1])

@@ -327,7 +327,7 @@ def test_ctrl_c_in_a_call_is_an_interrupt_on_every_rank(script):
     told(job, 3)
     job.send_signal(signal.SIGINT)
     err = end(job, 130)[1]
-    assert "Aborted" not in err and "lost sys.stderr" not in err
+    assert "lost sys.stderr" not in err
 
 
 def test_a_second_ctrl_c_kills_ranks_that_do_not_end(script):

@@ -342,3 +342,10 @@ if __name__ == "__main__":
     assert len(lines) == 3 and len({*lines}) == 1 and lines[0].startswith("Too many open files 0 "), done
     if os.path.exists(path):
         wait_for_ends(numbers_in(path)[::2])
+
+
+@pytest.mark.parametrize("collective, expected", [("scan", 5.0), ("broadcast", 2.0)])
+def test_a_late_rank_needs_no_memory_of_one_that_leaves_after_the_call(collective, expected):
+    for _ in range(5):
+        results = nvcoll.spawn(programs.be_late_to_a_call_of_one_that_leaves, args=(collective,), nprocs=2)
+        assert results[1] == (expected, expected)

@@ -147,6 +147,13 @@ impl RankWorker {
             return Ok(());
         }
         while let Err(unreached) = self.meet(world, pass, rank, number, &record) {
+            if lines.departure.last().is_some() && !touches_arrays(pass, own, rank) {
+                // It is through with the call, and passes no memory any more. Its staging is in reach.
+                let staging = staging_of(world, pass, rank, number);
+                let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
+                places.for_each(|place| place.staging = staging);
+                return Ok(());
+            }
             self.ask_again(world, rank, own, unreached)?;
         }
         let is_gone = self.gone[rank as usize];
@@ -254,6 +261,14 @@ impl RankWorker {
         self.met[rank as usize] = true;
         Ok(())
     }
+}
+
+/// Says whether a step of rank `own` touches arrays or scratch of a peer.
+#[cold]
+fn touches_arrays(pass: Pass<'_>, own: u32, peer: u32) -> bool {
+    let steps = &pass.order().verified().schedule().steps;
+    let mut views = steps.iter().filter(|step| step.rank == own).flat_map(|step| step.views());
+    views.any(|view| view.rank == peer && !view.buffer.is_staging())
 }
 
 /// Returns the record of a single call; `word_of` gives the word for an address.
