@@ -80,7 +80,7 @@ struct Count {
 
 #[test]
 fn every_accepted_mutant_keeps_the_contract_in_a_thousand_interleavings() {
-    let limit = std::env::var("NVCOLL_MUTANTS").ok().and_then(|value| value.parse().ok()).unwrap_or(2);
+    let limit = std::env::var("NVCOLL_MUTANTS").ok().and_then(|value| value.parse().ok()).unwrap_or(1);
     let originals = originals();
     let (mut wrongly_accepted, mut lines) = (Vec::new(), Vec::new());
     for &kind in Kind::ALL {
