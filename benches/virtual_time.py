@@ -3,7 +3,7 @@
     python benches/virtual_time.py [--to 512M] [--on hgx-h100] [--each]
 
 The 30 sizes are the powers of two from 8 B to 4 GiB, a call of `simulate` has them all, and each algorithm is one call:
-what a plot of algorithms over sizes asks for. Medians of five, one core. Bar: 150 ms for all algorithms of all_reduce
+what a plot of algorithms over sizes asks for. Medians of five, one core. Bar: 50 ms for all algorithms of all_reduce
 together. `--each` adds a table of every algorithm at every size, each in a call of its own with what a call costs once.
 """
 
@@ -18,7 +18,7 @@ import nvcoll
 from nvcoll._nvcoll import algorithms
 from nvcoll.cli import sizes
 
-ROUNDS, BAR_MS = 5, 150
+ROUNDS, BAR_MS = 5, 50
 
 
 def main() -> None:
