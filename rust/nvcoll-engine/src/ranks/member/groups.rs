@@ -51,17 +51,23 @@ impl Member {
         unlocked: &impl Unlocked,
         is_interrupted: &mut (dyn FnMut() -> bool + Send),
     ) -> Result<Arc<Self>> {
+        self.check_present()?;
+        unlocked.run(|| {
+            let mut limit = WaitLimit { deadline, is_interrupted };
+            let (world, rank) = subset(&self.world, self.rank, &self.subsets, ranks, tag, &mut limit)?;
+            Ok(Self::join(world, rank, self.memberships.clone()))
+        })
+    }
+
+    /// Checks that this process is a rank whose program has not ended.
+    fn check_present(&self) -> Result<()> {
         if !self.process.is_current() {
             return Err(FORKED);
         }
         if self.world.lines[self.rank as usize].departure.has_ended() {
             return Err(ENDED);
         }
-        unlocked.run(|| {
-            let mut limit = WaitLimit { deadline, is_interrupted };
-            let (world, rank) = subset(&self.world, self.rank, &self.subsets, ranks, tag, &mut limit)?;
-            Ok(Self::join(world, rank, self.memberships.clone()))
-        })
+        Ok(())
     }
 
     fn run_split(&self, program: &Arc<Program>, key: SplitKey, mut limit: WaitLimit<'_>) -> Result<Option<Arc<Self>>> {
@@ -103,12 +109,7 @@ impl Member {
         unlocked: &impl Unlocked,
         is_interrupted: &mut (dyn FnMut() -> bool + Send),
     ) -> Result<Arc<Self>> {
-        if !self.process.is_current() {
-            return Err(FORKED);
-        }
-        if self.world.lines[self.rank as usize].departure.has_ended() {
-            return Err(ENDED);
-        }
+        self.check_present()?;
         unlocked.run(|| {
             let _alone = self.memberships.begin_to_shrink();
             let (world, rank) = shrink::shrink(&self.world, self.rank, &mut WaitLimit { deadline, is_interrupted })?;
