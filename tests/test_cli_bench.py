@@ -1,7 +1,6 @@
 """`nvcoll bench`: what it times, what it prints beside it, its sizes and its formats."""
 
 import errno
-import functools
 import json
 import os
 import pty
@@ -11,15 +10,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import PROGRAM, file_of_mine, refused, run
-from process_ranks import Job
+from command_line import PROGRAM, file_of_mine, run
 
 import nvcoll
 from nvcoll.cli import sizes
-from nvcoll.cli.bench import process_cases
 from nvcoll.cli.bench import tables as bench_tables
-from nvcoll.cli.bench.timing import Case, Reduction, baselines_of
-from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, HAS_ROOT
+from nvcoll.cli.bench.timing import Case, Reduction
 
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
 TIMED = [row.name for row in nvcoll._nvcoll.collectives() if nvcoll._nvcoll.bus_factor(row.name, 2) > 0]
@@ -250,7 +246,7 @@ def test_bench_times_every_collective_beside_its_baseline_and_nothing_is_wrong(c
 
 @pytest.mark.parametrize("collective", TIMED)
 def test_a_baseline_gives_what_the_collective_promises(collective):
-    """For float32 sums in rank order numpy's loop gives the oracle's bits, as a memcpy does: of one thread or two."""
+    """For float32 sums in rank order numpy's loop gives the oracle's bits, as a memcpy does."""
     from nvcoll.cli import operands
     from nvcoll.cli.bench import baselines, timing
 
@@ -262,15 +258,12 @@ def test_a_baseline_gives_what_the_collective_promises(collective):
         for in_place in (True, False) if op is None and operands.CAN_BE_IN_PLACE[collective] else (case.in_place,):
             case.add_algorithm("direct", "auto", in_place)
             expected, arrays = case.candidates["direct"].expected, case.operands(in_place)
-            for threads in (1, 2) if op is None else (1,):
-                arrays.rewrite()
-                if op is None:
-                    memcpy = baselines.Memcpy(baselines.copies(arrays), threads)
-                    memcpy()
-                    memcpy.close()
-                else:
-                    reduction.by_numpy(arrays)
-                assert sum(map(timing.count_unequal, arrays.results, expected)) == 0
+            arrays.rewrite()
+            if op is None:
+                baselines.memcpy(baselines.copies(arrays))
+            else:
+                reduction.by_numpy(arrays)
+            assert sum(map(timing.count_unequal, arrays.results, expected)) == 0
 
 
 @pytest.mark.parametrize(
@@ -298,21 +291,9 @@ def test_counts_roots_and_bus_bandwidths_are_those_of_nccl_tests(collective, cou
     assert float(cells[7]) == pytest.approx(factor * float(cells[6]), abs=0.02)
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_a_plot_is_drawn(tmp_path, suffix):
-    pytest.importorskip("matplotlib")
-    file = tmp_path / f"bench.{suffix}"
-    _, stderr = run("bench", "-n", "2", "-b", "1K", "-b", "2K", "--rounds", "2", "-a", "ring", "--plot", str(file))
-    assert str(file) in stderr
-    head = file.read_bytes()[:100]
-    assert head.startswith(b"\x89PNG") if suffix == "png" else b"<?xml" in head
-
-
-def test_the_progress_bar_is_drawn_on_a_terminal_only_and_without_colour_if_asked():
-    for no_color in ({}, {"NO_COLOR": "1"}):
-        text = on_terminal("bench", "-n", "2", "-b", "1M", "--rounds", "4", "-a", "ring", columns=60, **no_color)
-        assert "timing" in text and "100%" in text
-        assert ("\x1b[3" in text or "\x1b[9" in text) == (not no_color)
+def test_a_line_on_a_terminal_says_what_is_timed():
+    text = on_terminal("bench", "-n", "2", "-b", "1M", "--rounds", "4", "-a", "ring", columns=60)
+    assert "timing 1 MiB, round 0 of 4" in text
 
 
 def on_terminal(*arguments, columns, **environment):
@@ -338,13 +319,6 @@ def on_terminal(*arguments, columns, **environment):
     return text.decode()
 
 
-def test_without_matplotlib_a_plot_is_refused_before_anything_is_timed(tmp_path):
-    (tmp_path / "matplotlib.py").write_text("raise ImportError\n")
-    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    message = refused("bench", "--plot", str(tmp_path / "bench.svg"), env={**os.environ, "PYTHONPATH": path})
-    assert "pip install 'nvcoll[bench]'" in message
-
-
 @pytest.mark.parametrize(
     ("text", "nbytes"),
     [
@@ -361,76 +335,8 @@ def test_sizes_are_binary_as_in_nccl_tests_and_decimal_with_a_b(text, nbytes):
     assert sizes.parse(text) == nbytes
 
 
-def test_sweeps_multiply_or_add():
-    assert list(sizes.sweep(8, 64, None, None)) == [8, 16, 32, 64]
-    assert list(sizes.sweep(8, 40, None, 16)) == [8, 24, 40]
-    assert list(sizes.sweep(1, 4, 1.1, None)) == [1, 2, 3, 4], "a factor near 1 still grows"
-
-
-# ranks that are processes
-
-
-@pytest.fixture(scope="module")
-def job():
-    if not hasattr(os, "pidfd_open"):
-        pytest.skip("ranks are processes on Linux only")
-    with Job(3) as job:
-        yield job
-
-
-def timed_job(collective, memory, *, op="sum", algorithms=("auto",), root=0):
-    """A job of `nvcoll bench` with both forms of calls, as in the columns of nccl-tests, and the baselines."""
-    reduction = Reduction("float32", op if FOLDS[collective] else None, 3)
-    chosen = functools.partial(dict, {name: name for name in algorithms})
-    columns = [("in" if form else "out", form) for form in {False, CAN_BE_IN_PLACE[collective]}]
-    return process_cases.Job(collective, reduction, root, memory, chosen, columns, has_baselines=True)
-
-
-@pytest.mark.parametrize("memory", ["private", "symmetric"])
-@pytest.mark.parametrize("collective", TIMED)
-def test_every_collective_is_timed_between_processes_and_nothing_is_wrong(job, collective, memory):
-    one = timed_job(collective, memory, root=int(HAS_ROOT[collective]))
-    first, *others = job.run(functools.partial(process_cases._times, job=one, counts=[100, 3], rounds=2))
-    assert others == [first, first], "ranks agree"
-    for times in first:
-        assert set(times) == {column for column, _ in one.columns} | set(baselines_of(collective))
-        assert all(len(seconds) == 2 and min(seconds) > 0 and wrong == 0 for seconds, wrong in times.values())
-
-
-def with_a_flaw(comm, one):
-    """Times a job in which the oracle of the last rank is told another first element, in every call."""
-    known = process_cases.distinct
-
-    def flawed(expected, *others):
-        expected[0] += comm.rank == 2
-        return known(expected, *others)
-
-    process_cases.distinct = flawed
-    try:
-        return process_cases._times(comm, one, [5], 3)
-    finally:
-        process_cases.distinct = known
-
-
-def test_a_wrong_element_of_any_process_is_counted(job):
-    one = timed_job("all_reduce", "private", op="premul_sum", algorithms=("ring",))
-    for (times,) in job.run(functools.partial(with_a_flaw, one=one)):
-        assert {name: wrong for name, (_, wrong) in times.items()} == {"in": 4, "out": 4, "numpy": 0, "roofline": 0}
-
-
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="ranks are processes on Linux only")
-@pytest.mark.parametrize(("option", "memory"), [("--processes", "private"), ("--symmetric", "symmetric")])
-def test_the_table_of_processes_is_that_of_threads_and_says_what_memory_is_timed(mine, option, memory):
-    arguments = ["bench", "-n", "2", "-b", "1000", "--rounds", "2", "-a", "nvswitch", "-a", f"{mine}:ring"]
-    threads, processes = (run(*arguments, *options)[0].splitlines() for options in ([], [option]))
-    assert "2 thread ranks" in threads[0] and "2 process ranks on " in processes[0]
-    assert f", {memory} arrays" in processes[0]
-    assert threads[2].split() == processes[2].split() and processes[3].endswith(" 0")
-    moved = "nvswitch 2.0 N" if memory == "symmetric" else "nvswitch 4.0 N"
-    assert moved in next(line for line in processes if line.startswith("why"))
-    document = json.loads(run(*arguments, option, "--json")[0])
-    assert (document["processes"], document["memory"]) == (True, memory)
-
-
-def test_tables_of_auto_are_not_fitted_to_processes():
-    assert "--tune is for thread ranks" in refused("bench", "--tune", "--processes", "-n", "2")
+def test_sizes_are_a_list_or_a_sweep_that_multiplies():
+    assert sizes.of(["4K", "1K", "4096"], None, None, ()) == [4096, 1024]
+    assert sizes.of(["8"], "64", None, ()) == [8, 16, 32, 64]
+    assert sizes.of(["1"], "4", 1.1, ()) == [1, 2, 3, 4], "a factor near 1 still grows"
+    assert sizes.of(None, None, None, [7]) == [7]

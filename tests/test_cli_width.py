@@ -31,7 +31,6 @@ def printed(columns, *arguments):
         ("compare", "--on", f"hgx-h100,{CLUSTERS}", "-b", "1K", "-e", "16M", "-f", "16"),
         ("predict", "all_reduce", "-b", "1G", "--on", f"hgx-h100,{CLUSTERS}"),
         ("predict", "all_reduce", "-b", "1M", "-e", "1G", "-f", "8", "--on", CLUSTERS),
-        ("predict", "all_reduce", "-b", "1G", "--bucket", "25M", "--on", CLUSTERS),
         ("algorithms",),
         ("explain", "all_reduce", "-n", "4", "--rounds", "1"),
         ("info",),

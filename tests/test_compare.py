@@ -9,7 +9,6 @@ import pytest
 
 import nvcoll
 from nvcoll._nvcoll import algorithms, fabrics, patterns
-from nvcoll.cli.predict import compare
 from nvcoll.cost.comparison import (
     FINER,
     LAUNCH,
@@ -195,7 +194,7 @@ def test_python_compares_as_the_command_does():
         row.times["ring"].time_us for row in compared("hgx-a100", [KIB, MIB], ["ring"]).rows
     ]
     assert found.rows[0].fastest == "star" and found.rows[0].nccl_us > 0
-    printed = cli("compare", "ring", "--on", "hgx-a100", "--sizes", "1K,1M").stdout
+    printed = cli("compare", "ring", "--on", "hgx-a100", "-b", "1K", "-b", "1M").stdout
     assert printed.startswith(str(nvcoll.compare(nvcoll.fabric("hgx-a100"), ["ring"], sizes=[KIB, MIB])))
     assert {*nvcoll.compare("hgx-h100", sizes=[KIB]).algorithms} == {*ALL_REDUCES}
     assert nvcoll.compare("hgx-h100", [nvcoll.schedule("broadcast", "direct", world_size=8)], sizes=[8]).collective == (
@@ -254,7 +253,7 @@ def test_where_nccl_lays_several_rings_the_table_says_so(on, is_said):
 
 
 def test_json_holds_the_documented_keys_and_the_numbers_of_the_library():
-    printed = json.loads(cli("compare", "ring,nvswitch", "--on", "hgx-a100", "--sizes", "1M,64K", "--json").stdout)
+    printed = json.loads(cli("compare", "ring,nvswitch", "--on", "hgx-a100", "-b", "1M", "-b", "64K", "--json").stdout)
     (machine,) = printed["machines"]
     page = (Path(__file__).parent.parent / "docs" / "json.md").read_text()
     keys = {*printed, *machine, *machine["rows"][0], *machine["rows"][0]["times"]["ring"], *machine["ranges"][0]}
@@ -269,27 +268,14 @@ def test_json_holds_the_documented_keys_and_the_numbers_of_the_library():
 
 
 def test_an_algorithm_of_a_file_is_compared_and_says_which_collective_it_is_of(mine):
-    text = cli("compare", f"{mine}:star(per_node=4),ring", "--on", "hgx-a100", "--sizes", "1K").stdout
+    text = cli("compare", f"{mine}:star(per_node=4),ring", "--on", "hgx-a100", "-b", "1K").stdout
     assert "star(per_node=4)" in text and "all_reduce, simulated times in us" in text
     assert "broadcast, simulated times" in cli("compare", f"{mine}:spread", "--on", "hgx-a100", "-b", "1K").stdout
 
 
 def test_what_is_refuted_is_not_timed(mine):
-    text = cli("compare", f"ring,{mine}:forgets", "--on", "hgx-a100-4", "--sizes", "1K").stdout
+    text = cli("compare", f"ring,{mine}:forgets", "--on", "hgx-a100-4", "-b", "1K").stdout
     assert "not here    forgets: refuted: " in text and f"see nvcoll verify {mine}:forgets -n 4" in text
-
-
-@pytest.mark.parametrize(
-    ("begin", "end", "factor", "listed", "expected"),
-    [
-        (None, None, None, "1K..4K", [KIB, 2 * KIB, 4 * KIB]),
-        (None, None, 4, "1K..64K,3K", [KIB, 3 * KIB, 4 * KIB, 16 * KIB, 64 * KIB]),
-        ("1M", None, None, None, [MIB]),
-        ("1M", "4M", 4.0, None, [MIB, 4 * MIB]),
-    ],
-)
-def test_sizes_are_a_list_or_a_sweep(begin, end, factor, listed, expected):
-    assert compare.sizes_of(begin, end, factor, listed) == expected
 
 
 @pytest.mark.parametrize(
@@ -302,11 +288,10 @@ def test_sizes_are_a_list_or_a_sweep(begin, end, factor, listed, expected):
         (["--collective", "all_shout"], "no collective is called `all_shout`"),
         (["ring", "--on", "hgx-h900"], "hgx-h900"),
         (["nowhere.py:f"], "`nowhere.py` is not a file"),
-        (["--sizes", "1M", "-b", "1M"], "--sizes says what -b and -e say"),
         (["-e", "1M"], "-e ends a sweep"),
-        (["--sizes", "1M..1K"], "the sweep goes from"),
-        (["--sizes", "many"], "`many` is not a size"),
-        (["--sizes", "1K..1M", "-f", "1"], "-f is 1"),
+        (["-b", "1M", "-e", "1K"], "the sweep goes from"),
+        (["-b", "many"], "`many` is not a size"),
+        (["-b", "1K", "-e", "1M", "-f", "1"], "-f is 1"),
         (["nvswitch", "--on", "dgx1-v100"], "none runs on dgx1-v100"),
     ],
 )
@@ -330,5 +315,5 @@ def test_algorithms_whose_ranks_all_exchange_bytes_are_not_built_for_hundreds_of
             assert too_many_of("all_reduce", row.name, 128) is None, row.name
     assert nvcoll.schedule("all_reduce", "one_shot", world_size=9).pairs == 72
     assert nvcoll.schedule("all_reduce", "ring", world_size=512).pairs == 512 <= MOST_PAIRS
-    told = cli("compare", "one_shot,tree", "--on", "hgx-h100x64+ib-ndr-8", "--sizes", "1M").stdout
+    told = cli("compare", "one_shot,tree", "--on", "hgx-h100x64+ib-ndr-8", "-b", "1M").stdout
     assert "one_shot: 261,632 pairs of ranks exchange bytes, at most 16,384 are simulated" in " ".join(told.split())

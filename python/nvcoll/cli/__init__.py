@@ -1,4 +1,4 @@
-"""The command line: ``nvcoll``. One function per command; arguments by typer, the progress bar by rich.
+"""The command line: ``nvcoll``. One function per command; arguments by typer.
 
 An error is one line on stderr: ``nvcoll: found, expected, remedy``. The exit status:
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, networks
-from nvcoll.cli import plot
+from nvcoll.cli import pictures
 from nvcoll.cli.machines import named
 from nvcoll.draw import machine_drawing
 from nvcoll.text.formatting import counted
@@ -138,7 +138,7 @@ def fabric(
     one = named(name, gpu)
     if svg is not None:
         drawn = machine_drawing.svg(one)
-        plot.write_svg(svg, drawn, one.name)
-        if (width := plot.width_of(drawn)) > plot.MOST_PIXELS:
+        pictures.write_svg(svg, drawn, one.name)
+        if (width := pictures.width_of(drawn)) > pictures.MOST_PIXELS:
             typer.echo(f"nvcoll: the drawing is {width} pixels wide, more than a screen can show", err=True)
     _show(one)

@@ -12,12 +12,13 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 from nvcoll import Algorithm, Error, InvalidArgument, Schedule
+from nvcoll._nvcoll import algorithms as registry
 from nvcoll.authoring import parameters as parameters_of
 
 SPEC = re.compile(r"(.*):([^:()]*)(?:\((.*)\))?", re.DOTALL)
@@ -53,6 +54,33 @@ def algorithm(spec: str) -> Algorithm:
         raise InvalidArgument(f"`{spec}` names no algorithm: write {file}:FUNCTION; {there}")
     what = "has no" if found is None else f"has `{function}`, a {type(found).__name__}, but no"
     raise InvalidArgument(f"`{file}` {what} algorithm `{function}`: {there}")
+
+
+def chosen(collective: str, names: Sequence[str], also: Sequence[str] = ()) -> dict[str, tuple[str, str | Algorithm]]:
+    """Returns the algorithms that a user has named by the names of their columns: each as named, and itself.
+
+    Args:
+        collective: the collective of all.
+        names: names of the registry, and specs of files. None: the whole registry.
+        also: further names that are taken as they are.
+
+    Raises:
+        InvalidArgument: there is no such algorithm, or it is of another collective.
+    """
+    known = [row.name for row in registry() if row.collective == collective]
+    found: dict[str, tuple[str, str | Algorithm]] = {}
+    for name in names or known:
+        if is_spec(name):
+            mine = algorithm(name)
+            if mine.collective != collective:
+                raise InvalidArgument(f"`{name}` is an algorithm of {mine.collective}: pass one of {collective}")
+            found[name if mine.name in (*known, *found) else mine.name] = name, mine
+        elif name in (*known, *also):
+            found[name] = name, name
+        else:
+            choice = f"choose from {', '.join(known)}, or write FILE.py:FUNCTION"
+            raise InvalidArgument(f"no {collective} algorithm is called `{name}`: {choice}")
+    return found
 
 
 def schedule_of(spec: str, written: Algorithm, world_size: int, in_place: bool | None, root: int = 0) -> Schedule:

@@ -29,9 +29,6 @@ HAS_ROOT = {row.name: row.has_root for row in collectives()}
 CAN_BE_IN_PLACE = {row.name: row.can_be_in_place for row in collectives()}
 FOLDS = {row.name: row.folds != "nothing" for row in collectives()}
 
-SIDE_OF_PARTS = {"all_gather": 0, "gather": 0, "reduce_scatter": 1, "scatter": 1}
-"""The side of which every rank has a part, input (0) or output (1), where the other side is the whole."""
-
 
 def root_of(collective: str, ranks: int, root: int | None) -> int:
     """Returns the root that ``--root`` names.
@@ -97,34 +94,20 @@ class Layout:
 class Operands:
     """The arrays of calls in one form, shared by all candidates that are timed."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        data: Sequence[Array | None],
-        in_place: bool,
-        only: int | None = None,
-        allocate: Callable[[int], Array] | None = None,
-    ) -> None:
+    def __init__(self, layout: Layout, data: Sequence[Array | None], in_place: bool) -> None:
         """Makes the arrays.
 
         Args:
             layout: their elements.
             data: the input of each rank, None for a rank without input. It is not changed.
             in_place: input and output of a rank share memory.
-            only: the one rank that has arrays here. Default: all have.
-            allocate: makes an array of so many elements. Default: numpy does.
         """
         self.layout, self.data, self.in_place = layout, data, in_place
-        if allocate is None:
-            dtype = next(x.dtype for x in data if x is not None)
-            allocate = partial(np.empty, dtype=dtype)
-        self._allocate = allocate
+        self._allocate = partial(np.empty, dtype=next(x.dtype for x in data if x is not None))
         self.inputs: list[Array | None] = []
         self.outputs: list[Array | None] = []
         for rank, (sent, received) in enumerate(zip(layout.inputs, layout.outputs, strict=True)):
-            is_here = only is None or rank == only
-            x = allocate(sent) if is_here and sent is not None else None
-            y = allocate(received) if is_here and received is not None else None
+            x, y = (None if count is None else self._allocate(count) for count in (sent, received))
             if in_place and x is not None and y is not None:
                 if x.size < y.size:
                     x = y[layout.shorter_in_longer(rank)]

@@ -6,35 +6,32 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
 
-PATIENCE_S = 2.0
-"""Seconds before the line appears. Chosen: a pause that a user notices."""
+REFRESH_S = 0.1
+"""The least time between two drawings of the line. Chosen."""
 
 
 @contextmanager
 def line() -> Iterator[Callable[[str], None]]:
-    """Yields a function that takes what is done now, which a line on the terminal shows after a while.
+    """Yields a function that shows what is done now, and since how many seconds.
 
-    The line is on standard error, and only if that is a terminal; it is gone when the block ends.
+    The line is on standard error, and only if that is a terminal; it is gone when the block ends. It is drawn by the
+    thread that tells, so that no other thread disturbs what is timed.
     """
+    begin, drawn = time.monotonic(), 0.0
+
+    def tell(words: str) -> None:
+        nonlocal drawn
+        if (now := time.monotonic()) >= drawn + REFRESH_S:
+            sys.stderr.write(f"\r\033[K{words}, {now - begin:.0f} s")
+            sys.stderr.flush()
+            drawn = now
+
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    begin, over, now = time.monotonic(), Event(), [""]
-
-    def show() -> None:
-        if over.wait(PATIENCE_S):
-            return
-        while not over.wait(0.5):
-            sys.stderr.write(f"\r\033[K{now[0]}, {time.monotonic() - begin:.0f} s")
-            sys.stderr.flush()
-        sys.stderr.write("\r\033[K")
-
-    thread = Thread(target=show, name="nvcoll-progress", daemon=True)
-    thread.start()
     try:
-        yield lambda words: now.__setitem__(0, words)
+        yield tell
     finally:
-        over.set()
-        thread.join()
+        sys.stderr.write("\r\033[K")
+        sys.stderr.flush()

@@ -16,7 +16,7 @@ import nvcoll
 from nvcoll import InvalidArgument, Proof, Refuted, Schedule
 from nvcoll._nvcoll import MAX_RUNNING_RANKS, MAX_WORLD_SIZE, collectives, why
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll.cli import files, hints, plot
+from nvcoll.cli import files, hints, pictures
 from nvcoll.draw import drawing
 from nvcoll.text.formatting import EXPRESSIONS, counted, shortened
 
@@ -234,10 +234,10 @@ def _drawn(schedule: Schedule) -> str:
         InvalidArgument: the drawing would be too large to read.
     """
     width, height = drawing.size(schedule)
-    if max(width, height) > plot.MOST_PIXELS:
+    if max(width, height) > pictures.MOST_PIXELS:
         raise InvalidArgument(
             f"the drawing of {counted(schedule.world_size, 'rank')} and {counted(schedule.step_count, 'step')} would "
-            f"be {width:.0f} x {height:.0f} pixels, at most {plot.MOST_PIXELS} are readable: draw fewer ranks (-n 8)"
+            f"be {width:.0f} x {height:.0f} pixels, more than {pictures.MOST_PIXELS}: draw fewer ranks (-n 8)"
         )
     return drawing.svg(schedule)
 
@@ -263,5 +263,5 @@ def show(
         schedule = _schedule(name, algorithm, form, 4, each)
         explained = why([schedule])
         if svg is not None and number == 0:
-            plot.write_svg(svg, _drawn(schedule), _title(schedule))
+            pictures.write_svg(svg, _drawn(schedule), _title(schedule))
         print("" if number == 0 else "\n", schedule, f"# {explained} on the longest chain", sep="")

@@ -1,17 +1,11 @@
 """The baselines of a collective: for a reduction the loop of a numpy user, for a copy a memcpy.
 
 The numpy loop runs one array operation after another on one thread, in place if the collective is. The memcpy is
-numpy's copy of the same bytes by two threads, half by each. One thread copies few bytes, because waking the
-other takes longer. numpy releases the GIL while it copies.
-
-The second thread is started once and sleeps between calls. During a call each thread is pinned to its own processor,
-because the system often places a woken thread beside the thread that woke it.
+numpy's copy of the same bytes, on one thread too.
 """
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -127,67 +121,7 @@ def _slices(layout: Layout, rank: int, side: int) -> list[tuple[int, slice]]:
     return [(chunk, part) for chunk, part in layout.slices(rank, side).items() if part.stop > part.start]
 
 
-def halves(every: Sequence[Copy]) -> tuple[list[Copy], list[Copy]]:
-    """Shares out copies: one is cut where half of the bytes are through."""
-    left = sum(to.size for to, _ in every) // 2
-    first: list[Copy] = []
-    second: list[Copy] = []
-    for to, source in every:
-        cut = min(left, to.size)
-        left -= cut
-        first += [(to[:cut], source[:cut])] if cut else []
-        second += [(to[cut:], source[cut:])] if cut < to.size else []
-    return first, second
-
-
-def _run(every: Sequence[Copy]) -> None:
+def memcpy(every: Sequence[Copy]) -> None:
+    """Makes all copies."""
     for to, source in every:
         np.copyto(to, source)
-
-
-ALONE_BYTES = 1 << 20
-"""With fewer bytes a memcpy stays on the calling thread. Chosen: as the engine, for which it was measured."""
-
-
-class Memcpy:
-    """Copies by the calling thread and one more. ``close`` ends that."""
-
-    def __init__(self, every: Sequence[Copy], threads: int | None = None) -> None:
-        """``threads`` is 1 or 2, or what the bytes are enough for."""
-        wanted = 2 if sum(to.size for to, _ in every) >= ALONE_BYTES else 1
-        self._mine, self._other = halves(every) if (threads or wanted) == 2 else (list(every), [])
-        self._wanted, self._done = threading.Semaphore(0), threading.Semaphore(0)
-        self._is_open = True
-        self._processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def __call__(self) -> None:
-        """Makes all copies."""
-        if not self._other:
-            _run(self._mine)
-            return
-        self._wanted.release()
-        self._confine(self._processors[:1])
-        _run(self._mine)
-        self._done.acquire()
-        self._confine(self._processors)
-
-    def _serve(self) -> None:
-        self._confine(self._processors[1:2] or self._processors)
-        while True:
-            self._wanted.acquire()
-            if not self._is_open:
-                return
-            _run(self._other)
-            self._done.release()
-
-    def _confine(self, processors: Sequence[int]) -> None:
-        if len(self._processors) > 1:
-            os.sched_setaffinity(0, processors)
-
-    def close(self) -> None:
-        """Ends the second thread."""
-        self._is_open = False
-        self._wanted.release()
-        self._thread.join()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,15 +13,14 @@ import nvcoll
 from nvcoll import Algorithm, InvalidArgument, Refuted
 from nvcoll._nvcoll import DtypeRow, OpRow, bus_factor, collectives, dtypes, ops
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll.cli import files, hints, plot, sizes
-from nvcoll.cli.bench import process_cases
+from nvcoll.cli import files, hints, sizes
 from nvcoll.cli.bench import tables as bench_tables
 from nvcoll.cli.bench import tune as tuning
 from nvcoll.cli.bench.timing import Case, Reduction, check_memory, layout_of, timed
 from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, root_of, writes_its_arrays
 from nvcoll.cli.schedules import Ranks
 
-DEFAULT_SIZES = ("64K", "1M", "16M")
+DEFAULT_SIZES = (1 << 16, 1 << 20, 1 << 24)
 TIMED = tuple(row.name for row in collectives() if bus_factor(row.name, 2) > 0)
 """The collectives that move data."""
 
@@ -46,25 +44,11 @@ def _algorithms(
     collective: str, wanted: Sequence[str], ranks: int, root: int, uses: Sequence[bool]
 ) -> dict[str, str | Algorithm]:
     """Returns algorithms by the name that a column has, proved for every use: in place (True), out of place (False)."""
-    known = [row.name for row in registry() if row.collective == collective]
-    chosen: dict[str, str | Algorithm] = {}
-    for name in wanted or known:
-        if files.is_spec(name):
-            mine = files.algorithm(name)
-            if mine.collective != collective:
-                raise InvalidArgument(f"`{name}` is an algorithm of {mine.collective}: pass one of {collective}")
-            _check_proofs(name, mine, ranks, root, uses)
-            chosen[name if mine.name in (*known, *chosen) else mine.name] = mine
-        elif name == "auto":
-            chosen["auto"] = "auto"
-        elif name in known:
-            chosen[name] = name
-        else:
-            raise InvalidArgument(
-                f"no {collective} algorithm is called `{name}`: choose from {', '.join(known)}, "
-                "or write FILE.py:FUNCTION"
-            )
-    return chosen
+    found = files.chosen(collective, wanted, also=("auto",))
+    for spec, algorithm in found.values():
+        if isinstance(algorithm, Algorithm):
+            _check_proofs(spec, algorithm, ranks, root, uses)
+    return {column: algorithm for column, (_, algorithm) in found.items()}
 
 
 def _check_proofs(spec: str, algorithm: Algorithm, ranks: int, root: int, uses: Sequence[bool]) -> None:
@@ -92,17 +76,6 @@ def _names(rows: Sequence[DtypeRow | OpRow], of_nccl: dict[str, str]) -> str:
     """Lists a registry for --help, with the names of nccl-tests beside ours."""
     names = [f"{row.name} ({of_nccl[row.name]})" if row.name in of_nccl else row.name for row in rows]
     return f"{', '.join(names)}; in parentheses, the name in nccl-tests."
-
-
-def _sizes(begin: Sequence[str], end: str | None, factor: float | None, step: str | None) -> list[int]:
-    if end is None:
-        if factor is not None or step is not None:
-            raise InvalidArgument("-f and -i say how a sweep grows: pass -e, where it ends")
-        return list(dict.fromkeys(sizes.parse(text) for text in begin or DEFAULT_SIZES))
-    if len(begin) != 1:
-        raise InvalidArgument("a sweep begins at one size: pass -b once with -e")
-    by = None if step is None else sizes.parse(step)
-    return list(sizes.sweep(sizes.parse(begin[0]), sizes.parse(end), factor, by))
 
 
 def _reduction(collective: str, dtype: str, op: str | None, ranks: int) -> Reduction:
@@ -143,16 +116,9 @@ def bench(
         str, typer.Argument(help=f"The collective: {', '.join(TIMED)}.", callback=hints.collective_name)
     ] = "all_reduce",
     ranks: Ranks = 8,
-    begin: Annotated[
-        list[str] | None,
-        typer.Option("-b", "--minbytes", help="Size of a rank's longer buffer: 64K, 1M. May be repeated."),
-    ] = None,
-    end: Annotated[
-        str | None,
-        typer.Option("-e", "--maxbytes", help="Last size of a sweep that begins at -b. Sizes double by default."),
-    ] = None,
-    factor: Annotated[float | None, typer.Option("-f", "--stepfactor", help="Factor between sizes.")] = None,
-    step: Annotated[str | None, typer.Option("-i", "--stepbytes", help="Difference between sizes: 1M.")] = None,
+    begin: Annotated[list[str] | None, sizes.begin("64K, 1M, 16M")] = None,
+    end: sizes.End = None,
+    factor: sizes.Factor = None,
     algorithm: Annotated[
         list[str] | None,
         typer.Option(
@@ -170,19 +136,12 @@ def bench(
     root: Annotated[
         int | None, typer.Option("-r", "--root", help="The root, if the collective has one; default: 0.")
     ] = None,
-    processes: Annotated[
-        bool, typer.Option("--processes", help="Ranks are processes, with private arrays; default: threads.")
-    ] = False,
-    symmetric: Annotated[
-        bool, typer.Option("--symmetric", help="Ranks are processes, with arrays that every rank can reach.")
-    ] = False,
     rounds: Annotated[int, typer.Option(help="Number of timed rounds.", min=1)] = 20,
     nccl: Annotated[
         bool,
         typer.Option("--nccl", help="Print the columns of nccl-tests. One algorithm only."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw to this file: .svg, .png or .pdf.")] = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Fit the cost model of auto to this machine; time nothing else.")
     ] = False,
@@ -191,12 +150,8 @@ def bench(
     """Times algorithms, with numpy or a memcpy in the same rounds. Checks every element.
 
     Example: nvcoll bench all_reduce -n 8 -b 64K -e 16M -f 16 -a ring -a nvswitch
-
-    Example: nvcoll bench all_reduce -n 4 --processes
     """
     if tune:
-        if processes or symmetric:
-            raise InvalidArgument("--tune is for thread ranks: leave out --processes and --symmetric")
         return tuning.tune(ranks, save)
     if save is not None:
         raise InvalidArgument("--save is for the table of --tune: pass that too; --json prints times")
@@ -204,18 +159,15 @@ def bench(
     if nccl and as_json:
         raise InvalidArgument("--nccl and --json print different things: pass one of them")
     root = root_of(collective, ranks, root)
-    reduction, all_bytes = _reduction(collective, dtype, op, ranks), _sizes(begin or [], end, factor, step)
+    reduction, all_bytes = _reduction(collective, dtype, op, ranks), sizes.of(begin, end, factor, DEFAULT_SIZES)
     uses = (False, True)[: 1 + CAN_BE_IN_PLACE[collective]] if nccl else (writes_its_arrays(collective),)
     wanted = (algorithm or ["auto"]) if nccl else (algorithm or [])
     chosen = _algorithms(collective, wanted, ranks, root, uses)
     if nccl and len(chosen) > 1:
         raise InvalidArgument(f"--nccl prints one algorithm, {len(chosen)} are named: pass -a once")
     counts = _counts(collective, all_bytes, reduction, nccl)
-    largest, are_processes = layout_of(collective, ranks, max(counts), root), processes or symmetric
-    # Of processes, rank 0 has the arrays of all ranks besides: for the baselines.
-    check_memory(largest, uses * (1 + are_processes), len(chosen), reduction.numpy_dtype.itemsize)
-    if plot_file is not None:
-        plot.check(plot_file)
+    largest = layout_of(collective, ranks, max(counts), root)
+    check_memory(largest, uses, len(chosen), reduction.numpy_dtype.itemsize)
     node = nvcoll.Node(ranks)
     columns = [(bench_tables.NCCL_KINDS[in_place] if nccl else None, in_place) for in_place in uses]
 
@@ -228,21 +180,12 @@ def bench(
             new.add_baselines()
         return new
 
-    if are_processes:
-        memory = "symmetric" if symmetric else "private"
-        make = partial(_algorithms, collective, wanted, ranks, root, ())
-        job = process_cases.Job(collective, reduction, root, memory, make, columns, not nccl)
-        cases = process_cases.cases_of(job, node, counts, rounds)
-    else:
-        cases = timed(case, counts, rounds)
+    cases = timed(case, counts, rounds)
     if as_json:
         bench_tables.print_json(cases, chosen, rounds)
     elif nccl:
         bench_tables.print_nccl(cases, next(iter(chosen)), rounds)
     else:
         bench_tables.print_table(cases, chosen, rounds)
-    if plot_file is not None:
-        plot.draw(cases, f"{bench_tables.what(cases[0])}, {bench_tables.ranks_and_cores(cases[0])}", plot_file)
-        typer.echo(f"drawn to {plot_file}", err=True)
     if any(case.wrong for case in cases):
         raise typer.Exit(1)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from nvcoll import Algorithm, Schedule, __version__, verify
 from nvcoll._nvcoll import bus_factor, dtypes, machine, why
-from nvcoll.cli.bench.baselines import ALONE_BYTES
 from nvcoll.cli.bench.timing import NUMPY, Case, Spread, schedule_of
 from nvcoll.cli.operands import HAS_ROOT, writes_its_arrays
 from nvcoll.text.formatting import counted, sized
@@ -32,8 +31,8 @@ NCCL_KINDS = ("out of place", "in place")
 NCCL_WIDTHS = (12, 12, 8, 6, 6, *(7, 6, 6, 6) * 2)
 """The widths of the columns of nccl-tests: size, count, type, redop, root; twice time, algbw, busbw, #wrong."""
 
-UNITS = ((100, " %"), (1, "x"))
-"""The scale and the unit of a ratio: to a baseline that is a limit, and to numpy."""
+UNITS = ((1, "x"), (100, " %"))
+"""The scale and the unit of a ratio: to numpy, and to the roofline, which is a limit."""
 
 UNSTEADY = 0.5
 """A ratio to times whose quartiles are further apart than this part of their median is marked. Chosen."""
@@ -42,9 +41,8 @@ JSON_SCHEMA = "nvcoll.bench/1"
 
 
 def ranks_and_cores(case: Case) -> str:
-    """Returns the number of ranks and of cores, and the memory of processes, in words."""
-    kind, arrays = ("thread", "") if case.memory is None else ("process", f", {case.memory} arrays")
-    return f"{counted(case.node.world_size, f'{kind} rank')} on {counted(machine()['usable_cpus'], 'core')}{arrays}"
+    """Returns the number of ranks and of cores, in words."""
+    return f"{counted(case.node.world_size, 'thread rank')} on {counted(machine()['usable_cpus'], 'core')}"
 
 
 def what(case: Case) -> str:
@@ -64,7 +62,7 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     how = "median us (and quartiles); data rewritten each call; every element checked"
     print_labelled("", f"{what(case)}   {who}", label=0)
     print_labelled("", f"{rounds} interleaved rounds, {how}", label=0)
-    heads = [f"{best} {'vs' if name == 'numpy' else 'of'} {name}" for name in case.baselines]
+    heads = [f"{best} {'of' if name == 'roofline' else 'vs'} {name}" for name in case.baselines]
     rows = []
     for case in cases:
         medians = [case.seconds(name).median * 1e6 for name in columns]
@@ -82,7 +80,7 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     print_labelled("with", _baselines(case))
     print_labelled("spread", _spread(cases, columns))
     shown = next((name for name in names if isinstance(chosen[name], str)), "auto")
-    print_labelled("next", f"--nccl   --json   --plot bench.svg   nvcoll show {case.collective} {shown} -n 4")
+    print_labelled("next", f"--nccl   --json   nvcoll show {case.collective} {shown} -n 4")
     for line in _wrong(cases):
         print_labelled("", line, label=0)
 
@@ -95,7 +93,7 @@ def _ratio(spread: Spread, scale: int, unit: str) -> str:
 
 def _beside(case: Case, baseline: str, name: str) -> str:
     """Writes a ratio to a baseline, marked where the baseline's own times are too far apart to compare with."""
-    ratio = _ratio(case.ratio(baseline, name), *UNITS[baseline == "numpy"])
+    ratio = _ratio(case.ratio(baseline, name), *UNITS[baseline == "roofline"])
     return f"{ratio} unsteady" if case.seconds(baseline).width > UNSTEADY else ratio
 
 
@@ -122,20 +120,14 @@ def _orders(orders: dict[str, str], case: Case) -> str:
 
 def _schedule(case: Case, algorithm: str | Algorithm) -> Schedule:
     algorithm = _taken(case, case.in_place) if algorithm == "auto" else algorithm
-    return schedule_of(case.collective, algorithm, case.node.world_size, case.in_place, case.root).lower(_path(case))
-
-
-def _path(case: Case) -> Literal["mapped", "staged"]:
-    """Returns how ranks reach each other's arrays."""
-    return "staged" if case.memory == "private" else "mapped"
+    return schedule_of(case.collective, algorithm, case.node.world_size, case.in_place, case.root)
 
 
 def _taken(case: Case, in_place: bool) -> str:
     """Returns the algorithm that auto chooses for the calls of a case."""
     root = case.root if HAS_ROOT[case.collective] else None
-    arguments, by_rank = (case.collective, case.count, case.reduction.dtype), case.memory is not None
-    name = case.node.estimates(*arguments, root=root, path=_path(case), in_place=in_place, by_rank=by_rank).algorithm
-    return str(name)
+    arguments = (case.collective, case.count, case.reduction.dtype)
+    return str(case.node.estimates(*arguments, root=root, in_place=in_place).algorithm)
 
 
 def _baselines(case: Case) -> str:
@@ -145,7 +137,7 @@ def _baselines(case: Case) -> str:
     roofline = f"hand-written loops, each element read once and written once{size}, {threads}"
     numpy = f"np.{NUMPY[case.reduction.op].__name__}(a, b, out=c)" if case.reduction.op else ""
     numpy += " for each array after the first" + (", then copies" if case.collective == "all_reduce" else "")
-    memcpy = f"np.copyto of the same bytes, 2 threads (1 below {sized(ALONE_BYTES)} in all)"
+    memcpy = "np.copyto of the same bytes, 1 thread"
     meanings = {"numpy": f"{numpy}, 1 thread", "memcpy": memcpy, "roofline": roofline}
     return "; ".join(f"{name}: {meanings[name]}" for name in case.baselines)
 
@@ -226,8 +218,6 @@ def print_json(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds
         "version": __version__,
         "collective": first.collective,
         "ranks": first.node.world_size,
-        "processes": first.memory is not None,
-        "memory": first.memory,
         "workers": first.node.workers,
         "dtype": first.reduction.dtype,
         "op": first.reduction.op,

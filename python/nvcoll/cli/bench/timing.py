@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress
 
 import nvcoll
 from nvcoll import Algorithm, InvalidArgument, oracle
 from nvcoll._nvcoll import ops, roofline
+from nvcoll.cli import progress
 from nvcoll.cli.bench import baselines
 from nvcoll.cli.operands import FOLDS, Array, Layout, Operands, distinct, writes_its_arrays
 from nvcoll.text.formatting import sized
@@ -39,10 +38,6 @@ NUMPY: dict[str, Callable[..., Array]] = {
     "max": np.maximum,
 }
 """For each op, the numpy function of two arrays: the oracle's, where that is one."""
-
-
-REFRESH_SECONDS = 0.1
-"""The least time between two drawings of the progress bar. Chosen."""
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
@@ -180,10 +175,7 @@ class Case:
         reduction: Reduction,
         count: int,
         root: int = 0,
-        memory: str | None = None,
     ) -> None:
-        self.memory = memory
-        """Of ranks that are processes, private or symmetric; None: ranks are threads."""
         self.node, self.collective, self.reduction, self.root = node, collective, reduction, root
         self.count = count
         """Elements of a rank's longer buffer, before they are cut into parts."""
@@ -196,7 +188,6 @@ class Case:
         """Whether calls are in place unless they say otherwise."""
         self._forms: dict[bool, Operands] = {}
         self._known: list[Array] = []
-        self._memcpy: baselines.Memcpy | None = None
         self._order = random.Random(count)
 
     @cached_property
@@ -248,13 +239,15 @@ class Case:
         operands = self.operands(self.in_place)
         if FOLDS[self.collective]:
             self._add("numpy", operands, lambda: self.reduction.by_numpy(operands))
+            self.baselines.append("numpy")
         else:
-            self._memcpy = baselines.Memcpy(baselines.copies(operands))
-            self._add("memcpy", operands, self._memcpy, self._expected("auto", operands))
+            copies = baselines.copies(operands)
+            self._add("memcpy", operands, lambda: baselines.memcpy(copies), self._expected("auto", operands))
+            self.baselines.append("memcpy")
         if self.collective == "all_reduce":
             floats = [x.view("u1")[: self.nbytes // 4 * 4].view("f4") for x in operands.results]
             self._add("roofline", operands, lambda: roofline(floats, self.node.workers))
-        self.baselines = baselines_of(self.collective)
+            self.baselines.append("roofline")
 
     def round(self, is_counted: bool = True) -> None:
         """Times every candidate once, in random order."""
@@ -265,11 +258,9 @@ class Case:
             self.candidates[name].run(is_counted)
 
     def let_go(self) -> None:
-        """Frees the arrays and the thread; the measurements stay."""
-        if self._memcpy is not None:
-            self._memcpy.close()
+        """Frees the arrays; the measurements stay."""
         self.__dict__.pop("data", None)
-        self._forms, self._operands, self._known, self._memcpy = {}, {}, [], None
+        self._forms, self._operands, self._known = {}, {}, []
         for candidate in self.candidates.values():
             candidate.let_go()
 
@@ -288,26 +279,15 @@ class Case:
         return sum(candidate.wrong for candidate in self.candidates.values())
 
 
-def baselines_of(collective: str) -> list[str]:
-    """Returns the names of the baselines of a collective."""
-    return ["numpy" if FOLDS[collective] else "memcpy", *(["roofline"] if collective == "all_reduce" else [])]
-
-
-def timed(cases: Callable[[int], Case], counts: Sequence[int], rounds: int, *, is_shown: bool = True) -> list[Case]:
-    """Times every count; the progress bar is drawn between rounds only, in this thread."""
-    console, done, drawn = Console(stderr=True), [], 0.0
-    is_silent = not (is_shown and console.is_terminal)
-    with Progress(console=console, transient=True, auto_refresh=False, disable=is_silent) as progress:
-        task = progress.add_task("timing", total=len(counts) * (rounds + 1))
+def timed(cases: Callable[[int], Case], counts: Sequence[int], rounds: int) -> list[Case]:
+    """Times every count."""
+    done = []
+    with progress.line() as tell:
         for count in counts:
             case = cases(count)
-            progress.update(task, description=sized(case.nbytes), refresh=True)
             for number in range(rounds + 1):
+                tell(f"timing {sized(case.nbytes)}, round {number} of {rounds}")
                 case.round(is_counted=number > 0)
-                progress.advance(task)
-                if time.monotonic() > drawn + REFRESH_SECONDS:
-                    progress.refresh()
-                    drawn = time.monotonic()
             case.let_go()
             done.append(case)
     return done

@@ -23,7 +23,7 @@ from nvcoll.cost.comparison import LAUNCH
 from nvcoll.text.formatting import counted, sized
 from nvcoll.text.tables import print_labelled, print_table
 
-DEFAULT_SIZE = "1M"
+DEFAULT_BYTES = 1 << 20
 JSON_SCHEMA = "nvcoll.predict/1"
 
 BLOCKS = 12
@@ -145,34 +145,6 @@ def _bounds(answers: Sequence[Answer]) -> list[tuple[str, str]]:
     return ranges
 
 
-def _show_buckets(question: Question, answers: Sequence[Answer]) -> None:
-    assert question.bucket is not None
-    size, bucket = sized(question.sizes[0]), sized(question.bucket)
-    title = f"{question.collective} {size} in buckets of {bucket}, one after the other, {_launched(question)}"
-    print_labelled("", title, label=0)
-    rows = []
-    for one in answers:
-        found, cut = one.prediction, one.buckets
-        if found is None or cut is None:
-            rows.append((one.fabric.name, one.fabric.title, *["-"] * 7))
-            continue
-        each, total = duration(cut.each.time_us), duration(cut.total)
-        against = f"{cut.total / found.time_us:.2f}x"
-        whole = (duration(found.time_us), against)
-        way = (_way(cut.each), str(cut.count), each, total, duration(cut.low, cut.high), *whole)
-        rows.append((one.fabric.name, one.fabric.title, *way))
-    heads = (
-        *("machine", "description", TIMES[0]),
-        *("buckets", "one bucket", "all buckets", "90 % interval", "one call", "all / one"),
-    )
-    print_table(
-        heads,
-        rows,
-        left=("machine", "description", TIMES[0]),
-        optional=("description", TIMES[0], "one call", "buckets"),
-    )
-
-
 def _alike(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Joins the lines of machines about which the same is said."""
     names: dict[str, list[str]] = {}
@@ -196,11 +168,6 @@ def _model(question: Question, tag: str) -> str:
     return f"NCCL {tag}{why}"
 
 
-def _accuracy(question: Question, answer: Answer, found: Sequence[Prediction]) -> str:
-    """Returns the accuracy of the predictions for one machine."""
-    return sizes.accuracy(found, lambda nbytes: question.predict(answer.fabric, nbytes))
-
-
 def _faster(answers: Sequence[Answer]) -> Iterator[tuple[str, str]]:
     """Yields a line if a setting makes NCCL clearly faster, with the size at which it saves most."""
     known = [(one.faster, one.nbytes) for one in answers if one.faster]
@@ -220,7 +187,7 @@ def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tu
     known = [[one.prediction for one in answers if one.prediction] for answers in found]
     yield "model", [(one.fabric.name, _model(question, one.nccl.tag)) for one in firsts if one.nccl]
     judged = [(one, some) for one, some in zip(firsts, known, strict=True) if some]
-    yield "accuracy", [(one.fabric.name, _accuracy(question, one, some)) for one, some in judged]
+    yield "accuracy", [(one.fabric.name, sizes.accuracy(some)) for one, some in judged]
     chosen = [(one.fabric.name, one.prediction.choice) for one in firsts if one.prediction]
     yield "choice", [(name, words) for name, words in chosen if words != FORMULA]
     yield "faster", [line for answers in found for line in _faster(answers)]
@@ -229,9 +196,7 @@ def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tu
 
 
 def _show(question: Question, found: Sequence[Sequence[Answer]]) -> None:
-    if question.bucket is not None:
-        _show_buckets(question, [answers[0] for answers in found])
-    elif len(question.sizes) == 1:
+    if len(question.sizes) == 1:
         _show_machines(question, [answers[0] for answers in found])
     else:
         for answers in found:
@@ -239,9 +204,6 @@ def _show(question: Question, found: Sequence[Sequence[Answer]]) -> None:
             print()
     for what, lines in _notes(question, found):
         _print_lines(what, lines)
-    if question.bucket is not None:
-        print_labelled("note", "a bucket takes the time of a call of its own; overlap with compute is not modelled")
-        return
     print_labelled(
         "columns",
         "NCCL est. = NCCL's tuning model; lower bound = no schedule is faster; x bound = time / lower bound",
@@ -258,20 +220,6 @@ def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:
     head = {"schema": JSON_SCHEMA, "collective": question.collective, "launch": question.launch}
     given = {"settings": dict(question.settings), "forced": [question.algorithm, question.protocol]}
     return json.dumps({**head, **given, "predictions": by_machine}, indent=2)
-
-
-def _sizes(begin: str, end: str | None, factor: float | None, bucket: str | None) -> list[int]:
-    """Returns the sizes of ``-b``, ``-e`` and ``-f``.
-
-    Raises:
-        InvalidArgument: one that is no size, or that would be ignored.
-    """
-    if end is None and factor is not None:
-        raise InvalidArgument("-f is the factor of a sweep: pass -e, its last size")
-    if end is not None and bucket is not None:
-        raise InvalidArgument("--bucket cuts one size: leave out -e")
-    first = sizes.parse(begin)
-    return list(sizes.sweep(first, sizes.parse(end) if end else first, factor, None))
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
@@ -293,17 +241,12 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
 
 def predict(
     collective: Annotated[str, typer.Argument(help="A collective, as all_reduce.", callback=collective_name)],
-    begin: Annotated[str, typer.Option("-b", "--minbytes", help="Size, as nccl-tests counts it: 64K.")] = DEFAULT_SIZE,
-    end: Annotated[str | None, typer.Option("-e", "--maxbytes", help="The last size of a sweep.")] = None,
-    factor: Annotated[
-        float | None, typer.Option("-f", "--stepfactor", help="The factor between sizes; default: 2.")
-    ] = None,
+    begin: Annotated[list[str] | None, sizes.begin("1M")] = None,
+    end: sizes.End = None,
+    factor: sizes.Factor = None,
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
-    bucket: Annotated[
-        str | None, typer.Option(help="Divide -b bytes into buckets of this size, sent one after another: 25MiB.")
-    ] = None,
     nccl_version: Annotated[
         str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest known.")
     ] = None,
@@ -318,11 +261,8 @@ def predict(
 
     Example: nvcoll predict all_reduce -b 1G --on hgx-h100,rtx4090-4-staged
     """
-    nbytes, on_these = _sizes(begin, end, factor, bucket), machines(on, gpu)
-    size = None if bucket is None else sizes.parse(bucket)
-    question = Question(collective, nbytes, launch, nccl_version, size, _settings(env or ()), algorithm, protocol)
-    if size is not None and not 0 < size <= nbytes[0]:
-        raise InvalidArgument(f"--bucket is {size} bytes: pass at least 1, and at most -b")
+    nbytes, on_these = sorted(sizes.of(begin, end, factor, [DEFAULT_BYTES])), machines(on, gpu)
+    question = Question(collective, nbytes, launch, nccl_version, _settings(env or ()), algorithm, protocol)
     found = ask_all(question, on_these)
     if as_json:
         print(_json(question, found))

@@ -28,19 +28,6 @@ LISTS_BY_COLLECTIVE = (2, 24)
 
 
 @dataclass(frozen=True)
-class Buckets:
-    """A gradient that is reduced bucket after bucket; microseconds."""
-
-    nbytes: int
-    """Of a full one."""
-    count: int
-    each: Prediction
-    total: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Faster:
     """A setting of NCCL with which a call is predicted to be faster."""
 
@@ -62,7 +49,6 @@ class Answer:
     why_no_prediction: str | None = None
     nccl: NcclEstimate | None = None
     why_no_nccl: str | None = None
-    buckets: Buckets | None = None
     faster: Faster | None = None
 
     @property
@@ -104,12 +90,6 @@ class Answer:
             "why_no_estimate": self.why_no_nccl,
             "faster_setting": self.faster and self.faster.setting,
             "faster_us": self.faster and self.faster.prediction.time_us,
-            "bucket_bytes": self.buckets and self.buckets.nbytes,
-            "buckets": self.buckets and self.buckets.count,
-            "bucket_us": self.buckets and self.buckets.each.time_us,
-            "total_us": self.buckets and self.buckets.total,
-            "total_low_us": self.buckets and self.buckets.low,
-            "total_high_us": self.buckets and self.buckets.high,
         }
 
 
@@ -121,7 +101,6 @@ class Question:
     sizes: Sequence[int]
     launch: Launch
     version: str | None
-    bucket: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     algorithm: str | None = None
     protocol: str | None = None
@@ -158,22 +137,18 @@ class Question:
                 why_no_prediction,
                 nccl,
                 why_no_nccl,
-                self._buckets(one, size) if found else None,
                 self._faster(one, found, nccl) if found and nccl else None,
             )
             for size, found, nccl in zip(self.sizes, predictions, estimates, strict=True)
         ]
 
-    def predict(self, one: Fabric, sizes: Sequence[int]) -> list[Prediction]:
-        """Predicts the collective on one machine."""
-        return self._predict(one, sizes, self.algorithm)
-
-    def _predict(self, one: Fabric, sizes: Sequence[int], algorithm: str | None) -> list[Prediction]:
+    def predict(self, one: Fabric, sizes: Sequence[int], algorithm: str | None = None) -> list[Prediction]:
+        """Predicts the collective on one machine, by an algorithm of NCCL or by the one that is asked for."""
         return one.predict(
             self.collective,
             sizes,
             launch=self.launch,
-            algorithm=algorithm,
+            algorithm=algorithm or self.algorithm,
             protocol=self.protocol,
             version=self.version,
             settings=self.settings,
@@ -182,13 +157,13 @@ class Question:
     def _faster(self, one: Fabric, found: Prediction, nccl: NcclEstimate) -> Faster | None:
         """Finds the fastest algorithm that is clearly faster than the one that NCCL chooses."""
         is_forced = self.algorithm or "NCCL_ALGO" in self.settings
-        if is_forced or self.bucket is not None or not found.trust.startswith("validated"):
+        if is_forced or not found.trust.startswith("validated"):
             return None
         others = {way.algorithm for way in nccl.candidates if way.time_us is not None} - {found.algorithm}
         faster = []
         for algorithm in sorted(others):
             try:
-                (other,) = self._predict(one, [found.nbytes], algorithm)
+                (other,) = self.predict(one, [found.nbytes], algorithm)
             except InvalidArgument:  # it has no closed form
                 continue
             saved = 1 - other.time_us / found.time_us
@@ -202,20 +177,6 @@ class Question:
         version = tuple(int(number) for number in tag.removeprefix("v").split("-")[0].split("."))
         only = f"{self.collective.replace('_', '')}:" if version >= LISTS_BY_COLLECTIVE else ""
         return f"NCCL_ALGO={only}{algorithm}"
-
-    def _buckets(self, one: Fabric, nbytes: int) -> Buckets | None:
-        """Cuts a call into buckets, of which the last has the rest, and adds up their times."""
-        if self.bucket is None:
-            return None
-        full, rest = divmod(nbytes, self.bucket)
-        sizes = [self.bucket] * bool(full) + [rest] * bool(rest)
-        counts = [full] * bool(full) + [1] * bool(rest)
-        found = self.predict(one, sizes)
-        low, total, high = (
-            sum(count * time for count, time in zip(counts, times, strict=True))
-            for times in ([p.low_us for p in found], [p.time_us for p in found], [p.high_us for p in found])
-        )
-        return Buckets(self.bucket, sum(counts), found[0], total, low, high)
 
 
 def ask_all(question: Question, machines: Sequence[Fabric]) -> list[list[Answer]]:
