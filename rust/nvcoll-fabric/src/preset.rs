@@ -8,7 +8,7 @@
 //! | `hgx-h100[0-3]` | some of the GPUs of one, in that order |
 //! | `hgx-h100x4+ib-ndr-8` | four of one, and their network |
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use crate::error::{edits, shortened, Error, Result};
 use crate::hardware::{Description, Fabric};
@@ -49,9 +49,9 @@ static FILES: &[&str] = &[
 
 /// Returns every machine that is shipped, in the order in which they are described.
 pub fn presets() -> &'static [Fabric] {
-    static MACHINES: OnceLock<Vec<Fabric>> = OnceLock::new();
-    MACHINES
-        .get_or_init(|| FILES.iter().flat_map(|text| machines_of(text).expect("a test reads every preset")).collect())
+    static MACHINES: LazyLock<Vec<Fabric>> =
+        LazyLock::new(|| FILES.iter().flat_map(|text| machines_of(text).expect("a test reads every preset")).collect());
+    &MACHINES
 }
 
 fn machines_of(text: &str) -> Result<Vec<Fabric>> {

@@ -1,10 +1,11 @@
 //! Models of GPUs: one row each, in `gpus.toml`.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::tables;
 
 /// A model of GPU.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -111,28 +112,16 @@ pub(crate) fn of_pci(id: &str) -> Option<&'static Gpu> {
     all().iter().find(|gpu| gpu.known_by.pci.iter().any(|known| known == id))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GpusFile {
-    gpu: Vec<Gpu>,
-}
-
 /// Returns every model.
 pub fn all() -> &'static [Gpu] {
-    static TABLE: OnceLock<Vec<Gpu>> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        toml::from_str::<GpusFile>(include_str!("gpus.toml")).expect("a test reads the table that is shipped").gpu
-    })
+    static TABLE: LazyLock<Vec<Gpu>> = LazyLock::new(|| tables::rows(include_str!("gpus.toml"), "gpu"));
+    &TABLE
 }
 
 /// Finds a model by name.
 ///
 /// # Errors
-/// [`Error::Unknown`].
+/// [`crate::Error::Unknown`].
 pub fn named(name: &str) -> Result<&'static Gpu> {
-    all().iter().find(|gpu| gpu.name == name).ok_or_else(|| Error::Unknown {
-        kind: "GPU",
-        name: name.to_owned(),
-        known: all().iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", "),
-    })
+    tables::named("GPU", name, all(), |gpu| &gpu.name)
 }

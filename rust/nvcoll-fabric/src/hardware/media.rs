@@ -1,10 +1,11 @@
 //! What links are made of: one row per medium, in `media.toml`.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::tables;
 
 /// A kind of link.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -69,30 +70,18 @@ impl LinkFamily {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MediaFile {
-    medium: Vec<Medium>,
-}
-
 /// Returns every medium.
 pub fn all() -> &'static [Medium] {
-    static TABLE: OnceLock<Vec<Medium>> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        toml::from_str::<MediaFile>(include_str!("media.toml")).expect("a test reads the table that is shipped").medium
-    })
+    static TABLE: LazyLock<Vec<Medium>> = LazyLock::new(|| tables::rows(include_str!("media.toml"), "medium"));
+    &TABLE
 }
 
 /// Finds a medium by name.
 ///
 /// # Errors
-/// [`Error::Unknown`].
+/// [`crate::Error::Unknown`].
 pub fn named(name: &str) -> Result<&'static Medium> {
-    all().iter().find(|medium| medium.name == name).ok_or_else(|| Error::Unknown {
-        kind: "medium",
-        name: name.to_owned(),
-        known: all().iter().map(|medium| medium.name.as_str()).collect::<Vec<_>>().join(", "),
-    })
+    tables::named("medium", name, all(), |medium| &medium.name)
 }
 
 /// Returns a medium of networks with another rate in Gbit/s, efficiency or latency: the same one for the same numbers, so that

@@ -1,9 +1,10 @@
 //! The constants of one version on one generation of GPUs, from `versions.toml`.
 //!
-//! An era of the table has the values that changed. [`VersionConstants`] has the newest value of every constant up to a version.
+//! An era of the table has the values that changed. [`VersionConstants`] has the newest value of every constant up to a version:
+//! its fields are those of an era, and the ones that depend on the generation are read by a method.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
@@ -14,12 +15,13 @@ use crate::hardware::gpus::Gpu;
 
 /// One value per protocol: `[ll, ll128, simple]`.
 type PerProtocol = [f64; 3];
+/// Values of the algorithms that a version has.
+type PerAlgorithm = BTreeMap<NcclAlgorithm, PerProtocol>;
 /// Values from a compute capability on: for one node, two nodes, and more.
 type PerNodes = Vec<(u32, f64, f64, f64)>;
 
 /// The kind of a hop, as the table of latencies has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hop {
     Nvlink,
     Pcie,
@@ -141,90 +143,6 @@ impl Processor {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EraHops {
-    nvlink: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
-    pcie: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
-    network: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Maxima {
-    ll: Option<PerNodes>,
-    ring_ll128: Option<PerNodes>,
-    tree_ll128: Option<PerNodes>,
-    tree: Option<PerNodes>,
-    nvls_tree: Option<PerNodes>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Speeds {
-    node: Option<Vec<(u32, Vec<f64>)>>,
-    network: Option<Vec<(u32, Vec<f64>)>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SizeParts {
-    ll: Option<Vec<f64>>,
-    ll128: Option<Vec<f64>>,
-    simple: Option<Vec<f64>>,
-}
-
-/// The values that a version changed.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Era {
-    version: String,
-    tag: String,
-    base_us: Option<BTreeMap<NcclAlgorithm, PerProtocol>>,
-    hop_us: Option<EraHops>,
-    maximum_gbps: Option<Maxima>,
-    ring_ll128_of_gbps: Option<BTreeMap<String, f64>>,
-    sm80_bus_gbps: Option<f64>,
-    sm90_bus_gbps: Option<f64>,
-    ring_ll_part: Option<f64>,
-    ring_ll_alone_part: Option<f64>,
-    ring_ll128_part: Option<f64>,
-    ring_ll128_one_gpu_part: Option<f64>,
-    tree_part: Option<f64>,
-    tree_ll_part: Option<f64>,
-    tree_ll128_one_node_part: Option<f64>,
-    tree_ll128_part: Option<f64>,
-    simple_tree_part: Option<f64>,
-    pat_part: Option<f64>,
-    ll_hop_several_nodes_part: Option<f64>,
-    extra_network_steps: Option<u32>,
-    post_us: Option<f64>,
-    post_amd_us: Option<f64>,
-    plateau_part: Option<Vec<(u32, f64)>>,
-    plateau: Option<Plateau>,
-    one_gpu_takes_tree_network: Option<bool>,
-    nvls: Option<NvlsBandwidth>,
-    nvls_graph_part: Option<f64>,
-    nvls_heads: Option<usize>,
-    nvls_part: Option<Vec<(u32, f64)>>,
-    nvls_channels: Option<Vec<(u32, u32, u32, u32)>>,
-    nvls_tree_chunks: Option<TreeChunks>,
-    sends: Option<SendRules>,
-    nvls_tree_size_part_from_sm: Option<u32>,
-    ll128: Option<Ll128>,
-    max_channels: Option<usize>,
-    p2p_over_intel_part: Option<f64>,
-    duplicate: Option<Duplicate>,
-    crossing: Option<NicCrossing>,
-    crossing_price: Option<f64>,
-    c2c: Option<C2cUse>,
-    algo_rule: Option<AlgoRule>,
-    nvlink_gbps: Option<Vec<(u32, f64)>>,
-    socket_gbps: Option<BTreeMap<Processor, f64>>,
-    speeds_gbps: Option<Speeds>,
-    tree_size_part: Option<SizeParts>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct PcieLane {
     lane_gbps: f64,
     nccl_gbps: f64,
@@ -237,35 +155,49 @@ struct SocketMedium {
     processor: Processor,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VersionsFile {
-    era: Vec<Era>,
+    era: Vec<toml::Table>,
     pcie: Vec<PcieLane>,
     socket: Vec<SocketMedium>,
 }
 
-fn table() -> &'static VersionsFile {
-    static TABLE: OnceLock<VersionsFile> = OnceLock::new();
-    TABLE.get_or_init(|| toml::from_str(include_str!("versions.toml")).expect("a test reads the table that is shipped"))
-}
+static TABLE: LazyLock<VersionsFile> =
+    LazyLock::new(|| toml::from_str(include_str!("versions.toml")).expect("a test reads the table that is shipped"));
+
+/// For each era, its values over those of the eras before it. The first era has every value.
+static ERAS: LazyLock<Vec<VersionConstants>> = LazyLock::new(|| {
+    let mut all = toml::Table::new();
+    let sum = |era: &toml::Table| {
+        all.extend(era.clone());
+        all.clone().try_into().expect("a test reads the table that is shipped")
+    };
+    TABLE.era.iter().map(sum).collect()
+});
 
 /// All constants of a version for one generation of GPUs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct VersionConstants {
-    pub(super) tag: &'static str,
-    /// Compute capability times ten.
+    version: String,
+    pub(super) tag: String,
+    /// Compute capability times ten: of the GPU, not of the table.
+    #[serde(skip)]
     pub(super) sm: u32,
-    base_us: BTreeMap<NcclAlgorithm, PerProtocol>,
-    hop_us: [BTreeMap<NcclAlgorithm, PerProtocol>; 3],
-    ll: PerNodes,
-    ring_ll128: PerNodes,
-    tree_ll128: PerNodes,
-    tree: PerNodes,
-    nvls_tree: PerNodes,
-    ring_ll128_of: BTreeMap<String, f64>,
-    /// The largest bandwidth of all channels together on a GPU of this generation; none if the version has no such bound.
-    pub(super) bus_bound_gbps: Option<f64>,
+    base_us: PerAlgorithm,
+    hop_nvlink_us: PerAlgorithm,
+    hop_pcie_us: PerAlgorithm,
+    hop_network_us: PerAlgorithm,
+    ll_gbps: PerNodes,
+    ring_ll128_gbps: PerNodes,
+    tree_ll128_gbps: PerNodes,
+    tree_gbps: PerNodes,
+    #[serde(default)]
+    nvls_tree_gbps: PerNodes,
+    ring_ll128_of_gbps: BTreeMap<String, f64>,
+    sm80_bus_gbps: f64,
+    sm90_bus_gbps: f64,
     pub(super) ring_ll_part: f64,
     pub(super) ring_ll_alone_part: f64,
     pub(super) ring_ll128_part: f64,
@@ -280,17 +212,17 @@ pub(super) struct VersionConstants {
     pub(super) extra_network_steps: u32,
     pub(super) post_us: f64,
     pub(super) post_amd_us: f64,
-    pub(super) plateau_part: f64,
+    plateau_part: Vec<(u32, f64)>,
     pub(super) plateau: Plateau,
     pub(super) one_gpu_takes_tree_network: bool,
     pub(super) nvls: NvlsBandwidth,
     pub(super) nvls_graph_part: f64,
     pub(super) nvls_heads: usize,
-    pub(super) nvls_part: f64,
+    nvls_part: Vec<(u32, f64)>,
     nvls_channels: Vec<(u32, u32, u32, u32)>,
     pub(super) nvls_tree_chunks: TreeChunks,
     pub(super) sends: SendRules,
-    pub(super) nvls_tree_size_part: bool,
+    nvls_tree_size_part_from_sm: Option<u32>,
     pub(super) ll128: Ll128,
     pub(super) max_channels: usize,
     pub(super) p2p_over_intel_part: f64,
@@ -300,11 +232,13 @@ pub(super) struct VersionConstants {
     pub(super) crossing_price: f64,
     pub(super) c2c: C2cUse,
     pub(super) algo_rule: AlgoRule,
-    pub(super) nvlink_gbps: f64,
+    nvlink_gbps: Vec<(u32, f64)>,
     socket_gbps: BTreeMap<Processor, f64>,
-    pub(super) speeds_node: Vec<f64>,
-    pub(super) speeds_network: Vec<f64>,
-    tree_size_part: [Vec<f64>; 3],
+    node_speeds_gbps: Vec<(u32, Vec<f64>)>,
+    network_speeds_gbps: Vec<(u32, Vec<f64>)>,
+    tree_ll_size_part: Vec<f64>,
+    tree_ll128_size_part: Vec<f64>,
+    tree_simple_size_part: Vec<f64>,
 }
 
 /// Cited (src/graph/tuning.cc, all versions): the entries of the list of factors that trees use.
@@ -317,7 +251,7 @@ fn from_sm<T>(rows: &[T], sm: u32, begins: impl Fn(&T) -> u32) -> Option<&T> {
 
 /// Returns the versions there are.
 pub(super) fn versions() -> Vec<&'static str> {
-    table().era.iter().map(|era| era.version.as_str()).collect()
+    ERAS.iter().map(|era| era.version.as_str()).collect()
 }
 
 /// Returns the numbers of a version, as `2.27.7`, `v2.27.7-1` or `2.27`.
@@ -339,103 +273,66 @@ impl VersionConstants {
         if asked.len() == 2 {
             asked.push(u32::MAX);
         }
-        let eras = &table().era;
-        let began = |era: &Era| numbers(&era.version).expect("a test reads the versions of the table");
-        let older = eras.iter().filter(|era| began(era) <= asked).count();
-        let is_of_minor = |era: &&Era| began(era)[..2] == asked[..2];
+        let began = |era: &Self| numbers(&era.version).expect("a test reads the versions of the table");
+        let older = ERAS.iter().filter(|era| began(era) <= asked).count();
+        let is_of_minor = |era: &&Self| began(era)[..2] == asked[..2];
         // A feature may begin with a minor version: a version before the first era of its minor is like that era.
-        let count = match eras[..older].last().filter(is_of_minor) {
-            None if eras.get(older).is_some_and(|era| is_of_minor(&era)) => older + 1,
-            _ => older,
+        let newest = match ERAS[..older].last() {
+            Some(era) if is_of_minor(&era) => Some(era),
+            newest => ERAS.get(older).filter(is_of_minor).or(newest),
         };
-        let eras = eras[..count].split_last().ok_or_else(unknown)?;
+        let newest = newest.ok_or_else(unknown)?;
         let sm = gpu.sm.ok_or_else(|| Error::Unable {
             fabric: fabric.to_owned(),
             message: format!("NCCL does not run on {}: its model is of NVIDIA's GPUs", gpu.title),
         })?;
-        Ok(Self::sum(eras.1, eras.0, sm))
+        Ok(Self { sm, ..newest.clone() })
     }
 
-    fn sum(older: &'static [Era], newest: &'static Era, sm: u32) -> Self {
-        /// Returns the newest value of the eras.
-        macro_rules! last {
-            ($($field:ident).+) => {
-                older.iter().chain([newest]).rev().find_map(|era| last!(@of era, $($field).+))
-            };
-            (@of $era:ident, $field:ident) => { $era.$field.clone() };
-            (@of $era:ident, $group:ident . $field:ident) => { $era.$group.as_ref().and_then(|g| g.$field.clone()) };
-        }
-        let whole = "the first era names everything, as a test reads";
-        let at = |rows: Option<Vec<(u32, f64)>>| {
-            rows.and_then(|rows| from_sm(&rows, sm, |row| row.0).map(|row| row.1)).unwrap_or(0.0)
+    /// Returns the value of the last row that begins at or below the GPU's compute capability; zero if none does.
+    fn at_sm(&self, rows: &[(u32, f64)]) -> f64 {
+        from_sm(rows, self.sm, |row| row.0).map_or(0.0, |row| row.1)
+    }
+
+    /// Returns the largest bandwidth of all channels together on a GPU of this generation; infinite if the version has no such
+    /// bound.
+    pub(super) fn bus_bound_gbps(&self) -> f64 {
+        let bound = match self.sm {
+            80 => self.sm80_bus_gbps,
+            90 => self.sm90_bus_gbps,
+            _ => 0.0,
         };
-        let speeds = |rows: Option<Vec<(u32, Vec<f64>)>>| {
-            from_sm(&rows.expect(whole), sm, |row| row.0).expect("a list begins at 0").1.clone()
-        };
-        Self {
-            tag: &newest.tag,
-            sm,
-            base_us: last!(base_us).expect(whole),
-            hop_us: [
-                last!(hop_us.nvlink).expect(whole),
-                last!(hop_us.pcie).expect(whole),
-                last!(hop_us.network).expect(whole),
-            ],
-            ll: last!(maximum_gbps.ll).expect(whole),
-            ring_ll128: last!(maximum_gbps.ring_ll128).expect(whole),
-            tree_ll128: last!(maximum_gbps.tree_ll128).expect(whole),
-            tree: last!(maximum_gbps.tree).expect(whole),
-            nvls_tree: last!(maximum_gbps.nvls_tree).unwrap_or_default(),
-            ring_ll128_of: last!(ring_ll128_of_gbps).expect(whole),
-            bus_bound_gbps: match sm {
-                80 => last!(sm80_bus_gbps),
-                90 => last!(sm90_bus_gbps),
-                _ => None,
-            }
-            .filter(|&bound| bound > 0.0),
-            ring_ll_part: last!(ring_ll_part).expect(whole),
-            ring_ll_alone_part: last!(ring_ll_alone_part).expect(whole),
-            ring_ll128_part: last!(ring_ll128_part).expect(whole),
-            ring_ll128_one_gpu_part: last!(ring_ll128_one_gpu_part).expect(whole),
-            tree_part: last!(tree_part).expect(whole),
-            tree_ll_part: last!(tree_ll_part).expect(whole),
-            tree_ll128_one_node_part: last!(tree_ll128_one_node_part).expect(whole),
-            tree_ll128_part: last!(tree_ll128_part).expect(whole),
-            simple_tree_part: last!(simple_tree_part).expect(whole),
-            pat_part: last!(pat_part).expect(whole),
-            ll_hop_several_nodes_part: last!(ll_hop_several_nodes_part).expect(whole),
-            extra_network_steps: last!(extra_network_steps).expect(whole),
-            post_us: last!(post_us).expect(whole),
-            post_amd_us: last!(post_amd_us).expect(whole),
-            plateau_part: at(last!(plateau_part)),
-            plateau: last!(plateau).expect(whole),
-            one_gpu_takes_tree_network: last!(one_gpu_takes_tree_network).expect(whole),
-            nvls: last!(nvls).expect(whole),
-            nvls_graph_part: last!(nvls_graph_part).expect(whole),
-            nvls_heads: last!(nvls_heads).expect(whole),
-            nvls_part: at(last!(nvls_part)),
-            nvls_channels: last!(nvls_channels).expect(whole),
-            nvls_tree_chunks: last!(nvls_tree_chunks).expect(whole),
-            sends: last!(sends).expect(whole),
-            nvls_tree_size_part: last!(nvls_tree_size_part_from_sm).is_some_and(|from| sm >= from),
-            ll128: last!(ll128).expect(whole),
-            max_channels: last!(max_channels).expect(whole),
-            p2p_over_intel_part: last!(p2p_over_intel_part).expect(whole),
-            duplicate: last!(duplicate).expect(whole),
-            crossing: last!(crossing).expect(whole),
-            crossing_price: last!(crossing_price).expect(whole),
-            c2c: last!(c2c).expect(whole),
-            algo_rule: last!(algo_rule).expect(whole),
-            nvlink_gbps: at(last!(nvlink_gbps)),
-            socket_gbps: last!(socket_gbps).expect(whole),
-            speeds_node: speeds(last!(speeds_gbps.node)),
-            speeds_network: speeds(last!(speeds_gbps.network)),
-            tree_size_part: [
-                last!(tree_size_part.ll).expect(whole),
-                last!(tree_size_part.ll128).expect(whole),
-                last!(tree_size_part.simple).expect(whole),
-            ],
+        if bound > 0.0 {
+            bound
+        } else {
+            f64::INFINITY
         }
+    }
+
+    /// Returns the factor of the latency of a large all_reduce on a ring over several nodes.
+    pub(super) fn plateau_part(&self) -> f64 {
+        self.at_sm(&self.plateau_part)
+    }
+
+    /// Returns the efficiency of NVLS on the generation.
+    pub(super) fn nvls_part(&self) -> f64 {
+        self.at_sm(&self.nvls_part)
+    }
+
+    /// Returns the GB/s of an NVLink.
+    pub(super) fn nvlink_gbps(&self) -> f64 {
+        self.at_sm(&self.nvlink_gbps)
+    }
+
+    /// Says whether the bandwidth of an NVLS tree depends on the size.
+    pub(super) fn has_nvls_tree_size_part(&self) -> bool {
+        self.nvls_tree_size_part_from_sm.is_some_and(|from| self.sm >= from)
+    }
+
+    /// Returns the speeds of channels that the search tries, the greatest first.
+    pub(super) fn speeds_gbps(&self, over_network: bool) -> &[f64] {
+        let rows = if over_network { &self.network_speeds_gbps } else { &self.node_speeds_gbps };
+        &from_sm(rows, self.sm, |row| row.0).expect("a list begins at 0").1
     }
 
     /// Returns the fixed latency in microseconds; none if the version lacks the algorithm.
@@ -445,7 +342,12 @@ impl VersionConstants {
 
     /// Returns the latency of a hop in microseconds.
     pub(super) fn hop_us(&self, hop: Hop, algorithm: NcclAlgorithm, protocol: Protocol) -> f64 {
-        self.hop_us[hop as usize].get(&algorithm).map_or(0.0, |us| us[protocol as usize])
+        let hops = match hop {
+            Hop::Nvlink => &self.hop_nvlink_us,
+            Hop::Pcie => &self.hop_pcie_us,
+            Hop::Network => &self.hop_network_us,
+        };
+        hops.get(&algorithm).map_or(0.0, |us| us[protocol as usize])
     }
 
     fn by_nodes(rows: &PerNodes, sm: u32, nodes: u32) -> Option<f64> {
@@ -466,28 +368,28 @@ impl VersionConstants {
             (_, Processor::Amd) => 80,
             _ => 70,
         };
-        Self::by_nodes(&self.ll, row, nodes).unwrap_or(self.ll[0].1)
+        Self::by_nodes(&self.ll_gbps, row, nodes).unwrap_or(self.ll_gbps[0].1)
     }
 
     /// Returns the largest bandwidth per channel of a ring with LL128.
     pub(super) fn ring_ll128_gbps(&self, collective: &str, nodes: u32) -> f64 {
-        let general = || Self::by_nodes(&self.ring_ll128, self.sm, nodes).unwrap_or(0.0);
-        self.ring_ll128_of.get(collective).copied().unwrap_or_else(general)
+        let general = || Self::by_nodes(&self.ring_ll128_gbps, self.sm, nodes).unwrap_or(0.0);
+        self.ring_ll128_of_gbps.get(collective).copied().unwrap_or_else(general)
     }
 
     /// Returns the largest bandwidth per channel of a tree with LL128.
     pub(super) fn tree_ll128_gbps(&self, nodes: u32) -> f64 {
-        Self::by_nodes(&self.tree_ll128, self.sm, nodes).unwrap_or(0.0)
+        Self::by_nodes(&self.tree_ll128_gbps, self.sm, nodes).unwrap_or(0.0)
     }
 
     /// Returns the largest bandwidth per channel of a tree; GPUs older than the first row have that of the first row.
     pub(super) fn tree_gbps(&self, nodes: u32) -> f64 {
-        Self::by_nodes(&self.tree, self.sm.max(self.tree[0].0), nodes).unwrap_or(0.0)
+        Self::by_nodes(&self.tree_gbps, self.sm.max(self.tree_gbps[0].0), nodes).unwrap_or(0.0)
     }
 
     /// Returns the largest bandwidth per channel of an NVLS tree; none if the version has no such bound.
     pub(super) fn nvls_tree_gbps(&self, nodes: u32) -> Option<f64> {
-        Self::by_nodes(&self.nvls_tree, self.sm, nodes)
+        Self::by_nodes(&self.nvls_tree_gbps, self.sm, nodes)
     }
 
     /// Returns the number of channels of NVLS.
@@ -498,7 +400,11 @@ impl VersionConstants {
     /// Returns the part of its bandwidth that a tree keeps at a size. Trees stop at the 23rd entry of the list, NVLS trees
     /// go to its end.
     pub(super) fn tree_size_part(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> f64 {
-        let parts = &self.tree_size_part[protocol as usize];
+        let parts = match protocol {
+            Protocol::Ll => &self.tree_ll_size_part,
+            Protocol::Ll128 => &self.tree_ll128_size_part,
+            Protocol::Simple => &self.tree_simple_size_part,
+        };
         let entries = if algorithm == NcclAlgorithm::Tree { parts.len().min(TREE_SIZES) } else { parts.len() };
         let power = (nbytes >> 6).checked_ilog2();
         power.and_then(|power| parts[..entries].get(power as usize).copied()).unwrap_or(1.0)
@@ -513,12 +419,12 @@ impl VersionConstants {
 /// Returns the GB/s that NCCL assumes for a PCIe lane with line rate `lane_gbps`; none if no generation is within 5 %.
 pub(super) fn pcie_lane_gbps(lane_gbps: f64) -> Option<f64> {
     let is_near = |row: &&PcieLane| lane_gbps > row.lane_gbps * 0.95 && lane_gbps < row.lane_gbps * 1.05;
-    table().pcie.iter().find(is_near).map(|row| row.nccl_gbps)
+    TABLE.pcie.iter().find(is_near).map(|row| row.nccl_gbps)
 }
 
 /// Returns the make of processor that a medium between sockets implies.
 pub(super) fn processor_of(medium: &str) -> Option<Processor> {
-    table().socket.iter().find(|row| row.medium == medium).map(|row| row.processor)
+    TABLE.socket.iter().find(|row| row.medium == medium).map(|row| row.processor)
 }
 
 #[cfg(test)]
@@ -528,16 +434,17 @@ mod tests {
 
     #[test]
     fn every_era_reads_and_they_are_in_order() {
-        let began: Vec<_> = table().era.iter().map(|era| numbers(&era.version).unwrap()).collect();
+        let began: Vec<_> = ERAS.iter().map(|era| numbers(&era.version).unwrap()).collect();
         assert!(began.windows(2).all(|pair| pair[0] < pair[1]));
-        for era in &table().era {
+        for era in ERAS.iter() {
             assert_eq!(era.tag, format!("v{}-1", era.version));
             for gpu in all().iter().filter(|gpu| gpu.sm.is_some()) {
                 let constants = VersionConstants::of(&era.version, gpu, "a test").unwrap();
                 assert_eq!(constants.tag, era.tag);
                 let falls = |speeds: &[f64]| speeds.windows(2).all(|pair| pair[0] > pair[1]);
-                assert!(falls(&constants.speeds_node) && falls(&constants.speeds_network), "{}", era.version);
-                assert!(constants.tree_size_part.iter().all(|parts| (23..=24).contains(&parts.len())));
+                assert!(falls(constants.speeds_gbps(false)) && falls(constants.speeds_gbps(true)), "{}", era.version);
+                let parts = [&era.tree_ll_size_part, &era.tree_ll128_size_part, &era.tree_simple_size_part];
+                assert!(parts.iter().all(|parts| (23..=24).contains(&parts.len())));
             }
         }
     }

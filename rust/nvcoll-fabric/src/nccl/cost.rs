@@ -167,8 +167,7 @@ impl CostModel<'_> {
     /// All channels together; the speed between GPUs also on two nodes, since a pair exchanges.
     fn bus_gbps(&self, graph: &ChannelGraph) -> f64 {
         let speed = if self.nodes <= 2 { graph.intra_gbps } else { graph.inter_gbps };
-        let bus = graph.channels as f64 * speed;
-        self.constants.bus_bound_gbps.map_or(bus, |bound| bus.min(bound))
+        (graph.channels as f64 * speed).min(self.constants.bus_bound_gbps())
     }
 
     fn ring_gbps(&self, function: Function, protocol: Protocol) -> f64 {
@@ -229,7 +228,7 @@ impl CostModel<'_> {
                 NvlsBandwidth::NarrowerHalves if !reduces => (intra * (per_node - 1.0) / per_node).min(inter * 0.9),
                 NvlsBandwidth::Narrower | NvlsBandwidth::NarrowerUnscaled | NvlsBandwidth::NarrowerHalves => narrower,
                 NvlsBandwidth::Efficiency => {
-                    let inside = intra * self.constants.nvls_part * (channels - 1.0) / channels;
+                    let inside = intra * self.constants.nvls_part() * (channels - 1.0) / channels;
                     let inside = if reduces { inside * 2.0 } else { inside * (per_node - 1.0) / per_node };
                     let between = if is_tree && self.nodes <= 2 { inter * 2.0 } else { inter };
                     let most = self.constants.nvls_tree_gbps(self.nodes).filter(|_| is_tree);
@@ -309,7 +308,7 @@ impl CostModel<'_> {
         let begun = nbytes / (u64::from(self.channels) * ranks) >= plateau.per_channel_bytes
             && nbytes >= ranks * plateau.per_rank_bytes;
         if is_ring && self.nodes > 1 && begun {
-            self.constants.plateau_part
+            self.constants.plateau_part()
         } else {
             1.0
         }
@@ -321,7 +320,7 @@ impl CostModel<'_> {
             NcclAlgorithm::Tree => true,
             // On x86; a processor that is not told is taken to be x86.
             NcclAlgorithm::NvlsTree => {
-                self.constants.nvls_tree_size_part && !matches!(self.processor, Processor::Arm | Processor::Power)
+                self.constants.has_nvls_tree_size_part() && !matches!(self.processor, Processor::Arm | Processor::Power)
             }
             _ => false,
         };

@@ -150,7 +150,7 @@ impl Model {
 
     fn told(version: &str, fabric: &Fabric, processor: Option<Processor>, settings: &NcclSettings) -> Result<Self> {
         let constants = VersionConstants::of(version, fabric.gpu, &fabric.name)?;
-        settings.check(constants.tag, &constants::numbers(constants.tag).unwrap_or_default())?;
+        settings.check(&constants.tag, &constants::numbers(&constants.tag).unwrap_or_default())?;
         let part = fabric.excerpt();
         let seen = part.as_ref().unwrap_or(fabric);
         let mut ranks = NodeRanks::of(seen)?;
@@ -215,8 +215,8 @@ impl Model {
     }
 
     /// Returns the tag whose constants these are.
-    pub fn tag(&self) -> &'static str {
-        self.constants.tag
+    pub fn tag(&self) -> &str {
+        &self.constants.tag
     }
 
     /// Says whether no ring was found: NCCL then takes one channel in the order of the ranks, counts 0.1 GB/s for it, and runs.

@@ -3,7 +3,8 @@
 use nvcoll_core::collective::{Collective, ALL_GATHER, ALL_REDUCE, BROADCAST, REDUCE, REDUCE_SCATTER};
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::tables;
 
 /// An algorithm of NCCL, in the order in which ties are broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
@@ -39,11 +40,9 @@ impl NcclAlgorithm {
     /// Finds an algorithm by the name that NCCL prints, in any case.
     ///
     /// # Errors
-    /// [`Error::Unknown`].
+    /// [`crate::Error::Unknown`].
     pub fn named(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name));
-        let known = || Self::ALL.map(Self::name).join(", ");
-        found.ok_or_else(|| Error::Unknown { kind: "algorithm of NCCL", name: name.to_owned(), known: known() })
+        in_any_case("algorithm of NCCL", name, Self::ALL, Self::name)
     }
 }
 
@@ -74,12 +73,21 @@ impl Protocol {
     /// Finds a protocol by the name that NCCL prints, in any case.
     ///
     /// # Errors
-    /// [`Error::Unknown`].
+    /// [`crate::Error::Unknown`].
     pub fn named(name: &str) -> Result<Self> {
-        let found = Self::ALL.into_iter().find(|protocol| protocol.name().eq_ignore_ascii_case(name));
-        let known = || Self::ALL.map(Self::name).join(", ");
-        found.ok_or_else(|| Error::Unknown { kind: "protocol of NCCL", name: name.to_owned(), known: known() })
+        in_any_case("protocol of NCCL", name, Self::ALL, Self::name)
     }
+}
+
+/// Finds a name that may be written in any case.
+fn in_any_case<T: Copy, const N: usize>(
+    kind: &'static str,
+    name: &str,
+    all: [T; N],
+    name_of: fn(T) -> &'static str,
+) -> Result<T> {
+    let found = all.into_iter().find(|&one| name_of(one).eq_ignore_ascii_case(name));
+    found.map_or_else(|| tables::named(kind, name, all, name_of), Ok)
 }
 
 /// A collective for which NCCL has a model.

@@ -411,7 +411,7 @@ fn assumed(fabric: &Fabric, link: &Link, constants: &VersionConstants, processor
     let lanes = f64::from(link.lanes);
     let medium = link.medium;
     let gbps = match medium.family {
-        LinkFamily::Nvlink => constants.nvlink_gbps * lanes,
+        LinkFamily::Nvlink => constants.nvlink_gbps() * lanes,
         LinkFamily::Pcie => {
             let lane = pcie_lane_gbps(medium.lane_gbps).ok_or_else(|| {
                 unable(fabric, format!("NCCL's model has no PCIe whose lane carries {} GB/s", medium.lane_gbps))

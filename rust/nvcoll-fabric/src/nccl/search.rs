@@ -44,7 +44,7 @@ pub(super) fn find(
     least: usize,
     most: usize,
 ) -> ChannelGraph {
-    let speeds = if node.nics > 0 { &constants.speeds_network } else { &constants.speeds_node };
+    let speeds = constants.speeds_gbps(node.nics > 0);
     let mut best = lay(node, constants, speeds, pattern, least, most);
     if constants.duplicate == Duplicate::First {
         duplicate(&mut best, constants, most);
@@ -201,7 +201,7 @@ pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> Ch
     heads.dedup();
     let several = node.nics > 0;
     let most = constants.nvls_heads.min(if several { heads.len() } else { node.gpus });
-    let speeds = if several { &constants.speeds_network } else { &constants.speeds_node };
+    let speeds = constants.speeds_gbps(several);
     let per_card = if several { node.widest } else { i64::MAX };
     for speed in speeds.iter().map(|&speed| to_thousandths(speed)).filter(|&speed| speed <= node.widest) {
         if best.channels > 0 && (speed as f64 / 1000.0) / best.inter_gbps <= 0.49 {

@@ -129,7 +129,7 @@ fn per_peer(
     (ranks, nodes): (u32, u32),
     total: u32,
 ) -> u32 {
-    let link = constants.nvlink_gbps * 1000.0;
+    let link = constants.nvlink_gbps() * 1000.0;
     let pairs = (0..node.gpus).flat_map(|a| (0..node.gpus).filter(move |&b| b != a).map(move |b| (a, b)));
     let inside = pairs.filter_map(|(a, b)| node.between(a, b)).map(|path| match path.class {
         PathClass::Nvl => 2 * (path.width as f64 / link).max(1.0) as u32,

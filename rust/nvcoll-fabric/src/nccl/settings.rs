@@ -18,6 +18,7 @@
 
 use super::names::{AlgoRule, Function, NcclAlgorithm, PathClass, Protocol};
 use crate::error::{Error, Result};
+use crate::tables;
 
 /// The settings of a run of NCCL. None, or [`CrossNic::IfFaster`], where the environment does not have the variable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -172,11 +173,7 @@ impl NcclSettings {
         let mut settings = Self::default();
         let mut disables_p2p = false;
         for (name, value) in variables {
-            let found = VARIABLES.iter().find(|variable| variable.name == name).ok_or_else(|| Error::Unknown {
-                kind: "setting of NCCL",
-                name: name.to_owned(),
-                known: VARIABLES.map(|variable| variable.name).join(", "),
-            })?;
+            let found = tables::named("setting of NCCL", name, &VARIABLES, |variable| variable.name)?;
             (found.set)(&mut settings, found.name, value)?;
             if found.name == "NCCL_P2P_DISABLE" {
                 disables_p2p = unsigned(value) == Some(1);

@@ -4,13 +4,14 @@
 //! field without a row, is an error when the table is read.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::machine::{Interconnect, NetworkStack};
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Generation;
+use crate::tables;
 
 /// How a number is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -55,20 +56,10 @@ pub struct Constant {
     pub source: String,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ConstantsFile {
-    constant: Vec<Constant>,
-}
-
 /// Returns the rows of the table.
 pub fn all() -> &'static [Constant] {
-    static TABLE: OnceLock<Vec<Constant>> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        toml::from_str::<ConstantsFile>(include_str!("constants.toml"))
-            .expect("a test reads the table that is shipped")
-            .constant
-    })
+    static TABLE: LazyLock<Vec<Constant>> = LazyLock::new(|| tables::rows(include_str!("constants.toml"), "constant"));
+    &TABLE
 }
 
 /// The generations that constants tell apart. GPUs of AMD have that of NVIDIA's of the same years.
@@ -224,9 +215,10 @@ pub struct Constants {
 impl Constants {
     /// Returns the values of the table.
     pub fn shipped() -> Self {
-        static SHIPPED: OnceLock<Constants> = OnceLock::new();
-        let of_table = || Self::of(all().iter().map(|constant| (constant.name.as_str(), constant.value)).collect());
-        SHIPPED.get_or_init(of_table).clone()
+        static SHIPPED: LazyLock<Constants> = LazyLock::new(|| {
+            Constants::of(all().iter().map(|constant| (constant.name.as_str(), constant.value)).collect())
+        });
+        SHIPPED.clone()
     }
 
     fn of(by_name: BTreeMap<&'static str, f64>) -> Self {

@@ -7,6 +7,7 @@ use nvcoll_core::collective::{
 use crate::error::{Error, Result};
 use crate::floor::Floor;
 use crate::hardware::{Fabric, Link};
+use crate::tables;
 use crate::topology::flow_network::FlowNetwork;
 use crate::units::Rate;
 
@@ -57,17 +58,14 @@ impl Pattern {
     /// # Errors
     /// [`Error::Unable`] for a collective that NCCL does not have; [`Error::Unknown`] for an unknown name.
     pub fn named(name: &str) -> Result<Self> {
-        if let Some(pattern) = Self::ALL.into_iter().find(|pattern| pattern.name() == name) {
-            return Ok(pattern);
-        }
-        let known = Self::ALL.map(Self::name).join(", ");
-        match Collective::named(name) {
-            Some(_) => Err(Error::Unable {
+        let found = tables::named("collective", name, Self::ALL, Self::name);
+        found.map_err(|error| match (error, Collective::named(name)) {
+            (Error::Unknown { known, .. }, Some(_)) => Error::Unable {
                 fabric: "predict".to_owned(),
                 message: format!("{name} has no prediction: NCCL has no such collective; there is one of {known}"),
-            }),
-            None => Err(Error::Unknown { kind: "collective", name: name.to_owned(), known }),
-        }
+            },
+            (error, _) => error,
+        })
     }
 
     /// Returns the contract of a collective; none for sendrecv.

@@ -13,6 +13,7 @@ use super::{cuts, set_fabric, trust};
 use crate::error::{Error, Result};
 use crate::hardware::{Evidence, Fabric};
 use crate::nccl::{Model, NcclAlgorithm, NcclSettings, Protocol};
+use crate::tables;
 
 /// How the program launches its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,9 +48,7 @@ impl Launch {
             let message = "no public measurement says what launching from a CUDA graph saves".to_owned();
             return Err(Error::Unable { fabric: "launch `graph`".to_owned(), message });
         }
-        let known = Self::ALL.map(Self::name).join(", ");
-        let found = Self::ALL.into_iter().find(|launch| launch.name() == name);
-        found.ok_or_else(|| Error::Unknown { kind: "launch", name: name.to_owned(), known })
+        tables::named("launch", name, Self::ALL, Self::name)
     }
 }
 

@@ -22,12 +22,13 @@
 //! interval is 16 % wide, which is a fifth to a half of it. Systems of 4 and 8 nodes lie inside the interval of those of 2
 //! and 3, so the law is no narrower than what was seen.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::pattern::Pattern;
 use crate::hardware::Evidence;
+use crate::tables;
 
 /// Chosen: a class is not validated in a band in which fewer of its systems were measured.
 const FEWEST_SYSTEMS: u32 = 5;
@@ -57,19 +58,7 @@ struct TrustCell {
     factor: [f64; 4],
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TrustFile {
-    #[serde(default)]
-    class: Vec<TrustCell>,
-}
-
-fn table() -> &'static [TrustCell] {
-    static TABLE: OnceLock<Vec<TrustCell>> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        toml::from_str::<TrustFile>(include_str!("trust.toml")).expect("a test reads the table that is shipped").class
-    })
-}
+static TABLE: LazyLock<Vec<TrustCell>> = LazyLock::new(|| tables::rows(include_str!("trust.toml"), "class"));
 
 const fn kind(pattern: Pattern) -> &'static str {
     match pattern {
@@ -79,7 +68,7 @@ const fn kind(pattern: Pattern) -> &'static str {
 }
 
 fn row(class: &str, pattern: Pattern) -> Option<&'static TrustCell> {
-    table().iter().find(|row| row.name == class && row.collective == kind(pattern))
+    TABLE.iter().find(|row| row.name == class && row.collective == kind(pattern))
 }
 
 fn band(nbytes: u64) -> usize {
@@ -122,7 +111,7 @@ pub(super) fn best_evidence(class: &str, pattern: Pattern, nodes: u32, joined_by
 /// A class without measurements borrows the widest. More nodes than were measured widen the interval.
 pub(super) fn factor(class: &str, pattern: Pattern, nbytes: u64, nodes: u32) -> f64 {
     let at = band(nbytes);
-    let of_kind = table().iter().filter(|row| row.collective == kind(pattern));
+    let of_kind = TABLE.iter().filter(|row| row.collective == kind(pattern));
     let found = row(class, pattern);
     let factor = found.map_or_else(|| of_kind.map(|row| row.factor[at]).fold(1.0, f64::max), |row| row.factor[at]);
     let most = found.map_or(0, |row| if row.nodes[at].1 > 0 { row.nodes[at].1 } else { row.most_nodes() });

@@ -1,15 +1,17 @@
 //! The costs of a step besides its bytes: one row per protocol, in `protocols.toml`.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::ratio::Ratio;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::tables;
 use crate::units::{Ps, Rate};
 
 /// The cost constants of one way of moving bytes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(from = "ProtocolRow")]
 pub struct StepCosts {
     /// Its name, as `simple`.
     pub name: String,
@@ -36,12 +38,6 @@ struct ProtocolRow {
     source: String,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ProtocolsFile {
-    protocol: Vec<ProtocolRow>,
-}
-
 impl From<ProtocolRow> for StepCosts {
     fn from(row: ProtocolRow) -> Self {
         Self {
@@ -57,21 +53,14 @@ impl From<ProtocolRow> for StepCosts {
 
 /// Returns every protocol of the table that is shipped.
 pub fn all() -> &'static [StepCosts] {
-    static TABLE: OnceLock<Vec<StepCosts>> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        let table: ProtocolsFile = toml::from_str(include_str!("protocols.toml")).expect("a test reads the table");
-        table.protocol.into_iter().map(StepCosts::from).collect()
-    })
+    static TABLE: LazyLock<Vec<StepCosts>> = LazyLock::new(|| tables::rows(include_str!("protocols.toml"), "protocol"));
+    &TABLE
 }
 
 /// Finds a protocol by name.
 ///
 /// # Errors
-/// [`Error::Unknown`].
+/// [`crate::Error::Unknown`].
 pub fn named(name: &str) -> Result<&'static StepCosts> {
-    all().iter().find(|protocol| protocol.name == name).ok_or_else(|| Error::Unknown {
-        kind: "protocol",
-        name: name.to_owned(),
-        known: all().iter().map(|protocol| protocol.name.as_str()).collect::<Vec<_>>().join(", "),
-    })
+    tables::named("protocol", name, all(), |protocol| &protocol.name)
 }

@@ -5,6 +5,7 @@ use super::fitted_costs::FittedCosts;
 use super::protocol::StepCosts;
 use super::ratio::Ratio;
 use crate::error::{Error, Result};
+use crate::tables;
 use crate::units::Ps;
 
 /// What becomes of a step `at switch` where no switch can do it.
@@ -17,24 +18,14 @@ pub enum AtSwitch {
 }
 
 impl AtSwitch {
-    const NAMES: [(&str, Self); 2] = [("refuse", AtSwitch::Refuse), ("ignore", AtSwitch::Ignore)];
-
     /// Finds what becomes of steps at a switch by name.
     ///
     /// # Errors
     /// [`Error::Unknown`].
     pub fn named(name: &str) -> Result<Self> {
-        named("treatment of steps at a switch", &Self::NAMES, name)
+        let all = [("refuse", AtSwitch::Refuse), ("ignore", AtSwitch::Ignore)];
+        tables::named("treatment of steps at a switch", name, all, |one| one.0).map(|(_, found)| found)
     }
-}
-
-fn named<T: Copy>(kind: &'static str, all: &[(&str, T)], name: &str) -> Result<T> {
-    let found = all.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-    found.ok_or_else(|| Error::Unknown {
-        kind,
-        name: name.to_owned(),
-        known: all.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", "),
-    })
 }
 
 /// How much a run remembers.

@@ -36,13 +36,14 @@
 //! (rail-only). `switches.rs` builds the switches. Not modelled: adaptive routing, SHARP, switches that drop packets.
 
 use std::ops::RangeInclusive;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::hardware::describe;
 use crate::hardware::media::{self, LinkFamily, Medium};
+use crate::tables;
 use crate::units::Rate;
 
 /// A network between nodes.
@@ -314,20 +315,11 @@ const LEAST: f64 = 1e-3;
 /// Chosen: a second.
 const MOST_NS: u64 = 1_000_000_000;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NetworksFile {
-    network: Vec<Network>,
-}
-
 /// Returns every network that is shipped.
 pub fn networks() -> &'static [Network] {
-    static TABLE: OnceLock<Vec<Network>> = OnceLock::new();
-    TABLE.get_or_init(|| {
-        toml::from_str::<NetworksFile>(include_str!("../hardware/networks.toml"))
-            .expect("a test reads the table that is shipped")
-            .network
-    })
+    static TABLE: LazyLock<Vec<Network>> =
+        LazyLock::new(|| tables::rows(include_str!("../hardware/networks.toml"), "network"));
+    &TABLE
 }
 
 /// Finds a network by name.
@@ -335,9 +327,5 @@ pub fn networks() -> &'static [Network] {
 /// # Errors
 /// [`Error::Unknown`].
 pub fn network(name: &str) -> Result<&'static Network> {
-    networks().iter().find(|network| network.name == name).ok_or_else(|| Error::Unknown {
-        kind: "network",
-        name: name.to_owned(),
-        known: networks().iter().map(|network| network.name.as_str()).collect::<Vec<_>>().join(", "),
-    })
+    tables::named("network", name, networks(), |network| &network.name)
 }

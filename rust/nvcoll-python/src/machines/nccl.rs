@@ -67,7 +67,7 @@ pub(crate) struct NcclEstimate {
     /// The size in bytes, as nccl-tests counts it.
     nbytes: u64,
     /// The tag of NCCL whose constants these are, as `v2.27.7-1`.
-    tag: &'static str,
+    tag: String,
     /// Whether NCCL found no ring and runs one channel as a last resort. Its estimates then mean nothing.
     is_last_resort: bool,
     /// The candidates: the selected one, then the others by estimate, then those that NCCL does not consider.
@@ -155,7 +155,7 @@ impl Fabric {
         let estimate = |(&nbytes, row): (&u64, &Vec<Candidate>)| {
             let candidates = row.iter().map(|one| Py::new(py, NcclCandidate::of(one, nbytes, bus_factor)));
             let candidates = candidates.collect::<PyResult<_>>()?;
-            Ok(NcclEstimate { nbytes, tag: model.tag(), is_last_resort: model.is_last_resort(), candidates })
+            Ok(NcclEstimate { nbytes, tag: model.tag().to_owned(), is_last_resort: model.is_last_resort(), candidates })
         };
         sizes.iter().zip(&rows).map(estimate).collect()
     }

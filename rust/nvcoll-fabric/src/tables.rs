@@ -1,0 +1,32 @@
+//! Tables that are shipped: TOML files of rows, which are found by name.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, Result};
+
+/// Reads the rows of a shipped table, which has one array of tables, `key`.
+///
+/// # Panics
+/// If the text is no such table.
+pub(crate) fn rows<T: DeserializeOwned>(text: &str, key: &str) -> Vec<T> {
+    let mut table: BTreeMap<String, Vec<T>> = toml::from_str(text).expect("a test reads the table that is shipped");
+    table.remove(key).filter(|_| table.is_empty()).expect("the table has one array of rows")
+}
+
+/// Finds one of some things by its name; `kind` says in an error what they are.
+///
+/// # Errors
+/// [`Error::Unknown`], with all names.
+pub(crate) fn named<'n, T: Copy>(
+    kind: &'static str,
+    name: &str,
+    all: impl IntoIterator<Item = T>,
+    name_of: impl Fn(T) -> &'n str,
+) -> Result<T> {
+    let all: Vec<T> = all.into_iter().collect();
+    let known = || all.iter().map(|&one| name_of(one)).collect::<Vec<_>>().join(", ");
+    let found = all.iter().copied().find(|&one| name_of(one) == name);
+    found.ok_or_else(|| Error::Unknown { kind, name: name.to_owned(), known: known() })
+}
