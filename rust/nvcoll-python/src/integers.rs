@@ -1,6 +1,5 @@
 //! Whole numbers as arguments. Another value is an `InvalidArgument` that names the argument, not an `OverflowError`.
 
-use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
@@ -19,53 +18,28 @@ const MOST_ITEMS: usize = 1 << 20;
 /// Any number of a rank, a chunk or a channel, before it is checked.
 pub(crate) const ANY: RangeInclusive<u32> = 0..=u32::MAX;
 
-/// A kind of whole number.
-pub(crate) trait Integer: for<'py> FromPyObject<'py, 'py, Error = PyErr> + PartialOrd + Display {
-    /// The largest, which stands for no limit.
-    const MAX: Self;
-    /// The smallest number that is too large, in words.
-    const LIMIT: &'static str;
-}
-
-impl Integer for u32 {
-    const MAX: Self = u32::MAX;
-    const LIMIT: &'static str = "2^32";
-}
-
-impl Integer for i32 {
-    const MAX: Self = i32::MAX;
-    const LIMIT: &'static str = "2^31";
-}
-
-impl Integer for i64 {
-    const MAX: Self = i64::MAX;
-    const LIMIT: &'static str = "2^63";
-}
-
-/// Reads an argument that must be a whole number; anything with `__index__` is one, but for `True` and `False`.
-pub(crate) fn integer<T: Integer>(argument: &str, value: &Bound<'_, PyAny>, allowed: RangeInclusive<T>) -> PyResult<T> {
+/// Reads an argument that must be a whole number; anything with `__index__` is one, but for `True` and `False`. A range that ends with
+/// the largest `T` has no limit of its own.
+pub(crate) fn integer<T>(argument: &str, value: &Bound<'_, PyAny>, allowed: RangeInclusive<T>) -> PyResult<T>
+where
+    T: TryFrom<i128> + Into<i128> + PartialOrd + Copy,
+{
     let py = value.py();
-    let read = if value.is_instance_of::<PyBool>() { None } else { number::<T>(value)? };
+    let read = match value.extract::<i64>() {
+        _ if value.is_instance_of::<PyBool>() => None,
+        Ok(number) => T::try_from(number.into()).ok(),
+        Err(error) if error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyOverflowError>(py) => None,
+        Err(error) => return Err(error),
+    };
     if let Some(number) = read.filter(|number| allowed.contains(number)) {
         return Ok(number);
     }
-    let wanted = match (allowed.start(), allowed.end()) {
-        (least, most) if *most == T::MAX => format!("at least {least} and less than {}", T::LIMIT),
-        (least, most) => format!("from {least} to {most}"),
+    let (least, most): (i128, i128) = ((*allowed.start()).into(), (*allowed.end()).into());
+    let wanted = match T::try_from(most + 1) {
+        Ok(_) => format!("from {least} to {most}"),
+        Err(_) => format!("at least {least} and less than 2^{}", (most + 1).ilog2()),
     };
     Err(invalid(py, format!("{argument} is {}: it must be a whole number, {wanted}", shown(value))))
-}
-
-/// Reads a number; `None` if it is something else, or out of range.
-fn number<T: Integer>(value: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
-    let py = value.py();
-    match value.extract::<T>() {
-        Ok(number) => Ok(Some(number)),
-        Err(error) if error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyOverflowError>(py) => {
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Returns the items of an argument that is a sequence. Texts, mappings and sets are refused.

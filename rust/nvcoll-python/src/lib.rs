@@ -29,16 +29,64 @@ mod units;
 use pyo3::prelude::*;
 
 #[pymodule]
-fn _nvcoll(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    interpreter::require_main(module.py())?;
-    error::register(module)?;
-    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    rows::register(module)?;
-    module.add_function(wrap_pyfunction!(sizes::parse_size, module)?)?;
-    schedules::register(module)?;
-    machines::register(module)?;
-    calls::register(module)?;
-    gil::register(module)?;
-    // The package, not the extension, says which names are public.
-    module.delattr("__all__")
+mod _nvcoll {
+    use nvcoll_core::limits;
+    use pyo3::prelude::*;
+
+    use crate::{error, interpreter, rows, schedules};
+
+    #[pymodule_export]
+    use crate::arrays::roofline::roofline;
+    #[pymodule_export]
+    use crate::calls::{
+        call_counts::{CallCounts, Calls},
+        choices::{premul_sum, PremulSum},
+        communicator::{Communicator, Message},
+        faults::arm,
+        group::Group,
+        node::Node,
+        plan::Plan,
+        team::Team,
+        tuning::{auto_candidates, cost_model},
+        work::Work,
+    };
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use crate::calls::{job::Job, recorder::Recorder};
+    #[pymodule_export]
+    use crate::gil::end_attaching;
+    #[pymodule_export]
+    use crate::machines::{
+        fabric::{
+            all_gpus, all_media, all_networks, fabric, fabrics, make_cluster, text_formats, Fabric, Network, TextFormat,
+        },
+        nccl::{nccl_versions, NcclCandidate, NcclEstimate},
+        prediction::{constants_of_predictions, launch_named, launches, patterns, Prediction, Trial},
+        settings::nccl_settings,
+        timeline::{CriticalPiece, Timeline},
+    };
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use crate::schedules::registries::memory;
+    #[pymodule_export]
+    use crate::schedules::{
+        builder::{Builder, View},
+        registries::{algorithm_parameters, algorithms, bus_factor, collectives, dtypes, machine, ops},
+        schedule::{schedule, verify, why, Proof, Schedule, Step},
+    };
+    #[pymodule_export]
+    use crate::sizes::parse_size;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        interpreter::require_main(module.py())?;
+        error::register(module)?;
+        schedules::refuted::register(module)?;
+        rows::register(module)?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("MAX_WORLD_SIZE", limits::MAX_WORLD_SIZE)?;
+        module.add("MAX_RUNNING_RANKS", limits::MAX_RUNNING_RANKS)?;
+        // The package, not the extension, says which names are public.
+        module.delattr("__all__")
+    }
 }

@@ -85,7 +85,7 @@ pub(crate) fn attached<T>(work: impl FnOnce(Python<'_>) -> T) -> Option<T> {
 
 /// Keeps threads of calls in flight from Python from now on. Not public: it runs at the end of the program.
 #[pyfunction(name = "_end_attaching")]
-fn end_attaching(py: Python<'_>) {
+pub(crate) fn end_attaching(py: Python<'_>) {
     py.detach(|| {
         let until = Instant::now() + LONGEST_ATTACHED;
         ATTACHED.fetch_or(ENDING, Ordering::Acquire);
@@ -93,11 +93,6 @@ fn end_attaching(py: Python<'_>) {
             std::thread::sleep(Duration::from_millis(1));
         }
     });
-}
-
-/// Adds the functions of this module.
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(end_attaching, module)?)
 }
 
 /// Does the fabric's work without the GIL, with checks for Ctrl-C.

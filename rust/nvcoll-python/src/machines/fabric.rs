@@ -330,13 +330,13 @@ fn rates(py: Python<'_>, matrix: Result<RateMatrix, Error>) -> PyResult<Rates> {
 /// Raises:
 ///     InvalidArgument: the name is unknown; the message has the most similar names.
 #[pyfunction]
-fn fabric(py: Python<'_>, name: &str) -> PyResult<Fabric> {
+pub(crate) fn fabric(py: Python<'_>, name: &str) -> PyResult<Fabric> {
     preset(name).map(Fabric::from).map_err(|error| of_fabric(py, &error))
 }
 
 /// Returns every preset machine.
 #[pyfunction]
-fn fabrics() -> Vec<Fabric> {
+pub(crate) fn fabrics() -> Vec<Fabric> {
     presets().iter().cloned().map(Fabric::from).collect()
 }
 
@@ -372,7 +372,7 @@ pub(crate) struct TextFormat {
 
 /// Returns every text format of machines.
 #[pyfunction]
-fn text_formats() -> Vec<TextFormat> {
+pub(crate) fn text_formats() -> Vec<TextFormat> {
     let row = |one: &FormatRow| TextFormat { name: one.name, ending: one.ending, takes_gpu: one.takes_gpu() };
     FORMATS.iter().map(row).collect()
 }
@@ -457,7 +457,7 @@ impl Network {
     name = "cluster",
     signature = (node: "str | Fabric", *, nodes: "int", network: "str | PathLike[str] | Network")
 )]
-fn make_cluster(
+pub(crate) fn make_cluster(
     py: Python<'_>,
     node: &Bound<'_, PyAny>,
     nodes: &Bound<'_, PyAny>,
@@ -487,13 +487,13 @@ fn described(from: &Bound<'_, PyAny>) -> PyResult<Described> {
 /// Returns every network between nodes that is shipped.
 #[pyfunction]
 #[pyo3(name = "networks")]
-fn all_networks() -> Vec<Network> {
+pub(crate) fn all_networks() -> Vec<Network> {
     networks().iter().cloned().map(Network).collect()
 }
 
 /// Returns every medium of links.
 #[pyfunction(name = "media")]
-fn all_media() -> Vec<MediumRow> {
+pub(crate) fn all_media() -> Vec<MediumRow> {
     let row = |one: &'static media::Medium| MediumRow {
         name: &one.name,
         title: &one.title,
@@ -508,7 +508,7 @@ fn all_media() -> Vec<MediumRow> {
 
 /// Returns every model of GPU.
 #[pyfunction(name = "gpus")]
-fn all_gpus() -> Vec<GpuRow> {
+pub(crate) fn all_gpus() -> Vec<GpuRow> {
     let row = |one: &'static gpus::Gpu| GpuRow {
         name: &one.name,
         title: &one.title,
@@ -520,18 +520,4 @@ fn all_gpus() -> Vec<GpuRow> {
         source: &one.source,
     };
     gpus::all().iter().map(row).collect()
-}
-
-/// Adds the class and the functions to the module.
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Fabric>()?;
-    module.add_class::<Network>()?;
-    module.add_function(wrap_pyfunction!(fabric, module)?)?;
-    module.add_class::<TextFormat>()?;
-    module.add_function(wrap_pyfunction!(fabrics, module)?)?;
-    module.add_function(wrap_pyfunction!(text_formats, module)?)?;
-    module.add_function(wrap_pyfunction!(make_cluster, module)?)?;
-    module.add_function(wrap_pyfunction!(all_networks, module)?)?;
-    module.add_function(wrap_pyfunction!(all_media, module)?)?;
-    module.add_function(wrap_pyfunction!(all_gpus, module)?)
 }

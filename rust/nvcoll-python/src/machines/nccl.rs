@@ -172,13 +172,6 @@ fn in_order(model: &Model, collective: &Collective, nbytes: u64) -> Result<Vec<C
 
 /// Returns the versions of NCCL with known constants, from the oldest.
 #[pyfunction]
-fn nccl_versions() -> Vec<&'static str> {
+pub(crate) fn nccl_versions() -> Vec<&'static str> {
     Model::versions()
-}
-
-/// Adds the classes and the function to the module.
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<NcclCandidate>()?;
-    module.add_class::<NcclEstimate>()?;
-    module.add_function(wrap_pyfunction!(nccl_versions, module)?)
 }

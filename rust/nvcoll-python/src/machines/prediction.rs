@@ -253,7 +253,7 @@ impl Trial {
 
 /// Returns the constants of predictions.
 #[pyfunction]
-fn constants_of_predictions() -> Vec<ConstantRow> {
+pub(crate) fn constants_of_predictions() -> Vec<ConstantRow> {
     let row = |constant: &'static constants::Constant| ConstantRow {
         name: &constant.name,
         value: constant.value,
@@ -268,7 +268,7 @@ fn constants_of_predictions() -> Vec<ConstantRow> {
 
 /// Returns the patterns that predictions know.
 #[pyfunction]
-fn patterns() -> Vec<PatternRow> {
+pub(crate) fn patterns() -> Vec<PatternRow> {
     let row = |pattern: &Pattern| PatternRow { name: pattern.name(), is_of_sends: pattern.is_of_sends() };
     Pattern::ALL.iter().map(row).collect()
 }
@@ -276,7 +276,7 @@ fn patterns() -> Vec<PatternRow> {
 /// Returns the names of all launches.
 #[pyfunction]
 #[pyo3(signature = () -> "list[_Launch]")]
-fn launches() -> Vec<&'static str> {
+pub(crate) fn launches() -> Vec<&'static str> {
     Launch::ALL.map(Launch::name).to_vec()
 }
 
@@ -286,16 +286,6 @@ fn launches() -> Vec<&'static str> {
 ///     InvalidArgument: the name is unknown.
 #[pyfunction]
 #[pyo3(signature = (name) -> "_Launch")]
-fn launch_named(py: Python<'_>, name: &str) -> PyResult<&'static str> {
+pub(crate) fn launch_named(py: Python<'_>, name: &str) -> PyResult<&'static str> {
     Launch::named(name).map(Launch::name).map_err(|error| of_fabric(py, &error))
-}
-
-/// Adds the classes and the functions to the module.
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Prediction>()?;
-    module.add_class::<Trial>()?;
-    module.add_function(wrap_pyfunction!(patterns, module)?)?;
-    module.add_function(wrap_pyfunction!(launches, module)?)?;
-    module.add_function(wrap_pyfunction!(launch_named, module)?)?;
-    module.add_function(wrap_pyfunction!(constants_of_predictions, module)?)
 }

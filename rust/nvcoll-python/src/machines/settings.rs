@@ -32,7 +32,7 @@ pub(crate) fn settings_of(value: Option<&Bound<'_, PyAny>>) -> PyResult<NcclSett
 
 /// Returns the environment variables of NCCL that `settings=` takes.
 #[pyfunction]
-fn nccl_settings() -> Vec<SettingRow> {
+pub(crate) fn nccl_settings() -> Vec<SettingRow> {
     let since = |since: [u32; 3]| since.map(|number| number.to_string()).join(".");
     let row = |one: &nvcoll_fabric::nccl::Variable| SettingRow {
         name: one.name,
@@ -42,9 +42,4 @@ fn nccl_settings() -> Vec<SettingRow> {
         changes: one.changes,
     };
     VARIABLES.iter().map(row).collect()
-}
-
-/// Adds the function to the module.
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(nccl_settings, module)?)
 }

@@ -246,9 +246,3 @@ impl CriticalPiece {
 pub(crate) fn micros(ps: Ps) -> f64 {
     ps as f64 / PS_PER_US as f64
 }
-
-/// Adds the class to the module.
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Timeline>()?;
-    module.add_class::<CriticalPiece>()
-}

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 use nvcoll_core::algorithm::{Algorithm, NamedAlgorithm, ALGORITHMS};
 use nvcoll_core::collective::{Collective, Folds, COLLECTIVES};
 use nvcoll_core::dtype::DType;
-use nvcoll_core::limits::{MAX_RUNNING_RANKS, MAX_WORLD_SIZE};
+use nvcoll_core::limits::MAX_WORLD_SIZE;
 use nvcoll_core::op::Op;
 use nvcoll_engine::kernel::Isa;
 #[cfg(target_os = "linux")]
@@ -15,7 +15,6 @@ use nvcoll_engine::system::cpus;
 #[cfg(target_os = "linux")]
 use nvcoll_engine::system::memory::{available_bytes, group_memory};
 
-use crate::arrays::roofline;
 use crate::error::of_core;
 use crate::integers::integer;
 use crate::rows::{AlgorithmRow, CollectiveRow, DtypeRow, OpRow, ParameterRow};
@@ -23,7 +22,7 @@ use crate::schedules::schedule::collective_named;
 
 /// Returns all registered algorithms.
 #[pyfunction]
-fn algorithms() -> Vec<AlgorithmRow> {
+pub(crate) fn algorithms() -> Vec<AlgorithmRow> {
     let row = |algorithm: &&'static Algorithm| AlgorithmRow {
         collective: algorithm.collective.name,
         name: algorithm.name,
@@ -36,7 +35,7 @@ fn algorithms() -> Vec<AlgorithmRow> {
 
 /// Returns the parameters of a registered algorithm.
 #[pyfunction]
-fn algorithm_parameters(py: Python<'_>, collective: &str, name: &str) -> PyResult<Vec<ParameterRow>> {
+pub(crate) fn algorithm_parameters(py: Python<'_>, collective: &str, name: &str) -> PyResult<Vec<ParameterRow>> {
     let named = NamedAlgorithm::read(collective_named(py, collective)?, name).map_err(|error| of_core(py, &error))?;
     let parameters = named.parameters().iter().map(|parameter| ParameterRow {
         name: parameter.name,
@@ -49,7 +48,7 @@ fn algorithm_parameters(py: Python<'_>, collective: &str, name: &str) -> PyResul
 
 /// Returns all collectives.
 #[pyfunction]
-fn collectives() -> Vec<CollectiveRow> {
+pub(crate) fn collectives() -> Vec<CollectiveRow> {
     let folds = |folds| match folds {
         Folds::Nothing => "nothing",
         Folds::Everyone => "everyone",
@@ -68,14 +67,14 @@ fn collectives() -> Vec<CollectiveRow> {
 /// Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it.
 #[pyfunction]
 #[pyo3(signature = (collective, world_size: "int"))]
-fn bus_factor(py: Python<'_>, collective: &str, world_size: &Bound<'_, PyAny>) -> PyResult<f64> {
+pub(crate) fn bus_factor(py: Python<'_>, collective: &str, world_size: &Bound<'_, PyAny>) -> PyResult<f64> {
     let world_size = integer("world_size", world_size, 1..=MAX_WORLD_SIZE)?;
     Ok((collective_named(py, collective)?.bus_factor)(world_size))
 }
 
 /// Returns all dtypes.
 #[pyfunction]
-fn dtypes() -> Vec<DtypeRow> {
+pub(crate) fn dtypes() -> Vec<DtypeRow> {
     let row = |dtype: &DType| DtypeRow {
         name: dtype.name(),
         nbytes: dtype.bytes(),
@@ -87,14 +86,14 @@ fn dtypes() -> Vec<DtypeRow> {
 
 /// Returns all ops.
 #[pyfunction]
-fn ops() -> Vec<OpRow> {
+pub(crate) fn ops() -> Vec<OpRow> {
     let defined = |op: &Op| DType::ALL.iter().filter(|d| op.is_defined_on(**d)).map(|d| d.name()).collect();
     Op::ALL.iter().map(|op| OpRow { name: op.name(), dtypes: defined(op) }).collect()
 }
 
 /// Returns the facts of this machine: CPU, usable CPUs, sizes of caches in bytes, instruction sets.
 #[pyfunction]
-fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let facts = PyDict::new(py);
     facts.set_item("cpu", cpus::model())?;
     facts.set_item("usable_cpus", cpus::usable())?;
@@ -110,27 +109,11 @@ fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Returns the memory that this process can still have, and whether memory between processes has huge pages.
 #[cfg(target_os = "linux")]
 #[pyfunction]
-fn memory(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn memory(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let (facts, group) = (PyDict::new(py), group_memory());
     facts.set_item("available_bytes", available_bytes())?;
     facts.set_item("group_limit_bytes", group.map(|group| group.limit_bytes))?;
     facts.set_item("group_left_bytes", group.map(|group| group.left_bytes))?;
     facts.set_item("has_huge_pages", py.detach(has_huge_pages))?;
     Ok(facts)
-}
-
-/// Adds the functions to the module.
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("MAX_WORLD_SIZE", MAX_WORLD_SIZE)?;
-    module.add("MAX_RUNNING_RANKS", MAX_RUNNING_RANKS)?;
-    module.add_function(wrap_pyfunction!(algorithms, module)?)?;
-    module.add_function(wrap_pyfunction!(algorithm_parameters, module)?)?;
-    module.add_function(wrap_pyfunction!(collectives, module)?)?;
-    module.add_function(wrap_pyfunction!(bus_factor, module)?)?;
-    module.add_function(wrap_pyfunction!(dtypes, module)?)?;
-    module.add_function(wrap_pyfunction!(ops, module)?)?;
-    module.add_function(wrap_pyfunction!(roofline::roofline, module)?)?;
-    #[cfg(target_os = "linux")]
-    module.add_function(wrap_pyfunction!(memory, module)?)?;
-    module.add_function(wrap_pyfunction!(machine, module)?)
 }
