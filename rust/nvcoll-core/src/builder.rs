@@ -26,11 +26,11 @@
 //! builder raises it at the offending line. Messages about a step begin with its number in the program, from 0.
 
 use crate::collective::{Collective, Folds, Parts, Roles};
-use crate::depend::{derive, Draft, Frame};
+use crate::depend::{derive, Draft};
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::limits::{most_chunks, MAX_CHUNKS_PER_PART, MAX_WORLD_SIZE};
-use crate::schedule::{Aliasing, Buffer, Path, Schedule, View};
+use crate::schedule::{Aliasing, Buffer, Schedule, View};
 use crate::size::Size;
 use crate::words::counted;
 
@@ -273,16 +273,9 @@ impl Builder {
             dst: line.dst.iter().map(number).collect(),
             at_switch: line.at_switch,
         });
-        let frame = Frame {
-            collective: self.collective,
-            algorithm: algorithm.to_owned(),
-            roles: self.roles,
-            chunks_per_part: per_part as u32,
-            path: Path::Mapped,
-            slots: Path::Mapped.slots(),
-            aliasing: self.aliasing,
-        };
-        derive(frame, drafts.collect(), &self.interrupt)
+        let algorithm = algorithm.to_owned();
+        let schedule = Schedule::empty(self.collective, algorithm, self.roles, per_part as u32, self.aliasing);
+        derive(schedule, drafts.collect(), &self.interrupt)
     }
 
     /// Checks the size of a complete program.
@@ -496,13 +489,7 @@ impl Region {
 
 impl std::fmt::Display for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = match self.buffer {
-            Buffer::Input => "input".to_owned(),
-            Buffer::Output => "output".to_owned(),
-            Buffer::Scratch(layer) => format!("scratch{layer}"),
-            Buffer::Staging(layer) => format!("staging{layer}"),
-        };
-        write!(f, "{name}[r{}].{}", self.rank, self.lo)?;
+        write!(f, "{}[r{}].{}", self.buffer, self.rank, self.lo)?;
         if self.hi != self.lo + 1 {
             write!(f, "..{}", self.hi)?;
         }

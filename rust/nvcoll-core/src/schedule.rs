@@ -194,6 +194,35 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Returns a mapped schedule without steps, in which no rank waits.
+    pub(crate) fn empty(
+        collective: &'static Collective,
+        algorithm: String,
+        roles: Roles,
+        chunks_per_part: u32,
+        aliasing: Aliasing,
+    ) -> Self {
+        let Roles { world_size, root } = roles;
+        Self {
+            collective,
+            algorithm,
+            world_size,
+            root,
+            chunks_per_part,
+            path: Path::Mapped,
+            slots: Path::Mapped.slots(),
+            aliasing,
+            steps: Vec::new(),
+            leave: vec![Vec::new(); world_size as usize],
+            early: Vec::new(),
+        }
+    }
+
+    /// Returns the mapped schedule of the same form without steps.
+    pub(crate) fn without_steps(&self) -> Self {
+        Self::empty(self.collective, self.algorithm.clone(), self.roles(), self.chunks_per_part, self.aliasing)
+    }
+
     /// Returns the title of the schedule in messages: `broadcast tree of 5, root 3, staged, out of place`. The title leaves out
     /// the hash that distinguishes schedules of users.
     pub fn title(&self) -> String {

@@ -21,43 +21,28 @@
 
 use std::ops::Range;
 
-use super::row::{cyclic, relative, Algorithm, Build::Plain, Order};
+use super::row::{cyclic, relative};
 use crate::builder::{Builder, Region};
-use crate::collective;
 
-/// Registers the gather algorithm.
-pub(super) static GATHER: Algorithm = Algorithm {
-    name: "tree",
-    collective: &collective::GATHER,
-    order: Order::None,
-    summary: "parts travel up a binomial tree: each rank fetches all parts of its children",
-    source: "MPICH",
-    build: Plain(|b| {
-        for place in (0..b.world_size()).rev() {
-            for child in children(place, b.world_size()) {
-                gather_from(b, place, child);
-            }
+/// Writes gather.
+pub(super) fn gather(b: &mut Builder) {
+    for place in (0..b.world_size()).rev() {
+        for child in children(place, b.world_size()) {
+            gather_from(b, place, child);
         }
-        place_the_root_s_part(b);
-    }),
-};
+    }
+    place_the_root_s_part(b);
+}
 
-/// Registers the scatter algorithm.
-pub(super) static SCATTER: Algorithm = Algorithm {
-    name: "tree",
-    collective: &collective::SCATTER,
-    order: Order::None,
-    summary: "parts travel down a binomial tree: each rank fetches the parts of its subtree",
-    source: "MPICH",
-    build: Plain(|b| {
-        place_the_root_s_part(b);
-        for place in 0..b.world_size() {
-            for child in children(place, b.world_size()).rev() {
-                scatter_to(b, place, child);
-            }
+/// Writes scatter.
+pub(super) fn scatter(b: &mut Builder) {
+    place_the_root_s_part(b);
+    for place in 0..b.world_size() {
+        for child in children(place, b.world_size()).rev() {
+            scatter_to(b, place, child);
         }
-    }),
-};
+    }
+}
 
 /// Yields the children of a place, the nearest first.
 pub(super) fn children(place: u32, n: u32) -> impl DoubleEndedIterator<Item = u32> {

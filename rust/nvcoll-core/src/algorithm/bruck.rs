@@ -21,54 +21,39 @@
 //! one to leave. Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
 //! message-passing systems", 1997.
 
-use super::row::{cyclic, place_own_parts, Algorithm, Build::Plain, Order};
+use super::row::{cyclic, place_own_parts};
 use crate::builder::Builder;
-use crate::collective;
 
-/// Registers the all_gather algorithm.
-pub(super) static ALL_GATHER: Algorithm = Algorithm {
-    name: "bruck",
-    collective: &collective::ALL_GATHER,
-    order: Order::None,
-    summary: "at distance 1, 2, 4, .. each rank fetches as many parts as it has; any number of ranks",
-    source: "Bruck et al. 1997",
-    build: Plain(|b| {
-        let n = b.world_size();
-        place_own_parts(b);
-        let mut distance = 1;
-        while distance < n {
-            for r in 0..n {
-                let from = (r + distance) % n;
-                for parts in cyclic(from, distance.min(n - distance), n) {
-                    b.copy(&b.output(from, parts.clone()), &[b.output(r, parts)]);
-                }
-            }
-            distance *= 2;
-        }
-    }),
-};
-
-/// Registers the all_to_all algorithm.
-pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
-    name: "bruck",
-    collective: &collective::ALL_TO_ALL,
-    order: Order::None,
-    summary: "at distance d = .., 4, 2, 1 each rank forwards the parts that are d or more ranks from their target",
-    source: "Bruck et al. 1997",
-    build: Plain(|b| {
-        let n = b.world_size();
+/// Writes all_gather.
+pub(super) fn all_gather(b: &mut Builder) {
+    let n = b.world_size();
+    place_own_parts(b);
+    let mut distance = 1;
+    while distance < n {
         for r in 0..n {
-            b.copy(&b.input(r, r * n + r), &[b.output(r, r * n + r)]);
-        }
-        let rounds = n.next_power_of_two().ilog2();
-        for (distance, r) in (0..rounds).rev().flat_map(|bit| (0..n).map(move |r| (1 << bit, r))) {
-            // The parts of the rank that is `gone` behind the peer: those that have gone so far.
-            for gone in (0..n - distance).step_by(2 * distance as usize) {
-                fetch(b, r, distance, gone);
+            let from = (r + distance) % n;
+            for parts in cyclic(from, distance.min(n - distance), n) {
+                b.copy(&b.output(from, parts.clone()), &[b.output(r, parts)]);
             }
         }
-    }),
-};
+        distance *= 2;
+    }
+}
+
+/// Writes all_to_all.
+pub(super) fn all_to_all(b: &mut Builder) {
+    let n = b.world_size();
+    for r in 0..n {
+        b.copy(&b.input(r, r * n + r), &[b.output(r, r * n + r)]);
+    }
+    let rounds = n.next_power_of_two().ilog2();
+    for (distance, r) in (0..rounds).rev().flat_map(|bit| (0..n).map(move |r| (1 << bit, r))) {
+        // The parts of the rank that is `gone` behind the peer: those that have gone so far.
+        for gone in (0..n - distance).step_by(2 * distance as usize) {
+            fetch(b, r, distance, gone);
+        }
+    }
+}
 
 /// Lets a rank copy the parts that have travelled `gone` ranks and travel `distance` more now; the first is its own.
 fn fetch(b: &mut Builder, rank: u32, distance: u32, gone: u32) {

@@ -15,62 +15,41 @@
 //! 0. A scan is the running sum `((r0 + r1) + r2)`. Partial sums of a reduce lie in scratch, because only the root has an output.
 //! Source: the pipeline algorithms of Open MPI's tuned collectives; NCCL's ring broadcast and reduce are equal to them.
 
-use super::row::{relative, Algorithm, Build::Plain, Order};
-use crate::collective;
+use super::row::relative;
+use crate::builder::Builder;
 
-/// Registers the broadcast algorithm.
-pub(super) static BROADCAST: Algorithm = Algorithm {
-    name: "chain",
-    collective: &collective::BROADCAST,
-    order: Order::None,
-    summary: "each rank stores to the next rank, starting at the root",
-    source: "Open MPI",
-    build: Plain(|b| {
-        let (n, root) = (b.world_size(), b.root());
-        for place in 1..n {
-            let (from, to) = (relative(b, place - 1), relative(b, place));
-            let mut into = vec![b.output(to, 0)];
-            if from == root && !b.is_in_place() {
-                into.push(b.output(root, 0));
-            }
-            let source = if from == root { b.input(root, 0) } else { b.output(from, 0) };
-            b.push(&source, &into);
+/// Writes broadcast.
+pub(super) fn broadcast(b: &mut Builder) {
+    let (n, root) = (b.world_size(), b.root());
+    for place in 1..n {
+        let (from, to) = (relative(b, place - 1), relative(b, place));
+        let mut into = vec![b.output(to, 0)];
+        if from == root && !b.is_in_place() {
+            into.push(b.output(root, 0));
         }
-    }),
-};
+        let source = if from == root { b.input(root, 0) } else { b.output(from, 0) };
+        b.push(&source, &into);
+    }
+}
 
-/// Registers the reduce algorithm.
-pub(super) static REDUCE: Algorithm = Algorithm {
-    name: "chain",
-    collective: &collective::REDUCE,
-    order: Order::Own,
-    summary: "each rank adds the sum of the next rank to its own input, up to the root",
-    source: "Open MPI",
-    build: Plain(|b| {
-        let mut lowest = relative(b, b.world_size() - 1);
-        let mut sum = b.input(lowest, 0);
-        for place in (0..b.world_size() - 1).rev() {
-            let rank = relative(b, place);
-            let own = b.input(rank, 0);
-            let into = if place == 0 { b.output(rank, 0) } else { b.scratch(rank, 0, 0) };
-            let in_order = if lowest < rank { [sum, own] } else { [own, sum] };
-            sum = b.fold(&in_order, &[into]);
-            lowest = lowest.min(rank);
-        }
-    }),
-};
+/// Writes reduce.
+pub(super) fn reduce(b: &mut Builder) {
+    let mut lowest = relative(b, b.world_size() - 1);
+    let mut sum = b.input(lowest, 0);
+    for place in (0..b.world_size() - 1).rev() {
+        let rank = relative(b, place);
+        let own = b.input(rank, 0);
+        let into = if place == 0 { b.output(rank, 0) } else { b.scratch(rank, 0, 0) };
+        let in_order = if lowest < rank { [sum, own] } else { [own, sum] };
+        sum = b.fold(&in_order, &[into]);
+        lowest = lowest.min(rank);
+    }
+}
 
-/// Registers the scan algorithm.
-pub(super) static SCAN: Algorithm = Algorithm {
-    name: "chain",
-    collective: &collective::SCAN,
-    order: Order::Own,
-    summary: "each rank adds its own input to the sum of the rank before it",
-    source: "MPI libraries",
-    build: Plain(|b| {
-        let mut sum = b.copy(&b.input(0, 0), &[b.output(0, 0)]);
-        for rank in 1..b.world_size() {
-            sum = b.fold(&[sum, b.input(rank, 0)], &[b.output(rank, 0)]);
-        }
-    }),
-};
+/// Writes scan.
+pub(super) fn scan(b: &mut Builder) {
+    let mut sum = b.copy(&b.input(0, 0), &[b.output(0, 0)]);
+    for rank in 1..b.world_size() {
+        sum = b.fold(&[sum, b.input(rank, 0)], &[b.output(rank, 0)]);
+    }
+}

@@ -16,145 +16,78 @@
 //! for the ranks after it. In all_gather and all_to_all, rank r begins with its own part and continues with r + 1, so that no two
 //! ranks read from one peer at the same time. Source: the linear algorithms of every MPI library.
 
-use super::row::{place_own_parts, Algorithm, Build::Plain, Order};
+use super::row::place_own_parts;
 use crate::builder::{Builder, Region};
-use crate::collective;
 
-/// Registers the reduce_scatter algorithm.
-pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::REDUCE_SCATTER,
-    order: Order::Rank,
-    summary: "each rank reads its part from all ranks and adds it up",
-    source: "MPI libraries",
-    build: Plain(|b| {
-        for c in b.chunks(1) {
-            let all: Vec<Region> = (0..b.world_size()).map(|r| b.input(r, c)).collect();
-            b.fold(&all, &[b.output(c, c)]);
+/// Writes reduce_scatter.
+pub(super) fn reduce_scatter(b: &mut Builder) {
+    for c in b.chunks(1) {
+        let all: Vec<Region> = (0..b.world_size()).map(|r| b.input(r, c)).collect();
+        b.fold(&all, &[b.output(c, c)]);
+    }
+}
+
+/// Writes all_gather.
+pub(super) fn all_gather(b: &mut Builder) {
+    let n = b.world_size();
+    place_own_parts(b);
+    for (r, hop) in (0..n).flat_map(|r| (1..n).map(move |hop| (r, hop))) {
+        let c = (r + hop) % n;
+        b.copy(&b.input(c, c), &[b.output(r, c)]);
+    }
+}
+
+/// Writes broadcast.
+pub(super) fn broadcast(b: &mut Builder) {
+    let root = b.root();
+    for r in (0..b.world_size()).filter(|&r| r != root) {
+        b.copy(&b.input(root, 0), &[b.output(r, 0)]);
+    }
+    b.copy(&b.input(root, 0), &[b.output(root, 0)]);
+}
+
+/// Writes reduce.
+pub(super) fn reduce(b: &mut Builder) {
+    b.fold(&b.inputs(), &[b.output(b.root(), 0)]);
+}
+
+/// Writes gather.
+pub(super) fn gather(b: &mut Builder) {
+    for r in 0..b.world_size() {
+        b.push(&b.input(r, r), &[b.output(b.root(), r)]);
+    }
+}
+
+/// Writes scatter.
+pub(super) fn scatter(b: &mut Builder) {
+    for r in 0..b.world_size() {
+        b.copy(&b.input(b.root(), r), &[b.output(r, r)]);
+    }
+}
+
+/// Writes all_to_all.
+pub(super) fn all_to_all(b: &mut Builder) {
+    let n = b.world_size();
+    for hop in 0..n {
+        for r in 0..n {
+            let q = (r + hop) % n;
+            b.copy(&b.input(q, q * n + r), &[b.output(r, q * n + r)]);
         }
-    }),
-};
+    }
+}
 
-/// Registers the all_gather algorithm.
-pub(super) static ALL_GATHER: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::ALL_GATHER,
-    order: Order::None,
-    summary: "each rank fetches every part from its owner",
-    source: "MPI libraries",
-    build: Plain(|b| {
-        let n = b.world_size();
-        place_own_parts(b);
-        for (r, hop) in (0..n).flat_map(|r| (1..n).map(move |hop| (r, hop))) {
-            let c = (r + hop) % n;
-            b.copy(&b.input(c, c), &[b.output(r, c)]);
-        }
-    }),
-};
+/// Writes scan.
+pub(super) fn scan(b: &mut Builder) {
+    fold_from_predecessors(b, 1);
+}
 
-/// Registers the broadcast algorithm.
-pub(super) static BROADCAST: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::BROADCAST,
-    order: Order::None,
-    summary: "each rank copies from the root",
-    source: "MPI libraries",
-    build: Plain(|b| {
-        let root = b.root();
-        for r in (0..b.world_size()).filter(|&r| r != root) {
-            b.copy(&b.input(root, 0), &[b.output(r, 0)]);
-        }
-        b.copy(&b.input(root, 0), &[b.output(root, 0)]);
-    }),
-};
+/// Writes exscan.
+pub(super) fn exscan(b: &mut Builder) {
+    fold_from_predecessors(b, 0);
+}
 
-/// Registers the reduce algorithm.
-pub(super) static REDUCE: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::REDUCE,
-    order: Order::Rank,
-    summary: "the root adds up the inputs of all ranks",
-    source: "MPI libraries",
-    build: Plain(|b| {
-        b.fold(&b.inputs(), &[b.output(b.root(), 0)]);
-    }),
-};
-
-/// Registers the gather algorithm.
-pub(super) static GATHER: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::GATHER,
-    order: Order::None,
-    summary: "each rank stores its part to the root",
-    source: "MPI libraries",
-    build: Plain(|b| {
-        for r in 0..b.world_size() {
-            b.push(&b.input(r, r), &[b.output(b.root(), r)]);
-        }
-    }),
-};
-
-/// Registers the scatter algorithm.
-pub(super) static SCATTER: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::SCATTER,
-    order: Order::None,
-    summary: "each rank copies its part from the root",
-    source: "MPI libraries",
-    build: Plain(|b| {
-        for r in 0..b.world_size() {
-            b.copy(&b.input(b.root(), r), &[b.output(r, r)]);
-        }
-    }),
-};
-
-/// Registers the all_to_all algorithm.
-pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::ALL_TO_ALL,
-    order: Order::None,
-    summary: "each rank copies its part from every rank",
-    source: "MPI libraries",
-    build: Plain(|b| {
-        let n = b.world_size();
-        for hop in 0..n {
-            for r in 0..n {
-                let q = (r + hop) % n;
-                b.copy(&b.input(q, q * n + r), &[b.output(r, q * n + r)]);
-            }
-        }
-    }),
-};
-
-/// Registers the scan algorithm.
-pub(super) static SCAN: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::SCAN,
-    order: Order::Rank,
-    summary: "each rank adds up the inputs of all ranks up to itself",
-    source: "MPI libraries",
-    build: Plain(|b| fold_from_predecessors(b, 1)),
-};
-
-/// Registers the exscan algorithm.
-pub(super) static EXSCAN: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::EXSCAN,
-    order: Order::Rank,
-    summary: "each rank adds up the inputs of all ranks before itself",
-    source: "MPI libraries",
-    build: Plain(|b| fold_from_predecessors(b, 0)),
-};
-
-/// Registers the barrier algorithm.
-pub(super) static BARRIER: Algorithm = Algorithm {
-    name: "direct",
-    collective: &collective::BARRIER,
-    order: Order::None,
-    summary: "every rank waits until all other ranks have entered",
-    source: "Mellor-Crummey and Scott 1991",
-    build: Plain(|_| {}),
-};
+/// Writes barrier.
+pub(super) fn barrier(_: &mut Builder) {}
 
 /// Folds, for each rank, the inputs of the ranks before it, and its own input if `own` is 1.
 fn fold_from_predecessors(b: &mut Builder, own: u32) {

@@ -21,21 +21,10 @@
 use std::ops::Range;
 
 use super::participants::Participants;
-use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
-use crate::collective::ALL_REDUCE as COLLECTIVE;
 
-/// Registers the algorithm.
-pub(super) static ALL_REDUCE: Algorithm = Algorithm {
-    name: "halving_doubling",
-    collective: &COLLECTIVE,
-    order: Order::Own,
-    summary: "ranks at distance 1, 2, 4, .. reduce half of their range each, then fetch the other halves",
-    source: "Rabenseifner 2004",
-    build: Plain(build),
-};
-
-fn build(b: &mut Builder) {
+/// Writes all_reduce.
+pub(super) fn all_reduce(b: &mut Builder) {
     let participants = Participants::of(b.world_size());
     let whole = b.chunks(participants.count());
     for (other, acting) in participants.pairs() {

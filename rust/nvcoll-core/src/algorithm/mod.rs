@@ -1,5 +1,5 @@
-//! The algorithms. **An algorithm is one file, its `mod` line and its registry line**; tests, CLI and benches read the
-//! registry.
+//! The algorithms. **An algorithm is a function that writes its steps, in a file of its family, and a row of the registry**; tests, CLI
+//! and benches read the registry.
 
 mod binomial_tree;
 mod bruck;

@@ -12,26 +12,18 @@
 //! Fast Ethernet", 2005. Their algorithm needs an even n (Open MPI uses a ring otherwise). The form for odd n, two rings in
 //! opposite directions, is ours.
 
-use super::row::{place_own_parts, Algorithm, Build::Plain, Order};
+use super::row::place_own_parts;
 use crate::builder::Builder;
-use crate::collective::ALL_GATHER as COLLECTIVE;
 
-/// Registers the algorithm.
-pub(super) static ALL_GATHER: Algorithm = Algorithm {
-    name: "neighbor_exchange",
-    collective: &COLLECTIVE,
-    order: Order::None,
-    summary: "neighbours, left and right in turn, exchange the two parts that arrived last",
-    source: "Chen et al. 2005",
-    build: Plain(|b| {
-        place_own_parts(b);
-        if b.world_size().is_multiple_of(2) {
-            exchange_pairs(b);
-        } else {
-            meet_from_both_sides(b);
-        }
-    }),
-};
+/// Writes all_gather.
+pub(super) fn all_gather(b: &mut Builder) {
+    place_own_parts(b);
+    if b.world_size().is_multiple_of(2) {
+        exchange_pairs(b);
+    } else {
+        meet_from_both_sides(b);
+    }
+}
 
 fn exchange_pairs(b: &mut Builder) {
     let n = b.world_size();

@@ -9,22 +9,13 @@
 //! equal traffic in both directions. A rank runs its rounds in order. It does not wait for other ranks to finish a round, because no
 //! value depends on that. Steps per rank: n. Bytes per rank: 2 N. Waits: 2. Source: Thakur, Rabenseifner and Gropp, "Optimization
 //! of collective communication operations in MPICH", 2005.
+use crate::builder::Builder;
 
-use super::row::{Algorithm, Build::Plain, Order};
-use crate::collective::ALL_TO_ALL as COLLECTIVE;
-
-/// Registers the algorithm.
-pub(super) static ALL_TO_ALL: Algorithm = Algorithm {
-    name: "pairwise",
-    collective: &COLLECTIVE,
-    order: Order::None,
-    summary: "in every round each rank exchanges parts with one other rank",
-    source: "Thakur et al. 2005",
-    build: Plain(|b| {
-        let n = b.world_size();
-        for (round, r) in (0..n).flat_map(|round| (0..n).map(move |r| (round, r))) {
-            let from = if n.is_power_of_two() { r ^ round } else { (r + n - round) % n };
-            b.copy(&b.input(from, from * n + r), &[b.output(r, from * n + r)]);
-        }
-    }),
-};
+/// Writes all_to_all.
+pub(super) fn all_to_all(b: &mut Builder) {
+    let n = b.world_size();
+    for (round, r) in (0..n).flat_map(|round| (0..n).map(move |r| (round, r))) {
+        let from = if n.is_power_of_two() { r ^ round } else { (r + n - round) % n };
+        b.copy(&b.input(from, from * n + r), &[b.output(r, from * n + r)]);
+    }
+}

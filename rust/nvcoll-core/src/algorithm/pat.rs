@@ -16,35 +16,21 @@
 //! all-gather and reduce-scatter operations at scale", 2025; NCCL 2.23.
 
 use super::binomial_tree::children;
-use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
-use crate::collective;
 
-/// Registers the reduce_scatter algorithm.
-pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
-    name: "pat",
-    collective: &collective::REDUCE_SCATTER,
-    order: Order::Own,
-    summary: "a binomial tree per part, near ranks first, reduces to the owner of the part",
-    source: "Jeaugey 2025, NCCL 2.23",
-    build: Plain(|b| {
-        for part in b.chunks(1) {
-            if b.world_size() > 1 {
-                up(b, part, 0);
-            }
+/// Writes reduce_scatter.
+pub(super) fn reduce_scatter(b: &mut Builder) {
+    for part in b.chunks(1) {
+        if b.world_size() > 1 {
+            up(b, part, 0);
         }
-    }),
-};
+    }
+}
 
-/// Registers the all_gather algorithm.
-pub(super) static ALL_GATHER: Algorithm = Algorithm {
-    name: "pat",
-    collective: &collective::ALL_GATHER,
-    order: Order::None,
-    summary: "a binomial tree per part, far ranks first, broadcasts from the owner of the part",
-    source: "Jeaugey 2025, NCCL 2.23",
-    build: Plain(|b| b.chunks(1).for_each(|part| down(b, part))),
-};
+/// Writes all_gather.
+pub(super) fn all_gather(b: &mut Builder) {
+    b.chunks(1).for_each(|part| down(b, part));
+}
 
 /// Folds a subtree of a part into its root; returns the region of the sum.
 fn up(b: &mut Builder, part: u32, offset: u32) -> Region {

@@ -18,31 +18,11 @@
 //! communication operations in MPICH", 2005; all_gather uses the pairs of their all_reduce.
 
 use super::participants::Participants;
-use super::row::{place_own_parts, Algorithm, Build::Plain, Order};
+use super::row::place_own_parts;
 use crate::builder::{Builder, Region};
-use crate::collective;
 
-/// Registers the all_reduce algorithm.
-pub(super) static ALL_REDUCE: Algorithm = Algorithm {
-    name: "recursive_doubling",
-    collective: &collective::ALL_REDUCE,
-    order: Order::Own,
-    summary: "ranks at distance 1, 2, 4, .. exchange and add their whole sums",
-    source: "Thakur et al. 2005",
-    build: Plain(all_reduce),
-};
-
-/// Registers the all_gather algorithm.
-pub(super) static ALL_GATHER: Algorithm = Algorithm {
-    name: "recursive_doubling",
-    collective: &collective::ALL_GATHER,
-    order: Order::None,
-    summary: "ranks at distance 1, 2, 4, .. exchange all parts that they have",
-    source: "Thakur et al. 2005",
-    build: Plain(all_gather),
-};
-
-fn all_reduce(b: &mut Builder) {
+/// Writes all_reduce.
+pub(super) fn all_reduce(b: &mut Builder) {
     let participants = Participants::of(b.world_size());
     let mut have: Vec<Region> = (0..participants.count()).map(|i| b.input(participants.rank(i), 0)).collect();
     for (pair, (other, acting)) in participants.pairs().enumerate() {
@@ -68,7 +48,8 @@ fn all_reduce(b: &mut Builder) {
     }
 }
 
-fn all_gather(b: &mut Builder) {
+/// Writes all_gather.
+pub(super) fn all_gather(b: &mut Builder) {
     let (n, participants) = (b.world_size(), Participants::of(b.world_size()));
     place_own_parts(b);
     for (other, acting) in participants.pairs() {

@@ -16,29 +16,17 @@
 //! to leave. Order: own, neighbouring ranks from left to right, `((r0 + r1) + (r2 + r3))`; nothing is commuted. Source: Hillis and
 //! Steele, "Data parallel algorithms", 1986; MPI libraries call it a scan by recursive doubling.
 
-use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::{Builder, Region};
-use crate::collective;
 
-/// Registers the scan algorithm.
-pub(super) static SCAN: Algorithm = Algorithm {
-    name: "recursive_doubling",
-    collective: &collective::SCAN,
-    order: Order::Own,
-    summary: "each rank adds the sums of the ranks 1, 2, 4, .. before it",
-    source: "Hillis and Steele 1986",
-    build: Plain(|b| double(b, 0)),
-};
+/// Writes scan.
+pub(super) fn scan(b: &mut Builder) {
+    double(b, 0);
+}
 
-/// Registers the exscan algorithm.
-pub(super) static EXSCAN: Algorithm = Algorithm {
-    name: "recursive_doubling",
-    collective: &collective::EXSCAN,
-    order: Order::Own,
-    summary: "each rank adds the sums of the ranks 1, 2, 4, .. before it, without its own input",
-    source: "Hillis and Steele 1986",
-    build: Plain(|b| double(b, 1)),
-};
+/// Writes exscan.
+pub(super) fn exscan(b: &mut Builder) {
+    double(b, 1);
+}
 
 /// Sums the inputs of ranks 0 to i, for every i, on rank i + `shift`.
 fn double(b: &mut Builder, shift: u32) {

@@ -15,21 +15,10 @@
 use std::ops::Range;
 
 use super::participants::Participants;
-use super::row::{Algorithm, Build::Plain, Order};
 use crate::builder::Builder;
-use crate::collective::REDUCE_SCATTER as COLLECTIVE;
 
-/// Registers the algorithm.
-pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
-    name: "recursive_halving",
-    collective: &COLLECTIVE,
-    order: Order::Own,
-    summary: "ranks at distance .., 4, 2, 1 reduce half of their parts each",
-    source: "Thakur et al. 2005",
-    build: Plain(build),
-};
-
-fn build(b: &mut Builder) {
+/// Writes reduce_scatter.
+pub(super) fn reduce_scatter(b: &mut Builder) {
     let participants = Participants::of(b.world_size());
     let whole = b.chunks(1);
     for (other, acting) in participants.pairs() {

@@ -11,41 +11,11 @@
 //! one to leave. Order: own; chunk c is folded upwards from the rank where it starts, cyclically. Source: Patarasuk and Yuan,
 //! "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
 
-use super::row::{place_own_parts, Algorithm, Build::Plain, Order};
+use super::row::place_own_parts;
 use crate::builder::Builder;
-use crate::collective;
 
-/// Registers the all_reduce algorithm.
-pub(super) static ALL_REDUCE: Algorithm = Algorithm {
-    name: "ring",
-    collective: &collective::ALL_REDUCE,
-    order: Order::Own,
-    summary: "each chunk travels round the ring twice: once for the sum, once for the result",
-    source: "Patarasuk and Yuan 2009",
-    build: Plain(all_reduce),
-};
-
-/// Registers the reduce_scatter algorithm.
-pub(super) static REDUCE_SCATTER: Algorithm = Algorithm {
-    name: "ring",
-    collective: &collective::REDUCE_SCATTER,
-    order: Order::Own,
-    summary: "each part travels once round the ring for the sum, and ends at its owner",
-    source: "Patarasuk and Yuan 2009",
-    build: Plain(reduce_scatter),
-};
-
-/// Registers the all_gather algorithm.
-pub(super) static ALL_GATHER: Algorithm = Algorithm {
-    name: "ring",
-    collective: &collective::ALL_GATHER,
-    order: Order::None,
-    summary: "each part travels once round the ring",
-    source: "Patarasuk and Yuan 2009",
-    build: Plain(all_gather),
-};
-
-fn all_reduce(b: &mut Builder) {
+/// Writes all_reduce.
+pub(super) fn all_reduce(b: &mut Builder) {
     let n = b.world_size();
     for c in b.chunks(n) {
         let mut x = b.input(c, c);
@@ -59,7 +29,8 @@ fn all_reduce(b: &mut Builder) {
     }
 }
 
-fn reduce_scatter(b: &mut Builder) {
+/// Writes reduce_scatter.
+pub(super) fn reduce_scatter(b: &mut Builder) {
     let n = b.world_size();
     for c in b.chunks(1) {
         let mut x = b.input((c + 1) % n, c);
@@ -71,7 +42,8 @@ fn reduce_scatter(b: &mut Builder) {
     }
 }
 
-fn all_gather(b: &mut Builder) {
+/// Writes all_gather.
+pub(super) fn all_gather(b: &mut Builder) {
     let n = b.world_size();
     place_own_parts(b);
     for c in b.chunks(1) {

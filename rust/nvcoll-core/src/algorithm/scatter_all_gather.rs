@@ -15,31 +15,24 @@
 //! reads its chunk from the root. Source: Barnett, Gupta, Payne, Shuler, van de Geijn and Watts, "Interprocessor collective
 //! communication library (InterCom)", 1994; MPICH's long broadcast.
 
-use super::row::{relative, Algorithm, Build::Plain, Order};
-use crate::collective::BROADCAST as COLLECTIVE;
+use super::row::relative;
+use crate::builder::Builder;
 
-/// Registers the algorithm.
-pub(super) static BROADCAST: Algorithm = Algorithm {
-    name: "scatter_all_gather",
-    collective: &COLLECTIVE,
-    order: Order::None,
-    summary: "each rank except the root fetches one chunk, then the chunks travel round a ring",
-    source: "Barnett et al. 1994",
-    build: Plain(|b| {
-        let (n, root) = (b.world_size(), b.root());
-        let others = n - 1;
-        if others == 0 {
-            return;
-        }
-        for c in b.chunks(others) {
-            b.copy(&b.input(root, c), &[b.output(relative(b, 1 + c), c)]);
-        }
-        for (hop, c) in (1..others).flat_map(|hop| (0..others).map(move |c| (hop, c))) {
-            let [from, to] = [c + hop - 1, c + hop].map(|other| relative(b, 1 + other % others));
-            b.copy(&b.output(from, c), &[b.output(to, c)]);
-        }
-        if !b.is_in_place() {
-            b.copy(&b.input(root, 0..others), &[b.output(root, 0..others)]);
-        }
-    }),
-};
+/// Writes broadcast.
+pub(super) fn broadcast(b: &mut Builder) {
+    let (n, root) = (b.world_size(), b.root());
+    let others = n - 1;
+    if others == 0 {
+        return;
+    }
+    for c in b.chunks(others) {
+        b.copy(&b.input(root, c), &[b.output(relative(b, 1 + c), c)]);
+    }
+    for (hop, c) in (1..others).flat_map(|hop| (0..others).map(move |c| (hop, c))) {
+        let [from, to] = [c + hop - 1, c + hop].map(|other| relative(b, 1 + other % others));
+        b.copy(&b.output(from, c), &[b.output(to, c)]);
+    }
+    if !b.is_in_place() {
+        b.copy(&b.input(root, 0..others), &[b.output(root, 0..others)]);
+    }
+}

@@ -20,70 +20,48 @@
 //! reduce lie in scratch, because only the root has an output. Source: Sanders, Speck and Träff, "Two-tree algorithms for full
 //! bandwidth broadcast, reduction and scan", 2009.
 
-use super::row::{relative, Algorithm, Build::Plain, Order};
+use super::row::relative;
 use crate::builder::{Builder, Region};
-use crate::collective;
 
-/// Registers the all_reduce algorithm.
-pub(super) static ALL_REDUCE: Algorithm = Algorithm {
-    name: "tree",
-    collective: &collective::ALL_REDUCE,
-    order: Order::Own,
-    summary: "two binary trees reduce and broadcast half of the data each",
-    source: "Sanders et al. 2009",
-    build: Plain(|b| {
-        let n = b.world_size();
-        for c in b.chunks(2) {
-            b.channel(c);
-            let root = subtree(1, n, &|label| rank_of(label, n, c)).expect("there is at least one rank");
-            let mut into = vec![b.output(root.rank, c)];
-            into.extend(outputs(b, &root.children, c));
-            let sums = sums(b, &root, c);
-            b.fold(&sums, &into);
-            down(b, &root, c);
-        }
-    }),
-};
+/// Writes all_reduce.
+pub(super) fn all_reduce(b: &mut Builder) {
+    let n = b.world_size();
+    for c in b.chunks(2) {
+        b.channel(c);
+        let root = subtree(1, n, &|label| rank_of(label, n, c)).expect("there is at least one rank");
+        let mut into = vec![b.output(root.rank, c)];
+        into.extend(outputs(b, &root.children, c));
+        let sums = sums(b, &root, c);
+        b.fold(&sums, &into);
+        down(b, &root, c);
+    }
+}
 
-/// Registers the reduce algorithm.
-pub(super) static REDUCE: Algorithm = Algorithm {
-    name: "tree",
-    collective: &collective::REDUCE,
-    order: Order::Own,
-    summary: "two binary trees reduce half of the data each",
-    source: "Sanders et al. 2009",
-    build: Plain(|b| {
-        for c in b.chunks(2) {
-            b.channel(c);
-            let root = below_root(b, c);
-            let sums = sums(b, &root, c);
-            b.fold(&sums, &[b.output(root.rank, c)]);
-        }
-    }),
-};
+/// Writes reduce.
+pub(super) fn reduce(b: &mut Builder) {
+    for c in b.chunks(2) {
+        b.channel(c);
+        let root = below_root(b, c);
+        let sums = sums(b, &root, c);
+        b.fold(&sums, &[b.output(root.rank, c)]);
+    }
+}
 
-/// Registers the broadcast algorithm.
-pub(super) static BROADCAST: Algorithm = Algorithm {
-    name: "tree",
-    collective: &collective::BROADCAST,
-    order: Order::None,
-    summary: "two binary trees broadcast half of the data each",
-    source: "Sanders et al. 2009",
-    build: Plain(|b| {
-        for c in b.chunks(2) {
-            b.channel(c);
-            let root = below_root(b, c);
-            let mut into = outputs(b, &root.children, c);
-            if !b.is_in_place() {
-                into.push(b.output(root.rank, c));
-            }
-            if !into.is_empty() {
-                b.push(&b.input(root.rank, c), &into);
-            }
-            down(b, &root, c);
+/// Writes broadcast.
+pub(super) fn broadcast(b: &mut Builder) {
+    for c in b.chunks(2) {
+        b.channel(c);
+        let root = below_root(b, c);
+        let mut into = outputs(b, &root.children, c);
+        if !b.is_in_place() {
+            into.push(b.output(root.rank, c));
         }
-    }),
-};
+        if !into.is_empty() {
+            b.push(&b.input(root.rank, c), &into);
+        }
+        down(b, &root, c);
+    }
+}
 
 /// A subtree of ranks.
 struct TreeNode {

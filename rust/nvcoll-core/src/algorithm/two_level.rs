@@ -16,14 +16,12 @@
 //! al., "Highly scalable deep learning training system", 2018.
 
 use super::parameters::{Arguments, Parameter, ParameterValues};
-use super::row::{Algorithm, Build::With, Order};
 use crate::builder::Builder;
-use crate::collective::ALL_REDUCE as COLLECTIVE;
 
 /// The usual number of GPUs in a node. Chosen: most machines have as many.
 const PER_NODE: u32 = 8;
 
-const PARAMETERS: &[Parameter] = &[
+pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "per_node",
         values: ParameterValues::Whole("the largest divisor of the world size up to 8"),
@@ -36,25 +34,8 @@ const PARAMETERS: &[Parameter] = &[
     },
 ];
 
-/// Registers the algorithm.
-pub(super) static ALL_REDUCE: Algorithm = Algorithm {
-    name: "two_level",
-    collective: &COLLECTIVE,
-    order: Order::Nested,
-    summary: "reduce_scatter in each node, ring across nodes, all_gather in each node",
-    source: "Jia et al. 2018",
-    build: With(PARAMETERS, build),
-};
-
-/// Registers the algorithm with halving_doubling across nodes.
-pub(super) static ALL_REDUCE_BY_HALVING: Algorithm = Algorithm {
-    name: "two_level(outer=halving_doubling)",
-    summary: "reduce_scatter in each node, halving_doubling across nodes, all_gather in each node",
-    source: "Jia et al. 2018, Rabenseifner 2004",
-    ..ALL_REDUCE
-};
-
-fn build(b: &mut Builder, given: &Arguments) {
+/// Writes all_reduce.
+pub(super) fn all_reduce(b: &mut Builder, given: &Arguments) {
     let n = b.world_size();
     let largest = || (2..=PER_NODE.min(n)).rev().find(|m| n.is_multiple_of(*m)).unwrap_or(n);
     let per_node = given.whole("per_node").unwrap_or_else(largest);

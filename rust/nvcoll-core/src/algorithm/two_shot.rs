@@ -9,26 +9,17 @@
 //! per rank: (3n-1)/n N. Waits: 3. Order: rank. Source: the two-shot all-reduce of custom kernels for one node, as in TensorRT-LLM
 //! and PyTorch's intra-node communication; it is a direct reduce-scatter and a direct all-gather.
 
-use super::row::{Algorithm, Build::Plain, Order};
-use crate::builder::Region;
-use crate::collective::ALL_REDUCE as COLLECTIVE;
+use crate::builder::{Builder, Region};
 
-/// Registers the algorithm.
-pub(super) static ALL_REDUCE: Algorithm = Algorithm {
-    name: "two_shot",
-    collective: &COLLECTIVE,
-    order: Order::Rank,
-    summary: "each rank reduces its chunk over all ranks and fetches the other chunks",
-    source: "custom kernels for one node",
-    build: Plain(|b| {
-        let n = b.world_size();
-        for c in b.chunks(n) {
-            let all: Vec<Region> = (0..n).map(|r| b.input(r, c)).collect();
-            b.fold(&all, &[b.output(c, c)]);
-        }
-        for (r, hop) in (0..n).flat_map(|r| (1..n).map(move |hop| (r, hop))) {
-            let c = (r + hop) % n;
-            b.copy(&b.output(c, c), &[b.output(r, c)]);
-        }
-    }),
-};
+/// Writes all_reduce.
+pub(super) fn all_reduce(b: &mut Builder) {
+    let n = b.world_size();
+    for c in b.chunks(n) {
+        let all: Vec<Region> = (0..n).map(|r| b.input(r, c)).collect();
+        b.fold(&all, &[b.output(c, c)]);
+    }
+    for (r, hop) in (0..n).flat_map(|r| (1..n).map(move |hop| (r, hop))) {
+        let c = (r + hop) % n;
+        b.copy(&b.output(c, c), &[b.output(r, c)]);
+    }
+}

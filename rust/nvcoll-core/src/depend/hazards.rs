@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::draft::{Draft, Frame};
+use super::draft::Draft;
 use crate::cells::{Cells, ChunkRange};
 use crate::collective::{Folds, Parts};
-use crate::schedule::{Buffer, View};
+use crate::schedule::{Buffer, Schedule, View};
 
 const NOBODY: u32 = u32::MAX;
 
@@ -60,21 +60,21 @@ pub(super) struct Hazards {
 }
 
 impl Hazards {
-    pub(super) fn new(frame: &Frame, drafts: &[Draft]) -> Self {
-        let world_size = frame.roles.world_size;
+    pub(super) fn new(schedule: &Schedule, drafts: &[Draft]) -> Self {
+        let world_size = schedule.world_size;
         let views = drafts.iter().flat_map(|draft| draft.src.iter().chain(&draft.dst));
         let views = views.map(|view| (view.rank, view.buffer, view.chunks.clone()));
-        let named = views.chain((0..world_size).flat_map(|rank| inputs(frame, rank)));
-        let numbers = Cells::of(world_size, frame.aliasing, named);
+        let named = views.chain((0..world_size).flat_map(|rank| inputs(schedule, rank)));
+        let numbers = Cells::of(world_size, schedule.aliasing, named);
         let mut cells = vec![EMPTY; numbers.len()];
-        for (rank, buffer, chunks) in (0..world_size).flat_map(|rank| inputs(frame, rank)) {
+        for (rank, buffer, chunks) in (0..world_size).flat_map(|rank| inputs(schedule, rank)) {
             // A collective that folds nothing needs no owner of a contribution.
-            let raw = if frame.collective.folds() { rank } else { NOBODY };
+            let raw = if schedule.collective.folds() { rank } else { NOBODY };
             let content = ChunkValue { raw, contributions: 1, ..NOTHING };
             cells[numbers.range(rank, buffer, &chunks)]
                 .fill(CellAccesses { contents: CellValues::Alike(content), ..EMPTY });
         }
-        let completes = frame.collective.folds == Folds::Everyone;
+        let completes = schedule.collective.folds == Folds::Everyone;
         Self { world_size, completes, numbers, cells, visitors: vec![Vec::new(); world_size as usize] }
     }
 
@@ -217,8 +217,8 @@ impl CellValues {
 }
 
 /// Yields the chunks that the input of a rank holds, in ranges as long as possible.
-fn inputs(frame: &Frame, rank: u32) -> impl Iterator<Item = ChunkRange> + Clone + use<> {
-    let (parts, per_part) = (frame.collective.input(frame.roles, rank), frame.chunks_per_part);
+fn inputs(schedule: &Schedule, rank: u32) -> impl Iterator<Item = ChunkRange> + Clone + use<> {
+    let (parts, per_part) = (schedule.collective.input(schedule.roles(), rank), schedule.chunks_per_part);
     let together = parts.range().filter(|held| !held.is_empty());
     let apart = if together.is_some() { Parts::NONE } else { parts };
     let ranges = together.into_iter().chain(apart.iter().map(|part| part..part + 1));

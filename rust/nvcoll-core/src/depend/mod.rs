@@ -21,22 +21,22 @@ mod queues;
 mod reduction;
 mod waits;
 
-use crate::collective::{Folds, Roles};
+use crate::collective::Folds;
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::schedule::{Schedule, Source, Step, View};
 
-pub(crate) use draft::{Draft, Frame};
+pub(crate) use draft::Draft;
 use hazards::{Hazards, StepValue};
 use waits::Waits;
 
-/// Derives queues, dependencies and marks of a program, and returns its schedule.
+/// Derives queues, dependencies and marks of a program, and returns its schedule; `schedule` has no steps yet.
 ///
 /// # Errors
 /// [`Error::Build`] if a step reads an unwritten chunk, or a view whose chunks hold different kinds of values;
 /// [`Error::Interrupted`] if the caller stops the work.
-pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>, interrupt: &Interrupt) -> Result<Schedule> {
-    let mut hazards = Hazards::new(&frame, &drafts);
+pub(crate) fn derive(mut schedule: Schedule, drafts: Vec<Draft>, interrupt: &Interrupt) -> Result<Schedule> {
+    let mut hazards = Hazards::new(&schedule, &drafts);
     let mut needs = Vec::with_capacity(drafts.len());
     let mut steps = Vec::with_capacity(drafts.len());
     for (position, draft) in drafts.iter().enumerate() {
@@ -44,37 +44,24 @@ pub(crate) fn derive(frame: Frame, drafts: Vec<Draft>, interrupt: &Interrupt) ->
         let at_step = |message| Error::Build(format!("step {position}: {message}"));
         let value = hazards.value_of(draft).map_err(at_step)?;
         needs.push(hazards.record(position as u32, draft, &value));
-        steps.push(step_of(draft, &value, frame.collective.folds == Folds::Everyone));
+        steps.push(step_of(draft, &value, schedule.collective.folds == Folds::Everyone));
     }
     reduction::reduce(&mut needs, interrupt)?;
     let order = queues::assign(&drafts, &needs, &mut steps);
     let reuse = hazards.slot_reuse();
-    let mut waits = Waits::new(&frame, &steps);
+    let mut waits = Waits::new(&schedule, &steps);
     for position in order {
         interrupt.check(1 + needs[position as usize].len())?;
         waits.settle_step(&mut steps, position, &needs, &reuse);
     }
-    let Frame { collective, algorithm, roles: Roles { world_size, root }, chunks_per_part, path, slots, aliasing } =
-        frame;
     let leave = |rank| {
         let visitors = hazards.visitors(rank);
         interrupt.check(1 + visitors.len())?;
         Ok(waits.before_leave(&steps, rank, visitors))
     };
-    let leave = (0..world_size).map(leave).collect::<Result<_>>()?;
-    Ok(Schedule {
-        collective,
-        algorithm,
-        world_size,
-        root,
-        chunks_per_part,
-        path,
-        slots,
-        aliasing,
-        steps,
-        leave,
-        early: Vec::new(),
-    })
+    schedule.leave = (0..schedule.world_size).map(leave).collect::<Result<_>>()?;
+    schedule.steps = steps;
+    Ok(schedule)
 }
 
 /// Makes a step of a draft. Contributions are marked in folds that will be complete, because only there `premul_sum` is defined.

@@ -12,9 +12,8 @@
 //! [`super::reduction`] has already dropped the needs that the program implies, so most searches are short. [`MOST_VISITS`] bounds the
 //! work for other programs.
 
-use super::draft::Frame;
 use super::queues::QueueId;
-use crate::schedule::{Dependency, Event, Step};
+use crate::schedule::{Dependency, Event, Schedule, Step};
 
 /// The largest number of steps that all searches of one schedule visit. Beyond it, implied waits stay: each costs one load, and the
 /// schedule stays correct. Chosen: some seconds.
@@ -84,8 +83,8 @@ struct Search {
 }
 
 impl Waits {
-    pub(super) fn new(frame: &Frame, steps: &[Step]) -> Self {
-        let mut queues = vec![Vec::new(); frame.roles.world_size as usize];
+    pub(super) fn new(schedule: &Schedule, steps: &[Step]) -> Self {
+        let mut queues = vec![Vec::new(); schedule.world_size as usize];
         for step in steps {
             let of_rank: &mut Vec<Queue> = &mut queues[step.rank as usize];
             of_rank.resize(of_rank.len().max(step.queue as usize + 1), Queue::default());
@@ -93,9 +92,9 @@ impl Waits {
         let count = steps.len();
         let (visited, wanted) = (vec![0; count], vec![0; count]);
         Self {
-            world_size: frame.roles.world_size,
-            slots: frame.slots,
-            synchronises: frame.collective.synchronises,
+            world_size: schedule.world_size,
+            slots: schedule.slots,
+            synchronises: schedule.collective.synchronises,
             queues,
             depths: vec![0; count],
             depths_after: vec![u32::MAX; count],

@@ -2,17 +2,14 @@
 //! proof, so the engine runs exactly the schedule that was proved.
 
 mod early;
-mod pushed;
-mod single_chunk;
-mod staged;
+mod staging;
 
 use crate::error::{Error, Result};
 use crate::interrupt::Interrupt;
 use crate::schedule::{Path, Schedule};
-use single_chunk::check_size;
 
 pub use early::stage_early;
-pub use pushed::Fifo;
+pub use staging::Fifo;
 
 /// Rewrites a mapped schedule for `path`, with the default number of slots.
 ///
@@ -30,11 +27,9 @@ pub fn lower_interruptible(schedule: &Schedule, path: Path, interrupt: &Interrup
     check_mapped(schedule)?;
     match path {
         Path::Mapped => Ok(schedule.clone()),
-        Path::Staged => {
-            check_size(schedule, path, 1)?;
-            staged::lower(schedule, interrupt)
+        Path::Staged | Path::Pushed => {
+            staging::lower(schedule, path, Fifo { channels: 1, slots: path.slots() }, interrupt)
         }
-        Path::Pushed => pushed::lower(schedule, Fifo { channels: 1, slots: path.slots() }, interrupt),
     }
 }
 
@@ -53,7 +48,7 @@ pub fn push(schedule: &Schedule, fifo: Fifo) -> Result<Schedule> {
 /// Those of [`push`], and [`crate::Error::Interrupted`].
 pub fn push_interruptible(schedule: &Schedule, fifo: Fifo, interrupt: &Interrupt) -> Result<Schedule> {
     check_mapped(schedule)?;
-    pushed::lower(schedule, fifo, interrupt)
+    staging::lower(schedule, Path::Pushed, fifo, interrupt)
 }
 
 fn check_mapped(schedule: &Schedule) -> Result<()> {

@@ -50,7 +50,8 @@ fn header(mut scan: Scanner<'_>) -> Result<Schedule> {
     let world_size = setting(&mut scan, "world_size")?;
     let root = if collective.has_root { setting(&mut scan, "root")? } else { 0 };
     let chunks_per_part = setting(&mut scan, "chunks_per_part")?;
-    check_sizes(&scan, collective, Roles { world_size, root }, chunks_per_part)?;
+    let roles = Roles { world_size, root };
+    check_sizes(&scan, collective, roles, chunks_per_part)?;
     keyword(&mut scan, "path")?;
     let path = *named(&mut scan, "path", Path::ALL, |p| p.name())?;
     scan.skip_blanks();
@@ -60,24 +61,10 @@ fn header(mut scan: Scanner<'_>) -> Result<Schedule> {
     if !scan.is_done() {
         return Err(scan.found("the end of the line"));
     }
-    let leave = vec![Vec::new(); world_size as usize];
     if !collective.aliasings().contains(&aliasing) {
         return Err(scan.error(format!("{} has no {} form", collective.name, aliasing.words())));
     }
-    let (steps, early) = (Vec::new(), Vec::new());
-    Ok(Schedule {
-        collective,
-        algorithm,
-        world_size,
-        root,
-        chunks_per_part,
-        path,
-        slots,
-        aliasing,
-        steps,
-        leave,
-        early,
-    })
+    Ok(Schedule { path, slots, ..Schedule::empty(collective, algorithm, roles, chunks_per_part, aliasing) })
 }
 
 fn check_sizes(scan: &Scanner<'_>, collective: &Collective, roles: Roles, chunks_per_part: u32) -> Result<()> {
