@@ -217,22 +217,6 @@ def test_a_drawing_of_many_equal_nodes_is_as_wide_as_that_of_few():
     assert widths[0] == widths[1] < 2000
 
 
-def test_lines_of_networks_pass_an_nvswitch_through_gaps_beside_its_name():
-    root = ET.fromstring(machine_drawing.svg(nvcoll.cluster("hgx-h100", nodes=2, network="ib-ndr-8")))
-    gaps = [(float(gap.get("x")), float(gap.get("x")) + float(gap.get("width"))) for gap in of_class(root, "gap")]
-    passing = [
-        ends(group)[0][0] for group in of_class(root, "link") if "nic" in title(group) and "rail" in title(group)
-    ]
-    assert len(gaps) == len(passing) == 16
-    assert all(any(left < x < right for left, right in gaps) for x in passing)
-    for group in of_class(root, "device"):
-        if "nvswitch" in title(group).partition(":")[0]:
-            label = group.find(f"{SVG}text")
-            half = 0.34 * float(label.get("font-size")) * len(label.text)
-            middle = float(label.get("x"))
-            assert all(right < middle - half or middle + half < left for left, right in gaps)
-
-
 @every
 def test_every_label_fits_in_its_box(one):
     for group in of_class(ET.fromstring(machine_drawing.svg(one)), "device"):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperGroup
 
 from nvcoll import Error, InvalidArgument, Refuted, __version__
-from nvcoll._nvcoll import collectives, machine
+from nvcoll._nvcoll import collectives
 from nvcoll.cli import algorithms, fabric, hints, info, schedules
 from nvcoll.cli.bench import explain
 from nvcoll.cli.bench.bench import bench as bench_command
@@ -33,7 +33,6 @@ from nvcoll.cli.predict.predict import predict as predict_command
 from nvcoll.cli.run import dump
 from nvcoll.cli.run.run import run as run_command
 from nvcoll.text.environment import VARIABLES
-from nvcoll.text.tables import aligned
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 
@@ -108,64 +107,37 @@ class Commands(TyperGroup):
 app = typer.Typer(
     cls=Commands,
     pretty_exceptions_enable=False,
-    help="Run, prove and predict collectives; no GPU is needed.",
     epilog=f"{STATUS}\n\nEnvironment: {', '.join(row.name for row in VARIABLES)}: docs/cli.md.",
 )
-app.command("bench")(bench_command)
-app.command("explain")(explain.explain)
-app.command("verify")(schedules.verify)
-app.command("show")(schedules.show)
-app.command("algorithms")(algorithms.algorithms)
-app.command("fabric")(fabric.fabric)
-app.command("predict")(predict_command)
-app.command("compare")(compare.compare)
-app.command("run", context_settings={"allow_interspersed_args": False})(run_command)
-app.command("info")(info.info)
-app.command("dump")(dump.dump)
-
-
-GROUPS = {
-    "run": (
-        ("nvcoll bench all_reduce -n 8", "time algorithms beside numpy and the roofline"),
-        ("nvcoll explain all_reduce -b 64K", "the algorithm that auto chooses, and why"),
-        ("nvcoll run --on hgx-h100 script.py", "run a script, then predict its collectives on a machine"),
-        ("nvcoll run -n 4 script.py", "start a script as four processes, each of them a rank"),
-    ),
-    "prove": (
-        ("nvcoll verify mine.py:ring -n 8", "prove a schedule, or see its error"),
-        ("nvcoll verify --all", "prove every algorithm"),
-    ),
-    "predict": (
-        ("nvcoll predict all_reduce -b 1G", "the time of an NCCL collective, on machines you don't have"),
-        ("nvcoll compare --on hgx-a100", "the fastest algorithm at each size, simulated"),
-    ),
-    "look": (
-        ("nvcoll show all_reduce ring -n 4", "the steps of a schedule, as text or as a drawing"),
-        ("nvcoll algorithms all_reduce", "algorithms: bytes moved, waits, sources"),
-        ("nvcoll fabric hgx-h100", "machines: links and bandwidth, or a drawing"),
-        ("nvcoll info", "this processor, and the defaults"),
-        ("nvcoll dump", "what every rank of running jobs does: a call that hangs"),
-    ),
+COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    "run": {"bench": bench_command, "explain": explain.explain, "run": run_command},
+    "prove": {"verify": schedules.verify},
+    "predict": {"predict": predict_command, "compare": compare.compare},
+    "look": {
+        "show": schedules.show,
+        "algorithms": algorithms.algorithms,
+        "fabric": fabric.fabric,
+        "info": info.info,
+        "dump": dump.dump,
+    },
 }
-"""The commands by purpose, each as an example."""
+"""The commands by purpose."""
+
+for purpose, commands in COMMANDS.items():
+    for name, command in commands.items():
+        takes_all = {"allow_interspersed_args": name != "run"}
+        app.command(name, context_settings=takes_all, rich_help_panel=purpose)(command)
 
 
 @app.callback(invoke_without_command=True)
 def greet(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
-    """Lists the commands in groups, or prints the version."""
+    """Run, prove and predict collectives; no GPU is needed."""
     if version:
         print(f"nvcoll {__version__}")
     elif context.invoked_subcommand is None:
-        facts = machine()
-        print(f"nvcoll {__version__}: run, prove and predict collectives; no GPU is needed")
-        print(f"here: {facts['usable_cpus']} usable CPUs, {facts['cpu'] or 'unknown processor'}, {facts['isa']}")
-        for group, rows in GROUPS.items():
-            print(f"\n{group}")
-            for line in aligned([(f"  {command}", words) for command, words in rows], left=(0, 1)):
-                print(line)
-        print("\nnvcoll COMMAND --help lists the options of a command, with an example")
+        print(context.get_help())
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -30,8 +29,6 @@ from nvcoll.text.tables import LABEL, fitted, labelled, terminal_columns
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
-
-_watchers: list[list[CallCounts]] = []
 
 
 @dataclass(frozen=True)
@@ -126,23 +123,6 @@ def clock_of(call_counts: CallCounts, pricer: Pricer) -> float:
     if why := _why_unpriced(report, 0):
         raise InvalidArgument(f"the clock does not know what every call takes: {why}")
     return report.totals[0].time_us or 0.0
-
-
-@contextmanager
-def watched() -> Iterator[list[CallCounts]]:
-    """Collects the counts of every node that is made meanwhile, and keeps no node alive."""
-    found: list[CallCounts] = []
-    _watchers.append(found)
-    try:
-        yield found
-    finally:
-        _watchers[:] = [one for one in _watchers if one is not found]
-
-
-def announce(call_counts: CallCounts) -> None:
-    """Tells the watchers of `watched` of a new node."""
-    for watcher in _watchers:
-        watcher.append(call_counts)
 
 
 def _row(one: AnyCalls, prices: tuple[Price, ...]) -> ReportRow:

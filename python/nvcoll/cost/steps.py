@@ -14,6 +14,9 @@ from typing import Any
 from nvcoll._nvcoll import CallCounts, Calls
 from nvcoll.cost.counts import NAMES, Kind, kind_of
 
+MOST_TOLD_STEPS = 1 << 16
+"""The most steps of a schedule that is told, for prices of calls that NCCL does not have. Chosen: some megabytes."""
+
 
 class MarkedCounts:
     """The counts of a rank's calls, and the marks of its steps.
@@ -52,7 +55,8 @@ def said_of(marked: Sequence[MarkedCounts]) -> dict[str, Any]:
     told = []
     for calls, in_steps in (one for counts in marked for one in counts.calls()):
         values = {name: getattr(calls, name) for name in NAMES}
-        text = calls.schedule and str(calls.schedule)  # a send has none
+        schedule = calls.schedule  # a send has none
+        text = str(schedule) if schedule and schedule.step_count <= MOST_TOLD_STEPS else None
         told.append(values | {"in_steps": in_steps, "schedule": text and schedules.setdefault(text, len(schedules))})
     others = sum(one.counts.others for one in marked)
     steps = max((one.steps for one in marked), default=0)

@@ -3,7 +3,7 @@
 `nvcoll.draw.machine_layout` and `network_layout` place the boxes. A line stands for both directions of a link.
 Hovering shows the medium, the number of lanes and the rate of one direction: the line rate, and the rate of long
 transfers. Below the picture each kind of link is listed once, with the same rates. Arcs join GPUs with direct links.
-Lines of networks are drawn last, so they cross other parts, and they end in dots. The colours are those of
+Lines of networks pass behind other parts, cross the rails, and end in dots. The colours are those of
 `nvcoll.draw.drawing`, in light and dark mode. Source: ours.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import pairwise
 
 from nvcoll._nvcoll import Fabric, media
 from nvcoll.draw import network_layout
@@ -44,9 +43,6 @@ LINES = {
 
 GLYPH = 0.68
 """The width of a letter as a part of the size of its font. Chosen: wide fonts have this."""
-
-GAP = 9
-"""The width of the gap in an NVSwitch through which a line of a network passes, in pixels. Chosen."""
 
 IN_THE_DARK = DARK | {
     LINES["nvlink"]: "#7fce8d",
@@ -87,11 +83,10 @@ def svg(fabric: Fabric) -> str:
         text(MARGIN, 48, hint, fill=FAINT),
     ]
     parts += _frames(layout)
-    parts += (_line(layout, cable) for cable in layout.cables if _family(cable) != "network")
-    parts += (_box(device, layout.spots[name], _label_at(layout, name)) for name, device in layout.devices.items())
-    networks = [cable for cable in layout.cables if _family(cable) == "network"]
-    parts += (_bridge(layout, cable) for cable in networks)
-    parts += (_line(layout, cable) for cable in networks)
+    boxes = {name: _box(device, layout.spots[name]) for name, device in layout.devices.items()}
+    parts += (box for name, box in boxes.items() if layout.is_rail(name))
+    parts += (_line(layout, cable) for cable in layout.cables)
+    parts += (box for name, box in boxes.items() if not layout.is_rail(name))
     for nth, (cable, line) in enumerate(legend):
         y = layout.height + 30 + 20 * nth
         parts.append(f'<path d="M{MARGIN} {y - 4:.1f}h44" {_stroke(cable)}/>{text(MARGIN + 56, y, line)}')
@@ -152,41 +147,7 @@ def _frames(layout: Layout) -> list[str]:
     return parts
 
 
-def _lines_across(layout: Layout, name: str) -> list[float]:
-    """Returns the positions at which lines of networks cross a box of another device."""
-    box, found = layout.spots[name], []
-    for cable in layout.cables:
-        if _family(cable) == "network" and name not in (cable.a, cable.b):
-            a, b = layout.spots[cable.a], layout.spots[cable.b]
-            x, (y1, y2) = _crossing(layout, cable, a, b), _edges(a, b)
-            if box.x < x < box.right and min(y1, y2) < box.y and box.bottom < max(y1, y2):
-                found.append(x)
-    return sorted(found)
-
-
-def _label_at(layout: Layout, name: str) -> float:
-    """Returns the middle of the widest part of a box that no line of a network crosses."""
-    box = layout.spots[name]
-    if layout.devices[name].kind != "nvswitch":
-        return box.centre
-    edges = [box.x, *_lines_across(layout, name), box.right]
-    left, right = max(pairwise(edges), key=lambda pair: pair[1] - pair[0])
-    return (left + right) / 2
-
-
-def _bridge(layout: Layout, cable: Cable) -> str:
-    """Interrupts the NVSwitches that a line of a network passes, so that it does not seem to end there."""
-    a, b = layout.spots[cable.a], layout.spots[cable.b]
-    x, parts = _crossing(layout, cable, a, b), []
-    for name, device in layout.devices.items():
-        box = layout.spots[name]
-        if device.kind == "nvswitch" and x in _lines_across(layout, name):
-            gap = f'x="{x - GAP / 2:.1f}" y="{box.y - 1:.1f}" width="{GAP}" height="{box.height + 2:.1f}"'
-            parts.append(f'<rect class="gap" {gap} fill="{BAND}"/>')
-    return "".join(parts)
-
-
-def _box(device: Device, spot: Spot, label_at: float) -> str:
+def _box(device: Device, spot: Spot) -> str:
     """Draws a device with its name. In a cluster, the name of the node is left out."""
     name = device.name.split(".")[-1]
     chips = f", {counted(device.chips, 'chip')}" if device.chips > 1 else ""
@@ -194,7 +155,7 @@ def _box(device: Device, spot: Spot, label_at: float) -> str:
     whole = f"{device.name}: {device.kind.replace('_', ' ')}{chips}"
     size = min(11.0, (spot.width - 4) / (GLYPH * len(shown)))
     frame = f'x="{spot.x:.1f}" y="{spot.y:.1f}" width="{spot.width:.1f}" height="{spot.height:.1f}" rx="5"'
-    label = text(label_at, spot.middle + size / 3, shown, font_size=f"{size:.1f}", text_anchor="middle")
+    label = text(spot.centre, spot.middle + size / 3, shown, font_size=f"{size:.1f}", text_anchor="middle")
     return (
         f'<g class="device"><title>{escaped(whole)}</title>'
         f'<rect {frame} fill="{FILLS[device.kind]}" stroke="{INK}" stroke-width="0.8"/>{label}</g>'

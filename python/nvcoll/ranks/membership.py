@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Busy, Communicator, InvalidArgument
-from nvcoll.cost.report import announce
 from nvcoll.cost.steps import MarkedCounts
 from nvcoll.ranks.job import JobSettings, settings
 from nvcoll.ranks.rank_counts import tell_at_end
@@ -84,7 +83,6 @@ def init(
     joined = _nvcoll.Job(place.rank, place.world_size, place.job, place.token, join_timeout, timeout)
     counts = MarkedCounts(joined.call_counts)
     _current = _Membership(place, joined, counts, os.getpid())
-    announce(joined.call_counts)
     tell_at_end(counts)
     return joined.communicator(timeout)
 

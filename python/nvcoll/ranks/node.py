@@ -16,8 +16,9 @@ from nvcoll import _nvcoll
 from nvcoll._nvcoll import Communicator, Fabric, InvalidArgument, launch_named
 from nvcoll.cost.comparison import LAUNCH
 from nvcoll.cost.price import Pricer
-from nvcoll.cost.report import Report, announce, clock_of, machine_of, machines_of, report_of
+from nvcoll.cost.report import Report, clock_of, machine_of, machines_of, report_of
 from nvcoll.ranks.failures import first_failure
+from nvcoll.ranks.rank_counts import tell_node_at_end
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
@@ -82,7 +83,7 @@ class Node(_nvcoll.Node):
         node = super().__new__(cls, world_size, workers=workers, isa=isa, tuning=tuning)
         node._launch = launch_named(launch)
         node._on = None if on is None else Pricer(machine_of(on, node.world_size), launch)
-        announce(node._call_counts)
+        tell_node_at_end(node._call_counts)
         return node
 
     def __enter__(self) -> Node:

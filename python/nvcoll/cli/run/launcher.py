@@ -1,4 +1,4 @@
-"""Starts the ranks of a job as processes of this machine, and sees them to their end: ``nvcoll run -n N script.py``.
+"""Starts a script, or the ranks of a job, as processes of this machine, and sees them to their end: ``nvcoll run``.
 
 One thread does everything. It waits for the outputs of the ranks, their ends and signals, whichever comes first::
 
@@ -68,7 +68,7 @@ class Failure:
 
 def launch(
     script: Sequence[str],
-    world_size: int,
+    world_size: int | None,
     *,
     is_prefixed: bool,
     keeps_going: bool = False,
@@ -80,7 +80,7 @@ def launch(
 
     Args:
         script: the script and its arguments.
-        world_size: the number of ranks.
+        world_size: the number of ranks. None: the script is one process, and no rank.
         is_prefixed: each line of output begins with its rank.
         keeps_going: the other ranks go on when one fails.
         inbox: where ranks tell which calls they have made; None: they do not.
@@ -91,7 +91,7 @@ def launch(
     for output in (sys.stdout, sys.stderr):
         output.flush()
     shared = [Lines(output.fileno(), is_prefixed=is_prefixed) for output in (sys.stdout, sys.stderr)]
-    running = _Job(shared if world_size > 1 else (), keeps_going, inbox)
+    running = _Job(shared if (world_size or 1) > 1 else (), keeps_going, inbox)
     with running, running.signals_passed_on():
         running.start_all(script, world_size)
         running.see_to_the_end()
@@ -114,20 +114,15 @@ class _Job(Supervisor):
         self._killed: list[int] = []
         self._unwritable: OSError | None = None
 
-    def start_all(self, script: Sequence[str], world_size: int) -> None:
+    def start_all(self, script: Sequence[str], world_size: int | None) -> None:
         """Starts the ranks; none after a signal."""
-        name, token = job.fresh("run")
-        of_torch = torch_environment(world_size)
+        places = [dict[str, str]()] if world_size is None else _places(world_size)
         python = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
-        for number in range(world_size):
-            place = job.environment_of(number, world_size, name, token) | of_torch
-            place |= {"RANK": str(number), "LOCAL_RANK": str(number)}
+        for number, place in enumerate(places):
             if self._inbox is not None:
-                place |= self._inbox.environment_of(number)
+                place |= self._inbox.environment_of(number, is_rank=world_size is not None)
             try:
-                rank = self._start(
-                    number, [*python, *script], (UNBUFFERED if self._outputs else {}) | os.environ | place
-                )
+                rank = self._start(number, [*python, *script], os.environ | place)
             except OSError as error:
                 hint = "start fewer ranks, or raise the limits that `ulimit -a` shows"
                 raise OSError(error.errno, f"rank {number} cannot be started ({error.strerror}): {hint}") from error
@@ -244,3 +239,12 @@ class _Job(Supervisor):
             message += f"; {listed(self._killed)} did not end within {processes.GRACE_S:g} s, and had to be killed"
         status = INTERRUPTED if self._is_interrupted else status if status > 0 else 128 - status
         return Failure(status, message, self._failed)
+
+
+def _places(world_size: int) -> list[dict[str, str]]:
+    """Returns the variables that tell each rank its place: those of nvcoll, and those of torchrun."""
+    (name, token), of_torch = job.fresh("run"), torch_environment(world_size)
+    return [
+        job.environment_of(rank, world_size, name, token) | of_torch | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        for rank in range(world_size)
+    ]
