@@ -93,16 +93,16 @@ def waiting(comm: nvcoll.Communicator) -> float | None:
         comm.barrier()
         return None
     begun = time.perf_counter()
-    before = cpu_s_of_lanes()
+    before = cpu_s_of_progress()
     comm.barrier(async_op=True).wait()
-    return None if before is None else ((cpu_s_of_lanes() or 0.0) - before) / (time.perf_counter() - begun)
+    return None if before is None else ((cpu_s_of_progress() or 0.0) - before) / (time.perf_counter() - begun)
 
 
-def cpu_s_of_lanes() -> float | None:
-    """Returns the CPU time of the threads on which calls run that returned at once."""
-    lanes = [task for task in Path("/proc/self/task").iterdir() if (task / "comm").read_text() == "nvcoll-async\n"]
+def cpu_s_of_progress() -> float | None:
+    """Returns the CPU time of the progress thread, on which calls run that returned at once."""
+    named = (task for task in Path("/proc/self/task").iterdir() if (task / "comm").read_text() == "nvcoll-progress\n")
     try:
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in lanes) / 1e9
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in named) / 1e9
     except FileNotFoundError:
         return None
 

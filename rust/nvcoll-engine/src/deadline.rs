@@ -8,6 +8,7 @@ use nvcoll_core::interrupt::{Interrupt, UNITS_PER_QUESTION};
 
 use crate::call::{Call, PositionedCall};
 use crate::error::Error;
+use crate::sync::condition::IsInterrupted;
 use crate::sync::single_flight::Unlocked;
 
 /// The time at which a call gives up.
@@ -93,9 +94,36 @@ impl<U: Unlocked> Unlocked for UntilDeadline<'_, U> {
     }
 }
 
-/// The limit of a worker's waits: its deadline, or an interrupt by the user.
-pub(crate) struct WaitLimit<'a> {
+/// The limit of a call's waits: its deadline, or an interrupt by the user of the thread that waits.
+pub struct WaitLimit<'a> {
     pub(crate) deadline: Deadline,
-    /// Says whether the user interrupted. It is asked often, so it must be cheap.
-    pub(crate) is_interrupted: &'a mut dyn FnMut() -> bool,
+    /// `None` if no thread waits for the call, which was issued: the progress thread advances it.
+    is_interrupted: Option<IsInterrupted<'a>>,
+}
+
+impl<'a> WaitLimit<'a> {
+    /// Makes the limit of a call whose thread waits for it.
+    pub fn new(deadline: Deadline, is_interrupted: IsInterrupted<'a>) -> Self {
+        Self { deadline, is_interrupted: Some(is_interrupted) }
+    }
+
+    /// Makes the limit of a call that was issued, whose thread goes on.
+    pub fn of_issued(deadline: Deadline) -> Self {
+        Self { deadline, is_interrupted: None }
+    }
+
+    /// Returns the time at which the call gives up.
+    pub fn deadline(&self) -> Deadline {
+        self.deadline
+    }
+
+    /// Says whether the call was issued, and no thread may wait in it.
+    pub(crate) fn is_of_issued(&self) -> bool {
+        self.is_interrupted.is_none()
+    }
+
+    /// Says whether the user interrupts the thread that waits.
+    pub(crate) fn is_interrupted(&mut self) -> bool {
+        self.is_interrupted.as_mut().is_some_and(|is_interrupted| is_interrupted())
+    }
 }

@@ -38,7 +38,7 @@ pub mod run;
 pub mod sync;
 pub mod system;
 
-pub use deadline::{Deadline, UntilDeadline};
+pub use deadline::{Deadline, UntilDeadline, WaitLimit};
 pub use error::{Error, Result};
 pub use memory::buffers::Buffers;
 pub use memory::originals::OriginalArray;

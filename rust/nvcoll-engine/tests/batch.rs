@@ -11,7 +11,8 @@ use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::team::Team;
-use nvcoll_engine::{Buffers, Deadline};
+use nvcoll_engine::run::wait::now;
+use nvcoll_engine::{Buffers, Deadline, WaitLimit};
 
 const RANKS: u32 = 3;
 
@@ -109,7 +110,8 @@ fn ranks_that_are_threads_give_every_sum_between_single_calls() {
                         });
                         let mut batch = Batch::new(calls.collect());
                         // SAFETY: live vectors of this rank, each of one call, in place.
-                        unsafe { member.run_batch(&mut batch, watchdog(), &mut || false) }.unwrap();
+                        now(unsafe { member.run_batch(&mut batch, &mut WaitLimit::new(watchdog(), &mut || false)) })
+                            .unwrap();
                         for (nth, x) in data.iter().enumerate() {
                             assert_eq!(*x, sum(nth, COUNTS[nth]), "{path:?} call {nth}, rank {rank}, round {round}");
                         }

@@ -10,8 +10,9 @@ use nvcoll_engine::memory::strided::{Axis, Layout};
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::team::Team;
+use nvcoll_engine::run::wait::now;
 use nvcoll_engine::sync::single_flight::HoldsNoLock;
-use nvcoll_engine::{Buffers, Deadline, Error, OriginalArray};
+use nvcoll_engine::{Buffers, Deadline, Error, OriginalArray, WaitLimit};
 
 /// 30 seconds: a watchdog, not a bar.
 fn watchdog() -> Deadline {
@@ -54,7 +55,10 @@ fn a_program_of_another_number_of_ranks_is_refused() {
     is_refused(unsafe { member.run(&program, buffers[0], watchdog()) }, "the program is of 4 ranks");
     let mut batch = Batch::new(vec![(program.clone(), buffers[..1].to_vec()), (program, buffers[..1].to_vec())]);
     // SAFETY: as above.
-    is_refused(unsafe { member.run_batch(&mut batch, watchdog(), &mut || false) }, "the program is of 4 ranks");
+    is_refused(
+        now(unsafe { member.run_batch(&mut batch, &mut WaitLimit::new(watchdog(), &mut || false)) }),
+        "the program is of 4 ranks",
+    );
     assert_eq!(data, [[1f32; 4]; 2], "nothing moved");
 }
 
@@ -63,18 +67,10 @@ fn on_copies(arrays: [Vec<OriginalArray>; 2], call: &Call) -> [Result<(), Error>
     let (team, node) = (Team::new(2), Node::new(2, Some(1)).unwrap());
     let program = node.program_of_rank(call, None).unwrap();
     let run = |rank: u32, originals: &[OriginalArray]| {
-        let mut copy = [1f32; 4];
+        let (mut copy, mut never, member) = ([1f32; 4], || false, team.member(rank).unwrap());
+        let mut limit = WaitLimit::new(watchdog(), &mut never);
         // SAFETY: a live array of four floats of the rank's own, in place.
-        unsafe {
-            team.member(rank).unwrap().run_on_copies(
-                &program,
-                None,
-                in_place(&mut copy),
-                originals,
-                watchdog(),
-                &mut || false,
-            )
-        }
+        now(unsafe { member.run_on_copies(&program, None, in_place(&mut copy), originals, &mut limit) })
     };
     let [of_zero, of_one] = arrays;
     std::thread::scope(|scope| {
@@ -120,12 +116,11 @@ fn a_rank_that_is_through_is_compared_until_its_results_are_back_from_its_copies
         for are_back in [false, true] {
             let team = Team::new(3);
             let run = |rank: u32, originals: &[OriginalArray], seconds: f64| {
-                let (mut copy, deadline) = ([1f32; 4], Deadline::after(Some(seconds)));
-                let member = team.member(rank).unwrap();
+                let (mut copy, mut never, member) = ([1f32; 4], || false, team.member(rank).unwrap());
+                let mut limit = WaitLimit::new(Deadline::after(Some(seconds)), &mut never);
                 // SAFETY: a live array of four floats of the rank's own, in place.
-                let found = unsafe {
-                    member.run_on_copies(&program, None, in_place(&mut copy), originals, deadline, &mut || false)
-                };
+                let found =
+                    now(unsafe { member.run_on_copies(&program, None, in_place(&mut copy), originals, &mut limit) });
                 if are_back {
                     member.results_are_back();
                 }
@@ -152,12 +147,12 @@ fn strided_arrays_in_batches_of_two_ranks_are_refused_if_they_share_a_byte() {
         let (team, node) = (Team::new(2), Node::new(2, Some(1)).unwrap());
         let program = node.program_of_rank(&call(), None).unwrap();
         let run = |rank: u32, originals: Vec<OriginalArray>| {
-            let mut copies = [[1f32; 4]; 2];
+            let (member, mut copies) = (team.member(rank).unwrap(), [[1f32; 4]; 2]);
             let calls = copies.iter_mut().map(|copy| (program.clone(), vec![in_place(copy)])).collect();
             let mut batch = Batch::new(calls);
             batch.set_originals(1, originals);
             // SAFETY: live arrays of four floats of the rank's own, one for each call, in place.
-            unsafe { team.member(rank).unwrap().run_batch(&mut batch, watchdog(), &mut || false) }
+            now(unsafe { member.run_batch(&mut batch, &mut WaitLimit::new(watchdog(), &mut || false)) })
         };
         let found = std::thread::scope(|scope| {
             let one = scope.spawn(|| run(1, of_one.clone()));

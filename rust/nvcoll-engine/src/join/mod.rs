@@ -76,6 +76,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
+use crate::sync::condition::IsInterrupted;
 use crate::system::process::Process;
 
 pub(crate) use control_messages::too_many_in_flight;
@@ -104,9 +105,9 @@ impl Mesh {
     /// - `Left`: a rank ended or gave up.
     /// - `System`: a descriptor or a socket was refused.
     /// - `Interrupted`.
-    pub fn join(settings: &JobSettings, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
+    pub fn join(settings: &JobSettings, is_interrupted: IsInterrupted<'_>) -> Result<Self> {
         settings.check()?;
-        let (mut limit, user) = (WaitLimit { deadline: settings.deadline, is_interrupted }, socket::own_user());
+        let (mut limit, user) = (WaitLimit::new(settings.deadline, is_interrupted), socket::own_user());
         let joined = match (settings.rank, settings.world_size) {
             (_, 1) => Ok(vec![None]),
             (0, _) => rank_zero::gather(settings, user, random_number(), &mut limit),
@@ -144,9 +145,9 @@ impl Mesh {
         words: &[u64],
         descriptors: &[BorrowedFd<'_>],
         deadline: Deadline,
-        is_given_up: &mut dyn FnMut() -> bool,
+        is_given_up: IsInterrupted<'_>,
     ) -> Result<()> {
-        let mut limit = WaitLimit { deadline, is_interrupted: is_given_up };
+        let mut limit = WaitLimit::new(deadline, is_given_up);
         self.peer(peer)?.send(key, words, descriptors, &mut limit)
     }
 
@@ -175,9 +176,9 @@ impl Mesh {
         peer: u32,
         key: [u64; 3],
         deadline: Deadline,
-        is_given_up: &mut dyn FnMut() -> bool,
+        is_given_up: IsInterrupted<'_>,
     ) -> Result<Message> {
-        self.peer(peer)?.receive(key, &mut WaitLimit { deadline, is_interrupted: is_given_up })
+        self.peer(peer)?.receive(key, &mut WaitLimit::new(deadline, is_given_up))
     }
 
     /// Takes messages with descriptors back that a peer has not asked for, because what they were sent for has failed.

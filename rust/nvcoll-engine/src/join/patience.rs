@@ -18,7 +18,7 @@ pub(super) enum GiveUp {
 
 /// Says whether to give up.
 pub(super) fn give_up(limit: &mut WaitLimit<'_>) -> Option<GiveUp> {
-    if (limit.is_interrupted)() {
+    if limit.is_interrupted() {
         return Some(GiveUp::Interrupted);
     }
     limit.deadline.has_passed().then_some(GiveUp::Late)

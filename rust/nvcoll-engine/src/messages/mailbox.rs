@@ -278,7 +278,7 @@ impl Mailbox {
     ) -> Error {
         let own_end = || {
             if let Cause::Interrupted(_) = cause {
-                let is_own = (limit.is_interrupted)();
+                let is_own = limit.is_interrupted();
                 return if is_own { Error::Interrupted } else { ended_before(self.own, cause) };
             }
             let pending: Vec<_> = transfers.iter().filter(|transfer| transfer.outcome().is_none()).collect();

@@ -20,7 +20,7 @@
 //!
 //! A transfer is a state machine. [`Mailbox::advance`] moves all transfers of a rank as far as they go, and a wait for one of them moves
 //! all. So exchanges between ranks that both send first finish, if both started their sends and receives before they wait. Transfers whose
-//! calls have returned, and for which nobody waits, are moved by the progress thread (`ranks/progress_thread.rs`).
+//! calls have returned, and for which nobody waits, are moved by the progress thread (`run/progress_thread.rs`).
 //!
 //! Every wait ends by a message, an abort, the end of a peer, or its deadline. A rank that gives up closes its streams. It returns when
 //! nobody can touch its arrays any more.

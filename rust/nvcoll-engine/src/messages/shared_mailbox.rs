@@ -18,8 +18,9 @@ use crate::error::{Error, Result};
 use crate::memory::world::notice::Notice;
 use crate::memory::world::World;
 use crate::run::fault::Moment;
-use crate::run::wait::{look, wait, Advance, Flight};
+use crate::run::wait::{fly, look, now, Advance, Flight};
 use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::condition::IsInterrupted;
 use crate::sync::condition::QUESTION;
 use crate::sync::record::WORDS;
 use crate::sync::{Cause, Doorbell, WaitEnd};
@@ -73,7 +74,7 @@ impl SharedMailbox {
 
     /// Waits until every one of some transfers has ended, and moves all transfers of the rank meanwhile. If one fails, all end. When this
     /// returns, nobody touches their buffers any more.
-    pub(crate) fn finish(
+    pub(crate) async fn finish(
         &self,
         world: &World,
         own: u32,
@@ -82,7 +83,7 @@ impl SharedMailbox {
     ) -> Result<()> {
         let mut never = || None;
         let mut flight = TransfersFlight::new(self, world, own, transfers, &mut never);
-        let ended = self.wait(&mut flight, limit);
+        let ended = self.wait(&mut flight, limit).await;
         let wait_graph = flight.wait_graph;
         let of_transfers = || outcome_of(transfers).unwrap_or(Ok(()));
         let outcome = self.with(|mailbox| match (ended, of_transfers()) {
@@ -108,7 +109,7 @@ impl SharedMailbox {
         transfer: &Arc<MessageTransfer>,
         deadline: Deadline,
         until: Option<Instant>,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        is_interrupted: IsInterrupted<'_>,
     ) -> WaitEnd {
         let (mut end, mut next_question, transfers) = (None, Instant::now() + QUESTION, std::slice::from_ref(transfer));
         let mut pause = || {
@@ -123,8 +124,9 @@ impl SharedMailbox {
         };
         let new = TransfersFlight::new(self, world, own, transfers, &mut pause);
         let mut flight = TransfersFlight { until, ..new };
-        let mut limit = WaitLimit { deadline, is_interrupted: &mut || false };
-        if let Err(cause) = self.wait(&mut flight, &mut limit) {
+        let mut is_interrupted = || false;
+        let mut limit = WaitLimit::new(deadline, &mut is_interrupted);
+        if let Err(cause) = now(self.wait(&mut flight, &mut limit)) {
             let wait_graph = flight.wait_graph;
             // The outcome of the transfer says what went wrong.
             _ = self.with(|mailbox| mailbox.fail(world, transfers, &mut limit, &wait_graph, cause));
@@ -132,14 +134,14 @@ impl SharedMailbox {
         transfer.outcome().map_or_else(|| end.unwrap_or(WaitEnd::TimedOut), |_| WaitEnd::Over)
     }
 
-    fn wait<'a>(
+    async fn wait<'a>(
         &self,
         flight: &mut TransfersFlight<'a, '_>,
         limit: &mut WaitLimit<'_>,
     ) -> std::result::Result<(), Cause> {
         // Relaxed: the progress thread may look once more.
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let ended = wait(flight, limit);
+        let ended = fly(flight, limit).await;
         // Release: pairs with the Acquire in `is_in_a_wait`.
         self.waiting.fetch_sub(1, Ordering::Release);
         ended
@@ -176,7 +178,7 @@ impl SharedMailbox {
         };
         let Some((came, pending)) = self.with_free(advance) else { return Advance::Waits };
         if let Some((transfers, deadline)) = pending {
-            let mut limit = WaitLimit { deadline, is_interrupted: &mut || false };
+            let mut limit = WaitLimit::of_issued(deadline);
             let mut never = || None;
             let mut flight = TransfersFlight::new(self, world, own, &transfers, &mut never);
             if let Err(cause) = look(&mut flight, &mut limit) {
@@ -207,7 +209,7 @@ struct TransfersFlight<'a, 'transfers> {
     own: u32,
     transfers: &'transfers [Arc<MessageTransfer>],
     /// Says how the wait ends before the transfers do.
-    pause: &'transfers mut dyn FnMut() -> Option<WaitEnd>,
+    pause: &'transfers mut (dyn FnMut() -> Option<WaitEnd> + Send),
     until: Option<Instant>,
     wait_graph: String,
 }
@@ -218,7 +220,7 @@ impl<'a, 'transfers> TransfersFlight<'a, 'transfers> {
         world: &'a World,
         own: u32,
         transfers: &'transfers [Arc<MessageTransfer>],
-        pause: &'transfers mut dyn FnMut() -> Option<WaitEnd>,
+        pause: &'transfers mut (dyn FnMut() -> Option<WaitEnd> + Send),
     ) -> Self {
         Self { mailbox, world, own, transfers, pause, until: None, wait_graph: String::new() }
     }

@@ -39,6 +39,7 @@ use crate::processes::regions::JobRegions;
 use crate::ranks::member::Member;
 use crate::ranks::memberships::Memberships;
 use crate::ranks::rank_end::{fail, finish_issued, retire};
+use crate::sync::condition::IsInterrupted;
 use crate::sync::Deaths;
 use crate::system::cpus;
 use crate::system::memory::begin_to_count_kills;
@@ -87,7 +88,7 @@ impl ProcessRank {
     ///
     /// # Errors
     /// Those of [`Mesh::join`]; [`Error::NoMemory`].
-    pub fn join(settings: &JobSettings, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Self> {
+    pub fn join(settings: &JobSettings, is_interrupted: IsInterrupted<'_>) -> Result<Self> {
         let mesh = Arc::new(Mesh::join(settings, is_interrupted)?);
         begin_to_count_kills();
         let (own, world_size) = (mesh.rank(), mesh.world_size());
@@ -104,7 +105,7 @@ impl ProcessRank {
         let job = Arc::new(JobMemory { mesh, table, heap, deaths, regions: regions.clone(), kept: Mutex::default() });
         // Before the world exists: a rank without a guard fails while its peers can still fail with it.
         let mut guard = (world_size > 1).then(|| Guard::start(&job.mesh)).transpose()?;
-        let mut limit = WaitLimit { deadline: settings.deadline, is_interrupted };
+        let mut limit = WaitLimit::new(settings.deadline, is_interrupted);
         let workers = workers_of_rank_zero(&job.mesh, &mut limit)?;
         let world = make_world(&job, [0, 0], (0..world_size).collect(), false, &mut limit)?;
         regions.begin_to_ask(&world);
@@ -134,9 +135,9 @@ impl ProcessRank {
     ///
     /// # Errors
     /// [`Error::Interrupted`]: then the rank has failed; [`Error::System`] as [`Member::issue`].
-    pub fn finish_issued(&self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<()> {
+    pub fn finish_issued(&self, is_interrupted: IsInterrupted<'_>) -> Result<()> {
         match self.process.is_current() {
-            true => finish_issued(&self.memberships, &mut WaitLimit { deadline: Deadline::default(), is_interrupted }),
+            true => finish_issued(&self.memberships, &mut WaitLimit::new(Deadline::default(), is_interrupted)),
             false => Ok(()), // as in `leave`
         }
     }
@@ -179,12 +180,12 @@ impl ProcessRank {
 fn workers_of_rank_zero(mesh: &Mesh, limit: &mut WaitLimit<'_>) -> Result<usize> {
     let key = [WORKERS, 0, 0];
     if mesh.rank() != 0 {
-        let message = mesh.receive(0, key, limit.deadline, &mut *limit.is_interrupted)?;
+        let message = mesh.receive(0, key, limit.deadline, &mut || limit.is_interrupted())?;
         return Ok(message.words.first().map_or(1, |&workers| workers as usize));
     }
     let workers = cpus::usable();
     for peer in 1..mesh.world_size() {
-        mesh.send(peer, key, &[workers as u64], &[], limit.deadline, &mut *limit.is_interrupted)?;
+        mesh.send(peer, key, &[workers as u64], &[], limit.deadline, &mut || limit.is_interrupted())?;
     }
     Ok(workers)
 }
@@ -231,7 +232,7 @@ fn share_memory(
         let (above, below) = (ranks[(own + step) % world_size], (own + world_size - step) % world_size);
         let descriptors = made.iter().flat_map(|made| made.memory.each_ref().map(SharedMemory::descriptor));
         let descriptors: Vec<_> = descriptors.collect();
-        let sent = mesh.send(above, [WORLD, id, 0], &[], &descriptors, limit.deadline, &mut *limit.is_interrupted);
+        let sent = mesh.send(above, [WORLD, id, 0], &[], &descriptors, limit.deadline, &mut || limit.is_interrupted());
         note(&mut failure, sent);
         let mapped = peer_regions(mesh, ranks[below], [WORLD, id, 0], world_size as u32, limit);
         regions[below] = note(&mut failure, mapped);
@@ -243,11 +244,11 @@ fn share_memory(
         Some(_) => u64::from(mesh.rank()),
     };
     for peer in peers() {
-        let sent = mesh.send(peer, [WORLD, id, 1], &[blamed], &[], limit.deadline, &mut *limit.is_interrupted);
+        let sent = mesh.send(peer, [WORLD, id, 1], &[blamed], &[], limit.deadline, &mut || limit.is_interrupted());
         note(&mut failure, sent);
     }
     for peer in peers() {
-        let heard = mesh.receive(peer, [WORLD, id, 1], limit.deadline, &mut *limit.is_interrupted);
+        let heard = mesh.receive(peer, [WORLD, id, 1], limit.deadline, &mut || limit.is_interrupted());
         let heard = heard.and_then(|message| match message.words[..] {
             [NOBODY] => Ok(()),
             [blamed] if ranks.contains(&(blamed as u32)) => Err(not_shared(blamed as u32)),
@@ -311,7 +312,7 @@ fn peer_regions(
     world_size: u32,
     limit: &mut WaitLimit<'_>,
 ) -> Result<RankRegions> {
-    let message = mesh.receive(peer, key, limit.deadline, &mut *limit.is_interrupted)?;
+    let message = mesh.receive(peer, key, limit.deadline, &mut || limit.is_interrupted())?;
     let descriptors = <[_; 3]>::try_from(message.descriptors).map_err(|_| not_shared(peer))?;
     let mut memory = lengths(world_size).into_iter().zip(descriptors);
     let mut next = || {

@@ -14,7 +14,10 @@ mod groups;
 mod messaging;
 mod reused;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::future::Future;
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
@@ -23,18 +26,23 @@ use crate::memory::world::addresses::Addresses;
 use crate::memory::world::World;
 use crate::messages::shared_mailbox::SharedMailbox;
 use crate::program::Program;
-use crate::ranks::lane::Lane;
 use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::ranks::subset::SubsetCounts;
+use crate::run::issued_calls::IssuedCalls;
 use crate::run::quiesce::ring_everybody;
 use crate::run::report::words_of_call;
 use crate::run::wait::is_asking;
-use crate::sync::{Cause, Doorbell, WaitEnd};
+use crate::sync::try_lock::TryLock;
+use crate::sync::{Backoff, Cause, Doorbell, WaitEnd};
 use crate::system::process::Process;
 use reused::MemberCalls;
 
 const FORKED: Error = Error::Closed("this process was forked off inside a run, and only the parent is a rank");
 const ENDED: Error = Error::Closed("the program of this rank has ended, and its communicators with it");
+
+/// The pause between two looks whether a thread has left its call, or sends in flight have ended. Chosen: a chunk is copied in less.
+pub(crate) const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
+
 /// One rank of a communicator.
 #[derive(Debug)]
 pub struct Member {
@@ -46,9 +54,9 @@ pub struct Member {
     memberships: Arc<Memberships<Self>>,
     process: Process,
     /// The state of its calls; `None` after the program of the rank has ended.
-    calls: Mutex<Option<MemberCalls>>,
+    calls: TryLock<Option<MemberCalls>>,
     /// The calls that were issued.
-    lane: Lane,
+    issued: IssuedCalls,
     /// Its messages.
     messages: SharedMailbox,
     subsets: SubsetCounts,
@@ -61,7 +69,7 @@ impl Member {
     pub(crate) fn join(world: Arc<World>, rank: u32, memberships: Arc<Memberships<Self>>) -> Arc<Self> {
         let calls = MemberCalls::new(world.world_size(), rank);
         _ = world.board(); // made here, since calls allocate nothing
-        let (process, calls) = (Process::current(), Mutex::new(Some(calls)));
+        let (process, calls) = (Process::current(), TryLock::new(Some(calls)));
         let messages = SharedMailbox::new(world.world_size(), rank);
         let member = Arc::new_cyclic(|this| Self {
             this: this.clone(),
@@ -70,7 +78,7 @@ impl Member {
             memberships,
             process,
             calls,
-            lane: Lane::default(),
+            issued: IssuedCalls::default(),
             messages,
             subsets: SubsetCounts::default(),
             programs_of_words: [const { OnceLock::new() }; 2],
@@ -102,39 +110,46 @@ impl Member {
         self.world.is_group()
     }
 
-    /// Runs a call of this member after those that were issued before it, on the thread of this communicator. `call` makes it, and
-    /// catches its panics.
+    /// Has the progress thread run a call of this member, after those that were issued before it. `call` waits for no thread: its limits
+    /// are those of issued calls. It catches its panics.
     ///
     /// # Errors
     /// [`Error::Closed`] as [`Member::run`]; [`Error::System`] if there can be no thread.
-    pub fn issue(&self, call: Box<dyn FnOnce() + Send>) -> Result<()> {
-        if !self.process.is_current() {
-            return Err(FORKED);
-        }
-        if self.calls.try_lock().is_ok_and(|calls| calls.is_none()) {
-            return Err(ENDED);
-        }
-        self.lane.push(call)
+    pub fn issue(&self, call: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        self.check_present()?;
+        self.run_in_turn(call)
     }
 
     /// Says whether calls that were issued are in flight.
     pub(crate) fn is_busy(&self) -> bool {
-        self.lane.is_busy()
+        self.issued.are_in_flight()
     }
 
     /// Has the member depart after the calls in flight.
     pub(crate) fn depart_in_turn(self: &Arc<Self>) -> Result<()> {
         let member = self.clone();
-        self.lane.push(Box::new(move || _ = member.depart_if_idle()))
+        self.run_in_turn(async move { _ = member.depart_if_idle() })
     }
 
-    /// Waits until no issued call is in flight, and ends their thread.
+    /// Has the progress thread run a call after those in flight.
+    fn run_in_turn(&self, call: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+        self.memberships.progress.watch(&self.this, || self.issued.push(Box::pin(call)))
+    }
+
+    /// Waits until no issued call is in flight.
     pub(crate) fn finish_issued(&self, limit: &mut WaitLimit<'_>) -> WaitEnd {
-        let end = self.lane.wait_until_empty(limit);
-        if end == WaitEnd::Over {
-            self.lane.close();
+        self.issued.wait_until_over(limit)
+    }
+
+    /// Checks that this process is a rank whose program has not ended.
+    fn check_present(&self) -> Result<()> {
+        if !self.process.is_current() {
+            return Err(FORKED);
         }
-        end
+        if self.world.lines[self.rank as usize].departure.has_ended() {
+            return Err(ENDED);
+        }
+        Ok(())
     }
 
     /// Allocates memory that every rank can reach; `None` if ranks are threads, which reach all memory.
@@ -165,12 +180,7 @@ impl Member {
     /// # Errors
     /// [`Error::Closed`] as [`Member::run`].
     pub fn abort(&self) -> Result<()> {
-        if !self.process.is_current() {
-            return Err(FORKED);
-        }
-        if self.calls.try_lock().is_ok_and(|calls| calls.is_none()) {
-            return Err(ENDED);
-        }
+        self.check_present()?;
         self.raise(Cause::CalledAbort(self.rank));
         Ok(())
     }
@@ -197,16 +207,22 @@ impl Member {
     /// Says whether a thread is in a call.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_in_a_call(&self) -> bool {
-        self.calls.try_lock().is_err() || self.messages.is_in_a_wait()
+        self.calls.take().is_none() || self.messages.is_in_a_wait()
     }
 
     /// Closes the member for calls. It returns when no thread is in one.
     pub(crate) fn close(&self) {
-        match self.calls.try_lock() {
-            Ok(mut calls) => _ = calls.take(),
-            // The handler of a signal runs in a call of this thread, which sees the abort when the handler returns.
-            Err(_) if is_asking() => {}
-            Err(_) => _ = self.lock().take(),
+        let mut backoff = Backoff::of_rank();
+        loop {
+            match self.calls.take() {
+                Some(mut calls) => {
+                    calls.take();
+                    break;
+                }
+                // The handler of a signal runs in a call of this thread, which sees the abort when the handler returns.
+                None if is_asking() => break,
+                None => backoff.wait(|| sleep(BETWEEN_LOOKS)),
+            }
         }
         self.messages.close(&self.world, &ENDED);
     }
@@ -224,7 +240,7 @@ impl Member {
 
     /// Departs, and says whether no thread was in a call.
     fn depart_if_idle(&self) -> bool {
-        let Ok(mut calls) = self.calls.try_lock() else { return false };
+        let Some(mut calls) = self.calls.take() else { return false };
         if self.messages.is_in_a_wait() {
             return false;
         }
@@ -237,10 +253,6 @@ impl Member {
         self.world.lines[self.rank as usize].departure.publish(calls.number);
         ring_everybody(&self.world);
     }
-
-    fn lock(&self) -> MutexGuard<'_, Option<MemberCalls>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Member {
@@ -248,11 +260,10 @@ impl Drop for Member {
     /// alone, which ranks that are processes share with it.
     fn drop(&mut self) {
         if !self.process.is_current() {
-            return self.lane.forget();
+            return;
         }
-        self.lane.close();
         self.messages.close(&self.world, &ENDED);
-        let calls = self.calls.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let calls = self.calls.take().and_then(|mut calls| calls.take());
         calls.into_iter().for_each(|calls| self.depart(&calls));
     }
 }

@@ -11,6 +11,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::run::progress_thread::ProgressThread;
+
 /// The way in which a rank ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RankEnd {
@@ -30,6 +32,8 @@ pub(crate) enum RankEnd {
 pub(crate) struct Memberships<Member> {
     state: Mutex<RankState<Member>>,
     shrinking: Mutex<()>,
+    /// Advances what is in flight in all of them.
+    pub(crate) progress: Arc<ProgressThread>,
 }
 
 #[derive(Debug)]
@@ -41,7 +45,7 @@ struct RankState<Member> {
 impl<Member> Default for Memberships<Member> {
     fn default() -> Self {
         let state = Mutex::new(RankState { end: None, members: Vec::new() });
-        Self { state, shrinking: Mutex::new(()) }
+        Self { state, shrinking: Mutex::new(()), progress: Arc::default() }
     }
 }
 

@@ -2,11 +2,9 @@
 
 #[cfg(all(test, not(loom)))]
 mod call_counts_tests;
-mod lane;
 pub mod member;
 pub(crate) mod memberships;
 pub mod node;
-mod progress_thread;
 pub(crate) mod rank_end;
 pub(crate) mod shrink;
 pub(crate) mod split;

@@ -16,6 +16,7 @@ use crate::program::batch::{Batch, Pass};
 use crate::program::make::Programs;
 use crate::program::Program;
 use crate::run::driver::Driver;
+use crate::sync::condition::IsInterrupted;
 use crate::sync::single_flight::{HoldsNoLock, Unlocked};
 use crate::sync::try_lock::TryLock;
 use crate::system::cpus;
@@ -157,7 +158,7 @@ impl Node {
         program: &Arc<Program>,
         buffers: &mut [Buffers],
         deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        is_interrupted: IsInterrupted<'_>,
     ) -> Result<()> {
         check_ranks(program, self.world_size)?;
         assert_eq!(buffers.len(), self.world_size as usize, "one entry per rank");
@@ -185,7 +186,7 @@ impl Node {
         &self,
         batch: &mut Batch,
         deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        is_interrupted: IsInterrupted<'_>,
     ) -> Result<()> {
         let ranks = self.world_size as usize;
         batch.programs().iter().try_for_each(|program| check_ranks(program, self.world_size))?;

@@ -6,11 +6,10 @@
 //! since nobody is there to read what they bring.
 
 use std::thread::sleep;
-use std::time::Duration;
 
 use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
-use crate::ranks::member::Member;
+use crate::ranks::member::{Member, BETWEEN_LOOKS};
 use crate::ranks::memberships::{Memberships, RankEnd};
 use crate::run::wait::is_asking;
 use crate::sync::WaitEnd;
@@ -57,16 +56,13 @@ fn finish_sends(memberships: &Memberships<Member>, limit: &mut WaitLimit<'_>) ->
     }
     memberships.all().iter().for_each(|member| member.begin_to_end());
     while sends_are_left() {
-        if (limit.is_interrupted)() {
+        if limit.is_interrupted() {
             return false;
         }
         sleep(BETWEEN_LOOKS);
     }
     true
 }
-
-/// The pause between two looks at sends in flight at the end of a program. Chosen: a chunk is copied in less.
-const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 /// Ends a rank whose program returned. A peer that makes one more call with it gets an error instead of waiting forever.
 ///

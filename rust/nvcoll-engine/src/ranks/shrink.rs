@@ -37,12 +37,12 @@ pub(crate) fn shrink(world: &World, own: u32, limit: &mut WaitLimit<'_>) -> Resu
     loop {
         let list = left_of(world);
         let Some(attempt) = gather(world, own, &list, limit)? else { continue };
-        let mut is_interrupted = false;
+        let (deadline, mut is_interrupted) = (limit.deadline, false);
         let mut give_up = || {
-            is_interrupted |= (limit.is_interrupted)();
+            is_interrupted |= limit.is_interrupted();
             is_interrupted || left_of(world) != list
         };
-        let mut until_change = WaitLimit { deadline: limit.deadline, is_interrupted: &mut give_up };
+        let mut until_change = WaitLimit::new(deadline, &mut give_up);
         let of_run = world.ranks()[own as usize];
         let rank = list.iter().position(|&rank| rank == of_run).expect("a rank that shrinks is left") as u32;
         match make(world, SubsetKey::Shrink { attempt }, list.clone(), rank, &mut until_change) {
@@ -82,7 +82,7 @@ fn gather(world: &World, own: u32, list: &[u32], limit: &mut WaitLimit<'_>) -> R
         }
         let error = if left_of(world) != list {
             None
-        } else if (limit.is_interrupted)() {
+        } else if limit.is_interrupted() {
             Some(Error::Interrupted)
         } else if limit.deadline.has_passed() {
             Some(limit.deadline.overdue("shrink".into(), absent(world, &places, tag)))

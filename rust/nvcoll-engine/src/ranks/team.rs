@@ -58,7 +58,7 @@ impl Team {
         }
         let memberships = &self.memberships[rank as usize];
         // An interrupt of the run ends the calls.
-        finish_issued(memberships, &mut WaitLimit { deadline: Deadline::default(), is_interrupted: &mut || false })?;
+        finish_issued(memberships, &mut WaitLimit::new(Deadline::default(), &mut || false))?;
         retire(memberships)
     }
 

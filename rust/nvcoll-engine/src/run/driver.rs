@@ -16,6 +16,8 @@ use crate::program::{Program, Workspace};
 use crate::run::by_rank::RankWorker;
 use crate::run::by_tile::{self, Claims};
 use crate::run::pool::Pool;
+use crate::run::wait::now;
+use crate::sync::condition::IsInterrupted;
 use crate::sync::{Backoff, Doorbell};
 
 /// The threads, words and memory of one call.
@@ -83,7 +85,7 @@ impl Driver {
         pass: Pass<'_>,
         buffers: &[Buffers],
         deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        is_interrupted: IsInterrupted<'_>,
     ) -> Result<()> {
         // SAFETY: both demand what this function does; the path of the call says which of the two it is.
         unsafe {
@@ -103,7 +105,7 @@ impl Driver {
         pass: Pass<'_>,
         buffers: &[Buffers],
         deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        is_interrupted: IsInterrupted<'_>,
     ) -> Result<()> {
         let mut has_timed_out = false;
         let mut goes_on = || {
@@ -176,13 +178,13 @@ impl Driver {
         pass: Pass<'_>,
         buffers: &[Buffers],
         deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        is_interrupted: IsInterrupted<'_>,
     ) -> Result<()> {
         self.world.make_staging(pass.first().staging_bytes())?;
         self.number = self.number.wrapping_add(1);
         let (rank_workers, world, number, outcomes) = (&self.rank_workers, &self.world, self.number, &self.outcomes);
         let (begun, arrivals) = (AtomicUsize::new(0), Doorbell::default());
-        let work = |worker: usize, is_interrupted: &mut dyn FnMut() -> bool| {
+        let work = |worker: usize, is_interrupted: IsInterrupted<'_>| {
             let Some(rank_worker) = rank_workers.get(worker) else { return };
             // Relaxed: it orders nothing, it only keeps the door open; ringing fences between it and a look who sleeps.
             begun.fetch_add(1, Ordering::Relaxed);
@@ -191,9 +193,9 @@ impl Driver {
             }
             let _environment = FloatEnvironment::round_to_nearest();
             let mut rank_worker = lock(rank_worker);
-            let mut limit = WaitLimit { deadline, is_interrupted };
+            let mut limit = WaitLimit::new(deadline, is_interrupted);
             // SAFETY: the caller of `Node::run` vouches for the buffers.
-            let outcome = unsafe { rank_worker.run(world, pass, None, number, buffers, &mut limit) };
+            let outcome = unsafe { now(rank_worker.run(world, pass, None, number, buffers, &mut limit)) };
             *lock(&outcomes[worker]) = outcome;
         };
         // Out of its place, so that it does not come back if a worker panics: the abort word stays raised then too.

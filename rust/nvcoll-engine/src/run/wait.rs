@@ -10,11 +10,19 @@
 //!
 //! A *flight* is what a rank waits for: a collective, a pass of a group, a split, or transfers of messages. It moves only while somebody
 //! advances it. The wait ends with the flight, an abort, the deadline, an interrupt by the user, or the end of a peer.
+//!
+//! **Who waits.** A call is an `async` function, which says [`fly`] where it waits. If its thread waits, [`now`] runs it: there `fly` is the
+//! loop above, and nothing is ever pending. A call that was issued is polled by the progress thread (`progress_thread.rs`), which
+//! waits for many at once: there `fly` looks once and is pending.
 
 use std::cell::Cell;
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use crate::deadline::WaitLimit;
+use crate::kernel::FloatEnvironment;
 use crate::memory::world::notice::Notice;
 use crate::memory::world::notice_board::PostedNotice;
 use crate::memory::world::World;
@@ -63,12 +71,64 @@ pub(crate) trait Flight<'world> {
     fn keep_wait_graph(&mut self, words: String);
 }
 
+/// Makes a call whose limit is that of this thread, which waits in it.
+///
+/// # Panics
+/// If the call was made with a limit of an issued one, and waits.
+#[inline]
+pub fn now<T>(call: impl Future<Output = T>) -> T {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => unreachable!("a thread that waits leaves nothing pending"),
+    }
+}
+
 /// Waits until a flight is over.
 ///
 /// # Errors
 /// The cause of the abort that ended the wait. The wait raises it where its own limit, or the end of a peer, is the cause.
 #[inline]
-pub(crate) fn wait<'world>(flight: &mut impl Flight<'world>, limit: &mut WaitLimit<'_>) -> Result<(), Cause> {
+pub(crate) async fn fly<'world>(flight: &mut impl Flight<'world>, limit: &mut WaitLimit<'_>) -> Result<(), Cause> {
+    if !limit.is_of_issued() {
+        let _environment = FloatEnvironment::round_to_nearest();
+        return wait(flight, limit);
+    }
+    let (mut backoff, mut posted) = (Backoff::of_rank(), None);
+    poll_fn(|context| {
+        let _environment = FloatEnvironment::round_to_nearest();
+        poll(flight, limit, (&mut backoff, &mut posted), context)
+    })
+    .await
+}
+
+/// Looks once at the flight of an issued call. It is polled again at once if it has moved.
+fn poll<'world>(
+    flight: &mut impl Flight<'world>,
+    limit: &mut WaitLimit<'_>,
+    (backoff, posted): (&mut Backoff, &mut Option<PostedNotice<'world>>),
+    context: &Context<'_>,
+) -> Poll<Result<(), Cause>> {
+    match flight.advance()? {
+        Advance::Over => return Poll::Ready(Ok(())),
+        Advance::Moved => {
+            *backoff = Backoff::of_rank();
+            context.waker().wake_by_ref();
+        }
+        Advance::Waits => {}
+    }
+    if let Some(cause) = flight.world().abort().cause() {
+        return Poll::Ready(Err(cause));
+    }
+    look_at_limit(flight, limit, posted)?;
+    if backoff.look() == Next::Sleep {
+        look_at_peers(flight, posted)?;
+    }
+    Poll::Pending
+}
+
+/// Waits on this thread until a flight is over.
+#[inline]
+fn wait<'world>(flight: &mut impl Flight<'world>, limit: &mut WaitLimit<'_>) -> Result<(), Cause> {
     let world = flight.world();
     let (mut backoff, mut posted, mut at_bell) = (Backoff::of_rank(), None, None);
     loop {
@@ -141,7 +201,7 @@ pub(crate) fn is_asking() -> bool {
 /// Asks the caller of a wait whether the user interrupts.
 fn ask(limit: &mut WaitLimit<'_>) -> bool {
     let before = IS_ASKING.replace(true);
-    let is_interrupted = (limit.is_interrupted)();
+    let is_interrupted = limit.is_interrupted();
     IS_ASKING.set(before);
     is_interrupted
 }
@@ -166,6 +226,18 @@ fn post<'world>(
     Some(posted.get_or_insert_with(new).post(notice, has_timed_out))
 }
 
+/// Looks who left, and posts for whom the rank waits.
+fn look_at_peers<'world>(
+    flight: &mut impl Flight<'world>,
+    posted: &mut Option<PostedNotice<'world>>,
+) -> Result<(), Cause> {
+    if let Some(cause) = flight.look_who_left() {
+        return Err(flight.world().abort().raise(cause));
+    }
+    post(flight, posted, false);
+    Ok(())
+}
+
 /// Sleeps until the flight may go on. Returns how far it came at the bell, if it did not wait there.
 fn sleep<'world>(
     flight: &mut impl Flight<'world>,
@@ -173,10 +245,7 @@ fn sleep<'world>(
     posted: &mut Option<PostedNotice<'world>>,
 ) -> Result<Option<Result<Advance, Cause>>, Cause> {
     let world = flight.world();
-    if let Some(cause) = flight.look_who_left() {
-        return Err(world.abort().raise(cause));
-    }
-    post(flight, posted, false);
+    look_at_peers(flight, posted)?;
     let until = [limit.deadline.at(), flight.until()].into_iter().flatten().min();
     let (bell, mut came) = (flight.bell(), Ok(Advance::Waits));
     let has_news = || {

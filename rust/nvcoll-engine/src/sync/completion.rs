@@ -13,7 +13,7 @@
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::condition::{wait_until, WaitEnd};
+use super::condition::{wait_until, IsInterrupted, WaitEnd};
 use super::Backoff;
 use crate::system::process::Process;
 
@@ -79,7 +79,7 @@ impl<T> Completion<T> {
     }
 
     /// Waits until the call is done.
-    pub fn wait(&self, until: Option<Instant>, is_interrupted: &mut dyn FnMut() -> bool) -> WaitEnd {
+    pub fn wait(&self, until: Option<Instant>, is_interrupted: IsInterrupted<'_>) -> WaitEnd {
         let (mut backoff, mut is_spinning) = (Backoff::of_rank(), true);
         while is_spinning && self.outcome().is_none() {
             backoff.wait(|| is_spinning = false);

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 /// The time between two questions of a waiting thread whether to stop. Chosen: a user who interrupts does not notice it.
 pub(crate) const QUESTION: Duration = Duration::from_millis(50);
 
+/// Says whether the user interrupted. It is asked often, so it must be cheap.
+pub type IsInterrupted<'a> = &'a mut (dyn FnMut() -> bool + Send);
+
 /// The end of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitEnd {

@@ -48,12 +48,15 @@ impl<T> TryLock<T> {
 /// The guard of a value, which is in use until the guard is dropped.
 pub struct TryLockGuard<'a, T> {
     owner: &'a TryLock<T>,
-    /// Stands for the exclusive reference that this guard is: it takes away the `Sync` that `owner` would give.
+    /// Stands for the exclusive reference that this guard is: it takes away what `owner` would give.
     _exclusive: PhantomData<*mut T>,
 }
 
 // SAFETY: a shared guard hands out `&T` and nothing else, and threads may share that if `T` is `Sync`.
 unsafe impl<T: Sync> Sync for TryLockGuard<'_, T> {}
+
+// SAFETY: a guard is the one reference to a `T`, which may go to another thread if `T` may; and any thread may clear the flag.
+unsafe impl<T: Send> Send for TryLockGuard<'_, T> {}
 
 impl<'a, T> TryLockGuard<'a, T> {
     fn of(owner: &'a TryLock<T>) -> Self {

@@ -31,10 +31,11 @@ use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::program::Program;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
-use nvcoll_engine::{Buffers, Deadline, OriginalArray, Result};
+use nvcoll_engine::sync::condition::IsInterrupted;
+use nvcoll_engine::{Buffers, Deadline, OriginalArray, Result, WaitLimit};
 
 use super::bound::BoundArrays;
-use super::in_flight::{self, LaneOfRank};
+use super::in_flight::{self, IssueQueue};
 use super::message::MessageArray;
 use super::operands::Operands;
 
@@ -55,17 +56,16 @@ impl Programs {
     /// # Safety
     /// The buffers are the rank's and meet the demands of this file; `originals` are the arrays of [`Operands::originals`].
     #[inline]
-    pub(super) unsafe fn run_of_rank(
+    pub(super) async unsafe fn run_of_rank(
         &self,
         member: &Member,
         buffers: Buffers,
         originals: &[OriginalArray],
-        deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        limit: &mut WaitLimit<'_>,
     ) -> Result<()> {
         // SAFETY: the caller's promise. The engine compares the footprints of ranks when they meet, so that no rank writes an
         // array of another.
-        unsafe { member.run_on_copies(&self.own, self.mapped.as_ref(), buffers, originals, deadline, is_interrupted) }
+        unsafe { member.run_on_copies(&self.own, self.mapped.as_ref(), buffers, originals, limit) }.await
     }
 }
 
@@ -137,19 +137,19 @@ impl BoundCall {
     }
 
     /// Refuses a run if a numpy array has moved since its call was kept, or if an array is in flight, other than in calls before it on
-    /// `lane`.
+    /// `queue`.
     ///
     /// # Errors
     /// `InvalidArgument`, `Busy`.
     #[inline]
-    pub(crate) fn check(&self, py: Python<'_>, lane: Option<LaneOfRank>) -> PyResult<()> {
+    pub(crate) fn check(&self, py: Python<'_>, queue: Option<IssueQueue>) -> PyResult<()> {
         self.bound.check(py, if self.is_group { "group" } else { "plan" })?;
         if !in_flight::any() {
             return Ok(());
         }
-        self.messages.iter().try_for_each(|message| message.refuse_in_flight(py, lane))?;
+        self.messages.iter().try_for_each(|message| message.refuse_in_flight(py, queue))?;
         self.calls.iter().try_for_each(|OneCall { programs, operands, .. }| {
-            in_flight::check(py, programs.own.call(), &operands.arrays(), lane, |at| operands.name(at))
+            in_flight::check(py, programs.own.call(), &operands.arrays(), queue, |at| operands.name(at))
         })
     }
 
@@ -158,7 +158,7 @@ impl BoundCall {
         &mut self,
         node: &Node,
         deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        is_interrupted: IsInterrupted<'_>,
     ) -> Result<()> {
         self.calls.iter_mut().for_each(|call| call.operands.gather());
         match self.is_group {
@@ -176,41 +176,44 @@ impl BoundCall {
 
     /// Runs the call for its rank, on a thread without the GIL; a group makes its sends and receives meanwhile.
     #[inline]
-    pub(crate) fn run_of_rank(
-        &mut self,
-        member: &Member,
-        deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<()> {
+    pub(crate) async fn run_of_rank(&mut self, member: &Member, limit: &mut WaitLimit<'_>) -> Result<()> {
         if self.messages.is_empty() {
-            return self.run_calls(member, deadline, is_interrupted);
+            return self.run_calls(member, limit).await;
         }
-        let messages = std::mem::take(&mut self.messages);
-        let calls = (!self.calls.is_empty())
-            .then_some(|is_interrupted: &mut dyn FnMut() -> bool| self.run_calls(member, deadline, is_interrupted));
-        let made = MessageArray::exchange_around(&messages, member, deadline, is_interrupted, calls);
-        self.messages = messages;
-        made
+        let (begun, refused) = MessageArray::begin_all(&self.messages, member);
+        let mut made = refused.map_or(Ok(()), Err);
+        if made.is_ok() && !self.calls.is_empty() {
+            // The transfers move during the calls.
+            made = begun.iter().try_for_each(|transfer| member.leave_in_flight(transfer, limit.deadline()));
+            if made.is_ok() {
+                made = self.run_calls(member, limit).await;
+            }
+        }
+        if made.is_err() {
+            member.give_up();
+        }
+        let finished = member.finish(&begun, limit).await;
+        made.and(finished)?;
+        self.messages.iter().zip(&begun).for_each(|(message, transfer)| message.end(transfer));
+        Ok(())
     }
 
     #[inline]
-    fn run_calls(
-        &mut self,
-        member: &Member,
-        deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<()> {
+    async fn run_calls(&mut self, member: &Member, limit: &mut WaitLimit<'_>) -> Result<()> {
         self.calls.iter().for_each(|call| call.operands.require_rank(member.rank()));
-        let is_mapped = self.is_group && self.agreed(member, deadline, is_interrupted)?;
+        let is_mapped = match self.offer() {
+            Some(is_offered) => member.agree_on_mapped(is_offered, limit).await?,
+            None => false,
+        };
         self.calls.iter_mut().for_each(|call| call.operands.gather());
         match self.is_group {
             // SAFETY: the table of this file says what keeps each demand, and the arrays are this rank's. The engine compares the
             // footprints of ranks when they meet, so that no rank writes an array of another.
-            true => unsafe { member.run_batch(self.batch(is_mapped), deadline, is_interrupted) }?,
+            true => unsafe { member.run_batch(self.batch(is_mapped), limit) }.await?,
             false => {
                 let OneCall { programs, operands, buffers } = &self.calls[0];
                 // SAFETY: as above.
-                unsafe { programs.run_of_rank(member, buffers[0], &operands.originals(), deadline, is_interrupted) }?;
+                unsafe { programs.run_of_rank(member, buffers[0], &operands.originals(), limit) }.await?;
             }
         }
         self.calls.iter_mut().for_each(|call| call.operands.write_back());
@@ -233,15 +236,12 @@ impl BoundCall {
         })
     }
 
-    /// Says whether the ranks run the calls of a group mapped that leave the path open; ranks that are processes agree on it at the
-    /// first run. There is nothing to agree on if all calls name theirs, and then no rank asks.
-    fn agreed(&self, member: &Member, deadline: Deadline, is_interrupted: &mut dyn FnMut() -> bool) -> Result<bool> {
+    /// Says whether this rank offers to run the calls of a group mapped that leave the path open; ranks that are processes agree on it at
+    /// the first run. `None` if there is nothing to agree on, as where all calls name theirs, and then no rank asks.
+    fn offer(&self) -> Option<bool> {
         let mut open = self.calls.iter().filter(|call| call.programs.own.call().is_path_agreed).peekable();
-        if self.batch.is_some() || open.peek().is_none() {
-            return Ok(false);
-        }
-        let is_offered = open.all(|call| call.programs.mapped.is_some());
-        member.agree_on_mapped(is_offered, deadline, is_interrupted)
+        let is_asked = self.is_group && self.batch.is_none() && open.peek().is_some();
+        is_asked.then(|| open.all(|call| call.programs.mapped.is_some()))
     }
 
     /// Returns the programs of a call that is no group.
@@ -315,12 +315,11 @@ impl WordExchange {
     ///
     /// # Panics
     /// If the program is of another call, or the words cannot be divided among the ranks.
-    pub(crate) fn run_of_rank(
+    pub(crate) async fn run_of_rank(
         &self,
         member: &Member,
         words: &mut [u32],
-        deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        limit: &mut WaitLimit<'_>,
     ) -> Result<()> {
         assert!(
             *self.0.call() == Self::call(words.len(), self.0.call().path)
@@ -331,6 +330,6 @@ impl WordExchange {
         let buffers = Buffers::new(all.wrapping_add(member.rank() as usize * own_bytes), all, 1.0);
         // SAFETY: the program gathers as many words in place as `words` has, which is borrowed until the run is over; the input
         // is this rank's part of it.
-        unsafe { member.run_on_copies(&self.0, None, buffers, &[], deadline, is_interrupted) }
+        unsafe { member.run_on_copies(&self.0, None, buffers, &[], limit) }.await
     }
 }

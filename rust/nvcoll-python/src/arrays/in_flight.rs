@@ -70,19 +70,19 @@ impl Failure {
 pub(crate) struct InFlight {
     /// The call, in words.
     pub(crate) call: String,
-    /// The lane that runs it, after the calls that were issued there before; none for a message, which moves beside them.
-    pub(crate) lane: Option<LaneOfRank>,
+    /// The queue in which it is, after the calls that were issued before; none for a message, which moves beside them.
+    pub(crate) queue: Option<IssueQueue>,
     pub(crate) arrays: Vec<OriginalArray>,
     pub(crate) completion: Arc<Completion<Outcome>>,
     /// Gives the arrays back, once the call is over.
     pub(crate) give_back: Box<dyn FnOnce() + Send>,
 }
 
-/// The lane of a rank in a communicator, by the address of its member, which lives as long as its calls.
+/// The issued calls of a rank in a communicator, by the address of its member, which lives as long as they.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LaneOfRank(usize);
+pub(crate) struct IssueQueue(usize);
 
-impl LaneOfRank {
+impl IssueQueue {
     pub(crate) fn of(member: &Member) -> Self {
         Self(std::ptr::from_ref(member).addr())
     }
@@ -96,7 +96,7 @@ pub(crate) fn any() -> bool {
 }
 
 /// Refuses a call whose arrays share a byte with an array in flight, if one of the two is written; `label` names an array. A call
-/// that is issued on a lane may share those of the calls before it there.
+/// that is issued in a queue may share those of the calls before it there.
 ///
 /// # Errors
 /// `Busy`, which names both calls.
@@ -104,12 +104,12 @@ pub(crate) fn check(
     py: Python<'_>,
     call: &dyn Display,
     arrays: &[OriginalArray],
-    lane: Option<LaneOfRank>,
+    queue: Option<IssueQueue>,
     label: impl Fn(usize) -> String,
 ) -> PyResult<()> {
     settle(py);
     // The lock is free again before the exception is made, since Python may then collect garbage, whose end makes calls.
-    let found = conflict(call, arrays, lane, label);
+    let found = conflict(call, arrays, queue, label);
     found.map_or(Ok(()), |message| Err(raise(py, "Busy", message)))
 }
 
@@ -117,11 +117,11 @@ pub(crate) fn check(
 fn conflict(
     call: &dyn Display,
     arrays: &[OriginalArray],
-    lane: Option<LaneOfRank>,
+    queue: Option<IssueQueue>,
     label: impl Fn(usize) -> String,
 ) -> Option<String> {
     let in_flight = list();
-    let mut others = in_flight.iter().filter(|one| lane.is_none() || one.lane != lane);
+    let mut others = in_flight.iter().filter(|one| queue.is_none() || one.queue != queue);
     let (conflict, other) = others.find_map(|one| Some((conflict_of(arrays, &one.arrays)?, &one.call)))?;
     let (own, how) = match conflict {
         Conflict::Shared(own, _) => (label(own), "shares memory with"),

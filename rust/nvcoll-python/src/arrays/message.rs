@@ -18,7 +18,7 @@ use nvcoll_engine::{Deadline, Error, OriginalArray};
 
 use super::array::Array;
 use super::bound::BoundArrays;
-use super::in_flight::{self, InFlight, LaneOfRank, Outcome};
+use super::in_flight::{self, InFlight, IssueQueue, Outcome};
 use super::operands::refuse_conflict;
 use super::source::{self, Owner};
 use crate::error::of_member;
@@ -93,13 +93,13 @@ impl MessageArray {
         self.owner.array().map(Py::as_any)
     }
 
-    /// Refuses an array that shares memory with one in flight, other than in calls before it on `lane`.
+    /// Refuses an array that shares memory with one in flight, other than in calls before it on `queue`.
     ///
     /// # Errors
     /// `Busy`.
-    pub(crate) fn refuse_in_flight(&self, py: Python<'_>, lane: Option<LaneOfRank>) -> PyResult<()> {
+    pub(crate) fn refuse_in_flight(&self, py: Python<'_>, queue: Option<IssueQueue>) -> PyResult<()> {
         match in_flight::any() {
-            true => in_flight::check(py, &self.words(), &[self.original()], lane, |_| format!("`{}`", self.argument)),
+            true => in_flight::check(py, &self.words(), &[self.original()], queue, |_| format!("`{}`", self.argument)),
             false => Ok(()),
         }
     }
@@ -159,7 +159,7 @@ impl MessageArray {
     }
 
     /// Ends a transfer that has succeeded.
-    fn end(&self, transfer: &MessageTransfer) {
+    pub(super) fn end(&self, transfer: &MessageTransfer) {
         if let (Some(Ok(envelope)), true) = (transfer.outcome(), self.is_received()) {
             // SAFETY: the owner is here, and the array may be written, as `read` has found.
             unsafe { self.array.write_back() };
@@ -184,9 +184,7 @@ impl MessageArray {
         arrays.iter().try_for_each(|array| array.refuse_in_flight(py, None))?;
         let (begun, refused) = Self::begin_all(arrays, member);
         if refused.is_some() || begun.iter().any(|transfer| !matches!(transfer.outcome(), Some(Ok(_)))) {
-            let deadline = deadline();
-            let finish = |is_interrupted: &mut dyn FnMut() -> bool| member.finish(&begun, deadline, is_interrupted);
-            let waited = watched_rank(py, member, finish);
+            let waited = watched_rank(py, member, deadline(), async |limit| member.finish(&begun, limit).await);
             refused.map_or(Ok(()), |error| Err(of_member(py, member, &error)))?;
             waited?;
         }
@@ -194,40 +192,11 @@ impl MessageArray {
         Ok(())
     }
 
-    /// Makes the transfers of a group, and its calls meanwhile, on a thread without the GIL.
-    ///
-    /// # Errors
-    /// As [`MessageArray::exchange`], and those of the calls.
-    pub(super) fn exchange_around(
-        arrays: &[Self],
-        member: &Member,
-        deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
-        calls: Option<impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()>>,
-    ) -> nvcoll_engine::Result<()> {
-        let (begun, refused) = Self::begin_all(arrays, member);
-        let made = refused.map_or(Ok(()), Err).and_then(|()| match calls {
-            None => Ok(()),
-            Some(calls) => {
-                // The transfers move during the calls.
-                begun.iter().try_for_each(|transfer| member.leave_in_flight(transfer, deadline))?;
-                calls(is_interrupted)
-            }
-        });
-        if made.is_err() {
-            member.give_up();
-        }
-        let finished = member.finish(&begun, deadline, is_interrupted);
-        made.and(finished)?;
-        arrays.iter().zip(&begun).for_each(|(array, transfer)| array.end(transfer));
-        Ok(())
-    }
-
     /// Begins transfers. If one is refused, those before it end, with the communicator. The caller waits for what has begun.
-    fn begin_all(arrays: &[Self], member: &Member) -> (Vec<Arc<MessageTransfer>>, Option<Error>) {
+    pub(super) fn begin_all(arrays: &[Self], member: &Member) -> (Vec<Arc<MessageTransfer>>, Option<Error>) {
         let mut begun = Vec::with_capacity(arrays.len());
         for array in arrays {
-            // SAFETY: both callers wait until what has begun has ended, and hold the arrays meanwhile.
+            // SAFETY: callers wait until what has begun has ended, and hold the arrays meanwhile.
             match unsafe { array.begin(member, None) } {
                 Ok(transfer) => begun.push(transfer),
                 Err(error) => {
@@ -264,7 +233,7 @@ impl MessageArray {
         let give_back = Box::new(move || drop(array.lock().unwrap_or_else(PoisonError::into_inner).take()));
         in_flight::add(
             py,
-            InFlight { call: call.clone(), lane: None, arrays, completion: completion.clone(), give_back },
+            InFlight { call: call.clone(), queue: None, arrays, completion: completion.clone(), give_back },
         );
         Ok(IssuedMessage { call, completion, transfer })
     }

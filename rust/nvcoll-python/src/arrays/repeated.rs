@@ -93,8 +93,8 @@ impl RepeatedCalls {
         let deadline = deadline();
         // SAFETY: each array has the dtype and the number of elements that `BoundCall::new` compared with the program. The arrays
         // are held, and lie apart. The table of `bound_call.rs` says what keeps the other demands.
-        let outcome = watched_rank(call.arrays.py(), member, |is_interrupted| unsafe {
-            programs.run_of_rank(member, buffers, &[], deadline, is_interrupted)
+        let outcome = watched_rank(call.arrays.py(), member, deadline, async |limit| unsafe {
+            programs.run_of_rank(member, buffers, &[], limit).await
         });
         Some(outcome.map(|()| programs.own.clone()))
     }

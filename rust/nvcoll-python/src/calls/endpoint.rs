@@ -201,9 +201,7 @@ impl Endpoint {
         call.check(py, None)?;
         match self.member() {
             None => watched(py, |is_interrupted| call.run_of_node(&self.node, deadline, is_interrupted)),
-            Some(member) => {
-                watched_rank(py, member, |is_interrupted| call.run_of_rank(member, deadline, is_interrupted))
-            }
+            Some(member) => watched_rank(py, member, deadline, async |limit| call.run_of_rank(member, limit).await),
         }?;
         self.count(call);
         Ok(())

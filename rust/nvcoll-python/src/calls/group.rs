@@ -17,13 +17,14 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use nvcoll_core::words::counted;
-use nvcoll_engine::Error;
+use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::{Error, WaitLimit};
 
-use crate::arrays::in_flight::LaneOfRank;
+use crate::arrays::in_flight::{IssueQueue, Outcome};
 use crate::arrays::BoundCall;
 use crate::calls::choices::{deadline, Seconds};
 use crate::calls::endpoint::Endpoint;
-use crate::calls::issue::{issue, Issued};
+use crate::calls::issue::{issue, Issued, IssuedCall};
 use crate::calls::work::Work;
 use crate::error::of_engine;
 
@@ -49,24 +50,13 @@ impl Group {
         Self { owner, endpoint, timeout, is_async, calls, work, is_inside: AtomicBool::new(false) }
     }
 
-    /// Issues the calls. The group keeps them, and the thread of its communicator runs them there.
-    fn issue(slf: &Bound<'_, Self>) -> PyResult<Py<Work>> {
-        let (py, this, timeout) = (slf.py(), slf.get(), slf.get().timeout);
-        let (call, arrays) = {
-            let calls = this.calls();
-            let calls = calls.as_ref().expect("the block has ended");
-            calls.check(py, this.endpoint.member().map(LaneOfRank::of))?;
-            (calls.words(), calls.arrays())
-        };
-        let issued = Issued { call, arrays, result: py.None() };
-        let work = issue(py, &this.endpoint, issued, slf.clone().unbind(), move |group, endpoint, member| {
-            let mut calls = group.get().calls();
-            let calls = calls.as_mut().expect("as above");
-            calls.run_of_rank(member, deadline(timeout), &mut || false)?;
-            endpoint.count(calls);
-            Ok(None)
-        })?;
-        Py::new(py, work)
+    /// Issues the calls, which the group gets back when they are over.
+    fn issue(slf: &Bound<'_, Self>, calls: BoundCall) -> PyResult<Py<Work>> {
+        let (py, this) = (slf.py(), slf.get());
+        calls.check(py, this.endpoint.member().map(IssueQueue::of))?;
+        let issued = Issued { call: calls.words(), arrays: calls.arrays(), result: py.None() };
+        let call = IssuedGroup { group: slf.clone().unbind(), calls: Some(calls) };
+        Py::new(py, issue(py, &this.endpoint, issued, call)?)
     }
 
     fn calls(&self) -> MutexGuard<'_, Option<BoundCall>> {
@@ -99,10 +89,11 @@ impl Group {
         if kind.is_none() {
             let mut calls = calls.unwrap_or_else(BoundCall::group);
             calls.check_apart(py)?;
-            *this.calls() = Some(calls);
-            match this.is_async {
-                true => _ = this.work.set(Self::issue(slf)?),
-                false => this.run(py, None)?,
+            if this.is_async {
+                _ = this.work.set(Self::issue(slf, calls)?);
+            } else {
+                *this.calls() = Some(calls);
+                this.run(py, None)?;
             }
         }
         Ok(false)
@@ -132,8 +123,10 @@ impl Group {
         let deadline = deadline(timeout.or(self.timeout));
         match self.calls.try_lock().as_deref_mut() {
             Ok(Some(calls)) => self.endpoint.run(py, calls, deadline),
-            Ok(None) => Err(of_engine(py, &Error::Busy("the group was not launched: end its `with` block first"))),
-            Err(_) => Err(of_engine(py, &Error::Busy("the group is running in another thread: wait for it"))),
+            Ok(None) if self.work.get().is_none() => {
+                Err(of_engine(py, &Error::Busy("the group was not launched: end its `with` block first")))
+            }
+            _ => Err(of_engine(py, &Error::Busy("the group is running in another thread: wait for it"))),
         }
     }
 
@@ -153,6 +146,24 @@ impl Group {
         let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
         let mut objects = calls.iter().flat_map(BoundCall::objects);
         objects.try_for_each(|object| visit.call(object))
+    }
+}
+
+/// The calls of a group in flight.
+struct IssuedGroup {
+    group: Py<Group>,
+    calls: Option<BoundCall>,
+}
+
+impl IssuedCall for IssuedGroup {
+    async fn run(&mut self, endpoint: &Endpoint, member: &Member) -> Outcome {
+        let calls = self.calls.as_mut().expect("they are given back once");
+        let made = calls.run_of_rank(member, &mut WaitLimit::of_issued(deadline(self.group.get().timeout))).await;
+        if made.is_ok() {
+            endpoint.count(calls);
+        }
+        *self.group.get().calls() = self.calls.take();
+        Ok(made.map(|()| None)?)
     }
 }
 

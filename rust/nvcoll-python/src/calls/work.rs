@@ -21,7 +21,7 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::{Completion, WaitEnd};
 use nvcoll_engine::{Deadline, Error};
 
-use crate::arrays::in_flight::{self, InFlight, LaneOfRank, Outcome};
+use crate::arrays::in_flight::{self, InFlight, IssueQueue, Outcome};
 use crate::arrays::places_of;
 use crate::calls::choices::{deadline, Seconds};
 use crate::error::{of_engine, raise};
@@ -114,7 +114,7 @@ impl Work {
             py,
             InFlight {
                 call: self.call.clone(),
-                lane: Some(LaneOfRank::of(&self.member)),
+                queue: Some(IssueQueue::of(&self.member)),
                 arrays: places_of(self.member.rank(), &arrays, true)?,
                 completion: self.completion.clone(),
                 give_back: Box::new(move || drop(held)),

@@ -14,7 +14,10 @@ use pyo3::prelude::*;
 
 use nvcoll_core::interrupt::Interrupt;
 use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::run::wait::now;
+use nvcoll_engine::sync::condition::IsInterrupted;
 use nvcoll_engine::sync::single_flight::Unlocked;
+use nvcoll_engine::{Deadline, WaitLimit};
 
 use crate::error::{of_engine, of_fabric, of_member};
 use crate::gil::handoff::in_turn;
@@ -23,7 +26,7 @@ pub(crate) use signals::{interrupt, interruptible};
 
 /// Does work without the GIL, with checks for Ctrl-C: see [`interruptible`].
 #[inline]
-fn interruptibly<T: Send>(py: Python<'_>, work: impl FnOnce(&mut dyn FnMut() -> bool) -> T + Send) -> PyResult<T> {
+fn interruptibly<T: Send>(py: Python<'_>, work: impl FnOnce(IsInterrupted<'_>) -> T + Send) -> PyResult<T> {
     py.detach(|| interruptible(|is_interrupted| work(is_interrupted)))
 }
 
@@ -31,7 +34,7 @@ fn interruptibly<T: Send>(py: Python<'_>, work: impl FnOnce(&mut dyn FnMut() -> 
 #[inline]
 pub(crate) fn watched(
     py: Python<'_>,
-    work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()> + Send,
+    work: impl FnOnce(IsInterrupted<'_>) -> nvcoll_engine::Result<()> + Send,
 ) -> PyResult<()> {
     interruptibly(py, work)?.map_err(|error| of_engine(py, &error))
 }
@@ -42,8 +45,10 @@ pub(crate) fn watched(
 pub(crate) fn watched_rank(
     py: Python<'_>,
     member: &Member,
-    work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_engine::Result<()> + Send,
+    deadline: Deadline,
+    work: impl AsyncFnOnce(&mut WaitLimit<'_>) -> nvcoll_engine::Result<()> + Send,
 ) -> PyResult<()> {
+    let work = |is_interrupted: IsInterrupted<'_>| now(work(&mut WaitLimit::new(deadline, is_interrupted)));
     let outcome = match member.share_memory() {
         true => in_turn(py, || work(&mut || false)),
         false => interruptibly(py, work)?,
@@ -56,7 +61,7 @@ pub(crate) fn watched_rank(
 pub(crate) fn patiently<T: Send>(
     py: Python<'_>,
     member: &Member,
-    wait: impl FnOnce(&mut dyn FnMut() -> bool) -> T + Send,
+    wait: impl FnOnce(IsInterrupted<'_>) -> T + Send,
 ) -> PyResult<T> {
     match member.share_memory() {
         true => Ok(in_turn(py, || wait(&mut || false))),
@@ -98,7 +103,7 @@ pub(crate) fn end_attaching(py: Python<'_>) {
 /// Does the fabric's work without the GIL, with checks for Ctrl-C.
 pub(crate) fn watched_in_fabric<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&mut dyn FnMut() -> bool) -> nvcoll_fabric::Result<T> + Send,
+    work: impl FnOnce(IsInterrupted<'_>) -> nvcoll_fabric::Result<T> + Send,
 ) -> PyResult<T> {
     interruptibly(py, work)?.map_err(|error| of_fabric(py, &error))
 }

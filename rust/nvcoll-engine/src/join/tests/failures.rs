@@ -257,8 +257,8 @@ fn a_rank_does_not_say_hello_to_a_process_of_another_user() {
     // The kernel says the truth about this process, which the rank expects to be of the next user.
     let (rank, other) = (settings("user", 1, 2), own_user() + 1);
     let listener = PacketSocket::listen(Some(&rank.rendezvous(other))).unwrap();
-    let limit = &mut WaitLimit { deadline: rank.deadline, is_interrupted: &mut || false };
-    let failure = with_others::join(&rank, other, limit).err();
+    let mut never = || false;
+    let failure = with_others::join(&rank, other, &mut WaitLimit::new(rank.deadline, &mut never)).err();
     let found = PeerProcess { process: id(), user: own_user() };
     assert_eq!(failure, Some(JoinFailure::OtherUser(found)));
     let socket = listener.accept().unwrap().unwrap();

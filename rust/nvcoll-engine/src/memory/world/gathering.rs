@@ -114,7 +114,8 @@ mod tests {
     fn a_world_is_made_once_per_call_and_color_and_taken_away_by_the_last() {
         let groups = GatheringGroups::default();
         let world = |call, color, ranks| {
-            let mut limit = WaitLimit { deadline: Deadline::default(), is_interrupted: &mut || false };
+            let mut never = || false;
+            let mut limit = WaitLimit::new(Deadline::default(), &mut never);
             groups.make_subset(SubsetKey::Split { call, color }, ranks, &mut limit).unwrap()
         };
         let first = world(1, 0, vec![4, 2]);

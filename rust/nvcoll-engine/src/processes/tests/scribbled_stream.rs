@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use nvcoll_core::dtype::DType;
 
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, WaitLimit};
 use crate::error::Result;
 use crate::join::JobSettings;
 use crate::messages::transfer::MessageBuffer;
 use crate::processes::ProcessRank;
 use crate::ranks::member::Member;
+use crate::run::wait::now;
 
 /// Numbers that look random (Vigna, splitmix64, 2015).
 fn random(state: &mut u64) -> u64 {
@@ -34,7 +35,7 @@ fn transfer(member: &Member, bytes: &mut [u8], peer: u32, deadline: Deadline) ->
             _ => member.receive(buffer(bytes), Some(peer), Some(0)),
         }
     };
-    member.finish(&[begun?], deadline, &mut || false)
+    now(member.finish(&[begun?], &mut WaitLimit::new(deadline, &mut || false)))
 }
 
 fn job(name: &str) -> [ProcessRank; 2] {

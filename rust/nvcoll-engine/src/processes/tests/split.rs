@@ -35,8 +35,8 @@ fn a_rank_whose_split_fails_at_its_deadline_ends_the_calls_of_the_group_of_a_pee
     scope(|scope| {
         let group = scope.spawn(|| {
             sleep(Duration::from_millis(50));
-            let mut limit = WaitLimit { deadline: watchdog, is_interrupted: &mut || false };
-            split::join(&through.member().world, &program, 1, 1, &mut limit)
+            let mut never = || false;
+            split::join(&through.member().world, &program, 1, 1, &mut WaitLimit::new(watchdog, &mut never))
         });
         let late = Deadline::after(Some(0.0));
         let error = fails.member().split(Some(0), 0, late, &HoldsNoLock, &mut || false).unwrap_err();

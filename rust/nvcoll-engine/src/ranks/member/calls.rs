@@ -1,6 +1,8 @@
 //! The calls of a member: its part of a program, of a batch, and the agreement on the path of a group.
 
-use std::sync::{Arc, MutexGuard};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
 
 use nvcoll_core::schedule::Path;
 
@@ -15,8 +17,10 @@ use crate::program::batch::{Batch, Pass};
 use crate::program::Program;
 use crate::ranks::node::check_ranks;
 use crate::ranks::words;
+use crate::run::wait::now;
 use crate::sync::atomic::Ordering;
 use crate::sync::single_flight::{HoldsNoLock, Unlocked};
+use crate::sync::try_lock::TryLockGuard;
 use crate::sync::{Cause, WaitEnd};
 
 const IN_A_CALL: Error =
@@ -34,35 +38,35 @@ impl Member {
     /// fails. `Closed` when the rank's program has ended, and in the child of a fork, where no peer is; `Busy` if another
     /// thread is in a call; `NoMemory` before the call was entered.
     pub unsafe fn run(&self, program: &Arc<Program>, buffers: Buffers, deadline: Deadline) -> Result<()> {
+        let mut never = || false;
+        let mut limit = WaitLimit::new(deadline, &mut never);
         // SAFETY: the caller's promise is the one that `run_on_copies` asks for, and nothing is a copy.
-        unsafe { self.run_on_copies(program, None, buffers, &[], deadline, &mut || false) }
+        now(unsafe { self.run_on_copies(program, None, buffers, &[], &mut limit) })
     }
 
     /// Runs this rank's part of a program on copies of some of its arrays. `originals` are all arrays of the call as
-    /// the user passed them, which peers compare. It is empty if nothing is a copy. It asks `is_interrupted` while it waits.
+    /// the user passed them, which peers compare. It is empty if nothing is a copy.
     ///
     /// `mapped` is a program of the same call on the mapped path, which the ranks run instead if all offer one.
     ///
     /// # Safety
-    /// As [`Member::run`].
+    /// As [`Member::run`]; the call is polled to its end.
     ///
     /// # Errors
     /// As [`Member::run`].
-    pub unsafe fn run_on_copies(
+    pub async unsafe fn run_on_copies(
         &self,
         program: &Arc<Program>,
         mapped: Option<&Arc<Program>>,
         buffers: Buffers,
         originals: &[OriginalArray],
-        deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        limit: &mut WaitLimit<'_>,
     ) -> Result<()> {
         check_ranks(program, self.world.world_size())?;
         // The data of a small call travel with the enter.
         let mapped = mapped.filter(|_| !program.has_early_order());
         mapped.map_or(Ok(()), |mapped| check_ranks(mapped, self.world.world_size()))?;
-        let mut limit = WaitLimit { deadline, is_interrupted };
-        let mut calls = self.begin_in_turn(|| program.call().clone().into(), &mut limit)?;
+        let mut calls = self.begin_in_turn(|| program.call().clone().into(), limit).await?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         let scratch_bytes = program.scratch_bytes().max(mapped.map_or(0, |mapped| mapped.scratch_bytes()));
         let is_reached = mapped.is_some() || program.call().path == Path::Mapped;
@@ -71,7 +75,7 @@ impl Member {
         let (pass, mapped) = (Pass::of_copies(program, originals), mapped.map(Pass::of_one));
         // SAFETY: the caller promised it of the buffers; scratch is this member's and as long as the programs need; they are
         // of as many ranks as the world.
-        unsafe { calls.run(&self.world, pass, mapped, &buffers, &mut limit) }
+        unsafe { calls.run(&self.world, pass, mapped, &buffers, limit) }.await
     }
 
     /// Says that the results of the last call are in the user's arrays, after [`Member::run_on_copies`] or a batch with
@@ -84,21 +88,15 @@ impl Member {
     /// Runs this rank's part of a batch, which has the buffers of this rank.
     ///
     /// # Safety
-    /// As [`Member::run`], and no call writes a byte that another one touches.
+    /// As [`Member::run_on_copies`], and no call writes a byte that another one touches.
     ///
     /// # Errors
     /// As [`Member::run`].
-    pub unsafe fn run_batch(
-        &self,
-        batch: &mut Batch,
-        deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<()> {
+    pub async unsafe fn run_batch(&self, batch: &mut Batch, limit: &mut WaitLimit<'_>) -> Result<()> {
         batch.programs().iter().try_for_each(|program| check_ranks(program, self.world.world_size()))?;
         assert_eq!(batch.buffers.len(), batch.len(), "one entry per call");
-        let mut limit = WaitLimit { deadline, is_interrupted };
         let group = || Call::of_words(CallPurpose::PathOfGroup).into();
-        let mut calls = self.begin_in_turn(group, &mut limit)?;
+        let mut calls = self.begin_in_turn(group, limit).await?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         let is_reached = batch.programs().iter().any(|program| program.call().path == Path::Mapped);
         let scratch = calls.make_room(&self.world, batch.scratch_bytes(), is_reached, batch.staging_bytes())?;
@@ -107,7 +105,7 @@ impl Member {
         for (pass, buffers) in batch.in_passes(1) {
             // SAFETY: the caller promised it of the buffers, and that calls share nothing that one writes; `place_scratch` gave
             // every call scratch of its own; the programs are of as many ranks as the world.
-            unsafe { calls.run(&self.world, pass, None, buffers, &mut limit) }?;
+            unsafe { calls.run(&self.world, pass, None, buffers, limit) }.await?;
         }
         Ok(())
     }
@@ -116,18 +114,13 @@ impl Member {
     ///
     /// # Errors
     /// As [`Member::run`].
-    pub fn agree_on_mapped(
-        &self,
-        is_offered: bool,
-        deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<bool> {
-        let program = self.program_of_words(CallPurpose::PathOfGroup, deadline, &HoldsNoLock)?;
-        let (own, mut limit) = ([u64::from(is_offered), 0], WaitLimit { deadline, is_interrupted });
-        let mut calls = self.begin_in_turn(|| program.call().clone().into(), &mut limit)?;
+    pub async fn agree_on_mapped(&self, is_offered: bool, limit: &mut WaitLimit<'_>) -> Result<bool> {
+        let program = self.program_of_words(CallPurpose::PathOfGroup, limit.deadline, &HoldsNoLock)?;
+        let own = [u64::from(is_offered), 0];
+        let mut calls = self.begin_in_turn(|| program.call().clone().into(), limit).await?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         // SAFETY: `program_of_words` bound it for this many ranks; a barrier has no steps, so that no buffer is touched.
-        unsafe { calls.say(&self.world, program, own, &mut limit) }?;
+        unsafe { calls.say(&self.world, program, own, limit) }.await?;
         let all = words::words(&self.world, program, calls.number);
         Ok(all.is_some_and(|all| all.iter().all(|&[is_offered, _]| is_offered == 1)))
     }
@@ -151,12 +144,16 @@ impl Member {
 
     /// Begins a call after those that were issued before it.
     #[inline]
-    pub(super) fn begin_in_turn(
+    pub(super) async fn begin_in_turn(
         &self,
         call: impl Fn() -> PositionedCall,
         limit: &mut WaitLimit<'_>,
-    ) -> Result<MutexGuard<'_, Option<MemberCalls>>> {
-        if self.lane.is_busy() && self.process.is_current() && !self.lane.is_own_thread() {
+    ) -> Result<TryLockGuard<'_, Option<MemberCalls>>> {
+        if limit.is_of_issued() {
+            // It is its turn. A call of another thread may not be over.
+            return Ok(poll_fn(|_| self.calls.take().map_or(Poll::Pending, Poll::Ready)).await);
+        }
+        if self.issued.are_in_flight() && self.process.is_current() {
             self.wait_for_turn(call, limit)?;
         }
         self.begin()
@@ -166,7 +163,7 @@ impl Member {
     /// in it.
     #[cold]
     fn wait_for_turn(&self, call: impl Fn() -> PositionedCall, limit: &mut WaitLimit<'_>) -> Result<()> {
-        let (cause, error) = match self.lane.wait_until_empty(limit) {
+        let (cause, error) = match self.issued.wait_until_over(limit) {
             WaitEnd::Over => return Ok(()),
             WaitEnd::Interrupted => (Cause::Interrupted(self.rank), Error::Interrupted),
             WaitEnd::TimedOut => {
@@ -179,15 +176,10 @@ impl Member {
     }
 
     #[inline]
-    pub(super) fn begin(&self) -> Result<MutexGuard<'_, Option<MemberCalls>>> {
-        if !self.process.is_current() {
-            return Err(FORKED);
-        }
-        match self.calls.try_lock() {
-            Ok(calls) => Ok(calls),
-            // Another thread looks whether the member has ended, as `issue` does: an issued call has its turn.
-            Err(_) if self.lane.is_own_thread() => Ok(self.lock()),
-            Err(_) => Err(IN_A_CALL),
+    pub(super) fn begin(&self) -> Result<TryLockGuard<'_, Option<MemberCalls>>> {
+        match self.process.is_current() {
+            true => self.calls.take().ok_or(IN_A_CALL),
+            false => Err(FORKED),
         }
     }
 }

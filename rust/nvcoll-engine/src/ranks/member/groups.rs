@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Member, ENDED, FORKED};
+use super::{Member, ENDED};
 use crate::call::{CallPurpose, SplitKey};
 use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
@@ -10,6 +10,8 @@ use crate::program::Program;
 use crate::ranks::memberships::RankEnd;
 use crate::ranks::subset::subset;
 use crate::ranks::{shrink, split};
+use crate::run::wait::now;
+use crate::sync::condition::IsInterrupted;
 use crate::sync::single_flight::Unlocked;
 
 /// How many seconds a rank whose split failed waits for peers that are through, to end the calls of their group. Its own deadline may have
@@ -27,13 +29,13 @@ impl Member {
         key: i32,
         deadline: Deadline,
         unlocked: &impl Unlocked,
-        is_interrupted: &mut (dyn FnMut() -> bool + Send),
+        is_interrupted: IsInterrupted<'_>,
     ) -> Result<Option<Arc<Self>>> {
         if color.is_some_and(|color| color > i32::MAX as u32) {
             return Err(Error::Invalid(format!("found color {}, expected one below 2^31", color.unwrap_or(0))));
         }
         let program = self.program_of_words(CallPurpose::Split, deadline, unlocked)?;
-        unlocked.run(|| self.run_split(program, SplitKey { color, key }, WaitLimit { deadline, is_interrupted }))
+        unlocked.run(|| self.run_split(program, SplitKey { color, key }, WaitLimit::new(deadline, is_interrupted)))
     }
 
     /// Makes a communicator of some ranks of this one, in their order. These ranks call it, with the same list and tag, and no others. It is
@@ -49,38 +51,27 @@ impl Member {
         tag: u32,
         deadline: Deadline,
         unlocked: &impl Unlocked,
-        is_interrupted: &mut (dyn FnMut() -> bool + Send),
+        is_interrupted: IsInterrupted<'_>,
     ) -> Result<Arc<Self>> {
         self.check_present()?;
         unlocked.run(|| {
-            let mut limit = WaitLimit { deadline, is_interrupted };
+            let mut limit = WaitLimit::new(deadline, is_interrupted);
             let (world, rank) = subset(&self.world, self.rank, &self.subsets, ranks, tag, &mut limit)?;
             Ok(Self::join(world, rank, self.memberships.clone()))
         })
     }
 
-    /// Checks that this process is a rank whose program has not ended.
-    fn check_present(&self) -> Result<()> {
-        if !self.process.is_current() {
-            return Err(FORKED);
-        }
-        if self.world.lines[self.rank as usize].departure.has_ended() {
-            return Err(ENDED);
-        }
-        Ok(())
-    }
-
     fn run_split(&self, program: &Arc<Program>, key: SplitKey, mut limit: WaitLimit<'_>) -> Result<Option<Arc<Self>>> {
-        let mut calls = self.begin_in_turn(|| program.call().clone().into(), &mut limit)?;
+        let mut calls = now(self.begin_in_turn(|| program.call().clone().into(), &mut limit))?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         // SAFETY: as in `agree_on_mapped`.
-        let outcome = unsafe { calls.say(&self.world, program, key.words(), &mut limit) };
+        let outcome = now(unsafe { calls.say(&self.world, program, key.words(), &mut limit) });
         let join = |limit: &mut WaitLimit<'_>| split::join(&self.world, program, calls.number, self.rank, limit);
         let joined = match outcome {
             Ok(()) => join(&mut limit),
             Err(_) => {
                 let deadline = Deadline::after(Some(GATHERING_S));
-                join(&mut WaitLimit { deadline, is_interrupted: &mut || false })
+                join(&mut WaitLimit::new(deadline, &mut || false))
             }
         };
         let group = match joined {
@@ -107,12 +98,12 @@ impl Member {
         &self,
         deadline: Deadline,
         unlocked: &impl Unlocked,
-        is_interrupted: &mut (dyn FnMut() -> bool + Send),
+        is_interrupted: IsInterrupted<'_>,
     ) -> Result<Arc<Self>> {
         self.check_present()?;
         unlocked.run(|| {
             let _alone = self.memberships.begin_to_shrink();
-            let (world, rank) = shrink::shrink(&self.world, self.rank, &mut WaitLimit { deadline, is_interrupted })?;
+            let (world, rank) = shrink::shrink(&self.world, self.rank, &mut WaitLimit::new(deadline, is_interrupted))?;
             Ok(Self::join(world, rank, self.memberships.clone()))
         })
     }

@@ -1,16 +1,17 @@
 //! The messages of a member. They take no part in its calls: a thread may send while another one is in a collective.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Instant;
 
 use super::{Member, ENDED, FORKED};
 use crate::deadline::{Deadline, WaitLimit};
 use crate::error::Result;
-use crate::memory::world::World;
 use crate::messages::shared_mailbox::SharedMailbox;
 use crate::messages::transfer::{MessageBuffer, MessageTransfer};
-use crate::ranks::progress_thread::{wake, watch, HasTransfers};
+use crate::run::progress_thread::{FlightsOfMember, HasFlights};
 use crate::run::wait::Advance;
+use crate::sync::condition::IsInterrupted;
 use crate::sync::{Cause, WaitEnd};
 
 impl Member {
@@ -54,14 +55,8 @@ impl Member {
     /// # Errors
     /// `UnlikeMessage`, `NoPeer`, `Overdue`, `Interrupted`, `Aborted`: afterwards every call of the communicator fails. `Closed` as
     /// [`Member::run`].
-    pub fn finish(
-        &self,
-        transfers: &[Arc<MessageTransfer>],
-        deadline: Deadline,
-        is_interrupted: &mut dyn FnMut() -> bool,
-    ) -> Result<()> {
-        let mut limit = WaitLimit { deadline, is_interrupted };
-        let outcome = self.mailbox()?.finish(&self.world, self.rank, transfers, &mut limit);
+    pub async fn finish(&self, transfers: &[Arc<MessageTransfer>], limit: &mut WaitLimit<'_>) -> Result<()> {
+        let outcome = self.mailbox()?.finish(&self.world, self.rank, transfers, limit).await;
         self.leave_to_progress_thread();
         outcome
     }
@@ -78,7 +73,7 @@ impl Member {
     /// `System` if there can be no thread; `Closed` as [`Member::run`].
     pub fn leave_in_flight(&self, transfer: &Arc<MessageTransfer>, deadline: Deadline) -> Result<()> {
         match self.mailbox()?.keep(transfer, deadline) {
-            true => watch(&self.this),
+            true => self.memberships.progress.watch(&self.this, || ()),
             false => Ok(()),
         }
     }
@@ -90,7 +85,7 @@ impl Member {
         transfer: &Arc<MessageTransfer>,
         deadline: Deadline,
         until: Option<Instant>,
-        is_interrupted: &mut dyn FnMut() -> bool,
+        is_interrupted: IsInterrupted<'_>,
     ) -> WaitEnd {
         let end = self.messages.attend(&self.world, self.rank, transfer, deadline, until, is_interrupted);
         self.leave_to_progress_thread();
@@ -100,7 +95,7 @@ impl Member {
     /// Has the progress thread go on where a thread has waited, if transfers are in flight.
     fn leave_to_progress_thread(&self) {
         if self.messages.has_issued() {
-            wake();
+            self.memberships.progress.look_again();
         }
     }
 
@@ -126,16 +121,22 @@ impl Member {
     }
 }
 
-impl HasTransfers for Member {
-    fn advance(&self) -> Advance {
-        self.messages.advance_issued(&self.world, self.rank)
+impl HasFlights for Member {
+    fn advance(&self, waker: &Waker) -> Advance {
+        match [self.issued.advance(waker), self.messages.advance_issued(&self.world, self.rank)] {
+            [Advance::Over, Advance::Over] => Advance::Over,
+            came if came.contains(&Advance::Moved) => Advance::Moved,
+            _ => Advance::Waits,
+        }
     }
 
-    fn is_in_flight(&self) -> bool {
-        self.messages.has_issued()
-    }
-
-    fn place(&self) -> Option<(Arc<World>, u32)> {
-        (!self.messages.is_in_a_wait()).then(|| (self.world.clone(), self.rank))
+    fn in_flight(&self) -> Option<FlightsOfMember> {
+        let (has_call, has_waiter) = (self.issued.are_in_flight(), self.messages.is_in_a_wait());
+        (has_call || self.messages.has_issued()).then(|| FlightsOfMember {
+            world: self.world.clone(),
+            rank: self.rank,
+            has_call,
+            has_waiter,
+        })
     }
 }

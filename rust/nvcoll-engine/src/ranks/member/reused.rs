@@ -6,7 +6,6 @@ use nvcoll_core::schedule::Path;
 
 use crate::deadline::WaitLimit;
 use crate::error::{Error, Result};
-use crate::kernel::FloatEnvironment;
 use crate::memory::buffers::Buffers;
 use crate::memory::world::addresses::Addresses;
 use crate::memory::world::{ReachableBlock, World};
@@ -55,7 +54,7 @@ impl MemberCalls {
     ///
     /// # Safety
     /// The program is a barrier of as many ranks as the world has.
-    pub(super) unsafe fn say(
+    pub(super) async unsafe fn say(
         &mut self,
         world: &World,
         program: &Arc<Program>,
@@ -63,14 +62,14 @@ impl MemberCalls {
         limit: &mut WaitLimit<'_>,
     ) -> Result<()> {
         // SAFETY: a barrier touches no buffer; the program is of as many ranks as the world, as this function demands.
-        unsafe { self.run(world, Pass::of_words(program, words), None, &[Buffers::unknown()], limit) }
+        unsafe { self.run(world, Pass::of_words(program, words), None, &[Buffers::unknown()], limit) }.await
     }
 
     /// Makes the next call, or the calls of the next pass.
     ///
     /// # Safety
     /// What [`RankWorker::run`] demands, for the ranks of this member's world.
-    pub(super) unsafe fn run(
+    pub(super) async unsafe fn run(
         &mut self,
         world: &World,
         pass: Pass<'_>,
@@ -85,10 +84,9 @@ impl MemberCalls {
                 }
             }
         }
-        let _environment = FloatEnvironment::round_to_nearest();
         self.number = self.number.wrapping_add(1);
         // SAFETY: this function asks its caller for what `RankWorker::run` demands.
-        unsafe { self.rank_worker.run(world, pass, mapped, self.number, buffers, limit) }
+        unsafe { self.rank_worker.run(world, pass, mapped, self.number, buffers, limit) }.await
     }
 }
 

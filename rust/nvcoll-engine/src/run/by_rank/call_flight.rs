@@ -18,9 +18,9 @@ use crate::program::batch::Pass;
 use crate::program::order::Wait;
 use crate::program::store_choice::TimedStores;
 use crate::run::fault::Moment;
-use crate::run::quiesce::{ring_everybody, wait_until_quiet};
+use crate::run::quiesce::{ring_everybody, until_quiet};
 use crate::run::report::{ended_before, error_of, missing, place_of_trouble};
-use crate::run::wait::{wait, Advance, Flight};
+use crate::run::wait::{fly, Advance, Flight};
 use crate::sync::{Cause, Doorbell, Pair};
 
 /// Where a call is.
@@ -213,7 +213,7 @@ impl RankWorker {
     /// Every program of the pass is of as many ranks as the world has. The buffers, with their scratch, are as long as the
     /// programs' calls say, and nobody but the workers of this call touches them until `run` returns. The staging of the
     /// world was made if a program uses it.
-    pub(crate) unsafe fn run<'a>(
+    pub(crate) async unsafe fn run<'a>(
         &mut self,
         world: &'a World,
         pass: Pass<'a>,
@@ -229,7 +229,9 @@ impl RankWorker {
         let mut outcome = self.strike_at(world, number, Moment::Before);
         let (stage, tiles, stores) = (CallStage::Enter, 0, None);
         let mut flight = CallFlight { worker: &mut *self, world, pass, mapped, number, buffers, stage, tiles, stores };
-        outcome = outcome.and_then(|()| wait(&mut flight, limit));
+        if outcome.is_ok() {
+            outcome = fly(&mut flight, limit).await;
+        }
         let (pass, stores) = (flight.pass, flight.stores);
         stores.into_iter().filter(|_| outcome.is_ok()).for_each(TimedStores::learn);
         std::mem::forget(panicking);
@@ -246,10 +248,9 @@ impl RankWorker {
             }
         }
         self.has_seen_all = outcome.is_ok() && pass.is_symmetric();
-        outcome.map_err(|cause| {
-            wait_until_quiet(world, &self.ranks);
-            self.report(world, pass, number, cause, limit)
-        })
+        let Err(cause) = outcome else { return Ok(()) };
+        until_quiet(world, &self.ranks, limit.is_of_issued()).await;
+        Err(self.report(world, pass, number, cause, limit))
     }
 
     /// Returns the error of this worker in call `number`.
@@ -258,7 +259,7 @@ impl RankWorker {
         let own_call = |call: u32, nth: usize| (call == number).then(|| call_in(pass, nth));
         let own_end = || match cause {
             _ if self.has_ended_before => ended_before(self.rank(), cause),
-            Cause::Interrupted(_) if (limit.is_interrupted)() => Error::Interrupted,
+            Cause::Interrupted(_) if limit.is_interrupted() => Error::Interrupted,
             Cause::Interrupted(_) => ended_before(self.rank(), cause),
             _ => limit.deadline.error(call_in(pass, 0), missing(world, number, &self.ranks) + &self.wait_graph),
         };

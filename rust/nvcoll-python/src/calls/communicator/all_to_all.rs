@@ -82,8 +82,8 @@ impl Communicator {
             return self.endpoint.issue_rows(py, request, exchange, rows, timeout)?.into_bound_py_any(py);
         }
         self.endpoint.refuse_rows_in_flight(py, &request, None)?;
-        watched_rank(py, &self.member, |is_interrupted| {
-            exchange.run_of_rank(&self.member, rows.words_mut(), deadline, is_interrupted)
+        watched_rank(py, &self.member, deadline, async |limit| {
+            exchange.run_of_rank(&self.member, rows.words_mut(), limit).await
         })?;
         self.endpoint.call_until(py, Request { table: Some(rows.table(py)?), ..request }, timeout, deadline)
     }

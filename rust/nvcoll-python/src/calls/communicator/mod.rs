@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
 
-use crate::arrays::in_flight::{self, LaneOfRank};
+use crate::arrays::in_flight::{self, IssueQueue};
 use crate::arrays::places_of;
 use crate::calls::choices::Seconds;
 use crate::calls::endpoint::Endpoint;
@@ -175,7 +175,7 @@ impl Communicator {
     fn _refuse_in_flight(&self, py: Python<'_>, arrays: Vec<Bound<'_, PyAny>>, is_written: bool) -> PyResult<()> {
         let arrays = places_of(self.rank(), &arrays, is_written)?;
         let label = |at| format!("tensor {at} of a list");
-        in_flight::check(py, &"a call", &arrays, Some(LaneOfRank::of(&self.member)), label)
+        in_flight::check(py, &"a call", &arrays, Some(IssueQueue::of(&self.member)), label)
     }
 
     /// Returns a communicator of the remaining ranks, after a rank was lost.
