@@ -46,7 +46,6 @@ KINDS = {
     "_exit": lambda *where: Fault.exit(*where, status=7),
     "exception": Fault.fail,
     "STOP": Fault.stop,
-    "launcher killed": Fault.kill_launcher,
 }
 DEATHS = {"KILL": {"signal": 9}, "SEGV": {"signal": 11}, "_exit": {"status": 7}}
 PATHS = {"symmetric": ("mapped", 60), "staged": ("staged", 60), "pushed": ("pushed", 60), "small": (None, 2)}
@@ -169,8 +168,6 @@ def program(comm: nvcoll.Communicator, case: Case) -> Told:
             told.at_s = time.monotonic()
             told.error = error.with_traceback(None)
             break
-    if case.kind == "launcher killed":
-        time.sleep(10)  # until the signal comes
     if told.error is not None and comm.rank == case.rank:
         raise told.error
     told.is_intact = all(guard.is_intact() for guard in guards)
@@ -186,9 +183,6 @@ def program(comm: nvcoll.Communicator, case: Case) -> Told:
 
 def complaints(case: Case, run: Run) -> Iterator[str]:
     """Yields what is not as it should be."""
-    if case.kind == "launcher killed":
-        yield from (str(one) for one in run if one.status != -9)
-        return
     if case.kind == "STOP" and not run[case.rank].was_stopped:
         yield f"rank {case.rank} was not stopped"
     for survivor in (one for one in run if one.rank != case.rank):

@@ -1,14 +1,11 @@
 """Programs of ranks for ``nvcoll.testing``. The processes of ranks import this module."""
 
-import contextlib
 import os
 import subprocess
 import sys
 import time
 
 import numpy as np
-
-import nvcoll
 
 
 def reduce_often(comm, calls=6):
@@ -25,12 +22,6 @@ def exchange_often(comm, count, rounds=6):
         comm.sendrecv(x, (comm.rank + 1) % comm.world_size, out, (comm.rank - 1) % comm.world_size)
         assert (out == (comm.rank - 1) % comm.world_size).all()
     return rounds
-
-
-def reduce_often_and_sleep(comm):
-    with contextlib.suppress(nvcoll.Error):
-        reduce_often(comm)
-    time.sleep(600)
 
 
 def split_later(comm):

@@ -137,8 +137,6 @@ def program(comm: nvcoll.Communicator, this: Round) -> Seen:
             if this.kind is None:
                 break
     except nvcoll.Error as error:
-        if this.kind == "launcher killed":
-            time.sleep(10)  # until the signal comes
         seen.error = error.with_traceback(None)
         if number == this.victim:
             raise
@@ -167,10 +165,7 @@ def complaint(this: Round, run: Run) -> str:
     for one in run:
         if one.is_overdue or (one.residue and one.status != -9):
             return f"{one}: {one.residue}"
-        if this.kind == "launcher killed":
-            if one.status != -9:
-                return str(one)
-        elif one.rank != this.victim or this.kind is None:
+        if one.rank != this.victim or this.kind is None:
             if not one.returned:
                 return f"{one}\n{one.trace}"
             error = one.value.error

@@ -117,21 +117,9 @@ def test_a_schedule_is_prepared_as_often_for_a_hundred_sizes_as_its_tiles_take_t
     protocols = protocols_on(board.fabric)
     found = compare_schedules(board, "all_reduce", {"ring": ring}, [KIB * (1 + size) for size in range(100)])
     tries = 1 + math.ceil(math.log(MOST_STEPS / ring.step_count, FINER))
-    assert len(found.rows) == 100 and board.prepared <= len(PROTOCOLS) + len(protocols) ** 2 * tries
+    assert len(found.rows) == 100 and board.prepared <= len(PROTOCOLS) + len(protocols) * tries
     alone = timed(board.fabric, ring, 70 * KIB, protocols)
     assert found.rows[69].times["ring"] == alone
-
-
-@pytest.mark.parametrize("machine", ["hgx-h100", "hgx-h100x4+ib-ndr-8", "rtx4090-8-staged"])
-@pytest.mark.parametrize("name", ["ring", "tree", "halving_doubling", "two_shot"])
-def test_a_protocol_is_not_tried_where_another_is_proved_faster(machine, name):
-    board, sizes = Counting(nvcoll.fabric(machine)), [1, KIB, 100_000, MIB, 64 * MIB, 1 << 30]
-    run, protocols = nvcoll.schedule("all_reduce", name, world_size=board.fabric.world_size), protocols_on(board.fabric)
-    found = [row.times[name] for row in compare_schedules(board, "all_reduce", {name: run}, sizes).rows]
-    every = Counting(board.fabric)
-    each = [[timed(every, run, nbytes, [protocol]) for protocol in protocols] for nbytes in sizes]
-    assert found == [min(of_size, key=lambda one: one.time_us) for of_size in each]
-    assert board.runs - len(PROTOCOLS) < every.runs
 
 
 def test_a_ring_takes_what_is_predicted_of_it_and_the_switch_what_is_of_nvls():

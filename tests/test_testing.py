@@ -71,12 +71,11 @@ def test_a_rank_ends_on_its_way_through_a_message_and_its_peers_are_told(fault, 
         assert not survivor.residue
 
 
-@pytest.mark.parametrize("threads", [False, True])
-def test_a_call_fails_or_is_late_on_one_rank(threads):
-    run = run_ranks(programs.reduce_often, 3, fault=Fault.fail(1, 2, 1), threads=threads)
+def test_a_call_fails_or_is_late_on_one_rank():
+    run = run_ranks(programs.reduce_often, 3, fault=Fault.fail(1, 2, 1))
     assert [type(rank.error) for rank in run] == [nvcoll.Aborted] * 3 and run.steps == 1
     assert all("rank 1 failed" in str(rank.error) and "reduce_often" in rank.trace for rank in run)
-    run = run_ranks(programs.reduce_often, 3, fault=Fault.delay(0.05, 1, 2, 1), threads=threads)
+    run = run_ranks(programs.reduce_often, 3, fault=Fault.delay(0.05, 1, 2, 1))
     assert [rank.value for rank in run] == [6, 6, 6] and run[0].ended_s > run.struck_s + 0.05
     assert not any(rank.residue for rank in run)
 
@@ -93,12 +92,6 @@ def test_a_stopped_rank_goes_on_when_its_peers_have_ended():
     assert run[1].ended_s > max(run[0].ended_s, run[2].ended_s)
 
 
-def test_ranks_end_with_their_launcher():
-    with no_residue():
-        run = run_ranks(programs.reduce_often_and_sleep, 3, fault=Fault.kill_launcher(1, 2, 2))
-    assert [rank.status for rank in run] == [-signal.SIGKILL] * 3 and not run.left
-
-
 def test_a_rank_gets_no_more_memory_or_descriptors():
     run = run_ranks(programs.allocate_later, 2, fault=Fault.out_of_memory(1))
     assert isinstance(run[1].error, MemoryError) and run[0].returned
@@ -113,9 +106,15 @@ def test_a_fault_that_has_not_struck_is_an_error():
             run_ranks(programs.reduce_often, 3, fault=fault)
 
 
-def test_faults_of_a_process_are_refused_on_threads():
-    with pytest.raises(AssertionError, match="InvalidArgument: the rank is a thread"):
-        run_ranks(programs.reduce_often, 2, fault=Fault.kill(1), threads=True)
+def test_a_call_of_a_thread_can_fail_and_its_process_cannot():
+    def program(comm, fault):
+        fault.arm(comm)
+        return programs.reduce_often(comm)
+
+    with pytest.raises(nvcoll.Aborted, match="rank 1 failed"):
+        nvcoll.Node(3).run(program, Fault.fail(1, 2, 1))
+    with pytest.raises(nvcoll.InvalidArgument, match="the rank is a thread"):
+        nvcoll.Node(3).run(program, Fault.kill(1))
 
 
 def test_what_ranks_leave_is_found():

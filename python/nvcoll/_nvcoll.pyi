@@ -1486,16 +1486,6 @@ class Fabric:
     one direction."""
 
     def __eq__(self, value: object, /) -> bool: ...
-    def _lower_bounds_us(
-        self,
-        schedule: Schedule,
-        sizes: Sequence[int],
-        *,
-        dtype: str,
-        protocol: str,
-        slice_bytes: Sequence[int],
-        launch: _Launch,
-    ) -> list[float]: ...
     def _repr_svg_(self) -> str | None: ...
     @property
     def abilities(self) -> list[str]:

@@ -11,8 +11,7 @@ Each algorithm gets the protocol and the number of tiles that suit it best at th
 them; otherwise the comparison would be one of settings. All algorithms share the fitted constants of `Fabric.predict`.
 The simulated times themselves are compared with no measurement. A protocol is tried if NCCL allows it for a ring on
 that machine, or has no model of the machine, and its constants are known. A schedule with steps at a switch runs under
-simple only: the flags of ll and ll128 travel with the data, and the switch would reduce them too. A
-protocol whose lower bound exceeds a time that another has reached is not simulated.
+simple only: the flags of ll and ll128 travel with the data, and the switch would reduce them too.
 
 An algorithm that does not run on a machine has a reason in place of times. Source: ours.
 """
@@ -21,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from nvcoll._nvcoll import Error, Fabric, InvalidArgument, Prediction, Schedule, Timeline, schedule, verify
@@ -45,10 +43,6 @@ FINER = 4
 
 MOST_STEPS = 1 << 17
 """The number of steps over all tiles beyond which no more tiles are tried. Chosen: a tenth of a second a run."""
-
-MARGIN_US = 1e-3
-"""Microseconds by which rounding may lower a time in many tiles: 1/1024 ps for each of `MOST_STEPS` at most. Chosen: a
-nanosecond, eight times as much."""
 
 MOST_PAIRS = 1 << 14
 """Pairs of ranks that exchange bytes beyond which a schedule is not timed: of 128 ranks every pair. Chosen: sharing
@@ -250,33 +244,11 @@ def timed(
 def _best(
     fabric: Fabric, run: Schedule, sizes: Sequence[int], protocols: Sequence[str], launch: Launch
 ) -> list[SimulatedTime]:
-    """Returns the best run for each size. All sizes are run at once, so that routes are found once for them.
-
-    The protocol with the least lower bound comes first. A protocol whose bound exceeds a time found is left out.
-    """
+    """Returns the best run for each size. All sizes are run at once, so that routes are found once for them."""
     tries: dict[int, list[SimulatedTime]] = {nbytes: [] for nbytes in sizes}
-    among = ["simple"] if run.needs_switch else [*protocols]
-    bounds = {protocol: _bounds(fabric, run, sizes, protocol, launch) for protocol in among} if among[1:] else {}
-    order = {
-        nbytes: sorted(among, key=lambda protocol: bounds[protocol][nbytes]) if bounds else among for nbytes in sizes
-    }
-    for turn, protocol in product(range(len(among)), among):
-        wanted = {
-            nbytes: found
-            for nbytes, found in tries.items()
-            if order[nbytes][turn] == protocol
-            and (not found or bounds[protocol][nbytes] <= min(one.time_us for one in found))
-        }
-        if wanted:
-            _try(fabric, run, wanted, protocol, launch)
-    return [min(tries[nbytes], key=lambda one: (one.time_us, among.index(one.protocol))) for nbytes in sizes]
-
-
-def _bounds(fabric: Fabric, run: Schedule, sizes: Sequence[int], protocol: str, launch: Launch) -> Mapping[int, float]:
-    """Returns by size a lower bound of the time of the schedule in any number of tiles."""
-    slices = [_longest_chunk(run, nbytes) for nbytes in sizes]
-    bounds = fabric._lower_bounds_us(run, sizes, dtype=DTYPE, protocol=protocol, slice_bytes=slices, launch=launch)
-    return {nbytes: bound - MARGIN_US for nbytes, bound in zip(sizes, bounds, strict=True)}
+    for protocol in ["simple"] if run.needs_switch else protocols:
+        _try(fabric, run, tries, protocol, launch)
+    return [min(tries[nbytes], key=lambda one: one.time_us) for nbytes in sizes]
 
 
 def _longest_chunk(run: Schedule, nbytes: int) -> int:

@@ -87,11 +87,6 @@ class Fault:
         """Returns a fault after which the process of the rank gets no more descriptors."""
         return cls(rank, call, step, "descriptors")
 
-    @classmethod
-    def kill_launcher(cls, rank: int, call: int = 0, step: int | None = 0) -> Fault:
-        """Returns a fault in which the rank kills its parent process. The parent is its launcher."""
-        return cls(rank, call, step, "signal parent", signals.SIGKILL)
-
     def in_messages(self) -> Fault:
         """Returns the same fault in a send or a receive. ``sendrecv`` counts as two. A step moves any transfer."""
         return replace(self, is_of_messages=True)

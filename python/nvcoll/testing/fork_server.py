@@ -2,15 +2,13 @@
 
 ::
 
-    the test                    fork server        launcher          ranks
-    order                  ──▶  fork          ──▶  fork         ──▶  join, arm the fault, call the program
-    "began", their numbers ◀─────────────────────  wait
-    "ended", their reports ◀─────────────────────  collect      ◀──  report, count what is left, end
-    "reaped", statuses     ◀──  collect what is left
+    the test                           fork server                ranks
+    order                  ──▶         fork               ──▶     join, arm the fault, call the program
+                                       collect            ◀──     report, count what is left, end
+    reports, ends, what is left  ◀──   end what is left
 
-Each run has its own launcher, because a fault may kill the launcher. Ranks end with it (nvcoll.ranks.bound). The
-fork server is the subreaper of all ranks: a process that a rank leaves running becomes its child. It answers when it
-has no more children.
+Ranks end with the fork server (nvcoll.ranks.bound), which is their subreaper: a process that a rank leaves running
+becomes its child. It answers when it has no more children.
 
 The fork server forks, so it starts no threads. The linear algebra library of numpy may start threads. It handles forks
 itself.
@@ -22,7 +20,6 @@ import contextlib
 import ctypes
 import gc
 import importlib
-import math
 import os
 import pickle
 import resource
@@ -40,10 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from nvcoll._nvcoll import Communicator, Error
 from nvcoll.ranks import bound, job, membership
-from nvcoll.ranks.failures import text_of
-from nvcoll.ranks.node import Node
 from nvcoll.ranks.processes import prepare
 from nvcoll.ranks.spawned import raised, returned
 from nvcoll.testing.faults import Fault
@@ -53,7 +47,7 @@ REPORT_S = 10.0
 """The time that processes have to report and end after a run is over. Chosen: far more than they need."""
 
 GRACE_S = 1.0
-"""The time that processes of ranks may outlive their launcher. Then the fork server kills them. Chosen."""
+"""The time that processes which ranks have started may outlive them. Then the fork server kills them. Chosen."""
 
 PR_SET_CHILD_SUBREAPER = 36
 """Cited: linux/prctl.h."""
@@ -67,7 +61,6 @@ class Order:
     modules: tuple[str, ...]
     world_size: int
     job: tuple[str, bytes]
-    threads: bool
     fault: Fault | None
     timeout_s: float
     call_timeout_s: float | None
@@ -87,15 +80,25 @@ class Report:
 
 @dataclass
 class End:
-    """The end of a process, and the reports of its ranks."""
+    """The report of a rank, as far as it has come, and the end of its process."""
 
-    ranks: list[int]
     pipe: int
     chunks: list[bytes] = field(default_factory=list)
     status: int | None = None
     is_overdue: bool = False
     is_stopped: bool = False
     was_stopped: bool = False
+
+    def outcome(self) -> tuple[Report, dict[str, Any]]:
+        """Returns the report and how the process has ended."""
+        report = Report()
+        with contextlib.suppress(Exception):  # the rank has died before it had written it
+            report = pickle.loads(b"".join(self.chunks))
+        return report, {"status": self.status, "is_overdue": self.is_overdue, "was_stopped": self.was_stopped}
+
+
+Answer = tuple[list[tuple[Report, dict[str, Any]]], list[int], tuple[int, int] | None]
+"""Of each rank its report and its end; the processes left running; the fault's time and steps."""
 
 
 def main(pipe: Connection) -> None:
@@ -105,14 +108,19 @@ def main(pipe: Connection) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     np.random.default_rng(np.ones(1, "i8").sum())  # numpy loads its random numbers late
     prepare(pipe)
+    wakes, wake = os.pipe()
+    os.set_blocking(wakes, False)
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
     with contextlib.suppress(EOFError, OSError):
         while True:
             order = pipe.recv()
-            pipe.send(("reaped", carry_out(order, pipe)))
+            pipe.send(carry_out(order, pipe, wakes))
 
 
-def carry_out(order: Order, pipe: Connection) -> tuple[dict[int, int], list[int], tuple[int, int] | None]:
-    """Runs ranks. Returns the statuses of all processes, those left running, and the fault's time and steps."""
+def carry_out(order: Order, pipe: Connection, wakes: int) -> Answer:
+    """Runs ranks."""
     os.chdir(order.folder)
     os.environ.clear()
     os.environ.update(order.environment)
@@ -124,14 +132,19 @@ def carry_out(order: Order, pipe: Connection) -> tuple[dict[int, int], list[int]
     gc.freeze()
     heard, told = os.pipe()
     os.set_blocking(heard, False)
-    launcher = fork(lambda: launch(order, pipe, told))
+    server, ends = os.getpid(), dict[int, End]()
+    for rank in range(order.world_size):
+        report, reports = os.pipe()
+        ends[fork(partial(be_process, order, rank, server, reports, told))] = End(report)
+        os.close(reports)
     os.close(told)
-    statuses, left = reap(launcher)
-    try:
+    collect(ends, wakes, pipe, order.timeout_s)
+    left = reap()
+    words = b""
+    with contextlib.suppress(BlockingIOError):
         words = os.read(heard, 16)
-    finally:
-        os.close(heard)
-    return statuses, left, struct.unpack("=QQ", words) if words else None
+    os.close(heard)
+    return [end.outcome() for end in ends.values()], left, struct.unpack("=QQ", words) if words else None
 
 
 def fork(work: Callable[[], object]) -> int:
@@ -151,46 +164,21 @@ def fork(work: Callable[[], object]) -> int:
     return process
 
 
-def reap(launcher: int) -> tuple[dict[int, int], list[int]]:
-    """Waits until no child is left. Returns the statuses, and the children that it killed after the launcher's end."""
-    statuses: dict[int, int] = {}
+def reap() -> list[int]:
+    """Waits until no child is left. Returns the children that it had to kill."""
     killed: set[int] = set()
-    end = math.inf
+    end = time.monotonic() + GRACE_S
     while True:
         try:
-            process, status = os.waitpid(-1, os.WNOHANG if launcher in statuses else 0)
+            process, _ = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return statuses, sorted(killed)
-        if process != 0:
-            statuses[process] = os.waitstatus_to_exitcode(status)
-            if process == launcher:
-                end = time.monotonic() + GRACE_S
-        elif time.monotonic() > end:
-            killed |= children()
-            for child in children():
-                os.kill(child, signal.SIGKILL)
-        time.sleep(0 if process else 0.001)
-
-
-def launch(order: Order, pipe: Connection, told: int) -> None:
-    """Runs the launcher of one run: forks the ranks, and collects their reports and exit statuses."""
-    wakes, wake = os.pipe()
-    os.set_blocking(wakes, False)
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    groups = [list(range(order.world_size))] if order.threads else [[rank] for rank in range(order.world_size)]
-    launcher, ends = os.getpid(), dict[int, End]()
-    for ranks in groups:
-        report, reports = os.pipe()
-        # The rank closes the descriptors of the launcher, so that they do not count as its residue.
-        foreign = [wakes, wake, report, pipe.fileno(), *(end.pipe for end in ends.values())]
-        process = fork(partial(be_process, order, ranks, launcher, foreign, reports, told))
-        os.close(reports)
-        ends[process] = End(ranks, report)
-    pipe.send(("began", [process for process, end in ends.items() for _ in end.ranks]))
-    collect(ends, wakes, pipe, order.timeout_s)
-    pipe.send(("ended", [rank for end in ends.values() for rank in outcomes(end)]))
+            return sorted(killed)
+        if process == 0:
+            if time.monotonic() > end:
+                killed |= children()
+                for child in children():
+                    os.kill(child, signal.SIGKILL)
+            time.sleep(0.001)
 
 
 def collect(ends: dict[int, End], wakes: int, pipe: Connection, timeout_s: float) -> None:
@@ -220,11 +208,12 @@ def collect(ends: dict[int, End], wakes: int, pipe: Connection, timeout_s: float
             for process, end in running.items():
                 end.is_stopped = False
                 os.kill(process, signal.SIGCONT)
-    for descriptor, end in by_pipe.items():
-        os.set_blocking(descriptor, False)
+    for end in ends.values():
+        os.set_blocking(end.pipe, False)
         with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(descriptor, 1 << 20):
+            while chunk := os.read(end.pipe, 1 << 20):
                 end.chunks.append(chunk)
+        os.close(end.pipe)
 
 
 def note_ends(ends: dict[int, End]) -> None:
@@ -239,34 +228,20 @@ def note_ends(ends: dict[int, End]) -> None:
             end.status = os.waitstatus_to_exitcode(status)
 
 
-def outcomes(end: End) -> list[tuple[Report, dict[str, Any]]]:
-    """Returns the reports of a process's ranks, each with the end of the process."""
-    try:
-        reports = pickle.loads(b"".join(end.chunks))
-    except Exception:
-        reports = [Report()] * len(end.ranks)
-    how = {"status": end.status, "is_overdue": end.is_overdue, "was_stopped": end.was_stopped}
-    return [(report, how) for report in reports]
-
-
-def be_process(order: Order, ranks: list[int], launcher: int, foreign: list[int], report: int, told: int) -> None:
-    """Runs a process of ranks: either one rank that joins a job, or all ranks as threads.
+def be_process(order: Order, rank: int, server: int, report: int, told: int) -> None:
+    """Runs the process of a rank.
 
     Args:
         order: the run.
-        ranks: the ranks of this process.
-        launcher: its parent, with which it ends.
-        foreign: descriptors of the launcher.
-        report: the descriptor for the reports of the ranks.
+        rank: the rank.
+        server: its parent, with which it ends.
+        report: the descriptor for its report.
         told: the descriptor for the time of the fault and the steps done before it.
     """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for descriptor in foreign:
-        os.close(descriptor)
-    bound.end_with_parent(launcher)
-    reports = be_threads(order, told) if order.threads else [be_rank(order, ranks[0], told)]
-    data = memoryview(pickle.dumps(reports))
+    bound.end_with_parent(server)
+    data = memoryview(pickle.dumps(be_rank(order, rank, told)))
     while data:
         data = data[os.write(report, data) :]
 
@@ -274,15 +249,9 @@ def be_process(order: Order, ranks: list[int], launcher: int, foreign: list[int]
 def be_rank(order: Order, rank: int, told: int) -> Report:
     """Runs one rank of a job."""
     os.environ.update(job.environment_of(rank, order.world_size, *order.job))
-    before, report = residue(), Report()
+    before = residue()
     limits = {one: resource.getrlimit(one) for one in (resource.RLIMIT_AS, resource.RLIMIT_NOFILE)}
-
-    def program() -> None:
-        comm = membership.init(timeout=order.call_timeout_s, join_timeout=order.timeout_s)
-        call(order, comm, told, report)
-
-    with contextlib.suppress(Reported):
-        program()
+    report = call(order, told)
     for one, limit in limits.items():
         resource.setrlimit(one, limit)  # a fault may have lowered it
     (membership.finalize if report.how[0] == "returned" else membership.fail)()
@@ -290,42 +259,20 @@ def be_rank(order: Order, rank: int, told: int) -> Report:
     return report
 
 
-def be_threads(order: Order, told: int) -> list[Report]:
-    """Runs all ranks of a node."""
-    reports = [Report(("raised", None, "Error: the rank was not called", "")) for _ in range(order.world_size)]
-    before = residue()
-    with contextlib.suppress(Reported):
-        Node(order.world_size).run(
-            lambda comm: call(order, comm, told, reports[comm.rank]), timeout=order.call_timeout_s
-        )
-    reports[0].residue = residue_since(before, patience_s=GRACE_S)
-    return reports
-
-
-class Reported(Error):
-    """A program raised an exception. Its report contains the exception."""
-
-
-def call(order: Order, comm: Communicator, told: int, report: Report) -> None:
-    """Arms the fault, calls the program of a rank and fills in the report of the rank.
-
-    Raises:
-        Reported: the program raised. The original exception would keep its frames alive, and thus the communicator.
-    """
+def call(order: Order, told: int) -> Report:
+    """Joins the job, arms the fault and calls the program. Afterwards nothing keeps the communicator alive."""
+    report = Report()
     try:
+        comm = membership.init(timeout=order.call_timeout_s, join_timeout=order.timeout_s)
         fn, args = pickle.loads(order.program)
         if order.fault is not None:
             order.fault.arm(comm, told)
-        report.how, report.ended_s = returned_at(fn, comm, args)
+        value = fn(comm, *args)
+        report.ended_s = time.monotonic()
+        report.how = returned(value)
     except SystemExit:
         raise
     except BaseException as error:
-        report.ended_s = time.monotonic()
+        report.ended_s = report.ended_s or time.monotonic()
         report.how = raised(error)
-        raise Reported(text_of(error)) from None
-
-
-def returned_at(fn: Callable[..., Any], comm: Communicator, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], float]:
-    value = fn(comm, *args)
-    ended_s = time.monotonic()
-    return returned(value), ended_s
+    return report

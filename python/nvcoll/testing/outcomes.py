@@ -19,7 +19,6 @@ class Outcome:
         error: the exception that its program raised.
         trace: the traceback of the error.
         status: the exit status of its process, as in ``subprocess``: a negative status is the number of a signal.
-            None: the status is unknown, because the rank was a thread or because a fault killed its launcher.
         ended_s: the time when its program returned or raised, by ``time.monotonic``.
         residue: the resources that the run left open in its process after ``nvcoll.finalize()``. A clean run leaves
             none.

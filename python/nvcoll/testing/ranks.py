@@ -57,7 +57,6 @@ class Ranks:
         fault: Fault | None = None,
         timeout: float = 60.0,
         call_timeout: float | None = 10.0,
-        threads: bool = False,
     ) -> Run:
         """Runs ``fn(comm, *args)`` in ranks. See :func:`run_ranks`."""
         if fault is not None and not 0 <= fault.rank < world_size:
@@ -67,7 +66,6 @@ class Ranks:
             modules=tuple({one for one in (getattr(fn, "__module__", None),) if one not in (None, "__main__")}),
             world_size=world_size,
             job=job.fresh("testing"),
-            threads=threads,
             fault=fault,
             timeout_s=timeout,
             call_timeout_s=call_timeout,
@@ -82,26 +80,19 @@ class Ranks:
         return run
 
     def _carry_out(self, order: Order) -> Run:
-        server = self._begun()
+        server, patience_s = self._begun(), order.timeout_s + REPORT_S
         try:
             server.processes[0].send(order)
-            end = time.monotonic() + order.timeout_s + REPORT_S
-            told: dict[str, Any] = {"began": [], "ended": None}
-            while "reaped" not in told:
-                events = server.wait(end)
-                if not events:
-                    raise Error(
-                        f"the fork server has not answered {order.timeout_s + REPORT_S:g} s after the run began"
-                    )
-                for process, message in events:
-                    if message is None:
-                        raise Error(f"the fork server {process.how()}")
-                    told[message[0]] = message[1]
+            events = server.wait(time.monotonic() + patience_s)
+            if not events:
+                raise Error(f"the fork server has not answered {patience_s:g} s after the run began")
+            process, answer = events[0]
+            if answer is None:
+                raise Error(f"the fork server {process.how()}")
         except BaseException:
             self.close()  # its later answers would belong to this run
             raise
-        statuses, left, struck = told["reaped"]
-        ended = told["ended"] or [(Report(), {"status": statuses.get(process)}) for process in told["began"]]
+        ended, left, struck = answer
         return Run([_outcome(rank, *end) for rank, end in enumerate(ended)], struck, left)
 
     def _begun(self) -> Supervisor:
@@ -144,7 +135,6 @@ def run_ranks(
     fault: Fault | None = None,
     timeout: float = 60.0,
     call_timeout: float | None = 10.0,
-    threads: bool = False,
 ) -> Run:
     """Runs ``fn(comm, *args)`` in ranks that are new processes, and returns the outcome of each rank.
 
@@ -155,7 +145,6 @@ def run_ranks(
         fault: the fault of a rank in a call of the communicator that ``fn`` gets.
         timeout: seconds that the ranks may take. nvcoll then kills ranks that have not ended.
         call_timeout: the default timeout of each call, in seconds. None: no limit.
-        threads: whether ranks are the threads of one new process. Then a fault can only delay a rank or make it fail.
 
     Returns:
         The outcome of every rank, by rank. If a rank raises or dies, ``run_ranks`` does not raise.
@@ -171,4 +160,4 @@ def run_ranks(
         >>> run[0].error
         PeerLost('rank 1 ...')
     """
-    return _shared.run(fn, world_size, *args, fault=fault, timeout=timeout, call_timeout=call_timeout, threads=threads)
+    return _shared.run(fn, world_size, *args, fault=fault, timeout=timeout, call_timeout=call_timeout)

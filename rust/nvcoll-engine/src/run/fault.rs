@@ -16,7 +16,7 @@ use std::fs::{read_to_string, File};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use rustix::process::{getpid, getppid, getrlimit, setrlimit, Pid, Resource, Rlimit};
+use rustix::process::{getpid, getrlimit, setrlimit, Resource, Rlimit};
 
 use crate::system::clock::monotonic_ns;
 
@@ -39,8 +39,6 @@ pub enum Moment {
 pub enum Strike {
     /// Its process sends itself a signal.
     Signal(i32),
-    /// The parent of its process, which is the launcher, gets a signal.
-    SignalParent(i32),
     /// Its process ends at once with this status.
     Exit(i32),
     /// It stays where it is for this time.
@@ -111,8 +109,8 @@ impl Fault {
         match self.strike {
             Strike::Delay(time) => std::thread::sleep(time),
             Strike::Raise => return true,
-            Strike::Signal(number) => signal(Some(getpid()), number),
-            Strike::SignalParent(number) => signal(getppid(), number),
+            // SAFETY: it takes numbers only.
+            Strike::Signal(number) => _ = unsafe { libc::kill(getpid().as_raw_nonzero().get(), number) },
             // SAFETY: it does not return, and runs nothing of this process.
             Strike::Exit(status) => unsafe { libc::_exit(status) },
             Strike::NoMemory => limit(Resource::As, mapped_bytes() + LAST_ROOM_BYTES),
@@ -139,13 +137,6 @@ fn limit(resource: Resource, most: u64) {
     let now = getrlimit(resource);
     let current = Some(now.maximum.map_or(most, |maximum| most.min(maximum)));
     _ = setrlimit(resource, Rlimit { current, ..now });
-}
-
-/// Sends a signal to a process that can be seen from here.
-fn signal(process: Option<Pid>, number: i32) {
-    let Some(process) = process.map(|process| process.as_raw_nonzero().get()) else { return };
-    // SAFETY: it takes numbers only.
-    _ = unsafe { libc::kill(process, number) };
 }
 
 #[cfg(all(test, not(loom)))]

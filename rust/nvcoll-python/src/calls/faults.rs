@@ -34,7 +34,6 @@ pub(crate) fn arm(
     let (strike, number) = (&*strike.0, strike.1);
     let strike = match strike {
         "signal" => Strike::Signal(number as i32),
-        "signal parent" => Strike::SignalParent(number as i32),
         "exit" => Strike::Exit(number as i32),
         "delay" => {
             Strike::Delay(Duration::try_from_secs_f64(number).map_err(|e| invalid(py, format!("`seconds`: {e}")))?)

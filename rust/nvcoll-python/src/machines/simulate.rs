@@ -19,7 +19,7 @@ use crate::gil::{interrupt, watched_in_fabric};
 use crate::integers::integer;
 use crate::machines::conditions::{damages_of, slowdowns_of, starts_of};
 use crate::machines::fabric::Fabric;
-use crate::machines::timeline::{micros, Timeline};
+use crate::machines::timeline::Timeline;
 use crate::schedules::schedule::{collective_named, written, Schedule};
 use crate::sizes::{sizes_of, Sizes};
 
@@ -114,30 +114,6 @@ impl Fabric {
         let timelines = simulated.into_iter().map(|one| Timeline::of(one, slf, given.clone().unbind(), spans));
         sizes.answers(py, timelines.collect())
     }
-
-    /// Returns for each size a lower bound, in microseconds, of the time that :meth:`simulate` finds with these slices or shorter
-    /// ones. It takes a fraction of that run. Not public.
-    #[pyo3(signature = (schedule, sizes, *, dtype, protocol, slice_bytes, launch: "_Launch"))]
-    #[allow(clippy::too_many_arguments)]
-    fn _lower_bounds_us(
-        &self,
-        py: Python<'_>,
-        schedule: &Bound<'_, Schedule>,
-        sizes: Vec<u64>,
-        dtype: &str,
-        protocol: &str,
-        slice_bytes: Vec<u64>,
-        launch: &str,
-    ) -> PyResult<Vec<f64>> {
-        let dtype = dtype_of(py, dtype)?;
-        let settings = Settings::new(protocol::named(protocol).map_err(|error| of_fabric(py, &error))?, SLICE_BYTES);
-        let counts = sizes.iter().map(|&nbytes| elements_of(py, nbytes, dtype)).collect::<PyResult<Vec<_>>>()?;
-        let core = &schedule.get().core;
-        let asked = Asked { fabric: self, schedule: core, dtype, settings, launch: Some(launch), protocol };
-        watched_in_fabric(py, |_| {
-            asked.each(&counts, &slice_bytes, |simulation, _| Ok(micros(simulation.lower_bound())))
-        })
-    }
 }
 
 fn dtype_of(py: Python<'_>, name: &str) -> PyResult<DType> {
@@ -223,20 +199,6 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// Runs the schedule for each number of elements, with its slice.
     fn run(&self, counts: &[u64], slices: &[u64], is_interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Simulated>> {
-        self.each(counts, slices, |simulation, least| {
-            let mut simulated = simulation.run_until(is_interrupted)?;
-            simulated.ends_ps.iter_mut().for_each(|end| *end = least.max(*end));
-            Ok(simulated)
-        })
-    }
-
-    /// Prepares the schedule for each number of elements, with its slice; `find` gets also the time before which no call ends.
-    fn each<T>(
-        &self,
-        counts: &[u64],
-        slices: &[u64],
-        mut find: impl FnMut(&Simulation, Ps) -> Result<T>,
-    ) -> Result<Vec<T>> {
         let (fabric, dtype) = (self.fabric.hardware(), self.dtype);
         let predictor = self
             .launch
@@ -261,7 +223,9 @@ impl Asked<'_> {
                 none => none.insert(Simulation::new(self.schedule, &partition, dtype, fabric, &settings)?),
             };
             self.check(simulation.steps(), slice_bytes)?;
-            find(simulation, least)
+            let mut simulated = simulation.run_until(is_interrupted)?;
+            simulated.ends_ps.iter_mut().for_each(|end| *end = least.max(*end));
+            Ok(simulated)
         };
         counts.iter().zip(slices).map(&mut one).collect()
     }
