@@ -2,15 +2,10 @@
 
 mod common;
 
-use common::partition;
-use nvcoll_core::algorithm::{self, ALGORITHMS};
-use nvcoll_core::collective::{Collective, Roles, COLLECTIVES};
-use nvcoll_core::dtype::DType;
-use nvcoll_core::lower::lower;
-use nvcoll_core::schedule::{Aliasing, Path};
+use common::runs_above_the_floor;
+use nvcoll_core::collective::{Collective, COLLECTIVES};
 use nvcoll_fabric::hardware::media::Medium;
 use nvcoll_fabric::preset::{preset, presets};
-use nvcoll_fabric::simulate::{protocol, simulate, Settings};
 use nvcoll_fabric::topology::cluster::{cluster, network};
 use nvcoll_fabric::Fabric;
 
@@ -147,25 +142,8 @@ fn no_proved_schedule_over_links_at_line_rate_is_faster_than_the_floor() {
     let mut compared = 0;
     for name in machines {
         let fabric = at_line_rate(&preset(name).unwrap());
-        for algorithm in ALGORITHMS {
-            let collective = algorithm.collective;
-            let roles = Roles::of(fabric.world_size());
-            let Ok(mapped) = algorithm::build(collective, algorithm.name, roles, Aliasing::Disjoint) else { continue };
-            let Ok(floor) = fabric.floor(collective) else { continue };
-            let schedule = lower(&mapped, Path::Mapped).unwrap();
-            for slice_bytes in [NBYTES as u64, 1 << 22] {
-                let settings = Settings::new(protocol::named("ideal").unwrap(), slice_bytes);
-                let run = simulate(&schedule, &partition(&schedule, NBYTES), DType::U8, &fabric, &settings);
-                let Ok(timeline) = run else { continue };
-                let (took, least) = (timeline.total_ps(), floor.time(NBYTES as u64));
-                assert!(
-                    took >= least,
-                    "{} by {} on {name}: {took} ps, floor {least} ps",
-                    collective.name,
-                    algorithm.name
-                );
-                compared += 1;
-            }
+        for slice_bytes in [NBYTES as u64, 1 << 22] {
+            compared += runs_above_the_floor(&fabric, NBYTES, slice_bytes);
         }
     }
     assert!(compared > 300, "{compared} runs");

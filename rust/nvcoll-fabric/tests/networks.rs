@@ -2,11 +2,9 @@
 
 use std::collections::HashSet;
 
-use nvcoll_core::algorithm::{self, ALGORITHMS};
-use nvcoll_core::collective::{Roles, ALL_REDUCE, ALL_TO_ALL};
+use nvcoll_core::collective::{ALL_REDUCE, ALL_TO_ALL};
 use nvcoll_core::dtype::DType;
-use nvcoll_core::lower::lower;
-use nvcoll_core::schedule::{Aliasing, Path};
+use nvcoll_core::schedule::Path;
 use nvcoll_fabric::hardware::DeviceKind;
 use nvcoll_fabric::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Prediction, Predictor};
 use nvcoll_fabric::preset::preset;
@@ -18,7 +16,7 @@ use nvcoll_fabric::{Error, Fabric};
 use proptest::prelude::*;
 
 mod common;
-use common::{partition, schedule};
+use common::{partition, runs_above_the_floor, schedule};
 
 /// One port of 400 Gbit/s for each GPU of an HGX H100, of which all is reached.
 const CARDS: &str = r#"
@@ -166,18 +164,8 @@ fn no_simulated_time_is_below_the_lower_bound() {
         joined("hgx-a100-4", 6, torus),
         joined("hgx-h100", 4, "ecmp = \"static\"\n[[tiers]]\nchildren = 1\n[[tiers]]\nswitches = 4\n"),
     ];
-    for (fabric, algorithm) in
-        shapes.iter().flat_map(|fabric| ALGORITHMS.iter().map(move |algorithm| (fabric, algorithm)))
-    {
-        let (collective, roles) = (algorithm.collective, Roles::of(fabric.world_size()));
-        let Ok(mapped) = algorithm::build(collective, algorithm.name, roles, Aliasing::Disjoint) else { continue };
-        let Ok(floor) = fabric.floor(collective) else { continue };
-        let schedule = lower(&mapped, Path::Mapped).unwrap();
-        let settings = Settings::new(protocol::named("ideal").unwrap(), NBYTES as u64);
-        let run = simulate(&schedule, &partition(&schedule, NBYTES), DType::U8, fabric, &settings);
-        let Ok(timeline) = run else { continue };
-        let (took, least) = (timeline.total_ps(), floor.time(NBYTES as u64));
-        assert!(took >= least, "{} by {} on {}: {took} < {least}", collective.name, algorithm.name, fabric.name);
+    for fabric in shapes {
+        assert!(runs_above_the_floor(&fabric, NBYTES, NBYTES as u64) > 10, "{}", fabric.name);
     }
 }
 
@@ -262,24 +250,6 @@ fn gpus_that_forward_reach_each_other_over_others() {
     let settings = Settings::new(protocol::named("ideal").unwrap(), 1 << 20);
     let run = simulate(&schedule, &partition(&schedule, 1 << 20), DType::U8, &torus, &settings).unwrap();
     assert!(run.total_ps() >= torus.floor(&ALL_REDUCE).unwrap().time(1 << 20));
-}
-
-#[test]
-fn every_example_is_a_network() {
-    let examples = [
-        ("hgx-h100", 32, include_str!("../../../examples/networks/fat-tree.toml")),
-        ("hgx-h100", 16, include_str!("../../../examples/networks/rail-only.toml")),
-        ("gb200-nvl72", 16, include_str!("../../../examples/networks/nvl72-rails.toml")),
-        ("hgx-a100-4", 32, include_str!("../../../examples/networks/dragonfly-plus.toml")),
-        ("hgx-h100", 16, include_str!("../../../examples/networks/torus.toml")),
-    ];
-    for (node, nodes, text) in examples {
-        let network = Network::from_text(text, "example").unwrap();
-        let all = cluster(&preset(node).unwrap(), nodes, &network).unwrap();
-        let last = all.world_size() - 1;
-        assert_eq!(all.route(0, last).unwrap().kind, RouteKind::Network, "{}", network.name);
-        assert!(all.floor(&ALL_REDUCE).unwrap().algbw > None && predicted(&all, Pattern::AllToAll, 1 << 24).us > 0.0);
-    }
 }
 
 #[test]

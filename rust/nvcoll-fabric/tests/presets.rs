@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use nvcoll_fabric::hardware::gpus;
 use nvcoll_fabric::hardware::media::{self, LinkFamily};
-use nvcoll_fabric::hardware::{gpus, DeviceKind};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::topology::cluster::{cluster, network};
 use nvcoll_fabric::topology::route::RouteKind;
-use nvcoll_fabric::{Error, Fabric};
+use nvcoll_fabric::Error;
 
 #[test]
 fn every_row_has_a_name_of_its_own_a_source_and_numbers_that_can_be() {
@@ -58,60 +58,6 @@ fn every_preset_has_a_name_of_its_own_and_joins_all_its_gpus() {
             }
         }
     }
-}
-
-/// GB/s over NVLink that each GPU can send, as its datasheet says.
-const NVLINK_GBPS: &[(&str, f64)] = &[
-    ("dgx1-p100", 80.0),
-    ("dgx1-v100", 150.0),
-    ("v100-4-mesh", 150.0),
-    ("dgx2", 150.0),
-    ("hgx-a100", 300.0),
-    ("hgx-a100-4", 300.0),
-    ("hgx-h100", 450.0),
-    ("hgx-h200", 450.0),
-    ("hgx-h20", 450.0),
-    ("hgx-b200", 900.0),
-    ("hgx-b300", 900.0),
-    ("gb200-nvl72", 900.0),
-    ("gb300-nvl72", 900.0),
-    ("gh200-4", 450.0),
-    ("a100-pcie-8-bridge", 300.0),
-    ("h100-pcie-8-bridge", 300.0),
-    ("rtx3090-2-bridge", 56.25),
-    ("rtx2080ti-2-bridge", 50.0),
-    ("mi300x-8", 448.0),
-];
-
-#[test]
-fn the_links_of_every_gpu_add_up_to_its_datasheet() {
-    for &(name, gbps) in NVLINK_GBPS {
-        let fabric = preset(name).unwrap();
-        for gpu in fabric.gpus() {
-            assert_eq!(sent_by(&fabric, gpu, &[LinkFamily::Nvlink, LinkFamily::Xgmi]), gbps, "{name}");
-        }
-    }
-    let listed: BTreeSet<_> = NVLINK_GBPS.iter().map(|(name, _)| *name).collect();
-    for fabric in presets().iter().filter(|fabric| !listed.contains(fabric.name.as_str())) {
-        let nvlink = sent_by(fabric, fabric.gpus()[0], &[LinkFamily::Nvlink, LinkFamily::Xgmi]);
-        let host = sent_by(fabric, fabric.gpus()[0], &[LinkFamily::Pcie, LinkFamily::C2c]);
-        let is_part_of_a_listed_one = NVLINK_GBPS.iter().any(|row| row.1 == nvlink);
-        assert!(is_part_of_a_listed_one || (nvlink == 0.0 && host > 0.0), "{}: {nvlink} over NVLink", fabric.name);
-    }
-}
-
-fn sent_by(fabric: &Fabric, gpu: usize, families: &[LinkFamily]) -> f64 {
-    let own = fabric.links.iter().filter(|link| link.from == gpu && families.contains(&link.medium.family));
-    own.map(|link| link.line_rate().gbps()).sum()
-}
-
-#[test]
-fn a_rack_has_130_terabytes_per_second_and_a_dgx_a100_six_switches() {
-    let rack = preset("gb200-nvl72").unwrap();
-    let both_ways: f64 = rack.gpus().iter().map(|&gpu| 2.0 * sent_by(&rack, gpu, &[LinkFamily::Nvlink])).sum();
-    assert_eq!(both_ways, 129_600.0);
-    let board = preset("hgx-a100").unwrap();
-    assert_eq!(board.of_kind(DeviceKind::Nvswitch).map(|at| board.devices[at].chips).sum::<u32>(), 6);
 }
 
 #[test]

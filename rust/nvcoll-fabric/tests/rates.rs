@@ -120,9 +120,4 @@ proptest! {
             prop_assert!(b <= a);
         }
     }
-
-    #[test]
-    fn any_text_is_a_fabric_or_an_error(text in "\\PC{0,200}") {
-        let _ = nvcoll_fabric::Fabric::from_text(&text, None, "text");
-    }
 }

@@ -317,20 +317,6 @@ mod tests {
     }
 
     #[test]
-    fn signals_of_other_costs_are_those_of_a_new_simulation() {
-        let (fabric, count) = (preset("dgx1-v100").unwrap(), 12_345);
-        let schedule = build(&ALL_REDUCE, "tree", Roles::of(8), Aliasing::InPlace).unwrap();
-        let partition = partition(&schedule, count);
-        let settings = |name| Settings::new(protocol::named(name).unwrap(), 512);
-        let new = |name| Simulation::new(&schedule, &partition, DType::F32, &fabric, &settings(name)).unwrap();
-        let mut simulation = new("ideal");
-        for name in ["ll", "simple", "ll128", "ideal"] {
-            simulation.resize(&partition, DType::F32, &settings(name)).unwrap();
-            assert_eq!(simulation.run().unwrap(), new(name).run().unwrap(), "{name}");
-        }
-    }
-
-    #[test]
     fn what_decides_paths_needs_another_simulation() {
         let fabric = preset("hgx-h100").unwrap();
         let schedule = build(&ALL_REDUCE, "ring", Roles::of(8), Aliasing::InPlace).unwrap();

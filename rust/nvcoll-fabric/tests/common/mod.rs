@@ -2,15 +2,17 @@
 
 #![allow(dead_code, reason = "every test file takes what it needs")]
 
-use nvcoll_core::algorithm;
+use nvcoll_core::algorithm::{self, ALGORITHMS};
 use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::counts::Counts;
+use nvcoll_core::dtype::DType;
 use nvcoll_core::lower::lower;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule};
 use nvcoll_fabric::hardware::gpus::{Generation, Gpu, KnownBy};
 use nvcoll_fabric::hardware::media::{LinkFamily, Medium};
 use nvcoll_fabric::hardware::{Abilities, Device, DeviceKind, Fabric, Link};
+use nvcoll_fabric::simulate::{protocol, simulate, Settings};
 
 /// A medium with a rate in GB/s and a latency in nanoseconds.
 pub(crate) fn medium(family: LinkFamily, gbps: f64, latency_ns: u64) -> &'static Medium {
@@ -97,4 +99,22 @@ pub(crate) fn schedule(collective: &'static Collective, algorithm: &str, n: u32,
 pub(crate) fn partition(schedule: &Schedule, count: usize) -> Partition {
     let counts = Counts::Even(count).of_parts(schedule.collective, schedule.roles());
     Partition::new(counts, schedule.chunks_per_part)
+}
+
+/// Simulates every algorithm that a fabric can run; fails if a time is below the lower bound. Returns the number of runs.
+pub(crate) fn runs_above_the_floor(fabric: &Fabric, nbytes: usize, slice_bytes: u64) -> usize {
+    let mut compared = 0;
+    for algorithm in ALGORITHMS {
+        let (collective, roles) = (algorithm.collective, Roles::of(fabric.world_size()));
+        let Ok(mapped) = algorithm::build(collective, algorithm.name, roles, Aliasing::Disjoint) else { continue };
+        let Ok(floor) = fabric.floor(collective) else { continue };
+        let schedule = lower(&mapped, Path::Mapped).unwrap();
+        let settings = Settings::new(protocol::named("ideal").unwrap(), slice_bytes);
+        let run = simulate(&schedule, &partition(&schedule, nbytes), DType::U8, fabric, &settings);
+        let Ok(timeline) = run else { continue };
+        let (took, least) = (timeline.total_ps(), floor.time(nbytes as u64));
+        assert!(took >= least, "{} by {} on {}: {took} < {least}", collective.name, algorithm.name, fabric.name);
+        compared += 1;
+    }
+    compared
 }
