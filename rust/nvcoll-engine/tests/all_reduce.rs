@@ -1,32 +1,18 @@
 //! Every all_reduce algorithm, driven by one caller and by a thread per rank, on every path, against a plain sum.
 
+mod common;
+
 use std::sync::Arc;
 
+use common::{call, in_place, watchdog};
+
 use nvcoll_core::algorithm;
-use nvcoll_core::collective::{ALL_REDUCE, BARRIER};
-use nvcoll_core::counts::Counts;
-use nvcoll_core::dtype::DType;
-use nvcoll_core::op::Op;
+use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_engine::call::{Call, CallPurpose};
+use nvcoll_engine::call::Call;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::team::Team;
-use nvcoll_engine::{Buffers, Deadline, Error};
-
-fn call(algorithm: &str, count: usize, path: Path, aliasing: Aliasing) -> Call {
-    Call {
-        collective: &ALL_REDUCE,
-        algorithm: algorithm.into(),
-        dtype: DType::I32,
-        op: Op::Sum,
-        counts: Counts::Even(count),
-        root: 0,
-        path,
-        aliasing,
-        is_path_agreed: false,
-        purpose: CallPurpose::Itself,
-    }
-}
+use nvcoll_engine::{Buffers, Error};
 
 fn inputs(world_size: u32, count: usize) -> Vec<Vec<i32>> {
     (0..world_size as i32).map(|r| (0..count as i32).map(|i| i * 7 + r * 1000).collect()).collect()
@@ -36,15 +22,12 @@ fn sums(inputs: &[Vec<i32>]) -> Vec<i32> {
     (0..inputs[0].len()).map(|i| inputs.iter().map(|x| x[i]).sum()).collect()
 }
 
-fn buffers(input: &mut [i32], output: Option<&mut [i32]>) -> Buffers {
-    let start: *mut u8 = input.as_mut_ptr().cast();
-    let output = output.map_or(start, |o| o.as_mut_ptr().cast());
-    Buffers::new(start, output, 1.0)
+fn out_of_place(call: Call) -> Call {
+    Call { aliasing: Aliasing::Disjoint, ..call }
 }
 
-/// 30 seconds: a watchdog, not a bar.
-fn watchdog() -> Deadline {
-    Deadline::after(Some(30.0))
+fn apart(input: &mut [i32], output: &mut [i32]) -> Buffers {
+    Buffers::new(input.as_mut_ptr().cast(), output.as_mut_ptr().cast(), 1.0)
 }
 
 const COUNTS: [usize; 6] = [0, 1, 31, 64, 1009, 100_003];
@@ -56,18 +39,17 @@ fn a_driven_node_gives_the_sum_for_every_algorithm_path_aliasing_and_count() {
         for algorithm in algorithm::of(&ALL_REDUCE) {
             for &path in Path::ALL {
                 for count in COUNTS {
-                    let program = node.program(&call(algorithm.name, count, path, Aliasing::InPlace), None).unwrap();
+                    let program = node.program(&call(algorithm.name, count, path), None).unwrap();
                     let mut data = inputs(world_size, count);
                     let expected = sums(&data);
-                    let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x, None)).collect();
+                    let mut all: Vec<Buffers> = data.iter_mut().map(|x| in_place(x)).collect();
                     // SAFETY: every buffer is `count` elements of a live vector, aliased in place.
                     unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
                     assert!(data.iter().all(|x| *x == expected), "{} {path:?} {world_size} {count}", algorithm.name);
 
-                    let program = node.program(&call(algorithm.name, count, path, Aliasing::Disjoint), None).unwrap();
+                    let program = node.program(&out_of_place(call(algorithm.name, count, path)), None).unwrap();
                     let (mut data, mut out) = (inputs(world_size, count), vec![vec![0; count]; world_size as usize]);
-                    let mut all: Vec<Buffers> =
-                        data.iter_mut().zip(&mut out).map(|(x, y)| buffers(x, Some(y))).collect();
+                    let mut all: Vec<Buffers> = data.iter_mut().zip(&mut out).map(|(x, y)| apart(x, y)).collect();
                     // SAFETY: as above, outputs disjoint.
                     unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
                     assert!(out.iter().all(|x| *x == expected), "{} {path:?} {world_size} {count}", algorithm.name);
@@ -83,13 +65,13 @@ fn a_large_call_out_of_place_gives_the_sum_however_it_stores() {
     let (world_size, count) = (3, 3_000_001);
     let node = Node::new(world_size, Some(2)).unwrap();
     for algorithm in algorithm::of(&ALL_REDUCE) {
-        let program = node.program(&call(algorithm.name, count, Path::Mapped, Aliasing::Disjoint), None).unwrap();
+        let program = node.program(&out_of_place(call(algorithm.name, count, Path::Mapped)), None).unwrap();
         let mut data = inputs(world_size, count);
         let (kept, expected) = (data.clone(), sums(&data));
         // The first calls try both kinds of stores in turn.
         for round in 0..4 {
             let mut out = vec![vec![0; count]; world_size as usize];
-            let mut all: Vec<Buffers> = data.iter_mut().zip(&mut out).map(|(x, y)| buffers(x, Some(y))).collect();
+            let mut all: Vec<Buffers> = data.iter_mut().zip(&mut out).map(|(x, y)| apart(x, y)).collect();
             // SAFETY: every buffer is `count` elements of a live vector, all disjoint.
             unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
             assert!(out.iter().all(|x| *x == expected), "{} in round {round}", algorithm.name);
@@ -115,10 +97,9 @@ fn ranks_that_are_threads_give_the_sum_round_after_round() {
                         let mut data = inputs(world_size, count);
                         let expected = sums(&data);
                         let mine = &mut data[rank as usize];
-                        let program =
-                            node.program_of_rank(&call(algorithm.name, count, path, Aliasing::InPlace), None).unwrap();
+                        let program = node.program_of_rank(&call(algorithm.name, count, path), None).unwrap();
                         // SAFETY: `mine` is `count` elements, used by this call only.
-                        unsafe { member.run(&program, buffers(mine, None), watchdog()) }.unwrap();
+                        unsafe { member.run(&program, in_place(mine), watchdog()) }.unwrap();
                         assert_eq!(*mine, expected, "{} {path:?} {count} rank {rank}", algorithm.name);
                     }
                 });
@@ -128,40 +109,16 @@ fn ranks_that_are_threads_give_the_sum_round_after_round() {
 }
 
 #[test]
-fn a_barrier_is_a_schedule_without_steps() {
-    let node = Arc::new(Node::new(4, None).unwrap());
-    let team = Team::new(4);
-    let barrier =
-        Call { collective: &BARRIER, algorithm: "direct".into(), ..call("", 0, Path::Mapped, Aliasing::Disjoint) };
-    let arrived = std::sync::atomic::AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for rank in 0..4 {
-            let (node, team, barrier, arrived) = (node.clone(), team.clone(), barrier.clone(), &arrived);
-            scope.spawn(move || {
-                let member = team.member(rank).unwrap();
-                let program = node.program_of_rank(&barrier, None).unwrap();
-                for round in 1..=200 {
-                    arrived.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                    // SAFETY: a barrier touches no buffer.
-                    unsafe { member.run(&program, buffers(&mut [], None), watchdog()) }.unwrap();
-                    assert!(arrived.load(std::sync::atomic::Ordering::SeqCst) >= 4 * round);
-                }
-            });
-        }
-    });
-}
-
-#[test]
 fn a_driven_call_ends_when_its_caller_is_interrupted_and_the_node_goes_on() {
     for (path, workers) in
         [(Path::Mapped, 1), (Path::Mapped, 2), (Path::Staged, 1), (Path::Staged, 2), (Path::Staged, 4)]
     {
         let (world_size, count) = (5, 1 << 20);
         let node = Node::new(world_size, Some(workers)).unwrap();
-        let program = node.program(&call("ring", count, path, Aliasing::InPlace), None).unwrap();
+        let program = node.program(&call("ring", count, path), None).unwrap();
         for looks in [1, 2, 5] {
             let (mut data, mut looked) = (inputs(world_size, count), 0);
-            let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x, None)).collect();
+            let mut all: Vec<Buffers> = data.iter_mut().map(|x| in_place(x)).collect();
             let mut is_interrupted = || {
                 looked += 1;
                 looked >= looks
@@ -172,7 +129,7 @@ fn a_driven_call_ends_when_its_caller_is_interrupted_and_the_node_goes_on() {
         }
         let mut data = inputs(world_size, count);
         let expected = sums(&data);
-        let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x, None)).collect();
+        let mut all: Vec<Buffers> = data.iter_mut().map(|x| in_place(x)).collect();
         // SAFETY: as above.
         unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
         assert!(data.iter().all(|x| *x == expected), "{path:?} {workers} workers");
@@ -183,29 +140,14 @@ fn a_driven_call_ends_when_its_caller_is_interrupted_and_the_node_goes_on() {
 fn more_workers_than_blocks_of_ranks_of_equal_size_are_no_trouble() {
     for (world_size, workers) in [(5, 4), (7, 5), (9, 8)] {
         let node = Node::new(world_size, Some(workers)).unwrap();
-        let program = node.program(&call("tree", 1009, Path::Staged, Aliasing::InPlace), None).unwrap();
+        let program = node.program(&call("tree", 1009, Path::Staged), None).unwrap();
         for _ in 0..20 {
             let mut data = inputs(world_size, 1009);
             let expected = sums(&data);
-            let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x, None)).collect();
+            let mut all: Vec<Buffers> = data.iter_mut().map(|x| in_place(x)).collect();
             // SAFETY: every buffer is `count` elements of a live vector, aliased in place.
             unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
             assert!(data.iter().all(|x| *x == expected));
         }
     }
-}
-
-#[test]
-fn a_node_that_is_occupied_is_busy_until_it_is_given_back() {
-    let node = Arc::new(Node::new(2, None).unwrap());
-    let program = node.program(&call("ring", 8, Path::Mapped, Aliasing::InPlace), None).unwrap();
-    let mut data = inputs(2, 8);
-    let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x, None)).collect();
-    let occupied = node.clone().occupy().unwrap();
-    assert!(matches!(node.clone().occupy(), Err(Error::Busy(_))));
-    // SAFETY: every buffer is 8 elements of a live vector, aliased in place.
-    let mut run = || unsafe { node.run(&program, &mut all, watchdog(), &mut || false) };
-    assert!(matches!(run(), Err(Error::Busy(_))));
-    drop(occupied);
-    run().unwrap();
 }

@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 
-use nvcoll_core::algorithm;
-use nvcoll_core::collective::{Collective, Roles, ALL_GATHER, ALL_REDUCE, BARRIER, COLLECTIVES};
+use nvcoll_core::collective::{Collective, Roles, ALL_REDUCE, BARRIER, COLLECTIVES};
 use nvcoll_core::counts::Counts;
-use nvcoll_core::dtype::DType;
-use nvcoll_core::op::Op;
 use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_engine::auto::choice::MODELLED_RANKS;
 use nvcoll_engine::auto::tuning::{Tuning, SHIPPED};
 use nvcoll_engine::auto::work_split::WorkSplit;
-use nvcoll_engine::call::{Call, CallPurpose};
+use nvcoll_engine::call::Call;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::sync::single_flight::HoldsNoLock;
 
@@ -19,18 +15,7 @@ const WAYS: [(WorkSplit, Path); 3] =
     [(WorkSplit::ByTile, Path::Mapped), (WorkSplit::ByRank, Path::Staged), (WorkSplit::ByRank, Path::Mapped)];
 
 fn call(collective: &'static Collective, path: Path, aliasing: Aliasing, count: usize) -> Call {
-    Call {
-        collective,
-        root: 0,
-        algorithm: "auto".into(),
-        dtype: DType::F32,
-        op: Op::Sum,
-        counts: Counts::Even(count),
-        path,
-        aliasing,
-        is_path_agreed: false,
-        purpose: CallPurpose::Itself,
-    }
+    Call { algorithm: "auto".into(), counts: Counts::Even(count), path, aliasing, ..Call::without_data(collective) }
 }
 
 fn node(world_size: u32) -> Node {
@@ -79,51 +64,20 @@ fn auto_folds_in_the_order_of_ranks_and_chooses_alike_every_time() {
 }
 
 #[test]
-fn candidates_are_all_that_give_the_same_bits() {
-    let estimates = |collective| {
-        let call = call(collective, Path::Mapped, Aliasing::Disjoint, 1000);
-        let all = node(4).programs().estimates(&call, WorkSplit::ByTile, 4, &HoldsNoLock).unwrap();
-        all.iter().map(|estimate| estimate.algorithm).collect::<Vec<_>>()
-    };
-    assert_eq!(estimates(&ALL_REDUCE), ["nvswitch", "one_shot", "two_shot"]);
-    let all: Vec<_> = algorithm::of(&ALL_GATHER).map(|algorithm| algorithm.name).collect();
-    assert_eq!(estimates(&ALL_GATHER), all, "it folds nothing");
-}
-
-#[test]
 fn the_least_estimate_is_chosen_and_both_change_with_the_table() {
     let (split, path) = (WorkSplit::ByRank, Path::Staged);
-    let of = |wait, byte| {
-        let mut node = Node::new(8, Some(2)).unwrap();
+    let mut node = node(8);
+    let mut of = |wait, byte| {
         node.programs_mut().set_tuning(Arc::new(table(wait, byte)));
         let call = call(&ALL_REDUCE, path, Aliasing::InPlace, 1000);
         let all = node.programs().estimates(&call, split, 8, &HoldsNoLock).unwrap();
         let least = all.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap();
         assert_eq!(chosen(&node, &call, split), least.algorithm);
+        assert_eq!(node.program(&call, None).unwrap().algorithm(), least.algorithm, "a new table is used at once");
         least.algorithm
     };
     assert_eq!(of("1000000", "1"), "one_shot", "only waits count: it has one less");
     assert_eq!(of("0", "1000"), "nvswitch", "only bytes count: it moves least");
-}
-
-#[test]
-fn a_new_table_is_used_at_once() {
-    let mut node = Node::new(8, Some(2)).unwrap();
-    let call = call(&ALL_REDUCE, Path::Staged, Aliasing::InPlace, 100);
-    for (wait, byte, least) in [("1000000", "1", "one_shot"), ("0", "1000", "nvswitch")] {
-        node.programs_mut().set_tuning(Arc::new(table(wait, byte)));
-        assert_eq!(node.program(&call, None).unwrap().algorithm(), least);
-    }
-}
-
-#[test]
-fn with_many_ranks_it_is_the_first_of_the_registry_and_says_so() {
-    let call = call(&ALL_GATHER, Path::Mapped, Aliasing::InPlace, 1 << 20);
-    let node = node(MODELLED_RANKS + 1);
-    let chosen = node.programs().choose(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap();
-    assert_eq!(chosen.algorithm, algorithm::of(&ALL_GATHER).next().unwrap().name);
-    assert!(chosen.why.contains("too many ranks to estimate"), "{}", chosen.why);
-    assert!(node.programs().estimates(&call, WorkSplit::ByTile, MODELLED_RANKS + 1, &HoldsNoLock).unwrap().is_empty());
 }
 
 #[test]

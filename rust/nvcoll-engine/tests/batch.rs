@@ -1,38 +1,21 @@
 //! Calls that are launched as one give what they give one by one, driven and with a thread per rank.
 
+mod common;
+
 use std::sync::Arc;
 
-use nvcoll_core::collective::ALL_REDUCE;
-use nvcoll_core::counts::Counts;
-use nvcoll_core::dtype::DType;
-use nvcoll_core::op::Op;
-use nvcoll_core::schedule::{Aliasing, Path};
-use nvcoll_engine::call::{Call, CallPurpose};
+use common::{call, in_place, watchdog};
+use nvcoll_core::schedule::Path;
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::team::Team;
 use nvcoll_engine::run::wait::now;
-use nvcoll_engine::{Buffers, Deadline, WaitLimit};
+use nvcoll_engine::WaitLimit;
 
 const RANKS: u32 = 3;
 
 /// Counts of the calls of a batch: empty, small, of several tiles.
 const COUNTS: [usize; 6] = [100, 0, 30_011, 1, 257, 300_007];
-
-fn call(algorithm: &str, count: usize, path: Path) -> Call {
-    Call {
-        collective: &ALL_REDUCE,
-        root: 0,
-        algorithm: algorithm.into(),
-        dtype: DType::I32,
-        op: Op::Sum,
-        counts: Counts::Even(count),
-        path,
-        aliasing: Aliasing::InPlace,
-        is_path_agreed: false,
-        purpose: CallPurpose::Itself,
-    }
-}
 
 /// What rank `rank` brings to the `nth` call.
 fn input(nth: usize, rank: u32, count: usize) -> Vec<i32> {
@@ -42,16 +25,6 @@ fn input(nth: usize, rank: u32, count: usize) -> Vec<i32> {
 fn sum(nth: usize, count: usize) -> Vec<i32> {
     let inputs: Vec<Vec<i32>> = (0..RANKS).map(|rank| input(nth, rank, count)).collect();
     (0..count).map(|i| inputs.iter().map(|x| x[i]).sum()).collect()
-}
-
-fn in_place(x: &mut [i32]) -> Buffers {
-    let start: *mut u8 = x.as_mut_ptr().cast();
-    Buffers::new(start, start, 1.0)
-}
-
-/// 60 seconds: a watchdog, not a bar.
-fn watchdog() -> Deadline {
-    Deadline::after(Some(60.0))
 }
 
 /// The algorithm and the path of the `nth` call: three schedules, in turn.

@@ -1,16 +1,19 @@
 //! A planned call allocates nothing: not by tile, not by rank, not with helpers, not in SPMD.
 
+mod common;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use common::{in_place, watchdog};
 use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_engine::call::Call;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::team::Team;
-use nvcoll_engine::{Buffers, Deadline};
+use nvcoll_engine::Buffers;
 
 struct Counting;
 
@@ -38,21 +41,16 @@ fn call(path: Path, count: usize) -> Call {
     Call { algorithm, counts, path, aliasing, ..Call::without_data(&ALL_REDUCE) }
 }
 
-fn buffers(data: &mut [f32]) -> Buffers {
-    let start: *mut u8 = data.as_mut_ptr().cast();
-    Buffers::new(start, start, 1.0)
-}
-
 #[test]
 fn a_planned_call_allocates_nothing() {
     for (path, count) in [(Path::Mapped, 64), (Path::Mapped, 300_000), (Path::Staged, 64), (Path::Staged, 30_000)] {
         let node = Node::new(4, Some(2)).unwrap();
         let program = node.program(&call(path, count), None).unwrap();
         let mut data = vec![vec![1f32; count]; 4];
-        let mut all: Vec<Buffers> = data.iter_mut().map(|x| buffers(x)).collect();
+        let mut all: Vec<Buffers> = data.iter_mut().map(|x| in_place(x)).collect();
         let mut run = || {
             // SAFETY: four live vectors of `count` floats, in place.
-            unsafe { node.run(&program, &mut all, Deadline::after(Some(30.0)), &mut || false) }.unwrap();
+            unsafe { node.run(&program, &mut all, watchdog(), &mut || false) }.unwrap();
         };
         let mut allocations = || {
             let before = ALLOCATIONS.load(Ordering::Relaxed);
@@ -72,7 +70,7 @@ fn a_planned_call_allocates_nothing() {
     let (member, mut data) = (Team::new(1).member(0).unwrap(), vec![1f32; 64]);
     let mut run = || {
         // SAFETY: a live vector of 64 floats.
-        unsafe { member.run(&program, buffers(&mut data), Deadline::after(Some(30.0))) }.unwrap();
+        unsafe { member.run(&program, in_place(&mut data), watchdog()) }.unwrap();
     };
     run();
     let before = ALLOCATIONS.load(Ordering::Relaxed);

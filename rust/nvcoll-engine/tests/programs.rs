@@ -1,14 +1,16 @@
 //! Programs that a node keeps, and those that it forgets.
 
+mod common;
+
 use std::sync::Arc;
 
+use common::{in_place, watchdog};
 use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::schedule::Aliasing;
 use nvcoll_engine::call::Call;
 use nvcoll_engine::program::cache::KEPT;
 use nvcoll_engine::ranks::node::Node;
-use nvcoll_engine::{Buffers, Deadline};
 
 fn call(count: usize) -> Call {
     let (algorithm, counts, aliasing) = ("ring".into(), Counts::Even(count), Aliasing::InPlace);
@@ -28,12 +30,9 @@ fn the_program_asked_for_longest_ago_makes_room_and_still_runs_for_who_holds_it(
     assert!(Arc::ptr_eq(&used, &program(1)));
     assert_eq!(Arc::strong_count(&forgotten), 1, "only the test holds it");
     let mut data = [[1f32, 2.0], [3.0, 4.0]];
-    let mut buffers = data.each_mut().map(|x| {
-        let start: *mut u8 = x.as_mut_ptr().cast();
-        Buffers::new(start, start, 1.0)
-    });
+    let mut buffers = data.each_mut().map(|x| in_place(x));
     // SAFETY: two live arrays of two floats, in place.
-    unsafe { node.run(&forgotten, &mut buffers, Deadline::after(Some(30.0)), &mut || false) }.unwrap();
+    unsafe { node.run(&forgotten, &mut buffers, watchdog(), &mut || false) }.unwrap();
     assert_eq!(data, [[4.0, 6.0]; 2]);
     assert!(!Arc::ptr_eq(&forgotten, &program(2)), "asked for again, it is bound again");
 }

@@ -28,9 +28,8 @@ pub(crate) fn connected_components(schedule: &Schedule) -> Vec<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nvcoll_core::algorithm::{build, ALGORITHMS};
-    use nvcoll_core::collective::Roles;
-    use nvcoll_core::schedule::{Aliasing, Path};
+    use nvcoll_core::algorithm::ALGORITHMS;
+    use nvcoll_core::schedule::Path;
 
     #[test]
     fn components_are_all_steps_once_and_share_no_chunk() {
@@ -54,13 +53,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_ring_has_a_strand_per_chunk_and_nvswitch_a_step_per_strand() {
-        let all_reduce = &nvcoll_core::collective::ALL_REDUCE;
-        let of = |name| connected_components(&build(all_reduce, name, Roles::of(8), Aliasing::InPlace).unwrap());
-        assert_eq!((of("ring").len(), of("nvswitch").len()), (8, 8));
-        assert!(of("nvswitch").iter().all(|component| component.len() == 1));
     }
 }

@@ -212,23 +212,6 @@ mod tests {
     }
 
     #[test]
-    fn one_shot_has_more_bytes_and_fewer_waits_than_two_shot() {
-        let of = |name| {
-            let cost = all_reduce(name, Path::Mapped);
-            let chunk_bytes = 1000.0 / cost.buffer_chunks as f64;
-            terms(&cost, Mode::Ranks, &Load { chunk_bytes, ..load(8.0) }, &CACHES)
-        };
-        let (one, two) = (of("one_shot"), of("two_shot"));
-        assert!(one[1] < two[1] && one[3] + one[4] > 3.0 * (two[3] + two[4]), "{one:?} {two:?}");
-        let coefficients = |wait, byte| [0.0, wait, 0.0, byte, byte, 0.0, 0.0, 0.0];
-        let is_one_faster = |wait, byte| {
-            let at = coefficients(wait, byte);
-            seconds(&one, &at) < seconds(&two, &at)
-        };
-        assert!(is_one_faster(1000.0, 1.0) && !is_one_faster(1.0, 1000.0));
-    }
-
-    #[test]
     fn seconds_are_products_in_the_units_of_the_names() {
         let terms = [1.0, 2.0, 3.0, 4000.0, 5000.0, 6000.0, 7000.0, 8000.0];
         assert!((seconds(&terms, &[1.0; TERMS]) - (6.0 + 30.0) * 1e-9).abs() < 1e-18);

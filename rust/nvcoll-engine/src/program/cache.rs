@@ -49,27 +49,3 @@ impl ProgramCache {
         self.kept.clear();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use nvcoll_core::collective::ALL_REDUCE;
-    use nvcoll_core::counts::Counts;
-
-    use super::super::tests::bound;
-    use super::*;
-
-    fn call(count: usize) -> Call {
-        Call { algorithm: "ring".into(), counts: Counts::Even(count), ..Call::without_data(&ALL_REDUCE) }
-    }
-
-    #[test]
-    fn however_many_calls_there_are_no_more_are_kept_than_that() {
-        let (program, mut programs) = (Arc::new(bound(call(1), 1, 1)), ProgramCache::default());
-        for count in 0..2 * KEPT {
-            programs.keep((call(count), WorkSplit::ByTile, 1), program.clone());
-        }
-        assert_eq!((programs.kept.len(), Arc::strong_count(&program)), (KEPT, KEPT + 1));
-        programs.clear();
-        assert_eq!(Arc::strong_count(&program), 1, "only the test holds it");
-    }
-}

@@ -137,22 +137,6 @@ fn a_second_rank_0_names_the_first() {
 
 #[test]
 fn a_rank_of_another_version_is_told_the_version_of_rank_0() {
-    let rank_zero = within(1.0, settings("version", 0, 2));
-    let words = words_beside(from_ref(&rank_zero), || {
-        let name = rank_zero.rendezvous(own_user());
-        let mut packet = settings("version", 1, 2).hello([0, 0], Vec::new()).packet(PacketKind::Hello);
-        packet[16..24].copy_from_slice(b"99.0.0\0\0");
-        let end = Instant::now() + Duration::from_secs(30);
-        let socket = loop {
-            match PacketSocket::connect(&name) {
-                Ok(socket) => break socket,
-                Err(error) => assert!(Instant::now() < end, "{error}"),
-            }
-        };
-        socket.send(&packet, &[]).unwrap();
-    });
-    assert!(words[0].contains("turned away 1 connection with another version of nvcoll"), "{words:?}");
-
     let rank = settings("version", 1, 2);
     let listener = PacketSocket::listen(Some(&rank.rendezvous(own_user()))).unwrap();
     let words = words_beside(&[rank], || {
@@ -265,67 +249,4 @@ fn a_rank_does_not_say_hello_to_a_process_of_another_user() {
     assert_eq!(socket.receive(&mut [0; 1024]).unwrap(), Receipt::Ended, "no hello");
     let words = failure.unwrap().error(&rank).to_string();
     assert!(words.starts_with(&format!("process {} of user {} waits for the ranks", id(), own_user())), "{words}");
-}
-
-/// Runs `act` on a thread that acts for another user.
-fn as_user(user: u32, act: impl FnOnce() + Send) {
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            // SAFETY: the bare system call changes the user of this thread, which ends here, and of no other.
-            let outcome = unsafe { libc::syscall(libc::SYS_setresuid, -1, user, -1) };
-            assert_eq!(outcome, 0, "root acts for any user");
-            act();
-        });
-    });
-}
-
-#[test]
-fn a_process_of_another_user_is_turned_away_where_root_runs_the_test() {
-    if own_user() != 0 {
-        return;
-    }
-    let rank_zero = within(1.0, settings("foreign", 0, 2));
-    let words = words_beside(from_ref(&rank_zero), || {
-        as_user(65533, || {
-            let rank = settings("foreign", 1, 2);
-            let (name, hello) = (rank.rendezvous(0), rank.hello([0, 0], Vec::new()).packet(PacketKind::Hello));
-            let end = Instant::now() + Duration::from_secs(30);
-            let mut socket = PacketSocket::connect(&name);
-            while socket.is_err() && Instant::now() < end {
-                socket = PacketSocket::connect(&name);
-            }
-            let socket = socket.unwrap();
-            _ = socket.send(&hello, &[]);
-            while !socket.has_ended() && Instant::now() < end {
-                thread::yield_now();
-            }
-            assert!(!matches!(socket.receive(&mut [0; 1024]).unwrap(), Receipt::Packet(_)), "no word");
-        });
-    });
-    assert!(words[0].contains("rank 1 has not come (rank 0 turned away 1 connection of another user)"), "{words:?}");
-}
-
-#[test]
-fn without_descriptors_every_rank_says_so_or_why_the_others_left() {
-    alone(module_path!(), "without_descriptors_every_rank_says_so_or_why_the_others_left", || {
-        let before = open_descriptors();
-        let mut completed = 0;
-        for spare in 0..24 {
-            let all: Vec<_> = (0..4).map(|rank| within(0.5, settings("limit", rank, 4))).collect();
-            // A thread may still read the folder of descriptors when it is counted.
-            limit_descriptors((before + spare) as u64);
-            let outcomes = join_all(&all);
-            limit_descriptors(1 << 14);
-            completed += u32::from(outcomes.iter().all(Result::is_ok));
-            let errors: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
-            let is_named = |error: &Error| matches!(error, Error::System { number: libc::EMFILE, .. });
-            assert!(errors.is_empty() || errors.iter().any(is_named), "{spare} spare descriptors: {errors:#?}");
-            for error in errors {
-                let is_expected = matches!(error, Error::System { .. } | Error::Left { .. } | Error::Overdue { .. });
-                assert!(is_expected, "{error}");
-            }
-            assert_eq!(open_descriptors(), before, "{spare} spare descriptors");
-        }
-        assert!((1..24).contains(&completed), "{completed} of 24 joins were complete");
-    });
 }

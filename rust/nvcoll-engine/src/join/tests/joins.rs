@@ -39,14 +39,6 @@ fn one_rank_needs_no_socket() {
 }
 
 #[test]
-fn jobs_join_side_by_side() {
-    let job = |number: u32| (0..3).map(move |rank| settings(&format!("side by side {number}"), rank, 3));
-    let all: Vec<_> = (0..10).flat_map(job).collect();
-    let meshes: Vec<Mesh> = join_all(&all).into_iter().map(|mesh| mesh.unwrap()).collect();
-    meshes.chunks(3).for_each(check_that_all_can_talk);
-}
-
-#[test]
 fn a_job_joins_again_at_once_under_the_same_name() {
     let ranks: Vec<_> = (0..4).map(|rank| settings("again", rank, 4)).collect();
     thread::scope(|scope| {
@@ -75,17 +67,6 @@ fn a_name_is_free_while_a_child_has_a_copy_of_the_socket() {
         thread::sleep(Duration::from_millis(20));
         drop(copy);
         ranks.into_iter().for_each(|rank| drop(rank.join().unwrap().unwrap()));
-    });
-}
-
-#[test]
-fn ranks_that_start_one_after_the_other_join() {
-    let ranks: Vec<_> = (0..4).map(|rank| settings("late", rank, 4)).collect();
-    thread::scope(|scope| {
-        for settings in ranks.iter().rev() {
-            scope.spawn(|| join(settings).unwrap());
-            thread::sleep(Duration::from_millis(30));
-        }
     });
 }
 

@@ -4,7 +4,6 @@ mod failures;
 mod hostile;
 mod joins;
 mod messages;
-mod processes;
 
 use std::env;
 use std::fs::{read_dir, File};
