@@ -88,11 +88,17 @@ def done(*arguments, env=None) -> "subprocess.CompletedProcess[str]":
         return subprocess.CompletedProcess(words, status, stdout.read(), stderr.read())
 
 
-def run(*arguments, status=0, env=None):
-    """Runs the command, which ends with `status`; returns its stdout and stderr."""
+def cli(*arguments, status=0, env=None):
+    """Runs the command, which ends with `status`; returns how it ended."""
     ended = done(*arguments, env=env)
     assert ended.returncode == status, ended.stdout + ended.stderr
     assert "Traceback" not in ended.stderr
+    return ended
+
+
+def run(*arguments, status=0, env=None):
+    """Runs the command, which ends with `status`; returns its stdout and stderr."""
+    ended = cli(*arguments, status=status, env=env)
     return ended.stdout, ended.stderr
 
 

@@ -74,3 +74,11 @@ def pytest_runtest_protocol(item):
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """Returns the path of a file with algorithms of a user."""
+    from command_line import file_of_mine
+
+    return file_of_mine(tmp_path)

@@ -171,7 +171,7 @@ def program(comm: nvcoll.Communicator, case: Case) -> Told:
     if told.error is not None and comm.rank == case.rank:
         raise told.error
     told.is_intact = all(guard.is_intact() for guard in guards)
-    if told.error is not None and case.kind in DEATHS and hasattr(comm, "shrink"):
+    if told.error is not None and case.kind in DEATHS:
         try:
             survivors = comm.shrink(timeout=5)
             assert (survivors.all_reduce(np.ones(5)) == survivors.world_size).all()
@@ -200,7 +200,7 @@ def complaints(case: Case, run: Run) -> Iterator[str]:
 def misleading(case: Case, told: Told, run: Run) -> Iterator[str]:
     error, text = told.error, str(told.error)
     name = f"{type(error).__name__}: {text}"
-    if case.kind in DEATHS and hasattr(nvcoll, "PeerLost"):
+    if case.kind in DEATHS:
         facts = {"rank": case.rank, **DEATHS[case.kind]}
         if not isinstance(error, nvcoll.PeerLost) or any(getattr(error, one) != facts[one] for one in facts):
             yield name
@@ -217,7 +217,7 @@ def misleading(case: Case, told: Told, run: Run) -> Iterator[str]:
         yield "bytes around an array have changed"
     if told.trouble:
         yield told.trouble
-    if case.kind in DEATHS and hasattr(nvcoll.Communicator, "shrink") and told.shrunk_to != RANKS - 1:
+    if case.kind in DEATHS and told.shrunk_to != RANKS - 1:
         yield f"shrunk to {told.shrunk_to}"
 
 

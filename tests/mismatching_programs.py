@@ -10,7 +10,7 @@ A draw has a program of one to five calls, and a variant of it that differs in o
 All ranks must get `Mismatch`: in the call that differs, or in the next one if a rank had returned from it. The message
 must be the same on every rank, name two ranks that did differ, and name both calls in full.
 
-Ranks are processes that are used for all draws; each draw is a job of its own, which they join and leave. The command
+Ranks are processes, and each draw is a job of its own. The command
 runs as many draws as it is told, and fails if one of them goes wrong::
 
     python tests/mismatching_programs.py 3000 [first seed]
@@ -18,22 +18,18 @@ runs as many draws as it is told, and fails if one of them goes wrong::
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import re
-import secrets
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 
 import numpy as np
-from processes import open_things
 
 import nvcoll
-from nvcoll.ranks import membership
+from nvcoll.testing import Ranks, Run
 
 LIMIT_S = 60.0
 """The watchdog of a call."""
@@ -128,17 +124,6 @@ class Draw:
     at: int
     odd: frozenset[int]
     is_jittery: bool
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a rank: the item in which it failed, None if it returned, and the message."""
-
-    at: int | None
-    error: str
-    message: str
-    last: tuple[int, str] | None
-    symmetric: bool = False
 
 
 def drawn_call(rng: random.Random, world_size: int, collective: str | None = None) -> Drawn:
@@ -285,8 +270,8 @@ def carry_out(comm: nvcoll.Communicator, item: Item, is_symmetric: bool) -> None
     return None
 
 
-def run_program(comm: nvcoll.Communicator, seed: int) -> Outcome:
-    """Runs one rank's program; returns what became of it."""
+def run_program(comm: nvcoll.Communicator, seed: int) -> None:
+    """Runs one rank's program. A note of what it raises says in which item."""
     this = draw(seed)
     rng = random.Random(f"{seed} {comm.rank}")
     is_symmetric = rng.random() < 0.3
@@ -299,23 +284,23 @@ def run_program(comm: nvcoll.Communicator, seed: int) -> Outcome:
             # Whoever was through a call that others need not enter hears of it in the barrier at the end.
             comm.barrier() if at == len(program) else carry_out(comm, program[at], is_symmetric)
         except Exception as error:
-            last = comm.recent_calls()[:1]
-            return Outcome(at, type(error).__name__, str(error), last[0] if last else None)
-    return Outcome(None, "", "", None)
+            error.add_note(str(at))
+            raise
 
 
-def judge(this: Draw, outcomes: list[Outcome]) -> str | None:
+def judge(this: Draw, outcomes: Run) -> str | None:
     """Returns what is wrong; None if everything is as it must be."""
     returned = {rank for rank in this.odd if this.kind == "early return"}
-    for rank, one in enumerate(outcomes):
-        if rank in returned and one.at is None:
-            continue
-        if one.error != "Mismatch":
-            return f"rank {rank} got {one.error or 'no error'}: {one.message}"
+    errors = [one.error for one in outcomes if one.rank not in returned or one.error is not None]
+    for error in errors:
+        if not isinstance(error, nvcoll.Mismatch):
+            return f"a rank got {error!r}"
         # Who is still in the call before, as its last rank, is told there.
-        if one.at not in (this.at - 1, this.at, this.at + 1):
-            return f"rank {rank} failed at item {one.at}, and the programs differ at item {this.at}"
-    messages = {one.message for rank, one in enumerate(outcomes) if one.at is not None}
+        if not this.at - 1 <= int(error.__notes__[0]) <= this.at + 1:
+            return f"a rank failed at item {error.__notes__[0]}, and the programs differ at item {this.at}"
+    if outcomes.left or any(one.residue for one in outcomes):
+        return f"something was left: {outcomes.left}, {[one.residue for one in outcomes]}"
+    messages = set(map(str, errors))
     if len(messages) != 1:
         return f"ranks tell different things: {sorted(messages)}"
     (message,) = messages
@@ -334,71 +319,17 @@ def judge(this: Draw, outcomes: list[Outcome]) -> str | None:
     return None
 
 
-class Processes:
-    """Processes that join one job after the other."""
-
-    def __init__(self, most: int = 5) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        pairs = [spawn.Pipe() for _ in range(most)]
-        self.pipes = [ours for ours, _ in pairs]
-        self.processes = [spawn.Process(target=serve, args=(theirs,), daemon=True) for _, theirs in pairs]
-        for process in self.processes:
-            process.start()
-        for _, theirs in pairs:
-            theirs.close()
-
-    def __enter__(self) -> Processes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self.processes:
-            process.kill()
-            process.join()
-
-    def ask(self, ranks: int, order: object) -> list:
-        """Gives an order to the first processes; returns their answers."""
-        job = secrets.token_hex(8)
-        for rank, pipe in enumerate(self.pipes[:ranks]):
-            pipe.send((rank, ranks, job, order))
-        answers = []
-        for rank, pipe in enumerate(self.pipes[:ranks]):
-            assert pipe.poll(2 * LIMIT_S), f"rank {rank} does not answer to {order}"
-            answers.append(pipe.recv())
-        return answers
-
-
-def serve(pipe: Connection) -> None:
-    """Is one process: joins a job for each order."""
-    while True:
-        rank, world_size, job, order = pipe.recv()
-        if order == "left":
-            pipe.send(open_things())
-            continue
-        comm = nvcoll.init(rank, world_size, job, timeout=LIMIT_S, join_timeout=LIMIT_S)
-        outcome = run_program(comm, order)
-        del comm
-        membership.fail() if outcome.at is not None else nvcoll.finalize()
-        pipe.send(outcome)
-
-
 def run(seeds: range) -> tuple[Counter[str], list[str]]:
     """Runs draws; returns how many there were of each kind, and what went wrong."""
     kinds: Counter[str] = Counter()
     wrong = []
-    with Processes() as processes:
-        for seed in range(-3, 0):  # what is made once, as threads and tables, is made here
-            processes.ask(5, seed)
-        before = processes.ask(5, "left")
+    with Ranks() as ranks:
         for seed in seeds:
             this = draw(seed)
-            outcomes = processes.ask(this.world_size, seed)
             kinds[this.kind] += 1
+            outcomes = ranks.run(run_program, this.world_size, seed, timeout=2 * LIMIT_S, call_timeout=LIMIT_S)
             if (fault := judge(this, outcomes)) is not None:
                 wrong.append(f"seed {seed}, {this.kind}, {this.world_size} ranks, odd {sorted(this.odd)}: {fault}")
-        after = processes.ask(5, "left")
-    wrong += [
-        f"rank {n} had {a} open, and has {b}" for n, (a, b) in enumerate(zip(before, after, strict=True)) if a != b
-    ]
     return kinds, wrong
 
 

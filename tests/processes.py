@@ -71,3 +71,14 @@ def open_things(_comm: object = None) -> tuple[int, int]:
         time.sleep(0.005)
     descriptors, mappings = zip(*looks, strict=True)
     return min(descriptors), min(mappings)
+
+
+def run_script(prelude: str, script: str) -> None:
+    """Runs a script in a process of its own; it says nothing.
+
+    Scripts fork while they have threads, of which Python warns from 3.12 on.
+    """
+    text = textwrap.dedent(prelude) + textwrap.dedent(script)
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0 and done.stderr == "", done.stderr

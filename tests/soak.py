@@ -140,7 +140,7 @@ def program(comm: nvcoll.Communicator, this: Round) -> Seen:
         seen.error = error.with_traceback(None)
         if number == this.victim:
             raise
-    if seen.error is not None and this.kind in DEATHS and hasattr(comm, "shrink"):
+    if seen.error is not None and this.kind in DEATHS:
         small = comm.shrink(timeout=10)
         assert small.world_size == len(alive)
         seen.done["shrinks"] += 1

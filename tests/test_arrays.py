@@ -244,51 +244,6 @@ def test_strided_arrays_are_read_and_written_where_they_lie_and_nowhere_else(dat
     assert all(np.array_equal(memory, want) for (_, memory), want in zip(placed, untouched, strict=True))
 
 
-def elements(view, memory):
-    """The bytes of each element, as offsets in ``memory``."""
-    start = view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
-    offsets = [start + int(np.dot(index, view.strides)) for index in np.ndindex(view.shape)]
-    return [set(range(offset, offset + view.itemsize)) for offset in offsets]
-
-
-@st.composite
-def any_views(draw, memory):
-    """Two int32 views of one shape, wherever they lie in ``memory``."""
-    shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple))
-    views = []
-    for _ in range(2):
-        strides = tuple(draw(st.integers(-20, 20)) for _ in shape)
-        reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
-        low, high = -sum(min(r, 0) for r in reach), memory.nbytes - 4 - sum(max(r, 0) for r in reach)
-        views.append(np.ndarray(shape, "i4", memory, draw(st.integers(max(low, 80), min(high, 120))), strides))
-    return views
-
-
-def test_arrays_are_refused_exactly_if_two_elements_share_a_byte():
-    memory = np.zeros(200, "u1")
-    outcomes = set()
-
-    @settings(max_examples=400)
-    @given(any_views(memory))
-    def is_exact(views):
-        memory[:] = np.arange(200)
-        before = memory.copy()
-        of_views = [element for view in views for element in elements(view, memory)]
-        is_apart = len(set().union(*of_views)) == sum(map(len, of_views))
-        outcomes.add(is_apart)
-        if is_apart:
-            expected = views[0] + views[1]
-            NODES[2].all_reduce(views)
-            assert all(np.array_equal(view, expected) for view in views)
-        else:
-            with pytest.raises(nvcoll.InvalidArgument, match=r"overlap|share memory"):
-                NODES[2].all_reduce(views)
-            assert np.array_equal(memory, before)
-
-    is_exact()
-    assert outcomes == {True, False}
-
-
 def test_arrays_whose_own_elements_share_memory_are_read_and_not_written(node):
     windows = [np.lib.stride_tricks.sliding_window_view(np.arange(6, dtype="f4"), 3, writeable=True) for _ in range(2)]
     with pytest.raises(nvcoll.InvalidArgument, match="`arrays` of rank 0 has elements that share memory"):

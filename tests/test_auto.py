@@ -168,11 +168,6 @@ def test_tuning_writes_a_table_that_can_be_pinned(tmp_path, capsys):
     assert node.estimates("all_gather", 4096).algorithm in auto_candidates("all_gather")
 
 
-def test_a_table_that_nobody_made_is_not_saved(tmp_path):
-    assert "pass that too" in run("bench", "--save", tmp_path / "x.toml", status=2)
-    assert "No such file" in run("bench", "--tune", "--save", tmp_path / "none" / "x.toml", status=2)
-
-
 def test_non_negative_least_squares_finds_what_was_there():
     rng = np.random.default_rng(0)
     equations, truth = rng.random((40, 4)) * [1, 1e3, 1e6, 1e-3], np.array([2.0, 0.0, 1e-6, 5e3])

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import PROGRAM, file_of_mine, refused, run
+from command_line import PROGRAM, refused, run
 
 import nvcoll
 from nvcoll.cli.info import info
@@ -19,11 +19,6 @@ from nvcoll.cli.info import info
 COMMANDS = ["bench", "explain", "run", "verify", "predict", "compare", "show", "algorithms", "fabric", "info", "dump"]
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
 DOCUMENTED = (Path(__file__).parent.parent / "docs" / "json.md").read_text()
-
-
-@pytest.fixture
-def mine(tmp_path):
-    return file_of_mine(tmp_path)
 
 
 def test_bare_it_lists_every_command_by_purpose():
@@ -163,6 +158,7 @@ def test_info_has_the_memory_of_the_engine_and_the_pages_that_it_gets(monkeypatc
         (("bench", "scan", "-o", "avg"), "not defined for scan: choose from sum"),
         (("bench", "all_gather", "-n", "3", "-b", "47", "--nccl"), "pass at least 48"),
         (("bench", "all_rong"), "no collective is called `all_rong`"),
+        (("bench", "--save", "tuned.toml"), "pass that too"),
         (("bench", "--tune", "--save", "nowhere/tuned.toml"), "--save nowhere/tuned.toml cannot be written"),
         (("bench", "all_reduce", "-a", "rong"), "no all_reduce algorithm is called `rong`: choose from nvswitch"),
         (("bench", "all_reduce", "-b", "lots"), "is not a size"),

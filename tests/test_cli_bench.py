@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import PROGRAM, file_of_mine, run
+from command_line import PROGRAM, run
 
 import nvcoll
 from nvcoll.cli import sizes
@@ -20,11 +20,6 @@ from nvcoll.cli.bench.timing import Case, Reduction
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
 TIMED = [row.name for row in nvcoll._nvcoll.collectives() if nvcoll._nvcoll.bus_factor(row.name, 2) > 0]
 DOCUMENTED = (Path(__file__).parent.parent / "docs" / "json.md").read_text()
-
-
-@pytest.fixture
-def mine(tmp_path):
-    return file_of_mine(tmp_path)
 
 
 @pytest.fixture
@@ -327,6 +322,7 @@ def on_terminal(*arguments, columns, **environment):
         ("64k", 65536),
         ("16MiB", 2**24),
         ("1.5G", 3 * 2**29),
+        ("1TiB", 2**40),
         ("140GB", 140 * 10**9),
         ("8B", 8),
     ],

@@ -4,22 +4,15 @@ import json
 import tracemalloc
 from pathlib import Path
 
-import command_line
 import pytest
+from command_line import cli
 
 import nvcoll
-from nvcoll.cli import sizes
 from nvcoll.cli.machines import ALIASES, OF_A_GPU, machines, named
 from nvcoll.cli.predict.predict import duration
 from nvcoll.cli.predict.rows import Question, ask_all
 
 MIB = 1 << 20
-
-
-def cli(*arguments, status=0):
-    done = command_line.done(*arguments)
-    assert done.returncode == status, done.stderr
-    return done
 
 
 def test_one_size_is_a_line_per_machine_with_three_answers_kept_apart():
@@ -110,13 +103,6 @@ def test_spaces_and_capitals_in_a_list_of_machines_do_not_matter():
         "hgx-a100[0,3]",
         "hgx-h100x2+ib-ndr-8",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "nbytes"), [("1T", 1 << 40), ("1TiB", 1 << 40), ("1TB", 10**12), ("140GB", 140 * 10**9), ("64k", 1 << 16)]
-)
-def test_a_size_is_binary_but_with_a_b(text, nbytes):
-    assert sizes.parse(text) == nbytes
 
 
 def test_what_limits_successive_sizes_is_said_once():
@@ -223,28 +209,6 @@ lanes = LANES
 def test_of_a_last_resort_there_is_no_estimate():
     text = cli("predict", "all_reduce", "--on", "rtx5090-8-staged").stdout
     assert "last resort" in text and text.splitlines()[2].split("|")[1].split()[0] == "-"
-
-
-TWO_SOCKETS = """\
-        GPU0    GPU1    GPU2    GPU3    CPU Affinity    NUMA Affinity
-GPU0     X      NV12    SYS     SYS     0-15    0
-GPU1    NV12     X      SYS     SYS     0-15    0
-GPU2    SYS     SYS      X      NV12    16-31   1
-GPU3    SYS     SYS     NV12     X      16-31   1
-"""
-
-
-def test_a_ring_over_two_sockets_is_as_fast_as_what_joins_them(tmp_path):
-    file = tmp_path / "topo.txt"
-    file.write_text(TWO_SOCKETS)
-    arguments = ("predict", "all_reduce", "-b", "1G", "--on", str(file), "--gpu", "a100-pcie")
-    text, printed = cli(*arguments).stdout, json.loads(cli(*arguments, "--json").stdout)
-    (row,) = printed["predictions"]
-    assert row["time_us"] == pytest.approx(row["nccl_estimate_us"], rel=0.05)
-    assert (
-        "bottleneck  topo.txt: socket0 to socket1 (upi1) at 48 % of line rate" in text
-        and "topo.txt: not validated" in text
-    )
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,11 @@ import re
 import shlex
 
 import pytest
-from command_line import file_of_mine, refused, run
+from command_line import refused, run
 
 import nvcoll
 from nvcoll.cli.bench import explain
 from nvcoll.cli.bench.timing import Spread
-
-
-@pytest.fixture
-def mine(tmp_path):
-    return file_of_mine(tmp_path)
 
 
 def test_verify_proves_names_files_and_text(mine, tmp_path):

@@ -153,7 +153,7 @@ def test_a_timeout_says_that_the_missing_rank_is_stopped():
     assert "; the process of rank 1 is stopped: continue it by SIGCONT" in out, (out, errors)
 
 
-def test_calls_after_one_that_a_signal_handler_ended_raise_aborted():
+def test_a_signal_handler_that_ends_a_call_is_named_to_peers_and_by_later_calls():
     program = """
     class Late(Exception): ...
 
@@ -164,6 +164,11 @@ def test_calls_after_one_that_a_signal_handler_ended_raise_aborted():
     comm.barrier()
     if comm.rank == 1:
         sys.stdin.readline()
+        try:
+            comm.all_reduce(np.ones(2))
+            comm.barrier()
+        except nvcoll.Aborted as error:
+            print(error)
         sys.exit()
     work = comm.all_reduce(np.ones(2), async_op=True)
     signal.signal(signal.SIGALRM, late)
@@ -183,8 +188,9 @@ def test_calls_after_one_that_a_signal_handler_ended_raise_aborted():
     processes = start(2, program, "interrupted", stdin=True)
     out, errors = processes[0].communicate(timeout=WAIT_S)
     print(file=processes[1].stdin, flush=True)
-    results(processes[1:])
+    [(_, told, _)] = results(processes[1:])
     assert (out.split(), errors) == (["late"] + ["True"] * 5, "")
+    assert told == "rank 0 was interrupted: the call was aborted\n"
 
 
 def test_a_handler_that_ends_the_rank_in_the_middle_of_a_call_is_refused():
@@ -282,34 +288,6 @@ def test_a_rank_that_is_stopped_in_a_call_is_named_at_the_deadline(does):
     results(processes[1:2])
     assert any("rank 1 has not entered" in text for text in texts)
     assert all("rank 1 has not entered" in text or "timed out" in text for text in texts)
-
-
-def test_a_signal_handler_that_raises_is_named_to_the_peers():
-    program = """
-    import threading
-    comm = nvcoll.init(timeout=60)
-    def handler(number, frame):
-        raise LookupError("mine")
-    signal.signal(signal.SIGUSR1, handler)
-    def send_signal_to_rank_1():
-        while len(comm.recent_calls()) < 2:
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGUSR1)
-    comm.barrier()
-    if comm.rank == 1:
-        threading.Thread(target=send_signal_to_rank_1).start()
-    try:
-        if comm.rank == 2:
-            sys.stdin.readline()
-        comm.all_reduce(np.ones(4))
-    except (LookupError, nvcoll.Aborted) as error:
-        print(type(error).__name__, error, flush=True)
-    """
-    processes = start(3, program, "handler", stdin=True)
-    first, second = (process.stdout.readline() for process in processes[:2])
-    results(processes)
-    assert second == "LookupError mine\n"
-    assert first == "Aborted rank 1 was interrupted: the call was aborted\n"
 
 
 SHRINK = """

@@ -287,15 +287,3 @@ def test_arrays_of_libraries_that_never_change_them_are_read_and_not_written(nod
         node.all_reduce(x)
     gathered = node.all_gather(x)
     assert all(len(each) > 0 for each in gathered)
-
-
-def test_arrays_of_jax_keep_their_values():
-    jax = pytest.importorskip("jax.numpy")
-    node, x = nvcoll.Node(2), [jax.ones(4), jax.ones(4)]
-    alias = x[0]
-    with pytest.raises(nvcoll.InvalidArgument, match="is an array of JAX, which never changes"):
-        node.all_reduce(x)
-    assert (np.asarray(alias) == 1).all()
-    out = [np.zeros(4, "f4"), np.zeros(4, "f4")]
-    node.all_reduce(x, out=out)
-    assert (out[0] == 2).all() and (np.asarray(alias) == 1).all()

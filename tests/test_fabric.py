@@ -3,8 +3,8 @@
 import math
 import re
 
-import command_line
 import pytest
+from command_line import cli
 
 import nvcoll
 from nvcoll._nvcoll import collectives, fabrics, networks, text_formats
@@ -26,12 +26,6 @@ to = "gpu1"
 medium = "nvlink3-bridge"
 lanes = 4
 """
-
-
-def cli(*arguments, status=0):
-    done = command_line.done(*arguments)
-    assert done.returncode == status, done.stderr
-    return done
 
 
 def test_every_machine_says_what_it_is_and_how_its_numbers_are_known():
@@ -200,10 +194,6 @@ def test_a_file_that_is_missing_is_named(file):
     with pytest.raises(FileNotFoundError) as raised:
         nvcoll.Fabric.from_file("nowhere.toml")
     assert str(raised.value.filename) == "nowhere.toml"
-
-
-def test_some_of_the_gpus_are_not_called_all():
-    assert nvcoll.fabric("hgx-h100[0-3]").title.startswith("4 of (8 x H100")
 
 
 def test_the_list_and_a_prediction_say_alike_what_is_not_validated():

@@ -1,8 +1,8 @@
 """The first call of its kind builds and proves: nobody else stands still meanwhile, and it is done once."""
 
-import subprocess
-import sys
-import textwrap
+import functools
+
+import processes
 
 PRELUDE = """
 import faulthandler, os, signal, threading, time
@@ -26,16 +26,7 @@ class Ticker:
         return self.ticks - before
 """
 
-
-def run_script(script: str) -> None:
-    """Runs a script in a process of its own, which knows no proof yet.
-
-    Scripts fork while they have threads, of which Python warns from 3.12 on; they say nothing else.
-    """
-    text = textwrap.dedent(PRELUDE) + textwrap.dedent(script)
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
+run_script = functools.partial(processes.run_script, PRELUDE)
 
 
 def test_other_threads_go_on_while_a_registered_algorithm_is_proved():
@@ -117,22 +108,5 @@ def test_code_that_runs_in_a_refutation_may_ask_for_the_same_proof():
         nvcoll.Refuted.__setattr__ = when_told
         call()
         assert depth == 4, depth
-        """
-    )
-
-
-def test_ranks_that_ask_at_once_all_get_the_proof():
-    run_script(
-        """
-        node = nvcoll.Node(64)
-
-        @nvcoll.algorithm("all_reduce")
-        def star(b):
-            n = b.world_size
-            b.fold([b.input(r, 0) for r in range(n)], into=[b.output(r, 0) for r in range(n)])
-
-        for algorithm in ("ring", star):
-            results = node.run(lambda comm: float(comm.all_reduce(np.ones(1, dtype="f4"), algorithm=algorithm)[0]))
-            assert results == [64.0] * 64
         """
     )

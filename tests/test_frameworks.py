@@ -18,9 +18,8 @@ pytestmark = [
 
 def cannot_run(one):
     """Returns why a feature cannot run here, or an empty string."""
-    if one.needs and importlib.util.find_spec(one.needs) is None:
-        return f"{one.needs} is not installed"
-    return one.not_on.get(BACKEND, "")
+    is_missing = one.needs and importlib.util.find_spec(one.needs) is None
+    return f"{one.needs} is not installed" if is_missing else ""
 
 
 def set_of(case):

@@ -4,8 +4,8 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 
-import command_line
 import pytest
+from command_line import cli
 
 import nvcoll
 from nvcoll._nvcoll import fabrics, media
@@ -244,12 +244,6 @@ def test_notebooks_show_machines_that_can_be_read():
     board = nvcoll.fabric("hgx-h100")
     assert board._repr_svg_() == machine_drawing.svg(board)
     assert nvcoll.cluster("hgx-h100", nodes=64, network="ib-ndr-8")._repr_svg_() is None
-
-
-def cli(*arguments, status=0):
-    done = command_line.done(*arguments)
-    assert done.returncode == status, done.stderr
-    return done
 
 
 def test_the_command_draws_to_a_file(tmp_path):

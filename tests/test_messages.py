@@ -44,22 +44,6 @@ def test_a_ring_of_messages_of_every_size_arrives(world_size):
     assert on_ranks(world_size, exchange_all_sizes) == ([*range(world_size)],) * 2
 
 
-def ping_pong(comm):
-    x = np.zeros(1)
-    for _ in range(1000):
-        if comm.rank == 0:
-            comm.send(x + 1, 1)
-            comm.recv(x, 1)
-        else:
-            comm.recv(x, 0)
-            comm.send(x + 1, 0)
-    return float(x[0])
-
-
-def test_a_ping_pong_counts():
-    assert on_ranks(2, ping_pong) == ([2000.0, 1999.0],) * 2
-
-
 def failure(comm, call):
     """Returns the name and the message of the exception of a call."""
     try:

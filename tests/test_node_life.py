@@ -1,14 +1,13 @@
 """What must not break a node: Ctrl-C, forks, nodes that go. Nothing is left behind: no thread, descriptor or memory."""
 
+import functools
 import gc
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 import weakref
 
 import numpy as np
+import processes
 import pytest
 from left_open import assert_nothing_was_left, left_open, needs_lists
 
@@ -59,16 +58,7 @@ def join(*ranks):
         thread.join(60)
 """
 
-
-def run_script(script: str) -> None:
-    """Runs a script in a process of its own, in which Ctrl-C can come.
-
-    Scripts fork while they have threads, of which Python warns from 3.12 on; they say nothing else.
-    """
-    text = textwrap.dedent(PRELUDE) + textwrap.dedent(script)
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
+run_script = functools.partial(processes.run_script, PRELUDE)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -79,20 +69,6 @@ def test_ctrl_c_in_calls_in_a_loop_is_raised_once_and_the_node_goes_on(path, wor
         node = nvcoll.Node(4, workers={workers})
         x = np.zeros((4, 1 << 21), dtype="f4")
         interrupted(lambda: node.all_reduce(x, path="{path}", algorithm="ring"))
-        check_usable(node)
-        """
-    )
-
-
-@pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
-def test_ctrl_c_ends_one_call_that_takes_long(path):
-    # A fold of 64 ranks on one worker takes several looks at the clock; whatever it takes, Ctrl-C comes during the call
-    # or the loop, and is raised by one of them.
-    run_script(
-        f"""
-        node = nvcoll.Node(64, workers=1)
-        x = np.zeros((64, 1 << 18), dtype="f4")
-        interrupted(lambda: node.all_reduce(x, path="{path}", algorithm="one_shot"))
         check_usable(node)
         """
     )

@@ -370,32 +370,6 @@ def test_a_split_beside_another_call_is_a_mismatch_that_names_both(odd_rank):
         assert f"rank {odd_rank} called all_reduce of 12" in str(error) and "called split" in str(error)
 
 
-def test_a_timeout_of_a_split_names_all_who_have_not_entered():
-    gone, is_next = threading.Event(), threading.Event()
-
-    def program(comm):
-        if comm.rank in (1, 3):
-            assert gone.wait(WATCHDOG_S)
-            return
-        try:
-            if comm.rank == 2:
-                is_next.set()
-                comm.split(None)
-            else:
-                assert is_next.wait(WATCHDOG_S)
-                comm.split(None, timeout=1)  # long enough for rank 2 to take its next step on a busy machine
-        finally:
-            gone.set()
-
-    seen, first = ends_of(4, program)
-    assert isinstance(first, nvcoll.Timeout)
-    assert str(first) == (
-        "split timed out after 1 s: ranks 1, 3 have not entered the call; "
-        "rank 1 has made no collective of this communicator yet; rank 3 has made no collective of this communicator yet"
-    )
-    assert sorted(seen) == [0, 2]
-
-
 def test_a_rank_whose_program_returned_is_missed_in_every_communicator():
     def program(comm):
         row, column = grid(comm, 2)

@@ -149,39 +149,6 @@ def test_a_message_moves_though_its_sender_waits_in_another_communicator(run):
     assert run(3, waits_elsewhere) == [None, 0.0, None]
 
 
-def callbacks(comm):
-    x, over = np.zeros(1 << 20), threading.Event()
-    if comm.rank == 0:
-        work = comm.irecv(x, 1)
-        work._when_done(over.set)
-        return over.wait(WATCHDOG_S), x.sum()
-    time.sleep(0.05)
-    work = comm.isend(x + 1, 0)
-    work._when_done(over.set)
-    return over.wait(WATCHDOG_S), work.done()
-
-
-@KINDS
-def test_a_transfer_ends_though_nobody_asks(run):
-    assert run(2, callbacks) == [(True, float(1 << 20)), (True, True)]
-
-
-def overdue(comm):
-    over = threading.Event()
-    if comm.rank == 0:
-        work = comm.irecv(np.empty(3), 1, timeout=0.2)
-        work._when_done(over.set)
-        assert over.wait(WATCHDOG_S)
-        return type(work.exception()).__name__
-    time.sleep(1.0)
-    return None
-
-
-@KINDS
-def test_a_receive_ends_at_its_deadline_though_nobody_asks(run):
-    assert run(2, overdue) == ["Timeout", None]
-
-
 def crowd(comm):
     """Several threads of each rank send and receive at once."""
     n, found, peer = 40, [], 1 - comm.rank

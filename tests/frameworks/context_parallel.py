@@ -7,14 +7,12 @@ own steps (`_templated_ring_attention`) are called here with the kernels of the 
 import copy
 import functools
 
-import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.experimental import _attention, context_parallel
 from torch.distributed.tensor.experimental._context_parallel import _attention as ring
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from frameworks.features import feature
 from frameworks.training import ROUNDING, optimizer
@@ -119,13 +117,3 @@ def keys_gathered(here):
 def balanced_causal_attention(here):
     """Each rank has a part of the begin and a part of the end of each sequence: as much attention on each rank."""
     compared(here, True, "alltoall")
-
-
-@feature(world_sizes=(2,))
-def the_rule_for_the_cpu_is_missing(here):
-    """With any backend, torch finds no rule for the kernel of the CPU."""
-    mesh = init_device_mesh("cpu", (here.world_size,))
-    q = torch.randn(1, HEADS, SEQUENCE, 8)
-    with context_parallel(mesh, buffers=[q], buffer_seq_dims=[2]), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        with pytest.raises(NotImplementedError, match="_scaled_dot_product_flash_attention_for_cpu"):
-            nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)

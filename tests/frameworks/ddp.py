@@ -2,7 +2,6 @@
 
 import copy
 
-import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -65,11 +64,6 @@ def half_precision_hook(here):
 @feature()
 def built_in_hook(here):
     compared(here, lambda ddp: ddp._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE))
-
-
-@feature(not_on={"nvcoll": "the hook in C++ wants a future that only C++ can make; half_precision_hook sends the same"})
-def built_in_half_precision_hook(here):
-    compared(here, lambda ddp: ddp._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS), HALF)
 
 
 @feature()
@@ -185,13 +179,3 @@ def buffers(here):
     dist.all_gather(means, start[1].running_mean)
     for mean in means:
         torch.testing.assert_close(mean, means[0], rtol=0, atol=0)
-
-
-@feature(world_sizes=(2,))
-def synchronized_batch_norm_refuses_the_cpu(here):
-    """torch refuses it on a CPU with any backend: its kernels (``batch_norm_stats``) are for GPUs only."""
-    synchronized = nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm1d(4))
-    with pytest.raises(ValueError, match="SyncBatchNorm layers only work with GPU modules"):
-        DDP(synchronized)
-    with pytest.raises(ValueError, match="SyncBatchNorm expected input tensor to be on GPU"):
-        synchronized(torch.ones(4, 4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -42,7 +42,6 @@ class Feature:
     world_sizes: tuple[int, ...] = (2, 4)
     needs: str = ""
     makes_group: bool = False
-    not_on: dict[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def full_name(self) -> str:
@@ -57,7 +56,6 @@ def feature(**_told: object) -> Callable[[Callable[[Rank], None]], Callable[[Ran
         world_sizes: the numbers of processes that run it. Default: 2 and 4.
         needs: the package that it imports, beside torch.
         makes_group: whether it makes the default process group. If not, it finds one.
-        not_on: why it does not run on a backend, by the name of the backend.
     """
     return lambda function: function
 

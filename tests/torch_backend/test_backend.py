@@ -202,21 +202,6 @@ def test_messages(n):
         assert {dist.recv(anybody) for _ in range(n - 1)} == set(range(1, n))
 
 
-def test_a_large_message_arrives_though_its_sender_waits_in_another_group(n):
-    other, rank = dist.new_group(), dist.get_rank()
-    if rank == 0:
-        work = dist.isend(torch.ones(1 << 20), 1)
-        dist.barrier(other)
-        work.wait()
-    elif rank == 1:
-        x = torch.empty(1 << 20)
-        dist.recv(x, 0)
-        dist.barrier(other)
-        assert x.sum() == 1 << 20
-    else:
-        dist.barrier(other)
-
-
 def test_objects(n):
     rank = dist.get_rank()
     found = [None] * n
@@ -246,22 +231,6 @@ def test_coalesced_calls(n):
     with dist._coalescing_manager(device=torch.device("cpu")):
         dist.all_reduce(xs[1])
     assert xs[1][0] == n * n
-
-
-def test_functional_collectives_with_autograd_and_compiled(n):
-    import torch.distributed._functional_collectives as functional
-
-    group = dist.group.WORLD
-
-    def program(x):
-        return functional.all_reduce(2 * x, "sum", group) + 1
-
-    assert program(torch.ones(3))[0] == 2 * n + 1
-    assert torch.compile(program, backend="aot_eager", fullgraph=True)(torch.ones(3))[0] == 2 * n + 1
-    x = torch.ones(3, requires_grad=True)
-    weights = torch.arange(3.0 * n)
-    (weights * functional.all_gather_tensor_autograd(x, 0, group)).sum().backward()
-    assert torch.equal(x.grad, n * weights.view(n, 3)[dist.get_rank()])
 
 
 def test_sparse_all_reduce(n):
@@ -418,31 +387,6 @@ def test_callbacks_that_make_calls_make_them_in_one_order(n):
             for k, x in enumerate(xs)
         ]
         assert [future.wait()[0].item() for future in futures] == [11 * k * n for k in range(8)]
-
-
-def test_several_threads_wait_for_their_messages(n):
-    import threading
-
-    failures = []
-
-    def exchange(tag):
-        try:
-            for k in range(50):
-                x, y = torch.full((5,), float(k)), torch.zeros(5)
-                sent = dist.P2POp(dist.isend, x, (dist.get_rank() + 1) % n, tag=tag)
-                received = dist.P2POp(dist.irecv, y, (dist.get_rank() - 1) % n, tag=tag)
-                for work in dist.batch_isend_irecv([sent, received]):
-                    work.wait()
-                assert torch.all(y == k)
-        except BaseException as error:  # of Rust too
-            failures.append(error)
-
-    threads = [threading.Thread(target=exchange, args=(tag,)) for tag in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
 
 
 def test_a_call_that_was_waited_for_holds_no_tensor(n):

@@ -1,4 +1,4 @@
-"""What a run is said to have done: the table of counts, what is wrong with it, how two runs differ.
+"""What a run is said to have done: the table of counts, and what is wrong with it.
 
 A case that fails and is listed in ``expected.py`` is not wrong; a listed case that passes is, so that the list stays
 true. A case that leaves a process behind is wrong whatever its result.
@@ -43,17 +43,3 @@ def complaints(backend: str, results: list[Outcome], baseline: "Path | None") ->
             found.append(f"{at} left {one.leaked} processes behind")
     failed = sum(one.result == "failed" and one.case not in expected for one in results)
     return found + [f"{failed} cases failed that expected.py does not list"] * bool(failed)
-
-
-def differences(first: Path, second: Path) -> str:
-    """Returns what passes in one run and not in the other, both ways, at the world sizes of both."""
-    lines, runs = [], {file: read(file) for file in (first, second)}
-    sizes = {size for _, size in runs[first]} & {size for _, size in runs[second]}
-    for passing, other in ((first, second), (second, first)):
-        lines.append(f"passes in {passing.name}, not in {other.name}:")
-        for key, one in runs[passing].items():
-            there = runs[other].get(key)
-            if one.result == "passed" and one.world_size in sizes and (there is None or there.result != "passed"):
-                words = "did not run" if there is None else f"{there.result}: {there.reason}"
-                lines.append(f"  {one.case} at {one.world_size}: {words}")
-    return "\n".join(lines)

@@ -2,7 +2,6 @@
 
     python tests/torch_suite/run.py --backend nvcoll --world-size 2,3,4 --baseline tests/torch_suite/gloo-2.15.0.tsv
     python tests/torch_suite/run.py --backend gloo --world-size 3 --only test_broadcast,test_barrier
-    python tests/torch_suite/run.py --compare gloo.json nvcoll.json
 
 It prints how many cases passed, failed and were skipped for which reason, and the error of each failure. ``--json``
 keeps everything, with tracebacks; ``--tsv`` keeps a table for people.
@@ -29,10 +28,6 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBL
 def main() -> int:
     options = arguments()
     import report  # these two lines come after the environment is set, which torch reads when it is imported
-
-    if options.compare:
-        print(report.differences(*options.compare))
-        return 0
     from outcomes import write
     from session import TORCH, Session
 
@@ -57,7 +52,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="file for everything")
     parser.add_argument("--tsv", type=Path, help="file for the table of results")
     parser.add_argument("--baseline", type=Path, help="a run whose passes must pass")
-    parser.add_argument("--compare", type=Path, nargs=2, metavar="RUN", help="print where two runs differ, and end")
     return parser.parse_args()
 
 

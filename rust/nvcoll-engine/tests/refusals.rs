@@ -13,7 +13,8 @@ use nvcoll_engine::memory::strided::{Axis, Layout};
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::ranks::team::Team;
-use nvcoll_engine::{Buffers, Deadline, Error, OriginalArray};
+use nvcoll_engine::run::wait::now;
+use nvcoll_engine::{Buffers, Deadline, Error, OriginalArray, WaitLimit};
 
 fn call() -> Call {
     Call { counts: Counts::Even(4), aliasing: Aliasing::InPlace, ..Call::without_data(&ALL_REDUCE) }
