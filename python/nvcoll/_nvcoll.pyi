@@ -3018,7 +3018,7 @@ class Trial:
 class View:
     """Chunks of one buffer of one rank. A view is a place, not a value: a later step can overwrite it."""
 
-    def __eq__(self, other: object, /) -> bool: ...
+    def __eq__(self, value: object, /) -> bool: ...
     @property
     def rank(self) -> int:
         """The rank that owns the memory."""

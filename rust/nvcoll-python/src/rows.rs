@@ -1,17 +1,27 @@
-//! Rows of the registries as Python sees them: named tuples, whose fields have the names of the fields here.
+//! Rows of the registries as Python sees them: named tuples, whose fields and types stand here with the values that a source gives.
 
 use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// Makes a struct of each row, and a named tuple of each struct.
+use nvcoll_core::algorithm::{Algorithm, Parameter};
+use nvcoll_core::collective::{Collective, Folds};
+use nvcoll_core::dtype::DType;
+use nvcoll_core::op::Op;
+use nvcoll_engine::auto::choice::{ChosenAlgorithm, Estimate, MODELLED_RANKS};
+use nvcoll_engine::auto::estimate::{Mode, COEFFICIENTS};
+use nvcoll_fabric::hardware::gpus::Gpu;
+use nvcoll_fabric::hardware::media::Medium;
+use nvcoll_fabric::nccl::Variable;
+use nvcoll_fabric::predict::constants::Constant;
+use nvcoll_fabric::predict::Pattern;
+
+/// Makes a type of each row, which holds its source, and a named tuple of each type.
 macro_rules! rows {
-    ($($(#[doc = $doc:literal])+ $row:ident { $($field:ident: $type:ty,)+ })+) => {
+    ($($(#[doc = $doc:literal])+ $row:ident($source:ident: $of:ty) { $($field:ident: $type:ty = $value:expr,)+ })+) => {
         $(
             $(#[doc = $doc])+
-            pub(crate) struct $row {
-                $(pub(crate) $field: $type,)+
-            }
+            pub(crate) struct $row(pub(crate) $of);
 
             impl $row {
                 fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
@@ -29,7 +39,9 @@ macro_rules! rows {
                 const OUTPUT_TYPE: PyStaticExpr = PyStaticExpr::Name { id: stringify!($row) };
 
                 fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-                    Self::class(py)?.call1(($(self.$field,)+))
+                    let $source = self.0;
+                    $(let $field: $type = $value;)+
+                    Self::class(py)?.call1(($($field,)+))
                 }
             }
         )+
@@ -52,126 +64,130 @@ fn class(py: Python<'_>, name: &str, fields: &[(&str, PyStaticExpr)], doc: &[&st
 
 rows! {
     /// A registered algorithm. `order` says how it reduces: `rank`, in the order of ranks; `tree`; or `none`.
-    AlgorithmRow {
-        collective: &'static str,
-        name: &'static str,
-        order: &'static str,
-        summary: &'static str,
-        source: &'static str,
+    AlgorithmRow(algorithm: &'static Algorithm) {
+        collective: &'static str = algorithm.collective.name,
+        name: &'static str = algorithm.name,
+        order: &'static str = algorithm.order.name(),
+        summary: &'static str = algorithm.summary,
+        source: &'static str = algorithm.source,
     }
 
     /// A parameter of a registered algorithm: the values that it takes, and its default, in words.
-    ParameterRow {
-        name: &'static str,
-        choices: String,
-        default: &'static str,
-        summary: &'static str,
+    ParameterRow(parameter: &'static Parameter) {
+        name: &'static str = parameter.name,
+        choices: String = parameter.choices(),
+        default: &'static str = parameter.default(),
+        summary: &'static str = parameter.summary,
     }
 
     /// A collective. `folds` says which ranks' arrays a result reduces: `nothing`, `everyone` or `predecessors`.
-    CollectiveRow {
-        name: &'static str,
-        summary: &'static str,
-        has_root: bool,
-        can_be_in_place: bool,
-        folds: &'static str,
+    CollectiveRow(collective: &'static Collective) {
+        name: &'static str = collective.name,
+        summary: &'static str = collective.summary,
+        has_root: bool = collective.has_root,
+        can_be_in_place: bool = collective.can_be_in_place,
+        folds: &'static str = match collective.folds {
+            Folds::Nothing => "nothing",
+            Folds::Everyone => "everyone",
+            Folds::Predecessors => "predecessors",
+        },
     }
 
     /// A dtype: the bytes of an element, its kind, and the dtype in which it is accumulated.
-    DtypeRow {
-        name: &'static str,
-        nbytes: usize,
-        kind: &'static str,
-        accumulator: &'static str,
+    DtypeRow(dtype: DType) {
+        name: &'static str = dtype.name(),
+        nbytes: usize = dtype.bytes(),
+        kind: &'static str = dtype.kind().name(),
+        accumulator: &'static str = dtype.accumulator().name(),
     }
 
     /// An op, and the names of the dtypes on which it is defined.
-    OpRow {
-        name: &'static str,
-        dtypes: Vec<&'static str>,
+    OpRow(op: Op) {
+        name: &'static str = op.name(),
+        dtypes: Vec<&'static str> = DType::ALL.iter().filter(|dtype| op.is_defined_on(**dtype)).map(|dtype| dtype.name()).collect(),
     }
 
     /// A medium of links. `lane_gbps` is the line rate of one lane or link one way, in GB/s; `efficiency` is the part of it
     /// that a long transfer reaches; `latency_ns` passes until the first byte is across.
-    MediumRow {
-        name: &'static str,
-        title: &'static str,
-        family: &'static str,
-        lane_gbps: f64,
-        efficiency: f64,
-        latency_ns: u64,
-        source: &'static str,
+    MediumRow(medium: &'static Medium) {
+        name: &'static str = &medium.name,
+        title: &'static str = &medium.title,
+        family: &'static str = medium.family.name(),
+        lane_gbps: f64 = medium.lane_gbps,
+        efficiency: f64 = medium.efficiency,
+        latency_ns: u64 = medium.latency_ns,
+        source: &'static str = &medium.source,
     }
 
     /// A model of GPU. `nvlink` is the medium of its NVLinks, or of its links of Infinity Fabric, or None; `pcie` is the medium
     /// of its PCIe lanes; `memory_gbps` is the bandwidth of its memory in GB/s.
-    GpuRow {
-        name: &'static str,
-        title: &'static str,
-        nvlink: Option<&'static str>,
-        nvlinks: u32,
-        pcie: &'static str,
-        pcie_lanes: u32,
-        memory_gbps: f64,
-        source: &'static str,
+    GpuRow(gpu: &'static Gpu) {
+        name: &'static str = &gpu.name,
+        title: &'static str = &gpu.title,
+        nvlink: Option<&'static str> = gpu.nvlink.as_deref(),
+        nvlinks: u32 = gpu.nvlinks,
+        pcie: &'static str = &gpu.pcie,
+        pcie_lanes: u32 = gpu.pcie_lanes,
+        memory_gbps: f64 = gpu.memory_gbps,
+        source: &'static str = &gpu.source,
     }
 
     /// A constant of predictions. `kind` says how it is known: cited, fitted or chosen; `low` and `high` are its least and
     /// greatest value with a family of machines held out.
-    ConstantRow {
-        name: &'static str,
-        value: f64,
-        unit: &'static str,
-        kind: &'static str,
-        low: f64,
-        high: f64,
-        source: &'static str,
+    ConstantRow(constant: &'static Constant) {
+        name: &'static str = &constant.name,
+        value: f64 = constant.value,
+        unit: &'static str = &constant.unit,
+        kind: &'static str = constant.kind.name(),
+        low: f64 = constant.low,
+        high: f64 = constant.high,
+        source: &'static str = &constant.source,
     }
 
     /// A pattern that predictions know; `is_of_sends` says whether NCCL builds it of sends and receives.
-    PatternRow {
-        name: &'static str,
-        is_of_sends: bool,
+    PatternRow(pattern: Pattern) {
+        name: &'static str = pattern.name(),
+        is_of_sends: bool = pattern.is_of_sends(),
     }
 
     /// An environment variable of NCCL that `settings=` takes. `since` is the first version that reads it, from 2.8.4; `default`
     /// is None if it depends on the machine or the version.
-    SettingRow {
-        name: &'static str,
-        since: String,
-        values: &'static str,
-        default: Option<u64>,
-        changes: &'static str,
+    SettingRow(variable: &'static Variable) {
+        name: &'static str = variable.name,
+        since: String = variable.since.map(|number| number.to_string()).join("."),
+        values: &'static str = variable.values,
+        default: Option<u64> = variable.default,
+        changes: &'static str = variable.changes,
     }
 
     /// A coefficient of the cost model; `per_second` of its units are a second.
-    CoefficientRow {
-        name: &'static str,
-        per_second: f64,
+    CoefficientRow(coefficient: (&'static str, f64)) {
+        name: &'static str = coefficient.0,
+        per_second: f64 = coefficient.1,
     }
 
     /// The model by which `auto` chooses: its modes, its coefficients, and the most ranks for which it estimates candidates.
-    CostModel {
-        modes: Vec<&'static str>,
-        coefficients: Vec<CoefficientRow>,
-        most_ranks: u32,
+    CostModel(_unit: ()) {
+        modes: Vec<&'static str> = Mode::ALL.iter().map(|mode| mode.name()).collect(),
+        coefficients: Vec<CoefficientRow> = COEFFICIENTS.iter().copied().map(CoefficientRow).collect(),
+        most_ranks: u32 = MODELLED_RANKS,
     }
 
     /// What `auto` expects of one algorithm: bytes that all ranks read and write, waits and steps of the longest chain, the
     /// factor of each coefficient, and seconds.
-    CandidateRow {
-        algorithm: &'static str,
-        moved_bytes: f64,
-        waits: u32,
-        steps: u64,
-        terms: Vec<f64>,
-        seconds: f64,
+    CandidateRow(estimate: Estimate) {
+        algorithm: &'static str = estimate.algorithm,
+        moved_bytes: f64 = estimate.moved_bytes,
+        waits: u32 = estimate.waits,
+        steps: u64 = estimate.steps,
+        terms: Vec<f64> = estimate.terms.to_vec(),
+        seconds: f64 = estimate.seconds,
     }
 
     /// What `auto` chooses for a call, why, and what it expects of each candidate.
-    AutoChoice {
-        algorithm: &'static str,
-        why: &'static str,
-        candidates: Vec<CandidateRow>,
+    AutoChoice(chosen: (ChosenAlgorithm, Vec<Estimate>)) {
+        algorithm: &'static str = chosen.0.algorithm,
+        why: &'static str = chosen.0.why,
+        candidates: Vec<CandidateRow> = chosen.1.into_iter().map(CandidateRow).collect(),
     }
 }

@@ -3,8 +3,9 @@
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::memory::block::MemoryBlock;
 use nvcoll_engine::memory::heap::HeapBlock;
-use nvcoll_engine::memory::strided::{gather, scatter, Layout, TryBudget};
+use nvcoll_engine::memory::strided::{gather, scatter, Axis, Layout, PlacedArray, TryBudget};
 use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::OriginalArray;
 
 use super::reason::Reason;
 
@@ -53,18 +54,31 @@ impl CopyMemory {
 }
 
 impl Array {
-    /// Makes an array of the findings of a source.
+    /// Makes an array of what a source has found: the lengths of its axes and, unless it is packed, its strides in bytes.
     pub(super) fn new(
         first: *mut u8,
-        layout: Layout,
         dtype: DType,
         access: Access,
-        rows: Option<usize>,
+        lengths: &[usize],
+        strides: Option<&[isize]>,
     ) -> Result<Self, Reason> {
+        let axis = |(&length, &stride)| Axis { length, stride };
+        let layout = match strides {
+            Some(strides) => Layout::of(lengths.iter().zip(strides).map(axis), dtype.bytes()),
+            None => Layout::dense(lengths.iter().copied(), dtype.bytes()),
+        };
+        let (layout, rows) = (layout.ok_or_else(Reason::too_large)?, lengths.first().copied());
         if first.is_null() && layout.count() > 0 {
             return Err(Reason::refused("has elements and no memory: pass an array whose memory exists"));
         }
         Ok(Self { first, layout, dtype, access, rows, copy: None })
+    }
+
+    /// Returns row `row` of axis 0, which has `rows` of them.
+    pub(super) fn row(&self, rows: usize, row: usize) -> Result<Self, Reason> {
+        let (offset, layout) = self.layout.row(rows, row).ok_or_else(Reason::too_large)?;
+        let Self { dtype, access, .. } = *self;
+        Ok(Self { first: self.first.wrapping_offset(offset), layout, dtype, access, rows: None, copy: None })
     }
 
     /// Makes the placeholder of a rank without an array.
@@ -115,30 +129,24 @@ impl Array {
     /// Allocates the packed copy of a strided array.
     pub(super) fn make_copy(&mut self) -> Result<(), Reason> {
         match self.layout.is_strided() {
-            true => self.shadow("is strided, and there is no memory for a copy"),
+            true => self.shadow(None, "is strided, and there is no memory for a copy"),
             false => Ok(()),
         }
     }
 
-    /// Allocates a copy, on which the engine works; `complaint` begins the message if there is no memory.
-    pub(super) fn shadow(&mut self, complaint: &str) -> Result<(), Reason> {
+    /// Allocates a copy, on which the engine works; `complaint` begins the message if there is no memory. Every rank can reach the copy
+    /// if it can reach the array of `sharer`.
+    pub(super) fn shadow(&mut self, sharer: Option<&Member>, complaint: &str) -> Result<(), Reason> {
         let bytes = self.layout.bytes();
+        let is_shared = |member: &&Member| !member.share_memory() && member.is_reachable(self.first, bytes);
+        let refused = |error| Reason::Refused(format!("{complaint}: {error}"));
+        let shared = sharer.filter(is_shared).map(|member| member.allocate(bytes)).transpose().map_err(refused)?;
         let no_memory = || Reason::Refused(format!("{complaint} of {bytes} bytes: pass a packed, writable array"));
-        self.copy = Some(CopyMemory::Own(MemoryBlock::try_unset(bytes).ok_or_else(no_memory)?));
+        self.copy = Some(match shared.flatten() {
+            Some(block) => CopyMemory::Symmetric(block),
+            None => CopyMemory::Own(MemoryBlock::try_unset(bytes).ok_or_else(no_memory)?),
+        });
         Ok(())
-    }
-
-    /// Allocates a copy as [`Array::shadow`] does, which every rank can reach if it can reach the array of `member`.
-    pub(super) fn shadow_for(&mut self, member: &Member, complaint: &str) -> Result<(), Reason> {
-        let bytes = self.layout.bytes();
-        if !member.share_memory() && member.is_reachable(self.first, bytes) {
-            let refused = |error| Reason::Refused(format!("{complaint}: {error}"));
-            if let Some(block) = member.allocate(bytes).map_err(refused)? {
-                self.copy = Some(CopyMemory::Symmetric(block));
-                return Ok(());
-            }
-        }
-        self.shadow(complaint)
     }
 
     /// Returns the address of the elements for the engine.
@@ -180,6 +188,16 @@ impl Array {
             // SAFETY: as in `gather`, and the array may be written.
             unsafe { scatter(&self.layout, copy.start(), self.first) };
         }
+    }
+
+    /// Returns the place of the array; `is_written` says whether the call changes it.
+    pub(super) fn original(&self, is_written: bool) -> OriginalArray {
+        OriginalArray { address: self.first.addr(), layout: self.layout.clone(), is_written }
+    }
+
+    /// Returns the range of the array, which is array `number` of its call.
+    pub(super) fn placed(&self, is_written: bool, number: usize) -> PlacedArray<'_> {
+        PlacedArray::new(self.first.addr(), &self.layout, is_written, number)
     }
 
     /// Says whether both arrays are the same elements in the same order.

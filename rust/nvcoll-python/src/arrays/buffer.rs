@@ -10,7 +10,6 @@ use pyo3::ffi::{PyBUF_FULL_RO, PyBuffer_Release, PyObject_CheckBuffer, PyObject_
 use pyo3::prelude::*;
 
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::memory::strided::{Axis, Layout};
 
 use super::array::{Access, Array};
 use super::element::Family;
@@ -54,32 +53,21 @@ pub(super) fn read(object: &Bound<'_, PyAny>) -> Result<(Array, Loan), Reason> {
         false => unsafe { CStr::from_ptr(buffer.format) },
     };
     let dtype = dtype_of(format.to_bytes(), 8 * buffer.itemsize.unsigned_abs())?;
-    let (layout, rows) = layout_of(buffer, dtype.bytes())?;
     let access = if buffer.readonly != 0 { Access::ReadOnly } else { Access::Writable };
-    Ok((Array::new(buffer.buf.cast(), layout, dtype, access, rows)?, loan))
-}
-
-/// Returns the layout of a buffer of elements of `width` bytes and the length of its axis 0.
-fn layout_of(buffer: &Py_buffer, width: usize) -> Result<(Layout, Option<usize>), Reason> {
-    let dimensions = usize::try_from(buffer.ndim).unwrap_or(0);
-    if dimensions == 0 || buffer.shape.is_null() {
-        let count = buffer.len.unsigned_abs() / width;
-        return Ok((Layout::packed(count, width), (dimensions > 0).then_some(count)));
+    let (first, axes) = (buffer.buf.cast(), usize::try_from(buffer.ndim).unwrap_or(0));
+    if axes == 0 || buffer.shape.is_null() {
+        let length = [buffer.len.unsigned_abs() / dtype.bytes()];
+        return Ok((Array::new(first, dtype, access, &length[..axes.min(1)], None)?, loan));
     }
     // SAFETY: a buffer that has a shape has one length, not negative, for each axis; strides and suboffsets as many, if any.
     let (shape, strides, suboffsets) = unsafe {
-        let of_axes = |values: *const isize| (!values.is_null()).then(|| slice::from_raw_parts(values, dimensions));
-        let shape: &[usize] = slice::from_raw_parts(buffer.shape.cast(), dimensions);
-        (shape, of_axes(buffer.strides), of_axes(buffer.suboffsets))
+        let of_axes = |values: *const isize| (!values.is_null()).then(|| slice::from_raw_parts(values, axes));
+        (slice::from_raw_parts(buffer.shape.cast(), axes), of_axes(buffer.strides), of_axes(buffer.suboffsets))
     };
     if suboffsets.is_some_and(|offsets| offsets.iter().any(|&offset| offset >= 0)) {
         return Err(Reason::refused("is a buffer of pointers to rows: pass one block of memory"));
     }
-    let layout = match strides {
-        Some(strides) => Layout::of(shape.iter().zip(strides).map(|(&length, &stride)| Axis { length, stride }), width),
-        None => Layout::dense(shape.iter().copied(), width),
-    };
-    Ok((layout.ok_or_else(Reason::too_large)?, Some(shape[0])))
+    Ok((Array::new(first, dtype, access, shape, strides)?, loan))
 }
 
 /// Finds the dtype of a format such as `f`, `<d` or `@Zf`, whose elements have `bits` bits.

@@ -27,8 +27,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyType};
 
-use nvcoll_engine::memory::strided::{Axis, Layout};
-
 use super::array::{Access, Array};
 use super::element::Family;
 use super::reason::Reason;
@@ -61,12 +59,15 @@ struct Tensor {
     byte_offset: u64,
 }
 
+/// The function that takes a managed tensor back; a producer without need for it leaves it empty.
+type Deleter = Option<unsafe extern "C" fn(*mut c_void)>;
+
 /// `DLManagedTensor`, from before versions.
 #[repr(C)]
 struct Unversioned {
     tensor: Tensor,
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Unversioned)>,
+    deleter: Deleter,
 }
 
 /// `DLManagedTensorVersioned`; up to `flags` its layout is the same in every major version.
@@ -75,7 +76,7 @@ struct Versioned {
     major: u32,
     minor: u32,
     context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    deleter: Deleter,
     flags: u64,
     tensor: Tensor,
 }
@@ -88,15 +89,22 @@ struct ExchangeTable {
     previous: *const c_void,
     allocate: *const c_void,
     /// `managed_tensor_from_py_object_no_sync`: 0, or -1 with a Python exception set.
-    lend: Option<unsafe extern "C" fn(object: *mut c_void, out: *mut *mut Versioned) -> c_int>,
+    lend: Option<unsafe extern "C" fn(object: *mut c_void, out: *mut *mut c_void) -> c_int>,
 }
 
 /// A borrowed tensor; its drop returns it. The pointer is valid until then.
-pub(super) enum Loan {
-    Unversioned(NonNull<c_void>),
-    Versioned(NonNull<c_void>),
+pub(super) struct Loan {
+    managed: NonNull<c_void>,
+    form: Form,
+}
+
+/// The way on which a tensor came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Unversioned,
+    Versioned,
     /// A versioned tensor that came through the exchange table.
-    Exchanged(NonNull<c_void>),
+    Exchanged,
 }
 
 /// Returns the access to arrays of an object's library, if the library never lets them change.
@@ -110,51 +118,39 @@ fn access_of_library(object: &Bound<'_, PyAny>) -> Option<Access> {
 impl Loan {
     /// Returns the tensor and the access to it.
     fn tensor(&self) -> Result<(&Tensor, Access), Reason> {
-        match self {
-            Self::Unversioned(loan) => {
-                // SAFETY: a capsule called `dltensor` held it, so it is a `DLManagedTensor`, alive until its deleter is called.
-                Ok((unsafe { &loan.cast::<Unversioned>().as_ref().tensor }, Access::Writable))
-            }
-            Self::Versioned(loan) | Self::Exchanged(loan) => {
-                // SAFETY: alive as above; the fields before the tensor lie there in every version.
-                let (major, flags) = unsafe {
-                    let versioned = loan.cast::<Versioned>().as_ptr();
-                    ((*versioned).major, (*versioned).flags)
-                };
-                if major != VERSION.0 {
-                    let message = format!("speaks DLPack {major}, and {} is known here: pass a numpy array", VERSION.0);
-                    return Err(Reason::Refused(message));
-                }
-                let access = match flags {
-                    flags if flags & READ_ONLY != 0 => Access::ReadOnly,
-                    flags if flags & IS_COPIED != 0 => Access::Copied,
-                    _ => Access::Writable,
-                };
-                // SAFETY: its version is the one of this layout; alive as above.
-                Ok((unsafe { &loan.cast::<Versioned>().as_ref().tensor }, access))
-            }
+        if self.form == Form::Unversioned {
+            // SAFETY: a capsule called `dltensor` held it, so it is a `DLManagedTensor`, alive until its deleter is called.
+            return Ok((unsafe { &self.managed.cast::<Unversioned>().as_ref().tensor }, Access::Writable));
         }
+        let versioned = self.managed.cast::<Versioned>().as_ptr();
+        // SAFETY: alive as above; the fields before the tensor lie there in every version.
+        let (major, flags) = unsafe { ((*versioned).major, (*versioned).flags) };
+        if major != VERSION.0 {
+            let message = format!("speaks DLPack {major}, and {} is known here: pass a numpy array", VERSION.0);
+            return Err(Reason::Refused(message));
+        }
+        let access = match flags {
+            flags if flags & READ_ONLY != 0 => Access::ReadOnly,
+            flags if flags & IS_COPIED != 0 => Access::Copied,
+            _ => Access::Writable,
+        };
+        // SAFETY: its version is the one of this layout; alive as above.
+        Ok((unsafe { &(*versioned).tensor }, access))
     }
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
+        let managed = self.managed.as_ptr();
         // SAFETY: a loan is made by taking a tensor over (`claim`, `exchange`), and only this gives it back, once. The fields
-        // up to the deleter lie there in every version. A producer without need for it leaves the deleter empty.
+        // up to the deleter lie there in every version.
         unsafe {
-            match self {
-                Self::Unversioned(loan) => {
-                    let loan = loan.cast::<Unversioned>().as_ptr();
-                    if let Some(give_back) = (*loan).deleter {
-                        give_back(loan);
-                    }
-                }
-                Self::Versioned(loan) | Self::Exchanged(loan) => {
-                    let loan = loan.cast::<Versioned>().as_ptr();
-                    if let Some(give_back) = (*loan).deleter {
-                        give_back(loan);
-                    }
-                }
+            let deleter = match self.form {
+                Form::Unversioned => (*managed.cast::<Unversioned>()).deleter,
+                Form::Versioned | Form::Exchanged => (*managed.cast::<Versioned>()).deleter,
+            };
+            if let Some(give_back) = deleter {
+                give_back(managed);
             }
         }
     }
@@ -173,13 +169,15 @@ pub(super) fn borrow(object: &Bound<'_, PyAny>) -> Result<Option<Loan>, Reason> 
     refuse_other_devices(device.0, device.1)?;
     let capsule = capsule_of(object)?;
     let capsule = capsule.cast::<PyCapsule>().map_err(PyErr::from)?;
-    if let Some(loan) = claim(capsule, c"dltensor_versioned", c"used_dltensor_versioned")? {
-        return Ok(Some(Loan::Versioned(loan)));
+    for (name, used, form) in [
+        (c"dltensor_versioned", c"used_dltensor_versioned", Form::Versioned),
+        (c"dltensor", c"used_dltensor", Form::Unversioned),
+    ] {
+        if let Some(managed) = claim(capsule, name, used)? {
+            return Ok(Some(Loan { managed, form }));
+        }
     }
-    match claim(capsule, c"dltensor", c"used_dltensor")? {
-        Some(loan) => Ok(Some(Loan::Unversioned(loan))),
-        None => Err(Reason::refused("lends a DLPack capsule without a tensor: pass a numpy array")),
-    }
+    Err(Reason::refused("lends a DLPack capsule without a tensor: pass a numpy array"))
 }
 
 /// Returns a capsule in the newest form that the object supports.
@@ -221,18 +219,14 @@ fn exchange(object: &Bound<'_, PyAny>) -> Result<Option<Loan>, Reason> {
     // there in every minor version of ours.
     let lend = unsafe {
         let table = table.cast::<ExchangeTable>().as_ptr();
-        if (*table).major == VERSION.0 {
-            (*table).lend
-        } else {
-            None
-        }
+        ((*table).major == VERSION.0).then(|| (*table).lend)
     };
-    let Some(lend) = lend else { return Ok(None) };
+    let Some(lend) = lend.flatten() else { return Ok(None) };
     let mut loan = std::ptr::null_mut();
     // SAFETY: this thread is attached, the table is that of the object's own type, and `loan` is a place for a pointer.
     let code = unsafe { lend(object.as_ptr().cast(), &raw mut loan) };
     match NonNull::new(loan) {
-        Some(loan) if code == 0 => Ok(Some(Loan::Exchanged(loan.cast()))),
+        Some(managed) if code == 0 => Ok(Some(Loan { managed, form: Form::Exchanged })),
         _ => Err(Reason::Raised(PyErr::fetch(py))),
     }
 }
@@ -258,43 +252,32 @@ fn refuse_other_devices(device_type: i32, device_id: i32) -> Result<(), Reason> 
 /// Reads a tensor that `object` lent.
 pub(super) fn read(object: &Bound<'_, PyAny>, loan: Loan) -> Result<(Array, Loan), Reason> {
     let (tensor, access) = loan.tensor()?;
-    let access = match (&loan, access) {
-        // A lender of the newest form is believed: to ask its type for its module would cost more than the loan.
-        (Loan::Exchanged(_), access) => access,
-        (_, access) => access_of_library(object).unwrap_or(access),
-    };
+    // A lender of the newest form is believed: to ask its type for its module would cost more than the loan.
+    let of_library = if loan.form == Form::Exchanged { None } else { access_of_library(object) };
+    let access = of_library.unwrap_or(access);
     refuse_other_devices(tensor.device_type, tensor.device_id)?;
     let bits = tensor.bits as usize;
     let family = Family::of_dlpack(tensor.code).filter(|_| tensor.lanes == 1);
     let family =
         family.ok_or_else(|| Reason::dtype(format!("(DLPack code {}, lanes {})", tensor.code, tensor.lanes)))?;
     let dtype = family.dtype(bits).ok_or_else(|| Reason::dtype(family.spell(bits)))?;
-    if tensor.dimensions > 0 && tensor.shape.is_null() {
+    let first = tensor.data.wrapping_add(tensor.byte_offset as usize);
+    let axes = usize::try_from(tensor.dimensions).map_err(|_| Reason::too_large())?;
+    if axes == 0 {
+        return Ok((Array::new(first, dtype, access, &[], None)?, loan));
+    }
+    if tensor.shape.is_null() {
         return Err(Reason::refused("is a DLPack tensor that has axes and no shape: pass a numpy array"));
     }
-    let first = tensor.data.wrapping_add(tensor.byte_offset as usize);
-    let (layout, rows) = layout_of(tensor, dtype.bytes()).ok_or_else(Reason::too_large)?;
-    Ok((Array::new(first, layout, dtype, access, rows)?, loan))
-}
-
-/// Returns the layout of a tensor of elements of `width` bytes and the length of its axis 0; `None` if it outgrows addresses.
-fn layout_of(tensor: &Tensor, width: usize) -> Option<(Layout, Option<usize>)> {
-    let dimensions = usize::try_from(tensor.dimensions).ok()?;
-    if dimensions == 0 {
-        return Some((Layout::packed(1, width), None));
-    }
-    // SAFETY: a tensor with axes has one length for each, and `read` saw that they are there.
-    let shape = unsafe { slice::from_raw_parts(tensor.shape, dimensions) };
-    let lengths: Vec<usize> = shape.iter().map(|&length| usize::try_from(length).ok()).collect::<Option<_>>()?;
-    let rows = Some(lengths[0]);
-    if tensor.strides.is_null() {
-        return Some((Layout::dense(lengths.into_iter(), width)?, rows));
-    }
-    // SAFETY: and as many strides, unless it leaves them out.
-    let strides = unsafe { slice::from_raw_parts(tensor.strides, dimensions) };
-    let axis = |(&length, &stride): (&usize, &i64)| {
-        Some(Axis { length, stride: isize::try_from(stride).ok()?.checked_mul(width as isize)? })
+    // SAFETY: a tensor with axes has one length for each, and as many strides, unless it leaves them out.
+    let (shape, strides) = unsafe {
+        let of_axes = |values| slice::from_raw_parts(values, axes);
+        (of_axes(tensor.shape), (!tensor.strides.is_null()).then(|| of_axes(tensor.strides)))
     };
-    let axes: Vec<Axis> = lengths.iter().zip(strides).map(axis).collect::<Option<_>>()?;
-    Some((Layout::of(axes.into_iter(), width)?, rows))
+    let lengths: Option<Vec<usize>> = shape.iter().map(|&length| length.try_into().ok()).collect();
+    let in_bytes = |&stride: &i64| isize::try_from(stride).ok()?.checked_mul(dtype.bytes() as isize);
+    let strides =
+        strides.map(|strides| strides.iter().map(in_bytes).collect::<Option<Vec<_>>>().ok_or_else(Reason::too_large));
+    let (lengths, strides) = (lengths.ok_or_else(Reason::too_large)?, strides.transpose()?);
+    Ok((Array::new(first, dtype, access, &lengths, strides.as_deref())?, loan))
 }

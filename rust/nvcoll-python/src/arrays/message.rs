@@ -77,8 +77,7 @@ impl MessageArray {
 
     /// Returns the array as the user passed it.
     pub(crate) fn original(&self) -> OriginalArray {
-        let (address, layout) = (self.array.first.addr(), self.array.layout.clone());
-        OriginalArray { address, layout, is_written: self.is_received() }
+        self.array.original(self.is_received())
     }
 
     /// Records the array, if it is numpy's.
@@ -109,10 +108,7 @@ impl MessageArray {
     /// # Errors
     /// `InvalidArgument`.
     pub(crate) fn check_apart(py: Python<'_>, arrays: &[&Self], others: &[OriginalArray]) -> PyResult<()> {
-        let placed = |number: usize| {
-            let MessageArray { array, .. } = arrays[number];
-            PlacedArray::new(array.first.addr(), &array.layout, arrays[number].is_received(), number)
-        };
+        let placed = |number: usize| arrays[number].array.placed(arrays[number].is_received(), number);
         let label = |number: usize| match arrays.get(number) {
             Some(one) => format!("`{}` of a {}", one.argument, one.words()),
             None => "an array of a collective".into(),

@@ -14,10 +14,9 @@
 //! | [`repeated`] | calls of a communicator that look like earlier ones: it passes addresses too |
 //! | [`message`] | the array of a send or a receive, which it passes to the engine |
 //! | [`operands`] | the arrays of one call, checked; its in-place calls |
-//! | [`caller`] | the caller: all ranks or one |
-//! | [`contract`] | the arrays of each rank and their lengths |
+//! | [`contract`] | who calls, the arrays of each rank and their lengths |
 //! | [`inferred`] | dtype and counts of a call, from its arrays |
-//! | [`results`], [`fresh`] | the result of a call; a new array like another |
+//! | [`results`] | the result of a call; a new array like another |
 //! | [`ranks`] | one argument: a list of arrays, or one array whose axis 0 is the rank |
 //! | [`array`] | one array of any source |
 //! | [`bound`] | the record of a numpy array in a plan, which shows that the array has not moved |
@@ -47,11 +46,9 @@ mod array;
 mod bound;
 mod bound_call;
 mod buffer;
-mod caller;
 mod contract;
 mod dlpack;
 mod element;
-mod fresh;
 pub(crate) mod in_flight;
 mod inferred;
 mod message;

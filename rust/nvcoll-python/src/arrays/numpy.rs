@@ -12,7 +12,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::memory::strided::{Axis, Layout};
 
 use super::array::{Access, Array};
 use super::reason::Reason;
@@ -43,23 +42,13 @@ pub(super) fn is_scalar(object: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// Returns the number of axes of a numpy array; `None` for other objects.
-pub(super) fn axes(object: &Bound<'_, PyAny>) -> Option<usize> {
-    object.cast::<PyUntypedArray>().ok().map(|array| array.ndim())
-}
-
 /// Reads an array.
 pub(super) fn read(array: &Bound<'_, PyUntypedArray>) -> Result<Array, Reason> {
     let dtype = dtype_of(array)?;
     let (first, flags) = first_and_flags(array);
-    let layout = if flags & NPY_ARRAY_C_CONTIGUOUS != 0 {
-        Layout::packed(array.len(), dtype.bytes())
-    } else {
-        let axes = array.shape().iter().zip(array.strides()).map(|(&length, &stride)| Axis { length, stride });
-        Layout::of(axes, dtype.bytes()).ok_or_else(Reason::too_large)?
-    };
     let access = if flags & NPY_ARRAY_WRITEABLE != 0 { Access::Writable } else { Access::ReadOnly };
-    Array::new(first, layout, dtype, access, array.shape().first().copied())
+    let strides = (flags & NPY_ARRAY_C_CONTIGUOUS == 0).then(|| array.strides());
+    Array::new(first, dtype, access, array.shape(), strides)
 }
 
 /// Returns address, dtype and number of elements of a packed, writable array; `None` for other objects.

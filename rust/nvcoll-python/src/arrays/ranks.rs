@@ -8,12 +8,14 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use nvcoll_core::collective::Roles;
 use nvcoll_core::words::counted;
 use nvcoll_engine::OriginalArray;
 
 use super::array::Array;
 use super::bound::BoundArrays;
-use super::reason::{label, quoted, Reason};
+use super::contract::{Contract, Side};
+use super::reason::{label, quoted};
 use super::source::{self, Owner};
 use crate::error::invalid;
 
@@ -36,42 +38,64 @@ struct Owned {
 }
 
 impl Ranks {
-    /// Reads an argument with the arrays of all ranks; it ignores the entries of ranks without an array.
-    pub(super) fn of_node(
+    /// Reads the argument of one side of a call. `brings` says whether a rank passes an array; it ignores what other ranks pass.
+    pub(super) fn read(
+        contract: &Contract,
+        side: Side,
         argument: &'static str,
         object: &Bound<'_, PyAny>,
-        world_size: u32,
         brings: impl Fn(u32) -> bool,
     ) -> PyResult<Self> {
         let py = object.py();
-        let wanted = world_size as usize;
-        let (arrays, owners) = if let Ok(list) = object.cast::<PyList>() {
-            read_each(argument, list.iter(), list.len(), wanted, brings, py)?
-        } else if let Ok(tuple) = object.cast::<PyTuple>() {
-            read_each(argument, tuple.iter(), tuple.len(), wanted, brings, py)?
-        } else {
+        match contract.own {
+            None if contract.is_of_root_only(side) && (side == Side::Output || !contract.is_of_one_part()) => {
+                Self::of_root(contract, argument, object)
+            }
+            None => Self::of_node(contract, argument, object, brings),
+            Some(rank) if !brings(rank) => Ok(Self::absent(argument, rank, 1)),
+            Some(rank) if object.is_none() => {
+                Err(invalid(py, format!("`{argument}` of rank {rank} is None, {}", contract.needs(rank))))
+            }
+            Some(rank) => Self::of_rank(argument, object, rank),
+        }
+    }
+
+    /// Reads an argument with the arrays of all ranks.
+    fn of_node(
+        contract: &Contract,
+        argument: &'static str,
+        object: &Bound<'_, PyAny>,
+        brings: impl Fn(u32) -> bool,
+    ) -> PyResult<Self> {
+        let (py, wanted) = (object.py(), contract.roles.world_size as usize);
+        if !is_list(object) {
             let (whole, owner) = source::read(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
-            (rows_of(argument, &whole, wanted, brings, py)?, vec![Owned { rank: None, owner }])
-        };
-        Ok(Self { argument, first_rank: 0, arrays, owners })
+            let arrays = rows_of(argument, &whole, wanted, brings, py)?;
+            return Ok(Self { argument, first_rank: 0, arrays, owners: vec![Owned { rank: None, owner }] });
+        }
+        check_number(py, argument, object.len()?, wanted)?;
+        let mut ranks = Self::absent(argument, 0, 0);
+        for (rank, object) in (0..).zip(object.try_iter()?) {
+            match brings(rank) {
+                true => ranks.push(rank, &object?)?,
+                false => ranks.arrays.push(Array::absent()),
+            }
+        }
+        // Reading an object may run Python code that changes the list.
+        check_number(py, argument, ranks.arrays.len(), wanted)?;
+        Ok(ranks)
     }
 
     /// Reads the root's array, as the only array of all ranks.
-    pub(super) fn of_root(
-        argument: &'static str,
-        object: &Bound<'_, PyAny>,
-        world_size: u32,
-        root: u32,
-    ) -> PyResult<Self> {
-        let is_list = object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>();
-        if is_list || object.is_none() {
-            let found = if is_list { "a list" } else { "None" };
+    fn of_root(contract: &Contract, argument: &'static str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let (py, Roles { world_size, root }) = (object.py(), contract.roles);
+        if is_list(object) || object.is_none() {
+            let found = if object.is_none() { "None" } else { "a list" };
             let message =
                 format!("`{argument}` is {found}, and only rank {root}, the root, has an array: pass that array");
-            return Err(invalid(object.py(), message));
+            return Err(invalid(py, message));
         }
-        let read = source::read(object.clone());
-        let (array, owner) = read.map_err(|reason| reason.about(object.py(), quoted(argument)))?;
+        let (array, owner) = source::read(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
         let mut ranks = Self::absent(argument, 0, world_size as usize);
         ranks.arrays[root as usize] = array;
         ranks.owners.push(Owned { rank: Some(root), owner });
@@ -85,10 +109,19 @@ impl Ranks {
     }
 
     /// Reads an argument of one rank's own call.
-    pub(super) fn of_rank(argument: &'static str, object: &Bound<'_, PyAny>, rank: u32) -> PyResult<Self> {
+    fn of_rank(argument: &'static str, object: &Bound<'_, PyAny>, rank: u32) -> PyResult<Self> {
+        let mut ranks = Self::absent(argument, rank, 0);
+        ranks.push(rank, object)?;
+        Ok(ranks)
+    }
+
+    /// Reads the array of the next rank.
+    fn push(&mut self, rank: u32, object: &Bound<'_, PyAny>) -> PyResult<()> {
         let read = source::read(object.clone());
-        let (array, owner) = read.map_err(|reason| reason.about(object.py(), label(argument, rank)))?;
-        Ok(Self { argument, first_rank: rank, arrays: vec![array], owners: vec![Owned { rank: Some(rank), owner }] })
+        let (array, owner) = read.map_err(|reason| reason.about(object.py(), label(self.argument, rank)))?;
+        self.arrays.push(array);
+        self.owners.push(Owned { rank: Some(rank), owner });
+        Ok(())
     }
 
     /// Returns the Python objects that are held.
@@ -137,13 +170,17 @@ pub(crate) fn place_of_rank(
     is_written: bool,
 ) -> PyResult<OriginalArray> {
     let read = Ranks::of_rank(argument, object, rank)?;
-    let array = &read.arrays[0];
-    Ok(OriginalArray { address: array.first.addr(), layout: array.layout.clone(), is_written })
+    Ok(read.arrays[0].original(is_written))
 }
 
 /// Returns the places of arrays that one rank passed in a list.
 pub(crate) fn places_of(rank: u32, objects: &[Bound<'_, PyAny>], is_written: bool) -> PyResult<Vec<OriginalArray>> {
     objects.iter().map(|object| place_of_rank("x", object, rank, is_written)).collect()
+}
+
+/// Says whether an argument is one array per rank, each an object.
+pub(super) fn is_list(object: &Bound<'_, PyAny>) -> bool {
+    object.is_instance_of::<PyList>() || object.is_instance_of::<PyTuple>()
 }
 
 fn check_number(py: Python<'_>, argument: &str, found: usize, wanted: usize) -> PyResult<()> {
@@ -155,30 +192,6 @@ fn check_number(py: Python<'_>, argument: &str, found: usize, wanted: usize) -> 
         counted(wanted as u64, "rank")
     );
     Err(invalid(py, message))
-}
-
-fn read_each<'py>(
-    argument: &str,
-    objects: impl Iterator<Item = Bound<'py, PyAny>>,
-    number: usize,
-    wanted: usize,
-    brings: impl Fn(u32) -> bool,
-    py: Python<'py>,
-) -> PyResult<(Vec<Array>, Vec<Owned>)> {
-    check_number(py, argument, number, wanted)?;
-    let (mut arrays, mut owners) = (Vec::with_capacity(wanted), Vec::with_capacity(wanted));
-    for (rank, object) in (0..).zip(objects) {
-        if !brings(rank) {
-            arrays.push(Array::absent());
-            continue;
-        }
-        let (array, owner) = source::read(object).map_err(|reason| reason.about(py, label(argument, rank)))?;
-        arrays.push(array);
-        owners.push(Owned { rank: Some(rank), owner });
-    }
-    // Reading an object may run Python code that changes the list.
-    check_number(py, argument, arrays.len(), wanted)?;
-    Ok((arrays, owners))
 }
 
 fn rows_of(
@@ -197,11 +210,7 @@ fn rows_of(
         if !brings(row as u32) {
             return Ok(Array::absent());
         }
-        let row = whole.layout.row(rows, row).ok_or_else(Reason::too_large);
-        let array = row.and_then(|(offset, layout)| {
-            Array::new(whole.first.wrapping_offset(offset), layout, whole.dtype, whole.access, None)
-        });
-        array.map_err(|reason| reason.about(py, quoted(argument)))
+        whole.row(rows, row).map_err(|reason| reason.about(py, quoted(argument)))
     };
     (0..wanted).map(row_of).collect()
 }

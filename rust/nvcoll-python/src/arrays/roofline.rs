@@ -41,7 +41,7 @@ pub(crate) fn roofline(
     }
     let (roles, passed) =
         (Roles::of(ranks), Passed { arrays, out: None, counts: None, is_deferred: false, member: None });
-    let (operands, _) = Operands::new(py, Contract::new(&ALL_REDUCE, roles), passed)?;
+    let (operands, _) = Operands::new(py, Contract::new(&ALL_REDUCE, roles, None), passed)?;
     let buffers = operands.buffers(|_| 1.0);
     let is_aligned = buffers.iter().all(|buffers| buffers.input.cast::<f32>().is_aligned());
     if operands.dtype() != DType::F32 || operands.is_strided() || !is_aligned {

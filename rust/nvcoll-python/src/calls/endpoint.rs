@@ -21,7 +21,7 @@ use nvcoll_engine::{Deadline, Error};
 use crate::arrays::{BoundCall, MessageArray, Operands, Programs, RepeatedCalls, SharedProgram, WordExchange};
 use crate::calls::choices::{deadline, Seconds};
 use crate::calls::open_group::OpenGroup;
-use crate::calls::request::{Checked, Request};
+use crate::calls::request::Request;
 use crate::error::{of_engine, of_member};
 use crate::gil::{watched, watched_rank, WithoutGil};
 
@@ -37,13 +37,27 @@ pub(crate) struct Endpoint {
     pub(crate) timeout: Option<Seconds>,
     pub(crate) group: OpenGroup,
     repeated: RepeatedCalls,
-    /// The counters of the last programs, for ranks that were split off.
-    counters: Mutex<Vec<(SharedProgram, Arc<CallCounter>)>>,
+    /// The counters of the last programs, by address, for ranks that were split off.
+    counters: LastCounters<SharedProgram>,
     /// The counters of the last messages, by receiver, dtype and number of elements.
-    message_counters: Mutex<Vec<(MessageOutline, Arc<CallCounter>)>>,
+    message_counters: LastCounters<(u32, DType, usize)>,
 }
 
-type MessageOutline = (u32, DType, usize);
+/// The counters of the last calls, the latest first.
+struct LastCounters<Kind>(Mutex<Vec<(Kind, Arc<CallCounter>)>>);
+
+impl<Kind> LastCounters<Kind> {
+    /// Counts a call of the kind that `is_it` recognises; `make` makes its counter.
+    fn count(&self, is_it: impl Fn(&Kind) -> bool, make: impl FnOnce() -> (Kind, Arc<CallCounter>)) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, counter)) = known.iter().find(|(kind, _)| is_it(kind)) {
+            return counter.count();
+        }
+        known.truncate(MOST_COUNTERS - 1);
+        known.insert(0, make());
+        known[0].1.count();
+    }
+}
 
 impl Endpoint {
     /// Makes the endpoint of a node.
@@ -63,8 +77,8 @@ impl Endpoint {
             timeout,
             group: OpenGroup::default(),
             repeated: RepeatedCalls::default(),
-            counters: Mutex::default(),
-            message_counters: Mutex::default(),
+            counters: LastCounters(Mutex::default()),
+            message_counters: LastCounters(Mutex::default()),
         }
     }
 
@@ -112,7 +126,7 @@ impl Endpoint {
         deadline: Deadline,
     ) -> PyResult<SharedProgram> {
         let split = if self.member.is_some() { WorkSplit::ByRank } else { WorkSplit::of(call.path) };
-        let program = self.node.program_until(call, split, self.world_size(), proof, &WithoutGil(py), deadline);
+        let program = self.node.program_until(call, split, self.world_size(), proof, &WithoutGil::AtOnce(py), deadline);
         program.map_err(|error| self.error(py, &error))
     }
 
@@ -123,11 +137,8 @@ impl Endpoint {
         request: Request<'_, 'py>,
         deadline: Deadline,
     ) -> PyResult<(BoundCall, Bound<'py, PyAny>)> {
-        let checked = request.check(self.member(), self.world_size(), self.default_path(), deadline)?;
-        let Checked { operands, reduction, call, proof, mapped, result } = checked;
-        let own = self.program(py, &call, proof.as_ref(), deadline)?;
-        let mapped = mapped.map(|(call, proof)| self.program(py, &call, proof.as_ref(), deadline)).transpose()?;
-        Ok((BoundCall::new(Programs { own, mapped }, operands, |at| reduction.scalar(at)), result))
+        let program = |call: &Call, proof: Option<&Verified>| self.program(py, call, proof, deadline);
+        request.bind(self.member(), self.world_size(), self.default_path(), deadline, program)
     }
 
     /// Binds a barrier.
@@ -227,28 +238,17 @@ impl Endpoint {
         if !member.is_of_group() {
             return program.count();
         }
-        let mut known = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, counter)) = known.iter().find(|(one, _)| Arc::ptr_eq(one, program)) {
-            return counter.count();
-        }
-        let counter = self.node.programs().call_counts().among(program, member.ranks());
-        counter.count();
-        known.truncate(MOST_COUNTERS - 1);
-        known.insert(0, (program.clone(), counter));
+        let counter = || self.node.programs().call_counts().among(program, member.ranks());
+        self.counters.count(|one| Arc::ptr_eq(one, program), || (program.clone(), counter()));
     }
 
     /// Counts a message, if this rank sends it.
     pub(crate) fn count_message(&self, message: &MessageArray) {
         let (Direction::To(to), Some(member)) = (message.direction, self.member()) else { return };
         let (dtype, count) = message.elements();
-        let mut known = self.message_counters.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, counter)) = known.iter().find(|(outline, _)| *outline == (to, dtype, count)) {
-            return counter.count();
-        }
         let ranks = [member.rank(), to].map(|rank| member.ranks()[rank as usize]);
-        let counter = self.node.programs().call_counts().of_message(dtype, count, ranks);
-        counter.count();
-        known.truncate(MOST_COUNTERS - 1);
-        known.insert(0, ((to, dtype, count), counter));
+        let counter = || self.node.programs().call_counts().of_message(dtype, count, ranks);
+        let kind = (to, dtype, count);
+        self.message_counters.count(|one| *one == kind, || (kind, counter()));
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use nvcoll_core::limits::MAX_RUNNING_RANKS;
+use nvcoll_engine::auto::tuning;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::ranks::node::Node as Engine;
 use nvcoll_engine::Deadline;
@@ -19,10 +19,8 @@ use crate::calls::group::Group;
 use crate::calls::plan::Plan;
 use crate::calls::request::Request;
 use crate::calls::team::Team;
-use crate::calls::tuning::estimates;
 use crate::error::{invalid, of_engine};
 use crate::integers::integer;
-use crate::rows::AutoChoice;
 use crate::schedules::schedule::collective_named;
 
 /// Ranks in this process: a node of virtual GPUs.
@@ -49,7 +47,8 @@ impl Node {
         if let Some(name) = isa {
             engine.programs_mut().set_isa(isa_named(py, name)?).map_err(|e| of_engine(py, &e))?;
         }
-        engine.programs_mut().set_tuning(crate::calls::tuning::of_option(py, tuning)?);
+        let table = tuning.map_or_else(tuning::of_environment, |file| tuning::read(&file));
+        engine.programs_mut().set_tuning(table.map_err(|e| of_engine(py, &e))?);
         Ok(Self { endpoint: Endpoint::of_node(engine) })
     }
 
@@ -67,50 +66,6 @@ impl Node {
     #[getter]
     fn workers(&self) -> usize {
         self.endpoint.node().workers()
-    }
-
-    /// The tuning table of `auto`: machine, caches in bytes, and the coefficients of each mode.
-    #[getter]
-    fn tuning<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        crate::calls::tuning::as_dict(py, self.endpoint.node().programs().tuning())
-    }
-
-    /// Returns the algorithm that `auto` selects for a call, and its estimate of each candidate.
-    ///
-    /// Args:
-    ///     collective: the name of the collective.
-    ///     count: elements of the longer buffer.
-    ///     dtype: the name of the dtype.
-    ///     root: the root, for a collective that has one. Default: 0.
-    ///     path: mapped, staged or pushed.
-    ///     in_place: whether input and output are the same memory.
-    ///     by_rank: whether every rank calls for itself, as in `Node.run`.
-    ///
-    /// Returns:
-    ///     The algorithm, the reason, and the candidates with their estimates in seconds; no candidates above 64 ranks.
-    ///
-    /// Raises:
-    ///     InvalidArgument: a name is unknown, a number is out of range, or the collective is never in place.
-    #[pyo3(
-        signature = (
-            collective, count: "int", dtype="float32", *, root: "int | None" = None, path: "_Path | str" = "mapped",
-            in_place=true, by_rank=false
-        )
-    )]
-    #[allow(clippy::too_many_arguments, clippy::type_complexity)]
-    fn estimates(
-        &self,
-        py: Python<'_>,
-        collective: &str,
-        count: &Bound<'_, PyAny>,
-        dtype: &str,
-        root: Option<&Bound<'_, PyAny>>,
-        path: &str,
-        in_place: bool,
-        by_rank: bool,
-    ) -> PyResult<AutoChoice> {
-        let zero = 0u32.into_pyobject(py)?.into_any();
-        estimates(py, self.endpoint.node(), collective, count, dtype, root.unwrap_or(&zero), path, in_place, by_rank)
     }
 
     /// Makes a call of all ranks without data.

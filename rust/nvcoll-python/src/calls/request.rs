@@ -9,7 +9,7 @@ use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::Deadline;
 
-use crate::arrays::{Contract, Operands, Passed, PlainCall};
+use crate::arrays::{BoundCall, Contract, Operands, Passed, PlainCall, Programs, SharedProgram};
 use crate::calls::choices::{choose, Reduction};
 use crate::counts::{self, Table};
 use crate::error::invalid;
@@ -37,18 +37,6 @@ pub(crate) struct Request<'a, 'py> {
     pub(crate) is_deferred: bool,
 }
 
-/// A checked request.
-pub(crate) struct Checked<'py> {
-    pub(crate) operands: Operands,
-    pub(crate) reduction: Reduction,
-    pub(crate) call: Call,
-    pub(crate) proof: Option<Verified>,
-    /// The same call on the mapped path, if ranks agree on the path in the call and every rank can reach the arrays.
-    pub(crate) mapped: Option<(Call, Option<Verified>)>,
-    /// The result of the call.
-    pub(crate) result: Bound<'py, PyAny>,
-}
-
 impl<'a, 'py> Request<'a, 'py> {
     /// Makes a request without optional arguments.
     pub(crate) fn new(collective: &'static Collective, arrays: &'a Bound<'py, PyAny>, path: Option<&'a str>) -> Self {
@@ -64,19 +52,20 @@ impl<'a, 'py> Request<'a, 'py> {
         (!has_more).then_some(PlainCall { collective, arrays, out, options: [self.op, self.root, self.algorithm] })
     }
 
-    /// Reads and checks all arguments of a call by `member`, one of `world_size` ranks, or by a node for all of them, and makes new
-    /// arrays for the result if the caller passed none.
+    /// Reads and checks all arguments of a call by `member`, one of `world_size` ranks, or by a node for all of them. Makes new arrays
+    /// for the result if the caller passed none. Binds the arrays to the programs that `program` finds, and returns the result, too.
     ///
     /// # Errors
     /// `InvalidArgument`, with the name of the argument; `Timeout` if the deadline passes while an algorithm of the user
-    /// is proved.
-    pub(crate) fn check(
+    /// is proved; the errors of `program`.
+    pub(crate) fn bind(
         mut self,
         member: Option<&Member>,
         world_size: u32,
         default_path: Path,
         deadline: Deadline,
-    ) -> PyResult<Checked<'py>> {
+        program: impl Fn(&Call, Option<&Verified>) -> PyResult<SharedProgram>,
+    ) -> PyResult<(BoundCall, Bound<'py, PyAny>)> {
         let (collective, py) = (self.collective, self.arrays.py());
         self.refuse_superfluous(py)?;
         let root = self.root.map_or(Ok(0), |root| integer("root", root, 0..=world_size - 1))?;
@@ -87,7 +76,7 @@ impl<'a, 'py> Request<'a, 'py> {
         };
         let counts = table.map(|table| counts::of_table(py, collective, roles, table)).transpose()?;
         let passed = Passed { arrays: self.arrays, out: self.out, counts, is_deferred: self.is_deferred, member };
-        let (operands, result) = Operands::new(py, Contract::new(collective, roles), passed)?;
+        let (operands, result) = Operands::new(py, Contract::new(collective, roles, member.map(Member::rank)), passed)?;
         let (aliasing, dtype) = (operands.aliasing(), operands.dtype());
         let (path, is_path_agreed) = match (self.path, default_path) {
             (Some(path), _) => (path_named(py, path)?, false),
@@ -100,14 +89,15 @@ impl<'a, 'py> Request<'a, 'py> {
         let (op, counts, algorithm) = (reduction.op, operands.counts().clone(), "auto".into());
         let purpose = CallPurpose::Itself;
         let call = Call { collective, root, algorithm, dtype, op, counts, path, is_path_agreed, aliasing, purpose };
-        let chosen = |mut call: Call| {
+        let program_of = |mut call: Call| {
             let proof = self.algorithm.map(|algorithm| choose(algorithm, &mut call, roles, deadline)).transpose()?;
-            Ok::<_, PyErr>((call, proof.flatten()))
+            program(&call, proof.flatten().as_ref())
         };
+        // Every rank can reach the arrays, and ranks agree on the path in the call.
         let is_offered = is_path_agreed && member.is_some_and(|member| operands.are_reachable(member));
-        let mapped = is_offered.then(|| chosen(Call { path: Path::Mapped, ..call.clone() })).transpose()?;
-        let (call, proof) = chosen(call)?;
-        Ok(Checked { operands, reduction, call, proof, mapped, result })
+        let mapped = is_offered.then(|| program_of(Call { path: Path::Mapped, ..call.clone() })).transpose()?;
+        let programs = Programs { own: program_of(call)?, mapped };
+        Ok((BoundCall::new(programs, operands, |at| reduction.scalar(at)), result))
     }
 
     /// Refuses arguments that the collective does not have. `plan` accepts the arguments of all collectives.

@@ -15,11 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pyo3::prelude::*;
 
-use nvcoll_core::interrupt::Interrupt;
-use nvcoll_engine::sync::single_flight::Unlocked;
 use nvcoll_engine::sync::Backoff;
-
-use crate::gil::signals::interrupt;
 
 /// The number of pauses, and of yields after them, before a rank takes the turn over. Measured: with 20 in all, small calls are as
 /// fast as with 100, and calls of a megabyte as fast as with 0. With 100, calls of a megabyte take a fifth longer.
@@ -46,19 +42,6 @@ pub(crate) fn in_turn<T: Send>(py: Python<'_>, call: impl FnOnce() -> T + Send) 
         TURN.take(me);
         outcome
     })
-}
-
-/// Runs the engine's work of a rank's call without the GIL: see [`in_turn`].
-pub(crate) struct InTurn<'py>(pub(crate) Python<'py>);
-
-impl Unlocked for InTurn<'_> {
-    fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        in_turn(self.0, work)
-    }
-
-    fn interrupt(&self) -> Interrupt {
-        interrupt()
-    }
 }
 
 /// The thread of the rank that is between two calls, or [`NOBODY`].

@@ -4,7 +4,7 @@
 //! or to report a failure. The interpreter ends a thread that asks for the GIL while it ends itself, in the middle of Rust code. So
 //! [`end_attaching`] runs before: it waits for those that are attached, and the others find the door shut.
 
-pub(crate) mod handoff;
+mod handoff;
 mod signals;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,15 +49,13 @@ pub(crate) fn watched_rank(
     work: impl AsyncFnOnce(&mut WaitLimit<'_>) -> nvcoll_engine::Result<()> + Send,
 ) -> PyResult<()> {
     let work = |is_interrupted: IsInterrupted<'_>| now(work(&mut WaitLimit::new(deadline, is_interrupted)));
-    let outcome = match member.share_memory() {
-        true => in_turn(py, || work(&mut || false)),
-        false => interruptibly(py, work)?,
-    };
+    let outcome = patiently(py, member, work)?;
     // A Ctrl-C for all ranks often arrives together with the failure of a peer that it has ended first.
     outcome.map_err(|error| py.check_signals().err().unwrap_or_else(|| of_member(py, member, &error)))
 }
 
 /// Waits for a call of one rank without the GIL: see [`watched_rank`].
+#[inline]
 pub(crate) fn patiently<T: Send>(
     py: Python<'_>,
     member: &Member,
@@ -109,11 +107,18 @@ pub(crate) fn watched_in_fabric<T: Send>(
 }
 
 /// Does long work of the engine without the GIL.
-pub(crate) struct WithoutGil<'py>(pub(crate) Python<'py>);
+pub(crate) enum WithoutGil<'py> {
+    AtOnce(Python<'py>),
+    /// In a call of a rank that is a thread: see [`in_turn`].
+    InTurn(Python<'py>),
+}
 
 impl Unlocked for WithoutGil<'_> {
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        self.0.detach(work)
+        match *self {
+            Self::AtOnce(py) => py.detach(work),
+            Self::InTurn(py) => in_turn(py, work),
+        }
     }
 
     fn interrupt(&self) -> Interrupt {

@@ -494,30 +494,11 @@ pub(crate) fn all_networks() -> Vec<Network> {
 /// Returns every medium of links.
 #[pyfunction(name = "media")]
 pub(crate) fn all_media() -> Vec<MediumRow> {
-    let row = |one: &'static media::Medium| MediumRow {
-        name: &one.name,
-        title: &one.title,
-        family: one.family.name(),
-        lane_gbps: one.lane_gbps,
-        efficiency: one.efficiency,
-        latency_ns: one.latency_ns,
-        source: &one.source,
-    };
-    media::all().iter().map(row).collect()
+    media::all().iter().map(MediumRow).collect()
 }
 
 /// Returns every model of GPU.
 #[pyfunction(name = "gpus")]
 pub(crate) fn all_gpus() -> Vec<GpuRow> {
-    let row = |one: &'static gpus::Gpu| GpuRow {
-        name: &one.name,
-        title: &one.title,
-        nvlink: one.nvlink.as_deref(),
-        nvlinks: one.nvlinks,
-        pcie: &one.pcie,
-        pcie_lanes: one.pcie_lanes,
-        memory_gbps: one.memory_gbps,
-        source: &one.source,
-    };
-    gpus::all().iter().map(row).collect()
+    gpus::all().iter().map(GpuRow).collect()
 }

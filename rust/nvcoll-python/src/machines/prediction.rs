@@ -254,23 +254,13 @@ impl Trial {
 /// Returns the constants of predictions.
 #[pyfunction]
 pub(crate) fn constants_of_predictions() -> Vec<ConstantRow> {
-    let row = |constant: &'static constants::Constant| ConstantRow {
-        name: &constant.name,
-        value: constant.value,
-        unit: &constant.unit,
-        kind: constant.kind.name(),
-        low: constant.low,
-        high: constant.high,
-        source: &constant.source,
-    };
-    constants::all().iter().map(row).collect()
+    constants::all().iter().map(ConstantRow).collect()
 }
 
 /// Returns the patterns that predictions know.
 #[pyfunction]
 pub(crate) fn patterns() -> Vec<PatternRow> {
-    let row = |pattern: &Pattern| PatternRow { name: pattern.name(), is_of_sends: pattern.is_of_sends() };
-    Pattern::ALL.iter().map(row).collect()
+    Pattern::ALL.iter().copied().map(PatternRow).collect()
 }
 
 /// Returns the names of all launches.

@@ -33,13 +33,5 @@ pub(crate) fn settings_of(value: Option<&Bound<'_, PyAny>>) -> PyResult<NcclSett
 /// Returns the environment variables of NCCL that `settings=` takes.
 #[pyfunction]
 pub(crate) fn nccl_settings() -> Vec<SettingRow> {
-    let since = |since: [u32; 3]| since.map(|number| number.to_string()).join(".");
-    let row = |one: &nvcoll_fabric::nccl::Variable| SettingRow {
-        name: one.name,
-        since: since(one.since),
-        values: one.values,
-        default: one.default,
-        changes: one.changes,
-    };
-    VARIABLES.iter().map(row).collect()
+    VARIABLES.iter().map(SettingRow).collect()
 }

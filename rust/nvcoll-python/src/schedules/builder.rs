@@ -17,8 +17,8 @@ use crate::integers::{integer, ANY};
 use crate::schedules::schedule::{collective_named, roles, Schedule};
 
 /// Chunks of one buffer of one rank. A view is a place, not a value: a later step can overwrite it.
-#[pyclass(name = "View", module = "nvcoll", frozen, from_py_object)]
-#[derive(Clone)]
+#[pyclass(name = "View", module = "nvcoll", frozen, eq, from_py_object)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct View(Region);
 
 #[pymethods]
@@ -31,10 +31,6 @@ impl View {
 
     fn __repr__(&self) -> String {
         self.0.to_string()
-    }
-
-    fn __eq__(&self, other: &Self) -> bool {
-        self.0 == other.0
     }
 }
 
@@ -338,11 +334,15 @@ impl Builder {
         }
         let regions = |views: Vec<View>| views.into_iter().map(|view| view.0).collect::<Vec<Region>>();
         let (from, into) = (regions(views), into.map(regions));
-        let shares = match algorithm.map_or(Ok("auto".to_owned()), |algorithm| algorithm.extract::<String>()) {
-            Ok(name) => self.record(py, |b| b.compose(collective, &from, into.as_deref(), &over, &name)),
-            Err(_) => {
-                let written = Written::of(py, collective, algorithm)?;
-                self.compose_written(&written, &from, into.as_deref(), &over)
+        let name = algorithm.map_or(Ok("auto".to_owned()), |algorithm| algorithm.extract::<String>());
+        let shares = match (name, algorithm) {
+            (Err(_), Some(written)) => {
+                check_written(written, collective)?;
+                self.compose_written(collective, written, &from, into.as_deref(), &over)
+            }
+            (name, _) => {
+                let name = name?;
+                self.record(py, |b| b.compose(collective, &from, into.as_deref(), &over, &name))
             }
         };
         Ok(shares?.into_iter().map(View).collect())
@@ -351,16 +351,16 @@ impl Builder {
     /// Composes an algorithm that is written in Python. No lock is held while it runs, because it may use this builder.
     fn compose_written(
         &self,
-        written: &Written<'_>,
+        collective: &'static Collective,
+        written: &Bound<'_, PyAny>,
         from: &[Region],
         into: Option<&[Region]>,
         over: &Groups,
     ) -> PyResult<Vec<Region>> {
-        let py = written.algorithm.py();
-        let (mut outer, mut raised) = (self.lock().clone(), None);
+        let (py, mut outer, mut raised) = (written.py(), self.lock().clone(), None);
         let before = outer.steps();
-        let shares = outer.compose_by(written.collective, from, into, over, &mut |inner| {
-            written.write(inner).map_err(|error| {
+        let shares = outer.compose_by(collective, from, into, over, &mut |inner| {
+            written_on(written, inner).map_err(|error| {
                 raised = Some(error);
                 Error::Build("the algorithm of a group raised an exception".into())
             })
@@ -369,16 +369,38 @@ impl Builder {
             return Err(error);
         }
         if self.lock().steps() != before {
-            return Err(of_core(
-                py,
-                &Error::Build("the algorithm of a group wrote to the builder of all ranks".into()),
-            ));
+            let message = "the algorithm of a group wrote to the builder of all ranks";
+            return Err(of_core(py, &Error::Build(message.into())));
         }
         self.record(py, |b| {
             *b = outer;
             shares
         })
     }
+}
+
+/// Refuses an object that is no algorithm of a collective: one with `collective` and `write(builder)`.
+fn check_written(algorithm: &Bound<'_, PyAny>, collective: &Collective) -> PyResult<()> {
+    if !algorithm.hasattr("write").unwrap_or(false) {
+        return Err(invalid(algorithm.py(), "`algorithm` must be a name or an algorithm"));
+    }
+    let of: String = algorithm.getattr("collective")?.extract()?;
+    match of == collective.name {
+        true => Ok(()),
+        false => {
+            let message = format!("`algorithm` is one of {of}, {} is composed", collective.name);
+            Err(invalid(algorithm.py(), message))
+        }
+    }
+}
+
+/// Runs an algorithm that is written in Python on `inner`.
+fn written_on(algorithm: &Bound<'_, PyAny>, inner: &mut CoreBuilder) -> PyResult<()> {
+    let builder = Builder { core: Mutex::new(inner.clone()), fails_at: OnceLock::new() };
+    let builder = Bound::new(algorithm.py(), builder)?;
+    algorithm.call_method1("write", (&builder,))?;
+    *inner = builder.get().lock().clone();
+    Ok(())
 }
 
 /// Reads a chunk or a range of chunks.
@@ -390,38 +412,6 @@ fn chunks(chunk: &Bound<'_, PyAny>) -> PyResult<Chunks> {
         _ => {
             Err(invalid(chunk.py(), format!("chunk is {}: a range must count up by 1 and not be empty", range.repr()?)))
         }
-    }
-}
-
-/// An algorithm of a collective that is written in Python: an object with `collective` and `write(builder)`.
-struct Written<'py> {
-    collective: &'static Collective,
-    algorithm: &'py Bound<'py, PyAny>,
-}
-
-impl<'py> Written<'py> {
-    fn of(
-        py: Python<'py>,
-        collective: &'static Collective,
-        algorithm: Option<&'py Bound<'py, PyAny>>,
-    ) -> PyResult<Self> {
-        let is_one = |algorithm: &&Bound<'py, PyAny>| algorithm.hasattr("write").unwrap_or(false);
-        let algorithm = algorithm.filter(is_one);
-        let algorithm = algorithm.ok_or_else(|| invalid(py, "`algorithm` must be a name or an algorithm"))?;
-        let of: String = algorithm.getattr("collective")?.extract()?;
-        if of != collective.name {
-            return Err(invalid(py, format!("`algorithm` is one of {of}, {} is composed", collective.name)));
-        }
-        Ok(Self { collective, algorithm })
-    }
-
-    /// Runs the algorithm on `inner`.
-    fn write(&self, inner: &mut CoreBuilder) -> PyResult<()> {
-        let py = self.algorithm.py();
-        let builder = Bound::new(py, Builder { core: Mutex::new(inner.clone()), fails_at: OnceLock::new() })?;
-        self.algorithm.call_method1("write", (&builder,))?;
-        *inner = builder.get().lock().clone();
-        Ok(())
     }
 }
 

@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use nvcoll_core::algorithm::{Algorithm, NamedAlgorithm, ALGORITHMS};
-use nvcoll_core::collective::{Collective, Folds, COLLECTIVES};
+use nvcoll_core::algorithm::{NamedAlgorithm, ALGORITHMS};
+use nvcoll_core::collective::COLLECTIVES;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::limits::MAX_WORLD_SIZE;
 use nvcoll_core::op::Op;
@@ -23,45 +23,20 @@ use crate::schedules::schedule::collective_named;
 /// Returns all registered algorithms.
 #[pyfunction]
 pub(crate) fn algorithms() -> Vec<AlgorithmRow> {
-    let row = |algorithm: &&'static Algorithm| AlgorithmRow {
-        collective: algorithm.collective.name,
-        name: algorithm.name,
-        order: algorithm.order.name(),
-        summary: algorithm.summary,
-        source: algorithm.source,
-    };
-    ALGORITHMS.iter().map(row).collect()
+    ALGORITHMS.iter().copied().map(AlgorithmRow).collect()
 }
 
 /// Returns the parameters of a registered algorithm.
 #[pyfunction]
 pub(crate) fn algorithm_parameters(py: Python<'_>, collective: &str, name: &str) -> PyResult<Vec<ParameterRow>> {
     let named = NamedAlgorithm::read(collective_named(py, collective)?, name).map_err(|error| of_core(py, &error))?;
-    let parameters = named.parameters().iter().map(|parameter| ParameterRow {
-        name: parameter.name,
-        choices: parameter.choices(),
-        default: parameter.default(),
-        summary: parameter.summary,
-    });
-    Ok(parameters.collect())
+    Ok(named.parameters().iter().map(ParameterRow).collect())
 }
 
 /// Returns all collectives.
 #[pyfunction]
 pub(crate) fn collectives() -> Vec<CollectiveRow> {
-    let folds = |folds| match folds {
-        Folds::Nothing => "nothing",
-        Folds::Everyone => "everyone",
-        Folds::Predecessors => "predecessors",
-    };
-    let row = |collective: &&'static Collective| CollectiveRow {
-        name: collective.name,
-        summary: collective.summary,
-        has_root: collective.has_root,
-        can_be_in_place: collective.can_be_in_place,
-        folds: folds(collective.folds),
-    };
-    COLLECTIVES.iter().map(row).collect()
+    COLLECTIVES.iter().copied().map(CollectiveRow).collect()
 }
 
 /// Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it.
@@ -75,20 +50,13 @@ pub(crate) fn bus_factor(py: Python<'_>, collective: &str, world_size: &Bound<'_
 /// Returns all dtypes.
 #[pyfunction]
 pub(crate) fn dtypes() -> Vec<DtypeRow> {
-    let row = |dtype: &DType| DtypeRow {
-        name: dtype.name(),
-        nbytes: dtype.bytes(),
-        kind: dtype.kind().name(),
-        accumulator: dtype.accumulator().name(),
-    };
-    DType::ALL.iter().map(row).collect()
+    DType::ALL.iter().copied().map(DtypeRow).collect()
 }
 
 /// Returns all ops.
 #[pyfunction]
 pub(crate) fn ops() -> Vec<OpRow> {
-    let defined = |op: &Op| DType::ALL.iter().filter(|d| op.is_defined_on(**d)).map(|d| d.name()).collect();
-    Op::ALL.iter().map(|op| OpRow { name: op.name(), dtypes: defined(op) }).collect()
+    Op::ALL.iter().copied().map(OpRow).collect()
 }
 
 /// Returns the facts of this machine: CPU, usable CPUs, sizes of caches in bytes, instruction sets.

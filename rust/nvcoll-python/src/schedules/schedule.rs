@@ -63,7 +63,7 @@ impl Schedule {
     /// Returns the proof for the path of `call`, with the name of the schedule in calls. It lowers and proves without the GIL, until
     /// the deadline of the call.
     pub(crate) fn proved_for(&self, py: Python<'_>, call: &Call, deadline: Deadline) -> PyResult<(String, Verified)> {
-        let (path, without_gil) = (call.path, WithoutGil(py));
+        let (path, without_gil) = (call.path, WithoutGil::AtOnce(py));
         let unlocked = UntilDeadline::new(&without_gil, deadline);
         let given_up = || {
             let call = Call { algorithm: self.core.algorithm.clone(), ..call.clone() };

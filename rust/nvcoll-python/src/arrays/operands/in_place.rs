@@ -44,21 +44,14 @@ impl Operands {
             return Meeting::Apart;
         }
         let (a, b) = (input.layout.count(), output.layout.count());
-        if a == b {
-            // Two empty arrays may have one address by chance.
-            return match (a, input.is_same_memory(output)) {
-                (0, _) => Meeting::Empty(false),
-                (_, true) => Meeting::Same,
-                (_, false) => Meeting::Apart,
-            };
-        }
         let (longer, shorter) = if a > b { (input, output) } else { (output, input) };
         let is_packed = !longer.layout.is_strided() && !shorter.layout.is_strided();
-        let is_there = is_packed && shorter.first == longer.first.wrapping_add(self.before(at));
+        let is_part = is_packed && shorter.first == longer.first.wrapping_add(self.before(at));
         // An empty slice in numpy has the address of the first element of its array.
         let is_inside = || (shorter.first.addr().wrapping_sub(longer.first.addr())) < longer.layout.bytes();
-        match (shorter.layout.count(), is_there) {
-            (0, is_there) => Meeting::Empty(is_there || is_inside()),
+        match (a.min(b), is_part || input.is_same_memory(output)) {
+            // Two empty arrays may have one address by chance.
+            (0, is_there) => Meeting::Empty(a != b && (is_there || is_inside())),
             (_, true) => Meeting::Same,
             (_, false) => Meeting::Apart,
         }
@@ -101,7 +94,7 @@ impl Operands {
             let is_in_place = self.contract.holds_input(self.contract.roles.root);
             return Some(if is_in_place { Aliasing::InPlace } else { Aliasing::Disjoint });
         }
-        (collective.can_be_in_place && self.shape.has_empty_part()).then_some(Aliasing::Disjoint)
+        (collective.can_be_in_place && self.contract.has_empty_part()).then_some(Aliasing::Disjoint)
     }
 
     /// Sets the aliasing that all ranks know, and adapts the arrays of a rank that calls otherwise.
@@ -118,7 +111,7 @@ impl Operands {
             let (longer, part) = (&self.input.arrays[0], &output.arrays[0]);
             let ranks = if part.layout.count() > longer.layout.count() { &mut self.input } else { output };
             let label = ranks.label(0);
-            let hidden = ranks.arrays[0].shadow_for(member, "is in place, and there is no memory for a copy");
+            let hidden = ranks.arrays[0].shadow(Some(member), "is in place, and there is no memory for a copy");
             hidden.map_err(|reason| reason.about(py, label))?;
         }
         Ok(())

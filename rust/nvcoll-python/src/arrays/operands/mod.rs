@@ -25,8 +25,7 @@ use nvcoll_engine::{Buffers, OriginalArray};
 
 use super::array::{Access, Array};
 use super::bound::BoundArrays;
-use super::caller::Caller;
-use super::contract::{Contract, Shape, Side};
+use super::contract::{Contract, Side};
 use super::inferred::inferred;
 use super::ranks::Ranks;
 use super::results::{new_outputs, result_of};
@@ -47,7 +46,6 @@ pub(crate) struct Passed<'a, 'py> {
 /// The arrays of one call.
 pub(crate) struct Operands {
     contract: Contract,
-    shape: Shape,
     dtype: DType,
     input: Ranks,
     /// None if the call has no outputs beside `input`; an absent array if the output of its rank is in `input`.
@@ -73,37 +71,39 @@ impl Operands {
         contract: Contract,
         passed: Passed<'_, 'py>,
     ) -> PyResult<(Self, Bound<'py, PyAny>)> {
-        let caller = Caller::of(passed.member);
-        let out = passed.out.filter(|out| !is_input(&contract, caller, passed.arrays, out));
+        let Passed { arrays, .. } = passed;
+        let is_list_of_all = contract.own.is_none() && contract.is_of_root_only(Side::Output);
+        let is_input = |out: &&Bound<'_, PyAny>| contract.is_of_one_part() && out.is(arrays) && !is_list_of_all;
+        let out = passed.out.filter(|out| !is_input(out));
         let needs_new = passed.out.is_none() && !contract.is_of_one_part();
-        let input = read_input(&contract, caller, passed.arrays, out.is_none() && !needs_new)?;
-        let mut output = out.map(|out| read_output(&contract, caller, out)).transpose()?;
+        let is_output = out.is_none() && !needs_new;
+        let brings = |rank| is_output || contract.has(rank, Side::Input);
+        let input = Ranks::read(&contract, Side::Input, contract.argument(), arrays, brings)?;
+        let mut output = out.map(|out| read_output(&contract, out)).transpose()?;
         let is_said = passed.counts.is_some();
-        let (dtype, counts) = inferred(py, &contract, caller, passed.arrays, &input, output.as_ref())?;
-        let counts = passed.counts.unwrap_or(counts);
-        let shape = Shape::new(&contract, counts);
+        let (dtype, counts) = inferred(&contract, arrays, &input, output.as_ref())?;
+        let contract = contract.with_counts(passed.counts.unwrap_or(counts));
         let result = match needs_new {
-            false => result_of(&contract, caller, passed.arrays, passed.out)?,
+            false => result_of(&contract, arrays, passed.out)?,
             true => {
-                let made = new_outputs(&contract, caller, passed.arrays, dtype, &shape, passed.is_deferred)?;
-                output = Some(read_output(&contract, caller, &made)?);
+                let made = new_outputs(&contract, arrays, dtype, passed.is_deferred)?;
+                output = Some(read_output(&contract, &made)?);
                 made
             }
         };
         let aliasing = Aliasing::InPlace;
         let mut operands =
-            Self { contract, shape, dtype, input, output, is_in_place: true, aliasing, copies_input_to_output: false };
+            Self { contract, dtype, input, output, is_in_place: true, aliasing, copies_input_to_output: false };
         operands.check(py, passed.member, is_said)?;
         Ok((operands, result))
     }
 
     /// Makes the operands of a collective without data.
     pub(crate) fn without_data(collective: &'static Collective, member: Option<&Member>, world_size: u32) -> Self {
-        let (first_rank, number) = member.map_or((0, world_size as usize), |member| (member.rank(), 1));
-        let contract = Contract::new(collective, Roles::of(world_size));
+        let own = member.map(Member::rank);
+        let (first_rank, number) = own.map_or((0, world_size as usize), |rank| (rank, 1));
         Self {
-            contract,
-            shape: Shape::new(&contract, Counts::Even(0)),
+            contract: Contract::new(collective, Roles::of(world_size), own),
             dtype: DType::F32,
             input: Ranks::absent("arrays", first_rank, number),
             output: None,
@@ -119,7 +119,7 @@ impl Operands {
         let call = program.call();
         call.collective == self.contract.collective
             && call.roles(program.world_size()) == self.contract.roles
-            && (call.dtype, call.aliasing, &call.counts) == (self.dtype, self.aliasing, &self.shape.counts)
+            && (call.dtype, call.aliasing, &call.counts) == (self.dtype, self.aliasing, &self.contract.counts)
     }
 
     /// Panics unless these are the arrays of one rank.
@@ -173,7 +173,7 @@ impl Operands {
 
     /// Returns the elements per part.
     pub(crate) fn counts(&self) -> &Counts {
-        &self.shape.counts
+        &self.contract.counts
     }
 
     /// Returns the aliasing of the program: whether input and output are the same memory.
@@ -216,23 +216,21 @@ impl Operands {
 
     /// Returns all arrays as the user passed them.
     pub(super) fn arrays(&self) -> Vec<OriginalArray> {
-        self.numbered().map(|(_, array)| array).collect()
+        let original = |(_, array, is_written): (usize, &Array, bool)| array.original(is_written);
+        self.numbered().map(original).collect()
     }
 
-    /// Returns all arrays as the user passed them, with their numbers.
-    fn numbered(&self) -> impl Iterator<Item = (usize, OriginalArray)> + '_ {
+    /// Returns every array that is no part of the other array of its rank, with its number and whether it is written.
+    fn numbered(&self) -> impl Iterator<Item = (usize, &Array, bool)> {
         self.sides().into_iter().flat_map(move |(side, arrays, first)| {
-            arrays.iter().enumerate().filter(|(_, array)| array.is_there()).filter_map(move |(at, array)| {
-                let (address, layout, is_written) =
-                    (array.first.addr(), array.layout.clone(), self.is_written(at, side)?);
-                Some((first + at, OriginalArray { address, layout, is_written }))
-            })
+            let there = arrays.iter().enumerate().filter(|(_, array)| array.is_there());
+            there.filter_map(move |(at, array)| Some((first + at, array, self.is_written(at, side)?)))
         })
     }
 
     /// Returns the name of one of [`Operands::arrays`] in messages.
     pub(super) fn name(&self, at: usize) -> String {
-        self.label(self.numbered().nth(at).map_or(0, |(number, _)| number))
+        self.label(self.numbered().nth(at).map_or(0, |(number, ..)| number))
     }
 
     /// Fills the packed copies of strided arrays that are read.
@@ -281,15 +279,12 @@ impl Operands {
     /// Says whether the call changes the array [`Operands::written`].
     #[inline]
     fn is_changed(&self, at: usize) -> bool {
-        if self.contract.is_uniform() {
-            return true;
-        }
         self.has(at, Side::Output) && (self.output(at).is_some() || !self.contract.is_left_as_is(self.input.rank(at)))
     }
 
     /// Returns the bytes of a rank's longer array before its shorter array, in place.
     fn before(&self, at: usize) -> usize {
-        self.shape.before_shorter(&self.contract, self.input.rank(at)) * self.dtype.bytes()
+        self.contract.before_shorter(self.input.rank(at)) * self.dtype.bytes()
     }
 
     /// Returns the name of array `number` in messages. Inputs are numbered before outputs.
@@ -308,12 +303,11 @@ impl Operands {
 
     /// Refuses arrays whose dtype or count is not that of the call.
     fn check_alike(&self, py: Python<'_>, is_said: bool) -> PyResult<()> {
-        let one_count = self.shape.one_count();
         for (side, arrays, first) in self.sides() {
             for (at, array) in arrays.iter().enumerate() {
-                let count = || one_count.unwrap_or_else(|| self.shape.count(&self.contract, self.input.rank(at), side));
-                if array.is_there() && (array.dtype != self.dtype || array.layout.count() != count()) {
-                    return Err(self.unlike(py, array, first + at, count(), is_said));
+                let count = self.contract.count(self.input.rank(at), side);
+                if array.is_there() && (array.dtype, array.layout.count()) != (self.dtype, count) {
+                    return Err(self.unlike(py, array, first + at, count, is_said));
                 }
             }
         }
@@ -356,7 +350,7 @@ impl Operands {
                 let array = self.written(at);
                 array.require_writable(tries).map_err(|reason| reason.about(py, self.label_written(at)))?;
             } else if self.has(at, Side::Output) && self.input.arrays[at].access != Access::Writable {
-                let hidden = self.input.arrays[at].shadow("is read-only, and there is no memory for a copy");
+                let hidden = self.input.arrays[at].shadow(None, "is read-only, and there is no memory for a copy");
                 hidden.map_err(|reason| reason.about(py, self.input.label(at)))?;
             }
         }
@@ -380,21 +374,10 @@ impl Operands {
         }
     }
 
-    /// Adds the memory range of every array to `ranges`; numbers begin at `add`.
-    fn note_ranges<'a>(&'a self, add: usize, ranges: &mut Vec<PlacedArray<'a>>) {
-        for (side, arrays, first) in self.sides() {
-            for (at, array) in arrays.iter().enumerate().filter(|(_, array)| array.is_there()) {
-                if let Some(is_written) = self.is_written(at, side) {
-                    ranges.push(PlacedArray::new(array.first.addr(), &array.layout, is_written, add + first + at));
-                }
-            }
-        }
-    }
-
     /// Refuses arrays that share a byte where one of them is written.
     fn check_apart(&self, py: Python<'_>, tries: &mut TryBudget) -> PyResult<()> {
-        let mut ranges: Vec<PlacedArray<'_>> = Vec::with_capacity(2 * self.input.arrays.len());
-        self.note_ranges(0, &mut ranges);
+        let mut ranges: Vec<_> =
+            self.numbered().map(|(number, array, is_written)| array.placed(is_written, number)).collect();
         let advice = |a: usize, b: usize| self.advice_on_overlap(a.min(b), a.max(b));
         refuse_conflict(py, &mut ranges, tries, |number| self.label(number), advice)
     }
@@ -420,33 +403,19 @@ impl Operands {
 
     /// Refuses arrays of different calls that share a byte where one of them is written.
     pub(super) fn check_apart_from_each_other(py: Python<'_>, calls: &[&Operands]) -> PyResult<()> {
-        let firsts = || {
-            calls.iter().scan(0, |next, call| {
-                let first = *next;
-                *next += call.numbers();
-                Some(first)
-            })
-        };
-        let mut ranges = Vec::new();
-        calls.iter().zip(firsts()).for_each(|(call, first)| call.note_ranges(first, &mut ranges));
-        let label = |number| {
-            let (nth, (call, first)) = calls
-                .iter()
-                .zip(firsts())
-                .enumerate()
-                .filter(|(_, (_, first))| *first <= number)
-                .last()
-                .expect("a call");
-            format!("{} in call {} of the group", call.label(number - first), nth + 1)
+        let mut arrays = Vec::new();
+        for (nth, call) in calls.iter().enumerate() {
+            arrays.extend(call.numbered().map(|(number, array, is_written)| (nth, number, array, is_written)));
+        }
+        let placed = arrays.iter().enumerate();
+        let mut ranges: Vec<_> = placed.map(|(at, (.., array, is_written))| array.placed(*is_written, at)).collect();
+        let label = |at: usize| {
+            let (nth, number, ..) = arrays[at];
+            format!("{} in call {} of the group", calls[nth].label(number), nth + 1)
         };
         refuse_conflict(py, &mut ranges, &mut TryBudget::of_a_call(), label, |_, _| {
             "pass arrays that share no byte".into()
         })
-    }
-
-    /// Returns the number of arrays: an input per rank, and an output per rank if there are outputs.
-    fn numbers(&self) -> usize {
-        self.input.arrays.len() * if self.output.is_some() { 2 } else { 1 }
     }
 }
 
@@ -474,40 +443,9 @@ pub(super) fn refuse_conflict(
     Err(invalid(py, message))
 }
 
-/// Reads `arrays` or `x`; `is_output` says whether results go there too.
-fn read_input(contract: &Contract, caller: Caller, object: &Bound<'_, PyAny>, is_output: bool) -> PyResult<Ranks> {
-    let (argument, roles) = (caller.argument(), contract.roles);
-    let brings = |rank| is_output || contract.has(rank, Side::Input);
-    match caller {
-        Caller::Node if contract.is_of_root_only(Side::Input) && !contract.is_of_one_part() => {
-            Ranks::of_root(argument, object, roles.world_size, roles.root)
-        }
-        Caller::Node => Ranks::of_node(argument, object, roles.world_size, brings),
-        Caller::Rank(rank) if brings(rank) && object.is_none() => {
-            Err(invalid(object.py(), format!("`{argument}` of rank {rank} is None, {}", contract.needs(rank))))
-        }
-        Caller::Rank(rank) if brings(rank) => Ranks::of_rank(argument, object, rank),
-        Caller::Rank(rank) => Ok(Ranks::absent(argument, rank, 1)),
-    }
-}
-
 /// Reads `out`.
-fn read_output(contract: &Contract, caller: Caller, object: &Bound<'_, PyAny>) -> PyResult<Ranks> {
-    let roles = contract.roles;
-    let brings = |rank| contract.has(rank, Side::Output);
-    match caller {
-        Caller::Node if contract.is_of_root_only(Side::Output) => {
-            Ranks::of_root("out", object, roles.world_size, roles.root)
-        }
-        Caller::Node => Ranks::of_node("out", object, roles.world_size, brings),
-        // Without a root, all ranks must know whether the call is in place: rank 0 of exscan too.
-        Caller::Rank(rank) if brings(rank) || !contract.collective.has_root => Ranks::of_rank("out", object, rank),
-        Caller::Rank(rank) => Ok(Ranks::absent("out", rank, 1)),
-    }
-}
-
-/// Says whether `out` is the same object as the input.
-fn is_input(contract: &Contract, caller: Caller, arrays: &Bound<'_, PyAny>, out: &Bound<'_, PyAny>) -> bool {
-    let is_one_of_many = matches!(caller, Caller::Node) && contract.is_of_root_only(Side::Output);
-    contract.is_of_one_part() && out.is(arrays) && !is_one_of_many
+fn read_output(contract: &Contract, object: &Bound<'_, PyAny>) -> PyResult<Ranks> {
+    // Without a root, all ranks must know whether the call is in place: rank 0 of exscan too.
+    let is_of_all = contract.own.is_some() && !contract.collective.has_root;
+    Ranks::read(contract, Side::Output, "out", object, |rank| is_of_all || contract.has(rank, Side::Output))
 }

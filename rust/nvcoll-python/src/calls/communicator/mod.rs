@@ -20,7 +20,6 @@ use crate::calls::endpoint::Endpoint;
 use crate::calls::group::Group;
 use crate::calls::work::Work;
 use crate::error::{listed, of_member};
-use crate::gil::handoff::InTurn;
 use crate::gil::{interruptible, WithoutGil};
 use crate::integers::{integer, items_of, ANY};
 
@@ -113,14 +112,10 @@ impl Communicator {
         let key = key.map_or(Ok(0), |key| integer("`key`", key, i32::MIN..=i32::MAX))?;
         let deadline = self.endpoint.deadline(timeout);
         let color = color.map(i32::unsigned_abs);
-        let member = match self.member.share_memory() {
-            true => self.member.split(color, key, deadline, &InTurn(py), &mut || false),
-            false => interruptible(|is_interrupted| {
-                self.member.split(color, key, deadline, &WithoutGil(py), is_interrupted)
-            })?,
-        };
-        let member = member.map_err(|error| of_member(py, &self.member, &error))?;
-        Ok(member.map(|member| Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member)))
+        let member = self.regrouped(py, |unlocked, is_interrupted| {
+            self.member.split(color, key, deadline, unlocked, is_interrupted)
+        })?;
+        Ok(member.map(|member| self.of(member)))
     }
 
     /// Makes a communicator of some ranks. Only these ranks call it, all with the same list and tag.
@@ -161,14 +156,10 @@ impl Communicator {
             items.iter().map(|rank| integer("a rank of `ranks`", rank, ANY)).collect::<PyResult<_>>()?;
         let tag = tag.map_or(Ok(0), |tag| integer("`tag`", tag, 0..=i32::MAX))?.unsigned_abs();
         let deadline = self.endpoint.deadline(timeout);
-        let member = match self.member.share_memory() {
-            true => self.member.subset(&ranks, tag, deadline, &InTurn(py), &mut || false),
-            false => interruptible(|is_interrupted| {
-                self.member.subset(&ranks, tag, deadline, &WithoutGil(py), is_interrupted)
-            })?,
-        };
-        let member = member.map_err(|error| of_member(py, &self.member, &error))?;
-        Ok(Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member))
+        let member = self.regrouped(py, |unlocked, is_interrupted| {
+            self.member.subset(&ranks, tag, deadline, unlocked, is_interrupted)
+        })?;
+        Ok(self.of(member))
     }
 
     /// Refuses arrays that a call copies, while a call of another communicator has them. Not public: it is for torch's lists of tensors.
@@ -206,12 +197,9 @@ impl Communicator {
     fn shrink(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Self> {
         self.endpoint.group.refuse(py, "shrink")?;
         let deadline = self.endpoint.deadline(timeout);
-        let member = match self.member.share_memory() {
-            true => self.member.shrink(deadline, &InTurn(py), &mut || false),
-            false => interruptible(|is_interrupted| self.member.shrink(deadline, &WithoutGil(py), is_interrupted))?,
-        };
-        let member = member.map_err(|error| of_member(py, &self.member, &error))?;
-        Ok(Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member))
+        let member =
+            self.regrouped(py, |unlocked, is_interrupted| self.member.shrink(deadline, unlocked, is_interrupted))?;
+        Ok(self.of(member))
     }
 
     /// Groups the calls in a `with` block. nvcoll launches them together at the end of the block, as in `Node.group`.
@@ -278,6 +266,25 @@ impl Communicator {
 impl Communicator {
     pub(crate) fn new(node: Arc<Node>, timeout: Option<Seconds>, member: Arc<Member>) -> Self {
         Self { endpoint: Endpoint::of_rank(node, member.clone(), timeout), member }
+    }
+
+    /// Returns a communicator of other ranks, with the default timeout of this one.
+    fn of(&self, member: Arc<Member>) -> Self {
+        Self::new(self.endpoint.node().clone(), self.endpoint.timeout, member)
+    }
+
+    /// Has `make` form a group of ranks without the GIL. A rank that is a process checks for Ctrl-C; ranks that are threads take the
+    /// GIL in turn.
+    fn regrouped<T>(
+        &self,
+        py: Python<'_>,
+        make: impl FnOnce(&WithoutGil<'_>, &mut (dyn FnMut() -> bool + Send)) -> nvcoll_engine::Result<T>,
+    ) -> PyResult<T> {
+        let made = match self.member.share_memory() {
+            true => make(&WithoutGil::InTurn(py), &mut || false),
+            false => interruptible(|is_interrupted| make(&WithoutGil::AtOnce(py), is_interrupted))?,
+        };
+        made.map_err(|error| of_member(py, &self.member, &error))
     }
 
     /// Refuses to end the program of the rank while a group is open: see [`crate::calls::open_group::OpenGroup::check_left`].
