@@ -97,7 +97,10 @@ class Aborted(Error):
     """Another rank failed; the message names it."""
 
 class PeerLost(Aborted):
-    """The process of another rank ended without leaving the job. `rank` is its rank in the communicator, `pid` its process number, `signal` the signal that killed it or None, `status` its exit status or None; what nobody could tell is None."""
+    """The process of another rank ended without leaving the job.
+
+    `rank` is its rank in the communicator, `pid` its process number, `signal` the signal that killed it or None,
+    `status` its exit status or None; what nobody could tell is None."""
 
     rank: int
     pid: int | None

@@ -2,10 +2,10 @@
 
 use std::cell::RefCell;
 
-use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyMemoryError, PyOSError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyString, PyType};
 
 use nvcoll_core::Error as CoreError;
 use nvcoll_engine::error::LostPeer;
@@ -14,65 +14,18 @@ use nvcoll_engine::sync::WaitStatus;
 use nvcoll_engine::Error as EngineError;
 use nvcoll_fabric::Error as FabricError;
 
-/// The exceptions: name, builtin that is a base beside `Error` or an exception above that is the base, docstring.
-const EXCEPTIONS: [(&str, Option<&str>, &str); 9] = [
-    (
-        "InvalidArgument",
-        Some("ValueError"),
-        "An argument that cannot be used; the message says which, and what to pass.",
-    ),
-    ("BuildError", None, "An algorithm broke a rule of the builder."),
-    ("Refuted", None, "A proof failed; `places` names the steps in conflict, `missing` the missing wait."),
-    ("Mismatch", None, "Ranks made different calls; the message names both."),
-    ("Aborted", None, "Another rank failed; the message names it."),
-    (
-        "PeerLost",
-        Some("Aborted"),
-        "The process of another rank ended without leaving the job. `rank` is its rank in the communicator, `pid` its process \
-         number, `signal` the signal that killed it or None, `status` its exit status or None; what nobody could tell is None.",
-    ),
-    ("Timeout", Some("TimeoutError"), "A deadline passed; the message names the missing ranks."),
-    (
-        "Busy",
-        Some("RuntimeError"),
-        "The node is in a call of another thread, or in a run of its ranks, or an array is in flight in another call.",
-    ),
-    (
-        "Closed",
-        Some("RuntimeError"),
-        "The peers of a communicator are gone: its run has ended, or the process was forked.",
-    ),
-];
+/// The module of the exceptions. It is held, because they are raised also while the interpreter ends.
+static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
-static CLASSES: PyOnceLock<Vec<(&'static str, Py<PyType>)>> = PyOnceLock::new();
-
-fn classes(py: Python<'_>) -> PyResult<&Vec<(&'static str, Py<PyType>)>> {
-    CLASSES.get_or_try_init(py, || {
-        let builtins = py.import("builtins")?;
-        let make = |name: &str, bases: Bound<'_, PyTuple>, doc: &str| -> PyResult<Py<PyType>> {
-            let body = PyDict::new(py);
-            body.set_item("__module__", "nvcoll")?;
-            body.set_item("__doc__", doc)?;
-            Ok(builtins.getattr("type")?.call1((name, bases, body))?.cast_into::<PyType>()?.unbind())
-        };
-        let base = make("Error", PyTuple::new(py, [py.get_type::<PyException>()])?, "Any error of nvcoll.")?;
-        let mut all = vec![("Error", base.clone_ref(py))];
-        for (name, builtin, doc) in EXCEPTIONS {
-            let above = all.iter().find(|(known, _)| Some(*known) == builtin);
-            let mut bases = vec![above.map_or(&base, |(_, class)| class).bind(py).clone().into_any()];
-            if let Some(builtin) = builtin.filter(|_| above.is_none()) {
-                bases.push(builtins.getattr(builtin)?);
-            }
-            all.push((name, make(name, PyTuple::new(py, bases)?, doc)?));
-        }
-        Ok(all)
-    })
+fn classes(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+    let module = CLASSES.get_or_try_init(py, || py.import("nvcoll.errors").map(Bound::unbind))?;
+    Ok(module.bind(py))
 }
 
 /// Adds the exceptions to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    for (name, class) in classes(module.py())? {
-        module.add(*name, class)?;
+    for (name, class) in classes(module.py())?.dict().iter().filter(|(_, value)| value.is_instance_of::<PyType>()) {
+        module.add(name.cast::<PyString>()?, class)?;
     }
     Ok(())
 }
@@ -92,14 +45,8 @@ fn shortened(message: String) -> String {
 
 /// Makes the exception called `name`.
 pub(crate) fn raise(py: Python<'_>, name: &str, message: String) -> PyErr {
-    let message = shortened(message);
-    match classes(py) {
-        Ok(all) => match all.iter().find(|(known, _)| *known == name) {
-            Some((_, class)) => PyErr::from_type(class.bind(py).clone(), message),
-            None => PyException::new_err(message),
-        },
-        Err(error) => error,
-    }
+    let class = classes(py).and_then(|classes| Ok(classes.getattr(name)?.cast_into::<PyType>()?));
+    class.map_or_else(|error| error, |class| PyErr::from_type(class, shortened(message)))
 }
 
 /// An argument that cannot be used.

@@ -33,7 +33,7 @@ mod _nvcoll {
     use nvcoll_core::limits;
     use pyo3::prelude::*;
 
-    use crate::{error, interpreter, rows, schedules};
+    use crate::{error, interpreter, rows};
 
     #[pymodule_export]
     use crate::arrays::roofline::roofline;
@@ -81,7 +81,6 @@ mod _nvcoll {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         interpreter::require_main(module.py())?;
         error::register(module)?;
-        schedules::refuted::register(module)?;
         rows::register(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("MAX_WORLD_SIZE", limits::MAX_WORLD_SIZE)?;

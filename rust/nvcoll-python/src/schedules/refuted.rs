@@ -11,13 +11,6 @@ use nvcoll_core::verify::{BufferChunk, Refutation, Violation};
 
 use crate::error::raise;
 
-/// Gives the class the attributes of exceptions without a schedule.
-pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let class = module.getattr("Refuted")?;
-    class.setattr("places", PyTuple::empty(module.py()))?;
-    class.setattr("missing", module.py().None())
-}
-
 /// Makes the exception of a proof that failed.
 pub(crate) fn refuted(py: Python<'_>, schedule: &Schedule, refutation: &Refutation) -> PyErr {
     let error = raise(py, "Refuted", refutation.to_string());
