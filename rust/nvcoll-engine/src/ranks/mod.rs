@@ -1,7 +1,5 @@
 //! The ranks: a node whose ranks one caller drives, teams of threads that each call for one rank, and the communicators of a rank.
 
-#[cfg(all(test, not(loom)))]
-mod call_counts_tests;
 pub mod member;
 pub(crate) mod memberships;
 pub mod node;
@@ -10,4 +8,6 @@ pub(crate) mod shrink;
 pub(crate) mod split;
 pub(crate) mod subset;
 pub mod team;
+#[cfg(all(test, not(loom)))]
+mod tests;
 pub(crate) mod words;

@@ -1,0 +1,3 @@
+//! Tests of the ranks together.
+
+mod call_counts;
