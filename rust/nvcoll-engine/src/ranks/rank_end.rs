@@ -75,6 +75,7 @@ pub(crate) fn retire(memberships: &Memberships<Member>) -> Result<()> {
         fail(memberships);
         return Err(LEFT_IN_A_CALL);
     }
+    memberships.progress.close();
     Ok(())
 }
 
@@ -85,4 +86,8 @@ pub(crate) fn fail(memberships: &Memberships<Member>) {
     members.iter().for_each(|member| _ = member.end(RankEnd::Failed));
     // Only now: a call of another thread may wait for a peer that waits in another communicator.
     members.iter().for_each(|member| member.close());
+    // The handler of a signal runs in a call, and what was issued waits for it.
+    if !is_asking() {
+        memberships.progress.close();
+    }
 }

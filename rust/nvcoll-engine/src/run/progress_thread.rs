@@ -4,7 +4,7 @@
 //! issue, isend, irecv      not over at once: the member is watched          the first one starts the thread `nvcoll-progress`
 //! thread                   advances the calls and transfers in flight       something moved: again, at once or soon
 //!                          sleeps at the bells of what waits                 nothing has moved for long
-//!                          ends                                             nobody was watched for a second
+//!                          ends                                             nobody was watched for a second, or the rank has ended
 //! work.wait()              moves transfers itself                           the thread leaves those of that member alone meanwhile
 //! ```
 //!
@@ -21,7 +21,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Wake, Waker};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -85,7 +85,9 @@ pub(crate) struct ProgressThread {
 #[derive(Default)]
 struct WatchedMembers {
     members: Vec<Weak<dyn HasFlights>>,
-    is_running: bool,
+    thread: Option<JoinHandle<()>>,
+    /// Whether the rank has ended.
+    is_closed: bool,
 }
 
 impl std::fmt::Debug for ProgressThread {
@@ -112,9 +114,8 @@ impl ProgressThread {
     /// [`Error::System`] if there can be no thread.
     pub(crate) fn watch<M: HasFlights>(self: &Arc<Self>, member: &Weak<M>, begin: impl FnOnce()) -> Result<()> {
         let mut watched = self.lock();
-        if !watched.is_running {
-            self.start()?;
-            watched.is_running = true;
+        if watched.thread.is_none() {
+            watched.thread = Some(self.start()?);
         }
         begin();
         if !watched.members.iter().any(|one| one.as_ptr().addr() == member.as_ptr().addr()) {
@@ -130,13 +131,23 @@ impl ProgressThread {
         Doorbell::ring_all([&self.news]);
     }
 
-    fn start(self: &Arc<Self>) -> Result<()> {
+    /// Ends the thread when nothing is in flight any more, because the rank has ended; returns when it has, unless this is it.
+    pub(crate) fn close(&self) {
+        let thread = {
+            let mut watched = self.lock();
+            watched.is_closed = true;
+            watched.thread.take_if(|thread| thread.thread().id() != thread::current().id())
+        };
+        self.look_again();
+        thread.into_iter().for_each(|thread| thread.join().expect("calls that panic are caught"));
+    }
+
+    fn start(self: &Arc<Self>) -> Result<JoinHandle<()>> {
         let (builder, own) = (thread::Builder::new().name("nvcoll-progress".into()), self.clone());
-        let started = builder.stack_size(STACK_BYTES).spawn(move || own.run()).map_err(|error| Error::System {
+        builder.stack_size(STACK_BYTES).spawn(move || own.run()).map_err(|error| Error::System {
             what: "no thread for calls that return at once: end threads, or leave `async_op` out".into(),
             number: error.raw_os_error().unwrap_or(0),
-        });
-        started.map(drop)
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, WatchedMembers> {
@@ -149,7 +160,7 @@ impl ProgressThread {
         loop {
             let members = self.lock().members.clone();
             idle_sleeps = if members.is_empty() { idle_sleeps + 1 } else { 0 };
-            if idle_sleeps > IDLE_SLEEPS && self.may_end() {
+            if self.may_end(idle_sleeps > IDLE_SLEEPS) {
                 return;
             }
             if self.advance_all(&members, &waker) {
@@ -169,7 +180,7 @@ impl ProgressThread {
                 }
                 _ => {}
             }
-            let is_quiet = has_call || sleep == SLEEPS[1];
+            let is_quiet = has_call || flights.is_empty() || sleep == SLEEPS[1];
             if is_quiet {
                 self.forget_idle();
             }
@@ -200,11 +211,13 @@ impl ProgressThread {
         self.lock().members.retain(|member| member.upgrade().is_some_and(|member| member.in_flight().is_some()));
     }
 
-    /// Says whether nobody is watched; then the next to be watched starts a thread again.
-    fn may_end(&self) -> bool {
+    /// Says whether the thread ends: nobody is watched, and it was idle for long or is closed. The next to be watched starts one again.
+    fn may_end(&self, was_idle: bool) -> bool {
         let mut watched = self.lock();
-        watched.is_running = !watched.members.is_empty();
-        !watched.is_running
+        let ends = watched.members.is_empty() && (was_idle || watched.is_closed);
+        // Who closes it has taken the handle, to join.
+        watched.thread.take_if(|_| ends);
+        ends
     }
 }
 
