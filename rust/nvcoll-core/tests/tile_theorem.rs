@@ -12,7 +12,6 @@ use nvcoll_core::algorithm::ALGORITHMS;
 use nvcoll_core::lower::{push, Fifo};
 use nvcoll_core::schedule::{Path, Schedule};
 use nvcoll_core::verify::{verify, Violation};
-use random::Random;
 use unrolled::{unroll, Finding};
 
 /// How many mutants of each kind are unrolled for each schedule. Chosen.
@@ -31,18 +30,13 @@ fn originals() -> impl Iterator<Item = Schedule> {
 
 /// Right schedules and mutants of them.
 fn subjects() -> Vec<Schedule> {
-    let mut subjects = Vec::new();
-    let mut random = Random::new(1);
-    for original in originals() {
-        for &kind in Kind::ALL {
-            let mut all: Vec<Schedule> = mutants(&original, kind).collect();
-            for _ in 0..PER_KIND.min(all.len()) {
-                subjects.push(all.swap_remove(random.below(all.len())));
-            }
-        }
+    let of = |original: Schedule| {
+        let mutants = |&kind| mutants(&original, kind, 1).take(PER_KIND).collect::<Vec<_>>();
+        let mut subjects: Vec<Schedule> = Kind::ALL.iter().flat_map(mutants).collect();
         subjects.push(original);
-    }
-    subjects
+        subjects
+    };
+    originals().flat_map(of).collect()
 }
 
 #[test]

@@ -5,9 +5,11 @@
 //! between them; special values are drawn by bit pattern, so that every dtype gets its own infinities, NaNs, zeros,
 //! subnormals and extremes.
 
+mod reference;
+
 use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
-use nvcoll_engine::kernel::{reference, select, Args, Arm, Isa};
+use nvcoll_engine::kernel::{select, Args, Arm, Isa};
 use proptest::prelude::*;
 
 const GUARD: u8 = 0xa5;

@@ -1,8 +1,10 @@
 //! Floats of 8 and 16 bits, exhaustively: every value widens and comes back, every pair of float8 folds as the reference
 //! says, and every tie of 16 bits goes to the even neighbour, on every instruction set.
 
+mod reference;
+
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::kernel::{reference, select, Args, Arm, Isa};
+use nvcoll_engine::kernel::{select, Args, Arm, Isa};
 
 /// Yields each float of at most 16 bits.
 fn small() -> impl Iterator<Item = DType> {

@@ -12,6 +12,8 @@
 //! [`super::reduction`] has already dropped the needs that the program implies, so most searches are short. [`MOST_VISITS`] bounds the
 //! work for other programs.
 
+use std::collections::HashSet;
+
 use super::queues::QueueId;
 use crate::schedule::{Dependency, Event, Schedule, Step};
 
@@ -49,26 +51,8 @@ struct Past {
 #[derive(Clone, Default)]
 struct Queue {
     positions: Vec<u32>,
-    entered: EnteredRanks,
-}
-
-/// A set of ranks.
-#[derive(Clone, Default)]
-struct EnteredRanks(Vec<u64>);
-
-impl EnteredRanks {
-    /// Adds a rank, and says whether the rank is new.
-    fn insert(&mut self, rank: u32) -> bool {
-        let (word, bit) = (rank as usize / 64, 1 << (rank % 64));
-        self.0.resize(self.0.len().max(word + 1), 0);
-        let is_new = self.0[word] & bit == 0;
-        self.0[word] |= bit;
-        is_new
-    }
-
-    fn has(&self, rank: u32) -> bool {
-        self.0.get(rank as usize / 64).is_some_and(|word| word >> (rank % 64) & 1 == 1)
-    }
+    /// The ranks for whose enters its steps have waited.
+    entered: HashSet<u32>,
 }
 
 /// The marks and the stack of a search, which the next search reuses.
@@ -138,7 +122,7 @@ impl Waits {
         let last = last.into_iter().map(|p| wait_for(&steps[p as usize], 0));
         let everyone = 0..if self.synchronises && steps.is_empty() { self.world_size } else { 0 };
         let contacts = others(rank, last.clone().map(|d| d.rank).chain(everyone));
-        let is_met = |other: &u32| self.queues[rank as usize].iter().any(|queue| queue.entered.has(*other));
+        let is_met = |other: &u32| self.queues[rank as usize].iter().any(|queue| queue.entered.contains(other));
         contacts.into_iter().filter(|other| !is_met(other)).map(enter).chain(last).collect()
     }
 

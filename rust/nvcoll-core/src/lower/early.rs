@@ -19,7 +19,7 @@
 //!
 //! The steps keep their positions in [`Schedule::steps`], their views and their marks. Cost: linear in steps and waits, and one bit for
 //! each step and rank. The staging of the call is free before the enter: a rank waits for stamps before its early steps
-//! ([`crate::verify::succession()`]). Source: ours.
+//! ([`crate::verify`]). Source: ours.
 
 use crate::schedule::{Dependency, Event, Path, Schedule};
 

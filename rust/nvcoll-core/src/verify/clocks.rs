@@ -8,24 +8,17 @@
 //! ```
 //!
 //! These are vector clocks (Fidge 1988, Mattern 1989) over queues instead of processes. The clocks of all steps would not fit into
-//! memory for 1024 ranks, so only a front is kept. A clock is kept until all steps that wait for its step have been passed, and
-//! at most [`KEPT_PER_QUEUE`] clocks per queue are kept. A clock may be gone, because it was the oldest or because a wait reaches
-//! back to an earlier tile. Then the current clock **learns** the awaited step and its past by a backward walk, which stops at
-//! known steps. A queue learns each step at most once, so all walks together cost no more than the clocks: steps x queues. Memory:
-//! a few clocks per queue, queues^2.
-
-use std::collections::VecDeque;
+//! memory for 1024 ranks, so each queue keeps those of its last [`KEPT_PER_QUEUE`] steps. If the clock of an awaited step is gone, the
+//! current clock **learns** the step and its past by a backward walk, which stops at known steps. A queue learns each step at most once,
+//! so all walks together cost no more than the clocks: steps x queues. Memory: a few clocks per queue, queues^2.
 
 use super::graph::Graph;
 use super::memory::MOST_BYTES;
 use super::report::Violation;
 use crate::schedule::{Dependency, Event};
 
-/// The average number of kept clocks per queue. Chosen: a ring in breadth-first order needs two.
-const KEPT_PER_QUEUE: usize = 4;
-
-/// The number of clocks that are always kept, so that small schedules keep all clocks. Chosen.
-const KEPT_AT_LEAST: usize = 4096;
+/// The number of clocks that are kept for each queue. Chosen: a ring in breadth-first order needs two.
+const KEPT_PER_QUEUE: u32 = 4;
 
 /// A clock: the number of done steps of each queue since the first tile, then a bit per rank for its enter. A clock that contains a
 /// step contains everything that happens before the step.
@@ -33,10 +26,9 @@ pub(super) type Clock = Box<[u32]>;
 
 /// Checks that the clocks of a proof fit into memory.
 pub(super) fn check_room(graph: &Graph<'_>) -> Result<(), Violation> {
-    let [queues, ranks, steps] =
-        [graph.queue_count(), graph.schedule.world_size as usize, graph.order().len()].map(|count| count as u128);
-    let front = (KEPT_PER_QUEUE as u128 * queues).max(KEPT_AT_LEAST as u128).min(steps);
-    let clocks = (front + queues + ranks) * (queues + ranks.div_ceil(32)) * size_of::<u32>() as u128;
+    let [queues, ranks] = [graph.queue_count(), graph.schedule.world_size as usize].map(|count| count as u128);
+    let kept = (u128::from(KEPT_PER_QUEUE) * queues).min(graph.order().len() as u128);
+    let clocks = (kept + ranks) * (queues + ranks.div_ceil(32)) * size_of::<u32>() as u128;
     // `Contacts` keeps one number per queue and rank.
     let bytes = clocks + queues * ranks * size_of::<u32>() as u128;
     match bytes > MOST_BYTES {
@@ -45,81 +37,62 @@ pub(super) fn check_room(graph: &Graph<'_>) -> Result<(), Violation> {
     }
 }
 
-/// A front of clocks that moves through the tiles.
+/// The latest clocks of every queue, which move through the tiles.
 pub(super) struct Clocks<'g, 'a> {
     graph: &'g Graph<'a>,
     tile: u32,
-    /// The current step.
-    now: u32,
-    /// The clock of each step of this tile; empty unless it is kept.
-    of_step: Vec<Clock>,
-    /// The number of further uses of each clock in this tile.
-    needed: Vec<u32>,
-    /// The steps with kept clocks, and some steps without, oldest first.
-    kept: VecDeque<u32>,
-    /// The largest length of `kept`.
-    most: usize,
-    /// The last step of each queue that was passed.
-    latest: Vec<u32>,
-    /// The clock of each queue at the end of the previous tile.
-    of_tile_before: Vec<Clock>,
-    free: Vec<Clock>,
+    per_queue: u32,
+    /// The clocks of each queue: that of its n-th step since the first tile lies at n mod `per_queue`.
+    kept: Vec<Clock>,
+    /// The place of the current step's clock.
+    now: usize,
 }
 
 impl<'g, 'a> Clocks<'g, 'a> {
     /// Starts before the first step of the first tile.
     pub(super) fn new(graph: &'g Graph<'a>) -> Self {
-        Self::keeping(graph, (KEPT_PER_QUEUE * graph.queue_count()).max(KEPT_AT_LEAST))
+        Self::keeping(graph, KEPT_PER_QUEUE)
     }
 
-    /// Starts with a front of at most `most` clocks and at least one for each queue.
-    fn keeping(graph: &'g Graph<'a>, most: usize) -> Self {
-        let mut clocks = Self {
-            graph,
-            tile: 0,
-            now: 0,
-            of_step: vec![Clock::default(); graph.order().len()],
-            needed: Vec::new(),
-            kept: VecDeque::new(),
-            most: most.max(graph.queue_count()),
-            latest: vec![0; graph.queue_count()],
-            of_tile_before: vec![Clock::default(); graph.queue_count()],
-            free: Vec::new(),
-        };
-        clocks.needed = clocks.needed_per_step();
-        clocks
+    /// Keeps the clocks of the last `per_queue` steps of each queue, at least two.
+    fn keeping(graph: &'g Graph<'a>, per_queue: u32) -> Self {
+        let kept = vec![Clock::default(); graph.queue_count() * per_queue as usize];
+        Self { graph, tile: 0, per_queue, kept, now: 0 }
     }
 
     /// Moves to `step`; all steps before it must have been passed.
     pub(super) fn advance(&mut self, step: u32) {
         let graph = self.graph;
-        self.now = step;
-        let mut clock = match graph.predecessor(step) {
-            Some(before) => self.take_over(before),
-            None if self.tile > 0 => std::mem::take(&mut self.of_tile_before[graph.queue_number(step)]),
-            None => self.fresh_of(graph.step(step).rank),
-        };
-        let after = &graph.step(step).after;
-        self.admit(&mut clock, after);
-        graph.awaited(after).filter(|(_, lag)| *lag == 0).for_each(|(awaited, _)| self.release(awaited));
-        clock[graph.queue_number(step)] = graph.done_with(step, self.tile);
-        self.of_step[step as usize] = clock;
-        self.latest[graph.queue_number(step)] = step;
-        self.kept.push_back(step);
-        self.forget_oldest();
+        let (queue, done) = (graph.queue_number(step), graph.done_with(step, self.tile));
+        self.now = self.place(queue, done);
+        let mut clock = std::mem::take(&mut self.kept[self.now]);
+        if clock.is_empty() {
+            clock = self.blank();
+        }
+        if done == 1 {
+            clock.fill(0);
+            set_entered(graph, &mut clock, graph.step(step).rank);
+        } else {
+            clock.copy_from_slice(&self.kept[self.place(queue, done - 1)]);
+        }
+        self.admit(&mut clock, &graph.step(step).after);
+        clock[queue] = done;
+        self.kept[self.now] = clock;
     }
 
     /// Says whether a step in a tile is the current step or happens before it.
     pub(super) fn knows(&self, step: u32, tile: u32) -> bool {
-        self.of_step[self.now as usize][self.graph.queue_number(step)] >= self.graph.done_with(step, tile)
+        self.kept[self.now][self.graph.queue_number(step)] >= self.graph.done_with(step, tile)
     }
 
     /// Returns the clock of a rank's leave, if the current tile is the last.
     pub(super) fn leave(&mut self, rank: u32) -> Clock {
         let graph = self.graph;
-        let mut clock = self.fresh_of(rank);
+        let mut clock = self.blank();
+        set_entered(graph, &mut clock, rank);
         for queue in graph.queues_of(rank) {
-            merge(&mut clock, &self.of_step[graph.end_of(queue) as usize], graph.queue_count());
+            let end = self.place(queue, graph.done_with(graph.end_of(queue), self.tile));
+            merge(&mut clock, &self.kept[end], graph.queue_count());
         }
         self.admit(&mut clock, &graph.schedule.leave[rank as usize]);
         clock
@@ -127,90 +100,35 @@ impl<'g, 'a> Clocks<'g, 'a> {
 
     /// Moves to the next tile; all steps of this tile must have been passed.
     pub(super) fn next_tile(&mut self) {
-        for queue in 0..self.graph.queue_count() {
-            self.of_tile_before[queue] = std::mem::take(&mut self.of_step[self.graph.end_of(queue) as usize]);
-        }
         self.tile += 1;
-        self.kept.clear();
-        self.needed = self.needed_per_step();
-    }
-
-    /// Returns the number of uses of each clock in a tile: one for each waiting step, and one for the end of the tile.
-    fn needed_per_step(&self) -> Vec<u32> {
-        let mut needed = vec![1; self.graph.order().len()];
-        for step in &self.graph.schedule.steps {
-            for (awaited, _) in self.graph.awaited(&step.after).filter(|(_, lag)| *lag == 0) {
-                needed[awaited as usize] += 1;
-            }
-        }
-        needed
-    }
-
-    /// Returns the clock of a step with which the next step of its queue begins; it reuses the memory if no other step needs it.
-    fn take_over(&mut self, step: u32) -> Clock {
-        self.needed[step as usize] -= 1;
-        if self.needed[step as usize] == 0 {
-            return std::mem::take(&mut self.of_step[step as usize]);
-        }
-        let mut clock = self.blank();
-        clock.copy_from_slice(&self.of_step[step as usize]);
-        clock
     }
 
     /// Adds awaited events and their past to a clock.
     fn admit(&self, clock: &mut Clock, after: &'a [Dependency]) {
         let graph = self.graph;
-        admit_enters(graph, clock, after);
+        for wait in after.iter().filter(|wait| wait.event == Event::Enter) {
+            set_entered(graph, clock, wait.rank);
+        }
         for (awaited, lag) in graph.awaited(after) {
             let Some(tile) = self.tile.checked_sub(lag) else { continue };
-            let is_known = clock[graph.queue_number(awaited)] >= graph.done_with(awaited, tile);
-            let kept = &self.of_step[awaited as usize];
-            if is_known {
+            let (queue, done) = (graph.queue_number(awaited), graph.done_with(awaited, tile));
+            let kept = &self.kept[self.place(queue, done)];
+            if clock[queue] >= done {
                 continue;
-            } else if lag == 0 && !kept.is_empty() {
+            } else if kept.get(queue) == Some(&done) {
                 merge(clock, kept, graph.queue_count());
             } else {
-                learn(graph, clock, (awaited, tile));
+                learn(graph, clock, (queue, done));
             }
         }
     }
 
-    fn release(&mut self, step: u32) {
-        self.needed[step as usize] -= 1;
-        if self.needed[step as usize] == 0 {
-            self.drop_clock(step);
-        }
+    fn place(&self, queue: usize, done: u32) -> usize {
+        queue * self.per_queue as usize + (done % self.per_queue) as usize
     }
 
-    fn drop_clock(&mut self, step: u32) {
-        let clock = std::mem::take(&mut self.of_step[step as usize]);
-        if !clock.is_empty() {
-            self.free.push(clock);
-        }
-    }
-
-    /// Drops clocks, oldest first, but never the latest of a queue.
-    fn forget_oldest(&mut self) {
-        while self.kept.len() > self.most {
-            let step = self.kept.pop_front().expect("it is longer than the front");
-            if self.latest[self.graph.queue_number(step)] == step {
-                self.kept.push_back(step);
-            } else {
-                self.drop_clock(step);
-            }
-        }
-    }
-
-    fn fresh_of(&mut self, rank: u32) -> Clock {
-        let mut clock = self.blank();
-        clock.fill(0);
-        set_entered(self.graph, &mut clock, rank);
-        clock
-    }
-
-    fn blank(&mut self) -> Clock {
-        let width = self.graph.queue_count() + (self.graph.schedule.world_size as usize).div_ceil(32);
-        self.free.pop().unwrap_or_else(|| vec![0; width].into())
+    fn blank(&self) -> Clock {
+        vec![0; self.graph.queue_count() + (self.graph.schedule.world_size as usize).div_ceil(32)].into()
     }
 }
 
@@ -228,12 +146,6 @@ fn set_entered(graph: &Graph<'_>, clock: &mut Clock, rank: u32) {
     clock[graph.queue_count() + rank as usize / 32] |= 1 << (rank % 32);
 }
 
-fn admit_enters(graph: &Graph<'_>, clock: &mut Clock, after: &[Dependency]) {
-    for wait in after.iter().filter(|wait| wait.event == Event::Enter) {
-        set_entered(graph, clock, wait.rank);
-    }
-}
-
 /// Adds another clock of the same tile to a clock.
 fn merge(clock: &mut [u32], other: &[u32], queues: usize) {
     let ((done, entered), (other_done, other_entered)) = (clock.split_at_mut(queues), other.split_at(queues));
@@ -241,9 +153,9 @@ fn merge(clock: &mut [u32], other: &[u32], queues: usize) {
     entered.iter_mut().zip(other_entered).for_each(|(mine, &theirs)| *mine |= theirs);
 }
 
-/// Adds a step in a tile and its past by a backward walk that stops at known steps, one stretch of a queue at a time.
-fn learn(graph: &Graph<'_>, clock: &mut Clock, (step, tile): (u32, u32)) {
-    let mut stack = vec![(graph.queue_number(step), graph.done_with(step, tile))];
+/// Adds the first `done` steps of a queue and their past by a backward walk that stops at known steps, one stretch of a queue at a time.
+fn learn(graph: &Graph<'_>, clock: &mut Clock, (queue, done): (usize, u32)) {
+    let mut stack = vec![(queue, done)];
     while let Some((queue, done)) = stack.pop() {
         let known = clock[queue];
         if done <= known {
@@ -274,7 +186,7 @@ mod tests {
             }
             for &step in graph.order() {
                 clocks.advance(step);
-                all.push(clocks.of_step[step as usize].clone());
+                all.push(clocks.kept[clocks.now].clone());
             }
             all.extend((0..graph.schedule.world_size).map(|rank| clocks.leave(rank)));
         }
@@ -286,9 +198,10 @@ mod tests {
         for algorithm in ALGORITHMS {
             for schedule in [1, 2, 3, 7].into_iter().flat_map(|n| algorithm.schedules(n)).map(Result::unwrap) {
                 let graph = Graph::of(&schedule).unwrap();
-                let kept = all_clocks(&graph, Clocks::new(&graph));
-                let learnt = all_clocks(&graph, Clocks::keeping(&graph, 0));
-                assert!(kept == learnt, "{}", schedule.title());
+                let kept = all_clocks(&graph, Clocks::keeping(&graph, 3 * schedule.steps.len().max(1) as u32));
+                for few in [2, KEPT_PER_QUEUE] {
+                    assert!(kept == all_clocks(&graph, Clocks::keeping(&graph, few)), "{}", schedule.title());
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 //! A rank has **contact** with another rank once it has waited for that rank's enter itself. There it compares the two calls, so an
 //! indirect wait through a third rank is not enough. A rank needs contact before it accesses the other rank's memory or waits for
 //! its steps. A **leave** must come after every access to the rank's user buffers and scratch; staging outlives the call, see
-//! [`super::succession`]. If the collective synchronises, a leave must also come after the enters of all ranks.
+//! [`super`]. If the collective synchronises, a leave must also come after the enters of all ranks.
 //!
 //! A queue waits for an enter once. So one table is enough: for each queue and each other rank, the first step of the queue that
 //! waits for the enter of that rank.

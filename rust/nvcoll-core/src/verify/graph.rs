@@ -18,6 +18,9 @@ use super::location::StepName;
 use super::report::Violation;
 use crate::schedule::{Dependency, Event, Schedule, Step};
 
+/// The end of a list.
+const NONE: u32 = u32::MAX;
+
 /// The queues of all ranks, numbered consecutively, and a topological order of one tile.
 pub(super) struct Graph<'a> {
     pub(super) schedule: &'a Schedule,
@@ -133,28 +136,27 @@ impl<'a> Graph<'a> {
 
     fn topological_order(&self) -> Result<Vec<u32>, Violation> {
         let count = self.schedule.steps.len();
-        let (mut missing, mut dependents) = (vec![0u32; count], Adjacency::with_counts(count));
-        for step in 0..count as u32 {
-            for before in self.before_in_tile(step) {
-                dependents.count(before);
-            }
-        }
-        dependents.reserve();
-        for step in 0..count as u32 {
+        let mut missing = vec![0u32; count];
+        // For each step, its first dependent in `dependents`; each of these has the place of the next.
+        let (mut first, mut dependents) = (vec![NONE; count], Vec::new());
+        for step in (0..count as u32).rev() {
             for before in self.before_in_tile(step) {
                 missing[step as usize] += 1;
-                dependents.push(before, step);
+                dependents.push((step, first[before as usize]));
+                first[before as usize] = dependents.len() as u32 - 1;
             }
         }
         let mut order: Vec<u32> = (0..count as u32).filter(|&step| missing[step as usize] == 0).collect();
         let mut turn = 0;
         while let Some(&step) = order.get(turn) {
             turn += 1;
-            for &dependent in dependents.of(step) {
+            let mut at = first[step as usize];
+            while let Some(&(dependent, next)) = dependents.get(at as usize) {
                 missing[dependent as usize] -= 1;
                 if missing[dependent as usize] == 0 {
                     order.push(dependent);
                 }
+                at = next;
             }
         }
         if order.len() == count {
@@ -202,42 +204,4 @@ fn number_queues(schedule: &Schedule) -> (Vec<Vec<u32>>, Vec<u32>) {
         queue[step.index as usize] = position as u32;
     }
     (queues, first_queue)
-}
-
-/// Lists of numbers, one list per step, in one allocation.
-struct Adjacency {
-    /// The end of each list; before `reserve`, its length.
-    ends: Vec<u32>,
-    starts: Vec<u32>,
-    items: Vec<u32>,
-}
-
-impl Adjacency {
-    fn with_counts(lists: usize) -> Self {
-        Self { ends: vec![0; lists], starts: Vec::new(), items: Vec::new() }
-    }
-
-    fn count(&mut self, list: u32) {
-        self.ends[list as usize] += 1;
-    }
-
-    fn reserve(&mut self) {
-        let mut next = 0;
-        for end in &mut self.ends {
-            let length = std::mem::replace(end, next);
-            self.starts.push(next);
-            next += length;
-        }
-        self.items = vec![0; next as usize];
-    }
-
-    fn push(&mut self, list: u32, item: u32) {
-        let end = &mut self.ends[list as usize];
-        self.items[*end as usize] = item;
-        *end += 1;
-    }
-
-    fn of(&self, list: u32) -> &[u32] {
-        &self.items[self.starts[list as usize] as usize..self.ends[list as usize] as usize]
-    }
 }

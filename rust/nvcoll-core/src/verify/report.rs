@@ -3,7 +3,7 @@
 //! Each rule is one variant of [`Violation`]. Its message names the steps as the text form prints them (`r0.q1.3`: rank 0, queue 1,
 //! step 3), the found and the expected state, and the remedy. [`Violation::places`] returns the same steps as data, and
 //! [`Violation::missing`] returns the missing wait or contributions. The variants follow the order of the proof: form, deadlock,
-//! contact, races, values, leaves, successive calls.
+//! contact, races, values, leaves.
 
 use super::location::{Access, BufferChunk, StepName, Waiter};
 use super::missing::Missing;
@@ -345,26 +345,6 @@ pub enum Violation {
         /// The collective.
         collective: &'static str,
     },
-    /// The first and the third of three successive calls conflict in a bank of staging.
-    #[error("{second} of the third call {second_access} {cell} while {first} of the first call may still use it: let a rank wait for stamps before it stores into staging")]
-    StagingOverrun {
-        /// The step of the earlier call.
-        first: StepName,
-        /// The step of the later call.
-        second: StepName,
-        /// The access of the later step.
-        second_access: Access,
-        /// The chunk.
-        cell: BufferChunk,
-    },
-    /// A rank overwrites a call record before all ranks have read it.
-    #[error("r{rank} enters the third call and overwrites its record of the first, which {reader} may not have read yet: let a rank wait for stamps before it enters")]
-    RecordOverrun {
-        /// The rank of the record.
-        rank: u32,
-        /// The reader in the first call.
-        reader: Waiter,
-    },
 }
 
 impl Violation {
@@ -408,10 +388,9 @@ impl Violation {
             | V::WaitsForEarlyStep { place, .. }
             | V::NoContact { place, .. } => vec![*place],
             V::Deadlock { steps: circle } => steps(circle),
-            V::Race { first, second, .. } | V::StagingOverrun { first, second, .. } => steps(&[*second, *first]),
+            V::Race { first, second, .. } => steps(&[*second, *first]),
             V::LeavesEarly { rank, step, .. } => vec![Waiter::Leave(*rank), Waiter::Step(*step)],
             V::NotSynchronised { rank, .. } => vec![Waiter::Leave(*rank)],
-            V::RecordOverrun { reader, .. } => vec![*reader],
         }
     }
 

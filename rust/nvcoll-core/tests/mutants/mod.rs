@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::random::Random;
 use nvcoll_core::schedule::{Aliasing, Buffer, Dependency, Event, Schedule, Step};
 
 /// What is changed.
@@ -85,14 +86,16 @@ const EVERY_RANK: u32 = u32::MAX;
 /// A change to a schedule.
 type Change = Box<dyn Fn(&mut Schedule)>;
 
-/// Makes every mutant of a kind, in a fixed order, leaving out those that equal the original.
-pub(crate) fn mutants(original: &Schedule, kind: Kind) -> impl Iterator<Item = Schedule> + '_ {
+/// Makes the mutants of a kind in a random order, always the same for a seed, leaving out those that equal the original.
+pub(crate) fn mutants(original: &Schedule, kind: Kind, seed: u64) -> impl Iterator<Item = Schedule> + '_ {
+    let (mut changes, mut random) = (changes(original, kind), Random::new(seed));
+    let next = move || (!changes.is_empty()).then(|| changes.swap_remove(random.below(changes.len())));
     let mutate = move |change: Change| {
         let mut mutant = original.clone();
         change(&mut mutant);
         (mutant != *original).then_some(mutant)
     };
-    changes(original, kind).into_iter().filter_map(mutate)
+    std::iter::from_fn(next).filter_map(mutate)
 }
 
 fn changes(schedule: &Schedule, kind: Kind) -> Vec<Change> {

@@ -10,7 +10,7 @@
 //! All sources of a block are read before a destination is written, so a destination may be exactly a source. One generic
 //! routine (`fold`) is compiled once per instruction set; the compiler vectorises it, and since it neither reassociates
 //! nor fuses, every instruction set gives the same bits. Only non-temporal stores and the conversions of float16 are spelled
-//! out. **A dtype is one row of `element`, an op one arm of `arm`**, and a line of `select` each; [`mod@reference`] says the same things slowly.
+//! out. **A dtype is one row of `element`, an op one arm of `arm`**, and a line of `select` each; `tests/reference` says the same things slowly.
 //!
 //! A kernel is chosen once, when a plan is bound; a call is one indirect jump. Cost: every source read once, every
 //! destination written once. What it does not do: check anything, or set the floating-point environment
@@ -29,7 +29,6 @@ mod isa;
 mod number;
 mod ordered;
 mod prefetch;
-pub mod reference;
 mod run;
 mod select;
 mod stream;

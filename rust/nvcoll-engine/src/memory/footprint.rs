@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::memory::buffers::Buffers;
 use crate::memory::originals::OriginalArray;
-use crate::memory::strided::{may_conflict, PlacedArray, TryBudget};
+use crate::memory::strided::{first_conflict, TryBudget};
 
 /// The first byte and the end of a range.
 type ByteSpan = (usize, usize);
@@ -82,20 +82,12 @@ impl Footprint {
 
     #[cold]
     fn originals_overlap(&self, other: &Self) -> bool {
-        let mut tries = TryBudget::of_a_call();
-        let spans = |of: &Self| -> Vec<OriginalArray> {
-            let spans = |spans: &[ByteSpan], is_written| -> Vec<OriginalArray> {
-                let array =
-                    |&(start, end): &ByteSpan| OriginalArray::packed(start, end.wrapping_sub(start), is_written);
-                spans.iter().map(array).collect()
-            };
-            [spans(&of.all, false), spans(&of.written, true)].concat()
+        let arrays = |of: &Self| -> Vec<OriginalArray> {
+            let array = |&(start, end): &ByteSpan, is_written| OriginalArray::packed(start, end - start, is_written);
+            let all = of.all.iter().map(|span| array(span, false));
+            all.chain(of.written.iter().map(|span| array(span, true))).chain(of.originals.iter().cloned()).collect()
         };
-        let (own_spans, other_spans) = (spans(self), spans(other));
-        let (own, others) = (placed(&self.originals), placed(&other.originals));
-        may_conflict(&own, &others, &mut tries)
-            || may_conflict(&own, &placed(&other_spans), &mut tries)
-            || may_conflict(&placed(&own_spans), &others, &mut tries)
+        arrays_overlap(&arrays(self), &arrays(other))
     }
 }
 
@@ -127,7 +119,9 @@ impl Footprints {
 /// Says whether two ranks passed arrays that share a byte, one of them written, or may do so.
 #[cold]
 pub(crate) fn arrays_overlap(one: &[OriginalArray], other: &[OriginalArray]) -> bool {
-    may_conflict(&placed(one), &placed(other), &mut TryBudget::of_a_call())
+    let sides = [one, other].into_iter().enumerate();
+    let mut all: Vec<_> = sides.flat_map(|(side, arrays)| arrays.iter().map(move |array| array.placed(side))).collect();
+    first_conflict(&mut all, &mut TryBudget::of_a_call()).is_some()
 }
 
 /// Returns the packed arrays that a rank's buffers are.
@@ -135,10 +129,6 @@ pub(crate) fn arrays_overlap(one: &[OriginalArray], other: &[OriginalArray]) -> 
 pub(crate) fn packed_arrays(bytes: [usize; 2], own: &Buffers) -> [OriginalArray; 2] {
     let [(input, input_bytes), (output, output_bytes)] = ranges(bytes, own);
     [OriginalArray::packed(input, input_bytes, false), OriginalArray::packed(output, output_bytes, true)]
-}
-
-fn placed(arrays: &[OriginalArray]) -> Vec<PlacedArray<'_>> {
-    arrays.iter().map(OriginalArray::placed).collect()
 }
 
 /// Sorts spans and merges those that touch; empty ones are dropped.

@@ -25,8 +25,9 @@ impl OriginalArray {
         Self { address, layout: Layout::packed(bytes, 1), is_written }
     }
 
-    pub(crate) fn placed(&self) -> PlacedArray<'_> {
-        PlacedArray::new(self.address, &self.layout, self.is_written, 0)
+    /// Returns the array as one of the `side` of a comparison.
+    pub(crate) fn placed(&self, side: usize) -> PlacedArray<'_> {
+        PlacedArray::new(self.address, &self.layout, self.is_written, side)
     }
 }
 

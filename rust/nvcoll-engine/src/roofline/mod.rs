@@ -188,15 +188,6 @@ fn wait_until(condition: impl Fn() -> bool) {
     }
 }
 
-/// Makes a roofline, runs it once with ordinary stores and drops it.
-///
-/// # Safety
-/// What [`Roofline::run`] demands.
-pub unsafe fn all_reduce_sum(buffers: &[*mut f32], count: usize, threads: usize) -> Duration {
-    // SAFETY: this function demands what `run` does.
-    unsafe { Roofline::new(threads, buffers.len()).run(buffers, count, StoreMode::Plain) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,7 +18,6 @@ mod copy;
 mod overlap;
 
 pub use copy::{gather, scatter};
-pub(crate) use overlap::may_conflict;
 pub use overlap::{first_conflict, Conflict, PlacedArray, TryBudget};
 
 /// One axis of an array.

@@ -1,11 +1,11 @@
 //! What a kernel computes, written to be obviously right: one element after the other, safe, slow, sharing no code with the
-//! kernels. Tests and benchmarks compare against it; nothing else calls it.
+//! kernels.
 //!
 //! Integers are computed in 128 bits and cut to their width, small floats are rounded by asking which number is nearest
 //! (`small`), minimum and maximum by asking each case in turn.
 
-use super::Arm;
 use nvcoll_core::dtype::{DType, Kind};
+use nvcoll_engine::kernel::Arm;
 
 mod small;
 
@@ -17,7 +17,7 @@ use small::SmallFloat;
 ///
 /// # Panics
 /// If a source is not as long as the first, or the arm scales and there are fewer scalars than sources.
-pub fn fold(dtype: DType, arm: Arm, sources: &[&[u8]], scalars: &[f64], divisor: u32) -> Vec<u8> {
+pub(crate) fn fold(dtype: DType, arm: Arm, sources: &[&[u8]], scalars: &[f64], divisor: u32) -> Vec<u8> {
     let elements = sources[0].len() / dtype.bytes();
     let mut result = Vec::with_capacity(sources[0].len());
     for i in 0..elements {
@@ -31,7 +31,7 @@ pub fn fold(dtype: DType, arm: Arm, sources: &[&[u8]], scalars: &[f64], divisor:
 }
 
 /// Says whether two results are the same bits, a NaN being the same as any other NaN.
-pub fn is_same(dtype: DType, a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn is_same(dtype: DType, a: &[u8], b: &[u8]) -> bool {
     let is_nan = |bytes: &[u8]| match dtype {
         DType::F32 | DType::C64 => read_f32(bytes).is_nan(),
         DType::F64 | DType::C128 => read_f64(bytes).is_nan(),
