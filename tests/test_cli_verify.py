@@ -1,7 +1,6 @@
 """`nvcoll verify`, `show` and `explain` of names, files and texts, and the commands that a violation prints."""
 
 import os
-import re
 import shlex
 
 import pytest
@@ -36,13 +35,6 @@ def test_what_moves_no_data_is_explained_in_a_sentence():
     text = run("explain", "barrier")[0]
     assert "auto chooses direct: it is the only algorithm, and no data is moved" in text
     assert run("show", "barrier")[0]
-
-
-def test_verify_all_proves_every_algorithm():
-    text, _ = run("verify", "--all")
-    assert all(
-        re.search(rf"proved  {row.collective} +{re.escape(row.name)} ", text) for row in nvcoll._nvcoll.algorithms()
-    )
 
 
 def test_a_violation_names_both_steps_what_is_missing_and_a_command_that_shows_them(tmp_path):
@@ -93,22 +85,13 @@ def test_the_command_that_says_why_names_the_root(tmp_path):
 
 def test_show_prints_before_and_after_lowering_with_dependencies_and_draws(tmp_path):
     file = tmp_path / "ring.svg"
-    text, stderr = run("show", "all_reduce", "ring", "-n", "3", "--path", "all", "--svg", str(file))
-    before, after, pushed = text.split("\n\n")
-    assert run("show", "all_reduce", "ring", "-n", "3")[0] == f"{before}\n", "mapped, unless another path is named"
+    before, stderr = run("show", "all_reduce", "ring", "-n", "3", "--svg", str(file))
+    after, pushed = (run("show", "all_reduce", "ring", "-n", "3", "--path", path)[0] for path in ("staged", "pushed"))
     assert "path mapped" in before and "path staged" in after and "staging0[r" in after and "staging" not in before
     assert "path pushed" in pushed
     assert "after r0.enter r0.q1.1" in before and "@2" in after
-    assert before.endswith("waits 5 on the longest chain")
+    assert before.endswith("waits 5 on the longest chain\n")
     assert file.read_text().count('class="step"') == 12 and str(file) in stderr
-
-
-def test_a_file_with_both_schedules_of_show_is_told_apart_from_one(tmp_path):
-    file = tmp_path / "ring.txt"
-    file.write_text(run("show", "all_reduce", "ring", "--path", "all")[0] + "\n")
-    assert "holds 3 schedules: print one" in refused("verify", str(file))
-    file.write_text(run("show", "all_reduce", "ring", "--path", "staged")[0] + "\n")
-    assert run("verify", str(file))[0].startswith("proved")
 
 
 def test_a_terminal_that_knows_only_ascii_gets_question_marks():

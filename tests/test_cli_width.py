@@ -5,7 +5,7 @@ import os
 import pytest
 from command_line import file_of_mine, run
 
-from nvcoll.text.tables import abbreviated, fitted, labelled
+from nvcoll.text.tables import fitted, labelled
 
 CLUSTERS = "hgx-h100x4+ib-ndr-8,rtx4090-8-stagedx2+ib-ndr-8"
 
@@ -84,25 +84,6 @@ def test_the_least_important_columns_go_first_and_only_as_many_as_needed():
     head, row, *note = fitted(headings, rows, optional=optional, width=40)
     assert head.split() == ["name", "y" * 20, "z"] and row.split() == ["a", "2", "3"]
     assert " ".join(note).split() == f"(column left out: {'x' * 20}; the terminal is 40 characters wide)".split()
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("two_level(outer=halving_doubling)", "two_level/hd"),
-        ("two_level(per_node=4,outer=ring)", "two_level/4/ring"),
-        ("star(per_node=4)", "star(per_node=4)"),
-        ("recursive_doubling", "recursive_doubling"),
-    ],
-)
-def test_long_names_of_algorithms_have_a_short_form(name, short):
-    assert abbreviated(name) == short
-
-
-def test_names_that_would_be_alike_are_not_shortened():
-    names = ["two_level(outer=halving_doubling)", "two_level(outer=hopping_dance)"]
-    text = "\n".join(fitted(["size", *names], [["1 KiB", "1", "2"]], width=50))
-    assert all(name in text for name in names)
 
 
 def test_a_sentence_is_indented_behind_its_label():

@@ -114,16 +114,13 @@ def test_a_long_expression_and_a_long_name_are_shortened():
     assert len(named("a" * 5_000)._repr_html_().split("<svg")[0]) < 7_000
 
 
-def test_every_colour_of_a_picture_has_one_for_the_dark_and_rules_stay_in_the_picture():
+def test_the_rules_of_a_picture_stay_in_the_picture():
     schedules = [nvcoll.schedule("all_reduce", name, world_size=4, path="staged") for name in ("ring", "nvswitch")]
     for picture in map(drawing.svg, schedules):
         root = ET.fromstring(picture)
         assert root.get("class") == drawing.CLASS
-        used = {element.get(what) for element in root.iter() for what in ("fill", "stroke")}
-        assert used - {None, "none"} <= set(drawing.DARK)
         rules = re.findall(r"([^{}]+)\{[^{}]*\}", root.find(".//{*}style").text)
-        assert len(rules) > 2 * 2 * len(drawing.DARK)
-        assert all(drawing.CLASS in rule for rule in rules)
+        assert len(rules) == 4 and all(drawing.CLASS in rule for rule in rules)
         for name in re.findall(r"url\(#([^)]+)\)", picture):
             assert f'id="{name}"' in picture and name.startswith(drawing.CLASS)
 
@@ -134,9 +131,8 @@ def luminance(colour):
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-@pytest.mark.parametrize("colour_of", [lambda c: c, drawing.DARK.get], ids=["light", "dark"])
-def test_words_can_be_read_on_every_ground(colour_of):
+def test_words_can_be_read_on_every_ground():
     """WCAG 2.1 asks for a contrast of 4.5 between text and what is behind it."""
     for ground in (*drawing.COLOURS.values(), drawing.PAPER, drawing.BAND):
-        light, dark = sorted((luminance(colour_of(ground)), luminance(colour_of(drawing.INK))), reverse=True)
+        light, dark = sorted((luminance(ground), luminance(drawing.INK)), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5, ground

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nvcoll.draw.drawing import FAINT, GRID, INK, PAPER, document, text
-from nvcoll.draw.machine_drawing import IN_THE_DARK, LINES
+from nvcoll.draw.machine_drawing import LINES
 from nvcoll.text.formatting import escaped
 
 BUS, SWITCH, NETWORK, MESH = LINES["pcie"], LINES["nvlink"], LINES["network"], LINES["c2c"]
@@ -23,7 +23,7 @@ LEGEND = {"PCIe": BUS, "NVLink": SWITCH, "network": NETWORK}
 def page(title: str, note: str, width: float, height: float, parts: Iterable[str]) -> str:
     """Puts parts into a document below its title and a note."""
     head = [text(24, 28, title, font_size=16, font_weight="bold"), text(24, 48, note, fill=FAINT)]
-    return document(width, height, title, [*head, *parts], IN_THE_DARK) + "\n"
+    return document(width, height, title, [*head, *parts]) + "\n"
 
 
 @dataclass(frozen=True)

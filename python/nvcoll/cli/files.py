@@ -105,8 +105,6 @@ def read(file: str) -> Schedule:
         raise InvalidArgument(f"`{file}` cannot be read ({error.strerror}): write FILE.py:FUNCTION") from None
     except UnicodeDecodeError as error:
         raise InvalidArgument(f"{file}: {error}") from None
-    if (found := sum(line.startswith("schedule ") for line in text.splitlines())) > 1:
-        raise InvalidArgument(f"`{file}` holds {found} schedules: print one, with show --path mapped, staged or pushed")
     try:
         return Schedule.parse(text)
     except Error as error:

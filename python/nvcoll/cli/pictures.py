@@ -16,14 +16,12 @@ def write_svg(file: Path, svg: str, what: str) -> None:
     """Writes a drawing to the file that ``--svg`` names, and says on stderr what it shows.
 
     Raises:
-        InvalidArgument: the file is not called .svg, or cannot be written.
+        InvalidArgument: the file is not called .svg.
+        OSError: it cannot be written.
     """
     if file.suffix != ".svg":
         raise InvalidArgument(f"`{file}` is not an .svg file: end its name in .svg")
-    try:
-        file.write_text(svg)
-    except OSError as error:
-        raise InvalidArgument(f"`{file}` cannot be written: {error.strerror}") from None
+    file.write_text(svg)
     typer.echo(f"drawn to {file}: {what}", err=True)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,18 +13,9 @@ import typer
 import nvcoll
 from nvcoll import InvalidArgument, Proof, Refuted, Schedule
 from nvcoll._nvcoll import MAX_RUNNING_RANKS, MAX_WORLD_SIZE, collectives, why
-from nvcoll._nvcoll import algorithms as registry
 from nvcoll.cli import files, hints, pictures
 from nvcoll.draw import drawing
 from nvcoll.text.formatting import EXPRESSIONS, counted, shortened
-
-ALL_WORLD_SIZES = range(1, 18)
-
-LARGE_WORLD_SIZES = (32, 64)
-"""Further world sizes of collectives without a root: with one, there would be a schedule for each rank."""
-
-LARGEST_PUSHED = 8
-"""The largest world size at which every algorithm is also proved pushed. Chosen."""
 
 
 def _ranks(help: str, most: int = MAX_WORLD_SIZE) -> Any:
@@ -82,8 +71,8 @@ def _named(name: str | None, algorithm: str | None) -> tuple[str | None, str | N
     return algorithm, None
 
 
-def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, path: str) -> Schedule:
-    """Returns the schedule that is meant; ``ranks`` and ``path`` stand for what the user did not say."""
+def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int) -> Schedule:
+    """Returns the schedule that is meant, of ``ranks`` ranks and mapped, if the user did not say another."""
     if name is None:
         raise InvalidArgument(
             f"name a collective ({', '.join(row.name for row in collectives())}), or FILE.py:FUNCTION"
@@ -95,7 +84,7 @@ def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int, p
     if files.is_text(name):
         form.check_unsaid(f"`{name}` is one schedule")
         return files.read(name)
-    ranks, path = form.ranks or ranks, form.path or path
+    ranks, path = form.ranks or ranks, form.path or "mapped"
     in_place = False if form.out_of_place else None  # else in place where the collective can be
     if files.is_spec(name):
         return files.schedule_of(name, files.algorithm(name), ranks, in_place, form.root or 0).lower(path)
@@ -156,44 +145,6 @@ def _print_proof(proof: Proof, schedule: Schedule) -> None:
         print(f"         … and so on, {schedule.chunks} chunks")
 
 
-def _prove(collective: str, algorithm: str, order: str, world_size: int) -> Iterator[Proof]:
-    """Proves an algorithm for every root, path and aliasing, and that its order is the one it claims."""
-    paths = ("mapped", "staged", *(["pushed"] if world_size <= LARGEST_PUSHED else []))
-    contract = next(row for row in collectives() if row.name == collective)
-    has_root, can_be_in_place = contract.has_root, contract.can_be_in_place
-    roots = range(world_size) if has_root else range(1)
-    for root, in_place, path in product(roots, (True, False)[not can_be_in_place :], paths):
-        schedule = nvcoll.schedule(
-            collective, algorithm, world_size=world_size, root=root, path=path, in_place=in_place
-        )
-        try:
-            proof = nvcoll.verify(schedule)
-        except Refuted as violation:
-            _print_violation(violation, schedule, _command(collective, algorithm, schedule))
-            raise typer.Exit(1) from None
-        if order == "rank" and not proof.is_rank_order:
-            raise Refuted(f"{_title(schedule)} claims rank order and has {shortened(proof.expression(0))}")
-        yield proof
-
-
-def _verify_all() -> None:
-    start, total, slowest = time.perf_counter(), 0, 0.0
-    for contract in registry():
-        collective, algorithm, order = contract.collective, contract.name, contract.order
-        count, began = 0, time.perf_counter()
-        has_root = any(row.has_root for row in collectives() if row.name == collective)
-        for world_size in (*ALL_WORLD_SIZES, *(() if has_root else LARGE_WORLD_SIZES)):
-            for proof in _prove(collective, algorithm, order, world_size):
-                count += 1
-                slowest = max(slowest, proof.seconds if world_size == 8 else 0.0)
-        total += count
-        print(f"proved  {collective:15} {algorithm:33} {count:5} schedules   {time.perf_counter() - began:6.2f} s")
-    print(f"proved  {total} schedules in {time.perf_counter() - start:.1f} s")
-    print("        1..17 ranks, every root; 32, 64 where there is none; mapped and staged; in and out of place")
-    print(f"        1..{LARGEST_PUSHED} ranks pushed as well")
-    print(f"        slowest proof at 8 ranks {slowest * 1e3:.2f} ms")
-
-
 def verify(
     name: Name = None,
     algorithm: AlgorithmName = None,
@@ -201,24 +152,14 @@ def verify(
     path: Annotated[str | None, typer.Option("--path", help="mapped, staged or pushed; default: mapped.")] = None,
     out_of_place: OutOfPlace = False,
     root: Root = None,
-    everything: Annotated[
-        bool,
-        typer.Option("--all", help="Prove all algorithms, paths and aliasings, of 1..17, 32, 64 ranks."),
-    ] = False,
 ) -> None:
     """Proves that a schedule computes its collective, without races and deadlocks. If not, the exit status is 1.
 
     Example: nvcoll verify all_reduce ring -n 8
     """
     form = Form(ranks, path, out_of_place, root)
-    if everything:
-        if name is not None:
-            raise InvalidArgument(f"--all proves every algorithm: leave out `{name}`")
-        form.check_unsaid("--all proves every schedule")
-        _verify_all()
-        return
     name, algorithm = _named(name, algorithm)
-    schedule = _schedule(name, algorithm, form, 8, "mapped")
+    schedule = _schedule(name, algorithm, form, 8)
     try:
         proof = nvcoll.verify(schedule)
     except Refuted as violation:
@@ -246,7 +187,7 @@ def show(
     name: Name = None,
     algorithm: AlgorithmName = None,
     ranks: Annotated[int | None, _ranks("The number of ranks; default: 4.")] = None,
-    path: Annotated[str | None, typer.Option("--path", help="mapped, staged, pushed, or all; default: mapped.")] = None,
+    path: Annotated[str | None, typer.Option("--path", help="mapped, staged or pushed; default: mapped.")] = None,
     out_of_place: OutOfPlace = False,
     root: Root = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw the schedule to this file, as SVG.")] = None,
@@ -257,11 +198,7 @@ def show(
     """
     form = Form(ranks, path, out_of_place, root)
     name, algorithm = _named(name, algorithm)
-    if path == "all":
-        form.path = None
-    for number, each in enumerate(("mapped", "staged", "pushed") if path == "all" else ("mapped",)):
-        schedule = _schedule(name, algorithm, form, 4, each)
-        explained = why([schedule])
-        if svg is not None and number == 0:
-            pictures.write_svg(svg, _drawn(schedule), _title(schedule))
-        print("" if number == 0 else "\n", schedule, f"# {explained} on the longest chain", sep="")
+    schedule = _schedule(name, algorithm, form, 4)
+    if svg is not None:
+        pictures.write_svg(svg, _drawn(schedule), _title(schedule))
+    print(schedule, f"# {why([schedule])} on the longest chain", sep="")

@@ -11,7 +11,6 @@ by side are not added up, and no rank waits for ranks that come later.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -159,18 +158,14 @@ def _total(pricer: Pricer, rows: Sequence[ReportRow], at: int, steps: int) -> To
 
 
 def _idle_nodes(fabric: Fabric, rows: Sequence[ReportRow]) -> str | None:
-    """Says that nodes of a cluster have no rank, and how to place ranks on all of them; None if all have one."""
+    """Says that nodes of a cluster have no rank; None if all have one."""
     ranks = 1 + max((rank for row in rows for rank in row.ranks), default=0)
     per_node = fabric.world_size // fabric.nodes
     used = -(-ranks // per_node)
     if not rows or used >= fabric.nodes:
         return None
-    placed = re.fullmatch(r"([^\[\]]+)x(\d+)(\+.+)", fabric.name)
-    over_all, rest = divmod(ranks, fabric.nodes)
-    hint = f"; to place {over_all} on each node: {placed[1]}[0-{over_all - 1}]x{placed[2]}{placed[3]}" if placed else ""
-    hint = hint.replace("[0-0]", "[0]") if rest == 0 else ""
     idle = counted(fabric.nodes - used, "node")
-    return f"{counted(ranks, 'rank')} fill {used} of {fabric.nodes} nodes, {idle} idle{hint}"
+    return f"{counted(ranks, 'rank')} fill {used} of {fabric.nodes} nodes, {idle} idle"
 
 
 def _most(rows: Iterable[ReportRow], at: int) -> ReportRow | None:

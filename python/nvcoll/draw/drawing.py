@@ -9,13 +9,13 @@ Time runs to the right (`nvcoll.draw.schedule_layout` places the boxes)::
 Boxes show views in the text form, shortened: ``output[r0-r3].2`` is chunk 2 on each of the ranks 0 to 3, and
 ``output[r0].2-4`` are three chunks. Hovering shows the whole line. The picture has no leaves. It counts waits for
 earlier tiles (the reuse of a slot) below. Arrows against time, in a cycle of waits, are red. Pictures of more than
-about eight ranks are hard to read. The colours are for light pages; CSS rules replace them in dark mode.
+about eight ranks are hard to read. The colours are for light pages; dark mode inverts them.
 Source: ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from nvcoll._nvcoll import Schedule, Step
 from nvcoll.draw.schedule_layout import BOX_HEIGHT, LEFT, LINE_GAP, MARGIN, Box, Layout, Place, place, waits
@@ -25,24 +25,19 @@ COLOURS = {"fold": "#fbd9a5", "copy": "#cfe1f9", "publish": "#d3ecca"}
 INK, FAINT, GRID, ALARM = "#3b4252", "#8a93a3", "#e8ebf0", "#c0392b"
 PAPER, BAND = "white", "#f7f8fa"
 
-DARK = {
-    COLOURS["fold"]: "#6b4a14",
-    COLOURS["copy"]: "#27466f",
-    COLOURS["publish"]: "#2f5a2c",
-    INK: "#d8dee9",
-    FAINT: "#98a2b3",
-    GRID: "#3a404b",
-    ALARM: "#ff6b5b",
-    PAPER: "#1c1f24",
-    BAND: "#24282f",
-}
-"""The CSS rules of dark mode, by the setting of the system or the theme of a notebook."""
-
 TITLE_GLYPH, TEXT_GLYPH = 10.0, 6.5
 """The width of a character of the title and of other text, in pixels. Chosen, a little wide: fonts differ."""
 
 CLASS = "nvcoll-drawing"
 """The class of the root element. Rules must not apply to the rest of the page that holds the picture."""
+
+IN_THE_DARK = f".{CLASS}{{filter:invert(.9) hue-rotate(180deg)}}"
+
+STYLE = (
+    f".{CLASS} .view{{font:11px monospace}}.{CLASS} .note{{font-size:9px}}"
+    f'@media(prefers-color-scheme:dark){{{IN_THE_DARK}}}[data-jp-theme-light="false"] {IN_THE_DARK}'
+)
+"""Fonts; and dark mode, by the setting of the system or the theme of a notebook: light and dark change places."""
 
 
 def kind(step: Step) -> str:
@@ -143,26 +138,13 @@ def marker(colour: str) -> str:
     return f"{CLASS}-{colour.removeprefix('#')}"
 
 
-def style(colours: Mapping[str, str] = DARK) -> str:
-    """Writes the rules: fonts, and the colours in the dark."""
-    inside = f":is(.{CLASS},.{CLASS} *)"
-    rules = [
-        f'{inside}[{what}="{light}"]{{{what}:{dark}}}' for light, dark in colours.items() for what in ("fill", "stroke")
-    ]
-    notebook = "".join(f'[data-jp-theme-light="false"] {rule}' for rule in rules)
-    fonts = f".{CLASS} .view{{font:11px monospace}}.{CLASS} .note{{font-size:9px}}"
-    return f"{fonts}@media(prefers-color-scheme:dark){{{''.join(rules)}}}{notebook}"
-
-
-def document(
-    width: float, height: float, title: str, parts: Iterable[str], colours: Mapping[str, str] = DARK, defs: str = ""
-) -> str:
+def document(width: float, height: float, title: str, parts: Iterable[str], defs: str = "") -> str:
     """Puts the parts of a picture on paper, as a self-contained SVG document."""
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="{CLASS}" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" font-size="12" fill="{INK}">',
         f"<title>{escaped(title)}</title>{defs}",
-        f"<style>{style(colours)}</style>",
+        f"<style>{STYLE}</style>",
         f'<rect width="100%" height="100%" fill="{PAPER}"/>',
     ]
     return "\n".join([*head, *parts, "</svg>"])

@@ -4,7 +4,7 @@
 Hovering shows the medium, the number of lanes and the rate of one direction: the line rate, and the rate of long
 transfers. Below the picture each kind of link is listed once, with the same rates. Arcs join GPUs with direct links.
 Lines of networks pass behind other parts, cross the rails, and end in dots. The colours are those of
-`nvcoll.draw.drawing`, in light and dark mode. Source: ours.
+`nvcoll.draw.drawing`. Source: ours.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import Counter
 
 from nvcoll._nvcoll import Fabric, media
 from nvcoll.draw import network_layout
-from nvcoll.draw.drawing import BAND, COLOURS, DARK, FAINT, GRID, INK, PAPER, TEXT_GLYPH, TITLE_GLYPH, document, text
+from nvcoll.draw.drawing import BAND, COLOURS, FAINT, GRID, INK, PAPER, TEXT_GLYPH, TITLE_GLYPH, document, text
 from nvcoll.draw.machine_layout import MARGIN, RAIL_END, Cable, Device, Layout, Spot, depth
 from nvcoll.text.formatting import counted, escaped
 
@@ -43,14 +43,6 @@ LINES = {
 
 GLYPH = 0.68
 """The width of a letter as a part of the size of its font. Chosen: wide fonts have this."""
-
-IN_THE_DARK = DARK | {
-    LINES["nvlink"]: "#7fce8d",
-    LINES["pcie"]: "#7fb0ee",
-    LINES["c2c"]: "#b79ae0",
-    LINES["socket"]: "#c9ab76",
-    LINES["network"]: "#f0a558",
-}
 
 
 def svg(fabric: Fabric) -> str:
@@ -90,7 +82,7 @@ def svg(fabric: Fabric) -> str:
     for nth, (cable, line) in enumerate(legend):
         y = layout.height + 30 + 20 * nth
         parts.append(f'<path d="M{MARGIN} {y - 4:.1f}h44" {_stroke(cable)}/>{text(MARGIN + 56, y, line)}')
-    return document(width, height, title, parts, IN_THE_DARK)
+    return document(width, height, title, parts)
 
 
 MEDIA = {row.name: (row.title, row.family) for row in media()}

@@ -2,16 +2,14 @@
 
 A table that is too wide for the terminal is narrowed in this order, and only as far as needed::
 
-    1. long algorithm names are abbreviated: two_level(outer=halving_doubling) becomes two_level/hd
-    2. optional columns are left out, the first of `optional` first; a line below names them
-    3. rows become columns, in blocks that are as wide as the terminal
+    1. optional columns are left out, the first of `optional` first; a line below names them
+    2. rows become columns, in blocks that are as wide as the terminal
 
 Text that goes to a file or a pipe has no width, unless the environment variable COLUMNS sets one. Source: ours.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 import textwrap
 from collections.abc import Container, Iterator, Sequence
@@ -24,9 +22,6 @@ LEAST = 40
 
 LABEL = 12
 """The width of the label before a sentence, in characters. Chosen."""
-
-LONG_NAME = 16
-"""Names of algorithms with parameters that are longer than this are abbreviated in narrow tables. Chosen."""
 
 GAP = "  "
 
@@ -45,15 +40,6 @@ def aligned(rows: Sequence[Sequence[str]], left: Container[int] = ()) -> Iterato
             for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         yield GAP.join(cells).rstrip()
-
-
-def abbreviated(name: str) -> str:
-    """Returns a short form of an algorithm's name with parameters: ``two_level/hd``; others are unchanged."""
-    match = re.fullmatch(r"(\w+)\((.+)\)", name)
-    if match is None or len(name) <= LONG_NAME:
-        return name
-    values = (one.split("=")[-1].strip(" '\"") for one in match[2].split(","))
-    return "/".join([match[1], *("".join(part[:1] for part in v.split("_")) if "_" in v else v for v in values)])
 
 
 def fitted(
@@ -84,8 +70,6 @@ def fitted(
     def fits(shown: Sequence[int]) -> bool:
         return max(map(len, lines(shown))) <= width
 
-    if not fits(columns):
-        table = _with_short_names(table)
     left_out: list[str] = []
     for heading in optional:
         if fits(columns):
@@ -102,16 +86,6 @@ def fitted(
     if left_out := [name for name in left_out if name.strip("| ")]:
         named = f"column{'s' * (len(left_out) > 1)} left out: {', '.join(left_out)}"
         yield from labelled("", f"({named}; the terminal is {width} characters wide)", width, label=0)
-
-
-def _with_short_names(table: list[list[str]]) -> list[list[str]]:
-    """Abbreviates names of algorithms, unless two names of the table would become equal."""
-    names = {cell.strip() for row in table for cell in row if "(" in cell}
-    short = {name: abbreviated(name) for name in names}
-    plain = {cell.strip() for row in table for cell in row} - names
-    if len({*short.values()}) < len(names) or plain & {*short.values()}:
-        return table
-    return [[cell.replace(cell.strip(), short.get(cell.strip(), cell.strip())) for cell in row] for row in table]
 
 
 def _turned(table: list[list[str]], width: int) -> Iterator[str]:

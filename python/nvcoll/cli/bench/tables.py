@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from nvcoll import Algorithm, Schedule, __version__, verify
-from nvcoll._nvcoll import bus_factor, dtypes, machine, why
+from nvcoll import Algorithm, Schedule, __version__
+from nvcoll._nvcoll import bus_factor, machine, why
 from nvcoll.cli.bench.timing import NUMPY, Case, Spread, schedule_of
 from nvcoll.cli.operands import HAS_ROOT, writes_its_arrays
 from nvcoll.text.formatting import counted, sized
@@ -75,10 +75,7 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
     if "auto" in chosen:
         print_labelled("auto", f"chooses {', '.join(f'{_taken(c, c.in_place)} at {sized(c.nbytes)}' for c in cases)}")
     print_labelled("why", why(list(schedules.values())))
-    if case.reduction.op is not None:
-        print_labelled("bits", _orders({name: verify(schedule).order for name, schedule in schedules.items()}, case))
     print_labelled("with", _baselines(case))
-    print_labelled("spread", _spread(cases, columns))
     shown = next((name for name in names if isinstance(chosen[name], str)), "auto")
     print_labelled("next", f"--nccl   --json   nvcoll show {case.collective} {shown} -n 4")
     for line in _wrong(cases):
@@ -95,27 +92,6 @@ def _beside(case: Case, baseline: str, name: str) -> str:
     """Writes a ratio to a baseline, marked where the baseline's own times are too far apart to compare with."""
     ratio = _ratio(case.ratio(baseline, name), *UNITS[baseline == "roofline"])
     return f"{ratio} unsteady" if case.seconds(baseline).width > UNSTEADY else ratio
-
-
-def _spread(cases: Sequence[Case], columns: Sequence[str]) -> str:
-    """Returns the distance between the quartiles of each column, at the size where it is largest."""
-    worst = {name: max(case.seconds(name).width for case in cases) for name in columns}
-    apart = ", ".join(f"{name} {width:.0%}" for name, width in worst.items()).replace("%", " %")
-    return f"distance between quartiles, at the worst size: {apart} of the median"
-
-
-def _orders(orders: dict[str, str], case: Case) -> str:
-    """Returns the order in which each algorithm folds at this world size, by its proof."""
-    accumulators = {row.name: row.accumulator for row in dtypes()}
-    left_fold = "the left fold over ranks at any size"
-    if case.reduction.op == "sum" and accumulators[case.reduction.dtype] == case.reduction.dtype:
-        left_fold = "functools.reduce(np.add, ...) at any size"
-    meanings = {"rank": f" = {left_fold}", "nested": ": folds of folds", "own": ": own order (nvcoll verify prints it)"}
-    parts = []
-    for kind, meaning in meanings.items():
-        if of_kind := [name for name, order in orders.items() if order == kind]:
-            parts.append(", ".join(of_kind) + meaning)
-    return "; ".join(parts)
 
 
 def _schedule(case: Case, algorithm: str | Algorithm) -> Schedule:
@@ -183,7 +159,6 @@ def print_nccl(cases: Sequence[Case], name: str, rounds: int) -> None:
             digits = 0 if us >= 10_000 else 1 if us >= 100 else 2
             row += [f"{us:.{digits}f}", f"{algbw:.2f}", f"{busbw:.2f}", case.candidates[kind].wrong]
         print(_nccl_line(*row))
-    print(f"# {_spread(cases, [kind for kind in NCCL_KINDS if kind in cases[0].candidates])}")
     wrong = sum(case.wrong for case in cases)
     print(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
     print(f"# Avg bus bandwidth    : {sum(rates) / len(rates):g} ")

@@ -21,7 +21,6 @@ import numpy as np
 import typer
 
 import nvcoll
-from nvcoll import InvalidArgument
 from nvcoll._nvcoll import auto_candidates, collectives, cost_model, machine
 from nvcoll.cli import sizes
 from nvcoll.cli.bench.explain import estimates
@@ -139,22 +138,6 @@ def table_text(table: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _check_writable(file: Path) -> None:
-    """Refuses, before anything is measured, a file that could not be written after it.
-
-    Raises:
-        InvalidArgument: there is no such directory, or the file cannot be written.
-    """
-    try:
-        is_new = not file.exists()
-        with file.open("ab"):
-            pass
-        if is_new:
-            file.unlink()
-    except OSError as error:
-        raise InvalidArgument(f"--save {file} cannot be written: {error.strerror}") from None
-
-
 def tune(
     ranks: int,
     file: Path | None,
@@ -164,7 +147,7 @@ def tune(
 ) -> None:
     """Fits coefficients, prints them, and writes a file if one is given."""
     if file is not None:
-        _check_writable(file)
+        file.touch()  # a file that cannot be written is found out before anything is measured
     table = nvcoll.Node(1).tuning | _of_this_machine()
     with tempfile.TemporaryDirectory() as folder:
         begun = Path(folder) / "tuning.toml"

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +26,9 @@ from nvcoll.text.tables import print_labelled
 
 DEFAULT_COLLECTIVE = "all_reduce"
 JSON_SCHEMA = "nvcoll.compare/1"
+
+OF_TIME = ("protocol", "tiles", "slice_bytes", "bottleneck")
+"""The attributes of a simulated time that JSON has by the same names."""
 
 
 def _words(names: Sequence[str]) -> list[str]:
@@ -93,13 +97,7 @@ def _of(one: Comparison) -> dict[str, Any]:
             "bytes": row.nbytes,
             "fastest": row.fastest,
             "times": {
-                name: {
-                    "us": time.time_us,
-                    "protocol": time.protocol,
-                    "tiles": time.tiles,
-                    "slice_bytes": time.slice_bytes,
-                    "bottleneck": time.bottleneck,
-                }
+                name: {"us": time.time_us} | {key: getattr(time, key) for key in OF_TIME}
                 for name, time in row.times.items()
             },
             "nccl_algorithm": row.nccl and row.nccl.algorithm,
@@ -109,7 +107,7 @@ def _of(one: Comparison) -> dict[str, Any]:
         }
         for row in one.rows
     ]
-    ranges = [{"algorithm": each.algorithm, "first": each.first, "last": each.last} for each in one.ranges()]
+    ranges = [asdict(each) for each in one.ranges()]
     return {
         "fabric": one.fabric.name,
         "trust": _accuracy(one),

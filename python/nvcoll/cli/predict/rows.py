@@ -27,6 +27,13 @@ LISTS_BY_COLLECTIVE = (2, 24)
 """The first version whose NCCL_ALGO has a list per collective. Others then keep theirs; source: src/graph/tuning.cc."""
 
 
+OF_PREDICTION = (
+    *("algorithm", "protocol", "channels", "time_us", "low_us", "high_us", "algbw", "busbw"),
+    *("bottleneck", "trust", "choice"),
+)
+"""The attributes of a prediction that JSON has by the same names."""
+
+
 @dataclass(frozen=True)
 class Faster:
     """A setting of NCCL with which a call is predicted to be faster."""
@@ -63,21 +70,11 @@ class Answer:
         return {
             "fabric": self.fabric.name,
             "nbytes": self.nbytes,
-            "algorithm": found and found.algorithm,
-            "protocol": found and found.protocol,
-            "channels": found and found.channels,
-            "time_us": found and found.time_us,
-            "low_us": found and found.low_us,
-            "high_us": found and found.high_us,
-            "algbw": found and found.algbw,
-            "busbw": found and found.busbw,
+            **{name: found and getattr(found, name) for name in OF_PREDICTION},
             "link_gbps": link,
             "network_gbps": network,
             "vs_best": found.time_us / best if found and best else None,
-            "bottleneck": found and found.bottleneck,
             "parts": dict(found.parts) if found else None,
-            "trust": found and found.trust,
-            "choice": found and found.choice,
             "why_no_prediction": self.why_no_prediction,
             "floor_us": self.floor,
             "times_floor": self.times_floor,
