@@ -20,29 +20,29 @@ use super::graph::{ChannelGraph, GraphPattern};
 use super::names::{Function, NcclAlgorithm, PathClass, Protocol};
 use super::settings::NcclSettings;
 
-/// The inputs of NCCL's cost model: constants of the version, ranks, nodes, and the channels that its search found.
+/// NCCL's cost model: constants of the version, ranks, nodes, and the channels that its search found.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct CostModel<'a> {
-    pub(super) constants: &'a VersionConstants,
+pub(super) struct CostModel {
+    pub(super) constants: VersionConstants,
     pub(super) processor: Processor,
     pub(super) ranks: u32,
     pub(super) nodes: u32,
-    pub(super) ring: &'a ChannelGraph,
-    pub(super) tree: &'a ChannelGraph,
-    pub(super) nvls: &'a ChannelGraph,
+    pub(super) ring: ChannelGraph,
+    pub(super) tree: ChannelGraph,
+    pub(super) nvls: ChannelGraph,
     /// The number of channels of collectives.
     pub(super) channels: u32,
     /// The number of channels of NVLS.
     pub(super) nvls_channels: u32,
-    pub(super) settings: &'a NcclSettings,
+    pub(super) settings: NcclSettings,
 }
 
-impl CostModel<'_> {
-    fn graph(&self, algorithm: NcclAlgorithm) -> &ChannelGraph {
+impl CostModel {
+    pub(super) fn graph(&self, algorithm: NcclAlgorithm) -> &ChannelGraph {
         match algorithm {
-            NcclAlgorithm::Ring => self.ring,
-            NcclAlgorithm::Tree | NcclAlgorithm::Pat => self.tree,
-            NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => self.nvls,
+            NcclAlgorithm::Ring => &self.ring,
+            NcclAlgorithm::Tree | NcclAlgorithm::Pat => &self.tree,
+            NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => &self.nvls,
         }
     }
 
@@ -147,7 +147,7 @@ impl CostModel<'_> {
         match algorithm {
             NcclAlgorithm::Ring => self.ring_gbps(function, protocol) * of_ranks,
             NcclAlgorithm::Tree => self.tree_gbps(protocol) * 0.5,
-            NcclAlgorithm::Pat => self.bus_gbps(self.tree) * self.constants.pat_part,
+            NcclAlgorithm::Pat => self.bus_gbps(&self.tree) * self.constants.pat_part,
             NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => {
                 let bus = self.nvls_gbps(function, algorithm);
                 let whole = if gathers { 1.0 } else { of_ranks };
@@ -171,7 +171,7 @@ impl CostModel<'_> {
     }
 
     fn ring_gbps(&self, function: Function, protocol: Protocol) -> f64 {
-        let (constants, bus) = (self.constants, self.bus_gbps(self.ring));
+        let (constants, bus) = (&self.constants, self.bus_gbps(&self.ring));
         match protocol {
             Protocol::Simple => bus,
             Protocol::Ll => {
@@ -190,8 +190,8 @@ impl CostModel<'_> {
     }
 
     fn tree_gbps(&self, protocol: Protocol) -> f64 {
-        let (constants, channels) = (self.constants, self.tree.channels as f64);
-        let bus = (self.bus_gbps(self.tree) * constants.tree_part).min(channels * constants.tree_gbps(self.nodes));
+        let (constants, channels) = (&self.constants, self.tree.channels as f64);
+        let bus = (self.bus_gbps(&self.tree) * constants.tree_part).min(channels * constants.tree_gbps(self.nodes));
         let bus = match protocol {
             Protocol::Simple => bus,
             Protocol::Ll => (bus * constants.tree_ll_part).min(constants.ll_gbps(self.nodes, self.processor)),
@@ -218,7 +218,7 @@ impl CostModel<'_> {
             _ => intra.min(inter),
         };
         if self.constants.nvls == NvlsBandwidth::Ring {
-            return self.bus_gbps(self.ring);
+            return self.bus_gbps(&self.ring);
         }
         channels
             * match self.constants.nvls {
@@ -239,7 +239,7 @@ impl CostModel<'_> {
 
     /// Returns the latency in microseconds, without the plateau of rings over several nodes.
     pub(super) fn latency_us(&self, function: Function, algorithm: NcclAlgorithm, protocol: Protocol) -> f64 {
-        let constants = self.constants;
+        let constants = &self.constants;
         let base = constants.base_us(algorithm, protocol).unwrap_or(0.0);
         let nodes = f64::from(self.nodes);
         let log_nodes = f64::from(self.nodes.ilog2());
@@ -267,7 +267,7 @@ impl CostModel<'_> {
     }
 
     fn ring_hops_us(&self, function: Function, protocol: Protocol, inside: Hop, hop: f64, network: f64) -> f64 {
-        let constants = self.constants;
+        let constants = &self.constants;
         let (nodes, steps) = (f64::from(self.nodes), self.steps(function));
         let crossings = match (self.nodes, function) {
             (1, _) => 0.0,

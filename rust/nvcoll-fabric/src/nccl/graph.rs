@@ -34,6 +34,7 @@ pub(super) struct ChannelGraph {
     /// Whether every channel visits the GPUs in one order.
     pub(super) is_same: bool,
     pub(super) crossing: NicCrossing,
+    /// For each channel, the order of the GPUs.
     pub(super) order: Vec<Vec<usize>>,
 }
 
@@ -52,10 +53,5 @@ impl ChannelGraph {
             crossing: NicCrossing::Never,
             order,
         }
-    }
-
-    /// For each channel, the order of the GPUs.
-    pub(super) fn orders(&self) -> &[Vec<usize>] {
-        &self.order
     }
 }

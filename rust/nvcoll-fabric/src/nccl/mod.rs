@@ -102,19 +102,11 @@ pub struct Channels {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     fabric: String,
-    constants: VersionConstants,
-    processor: Processor,
-    ranks: u32,
-    nodes: u32,
-    ring: ChannelGraph,
-    tree: ChannelGraph,
-    nvls: ChannelGraph,
-    channels: u32,
+    costs: CostModel,
     nvls_chunks: NvlsChunks,
     sends: SendChannels,
-    /// Without the settings.
+    /// The channels of collectives without the settings.
     own_channels: u32,
-    settings: NcclSettings,
 }
 
 impl Model {
@@ -197,45 +189,39 @@ impl Model {
             settings,
         );
         let sends = SendChannels::of(&node, &constants, settings, (ranks.count, ranks.nodes), channels);
-        Ok(Self {
-            fabric: fabric.name.clone(),
+        let costs = CostModel {
+            constants,
             processor: node.processor,
             ranks: ranks.count,
             nodes: ranks.nodes,
-            constants,
             ring,
             tree,
             nvls,
             channels,
-            nvls_chunks,
-            sends,
-            own_channels,
+            nvls_channels: nvls_chunks.channels,
             settings: settings.clone(),
-        })
+        };
+        Ok(Self { fabric: fabric.name.clone(), costs, nvls_chunks, sends, own_channels })
     }
 
     /// Returns the tag whose constants these are.
     pub fn tag(&self) -> &str {
-        &self.constants.tag
+        &self.costs.constants.tag
     }
 
     /// Says whether no ring was found: NCCL then takes one channel in the order of the ranks, counts 0.1 GB/s for it, and runs.
     pub fn is_last_resort(&self) -> bool {
-        self.ring.channels > 0 && self.ring.intra_gbps <= LAST_RESORT_GBPS
+        self.costs.ring.channels > 0 && self.costs.ring.intra_gbps <= LAST_RESORT_GBPS
     }
 
     /// Returns in what order each channel's ring visits the GPUs of a node, by their positions; none if no ring was found.
     pub(crate) fn rings(&self) -> &[Vec<usize>] {
-        self.ring.orders()
+        &self.costs.ring.order
     }
 
     /// Returns the channels of an algorithm; none if there is no such graph.
     pub fn channels(&self, algorithm: NcclAlgorithm) -> Option<Channels> {
-        let graph = match algorithm {
-            NcclAlgorithm::Ring => &self.ring,
-            NcclAlgorithm::Tree | NcclAlgorithm::Pat => &self.tree,
-            NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => &self.nvls,
-        };
+        let graph = self.costs.graph(algorithm);
         (graph.channels > 0).then_some(Channels {
             count: graph.channels as u32,
             node_gbps: graph.intra_gbps,
@@ -260,7 +246,7 @@ impl Model {
                 Function::ALL.map(|function| function.collective().name).join(", ")
             ),
         })?;
-        if self.ranks == 1 {
+        if self.costs.ranks == 1 {
             let (algorithm, protocol) = (NcclAlgorithm::Ring, Protocol::Simple);
             let (bandwidth_gbps, latency_us, time_ps, why_disabled) = (0.0, 0.0, Some(0), None);
             let alone =
@@ -292,7 +278,7 @@ impl Model {
 
     /// Names the lists that may have left nothing, after a colon.
     fn named_lists(&self) -> String {
-        let lists = self.settings.names().iter().filter(|name| ["NCCL_ALGO", "NCCL_PROTO"].contains(name));
+        let lists = self.costs.settings.names().iter().filter(|name| ["NCCL_ALGO", "NCCL_PROTO"].contains(name));
         let lists = lists.copied().collect::<Vec<_>>().join(" and ");
         if lists.is_empty() {
             lists
@@ -303,7 +289,7 @@ impl Model {
 
     /// Returns the channels of rings and trees with the settings, and those that NCCL would lay by itself.
     pub fn ring_channels(&self) -> (u32, u32) {
-        (self.channels, self.own_channels)
+        (self.costs.channels, self.own_channels)
     }
 
     /// Returns the channels of NVLS with the settings, and those that the version has by itself.
@@ -313,22 +299,7 @@ impl Model {
 
     /// Returns the largest number of channels of a call of `nbytes`.
     pub fn used_channels(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> u32 {
-        self.cost_model().used_channels(algorithm, protocol, nbytes)
-    }
-
-    fn cost_model(&self) -> CostModel<'_> {
-        CostModel {
-            constants: &self.constants,
-            processor: self.processor,
-            ranks: self.ranks,
-            nodes: self.nodes,
-            ring: &self.ring,
-            tree: &self.tree,
-            nvls: &self.nvls,
-            channels: self.channels,
-            nvls_channels: self.nvls_chunks.channels,
-            settings: &self.settings,
-        }
+        self.costs.used_channels(algorithm, protocol, nbytes)
     }
 
     /// Returns the channels of sends.
@@ -344,9 +315,9 @@ impl Model {
     /// Says whether NCCL takes a pair where its settings leave nothing.
     fn is_backup(&self, function: Function, candidate: &Candidate) -> bool {
         let (algorithm, protocol) = (candidate.algorithm, candidate.protocol);
-        let is_left = || self.cost_model().why_not_protocol(function, algorithm, protocol).is_none();
+        let is_left = || self.costs.why_not_protocol(function, algorithm, protocol).is_none();
         algorithm == NcclAlgorithm::Ring
-            && match self.constants.algo_rule {
+            && match self.costs.constants.algo_rule {
                 AlgoRule::RingIsBackup => true,
                 AlgoRule::RingIsBackupByProtocol => is_left(),
                 _ => false,
@@ -354,7 +325,7 @@ impl Model {
     }
 
     fn candidate(&self, function: Function, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> Candidate {
-        let why_disabled = self.cost_model().why_not(function, algorithm, protocol);
+        let why_disabled = self.costs.why_not(function, algorithm, protocol);
         if why_disabled.is_some() {
             let (channels, bandwidth_gbps, latency_us, time_ps) = (0, 0.0, 0.0, None);
             return Candidate { algorithm, protocol, channels, bandwidth_gbps, latency_us, time_ps, why_disabled };
@@ -364,16 +335,16 @@ impl Model {
 
     /// Estimates the time of a pair that NCCL considers.
     fn timed(&self, function: Function, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> Candidate {
-        let cost_model = self.cost_model();
+        let costs = &self.costs;
         let bandwidth_gbps =
-            cost_model.algbw_gbps(function, algorithm, protocol) * cost_model.size_part(algorithm, protocol, nbytes);
-        let latency_us = cost_model.latency_us(function, algorithm, protocol)
-            * cost_model.plateau_part(function, algorithm, protocol, nbytes);
+            costs.algbw_gbps(function, algorithm, protocol) * costs.size_part(algorithm, protocol, nbytes);
+        let latency_us =
+            costs.latency_us(function, algorithm, protocol) * costs.plateau_part(function, algorithm, protocol, nbytes);
         let us = latency_us + nbytes as f64 / (1000.0 * bandwidth_gbps);
         Candidate {
             algorithm,
             protocol,
-            channels: cost_model.used_channels(algorithm, protocol, nbytes),
+            channels: costs.used_channels(algorithm, protocol, nbytes),
             bandwidth_gbps,
             latency_us,
             time_ps: Some((us * PS_PER_US as f64).round() as Ps),

@@ -1,4 +1,4 @@
-//! Links inside a node that limit a ring, a tree or sends more than the GPUs' own links do.
+//! Links and cuts that limit a ring, a tree or sends more than the GPUs' own links and the cards do.
 //!
 //! ```text
 //! ring     every GPU to the next, and back                    of S, each crossing carries 2 (n-1)/n S, or (n-1)/n S
@@ -6,19 +6,29 @@
 //! tree     a chain there and back, on one node                S each way
 //! sends    all pairs that send, at once                       S/n; of sendrecv S
 //!          rate of a crossing = rate of a long transfer on the link / number of crossings, one way
+//! mesh     sends: the cuts of `floor.rs` with the rates of links in use; GPUs forward
+//! network  sends: the same cuts, where they let less through than they would if switches blocked nothing
+//!          rings and trees: the link between switches with the least rate for each card whose ring crosses it, where a ring
+//!          visits the nodes in the order of ranks
+//! egress   the largest flow from all GPUs of a node to its cards, with the rates of links in use
 //! ```
 //!
 //! The order of GPUs is that of NCCL's channels, which carry equal bytes. Where NCCL's search finds no channel, and for sends,
 //! it is the order of the ranks. The constants have the links at GPUs, the shares of GPUs on the link to their socket, and
-//! NVLink that joins all GPUs. Nodes are equal, so only the first is searched. Limitation: between nodes of one GPU, rings
-//! and trees ignore links inside the node. No measured system has such a bottleneck, so these predictions are not validated.
+//! NVLink that joins all GPUs. Nodes are equal, so inside nodes only the first is searched. Limitations: between nodes of one
+//! GPU, rings and trees ignore links inside the node; no measured system has such a bottleneck, so these predictions are not
+//! validated. Trees between nodes are taken to be held up as rings are. How a hash spreads the flows of sends is not known here.
 
 use super::machine::{Interconnect, MachineSummary};
 use super::pattern::Pattern;
+use super::rates::UsedRates;
 use crate::error::Result;
 use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::nccl::Model;
+use crate::topology::flow_network::FlowNetwork;
+use crate::topology::max_flow::UNBOUNDED;
 use crate::topology::route::Router;
+use crate::units::Rate;
 
 /// The part of the rate of a GPU's links below which a link is a bottleneck: rates are whole bytes per second. Chosen.
 pub(super) const NARROWER: f64 = 1.0 - 1e-6;
@@ -69,11 +79,23 @@ pub(super) enum TrafficPattern {
 }
 
 impl Bottlenecks {
-    /// Finds the bottlenecks of each traffic pattern in the first node.
+    /// Finds the bottlenecks of each traffic pattern: in the first node of `seen`, a part that stands for the whole, and between
+    /// nodes. Cuts are found by [`cut`].
     ///
     /// # Errors
     /// [`crate::Error::NoPath`].
-    pub(super) fn of(fabric: &Fabric, machine: &MachineSummary, model: Option<&Model>) -> Result<Self> {
+    pub(super) fn of(
+        whole: &Fabric,
+        seen: &Fabric,
+        machine: &MachineSummary,
+        rates: &UsedRates,
+        model: Option<&Model>,
+    ) -> Result<Self> {
+        let inside = Self::inside(seen, machine, model)?;
+        Ok(Self { egress: egress(whole, machine, rates), network: network(whole, machine, rates)?, ..inside })
+    }
+
+    fn inside(fabric: &Fabric, machine: &MachineSummary, model: Option<&Model>) -> Result<Self> {
         if machine.interconnect == Interconnect::Nvlink {
             return Ok(Self::default());
         }
@@ -128,7 +150,7 @@ fn pairs(order: &[usize], round: TrafficPattern, is_closed: bool) -> Vec<(u32, u
 }
 
 /// Two ranks, and the number of crossings from the first to the second.
-pub(super) type Visit = (u32, u32, f64);
+type Visit = (u32, u32, f64);
 
 /// Returns the pairs of a traffic pattern, whose bytes the channels share.
 fn visits(orders: &[Vec<usize>], round: TrafficPattern, is_closed: bool) -> Vec<Visit> {
@@ -176,7 +198,7 @@ fn is_inner(fabric: &Fabric, link: &Link) -> bool {
 ///
 /// # Errors
 /// [`crate::Error::NoPath`].
-pub(super) fn narrowest(
+fn narrowest(
     fabric: &Fabric,
     visits: &[Visit],
     is_eligible: impl Fn(&Link) -> bool,
@@ -200,4 +222,76 @@ pub(super) fn narrowest(
 
 fn device(fabric: &Fabric, at: usize) -> &str {
     &fabric.devices[at].name
+}
+
+/// Finds the cut of the fabric that limits a pattern of sends more than the links of the GPUs do.
+///
+/// # Errors
+/// As [`Fabric::floor`].
+pub(super) fn cut(
+    fabric: &Fabric,
+    machine: &MachineSummary,
+    rates: &UsedRates,
+    pattern: Pattern,
+) -> Result<Option<Cut>> {
+    // The ports of a switch are those of its GPUs. Without NVLink there is one route, and GPUs do not forward.
+    let is_mesh = machine.interconnect == Interconnect::Nvlink && !machine.has_switch;
+    // Other patterns use one card per node, and no tier is narrower than a card.
+    let is_wide = pattern != Pattern::AllToAll || !fabric.has_tiers();
+    if !pattern.is_of_sends() || !is_mesh && is_wide {
+        return Ok(None);
+    }
+    let gpu_gbps = |algbw: Option<Rate>| algbw.map(|rate| rate.gbps() * pattern.sent(f64::from(machine.ranks)));
+    let in_use = |link: &Link| rates.of_link(fabric, machine, link);
+    let gbps = gpu_gbps(pattern.bound(fabric, in_use)?.algbw).unwrap_or(f64::INFINITY);
+    if !is_mesh {
+        // More than all GPUs send; sums of such rates still fit.
+        let unblocked = |link: &Link| if is_between(fabric, link) { Rate(UNBOUNDED << 12) } else { in_use(link) };
+        let open = gpu_gbps(pattern.bound(fabric, unblocked)?.algbw).unwrap_or(f64::INFINITY);
+        if gbps >= NARROWER * open {
+            return Ok(None);
+        }
+    }
+    let line_gbps = gpu_gbps(pattern.floor(fabric)?.algbw).unwrap_or(f64::INFINITY);
+    let part = gbps / rates.bidirectional_gbps;
+    Ok((part < NARROWER).then_some(Cut { part, line_gbps }))
+}
+
+/// Says whether a link joins two switches of a network.
+fn is_between(fabric: &Fabric, link: &Link) -> bool {
+    [link.from, link.to].iter().all(|&end| fabric.devices[end].kind == DeviceKind::NetworkSwitch)
+}
+
+/// The most nodes whose links to the next are looked at. Chosen: groups repeat.
+const MOST_NODES: u32 = 256;
+
+/// Finds the link between switches that limits rings over the nodes more than their cards do; its rate is that of a node.
+///
+/// # Errors
+/// [`crate::Error::NoPath`].
+fn network(fabric: &Fabric, machine: &MachineSummary, rates: &UsedRates) -> Result<Option<Bottleneck>> {
+    let Some(between) = machine.network.as_ref().filter(|_| fabric.has_tiers()) else { return Ok(None) };
+    let local = machine.local();
+    let used = local.min(between.cards);
+    let hops = (0..machine.nodes.min(MOST_NODES)).flat_map(|node| {
+        let next = (node + 1) % machine.nodes * local;
+        (0..used)
+            .map(|card| card * local / used)
+            .map(move |gpu| (node * local + gpu, next + gpu, 1.0 / f64::from(used)))
+    });
+    let hops: Vec<Visit> = hops.collect();
+    let gbps = |link: &Link| rates.of_link(fabric, machine, link).gbps();
+    let narrowest = narrowest(fabric, &hops, |link| is_between(fabric, link), gbps)?;
+    let cards = rates.cards.map_or(0.0, |(used, _)| used);
+    Ok(narrowest.filter(|narrow| narrow.gbps < NARROWER * cards))
+}
+
+/// Returns the GB/s that the GPUs of the first node can bring to its network cards; none for one node.
+fn egress(fabric: &Fabric, machine: &MachineSummary, rates: &UsedRates) -> Option<f64> {
+    rates.cards?;
+    let rate = |link: &Link| rates.of_link(fabric, machine, link);
+    let node: Vec<usize> = fabric.gpus().into_iter().take(machine.local() as usize).collect();
+    let is_own = |&card: &usize| fabric.devices[card].node == fabric.devices[node[0]].node;
+    let cards: Vec<usize> = fabric.of_kind(DeviceKind::Nic).filter(is_own).collect();
+    Some(Rate(FlowNetwork::of(fabric, rate).between(&node, &cards)).gbps())
 }

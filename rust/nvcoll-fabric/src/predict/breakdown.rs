@@ -13,9 +13,10 @@ pub(super) fn wire(protocol: Protocol) -> f64 {
 }
 
 /// The part of the machine that limits the rate of the bytes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) enum Carrier {
     /// The links between a GPU and the others of its node.
+    #[default]
     Links,
     /// The links between a GPU and a switch that reduces (NVLS).
     FoldingSwitch,
@@ -28,7 +29,7 @@ pub(super) enum Carrier {
 }
 
 /// The parts of the device's time, in microseconds, and its load.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct TimeBreakdown {
     /// Kernel and protocol, before the first step.
     pub(super) start_up: f64,

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::machine::{Interconnect, NetworkStack};
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Generation;
+use crate::nccl::Protocol;
 use crate::tables;
 
 /// How a number is known.
@@ -115,12 +116,22 @@ pub(super) struct StagedParts {
 }
 
 /// A value for each protocol.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ByProtocol<T> {
     pub(super) ll: T,
     pub(super) ll128: T,
     pub(super) simple: T,
+}
+
+impl ByProtocol<f64> {
+    pub(super) fn of(&self, protocol: Protocol) -> f64 {
+        match protocol {
+            Protocol::Ll => self.ll,
+            Protocol::Ll128 => self.ll128,
+            Protocol::Simple => self.simple,
+        }
+    }
 }
 
 /// The microseconds of a hop by what it crosses; none where the protocol is not used.
@@ -170,17 +181,25 @@ pub(super) struct LaunchEffects {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NetworkEffects {
+    /// The parts of the cards' line rate that rings, trees and sends reach.
     pub(super) ring: f64,
     pub(super) tree: f64,
+    pub(super) sends: f64,
+    /// The part of its rate that the switch keeps under a tree over nodes.
     pub(super) nvlstree: f64,
+    /// The loops of the switch that are in flight at each level of a tree over nodes.
+    pub(super) nvlstree_loops: f64,
+    /// The part of half a GPU's rate that trees inside a node reach.
     pub(super) tree_inner: f64,
     pub(super) tree_chunk_kib: f64,
     pub(super) tree_ll_gbps: f64,
+    /// The GB/s that a channel of a ring reaches with LL over the network.
     pub(super) ring_ll_channel_gbps: f64,
-    pub(super) sends: f64,
+    /// The microseconds that rings with Simple need until they run at full rate.
     pub(super) ring_startup_us: f64,
+    /// The GB/s of a channel of sends.
     pub(super) channel_gbps: f64,
-    pub(super) nvlstree_loops: f64,
+    /// The microseconds in which a GPU's proxy sends to one peer, and receives from it.
     pub(super) message_us: f64,
     pub(super) hop_us: ByStack,
     pub(super) rendezvous_us: ByStack,

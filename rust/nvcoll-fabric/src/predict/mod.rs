@@ -15,7 +15,7 @@
 //! |---|---|
 //! | [`constants`] | a number per physical effect and generation, with unit, source and range |
 //! | `machine`, `params` | the machine summary that predictions use; the constants that hold on it |
-//! | `bottleneck`, `cuts` | links and cuts that hold up a pattern before the links of GPUs do |
+//! | `rates`, `bottleneck` | the rates of links in use; links and cuts that hold up a pattern before the links of GPUs do |
 //! | `predictor` | the predictor of a fabric, and the calls that it is asked about |
 //! | `set_fabric` | the machine as NCCL's settings leave it |
 //! | `pattern`, `selection` | the collectives there are; which algorithm and protocols are weighed |
@@ -41,7 +41,6 @@
 mod bottleneck;
 mod breakdown;
 pub mod constants;
-mod cuts;
 mod machine;
 mod nvls;
 mod params;
@@ -49,6 +48,7 @@ mod pat;
 mod pattern;
 mod prediction;
 mod predictor;
+mod rates;
 mod ring;
 mod selection;
 mod sends;

@@ -36,13 +36,10 @@ pub(super) fn nvls(nvls: &NvlsParams, gpus: f64, nbytes: f64) -> TimeBreakdown {
     let loop_us = nvls.loop_us(gpus, chunk);
     TimeBreakdown {
         start_up: nvls.start_us,
-        network: 0.0,
-        hops: 0.0,
-        channels: 0.0,
         fill: nvls.fill_loops * loop_us,
         bytes: nbytes / (ops * chunk) * loop_us,
         carrier: Carrier::FoldingSwitch,
         load: nbytes * (1.0 + 1.0 / gpus),
-        of_cards: 0.0,
+        ..TimeBreakdown::default()
     }
 }

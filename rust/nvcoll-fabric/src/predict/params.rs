@@ -9,12 +9,12 @@
 //! | channels and chunks | NCCL's rules of the version (`crate::nccl`) |
 //!
 //! A fit makes these parameters for each trial, so nothing here searches a fabric. Cuts and bottlenecks between switches need
-//! the rates of links in use ([`UsedRates`]), which are known before them.
+//! the rates of links in use (`rates.rs`), which are known before them.
 
-use super::bottleneck::{Bottlenecks, Cut, TrafficPattern};
-use super::constants::{Age, ByAge, Constants, HopEffects, NvlsEffects, PhysicalEffects};
+use super::bottleneck::{Bottlenecks, TrafficPattern, NARROWER};
+use super::constants::{Age, ByAge, ByProtocol, Constants, HopEffects, NetworkEffects, NvlsEffects, PhysicalEffects};
 use super::machine::{Interconnect, MachineSummary};
-use super::pattern::Pattern;
+use super::rates::UsedRates;
 use crate::hardware::gpus::Generation;
 use crate::nccl::{Model, NcclAlgorithm, NvlsChunks, SendChannels};
 
@@ -23,20 +23,15 @@ const CHANNELS: f64 = 32.0;
 
 const KIB: f64 = 1024.0;
 
+/// Cited: the channels of a tree over nodes, whose chunks are in flight at each level.
+const TREE_CHANNELS: f64 = 16.0;
+
 /// The longest message that is sent before the receiver is asked, on networks where that shows. Seen between 2 and 4 KiB of LL,
 /// half of which are flags, on Slingshot (gh200_2n4_alps_boeschf and others).
 const EAGER_BYTES: f64 = 4.0 * KIB;
 
-/// The time of a step to the next GPU under each protocol, in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct HopTimes {
-    pub(super) ll: f64,
-    pub(super) ll128: f64,
-    pub(super) simple: f64,
-}
-
 /// The parameters of the network between nodes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct NetworkParams {
     /// The microseconds that its software adds to every hop.
     pub(super) software_us: f64,
@@ -44,9 +39,7 @@ pub(super) struct NetworkParams {
     pub(super) rendezvous_us: f64,
     /// GB/s of a node's cards at line rate.
     pub(super) line_gbps: f64,
-    /// The GB/s that these cards reach in a long transfer.
-    pub(super) cards_gbps: f64,
-    /// The GB/s that rings and trees reach, limited by the path from the node's GPUs to the cards and by switches too.
+    /// The GB/s that rings and trees reach in a long transfer, limited by the path from the node's GPUs to the cards and by switches too.
     pub(super) ring_gbps: f64,
     pub(super) tree_gbps: f64,
     /// The number of parts in which GPUs share the cards: one for each GPU, or for each card if cards are fewer.
@@ -55,26 +48,12 @@ pub(super) struct NetworkParams {
     pub(super) gpu_gbps: f64,
     /// The GB/s that the GPUs of a node bring to their cards, where that is less than the cards reach.
     pub(super) egress_gbps: Option<f64>,
-    /// The microseconds that rings with Simple need until they run at full rate.
-    pub(super) ring_startup_us: f64,
-    /// The GB/s that the sends of all GPUs of a node reach, limited by the path to the cards but not by switches; and those
-    /// of a channel of sends.
+    /// The GB/s that the sends of all GPUs of a node reach, limited by the path to the cards but not by switches.
     pub(super) sends_gbps: f64,
-    pub(super) channel_gbps: f64,
-    /// The microseconds in which a GPU's proxy sends to one peer, and receives from it.
-    pub(super) message_us: f64,
-    /// The GB/s that a channel of a ring reaches with LL over the network.
-    pub(super) ring_ll_channel_gbps: f64,
-    pub(super) tree_ll_gbps: f64,
-    /// The most bytes in flight at each level of a tree.
-    pub(super) in_flight: f64,
-    /// The part of half a GPU's rate that trees inside a node reach.
-    pub(super) inner: f64,
-    /// The loops of the switch that are in flight at each level of a tree over nodes.
-    pub(super) nvlstree_loops: f64,
-    /// The part of its rate that the switch keeps under a tree over nodes.
-    pub(super) nvlstree: f64,
-    pub(super) hops: HopTimes,
+    /// The microseconds of a hop between nodes.
+    pub(super) hops: ByProtocol<f64>,
+    /// The constants that depend on nothing.
+    pub(super) effects: NetworkEffects,
 }
 
 /// The parameters of NVLS: a switch that reduces and multicasts.
@@ -100,31 +79,15 @@ pub(super) struct LaunchParams {
     pub(super) framework_us: f64,
 }
 
-/// The rates of the links of a GPU and of a node's cards, one way.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct UsedRates {
-    /// GB/s of a GPU at line rate.
-    pub(super) line_gbps: f64,
-    /// The GB/s that a GPU sends while it receives as much.
-    pub(super) bidirectional_gbps: f64,
-    /// The GB/s of a GPU in a chain, where two GPUs use one way only.
-    pub(super) one_way_gbps: f64,
-    /// The GB/s of a node's cards in a long transfer, and at line rate; none for one node.
-    pub(super) cards: Option<(f64, f64)>,
-}
-
 /// The parameters of the closed forms: the constants that hold on one machine.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct ModelParams {
     pub(super) ranks: f64,
     pub(super) nodes: f64,
     pub(super) local: f64,
-    pub(super) is_nvlink: bool,
     pub(super) rates: UsedRates,
     pub(super) channels: f64,
-    pub(super) start_ll_us: f64,
-    pub(super) start_ll128_us: f64,
-    pub(super) start_simple_us: f64,
+    pub(super) start_us: ByProtocol<f64>,
     /// The additional start-up of Simple over NVLink, on one node.
     pub(super) startup_us: f64,
     /// The time to start one more channel, over NVLink on one node.
@@ -134,67 +97,26 @@ pub(super) struct ModelParams {
     pub(super) ll_channel_gbps: Option<f64>,
     /// The GB/s of a channel with LL128; none where LL128 is not used.
     pub(super) ll128_channel_gbps: Option<f64>,
-    pub(super) hops: HopTimes,
+    /// The microseconds of a step to the next GPU of the node.
+    pub(super) hops: ByProtocol<f64>,
     pub(super) nvls: Option<NvlsParams>,
     /// NCCL's channels of sends, and the GB/s of one over NVLink; none where they are not known.
     pub(super) sends: Option<SendChannels>,
     pub(super) send_channel_gbps: Option<f64>,
     pub(super) inter_node: Option<NetworkParams>,
-    pub(super) crossings: Crossings,
-    /// The cut that limits sends, for each of [`Pattern::ALL`].
-    pub(super) cuts: [Option<Cut>; Pattern::ALL.len()],
+    pub(super) bottlenecks: Bottlenecks,
     pub(super) launching: LaunchParams,
 }
 
-/// The GB/s of a crossing of the narrowest link that is not at a GPU; infinite if there is none.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Crossings {
-    ring_gbps: f64,
-    chain_gbps: f64,
-    tree_gbps: f64,
-    sends_gbps: [f64; Pattern::ALL.len()],
-}
-
-impl Crossings {
-    pub(super) fn gbps(&self, round: TrafficPattern) -> f64 {
-        match round {
-            TrafficPattern::Ring => self.ring_gbps,
-            TrafficPattern::Chain => self.chain_gbps,
-            TrafficPattern::Tree => self.tree_gbps,
-            TrafficPattern::Sends(pattern) => self.sends_gbps[pattern as usize],
-        }
-    }
-}
-
 impl NetworkParams {
+    /// Returns the most bytes in flight at each level of a tree.
+    pub(super) fn most_in_flight(&self) -> f64 {
+        self.effects.tree_chunk_kib * KIB * TREE_CHANNELS
+    }
+
     /// Returns the microseconds that software adds to a hop whose message has `bytes` on the wire.
     pub(super) fn software_us(&self, bytes: f64) -> f64 {
         self.software_us + if bytes > EAGER_BYTES { self.rendezvous_us } else { 0.0 }
-    }
-}
-
-impl UsedRates {
-    /// Selects the rates of a machine.
-    pub(super) fn of(machine: &MachineSummary, constants: &Constants) -> Self {
-        let effects = &constants.effects;
-        let (line_gbps, medium) = (machine.line_gbps, machine.medium);
-        let (bidirectional_gbps, one_way_gbps) = match machine.interconnect {
-            Interconnect::Nvlink => {
-                let part = effects.efficiency.media.get(&medium.name).copied().unwrap_or(medium.efficiency);
-                (line_gbps * part, line_gbps * part)
-            }
-            Interconnect::Peer => (line_gbps * effects.efficiency.pcie, line_gbps * effects.efficiency.pcie),
-            // The last GPU of a chain does not send. With more than two GPUs, those between send while they receive.
-            Interconnect::Staged => {
-                let staged = &effects.staged;
-                let senders = machine.sharers.min(f64::from(machine.ranks) - 1.0);
-                let part = if machine.ranks == 2 { staged.one_way } else { staged.both_ways };
-                (line_gbps * staged.both_ways / machine.sharers, line_gbps * part / senders)
-            }
-        };
-        let cards =
-            machine.network.as_ref().map(|network| (network.line_gbps * effects.network.ring, network.line_gbps));
-        Self { line_gbps, bidirectional_gbps, one_way_gbps, cards }
     }
 }
 
@@ -203,7 +125,7 @@ impl ModelParams {
     pub(super) fn of(
         machine: &MachineSummary,
         rates: UsedRates,
-        bottlenecks: &Bottlenecks,
+        bottlenecks: Bottlenecks,
         constants: &Constants,
         model: Option<&Model>,
     ) -> Self {
@@ -213,7 +135,7 @@ impl ModelParams {
         // Over several nodes the network's own start-up takes its place.
         let has_startup = is_nvlink && machine.nodes == 1;
         let startup = |by_age: &ByAge| by_age.get(&age).copied().filter(|_| has_startup).unwrap_or(0.0);
-        let hops = |hop: &dyn Fn(&HopEffects) -> f64| HopTimes {
+        let hops = |hop: &dyn Fn(&HopEffects) -> f64| ByProtocol {
             ll: hop(&effects.hop_us.ll),
             ll128: hop(&effects.hop_us.ll128),
             simple: hop(&effects.hop_us.simple),
@@ -223,12 +145,9 @@ impl ModelParams {
             ranks: f64::from(machine.ranks),
             nodes: f64::from(machine.nodes),
             local,
-            is_nvlink,
             rates,
             channels: model.and_then(ring_channels).unwrap_or(CHANNELS),
-            start_ll_us: effects.start_us.ll,
-            start_ll128_us: effects.start_us.ll128,
-            start_simple_us: effects.start_us.simple,
+            start_us: effects.start_us,
             startup_us: startup(&effects.startup_us),
             channel_us: if machine.is_amd { 0.0 } else { startup(&effects.channel_us) },
             ll_gbps: effects.ll_gbps[&age],
@@ -238,20 +157,25 @@ impl ModelParams {
             nvls: chunks.and_then(|chunks| nvls(machine, &effects.nvls, chunks)),
             sends: model.map(Model::sends),
             send_channel_gbps: is_nvlink.then(|| effects.send_channel_gbps[&age]),
-            inter_node: network(machine, &rates, bottlenecks, effects, hops(&|hop| hop.network)),
-            crossings: Crossings {
-                ring_gbps: bottlenecks.gbps(TrafficPattern::Ring),
-                chain_gbps: bottlenecks.gbps(TrafficPattern::Chain),
-                tree_gbps: bottlenecks.gbps(TrafficPattern::Tree),
-                sends_gbps: Pattern::ALL.map(|pattern| bottlenecks.gbps(TrafficPattern::Sends(pattern))),
-            },
-            cuts: bottlenecks.cuts,
+            inter_node: network(machine, &rates, &bottlenecks, effects, hops(&|hop| hop.network)),
+            bottlenecks,
             launching: LaunchParams {
                 single_process_us: effects.launch.single_process_us + local * effects.launch.per_gpu_us,
                 per_peer_us: effects.launch.per_peer_us * local * (local - 1.0),
                 framework_us: effects.launch.framework_us,
             },
         }
+    }
+
+    /// Says whether a link that is not at a GPU, or the path from GPUs to the cards, limits a ring.
+    pub(super) fn is_narrow(&self) -> bool {
+        let of_gpu = self.rates.bidirectional_gbps;
+        let of_ring = self.bottlenecks.gbps(TrafficPattern::Ring).min(of_gpu);
+        let is_egress = |network: &NetworkParams| {
+            (network.egress_gbps.is_some() || self.bottlenecks.network.is_some())
+                && network.ring_gbps < NARROWER * of_ring
+        };
+        of_ring < of_gpu || self.inter_node.as_ref().is_some_and(is_egress)
     }
 }
 
@@ -268,7 +192,7 @@ fn network(
     rates: &UsedRates,
     bottlenecks: &Bottlenecks,
     effects: &PhysicalEffects,
-    hops: HopTimes,
+    hops: ByProtocol<f64>,
 ) -> Option<NetworkParams> {
     let (network, (cards_gbps, line_gbps)) = machine.network.as_ref().zip(rates.cards)?;
     let (stack, of, both_ways) = (network.stack(), &effects.network, effects.staged.both_ways);
@@ -285,23 +209,14 @@ fn network(
         software_us: of.hop_us[&stack],
         rendezvous_us: of.rendezvous_us.get(&stack).copied().unwrap_or(0.0),
         line_gbps,
-        cards_gbps,
         ring_gbps: most.min(cards_gbps),
         tree_gbps: most.min(line_gbps * of.tree),
         parts,
         gpu_gbps: (cards_gbps / parts).min(of_host).min(egress),
         egress_gbps: Some(egress).filter(|&egress| egress < cards_gbps),
-        ring_startup_us: of.ring_startup_us,
         sends_gbps: egress.min(line_gbps * of.sends),
-        channel_gbps: of.channel_gbps,
-        message_us: of.message_us,
-        ring_ll_channel_gbps: of.ring_ll_channel_gbps,
-        tree_ll_gbps: of.tree_ll_gbps,
-        in_flight: of.tree_chunk_kib * KIB * 16.0,
-        inner: of.tree_inner,
-        nvlstree_loops: of.nvlstree_loops,
-        nvlstree: of.nvlstree,
         hops,
+        effects: of.clone(),
     })
 }
 

@@ -24,14 +24,13 @@ pub(super) fn pat(params: &ModelParams, pattern: Pattern, nbytes: f64) -> Option
     let steps = params.ranks.log2().ceil();
     let moved = nbytes * (params.ranks - 1.0) / params.ranks;
     Some(TimeBreakdown {
-        start_up: params.start_simple_us,
+        start_up: params.start_us.simple,
         network: steps * network.software_us(nbytes / params.channels),
         hops: steps * network.hops.simple / OVERLAP + RANK_US * params.ranks,
-        channels: 0.0,
-        fill: 0.0,
         bytes: us(moved, network.ring_gbps),
         carrier: Carrier::Cards,
         load: moved,
         of_cards: moved,
+        ..TimeBreakdown::default()
     })
 }

@@ -25,7 +25,7 @@ fn cut(machine: &MachineSummary) -> &'static str {
 /// does, but a cut.
 fn egress(predictor: &Predictor, pattern: Pattern) -> Option<&str> {
     let network = predictor.params.inter_node.as_ref()?;
-    match predictor.bottlenecks.network.as_ref().filter(|_| !pattern.is_of_sends()) {
+    match predictor.params.bottlenecks.network.as_ref().filter(|_| !pattern.is_of_sends()) {
         Some(narrow) => Some(&narrow.name),
         None => network.egress_gbps.map(|_| "the way from GPUs to network cards"),
     }
@@ -64,64 +64,50 @@ impl Predictor {
     /// Names what joins the GPUs of a node and what takes most of a call's time.
     pub fn limit(&self, call: &CollectiveCall, weighed: &Candidates) -> String {
         let (_, spent) = self.fastest(call, weighed);
-        limit(&self.machine, &spent, longest(&spent, self.launch_us(call, &spent)))
+        let parts = parts(&spent, self.launch_us(call, &spent), 0.0);
+        limit(&self.machine, &spent, longest(&parts))
     }
 
     /// Predicts a call whose candidates were found by [`Predictor::weigh`]; `floor` is the lower bound of the collective on the
     /// fabric.
     pub fn predict(&self, call: &CollectiveCall, weighed: &Candidates, floor: &Floor) -> Prediction {
-        let (pair, spent) = self.fastest(call, weighed);
+        let (machine, (pair, spent)) = (&self.machine, self.fastest(call, weighed));
         let launch_us = self.launch_us(call, &spent);
-        made(self, call, weighed, pair, spent, launch_us, floor)
-    }
-}
-
-/// Makes a prediction from the parts of its time.
-fn made(
-    predictor: &Predictor,
-    call: &CollectiveCall,
-    weighed: &Candidates,
-    pair: AlgoProto,
-    spent: TimeBreakdown,
-    launch_us: f64,
-    floor: &Floor,
-) -> Prediction {
-    let floor_us = floor.time(weighed.nbytes) as f64 / PS_PER_US as f64;
-    let missing = (floor_us - spent.us() - launch_us).max(0.0);
-    let parts = parts(&spent, launch_us, missing);
-    let time: f64 = parts.iter().map(|part| part.1).sum::<f64>().max(floor_us);
-    let longest = parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("bytes", |part| part.0);
-    // No measured system has such a bottleneck, or a GPU without some of its NVLinks: the class does not apply.
-    let unseen = if longest == "bytes" { unseen(predictor, call.pattern, &spent) } else { None };
-    let machine = &predictor.machine;
-    let class = if unseen.is_some() || machine.lacks.is_some() { UNSEEN } else { predictor.class() };
-    let limit = limit(machine, &spent, longest);
-    let known = trust::evidence(class, call.pattern, weighed.nbytes, machine.nodes, &limit);
-    let (trust, at_line) = match (&machine.lacks, unseen) {
-        (Some(lacks), _) => (format!("{known}: {lacks}"), 1.0),
-        (None, Some((what, part))) => (format!("{known}: no measured machine is held up by {what}"), 1.0 / part),
-        (None, None) => (known.to_string(), 1.0),
-    };
-    let factor = trust::factor(class, call.pattern, weighed.nbytes, machine.nodes).max(at_line);
-    Prediction {
-        nbytes: weighed.nbytes,
-        algorithm: pair.algorithm.map_or("SendRecv", NcclAlgorithm::name),
-        protocol: pair.protocol.name(),
-        channels: pair.channels,
-        us: time,
-        low_us: (time / factor).max(floor_us),
-        high_us: time * factor,
-        floor_us,
-        nccl_us: weighed.selection.nccl_us,
-        bottleneck: bottleneck(predictor, call, pair, &spent, longest, time),
-        trust,
-        parts,
+        let floor_us = floor.time(weighed.nbytes) as f64 / PS_PER_US as f64;
+        let parts = parts(&spent, launch_us, (floor_us - spent.us() - launch_us).max(0.0));
+        let time: f64 = parts.iter().map(|part| part.1).sum::<f64>().max(floor_us);
+        let longest = longest(&parts);
+        // No measured system has such a bottleneck, or a GPU without some of its NVLinks: the class does not apply.
+        let unseen = if longest == "bytes" { unseen(self, call.pattern, &spent) } else { None };
+        let class = if unseen.is_some() || machine.lacks.is_some() { UNSEEN } else { self.class() };
+        let limit = limit(machine, &spent, longest);
+        let known = trust::evidence(class, call.pattern, weighed.nbytes, machine.nodes, &limit);
+        let (trust, at_line) = match (&machine.lacks, unseen) {
+            (Some(lacks), _) => (format!("{known}: {lacks}"), 1.0),
+            (None, Some((what, part))) => (format!("{known}: no measured machine is held up by {what}"), 1.0 / part),
+            (None, None) => (known.to_string(), 1.0),
+        };
+        let factor = trust::factor(class, call.pattern, weighed.nbytes, machine.nodes).max(at_line);
+        Prediction {
+            nbytes: weighed.nbytes,
+            algorithm: pair.algorithm.map_or("SendRecv", NcclAlgorithm::name),
+            protocol: pair.protocol.name(),
+            channels: pair.channels,
+            us: time,
+            low_us: (time / factor).max(floor_us),
+            high_us: time * factor,
+            floor_us,
+            nccl_us: weighed.selection.nccl_us,
+            bottleneck: bottleneck(self, call, pair, &spent, longest, time),
+            trust,
+            parts,
+        }
     }
 }
 
 /// Names the interconnect of a node's GPUs and the longest part of a call's time. A measured system validates a prediction only
 /// if both have the same.
-pub(super) fn limit(machine: &MachineSummary, spent: &TimeBreakdown, longest: &str) -> String {
+fn limit(machine: &MachineSummary, spent: &TimeBreakdown, longest: &str) -> String {
     let taken = match (longest, spent.carrier) {
         ("launch", _) => "launch",
         ("bytes", Carrier::Cards) => "network cards",
@@ -135,8 +121,7 @@ pub(super) fn limit(machine: &MachineSummary, spent: &TimeBreakdown, longest: &s
 }
 
 /// Names the longest part of a call's time.
-pub(super) fn longest(spent: &TimeBreakdown, launch_us: f64) -> &'static str {
-    let parts = parts(spent, launch_us, 0.0);
+fn longest(parts: &[(&'static str, f64)]) -> &'static str {
     parts.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("bytes", |part| part.0)
 }
 

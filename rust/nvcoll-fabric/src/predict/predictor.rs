@@ -6,10 +6,11 @@ use super::bottleneck::{self, Bottlenecks};
 use super::breakdown::TimeBreakdown;
 use super::constants::Constants;
 use super::machine::{Interconnect, MachineSummary};
-use super::params::{ModelParams, NetworkParams, UsedRates};
+use super::params::ModelParams;
 use super::pattern::Pattern;
+use super::rates::UsedRates;
 use super::selection::{self, AlgoProto, AlgorithmFilter, Selection};
-use super::{cuts, set_fabric, trust};
+use super::{set_fabric, trust};
 use crate::error::{Error, Result};
 use crate::hardware::{Evidence, Fabric};
 use crate::nccl::{Model, NcclAlgorithm, NcclSettings, Protocol};
@@ -73,13 +74,10 @@ impl Fabric {
         let is_wide_in_order = || {
             let constants = Constants::shipped();
             let rates = UsedRates::of(&machine, &constants);
-            let mut bottlenecks = Bottlenecks::of(seen, &machine, None)?;
-            bottlenecks.egress = cuts::egress(self, &machine, &rates);
-            bottlenecks.network = cuts::network(self, &machine, &rates)?;
-            Ok::<_, Error>(!is_narrow(&bottlenecks, &ModelParams::of(&machine, rates, &bottlenecks, &constants, None)))
+            let bottlenecks = Bottlenecks::of(self, seen, &machine, &rates, None)?;
+            Ok::<_, Error>(!ModelParams::of(&machine, rates, bottlenecks, &constants, None).is_narrow())
         };
-        let is_narrow_as_laid =
-            || Predictor::of(self, None).is_ok_and(|found| is_narrow(&found.bottlenecks, &found.params));
+        let is_narrow_as_laid = || Predictor::of(self, None).is_ok_and(|found| found.params.is_narrow());
         if is_wide_in_order().unwrap_or(false) || !is_narrow_as_laid() {
             of_class
         } else {
@@ -94,7 +92,6 @@ pub struct Predictor {
     pub(super) fabric: String,
     pub(super) settings: NcclSettings,
     pub(super) machine: MachineSummary,
-    pub(super) bottlenecks: Bottlenecks,
     pub(super) params: ModelParams,
     pub(super) model: Option<Model>,
     pub(super) chooses: String,
@@ -151,17 +148,15 @@ impl Predictor {
             let message = format!("NCCL's choice on {} is not known: {chooses}", fabric.name);
             return Err(Error::Setting { variable, message });
         }
-        let mut bottlenecks = Bottlenecks::of(seen, &machine, model.as_ref())?;
         let constants = Constants::shipped();
         let rates = UsedRates::of(&machine, &constants);
+        let mut bottlenecks = Bottlenecks::of(fabric, seen, &machine, &rates, model.as_ref())?;
         for pattern in Pattern::ALL {
-            bottlenecks.cuts[pattern as usize] = cuts::cut(fabric, &machine, &rates, pattern)?;
+            bottlenecks.cuts[pattern as usize] = bottleneck::cut(fabric, &machine, &rates, pattern)?;
         }
-        bottlenecks.egress = cuts::egress(fabric, &machine, &rates);
-        bottlenecks.network = cuts::network(fabric, &machine, &rates)?;
-        let params = ModelParams::of(&machine, rates, &bottlenecks, &constants, model.as_ref());
+        let params = ModelParams::of(&machine, rates, bottlenecks, &constants, model.as_ref());
         let (fabric, settings) = (fabric.name.clone(), settings.clone());
-        Ok(Self { fabric, settings, machine, bottlenecks, params, model, chooses })
+        Ok(Self { fabric, settings, machine, params, model, chooses })
     }
 
     /// Returns the machine as the settings leave it: without NVLS, or without peer access.
@@ -174,13 +169,14 @@ impl Predictor {
 
     /// Returns the link that limits a traffic pattern, which must have one.
     pub(super) fn bottleneck(&self, round: bottleneck::TrafficPattern) -> &bottleneck::Bottleneck {
-        self.bottlenecks.of_round(round).expect("what holds a round up is known")
+        self.params.bottlenecks.of_round(round).expect("what holds a round up is known")
     }
 
     /// Replaces the constants; a fit does so for each trial.
     pub fn set(&mut self, constants: &Constants) {
         let rates = UsedRates::of(&self.machine, constants);
-        self.params = ModelParams::of(&self.machine, rates, &self.bottlenecks, constants, self.model.as_ref());
+        let bottlenecks = std::mem::take(&mut self.params.bottlenecks);
+        self.params = ModelParams::of(&self.machine, rates, bottlenecks, constants, self.model.as_ref());
     }
 
     /// Returns the class of systems, in the table of measurements, to which the fabric belongs.
@@ -307,16 +303,6 @@ impl Predictor {
         let used = self.model.as_ref().map(|model| model.used_channels(NcclAlgorithm::Ring, protocol, nbytes));
         used.map_or(self.params.channels, f64::from)
     }
-}
-
-/// Says whether a link that is not at a GPU, or the path from GPUs to the cards, limits a ring.
-fn is_narrow(bottlenecks: &Bottlenecks, params: &ModelParams) -> bool {
-    let of_ring = bottlenecks.gbps(bottleneck::TrafficPattern::Ring).min(params.rates.bidirectional_gbps);
-    let is_between = bottlenecks.network.is_some();
-    let is_egress = |network: &NetworkParams| {
-        (network.egress_gbps.is_some() || is_between) && network.ring_gbps < bottleneck::NARROWER * of_ring
-    };
-    of_ring < params.rates.bidirectional_gbps || params.inter_node.as_ref().is_some_and(is_egress)
 }
 
 const LAST_RESORT: &str = "rings, since NCCL's search finds none and it would run one channel as a last resort";

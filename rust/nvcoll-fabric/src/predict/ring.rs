@@ -17,7 +17,7 @@
 
 use super::bottleneck::{TrafficPattern, NARROWER};
 use super::breakdown::{us, wire, Carrier, TimeBreakdown};
-use super::params::{HopTimes, ModelParams};
+use super::params::{ModelParams, NetworkParams};
 use super::pattern::Pattern;
 use crate::nccl::Protocol;
 
@@ -54,9 +54,9 @@ impl Steps {
     }
 
     /// Returns the time of the steps without bytes.
-    fn hops(&self, params: &ModelParams, of: impl Fn(&HopTimes) -> f64) -> f64 {
-        self.inside * of(&params.hops)
-            + params.inter_node.as_ref().map_or(0.0, |network| self.crossings * of(&network.hops))
+    fn hops(&self, params: &ModelParams, protocol: Protocol) -> f64 {
+        let between = |network: &NetworkParams| self.crossings * network.hops.of(protocol);
+        self.inside * params.hops.of(protocol) + params.inter_node.as_ref().map_or(0.0, between)
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) fn ring(
     };
     let steps = Steps::of(pattern, round, params, nbytes);
     let of_gpu = if pattern.is_chain() { params.rates.one_way_gbps } else { params.rates.bidirectional_gbps };
-    let inside = of_gpu.min(params.crossings.gbps(round) / steps.crossing);
+    let inside = of_gpu.min(params.bottlenecks.gbps(round) / steps.crossing);
     let inter_node = params.inter_node.as_ref();
     let gbps = inter_node.map_or(inside, |network| network.ring_gbps.min(inside));
     let moved = steps.times * steps.bytes;
@@ -94,36 +94,31 @@ pub(super) fn ring(
         (false, false) => (Carrier::Links, moved),
     };
     let message = steps.bytes / channels * wire(protocol);
-    let (start_up, hops, step_us) = match protocol {
+    let start_up = params.start_us.of(protocol);
+    let (start_up, step_us) = match protocol {
         Protocol::Ll => {
-            let over_network =
-                inter_node.map_or(0.0, |network| us(steps.bytes, channels * network.ring_ll_channel_gbps));
-            let step = ll_us(params, steps.bytes, gbps).max(over_network);
-            (params.start_ll_us, steps.hops(params, |hops| hops.ll), step)
+            let of_channels = |network: &NetworkParams| channels * network.effects.ring_ll_channel_gbps;
+            let over_network = inter_node.map_or(0.0, |network| us(steps.bytes, of_channels(network)));
+            (start_up, ll_us(params, steps.bytes, gbps).max(over_network))
         }
         Protocol::Ll128 => {
             let most = params.ll128_channel_gbps? * params.channels;
-            (
-                params.start_ll128_us,
-                steps.hops(params, |hops| hops.ll128),
-                us(steps.bytes, most.min(gbps * 15.0 / 16.0)),
-            )
+            (start_up, us(steps.bytes, most.min(gbps * 15.0 / 16.0)))
         }
         Protocol::Simple => {
-            let over_network = inter_node.map_or(0.0, |network| network.ring_startup_us);
-            let start_up = params.start_simple_us + params.startup_us + over_network;
-            (start_up, steps.hops(params, |hops| hops.simple), us(steps.bytes, gbps))
+            let over_network = inter_node.map_or(0.0, |network| network.effects.ring_startup_us);
+            (start_up + params.startup_us + over_network, us(steps.bytes, gbps))
         }
     };
     Some(TimeBreakdown {
         start_up,
         channels: (channels - 1.0) * params.channel_us,
         network: inter_node.map_or(0.0, |network| steps.crossings * network.software_us(message)),
-        hops,
-        fill: 0.0,
+        hops: steps.hops(params, protocol),
         bytes: steps.times * step_us,
         carrier,
         load,
         of_cards: if inter_node.is_some() { moved } else { 0.0 },
+        ..TimeBreakdown::default()
     })
 }

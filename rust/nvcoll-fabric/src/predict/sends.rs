@@ -4,7 +4,7 @@
 //! all_to_all          a GPU sends and receives S (n-1)/n; the cards of a node carry S/n per pair of one GPU inside and one outside
 //! gather, scatter     the root receives, or sends, S (n-1)/n; bytes from other nodes pass its own part of the cards
 //! sendrecv            a GPU sends S to the next; between nodes one GPU of each does, over its own part of the cards
-//!                     the narrowest link or cut on the way bounds the rate (`bottleneck.rs`, `cuts.rs`)
+//!                     the narrowest link or cut on the way bounds the rate (`bottleneck.rs`)
 //! own part            GPUs share the cards of a node evenly; with fewer cards than GPUs, a GPU uses the nearest card alone
 //! channels            NCCL's rule gives a message some of them (`nccl/sends.rs`); peers have them at once, up to the total
 //!                     rate <= channels x rate of a channel, inside a node and between nodes
@@ -86,32 +86,26 @@ impl Sides {
 /// Returns the time of the sends between GPUs of a node.
 fn inside(params: &ModelParams, pattern: Pattern, protocol: Protocol, nbytes: f64, sides: &Sides) -> TimeBreakdown {
     let sent = nbytes * pattern.sent(params.ranks);
-    let cut = params.cuts[pattern as usize];
+    let cut = params.bottlenecks.cuts[pattern as usize];
     let of_links = params.rates.bidirectional_gbps * cut.map_or(1.0, |cut| cut.part);
     let of_channels = match (sides.busy(params, sides.peers_inside), params.send_channel_gbps) {
         (Some(busy), Some(channel)) => us(sides.message * sides.peers_inside, busy * channel),
         _ => 0.0,
     };
     let by_gpus = us(sent, of_links).max(of_channels);
-    let by_narrow = us(nbytes, params.crossings.gbps(TrafficPattern::Sends(pattern)));
+    let by_narrow = us(nbytes, params.bottlenecks.gbps(TrafficPattern::Sends(pattern)));
     let (bytes, carrier, load) = match by_narrow > by_gpus {
         true => (by_narrow, Carrier::InnerLink(TrafficPattern::Sends(pattern)), nbytes),
         false => (by_gpus, cut.map_or(Carrier::Links, Carrier::Cut), sent),
     };
-    let (start_up, hops) = match protocol {
-        Protocol::Ll => (params.start_ll_us, params.hops.ll),
-        _ => (params.start_simple_us + sides.startup(params), params.hops.simple),
-    };
+    let startup = if protocol == Protocol::Simple { sides.startup(params) } else { 0.0 };
     TimeBreakdown {
-        start_up,
-        network: 0.0,
-        hops,
-        channels: 0.0,
-        fill: 0.0,
+        start_up: params.start_us.of(protocol) + startup,
+        hops: params.hops.of(protocol),
         bytes: bytes * wire(protocol),
         carrier,
         load,
-        of_cards: 0.0,
+        ..TimeBreakdown::default()
     }
 }
 
@@ -128,22 +122,18 @@ fn outside(
         Pattern::AllToAll => (outside * params.local, network.sends_gbps, 1.0),
         _ => (outside, network.gpu_gbps, network.parts),
     };
-    let channels = sides.busy(params, sides.peers_outside).map_or(f64::INFINITY, |busy| busy * network.channel_gbps);
+    let channels =
+        sides.busy(params, sides.peers_outside).map_or(f64::INFINITY, |busy| busy * network.effects.channel_gbps);
     let bytes = us(load, gbps).max(us(outside, channels)) * wire(protocol);
-    let (start_up, hops) = match protocol {
-        Protocol::Ll => (params.start_ll_us, network.hops.ll),
-        _ => (params.start_simple_us, network.hops.simple),
-    };
     TimeBreakdown {
-        start_up,
+        start_up: params.start_us.of(protocol),
         network: network.software_us(sides.message / sides.channels.unwrap_or(1.0) * wire(protocol))
-            + sides.peers_outside * network.message_us,
-        hops,
-        channels: 0.0,
-        fill: 0.0,
+            + sides.peers_outside * network.effects.message_us,
+        hops: network.hops.of(protocol),
         bytes,
         carrier: Carrier::Cards,
         load: load * parts,
         of_cards: load * parts,
+        ..TimeBreakdown::default()
     }
 }

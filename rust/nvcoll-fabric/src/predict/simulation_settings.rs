@@ -19,9 +19,8 @@ use nvcoll_core::collective::CollectiveKind;
 use nvcoll_core::schedule::Schedule;
 
 use super::breakdown::us;
-use super::params::HopTimes;
 use super::predictor::{Launch, Predictor};
-use super::{cuts, ring};
+use super::ring;
 use crate::error::{Error, Result};
 use crate::hardware::Fabric;
 use crate::nccl::Protocol;
@@ -44,7 +43,7 @@ pub struct SimulationSettings<'a> {
 impl Predictor {
     /// Looks once at the steps of a schedule and at the links of `fabric`, which is the predictor's.
     pub fn simulation_settings(&self, fabric: &Fabric, schedule: &Schedule) -> SimulationSettings<'_> {
-        let in_use = |link| cuts::in_use(fabric, &self.machine, &self.params.rates, link);
+        let in_use = |link| self.params.rates.of_link(fabric, &self.machine, link);
         SimulationSettings {
             predictor: self,
             is_by_switch: self.params.nvls.is_some() && schedule.steps.iter().any(|step| step.at_switch),
@@ -71,29 +70,25 @@ impl SimulationSettings<'_> {
             ));
         }
         let inter_node = params.inter_node.as_ref();
-        let network_hop = |of: fn(&HopTimes) -> f64| {
-            inter_node.map(|network| of(&network.hops) + network.software_us(step_bytes as f64))
-        };
+        let between = inter_node.filter(|_| protocol != Protocol::Ll128);
+        let between = between.map(|network| network.hops.of(protocol) + network.software_us(step_bytes as f64));
         if protocol == Protocol::Ll128 && params.ll128_channel_gbps.is_none() {
             return unable(
                 "LL128 is used over NVLink from Ampere on; between nodes, where the network keeps 128 bytes together"
                     .to_owned(),
             );
         }
-        let (start, wire, cap, inside, network) = match protocol {
+        let start = params.start_us.of(protocol);
+        let (start, wire, cap) = match protocol {
             Protocol::Ll => {
                 let bytes = step_bytes.max(1) as f64;
                 let cap = bytes / ring::ll_us(params, bytes, params.rates.bidirectional_gbps) / 1e3;
-                (params.start_ll_us, 2 * WIRE, Some(cap), params.hops.ll, network_hop(|hops| hops.ll))
+                (start, 2 * WIRE, Some(cap))
             }
             Protocol::Ll128 => {
-                let cap = params.ll128_channel_gbps.map(|channel| channel * params.channels);
-                (params.start_ll128_us, WIRE / 15 * 16, cap, params.hops.ll128, None)
+                (start, WIRE / 15 * 16, params.ll128_channel_gbps.map(|channel| channel * params.channels))
             }
-            Protocol::Simple => {
-                let start = params.start_simple_us + params.startup_us;
-                (start, WIRE, None, params.hops.simple, network_hop(|hops| hops.simple))
-            }
+            Protocol::Simple => (start + params.startup_us, WIRE, None),
         };
         let (start, switch_wire) = match by_switch {
             Some(nvls) => {
@@ -108,11 +103,11 @@ impl SimulationSettings<'_> {
             Launch::Framework => params.launching.framework_us,
         };
         let start = ps(start + launching);
-        let inside = ps(inside);
+        let inside = ps(params.hops.of(protocol));
         let fitted = FittedCosts {
             start,
             rates: self.rates.clone(),
-            hops: HopLatencies { nvlink: inside, peer: inside, staged: inside, network: network.map_or(inside, ps) },
+            hops: HopLatencies { nvlink: inside, peer: inside, staged: inside, network: between.map_or(inside, ps) },
             switch_wire,
         };
         let costs = Costs {

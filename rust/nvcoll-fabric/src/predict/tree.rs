@@ -27,56 +27,46 @@ pub(super) fn tree(
     channels: f64,
 ) -> Option<TimeBreakdown> {
     let network = params.inter_node.as_ref()?;
-    let chain = |hop: f64| 2.0 * (params.local - 1.0) * hop;
-    let of_gpu = if params.local > 1.0 { params.rates.bidirectional_gbps * network.inner / 2.0 } else { f64::INFINITY };
-    let crossing = params.crossings.gbps(TrafficPattern::Tree);
+    let of_gpu = if params.local > 1.0 {
+        params.rates.bidirectional_gbps * network.effects.tree_inner / 2.0
+    } else {
+        f64::INFINITY
+    };
+    let crossing = params.bottlenecks.gbps(TrafficPattern::Tree);
     let gbps = of_gpu.min(crossing);
     // The first and the last GPU of a chain have one neighbour, and the first the card.
     let chain_load = if params.local > 1.0 { 2.0 } else { 1.0 };
     let by_chain =
         if crossing < of_gpu { (Carrier::InnerLink(TrafficPattern::Tree), 1.0) } else { (Carrier::Links, chain_load) };
+    let of_chain = |gbps: f64, in_flight: f64| Inside {
+        gbps,
+        start_up: params.start_us.of(protocol),
+        hops: 2.0 * (params.local - 1.0) * params.hops.of(protocol),
+        fill: 0.0,
+        in_flight,
+        by: by_chain,
+    };
     let inside = match (algorithm, protocol) {
-        (NcclAlgorithm::Tree, Protocol::Simple) => Inside {
-            gbps,
-            start_up: params.start_simple_us,
-            hops: chain(params.hops.simple),
-            fill: 0.0,
-            hop: network.hops.simple,
-            in_flight: (nbytes / 8.0).clamp(LEAST_IN_FLIGHT, network.in_flight),
-            by: by_chain,
-        },
+        (NcclAlgorithm::Tree, Protocol::Simple) => {
+            of_chain(gbps, (nbytes / 8.0).clamp(LEAST_IN_FLIGHT, network.most_in_flight()))
+        }
         (NcclAlgorithm::Tree, Protocol::Ll128) => {
             let most = params.ll128_channel_gbps? * params.channels / 2.0;
-            Inside {
-                gbps: most.min(gbps * 15.0 / 16.0),
-                start_up: params.start_ll128_us,
-                hops: chain(params.hops.ll128),
-                fill: 0.0,
-                hop: network.hops.ll128,
-                in_flight: 0.0,
-                by: by_chain,
-            }
+            of_chain(most.min(gbps * 15.0 / 16.0), 0.0)
         }
-        (NcclAlgorithm::Tree, Protocol::Ll) => Inside {
-            gbps: (network.tree_gbps.min(gbps * 2.0) / 4.0).min(network.tree_ll_gbps),
-            start_up: params.start_ll_us,
-            hops: chain(params.hops.ll),
-            fill: 0.0,
-            hop: network.hops.ll,
-            in_flight: 0.0,
-            by: by_chain,
-        },
+        (NcclAlgorithm::Tree, Protocol::Ll) => {
+            of_chain((network.tree_gbps.min(gbps * 2.0) / 4.0).min(network.effects.tree_ll_gbps), 0.0)
+        }
         (NcclAlgorithm::NvlsTree, Protocol::Simple) => {
             let nvls = params.nvls?;
             let (ops, chunk) = (nvls.chunks.operations() as f64, nvls.chunks.chunk_of_tree(nbytes) as f64);
-            let gbps = nvls.steady_gbps(params.local, chunk) * network.nvlstree;
-            let in_flight = network.nvlstree_loops * (ops * chunk).min(nbytes);
+            let gbps = nvls.steady_gbps(params.local, chunk) * network.effects.nvlstree;
+            let in_flight = network.effects.nvlstree_loops * (ops * chunk).min(nbytes);
             Inside {
                 gbps,
                 start_up: nvls.start_us,
                 hops: 0.0,
                 fill: nvls.fill_loops * us(in_flight, gbps),
-                hop: network.hops.simple,
                 in_flight,
                 by: (Carrier::FoldingSwitch, 1.0 + 1.0 / params.local),
             }
@@ -84,7 +74,7 @@ pub(super) fn tree(
         _ => return None,
     };
     let message = nbytes / channels * wire(protocol);
-    Some(over(network, params, (nbytes, message), &inside))
+    Some(over(network, params, protocol, (nbytes, message), &inside))
 }
 
 /// The part of a tree inside a node.
@@ -93,8 +83,6 @@ struct Inside {
     start_up: f64,
     hops: f64,
     fill: f64,
-    /// The latency of a hop between nodes.
-    hop: f64,
     /// The bytes that each level receives before it sends.
     in_flight: f64,
     /// The carrier of the bytes, and its bytes each way per byte of the call.
@@ -112,6 +100,7 @@ fn levels(nodes: f64) -> f64 {
 fn over(
     network: &NetworkParams,
     params: &ModelParams,
+    protocol: Protocol,
     (nbytes, message): (f64, f64),
     inside: &Inside,
 ) -> TimeBreakdown {
@@ -126,12 +115,12 @@ fn over(
     TimeBreakdown {
         start_up: inside.start_up,
         network: levels * network.software_us(message),
-        hops: inside.hops + levels * inside.hop,
-        channels: 0.0,
+        hops: inside.hops + levels * network.hops.of(protocol),
         fill: inside.fill + levels * us(inside.in_flight.min(nbytes), gbps),
         bytes: us(nbytes, gbps),
         carrier,
         load,
         of_cards,
+        ..TimeBreakdown::default()
     }
 }

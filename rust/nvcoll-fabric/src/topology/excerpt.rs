@@ -3,7 +3,7 @@
 //! What is said of a pair of nodes, the classes of paths inside a node and to its network cards, and the links that one node
 //! sends over, are the same in the excerpt. Predictions and NCCL's model ask for nothing else; the number of nodes and ranks
 //! they take from the whole. So their work does not depend on the number of nodes, but for one look at each link, which
-//! finds out that the nodes are alike. What joins groups of nodes is asked of the whole (`predict/cuts.rs`).
+//! finds out that the nodes are alike. What joins groups of nodes is asked of the whole (`predict/bottleneck.rs`).
 
 use crate::hardware::Fabric;
 use crate::topology::equal_nodes::EqualNodes;
