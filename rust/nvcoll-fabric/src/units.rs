@@ -11,8 +11,16 @@ pub const PS_PER_US: u64 = 1_000_000;
 const PS_PER_SECOND: u128 = 1_000_000_000_000;
 
 /// Bytes per second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A table has it in decimal GB/s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(from = "f64")]
 pub struct Rate(pub u64);
+
+impl From<f64> for Rate {
+    fn from(gbps: f64) -> Self {
+        Self::from_gbps(gbps)
+    }
+}
 
 impl Rate {
     /// Makes a rate of decimal GB/s: 10^9 bytes per second.

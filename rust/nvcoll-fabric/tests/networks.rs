@@ -287,7 +287,7 @@ fn what_is_no_network_is_refused_with_its_field() {
         refused(tiers, part);
     }
     let parse = |text: &str| Network::from_text(text, "mine.toml");
-    assert!(matches!(parse(&CARDS.replace("ib-ndr", "ib-zdr")), Err(Error::Unknown { kind: "medium", .. })));
+    assert!(matches!(parse(&CARDS.replace("ib-ndr", "ib-zdr")), Err(Error::Description { .. })));
     let with = |from: &str, to: &str| parse(&CARDS.replace(from, to)).unwrap_err().to_string();
     assert!(with("ib-ndr", "nvlink4").contains("medium: nvlink4 is no medium of networks"));
     assert!(with("pcie5", "nvlink4").contains("host_medium"));

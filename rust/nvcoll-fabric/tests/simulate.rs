@@ -11,7 +11,7 @@ use nvcoll_core::text;
 use nvcoll_fabric::hardware::media::LinkFamily;
 use nvcoll_fabric::hardware::{DeviceKind, Fabric};
 use nvcoll_fabric::simulate::{
-    protocol, simulate, AtSwitch, Damage, DelayReason, Detail, Ratio, Settings, Simulation, StepCosts, Timeline,
+    protocol, simulate, AtSwitch, Damage, DelayReason, Ratio, Settings, Simulation, StepCosts, Timeline,
 };
 use nvcoll_fabric::units::Rate;
 use nvcoll_fabric::Error;
@@ -272,7 +272,7 @@ fn a_lag_waits_tiles_back() {
     // Rank 1 may be two tiles ahead of rank 0, whose link is its own memory: slot reuse, as in staging.
     let steps =
         "r0.q0.0 output[r0].0 = input[r0].0 after r1.q0.0\nr1.q0.0 output[r1].0 = input[r1].0 after r0.q0.0@2\n";
-    let mut settings = Settings { slice_bytes: 1_000, detail: Detail::Spans, ..ideal() };
+    let mut settings = Settings { slice_bytes: 1_000, spans: true, ..ideal() };
     settings.protocol.fixed_ps = 0;
     let timeline = run(&parsed(2, 1, steps), 4_000, &pair(), &settings);
     let ends = |rank| timeline.spans.iter().filter(|s| s.rank == rank).map(|s| s.end_ps).collect::<Vec<_>>();

@@ -12,7 +12,7 @@ use nvcoll_core::lower::lower;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Buffer, Event, Path, Schedule, Source, Step, View};
 use nvcoll_fabric::preset::preset;
-use nvcoll_fabric::simulate::{protocol, simulate, AtSwitch, Detail, Settings, Timeline};
+use nvcoll_fabric::simulate::{protocol, simulate, AtSwitch, Settings, Timeline};
 use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::Fabric;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ const MACHINES: &[&str] = &["hgx-h100", "hgx-a100", "dgx1-v100", "rtx4090-8-stag
 
 fn settings(name: &str, slice_bytes: u64) -> Settings {
     let at_switch = AtSwitch::Ignore;
-    Settings { at_switch, detail: Detail::Spans, ..Settings::new(protocol::named(name).unwrap(), slice_bytes) }
+    Settings { at_switch, spans: true, ..Settings::new(protocol::named(name).unwrap(), slice_bytes) }
 }
 
 fn run(schedule: &Schedule, count: usize, fabric: &Fabric, settings: &Settings) -> Timeline {

@@ -23,17 +23,16 @@
 //! lanes = 4
 //! ```
 
-use serde::{de, Deserialize, Deserializer};
+use serde::{de, Deserialize};
 
-use super::gpus::{self, Gpu};
-use super::media::{self, Medium};
+use super::gpus::Gpu;
+use super::media::Medium;
 use super::{names, Abilities, Device, DeviceKind, Fabric};
 use crate::error::{Error, Result};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Description {
-    #[serde(deserialize_with = "known_gpu")]
     gpu: &'static Gpu,
     abilities: Abilities,
     sources: Vec<String>,
@@ -66,7 +65,6 @@ struct DevicesRow {
 struct LinksRow {
     from: String,
     to: String,
-    #[serde(deserialize_with = "known_medium")]
     medium: &'static Medium,
     lanes: u32,
     #[serde(default)]
@@ -75,16 +73,6 @@ struct LinksRow {
 
 fn one() -> u32 {
     1
-}
-
-/// Reads the name of a GPU: an error here is told with the line, before fields that come later are missed.
-fn known_gpu<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<&'static Gpu, D::Error> {
-    gpus::named(&String::deserialize(from)?).map_err(de::Error::custom)
-}
-
-/// Reads the name of a medium, with the line in the error.
-fn known_medium<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<&'static Medium, D::Error> {
-    media::named(&String::deserialize(from)?).map_err(de::Error::custom)
 }
 
 impl Description {
@@ -167,8 +155,7 @@ impl Fabric {
             let node = (devices.kind != DeviceKind::NetworkSwitch).then_some(0);
             let tray_of = |gpus: u32| gpus_per_tray.map(|each| gpus / each);
             let tray = (devices.kind == DeviceKind::Gpu).then(|| tray_of(self.world_size())).flatten();
-            let (kind, chips) = (devices.kind, devices.chips);
-            self.devices.push(Device { name, kind, node, tray, chips, port_mbits: None });
+            self.devices.push(Device { tray, chips: devices.chips, ..Device::new(name, devices.kind, node) });
         }
         Ok(())
     }

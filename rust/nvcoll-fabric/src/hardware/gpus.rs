@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
-use serde::Deserialize;
+use serde::{de, Deserialize, Deserializer};
 
+use super::media::Medium;
 use crate::error::Result;
 use crate::tables;
 
@@ -22,7 +23,7 @@ pub struct Gpu {
     /// Its compute capability, as 90; AMD's have none.
     pub sm: Option<u32>,
     /// The medium of its NVLinks (xGMI links for AMD), if it has any.
-    pub nvlink: Option<String>,
+    pub nvlink: Option<&'static Medium>,
     /// How many of those it has.
     #[serde(default)]
     pub nvlinks: u32,
@@ -30,11 +31,11 @@ pub struct Gpu {
     #[serde(default)]
     pub needs_bridge: bool,
     /// The medium of its PCIe.
-    pub pcie: String,
+    pub pcie: &'static Medium,
     /// The lanes of that.
     pub pcie_lanes: u32,
     /// The medium of its coherent link to a processor, which it then has instead of PCIe.
-    pub c2c: Option<String>,
+    pub c2c: Option<&'static Medium>,
     /// The GPUs of a fully connected board of this model, if there is one.
     pub full_board: Option<u32>,
     /// How texts name it.
@@ -53,6 +54,13 @@ pub struct KnownBy {
     pub names: Vec<String>,
     /// AMD's name of its instruction set, as `gfx942`.
     pub gfx: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for &'static Gpu {
+    /// Reads the name of a model.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        named(&String::deserialize(from)?).map_err(de::Error::custom)
+    }
 }
 
 impl Gpu {

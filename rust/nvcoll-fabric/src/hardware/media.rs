@@ -2,7 +2,7 @@
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use serde::Deserialize;
+use serde::{de, Deserialize, Deserializer};
 
 use crate::error::Result;
 use crate::tables;
@@ -28,6 +28,13 @@ pub struct Medium {
     pub nvls_chunk_kib: Option<u64>,
     /// Where the numbers are from, and whether they are cited or fitted.
     pub source: String,
+}
+
+impl<'de> Deserialize<'de> for &'static Medium {
+    /// Reads the name of a medium.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        named(&String::deserialize(from)?).map_err(de::Error::custom)
+    }
 }
 
 /// Of what family a medium is.

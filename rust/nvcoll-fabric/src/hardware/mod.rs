@@ -62,6 +62,13 @@ pub struct Device {
     pub port_mbits: Option<u32>,
 }
 
+impl Device {
+    /// Makes a device of one chip.
+    pub(crate) fn new(name: String, kind: DeviceKind, node: Option<u32>) -> Self {
+        Self { name, kind, node, tray: None, chips: 1, port_mbits: None }
+    }
+}
+
 /// What a device is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -21,12 +21,12 @@
 //! - the model is named by `--showproductname` or `amd-smi static` in the same text, or by the caller;
 //! - `sockets.rs` tells sockets from NUMA nodes. Without nodes, GPUs are on one socket.
 
-use super::format::{abilities_of, Reader, TextFormat};
+use super::format::{Reader, TextFormat};
 use super::model::ModelClues;
 use super::sockets;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::Gpu;
-use crate::hardware::{media, DeviceKind, Fabric};
+use crate::hardware::{DeviceKind, Fabric};
 
 /// Chosen: more GPUs than any node has.
 const MOST_GPUS: usize = 256;
@@ -74,30 +74,15 @@ fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> 
     if gpu.sm.is_some() {
         return Err(wrong(format!("{} is not of AMD, which prints such matrices", gpu.title)));
     }
-    let mut fabric = Fabric {
-        name: origin.to_owned(),
-        title: format!("{n} x {}, as rocm-smi --showtopo has it", gpu.title),
-        gpu,
-        devices: Vec::new(),
-        links: Vec::new(),
-        abilities: abilities_of(gpu),
-        sources: vec![format!("rocm-smi --showtopo of {origin}; rates of {}", gpu.source)],
-    };
+    let mut fabric = FORMAT.machine(gpu, n, origin);
     for number in 0..n {
         fabric.add(format!("gpu{number}"), DeviceKind::Gpu);
     }
     add_links(&mut fabric, &types, &weights).map_err(wrong)?;
     let nodes = numa_nodes(text, n);
     let (socket_of, is_divided) = sockets::of_nodes(&nodes, false);
-    if is_divided {
-        fabric.sources.push(sockets::DIVIDED.to_owned());
-    }
-    let mut seats = Vec::new();
-    for _ in 0..socket_of.iter().max().map_or(1, |last| last + 1) {
-        seats.push(fabric.add_socket(&seats, sockets::between(gpu))?);
-    }
-    let pcie = media::named(&gpu.pcie)?;
-    socket_of.iter().enumerate().for_each(|(at, &socket)| fabric.join(at, seats[socket], pcie, gpu.pcie_lanes));
+    let seats = fabric.add_sockets(&socket_of, is_divided)?;
+    socket_of.iter().enumerate().for_each(|(at, &socket)| fabric.join(at, seats[socket], gpu.pcie, gpu.pcie_lanes));
     Ok(fabric)
 }
 
@@ -168,8 +153,7 @@ fn add_links(fabric: &mut Fabric, types: &[Vec<&str>], weights: &[Vec<&str>]) ->
             gpu.title, gpu.nvlinks
         ));
     }
-    let Some(xgmi) = gpu.nvlink.as_deref() else { return Ok(()) };
-    let medium = media::named(xgmi).map_err(|error| error.to_string())?;
+    let Some(medium) = gpu.nvlink else { return Ok(()) };
     linked.iter().for_each(|&(a, b)| fabric.join(a, b, medium, lanes));
     Ok(())
 }

@@ -33,6 +33,19 @@ impl TextFormat {
     pub fn takes_gpu(&self) -> bool {
         matches!(self.reader, Reader::TakesGpu(_))
     }
+
+    /// Starts the machine of a text about some GPUs of a model: without devices and links.
+    pub(super) fn machine(&self, gpu: &'static Gpu, gpus: usize, origin: &str) -> Fabric {
+        Fabric {
+            name: origin.to_owned(),
+            title: format!("{gpus} x {}, as {} has it", gpu.title, self.name),
+            gpu,
+            devices: Vec::new(),
+            links: Vec::new(),
+            abilities: abilities_of(gpu),
+            sources: vec![format!("{} of {origin}; rates of {}", self.name, gpu.source)],
+        }
+    }
 }
 
 /// Checks that NVLinks are those of the model: where every GPU has equally few at a switch, or the model's NVLinks need a
@@ -51,7 +64,7 @@ pub(super) fn check_switch_links(lanes: &[u32], gpu: &Gpu) -> std::result::Resul
 }
 
 /// Returns the abilities of a machine with GPUs of a model and no NVSwitch.
-pub(super) fn abilities_of(gpu: &Gpu) -> Abilities {
+fn abilities_of(gpu: &Gpu) -> Abilities {
     let is_for_games = ["GeForce", "TITAN RTX"].iter().any(|name| gpu.title.contains(name));
     Abilities {
         peer_access: !is_for_games,
@@ -67,7 +80,7 @@ const FIRST_SM_OF_NVLS: u32 = 90;
 
 impl Fabric {
     pub(super) fn add(&mut self, name: String, kind: DeviceKind) -> usize {
-        self.devices.push(Device { name, kind, node: Some(0), tray: None, chips: 1, port_mbits: None });
+        self.devices.push(Device::new(name, kind, Some(0)));
         self.devices.len() - 1
     }
 

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use roxmltree::{Document, Node, NodeId, ParsingOptions};
 
-use super::format::{abilities_of, check_switch_links, Reader, TextFormat};
+use super::format::{check_switch_links, Reader, TextFormat};
 use super::nccl_dump::{bus_of, child, in_one_root, is_link, kind_of, number, Dump, NVSWITCH_CLASS, PROCESSOR_CLASS};
 use super::sockets;
 use crate::error::{Error, Result};
@@ -59,7 +59,8 @@ fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> 
     let document = Document::parse_with_options(&text, options).map_err(|error| wrong(error.to_string()))?;
     let dump = Dump::of(&document).map_err(wrong)?;
     let clues = dump.clues().map_err(wrong)?;
-    let mut reading = Reading::new(clues.settle(told).map_err(wrong)?, origin);
+    let gpu = clues.settle(told).map_err(wrong)?;
+    let mut reading = Reading::new(FORMAT.machine(gpu, dump.gpus.len(), origin));
     reading.read(&dump).map_err(wrong)?;
     reading.fabric.sources.extend(clues.substitution(reading.fabric.gpu));
     Ok(reading.fabric)
@@ -79,18 +80,9 @@ struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    fn new(gpu: &'static Gpu, origin: &str) -> Self {
-        let fabric = Fabric {
-            name: origin.to_owned(),
-            title: String::new(),
-            gpu,
-            devices: Vec::new(),
-            links: Vec::new(),
-            abilities: abilities_of(gpu),
-            sources: vec![format!("NCCL's topology in XML of {origin}; rates of {}", gpu.source)],
-        };
-        let (at_bus, to_switch) = (HashMap::new(), BTreeMap::new());
-        Self { fabric, device_of: HashMap::new(), at_bus, to_switch, direct: BTreeMap::new() }
+    fn new(fabric: Fabric) -> Self {
+        let (device_of, at_bus) = (HashMap::new(), HashMap::new());
+        Self { fabric, device_of, at_bus, to_switch: BTreeMap::new(), direct: BTreeMap::new() }
     }
 
     fn read(&mut self, dump: &Dump<'a, '_>) -> std::result::Result<(), String> {
@@ -111,10 +103,7 @@ impl<'a> Reading<'a> {
         if !is_any && self.fabric.gpu.nvlinks > 0 {
             self.complete(dump)?;
         }
-        self.check_hosts(dump)?;
-        let (n, gpu) = (self.fabric.world_size(), &self.fabric.gpu.title);
-        self.fabric.title = format!("{n} x {gpu}, as NCCL's topology has it");
-        Ok(())
+        self.check_hosts(dump)
     }
 
     /// Joins the GPUs that have links to NVSwitch chips to one switch, and the pairs that have links to each other.
@@ -204,8 +193,8 @@ impl<'a> Reading<'a> {
 
     /// Returns the medium of the model's NVLinks.
     fn nvlink(&self) -> std::result::Result<&'static Medium, String> {
-        let medium = self.fabric.gpu.nvlink.as_deref();
-        named(medium.ok_or_else(|| format!("a {} has no NVLink: it is another GPU", self.fabric.gpu.title))?)
+        let gpu = self.fabric.gpu;
+        gpu.nvlink.ok_or_else(|| format!("a {} has no NVLink: it is another GPU", gpu.title))
     }
 
     /// GPUs come first among the devices, whatever the order of the rest.
@@ -264,8 +253,8 @@ impl<'a> Reading<'a> {
             None => return Ok(()),
         };
         self.device_of.insert(element.id(), at);
-        match self.fabric.gpu.c2c.as_deref().filter(|_| self.fabric.devices[at].kind == DeviceKind::Gpu) {
-            Some(c2c) => self.fabric.join(self.socket_of(element)?, at, named(c2c)?, 1),
+        match self.fabric.gpu.c2c.filter(|_| self.fabric.devices[at].kind == DeviceKind::Gpu) {
+            Some(c2c) => self.fabric.join(self.socket_of(element)?, at, c2c, 1),
             None => {
                 let (medium, lanes) = self.link_of(element)?;
                 self.fabric.join(above, at, medium, lanes);
@@ -282,7 +271,7 @@ impl<'a> Reading<'a> {
             _ => {
                 let number = self.fabric.of_kind(DeviceKind::Nic).count();
                 let at = self.fabric.add(format!("nic{number}"), DeviceKind::Nic);
-                let (medium, lanes) = (named(&self.fabric.gpu.pcie)?, self.fabric.gpu.pcie_lanes);
+                let (medium, lanes) = (self.fabric.gpu.pcie, self.fabric.gpu.pcie_lanes);
                 self.fabric.join(above, at, medium, lanes);
                 at
             }
@@ -345,7 +334,7 @@ impl<'a> Reading<'a> {
             "16" => "pcie4",
             "32" => "pcie5",
             "64" => "pcie6",
-            "" | "Unknown" => &self.fabric.gpu.pcie,
+            "" | "Unknown" => &self.fabric.gpu.pcie.name,
             other => {
                 return Err(format!(
                     "{} has a link of `{other}`: PCIe has 2.5, 5, 8, 16, 32 or 64 GT/s",

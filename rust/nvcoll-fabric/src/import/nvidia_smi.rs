@@ -28,12 +28,12 @@ use std::collections::BTreeMap;
 
 use nvcoll_core::connected_components::connected_components;
 
-use super::format::{abilities_of, check_switch_links, Reader, TextFormat};
+use super::format::{check_switch_links, Reader, TextFormat};
 use super::model::ModelClues;
 use super::sockets;
 use crate::error::{Error, Result};
 use crate::hardware::gpus::{self, Gpu};
-use crate::hardware::{media, Device, DeviceKind, Fabric};
+use crate::hardware::{DeviceKind, Fabric};
 
 /// Chosen: more devices than any node has.
 const MOST_DEVICES: usize = 512;
@@ -49,25 +49,17 @@ enum Connection {
     Sys,
 }
 
-/// A cell of the matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cell {
-    /// A device and itself.
-    Same,
-    Joined(Connection),
-}
-
-impl Cell {
-    /// Takes a cell off the front of a line, whether or not a space follows.
-    fn take(line: &str) -> Option<(Self, &str)> {
-        const WORDS: [(&str, Cell); 7] = [
-            ("X", Cell::Same),
-            ("PIX", Cell::Joined(Connection::Pix)),
-            ("PXB", Cell::Joined(Connection::Pxb)),
-            ("PHB", Cell::Joined(Connection::Phb)),
-            ("NODE", Cell::Joined(Connection::Node)),
-            ("SYS", Cell::Joined(Connection::Sys)),
-            ("SOC", Cell::Joined(Connection::Sys)),
+impl Connection {
+    /// Takes a cell of the matrix off the front of a line, whether or not a space follows; none is that of a device and itself.
+    fn take(line: &str) -> Option<(Option<Self>, &str)> {
+        const WORDS: [(&str, Option<Connection>); 7] = [
+            ("X", None),
+            ("PIX", Some(Connection::Pix)),
+            ("PXB", Some(Connection::Pxb)),
+            ("PHB", Some(Connection::Phb)),
+            ("NODE", Some(Connection::Node)),
+            ("SYS", Some(Connection::Sys)),
+            ("SOC", Some(Connection::Sys)),
         ];
         let line = line.trim_start();
         if let Some((cell, rest)) = WORDS.iter().find_map(|&(word, cell)| Some((cell, line.strip_prefix(word)?))) {
@@ -75,7 +67,7 @@ impl Cell {
         }
         let (number, rest) = digits(line.strip_prefix("NV")?);
         let links = number.parse().ok().filter(|&links| links > 0)?;
-        Some((Cell::Joined(Connection::Nvlinks(links)), rest))
+        Some((Some(Connection::Nvlinks(links)), rest))
     }
 }
 
@@ -185,19 +177,19 @@ impl TopologyMatrix {
         for column in 0..self.names.len() {
             let Some(found) = rest.split_whitespace().next() else { return Ok(()) };
             let pair = format!("{} to {}", self.names[row], self.names[column]);
-            let (cell, after) = Cell::take(rest)
+            let (cell, after) = Connection::take(rest)
                 .ok_or_else(|| format!("{pair} is `{found}`: known are X, NV1 …, PIX, PXB, PHB, NODE, SYS"))?;
             rest = after;
             match cell {
-                Cell::Same if row == column => {}
-                Cell::Joined(word) if row != column => {
+                None if row == column => {}
+                Some(word) if row != column => {
                     let known = self.words.insert((row.min(column), row.max(column)), word);
                     if known.is_some_and(|known| known != word) {
                         return Err(format!("{pair} is `{found}`, the other way it is not"));
                     }
                 }
-                Cell::Same => return Err(format!("{pair} is `X`, which only a device and itself are")),
-                Cell::Joined(_) => return Err(format!("{pair} is `{found}`, it should be X")),
+                None => return Err(format!("{pair} is `X`, which only a device and itself are")),
+                Some(_) => return Err(format!("{pair} is `{found}`, it should be X")),
             }
         }
         self.affinities[row] = affinities_of(rest);
@@ -265,33 +257,17 @@ impl TopologyMatrix {
     }
 
     fn build(&self, gpu: &'static Gpu, origin: &str) -> Result<Fabric> {
-        let gpus = self.gpus();
-        let mut fabric = Fabric {
-            name: origin.to_owned(),
-            title: format!("{} x {}, as nvidia-smi topo -m has it", gpus.len(), gpu.title),
-            gpu,
-            devices: Vec::new(),
-            links: Vec::new(),
-            abilities: abilities_of(gpu),
-            sources: vec![format!("nvidia-smi topo -m of {origin}; rates of {}", gpu.source)],
-        };
-        let kind = |name: &str| if is_gpu(name) { DeviceKind::Gpu } else { DeviceKind::Nic };
-        let device = |name: &String| Device {
-            name: name.to_lowercase(),
-            kind: kind(name),
-            node: Some(0),
-            tray: None,
-            chips: 1,
-            port_mbits: None,
-        };
-        fabric.devices = self.names.iter().map(device).collect();
+        let mut fabric = FORMAT.machine(gpu, self.gpus().len(), origin);
+        for name in &self.names {
+            fabric.add(name.to_lowercase(), if is_gpu(name) { DeviceKind::Gpu } else { DeviceKind::Nic });
+        }
         self.add_nvlinks(&mut fabric)?;
         self.add_host(&mut fabric)?;
         Ok(fabric)
     }
 
     fn add_nvlinks(&self, fabric: &mut Fabric) -> Result<()> {
-        let Some(medium) = fabric.gpu.nvlink.as_deref().map(media::named).transpose()? else { return Ok(()) };
+        let Some(medium) = fabric.gpu.nvlink else { return Ok(()) };
         let gpus = self.gpus();
         let of_row = |a: usize| gpus.iter().filter(|&&b| b != a).map(|&b| self.nvlinks(a, b)).sum::<u32>();
         let lanes = |a: usize| gpus.iter().filter(|&&b| b != a).map(|&b| self.nvlinks(a, b)).max().unwrap_or(0);
@@ -313,17 +289,11 @@ impl TopologyMatrix {
     /// PCIe switches, sockets and their memory.
     fn add_host(&self, fabric: &mut Fabric) -> Result<()> {
         let gpu = fabric.gpu;
-        let (medium, lanes) = (media::named(&gpu.pcie)?, gpu.pcie_lanes);
+        let (medium, lanes) = (gpu.pcie, gpu.pcie_lanes);
         let [behind_one, behind_several] =
             [&[Connection::Pix][..], &[Connection::Pix, Connection::Pxb]].map(|words| self.tied(words));
         let (socket_of, is_divided) = self.sockets(gpu);
-        if is_divided {
-            fabric.sources.push(sockets::DIVIDED.to_owned());
-        }
-        let mut seats = Vec::new();
-        for _ in 0..socket_of.iter().max().map_or(1, |last| last + 1) {
-            seats.push(fabric.add_socket(&seats, sockets::between(gpu))?);
-        }
+        let seats = fabric.add_sockets(&socket_of, is_divided)?;
         let mut switches = 0;
         for above in &behind_several {
             let inside: Vec<_> = behind_one.iter().filter(|below| above.contains(&below[0])).collect();
@@ -344,8 +314,7 @@ impl TopologyMatrix {
                     fabric.join(at, top, medium, lanes);
                 }
                 for &device in below {
-                    let c2c = gpu.c2c.as_deref().filter(|_| fabric.devices[device as usize].kind == DeviceKind::Gpu);
-                    match c2c.map(media::named).transpose()? {
+                    match gpu.c2c.filter(|_| is_gpu(&self.names[device as usize])) {
                         Some(c2c) => fabric.join(device as usize, seat, c2c, 1),
                         None => fabric.join(device as usize, at, medium, lanes),
                     }

@@ -32,8 +32,8 @@ pub(super) const DIVIDED: &str = "more than two NUMA nodes are taken for two soc
 /// What sockets are joined by where a text does not say which they are. Chosen: the slowest that NCCL counts for processors
 /// with that generation of PCIe.
 pub(super) fn between(gpu: &Gpu) -> &str {
-    match (&gpu.c2c, gpu.pcie.as_str()) {
-        (Some(c2c), _) => c2c,
+    match (gpu.c2c, gpu.pcie.name.as_str()) {
+        (Some(c2c), _) => &c2c.name,
         (None, "pcie5" | "pcie6") => "upi2",
         (None, _) => "upi1",
     }
@@ -42,7 +42,7 @@ pub(super) fn between(gpu: &Gpu) -> &str {
 /// The memory of a socket, which no format describes. Chosen: as processors of that generation of PCIe have it, and Grace as
 /// in the machines that are shipped.
 fn memory(gpu: &Gpu) -> (&'static str, u32) {
-    match (&gpu.c2c, gpu.pcie.as_str()) {
+    match (gpu.c2c, gpu.pcie.name.as_str()) {
         (Some(_), _) => ("ddr5", 16),
         (None, "pcie5" | "pcie6") => ("ddr5", 8),
         (None, _) => ("ddr4", 6),
@@ -50,6 +50,21 @@ fn memory(gpu: &Gpu) -> (&'static str, u32) {
 }
 
 impl Fabric {
+    /// Adds the sockets on which devices are, joined to each other; `is_divided` says whether they have several NUMA nodes.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unknown`] for a medium that no table has.
+    pub(super) fn add_sockets(&mut self, socket_of: &[usize], is_divided: bool) -> Result<Vec<usize>> {
+        let mut added = Vec::new();
+        for _ in 0..socket_of.iter().max().map_or(1, |last| last + 1) {
+            added.push(self.add_socket(&added, between(self.gpu))?);
+        }
+        if is_divided {
+            self.sources.push(DIVIDED.to_owned());
+        }
+        Ok(added)
+    }
+
     /// Adds a socket with its memory, and joins it to others by the medium `between`.
     ///
     /// # Errors

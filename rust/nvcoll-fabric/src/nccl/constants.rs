@@ -78,10 +78,11 @@ pub(super) enum Duplicate {
 }
 
 /// The network cards by which a channel may leave a node, if that is faster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum NicCrossing {
     /// The card by which it came.
+    #[default]
     Never,
     /// Any card.
     Any,
@@ -113,25 +114,20 @@ pub(super) struct Plateau {
     pub(super) per_channel_bytes: u64,
 }
 
-/// The make of a processor.
+/// The make of a processor; Intel's by generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Processor {
-    /// Intel before Skylake.
+pub(super) enum Processor {
+    /// Before Skylake.
     Broadwell,
-    /// Intel Skylake, Cascade Lake, Ice Lake.
+    /// Cascade Lake and Ice Lake, too.
     Skylake,
-    /// Intel Sapphire Rapids.
     SapphireRapids,
-    /// Intel Emerald Rapids.
     EmeraldRapids,
-    /// AMD.
     Amd,
-    /// Arm.
     Arm,
     /// POWER9.
     Power,
-    /// Unknown.
     Unknown,
 }
 

@@ -7,9 +7,10 @@ use super::names::PathClass;
 pub(super) const LAST_RESORT_GBPS: f64 = 0.1;
 
 /// The pattern of a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum GraphPattern {
     /// Every GPU to the next, and back.
+    #[default]
     Ring,
     /// A chain whose first two GPUs share what goes to the network.
     BalancedTree,
@@ -18,7 +19,7 @@ pub(super) enum GraphPattern {
 }
 
 /// The channels that a search found.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ChannelGraph {
     pub(super) pattern: GraphPattern,
     /// The number of channels; zero if there is no such graph.
@@ -40,18 +41,6 @@ pub(super) struct ChannelGraph {
 
 impl ChannelGraph {
     pub(super) fn none(pattern: GraphPattern) -> Self {
-        let (intra, inter) = (PathClass::Local, PathClass::Local);
-        let (intra_gbps, inter_gbps, order) = (0.0, 0.0, Vec::new());
-        Self {
-            pattern,
-            channels: 0,
-            intra_gbps,
-            inter_gbps,
-            intra,
-            inter,
-            is_same: false,
-            crossing: NicCrossing::Never,
-            order,
-        }
+        Self { pattern, ..Self::default() }
     }
 }

@@ -47,7 +47,6 @@ mod sends;
 mod settings;
 mod trial;
 
-pub use constants::Processor;
 pub use names::{NcclAlgorithm, PathClass, Protocol};
 pub(crate) use nvls::NvlsChunks;
 pub(crate) use sends::SendChannels;
@@ -62,7 +61,6 @@ use graph::{ChannelGraph, GraphPattern, LAST_RESORT_GBPS};
 use names::{AlgoRule, Function};
 use node::{NodeRanks, NodeTopology};
 use nvcoll_core::collective::Collective;
-use nvls::NvlsShape;
 
 /// A pair of algorithm and protocol that NCCL considers for a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,7 +119,7 @@ impl Model {
     /// [`Error::Unknown`] for a version before the first known one; [`Error::Unable`] for GPUs or links that NCCL does not
     /// know, or nodes with unlike numbers of ranks; [`Error::NoPath`] if ranks cannot reach each other.
     pub fn of(version: &str, fabric: &Fabric) -> Result<Self> {
-        Self::told(version, fabric, None, &NcclSettings::default())
+        Self::with_settings(version, fabric, &NcclSettings::default())
     }
 
     /// Makes the model with settings of NCCL.
@@ -129,24 +127,12 @@ impl Model {
     /// # Errors
     /// As [`Model::of`]; [`Error::Setting`] for a setting that the version does not read.
     pub fn with_settings(version: &str, fabric: &Fabric, settings: &NcclSettings) -> Result<Self> {
-        Self::told(version, fabric, None, settings)
-    }
-
-    /// Makes the model with processors of a make that the fabric does not tell: with one socket there is nothing to tell it.
-    ///
-    /// # Errors
-    /// As [`Model::of`].
-    pub fn with_processor(version: &str, fabric: &Fabric, processor: Processor) -> Result<Self> {
-        Self::told(version, fabric, Some(processor), &NcclSettings::default())
-    }
-
-    fn told(version: &str, fabric: &Fabric, processor: Option<Processor>, settings: &NcclSettings) -> Result<Self> {
         let constants = VersionConstants::of(version, fabric.gpu, &fabric.name)?;
         settings.check(&constants.tag, &constants::numbers(&constants.tag).unwrap_or_default())?;
         let part = fabric.excerpt();
         let seen = part.as_ref().unwrap_or(fabric);
         let mut ranks = NodeRanks::of(seen)?;
-        let node = NodeTopology::of(seen, &ranks, &constants, processor, settings)?;
+        let node = NodeTopology::of(seen, &ranks, &constants, settings)?;
         // Only the number of nodes depends on the nodes that an excerpt leaves out.
         ranks.count = fabric.world_size();
         ranks.nodes = ranks.count / ranks.first.len().max(1) as u32;
@@ -174,20 +160,8 @@ impl Model {
         }
         let own_channels = channels;
         let channels = settings.ring_channels(own_channels, constants.max_channels as u32);
-        let nvls_chunks = NvlsChunks::of(
-            &NvlsShape {
-                sm: constants.sm,
-                nodes: ranks.nodes,
-                gpus: ranks.first.len() as u32,
-                channels: constants.nvls_channels(ranks.nodes),
-                most_channels: constants.max_channels as u32,
-                card_gbps: node.cards.iter().min().map_or(0.0, |&card| card as f64 / 1000.0),
-                to_card: nvls.inter,
-                rule: constants.nvls_tree_chunks,
-                of_plugin: seen.links.iter().find_map(|link| link.medium.nvls_chunk_kib).map(|kib| kib << 10),
-            },
-            settings,
-        );
+        let of_plugin = seen.links.iter().find_map(|link| link.medium.nvls_chunk_kib).map(|kib| kib << 10);
+        let nvls_chunks = NvlsChunks::of(&node, &constants, settings, ranks.nodes, nvls.inter, of_plugin);
         let sends = SendChannels::of(&node, &constants, settings, (ranks.count, ranks.nodes), channels);
         let costs = CostModel {
             constants,

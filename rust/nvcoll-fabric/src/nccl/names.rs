@@ -116,9 +116,10 @@ impl Function {
 }
 
 /// The classes of paths between devices, as NCCL's topology search orders them, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum PathClass {
     /// No path: one GPU.
+    #[default]
     Local,
     /// NVLink, directly or through an NVSwitch.
     Nvl,

@@ -156,10 +156,9 @@ impl NodeTopology {
         fabric: &Fabric,
         ranks: &NodeRanks,
         constants: &VersionConstants,
-        told: Option<Processor>,
         settings: &NcclSettings,
     ) -> Result<Self> {
-        let processor = told.map_or_else(|| processor(fabric), Ok)?;
+        let processor = processor(fabric)?;
         let home = domains(fabric);
         let here = home[ranks.first[0]];
         let is_inside = |link: &Link| home[link.from] == here || home[link.to] == here;

@@ -10,7 +10,9 @@
 //! network may set (`hardware/media.toml`). That of a tree depends on version, nodes and network cards.
 //! Source: NCCL src/enqueue.cc and src/transport/nvls.cc at the tags of `versions.toml`.
 
+use super::constants::VersionConstants;
 use super::names::{PathClass, TreeChunks};
+use super::node::NodeTopology;
 use super::settings::NcclSettings;
 
 const KIB: u64 = 1 << 10;
@@ -28,43 +30,32 @@ pub(crate) struct NvlsChunks {
     longest_of_tree: u64,
 }
 
-/// What the chunks depend on.
-pub(super) struct NvlsShape {
-    pub(super) sm: u32,
-    pub(super) nodes: u32,
-    pub(super) gpus: u32,
-    /// The channels of the version, and the most that it has of anything.
-    pub(super) channels: u32,
-    pub(super) most_channels: u32,
-    /// GB/s of the slowest card, and the path to it.
-    pub(super) card_gbps: f64,
-    pub(super) to_card: PathClass,
-    pub(super) rule: TreeChunks,
-    /// The longest chunk that the network's plugin sets.
-    pub(super) of_plugin: Option<u64>,
-}
-
 impl NvlsChunks {
-    pub(super) fn of(shape: &NvlsShape, settings: &NcclSettings) -> Self {
-        let (tuned_channels, tuned, tuned_tree) = match shape.rule {
-            TreeChunks::ByCards if shape.sm >= 100 && shape.nodes > 1 => tuned(shape),
+    /// Finds the chunks on `nodes` nodes. `to_card` is the path to the cards; `of_plugin` the longest chunk that the network's plugin
+    /// sets.
+    pub(super) fn of(
+        node: &NodeTopology,
+        constants: &VersionConstants,
+        settings: &NcclSettings,
+        nodes: u32,
+        to_card: PathClass,
+        of_plugin: Option<u64>,
+    ) -> Self {
+        let (gpus, rule, most_channels) = (node.gpus as u32, constants.nvls_tree_chunks, constants.max_channels as u32);
+        let (tuned_channels, tuned, tuned_tree) = match rule {
+            TreeChunks::ByCards if constants.sm >= 100 && nodes > 1 => tuned(node, nodes, to_card),
             _ => (None, 128 * KIB, None),
         };
-        let longest = settings.nvls_chunk_bytes.or(shape.of_plugin).unwrap_or(tuned);
-        let own_channels = tuned_channels.unwrap_or(shape.channels);
-        let from_four = |otherwise: u64| if shape.nodes >= 4 { 64 * KIB } else { otherwise };
-        let longest_of_tree = match shape.rule {
+        let longest = settings.nvls_chunk_bytes.or(of_plugin).unwrap_or(tuned);
+        let own_channels = tuned_channels.unwrap_or_else(|| constants.nvls_channels(nodes));
+        let from_four = |otherwise: u64| if nodes >= 4 { 64 * KIB } else { otherwise };
+        let longest_of_tree = match rule {
             TreeChunks::OfBuffers => 512 * KIB,
             TreeChunks::ShortFromFour => from_four(512 * KIB),
             TreeChunks::ByCards => tuned_tree.unwrap_or_else(|| from_four(longest)).min(longest),
         };
-        Self {
-            channels: settings.channels_of_nvls(own_channels, shape.most_channels),
-            own_channels,
-            gpus: shape.gpus,
-            longest,
-            longest_of_tree,
-        }
+        let channels = settings.channels_of_nvls(own_channels, most_channels);
+        Self { channels, own_channels, gpus, longest, longest_of_tree }
     }
 
     /// Returns the number of chunks that are in the switch at a time.
@@ -97,10 +88,10 @@ impl NvlsChunks {
 }
 
 /// Returns the channels, the longest chunk and that of a tree, for Blackwell over several nodes.
-fn tuned(shape: &NvlsShape) -> (Option<u32>, u64, Option<u64>) {
-    let is_near = shape.to_card <= PathClass::Pxb;
-    let (gpus, card) = (shape.gpus, shape.card_gbps);
-    if shape.nodes == 2 && card >= 48.0 {
+fn tuned(node: &NodeTopology, nodes: u32, to_card: PathClass) -> (Option<u32>, u64, Option<u64>) {
+    let is_near = to_card <= PathClass::Pxb;
+    let (gpus, card) = (node.gpus, node.cards.iter().min().map_or(0.0, |&slowest| slowest as f64 / 1000.0));
+    if nodes == 2 && card >= 48.0 {
         let is_short = gpus >= 16 || (gpus <= 8 && is_near && card < 96.0);
         return match gpus {
             0..=4 => (Some(32), 256 * KIB, Some(256 * KIB)),

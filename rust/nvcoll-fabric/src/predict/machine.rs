@@ -2,8 +2,6 @@
 //!
 //! Nodes are taken to be alike. GPUs that an NVSwitch joins are one node, however many trays they are in.
 
-use std::collections::VecDeque;
-
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
@@ -125,13 +123,11 @@ impl MachineSummary {
                 "one GPU has nobody to talk to: nothing moves, and there is nothing to predict".to_owned(),
             ));
         }
-        let first = joined(fabric, gpus[0]);
-        let node: Vec<usize> = match first.len() == gpus.len() {
-            true => gpus.clone(),
-            false => {
-                gpus.iter().copied().filter(|&gpu| fabric.devices[gpu].node == fabric.devices[gpus[0]].node).collect()
-            }
-        };
+        let over_nvlink = fabric.hops_from(gpus[0], |_| true, LinkFamily::joins_gpus);
+        let is_joined = |&gpu: &usize| over_nvlink[gpu].is_some();
+        let is_own = |gpu: usize| fabric.devices[gpu].node == fabric.devices[gpus[0]].node;
+        let is_one_node = gpus.iter().all(is_joined);
+        let node: Vec<usize> = gpus.iter().copied().filter(|&gpu| is_one_node || is_own(gpu)).collect();
         let local = node.len() as u32;
         let nodes = ranks / local;
         if !ranks.is_multiple_of(local) {
@@ -139,8 +135,7 @@ impl MachineSummary {
         }
         fabric.route(0, 1)?;
         fabric.route(0, ranks - 1)?;
-        let interconnect = match (local > 1 && node.iter().all(|gpu| first.contains(gpu)), fabric.abilities.peer_access)
-        {
+        let interconnect = match (local > 1 && node.iter().all(is_joined), fabric.abilities.peer_access) {
             (true, _) => Interconnect::Nvlink,
             (false, true) => Interconnect::Peer,
             (false, false) => Interconnect::Staged,
@@ -241,26 +236,6 @@ fn leaving(fabric: &Fabric, device: usize) -> impl Iterator<Item = &Link> {
     fabric.links.iter().filter(move |link| link.from == device)
 }
 
-/// The GPUs that NVLink joins to one, directly, through switches or through each other, itself included.
-fn joined(fabric: &Fabric, gpu: usize) -> Vec<usize> {
-    let mut found = vec![gpu];
-    let mut seen = vec![false; fabric.devices.len()];
-    seen[gpu] = true;
-    let links: Vec<&Link> = fabric.links.iter().filter(|link| link.medium.family.joins_gpus()).collect();
-    let mut at = 0;
-    while at < found.len() {
-        let from = found[at];
-        for link in links.iter().filter(|link| link.from == from) {
-            if !std::mem::replace(&mut seen[link.to], true) {
-                found.push(link.to);
-            }
-        }
-        at += 1;
-    }
-    found.retain(|&device| fabric.devices[device].kind == DeviceKind::Gpu);
-    found
-}
-
 /// The medium and the line rate in GB/s of what a GPU has to the others of its node.
 fn line(fabric: &Fabric, gpu: usize, interconnect: Interconnect, node: &[usize]) -> Option<(&'static Medium, f64)> {
     let leads = |link: &&Link| match interconnect {
@@ -277,23 +252,9 @@ fn line(fabric: &Fabric, gpu: usize, interconnect: Interconnect, node: &[usize])
 
 /// The links from a GPU up to the nearest socket, through switches, which may be behind each other; none if there is no way.
 fn uplinks(fabric: &Fabric, gpu: usize) -> Vec<usize> {
-    let is_up = |link: &Link| {
-        matches!(link.medium.family, LinkFamily::Pcie | LinkFamily::C2c)
-            && matches!(fabric.devices[link.to].kind, DeviceKind::PcieSwitch | DeviceKind::Socket)
-    };
-    let mut seen = vec![false; fabric.devices.len()];
-    let mut waiting = VecDeque::from([(gpu, Vec::new())]);
-    while let Some((at, path)) = waiting.pop_front() {
-        if fabric.devices[at].kind == DeviceKind::Socket {
-            return path;
-        }
-        for (number, link) in fabric.links.iter().enumerate().filter(|(_, link)| link.from == at && is_up(link)) {
-            if !std::mem::replace(&mut seen[link.to], true) {
-                waiting.push_back((link.to, [&path[..], &[number]].concat()));
-            }
-        }
-    }
-    Vec::new()
+    let is_taken = |family| matches!(family, LinkFamily::Pcie | LinkFamily::C2c);
+    let to = |socket| fabric.shortest(gpu, socket, |kind| kind == DeviceKind::PcieSwitch, is_taken);
+    fabric.of_kind(DeviceKind::Socket).filter_map(to).min_by_key(Vec::len).unwrap_or_default()
 }
 
 /// How many GPUs share the narrowest link on the way to their socket: 1 if each has its own.
@@ -320,12 +281,7 @@ fn unmeasured(fabric: &Fabric, network: Option<&NodeNetwork>) -> Option<String> 
 
 /// The cards of the node in which a GPU is.
 fn network(fabric: &Fabric, gpu: usize) -> Option<NodeNetwork> {
-    let node = fabric.devices[gpu].node;
-    let is_port = |link: &&Link| {
-        let (from, to) = (&fabric.devices[link.from], &fabric.devices[link.to]);
-        from.kind == DeviceKind::Nic && from.node == node && to.kind == DeviceKind::NetworkSwitch
-    };
-    let ports: Vec<&Link> = fabric.links.iter().filter(is_port).collect();
+    let ports: Vec<&Link> = fabric.network_ports(fabric.devices[gpu].node).collect();
     let line_gbps = ports.iter().map(|link| link.line_rate().gbps()).sum();
     Some(NodeNetwork { medium: ports.first()?.medium, line_gbps, cards: ports.len() as u32 })
 }

@@ -107,7 +107,7 @@ impl SimulationSettings<'_> {
         let fitted = FittedCosts {
             start,
             rates: self.rates.clone(),
-            hops: HopLatencies { nvlink: inside, peer: inside, staged: inside, network: between.map_or(inside, ps) },
+            hops: HopLatencies { inside, network: between.map_or(inside, ps) },
             switch_wire,
         };
         let costs = Costs {

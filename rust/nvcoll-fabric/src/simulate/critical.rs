@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use super::flat::Flat;
 use super::paths::{TransferPaths, NOTHING};
-use super::run::{RunRecord, StepCause};
+use super::run::{StepCause, StepRecord};
 use crate::hardware::Fabric;
 use crate::units::Ps;
 
@@ -71,13 +71,13 @@ pub enum DelayReason {
 pub(super) fn trace(
     flat: &Flat,
     paths: &TransferPaths,
-    record: &RunRecord,
+    record: &[StepRecord],
     enters: Enters<'_>,
     links: usize,
 ) -> Critical {
     let last = (0..flat.world_size)
         .map(|rank| flat.number((flat.working_queues() as u32) + rank, 0))
-        .max_by_key(|&number| (record.done[number as usize], std::cmp::Reverse(number)));
+        .max_by_key(|&number| (record[number as usize].done, std::cmp::Reverse(number)));
     let mut tracing = Tracing { flat, paths, record, enters, links, pieces: Vec::new() };
     let mut next = last;
     while let Some(number) = next {
@@ -99,7 +99,7 @@ pub(super) struct Enters<'a> {
 struct Tracing<'a> {
     flat: &'a Flat,
     paths: &'a TransferPaths,
-    record: &'a RunRecord,
+    record: &'a [StepRecord],
     enters: Enters<'a>,
     links: usize,
     /// The last first.
@@ -111,7 +111,7 @@ impl Tracing<'_> {
     fn step(&mut self, number: u64) -> Option<u64> {
         let (queue, step, tile) = self.flat.of_number(number);
         let rank = self.flat.ranks[queue as usize];
-        let (ready, done) = (self.record.ready[number as usize], self.record.done[number as usize]);
+        let record = self.record[number as usize];
         let is_leave = queue as usize >= self.flat.working_queues();
         let name = CriticalPiece {
             rank,
@@ -123,23 +123,23 @@ impl Tracing<'_> {
             end_ps: 0,
             reason: DelayReason::Fixed,
         };
-        self.add_work(&name, self.flat.first(queue) + step, number, ready, done);
-        match self.record.cause(number) {
+        self.add_work(&name, self.flat.first(queue) + step, record);
+        match record.cause {
             StepCause::Own => {
-                self.add_entering(&name, rank, ready);
+                self.add_entering(&name, rank, record.ready);
                 None
             }
             StepCause::Enter(other) => {
                 let entered = self.enters.at[other as usize];
-                self.add(&name, entered, ready, DelayReason::Signal(other));
+                self.add(&name, entered, record.ready, DelayReason::Signal(other));
                 self.add_entering(&name, other, entered);
                 None
             }
             StepCause::Step(before) => {
-                let (other, _, _) = self.flat.of_number(before);
-                let over = self.record.done[before as usize];
-                self.add(&name, over, ready, DelayReason::Signal(self.flat.ranks[other as usize]));
-                Some(before)
+                let (other, _, _) = self.flat.of_number(before.into());
+                let over = self.record[before as usize].done;
+                self.add(&name, over, record.ready, DelayReason::Signal(self.flat.ranks[other as usize]));
+                Some(before.into())
             }
         }
     }
@@ -151,13 +151,14 @@ impl Tracing<'_> {
     }
 
     /// What a step did between being ready and being done, the last first.
-    fn add_work(&mut self, name: &CriticalPiece, step: u32, number: u64, ready: Ps, done: Ps) {
+    fn add_work(&mut self, name: &CriticalPiece, step: u32, record: StepRecord) {
+        let StepRecord { ready, done, limit, .. } = record;
         let flat = self.flat.step(step);
         let path = &self.paths.all[flat.path as usize];
-        let nbytes = self.flat.nbytes(flat.size, name.tile);
+        let nbytes = self.flat.nbytes(flat, name.tile);
         let begins = ready + path.fixed;
         if flat.path != NOTHING && nbytes > 0 {
-            let (moving, limit) = (begins + path.latency, self.record.limit[number as usize]);
+            let moving = begins + path.latency;
             let alone = moving + path.alone.time(nbytes);
             self.add(name, alone.min(done), done, self.shared_by(limit.link, limit.users));
             self.add(name, moving, alone.min(done), self.moved_by(path.narrowest));

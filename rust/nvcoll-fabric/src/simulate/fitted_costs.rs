@@ -1,7 +1,5 @@
 //! Costs that were fitted to measurements, in place of those that a fabric and a protocol have.
 
-use crate::hardware::media::LinkFamily;
-use crate::topology::route::RouteKind;
 use crate::units::{Ps, Rate};
 
 /// Costs of one machine under one protocol, whose own fixed time and signals are then zero.
@@ -18,37 +16,11 @@ pub struct FittedCosts {
     pub switch_wire: u32,
 }
 
-/// The time of the first byte, by the kind of its route.
+/// The time of the first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HopLatencies {
-    /// Over NVLink or its like.
-    pub nvlink: Ps,
-    /// Over PCIe.
-    pub peer: Ps,
-    /// Through host memory.
-    pub staged: Ps,
+    /// To another GPU of the node.
+    pub inside: Ps,
     /// To another node.
     pub network: Ps,
-}
-
-impl HopLatencies {
-    pub(super) fn of(&self, kind: RouteKind) -> Ps {
-        match kind {
-            RouteKind::Local => 0,
-            RouteKind::Nvlink => self.nvlink,
-            RouteKind::Peer => self.peer,
-            RouteKind::Staged => self.staged,
-            RouteKind::Network => self.network,
-        }
-    }
-}
-
-/// Returns the kind of route over links of a family; of several links the last kind holds.
-pub(super) const fn kind_of(family: LinkFamily) -> RouteKind {
-    match family {
-        LinkFamily::Nvlink | LinkFamily::Xgmi => RouteKind::Nvlink,
-        LinkFamily::Pcie | LinkFamily::C2c | LinkFamily::Socket => RouteKind::Peer,
-        LinkFamily::Memory => RouteKind::Staged,
-        LinkFamily::Network => RouteKind::Network,
-    }
 }

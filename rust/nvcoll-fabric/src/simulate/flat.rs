@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! queue   0 .. of rank 0, then of rank 1, …; then one per rank for its leave, whose only step passes in the last tile
-//! steps   all of queue 0, all of queue 1, …         12 bytes each: path, size, where its waits begin
+//! steps   all of queue 0, all of queue 1, …         16 bytes each: path, chunks, where its waits begin
 //! waits   in the same order                         16 bytes each: queue, place in it, lag, latency of the signal
 //! ```
+
+use std::collections::HashMap;
 
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Dependency, Event, Schedule, Step};
 
-use super::hashing::{fast_map, FastMap};
 use super::link_table::{Delay, LinkTable};
 use super::paths::{TransferPaths, NOTHING};
 use super::ratio::Ratio;
@@ -22,7 +23,8 @@ use crate::units::Ps;
 #[derive(Clone, Copy)]
 pub(super) struct FlatStep {
     pub(super) path: u32,
-    pub(super) size: u32,
+    /// The chunks of each of its views: the first, and the end.
+    chunks: (u32, u32),
     first_wait: u32,
 }
 
@@ -50,21 +52,15 @@ pub(super) struct Flat {
     /// For each queue its first step; one more at the end.
     first_step: Vec<u32>,
     steps: Vec<FlatStep>,
-    /// For each step, which of `ranges` its views have.
-    range_of: Vec<u32>,
-    /// Ranges of chunks; the first is none at all.
-    ranges: Vec<(u32, u32)>,
     waits: Vec<FlatWait>,
-    /// For each size, where its lengths begin and end.
-    sizes: Vec<(u32, u32)>,
-    /// Lengths of chunks in bytes, each with its number of chunks.
-    lengths: Vec<(u64, u32)>,
+    /// The bytes of each chunk.
+    lengths: Vec<u64>,
+    /// The end of the last chunk that a step has.
+    last_chunk: u32,
     /// Delays of signals; the first is none at all.
     delays: Vec<Delay>,
     /// For each delay, how long a signal takes.
     pub(super) signals: Vec<Ps>,
-    /// How many tiles back a wait looks at most.
-    pub(super) longest_lag: u32,
 }
 
 impl Flat {
@@ -83,9 +79,8 @@ impl Flat {
             schedule,
             first_queue,
             flat,
-            ranges: fast_map([((0, 0), 0)]),
-            signals: fast_map([]),
-            classes: fast_map([(Delay::default(), 0)]),
+            signals: HashMap::new(),
+            classes: HashMap::from([(Delay::default(), 0)]),
         };
         flattening.run(&places, links, paths, at_switch)?;
         Ok(flattening.flat)
@@ -109,31 +104,14 @@ impl Flat {
     ) -> Result<()> {
         let wrong = |message: String| Error::Schedule { schedule: schedule.to_owned(), message };
         let element = dtype.bytes() as u64;
-        let lengths: Vec<u64> =
-            (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).collect();
+        if self.last_chunk > partition.chunks() {
+            return Err(wrong(format!("chunk {} is not among {}", self.last_chunk - 1, partition.chunks())));
+        }
+        self.lengths = (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).collect();
         self.slice_bytes = (slice_bytes / element).max(1) * element;
-        let tiles = lengths.iter().max().map_or(1, |longest| longest.div_ceil(self.slice_bytes).max(1));
+        let longest = self.lengths.iter().copied().max().unwrap_or(0);
+        let tiles = longest.div_ceil(self.slice_bytes).max(1);
         self.tiles = u32::try_from(tiles).map_err(|_| wrong(format!("{tiles} tiles are too many")))?;
-        self.sizes.clear();
-        self.lengths.clear();
-        let mut alike: FastMap<Vec<(u64, u32)>, u32> = fast_map([]);
-        let mut sizes = Vec::with_capacity(self.ranges.len());
-        for &(first, end) in &self.ranges {
-            let lengths = lengths.get(first as usize..end as usize);
-            let lengths =
-                lengths.ok_or_else(|| wrong(format!("chunks {first}..{end} are not among {}", partition.chunks())))?;
-            let counted = counted(lengths);
-            let next = self.sizes.len() as u32;
-            sizes.push(*alike.entry(counted).or_insert_with_key(|counted| {
-                let first = self.lengths.len() as u32;
-                self.lengths.extend(counted);
-                self.sizes.push((first, self.lengths.len() as u32));
-                next
-            }));
-        }
-        for (step, &range) in self.steps.iter_mut().zip(&self.range_of) {
-            step.size = sizes[range as usize];
-        }
         Ok(())
     }
 
@@ -202,27 +180,11 @@ impl Flat {
 
     /// Returns the bytes of each view of a step in a tile.
     #[inline]
-    pub(super) fn nbytes(&self, size: u32, tile: u32) -> u64 {
+    pub(super) fn nbytes(&self, step: FlatStep, tile: u32) -> u64 {
         let before = u64::from(tile) * self.slice_bytes;
-        let slice =
-            |&(length, count): &(u64, u32)| length.saturating_sub(before).min(self.slice_bytes) * u64::from(count);
-        let (first, end) = self.sizes[size as usize];
-        self.lengths[first as usize..end as usize].iter().map(slice).sum()
+        let slice = |&length: &u64| length.saturating_sub(before).min(self.slice_bytes);
+        self.lengths[step.chunks.0 as usize..step.chunks.1 as usize].iter().map(slice).sum()
     }
-}
-
-/// Returns the lengths, the shortest first, each with its number of occurrences.
-fn counted(lengths: &[u64]) -> Vec<(u64, u32)> {
-    let mut lengths = lengths.to_vec();
-    lengths.sort_unstable();
-    let mut counted: Vec<(u64, u32)> = Vec::new();
-    for length in lengths {
-        match counted.last_mut() {
-            Some((known, count)) if *known == length => *count += 1,
-            _ => counted.push((length, 1)),
-        }
-    }
-    counted
 }
 
 /// A schedule while it is flattened. Its steps are read in the order in which they lie in memory, which is that of
@@ -232,10 +194,9 @@ struct Flattening<'a> {
     /// For each rank its first queue; one more at the end.
     first_queue: Vec<u32>,
     flat: Flat,
-    ranges: FastMap<(u32, u32), u32>,
     /// Delays by pair of ranks, and their positions.
-    signals: FastMap<(u32, u32), u32>,
-    classes: FastMap<Delay, u32>,
+    signals: HashMap<(u32, u32), u32>,
+    classes: HashMap<Delay, u32>,
 }
 
 impl Flattening<'_> {
@@ -248,17 +209,20 @@ impl Flattening<'_> {
     ) -> Result<()> {
         let schedule = self.schedule;
         for (step, &place) in schedule.steps.iter().zip(places) {
-            self.flat.steps[place as usize].path = paths.path_of(step, schedule, links, at_switch)?;
-            self.flat.range_of[place as usize] = self.range_of(step);
-            let first = self.flat.steps[place as usize].first_wait as usize;
+            let chunks = &step.dst[0].chunks;
+            let end = chunks.end.max(chunks.start);
+            self.flat.last_chunk = self.flat.last_chunk.max(end);
+            let flat = &mut self.flat.steps[place as usize];
+            flat.chunks = (chunks.start, end);
+            flat.path = paths.path_of(step, schedule, links, at_switch)?;
+            let first = flat.first_wait as usize;
             for (at, dependency) in (first..).zip(&step.after) {
                 self.flat.waits[at] = self.wait(step.rank, dependency, links)?;
             }
         }
         for rank in 0..schedule.world_size {
             let first_wait = self.flat.waits.len() as u32;
-            self.flat.steps.push(FlatStep { path: NOTHING, size: 0, first_wait });
-            self.flat.range_of.push(0);
+            self.flat.steps.push(FlatStep { path: NOTHING, chunks: (0, 0), first_wait });
             for queue in self.first_queue[rank as usize]..self.first_queue[rank as usize + 1] {
                 let index = self.flat.len(queue) - 1;
                 self.flat.waits.push(FlatWait { queue, index, lag: 0, signal: 0 });
@@ -271,14 +235,6 @@ impl Flattening<'_> {
             self.flat.first_step.push(self.flat.steps.len() as u32);
         }
         Ok(())
-    }
-
-    fn range_of(&mut self, step: &Step) -> u32 {
-        let chunks = &step.dst[0].chunks;
-        *self.ranges.entry((chunks.start, chunks.end)).or_insert_with(|| {
-            self.flat.ranges.push((chunks.start, chunks.end));
-            self.flat.ranges.len() as u32 - 1
-        })
     }
 
     fn wait(&mut self, rank: u32, on: &Dependency, links: &mut LinkTable) -> Result<FlatWait> {
@@ -297,7 +253,6 @@ impl Flattening<'_> {
             let name = format!("r{}.q{queue}.{index}", on.rank);
             return Err(wrong(self.schedule, format!("rank {rank} waits for {name}, which is not there")));
         }
-        self.flat.longest_lag = on.lag.max(self.flat.longest_lag);
         Ok(FlatWait { queue: number, index, lag: on.lag, signal })
     }
 
@@ -337,7 +292,7 @@ fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<u32>)> {
             ranks.push(rank);
         }
     }
-    let none = FlatStep { path: NOTHING, size: 0, first_wait: u32::MAX };
+    let none = FlatStep { path: NOTHING, chunks: (0, 0), first_wait: u32::MAX };
     let mut steps = Vec::with_capacity(schedule.steps.len() + queues.len());
     steps.resize(schedule.steps.len(), none);
     let mut places = Vec::with_capacity(schedule.steps.len());
@@ -362,15 +317,12 @@ fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<u32>)> {
         slice_bytes: 1,
         ranks,
         first_step,
-        range_of: vec![0; steps.len()],
         steps,
-        ranges: vec![(0, 0)],
         waits: vec![nothing; waits as usize],
-        sizes: Vec::new(),
         lengths: Vec::new(),
+        last_chunk: 0,
         delays: vec![Delay::default()],
         signals: Vec::new(),
-        longest_lag: 0,
     };
     Ok((flat, first_queue, places))
 }

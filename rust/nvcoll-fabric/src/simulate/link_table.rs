@@ -7,11 +7,12 @@
 
 use std::collections::HashMap;
 
-use super::fitted_costs::{self, HopLatencies};
+use super::fitted_costs::HopLatencies;
 use super::settings::Settings;
 use crate::error::{Error, Result};
+use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
-use crate::topology::route::{RouteKind, Router};
+use crate::topology::route::Router;
 use crate::units::{Ps, Rate};
 
 /// The links of a run, and how ranks reach each other over them.
@@ -26,13 +27,11 @@ pub(super) struct LinkTable {
     pub(super) latencies: Vec<Ps>,
     /// What a whole route takes instead.
     pub(super) hops: Option<HopLatencies>,
-    /// For each link of the fabric, how it makes a route go.
-    kinds: Vec<RouteKind>,
+    /// For each link of the fabric, whether it leads to another node.
+    is_network: Vec<bool>,
     /// For each rank, the device that it is.
     pub(super) devices: Vec<u32>,
     routes: HashMap<(u32, u32), Vec<u32>>,
-    /// For each device, the numbers of links of NVLink or its like that leave it and that come to it.
-    nvlinks: Vec<(u32, u32)>,
     /// For each device, the NVSwitches that it is linked to: (switch, link up, link down), the widest first.
     switches: HashMap<u32, Vec<Port>>,
 }
@@ -42,8 +41,9 @@ pub(super) struct LinkTable {
 pub(super) struct Delay {
     /// The sum of the latencies of its links.
     sum: Ps,
-    /// The last of the kinds of its links; none if it has no link of the fabric.
-    kind: Option<RouteKind>,
+    /// Whether it has a link of the fabric, and whether one of them leads to another node.
+    is_hop: bool,
+    is_network: bool,
 }
 
 /// The two links between a GPU and an NVSwitch.
@@ -85,7 +85,7 @@ impl LinkTable {
         let mut latencies: Vec<Ps> = fabric.links.iter().map(Link::latency).collect();
         rates.extend(devices.iter().map(|_| Rate::from_gbps(fabric.gpu.memory_gbps).0));
         latencies.extend(devices.iter().map(|_| 0));
-        let kinds = fabric.links.iter().map(|link| fitted_costs::kind_of(link.medium.family)).collect();
+        let is_network = fabric.links.iter().map(|link| link.medium.family == LinkFamily::Network).collect();
         let fabric = Fabric { links, ..fabric.clone() };
         let mut links = Self {
             router: Router::of(&fabric),
@@ -94,14 +94,12 @@ impl LinkTable {
             rates,
             latencies,
             hops: settings.fitted.as_ref().map(|fitted| fitted.hops),
-            kinds,
+            is_network,
             devices,
             routes: HashMap::new(),
-            nvlinks: Vec::new(),
             switches: HashMap::new(),
         };
         links.switches = links.ports();
-        links.nvlinks = count_nvlinks(&links.fabric);
         Ok(links)
     }
 
@@ -126,25 +124,11 @@ impl LinkTable {
     pub(super) fn route(&mut self, from: u32, to: u32) -> Result<&[u32]> {
         // The lookup is done twice: a borrow that is returned from one branch only would forbid the insertion.
         if !self.routes.contains_key(&(from, to)) {
-            let links = match self.through_switch(from, to) {
-                Some(links) => links,
-                None => {
-                    let route = self.router.route(&self.fabric, from, to)?;
-                    route.links.iter().map(|&link| self.positions[link]).collect()
-                }
-            };
+            let route = self.router.route(&self.fabric, from, to)?;
+            let links = route.links.iter().map(|&link| self.positions[link]).collect();
             self.routes.insert((from, to), links);
         }
         Ok(&self.routes[&(from, to)])
-    }
-
-    /// Finds the route of two GPUs each of whose only NVLink leads to the same switch, which is what a [`Router`] finds
-    /// too, by looking at everything around the switch.
-    fn through_switch(&self, from: u32, to: u32) -> Option<Vec<u32>> {
-        let (a, b) = (self.devices[from as usize], self.devices[to as usize]);
-        let is_simple = a != b && self.nvlinks[a as usize] == (1, 1) && self.nvlinks[b as usize] == (1, 1);
-        let ports = is_simple.then(|| self.star(&[from, to])).flatten()?;
-        Some(vec![ports[0].up, ports[1].down])
     }
 
     /// Returns what decides how long the first byte takes between two ranks.
@@ -157,9 +141,11 @@ impl LinkTable {
     }
 
     fn delay_over(&self, links: &[u32]) -> Delay {
+        let mut of_fabric = links.iter().filter_map(|&link| self.is_network.get(link as usize)).peekable();
         Delay {
             sum: links.iter().map(|&link| self.latencies[link as usize]).sum(),
-            kind: links.iter().filter_map(|&link| self.kinds.get(link as usize)).max().copied(),
+            is_hop: of_fabric.peek().is_some(),
+            is_network: of_fabric.any(|&is_network| is_network),
         }
     }
 
@@ -172,7 +158,14 @@ impl LinkTable {
     pub(super) fn latency(&self, delay: Delay) -> Ps {
         match &self.hops {
             None => delay.sum,
-            Some(hops) => delay.kind.map_or(0, |kind| hops.of(kind)),
+            Some(_) if !delay.is_hop => 0,
+            Some(hops) => {
+                if delay.is_network {
+                    hops.network
+                } else {
+                    hops.inside
+                }
+            }
         }
     }
 
@@ -211,13 +204,4 @@ impl LinkTable {
         }
         ports
     }
-}
-
-fn count_nvlinks(fabric: &Fabric) -> Vec<(u32, u32)> {
-    let mut counts = vec![(0, 0); fabric.devices.len()];
-    for link in fabric.links.iter().filter(|link| link.medium.family.joins_gpus()) {
-        counts[link.from].0 += 1;
-        counts[link.to].1 += 1;
-    }
-    counts
 }

@@ -37,7 +37,7 @@
 //! there is [`Error::NoPath`].
 //!
 //! Time is whole picoseconds; the same input gives the same output on every machine. Cost: an event per step to
-//! begin, one to end; sharing as `sharing.rs` says; memory per queue about 250 bytes, per step 20 bytes and 16 for each wait. Limitations: a faster link may make a whole longer, as in any
+//! begin, one to end; sharing as `sharing.rs` says; memory per queue about 250 bytes, per step 20 bytes and 16 for each wait, and 32 per step and tile. Limitations: a faster link may make a whole longer, as in any
 //! network that shares (Braess 1968); transfers of one step advance together even where a GPU could run ahead on one of
 //! them. Source: ours; max-min sharing of fluid flows as in SimGrid (Casanova, Giersch, Legrand, Quinson, Suter 2014).
 
@@ -46,7 +46,6 @@ mod critical;
 mod damage;
 mod fitted_costs;
 mod flat;
-mod hashing;
 mod link_table;
 mod paths;
 pub mod protocol;
@@ -61,7 +60,7 @@ pub use damage::Damage;
 pub use fitted_costs::{FittedCosts, HopLatencies};
 pub use protocol::StepCosts;
 pub use ratio::Ratio;
-pub use settings::{AtSwitch, Detail, Settings};
+pub use settings::{AtSwitch, Settings};
 pub use timeline::{LinkUse, SpanRoute, StepSpan, Timeline};
 
 use nvcoll_core::dtype::DType;
@@ -75,7 +74,7 @@ use critical::Enters;
 use flat::Flat;
 use link_table::LinkTable;
 use paths::{TransferPaths, NOTHING};
-use run::{Execution, RunOutcome, Stopped};
+use run::{Execution, RunOutcome, StepRecord, Stopped};
 
 /// A schedule prepared for one call on one fabric: it can run any number of times, and be resized for another call.
 pub struct Simulation {
@@ -182,50 +181,39 @@ impl Simulation {
     /// # Errors
     /// [`Error::Schedule`] if its waits make a circle; [`Error::Interrupted`].
     pub fn run_until(&self, is_interrupted: &mut dyn FnMut() -> bool) -> Result<Timeline> {
-        let outcome = Execution::run((&self.flat, &self.paths, &self.starts), self.records(), is_interrupted).map_err(
-            |stopped| match stopped {
-                Stopped::Stuck(queue, step) => self.stuck(queue, step),
-                Stopped::Interrupted => Error::Interrupted,
-            },
-        )?;
+        let outcome =
+            Execution::run((&self.flat, &self.paths, &self.starts), is_interrupted).map_err(
+                |stopped| match stopped {
+                    Stopped::Stuck(queue, step) => self.stuck(queue, step),
+                    Stopped::Interrupted => Error::Interrupted,
+                },
+            )?;
         Ok(self.timeline(outcome))
-    }
-
-    fn records(&self) -> bool {
-        self.settings.detail >= Detail::Path
     }
 
     fn timeline(&self, outcome: RunOutcome) -> Timeline {
         let (links, memory_bytes) = self.uses(&outcome);
-        let mut timeline = Timeline {
-            links,
+        let after = self.settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
+        let enters = Enters { at: &self.starts, after };
+        let has_spans = self.settings.spans;
+        Timeline {
             memory_bytes,
             tiles: self.flat.tiles,
-            spans: Vec::new(),
-            ways: Vec::new(),
-            critical: Critical::default(),
+            spans: if has_spans { self.spans(&outcome.record) } else { Vec::new() },
+            ways: if has_spans { self.ways() } else { Vec::new() },
+            critical: critical::trace(&self.flat, &self.paths, &outcome.record, enters, links.len()),
+            links,
             ends_ps: outcome.ends,
-        };
-        if let Some(record) = outcome.record {
-            let links = self.links.fabric_links();
-            let after = self.settings.fitted.as_ref().map_or(0, |fitted| fitted.start);
-            let enters = Enters { at: &self.starts, after };
-            timeline.critical = critical::trace(&self.flat, &self.paths, &record, enters, links);
-            if self.settings.detail >= Detail::Spans {
-                timeline.spans = self.spans(&record);
-                timeline.ways = self.ways();
-            }
         }
-        timeline
     }
 
-    fn spans(&self, record: &run::RunRecord) -> Vec<StepSpan> {
+    fn spans(&self, record: &[StepRecord]) -> Vec<StepSpan> {
         let span = |number: u64| {
             let (number_of_queue, step, tile) = self.flat.of_number(number);
             let (rank, queue) = (self.flat.ranks[number_of_queue as usize], self.flat.queue_of_rank(number_of_queue));
-            let (start_ps, end_ps) = (record.ready[number as usize], record.done[number as usize]);
+            let StepRecord { ready: start_ps, done: end_ps, .. } = record[number as usize];
             let flat = self.flat.step(self.flat.first(number_of_queue) + step);
-            let way = if self.flat.nbytes(flat.size, tile) > 0 { flat.path } else { NOTHING };
+            let way = if self.flat.nbytes(flat, tile) > 0 { flat.path } else { NOTHING };
             StepSpan { rank, queue, step, tile, start_ps, end_ps, way }
         };
         (0..self.steps()).map(span).collect()

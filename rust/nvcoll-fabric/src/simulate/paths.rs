@@ -10,12 +10,11 @@
 //! Sharing sees a path as links with weights: the bytes on that link for each byte of the chunk, times the protocol's wire
 //! ratio, whose denominator is multiplied into all rates so that weights are whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use nvcoll_core::algorithm;
 use nvcoll_core::schedule::{Aliasing, Schedule, Step, View};
 
-use super::hashing::{fast_map, FastMap};
 use super::link_table::LinkTable;
 use super::ratio::Ratio;
 use super::settings::{AtSwitch, Settings};
@@ -113,7 +112,7 @@ pub(super) struct TransferPaths {
     pub(super) capacities: Vec<u64>,
     /// For each path; costs change, these stay.
     stages: Vec<Stages>,
-    known: FastMap<Vec<u32>, u32>,
+    known: HashMap<Vec<u32>, u32>,
     /// The key of the step that is looked at.
     key: Vec<u32>,
 }
@@ -137,7 +136,7 @@ impl TransferPaths {
             all: Vec::new(),
             capacities: Vec::new(),
             stages: vec![Stages::default()],
-            known: fast_map([]),
+            known: HashMap::new(),
             key: Vec::new(),
         }
     }

@@ -11,7 +11,7 @@ use crate::units::{Ps, Rate};
 
 /// The cost constants of one way of moving bytes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(from = "ProtocolRow")]
+#[serde(deny_unknown_fields)]
 pub struct StepCosts {
     /// Its name, as `simple`.
     pub name: String,
@@ -20,35 +20,12 @@ pub struct StepCosts {
     /// Bytes on links per byte of data. Memory is touched without overhead.
     pub wire: Ratio,
     /// The most data that one queue reads, or writes, from or to other ranks per second.
+    #[serde(default, rename = "cap_gbps")]
     pub cap: Option<Rate>,
     /// The part of the route's latency until another rank knows that a step is done.
     pub signal: Ratio,
     /// The source of the numbers: cited or chosen.
     pub source: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ProtocolRow {
-    name: String,
-    fixed_ps: Ps,
-    wire: [u32; 2],
-    cap_gbps: Option<f64>,
-    signal: [u32; 2],
-    source: String,
-}
-
-impl From<ProtocolRow> for StepCosts {
-    fn from(row: ProtocolRow) -> Self {
-        Self {
-            name: row.name,
-            fixed_ps: row.fixed_ps,
-            wire: Ratio::new(row.wire[0], row.wire[1]),
-            cap: row.cap_gbps.map(Rate::from_gbps),
-            signal: Ratio::new(row.signal[0], row.signal[1]),
-            source: row.source,
-        }
-    }
 }
 
 /// Returns every protocol of the table that is shipped.

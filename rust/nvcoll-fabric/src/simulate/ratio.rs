@@ -4,12 +4,19 @@
 const MILLION: u32 = 1_000_000;
 
 /// A ratio of whole numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(from = "(u32, u32)")]
 pub struct Ratio {
     /// Above the line.
     pub num: u32,
     /// Below the line; not zero.
     pub den: u32,
+}
+
+impl From<(u32, u32)> for Ratio {
+    fn from((num, den): (u32, u32)) -> Self {
+        Self::new(num, den)
+    }
 }
 
 impl Ratio {

@@ -28,17 +28,6 @@ impl AtSwitch {
     }
 }
 
-/// How much a run remembers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Detail {
-    /// When each rank ends, and what each link moved.
-    Ends,
-    /// The critical path too: 32 bytes per step and tile while it runs.
-    Path,
-    /// A span for every step and tile too.
-    Spans,
-}
-
 /// What a run is given.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -48,8 +37,8 @@ pub struct Settings {
     pub slice_bytes: u64,
     /// What becomes of steps that ask for a switch.
     pub at_switch: AtSwitch,
-    /// What is remembered.
-    pub detail: Detail,
+    /// Whether a span for every step and tile is kept.
+    pub spans: bool,
     /// For each rank, when it enters the call; empty: all at 0.
     pub starts_ps: Vec<Ps>,
     /// For each rank, how many times as long its steps take as those of a healthy GPU would with the links to
@@ -68,13 +57,16 @@ impl Settings {
             protocol: protocol.clone(),
             slice_bytes,
             at_switch: AtSwitch::Refuse,
-            detail: Detail::Path,
+            spans: false,
             starts_ps: Vec::new(),
             slowdowns: Vec::new(),
             damages: Vec::new(),
             fitted: None,
         }
     }
+
+    /// Checks that the settings fit a fabric and a number of ranks.
+    ///
     /// # Errors
     /// [`Error::Unable`] for settings of another number of ranks or another fabric, and a slowdown below one.
     pub(super) fn check(&self, fabric: &str, links: usize, world_size: u32) -> Result<()> {

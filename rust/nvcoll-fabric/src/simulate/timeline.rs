@@ -18,7 +18,7 @@ pub struct Timeline {
     pub spans: Vec<StepSpan>,
     /// The routes of spans, the first without links; empty unless spans were asked for.
     pub ways: Vec<SpanRoute>,
-    /// The critical path; empty unless asked for.
+    /// The critical path.
     pub critical: Critical,
 }
 

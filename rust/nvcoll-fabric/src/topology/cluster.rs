@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
-use crate::hardware::media::{self, Medium};
+use crate::hardware::media::Medium;
 use crate::hardware::{Device, DeviceKind, Fabric, Link};
 pub use crate::topology::network::{network, networks, Network};
 use crate::topology::switches::Joined;
@@ -43,9 +43,8 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     let (node, cards) = &if node.of_kind(DeviceKind::Nic).next().is_some() {
         with_own_cards(node, &gpus, network).map_err(&wrong)?
     } else {
-        let host = media::named(&network.host_medium)?;
         let seats = seats(node, &gpus, network.nics).map_err(&wrong)?;
-        let card = |seat| Card { seat, medium: host, lanes: network.host_lanes };
+        let card = |seat| Card { seat, medium: network.host_medium, lanes: network.host_lanes };
         (node.clone(), seats.into_iter().map(card).collect())
     };
     let trays = cards.len() as u32 / network.nics;
@@ -62,7 +61,7 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     // What is for another rail goes over NVLink to the GPU beside it.
     all.abilities.forwards |= !has_joined_rails;
     for (nth, leaves) in (0..).zip(&leaves) {
-        all.add_node(node, nth, network, cards, leaves)?;
+        all.add_node(node, nth, network, cards, leaves);
     }
     Ok(all)
 }
@@ -87,8 +86,7 @@ fn with_own_cards(
 ) -> std::result::Result<(Fabric, Vec<Card>), String> {
     let mut free: Vec<usize> = node.of_kind(DeviceKind::Nic).collect();
     let (nics, trays) = (network.nics as usize, trays(node, gpus));
-    let mbits =
-        media::named(&network.medium).map_err(|error| error.to_string())?.lane_gbps * 8e3 * f64::from(network.ports);
+    let mbits = network.medium.lane_gbps * 8e3 * f64::from(network.ports);
     let other_speed =
         |at: usize| node.devices[at].port_mbits.filter(|own| (f64::from(*own) / mbits - 1.0).abs() > SPEED_TOLERANCE);
     if free.len() < nics * trays.len() {
@@ -110,8 +108,9 @@ fn with_own_cards(
         .collect();
     let (mut cards, mut replaced) = (Vec::with_capacity(nics * trays.len()), None);
     for (tray, rail) in trays.iter().flat_map(|tray| (0..nics).map(move |rail| (tray, rail))) {
-        let away = hops_on_host(node, tray[rail * tray.len() / nics]);
-        let place = |&at: &usize| (other_speed(free[at]).is_some(), away[free[at]], at);
+        let is_host = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
+        let away = node.hops_from(tray[rail * tray.len() / nics], is_host, |family| !family.joins_gpus());
+        let place = |&at: &usize| (other_speed(free[at]).is_some(), away[free[at]].unwrap_or(u32::MAX), at);
         let nearest = (0..free.len()).min_by_key(place).expect("there are as many cards as rails");
         replaced = replaced.or(other_speed(free[nearest]));
         let nic = free.remove(nearest);
@@ -144,25 +143,6 @@ fn trays(node: &Fabric, gpus: &[usize]) -> Vec<Vec<usize>> {
     trays.into_values().collect()
 }
 
-/// Returns the number of links over PCIe and between sockets from a GPU to each device; `u32::MAX` to what it does not reach.
-fn hops_on_host(node: &Fabric, gpu: usize) -> Vec<u32> {
-    let mut hops = vec![u32::MAX; node.devices.len()];
-    hops[gpu] = 0;
-    let mut reached = vec![gpu];
-    let mut next = 0;
-    while let Some(&at) = reached.get(next) {
-        next += 1;
-        let is_passed = at == gpu || matches!(node.devices[at].kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
-        for link in node.links.iter().filter(|link| is_passed && link.from == at && !link.medium.family.joins_gpus()) {
-            if hops[link.to] == u32::MAX {
-                hops[link.to] = hops[at] + 1;
-                reached.push(link.to);
-            }
-        }
-    }
-    hops
-}
-
 /// For each NIC of each tray, the device of a node at which it hangs.
 fn seats(node: &Fabric, gpus: &[usize], nics: u32) -> std::result::Result<Vec<usize>, String> {
     let is_host = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
@@ -179,7 +159,7 @@ fn seats(node: &Fabric, gpus: &[usize], nics: u32) -> std::result::Result<Vec<us
 }
 
 impl Fabric {
-    fn add_node(&mut self, node: &Fabric, nth: u32, network: &Network, cards: &[Card], leaves: &[usize]) -> Result<()> {
+    fn add_node(&mut self, node: &Fabric, nth: u32, network: &Network, cards: &[Card], leaves: &[usize]) {
         let first = self.devices.len();
         let named =
             |device: &Device| Device { name: format!("n{nth}.{}", device.name), node: Some(nth), ..device.clone() };
@@ -187,14 +167,12 @@ impl Fabric {
         for link in &node.links {
             self.links.push(Link { from: first + link.from, to: first + link.to, ..*link });
         }
-        let port = network.port()?;
+        let port = network.port();
         for (nic, card) in cards.iter().enumerate() {
-            let (at, name) = (self.devices.len(), format!("n{nth}.nic{nic}"));
-            let (kind, node) = (DeviceKind::Nic, Some(nth));
-            self.devices.push(Device { name, kind, node, tray: None, chips: 1, port_mbits: None });
+            let at = self.devices.len();
+            self.devices.push(Device::new(format!("n{nth}.nic{nic}"), DeviceKind::Nic, Some(nth)));
             self.join(first + card.seat, at, card.medium, card.lanes);
             self.join(at, leaves[nic % leaves.len()], port, network.ports);
         }
-        Ok(())
     }
 }

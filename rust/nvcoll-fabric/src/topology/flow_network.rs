@@ -40,20 +40,17 @@ pub(crate) struct FlowNetwork {
 type FlowEdge = (FlowEnd, FlowEnd, u64);
 
 /// What a device does in a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum FlowRole {
-    None,
-    Source,
-    Sink,
-    Both,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct FlowRole {
+    is_source: bool,
+    is_sink: bool,
 }
 
 /// A network in which nodes that take part alike are one.
 struct MergedNetwork {
     network: MaxFlow,
-    /// For each node the number of its class; for each class the number of its nodes.
-    class_of: Vec<usize>,
-    sizes: Vec<u64>,
+    /// For each class of nodes the first of them, and their number.
+    classes: Vec<(usize, u64)>,
     places: usize,
 }
 
@@ -95,19 +92,14 @@ impl FlowNetwork {
 
     /// Returns what the devices `from` can send to the devices `to`.
     pub(crate) fn between(&self, from: &[usize], to: &[usize]) -> u64 {
-        let mut parts = vec![FlowRole::None; self.devices];
-        from.iter().for_each(|&at| parts[at] = FlowRole::Source);
-        to.iter()
-            .for_each(|&at| parts[at] = if parts[at] == FlowRole::Source { FlowRole::Both } else { FlowRole::Sink });
-        let mut merged = self.merged(&parts);
+        let roles = self.roles(from, to);
+        let mut merged = self.merged(&roles);
         let (source, sink) = (merged.places, merged.places + 1);
-        for (device, class, size) in self.members(&merged) {
-            let part = self.part_of(&parts, &merged, device, class);
-            let place = self.place((device, false), class, merged.places / 2);
-            if matches!(part, FlowRole::Source | FlowRole::Both) {
+        for (role, place, size) in self.members(&merged, &roles) {
+            if role.is_source {
                 merged.network.add(source, place, UNBOUNDED * size);
             }
-            if matches!(part, FlowRole::Sink | FlowRole::Both) {
+            if role.is_sink {
                 merged.network.add(place, sink, UNBOUNDED * size);
             }
         }
@@ -117,20 +109,16 @@ impl FlowNetwork {
     /// Returns what each GPU could offer at most because of the cut that keeps `receiver` from getting `offer` of each, or
     /// nothing if none does.
     pub(crate) fn less_than(&self, offer: u64, gpus: &[usize], receiver: usize) -> Option<u64> {
-        let mut parts = vec![FlowRole::None; self.devices];
-        gpus.iter().for_each(|&gpu| parts[gpu] = FlowRole::Source);
-        parts[receiver] = if parts[receiver] == FlowRole::Source { FlowRole::Both } else { FlowRole::Sink };
-        let mut merged = self.merged(&parts);
+        let roles = self.roles(gpus, &[receiver]);
+        let mut merged = self.merged(&roles);
         let (source, mut sink) = (merged.places, 0);
         let mut offers = Vec::new();
-        for (device, class, size) in self.members(&merged) {
-            let part = self.part_of(&parts, &merged, device, class);
-            let place = self.place((device, false), class, merged.places / 2);
-            if matches!(part, FlowRole::Source | FlowRole::Both) {
+        for (role, place, size) in self.members(&merged, &roles) {
+            if role.is_source {
                 merged.network.add(source, place, offer * size);
                 offers.push((place, size));
             }
-            if matches!(part, FlowRole::Sink | FlowRole::Both) {
+            if role.is_sink {
                 sink = place;
             }
         }
@@ -141,40 +129,48 @@ impl FlowNetwork {
         (less < offer).then_some(less)
     }
 
+    fn roles(&self, from: &[usize], to: &[usize]) -> Vec<FlowRole> {
+        let mut roles = vec![FlowRole::default(); self.devices];
+        from.iter().for_each(|&at| roles[at].is_source = true);
+        to.iter().for_each(|&at| roles[at].is_sink = true);
+        roles
+    }
+
     /// Makes the network of a question.
-    fn merged(&self, parts: &[FlowRole]) -> MergedNetwork {
-        let mut classes: HashMap<(usize, &[FlowRole]), usize> = HashMap::new();
-        let (mut class_of, mut sizes, mut groups) = (Vec::with_capacity(self.group_of.len()), Vec::new(), Vec::new());
+    fn merged(&self, roles: &[FlowRole]) -> MergedNetwork {
+        let mut numbers: HashMap<(usize, &[FlowRole]), usize> = HashMap::new();
+        let mut classes: Vec<(usize, u64)> = Vec::new();
         for (node, &group) in self.group_of.iter().enumerate() {
             let first = self.shared + node * self.node_devices;
-            let class = *classes.entry((group, &parts[first..first + self.node_devices])).or_insert(sizes.len());
-            if class == sizes.len() {
-                sizes.push(0);
-                groups.push(group);
+            let class = *numbers.entry((group, &roles[first..first + self.node_devices])).or_insert(classes.len());
+            if class == classes.len() {
+                classes.push((node, 0));
             }
-            sizes[class] += 1;
-            class_of.push(class);
+            classes[class].1 += 1;
         }
-        let half = self.shared + sizes.len() * self.node_devices;
+        let half = self.shared + classes.len() * self.node_devices;
         let mut network = MaxFlow::new(2 * half + 2);
         for &(from, to, capacity) in &self.edges {
             network.add(self.place(from, 0, half), self.place(to, 0, half), capacity);
         }
-        for (class, (&size, &group)) in sizes.iter().zip(&groups).enumerate() {
-            for &(from, to, capacity) in &self.of_group[group] {
+        for (class, &(node, size)) in classes.iter().enumerate() {
+            for &(from, to, capacity) in &self.of_group[self.group_of[node]] {
                 network.add(self.place(from, class, half), self.place(to, class, half), capacity * size);
             }
         }
-        MergedNetwork { network, class_of, sizes, places: 2 * half }
+        MergedNetwork { network, classes, places: 2 * half }
     }
 
-    /// Returns each device of the merged network by its number in the first node, with its class and the size of that.
-    fn members(&self, merged: &MergedNetwork) -> Vec<(usize, usize, u64)> {
-        let shared = (0..self.shared).map(|device| (device, 0, 1));
-        let of_class = |(class, &size): (usize, &u64)| {
-            (self.shared..self.shared + self.node_devices).map(move |device| (device, class, size))
+    /// Returns the role and the place of each device of the merged network, and the number of devices that it stands for.
+    fn members(&self, merged: &MergedNetwork, roles: &[FlowRole]) -> Vec<(FlowRole, usize, u64)> {
+        let half = merged.places / 2;
+        let shared = (0..self.shared).map(|device| (roles[device], device, 1));
+        let of_class = |(class, &(node, size)): (usize, &(usize, u64))| {
+            let devices = self.shared..self.shared + self.node_devices;
+            let role = move |device: usize| roles[device + node * self.node_devices];
+            devices.map(move |device| (role(device), self.place((device, false), class, half), size))
         };
-        shared.chain(merged.sizes.iter().enumerate().flat_map(of_class)).collect()
+        shared.chain(merged.classes.iter().enumerate().flat_map(of_class)).collect()
     }
 
     /// Returns the place of a device of the first node in the network, for a class of nodes.
@@ -185,15 +181,6 @@ impl FlowNetwork {
         } else {
             device
         }
-    }
-
-    /// Returns the part of a device of the first node for a class: that of the same device in any node of the class.
-    fn part_of(&self, parts: &[FlowRole], merged: &MergedNetwork, device: usize, class: usize) -> FlowRole {
-        if device < self.shared {
-            return parts[device];
-        }
-        let node = merged.class_of.iter().position(|&of| of == class).expect("a class has a node");
-        parts[device + node * self.node_devices]
     }
 }
 
@@ -223,7 +210,7 @@ fn is_staged(fabric: &Fabric) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{FlowNetwork, FlowRole, Link};
+    use super::{FlowNetwork, Link};
     use crate::preset::preset;
     use crate::topology::cluster::{cluster, network};
     use crate::topology::network::{Network, Tier};
@@ -259,12 +246,10 @@ mod tests {
     fn a_question_about_thousands_of_nodes_looks_at_a_few() {
         let all = cluster(&preset("hgx-h100").unwrap(), 1000, network("ib-ndr-8").unwrap()).unwrap();
         let flows = FlowNetwork::of(&all, Link::line_rate);
-        let mut parts = vec![FlowRole::None; all.devices.len()];
         let gpus = all.gpus();
-        (parts[gpus[0]], parts[gpus[4000]]) = (FlowRole::Source, FlowRole::Sink);
-        let merged = flows.merged(&parts);
-        assert_eq!(merged.sizes.iter().sum::<u64>(), 1000);
-        assert_eq!(merged.sizes.len(), 3, "the sender's node, the receiver's, and all others");
+        let merged = flows.merged(&flows.roles(&gpus[..1], &gpus[4000..4001]));
+        assert_eq!(merged.classes.iter().map(|class| class.1).sum::<u64>(), 1000);
+        assert_eq!(merged.classes.len(), 3, "the sender's node, the receiver's, and all others");
         assert!(merged.places < 200, "{}", merged.places);
     }
 }

@@ -55,7 +55,7 @@ pub struct Network {
     /// What it is, in a few words.
     pub title: String,
     /// The medium of a port.
-    pub medium: String,
+    pub medium: &'static Medium,
     /// The rate of a port in Gbit/s, where it is not the medium's.
     pub port_gbit: Option<f64>,
     /// The part of it that a long transfer reaches, where it is not the medium's.
@@ -68,7 +68,7 @@ pub struct Network {
     /// How many NICs a node has, or a tray of a rack.
     pub nics: u32,
     /// The PCIe generation behind a NIC, as a medium.
-    pub host_medium: String,
+    pub host_medium: &'static Medium,
     /// Its lanes.
     pub host_lanes: u32,
     /// Whether NICs reach the memory of GPUs; otherwise what they send is staged.
@@ -154,7 +154,7 @@ impl Network {
     /// Reads a description in TOML; `origin` is what to call it in errors.
     ///
     /// # Errors
-    /// [`Error::Description`] with the line or the field that is wrong; [`Error::Unknown`] for a medium.
+    /// [`Error::Description`] with the line or the field that is wrong.
     pub fn from_text(text: &str, origin: &str) -> Result<Self> {
         let network: Self = describe::read(text, origin)?;
         network.check().map_err(|error| match error {
@@ -165,31 +165,18 @@ impl Network {
     }
 
     /// Returns what all NICs of a node send together, at line rate.
-    ///
-    /// # Errors
-    /// [`Error::Unknown`] for a medium that no table has.
-    pub fn line_rate(&self) -> Result<Rate> {
-        Ok(Rate::from_gbps(self.port()?.lane_gbps * f64::from(self.ports * self.nics)))
+    pub fn line_rate(&self) -> Rate {
+        Rate::from_gbps(self.port().lane_gbps * f64::from(self.ports * self.nics))
     }
 
     /// Returns the medium of a port.
-    ///
-    /// # Errors
-    /// [`Error::Unknown`] for a medium that no table has; [`Error::Description`] for one that is not of networks.
-    pub(crate) fn port(&self) -> Result<&'static Medium> {
-        let medium = media::named(&self.medium)?;
-        if medium.family != LinkFamily::Network {
-            return Err(self.wrong("medium", &format!("{} is no medium of networks", medium.name)));
-        }
-        Ok(media::altered(medium, self.port_gbit, self.efficiency, self.latency_ns))
+    pub(crate) fn port(&self) -> &'static Medium {
+        media::altered(self.medium, self.port_gbit, self.efficiency, self.latency_ns)
     }
 
     /// Returns the medium of the links up from a tier, or between its children.
-    ///
-    /// # Errors
-    /// As [`Network::port`].
-    pub(crate) fn link_of(&self, tier: &Tier) -> Result<&'static Medium> {
-        Ok(media::altered(self.port()?, tier.link_gbit, None, tier.latency_ns))
+    pub(crate) fn link_of(&self, tier: &Tier) -> &'static Medium {
+        media::altered(self.port(), tier.link_gbit, None, tier.latency_ns)
     }
 
     pub(crate) fn wrong(&self, field: &str, message: &str) -> Error {
@@ -199,13 +186,15 @@ impl Network {
     /// Checks each field by itself, and the tiers against each other.
     ///
     /// # Errors
-    /// [`Error::Description`] with the field; [`Error::Unknown`] for a medium.
+    /// [`Error::Description`] with the field.
     pub(crate) fn check(&self) -> Result<()> {
-        let host = media::named(&self.host_medium)?;
+        let (host, medium) = (self.host_medium, self.medium);
         if !matches!(host.family, LinkFamily::Pcie | LinkFamily::C2c) {
             return Err(self.wrong("host_medium", &format!("{} joins no card to a host: pcie5 does", host.name)));
         }
-        self.port()?;
+        if medium.family != LinkFamily::Network {
+            return Err(self.wrong("medium", &format!("{} is no medium of networks", medium.name)));
+        }
         self.count("nics", Some(self.nics), 1..=MOST_OF_A_NODE)?;
         self.count("ports", Some(self.ports), 1..=MOST_OF_A_NODE)?;
         self.count("host_lanes", Some(self.host_lanes), 1..=MOST_OF_A_NODE)?;

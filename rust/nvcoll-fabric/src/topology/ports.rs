@@ -19,18 +19,14 @@ impl Fabric {
         let gpus = self.gpus();
         let node = self.devices[gpus[0]].node;
         let of_node: Vec<usize> = gpus.iter().copied().filter(|&gpu| self.devices[gpu].node == node).collect();
-        let over_nvlink = self.reached_over_nvlink(gpus[0]);
-        let has_nvlink = of_node.len() > 1 && of_node.iter().all(|&gpu| over_nvlink[gpu]);
+        let over_nvlink = self.hops_from(gpus[0], |_| true, LinkFamily::joins_gpus);
+        let has_nvlink = of_node.len() > 1 && of_node.iter().all(|&gpu| over_nvlink[gpu].is_some());
         let is_taken = |link: &&Link| match link.medium.family {
             LinkFamily::Nvlink | LinkFamily::Xgmi => has_nvlink,
             LinkFamily::Pcie | LinkFamily::C2c => !has_nvlink,
             _ => false,
         };
-        let is_port = |link: &&Link| {
-            let (from, to) = (&self.devices[link.from], &self.devices[link.to]);
-            from.kind == DeviceKind::Nic && from.node == node && to.kind == DeviceKind::NetworkSwitch
-        };
-        let cards = sum(self.links.iter().filter(is_port));
+        let cards = sum(self.network_ports(node));
         let share = Rate(cards.0 / of_node.len() as u64);
         PortRates {
             gpu: sum(self.links.iter().filter(|link| link.from == gpus[0]).filter(is_taken)),
@@ -38,20 +34,12 @@ impl Fabric {
         }
     }
 
-    /// Says for each device whether a GPU reaches it over NVLink or xGMI.
-    fn reached_over_nvlink(&self, gpu: usize) -> Vec<bool> {
-        let joining: Vec<&Link> = self.links.iter().filter(|link| link.medium.family.joins_gpus()).collect();
-        let mut is_reached = vec![false; self.devices.len()];
-        is_reached[gpu] = true;
-        let mut left = vec![gpu];
-        while let Some(at) = left.pop() {
-            for link in joining.iter().filter(|link| link.from == at) {
-                if !std::mem::replace(&mut is_reached[link.to], true) {
-                    left.push(link.to);
-                }
-            }
-        }
-        is_reached
+    /// Returns the links from the network cards of a node to switches.
+    pub(crate) fn network_ports(&self, node: Option<u32>) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(move |link| {
+            let (from, to) = (&self.devices[link.from], &self.devices[link.to]);
+            from.kind == DeviceKind::Nic && from.node == node && to.kind == DeviceKind::NetworkSwitch
+        })
     }
 }
 

@@ -18,7 +18,7 @@
 //! Source: the order of NCCL's path types (`src/graph/paths.cc`: NVL, PIX, PXB, PHB, SYS, NET).
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use nvcoll_core::connected_components::connected_components;
 
@@ -105,6 +105,31 @@ impl Fabric {
         let edges: BTreeSet<(u32, u32)> = self.links.iter().filter_map(edge).collect();
         // A forest has as many edges and trees as places.
         edges.len() + connected_components(switches as u32, edges.iter().copied()).len() != switches
+    }
+
+    /// Returns the number of links from a device to each, over devices that are passed and links that are taken; none to what is
+    /// not reached.
+    pub(crate) fn hops_from(
+        &self,
+        from: usize,
+        is_passed: impl Fn(DeviceKind) -> bool,
+        is_taken: impl Fn(LinkFamily) -> bool,
+    ) -> Vec<Option<u32>> {
+        let (mut leaving, mut hops) = (vec![Vec::new(); self.devices.len()], vec![None; self.devices.len()]);
+        let taken = self.links.iter().filter(|link| is_taken(link.medium.family));
+        taken.for_each(|link| leaving[link.from].push(link.to));
+        hops[from] = Some(0);
+        let mut waiting = VecDeque::from([(from, 1)]);
+        while let Some((at, next)) = waiting.pop_front() {
+            let is_end = at != from && !is_passed(self.devices[at].kind);
+            for &to in leaving[at].iter().filter(|_| !is_end) {
+                if hops[to].is_none() {
+                    hops[to] = Some(next);
+                    waiting.push_back((to, next + 1));
+                }
+            }
+        }
+        hops
     }
 
     /// Fewest links, then widest, then first described.

@@ -41,11 +41,11 @@ impl Fabric {
     /// network.
     ///
     /// # Errors
-    /// [`crate::Error::Description`] with the field that is wrong; [`crate::Error::Unknown`] for a medium.
+    /// [`crate::Error::Description`] with the field that is wrong.
     pub(crate) fn add_switches(&mut self, network: &Network, nodes: u32, trays: u32) -> Result<Joined> {
         network.check()?;
         let (first, rest) = network.tiers.split_first().expect("checked: there is a tier");
-        let gbit = network.port()?.lane_gbps * 8.0;
+        let gbit = network.port().lane_gbps * 8.0;
         let planes = if first.rails { network.nics } else { 1 };
         let children = first.children.unwrap_or(nodes);
         let ports = f64::from(trays) * f64::from(network.ports) * f64::from(network.nics / planes);
@@ -102,21 +102,14 @@ impl Fabric {
     }
 
     fn add_switch(&mut self, name: String, chips: u32) -> usize {
-        self.devices.push(Device {
-            name,
-            kind: DeviceKind::NetworkSwitch,
-            node: None,
-            tray: None,
-            chips,
-            port_mbits: None,
-        });
+        self.devices.push(Device { chips, ..Device::new(name, DeviceKind::NetworkSwitch, None) });
         self.devices.len() - 1
     }
 
     /// Adds a tier of switches above groups.
     fn add_tier(&mut self, network: &Network, nth: usize, below: Vec<SwitchGroup>) -> Result<Vec<SwitchGroup>> {
         let (tier, under) = (&network.tiers[nth], &network.tiers[nth - 1]);
-        let medium = network.link_of(under)?;
+        let medium = network.link_of(under);
         let uplinks = uplinks(network, nth - 1, below[0].down_gbit, medium)?;
         let chips = tier.switches.unwrap_or(1);
         let parallel = if network.ecmp == Ecmp::Static { chips } else { 1 };
@@ -208,7 +201,7 @@ impl Fabric {
         neighbours: impl Fn(usize) -> Vec<(usize, usize, usize, usize)>,
     ) -> Result<Vec<SwitchGroup>> {
         let tier = &network.tiers[nth];
-        let (medium, links) = (network.link_of(tier)?, tier.links.unwrap_or(1) as usize);
+        let (medium, links) = (network.link_of(tier), tier.links.unwrap_or(1) as usize);
         let mut groups = Vec::new();
         for members in below.chunks(full) {
             let planes = members[0].tops.len();

@@ -10,7 +10,7 @@ use nvcoll_core::lower::lower;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule};
 use nvcoll_fabric::hardware::gpus::{Generation, Gpu, KnownBy};
-use nvcoll_fabric::hardware::media::{LinkFamily, Medium};
+use nvcoll_fabric::hardware::media::{self, LinkFamily, Medium};
 use nvcoll_fabric::hardware::{Abilities, Device, DeviceKind, Fabric, Link};
 use nvcoll_fabric::simulate::{protocol, simulate, Settings};
 
@@ -41,7 +41,7 @@ pub(crate) fn machine(kinds: &[DeviceKind]) -> Fabric {
         nvlink: None,
         nvlinks: 0,
         needs_bridge: false,
-        pcie: "pcie5".to_owned(),
+        pcie: media::named("pcie5").unwrap(),
         pcie_lanes: 16,
         c2c: None,
         full_board: None,

@@ -425,8 +425,8 @@ impl Network {
 
     /// The line rate of the cards of a node, or of a tray of a rack, one way, in GB/s.
     #[getter]
-    fn gbps(&self, py: Python<'_>) -> PyResult<f64> {
-        self.0.line_rate().map(Rate::gbps).map_err(|error| of_fabric(py, &error))
+    fn gbps(&self) -> f64 {
+        self.0.line_rate().gbps()
     }
 
     /// The source of the numbers.

@@ -10,7 +10,7 @@ use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Schedule as Core};
 use nvcoll_fabric::nccl;
 use nvcoll_fabric::predict::{Launch, SimulationSettings};
-use nvcoll_fabric::simulate::{protocol, AtSwitch, Detail, Settings, Simulation, Timeline as Simulated};
+use nvcoll_fabric::simulate::{protocol, AtSwitch, Settings, Simulation, Timeline as Simulated};
 use nvcoll_fabric::units::Ps;
 use nvcoll_fabric::{Error, Result};
 
@@ -102,7 +102,7 @@ impl Fabric {
         let given = this.schedule_of(schedule, collective)?;
         let core = &given.get().core;
         let settings = Settings {
-            detail: if spans { Detail::Spans } else { Detail::Path },
+            spans,
             at_switch: AtSwitch::named(at_switch).map_err(|error| of_fabric(py, &error))?,
             starts_ps: starts_of(starts, core.world_size)?,
             slowdowns: slowdowns_of(slowdowns, core.world_size)?,

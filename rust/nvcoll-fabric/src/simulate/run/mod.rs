@@ -5,11 +5,10 @@
 //! ```
 //!
 //! When a step is ready, and why, is the latest of what it waits for: that needs no clock, only when those were done,
-//! which is kept until nobody can ask for it any more. Links that are shared need one. All events of one time are one
+//! which the record has. Links that are shared need one. All events of one time are one
 //! batch: transfers that end, then transfers that begin, then links are shared anew. So nothing depends on an order
 //! among equal times.
 
-mod queue;
 mod record;
 
 use std::collections::VecDeque;
@@ -19,12 +18,10 @@ use super::flat::{Flat, FlatWait, ENTER};
 use super::paths::{TransferPaths, NOTHING};
 use super::sharing::{Limit, SharedLinks};
 use crate::units::Ps;
-use queue::{Done, QueueState, NOBODY};
-pub(super) use record::{RunRecord, StepCause};
+pub(super) use record::{StepCause, StepRecord};
 
-/// How many steps and events pass between two looks at whether to go on. Chosen: some milliseconds; in tests so few
-/// that everything is forgotten as soon as it may be.
-const LOOK: usize = if cfg!(test) { 16 } else { 1 << 15 };
+/// How many steps and events pass between two looks at whether to go on. Chosen: some milliseconds.
+const LOOK: usize = 1 << 15;
 
 /// Why a run did not come to its end.
 pub(super) enum Stopped {
@@ -32,6 +29,20 @@ pub(super) enum Stopped {
     Stuck(u32, u32),
     /// Somebody said so.
     Interrupted,
+}
+
+/// A queue on its way.
+#[derive(Default)]
+struct QueueState {
+    step: u32,
+    tile: u32,
+    /// The number of waits of its step that are over.
+    waits: u32,
+    ready: Ps,
+    cause: StepCause,
+    nbytes: u64,
+    /// The queues that wait for it, each with the number of steps that must be done.
+    waiting: Vec<(u64, u32)>,
 }
 
 /// A run on its way.
@@ -42,16 +53,14 @@ pub(super) struct Execution<'a> {
     links: SharedLinks<'a>,
     agenda: Agenda,
     queues: Vec<QueueState>,
-    done: Vec<Done>,
-    /// For each queue, the head of the list of queues that wait for it.
-    waiting: Vec<u32>,
     /// Queues that may go on.
     going: VecDeque<u32>,
     /// How many steps and events passed since the last look at whether to go on.
     passed: usize,
     /// For each path, the bytes that it moved.
     moved: Vec<u64>,
-    record: Option<RunRecord>,
+    /// What happened to every step in every tile, in queue order; then the leaves.
+    record: Vec<StepRecord>,
 }
 
 /// What a run leaves.
@@ -60,28 +69,27 @@ pub(super) struct RunOutcome {
     pub(super) ends: Vec<Ps>,
     pub(super) busy: Vec<Ps>,
     pub(super) moved: Vec<u64>,
-    pub(super) record: Option<RunRecord>,
+    pub(super) record: Vec<StepRecord>,
 }
 
 impl<'a> Execution<'a> {
     /// Runs a flat schedule over paths, with the starts of ranks, to the end, unless `is_interrupted` says to stop.
     pub(super) fn run(
         (flat, paths, starts): (&'a Flat, &'a TransferPaths, &'a [Ps]),
-        records: bool,
         is_interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<RunOutcome, Stopped> {
-        let mut run = Self::new(flat, paths, starts, records);
+        let mut run = Self::new(flat, paths, starts);
         run.pass(is_interrupted)?;
         run.outcome()
     }
 
-    fn new(flat: &'a Flat, paths: &'a TransferPaths, starts: &'a [Ps], records: bool) -> Self {
+    fn new(flat: &'a Flat, paths: &'a TransferPaths, starts: &'a [Ps]) -> Self {
         let (queues, working) = (flat.queues() as u32, flat.working_queues() as u32);
         let queue = |number: u32| {
             let tile = if number < working { 0 } else { flat.tiles - 1 };
-            QueueState::new(flat.first(number), tile, starts[flat.ranks[number as usize] as usize])
+            let ready = starts[flat.ranks[number as usize] as usize];
+            QueueState { step: flat.first(number), tile, ready, ..QueueState::default() }
         };
-        let room = |queue| (u64::from(flat.len(queue)) * u64::from(flat.tiles)).min(LOOK as u64) as usize;
         Self {
             flat,
             paths,
@@ -89,12 +97,10 @@ impl<'a> Execution<'a> {
             links: SharedLinks::new(paths, queues as usize),
             agenda: Agenda::default(),
             queues: (0..queues).map(queue).collect(),
-            done: (0..queues).map(|queue| Done::with_room(room(queue))).collect(),
-            waiting: vec![NOBODY; queues as usize],
             going: (0..queues).collect(),
             passed: 0,
             moved: vec![0; paths.all.len()],
-            record: records.then(|| RunRecord::new(flat.number(queues, 0) as usize)),
+            record: vec![StepRecord::default(); flat.number(queues, 0) as usize],
         }
     }
 
@@ -127,24 +133,12 @@ impl<'a> Execution<'a> {
             self.advance(queue);
             if self.passed >= LOOK {
                 self.passed = 0;
-                self.forget();
                 if is_interrupted() {
                     return Err(Stopped::Interrupted);
                 }
             }
         }
         Ok(())
-    }
-
-    /// Forgets the times of steps that no queue will ask for any more.
-    fn forget(&mut self) {
-        let Some(tile) = self.queues.iter().map(|queue| queue.tile).min() else { return };
-        let tile = u64::from(tile.saturating_sub(self.flat.longest_lag));
-        if tile > 0 {
-            for (queue, done) in (0..).zip(&mut self.done[..self.flat.working_queues()]) {
-                done.forget(tile * u64::from(self.flat.len(queue)));
-            }
-        }
     }
 
     /// Lets happen what happens at one time: transfers end, then transfers begin.
@@ -156,7 +150,7 @@ impl<'a> Execution<'a> {
             }
         }
         for &queue in &batch.begins {
-            let QueueState { step, nbytes, .. } = self.queues[queue as usize];
+            let &QueueState { step, nbytes, .. } = &self.queues[queue as usize];
             let path = self.flat.step(step).path;
             self.moved[path as usize] += nbytes;
             self.links.begin(queue, path, nbytes, now, &mut self.agenda);
@@ -187,7 +181,7 @@ impl<'a> Execution<'a> {
     fn begin(&mut self, number: u32) -> Option<Ps> {
         let queue = &mut self.queues[number as usize];
         let flat = self.flat.step(queue.step);
-        queue.nbytes = self.flat.nbytes(flat.size, queue.tile);
+        queue.nbytes = self.flat.nbytes(flat, queue.tile);
         let path = &self.paths.all[flat.path as usize];
         let begins = queue.ready + path.fixed;
         if queue.nbytes == 0 || flat.path == NOTHING {
@@ -206,17 +200,17 @@ impl<'a> Execution<'a> {
             let signal = self.flat.signals[wait.signal as usize];
             let (at, by) = if wait.queue & ENTER != 0 {
                 let rank = wait.queue & !ENTER;
-                (self.starts[rank as usize] + signal, StepCause::ENTERS + u64::from(rank))
+                (self.starts[rank as usize] + signal, StepCause::Enter(rank))
             } else {
                 let Some(target) = self.target(wait, tile) else { continue };
-                let Some(done) = self.done[wait.queue as usize].when(target) else {
+                if self.steps(wait.queue) < target {
                     let queue = &mut self.queues[number as usize];
                     (queue.waits, queue.ready, queue.cause) = (nth, ready, cause);
-                    (queue.awaited, queue.target) = (wait.queue, target);
-                    queue.next_waiting = std::mem::replace(&mut self.waiting[wait.queue as usize], number);
+                    self.queues[wait.queue as usize].waiting.push((target, number));
                     return false;
-                };
-                (done + signal, self.flat.number(wait.queue, target - 1))
+                }
+                let step = self.flat.number(wait.queue, target - 1);
+                (self.record[step as usize].done + signal, StepCause::Step(step as u32))
             };
             if at > ready {
                 (ready, cause) = (at, by);
@@ -229,18 +223,12 @@ impl<'a> Execution<'a> {
 
     /// A queue's step is done.
     fn done(&mut self, number: u32, at: Ps, limit: Limit) {
-        let done = &mut self.done[number as usize];
-        let step = self.flat.number(number, done.steps());
-        done.at.push(at);
+        let step = self.flat.number(number, self.steps(number));
         let queue = &mut self.queues[number as usize];
-        if let Some(record) = &mut self.record {
-            let step = step as usize;
-            (record.ready[step], record.done[step]) = (queue.ready, at);
-            (record.cause[step], record.limit[step]) = (queue.cause, limit);
-        }
+        self.record[step as usize] = StepRecord { ready: queue.ready, done: at, cause: queue.cause, limit };
         queue.step += 1;
         queue.waits = 0;
-        (queue.ready, queue.cause) = (at, step);
+        (queue.ready, queue.cause) = (at, StepCause::Step(step as u32));
         if queue.step == self.flat.first(number + 1) {
             queue.step = self.flat.first(number);
             queue.tile += 1;
@@ -249,19 +237,20 @@ impl<'a> Execution<'a> {
 
     /// Those who wait for a queue that is far enough now may go on.
     fn tell(&mut self, number: u32) {
-        let steps = self.done[number as usize].steps();
-        let mut waiting = std::mem::replace(&mut self.waiting[number as usize], NOBODY);
-        while waiting != NOBODY {
-            let queue = &mut self.queues[waiting as usize];
-            let next = queue.next_waiting;
-            if queue.target <= steps {
-                queue.awaited = NOBODY;
-                self.going.push_back(waiting);
-            } else {
-                queue.next_waiting = std::mem::replace(&mut self.waiting[number as usize], waiting);
-            }
-            waiting = next;
-        }
+        let steps = self.steps(number);
+        let going = &mut self.going;
+        self.queues[number as usize].waiting.retain(|&(target, queue)| {
+            let is_over = target <= steps;
+            going.extend(is_over.then_some(queue));
+            !is_over
+        });
+    }
+
+    /// Returns the number of steps that a queue has done.
+    #[inline]
+    fn steps(&self, number: u32) -> u64 {
+        let &QueueState { step, tile, .. } = &self.queues[number as usize];
+        u64::from(tile) * u64::from(self.flat.len(number)) + u64::from(step - self.flat.first(number))
     }
 
     /// Returns the number of steps that the awaited queue must have done; none if that was before the first tile.

@@ -1,51 +1,26 @@
-//! What a run writes down of every step: when it was ready and done, and why not earlier.
+//! What a run writes down of every step in every tile: when it was ready and done, and why not earlier.
 
 use crate::simulate::sharing::Limit;
 use crate::units::Ps;
 
 /// Why a step was not ready earlier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum StepCause {
     /// Its rank had not entered.
+    #[default]
     Own,
     /// Another rank had not entered, or its signal was on the way.
     Enter(u32),
-    /// The step before it in its queue, or one it waits for, was not done: its number in the record.
-    Step(u64),
+    /// The step before it in its queue, or one it waits for, was not done: its number in the record. Records of more steps than
+    /// such a number counts do not fit any memory.
+    Step(u32),
 }
 
-impl StepCause {
-    pub(super) const OWN: u64 = u64::MAX;
-    pub(super) const ENTERS: u64 = 1 << 63;
-
-    pub(super) fn read(packed: u64) -> Self {
-        match packed {
-            Self::OWN => StepCause::Own,
-            _ if packed >= Self::ENTERS => StepCause::Enter((packed - Self::ENTERS) as u32),
-            _ => StepCause::Step(packed),
-        }
-    }
-}
-
-/// What happened to every step in every tile, in queue order; then the leaves.
-pub(crate) struct RunRecord {
-    pub(crate) ready: Vec<Ps>,
-    pub(crate) done: Vec<Ps>,
-    pub(super) cause: Vec<u64>,
-    pub(crate) limit: Vec<Limit>,
-}
-
-impl RunRecord {
-    pub(crate) fn cause(&self, number: u64) -> StepCause {
-        StepCause::read(self.cause[number as usize])
-    }
-
-    pub(super) fn new(entries: usize) -> Self {
-        Self {
-            ready: vec![0; entries],
-            done: vec![0; entries],
-            cause: vec![0; entries],
-            limit: vec![Limit::default(); entries],
-        }
-    }
+/// What happened to a step in a tile: 32 bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StepRecord {
+    pub(crate) ready: Ps,
+    pub(crate) done: Ps,
+    pub(crate) cause: StepCause,
+    pub(crate) limit: Limit,
 }
