@@ -104,7 +104,7 @@ fn numbers_are_read_as_c_reads_them_and_the_last_value_of_a_name_holds() {
     let settings = read("NCCL_BUFFSIZE=0x400000 NCCL_MIN_CTAS=010 NCCL_MAX_CTAS=4 NCCL_MAX_CTAS=32").unwrap();
     assert_eq!(settings.buffer_bytes, Some(4 * MIB));
     assert_eq!((settings.min_ctas, settings.max_ctas), (Some(8), Some(32)));
-    assert_eq!(settings.names(), ["NCCL_BUFFSIZE", "NCCL_MAX_CTAS", "NCCL_MIN_CTAS"]);
+    assert_eq!(settings.names().collect::<Vec<_>>(), ["NCCL_BUFFSIZE", "NCCL_MAX_CTAS", "NCCL_MIN_CTAS"]);
     assert_eq!(settings, read("NCCL_MAX_CTAS=32 NCCL_MIN_CTAS=8 NCCL_BUFFSIZE=4194304").unwrap());
 }
 

@@ -124,9 +124,9 @@ rows! {
     GpuRow(gpu: &'static Gpu) {
         name: &'static str = &gpu.name,
         title: &'static str = &gpu.title,
-        nvlink: Option<&'static str> = gpu.nvlink.as_deref(),
+        nvlink: Option<&'static str> = gpu.nvlink.map(|medium| medium.name.as_str()),
         nvlinks: u32 = gpu.nvlinks,
-        pcie: &'static str = &gpu.pcie,
+        pcie: &'static str = &gpu.pcie.name,
         pcie_lanes: u32 = gpu.pcie_lanes,
         memory_gbps: f64 = gpu.memory_gbps,
         source: &'static str = &gpu.source,

@@ -252,8 +252,8 @@ impl Model {
 
     /// Names the lists that may have left nothing, after a colon.
     fn named_lists(&self) -> String {
-        let lists = self.costs.settings.names().iter().filter(|name| ["NCCL_ALGO", "NCCL_PROTO"].contains(name));
-        let lists = lists.copied().collect::<Vec<_>>().join(" and ");
+        let lists = self.costs.settings.names().filter(|name| ["NCCL_ALGO", "NCCL_PROTO"].contains(name));
+        let lists = lists.collect::<Vec<_>>().join(" and ");
         if lists.is_empty() {
             lists
         } else {

@@ -45,11 +45,11 @@ pub(super) fn find(
     most: usize,
 ) -> ChannelGraph {
     let speeds = constants.speeds_gbps(node.nics > 0);
-    let mut best = lay(node, constants, speeds, pattern, least, most);
+    let mut best = search_speeds(node, constants, speeds, pattern, least, most);
     if constants.duplicate == Duplicate::First {
         duplicate(&mut best, constants, most);
     }
-    raise(node, constants, speeds, &mut best, pattern, most);
+    raise_speed(node, constants, speeds, &mut best, pattern, most);
     if constants.duplicate != Duplicate::First {
         duplicate(&mut best, constants, most);
     }
@@ -61,7 +61,7 @@ pub(super) fn find(
 }
 
 /// Tries speeds from the greatest down.
-fn lay(
+fn search_speeds(
     node: &NodeTopology,
     constants: &VersionConstants,
     speeds: &[f64],
@@ -91,8 +91,8 @@ fn lay(
         }
         let speed = to_thousandths(speed);
         for &crossing in crossings(node, constants, pattern) {
-            let goal = Goal { intra: speed, inter: speed, crossing, ..Goal::like(&best, constants, least, most) };
-            if lay_at(node, goal, patterns, (&inner, &outer), &mut best) {
+            let goal = Goal { intra: speed, inter: speed, crossing, ..Goal::reached_by(&best, constants, least, most) };
+            if search_classes(node, goal, patterns, (&inner, &outer), &mut best) {
                 return best;
             }
         }
@@ -102,7 +102,7 @@ fn lay(
 
 /// Tries classes of paths from the best on, with the speed and the use of network cards of a goal: those inside the node
 /// (`inner`) and to the network (`outer`). Returns whether nothing can be better.
-fn lay_at(
+fn search_classes(
     node: &NodeTopology,
     goal: Goal,
     patterns: &[GraphPattern],
@@ -164,7 +164,7 @@ fn duplicate(graph: &mut ChannelGraph, constants: &VersionConstants, most: usize
 }
 
 /// Raises the speed of a ring, or the speed of a tree between GPUs up to twice the speed between nodes.
-fn raise(
+fn raise_speed(
     node: &NodeTopology,
     constants: &VersionConstants,
     speeds: &[f64],
@@ -183,7 +183,7 @@ fn raise(
         at -= 1;
         tried = to_thousandths(speeds[at]);
         let inter = if is_ring { tried } else { inter };
-        attempt(node, Goal { intra: tried, inter, ..Goal::like(best, constants, least, most) }, best);
+        attempt(node, Goal { intra: tried, inter, ..Goal::reached_by(best, constants, least, most) }, best);
     }
 }
 

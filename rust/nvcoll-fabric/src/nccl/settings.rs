@@ -16,6 +16,8 @@
 //! **What is not here.** Every other variable, among them NCCL_NTHREADS, which changes no choice; files (NCCL_CONF_FILE,
 //! NCCL_GRAPH_FILE).
 
+use std::collections::BTreeMap;
+
 use super::names::{AlgoRule, Function, NcclAlgorithm, PathClass, Protocol};
 use crate::error::{Error, Result};
 use crate::tables;
@@ -23,9 +25,8 @@ use crate::tables;
 /// The settings of a run of NCCL. None, or [`CrossNic::IfFaster`], where the environment does not have the variable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct NcclSettings {
-    /// The variables that were given, and those of them that have their default.
-    names: Vec<&'static str>,
-    at_default: Vec<&'static str>,
+    /// The variables that were given, and whether they have another value than their default.
+    given: BTreeMap<&'static str, bool>,
     algorithms: Option<AllowList<NcclAlgorithm>>,
     protocols: Option<AllowList<Protocol>>,
     /// NCCL_NVLS_ENABLE: whether NVLS may be used.
@@ -178,30 +179,23 @@ impl NcclSettings {
             if found.name == "NCCL_P2P_DISABLE" {
                 disables_p2p = unsigned(value) == Some(1);
             }
-            settings.names.retain(|&other| other != found.name);
-            settings.names.push(found.name);
-            settings.at_default.retain(|&other| other != found.name);
-            if found.default.is_some() && unsigned(value) == found.default {
-                settings.at_default.push(found.name);
-            }
+            settings.given.insert(found.name, found.default.is_none() || unsigned(value) != found.default);
         }
         // It outranks the level.
         if disables_p2p {
             settings.p2p_level = Some(PathClass::Local);
         }
-        settings.names.sort_unstable();
-        settings.at_default.sort_unstable();
         Ok(settings)
     }
 
     /// Returns the names of the variables that were given, in alphabetical order.
-    pub fn names(&self) -> &[&'static str] {
-        &self.names
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.given.keys().copied()
     }
 
     /// Says whether a variable was given with another value than its default.
     pub fn differs(&self, name: &str) -> bool {
-        self.names.contains(&name) && !self.at_default.contains(&name)
+        self.given.get(name).is_some_and(|&differs| differs)
     }
 
     /// Checks that a version reads every variable.
@@ -209,7 +203,7 @@ impl NcclSettings {
     /// # Errors
     /// [`Error::Setting`].
     pub(super) fn check(&self, tag: &str, version: &[u32]) -> Result<()> {
-        let given = VARIABLES.iter().filter(|variable| self.names.contains(&variable.name));
+        let given = VARIABLES.iter().filter(|variable| self.given.contains_key(variable.name));
         for variable in given {
             if *version < variable.since[..] {
                 let since = variable.since.map(|number| number.to_string()).join(".");

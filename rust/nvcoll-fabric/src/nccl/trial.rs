@@ -28,7 +28,7 @@ pub(super) struct Goal {
 
 impl Goal {
     /// Returns the goal that a graph has reached, with other numbers of channels.
-    pub(super) fn like(graph: &ChannelGraph, constants: &VersionConstants, least: usize, most: usize) -> Self {
+    pub(super) fn reached_by(graph: &ChannelGraph, constants: &VersionConstants, least: usize, most: usize) -> Self {
         Self {
             pattern: graph.pattern,
             intra: to_thousandths(graph.intra_gbps),
@@ -44,7 +44,7 @@ impl Goal {
     }
 
     /// Returns by what a graph with this goal must exceed another one to be taken for it: crossing has its price.
-    fn worth(&self, best: &ChannelGraph) -> f64 {
+    fn required_gain(&self, best: &ChannelGraph) -> f64 {
         let crosses = |crossing| f64::from(u8::from(crossing != NicCrossing::Never));
         1.0 + (crosses(self.crossing) - crosses(best.crossing)) * self.crossing_price
     }
@@ -77,7 +77,7 @@ enum GpuOrder {
 
 impl Trial<'_> {
     /// Reserves bandwidth on a path: on all its links, or on none.
-    fn take(&mut self, path: &TopologyPath, speed: i64) -> bool {
+    fn reserve(&mut self, path: &TopologyPath, speed: i64) -> bool {
         let needs = self.needs(path, speed);
         if needs.iter().any(|&(link, need)| self.capacity[link] < need) {
             return false;
@@ -86,7 +86,7 @@ impl Trial<'_> {
         true
     }
 
-    fn give(&mut self, path: &TopologyPath, speed: i64) {
+    fn release(&mut self, path: &TopologyPath, speed: i64) {
         self.needs(path, speed).iter().for_each(|&(link, need)| self.capacity[link] += need);
     }
 
@@ -120,7 +120,7 @@ impl Trial<'_> {
             return;
         }
         for nic in (0..self.node.nics).map(|i| (nth + i) % self.node.nics) {
-            if self.twin(nth).is_some_and(|(_, left_by)| nic != left_by) {
+            if self.reversed_channel(nth).is_some_and(|(_, left_by)| nic != left_by) {
                 continue;
             }
             if is_replay {
@@ -137,7 +137,7 @@ impl Trial<'_> {
     }
 
     /// Returns the cards of the channel whose way a channel of alternating rings takes in the other direction: every second one.
-    fn twin(&self, channel: usize) -> Option<(usize, usize)> {
+    fn reversed_channel(&self, channel: usize) -> Option<(usize, usize)> {
         (self.goal.crossing == NicCrossing::Alternating && channel % 2 == 1).then(|| self.cards[channel - 1])
     }
 
@@ -150,7 +150,7 @@ impl Trial<'_> {
         if returned > 0 {
             return vec![self.cards[channel].1];
         }
-        if let Some((came_by, _)) = self.twin(channel) {
+        if let Some((came_by, _)) = self.reversed_channel(channel) {
             return vec![came_by];
         }
         let class = |&nic: &usize| self.node.out(gpu, nic).map(|path| path.class);
@@ -176,7 +176,7 @@ impl Trial<'_> {
         let path = nic.and_then(|nic| self.node.into(nic, gpu));
         if nic.is_some() {
             let Some(path) = path.filter(|path| path.class <= self.goal.inter_class) else { return };
-            if !self.take(path, self.goal.inter) {
+            if !self.reserve(path, self.goal.inter) {
                 return;
             }
         }
@@ -186,7 +186,7 @@ impl Trial<'_> {
         self.cards.truncate(self.order.len() - 1);
         self.order.pop();
         if let Some(path) = path {
-            self.give(path, self.goal.inter);
+            self.release(path, self.goal.inter);
         }
     }
 
@@ -211,10 +211,10 @@ impl Trial<'_> {
                 let Some(path) = node.out(last, out).filter(|path| path.class <= self.goal.inter_class) else {
                     continue;
                 };
-                if self.take(path, speed) {
+                if self.reserve(path, speed) {
                     self.cards[channel].1 = out;
                     self.visit(Some(nic), by, returned + 1);
-                    self.give(path, speed);
+                    self.release(path, speed);
                 }
             }
         } else if length < gpus {
@@ -235,9 +235,9 @@ impl Trial<'_> {
     fn hop(&mut self, from: usize, to: usize, then: impl FnOnce(&mut Self)) {
         let node = self.node;
         let Some(path) = node.between(from, to).filter(|path| path.class <= self.goal.intra_class) else { return };
-        if self.take(path, self.goal.intra) {
+        if self.reserve(path, self.goal.intra) {
             then(self);
-            self.give(path, self.goal.intra);
+            self.release(path, self.goal.intra);
         }
     }
 
@@ -270,7 +270,7 @@ impl Trial<'_> {
         let channels = self.order.len();
         let total = |channels: usize, gbps: f64| channels as f64 * gbps;
         let intra_gbps = self.goal.intra as f64 / 1000.0;
-        let least = total(self.best.channels, self.best.intra_gbps) * self.goal.worth(&self.best);
+        let least = total(self.best.channels, self.best.intra_gbps) * self.goal.required_gain(&self.best);
         let is_more = total(channels, intra_gbps) > least;
         if channels >= self.goal.least && is_more {
             self.best = ChannelGraph {
@@ -313,7 +313,8 @@ fn bound(node: &NodeTopology, goal: &Goal) -> usize {
 /// Tries a goal and replaces `best` by a graph that moves more. Returns whether no more channels are possible.
 pub(super) fn attempt(node: &NodeTopology, goal: Goal, best: &mut ChannelGraph) -> bool {
     let can = bound(node, &goal).min(goal.most);
-    let more = can as f64 * goal.intra as f64 / 1000.0 > best.channels as f64 * best.intra_gbps * goal.worth(best);
+    let more =
+        can as f64 * goal.intra as f64 / 1000.0 > best.channels as f64 * best.intra_gbps * goal.required_gain(best);
     if can < goal.least || !more {
         return false;
     }

@@ -59,6 +59,6 @@ mod trust;
 
 pub use pattern::Pattern;
 pub use prediction::Prediction;
-pub use predictor::{Candidates, CollectiveCall, Launch, Predictor};
-pub use selection::AlgorithmFilter;
+pub use predictor::{CollectiveCall, Launch, Predictor};
+pub use selection::{AlgorithmFilter, Candidates};
 pub use simulation_settings::SimulationSettings;

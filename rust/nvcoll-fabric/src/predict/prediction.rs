@@ -3,8 +3,8 @@
 use super::breakdown::{us, wire, Carrier, TimeBreakdown};
 use super::machine::{self, MachineSummary};
 use super::pattern::Pattern;
-use super::predictor::{Candidates, CollectiveCall, Launch, Predictor};
-use super::selection::AlgoProto;
+use super::predictor::{CollectiveCall, Launch, Predictor};
+use super::selection::{AlgoProto, Candidates};
 use super::trust;
 use crate::floor::Floor;
 use crate::nccl::NcclAlgorithm;
@@ -97,7 +97,7 @@ impl Predictor {
             low_us: (time / factor).max(floor_us),
             high_us: time * factor,
             floor_us,
-            nccl_us: weighed.selection.nccl_us,
+            nccl_us: weighed.nccl_us,
             bottleneck: bottleneck(self, call, pair, &spent, longest, time),
             trust,
             parts,

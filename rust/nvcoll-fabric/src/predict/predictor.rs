@@ -9,7 +9,7 @@ use super::machine::{Interconnect, MachineSummary};
 use super::params::ModelParams;
 use super::pattern::Pattern;
 use super::rates::UsedRates;
-use super::selection::{self, AlgoProto, AlgorithmFilter, Selection};
+use super::selection::{self, AlgoProto, AlgorithmFilter, Candidates};
 use super::{set_fabric, trust};
 use crate::error::{Error, Result};
 use crate::hardware::{Evidence, Fabric};
@@ -108,14 +108,6 @@ pub struct CollectiveCall {
     pub forced: AlgorithmFilter,
 }
 
-/// The algorithms and protocols that a call of one size may run by. They depend on no fitted constant, so a fit finds them
-/// once.
-#[derive(Debug, Clone)]
-pub struct Candidates {
-    pub(super) nbytes: u64,
-    pub(super) selection: Selection,
-}
-
 impl Predictor {
     /// Makes the predictor of a fabric with the constants that are shipped; `version` of NCCL, the newest known if none.
     ///
@@ -144,7 +136,7 @@ impl Predictor {
             Err(error @ (Error::Unknown { .. } | Error::Setting { .. })) => return Err(error),
             Err(error) => (None, format!("rings, since NCCL's model does not know this machine: {error}")),
         };
-        if let (None, [variable, ..]) = (&model, settings.names()) {
+        if let (None, Some(variable)) = (&model, settings.names().next()) {
             let message = format!("NCCL's choice on {} is not known: {chooses}", fabric.name);
             return Err(Error::Setting { variable, message });
         }
@@ -200,16 +192,16 @@ impl Predictor {
     /// [`Error::Unable`] if what is forced is not possible here, or has no closed form; [`Error::Setting`] for a setting that
     /// changes the time in a way that has no closed form.
     pub fn weigh(&self, call: &CollectiveCall, nbytes: u64) -> Result<Candidates> {
-        let selection = selection::select(self.model.as_ref(), &self.params, call.pattern, call.forced, nbytes);
-        if selection.pairs.is_empty() {
-            return Err(self.refusal(call, nbytes, selection.why_not));
+        let found = selection::select(self.model.as_ref(), &self.params, call.pattern, call.forced, nbytes);
+        if found.pairs.is_empty() {
+            return Err(self.refusal(call, nbytes, found.why_not));
         }
-        if let Some((pair, variable)) = selection.pairs.iter().find_map(|pair| Some((pair, self.untimed(*pair)?))) {
+        if let Some((pair, variable)) = found.pairs.iter().find_map(|pair| Some((pair, self.untimed(*pair)?))) {
             let what = pair.algorithm.map_or("sends", NcclAlgorithm::name);
             let message = format!("nvcoll does not know how it changes the time of {what} here: leave it out");
             return Err(Error::Setting { variable, message });
         }
-        Ok(Candidates { nbytes, selection })
+        Ok(found)
     }
 
     /// Returns the first setting that changes the time of a pair and is unknown to its closed form.
@@ -267,7 +259,7 @@ impl Predictor {
 
     pub(super) fn fastest(&self, call: &CollectiveCall, weighed: &Candidates) -> (AlgoProto, TimeBreakdown) {
         let nbytes = weighed.nbytes as f64;
-        let timed = weighed.selection.pairs.iter().filter_map(|&pair| {
+        let timed = weighed.pairs.iter().filter_map(|&pair| {
             let spent = selection::spent(&self.params, call.pattern, pair, nbytes)?;
             Some((pair, spent))
         });

@@ -21,9 +21,11 @@ pub(super) struct AlgoProto {
     pub(super) channels: Option<u32>,
 }
 
-/// The algorithms and protocols that are possible for a call of one size, of which the fastest is predicted.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Selection {
+/// The algorithms and protocols that a call of one size may run by, of which the fastest is predicted. They depend on no fitted
+/// constant, so a fit finds them once.
+#[derive(Debug, Clone, Default)]
+pub struct Candidates {
+    pub(super) nbytes: u64,
     pub(super) pairs: Vec<AlgoProto>,
     /// The time that NCCL's own model estimates for its choice.
     pub(super) nccl_us: Option<f64>,
@@ -76,14 +78,14 @@ pub(super) fn select(
     pattern: Pattern,
     forced: AlgorithmFilter,
     nbytes: u64,
-) -> Selection {
+) -> Candidates {
     if pattern.is_of_sends() {
         let message = sends::message(pattern, params.ranks, nbytes as f64) as u64;
         let of_message = params.sends.map(|sends| sends.of_message(message));
         let (channels, protocol) = of_message.map_or((None, Protocol::Simple), |(count, p)| (Some(count), p));
         let pair = AlgoProto { algorithm: None, protocol, channels };
         let is_free = forced == AlgorithmFilter::default();
-        return Selection { pairs: if is_free { vec![pair] } else { Vec::new() }, ..Selection::default() };
+        return Candidates { nbytes, pairs: if is_free { vec![pair] } else { Vec::new() }, ..Candidates::default() };
     }
     let has_form = |algorithm, protocol, channels| {
         let pair = AlgoProto { algorithm: Some(algorithm), protocol, channels };
@@ -94,9 +96,10 @@ pub(super) fn select(
         let pairs = [NcclAlgorithm::Ring, NcclAlgorithm::Tree].into_iter().flat_map(|a| Protocol::ALL.map(|p| (a, p)));
         let allowed =
             pairs.filter(|&(a, p)| forced.allows(a, p) && (a == NcclAlgorithm::Ring || params.inter_node.is_some()));
-        return Selection {
+        return Candidates {
+            nbytes,
             pairs: allowed.filter_map(|(a, p)| has_form(a, p, None)).collect(),
-            ..Selection::default()
+            ..Candidates::default()
         };
     };
     let allowed: Vec<&Candidate> = candidates.iter().filter(|c| forced.allows(c.algorithm, c.protocol)).collect();
@@ -106,7 +109,8 @@ pub(super) fn select(
     let pair = |c: &&Candidate| has_form(c.algorithm, c.protocol, Some(c.channels));
     let pairs: Vec<AlgoProto> = considered.iter().find_map(pair).into_iter().collect();
     let chosen = candidates.iter().filter_map(|candidate| candidate.time_ps).min();
-    Selection {
+    Candidates {
+        nbytes,
         pairs,
         nccl_us: chosen.map(|ps| ps as f64 / PS_PER_US as f64),
         why_not: allowed.iter().find_map(|candidate| candidate.why_disabled),

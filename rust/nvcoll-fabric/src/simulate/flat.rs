@@ -57,7 +57,7 @@ pub(super) struct Flat {
     lengths: Vec<u64>,
     /// The end of the last chunk that a step has.
     last_chunk: u32,
-    /// Delays of signals; the first is none at all.
+    /// Delays of signals, one for each pair of ranks; the first is none at all.
     delays: Vec<Delay>,
     /// For each delay, how long a signal takes.
     pub(super) signals: Vec<Ps>,
@@ -74,15 +74,9 @@ impl Flat {
         paths: &mut TransferPaths,
         at_switch: AtSwitch,
     ) -> Result<Self> {
-        let (flat, first_queue, places) = numbered(schedule)?;
-        let mut flattening = Flattening {
-            schedule,
-            first_queue,
-            flat,
-            signals: HashMap::new(),
-            classes: HashMap::from([(Delay::default(), 0)]),
-        };
-        flattening.run(&places, links, paths, at_switch)?;
+        let (flat, first_queue, order) = numbered(schedule)?;
+        let mut flattening = Flattening { schedule, first_queue, flat, signals: HashMap::new() };
+        flattening.run(&order, links, paths, at_switch)?;
         Ok(flattening.flat)
     }
 
@@ -187,8 +181,7 @@ impl Flat {
     }
 }
 
-/// A schedule while it is flattened. Its steps are read in the order in which they lie in memory, which is that of
-/// the author: by queue, each of millions of steps would wait for memory.
+/// A schedule while it is flattened.
 struct Flattening<'a> {
     schedule: &'a Schedule,
     /// For each rank its first queue; one more at the end.
@@ -196,28 +189,27 @@ struct Flattening<'a> {
     flat: Flat,
     /// Delays by pair of ranks, and their positions.
     signals: HashMap<(u32, u32), u32>,
-    classes: HashMap<Delay, u32>,
 }
 
 impl Flattening<'_> {
     fn run(
         &mut self,
-        places: &[u32],
+        order: &[usize],
         links: &mut LinkTable,
         paths: &mut TransferPaths,
         at_switch: AtSwitch,
     ) -> Result<()> {
         let schedule = self.schedule;
-        for (step, &place) in schedule.steps.iter().zip(places) {
-            let chunks = &step.dst[0].chunks;
-            let end = chunks.end.max(chunks.start);
-            self.flat.last_chunk = self.flat.last_chunk.max(end);
-            let flat = &mut self.flat.steps[place as usize];
-            flat.chunks = (chunks.start, end);
-            flat.path = paths.path_of(step, schedule, links, at_switch)?;
-            let first = flat.first_wait as usize;
-            for (at, dependency) in (first..).zip(&step.after) {
-                self.flat.waits[at] = self.wait(step.rank, dependency, links)?;
+        for &nth in order {
+            let step = &schedule.steps[nth];
+            let (path, chunks) = (paths.path_of(step, schedule, links, at_switch)?, &step.dst[0].chunks);
+            let chunks = (chunks.start, chunks.end.max(chunks.start));
+            self.flat.last_chunk = self.flat.last_chunk.max(chunks.1);
+            let first_wait = self.flat.waits.len() as u32;
+            self.flat.steps.push(FlatStep { path, chunks, first_wait });
+            for dependency in &step.after {
+                let wait = self.wait(step.rank, dependency, links)?;
+                self.flat.waits.push(wait);
             }
         }
         for rank in 0..schedule.world_size {
@@ -263,23 +255,19 @@ impl Flattening<'_> {
         if from == to {
             return Ok(0);
         }
-        if let Some(&class) = self.signals.get(&(from, to)) {
-            return Ok(class);
+        if let Some(&known) = self.signals.get(&(from, to)) {
+            return Ok(known);
         }
-        let delay = links.delay(from, to)?;
-        let next = self.flat.delays.len() as u32;
-        let class = *self.classes.entry(delay).or_insert(next);
-        if class == next {
-            self.flat.delays.push(delay);
-        }
-        self.signals.insert((from, to), class);
-        Ok(class)
+        let number = self.flat.delays.len() as u32;
+        self.flat.delays.push(links.delay(from, to)?);
+        self.signals.insert((from, to), number);
+        Ok(number)
     }
 }
 
-/// Numbers queues and steps. Returns the steps with nothing known of them but their waits, which are not there yet;
-/// for each rank its first queue, and one more; for each step of the schedule its place.
-fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<u32>)> {
+/// Numbers queues and steps. Returns the queues without steps; for each rank its first queue, and one more; and the positions of
+/// the steps in the schedule, queue after queue.
+fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<usize>)> {
     let queues = lengths(schedule)?;
     let (mut first_queue, mut first_step, mut ranks) = (vec![0], vec![0], Vec::new());
     for (rank, lengths) in (0..).zip(&queues) {
@@ -292,39 +280,29 @@ fn numbered(schedule: &Schedule) -> Result<(Flat, Vec<u32>, Vec<u32>)> {
             ranks.push(rank);
         }
     }
-    let none = FlatStep { path: NOTHING, chunks: (0, 0), first_wait: u32::MAX };
-    let mut steps = Vec::with_capacity(schedule.steps.len() + queues.len());
-    steps.resize(schedule.steps.len(), none);
-    let mut places = Vec::with_capacity(schedule.steps.len());
-    for step in &schedule.steps {
+    let mut order = vec![usize::MAX; schedule.steps.len()];
+    for (nth, step) in schedule.steps.iter().enumerate() {
         let queue = (first_queue[step.rank as usize] + step.queue) as usize;
-        let place = u64::from(first_step[queue]) + u64::from(step.index);
-        let is_free = place < u64::from(first_step[queue + 1]) && steps[place as usize].first_wait == u32::MAX;
-        if !is_free {
-            return Err(wrong(schedule, format!("{} leaves a gap in its queue", name_of(step))));
+        let places = &mut order[first_step[queue] as usize..first_step[queue + 1] as usize];
+        match places.get_mut(step.index as usize) {
+            Some(place) if *place == usize::MAX => *place = nth,
+            _ => return Err(wrong(schedule, format!("{} leaves a gap in its queue", name_of(step)))),
         }
-        steps[place as usize].first_wait = step.after.len() as u32;
-        places.push(place as u32);
     }
-    let mut waits = 0;
-    for step in &mut steps {
-        waits += std::mem::replace(&mut step.first_wait, waits);
-    }
-    let nothing = FlatWait { queue: 0, index: 0, lag: 0, signal: 0 };
     let flat = Flat {
         world_size: schedule.world_size,
         tiles: 1,
         slice_bytes: 1,
         ranks,
         first_step,
-        steps,
-        waits: vec![nothing; waits as usize],
+        steps: Vec::with_capacity(schedule.steps.len() + schedule.world_size as usize),
+        waits: Vec::new(),
         lengths: Vec::new(),
         last_chunk: 0,
         delays: vec![Delay::default()],
         signals: Vec::new(),
     };
-    Ok((flat, first_queue, places))
+    Ok((flat, first_queue, order))
 }
 
 /// Returns the number of steps of each queue of each rank.

@@ -37,7 +37,7 @@ pub(super) struct LinkTable {
 }
 
 /// What decides the latency of a route, whatever the settings.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Delay {
     /// The sum of the latencies of its links.
     sum: Ps,

@@ -8,7 +8,7 @@ use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Schedule as Core};
-use nvcoll_fabric::nccl;
+use nvcoll_fabric::nccl::{NcclSettings, Protocol};
 use nvcoll_fabric::predict::{Launch, SimulationSettings};
 use nvcoll_fabric::simulate::{protocol, AtSwitch, Settings, Simulation, Timeline as Simulated};
 use nvcoll_fabric::units::Ps;
@@ -109,7 +109,8 @@ impl Fabric {
             damages: damages_of(damage, this.hardware())?,
             ..Settings::new(costs, SLICE_BYTES)
         };
-        let asked = Asked { fabric: this, schedule: core, dtype, settings, launch, protocol };
+        let launched = launch.map(|launch| launched(py, launch, protocol)).transpose()?;
+        let asked = Asked { fabric: this, schedule: core, dtype, settings, launched };
         let simulated = watched_in_fabric(py, |is_interrupted| asked.run(&counts, &slices, is_interrupted))?;
         let timelines = simulated.into_iter().map(|one| Timeline::of(one, slf, given.clone().unbind(), spans));
         sizes.answers(py, timelines.collect())
@@ -118,6 +119,12 @@ impl Fabric {
 
 fn dtype_of(py: Python<'_>, name: &str) -> PyResult<DType> {
     DType::named(name).ok_or_else(|| invalid(py, format!("no dtype is called `{name}`")))
+}
+
+/// Reads how calls are launched, and the protocol by the name that NCCL prints, in any case.
+fn launched(py: Python<'_>, launch: &str, protocol: &str) -> PyResult<(Launch, Protocol)> {
+    let launch = Launch::named(launch).map_err(|error| of_fabric(py, &error))?;
+    Ok((launch, Protocol::named(protocol).map_err(|error| of_fabric(py, &error))?))
 }
 
 /// Returns the number of elements of `nbytes`, which must be whole elements.
@@ -191,19 +198,16 @@ struct Asked<'a> {
     schedule: &'a Core,
     dtype: DType,
     settings: Settings,
-    /// How calls are launched, if the fitted constants are to be paid.
-    launch: Option<&'a str>,
-    protocol: &'a str,
+    /// How calls are launched and by which protocol of NCCL, if the fitted constants are to be paid.
+    launched: Option<(Launch, Protocol)>,
 }
 
 impl Asked<'_> {
     /// Runs the schedule for each number of elements, with its slice.
     fn run(&self, counts: &[u64], slices: &[u64], is_interrupted: &mut dyn FnMut() -> bool) -> Result<Vec<Simulated>> {
         let (fabric, dtype) = (self.fabric.hardware(), self.dtype);
-        let predictor = self
-            .launch
-            .map(|_| self.fabric.cache().predictor(fabric, None, &nccl::NcclSettings::default()))
-            .transpose()?;
+        let predictor =
+            self.launched.map(|_| self.fabric.cache().predictor(fabric, None, &NcclSettings::default())).transpose()?;
         let fitted = predictor.as_ref().map(|predictor| predictor.simulation_settings(fabric, self.schedule));
         let mut prepared: Option<Simulation> = None;
         let mut one = |(&count, &slice_bytes): (&u64, &u64)| {
@@ -212,8 +216,8 @@ impl Asked<'_> {
             let partition = self.partition(count)?;
             let mut settings = Settings { slice_bytes, ..self.settings.clone() };
             let mut least = 0;
-            if let Some((fitted, launch)) = fitted.as_ref().zip(self.launch) {
-                least = self.fit(&mut settings, fitted, launch, count, &partition)?;
+            if let Some((fitted, launched)) = fitted.as_ref().zip(self.launched) {
+                least = self.fit(&mut settings, fitted, launched, count, &partition)?;
             }
             let simulation = match &mut prepared {
                 Some(simulation) => {
@@ -250,17 +254,10 @@ impl Asked<'_> {
         &self,
         settings: &mut Settings,
         fitted: &SimulationSettings<'_>,
-        launch: &str,
+        (launch, protocol): (Launch, Protocol),
         count: u64,
         partition: &Partition,
     ) -> Result<Ps> {
-        let launch = Launch::named(launch)?;
-        let found = nccl::Protocol::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(self.protocol));
-        let protocol = found.ok_or_else(|| Error::Unknown {
-            kind: "protocol that is launched",
-            name: self.protocol.to_owned(),
-            known: nccl::Protocol::ALL.map(|known| known.name().to_lowercase()).join(", "),
-        })?;
         let element = self.dtype.bytes() as u64;
         let longest = (0..partition.chunks()).map(|chunk| partition.chunk_count(chunk) as u64 * element).max();
         let step_bytes = longest.unwrap_or(0).min(settings.slice_bytes);
