@@ -7,7 +7,7 @@ import sys
 import textwrap
 import time
 
-from nvcoll.testing.residue import children, is_running, residue
+from nvcoll.testing.residue import children, residue
 
 __all__ = ["children", "is_running", "open_things", "results", "start", "wait_for_ends", "wait_until"]
 
@@ -82,3 +82,12 @@ def run_script(prelude: str, script: str) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", text]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0 and done.stderr == "", done.stderr
+
+
+def is_running(process: int) -> bool:
+    """Says whether a process exists and has not ended."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -107,11 +107,11 @@ def test_a_file_that_is_no_table_is_refused(pinned, text, message):
 
 
 @pytest.mark.parametrize("options", [(), ("--path", "staged"), ("--by-rank",), ("--out-of-place",)])
-def test_explain_shows_estimates_beside_measurements(options):
-    text = run("explain", "all_reduce", "-b", "1K", "-n", "3", "--rounds", "2", *options)
+def test_explain_shows_the_estimate_of_each_candidate(options):
+    text = run("explain", "all_reduce", "-b", "1K", "-n", "3", *options)
     assert re.search(r"^auto chooses (\w+): ", text, re.MULTILINE)
     for name in auto_candidates("all_reduce"):
-        assert re.search(rf"^{name} +\d\S* [KM]?i?B? +\d+ +\d+ +[\d.e+]+ +[\d.e+]+ +[\d.]+", text, re.MULTILINE), text
+        assert re.search(rf"^{name} +\d\S* [KM]?i?B? +\d+ +\d+ +[\d.e+]+", text, re.MULTILINE), text
     assert text.count("<- auto") == 1
     assert "by name only, since their bits differ: ring, tree" in text
 
@@ -134,9 +134,9 @@ def test_small_calls_are_timed_in_a_row_and_large_ones_one_by_one():
 
 
 def test_explain_of_a_root_that_is_not_0_and_of_many_ranks():
-    text = run("explain", "scatter", "-b", "1K", "-n", "3", "--root", "2", "--rounds", "1", "-d", "float64")
+    text = run("explain", "scatter", "-b", "1K", "-n", "3", "--root", "2", "-d", "float64")
     assert "scatter 1008B float64, in place" in text.replace(" B ", "B ")
-    text = run("explain", "all_gather", "-n", "65", "--rounds", "1")
+    text = run("explain", "all_gather", "-n", "65")
     assert "the default, since there are too many ranks to estimate" in text and "no estimates" in text
 
 

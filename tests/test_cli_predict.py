@@ -22,8 +22,8 @@ def test_one_size_is_a_line_per_machine_with_three_answers_kept_apart():
         "the other two answers stand behind a bar"
     )
     fast, slow = lines[2:4]
-    assert "NVLS/Simple" in fast and " 450 " in fast and " 1.0x" in fast and "█" not in fast
-    assert "Ring/Simple" in slow and "█" in slow
+    assert "NVLS/Simple" in fast and " 450 " in fast and " 1.0x" in fast
+    assert "Ring/Simple" in slow
     for name, line in (("hgx-h100", fast), ("rtx4090-4-staged", slow)):
         found = nvcoll.fabric(name).predict("all_reduce", 1 << 30)
         assert duration(found.time_us) in line and duration(found.low_us, found.high_us) in line

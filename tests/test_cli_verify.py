@@ -7,8 +7,6 @@ import pytest
 from command_line import refused, run
 
 import nvcoll
-from nvcoll.cli.bench import explain
-from nvcoll.cli.bench.timing import Spread
 
 
 def test_verify_proves_names_files_and_text(mine, tmp_path):
@@ -23,12 +21,9 @@ def test_verify_proves_names_files_and_text(mine, tmp_path):
     assert "proved   all_reduce ring, 3 ranks, staged" in run("verify", str(text))[0]
 
 
-def test_a_collective_may_stand_before_a_file_that_is_of_it(mine, tmp_path):
-    assert "proved   all_reduce ring, 3 ranks" in run("verify", "all_reduce", f"{mine}:ring", "-n", "3")[0]
-    text = tmp_path / "ring.txt"
-    text.write_text(run("show", "all_reduce", f"{mine}:ring", "-n", "3", "--path", "mapped")[0])
-    assert "proved   all_reduce ring, 3 ranks" in run("verify", "all_reduce", str(text))[0]
-    assert f"`{mine}:ring` is of all_reduce: leave out `all_gather`" in refused("verify", "all_gather", f"{mine}:ring")
+def test_a_collective_beside_a_file_is_refused(mine):
+    assert "is a whole algorithm: leave out `all_gather`" in refused("show", "all_gather", f"{mine}:ring")
+    assert f"`{mine}:ring` is a whole algorithm: leave out `ring`" in refused("verify", f"{mine}:ring", "ring")
 
 
 def test_what_moves_no_data_is_explained_in_a_sentence():
@@ -111,24 +106,8 @@ def test_show_and_verify_take_a_root():
     assert "all_reduce has no root" in refused("verify", "all_reduce", "--root", "3")
 
 
-def test_explain_says_when_the_tuning_table_is_of_another_processor_and_what_to_do(monkeypatch):
-    monkeypatch.setattr(explain, "machine", lambda: {"cpu": "Abacus 9000"})
-    (words,) = explain.advice("ring", "Abacus 9, 8 CPUs, avx2", {})
-    assert "another CPU than this one (Abacus 9000)" in words
-    assert "nvcoll bench --tune --save tuning.toml" in words and "NVCOLL_TUNING=tuning.toml" in words
-    assert list(explain.advice("ring", "Abacus 9000, 2 CPUs, avx2", {})) == []
-
-
-def test_explain_says_when_another_candidate_was_faster_beyond_the_spread(monkeypatch):
-    monkeypatch.setattr(explain, "machine", lambda: {"cpu": "Abacus 9000"})
-    slow, fast, near = Spread.of([2.0, 2.1, 2.2]), Spread.of([1.0, 1.1, 1.2]), Spread.of([1.9, 2.0, 2.3])
-    (words,) = explain.advice("slow", "Abacus 9000, 2 CPUs", {"slow": slow, "fast": fast})
-    assert words.startswith("fast was faster here than slow, which auto chooses: pass algorithm='fast'")
-    assert list(explain.advice("slow", "Abacus 9000, 2 CPUs", {"slow": slow, "near": near})) == []
-
-
-def test_the_command_prints_the_advice():
-    text = run("explain", "all_reduce", "-n", "2", "-b", "4K", "--rounds", "0")[0]
+def test_explain_says_when_the_tuning_table_is_of_another_processor():
+    text = run("explain", "all_reduce", "-n", "2", "-b", "4K")[0]
     tuned, cpu = nvcoll.Node(1).tuning["machine"], nvcoll._nvcoll.machine()["cpu"]
     is_own = cpu is not None and str(tuned).startswith(f"{cpu},")
     assert ("note        the tuning table is of another CPU" in text) == (not is_own)

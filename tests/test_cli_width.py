@@ -32,7 +32,7 @@ def printed(columns, *arguments):
         ("predict", "all_reduce", "-b", "1G", "--on", f"hgx-h100,{CLUSTERS}"),
         ("predict", "all_reduce", "-b", "1M", "-e", "1G", "-f", "8", "--on", CLUSTERS),
         ("algorithms",),
-        ("explain", "all_reduce", "-n", "4", "--rounds", "1"),
+        ("explain", "all_reduce", "-n", "4"),
         ("info",),
         ("fabric",),
         ("fabric", "dgx1-v100"),

@@ -71,16 +71,15 @@ def test_the_page_has_a_row_for_every_variable():
         assert line in page, line
 
 
-def test_the_command_line_sets_variables_and_forces_algorithms():
+def test_the_command_line_sets_variables():
     text = cli(
         "all_reduce", "-b", "8M", "--on", CLUSTER, "--env", "NCCL_ALGO=tree", "--env", "NCCL_PROTO=simple"
     ).stdout
     assert "launched process_per_gpu, NCCL_ALGO=tree, NCCL_PROTO=simple" in text and "Tree/Simple" in text
-    arguments = ("all_reduce", "-b", "1M", "--algorithm", "ring", "--protocol", "ll", "--env", "NCCL_NVLS_ENABLE=0")
-    assert "forced: ring ll" in cli(*arguments).stdout
+    arguments = ("all_reduce", "-b", "1M", "--env", "NCCL_ALGO=ring", "--env", "NCCL_PROTO=ll")
     printed = json.loads(cli(*arguments, "--json").stdout)
     (row,) = printed["predictions"]
-    assert (printed["settings"], printed["forced"]) == ({"NCCL_NVLS_ENABLE": "0"}, ["ring", "ll"])
+    assert printed["settings"] == {"NCCL_ALGO": "ring", "NCCL_PROTO": "ll"}
     found = nvcoll.fabric("hgx-h100").predict("all_reduce", MIB, algorithm="Ring", protocol="LL")
     assert (row["algorithm"], row["protocol"], row["time_us"]) == ("Ring", "LL", found.time_us)
 
@@ -142,10 +141,8 @@ def test_old_versions_have_no_list_per_collective():
         assert faster(tree, tag=tag).setting == setting
 
 
-def test_who_forces_an_algorithm_or_asks_for_buckets_reads_of_no_other():
-    tree = {"Tree": stand_in("Tree", 50, 60, 72)}
-    for given in ({"settings": {"NCCL_ALGO": "NVLSTree"}}, {"algorithm": "NVLSTree"}, {"bucket": MIB}):
-        assert faster(tree, **given) is None
+def test_who_forces_an_algorithm_reads_of_no_other():
+    assert faster({"Tree": stand_in("Tree", 50, 60, 72)}, settings={"NCCL_ALGO": "NVLSTree"}) is None
 
 
 def test_the_line_of_a_faster_algorithm_is_there_where_the_library_predicts_one():

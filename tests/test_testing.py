@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import rank_programs as programs
+from processes import is_running
 
 import nvcoll
 from nvcoll.testing import Fault, Residue, no_residue, run_ranks
-from nvcoll.testing.residue import is_running
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="ranks that are processes need Linux"),

@@ -6,7 +6,7 @@ Nothing here knows an algorithm or a collective by name: rows come from the regi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -76,30 +76,18 @@ def rows_of(collective: str | None) -> list[AlgorithmRow]:
     return [row for name in wanted for row in registry() if row.collective == name]
 
 
-def calls(costs: Sequence[dict[tuple[str, bool], Cost]]) -> Iterator[tuple[str, list[Cost]]]:
-    """Yields each way of calling with its costs at some world sizes; in and out of place are one where they agree."""
-    for path in PATHS:
-        inside, outside = (
-            [each[path, in_place] for each in costs if (path, in_place) in each] for in_place in (True, False)
-        )
-        if inside in (outside, []):
-            yield path, outside
-        else:
-            yield f"{path}, in place", inside
-            yield f"{path}, out of place", outside
-
-
 def _print_table(chosen: Sequence[AlgorithmRow], ranks: int) -> None:
     moved = "what a rank reads and writes, in units of its longer buffer: mean (busiest)"
     print_labelled("", f"{counted(ranks, 'rank')}; moved: {moved}", label=0)
     headings = ("collective", "algorithm", "order", "call", "moved", "waits", "steps", "idea; source")
     rows = []
     for row in chosen:
-        name = (row.collective, row.name, row.order)
+        name = row.collective, row.name, row.order
         idea = f"{row.summary}; {row.source}"
-        for number, (call, (cost,)) in enumerate(calls([costs_of(row, ranks)])):
+        for (path, in_place), cost in costs_of(row, ranks).items():
             numbers = (cost.words, str(cost.waits), str(cost.steps))
-            rows.append((*name, call, *numbers, idea if number == 0 else ""))
+            rows.append((*name, f"{path}, {'in' if in_place else 'out of'} place", *numbers, idea))
+            idea = ""
     left = ("collective", "algorithm", "order", "call", "moved", "idea; source")
     print_table(headings, rows, left=left, optional=("idea; source", "steps", "order"))
 

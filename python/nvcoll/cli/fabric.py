@@ -19,7 +19,7 @@ from nvcoll.cli import pictures
 from nvcoll.cli.machines import named
 from nvcoll.draw import machine_drawing
 from nvcoll.text.formatting import counted
-from nvcoll.text.tables import print_labelled, print_table, terminal_columns
+from nvcoll.text.tables import print_labelled, print_table
 
 MOST_PRINTED = 16
 """GPUs of which a matrix is printed. Chosen: what a wide terminal holds; of a larger machine the first are shown."""
@@ -73,15 +73,6 @@ def _links(one: Fabric) -> Iterator[str]:
         yield f"{len(list(same)) // 2:6} x {medium} x{lanes}: {line:.4g} at line rate, {used:.4g} in use"
 
 
-def _print_matrix(names: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    """Prints a matrix, in blocks of columns that fit the terminal."""
-    widest = 2 + max(len(cell) for row in [names, *cells] for cell in row)
-    count = max(1, (terminal_columns() - max(map(len, names))) // widest)
-    for first in range(0, len(names), count):
-        shown = slice(first, first + count)
-        print_table(["", *names[shown]], [(name, *row[shown]) for name, row in zip(names, cells, strict=True)])
-
-
 def _show(one: Fabric) -> None:
     n, names = one.world_size, [name for name, kind, *_ in one.devices if kind == "gpu"]
     where = f" in {counted(one.nodes, 'node')}" if one.nodes > 1 else ""
@@ -111,7 +102,8 @@ def _show(one: Fabric) -> None:
     shown = slice(min(n, MOST_PRINTED))
     for heading, cells in others if n > 1 else []:
         print(f"\n{heading}")
-        _print_matrix(names[shown], [row[shown] for row in cells[shown]])
+        rows = [(name, *row[shown]) for name, row in zip(names[shown], cells[shown], strict=True)]
+        print_table(["", *names[shown]], rows)
     print("\nGB/s, one way")
     for line in [*_cuts(one), *_links(one)]:
         print(line)

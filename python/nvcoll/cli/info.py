@@ -15,23 +15,11 @@ from nvcoll.text.formatting import sized
 from nvcoll.text.tables import print_labelled
 
 
-def _ranges(numbers: list[int]) -> str:
-    """Writes numbers as the kernel does: 0-3,8."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1][1:] = [number]
-        else:
-            parts.append([number])
-    return ",".join("-".join(map(str, part)) for part in parts)
-
-
 def _processors(usable: int, quota: float | None) -> str:
-    """Returns the number of usable CPUs, with affinity and quota."""
+    """Returns the number of usable CPUs, and the quota."""
     there = os.cpu_count() or usable
-    affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(there))
     limit = "no quota of the control group" if quota is None else f"the control group's quota is {quota:g} CPUs"
-    return f"{usable} of {there} CPUs: affinity {_ranges(affinity)}; {limit}"
+    return f"{usable} of {there} CPUs, by affinity and quota; {limit}"
 
 
 SHARED_PAGES = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"

@@ -83,12 +83,8 @@ class Layout:
 
     def elements(self, forms: Sequence[bool], algorithms: int) -> int:
         """Returns about the number of elements of a case: data, calls in these forms, and the oracle's arrays."""
-        received, sent = sum(x or 0 for x in self.outputs), sum(x or 0 for x in self.inputs)
-        longer = sum(max(x or 0, y or 0) for x, y in zip(self.inputs, self.outputs, strict=True))
-        called = sum(longer if in_place else sent + received for in_place in forms)
-        is_alike = len({tuple(y) for _, y in self.chunks if y}) == 1
-        expected = received // max(sum(y is not None for y in self.outputs), 1) if is_alike else received
-        return sent + called + sent + 2 * received + algorithms * expected
+        both = sum(count or 0 for count in (*self.inputs, *self.outputs))
+        return both * (len(forms) + 2) + algorithms * max(count or 0 for count in self.outputs)
 
 
 class Operands:

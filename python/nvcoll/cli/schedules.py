@@ -57,20 +57,6 @@ class Form:
             raise InvalidArgument(f"{what}: leave out -n, --path, --out-of-place and --root")
 
 
-def _named(name: str | None, algorithm: str | None) -> tuple[str | None, str | None]:
-    """Returns the two words; a file says which collective it is of, and stands alone where the user said that as well.
-
-    Raises:
-        InvalidArgument: the file is of another collective.
-    """
-    if name is None or algorithm is None or files.is_spec(name) or not files.is_spec(algorithm):
-        return name, algorithm
-    written = files.read(algorithm) if files.is_text(algorithm) else files.algorithm(algorithm)
-    if written.collective != name:
-        raise InvalidArgument(f"`{algorithm}` is of {written.collective}: leave out `{name}`")
-    return algorithm, None
-
-
 def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int) -> Schedule:
     """Returns the schedule that is meant, of ``ranks`` ranks and mapped, if the user did not say another."""
     if name is None:
@@ -79,8 +65,9 @@ def _schedule(name: str | None, algorithm: str | None, form: Form, ranks: int) -
         )
     if not files.is_spec(name) and name not in (known := [row.name for row in collectives()]):
         raise InvalidArgument(hints.of_collective(name, known))
-    if files.is_spec(name) and algorithm is not None:
-        raise InvalidArgument(f"`{name}` is a whole algorithm: leave out `{algorithm}`")
+    if algorithm is not None and (files.is_spec(name) or files.is_spec(algorithm)):
+        whole, other = (name, algorithm) if files.is_spec(name) else (algorithm, name)
+        raise InvalidArgument(f"`{whole}` is a whole algorithm: leave out `{other}`")
     if files.is_text(name):
         form.check_unsaid(f"`{name}` is one schedule")
         return files.read(name)
@@ -158,7 +145,6 @@ def verify(
     Example: nvcoll verify all_reduce ring -n 8
     """
     form = Form(ranks, path, out_of_place, root)
-    name, algorithm = _named(name, algorithm)
     schedule = _schedule(name, algorithm, form, 8)
     try:
         proof = nvcoll.verify(schedule)
@@ -197,7 +183,6 @@ def show(
     Example: nvcoll show all_reduce ring -n 4 --svg ring.svg
     """
     form = Form(ranks, path, out_of_place, root)
-    name, algorithm = _named(name, algorithm)
     schedule = _schedule(name, algorithm, form, 4)
     if svg is not None:
         pictures.write_svg(svg, _drawn(schedule), _title(schedule))

@@ -40,6 +40,13 @@ DEEPEST = 120.0
 """The depth of the deepest arc, in pixels. Chosen."""
 
 
+BELOW = {
+    "socket": ("pcie_switch", "gpu", "nic", "memory"),
+    "pcie_switch": ("pcie_switch", "gpu", "nic"),
+}
+"""The kinds of devices that hang below a kind."""
+
+
 @dataclass(frozen=True)
 class Device:
     """A device of a machine, a row of `Fabric.devices`."""
@@ -223,16 +230,16 @@ class _Block:
         names = {device.name for device in members}
         cables = [cable for cable in layout.cables if cable.a in names and cable.b in names]
         kinds = {device.name: device.kind for device in members}
-        size, tree = layout.size, Tree.of(kinds, cables)
+        size, (roots, under) = layout.size, _tree(kinds, cables)
         switches = [name for name, kind in kinds.items() if kind in ("nvswitch", "network_switch")]
         gpus = [name for name, kind in kinds.items() if kind == "gpu"]
         has_arcs = any(kinds[cable.a] == kinds[cable.b] == "gpu" for cable in cables)
         is_alone = not layout.rails
-        halves = [tree.roots]
+        halves = [roots]
         if len(gpus) > FOLDED and switches and not has_arcs and is_alone:
-            half = (len(tree.roots) + 1) // 2
-            halves = [tree.roots[:half], tree.roots[half:]]
-        upper = _placed(tree, halves[0], kinds, cables, size)
+            half = (len(roots) + 1) // 2
+            halves = [roots[:half], roots[half:]]
+        upper = _placed(halves[0], under, kinds, cables, size)
         width = max((spot.right for spot in upper.values()), default=size.end)
         bottom = max((spot.bottom for spot in upper.values()), default=0.0)
         spots = dict(upper)
@@ -240,7 +247,7 @@ class _Block:
             spots[name] = Spot(0, bottom + size.row, width, size.box)
             bottom += size.row + size.box
         if len(halves) == 2:
-            lower = _placed(tree, halves[1], kinds, cables, size)
+            lower = _placed(halves[1], under, kinds, cables, size)
             deepest = max(spot.bottom for spot in lower.values())
             for name, spot in lower.items():
                 y = bottom + size.row + deepest - spot.bottom
@@ -257,54 +264,45 @@ def depth(spots: Mapping[str, Spot], cable: Cable) -> float:
     return min(12 + LOOP * abs(a.centre - b.centre) / (a.width + LARGE.gap), DEEPEST)
 
 
-@dataclass(frozen=True)
-class Tree:
-    """The tree of a node: PCIe switches, GPUs and NICs below sockets."""
+def _tree(kinds: Mapping[str, str], cables: Iterable[Cable]) -> tuple[list[str], dict[str, list[str]]]:
+    """Returns the roots of a node and what hangs below each device: memory, PCIe switches, GPUs and NICs below sockets.
 
-    roots: list[str]
-    under: dict[str, list[str]]
-    memories: dict[str, list[str]]
-
-    @classmethod
-    def of(cls, kinds: Mapping[str, str], cables: Iterable[Cable]) -> Tree:
-        """Finds the tree from the sockets down. A device below no socket is a root itself."""
-        order = {name: nth for nth, name in enumerate(kinds)}
-        beside: dict[str, list[str]] = {name: [] for name in kinds}
-        for cable in cables:
-            beside[cable.a].append(cable.b)
-            beside[cable.b].append(cable.a)
-        roots = [name for name, kind in kinds.items() if kind == "socket"]
-        under: dict[str, list[str]] = {name: [] for name in kinds}
-        memories: dict[str, list[str]] = {name: [] for name in kinds}
-        placed = set(roots)
-        waiting = deque(roots)
-        while waiting:
-            name = waiting.popleft()
-            for other in sorted(set(beside[name]) - placed, key=order.__getitem__):
-                if kinds[other] in ("pcie_switch", "gpu", "nic") and kinds[name] in ("socket", "pcie_switch"):
-                    under[name].append(other)
-                    waiting.append(other)
-                elif kinds[other] == "memory" and kinds[name] == "socket":
-                    memories[name].append(other)
-                else:
-                    continue
+    A device below no socket is a root itself; switches of NVLink and of networks are in no tree.
+    """
+    beside: dict[str, list[str]] = {name: [] for name in kinds}
+    for cable in cables:
+        beside[cable.a].append(cable.b)
+        beside[cable.b].append(cable.a)
+    roots = [name for name, kind in kinds.items() if kind == "socket"]
+    under: dict[str, list[str]] = {name: [] for name in kinds}
+    placed = {*roots, *(name for name, kind in kinds.items() if kind in ("nvswitch", "network_switch"))}
+    waiting = deque(roots)
+    while waiting:
+        name = waiting.popleft()
+        for other in (other for other in kinds if other in beside[name] and other not in placed):
+            if kinds[other] in BELOW.get(kinds[name], ()):
+                under[name].append(other)
                 placed.add(other)
-        for name, kind in kinds.items():
-            if name not in placed and kind not in ("nvswitch", "network_switch"):
-                roots.append(name)
-        return cls(roots, under, memories)
+                waiting.append(other)
+    return roots + [name for name in kinds if name not in placed], under
 
 
 def _placed(
-    tree: Tree, roots: Sequence[str], kinds: Mapping[str, str], cables: Iterable[Cable], size: Size
+    roots: Sequence[str],
+    under: Mapping[str, Sequence[str]],
+    kinds: Mapping[str, str],
+    cables: Iterable[Cable],
+    size: Size,
 ) -> dict[str, Spot]:
-    """Places these roots and their trees from left to right, with the ends in one row at the bottom."""
-    has_memory = any(tree.memories[root] for root in roots)
+    """Places these roots and their trees from left to right: memory on top, and the ends in one row at the bottom."""
+    memories = {root: [name for name in under[root] if kinds[name] == "memory"] for root in roots}
+    below = {name: [other for other in of if kinds[other] != "memory"] for name, of in under.items()}
+    has_memory = any(memories.values())
     top = size.box + size.row if has_memory else 0.0
     top += _arch(roots, cables, size)
 
     def levels(name: str) -> int:
-        return 1 + max((levels(other) for other in tree.under[name]), default=-1)
+        return 1 + max((levels(other) for other in below[name]), default=-1)
 
     deepest = max((levels(root) for root in roots), default=0)
     spots: dict[str, Spot] = {}
@@ -313,7 +311,7 @@ def _placed(
     def put(name: str, level: int) -> Spot:
         nonlocal x
         first = x
-        for other in tree.under[name]:
+        for other in below[name]:
             put(other, level + 1)
         if x == first:
             x += size.end + size.gap
@@ -323,7 +321,7 @@ def _placed(
 
     for root in roots:
         spot = put(root, 0)
-        held = tree.memories[root]
+        held = memories[root]
         for nth, name in enumerate(held):
             width = min(spot.width / len(held) - size.gap * (len(held) > 1), 1.5 * size.end)
             centre = spot.x + spot.width * (2 * nth + 1) / (2 * len(held))

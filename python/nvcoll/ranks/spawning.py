@@ -82,7 +82,7 @@ def spawn(
         raise InvalidArgument(f"`nprocs` is {nprocs}: pass 1 to {MAX_RUNNING_RANKS}")
     if not hasattr(os, "pidfd_open"):
         raise InvalidArgument("spawn starts processes, which needs Linux here: use Node.run, whose ranks are threads")
-    program = _program(fn, args)
+    program = pickled(fn, args)
     from nvcoll.ranks.processes import Supervisor  # here: it imports multiprocessing, which takes long
 
     name, token = job.fresh("spawn")
@@ -147,22 +147,22 @@ class _Rank:
             case _:
                 return " after it had returned"
 
-    def _take_result(self, pickled: bytes) -> None:
+    def _take_result(self, value: bytes) -> None:
         try:
-            self.result = pickle.loads(pickled)
+            self.result = pickle.loads(value)
         except Exception as error:
             self.failure = InvalidArgument(
                 f"what `fn` returned on rank {self.number} cannot be unpickled here ({text_of(error)}): {PICKLED}"
             )
 
 
-def unpickled(pickled: bytes | None, text: str, _trace: str) -> BaseException:
+def unpickled(error: bytes | None, text: str, _trace: str) -> BaseException:
     """Returns the exception of a rank from its report; one with the same text, if it cannot be unpickled here."""
-    if pickled is not None:
+    if error is not None:
         with suppress(Exception):  # its class may exist there and not here
-            error = pickle.loads(pickled)
-            assert isinstance(error, BaseException)
-            return error
+            found = pickle.loads(error)
+            assert isinstance(found, BaseException)
+            return found
     return Error(text)
 
 
@@ -215,7 +215,7 @@ def _late(ranks: Sequence[_Rank], processes: Supervisor, timeout: float | None) 
     return f"`timeout` is {timeout:g} s, and not all ranks have ended ({late}): pass a longer one"
 
 
-def _program(fn: Callable[..., Any], args: Sequence[Any]) -> bytes:
+def pickled(fn: Callable[..., Any], args: Sequence[Any]) -> bytes:
     """Pickles function and arguments.
 
     Raises:

@@ -20,9 +20,8 @@ from typing import Any
 
 from nvcoll._nvcoll import Error, InvalidArgument
 from nvcoll.ranks import job
-from nvcoll.ranks.failures import text_of
 from nvcoll.ranks.processes import Supervisor
-from nvcoll.ranks.spawning import unpickled
+from nvcoll.ranks.spawning import pickled, unpickled
 from nvcoll.testing.faults import Fault
 from nvcoll.testing.fork_server import REPORT_S, Order, Report
 from nvcoll.testing.outcomes import Outcome, Run
@@ -58,11 +57,34 @@ class Ranks:
         timeout: float = 60.0,
         call_timeout: float | None = 10.0,
     ) -> Run:
-        """Runs ``fn(comm, *args)`` in ranks. See :func:`run_ranks`."""
+        """Runs ``fn(comm, *args)`` in ranks that are new processes, and returns the outcome of each rank.
+
+        Args:
+            fn: the program of a rank, a function of a module. nvcoll pickles it, its arguments and its result.
+            world_size: the number of ranks.
+            *args: the other arguments of ``fn``, equal on all ranks.
+            fault: the fault of a rank in a call of the communicator that ``fn`` gets.
+            timeout: seconds that the ranks may take. nvcoll then kills ranks that have not ended.
+            call_timeout: the default timeout of each call, in seconds. None: no limit.
+
+        Returns:
+            The outcome of every rank, by rank. If a rank raises or dies, ``run_ranks`` does not raise.
+
+        Raises:
+            AssertionError: the fault did not strike, because the rank did not reach that step.
+            InvalidArgument: ``fn`` or ``args`` cannot be pickled.
+
+        Example:
+            >>> run = run_ranks(program, 3, fault=Fault.kill(rank=1, call=3, step=2))
+            >>> run[1].status
+            -9
+            >>> run[0].error
+            PeerLost('rank 1 ...')
+        """
         if fault is not None and not 0 <= fault.rank < world_size:
             raise InvalidArgument(f"{fault} strikes a rank that does not exist: there are {world_size} ranks")
         order = Order(
-            program=_pickled(fn, args),
+            program=pickled(fn, args),
             modules=tuple({one for one in (getattr(fn, "__module__", None),) if one not in (None, "__main__")}),
             world_size=world_size,
             job=job.fresh("testing"),
@@ -104,21 +126,12 @@ class Ranks:
         return self._server
 
 
-def _pickled(fn: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
-    try:
-        return pickle.dumps((fn, args))
-    except Exception as error:
-        raise InvalidArgument(
-            f"`fn` and `args` cannot be pickled ({text_of(error)}): pass a function of a module"
-        ) from error
-
-
 def _outcome(rank: int, report: Report, how: dict[str, Any]) -> Outcome:
     """Returns the outcome of a rank, from its report and from the end of its process."""
     outcome = Outcome(rank, **how, ended_s=report.ended_s, residue=report.residue)
     match report.how:
-        case "returned", pickled:
-            outcome.value = pickle.loads(pickled)
+        case "returned", value:
+            outcome.value = pickle.loads(value)
         case "raised", *raised:
             outcome.error, outcome.trace = unpickled(*raised), raised[-1]
     return outcome
@@ -127,37 +140,4 @@ def _outcome(rank: int, report: Report, how: dict[str, Any]) -> Outcome:
 _shared = Ranks()
 atexit.register(_shared.close)
 
-
-def run_ranks(
-    fn: Callable[..., Any],
-    world_size: int,
-    *args: Any,
-    fault: Fault | None = None,
-    timeout: float = 60.0,
-    call_timeout: float | None = 10.0,
-) -> Run:
-    """Runs ``fn(comm, *args)`` in ranks that are new processes, and returns the outcome of each rank.
-
-    Args:
-        fn: the program of a rank, a function of a module. nvcoll pickles the function, its arguments and its result.
-        world_size: the number of ranks.
-        *args: the other arguments of ``fn``, equal on all ranks.
-        fault: the fault of a rank in a call of the communicator that ``fn`` gets.
-        timeout: seconds that the ranks may take. nvcoll then kills ranks that have not ended.
-        call_timeout: the default timeout of each call, in seconds. None: no limit.
-
-    Returns:
-        The outcome of every rank, by rank. If a rank raises or dies, ``run_ranks`` does not raise.
-
-    Raises:
-        AssertionError: the fault did not strike, because the rank did not reach that step.
-        InvalidArgument: ``fn`` or ``args`` cannot be pickled.
-
-    Example:
-        >>> run = run_ranks(program, 3, fault=Fault.kill(rank=1, call=3, step=2))
-        >>> run[1].status
-        -9
-        >>> run[0].error
-        PeerLost('rank 1 ...')
-    """
-    return _shared.run(fn, world_size, *args, fault=fault, timeout=timeout, call_timeout=call_timeout)
+run_ranks = _shared.run

@@ -84,12 +84,3 @@ def children() -> set[int]:
         with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{thread}/children") as file:
             found |= set(map(int, file.read().split()))
     return found
-
-
-def is_running(process: int) -> bool:
-    """Says whether a process exists and has not ended."""
-    try:
-        with open(f"/proc/{process}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except (FileNotFoundError, ProcessLookupError):
-        return False

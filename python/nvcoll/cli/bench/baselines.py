@@ -22,25 +22,19 @@ Copy = tuple[Array, Array]
 """Destination, source."""
 
 
-def all_reduce(x: Operands, fold: Fold, finish: Callable[[Array], Any]) -> None:
-    """Each array is folded into the first, which is copied to each; in place."""
-    total, *others = [y for y in x.outputs if y is not None]
-    for other in others:
-        fold(total, other, total)
-    finish(total)
-    for other in others:
-        np.copyto(other, total)
-
-
-def reduce(x: Operands, fold: Fold, finish: Callable[[Array], Any]) -> None:
-    """Each array is folded into the root's; in place."""
-    total = x.outputs[x.layout.root]
+def fold_all(x: Operands, fold: Fold, finish: Callable[[Array], Any]) -> None:
+    """Each array is folded into the root's, which an all_reduce copies to each; in place."""
+    root = x.layout.root
+    total = x.outputs[root]
     assert total is not None
     for rank, other in enumerate(x.inputs):
-        if rank != x.layout.root:
+        if rank != root:
             assert other is not None
             fold(total, other, total)
     finish(total)
+    for rank, copied in enumerate(x.outputs):
+        if rank != root and copied is not None:
+            np.copyto(copied, total)
 
 
 def reduce_scatter(x: Operands, fold: Fold, finish: Callable[[Array], Any]) -> None:
@@ -76,7 +70,13 @@ def exscan(x: Operands, fold: Fold, finish: Callable[[Array], Any]) -> None:
         so_far, following = following, so_far
 
 
-LOOPS = {loop.__name__: loop for loop in (all_reduce, reduce, reduce_scatter, scan, exscan)}
+LOOPS = {
+    "all_reduce": fold_all,
+    "reduce": fold_all,
+    "reduce_scatter": reduce_scatter,
+    "scan": scan,
+    "exscan": exscan,
+}
 """For each collective that folds, the loop of a numpy user."""
 
 

@@ -1,8 +1,8 @@
-"""``nvcoll explain``: the choice of ``auto`` for a call, and its reason: estimates and measurements."""
+"""``nvcoll explain``: the choice of ``auto`` for a call, and its reason: the estimate of each candidate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -12,8 +12,7 @@ from nvcoll import InvalidArgument
 from nvcoll._nvcoll import AutoChoice, CandidateRow, auto_candidates, collectives, cost_model, dtypes, machine
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll.cli import hints, sizes
-from nvcoll.cli.bench.rounds import MODES, Call, measure
-from nvcoll.cli.bench.timing import Spread, check_memory, layout_of
+from nvcoll.cli.bench.rounds import MODES, Call
 from nvcoll.cli.operands import HAS_ROOT, root_of
 from nvcoll.cli.schedules import OutOfPlace, Ranks
 from nvcoll.text.formatting import counted, sized
@@ -64,9 +63,8 @@ def explain(
     root: Annotated[int | None, typer.Option(help="The root, if there is one; default: 0.")] = None,
     dtype: Annotated[str, typer.Option("-d", "--datatype", "--dtype", help="The dtype of the elements.")] = "float32",
     out_of_place: OutOfPlace = False,
-    rounds: Annotated[int, typer.Option(help="Number of timed rounds; 0: estimates only.", min=0)] = 20,
 ) -> None:
-    """Prints the algorithm that auto chooses for a call, and why: bytes, estimate and measured time of each candidate.
+    """Prints the algorithm that auto chooses for a call, and why: bytes, waits and estimate of each candidate.
 
     Example: nvcoll explain all_gather -b 64K -n 8
     """
@@ -86,11 +84,6 @@ def explain(
     call = Call(collective, sizes.parse(size) // element, ranks, dtype, not out_of_place, root_rank)
     node = nvcoll.Node(ranks)
     chosen, why, candidates = estimates(node, mode, call)
-    seconds = {}
-    if candidates and rounds:
-        check_memory(layout_of(collective, ranks, call.count, call.root), (call.in_place,), 2, element)
-        timed = measure(node, mode, call, [candidate.algorithm for candidate in candidates], rounds)
-        seconds = {name: Spread.of(times) for name, times in timed.items()}
     place = "in place" if call.in_place else "out of place"
     how = "every rank calls for itself" if by_rank else "one caller"
     size = sized(call.count * element)
@@ -99,7 +92,7 @@ def explain(
     print_labelled("", f"auto chooses {chosen}: {why}", label=0)
     print()
     if candidates:
-        print_candidates(candidates, chosen, seconds)
+        print_candidates(candidates, chosen)
     else:
         words = (
             f"no estimates: with more than {cost_model().most_ranks} ranks it would take long to count every candidate"
@@ -111,7 +104,10 @@ def explain(
     print()
     print_labelled("", f"by name only, since their bits differ: {', '.join(others) or 'none'}", label=0)
     print_labelled("", f"table: {node.tuning['machine']}", label=0)
-    for words in advice(chosen, str(node.tuning["machine"]), seconds):
+    if not is_of_this_cpu(str(node.tuning["machine"])):
+        here = machine()["cpu"] or "unknown CPU"
+        words = f"the tuning table is of another CPU than this one ({here}), so estimates may be off: "
+        words += "nvcoll bench --tune --save tuning.toml measures this one, NVCOLL_TUNING=tuning.toml uses the result"
         print_labelled("note", words)
 
 
@@ -121,34 +117,12 @@ def is_of_this_cpu(tuned: str) -> bool:
     return cpu is not None and tuned.startswith(f"{cpu},")
 
 
-def advice(chosen: str, tuned: str, seconds: dict[str, Spread]) -> Iterator[str]:
-    """Yields what the user should know: a candidate was faster than auto's, or the tuning table is of another CPU.
-
-    Args:
-        chosen: the candidate that auto chooses.
-        tuned: the machine of the tuning table.
-        seconds: times of the candidates; empty if nothing was measured.
-    """
-    fastest = min(seconds, key=lambda name: seconds[name].median, default=chosen)
-    if fastest != chosen and seconds[fastest].high < seconds[chosen].low:
-        yield f"{fastest} was faster here than {chosen}, which auto chooses: pass algorithm='{fastest}', or tune"
-    if not is_of_this_cpu(tuned):
-        here = machine()["cpu"] or "unknown CPU"
-        yield (
-            f"the tuning table is of another CPU than this one ({here}), so estimates may be off: "
-            "nvcoll bench --tune --save tuning.toml measures this one, NVCOLL_TUNING=tuning.toml uses the result"
-        )
-
-
-def print_candidates(rows: Sequence[CandidateRow], chosen: str, seconds: dict[str, Spread]) -> None:
+def print_candidates(rows: Sequence[CandidateRow], chosen: str) -> None:
     """Prints one line per candidate; the choice of auto has an arrow."""
-    headings = ("candidate", "moved", "waits", "steps", "estimate us", "measured us", "estimate/measured", "")
+    headings = ("candidate", "moved", "waits", "steps", "estimate us", "")
     table = []
     for row in rows:
-        spread = seconds.get(row.algorithm)
-        measured = "-" if spread is None else _micros(spread.median)
-        ratio = "-" if spread is None else f"{row.seconds / spread.median:.2f}"
         mark = "<- auto" if row.algorithm == chosen else ""
         counts = (_bytes(row.moved_bytes), str(row.waits), str(row.steps))
-        table.append((row.algorithm, *counts, _micros(row.seconds), measured, ratio, mark))
-    print_table(headings, table, left=("candidate",), optional=("steps", "estimate/measured"))
+        table.append((row.algorithm, *counts, _micros(row.seconds), mark))
+    print_table(headings, table, left=("candidate",), optional=("steps",))

@@ -26,9 +26,6 @@ from nvcoll.text.tables import print_labelled, print_table
 DEFAULT_BYTES = 1 << 20
 JSON_SCHEMA = "nvcoll.predict/1"
 
-BLOCKS = 12
-"""The length of the bar of the slowest machine. Chosen."""
-
 FORMULA = "NCCL's own cost model"
 """The value of `Prediction.choice` that needs no note."""
 
@@ -57,9 +54,6 @@ def _apart(answer: Answer) -> tuple[str, str, str, str]:
 
 TIMES = ("NCCL picks", "time", "90 % interval", "busbw GB/s")
 APART = ("|", "NCCL est.", "lower bound", "x bound")
-BAR = ""
-"""The heading of the bars."""
-
 LINK = "link GB/s"
 
 
@@ -70,10 +64,9 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
         found, (link, network) = one.prediction, one.fabric.port_rates()
         links = _rate(link) if network is None else f"{_rate(link)}, {_rate(network)} out"
         if found is None:
-            told: tuple[str, ...] = ("-", "-", "-", "-", links, "-", "")
+            told: tuple[str, ...] = ("-", "-", "-", "-", links, "-")
         else:
             slower = found.time_us / min(times)
-            blocks = "█" * round(BLOCKS * found.time_us / max(times)) if slower > 1 else ""
             interval = duration(found.low_us, found.high_us)
             told = (
                 _way(found),
@@ -82,26 +75,23 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
                 _rate(found.busbw),
                 links,
                 f"{slower:.1f}x",
-                blocks,
             )
         yield one.fabric.name, one.fabric.title, *told, *_apart(one)
 
 
 def _launched(question: Question) -> str:
-    """Says how the call is launched, and what is set and forced."""
-    given = [f"{name}={value}" for name, value in question.settings.items()]
-    forced = " ".join(name for name in (question.algorithm, question.protocol) if name)
-    return ", ".join([f"launched {question.launch}", *given, *([f"forced: {forced}"] if forced else [])])
+    """Says how the call is launched, and what is set."""
+    return ", ".join([f"launched {question.launch}", *(f"{name}={value}" for name, value in question.settings.items())])
 
 
 def _show_machines(question: Question, answers: Sequence[Answer]) -> None:
     print_labelled("", f"{question.collective} {sized(question.sizes[0])}, {_launched(question)}", label=0)
-    heads = ("machine", "description", *TIMES, LINK, "vs best", BAR, *APART)
+    heads = ("machine", "description", *TIMES, LINK, "vs best", *APART)
     print_table(
         heads,
         [*_machine_rows(answers)],
-        left=("machine", "description", TIMES[0], BAR),
-        optional=(BAR, "description", LINK, "x bound", "|", "NCCL est.", "vs best", "busbw GB/s"),
+        left=("machine", "description", TIMES[0]),
+        optional=("description", LINK, "x bound", "|", "NCCL est.", "vs best", "busbw GB/s"),
     )
     _print_lines("bottleneck", [(one.fabric.name, one.prediction.bottleneck) for one in answers if one.prediction])
 
@@ -218,8 +208,7 @@ def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:
         rows.append([one.to_json(min(times, default=None)) for one in at_size])
     by_machine = [row for of_machine in zip(*rows, strict=True) for row in of_machine]
     head = {"schema": JSON_SCHEMA, "collective": question.collective, "launch": question.launch}
-    given = {"settings": dict(question.settings), "forced": [question.algorithm, question.protocol]}
-    return json.dumps({**head, **given, "predictions": by_machine}, indent=2)
+    return json.dumps({**head, "settings": dict(question.settings), "predictions": by_machine}, indent=2)
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
@@ -253,8 +242,6 @@ def predict(
     env: Annotated[
         list[str] | None, typer.Option("--env", help="Environment variable of NCCL, as NCCL_ALGO=Tree; repeatable.")
     ] = None,
-    algorithm: Annotated[str | None, typer.Option(help="Predict this algorithm of NCCL, as Ring.")] = None,
-    protocol: Annotated[str | None, typer.Option(help="Predict this protocol of NCCL, as LL.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Predicts the time of an NCCL collective on machines, with its 90 % interval, its bottleneck and a lower bound.
@@ -262,7 +249,7 @@ def predict(
     Example: nvcoll predict all_reduce -b 1G --on hgx-h100,rtx4090-4-staged
     """
     nbytes, on_these = sorted(sizes.of(begin, end, factor, [DEFAULT_BYTES])), machines(on, gpu)
-    question = Question(collective, nbytes, launch, nccl_version, _settings(env or ()), algorithm, protocol)
+    question = Question(collective, nbytes, launch, nccl_version, _settings(env or ()))
     found = ask_all(question, on_these)
     if as_json:
         print(_json(question, found))

@@ -99,8 +99,6 @@ class Question:
     launch: Launch
     version: str | None
     settings: Mapping[str, str] = field(default_factory=dict)
-    algorithm: str | None = None
-    protocol: str | None = None
 
     def ask(self, one: Fabric) -> list[Answer]:
         """Asks one machine.
@@ -140,21 +138,19 @@ class Question:
         ]
 
     def predict(self, one: Fabric, sizes: Sequence[int], algorithm: str | None = None) -> list[Prediction]:
-        """Predicts the collective on one machine, by an algorithm of NCCL or by the one that is asked for."""
+        """Predicts the collective on one machine, by an algorithm of NCCL or by the one that it chooses."""
         return one.predict(
             self.collective,
             sizes,
             launch=self.launch,
-            algorithm=algorithm or self.algorithm,
-            protocol=self.protocol,
+            algorithm=algorithm,
             version=self.version,
             settings=self.settings,
         )
 
     def _faster(self, one: Fabric, found: Prediction, nccl: NcclEstimate) -> Faster | None:
         """Finds the fastest algorithm that is clearly faster than the one that NCCL chooses."""
-        is_forced = self.algorithm or "NCCL_ALGO" in self.settings
-        if is_forced or not found.trust.startswith("validated"):
+        if "NCCL_ALGO" in self.settings or not found.trust.startswith("validated"):
             return None
         others = {way.algorithm for way in nccl.candidates if way.time_us is not None} - {found.algorithm}
         faster = []
