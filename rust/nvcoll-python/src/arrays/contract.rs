@@ -29,7 +29,7 @@ pub(crate) struct Contract {
     pub(crate) roles: Roles,
     /// The rank that calls for itself; none if a node calls for all ranks.
     pub(super) own: Option<u32>,
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
     /// The elements per part; empty if there is one part.
     of_parts: Vec<usize>,
 }

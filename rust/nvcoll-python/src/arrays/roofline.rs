@@ -44,10 +44,10 @@ pub(crate) fn roofline(
     let (operands, _) = Operands::new(py, Contract::new(&ALL_REDUCE, roles, None), passed)?;
     let buffers = operands.buffers(|_| 1.0);
     let is_aligned = buffers.iter().all(|buffers| buffers.input.cast::<f32>().is_aligned());
-    if operands.dtype() != DType::F32 || operands.is_strided() || !is_aligned {
+    if operands.dtype != DType::F32 || operands.is_strided() || !is_aligned {
         return Err(invalid(py, "the roofline adds contiguous aligned float32 arrays"));
     }
-    let count = operands.counts().of_parts(&ALL_REDUCE, roles)[0];
+    let count = operands.contract.counts.of_parts(&ALL_REDUCE, roles)[0];
     let stores = if non_temporal { StoreMode::NonTemporal } else { StoreMode::Plain };
     let time = py.detach(|| {
         let starts: Vec<*mut f32> = buffers.iter().map(|buffers| buffers.input.cast()).collect();

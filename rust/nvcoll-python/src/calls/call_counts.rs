@@ -21,7 +21,36 @@ pub(crate) struct CallCounts(pub(crate) Arc<Engine>);
 
 /// Counts the calls of one collective, algorithm, dtype, op, root, size and set of ranks. Not public.
 #[pyclass(name = "Calls", module = "nvcoll._nvcoll", frozen)]
-pub(crate) struct Calls(CountedCall);
+pub(crate) struct Calls {
+    /// The name of the collective; `sendrecv` of sends, which their senders count.
+    #[pyo3(get)]
+    collective: &'static str,
+    /// The root, as a position in `ranks`; None if the collective has none.
+    #[pyo3(get)]
+    root: Option<u32>,
+    /// The algorithm as the caller named it.
+    #[pyo3(get)]
+    algorithm: String,
+    /// The name of the dtype; None in a barrier.
+    #[pyo3(get)]
+    dtype: Option<&'static str>,
+    /// The name of the op; None if the collective reduces nothing.
+    #[pyo3(get)]
+    op: Option<&'static str>,
+    /// The bytes of the longest buffer of a rank; in a group, of all its calls of the kind.
+    #[pyo3(get)]
+    nbytes: usize,
+    /// The number of calls of a group that are counted as one; 1 outside of groups.
+    #[pyo3(get)]
+    grouped: usize,
+    /// The ranks of the run that took part, by rank in the call.
+    #[pyo3(get)]
+    ranks: Py<PyTuple>,
+    /// The number of such calls.
+    #[pyo3(get)]
+    times: u64,
+    counted: CountedCall,
+}
 
 #[pymethods]
 impl CallCounts {
@@ -32,8 +61,8 @@ impl CallCounts {
     }
 
     /// Returns the kinds of calls in the order of their first call. Calls that failed are not counted.
-    fn calls(&self) -> Vec<Calls> {
-        self.0.counted().into_iter().map(Calls).collect()
+    fn calls(&self, py: Python<'_>) -> PyResult<Vec<Calls>> {
+        self.0.counted().into_iter().map(|counted| Calls::of(py, counted)).collect()
     }
 
     /// The number of calls that are not in `calls`, because there were too many kinds of them.
@@ -45,71 +74,12 @@ impl CallCounts {
 
 #[pymethods]
 impl Calls {
-    /// The name of the collective; `sendrecv` of sends, which their senders count.
-    #[getter]
-    fn collective(&self) -> &'static str {
-        self.0.kind.collective
-    }
-
-    /// The root, as a position in `ranks`; None if the collective has none.
-    #[getter]
-    fn root(&self) -> Option<u32> {
-        self.0.schedule.as_ref().filter(|ran| ran.collective.has_root).map(|_| self.0.kind.root)
-    }
-
-    /// The algorithm as the caller named it.
-    #[getter]
-    fn algorithm(&self) -> &str {
-        let name = &self.0.kind.algorithm;
-        name.split_once('#').map_or(name, |(name, _)| name)
-    }
-
-    /// The name of the dtype; None in a barrier.
-    #[getter]
-    fn dtype(&self) -> Option<&'static str> {
-        self.has_data().then(|| self.0.kind.dtype.name())
-    }
-
-    /// The name of the op; None if the collective reduces nothing.
-    #[getter]
-    fn op(&self) -> Option<&'static str> {
-        self.0.schedule.as_ref().filter(|ran| ran.collective.folds()).map(|_| self.0.kind.op.name())
-    }
-
-    /// The bytes of the longest buffer of a rank; in a group, of all its calls of the kind.
-    #[getter]
-    fn nbytes(&self) -> usize {
-        if self.has_data() {
-            self.0.kind.count * self.0.kind.dtype.bytes()
-        } else {
-            0
-        }
-    }
-
-    /// The number of calls of a group that are counted as one; 1 outside of groups.
-    #[getter]
-    fn grouped(&self) -> usize {
-        self.0.kind.calls
-    }
-
-    /// The ranks of the run that took part, by rank in the call.
-    #[getter]
-    fn ranks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.0.kind.ranks.iter())
-    }
-
-    /// The number of such calls.
-    #[getter]
-    fn times(&self) -> u64 {
-        self.0.times
-    }
-
     /// The schedule that the first of these calls ran; None of sends. Of a registered algorithm it is the mapped one, however ranks reach each
     /// other's memory here: a machine of GPUs does it in its own way.
     #[getter]
     fn schedule(&self, py: Python<'_>) -> PyResult<Option<Schedule>> {
-        let Some(ran) = self.0.schedule.as_deref() else { return Ok(None) };
-        if ran.path == Path::Mapped || self.0.kind.algorithm.contains('#') {
+        let Some(ran) = self.counted.schedule.as_deref() else { return Ok(None) };
+        if ran.path == Path::Mapped || self.counted.kind.algorithm.contains('#') {
             return Ok(Some(Schedule::of(ran.clone())));
         }
         let build = || build_interruptible(ran.collective, &ran.algorithm, ran.roles(), ran.aliasing, &interrupt());
@@ -118,7 +88,20 @@ impl Calls {
 }
 
 impl Calls {
-    fn has_data(&self) -> bool {
-        self.0.schedule.as_ref().is_none_or(|ran| ran.collective.parts(ran.roles()) > 0)
+    fn of(py: Python<'_>, counted: CountedCall) -> PyResult<Self> {
+        let (kind, ran) = (&counted.kind, counted.schedule.as_deref());
+        let has_data = ran.is_none_or(|ran| ran.collective.parts(ran.roles()) > 0);
+        Ok(Self {
+            collective: kind.collective,
+            root: ran.filter(|ran| ran.collective.has_root).map(|_| kind.root),
+            algorithm: kind.algorithm.split('#').next().unwrap_or_default().into(),
+            dtype: has_data.then(|| kind.dtype.name()),
+            op: ran.filter(|ran| ran.collective.folds()).map(|_| kind.op.name()),
+            nbytes: if has_data { kind.count * kind.dtype.bytes() } else { 0 },
+            grouped: kind.calls,
+            ranks: PyTuple::new(py, kind.ranks.iter())?.unbind(),
+            times: counted.times,
+            counted,
+        })
     }
 }

@@ -55,17 +55,19 @@ impl OpenGroup {
 
     /// Refuses a call that cannot be in a group.
     pub(crate) fn refuse(&self, py: Python<'_>, what: &str) -> PyResult<()> {
-        match self.is_open() {
-            true => Err(invalid(py, format!("{what} cannot be in a group: call it outside"))),
-            false => Ok(()),
-        }
+        self.refuse_with(py, || format!("{what} cannot be in a group: call it outside"))
     }
 
     /// Refuses `async_op` of a call in a group.
     pub(crate) fn refuse_async(&self, py: Python<'_>) -> PyResult<()> {
-        match self.is_open() {
-            true => Err(invalid(py, "`async_op` is given in a group, whose calls run as one: pass it to group()")),
-            false => Ok(()),
+        self.refuse_with(py, || "`async_op` is given in a group, whose calls run as one: pass it to group()".into())
+    }
+
+    fn refuse_with(&self, py: Python<'_>, message: impl FnOnce() -> String) -> PyResult<()> {
+        if self.is_open() {
+            Err(invalid(py, message()))
+        } else {
+            Ok(())
         }
     }
 

@@ -77,7 +77,7 @@ impl<'a, 'py> Request<'a, 'py> {
         let counts = table.map(|table| counts::of_table(py, collective, roles, table)).transpose()?;
         let passed = Passed { arrays: self.arrays, out: self.out, counts, is_deferred: self.is_deferred, member };
         let (operands, result) = Operands::new(py, Contract::new(collective, roles, member.map(Member::rank)), passed)?;
-        let (aliasing, dtype) = (operands.aliasing(), operands.dtype());
+        let (aliasing, dtype) = (operands.aliasing, operands.dtype);
         let (path, is_path_agreed) = match (self.path, default_path) {
             (Some(path), _) => (path_named(py, path)?, false),
             (None, Path::Mapped) => (Path::Mapped, false),
@@ -86,7 +86,7 @@ impl<'a, 'py> Request<'a, 'py> {
         let speaks_for = if member.is_none() { world_size as usize } else { 1 };
         let reduction = Reduction::of_option(self.op, speaks_for)?;
         reduction.check(py, dtype)?;
-        let (op, counts, algorithm) = (reduction.op, operands.counts().clone(), "auto".into());
+        let (op, counts, algorithm) = (reduction.op, operands.contract.counts.clone(), "auto".into());
         let purpose = CallPurpose::Itself;
         let call = Call { collective, root, algorithm, dtype, op, counts, path, is_path_agreed, aliasing, purpose };
         let program_of = |mut call: Call| {

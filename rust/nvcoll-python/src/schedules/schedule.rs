@@ -41,17 +41,13 @@ pub(crate) struct Schedule {
     makers: SingleFlight<Path>,
 }
 
-/// The reason why a call has no proof.
-enum NoProof {
-    /// The schedule cannot be lowered or proved.
-    Refused(PyErr),
-    /// The caller stopped the work, or the wait for the work of another thread.
-    Interrupted,
-}
+/// The reason why a call has no proof: the schedule cannot be lowered or proved. None if the caller stopped the work, or the wait for
+/// the work of another thread.
+struct NoProof(Option<PyErr>);
 
 impl From<Interrupted> for NoProof {
     fn from(_: Interrupted) -> Self {
-        Self::Interrupted
+        Self(None)
     }
 }
 
@@ -71,10 +67,7 @@ impl Schedule {
         };
         let make = || self.prove(py, path, &unlocked.interrupt());
         let proved = self.makers.find_or_make(&path, &unlocked, || self.proofs().get(&path).cloned(), make);
-        proved.map_err(|unproved| match unproved {
-            NoProof::Refused(error) => error,
-            NoProof::Interrupted => given_up(),
-        })
+        proved.map_err(|NoProof(error)| error.unwrap_or_else(given_up))
     }
 
     /// Lowers and proves, and keeps the proof.
@@ -83,10 +76,8 @@ impl Schedule {
             true => Ok(self.core.clone()),
             false => lower_interruptible(&self.core, path, interrupt),
         });
-        let lowered = lowered.map_err(|error| match error {
-            CoreError::Interrupted => NoProof::Interrupted,
-            error => NoProof::Refused(of_core(py, &error)),
-        })?;
+        let refused = |error| NoProof((error != CoreError::Interrupted).then(|| of_core(py, &error)));
+        let lowered = lowered.map_err(refused)?;
         let (name, verified) = py.detach(|| {
             let mut hasher = DefaultHasher::new();
             lowered.hash(&mut hasher);
@@ -95,7 +86,7 @@ impl Schedule {
         });
         // No lock is held here: making an exception may run Python code, which may ask for this proof.
         let verified = verified.map_err(|unproved| match unproved {
-            Unproved::Refuted(refutation) => NoProof::Refused(refuted(py, &lowered, &refutation)),
+            Unproved::Refuted(refutation) => NoProof(Some(refuted(py, &lowered, &refutation))),
             Unproved::Interrupted(interrupted) => interrupted.into(),
         })?;
         self.proofs().insert(path, (name.clone(), verified.clone()));
@@ -114,19 +105,6 @@ fn lowered(py: Python<'_>, schedule: &CoreSchedule, path: Path) -> PyResult<Core
 /// Counts the cost of a schedule, with checks for Ctrl-C.
 fn cost_of(py: Python<'_>, schedule: &CoreSchedule) -> PyResult<Cost> {
     py.detach(|| Cost::of_interruptible(schedule, &interrupt())).map_err(|_| raised())
-}
-
-/// Proves a schedule, with checks for Ctrl-C.
-fn prove(schedule: CoreSchedule) -> Result<Verified, Unproved> {
-    verify_interruptible(schedule, &interrupt())
-}
-
-/// Returns the exception of a proof that failed or was interrupted.
-fn not_proved(py: Python<'_>, schedule: &CoreSchedule, unproved: Unproved) -> PyErr {
-    match unproved {
-        Unproved::Refuted(refutation) => refuted(py, schedule, &refutation),
-        Unproved::Interrupted(_) => raised(),
-    }
 }
 
 #[pymethods]
@@ -240,19 +218,15 @@ impl Schedule {
             return Ok(Self::of(lowered(py, &self.core, path)?));
         }
         if path != Path::Pushed {
-            let path = path.name();
-            return Err(invalid(
-                py,
-                format!("`channels` and `slots` are of the path pushed, not {path}: leave them out"),
-            ));
+            let message = "`channels` and `slots` are of the path pushed, not";
+            return Err(invalid(py, format!("{message} {}: leave them out", path.name())));
         }
         let fifo = Fifo {
             channels: channels.map_or(Ok(1), |channels| integer("channels", channels, ANY))?,
             slots: slots.map_or(Ok(path.slots()), |slots| integer("slots", slots, ANY))?,
         };
-        Ok(Self::of(
-            py.detach(|| push_interruptible(&self.core, fifo, &interrupt())).map_err(|error| of_core(py, &error))?,
-        ))
+        let pushed = py.detach(|| push_interruptible(&self.core, fifo, &interrupt()));
+        pushed.map(Self::of).map_err(|error| of_core(py, &error))
     }
 
     /// Returns the line diff of the two text forms.
@@ -469,8 +443,12 @@ impl Proof {
 #[pyfunction]
 pub(crate) fn verify(py: Python<'_>, schedule: Py<Schedule>) -> PyResult<Proof> {
     let start = Instant::now();
-    let core = schedule.get().core.clone();
-    let verified = py.detach(|| prove(core)).map_err(|unproved| not_proved(py, &schedule.get().core, unproved))?;
+    let core = &schedule.get().core;
+    let verified =
+        py.detach(|| verify_interruptible(core.clone(), &interrupt())).map_err(|unproved| match unproved {
+            Unproved::Refuted(refutation) => refuted(py, core, &refutation),
+            Unproved::Interrupted(_) => raised(),
+        })?;
     Ok(Proof { verified, schedule, seconds: start.elapsed().as_secs_f64() })
 }
 

@@ -45,14 +45,15 @@ pub(crate) struct Passed<'a, 'py> {
 
 /// The arrays of one call.
 pub(crate) struct Operands {
-    contract: Contract,
-    dtype: DType,
+    pub(crate) contract: Contract,
+    /// The dtype of every array.
+    pub(crate) dtype: DType,
     input: Ranks,
     /// None if the call has no outputs beside `input`; an absent array if the output of its rank is in `input`.
     output: Option<Ranks>,
     is_in_place: bool,
     /// The aliasing of the program.
-    aliasing: Aliasing,
+    pub(crate) aliasing: Aliasing,
     /// Whether the input is copied to its place in the output before a run, because the program reads it there.
     copies_input_to_output: bool,
 }
@@ -164,21 +165,6 @@ impl Operands {
         let arrays = self.sides().into_iter().flat_map(|(_, arrays, _)| arrays).filter(|array| array.is_there());
         let is_reachable = |array: &Array| member.is_reachable(array.first, array.layout.bytes());
         !self.is_copied() && arrays.into_iter().all(is_reachable)
-    }
-
-    /// Returns the dtype of every array.
-    pub(crate) fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// Returns the elements per part.
-    pub(crate) fn counts(&self) -> &Counts {
-        &self.contract.counts
-    }
-
-    /// Returns the aliasing of the program: whether input and output are the same memory.
-    pub(crate) fn aliasing(&self) -> Aliasing {
-        self.aliasing
     }
 
     /// Says whether the engine sees some array through a copy.
@@ -348,17 +334,14 @@ impl Operands {
         for at in 0..self.input.arrays.len() {
             if self.is_changed(at) {
                 let array = self.written(at);
-                array.require_writable(tries).map_err(|reason| reason.about(py, self.label_written(at)))?;
+                let number = if self.output(at).is_some() { self.input.arrays.len() + at } else { at };
+                array.require_writable(tries).map_err(|reason| reason.about(py, self.label(number)))?;
             } else if self.has(at, Side::Output) && self.input.arrays[at].access != Access::Writable {
                 let hidden = self.input.arrays[at].shadow(None, "is read-only, and there is no memory for a copy");
                 hidden.map_err(|reason| reason.about(py, self.input.label(at)))?;
             }
         }
         Ok(())
-    }
-
-    fn label_written(&self, at: usize) -> String {
-        self.label(if self.output(at).is_some() { self.input.arrays.len() + at } else { at })
     }
 
     /// Says whether an array is written, in whole or in part; `None` if it is a part of the other array of its rank.

@@ -8,7 +8,7 @@ use nvcoll_engine::messages::transfer::{Direction, Envelope};
 use nvcoll_engine::messages::MOST_TAG;
 
 use super::Communicator;
-use crate::arrays::{IssuedMessage, MessageArray, ReceivedEnvelope};
+use crate::arrays::{BoundCall, IssuedMessage, MessageArray, ReceivedEnvelope};
 use crate::calls::choices::Seconds;
 use crate::calls::work::Work;
 use crate::integers::integer;
@@ -95,11 +95,7 @@ impl Communicator {
         tag: Option<&Bound<'_, PyAny>>,
         timeout: Option<Seconds>,
     ) -> PyResult<()> {
-        let array = self.sent(x, dst, tag)?;
-        if self.endpoint.group.is_open() {
-            return self.endpoint.group.add(py, timeout, |group| group.add_message(py, array));
-        }
-        self.exchange(py, &[array], timeout)
+        self.exchange(py, [self.sent(x, dst, tag)?], timeout)
     }
 
     /// Begins to send an array to a rank, and returns immediately. Do not write to the array before the `Work` is done.
@@ -162,13 +158,9 @@ impl Communicator {
         tag: Option<&Bound<'_, PyAny>>,
         timeout: Option<Seconds>,
     ) -> PyResult<Message> {
-        let array = self.received("x", x, src, tag, "`tag`")?;
+        let array = self.received("x", x, src, ("`tag`", tag))?;
         let message = Message(array.received.clone());
-        if self.endpoint.group.is_open() {
-            self.endpoint.group.add(py, timeout, |group| group.add_message(py, array))?;
-        } else {
-            self.exchange(py, &[array], timeout)?;
-        }
+        self.exchange(py, [array], timeout)?;
         Ok(message)
     }
 
@@ -202,7 +194,7 @@ impl Communicator {
         timeout: Option<Seconds>,
     ) -> PyResult<Work> {
         self.endpoint.group.refuse(py, "irecv")?;
-        let array = self.received("x", x, src, tag, "`tag`")?;
+        let array = self.received("x", x, src, ("`tag`", tag))?;
         let message = Py::new(py, Message(array.received.clone()))?;
         self.issue(py, array, timeout, message.into_any())
     }
@@ -249,18 +241,11 @@ impl Communicator {
         recv_tag: Option<&Bound<'_, PyAny>>,
         timeout: Option<Seconds>,
     ) -> PyResult<Message> {
-        let received = self.received("out", out, src, recv_tag, "`recv_tag`")?;
+        let received = self.received("out", out, src, ("`recv_tag`", recv_tag))?;
         let sent = self.sent(x, dst, tag)?;
         MessageArray::check_apart(py, &[&sent, &received], &[])?;
         let message = Message(received.received.clone());
-        if self.endpoint.group.is_open() {
-            self.endpoint.group.add(py, timeout, |group| {
-                group.add_message(py, sent);
-                group.add_message(py, received);
-            })?;
-        } else {
-            self.exchange(py, &[sent, received], timeout)?;
-        }
+        self.exchange(py, [sent, received], timeout)?;
         Ok(message)
     }
 }
@@ -283,17 +268,25 @@ impl Communicator {
         argument: &'static str,
         x: &Bound<'_, PyAny>,
         src: Option<&Bound<'_, PyAny>>,
-        tag: Option<&Bound<'_, PyAny>>,
-        name_of_tag: &str,
+        (name_of_tag, tag): (&str, Option<&Bound<'_, PyAny>>),
     ) -> PyResult<MessageArray> {
         let from = src.map(|src| self.rank_named("`src`", src)).transpose()?;
         let tag = tag.map(|tag| integer(name_of_tag, tag, 0..=MOST_TAG)).transpose()?;
         MessageArray::read(argument, x, Direction::From(from), tag)
     }
 
-    /// Makes a send, a receive, or both.
-    fn exchange(&self, py: Python<'_>, arrays: &[MessageArray], timeout: Option<Seconds>) -> PyResult<()> {
-        MessageArray::exchange(py, &self.member, arrays, || self.endpoint.deadline(timeout))?;
+    /// Makes a send, a receive, or both, or adds them to the open group.
+    fn exchange<const N: usize>(
+        &self,
+        py: Python<'_>,
+        arrays: [MessageArray; N],
+        timeout: Option<Seconds>,
+    ) -> PyResult<()> {
+        if self.endpoint.group.is_open() {
+            let add = |group: &mut BoundCall| arrays.into_iter().for_each(|array| group.add_message(py, array));
+            return self.endpoint.group.add(py, timeout, add);
+        }
+        MessageArray::exchange(py, &self.member, &arrays, || self.endpoint.deadline(timeout))?;
         self.endpoint.count_message(&arrays[0]);
         Ok(())
     }
