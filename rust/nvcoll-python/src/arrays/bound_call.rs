@@ -26,6 +26,7 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_core::words::counted;
 use nvcoll_engine::call::{Call, CallPurpose};
+use nvcoll_engine::memory::strided::TryBudget;
 use nvcoll_engine::messages::transfer::Direction;
 use nvcoll_engine::program::batch::Batch;
 use nvcoll_engine::program::Program;
@@ -37,7 +38,7 @@ use nvcoll_engine::{Buffers, Deadline, OriginalArray, Result, WaitLimit};
 use super::bound::BoundArrays;
 use super::in_flight::{self, IssueQueue};
 use super::message::MessageArray;
-use super::operands::Operands;
+use super::operands::{refuse_conflict, Operands, APART};
 
 /// A program that several Python objects share.
 pub(crate) type SharedProgram = Arc<Program>;
@@ -129,11 +130,26 @@ impl BoundCall {
     /// # Errors
     /// `InvalidArgument` if arrays of two calls share memory and one of them is written.
     pub(crate) fn check_apart(&mut self, py: Python<'_>) -> PyResult<()> {
-        let operands: Vec<&Operands> = self.calls.iter().map(|call| &call.operands).collect();
-        Operands::check_apart_from_each_other(py, &operands)?;
         self.messages.sort_by_key(|message| matches!(message.direction, Direction::From(_)));
-        let others: Vec<_> = operands.iter().flat_map(|operands| operands.arrays()).collect();
-        MessageArray::check_apart(py, &self.messages.iter().collect::<Vec<_>>(), &others)
+        // By number: the call, and the number of the array in it; or the message.
+        let (mut ranges, mut places) = (Vec::new(), Vec::new());
+        for (nth, OneCall { operands, .. }) in self.calls.iter().enumerate() {
+            for (number, array, is_written) in operands.numbered() {
+                ranges.push(array.placed(is_written, places.len()));
+                places.push((nth, Some(number)));
+            }
+        }
+        for (nth, message) in self.messages.iter().enumerate() {
+            ranges.push(message.placed(places.len()));
+            places.push((nth, None));
+        }
+        let label = |at: usize| match places[at] {
+            (nth, Some(number)) => {
+                format!("{} in call {} of the group", self.calls[nth].operands.label(number), nth + 1)
+            }
+            (nth, None) => self.messages[nth].label(),
+        };
+        refuse_conflict(py, &mut ranges, &mut TryBudget::of_a_call(), label, |_, _| APART.into())
     }
 
     /// Refuses a run if a numpy array has moved since its call was kept, or if an array is in flight, other than in calls before it on
@@ -290,8 +306,9 @@ impl BoundCall {
     }
 }
 
-/// The call by which every rank gets the words of all ranks: an all_gather in place.
-pub(crate) struct WordExchange(SharedProgram);
+/// The call by which every rank gets the words of all ranks: an all_gather in place. It holds the program of
+/// [`WordExchange::call`].
+pub(crate) struct WordExchange(pub(crate) SharedProgram);
 
 impl WordExchange {
     /// Returns the call that exchanges `words` words in all.
@@ -304,11 +321,6 @@ impl WordExchange {
             purpose: CallPurpose::RowsOfCounts,
             ..Call::without_data(&ALL_GATHER)
         }
-    }
-
-    /// Takes the program of [`WordExchange::call`].
-    pub(crate) fn new(program: SharedProgram) -> Self {
-        Self(program)
     }
 
     /// Exchanges words, on a thread without the GIL. `words` has them in the order of ranks; a rank calls with its own there.

@@ -19,7 +19,7 @@ use nvcoll_engine::{Deadline, Error, OriginalArray};
 use super::array::Array;
 use super::bound::BoundArrays;
 use super::in_flight::{self, InFlight, IssueQueue, Outcome};
-use super::operands::refuse_conflict;
+use super::operands::{refuse_conflict, APART};
 use super::source::{self, Owner};
 use crate::error::of_member;
 use crate::gil::watched_rank;
@@ -103,28 +103,24 @@ impl MessageArray {
         }
     }
 
-    /// Refuses arrays that share a byte where one of them is written: of these transfers, or one of these and of `others`.
+    /// Refuses arrays that share a byte where one of them is written.
     ///
     /// # Errors
     /// `InvalidArgument`.
-    pub(crate) fn check_apart(py: Python<'_>, arrays: &[&Self], others: &[OriginalArray]) -> PyResult<()> {
-        let placed = |number: usize| arrays[number].array.placed(arrays[number].is_received(), number);
-        let label = |number: usize| match arrays.get(number) {
-            Some(one) => format!("`{}` of a {}", one.argument, one.words()),
-            None => "an array of a collective".into(),
-        };
-        let check = |ranges: &mut [PlacedArray<'_>]| {
-            let advice = |_, _| "pass arrays that share no byte".into();
-            refuse_conflict(py, ranges, &mut TryBudget::of_a_call(), label, advice)
-        };
-        check(&mut (0..arrays.len()).map(placed).collect::<Vec<_>>())?;
-        for number in 0..arrays.len() {
-            for other in others {
-                let other = PlacedArray::new(other.address, &other.layout, other.is_written, arrays.len());
-                check(&mut [placed(number), other])?;
-            }
-        }
-        Ok(())
+    pub(crate) fn check_apart(py: Python<'_>, arrays: &[Self]) -> PyResult<()> {
+        let mut ranges: Vec<_> = arrays.iter().enumerate().map(|(number, one)| one.placed(number)).collect();
+        let label = |number: usize| arrays[number].label();
+        refuse_conflict(py, &mut ranges, &mut TryBudget::of_a_call(), label, |_, _| APART.into())
+    }
+
+    /// Returns the range of the array, with a number.
+    pub(super) fn placed(&self, number: usize) -> PlacedArray<'_> {
+        self.array.placed(self.is_received(), number)
+    }
+
+    /// Returns the name of the array in messages.
+    pub(super) fn label(&self) -> String {
+        format!("`{}` of a {}", self.argument, self.words())
     }
 
     fn buffer(&self, at_end: Option<Box<dyn TransferEnd>>) -> MessageBuffer {

@@ -55,10 +55,7 @@ pub(super) fn read(array: &Bound<'_, PyUntypedArray>) -> Result<Array, Reason> {
 #[inline]
 pub(super) fn packed(object: &Bound<'_, PyAny>) -> Option<(*mut u8, DType, usize)> {
     const FLAGS: i32 = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_WRITEABLE;
-    if !is_exact(object) {
-        return None;
-    }
-    let array = object.cast::<PyUntypedArray>().ok()?;
+    let array = object.cast_exact::<PyUntypedArray>().ok()?;
     let dtype = dtype_of(array).ok()?;
     let (first, flags) = first_and_flags(array);
     (flags & FLAGS == FLAGS).then(|| (first, dtype, array.len()))

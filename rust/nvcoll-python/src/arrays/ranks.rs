@@ -26,15 +26,8 @@ pub(super) struct Ranks {
     /// The rank of the first array.
     first_rank: u32,
     pub(super) arrays: Vec<Array>,
-    /// One per array of a list, one for all rows of a stack.
-    owners: Vec<Owned>,
-}
-
-/// The owner of one array, or of all rows of a stack.
-struct Owned {
-    /// The rank of the array; `None` for a stack.
-    rank: Option<u32>,
-    owner: Owner,
+    /// One per array of a list, with its rank; one for all rows of a stack, without a rank.
+    owners: Vec<(Option<u32>, Owner)>,
 }
 
 impl Ranks {
@@ -71,7 +64,7 @@ impl Ranks {
         if !is_list(object) {
             let (whole, owner) = source::read(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
             let arrays = rows_of(argument, &whole, wanted, brings, py)?;
-            return Ok(Self { argument, first_rank: 0, arrays, owners: vec![Owned { rank: None, owner }] });
+            return Ok(Self { argument, first_rank: 0, arrays, owners: vec![(None, owner)] });
         }
         check_number(py, argument, object.len()?, wanted)?;
         let mut ranks = Self::absent(argument, 0, 0);
@@ -98,7 +91,7 @@ impl Ranks {
         let (array, owner) = source::read(object.clone()).map_err(|reason| reason.about(py, quoted(argument)))?;
         let mut ranks = Self::absent(argument, 0, world_size as usize);
         ranks.arrays[root as usize] = array;
-        ranks.owners.push(Owned { rank: Some(root), owner });
+        ranks.owners.push((Some(root), owner));
         Ok(ranks)
     }
 
@@ -120,24 +113,24 @@ impl Ranks {
         let read = source::read(object.clone());
         let (array, owner) = read.map_err(|reason| reason.about(object.py(), label(self.argument, rank)))?;
         self.arrays.push(array);
-        self.owners.push(Owned { rank: Some(rank), owner });
+        self.owners.push((Some(rank), owner));
         Ok(())
     }
 
     /// Returns the Python objects that are held.
     pub(super) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
-        self.owners.iter().filter_map(|owned| owned.owner.array()).map(Py::as_any)
+        self.owners.iter().filter_map(|(_, owner)| owner.array()).map(Py::as_any)
     }
 
     /// Records every numpy array in `bound`; `is_written` says whether runs write the array of a rank.
     pub(super) fn bind(&self, py: Python<'_>, is_written: impl Fn(usize) -> bool, bound: &mut BoundArrays) {
-        for owned in &self.owners {
-            let is_written = match owned.rank {
+        for (rank, owner) in &self.owners {
+            let is_written = match rank {
                 Some(rank) => is_written((rank - self.first_rank) as usize),
                 None => (0..self.arrays.len()).any(&is_written),
             };
-            if let Some(array) = owned.owner.array() {
-                bound.add(array.bind(py), self.argument, owned.rank, is_written);
+            if let Some(array) = owner.array() {
+                bound.add(array.bind(py), self.argument, *rank, is_written);
             }
         }
     }

@@ -57,11 +57,8 @@ struct Outline {
     is_reachable: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct ArrayOutline {
-    dtype: DType,
-    count: usize,
-}
+/// The dtype and the number of elements.
+type ArrayOutline = (DType, usize);
 
 /// A packed, writable numpy array with elements.
 struct PackedArray {
@@ -71,14 +68,15 @@ struct PackedArray {
 }
 
 impl RepeatedCalls {
-    /// Makes a call that was made before, and returns its program; `None` if none is remembered that looks like it.
+    /// Makes a call that was made before, and counts it; `None` if none is remembered that looks like it.
     #[inline]
     pub(crate) fn run(
         &self,
         call: &PlainCall<'_, '_>,
         member: &Member,
         deadline: impl FnOnce() -> Deadline,
-    ) -> Option<PyResult<SharedProgram>> {
+        count: impl FnOnce(&SharedProgram),
+    ) -> Option<PyResult<()>> {
         if in_flight::any() {
             return None;
         }
@@ -96,7 +94,7 @@ impl RepeatedCalls {
         let outcome = watched_rank(call.arrays.py(), member, deadline, async |limit| unsafe {
             programs.run_of_rank(member, buffers, &[], limit).await
         });
-        Some(outcome.map(|()| programs.own.clone()))
+        Some(outcome.map(|()| count(&programs.own)))
     }
 
     /// Remembers a call that was read and checked.
@@ -151,8 +149,7 @@ impl PackedArray {
     #[inline]
     fn of(object: &Bound<'_, PyAny>) -> Option<Self> {
         let (first, dtype, count) = numpy::packed(object)?;
-        let outline = ArrayOutline { dtype, count };
-        (count > 0).then_some(Self { first, bytes: count * dtype.bytes(), outline })
+        (count > 0).then_some(Self { first, bytes: count * dtype.bytes(), outline: (dtype, count) })
     }
 
     fn is_apart_from(&self, other: &Self) -> bool {

@@ -151,7 +151,7 @@ impl Endpoint {
     /// Prepares the exchange of `words` words in all, as many for each rank.
     pub(crate) fn exchange_of_words(&self, py: Python<'_>, words: usize, deadline: Deadline) -> PyResult<WordExchange> {
         let call = WordExchange::call(words, self.default_path());
-        Ok(WordExchange::new(self.program(py, &call, None, deadline)?))
+        self.program(py, &call, None, deadline).map(WordExchange)
     }
 
     /// Makes a call, issues it, or keeps it if a group is open.
@@ -166,9 +166,12 @@ impl Endpoint {
             return self.issue(py, request, timeout)?.into_bound_py_any(py);
         }
         let plain = self.member().filter(|_| !self.group.is_open()).zip(request.plain());
-        let repeated = plain.and_then(|(member, plain)| self.repeated.run(&plain, member, || self.deadline(timeout)));
-        if let Some(outcome) = repeated {
-            self.count_program(&outcome?);
+        let run = |(member, plain)| {
+            let count = |program: &SharedProgram| self.count_program(program);
+            self.repeated.run(&plain, member, || self.deadline(timeout), count)
+        };
+        if let Some(outcome) = plain.and_then(run) {
+            outcome?;
             return Ok(request.out.unwrap_or(request.arrays).clone());
         }
         self.call_until(py, request, timeout, self.deadline(timeout))

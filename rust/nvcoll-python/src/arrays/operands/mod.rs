@@ -31,6 +31,9 @@ use super::ranks::Ranks;
 use super::results::{new_outputs, result_of};
 use crate::error::invalid;
 
+/// The advice on arrays that overlap.
+pub(super) const APART: &str = "pass arrays that share no byte";
+
 /// The arrays that a caller passed.
 pub(crate) struct Passed<'a, 'py> {
     pub(crate) arrays: &'a Bound<'py, PyAny>,
@@ -207,7 +210,7 @@ impl Operands {
     }
 
     /// Returns every array that is no part of the other array of its rank, with its number and whether it is written.
-    fn numbered(&self) -> impl Iterator<Item = (usize, &Array, bool)> {
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (usize, &Array, bool)> {
         self.sides().into_iter().flat_map(move |(side, arrays, first)| {
             let there = arrays.iter().enumerate().filter(|(_, array)| array.is_there());
             there.filter_map(move |(at, array)| Some((first + at, array, self.is_written(at, side)?)))
@@ -274,7 +277,7 @@ impl Operands {
     }
 
     /// Returns the name of array `number` in messages. Inputs are numbered before outputs.
-    fn label(&self, number: usize) -> String {
+    pub(super) fn label(&self, number: usize) -> String {
         match (number.checked_sub(self.input.arrays.len()), &self.output) {
             (Some(at), Some(output)) => output.label(at),
             _ => self.input.label(number),
@@ -368,37 +371,19 @@ impl Operands {
     /// Returns advice for arrays `a` and `b`, which overlap. Two arrays of one rank may be in place.
     #[cold]
     fn advice_on_overlap(&self, a: usize, b: usize) -> String {
-        let apart = "pass arrays that share no byte";
         let collective = self.contract.collective;
         if self.contract.is_of_one_part() || !collective.can_be_in_place || b != a + self.input.arrays.len() {
-            return apart.into();
+            return APART.into();
         }
-        let (Some(output), input) = (self.output(a), &self.input.arrays[a]) else { return apart.into() };
+        let (Some(output), input) = (self.output(a), &self.input.arrays[a]) else { return APART.into() };
         if input.layout.is_strided() || output.layout.is_strided() {
-            return format!("{apart}, or, to be in place, packed ones, such as np.ascontiguousarray(x)");
+            return format!("{APART}, or, to be in place, packed ones, such as np.ascontiguousarray(x)");
         }
         let (longer, shorter) = if output.layout.count() > input.layout.count() { (b, a) } else { (a, b) };
         let first = self.before(a) / self.dtype.bytes();
         let last = first + input.layout.count().min(output.layout.count());
         let [longer, shorter] = [longer, shorter].map(|number| self.label(number));
-        format!("{apart}, or in place, with elements {first}:{last} of {longer} as {shorter}")
-    }
-
-    /// Refuses arrays of different calls that share a byte where one of them is written.
-    pub(super) fn check_apart_from_each_other(py: Python<'_>, calls: &[&Operands]) -> PyResult<()> {
-        let mut arrays = Vec::new();
-        for (nth, call) in calls.iter().enumerate() {
-            arrays.extend(call.numbered().map(|(number, array, is_written)| (nth, number, array, is_written)));
-        }
-        let placed = arrays.iter().enumerate();
-        let mut ranges: Vec<_> = placed.map(|(at, (.., array, is_written))| array.placed(*is_written, at)).collect();
-        let label = |at: usize| {
-            let (nth, number, ..) = arrays[at];
-            format!("{} in call {} of the group", calls[nth].label(number), nth + 1)
-        };
-        refuse_conflict(py, &mut ranges, &mut TryBudget::of_a_call(), label, |_, _| {
-            "pass arrays that share no byte".into()
-        })
+        format!("{APART}, or in place, with elements {first}:{last} of {longer} as {shorter}")
     }
 }
 

@@ -243,9 +243,9 @@ impl Communicator {
     ) -> PyResult<Message> {
         let received = self.received("out", out, src, ("`recv_tag`", recv_tag))?;
         let sent = self.sent(x, dst, tag)?;
-        MessageArray::check_apart(py, &[&sent, &received], &[])?;
-        let message = Message(received.received.clone());
-        self.exchange(py, [sent, received], timeout)?;
+        let (message, both) = (Message(received.received.clone()), [sent, received]);
+        MessageArray::check_apart(py, &both)?;
+        self.exchange(py, both, timeout)?;
         Ok(message)
     }
 }
