@@ -25,19 +25,6 @@ ALIASES = {
 }
 """Other names of machines whose links are those of a preset."""
 
-OF_A_GPU = {
-    "a100": "hgx-a100",
-    "h100": "hgx-h100",
-    "h200": "hgx-h200",
-    "h20": "hgx-h20",
-    "b200": "hgx-b200",
-    "b300": "hgx-b300",
-    "gb200": "gb200-nvl72",
-    "gb300": "gb300-nvl72",
-    "mi300x": "mi300x-8",
-}
-"""The machine that a user probably means by the name of a GPU."""
-
 _TAKES_GPU = {one.ending: one.takes_gpu for one in text_formats()}
 """The endings of names of files, and whether such a file may leave the model of its GPUs open."""
 
@@ -93,15 +80,9 @@ def named(name: str, gpu: str | None = None) -> Fabric:
 
 
 def _without_alias(name: str) -> str:
-    """Replaces an alias by the name of its preset.
-
-    Raises:
-        InvalidArgument: it is the name of a GPU.
-    """
+    """Replaces an alias by the name of its preset; what follows, as ``[0-3]`` or ``x2+ib-ndr-8``, stays."""
     match = re.fullmatch(r"(.*?)((?:\[.*\])?(?:x\d+(?:\+.*)?)?)", name, re.IGNORECASE)
     stem, rest = (match[1], match[2]) if match else (name, "")
-    if (meant := OF_A_GPU.get(stem.lower())) is not None:
-        raise InvalidArgument(f"`{stem}` is a GPU, not a machine: did you mean {meant}{rest}? nvcoll fabric lists all")
     return f"{ALIASES.get(stem.lower(), stem)}{rest}"
 
 
