@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -179,16 +180,17 @@ def test_rank_order_gives_the_same_bits_wherever_an_element_lies(algorithm, dtyp
     if ("sum", dtype) not in PAIRS:
         pytest.skip("nothing to fold")
     rng = np.random.default_rng(3)
-    values = [contents(rng, dtype_named(dtype), 1000, False) for _ in range(6)]
+    values = [contents(rng, dtype_named(dtype), 1000, False) for _ in range(5)]
+    counts = (1000, 5000, 1_200_000 // values[0].itemsize)
+    places = [(count, at) for count in counts for at in sorted({0, min(1, count - 1000), count - 1000})]
+    options = [{"workers": 1}, {"workers": 2}, *({"isa": isa} for isa in machine()["isas"])]
+    around = {count: [contents(rng, dtype_named(dtype), count, False) for _ in range(5)] for count in counts}
     results = []
-    for count in (1000, 5000, 1_200_000 // values[0].itemsize):
-        around = [contents(rng, dtype_named(dtype), count, False) for _ in range(6)]
-        for at in {0, min(1, count - 1000), count - 1000}:
-            for options in ({"workers": 1}, {"workers": 2}, *({"isa": isa} for isa in machine()["isas"])):
-                for path in PATHS:
-                    arrays = [x.copy() for x in around]
-                    for x, v in zip(arrays, values, strict=True):
-                        x[at : at + 1000] = v
-                    node_of(6, **options).all_reduce(arrays, algorithm=algorithm, path=path)
-                    results.append(arrays[0][at : at + 1000].copy())
+    # Every place with every option and every path, every option with every path.
+    for (row, (count, at)), (column, option) in product(enumerate(places), enumerate(options)):
+        arrays = [x.copy() for x in around[count]]
+        for x, v in zip(arrays, values, strict=True):
+            x[at : at + 1000] = v
+        node_of(5, **option).all_reduce(arrays, algorithm=algorithm, path=PATHS[(row + column) % len(PATHS)])
+        results.append(arrays[0][at : at + 1000].copy())
     assert all(oracle.same_bits(result, results[0]) for result in results)
