@@ -1,10 +1,15 @@
 """Types of the extension: names that are misspelt are errors for mypy, before a program runs."""
 
+import ast
+import inspect
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+
+from nvcoll import _nvcoll
 
 PROGRAM = """
 import numpy as np
@@ -36,3 +41,15 @@ def test_typos_are_errors_of_types_and_correct_calls_are_not(tmp_path):
         int(line.split(":")[1]) for line in told.splitlines() if line.startswith("program.py:") and "error:" in line
     }
     assert wrong == set(range(first, first + len(TYPOS.split("\n")) - 2)), told
+
+
+def test_static_methods_have_their_own_words_in_the_stub():
+    stub = ast.parse(Path(_nvcoll.__file__).with_name("_nvcoll.pyi").read_text())
+    classes = [one for one in stub.body if isinstance(one, ast.ClassDef)]
+    methods = [(of, one) for of in classes for one in of.body if isinstance(one, ast.FunctionDef)]
+    static = [
+        (of, one) for of, one in methods if "staticmethod" in [getattr(by, "id", "") for by in one.decorator_list]
+    ]
+    for of, one in static:
+        assert ast.get_docstring(one) == inspect.getdoc(getattr(getattr(_nvcoll, of.name), one.name)), one.name
+    assert len(static) > 5
