@@ -111,7 +111,7 @@ impl JoinFailure {
     }
 
     /// Says who was missing at a deadline.
-    fn missing(&self) -> String {
+    pub(super) fn missing(&self) -> String {
         match self {
             Self::NotCome { ranks, note, .. } => {
                 let have = if ranks.len() == 1 { "has" } else { "have" };

@@ -85,6 +85,7 @@ pub use settings::JobSettings;
 pub(crate) use socket::Sending;
 
 use control_messages::PeerConnection;
+use patience::JoinWait;
 
 /// The connections of one rank with all others. Dropping it closes them.
 #[derive(Debug)]
@@ -107,11 +108,11 @@ impl Mesh {
     /// - `Interrupted`.
     pub fn join(settings: &JobSettings, is_interrupted: IsInterrupted<'_>) -> Result<Self> {
         settings.check()?;
-        let (mut limit, user) = (WaitLimit::new(settings.deadline, is_interrupted), socket::own_user());
+        let (mut wait, user) = (JoinWait::new(settings.deadline, is_interrupted), socket::own_user());
         let joined = match (settings.rank, settings.world_size) {
             (_, 1) => Ok(vec![None]),
-            (0, _) => rank_zero::gather(settings, user, random_number(), &mut limit),
-            _ => with_others::join(settings, user, &mut limit),
+            (0, _) => rank_zero::gather(settings, user, random_number(), &mut wait),
+            _ => with_others::join(settings, user, &mut wait),
         };
         let joined = joined.map_err(|failure| failure.error(settings))?;
         let peer = |(rank, place): (u32, Option<_>)| place.map(|(socket, id)| PeerConnection::new(rank, socket, id));

@@ -9,16 +9,17 @@ use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::deadline::WaitLimit;
 use crate::join::failure::JoinFailure;
 use crate::join::handshake::{Caller, Handshakes};
-use crate::join::patience::{give_up, until_next_look, GiveUp};
+use crate::join::patience::{until_next_look, GiveUp, JoinWait};
 use crate::join::settings::JobSettings;
 use crate::join::socket::{wait, Awaited, PacketSocket, Receipt, Sending};
 use crate::join::wire::{head, open, PacketKind, RefusalBody, SocketName, HEAD_BYTES, LONGEST_HELLO};
 
 /// The wait until a name is tried again that nobody listens under. Chosen: it is free when a copy of a closed socket is closed.
 const NAME_RETRY: Duration = Duration::from_millis(1);
+
+const NAME_HELD: &str = "rank 0 cannot listen under the name of the job, which a socket has that does not listen";
 
 /// A rank that has come.
 struct Arrived {
@@ -42,13 +43,13 @@ pub(super) fn gather(
     settings: &JobSettings,
     user: u32,
     join: [u64; 2],
-    limit: &mut WaitLimit<'_>,
+    patience: &mut JoinWait<'_>,
 ) -> Result<Vec<Option<(PacketSocket, u32)>>, JoinFailure> {
-    let listener = listen(settings, user, limit)?;
+    let listener = listen(settings, user, patience)?;
     let handshakes = Some(Handshakes::new(settings, user, listener));
     let arrived = (0..settings.world_size).map(|_| None).collect();
     let mut rank_zero = RankZero { settings, handshakes, arrived, join };
-    if let Err(failure) = rank_zero.join(limit) {
+    if let Err(failure) = rank_zero.join(patience) {
         let packet = failure.packet(0);
         rank_zero.others().for_each(|(_, one)| _ = one.socket.send(&packet, &[]));
         return Err(failure);
@@ -57,7 +58,7 @@ pub(super) fn gather(
 }
 
 /// Listens under the name of the job.
-fn listen(settings: &JobSettings, user: u32, limit: &mut WaitLimit<'_>) -> Result<PacketSocket, JoinFailure> {
+fn listen(settings: &JobSettings, user: u32, patience: &mut JoinWait<'_>) -> Result<PacketSocket, JoinFailure> {
     let name = settings.rendezvous(user);
     loop {
         match PacketSocket::listen(Some(&name)) {
@@ -71,15 +72,10 @@ fn listen(settings: &JobSettings, user: u32, limit: &mut WaitLimit<'_>) -> Resul
         if let Ok(holder) = holder {
             return Err(JoinFailure::NameTaken(holder));
         }
-        if let Some(reason) = give_up(limit) {
+        if let Some(reason) = patience.give_up(settings, || NAME_HELD.into()) {
             return Err(match reason {
                 GiveUp::Interrupted => JoinFailure::Interrupted { rank: 0 },
-                GiveUp::Late => {
-                    let what =
-                        "rank 0 cannot listen under the name of the job, which a socket has that does not listen"
-                            .into();
-                    JoinFailure::Failed { rank: 0, number: libc::EADDRINUSE, what }
-                }
+                GiveUp::Late => JoinFailure::Failed { rank: 0, number: libc::EADDRINUSE, what: NAME_HELD.into() },
             });
         }
         sleep(NAME_RETRY);
@@ -96,14 +92,14 @@ impl RankZero<'_> {
         (1..self.settings.world_size).filter(|&rank| self.arrived[rank as usize].is_none()).collect()
     }
 
-    fn join(&mut self, limit: &mut WaitLimit<'_>) -> Result<(), JoinFailure> {
+    fn join(&mut self, patience: &mut JoinWait<'_>) -> Result<(), JoinFailure> {
         while !self.absent().is_empty() {
-            self.hear_all(limit)?;
+            self.hear_all(patience)?;
         }
         self.handshakes = None;
         self.welcome_all()?;
         while self.others().any(|(_, one)| !one.is_ready) {
-            self.hear_all(limit)?;
+            self.hear_all(patience)?;
         }
         // A rank that has left since then has joined: its peers see its end.
         self.others().for_each(|(_, one)| _ = one.socket.send(&head(PacketKind::Go), &[]));
@@ -128,17 +124,17 @@ impl RankZero<'_> {
     }
 
     /// Waits until somebody speaks, comes or leaves, and hears those who do.
-    fn hear_all(&mut self, limit: &mut WaitLimit<'_>) -> Result<(), JoinFailure> {
-        match give_up(limit) {
+    fn hear_all(&mut self, patience: &mut JoinWait<'_>) -> Result<(), JoinFailure> {
+        match patience.give_up(self.settings, || self.late(0, Vec::new(), 0.0).missing()) {
             Some(GiveUp::Interrupted) => return Err(JoinFailure::Interrupted { rank: 0 }),
-            Some(GiveUp::Late) => return Err(self.late(0, Vec::new(), limit.deadline.seconds())),
+            Some(GiveUp::Late) => return Err(self.late(0, Vec::new(), patience.deadline().seconds())),
             None => (),
         }
         let (ranks, sockets): (Vec<u32>, Vec<_>) =
             self.others().map(|(rank, one)| (rank, (one.socket.as_fd(), Awaited::Incoming))).unzip();
         let strangers = self.handshakes.iter().flat_map(Handshakes::sockets).map(|socket| (socket, Awaited::Incoming));
         let sockets: Vec<_> = sockets.into_iter().chain(strangers).collect();
-        let ready = wait(&sockets, until_next_look(limit.deadline))
+        let ready = wait(&sockets, until_next_look(patience.deadline()))
             .map_err(|error| JoinFailure::of_system(self.settings, "rank 0 cannot wait for the other ranks", &error))?;
         for (&rank, _) in ranks.iter().zip(&ready).filter(|(_, is_ready)| **is_ready) {
             self.hear(rank)?;

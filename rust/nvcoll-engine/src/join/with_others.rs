@@ -7,10 +7,9 @@ use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::deadline::WaitLimit;
 use crate::join::failure::JoinFailure;
 use crate::join::handshake::{Caller, Handshakes};
-use crate::join::patience::{give_up, until_next_look, GiveUp};
+use crate::join::patience::{until_next_look, GiveUp, JoinWait};
 use crate::join::settings::JobSettings;
 use crate::join::socket::{PacketSocket, Receipt, Sending};
 use crate::join::wire::{head, open, Hello, PacketKind, SocketName, LONGEST_HELLO};
@@ -47,18 +46,18 @@ struct Joining<'a> {
 pub(super) fn join(
     settings: &JobSettings,
     user: u32,
-    limit: &mut WaitLimit<'_>,
+    patience: &mut JoinWait<'_>,
 ) -> Result<Vec<Option<(PacketSocket, u32)>>, JoinFailure> {
     let (handshakes, listens_at) = listen(settings, user)?;
     let mut hello = settings.hello([0, 0], listens_at);
-    let (rank_zero, names) = meet_rank_zero(settings, user, &mut hello, limit)?;
+    let (rank_zero, names) = meet_rank_zero(settings, user, &mut hello, patience)?;
     let pair = |(rank, name): (u32, SocketName)| match (1..settings.rank).contains(&rank) {
         true => PairState::ToCall(name),
         false => PairState::Expected,
     };
     let pairs = (0..).zip(names).map(pair).collect();
     let mut joining = Joining { settings, user, hello, rank_zero, handshakes, pairs, is_ready: false };
-    if let Err(failure) = joining.run(limit) {
+    if let Err(failure) = joining.run(patience) {
         joining.rank_zero.tell(&failure);
         return Err(failure);
     }
@@ -91,16 +90,25 @@ impl Joining<'_> {
         (1..self.settings.world_size).filter(is_missing).collect()
     }
 
-    fn run(&mut self, limit: &mut WaitLimit<'_>) -> Result<(), JoinFailure> {
+    /// Returns the failure of a rank that waits too long for the others.
+    fn late(&self) -> JoinFailure {
+        let unconnected = self.unconnected();
+        let ranks = if unconnected.is_empty() { vec![0] } else { unconnected };
+        JoinFailure::NotConnected { rank: self.settings.rank, ranks, seconds: 0.0 }
+    }
+
+    fn run(&mut self, patience: &mut JoinWait<'_>) -> Result<(), JoinFailure> {
         loop {
             let is_calling = self.call_all()?;
             self.say_ready_if_connected()?;
-            match give_up(limit) {
+            match patience.give_up(self.settings, || self.late().missing()) {
                 Some(GiveUp::Interrupted) => return Err(JoinFailure::Interrupted { rank: self.settings.rank }),
-                Some(GiveUp::Late) => return self.rank_zero.last_word(self.unconnected(), limit.deadline.seconds()),
+                Some(GiveUp::Late) => {
+                    return self.rank_zero.last_word(self.unconnected(), patience.deadline().seconds())
+                }
                 None => (),
             }
-            let next_look = until_next_look(limit.deadline);
+            let next_look = until_next_look(patience.deadline());
             if self.hear_all(if is_calling { next_look.min(LONGEST_RETRY) } else { next_look })? {
                 return Ok(());
             }

@@ -5,9 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::deadline::WaitLimit;
 use crate::join::failure::JoinFailure;
-use crate::join::patience::{give_up, until_next_look, GiveUp};
+use crate::join::patience::{until_next_look, GiveUp, JoinWait};
 use crate::join::settings::JobSettings;
 use crate::join::socket::{wait, Awaited, PacketSocket, Receipt, Sending};
 use crate::join::wire::{
@@ -22,6 +21,8 @@ pub(super) const LONGEST_RETRY: Duration = Duration::from_millis(5);
 /// The time that a rank whose deadline has passed gives rank 0 to say who is missing. Chosen: rank 0 answers at once, unless it is
 /// stopped or has no processor.
 const LAST_WORD: Duration = Duration::from_millis(200);
+
+const AT_RANK_ZERO: &str = "rank 0 has come, and says for whom it waits unless it was stopped";
 
 /// The connection with rank 0.
 pub(super) struct RankZeroConnection<'a> {
@@ -86,24 +87,24 @@ pub(super) fn meet_rank_zero<'a>(
     settings: &'a JobSettings,
     user: u32,
     hello: &mut Hello,
-    limit: &mut WaitLimit<'_>,
+    patience: &mut JoinWait<'_>,
 ) -> Result<(RankZeroConnection<'a>, Vec<SocketName>), JoinFailure> {
     let mut pause = FIRST_RETRY;
     loop {
         if let Some((socket, process)) = call(settings, user, &settings.rendezvous(user), hello)? {
             let rank_zero = RankZeroConnection { settings, socket, process };
-            let welcome = rank_zero.await_welcome(limit).inspect_err(|failure| rank_zero.tell(failure))?;
+            let welcome = rank_zero.await_welcome(patience).inspect_err(|failure| rank_zero.tell(failure))?;
             if let Some((about_rank_zero, names)) = welcome {
                 hello.join = about_rank_zero.join;
                 return Ok((rank_zero, names));
             }
         }
-        match give_up(limit) {
+        match patience.give_up(settings, || JoinFailure::NoRankZero { seconds: 0.0 }.missing()) {
             Some(GiveUp::Interrupted) => return Err(JoinFailure::Interrupted { rank: settings.rank }),
-            Some(GiveUp::Late) => return Err(JoinFailure::NoRankZero { seconds: limit.deadline.seconds() }),
+            Some(GiveUp::Late) => return Err(JoinFailure::NoRankZero { seconds: patience.deadline().seconds() }),
             None => (),
         }
-        sleep(pause.min(until_next_look(limit.deadline)));
+        sleep(pause.min(until_next_look(patience.deadline())));
         pause = (pause * 2).min(LONGEST_RETRY);
     }
 }
@@ -144,7 +145,7 @@ impl RankZeroConnection<'_> {
     }
 
     /// Waits for the names of all ranks. `None`: rank 0 closed the connection before it read the hello.
-    fn await_welcome(&self, limit: &mut WaitLimit<'_>) -> Result<Option<(Hello, Vec<SocketName>)>, JoinFailure> {
+    fn await_welcome(&self, patience: &mut JoinWait<'_>) -> Result<Option<(Hello, Vec<SocketName>)>, JoinFailure> {
         loop {
             match self.hear()? {
                 RankZeroSays::Welcome(hello, names) => return Ok(Some((hello, names))),
@@ -152,14 +153,16 @@ impl RankZeroConnection<'_> {
                 RankZeroSays::Go => return Err(JoinFailure::Left { rank: 0 }),
                 RankZeroSays::Nothing => (),
             }
-            match give_up(limit) {
+            match patience.give_up(self.settings, || AT_RANK_ZERO.into()) {
                 Some(GiveUp::Interrupted) => return Err(JoinFailure::Interrupted { rank: self.settings.rank }),
                 Some(GiveUp::Late) => {
-                    return self.last_word(Vec::new(), limit.deadline.seconds()).and(Err(JoinFailure::Left { rank: 0 }))
+                    return self
+                        .last_word(Vec::new(), patience.deadline().seconds())
+                        .and(Err(JoinFailure::Left { rank: 0 }))
                 }
                 None => (),
             }
-            wait_for(self.settings, &[self.socket.as_fd()], until_next_look(limit.deadline))?;
+            wait_for(self.settings, &[self.socket.as_fd()], until_next_look(patience.deadline()))?;
         }
     }
 

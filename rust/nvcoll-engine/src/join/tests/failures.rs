@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::join::failure::JoinFailure;
+use crate::join::patience::JoinWait;
 use crate::join::socket::{own_user, PacketSocket, PeerProcess, Receipt};
 use crate::join::wire::{head, open, Hello, PacketKind, RefusalBody};
 
@@ -242,7 +243,7 @@ fn a_rank_does_not_say_hello_to_a_process_of_another_user() {
     let (rank, other) = (settings("user", 1, 2), own_user() + 1);
     let listener = PacketSocket::listen(Some(&rank.rendezvous(other))).unwrap();
     let mut never = || false;
-    let failure = with_others::join(&rank, other, &mut WaitLimit::new(rank.deadline, &mut never)).err();
+    let failure = with_others::join(&rank, other, &mut JoinWait::new(rank.deadline, &mut never)).err();
     let found = PeerProcess { process: id(), user: own_user() };
     assert_eq!(failure, Some(JoinFailure::OtherUser(found)));
     let socket = listener.accept().unwrap().unwrap();
