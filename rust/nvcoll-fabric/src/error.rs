@@ -72,22 +72,23 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// A message shows no more letters of a name. Chosen: longer than any name that nvcoll gives.
 const SHOWN: usize = 80;
 
-/// Returns a name as messages show it: cut off where it is too long.
-pub(crate) fn shortened(name: &str) -> Cow<'_, str> {
-    match name.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}… ({} letters)", &name[..end], name.chars().count()).into(),
-        None => name.into(),
-    }
-}
-
 /// The most letters of a message. Chosen: some screens; messages that nvcoll writes about names of usual lengths have fewer.
 const LONGEST: usize = 4000;
 
+/// Returns a name as messages show it: cut off where it is too long.
+pub(crate) fn shortened(name: &str) -> Cow<'_, str> {
+    cut_off(name, SHOWN)
+}
+
 /// Returns a message, cut off where names of the caller make it too long.
 fn bounded(message: &str) -> Cow<'_, str> {
-    match message.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}… ({} letters)", &message[..end], message.chars().count()).into(),
-        None => message.into(),
+    cut_off(message, LONGEST)
+}
+
+fn cut_off(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}… ({} letters)", &text[..end], text.chars().count()).into(),
+        None => text.into(),
     }
 }
 

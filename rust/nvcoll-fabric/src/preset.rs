@@ -11,7 +11,8 @@
 use std::sync::LazyLock;
 
 use crate::error::{edits, shortened, Error, Result};
-use crate::hardware::{Description, Fabric};
+use crate::hardware::names::numbers;
+use crate::hardware::{describe, Fabric};
 use crate::topology::cluster::{cluster, network};
 
 /// The descriptions, in the order in which they are listed.
@@ -55,7 +56,7 @@ pub fn presets() -> &'static [Fabric] {
 }
 
 fn machines_of(text: &str) -> Result<Vec<Fabric>> {
-    let description = Description::parse(text, "preset")?;
+    let description: describe::Description = describe::read(text, "preset")?;
     let built = description.machines.iter().map(|machine| description.build(machine, &machine.name));
     built.collect()
 }
@@ -88,7 +89,7 @@ fn node(name: &str) -> Result<Fabric> {
         origin: name.to_owned(),
         message: format!("`[{}]` names no GPUs: write {stem}[0-3] or {stem}[0,2,5]", shortened(ranks)),
     };
-    let among = found.among(&ranks_of(ranks).ok_or_else(wrong)?)?;
+    let among = found.among(&numbers(ranks).ok_or_else(wrong)?)?;
     let title = format!("{} of ({})", among.world_size(), found.title);
     Ok(Fabric { name: format!("{}[{ranks}]", found.name), title, ..among })
 }
@@ -114,20 +115,3 @@ fn unknown(name: &str) -> Error {
         format!("{}, the nearest of {}; `nvcoll fabric` lists all", nearest[..OFFERED].join(", "), nearest.len());
     Error::Unknown { kind: "machine", name: name.to_owned(), known }
 }
-
-/// Reads `0-3,5`.
-fn ranks_of(text: &str) -> Option<Vec<u32>> {
-    let mut ranks = Vec::new();
-    for range in text.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if last.checked_sub(first)? >= MOST_RANKS {
-            return None;
-        }
-        ranks.extend(first..=last);
-    }
-    Some(ranks)
-}
-
-/// Chosen: more GPUs than any preset has.
-const MOST_RANKS: u32 = 1 << 16;

@@ -76,14 +76,6 @@ fn one() -> u32 {
 }
 
 impl Description {
-    /// Reads a description; `origin` is what to call it in errors.
-    ///
-    /// # Errors
-    /// [`Error::Description`] with what is wrong.
-    pub(crate) fn parse(text: &str, origin: &str) -> Result<Self> {
-        read(text, origin)
-    }
-
     /// Makes one of its machines.
     ///
     /// # Errors
@@ -136,7 +128,7 @@ fn wrong(origin: &str, message: String) -> Error {
 /// # Errors
 /// [`Error::Description`] with what is wrong.
 pub(crate) fn parse(text: &str, origin: &str) -> Result<Fabric> {
-    let description = Description::parse(text, origin)?;
+    let description: Description = read(text, origin)?;
     match description.machines.as_slice() {
         [machine] => description.build(machine, origin),
         machines => Err(wrong(origin, format!("it describes {} machines: describe one", machines.len()))),

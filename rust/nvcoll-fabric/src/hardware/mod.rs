@@ -17,9 +17,7 @@
 pub(crate) mod describe;
 pub mod gpus;
 pub mod media;
-mod names;
-
-pub(crate) use describe::Description;
+pub(crate) mod names;
 
 use crate::error::{Error, Result};
 use crate::units::{Ps, Rate};

@@ -8,17 +8,26 @@ pub(super) fn expand(pattern: &str) -> Result<Vec<String>, String> {
     let Some((stem, rest)) = pattern.split_once('[') else {
         return Ok(vec![pattern.to_owned()]);
     };
-    let wrong = || format!("`{pattern}` names no devices: write gpu0 or gpu[0-3]");
-    let (range, end) = rest.split_once(']').ok_or_else(wrong)?;
-    let (first, last) = range.split_once('-').ok_or_else(wrong)?;
-    let (first, last): (u32, u32) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
-    if first > last || last - first >= MOST || !end.is_empty() {
-        return Err(wrong());
-    }
-    Ok((first..=last).map(|nth| format!("{stem}{nth}")).collect())
+    let numbers = rest.strip_suffix(']').and_then(numbers);
+    let numbers = numbers.ok_or_else(|| format!("`{pattern}` names no devices: write gpu0 or gpu[0-3]"))?;
+    Ok(numbers.into_iter().map(|nth| format!("{stem}{nth}")).collect())
 }
 
-/// Chosen: more devices than any pattern of a machine has.
+/// Reads numbers and ranges of them, as `0-3,5`; none if they are written otherwise, or too many.
+pub(crate) fn numbers(text: &str) -> Option<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if last.checked_sub(first)? >= MOST {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
+/// Chosen: more devices than any machine has.
 const MOST: u32 = 1 << 16;
 
 #[cfg(test)]

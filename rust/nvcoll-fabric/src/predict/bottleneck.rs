@@ -111,14 +111,14 @@ impl Bottlenecks {
         let in_order = || vec![(0..machine.local() as usize).collect()];
         let orders = model.map(|model| model.rings().to_vec()).filter(|rings| !rings.is_empty());
         let orders = orders.unwrap_or_else(in_order);
-        let narrowest = |round| inside(&visits(&orders, round, machine.nodes == 1));
+        let narrowest = |traffic| inside(&visits(&orders, traffic, machine.nodes == 1));
         let (ring, chain, tree) =
             (narrowest(TrafficPattern::Ring)?, narrowest(TrafficPattern::Chain)?, narrowest(TrafficPattern::Tree)?);
         Ok(Self { ring, chain, tree, sends, ..Self::default() })
     }
 
-    pub(super) fn of_round(&self, round: TrafficPattern) -> Option<&Bottleneck> {
-        match round {
+    pub(super) fn of_traffic(&self, traffic: TrafficPattern) -> Option<&Bottleneck> {
+        match traffic {
             TrafficPattern::Ring => self.ring.as_ref(),
             TrafficPattern::Chain => self.chain.as_ref(),
             TrafficPattern::Tree => self.tree.as_ref(),
@@ -127,21 +127,21 @@ impl Bottlenecks {
     }
 
     /// Returns the GB/s of a crossing, in use; for sends, of S. Infinite if only links at GPUs are crossed.
-    pub(super) fn gbps(&self, round: TrafficPattern) -> f64 {
-        self.of_round(round).map_or(f64::INFINITY, |narrow| narrow.gbps)
+    pub(super) fn gbps(&self, traffic: TrafficPattern) -> f64 {
+        self.of_traffic(traffic).map_or(f64::INFINITY, |narrow| narrow.gbps)
     }
 }
 
 /// The pairs of ranks, first those of one channel.
-fn pairs(order: &[usize], round: TrafficPattern, is_closed: bool) -> Vec<(u32, u32)> {
+fn pairs(order: &[usize], traffic: TrafficPattern, is_closed: bool) -> Vec<(u32, u32)> {
     let mut order = order.to_vec();
-    if round != TrafficPattern::Ring {
+    if traffic != TrafficPattern::Ring {
         // The root is the first rank.
         let root = order.iter().position(|&gpu| gpu == 0).unwrap_or(0);
         order.rotate_left(root);
     }
     let mut pairs: Vec<(u32, u32)> = order.windows(2).map(|pair| (pair[0] as u32, pair[1] as u32)).collect();
-    match round {
+    match traffic {
         TrafficPattern::Ring if is_closed => pairs.push((order[order.len() - 1] as u32, order[0] as u32)),
         TrafficPattern::Tree => pairs.extend(pairs.clone().into_iter().map(|(from, to)| (to, from))),
         _ => {}
@@ -153,9 +153,9 @@ fn pairs(order: &[usize], round: TrafficPattern, is_closed: bool) -> Vec<(u32, u
 type Visit = (u32, u32, f64);
 
 /// Returns the pairs of a traffic pattern, whose bytes the channels share.
-fn visits(orders: &[Vec<usize>], round: TrafficPattern, is_closed: bool) -> Vec<Visit> {
+fn visits(orders: &[Vec<usize>], traffic: TrafficPattern, is_closed: bool) -> Vec<Visit> {
     let share = 1.0 / orders.len() as f64;
-    let of_one = |order: &Vec<usize>| pairs(order, round, is_closed);
+    let of_one = |order: &Vec<usize>| pairs(order, traffic, is_closed);
     orders.iter().flat_map(of_one).map(|(from, to)| (from, to, share)).collect()
 }
 

@@ -24,19 +24,18 @@
 //! | `simulation_settings` | the same constants as settings of the event simulator |
 //! | `trust` | intervals, and the number of systems behind each |
 //!
-//! **Bytes and time.** Time grows with size while algorithm, protocol, chunk and channels stay the same. They change with size: NCCL takes larger chunks in the switch, and more channels for a send, from some size on, and its own
-//! formula, not the time, takes algorithm and protocol.
-//! Wider links may make a small call slower on Volta and Ampere: NCCL lays more channels over them, and each takes its time to
-//! start.
+//! **Bytes and time.** Time grows with size while algorithm, protocol, chunk and channels stay the same. They change with size:
+//! from some size on NCCL takes larger chunks in the switch and more channels for a send, and its own formula, not the time,
+//! selects algorithm and protocol. Wider links may make a small call slower on Volta and Ampere: NCCL lays more channels over
+//! them, and each takes its time to start.
 //!
-//! **Settings.** A variable of [`NcclSettings`] that changes the time of a call, and of which the closed forms know nothing, is an
-//! error ([`Predictor::weigh`]).
+//! **Settings.** A variable of [`NcclSettings`](crate::nccl::NcclSettings) that changes the time of a call, and that the closed
+//! forms do not know, is an error ([`Predictor::weigh`]).
 //!
 //! **What is not modelled.** SHARP and tuner plugins; buffers that the user registers, without which NCCL does not run
 //! all_gather and reduce_scatter by NVLS; what else runs on the machine; the processor, on which most of a small call's time
-//! depends. Launching from CUDA graphs: no
-//! public measurement says what it saves. Of the network between nodes its cards and its narrowest tier are; how flows
-//! meet in its switches is what [`crate::simulate`] knows.
+//! depends; launching from CUDA graphs, because no public measurement says what it saves. Of the network between nodes, the
+//! cards and the narrowest tier are modelled: [`crate::simulate`] knows how flows meet in its switches.
 
 mod bottleneck;
 mod breakdown;

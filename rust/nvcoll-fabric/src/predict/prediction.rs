@@ -143,8 +143,8 @@ fn parts(spent: &TimeBreakdown, launch_us: f64, missing_us: f64) -> Vec<(&'stati
 /// Names a bottleneck that no measured system has, and returns the part of its line rate that the prediction assumes.
 fn unseen(predictor: &Predictor, pattern: Pattern, spent: &TimeBreakdown) -> Option<(String, f64)> {
     match spent.carrier {
-        Carrier::InnerLink(round) => {
-            let narrow = predictor.bottleneck(round);
+        Carrier::InnerLink(traffic) => {
+            let narrow = predictor.bottleneck(traffic);
             Some((narrow.name.clone(), narrow.gbps / narrow.line_gbps))
         }
         Carrier::Cut(limit) => {
@@ -197,7 +197,7 @@ fn carried(
     let cards_gbps = params.inter_node.as_ref().map_or(f64::INFINITY, |network| network.line_gbps);
     let line = match spent.carrier {
         Carrier::Cards => cards_gbps,
-        Carrier::InnerLink(round) => predictor.bottleneck(round).line_gbps,
+        Carrier::InnerLink(traffic) => predictor.bottleneck(traffic).line_gbps,
         Carrier::Cut(cut) => cut.line_gbps,
         Carrier::Links | Carrier::FoldingSwitch => params.rates.line_gbps,
     };
@@ -207,7 +207,9 @@ fn carried(
             let by = egress(predictor, pattern).map_or(String::new(), |by| format!("{by}; "));
             return format!("{by}network cards {}{note}", of_line_rate(busy));
         }
-        (Carrier::InnerLink(round), _) => format!("{} {}{note}", predictor.bottleneck(round).name, of_line_rate(busy)),
+        (Carrier::InnerLink(traffic), _) => {
+            format!("{} {}{note}", predictor.bottleneck(traffic).name, of_line_rate(busy))
+        }
         (Carrier::Cut(_), _) => format!("{} {}", cut(machine), of_line_rate(busy)),
         (Carrier::FoldingSwitch, _) => {
             let each_way = 1.0 + 1.0 / params.local;

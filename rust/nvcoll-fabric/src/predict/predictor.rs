@@ -160,8 +160,8 @@ impl Predictor {
     }
 
     /// Returns the link that limits a traffic pattern, which must have one.
-    pub(super) fn bottleneck(&self, round: bottleneck::TrafficPattern) -> &bottleneck::Bottleneck {
-        self.params.bottlenecks.of_round(round).expect("what holds a round up is known")
+    pub(super) fn bottleneck(&self, traffic: bottleneck::TrafficPattern) -> &bottleneck::Bottleneck {
+        self.params.bottlenecks.of_traffic(traffic).expect("a pattern that a link limits has that link")
     }
 
     /// Replaces the constants; a fit does so for each trial.

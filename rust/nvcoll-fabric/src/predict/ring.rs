@@ -36,20 +36,20 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(pattern: Pattern, round: TrafficPattern, params: &ModelParams, nbytes: f64) -> Self {
+    fn of(pattern: Pattern, traffic: TrafficPattern, params: &ModelParams, nbytes: f64) -> Self {
         let (others, nodes) = (params.ranks - 1.0, params.nodes - 1.0);
         let shard = nbytes / params.ranks;
         // With two GPUs none is between others.
         let doubled = if params.ranks > 2.0 { 2.0 } else { 1.0 };
         let (steps, crossings, times, bytes) = match pattern {
-            Pattern::AllReduce if round == TrafficPattern::Tree => {
+            Pattern::AllReduce if traffic == TrafficPattern::Tree => {
                 (2.0 * others, 2.0 * nodes, doubled * params.ranks, shard)
             }
             Pattern::AllReduce => (2.0 * others, 2.0 * nodes, 2.0 * others, shard),
             Pattern::AllGather | Pattern::ReduceScatter => (others, nodes, others, shard),
             _ => (others, nodes, 1.0, nbytes),
         };
-        let crossing = if round == TrafficPattern::Tree { 1.0 / doubled } else { 1.0 };
+        let crossing = if traffic == TrafficPattern::Tree { 1.0 / doubled } else { 1.0 };
         Self { inside: steps - crossings, crossings, times, bytes, crossing }
     }
 
@@ -77,20 +77,20 @@ pub(super) fn ring(
     channels: f64,
     is_tree: bool,
 ) -> Option<TimeBreakdown> {
-    let round = match (is_tree, pattern.is_chain()) {
+    let traffic = match (is_tree, pattern.is_chain()) {
         (true, _) => TrafficPattern::Tree,
         (false, true) => TrafficPattern::Chain,
         (false, false) => TrafficPattern::Ring,
     };
-    let steps = Steps::of(pattern, round, params, nbytes);
+    let steps = Steps::of(pattern, traffic, params, nbytes);
     let of_gpu = if pattern.is_chain() { params.rates.one_way_gbps } else { params.rates.bidirectional_gbps };
-    let inside = of_gpu.min(params.bottlenecks.gbps(round) / steps.crossing);
+    let inside = of_gpu.min(params.bottlenecks.gbps(traffic) / steps.crossing);
     let inter_node = params.inter_node.as_ref();
     let gbps = inter_node.map_or(inside, |network| network.ring_gbps.min(inside));
     let moved = steps.times * steps.bytes;
     let (carrier, load) = match (gbps < NARROWER * inside, inside < of_gpu) {
         (true, _) => (Carrier::Cards, moved),
-        (false, true) => (Carrier::InnerLink(round), moved * steps.crossing),
+        (false, true) => (Carrier::InnerLink(traffic), moved * steps.crossing),
         (false, false) => (Carrier::Links, moved),
     };
     let message = steps.bytes / channels * wire(protocol);

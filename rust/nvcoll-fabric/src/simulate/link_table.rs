@@ -17,7 +17,8 @@ use crate::units::{Ps, Rate};
 
 /// The links of a run, and how ranks reach each other over them.
 pub(super) struct LinkTable {
-    fabric: Fabric,
+    /// The fabric without cut links.
+    pub(super) fabric: Fabric,
     router: Router,
     /// For each link of `fabric`, which has no cut links, its position in the fabric that was given.
     positions: Vec<u32>,
@@ -101,10 +102,6 @@ impl LinkTable {
         };
         links.switches = links.ports();
         Ok(links)
-    }
-
-    pub(super) fn fabric(&self) -> &Fabric {
-        &self.fabric
     }
 
     /// Returns the number of links of the fabric, cut ones too; larger link numbers are memories.

@@ -131,7 +131,7 @@ impl Simulation {
     /// [`Error::Unable`] for settings that change what must stay, or do not fit the schedule; [`Error::Schedule`] for more
     /// tiles than can be counted, or missing chunks. It is fit for no run then, until it is resized again.
     pub fn resize(&mut self, partition: &Partition, dtype: DType, settings: &Settings) -> Result<()> {
-        let fabric = &self.links.fabric().name;
+        let fabric = &self.links.fabric.name;
         settings.check(fabric, self.links.fabric_links(), self.flat.world_size)?;
         if !settings.has_links_of(&self.settings) {
             let message =

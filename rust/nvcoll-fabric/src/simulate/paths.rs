@@ -348,7 +348,7 @@ fn halves_at_switch(
     if !step.at_switch || !(folds || spreads) {
         return Ok((false, false));
     }
-    let able = link_table.fabric().abilities;
+    let able = link_table.fabric.abilities;
     let ranks: Vec<u32> = [step.rank].into_iter().chain(step.views().map(|view| view.rank)).collect();
     let is_able =
         (!folds || able.switch_reduction) && (!spreads || able.multicast) && link_table.star(&ranks).is_some();
@@ -375,7 +375,7 @@ fn unable(step: &Step, schedule: &Schedule, link_table: &LinkTable) -> Error {
     let nearest = ["two_shot", "direct", "ring"].into_iter().find(has).unwrap_or("another algorithm");
     let Step { rank, queue, index, .. } = step;
     Error::Unable {
-        fabric: link_table.fabric().name.clone(),
+        fabric: link_table.fabric.name.clone(),
         message: format!(
             "step r{rank}.q{queue}.{index} of {} runs in a switch with NVLS, and none joins its ranks: take {nearest}, or \
              pass at_switch='ignore' to run it point to point",

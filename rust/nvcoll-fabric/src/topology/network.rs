@@ -35,6 +35,7 @@
 //! Sources: Leiserson, 1985 (fat tree); Kim et al., 2008 (dragonfly); Shpiner et al., 2017 (dragonfly+); Wang et al., 2023
 //! (rail-only). `switches.rs` builds the switches. Not modelled: adaptive routing, SHARP, switches that drop packets.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
@@ -195,12 +196,12 @@ impl Network {
         if medium.family != LinkFamily::Network {
             return Err(self.wrong("medium", &format!("{} is no medium of networks", medium.name)));
         }
-        self.count("nics", Some(self.nics), 1..=MOST_OF_A_NODE)?;
-        self.count("ports", Some(self.ports), 1..=MOST_OF_A_NODE)?;
-        self.count("host_lanes", Some(self.host_lanes), 1..=MOST_OF_A_NODE)?;
-        self.rate("port_gbit", self.port_gbit, MOST_GBIT)?;
-        self.rate("efficiency", self.efficiency, 1.0)?;
-        self.latency("latency_ns", self.latency_ns)?;
+        self.within("nics", Some(self.nics), 1..=MOST_OF_A_NODE)?;
+        self.within("ports", Some(self.ports), 1..=MOST_OF_A_NODE)?;
+        self.within("host_lanes", Some(self.host_lanes), 1..=MOST_OF_A_NODE)?;
+        self.within("port_gbit", self.port_gbit, LEAST..=MOST_GBIT)?;
+        self.within("efficiency", self.efficiency, LEAST..=1.0)?;
+        self.within("latency_ns", self.latency_ns, 0..=MOST_NS)?;
         if self.tiers.is_empty() {
             return Err(self.wrong("tiers", "there is none: nodes hang at the switches of the first"));
         }
@@ -213,13 +214,13 @@ impl Network {
             true => Err(self.wrong(&named(field), message)),
             false => Ok(()),
         };
-        self.count(&named("children"), tier.children, 1..=MOST_CHILDREN)?;
-        self.count(&named("switches"), tier.switches, 1..=MOST_CHILDREN)?;
-        self.count(&named("uplinks"), tier.uplinks, 1..=MOST_CHILDREN)?;
-        self.count(&named("links"), tier.links, 1..=MOST_CHILDREN)?;
-        self.rate(&named("oversubscription"), tier.oversubscription, MOST_GBIT)?;
-        self.rate(&named("link_gbit"), tier.link_gbit, MOST_GBIT)?;
-        self.latency(&named("latency_ns"), tier.latency_ns)?;
+        self.within(&named("children"), tier.children, 1..=MOST_CHILDREN)?;
+        self.within(&named("switches"), tier.switches, 1..=MOST_CHILDREN)?;
+        self.within(&named("uplinks"), tier.uplinks, 1..=MOST_CHILDREN)?;
+        self.within(&named("links"), tier.links, 1..=MOST_CHILDREN)?;
+        self.within(&named("oversubscription"), tier.oversubscription, LEAST..=MOST_GBIT)?;
+        self.within(&named("link_gbit"), tier.link_gbit, LEAST..=MOST_GBIT)?;
+        self.within(&named("latency_ns"), tier.latency_ns, 0..=MOST_NS)?;
         let is_first = nth == 0;
         let by_switches = tier.joins == JoinedBy::Switches;
         refused("joins", is_first && !by_switches, "nodes hang at switches: the first tier joins by switches")?;
@@ -238,7 +239,7 @@ impl Network {
             "a torus has dimensions, nothing else",
         )?;
         for &length in &tier.dims {
-            self.count(&named("dims"), Some(length), 1..=MOST_CHILDREN)?;
+            self.within(&named("dims"), Some(length), 1..=MOST_CHILDREN)?;
         }
         let product = tier.dims.iter().fold(1u32, |product, &length| product.saturating_mul(length));
         refused("dims", product > MOST_CHILDREN, &format!("more than {MOST_CHILDREN} children"))?;
@@ -267,25 +268,12 @@ impl Network {
         by_switches.next_back().is_some_and(|tier| tier.rails)
     }
 
-    fn count(&self, field: &str, value: Option<u32>, range: RangeInclusive<u32>) -> Result<()> {
+    /// Checks that a value, if there is one, lies in a range.
+    fn within<T: PartialOrd + Display>(&self, field: &str, value: Option<T>, range: RangeInclusive<T>) -> Result<()> {
         match value.filter(|value| !range.contains(value)) {
             Some(value) => {
                 Err(self.wrong(field, &format!("{value}: it must be from {} to {}", range.start(), range.end())))
             }
-            None => Ok(()),
-        }
-    }
-
-    fn rate(&self, field: &str, value: Option<f64>, most: f64) -> Result<()> {
-        match value.filter(|value| !(LEAST..=most).contains(value)) {
-            Some(value) => Err(self.wrong(field, &format!("{value}: it must be from {LEAST} to {most}"))),
-            None => Ok(()),
-        }
-    }
-
-    fn latency(&self, field: &str, value: Option<u64>) -> Result<()> {
-        match value.filter(|&value| value > MOST_NS) {
-            Some(value) => Err(self.wrong(field, &format!("{value}: it must be at most {MOST_NS}"))),
             None => Ok(()),
         }
     }
