@@ -22,6 +22,7 @@ const MOST: i64 = 1 << 50;
 const MOST_TOGETHER: usize = 1 << 58;
 
 /// The value of `counts=`.
+#[derive(Clone)]
 pub(crate) enum Table {
     /// A number for each part.
     Whole(Vec<usize>),
@@ -147,7 +148,7 @@ impl Rows {
     ///
     /// # Errors
     /// `Mismatch` that names the first two ranks that disagree, the same on every rank.
-    pub(crate) fn table(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+    pub(crate) fn table(&self, py: Python<'_>) -> PyResult<Table> {
         let n = self.world_size;
         let sent = |from: usize, to: usize| self.number(from, 1 + to);
         for (from, to) in (0..n).flat_map(|from| (0..n).map(move |to| (from, to))) {
@@ -161,6 +162,6 @@ impl Rows {
                 return Err(raise(py, "Mismatch", message));
             }
         }
-        Ok((0..n).flat_map(|from| (0..n).map(move |to| sent(from, to))).collect())
+        Ok(Table::Whole((0..n).flat_map(|from| (0..n).map(move |to| sent(from, to))).collect()))
     }
 }

@@ -18,6 +18,7 @@
 
 use std::sync::Arc;
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use nvcoll_core::collective::ALL_GATHER;
@@ -299,10 +300,11 @@ impl BoundCall {
         }
     }
 
-    /// Returns the Python objects that the call holds, for the garbage collector.
-    pub(crate) fn objects(&self) -> impl Iterator<Item = &Py<PyAny>> {
+    /// Visits the Python objects that the call holds, for the garbage collector.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
         let messages = self.messages.iter().filter_map(MessageArray::object);
-        self.calls.iter().flat_map(|call| call.operands.objects()).chain(messages).chain(self.bound.objects())
+        let arrays = self.calls.iter().flat_map(|call| call.operands.objects());
+        arrays.chain(messages).chain(self.bound.objects()).try_for_each(|object| visit.call(object))
     }
 }
 

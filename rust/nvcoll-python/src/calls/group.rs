@@ -144,8 +144,7 @@ impl Group {
         visit.call(&self.owner)?;
         self.work.get().map_or(Ok(()), |work| visit.call(work))?;
         let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
-        let mut objects = calls.iter().flat_map(BoundCall::objects);
-        objects.try_for_each(|object| visit.call(object))
+        calls.as_ref().map_or(Ok(()), |calls| calls.traverse(&visit))
     }
 }
 

@@ -112,8 +112,7 @@ impl OpenGroup {
     /// Visits the arrays of the kept calls, for the garbage collector.
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         let Ok(calls) = self.calls.try_lock() else { return Ok(()) };
-        let mut waiting = calls.iter().flat_map(|(_, calls)| calls.objects());
-        waiting.try_for_each(|object| visit.call(object))
+        calls.as_ref().map_or(Ok(()), |(_, calls)| calls.traverse(visit))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(ThreadId, BoundCall)>> {

@@ -85,8 +85,6 @@ impl Plan {
     /// of one collection see the same objects; arrays in a run stay.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.result)?;
-        let Ok(call) = self.call.try_lock() else { return Ok(()) };
-        let mut objects = call.objects();
-        objects.try_for_each(|object| visit.call(object))
+        self.call.try_lock().map_or(Ok(()), |call| call.traverse(&visit))
     }
 }

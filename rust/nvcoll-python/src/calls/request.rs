@@ -28,7 +28,7 @@ pub(crate) struct Request<'a, 'py> {
     pub(crate) root: Argument<'a, 'py>,
     pub(crate) counts: Argument<'a, 'py>,
     /// The table of counts, if it was read before; `counts` is then ignored.
-    pub(crate) table: Option<Vec<usize>>,
+    pub(crate) table: Option<Table>,
     pub(crate) algorithm: Argument<'a, 'py>,
     pub(crate) out: Argument<'a, 'py>,
     /// None: the default of the endpoint.
@@ -70,10 +70,8 @@ impl<'a, 'py> Request<'a, 'py> {
         self.refuse_superfluous(py)?;
         let root = self.root.map_or(Ok(0), |root| integer("root", root, 0..=world_size - 1))?;
         let roles = Roles { world_size, root };
-        let table = match (self.table.take(), self.counts) {
-            (Some(table), _) => Some(Table::Whole(table)),
-            (None, counts) => counts.map(|counts| counts::read(collective, world_size, counts)).transpose()?,
-        };
+        let read = |counts| counts::read(collective, world_size, counts);
+        let table = self.table.take().map_or_else(|| self.counts.map(read).transpose(), |table| Ok(Some(table)))?;
         let counts = table.map(|table| counts::of_table(py, collective, roles, table)).transpose()?;
         let passed = Passed { arrays: self.arrays, out: self.out, counts, is_deferred: self.is_deferred, member };
         let (operands, result) = Operands::new(py, Contract::new(collective, roles, member.map(Member::rank)), passed)?;

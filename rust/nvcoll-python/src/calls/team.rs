@@ -40,7 +40,7 @@ impl Team {
 
     /// Ends the communicators of a rank whose program has returned. Peers that make one more call get an error.
     fn retire(&self, py: Python<'_>, comm: &Communicator) -> PyResult<()> {
-        comm.check_left(py)?;
+        comm.endpoint.group.check_left(py)?;
         py.detach(|| self.team.retire(comm.rank_of_run())).map_err(|error| of_engine(py, &error))
     }
 

@@ -69,10 +69,7 @@ impl Communicator {
             _ if recv_counts.is_some() => {
                 return Err(invalid(py, "`recv_counts` is given without a row of `counts`: pass what this rank sends"))
             }
-            whole => {
-                let table = whole.map(|(Table::Whole(table) | Table::Row(table))| table);
-                return self.endpoint.call(py, Request { table, ..request }, timeout, async_op);
-            }
+            table => return self.endpoint.call(py, Request { table, ..request }, timeout, async_op),
         };
         let receive = recv_counts.map(|counts| counts::row("recv_counts", counts, world_size, "rank")).transpose()?;
         let mut rows = Rows::of_rank(self.rank(), &send, receive.as_deref());

@@ -287,11 +287,6 @@ impl Communicator {
         made.map_err(|error| of_member(py, &self.member, &error))
     }
 
-    /// Refuses to end the program of the rank while a group is open: see [`crate::calls::open_group::OpenGroup::check_left`].
-    pub(crate) fn check_left(&self, py: Python<'_>) -> PyResult<()> {
-        self.endpoint.group.check_left(py)
-    }
-
     pub(crate) fn member(&self) -> &Member {
         &self.member
     }
