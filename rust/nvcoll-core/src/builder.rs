@@ -68,15 +68,6 @@ impl From<std::ops::Range<u32>> for Chunks {
     }
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Line {
-    pub(crate) rank: u32,
-    pub(crate) src: Vec<Region>,
-    pub(crate) dst: Vec<Region>,
-    pub(crate) channel: u32,
-    pub(crate) at_switch: bool,
-}
-
 /// Records the sequential program of all ranks.
 #[derive(Debug, Clone)]
 pub struct Builder {
@@ -89,7 +80,7 @@ pub struct Builder {
     pub(crate) channels: u32,
     pub(crate) scratch_layers: u16,
     /// The steps; empty once there are too many.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<Draft<Region>>,
     /// The size of the program, counted even if there are too many steps.
     pub(crate) size: Size,
     /// Whether steps are only counted and not kept.
@@ -266,13 +257,7 @@ impl Builder {
             buffer: region.buffer,
             chunks: (region.lo * (total / region.of)) as u32..(region.hi * (total / region.of)) as u32,
         };
-        let drafts = self.lines.iter().map(|line| Draft {
-            rank: line.rank,
-            channel: line.channel,
-            src: line.src.iter().map(number).collect(),
-            dst: line.dst.iter().map(number).collect(),
-            at_switch: line.at_switch,
-        });
+        let drafts = self.lines.iter().map(|line| line.map(number));
         let algorithm = algorithm.to_owned();
         let schedule = Schedule::empty(self.collective, algorithm, self.roles, per_part as u32, self.aliasing);
         derive(schedule, drafts.collect(), &self.interrupt)
@@ -351,19 +336,19 @@ impl Builder {
         } else if self.only_counts || !self.size.fits() {
             self.count(src, dst);
         } else if self.admits(src, dst) {
-            self.keep(Line { rank, src: src.to_vec(), dst: dst.to_vec(), channel: self.channel, at_switch });
+            self.keep(Draft { rank, src: src.to_vec(), dst: dst.to_vec(), channel: self.channel, at_switch });
         }
         dst.first().or(src.first()).cloned().unwrap_or_else(|| self.whole(0, Buffer::Output))
     }
 
-    pub(crate) fn replay(&mut self, line: Line) {
+    pub(crate) fn replay(&mut self, line: Draft<Region>) {
         if self.error.is_none() && self.size.fits() && self.admits(&line.src, &line.dst) {
             self.keep(line);
         }
     }
 
     /// Adds a step; if there are too many, drops all steps and keeps no more.
-    fn keep(&mut self, line: Line) {
+    fn keep(&mut self, line: Draft<Region>) {
         self.count(&line.src, &line.dst);
         if self.size.fits() {
             self.lines.push(line);

@@ -18,8 +18,9 @@
 //! If the members' inputs and outputs are the same memory, the inner algorithm is built for in-place use. Source: ours.
 
 use crate::algorithm;
-use crate::builder::{Builder, Line, Region, MAX_CHANNELS};
+use crate::builder::{Builder, Region, MAX_CHANNELS};
 use crate::collective::{Collective, Holding, Parts, Roles, ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER};
+use crate::depend::Draft;
 use crate::error::{Error, Result};
 use crate::schedule::{Aliasing, Buffer};
 use crate::words::counted;
@@ -290,7 +291,7 @@ impl Composition<'_> {
     }
 
     /// Translates a line of a group's program into a line of the program that contains it.
-    fn translated(&self, line: &Line, group: &[u32], whole: Share) -> Line {
+    fn translated(&self, line: &Draft<Region>, group: &[u32], whole: Share) -> Draft<Region> {
         let region = |region: &Region| {
             let rank = group[region.rank as usize];
             let buffer = match region.buffer {
@@ -301,12 +302,6 @@ impl Composition<'_> {
             };
             whole.part(region.lo, region.hi, region.of).at(rank, buffer)
         };
-        Line {
-            rank: group[line.rank as usize],
-            src: line.src.iter().map(region).collect(),
-            dst: line.dst.iter().map(region).collect(),
-            channel: self.channel + line.channel,
-            at_switch: line.at_switch,
-        }
+        Draft { rank: group[line.rank as usize], channel: self.channel + line.channel, ..line.map(region) }
     }
 }

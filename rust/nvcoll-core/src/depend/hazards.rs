@@ -60,7 +60,7 @@ pub(super) struct Hazards {
 }
 
 impl Hazards {
-    pub(super) fn new(schedule: &Schedule, drafts: &[Draft]) -> Self {
+    pub(super) fn new(schedule: &Schedule, drafts: &[Draft<View>]) -> Self {
         let world_size = schedule.world_size;
         let views = drafts.iter().flat_map(|draft| draft.src.iter().chain(&draft.dst));
         let views = views.map(|view| (view.rank, view.buffer, view.chunks.clone()));
@@ -83,7 +83,7 @@ impl Hazards {
     }
 
     /// Returns the value that a step moves, before the step is recorded.
-    pub(super) fn value_of(&self, draft: &Draft) -> Result<StepValue, String> {
+    pub(super) fn value_of(&self, draft: &Draft<View>) -> Result<StepValue, String> {
         let mut value = StepValue { raw: Vec::new(), is_final: false, contributions: 0, is_complete: false };
         let is_copy = draft.src.len() == 1 && self.world_size > 1;
         for view in &draft.src {
@@ -105,7 +105,7 @@ impl Hazards {
     }
 
     /// Records the accesses of a step, and returns the earlier steps for which it must wait, sorted.
-    pub(super) fn record(&mut self, position: u32, draft: &Draft, value: &StepValue) -> Vec<u32> {
+    pub(super) fn record(&mut self, position: u32, draft: &Draft<View>, value: &StepValue) -> Vec<u32> {
         let mut needs = Vec::new();
         for view in &draft.src {
             for at in self.cells_of(view) {

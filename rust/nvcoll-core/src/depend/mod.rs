@@ -35,7 +35,7 @@ use waits::Waits;
 /// # Errors
 /// [`Error::Build`] if a step reads an unwritten chunk, or a view whose chunks hold different kinds of values;
 /// [`Error::Interrupted`] if the caller stops the work.
-pub(crate) fn derive(mut schedule: Schedule, drafts: Vec<Draft>, interrupt: &Interrupt) -> Result<Schedule> {
+pub(crate) fn derive(mut schedule: Schedule, drafts: Vec<Draft<View>>, interrupt: &Interrupt) -> Result<Schedule> {
     let mut hazards = Hazards::new(&schedule, &drafts);
     let mut needs = Vec::with_capacity(drafts.len());
     let mut steps = Vec::with_capacity(drafts.len());
@@ -65,7 +65,7 @@ pub(crate) fn derive(mut schedule: Schedule, drafts: Vec<Draft>, interrupt: &Int
 }
 
 /// Makes a step of a draft. Contributions are marked in folds that will be complete, because only there `premul_sum` is defined.
-fn step_of(draft: &Draft, value: &StepValue, completes: bool) -> Step {
+fn step_of(draft: &Draft<View>, value: &StepValue, completes: bool) -> Step {
     let scales = completes && draft.src.len() > 1 || value.is_final;
     let source =
         |(view, &raw): (&View, &Option<u32>)| Source { view: view.clone(), contribution: raw.filter(|_| scales) };

@@ -1,7 +1,7 @@
 //! Queues of steps: each step gets a queue of its rank and a position in the queue, by its level.
 
 use super::draft::Draft;
-use crate::schedule::Step;
+use crate::schedule::{Step, View};
 
 /// A queue, by rank and number.
 pub(super) type QueueId = (u32, u32);
@@ -15,7 +15,7 @@ enum Role {
 }
 
 impl Role {
-    fn of(draft: &Draft) -> Self {
+    fn of(draft: &Draft<View>) -> Self {
         if draft.src.len() > 1 {
             Role::Fold
         } else if draft.dst.iter().all(|view| view.buffer.is_staging()) && !draft.src[0].buffer.is_staging() {
@@ -28,7 +28,7 @@ impl Role {
 
 /// Writes queue and index into every step. Returns all positions by level and then by program order, which is the order of steps in
 /// every queue.
-pub(super) fn assign(drafts: &[Draft], needs: &[Vec<u32>], steps: &mut [Step]) -> Vec<u32> {
+pub(super) fn assign(drafts: &[Draft<View>], needs: &[Vec<u32>], steps: &mut [Step]) -> Vec<u32> {
     let mut levels = vec![0u32; drafts.len()];
     for (position, earlier) in needs.iter().enumerate() {
         levels[position] = earlier.iter().map(|&p| levels[p as usize] + 1).max().unwrap_or(0);

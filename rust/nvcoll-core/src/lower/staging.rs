@@ -90,7 +90,7 @@ struct LoweredValue {
 struct Lowering<'a> {
     schedule: &'a Schedule,
     path: Path,
-    drafts: Vec<Draft>,
+    drafts: Vec<Draft<View>>,
     values: HashMap<SingleChunk, LoweredValue>,
     /// The number of staging layers in use, for each rank and chunk.
     layers: HashMap<(u32, u32), u16>,
@@ -247,7 +247,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn finish(mut self) -> Vec<Draft> {
+    fn finish(mut self) -> Vec<Draft<View>> {
         if self.path == Path::Pushed {
             let values = std::mem::take(&mut self.values);
             for (&key, value) in values.iter().filter(|(key, _)| matches!(key.1, Buffer::Scratch(_))) {

@@ -173,21 +173,12 @@ pub enum Unproved {
 }
 
 /// The reason why a proof stops early.
+#[derive(Debug, thiserror::Error)]
 enum Halt {
-    Broken(Violation),
-    Interrupted(Interrupted),
-}
-
-impl From<Violation> for Halt {
-    fn from(violation: Violation) -> Self {
-        Self::Broken(violation)
-    }
-}
-
-impl From<Interrupted> for Halt {
-    fn from(interrupted: Interrupted) -> Self {
-        Self::Interrupted(interrupted)
-    }
+    #[error(transparent)]
+    Broken(#[from] Violation),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 fn prove(schedule: &Schedule, slots: u32, interrupt: &Interrupt) -> Result<Facts, Halt> {
