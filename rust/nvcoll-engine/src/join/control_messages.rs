@@ -251,7 +251,8 @@ impl PeerConnection {
             let of_key = inbox.kept.iter_mut().filter(|(key, _)| key[..2] == body.key[1..]);
             let has_descriptors = |message: &Result<Message>| message.as_ref().is_ok_and(|m| !m.descriptors.is_empty());
             for message in of_key.flat_map(|(_, messages)| messages).filter(|message| has_descriptors(message)) {
-                *message = Err(self.left("while a message of it was not asked for: it gave up"));
+                let cause = "gave up before its message was asked for".into();
+                *message = Err(Error::Aborted { rank: self.peer, cause });
             }
             return;
         }

@@ -204,7 +204,7 @@ fn a_message_that_was_taken_back_leaves_no_descriptor_and_says_so_to_who_asks() 
         let receive = |key| meshes[1].receive(0, key, watchdog(), &mut || false);
         receive([5, 0, 0]).unwrap();
         assert_eq!(open_descriptors(), before + 1, "that of the other message");
-        let words = "rank 0 left while a message of it was not asked for: it gave up";
+        let words = "rank 0 gave up before its message was asked for: the call was aborted";
         assert_eq!(receive([1, 7, 0]).unwrap_err().to_string(), words);
         assert_eq!(receive([1, 8, 0]).unwrap().words, [2]);
     });
