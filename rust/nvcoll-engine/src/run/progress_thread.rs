@@ -37,7 +37,7 @@ const SLEEPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(
 
 /// The longest sleep at bells while a collective is in flight: its deadline rings no bell, nor does the end of a call of another thread
 /// for which it waits. Chosen: nobody notices it.
-const LONGEST_IN_A_CALL: Duration = Duration::from_millis(5);
+const LONGEST_IN_A_CALL: Duration = Duration::from_millis(20);
 
 /// How many of the longest sleeps the thread makes with nobody to watch before it ends. Chosen: about a second.
 const IDLE_SLEEPS: u32 = 10;
