@@ -75,8 +75,7 @@ fn a_rank_that_is_through_is_compared_until_its_results_are_back_from_its_copies
                 let (mut copy, mut never, member) = ([1f32; 4], || false, team.member(rank).unwrap());
                 let mut limit = WaitLimit::new(Deadline::after(Some(seconds)), &mut never);
                 // SAFETY: a live array of four floats of the rank's own, in place.
-                let found =
-                    now(unsafe { member.run_on_copies(&program, None, in_place(&mut copy), originals, &mut limit) });
+                let found = now(unsafe { member.run_call(&program, None, in_place(&mut copy), originals, &mut limit) });
                 if are_back {
                     member.results_are_back();
                 }

@@ -1,5 +1,5 @@
 //! The Python binding. It reads arguments, releases the GIL, lets Ctrl-C in and turns errors into exceptions. The docstrings of its
-//! classes and functions are here. `python/nvcoll` adds types and the command line.
+//! classes and functions are here. The rooms of `python/nvcoll` stand on it.
 //!
 //! | room, from the bottom | what it holds |
 //! |---|---|

@@ -4,7 +4,7 @@
 //! process of rank 1 ends      the kernel marks its life word, and wakes one guard                      (sync/life.rs)
 //! guard of rank 0             wakes the other guards on that word
 //!                             asks how the process ended, notes it, rings the doorbells of its own rank
-//! call of rank 0              looks at the note, raises the abort; its peers do the same               (run/by_rank)
+//! call of rank 0              looks at the note, raises the abort; its peers do the same               (run/wait.rs)
 //! guard of rank 0             notes at last that no thread of rank 1 runs any more                     (run/quiesce.rs)
 //! ```
 //!

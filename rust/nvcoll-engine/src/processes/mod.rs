@@ -199,7 +199,7 @@ fn make_world(
     limit: &mut WaitLimit<'_>,
 ) -> Result<Arc<World>> {
     let take_back = |_: &Error| ranks.iter().for_each(|&rank| job.mesh.take_back(rank, [WORLD, id]));
-    let (regions, words) = share_memory(&job.mesh, id, &ranks, limit).inspect_err(take_back)?;
+    let (regions, words) = exchange_memory(&job.mesh, id, &ranks, limit).inspect_err(take_back)?;
     let addresses = match ranks.len() {
         1 => Addresses::OneSpace,
         _ => Addresses::Regions { table: job.table.clone(), ranks: ranks.clone() },
@@ -217,7 +217,7 @@ fn make_world(
 ///
 /// A rank that fails goes on to the end. So either all ranks have the world, or all know who failed, and no message is left over unless
 /// time runs out.
-fn share_memory(
+fn exchange_memory(
     mesh: &Mesh,
     id: u64,
     ranks: &[u32],

@@ -1,7 +1,7 @@
 //! The order of a program's steps, as its proved schedule states it: the early steps and the queues of each rank, and what each step
 //! and each leave waits for.
 //!
-//! An order is made of a [`Verified`] schedule alone and keeps it, so a program runs nothing that was not proved. Positions of steps and
+//! An order is made of a [`Verified`] schedule alone and keeps it, so no step runs before what the proof has it wait for. Positions of steps and
 //! waits are resolved to numbers that a worker compares with progress words; nothing is moved.
 
 use nvcoll_core::schedule::{Dependency, Event, Step};

@@ -5,12 +5,14 @@
 //! | [`calls`] | its part of a program or of a group |
 //! | [`reused`] | what its calls reuse, one after the other |
 //! | [`messaging`] | its sends and receives |
+//! | [`in_flight`] | what the progress thread advances of it |
 //! | [`groups`] | communicators that are made of this one |
 //! | [`faults`] | faults that a test asks for |
 
 mod calls;
 mod faults;
 mod groups;
+mod in_flight;
 mod messaging;
 mod reused;
 
@@ -101,7 +103,7 @@ impl Member {
 
     /// Says whether all memory of a rank is in reach of the others: they are threads of this process, or there is one rank.
     #[inline]
-    pub fn share_memory(&self) -> bool {
+    pub fn is_in_one_space(&self) -> bool {
         matches!(self.world.addresses, Addresses::OneSpace)
     }
 

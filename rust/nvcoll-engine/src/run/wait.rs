@@ -90,7 +90,6 @@ pub fn now<T>(call: impl Future<Output = T>) -> T {
 #[inline]
 pub(crate) async fn fly<'world>(flight: &mut impl Flight<'world>, limit: &mut WaitLimit<'_>) -> Result<(), Cause> {
     if !limit.is_of_issued() {
-        let _environment = FloatEnvironment::round_to_nearest();
         return wait(flight, limit);
     }
     let (mut backoff, mut posted) = (Backoff::of_rank(), None);
@@ -128,7 +127,8 @@ fn poll<'world>(
 
 /// Waits on this thread until a flight is over.
 #[inline]
-fn wait<'world>(flight: &mut impl Flight<'world>, limit: &mut WaitLimit<'_>) -> Result<(), Cause> {
+pub(crate) fn wait<'world>(flight: &mut impl Flight<'world>, limit: &mut WaitLimit<'_>) -> Result<(), Cause> {
+    let _environment = FloatEnvironment::round_to_nearest();
     let world = flight.world();
     let (mut backoff, mut posted, mut at_bell) = (Backoff::of_rank(), None, None);
     loop {

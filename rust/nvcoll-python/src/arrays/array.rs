@@ -138,7 +138,7 @@ impl Array {
     /// if it can reach the array of `sharer`.
     pub(super) fn shadow(&mut self, sharer: Option<&Member>, complaint: &str) -> Result<(), Reason> {
         let bytes = self.layout.bytes();
-        let is_shared = |member: &&Member| !member.share_memory() && member.is_reachable(self.first, bytes);
+        let is_shared = |member: &&Member| !member.is_in_one_space() && member.is_reachable(self.first, bytes);
         let refused = |error| Reason::Refused(format!("{complaint}: {error}"));
         let shared = sharer.filter(is_shared).map(|member| member.allocate(bytes)).transpose().map_err(refused)?;
         let no_memory = || Reason::Refused(format!("{complaint} of {bytes} bytes: pass a packed, writable array"));

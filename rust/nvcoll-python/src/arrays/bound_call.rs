@@ -16,6 +16,7 @@
 //! | they have not moved since the call was bound | a call runs at once, or looks before each run: [`BoundCall::check`] |
 //! | nobody else touches them | the caller's promise, which no array library can enforce |
 
+use std::future::Future;
 use std::sync::Arc;
 
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -58,16 +59,16 @@ impl Programs {
     /// # Safety
     /// The buffers are the rank's and meet the demands of this file; `originals` are the arrays of [`Operands::originals`].
     #[inline]
-    pub(super) async unsafe fn run_of_rank(
-        &self,
-        member: &Member,
+    pub(super) unsafe fn run_of_rank<'a, 'b>(
+        &'a self,
+        member: &'a Member,
         buffers: Buffers,
-        originals: &[OriginalArray],
-        limit: &mut WaitLimit<'_>,
-    ) -> Result<()> {
+        originals: &'a [OriginalArray],
+        limit: &'a mut WaitLimit<'b>,
+    ) -> impl Future<Output = Result<()>> + use<'a, 'b> {
         // SAFETY: the caller's promise. The engine compares the footprints of ranks when they meet, so that no rank writes an
         // array of another.
-        unsafe { member.run_on_copies(&self.own, self.mapped.as_ref(), buffers, originals, limit) }.await
+        unsafe { member.run_call(&self.own, self.mapped.as_ref(), buffers, originals, limit) }
     }
 }
 
@@ -344,6 +345,6 @@ impl WordExchange {
         let buffers = Buffers::new(all.wrapping_add(member.rank() as usize * own_bytes), all, 1.0);
         // SAFETY: the program gathers as many words in place as `words` has, which is borrowed until the run is over; the input
         // is this rank's part of it.
-        unsafe { member.run_on_copies(&self.0, None, buffers, &[], limit) }.await
+        unsafe { member.run_call(&self.0, None, buffers, &[], limit) }.await
     }
 }

@@ -23,6 +23,7 @@ use super::operands::{refuse_conflict, APART};
 use super::source::{self, Owner};
 use crate::error::of_member;
 use crate::gil::watched_rank;
+use nvcoll_engine::run::wait::now;
 
 /// The envelope of a message, once it was received.
 pub(crate) type ReceivedEnvelope = Arc<Mutex<Option<Envelope>>>;
@@ -176,7 +177,7 @@ impl MessageArray {
         arrays.iter().try_for_each(|array| array.refuse_in_flight(py, None))?;
         let (begun, refused) = Self::begin_all(arrays, member);
         if refused.is_some() || begun.iter().any(|transfer| !matches!(transfer.outcome(), Some(Ok(_)))) {
-            let waited = watched_rank(py, member, deadline(), async |limit| member.finish(&begun, limit).await);
+            let waited = watched_rank(py, member, deadline(), |limit| now(member.finish(&begun, limit)));
             refused.map_or(Ok(()), |error| Err(of_member(py, member, &error)))?;
             waited?;
         }

@@ -22,6 +22,7 @@ use nvcoll_engine::{Buffers, Deadline};
 use super::bound_call::{BoundCall, Programs, SharedProgram};
 use super::{in_flight, numpy};
 use crate::gil::watched_rank;
+use nvcoll_engine::run::wait::now;
 
 /// The number of calls that a communicator remembers. Chosen: more than a training step has kinds of calls.
 const MOST_REMEMBERED: usize = 16;
@@ -89,10 +90,10 @@ impl RepeatedCalls {
         // References of our own: `ndarray.resize` refuses meanwhile.
         let _arrays = (call.arrays.clone(), call.out.cloned());
         let deadline = deadline();
-        // SAFETY: each array has the dtype and the number of elements that `BoundCall::new` compared with the program. The arrays
-        // are held, and lie apart. The table of `bound_call.rs` says what keeps the other demands.
-        let outcome = watched_rank(call.arrays.py(), member, deadline, async |limit| unsafe {
-            programs.run_of_rank(member, buffers, &[], limit).await
+        let outcome = watched_rank(call.arrays.py(), member, deadline, |limit| {
+            // SAFETY: each array has the dtype and the number of elements that `BoundCall::new` compared with the program. The arrays
+            // are held, and lie apart. The table of `bound_call.rs` says what keeps the other demands.
+            now(unsafe { programs.run_of_rank(member, buffers, &[], limit) })
         });
         Some(outcome.map(|()| count(&programs.own)))
     }

@@ -61,7 +61,7 @@ pub(crate) fn empty<'py>(
             format!("`dtype` is {dtype}, whose elements are references: pass a dtype of plain bytes"),
         ));
     }
-    if member.share_memory() {
+    if member.is_in_one_space() {
         return numpy.call_method1(intern!(py, "empty"), (shape, dtype));
     }
     let outline = match shape.extract::<isize>() {

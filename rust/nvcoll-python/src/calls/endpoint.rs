@@ -24,6 +24,7 @@ use crate::calls::open_group::OpenGroup;
 use crate::calls::request::Request;
 use crate::error::{of_engine, of_member};
 use crate::gil::{watched, watched_rank, WithoutGil};
+use nvcoll_engine::run::wait::now;
 
 /// The number of counters that a communicator keeps. Chosen: more than a training step has calls.
 const MOST_COUNTERS: usize = 16;
@@ -102,7 +103,7 @@ impl Endpoint {
 
     /// Returns the path of calls that name none: mapped if the ranks are threads, which reach all memory.
     pub(crate) fn default_path(&self) -> Path {
-        match self.member().is_none_or(Member::share_memory) {
+        match self.member().is_none_or(Member::is_in_one_space) {
             true => Path::Mapped,
             false => Path::Staged,
         }
@@ -215,7 +216,7 @@ impl Endpoint {
         call.check(py, None)?;
         match self.member() {
             None => watched(py, |is_interrupted| call.run_of_node(&self.node, deadline, is_interrupted)),
-            Some(member) => watched_rank(py, member, deadline, async |limit| call.run_of_rank(member, limit).await),
+            Some(member) => watched_rank(py, member, deadline, |limit| now(call.run_of_rank(member, limit))),
         }?;
         self.count(call);
         Ok(())

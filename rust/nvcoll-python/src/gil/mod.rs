@@ -14,7 +14,6 @@ use pyo3::prelude::*;
 
 use nvcoll_core::interrupt::Interrupt;
 use nvcoll_engine::ranks::member::Member;
-use nvcoll_engine::run::wait::now;
 use nvcoll_engine::sync::condition::IsInterrupted;
 use nvcoll_engine::sync::single_flight::Unlocked;
 use nvcoll_engine::{Deadline, WaitLimit};
@@ -46,9 +45,9 @@ pub(crate) fn watched_rank(
     py: Python<'_>,
     member: &Member,
     deadline: Deadline,
-    work: impl AsyncFnOnce(&mut WaitLimit<'_>) -> nvcoll_engine::Result<()> + Send,
+    work: impl FnOnce(&mut WaitLimit<'_>) -> nvcoll_engine::Result<()> + Send,
 ) -> PyResult<()> {
-    let work = |is_interrupted: IsInterrupted<'_>| now(work(&mut WaitLimit::new(deadline, is_interrupted)));
+    let work = |is_interrupted: IsInterrupted<'_>| work(&mut WaitLimit::new(deadline, is_interrupted));
     let outcome = patiently(py, member, work)?;
     // A Ctrl-C for all ranks often arrives together with the failure of a peer that it has ended first.
     outcome.map_err(|error| py.check_signals().err().unwrap_or_else(|| of_member(py, member, &error)))
@@ -61,7 +60,7 @@ pub(crate) fn patiently<T: Send>(
     member: &Member,
     wait: impl FnOnce(IsInterrupted<'_>) -> T + Send,
 ) -> PyResult<T> {
-    match member.share_memory() {
+    match member.is_in_one_space() {
         true => Ok(in_turn(py, || wait(&mut || false))),
         false => interruptibly(py, wait),
     }

@@ -40,12 +40,12 @@ impl Member {
     pub unsafe fn run(&self, program: &Arc<Program>, buffers: Buffers, deadline: Deadline) -> Result<()> {
         let mut never = || false;
         let mut limit = WaitLimit::new(deadline, &mut never);
-        // SAFETY: the caller's promise is the one that `run_on_copies` asks for, and nothing is a copy.
-        now(unsafe { self.run_on_copies(program, None, buffers, &[], &mut limit) })
+        // SAFETY: the caller's promise is the one that `run_call` asks for, and nothing is a copy.
+        now(unsafe { self.run_call(program, None, buffers, &[], &mut limit) })
     }
 
-    /// Runs this rank's part of a program on copies of some of its arrays. `originals` are all arrays of the call as
-    /// the user passed them, which peers compare. It is empty if nothing is a copy.
+    /// Runs this rank's part of a program. If some of its arrays are copies, `originals` are all arrays of the call as the user passed
+    /// them, which peers compare; else it is empty.
     ///
     /// `mapped` is a program of the same call on the mapped path, which the ranks run instead if all offer one.
     ///
@@ -54,7 +54,7 @@ impl Member {
     ///
     /// # Errors
     /// As [`Member::run`].
-    pub async unsafe fn run_on_copies(
+    pub async unsafe fn run_call(
         &self,
         program: &Arc<Program>,
         mapped: Option<&Arc<Program>>,
@@ -66,19 +66,23 @@ impl Member {
         // The data of a small call travel with the enter.
         let mapped = mapped.filter(|_| !program.has_early_order());
         mapped.map_or(Ok(()), |mapped| check_ranks(mapped, self.world.world_size()))?;
-        let mut calls = self.begin_in_turn(|| program.call().clone().into(), limit).await?;
+        let mut calls = match limit.is_of_issued() {
+            true => self.begin_issued().await,
+            false => self.begin_in_turn(|| program.call().clone().into(), limit)?,
+        };
         let calls = calls.as_mut().ok_or(ENDED)?;
         let scratch_bytes = program.scratch_bytes().max(mapped.map_or(0, |mapped| mapped.scratch_bytes()));
         let is_reached = mapped.is_some() || program.call().path == Path::Mapped;
         let scratch = calls.make_room(&self.world, scratch_bytes, is_reached, program.staging_bytes())?;
         let buffers = [Buffers { scratch, ..buffers }];
         let (pass, mapped) = (Pass::of_copies(program, originals), mapped.map(Pass::of_one));
+        let number = calls.begin(&self.world, pass, mapped, &buffers)?;
         // SAFETY: the caller promised it of the buffers; scratch is this member's and as long as the programs need; they are
         // of as many ranks as the world.
-        unsafe { calls.run(&self.world, pass, mapped, &buffers, limit) }.await
+        unsafe { calls.rank_worker.run(&self.world, pass, mapped, number, &buffers, limit) }.await
     }
 
-    /// Says that the results of the last call are in the user's arrays, after [`Member::run_on_copies`] or a batch with
+    /// Says that the results of the last call are in the user's arrays, after [`Member::run_call`] or a batch with
     /// copies. From now on a rank that enters that call late may pass the same memory.
     pub fn results_are_back(&self) {
         // Release: pairs with the Acquire in `RankWorker::see_who_is_gone`.
@@ -88,24 +92,27 @@ impl Member {
     /// Runs this rank's part of a batch, which has the buffers of this rank.
     ///
     /// # Safety
-    /// As [`Member::run_on_copies`], and no call writes a byte that another one touches.
+    /// As [`Member::run_call`], and no call writes a byte that another one touches.
     ///
     /// # Errors
     /// As [`Member::run`].
     pub async unsafe fn run_batch(&self, batch: &mut Batch, limit: &mut WaitLimit<'_>) -> Result<()> {
         batch.programs().iter().try_for_each(|program| check_ranks(program, self.world.world_size()))?;
         assert_eq!(batch.buffers.len(), batch.len(), "one entry per call");
-        let group = || Call::of_words(CallPurpose::PathOfGroup).into();
-        let mut calls = self.begin_in_turn(group, limit).await?;
+        let mut calls = match limit.is_of_issued() {
+            true => self.begin_issued().await,
+            false => self.begin_in_turn(|| Call::of_words(CallPurpose::PathOfGroup).into(), limit)?,
+        };
         let calls = calls.as_mut().ok_or(ENDED)?;
         let is_reached = batch.programs().iter().any(|program| program.call().path == Path::Mapped);
         let scratch = calls.make_room(&self.world, batch.scratch_bytes(), is_reached, batch.staging_bytes())?;
         batch.place_scratch([scratch].into_iter(), 1);
         batch.survey(self.rank);
         for (pass, buffers) in batch.in_passes(1) {
+            let number = calls.begin(&self.world, pass, None, buffers)?;
             // SAFETY: the caller promised it of the buffers, and that calls share nothing that one writes; `place_scratch` gave
             // every call scratch of its own; the programs are of as many ranks as the world.
-            unsafe { calls.run(&self.world, pass, None, buffers, limit) }.await?;
+            unsafe { calls.rank_worker.run(&self.world, pass, None, number, buffers, limit) }.await?;
         }
         Ok(())
     }
@@ -117,7 +124,10 @@ impl Member {
     pub async fn agree_on_mapped(&self, is_offered: bool, limit: &mut WaitLimit<'_>) -> Result<bool> {
         let program = self.program_of_words(CallPurpose::PathOfGroup, limit.deadline, &HoldsNoLock)?;
         let own = [u64::from(is_offered), 0];
-        let mut calls = self.begin_in_turn(|| program.call().clone().into(), limit).await?;
+        let mut calls = match limit.is_of_issued() {
+            true => self.begin_issued().await,
+            false => self.begin_in_turn(|| program.call().clone().into(), limit)?,
+        };
         let calls = calls.as_mut().ok_or(ENDED)?;
         // SAFETY: `program_of_words` bound it for this many ranks; a barrier has no steps, so that no buffer is touched.
         unsafe { calls.say(&self.world, program, own, limit) }.await?;
@@ -142,17 +152,18 @@ impl Member {
         Ok(place.get_or_init(|| program))
     }
 
-    /// Begins a call after those that were issued before it.
+    /// Begins an issued call, whose turn has come. A call of another thread may not be over.
+    async fn begin_issued(&self) -> TryLockGuard<'_, Option<MemberCalls>> {
+        poll_fn(|_| self.calls.take().map_or(Poll::Pending, Poll::Ready)).await
+    }
+
+    /// Begins a call of this thread after those that were issued before it.
     #[inline]
-    pub(super) async fn begin_in_turn(
+    pub(super) fn begin_in_turn(
         &self,
         call: impl Fn() -> PositionedCall,
         limit: &mut WaitLimit<'_>,
     ) -> Result<TryLockGuard<'_, Option<MemberCalls>>> {
-        if limit.is_of_issued() {
-            // It is its turn. A call of another thread may not be over.
-            return Ok(poll_fn(|_| self.calls.take().map_or(Poll::Pending, Poll::Ready)).await);
-        }
         if self.issued.are_in_flight() && self.process.is_current() {
             self.wait_for_turn(call, limit)?;
         }

@@ -62,7 +62,7 @@ impl Member {
     }
 
     fn run_split(&self, program: &Arc<Program>, key: SplitKey, mut limit: WaitLimit<'_>) -> Result<Option<Arc<Self>>> {
-        let mut calls = now(self.begin_in_turn(|| program.call().clone().into(), &mut limit))?;
+        let mut calls = self.begin_in_turn(|| program.call().clone().into(), &mut limit)?;
         let calls = calls.as_mut().ok_or(ENDED)?;
         // SAFETY: as in `agree_on_mapped`.
         let outcome = now(unsafe { calls.say(&self.world, program, key.words(), &mut limit) });

@@ -1,7 +1,6 @@
 //! The messages of a member. They take no part in its calls: a thread may send while another one is in a collective.
 
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Instant;
 
 use super::{Member, ENDED, FORKED};
@@ -9,8 +8,6 @@ use crate::deadline::{Deadline, WaitLimit};
 use crate::error::Result;
 use crate::messages::shared_mailbox::SharedMailbox;
 use crate::messages::transfer::{MessageBuffer, MessageTransfer};
-use crate::run::progress_thread::{FlightsOfMember, HasFlights};
-use crate::run::wait::Advance;
 use crate::sync::condition::IsInterrupted;
 use crate::sync::{Cause, WaitEnd};
 
@@ -118,25 +115,5 @@ impl Member {
             true => Ok(&self.messages),
             false => Err(FORKED),
         }
-    }
-}
-
-impl HasFlights for Member {
-    fn advance(&self, waker: &Waker) -> Advance {
-        match [self.issued.advance(waker), self.messages.advance_issued(&self.world, self.rank)] {
-            [Advance::Over, Advance::Over] => Advance::Over,
-            came if came.contains(&Advance::Moved) => Advance::Moved,
-            _ => Advance::Waits,
-        }
-    }
-
-    fn in_flight(&self) -> Option<FlightsOfMember> {
-        let (has_call, has_waiter) = (self.issued.are_in_flight(), self.messages.is_in_a_wait());
-        (has_call || self.messages.has_issued()).then(|| FlightsOfMember {
-            world: self.world.clone(),
-            rank: self.rank,
-            has_call,
-            has_waiter,
-        })
     }
 }

@@ -61,22 +61,21 @@ impl MemberCalls {
         words: [u64; 2],
         limit: &mut WaitLimit<'_>,
     ) -> Result<()> {
+        let (pass, buffers) = (Pass::of_words(program, words), [Buffers::unknown()]);
+        let number = self.begin(world, pass, None, &buffers)?;
         // SAFETY: a barrier touches no buffer; the program is of as many ranks as the world, as this function demands.
-        unsafe { self.run(world, Pass::of_words(program, words), None, &[Buffers::unknown()], limit) }.await
+        unsafe { self.rank_worker.run(world, pass, None, number, &buffers, limit) }.await
     }
 
-    /// Makes the next call, or the calls of the next pass.
-    ///
-    /// # Safety
-    /// What [`RankWorker::run`] demands, for the ranks of this member's world.
-    pub(super) async unsafe fn run(
+    /// Begins the next call, or the calls of the next pass; returns its number.
+    #[inline]
+    pub(super) fn begin(
         &mut self,
         world: &World,
         pass: Pass<'_>,
         mapped: Option<Pass<'_>>,
         buffers: &[Buffers],
-        limit: &mut WaitLimit<'_>,
-    ) -> Result<()> {
+    ) -> Result<u32> {
         if !matches!(world.addresses, Addresses::OneSpace) {
             for pass in [Some(pass), mapped].into_iter().flatten() {
                 for (program, own) in pass.programs().iter().zip(buffers) {
@@ -85,8 +84,7 @@ impl MemberCalls {
             }
         }
         self.number = self.number.wrapping_add(1);
-        // SAFETY: this function asks its caller for what `RankWorker::run` demands.
-        unsafe { self.rank_worker.run(world, pass, mapped, self.number, buffers, limit) }.await
+        Ok(self.number)
     }
 }
 

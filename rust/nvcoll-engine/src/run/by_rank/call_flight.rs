@@ -20,7 +20,7 @@ use crate::program::store_choice::TimedStores;
 use crate::run::fault::Moment;
 use crate::run::quiesce::{ring_everybody, until_quiet};
 use crate::run::report::{ended_before, error_of, missing, place_of_trouble};
-use crate::run::wait::{fly, Advance, Flight};
+use crate::run::wait::{fly, wait, Advance, Flight};
 use crate::sync::{Cause, Doorbell, Pair};
 
 /// Where a call is.
@@ -230,7 +230,8 @@ impl RankWorker {
         let (stage, tiles, stores) = (CallStage::Enter, 0, None);
         let mut flight = CallFlight { worker: &mut *self, world, pass, mapped, number, buffers, stage, tiles, stores };
         if outcome.is_ok() {
-            outcome = fly(&mut flight, limit).await;
+            // A small call would feel one more layer of futures.
+            outcome = if limit.is_of_issued() { fly(&mut flight, limit).await } else { wait(&mut flight, limit) };
         }
         let (pass, stores) = (flight.pass, flight.stores);
         stores.into_iter().filter(|_| outcome.is_ok()).for_each(TimedStores::learn);

@@ -9,9 +9,8 @@
 //!
 //! Ranks that call for themselves always run so, with one rank per worker. A caller that drives all ranks uses it for staged and pushed
 //! programs, with several ranks per worker, which share the doorbell of the first. A worker learns a rank's buffers when it first sees
-//! that rank enter. There it compares the two calls, before data move between the two. Every wait ends by progress, by the abort or by
-//! the deadline. It also ends by the user's interrupt where one caller drives all ranks, and by the return of a peer's program where
-//! ranks call for themselves. A failing rank returns when no peer can still touch its buffers (`run/quiesce.rs`).
+//! that rank enter. There it compares the two calls, before data move between the two. Every wait ends by progress, by the abort, by
+//! the deadline or by the user's interrupt; where ranks call for themselves, also by the return or the death of a peer. A failing rank returns when no peer can still touch its buffers (`run/quiesce.rs`).
 //!
 //! | file | subject |
 //! |---|---|

@@ -11,6 +11,7 @@ use crate::calls::request::Request;
 use crate::counts::{self, Rows, Table};
 use crate::error::invalid;
 use crate::gil::watched_rank;
+use nvcoll_engine::run::wait::now;
 
 #[pymethods]
 impl Communicator {
@@ -79,8 +80,8 @@ impl Communicator {
             return self.endpoint.issue_rows(py, request, exchange, rows, timeout)?.into_bound_py_any(py);
         }
         self.endpoint.refuse_rows_in_flight(py, &request, None)?;
-        watched_rank(py, &self.member, deadline, async |limit| {
-            exchange.run_of_rank(&self.member, rows.words_mut(), limit).await
+        watched_rank(py, &self.member, deadline, |limit| {
+            now(exchange.run_of_rank(&self.member, rows.words_mut(), limit))
         })?;
         self.endpoint.call_until(py, Request { table: Some(rows.table(py)?), ..request }, timeout, deadline)
     }

@@ -280,7 +280,7 @@ impl Communicator {
         py: Python<'_>,
         make: impl FnOnce(&WithoutGil<'_>, &mut (dyn FnMut() -> bool + Send)) -> nvcoll_engine::Result<T>,
     ) -> PyResult<T> {
-        let made = match self.member.share_memory() {
+        let made = match self.member.is_in_one_space() {
             true => make(&WithoutGil::InTurn(py), &mut || false),
             false => interruptible(|is_interrupted| make(&WithoutGil::AtOnce(py), is_interrupted))?,
         };
