@@ -20,8 +20,7 @@ use crate::memory::world::World;
 use crate::run::fault::Moment;
 use crate::run::wait::{fly, look, now, Advance, Flight};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::condition::IsInterrupted;
-use crate::sync::condition::QUESTION;
+use crate::sync::condition::{IsInterrupted, QUESTION};
 use crate::sync::record::WORDS;
 use crate::sync::{Cause, Doorbell, WaitEnd};
 
@@ -124,8 +123,8 @@ impl SharedMailbox {
         };
         let new = TransfersFlight::new(self, world, own, transfers, &mut pause);
         let mut flight = TransfersFlight { until, ..new };
-        let mut is_interrupted = || false;
-        let mut limit = WaitLimit::new(deadline, &mut is_interrupted);
+        let mut never = || false;
+        let mut limit = WaitLimit::new(deadline, &mut never);
         if let Err(cause) = now(self.wait(&mut flight, &mut limit)) {
             let wait_graph = flight.wait_graph;
             // The outcome of the transfer says what went wrong.

@@ -13,6 +13,7 @@ use nvcoll_core::dtype::DType;
 use nvcoll_engine::memory::strided::{PlacedArray, TryBudget};
 use nvcoll_engine::messages::transfer::{Direction, Envelope, MessageBuffer, MessageTransfer, TransferEnd};
 use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::run::wait::now;
 use nvcoll_engine::sync::Completion;
 use nvcoll_engine::{Deadline, Error, OriginalArray};
 
@@ -23,7 +24,6 @@ use super::operands::{refuse_conflict, APART};
 use super::source::{self, Owner};
 use crate::error::of_member;
 use crate::gil::watched_rank;
-use nvcoll_engine::run::wait::now;
 
 /// The envelope of a message, once it was received.
 pub(crate) type ReceivedEnvelope = Arc<Mutex<Option<Envelope>>>;

@@ -17,12 +17,12 @@ use pyo3::types::{PyInt, PyString};
 use nvcoll_core::collective::{Collective, Holding};
 use nvcoll_core::dtype::DType;
 use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::run::wait::now;
 use nvcoll_engine::{Buffers, Deadline};
 
 use super::bound_call::{BoundCall, Programs, SharedProgram};
 use super::{in_flight, numpy};
 use crate::gil::watched_rank;
-use nvcoll_engine::run::wait::now;
 
 /// The number of calls that a communicator remembers. Chosen: more than a training step has kinds of calls.
 const MOST_REMEMBERED: usize = 16;

@@ -16,6 +16,7 @@ use nvcoll_engine::messages::transfer::Direction;
 use nvcoll_engine::program::call_counter::CallCounter;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
+use nvcoll_engine::run::wait::now;
 use nvcoll_engine::{Deadline, Error};
 
 use crate::arrays::{BoundCall, MessageArray, Operands, Programs, RepeatedCalls, SharedProgram, WordExchange};
@@ -24,7 +25,6 @@ use crate::calls::open_group::OpenGroup;
 use crate::calls::request::Request;
 use crate::error::{of_engine, of_member};
 use crate::gil::{watched, watched_rank, WithoutGil};
-use nvcoll_engine::run::wait::now;
 
 /// The number of counters that a communicator keeps. Chosen: more than a training step has calls.
 const MOST_COUNTERS: usize = 16;

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::IntoPyObjectExt;
 
 use nvcoll_core::collective::ALL_TO_ALL;
+use nvcoll_engine::run::wait::now;
 
 use super::Communicator;
 use crate::calls::choices::Seconds;
@@ -11,7 +12,6 @@ use crate::calls::request::Request;
 use crate::counts::{self, Rows, Table};
 use crate::error::invalid;
 use crate::gil::watched_rank;
-use nvcoll_engine::run::wait::now;
 
 #[pymethods]
 impl Communicator {

@@ -12,6 +12,7 @@ use pyo3::types::PyTuple;
 
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::ranks::node::Node;
+use nvcoll_engine::sync::condition::IsInterrupted;
 
 use crate::arrays::in_flight::{self, IssueQueue};
 use crate::arrays::places_of;
@@ -278,7 +279,7 @@ impl Communicator {
     fn regrouped<T>(
         &self,
         py: Python<'_>,
-        make: impl FnOnce(&WithoutGil<'_>, &mut (dyn FnMut() -> bool + Send)) -> nvcoll_engine::Result<T>,
+        make: impl FnOnce(&WithoutGil<'_>, IsInterrupted<'_>) -> nvcoll_engine::Result<T>,
     ) -> PyResult<T> {
         let made = match self.member.is_in_one_space() {
             true => make(&WithoutGil::InTurn(py), &mut || false),
