@@ -4,18 +4,35 @@
 //! board has [`NOTICES`] places per rank, one for each thread that waits; if all are taken, a thread posts nothing.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::memory::world::notice::{Notice, NOTICES, NOTICE_WORDS};
 use crate::memory::world::rank_lines::{InBlock, RankLines, RankWords};
-use crate::sync::TakenPlaces;
+use crate::sync::backoff::give_way;
+use crate::sync::{Posted, TakenPlaces};
 use crate::system::clock::monotonic_ns;
+
+/// How long a reader waits for a posting that is being made, as ranks whose limits pass together do. Chosen: a thread that posts may
+/// have to wait for a processor, but may also have been killed or stopped.
+const POSTING: Duration = Duration::from_millis(20);
 
 /// Returns the notices of a rank: those of waits that timed out, then those that last.
 pub(crate) fn notices_in(words: &RankWords) -> Vec<Notice> {
-    let read = words.notices.iter().filter_map(|place| Notice::of_words(&place.read()?));
-    let mut notices: Vec<_> = read.collect();
+    let mut notices: Vec<_> = words.notices.iter().filter_map(|place| Notice::of_words(&whole(place)?)).collect();
     notices.sort_by_key(|notice| (notice.until_ns == 0, notice.until_ns));
     notices
+}
+
+/// Reads a place; `None` if a posting is not finished there for long.
+fn whole(place: &Posted<NOTICE_WORDS>) -> Option<[u64; NOTICE_WORDS]> {
+    let began = Instant::now();
+    loop {
+        let words = place.read();
+        if words.is_some() || began.elapsed() > POSTING {
+            return words;
+        }
+        give_way();
+    }
 }
 
 /// The notices of all ranks of a run.
@@ -80,5 +97,23 @@ impl Drop for PostedNotice<'_> {
             words.notices[at].post(&[0; NOTICE_WORDS]);
         }
         taken.give_back(at);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_is_read_while_it_is_posted_again() {
+        let place = Posted::default();
+        place.post(&[1; NOTICE_WORDS]);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| (0..100_000).for_each(|word| place.post(&[word; NOTICE_WORDS])));
+            while !writer.is_finished() {
+                let words = whole(&place).expect("the writer goes on");
+                assert!(words.iter().all(|word| *word == words[0]));
+            }
+        });
     }
 }
