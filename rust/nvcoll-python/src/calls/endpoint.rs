@@ -1,7 +1,7 @@
 //! Endpoints make calls: a node calls for all its ranks, a communicator for one. A call is checked, gets its program, and runs or waits
 //! for the end of its group.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::IntoPyObjectExt;
@@ -38,6 +38,7 @@ pub(crate) struct Endpoint {
     pub(crate) timeout: Option<Seconds>,
     pub(crate) group: OpenGroup,
     repeated: RepeatedCalls,
+    barrier: OnceLock<SharedProgram>,
     /// The counters of the last programs, by address, for ranks that were split off.
     counters: LastCounters<SharedProgram>,
     /// The counters of the last messages, by receiver, dtype and number of elements.
@@ -78,6 +79,7 @@ impl Endpoint {
             timeout,
             group: OpenGroup::default(),
             repeated: RepeatedCalls::default(),
+            barrier: OnceLock::new(),
             counters: LastCounters(Mutex::default()),
             message_counters: LastCounters(Mutex::default()),
         }
@@ -144,7 +146,13 @@ impl Endpoint {
 
     /// Binds a barrier.
     pub(crate) fn bind_barrier(&self, py: Python<'_>, deadline: Deadline) -> PyResult<BoundCall> {
-        let own = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
+        let own = match self.barrier.get() {
+            Some(program) => program.clone(),
+            None => {
+                let program = self.program(py, &Call::without_data(&BARRIER), None, deadline)?;
+                self.barrier.get_or_init(|| program).clone()
+            }
+        };
         let operands = Operands::without_data(&BARRIER, self.member(), self.world_size());
         Ok(BoundCall::new(Programs { own, mapped: None }, operands, |_| 1.0))
     }
