@@ -148,11 +148,6 @@ fn an_early_step_waits_for_nothing_and_its_readers_wait_for_the_enter() {
         ),
         (
             "staging0[r0].0 = input[r0].0",
-            "output[r0].0 = input[r0].0",
-            "r0.q1.0 comes before the enter of its rank and writes output[r0].0: an early step writes staging alone",
-        ),
-        (
-            "staging0[r0].0 = input[r0].0",
             "staging0[r0].0 = staging0[r1].0",
             "r0.q1.0 touches or waits for rank 1 without contact: let it, or a step of its rank before it, wait for r1.enter",
         ),

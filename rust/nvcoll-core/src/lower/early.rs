@@ -1,6 +1,6 @@
 //! Early steps: the form of a staged schedule for calls of one tile, in which ranks stage before they enter.
 //!
-//! Steps at the front of a queue that copy their rank's own memory to its own staging move to the **early queue** of the rank, which is
+//! Steps at the front of a queue that touch their rank's own memory alone move to the **early queue** of the rank, which is
 //! done before the rank enters. A value that fits a few lines then travels with the enter: its readers wait for one event instead of two,
 //! and its rank rings once instead of twice. MPI calls such a message eager.
 //!
@@ -54,14 +54,12 @@ pub fn stage_early(schedule: &Schedule) -> Option<Schedule> {
     Some(lowered)
 }
 
-/// Returns the number of steps at the front of a queue that read own memory, write own staging, and wait for nothing of the same tile
-/// but enters.
+/// Returns the number of steps at the front of a queue that touch own memory alone, and wait for nothing of the same tile but enters.
 fn early_steps(schedule: &Schedule, queue: &[usize]) -> usize {
     let is_early = |position: &&usize| {
         let step = &schedule.steps[**position];
         let waits_for_enters = step.after.iter().all(|wait| wait.event == Event::Enter || wait.lag > 0);
-        let writes_staging = step.dst.iter().all(|view| view.buffer.is_staging());
-        waits_for_enters && writes_staging && step.views().all(|view| view.rank == step.rank)
+        waits_for_enters && step.views().all(|view| view.rank == step.rank)
     };
     queue.iter().take_while(is_early).count()
 }

@@ -13,8 +13,8 @@
 //! - Every output chunk is the promised copy, or the fold of exactly the promised contributions, each once, scaled once and
 //!   completed once. All ranks that receive a chunk receive the same expression.
 //! - There is no race and no deadlock.
-//! - No rank accesses a buffer before the owner's enter or after the owner's leave. Early steps read own memory, write own
-//!   staging and wait for nothing.
+//! - No rank accesses a buffer of another before the owner's enter or after the owner's leave. Early steps touch own memory and wait
+//!   for nothing.
 //!
 //! A schedule with early steps is proved for one tile, in which it runs.
 //!

@@ -71,14 +71,6 @@ pub enum Violation {
         /// The awaited event.
         dependency: Dependency,
     },
-    /// An early step writes something else than staging.
-    #[error("{step} comes before the enter of its rank and writes {view}: an early step writes staging alone")]
-    EarlyStepWrites {
-        /// The step.
-        step: StepName,
-        /// The destination.
-        view: View,
-    },
     /// A step or leave waits for an early step instead of the enter.
     #[error("{place} waits for {dependency}, an early step: let it wait for r{}.enter", dependency.rank)]
     WaitsForEarlyStep {
@@ -365,7 +357,6 @@ impl Violation {
             V::NoSuchRank { step, .. }
             | V::Misnumbered { step }
             | V::EarlyStepWaits { step, .. }
-            | V::EarlyStepWrites { step, .. }
             | V::Idle { step, .. }
             | V::OutOfBounds { step, .. }
             | V::UnlikeChunks { step, .. }

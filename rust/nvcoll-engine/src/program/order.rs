@@ -2,7 +2,8 @@
 //! and each leave waits for.
 //!
 //! An order is made of a [`Verified`] schedule alone and keeps it, so no step runs before what the proof has it wait for. Positions of steps and
-//! waits are resolved to numbers that a worker compares with progress words; nothing is moved.
+//! waits are resolved to numbers that a worker compares with progress words; nothing is moved. Waits for the own enter are left out: a rank
+//! looks at its queues when it has entered.
 
 use nvcoll_core::schedule::{Dependency, Event, Step};
 use nvcoll_core::verify::Verified;
@@ -57,9 +58,9 @@ impl StepOrder {
             .iter()
             .map(|rank| rank.iter().map(|queue| queue.iter().map(|&step| step as u32).collect()).collect())
             .collect();
-        let link = |after| TaskLinks { waits: resolve(after, &queues), ..TaskLinks::default() };
-        let links = schedule.steps.iter().map(|step| link(&step.after)).collect();
-        let leave = schedule.leave.iter().map(|after| resolve(after, &queues)).collect();
+        let link = |step: &Step| TaskLinks { waits: resolve(step.rank, &step.after, &queues), ..TaskLinks::default() };
+        let links = schedule.steps.iter().map(link).collect();
+        let leave = (0..).zip(&schedule.leave).map(|(rank, after)| resolve(rank, after, &queues)).collect();
         let take_early = |(rank, of_rank): (u32, &mut Vec<Vec<u32>>)| {
             schedule.early_queue(rank).map_or_else(Vec::new, |queue| std::mem::take(&mut of_rank[queue as usize]))
         };
@@ -88,20 +89,24 @@ impl StepOrder {
             }
             _ => false,
         };
-        let are_waits = |waits: &[Wait], stated: &[Dependency]| {
-            waits.len() == stated.len() && waits.iter().zip(stated).all(is_wait)
+        let are_waits = |own: u32, waits: &[Wait], stated: &[Dependency]| {
+            let stated = || stated.iter().filter(|stated| !is_own_enter(own, stated));
+            waits.len() == stated().count() && waits.iter().zip(stated()).all(is_wait)
         };
         let is_placed = |(task, step): (u32, &Step)| {
             let own = match schedule.early_queue(step.rank) == Some(step.queue) {
                 true => &self.early[step.rank as usize],
                 false => &self.queues[step.rank as usize][step.queue as usize],
             };
-            own.get(step.index as usize) == Some(&task) && are_waits(&self.links[task as usize].waits, &step.after)
+            own.get(step.index as usize) == Some(&task)
+                && are_waits(step.rank, &self.links[task as usize].waits, &step.after)
         };
         let tasks = self.early.iter().chain(self.queues.iter().flatten()).map(Vec::len).sum::<usize>();
         tasks == schedule.steps.len()
             && (0..).zip(&schedule.steps).all(is_placed)
-            && self.leave.iter().zip(&schedule.leave).all(|(waits, stated)| are_waits(waits, stated))
+            && (0..)
+                .zip(self.leave.iter().zip(&schedule.leave))
+                .all(|(own, (waits, stated))| are_waits(own, waits, stated))
     }
 
     /// Returns the proof of the order.
@@ -138,7 +143,12 @@ impl StepOrder {
     }
 }
 
-fn resolve(after: &[Dependency], queues: &[Vec<Vec<u32>>]) -> Vec<Wait> {
+/// Says whether a wait of rank `own` is for its own enter.
+fn is_own_enter(own: u32, wait: &Dependency) -> bool {
+    wait.event == Event::Enter && wait.rank == own
+}
+
+fn resolve(own: u32, after: &[Dependency], queues: &[Vec<Vec<u32>>]) -> Vec<Wait> {
     let wait = |d: &Dependency| match d.event {
         Event::Enter => Wait::Enter { rank: d.rank },
         Event::Step { queue, index } => {
@@ -146,7 +156,7 @@ fn resolve(after: &[Dependency], queues: &[Vec<Vec<u32>>]) -> Vec<Wait> {
             Wait::Steps { rank: d.rank, queue, length, done: index + 1, lag: d.lag }
         }
     };
-    after.iter().map(wait).collect()
+    after.iter().filter(|after| !is_own_enter(own, after)).map(wait).collect()
 }
 
 #[cfg(all(test, not(loom)))]

@@ -195,8 +195,8 @@ impl RankWorker {
             }
             self.know_own(world, pass, rank, number, own);
             self.known.peers[rank as usize] = record[ID];
-            // SAFETY: `Verified` says that early tasks read own memory and write own staging, which is known now. Their slot of staging
-            // is free: this rank has waited for stamps, or the call before was symmetric (successive calls, in `verify`).
+            // SAFETY: `Verified` says that early tasks touch own memory alone, which is known now. Their slot of staging is
+            // free: this rank has waited for stamps, or the call before was symmetric (successive calls, in `verify`).
             unsafe { self.run_early_tasks(world, pass, rank, number) };
             lines.stamp.enter(number, self.digest);
         }
