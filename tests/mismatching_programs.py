@@ -10,7 +10,7 @@ A draw has a program of one to five calls, and a variant of it that differs in o
 All ranks must get `Mismatch`: in the call that differs, or in the next one if a rank had returned from it. The message
 must be the same on every rank, name two ranks that did differ, and name both calls in full.
 
-Ranks are processes, and each draw is a job of its own. The command
+Ranks are threads, or processes in a job of their own for each draw. The command has processes. It
 runs as many draws as it is told, and fails if one of them goes wrong::
 
     python tests/mismatching_programs.py 3000 [first seed]
@@ -24,12 +24,15 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
+from rank_threads import ends_of
 
 import nvcoll
-from nvcoll.testing import Ranks, Run
+from nvcoll.testing import Ranks
 
 LIMIT_S = 60.0
 """The watchdog of a call."""
@@ -67,7 +70,7 @@ BY_TABLE = {"reduce_scatter", "all_gather", "gather", "scatter"}
 WITHOUT_DATA = {"barrier", "split"}
 
 DIFFER = re.compile(r"^rank (\d+) called (.*), but rank (\d+) called (.*?)(: .*)?: every rank must make the same call")
-RETURNED = re.compile(r"^the program of rank (\d+) returned after (\d+) calls?, but rank (\d+) called (.*) as its next")
+RETURNED = re.compile(r"^(?:the program of )?rank (\d+) returned after \d+ calls?, but rank \d+ called .* as its next")
 
 
 def written(is_mirrored: bool) -> nvcoll.Algorithm:
@@ -288,18 +291,16 @@ def run_program(comm: nvcoll.Communicator, seed: int) -> None:
             raise
 
 
-def judge(this: Draw, outcomes: Run) -> str | None:
-    """Returns what is wrong; None if everything is as it must be."""
+def judge(this: Draw, told: list[BaseException | None]) -> str | None:
+    """Returns what is wrong with the errors of ranks; None if everything is as it must be."""
     returned = {rank for rank in this.odd if this.kind == "early return"}
-    errors = [one.error for one in outcomes if one.rank not in returned or one.error is not None]
+    errors = [error for rank, error in enumerate(told) if rank not in returned or error is not None]
     for error in errors:
         if not isinstance(error, nvcoll.Mismatch):
             return f"a rank got {error!r}"
         # Who is still in the call before, as its last rank, is told there.
         if not this.at - 1 <= int(error.__notes__[0]) <= this.at + 1:
             return f"a rank failed at item {error.__notes__[0]}, and the programs differ at item {this.at}"
-    if outcomes.left or any(one.residue for one in outcomes):
-        return f"something was left: {outcomes.left}, {[one.residue for one in outcomes]}"
     messages = set(map(str, errors))
     if len(messages) != 1:
         return f"ranks tell different things: {sorted(messages)}"
@@ -319,24 +320,37 @@ def judge(this: Draw, outcomes: Run) -> str | None:
     return None
 
 
-def run(seeds: range) -> tuple[Counter[str], list[str]]:
+def on_processes(ranks: Ranks, this: Draw, seed: int) -> str | None:
+    """Runs a draw; returns what went wrong."""
+    outcomes = ranks.run(run_program, this.world_size, seed, timeout=2 * LIMIT_S, call_timeout=LIMIT_S)
+    if outcomes.left or any(one.residue for one in outcomes):
+        return f"something was left: {outcomes.left}, {[one.residue for one in outcomes]}"
+    return judge(this, [one.error for one in outcomes])
+
+
+def on_threads(this: Draw, seed: int) -> str | None:
+    """Runs a draw; returns what went wrong."""
+    seen, _ = ends_of(nvcoll.Node(this.world_size), partial(run_program, seed=seed))
+    return judge(this, [seen.get(rank) for rank in range(this.world_size)])
+
+
+def run(seeds: range, check: Callable[[Draw, int], str | None]) -> tuple[Counter[str], list[str]]:
     """Runs draws; returns how many there were of each kind, and what went wrong."""
     kinds: Counter[str] = Counter()
     wrong = []
-    with Ranks() as ranks:
-        for seed in seeds:
-            this = draw(seed)
-            kinds[this.kind] += 1
-            outcomes = ranks.run(run_program, this.world_size, seed, timeout=2 * LIMIT_S, call_timeout=LIMIT_S)
-            if (fault := judge(this, outcomes)) is not None:
-                wrong.append(f"seed {seed}, {this.kind}, {this.world_size} ranks, odd {sorted(this.odd)}: {fault}")
+    for seed in seeds:
+        this = draw(seed)
+        kinds[this.kind] += 1
+        if (fault := check(this, seed)) is not None:
+            wrong.append(f"seed {seed}, {this.kind}, {this.world_size} ranks, odd {sorted(this.odd)}: {fault}")
     return kinds, wrong
 
 
 def main() -> None:
     count, first = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     began = time.monotonic()
-    kinds, wrong = run(range(first, first + count))
+    with Ranks() as ranks:
+        kinds, wrong = run(range(first, first + count), partial(on_processes, ranks))
     print(f"{count} programs in {time.monotonic() - began:.0f} s, {os.cpu_count()} CPUs")
     for kind, number in sorted(kinds.items()):
         print(f"{number:6}  {kind}")

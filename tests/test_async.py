@@ -13,6 +13,7 @@ import pytest
 import random_programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rank_threads import in_threads
 from test_conformance import choices
 
 import nvcoll
@@ -293,13 +294,16 @@ def test_a_call_that_waits_for_its_turn_too_long_ends_its_communicator():
     assert isinstance(first, nvcoll.Timeout) and isinstance(second, nvcoll.Aborted)
 
 
-def test_a_mismatch_is_raised_where_the_call_is_waited_for():
+def test_a_mismatch_is_raised_where_the_call_is_waited_for_and_in_the_task_that_awaits():
+    async def awaited(work):
+        return await work
+
     def program(comm):
         work = comm.all_reduce(np.ones(3 + comm.rank), async_op=True)
-        with pytest.raises(nvcoll.Mismatch, match=r"of 3 float64.* of 4 float64"):
-            work.wait()
-        with pytest.raises(nvcoll.Mismatch):
-            work.wait()
+        waits = [work.wait, lambda: asyncio.run(awaited(work))]
+        for wait in waits if comm.rank else waits[::-1]:
+            with pytest.raises(nvcoll.Mismatch, match=r"of 3 float64.* of 4 float64"):
+                wait()
         assert isinstance(work.exception(), nvcoll.Mismatch) and work.done() and repr(work).endswith("failed>")
 
     nvcoll.Node(2).run(program, timeout=WATCHDOG_S)
@@ -347,15 +351,7 @@ def test_tasks_of_several_event_loops_await_calls():
         async def several(at):
             return await asyncio.gather(*(one(at, number) for number in range(10)))
 
-        found = {}
-        threads = [
-            threading.Thread(target=lambda at=at: found.update({at: asyncio.run(several(at))})) for at in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return [found[at] for at in range(4)]
+        return in_threads(*(lambda at=at: asyncio.run(several(at)) for at in range(4)))
 
     expected = [[[100 * at + number] * 2 for number in range(10)] for at in range(4)]
     assert nvcoll.Node(2).run(program, timeout=WATCHDOG_S) == [expected] * 2
@@ -376,17 +372,6 @@ def test_a_task_that_is_cancelled_leaves_its_call_as_it_is():
         assert not work.done()
 
     assert (beside_a_call_in_flight(check)[1] == 3).all()
-
-
-def test_a_failure_is_raised_in_the_task_that_awaits():
-    def program(comm):
-        async def main():
-            with pytest.raises(nvcoll.Mismatch):
-                await comm.all_reduce(np.ones(3 + comm.rank), async_op=True)
-
-        asyncio.run(main())
-
-    nvcoll.Node(2).run(program, timeout=WATCHDOG_S)
 
 
 def test_a_program_that_returns_makes_its_calls_in_flight_first():
@@ -432,9 +417,3 @@ def test_a_program_that_raises_ends_its_calls_in_flight():
     with pytest.raises(ValueError, match="after 3 calls"):
         nvcoll.Node(2).run(program, timeout=WATCHDOG_S)
     assert no_progress_thread_is_left()
-
-
-def test_a_communicator_that_has_ended_issues_nothing():
-    comms = nvcoll.Node(2).run(lambda comm: comm)
-    with pytest.raises(nvcoll.Closed, match="has ended"):
-        comms[0].barrier(async_op=True)

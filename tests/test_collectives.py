@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from rank_threads import ends_of
 
 import nvcoll
 from nvcoll._nvcoll import collectives
@@ -237,23 +238,6 @@ def test_ranks_may_not_share_what_is_written(node):
         node.scatter(np.arange(10, dtype="i4"), out=[whole[r : r + 2] for r in range(N)])
 
 
-def refused_on_every_rank(node, program, expected):
-    """Runs a program that fails on every rank; returns the messages."""
-    seen = []
-
-    def watched(comm):
-        try:
-            program(comm)
-        except nvcoll.Error as error:
-            seen.append(str(error))
-            raise
-
-    with pytest.raises(expected):
-        node.run(watched, timeout=30)
-    assert len(seen) == N
-    return seen
-
-
 def test_rows_of_all_to_all_that_disagree_are_a_mismatch_on_every_rank(node):
     def program(comm):
         receives = [1] * N
@@ -261,8 +245,10 @@ def test_rows_of_all_to_all_that_disagree_are_a_mismatch_on_every_rank(node):
             receives[2] = 4
         comm.all_to_all(np.zeros(N), counts=[1] * N, recv_counts=receives)
 
-    seen = refused_on_every_rank(node, program, nvcoll.Mismatch)
-    assert all("rank 2 sends 1 element to rank 3, but rank 3 receives 4 from rank 2" in message for message in seen)
+    seen, first = ends_of(node, program)
+    assert isinstance(first, nvcoll.Mismatch) and len(seen) == N
+    words = "rank 2 sends 1 element to rank 3, but rank 3 receives 4 from rank 2"
+    assert all(words in str(error) for error in seen.values())
 
 
 def test_a_rank_that_passes_nothing_cannot_know_its_part(node):

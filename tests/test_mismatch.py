@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 import mismatching_programs
 import numpy as np
@@ -11,6 +12,7 @@ from mismatching_programs import WRITTEN
 from process_ranks import Job
 
 import nvcoll
+from nvcoll.testing import Ranks
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -83,11 +85,20 @@ def test_both_calls_are_named_in_full_between_processes(program, job):
     check(program, job.run(program))
 
 
-@needs_processes
-def test_random_programs_that_differ_between_processes_get_a_mismatch_that_says_how():
-    kinds, wrong = mismatching_programs.run(SEEDS)
+def check_random_programs(check):
+    kinds, wrong = mismatching_programs.run(SEEDS, check)
     assert not wrong, "\n".join(wrong)
     assert sum(kinds.values()) == len(SEEDS) and len(kinds) > 10
+
+
+def test_random_programs_that_differ_between_threads_get_a_mismatch_that_says_how():
+    check_random_programs(mismatching_programs.on_threads)
+
+
+@needs_processes
+def test_random_programs_that_differ_between_processes_get_a_mismatch_that_says_how():
+    with Ranks() as ranks:
+        check_random_programs(partial(mismatching_programs.on_processes, ranks))
 
 
 def test_random_draws_differ_and_every_kind_is_drawn():

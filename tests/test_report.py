@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rank_threads import in_threads
 
 import nvcoll
 from nvcoll._nvcoll import collectives
@@ -173,12 +174,7 @@ def test_threads_that_call_in_groups_at_once_lose_no_count():
             for _ in range(calls):
                 one.all_reduce(np.ones(4, "f4"))
 
-        threads = [threading.Thread(target=repeat, args=(one,)) for one in communicators]
-        for thread in threads:
-            thread.start()
-        repeat(comm)
-        for thread in threads:
-            thread.join()
+        in_threads(*(lambda one=one: repeat(one) for one in (comm, *communicators)))
 
     node.run(program)
     assert counted(node) == {kind("all_reduce", 16, op="sum"): 4 * calls}

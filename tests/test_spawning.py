@@ -14,6 +14,7 @@ import pytest
 import spawned_programs as programs
 from left_open import assert_nothing_was_left, left_open
 from processes import children, wait_for_ends, wait_until
+from rank_threads import in_threads
 
 import nvcoll
 from nvcoll import spawn
@@ -73,16 +74,7 @@ def test_results_may_be_large():
 
 
 def test_a_thread_may_spawn_beside_another():
-    found = [None] * 2
-
-    def call(at):
-        found[at] = run(programs.place, 2)
-
-    threads = [threading.Thread(target=call, args=(at,)) for at in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = in_threads(*[lambda: run(programs.place, 2)] * 2)
     assert [[one[:2] for one in of] for of in found] == [[(0, 2), (1, 2)]] * 2
     assert found[0][0][2] != found[1][0][2]
 

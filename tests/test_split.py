@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from left_open import assert_nothing_was_left, left_open, needs_lists, resident_bytes
+from rank_threads import ends_of, in_threads
 
 import nvcoll
 from nvcoll import oracle
@@ -106,25 +107,6 @@ def test_an_algorithm_of_its_user_runs_in_groups_of_two_sizes():
         run(4, lambda comm: comm.split(comm.rank % 2).all_reduce(ones(), algorithm=schedule))
 
 
-def in_threads(*calls):
-    """Makes each call in a thread of its own; raises the first exception."""
-    errors = []
-
-    def guarded(call):
-        try:
-            call()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(call,)) for call in calls]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-
-
 def sums(comm, group, rounds, path):
     for number in range(rounds):
         x = np.arange(257, dtype="i4") * (comm.rank + 1) + number
@@ -194,22 +176,6 @@ def test_a_communicator_serves_one_thread_at_a_time_and_another_is_free_meanwhil
     run(2, program)
 
 
-def ends_of(world_size, program):
-    """Runs a program that raises; returns what each rank raised, by rank, and what the run raised."""
-    seen = {}
-
-    def watched(comm):
-        try:
-            program(comm)
-        except Exception as error:
-            seen[comm.rank] = error
-            raise
-
-    with pytest.raises(Exception) as caught:
-        run(world_size, watched)
-    return seen, caught.value
-
-
 def test_a_rank_that_raises_ends_the_calls_of_its_row_and_its_column_and_of_no_other():
     through = threading.Barrier(5)  # a rank that ends may end a call in which another one is still leaving
 
@@ -232,7 +198,7 @@ def test_a_rank_that_raises_ends_the_calls_of_its_row_and_its_column_and_of_no_o
         through.wait(WATCHDOG_S)
         raise KeyError(comm.rank)
 
-    seen, first = ends_of(6, program)
+    seen, first = ends_of(nvcoll.Node(6), program)
     assert isinstance(first, ValueError)
     assert all(isinstance(seen[rank], KeyError) for rank in range(6) if rank != 4)
 
@@ -251,7 +217,7 @@ def test_a_rank_that_raises_is_told_of_in_groups_that_its_peers_were_about_to_us
         pair.barrier()
         raise KeyError("through") if comm.rank < 2 else AssertionError("rank 3 did not come")
 
-    seen, _ = ends_of(4, program)
+    seen, _ = ends_of(nvcoll.Node(4), program)
     assert isinstance(seen[2], nvcoll.Aborted) and isinstance(seen[3], ValueError)
 
 
@@ -363,7 +329,7 @@ def test_a_split_beside_another_call_is_a_mismatch_that_names_both(odd_rank):
         comm.barrier()
         comm.all_reduce(ones()) if comm.rank == odd_rank else comm.split(0)
 
-    seen, _ = ends_of(4, program)
+    seen, _ = ends_of(nvcoll.Node(4), program)
     assert sorted(seen) == [0, 1, 2, 3]
     for error in seen.values():
         assert isinstance(error, nvcoll.Mismatch)
@@ -407,7 +373,7 @@ def test_groups_end_with_the_program_of_their_rank():
     for comms in kept:
         for comm in comms:
             calls = (comm.barrier, lambda c=comm: c.all_reduce(ones()), lambda c=comm: c.split(0), comm.abort)
-            for call in calls:
+            for call in (*calls, lambda c=comm: c.barrier(async_op=True)):
                 with pytest.raises(nvcoll.Closed, match="has ended"):
                     call()
             assert comm.rank in (0, 1, 2, 3) and len(comm.ranks) == comm.world_size

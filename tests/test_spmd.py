@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from rank_threads import ends_of
 
 import nvcoll
 
@@ -16,18 +17,9 @@ def ones(count=12, dtype="f4"):
 
 
 def errors_of(node, program, expected):
-    """Runs a program that fails on every rank; returns the exception of each rank by rank."""
-    seen = {}
-
-    def watched(comm):
-        try:
-            return program(comm)
-        except nvcoll.Error as error:
-            seen[comm.rank] = error
-            raise
-
-    with pytest.raises(expected):
-        node.run(watched, timeout=60)
+    """Runs a program that fails; returns the exception of each rank by rank. The node goes on."""
+    seen, first = ends_of(node, program)
+    assert isinstance(first, expected)
     assert node.run(lambda comm: comm.all_reduce(ones(1))[0], timeout=60) == [node.world_size] * node.world_size
     return seen
 
@@ -42,50 +34,6 @@ def test_what_ranks_return_is_collected_by_rank(world_size):
     for scale in (0, 10):
         expected = [(rank * scale, world_size, [world_size - 1] * 3) for rank in range(world_size)]
         assert nvcoll.Node(world_size).run(program, scale) == expected
-
-
-DIFFERENT = {
-    "count": (lambda comm: comm.all_reduce(ones(13)), "of 12 float32", "of 13 float32"),
-    "dtype": (lambda comm: comm.all_reduce(ones(12, "f8")), "of 12 float32", "of 12 float64"),
-    "op": (lambda comm: comm.all_reduce(ones(), "max"), "float32, sum", "float32, max"),
-    "algorithm": (lambda comm: comm.all_reduce(ones(), algorithm="ring"), "mapped, auto", "mapped, ring"),
-    "path": (lambda comm: comm.all_reduce(ones(), path="staged"), "in place, mapped", "in place, staged"),
-    "aliasing": (lambda comm: comm.all_reduce(ones(), out=ones()), "sum, in place", "sum, out of place"),
-    "collective": (lambda comm: comm.barrier(), "all_reduce of 12", "barrier"),
-}
-
-
-@pytest.mark.parametrize("calls_before", [0, 3])
-@pytest.mark.parametrize("odd_rank", [0, 2, 4])
-@pytest.mark.parametrize("different", DIFFERENT)
-def test_a_different_call_is_a_mismatch_on_every_rank_and_both_are_named(different, odd_rank, calls_before):
-    other, mine, theirs = DIFFERENT[different]
-
-    def program(comm):
-        for _ in range(calls_before):
-            comm.all_reduce(ones(5, "i4"), algorithm="ring")
-        return other(comm) if comm.rank == odd_rank else comm.all_reduce(ones())
-
-    seen = errors_of(nvcoll.Node(5), program, nvcoll.Mismatch)
-    assert sorted(seen) == list(range(5))
-    for error in seen.values():
-        assert isinstance(error, nvcoll.Mismatch)
-        assert mine in str(error) and theirs in str(error) and f"rank {odd_rank} called" in str(error)
-
-
-@pytest.mark.parametrize("calls", [0, 1, 4])
-@pytest.mark.parametrize("path", ["mapped", "staged", "pushed"])
-def test_a_rank_that_returns_early_is_a_mismatch_on_every_other(calls, path):
-    def program(comm):
-        for _ in range(calls if comm.rank == 3 else calls + 1):
-            comm.all_reduce(ones(), algorithm="ring", path=path)
-
-    seen = errors_of(nvcoll.Node(5), program, nvcoll.Mismatch)
-    assert sorted(seen) == [0, 1, 2, 4]
-    for error in seen.values():
-        assert isinstance(error, nvcoll.Mismatch)
-        made = "1 call" if calls == 1 else f"{calls} calls"
-        assert f"rank 3 returned after {made}, but" in str(error) and "called all_reduce of 12" in str(error)
 
 
 @pytest.mark.parametrize("algorithm", ["nvswitch", "ring", "tree"])

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from drawn import HAS_ROOT, OF_ONE_PART, PAIRS, ROWS, Call, Choice, forms_of, pairs_of
+from rank_threads import in_threads
 
 import nvcoll
 from nvcoll._nvcoll import algorithms
@@ -265,23 +266,12 @@ def driven_round(number: int, thread: int, node: nvcoll.Node) -> None:
 
 
 def test_nodes_in_several_threads_work_after_every_timeout_and_abort():
-    failures: list[BaseException] = []
-
     def work(thread: int) -> None:
-        try:
-            for number in range(FIRST, FIRST + ROUNDS):
-                # A new node now and then: helpers start and stop while those of other nodes work.
-                if number % 20 == 0 or number == FIRST:
-                    rng = random.Random(number * 10 + thread)
-                    node = nvcoll.Node(rng.choice(WORLD_SIZES), workers=rng.choice([1, 2, 3]))
-                numbered(driven_round, number, thread, node)
-        except BaseException as error:
-            failures.append(error)
+        for number in range(FIRST, FIRST + ROUNDS):
+            # A new node now and then: helpers start and stop while those of other nodes work.
+            if number % 20 == 0 or number == FIRST:
+                rng = random.Random(number * 10 + thread)
+                node = nvcoll.Node(rng.choice(WORLD_SIZES), workers=rng.choice([1, 2, 3]))
+            numbered(driven_round, number, thread, node)
 
-    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    in_threads(*(lambda thread=thread: work(thread) for thread in range(3)))

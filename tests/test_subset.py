@@ -1,12 +1,12 @@
 """Subsets: who is in which, in any order, on threads and on processes; and messages that move in the background."""
 
 import functools
-import threading
 import time
 
 import numpy as np
 import pytest
 from processes import results, start
+from rank_threads import in_threads
 
 import nvcoll
 from nvcoll.testing import Fault, run_ranks
@@ -68,16 +68,9 @@ def test_the_same_list_and_tag_again_and_subsets_of_groups(run):
 
 def tags_in_opposite_order(comm):
     """Two threads of each rank make two subsets, which differ in their tags, in opposite order."""
-    found = {}
-
-    def make(tag):
-        found[tag] = comm.subset([0, 1], tag=tag)
-
-    threads = [threading.Thread(target=make, args=(tag,)) for tag in ((0, 1) if comm.rank else (1, 0))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    tags = (0, 1) if comm.rank else (1, 0)
+    made = in_threads(*(lambda tag=tag: comm.subset([0, 1], tag=tag) for tag in tags))
+    found = dict(zip(tags, made, strict=True))
     return [sums(found[tag], tag) for tag in (0, 1)]
 
 
@@ -151,9 +144,10 @@ def test_a_message_moves_though_its_sender_waits_in_another_communicator(run):
 
 def crowd(comm):
     """Several threads of each rank send and receive at once."""
-    n, found, peer = 40, [], 1 - comm.rank
+    n, peer = 40, 1 - comm.rank
 
     def exchange(tag):
+        found = []
         for number in range(n):
             count = 1 + (number * 7919 + tag) % 5000
             x, y = np.full(count, float(number)), np.empty(count)
@@ -161,12 +155,9 @@ def crowd(comm):
             for work in works:
                 work.wait()
             found.append(bool(y[0] == y[-1] == number))
+        return found
 
-    threads = [threading.Thread(target=exchange, args=(tag,)) for tag in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = [one for of in in_threads(*(lambda tag=tag: exchange(tag) for tag in range(4))) for one in of]
     return len(found), all(found)
 
 
