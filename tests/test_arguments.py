@@ -1,7 +1,5 @@
 """Arguments that are no arrays: numbers, instruction sets, programs. What cannot be used is refused by name."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -39,10 +37,6 @@ def test_a_world_that_cannot_run_can_be_described():
     with pytest.raises(nvcoll.InvalidArgument, match=r"^world_size is 1025: .* from 1 to 1024$"):
         nvcoll.Node(1025)
     assert nvcoll.schedule("all_reduce", "tree", world_size=1025).world_size == 1025
-    with pytest.raises(
-        nvcoll.BuildError, match=r"^all_reduce ring of 2048 ranks would have 8384512 steps with .* at most"
-    ):
-        nvcoll.schedule("all_reduce", "ring", world_size=2048)
 
 
 def test_a_registered_algorithm_takes_arguments_behind_its_name():
@@ -70,24 +64,6 @@ def test_workers_that_are_none_are_refused_by_name(workers):
     with pytest.raises(nvcoll.InvalidArgument, match=f"^workers is {workers}: it must be a whole number, at least 1"):
         nvcoll.Node(4, workers=workers)
     assert nvcoll.Node(4, workers=2**31).workers == 4
-
-
-LINES = {
-    "rank": lambda b: b.input(-1, 0),
-    "chunk": lambda b: b.output(0, 2**40),
-    "layer": lambda b: b.scratch(0, 0, layer=1.0),
-    "per_part": lambda b: b.chunks(-4),
-    "channel": lambda b: b.channel(True),
-    "per_group": lambda b: b.groups("2"),
-    "stride": lambda b: b.groups(stride=-1),
-    "a rank in `over`": lambda b: b.all_reduce(b.inputs, over=[[0, -1]]),
-}
-
-
-@pytest.mark.parametrize("argument", LINES)
-def test_a_number_in_an_algorithm_is_refused_at_its_line(argument):
-    with pytest.raises(nvcoll.InvalidArgument, match=f"^{re.escape(argument)} is .*: it must be a whole number, "):
-        LINES[argument](nvcoll.Builder("all_reduce", 2))
 
 
 @pytest.mark.parametrize("count", [-1, 2**63, 2.0, True])

@@ -359,6 +359,13 @@ WRONG = {
     "b.output(4, 0)": "rank 4 is not one of 0 to 3",
     "b.scratch(4, 0)": "rank 4 is not one of 0 to 3",
     "b.scratch(0, 0, layer=65535)": "layer is 65535: it must be a whole number, from 0 to 65534",
+    "b.output(0, 2**40)": "chunk is 1099511627776: it must be a whole number, ",
+    "b.scratch(0, 0, layer=1.0)": "layer is 1.0: it must be a whole number, ",
+    "b.chunks(-4)": "per_part is -4: it must be a whole number, ",
+    "b.channel(True)": "channel is True: it must be a whole number, ",
+    "b.groups('2')": "per_group is '2': it must be a whole number, ",
+    "b.groups(stride=-1)": "stride is -1: it must be a whole number, ",
+    "b.all_reduce(b.inputs, over=[[0, -1]])": "a rank in `over` is -1: it must be a whole number, ",
     "b.fold(into=b.output(0, 0))": "a step needs a source and a destination",
     "b.fold(b.input(0, 0), b.input(0, 0), into=b.output(0, 0))": "rank 0 is the same source twice",
     "b.fold(b.input(0, 0), into=b.output(0, 0), at='home')": 'must be "switch"',
@@ -366,6 +373,11 @@ WRONG = {
     "b.copy(b.input(0, 0), into=[])": "a step needs a source and a destination",
     "b.copy(b.scratch(0, 0), into=b.output(1, 0))": "step 0: reads scratch0[r0].0, which nothing has written",
     "b.fold(b.input(0, 0), b.scratch(1, 0), into=b.output(1, 0))": "step 0: reads scratch0[r1].0, which nothing",
+    "b.copy(b.output(3, 0), into=b.output(2, 0))": "step 0: reads output[r3].0, which nothing has written",
+    "b.copy(b.input(0, 0), into=b.input(1, 0))": "step 0: input[r1].0 of 1 is a destination",
+    "b.copy(b.input(0, 0), into=(b.chunks(2), b.output(1, 0))[1])": (
+        "step 0: input[r0].0 of 1 and output[r1].0 of 2 are not the same chunks"
+    ),
     "b.push(b.scratch(0, 0), into=b.output(1, 0))": "step 0: reads scratch0[r0].0, which nothing has written",
     "b.push(b.input(0, 0), into=[b.output(1, 0), b.output(1, 0)])": "rank 1 is the same destination twice",
     "b.groups(3)": "groups of 3 do not divide 4 ranks",
@@ -405,6 +417,7 @@ def test_a_rule_is_broken_at_the_user_s_line_in_python_and_on_the_command_line(t
         scope["mine"].schedule(world_size=4, in_place=False)
     frames = [frame.lineno for frame in traceback.extract_tb(raised.value.__traceback__) if frame.filename == str(file)]
     assert frames == [7, 3]
+    assert isinstance(raised.value, nvcoll.InvalidArgument) or "a whole number" not in message
     assert raised.value.__context__ is None, "nothing else is printed above it"
     printed = refused("verify", f"{file}:mine", "-n", "4", "--out-of-place")
     assert printed.startswith(f"nvcoll: {file}:3: ") and message in printed

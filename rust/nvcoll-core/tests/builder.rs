@@ -29,46 +29,6 @@ fn refusal_of(collective: &'static Collective, program: impl FnOnce(&mut Builder
     }
 }
 
-/// A step that nothing is wrong with.
-fn good(b: &mut Builder) {
-    let from = b.input(0, 0);
-    b.copy(&from, &[b.output(0, 0)]);
-}
-
-#[test]
-fn a_wrong_step_is_named_by_its_number() {
-    type Program = fn(&mut Builder);
-    let cases: [(Program, &str); 3] = [
-        (
-            |b| {
-                b.copy(&b.output(0, 0), &[b.input(1, 0)]);
-            },
-            "step 1: input[r1].0 of 1 is a destination",
-        ),
-        (
-            |b| {
-                b.copy(&b.output(3, 0), &[b.output(2, 0)]);
-            },
-            "step 1: reads output[r3].0, which nothing has written",
-        ),
-        (
-            |b| {
-                let whole = b.input(0, 0);
-                b.chunks(2);
-                b.copy(&whole, &[b.output(1, 0)]);
-            },
-            "step 1: input[r0].0 of 1 and output[r1].0 of 2 are not the same chunks",
-        ),
-    ];
-    for (program, expected) in cases {
-        let message = refusal(|b| {
-            good(b);
-            program(b);
-        });
-        assert!(message.starts_with(expected), "{message}\n  instead of {expected}");
-    }
-}
-
 #[test]
 fn a_range_names_neighbouring_chunks_that_are_there() {
     let with_range = |chunks: std::ops::Range<u32>| {
