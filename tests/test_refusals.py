@@ -1,8 +1,6 @@
-"""Refusals: ranks that pass each other's memory, call different things or run out of time; and forks amid calls."""
+"""Refusals: ranks that pass each other's memory, or run out of time."""
 
 import contextlib
-import os
-import signal
 import threading
 
 import numpy as np
@@ -95,29 +93,3 @@ def test_the_time_of_a_rank_s_call_begins_before_its_proof():
         comm.all_reduce(np.ones(64, "f4"), algorithm="ring", path="pushed", timeout=0.001)
 
     assert any("Timeout" in message for message in told(64, program))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_of_a_fork_finds_no_table_of_the_node_locked():
-    node, is_over = nvcoll.Node(2, workers=1), threading.Event()
-
-    def bind(count):
-        while not is_over.is_set():
-            count = count % 100_000 + 3
-            node.plan("all_reduce", [np.ones(count, "f4") for _ in "ab"])
-
-    threads = [threading.Thread(target=bind, args=(start,)) for start in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(60):
-            pid = os.fork()
-            if pid == 0:
-                signal.alarm(20)  # a watchdog: the signal kills a child that waits for a lock
-                node._call_counts.calls()
-                os._exit(0)
-            assert os.waitpid(pid, 0)[1] == 0
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()

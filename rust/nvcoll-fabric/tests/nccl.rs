@@ -106,6 +106,7 @@ fn several_nodes_go_at_the_speed_of_their_network_cards() {
     assert_eq!((f64::from(ring.count) * ring.network_gbps, ring.network_class), (192.0, PathClass::Pix));
 }
 
+/// Of versions before those whose choices are recorded.
 #[test]
 fn points_computed_by_hand_in_older_versions() {
     let mib = MIB as f64;
@@ -122,22 +123,6 @@ fn points_computed_by_hand_in_older_versions() {
     // 2.12 cuts A100 at 235: 12 x 22 = 264.
     let a100 = of("2.12.12", "hgx-a100");
     assert_eq!(all_reduce(&a100, Ring, Simple), ps(8.4 + 14.0 * 3.4 + mib / (1000.0 * (235.0 * 8.0 / 14.0))));
-    // 2.18 on H100 counts 20 per link: 360; NVLS 8 x 40 x 5/6, fixed 23.
-    let h100 = preset("hgx-h100").unwrap();
-    assert_eq!(all_reduce(&model("2.18.5", &h100), Nvls, Simple), ps(23.0 + mib / (1000.0 * (320.0 * 5.0 / 6.0))));
-    assert_eq!(
-        all_reduce(&model("2.20.5", &h100), Tree, Simple),
-        ps(14.0 * 28.0 + mib / (1000.0 * (331.2 / 2.0 * 0.5)))
-    );
-    // 2.20 and 2.23: LL a quarter of 360, at most 87.7; then half, at most 141.
-    assert_eq!(
-        all_reduce(&model("2.20.5", &h100), Ring, Ll),
-        ps(6.6 + 14.0 * 0.6 + mib / (1000.0 * (87.7 * 8.0 / 14.0)))
-    );
-    assert_eq!(
-        all_reduce(&model("2.23.4", &h100), Ring, Ll),
-        ps(6.6 + 14.0 * 0.6 + mib / (1000.0 * (141.0 * 8.0 / 14.0)))
-    );
 }
 
 /// What NCCL printed: `nbytes Bytes -> Algo a proto p time us`, or its tuning table.
@@ -311,16 +296,6 @@ fn what_nccl_has_no_model_of_is_refused_with_the_reason() {
     assert!(message(Model::of("2.20.5", &odd).unwrap_err()).contains("numalink"));
     let amd = preset("mi300x-8").unwrap();
     assert!(message(Model::of("2.20.5", &amd).unwrap_err()).contains("NVIDIA"));
-}
-
-#[test]
-fn heads_of_racks_beside_racks_are_gpus_with_a_path_to_a_card() {
-    // NCCL 2.30.7 itself takes an NVLS tree for 48 MiB on two racks of 16 GPUs, and 171 us: 16 cards have a head each.
-    let racks = model("2.30.7", &nodes("gb200-16", 2, "roce-400-4"));
-    assert_eq!(racks.channels(NvlsTree).unwrap().count, 16);
-    let chosen = racks.choice(&ALL_REDUCE, 48 * MIB).unwrap();
-    assert_eq!((chosen.algorithm, chosen.protocol), (NvlsTree, Simple));
-    assert!((chosen.time_ps.unwrap() as f64 / 171e6 - 1.0).abs() < 0.02, "{chosen:?}");
 }
 
 #[test]

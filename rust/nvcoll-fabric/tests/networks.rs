@@ -246,6 +246,7 @@ fn gpus_that_forward_reach_each_other_over_others() {
     let still = Fabric::from_text(&text.replace("forwards = true", "forwards = false"), None, "still").unwrap();
     assert!(matches!(still.route(0, 10), Err(Error::NoPath { .. })));
     assert!(torus.at_once().unwrap()[0][1] > None);
+    assert!(predicted(&torus, Pattern::AllReduce, 1 << 30).trust.contains("simulate"));
     let schedule = schedule(&ALL_REDUCE, "ring", 16, Path::Mapped);
     let settings = Settings::new(protocol::named("ideal").unwrap(), 1 << 20);
     let run = simulate(&schedule, &partition(&schedule, 1 << 20), DType::U8, &torus, &settings).unwrap();

@@ -138,18 +138,6 @@ fn the_switch_works_in_loops_of_chunks() {
     assert!(is_near(found, 20.0 + 17.0 * one_loop), "{found}");
 }
 
-#[test]
-fn the_curve_of_eight_h100_is_within_seven_percent() {
-    // Measured: h100_8_dgxc, in microseconds, from 2 MiB in powers of two.
-    let measured = [42.0, 54.0, 82.0, 124.0, 199.0, 325.0, 586.0, 1113.0, 2150.0, 4023.0, 7939.0];
-    let (board, all_reduce) = (preset("hgx-h100").unwrap(), call(Pattern::AllReduce));
-    for (power, expected) in measured.iter().enumerate() {
-        let found = predicted(&board, &all_reduce, (2 * MIB) << power);
-        assert!((found.us / expected - 1.0).abs() < 0.07, "{} MiB: {found:?}", 2 << power);
-        assert_eq!((found.algorithm, found.protocol), ("NVLS", "Simple"));
-    }
-}
-
 /// But for one thing: NCCL lays more channels over them, each of which takes its time to start on Volta and Ampere.
 #[test]
 fn wider_links_never_make_a_ring_slower_that_starts_no_more_channels() {

@@ -15,12 +15,6 @@ fn all_ranks_are_connected_with_each_other() {
 }
 
 #[test]
-fn threads_share_a_mesh() {
-    fn is_shared<T: Send + Sync>() {}
-    is_shared::<Mesh>();
-}
-
-#[test]
 fn sixty_four_ranks_join() {
     alone(module_path!(), "sixty_four_ranks_join", || {
         limit_descriptors(1 << 14);

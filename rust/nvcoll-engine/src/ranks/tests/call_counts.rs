@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nvcoll_core::collective::{ALL_REDUCE, BROADCAST};
+use nvcoll_core::collective::ALL_REDUCE;
 use nvcoll_core::counts::Counts;
 use nvcoll_core::schedule::Aliasing;
 
@@ -51,22 +51,6 @@ fn what_succeeded_is_counted_also_when_its_program_was_bound_anew() {
     assert!(!Arc::ptr_eq(&first, &anew));
     run(&node, &anew);
     assert_eq!(told(&node), [(5, 1, 3)]);
-}
-
-#[test]
-fn calls_of_a_group_that_differ_in_their_counts_are_one_of_all_elements() {
-    let node = Node::new(2, Some(1)).unwrap();
-    let other = Call { counts: Counts::Even(7), aliasing: Aliasing::InPlace, ..Call::without_data(&BROADCAST) };
-    let mut data = [[[1f32; 8]; 2]; 3];
-    let calls = data.iter_mut().zip([call(2), call(3), other]);
-    let calls = calls.map(|(data, call)| (node.program(&call, None).unwrap(), buffers(data))).collect();
-    let mut batch = Batch::new(calls);
-    for _ in 0..3 {
-        // SAFETY: arrays of their own for every call, as long as it says.
-        unsafe { node.run_batch(&mut batch, Deadline::after(None), &mut || false) }.unwrap();
-        node.count_batch(&mut batch);
-    }
-    assert_eq!(told(&node), [(5, 2, 3), (7, 1, 3)]);
 }
 
 /// Does the work of a caller while another thread holds the counts, as a thread that forks does. Says whether the work
