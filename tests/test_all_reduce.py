@@ -1,6 +1,5 @@
 """all_reduce, as every reader understands it."""
 
-import functools
 import threading
 import time
 
@@ -17,13 +16,6 @@ def test_all_reduce_equals_the_sum_of_the_stack():
         result = node.all_reduce(x)
     assert result is x
     assert np.array_equal(result, np.broadcast_to(expected, x.shape))
-
-
-def test_auto_gives_the_left_fold_over_ranks_to_the_bit():
-    arrays = [np.random.default_rng(r).normal(size=4099).astype("f4") for r in range(7)]
-    expected = functools.reduce(np.add, arrays)
-    nvcoll.Node(7).all_reduce(arrays)
-    assert all(np.array_equal(x, expected) for x in arrays)
 
 
 def test_a_step_may_move_a_range_of_chunks():

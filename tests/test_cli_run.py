@@ -19,7 +19,7 @@ SHOW = """
 import json, sys
 def annotated(x: int): ...
 main = sys.modules["__main__"]
-told = [sys.argv, sys.path[0], __name__, __file__, main.__file__, vars(main) is globals()]
+told = [sys.argv, sys.path[0], __name__, __file__, main.__file__, vars(main) is globals(), sys.flags.safe_path]
 print(json.dumps([*told, sorted(globals()), str(annotated.__annotations__), annotated.__code__.co_filename]))
 """
 
@@ -47,14 +47,15 @@ def test_the_table_has_every_call_of_every_node_on_every_machine(tmp_path):
     assert [total["fabric"] for total in document["totals"]] == ["hgx-h100", "pcie4-8-staged"]
 
 
-def test_the_script_sees_what_python_shows_it(tmp_path):
+@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["alone", "a rank"])
+def test_the_script_sees_what_python_shows_it(tmp_path, options):
     script = script_of(tmp_path, SHOW)
     os.symlink(script, tmp_path / "link.py")
     (tmp_path / "elsewhere").mkdir()
-    for arguments in ([script, "a", "--on", "b", "-h"], ["../link.py"]):
+    for arguments in ([script, "a", "-n", "3", "--on", "b", "-h"], ["../link.py"]):
         ours, theirs = (
             json.loads(run(*arguments, cwd=tmp_path / "elsewhere", python=python).stdout.splitlines()[0])
-            for python in ((sys.executable, "-m", "nvcoll", "run"), (sys.executable,))
+            for python in ((sys.executable, "-m", "nvcoll", "run", *options), (sys.executable,))
         )
         assert ours == theirs
 

@@ -61,12 +61,14 @@ def run_printed(line):
     return run(*arguments)[0]
 
 
-def test_the_command_that_a_violation_prints_keeps_the_parameters(mine):
+def test_the_commands_that_verify_and_bench_print_keep_the_parameters(mine):
     refuted = run("verify", f"{mine}:grouped(per_node=2, missing=1)", "-n", "4", status=1)[0].splitlines()
     assert "grouped(per_node=2,missing=1)" in run_printed(refuted[-1]).splitlines()[0]
-    _, stderr = run("bench", "-n", "4", "-b", "1K", "-a", f"{mine}:grouped(per_node=2, missing=1)", status=1)
+    stdout, stderr = run("bench", "-n", "4", "-b", "1K", "-a", f"{mine}:grouped(per_node=2, missing=1)", status=1)
     command = shlex.split(stderr.splitlines()[-1].removeprefix("nvcoll: see "))
-    assert "grouped(per_node=2,missing=1)" in run(*command[1:], status=1)[0]
+    assert stdout == "" and command[0] == "nvcoll", "what is refuted is not timed"
+    why = run(*command[1:], status=1)[0]
+    assert "refuted" in why and "grouped(per_node=2,missing=1)" in why
 
 
 def test_the_command_that_says_why_names_the_root(tmp_path):

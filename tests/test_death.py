@@ -133,26 +133,6 @@ def test_joining_and_leaving_keeps_no_thread_and_no_descriptor():
         assert (status, errors) == (0, "") and out.startswith("True"), out
 
 
-def test_a_timeout_says_that_the_missing_rank_is_stopped():
-    program = """
-    comm = nvcoll.init(timeout=60)
-    comm.barrier()
-    if comm.rank == 1:
-        os.kill(os.getpid(), signal.SIGSTOP)
-        os._exit(0)
-    try:
-        comm.all_reduce(np.ones(4), timeout=1.5)
-    except nvcoll.Timeout as error:
-        print(error)
-    """
-    processes = start(2, program, "late")
-    out, errors = processes[0].communicate(timeout=WAIT_S)
-    processes[1].kill()
-    results(processes[1:])
-    assert "rank 1 has not entered the call; " in out, (out, errors)
-    assert "; the process of rank 1 is stopped: continue it by SIGCONT" in out, (out, errors)
-
-
 def test_a_signal_handler_that_ends_a_call_is_named_to_peers_and_by_later_calls():
     program = """
     class Late(Exception): ...
@@ -267,8 +247,8 @@ def test_a_rank_that_the_system_kills_for_its_memory_is_told_so(small_group):
     assert "killed by signal 9 (SIGKILL), perhaps because memory ran out, between two calls" in out
 
 
-@pytest.mark.parametrize("does", ["comm.split(0)", "comm.barrier()"])
-def test_a_rank_that_is_stopped_in_a_call_is_named_at_the_deadline(does):
+@pytest.mark.parametrize("call", ["all_reduce(np.ones(4), ", "split(0, ", "barrier("])
+def test_a_rank_that_is_stopped_is_named_at_the_deadline_with_what_to_do(call):
     program = f"""
     comm = nvcoll.init(timeout=60)
     comm.barrier()
@@ -276,18 +256,17 @@ def test_a_rank_that_is_stopped_in_a_call_is_named_at_the_deadline(does):
         os.kill(os.getpid(), signal.SIGSTOP)
         os._exit(0)
     try:
-        {does.replace(")", ", timeout=1)").replace("(,", "(")}
-    except nvcoll.Timeout as error:
-        print(error)
-    except nvcoll.Aborted as error:
+        comm.{call}timeout=1.5)
+    except (nvcoll.Timeout, nvcoll.Aborted) as error:
         print(error)
     """
     processes = start(3, program, "stopped")
     texts = [processes[rank].communicate(timeout=WAIT_S)[0] for rank in (0, 2)]
     processes[1].kill()
     results(processes[1:2])
-    assert any("rank 1 has not entered" in text for text in texts)
-    assert all("rank 1 has not entered" in text or "timed out" in text for text in texts)
+    late, is_stopped = "rank 1 has not entered the call; ", "; the process of rank 1 is stopped: continue it by SIGCONT"
+    assert any(late in text and is_stopped in text for text in texts), texts
+    assert all(late in text or "timed out" in text for text in texts), texts
 
 
 SHRINK = """

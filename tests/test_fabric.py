@@ -182,12 +182,6 @@ def test_the_command_shows_a_machine(name):
     assert "topo -m" in text and "at once" in text and "source" in text
 
 
-def test_a_wrong_name_is_answered_with_the_nearest():
-    assert "choose from hgx-h100, " in cli("fabric", "hgx-h1000", status=2).stderr
-    assert "add +NETWORK, as hgx-h100x2+" in cli("fabric", "hgx-h100x2", status=2).stderr
-    assert nvcoll.fabric("HGX-H100[0-3]") == nvcoll.fabric("hgx-h100[0-3]")
-
-
 @pytest.mark.parametrize("file", ["nowhere.toml", "nowhere.txt", "nowhere.xml"])
 def test_a_file_that_is_missing_is_named(file):
     assert cli("fabric", file, status=2).stderr == f"nvcoll: {file}: No such file or directory\n"

@@ -1,10 +1,9 @@
 """Intervals of predictions follow from how far predictions of held-out families were off."""
 
 import math
-from functools import cache
-from pathlib import Path
 
 import pytest
+from test_predictions import left_out, rows
 
 import nvcoll
 
@@ -13,15 +12,6 @@ import judging
 import nvcoll_estimate
 from judging import Judged, Prediction, Row, System
 
-DATA = Path(__file__).parent.parent / "data" / "nccl-tests"
-
-
-@cache
-def left_out():
-    rows = judging.healthy(judging.read(DATA))
-    folds = nvcoll_estimate.folds(DATA / "folds.toml")
-    return nvcoll_estimate.judge(nvcoll_estimate.calls(rows), lambda system: folds[system.family])
-
 
 def test_every_row_that_has_a_machine_and_a_form_is_judged():
     assert len(left_out()) > 2500
@@ -29,7 +19,7 @@ def test_every_row_that_has_a_machine_and_a_form_is_judged():
 
 
 def test_classes_are_those_of_the_table():
-    calls = nvcoll_estimate.calls(judging.healthy(judging.read(DATA)))
+    calls = nvcoll_estimate.calls(rows())
     assert all(call.trial.fabric_class == call.system.fabric_class for call in calls)
 
 

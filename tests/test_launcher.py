@@ -116,18 +116,6 @@ def test_every_rank_has_its_place_in_one_job_with_one_token(script):
     assert len(jobs[0]) == len(jobs[1]) == 1 and jobs[0] != jobs[1]
 
 
-def test_a_rank_sees_what_python_shows_it(script):
-    show = script("print(sys.argv, sys.path[0], __name__, __file__, __spec__, sys.flags.safe_path)\n")
-    theirs = subprocess.run(
-        [sys.executable, show, "a", "-n", "3", "--on", "b"],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"NVCOLL_RANK": "0"},
-    )
-    done = subprocess.run([*command(1, show), "a", "-n", "3", "--on", "b"], capture_output=True, text=True, timeout=100)
-    assert theirs.stdout == done.stdout != ""
-
-
 def test_standard_input_goes_to_rank_0_alone(script):
     lines = by_rank(run(3, script("print(repr(sys.stdin.read()))\n"), given=b"one\ntwo\n")[0])
     assert lines == {0: [r"'one\ntwo\n'"], 1: ["''"], 2: ["''"]}

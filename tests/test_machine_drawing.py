@@ -179,12 +179,6 @@ def test_rates_are_written_without_an_exponent(gbps, text):
     assert machine_drawing._digits(gbps, 3) == text
 
 
-def test_the_same_machine_has_the_same_picture():
-    for one in MACHINES:
-        assert machine_drawing.svg(one) == machine_drawing.svg(one)
-        assert "nan" not in machine_drawing.svg(one)
-
-
 def test_a_cluster_is_a_box_for_each_node_and_a_machine_is_none():
     root = ET.fromstring(machine_drawing.svg(nvcoll.cluster("hgx-h100", nodes=2, network="ib-ndr-8")))
     frames = of_class(root, "node")
@@ -204,17 +198,12 @@ def test_of_many_equal_nodes_one_is_drawn_and_counted(node, nodes, network):
     one = nvcoll.cluster(node, nodes=nodes, network=network)
     root = ET.fromstring(machine_drawing.svg(one))
     assert set(boxes(root)) == {name for name, _, of, _ in one.devices if of in (0, None)}
+    assert float(root.get("width")) < 2000
     assert len(of_class(root, "node")) == 1 and f"{nodes} x this node" in [
         text.text for text in root.iter(f"{SVG}text")
     ]
     lines = [text.text for text in root.findall(f"{SVG}text") if text.text.endswith(" of these")]
     assert sum(int(re.search(r"(\d+) of these", line)[1]) for line in lines) * 2 == len(one.links)
-
-
-def test_a_drawing_of_many_equal_nodes_is_as_wide_as_that_of_few():
-    small, large = (nvcoll.cluster("hgx-h100", nodes=nodes, network="ib-ndr-8") for nodes in (4, 16))
-    widths = [float(ET.fromstring(machine_drawing.svg(one)).get("width")) for one in (small, large)]
-    assert widths[0] == widths[1] < 2000
 
 
 @every

@@ -74,33 +74,6 @@ def test_ctrl_c_in_calls_in_a_loop_is_raised_once_and_the_node_goes_on(path, wor
     )
 
 
-@pytest.mark.parametrize("call", ["comm.all_reduce(np.ones(4, dtype='f4'))", "comm.barrier()", "comm.split(0)"])
-def test_ctrl_c_ends_ranks_that_wait_for_one_that_sleeps(call):
-    run_script(
-        f"""
-        node = nvcoll.Node(4)
-        inside, seen, woken = [], [], threading.Event()
-
-        def program(comm):
-            if comm.rank == 1:
-                woken.wait(60)
-            try:
-                inside.append(comm.rank)
-                {call}
-            except KeyboardInterrupt:
-                seen.append(comm.rank)
-                raise
-
-        interrupted(lambda: node.run(program), lambda: len(inside) == 3)
-        assert threads_of(1), "the run did not wait for a rank that sleeps"
-        join(0, 2, 3)
-        assert sorted(seen) == [0, 2, 3], seen
-        check_usable(node)
-        woken.set()
-        """
-    )
-
-
 def test_ctrl_c_ends_ranks_that_wait_in_groups_in_threads_of_their_own():
     run_script(
         """
@@ -186,9 +159,10 @@ def test_ctrl_c_while_a_run_begins_leaves_the_node_free(monkeypatch):
             assert node.run(lambda comm: comm.rank) == [0, 1, 2]
 
 
-def test_a_rank_in_foreign_code_is_named_and_interrupted_when_it_comes_back():
+@pytest.mark.parametrize("call", ["comm.all_reduce(np.ones(4, dtype='f4'))", "comm.barrier()", "comm.split(0)"])
+def test_ctrl_c_ends_ranks_that_wait_for_one_in_foreign_code_which_is_named_and_interrupted_later(call):
     run_script(
-        """
+        f"""
         node = nvcoll.Node(3)
         inside, seen, woken = [], [], threading.Event()
 
@@ -197,7 +171,7 @@ def test_a_rank_in_foreign_code_is_named_and_interrupted_when_it_comes_back():
                 inside.append(comm.rank)
                 if comm.rank == 1:
                     woken.wait(60)  # a lock of C
-                comm.barrier()
+                {call}
             except KeyboardInterrupt:
                 seen.append(comm.rank)
                 raise

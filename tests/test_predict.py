@@ -127,11 +127,6 @@ def test_what_cannot_be_predicted_is_refused_with_the_reason(arguments, options,
         nvcoll.fabric("hgx-h100").predict(*arguments, **options)
 
 
-def test_one_gpu_is_refused():
-    with pytest.raises(nvcoll.InvalidArgument, match="nobody to talk to"):
-        nvcoll.fabric("hgx-h100[0]").predict("all_reduce", 8)
-
-
 def test_a_trial_answers_with_other_constants():
     board = nvcoll.fabric("hgx-h100")
     trial = Trial(board, "all_reduce", [1 << 30])
@@ -151,8 +146,6 @@ def test_every_constant_can_be_tried():
 
 def test_a_prediction_prints_as_one_line_with_units():
     found = nvcoll.fabric("hgx-h100").predict("all_reduce", "1G")
-    assert found.low_us <= found.time_us <= found.high_us and found.floor_us <= found.time_us
-    assert found.nccl_us is None or found.nccl_us > 0
     line = str(found)
     assert line.startswith(f"all_reduce of 1 GiB on hgx-h100: {found.time_us / 1e3:.1f} ms (90 %: ")
     assert "GB/s busbw" in line and found.trust in line and "\n" not in line
