@@ -67,7 +67,8 @@ impl Ranks {
             return Ok(Self { argument, first_rank: 0, arrays, owners: vec![(None, owner)] });
         }
         check_number(py, argument, object.len()?, wanted)?;
-        let mut ranks = Self::absent(argument, 0, 0);
+        let (arrays, owners) = (Vec::with_capacity(wanted), Vec::with_capacity(wanted));
+        let mut ranks = Self { argument, first_rank: 0, arrays, owners };
         for (rank, object) in (0..).zip(object.try_iter()?) {
             match brings(rank) {
                 true => ranks.push(rank, &object?)?,
@@ -109,6 +110,7 @@ impl Ranks {
     }
 
     /// Reads the array of the next rank.
+    #[inline]
     fn push(&mut self, rank: u32, object: &Bound<'_, PyAny>) -> PyResult<()> {
         let read = source::read(object.clone());
         let (array, owner) = read.map_err(|reason| reason.about(object.py(), label(self.argument, rank)))?;

@@ -26,6 +26,7 @@ impl Owner {
 }
 
 /// Reads an object: as a numpy array, then through DLPack, then through the buffer protocol.
+#[inline]
 pub(super) fn read(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
     if numpy::is_exact(&object) {
         return of_numpy(object);
@@ -44,6 +45,7 @@ pub(super) fn read(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
     }
 }
 
+#[inline]
 fn of_numpy(object: Bound<'_, PyAny>) -> Result<(Array, Owner), Reason> {
     let array = object.cast_into::<PyUntypedArray>().map_err(PyErr::from)?;
     Ok((numpy::read(&array)?, Owner::Array(array.unbind())))
