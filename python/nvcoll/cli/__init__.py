@@ -3,8 +3,8 @@
 An error is one line on stderr: ``nvcoll: found, expected, remedy``. The exit status:
 
 ====  =====================================================================
-0     success; for ``verify`` proved, for ``bench`` every element right
-1     a refuted schedule, or a wrong element
+0     success; for ``verify`` proved, for ``bench`` every element right, for ``check`` all logs healthy
+1     a refuted schedule, a wrong element, or a log that is not healthy
 2     an error: of the arguments, a file, memory or the disk
 130   interrupted (Ctrl-C)
 141   the reader of the output ended (``nvcoll show ... | head``)
@@ -25,7 +25,7 @@ from typer.core import TyperGroup
 
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import collectives
-from nvcoll.cli import algorithms, fabric, hints, info, schedules
+from nvcoll.cli import algorithms, check, fabric, hints, info, schedules
 from nvcoll.cli.bench import explain
 from nvcoll.cli.bench.bench import bench as bench_command
 from nvcoll.cli.predict import compare
@@ -112,7 +112,7 @@ app = typer.Typer(
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "run": {"bench": bench_command, "explain": explain.explain, "run": run_command},
     "prove": {"verify": schedules.verify},
-    "predict": {"predict": predict_command, "compare": compare.compare},
+    "predict": {"predict": predict_command, "compare": compare.compare, "check": check.check},
     "look": {
         "show": schedules.show,
         "algorithms": algorithms.algorithms,

@@ -1,0 +1,1 @@
+"""Logs of benchmarks of NCCL, beside predictions: ``nvcoll check``."""

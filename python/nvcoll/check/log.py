@@ -1,0 +1,73 @@
+"""What a log of a benchmark says: the launch, the ranks, the settings and the rows of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Launch
+
+UNEVEN = 1.15
+"""In place and out of place differ at a size where one takes this much longer. Chosen."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size: the times in microseconds out of place and in place, of which one may be missing."""
+
+    line: int
+    nbytes: int
+    out_of_place_us: float | None
+    in_place_us: float | None
+
+    @property
+    def time_us(self) -> float:
+        """The less of the two times."""
+        return min(time for time in (self.out_of_place_us, self.in_place_us) if time is not None)
+
+    @property
+    def is_uneven(self) -> bool:
+        """Says whether in place and out of place differ much."""
+        both = [time for time in (self.out_of_place_us, self.in_place_us) if time is not None]
+        return max(both) > UNEVEN * min(both)
+
+
+@dataclass(frozen=True)
+class Log:
+    """One table of a log."""
+
+    name: str
+    """The file, with the number of the table if the file has several."""
+    collective: str | None
+    """As ``all_reduce``; None if the log does not tell."""
+    ranks: int | None
+    rows: Sequence[Row]
+    hosts: Sequence[str] = ()
+    """The host of each rank, from the lines of devices."""
+    devices: Sequence[int] = ()
+    """The GPU of each rank in its host."""
+    gpus: Sequence[str] = ()
+    """The model of the GPU of each rank."""
+    jobs: int = 1
+    """The number of jobs that printed into this table: more than 1 where the benchmark was built without MPI."""
+    launch: _Launch | None = None
+    """How calls are launched, as of `Fabric.predict`; None without a header."""
+    version: str | None = None
+    """NCCL's version, as ``2.26.2``."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of NCCL."""
+    wrong_results: bool = False
+    """The benchmark found wrong elements."""
+    unlike: str | None = None
+    """Why the times are not comparable with predictions: CUDA graphs, CPU times."""
+    malformed: Sequence[tuple[int, str]] = ()
+    """Lines that begin like a row and cannot be read: number and reason."""
+
+
+def factor(collective: str, ranks: int) -> float:
+    """Returns busbw / algbw, as nccl-tests computes it."""
+    if collective == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    return 1.0 if collective in ("broadcast", "reduce", "sendrecv") else (ranks - 1) / ranks

@@ -1,0 +1,228 @@
+"""The verdict on a log: each row beside its prediction, and the log against itself.
+
+::
+
+    sick         wrong results; a build without MPI; times above the interval at most large sizes, or twice the
+                 predicted time whatever the interval; busbw falls below half of what a smaller size reached
+    suspicious   less than 0.8 of the prediction, inside the interval; busbw falls below 0.8 of a smaller size's;
+                 a log far below another log of the same command
+    healthy      none of these
+    cannot tell  no row of 1 MiB or more, no machine, or times that no prediction is for
+
+Large sizes decide, from 64 MiB on, or from 1 MiB on if the log has none: small ones depend on launch and processor.
+With `require` the share of the prediction decides alone: below it a log is sick. All thresholds are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction
+from nvcoll.check.log import Log, Row, factor
+from nvcoll.text.formatting import counted, sized
+
+HEALTHY, SUSPICIOUS, SICK, CANNOT_TELL = "healthy", "suspicious", "sick", "cannot tell"
+
+LARGE, JUDGED = 64 << 20, 1 << 20
+"""Bytes from which sizes are large, and from which they are judged at all."""
+
+SUSPECT_SHARE, SICK_SHARE = 0.8, 0.5
+"""The least shares of the predicted busbw of logs that are not suspicious, and not sick."""
+
+SUSPECT_FALL, SICK_FALL = 0.8, 0.5
+"""The same of the best busbw of smaller sizes."""
+
+SUSPECT_AMONG = 0.7
+"""The least share of a log as a part of the best share of the other logs."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A row beside its prediction."""
+
+    row: Row
+    busbw: float
+    prediction: Prediction | None
+
+    @property
+    def share(self) -> float | None:
+        """Measured busbw as a part of the predicted."""
+        return self.prediction.time_us / self.row.time_us if self.prediction else None
+
+    @property
+    def is_slow(self) -> bool:
+        """Says whether the time is above the interval."""
+        return self.prediction is not None and self.row.time_us > self.prediction.high_us
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said about one log."""
+
+    log: Log
+    machine: str | None
+    rows: Sequence[Judged]
+    verdict: str
+    reasons: Sequence[str]
+    share: float | None = None
+    """Median share of the sizes that decide."""
+    trust: str | None = None
+    """The accuracy of the predictions of these sizes."""
+
+
+def _in_words(share: float) -> str:
+    return f"{100 * share:.0f} % of"
+
+
+def _deciding(rows: Sequence[Judged]) -> list[Judged]:
+    """Returns the rows by whose share a log is judged."""
+    return [one for one in rows if one.row.nbytes >= LARGE] or [one for one in rows if one.row.nbytes >= JUDGED]
+
+
+def _by_prediction(rows: Sequence[Judged], require: float | None) -> Iterator[tuple[str, str]]:
+    """Yields what is wrong with a log by its prediction: verdict and reason."""
+    deciding = _deciding(rows)
+    shares = [one.share for one in deciding if one.share is not None]
+    if not shares:
+        return
+    share, slow = median(shares), sum(one.is_slow for one in deciding)
+    of_sizes = f"of the predicted busbw ({counted(len(deciding), 'size')} from {sized(deciding[0].row.nbytes)})"
+    reached = f"the log reaches {100 * share:.0f} % {of_sizes}"
+    if require is not None:
+        if share < require:
+            yield SICK, f"{reached}, --require asks for {100 * require:.0f} %"
+    elif 2 * slow > len(deciding):
+        yield SICK, f"{reached}; {slow} of them outside the 90 % interval"
+    elif share < SICK_SHARE:
+        yield SICK, f"{reached}: less than half, whatever the interval"
+    elif share < SUSPECT_SHARE:
+        yield SUSPICIOUS, f"{reached}; the 90 % interval includes it"
+
+
+def _by_itself(rows: Sequence[Judged]) -> Iterator[tuple[str, str]]:
+    """Yields where busbw falls while sizes grow: the worst size."""
+    best: Judged | None = None
+    worst: tuple[float, Judged, Judged] | None = None
+    for one in rows:
+        if one.row.nbytes < JUDGED:
+            continue
+        if best is not None and (worst is None or one.busbw / best.busbw < worst[0]):
+            worst = one.busbw / best.busbw, best, one
+        if best is None or one.busbw > best.busbw:
+            best = one
+    if worst is not None and worst[0] < SUSPECT_FALL:
+        part, higher, lower = worst
+        yield (
+            SICK if part < SICK_FALL else SUSPICIOUS,
+            f"busbw falls from {higher.busbw:.1f} GB/s at {sized(higher.row.nbytes)} to {lower.busbw:.1f} GB/s at "
+            f"{sized(lower.row.nbytes)}: congestion, loss or heat do this",
+        )
+
+
+def _by_header(log: Log) -> Iterator[tuple[str, str]]:
+    """Yields what the header and the footer tell without any time."""
+    if log.wrong_results:
+        yield SICK, "the benchmark found wrong results"
+    if log.jobs > 1:
+        what = counted(log.jobs, "job") + (f" of {counted(log.ranks, 'rank')}" if log.ranks else "")
+        yield SICK, f"{what} printed into one table: a build without MPI (make clean; make MPI=1), or mixed logs"
+
+
+def _why_not(log: Log, fabric: Fabric | None) -> str | None:
+    """Returns why no prediction is for a log."""
+    if not log.rows:
+        return "the log has no row of a table"
+    if log.ranks == 1:
+        return "the benchmark ran on one rank: nothing is sent (several ranks need a build with MPI, or -g)"
+    if log.collective is None or log.ranks is None:
+        return "the log does not tell its collective or its number of ranks: pass --collective"
+    if fabric is not None and fabric.world_size != log.ranks:
+        return f"the log has {counted(log.ranks, 'rank')}, {fabric.name} has {counted(fabric.world_size, 'GPU')}"
+    return log.unlike
+
+
+def _predicted(log: Log, fabric: Fabric, settings: dict[str, str] | None = None) -> list[Prediction]:
+    """Returns the predictions of the rows of a log, by NCCL of its version."""
+    assert log.collective is not None
+    sizes = [row.nbytes for row in log.rows]
+    launch = log.launch or "process_per_gpu"
+    return fabric.predict(log.collective, sizes, launch=launch, version=log.version, settings=settings)
+
+
+def _of_settings(log: Log, fabric: Fabric, share: float) -> Iterator[str]:
+    """Yields the settings in the log which are predicted to make it slower."""
+    for name, value in log.settings.items():
+        try:
+            found, plain = (_predicted(log, fabric, given)[-1] for given in ({name: value}, None))
+        except InvalidArgument:  # a setting that predictions do not take
+            continue
+        if plain.time_us < 0.9 * found.time_us:
+            yield f"{name}={value} is set: with it {found.busbw:.1f} GB/s are predicted at {sized(found.nbytes)}"
+
+
+def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machine: str | None) -> Verdict:
+    """Returns the verdict on one log.
+
+    Args:
+        log: the log.
+        fabric: its machine, if it is known.
+        require: the least share of the predicted busbw; None for the interval.
+        why_no_machine: why it is not known.
+    """
+    told = [*_by_header(log)]
+    why_not = _why_not(log, fabric)
+    predictions: Sequence[Prediction | None] = [None] * len(log.rows)
+    if why_not is None and fabric is not None:
+        try:
+            predictions = _predicted(log, fabric)
+        except InvalidArgument as error:
+            why_not = str(error)
+    scale = factor(log.collective, log.ranks) if log.collective and log.ranks else 0.0
+    rows = [
+        Judged(row, row.nbytes * scale / row.time_us / 1e3, found)
+        for row, found in zip(log.rows, predictions, strict=True)
+    ]
+    rows.sort(key=lambda one: one.row.nbytes)
+    is_one_job = log.jobs == 1 and scale > 0
+    if is_one_job and log.unlike is None:
+        told += [*_by_prediction(rows, require), *_by_itself(rows)]
+    shares = [one.share for one in _deciding(rows) if one.share is not None]
+    share = median(shares) if shares else None
+    reasons = [reason for _, reason in told]
+    if fabric is not None and share is not None and share < SUSPECT_SHARE:
+        reasons += _of_settings(log, fabric, share)
+    verdicts = [verdict for verdict, _ in told]
+    if SICK in verdicts:
+        verdict = SICK
+    elif why_not or why_no_machine:
+        verdict = CANNOT_TELL
+        reasons.append(why_not or why_no_machine or "")
+    elif share is None:
+        verdict, reasons = CANNOT_TELL, [*reasons, f"the log has no size from {sized(JUDGED)} on"]
+    else:
+        verdict = SUSPICIOUS if SUSPICIOUS in verdicts else HEALTHY
+        if not told:
+            reasons.append(f"the log reaches {_in_words(share)} the predicted busbw")
+    uneven = [one for one in _deciding(rows) if one.row.is_uneven]
+    if is_one_job and uneven:
+        reasons.append(f"in place and out of place differ at {counted(len(uneven), 'size')}: other traffic, or noise")
+    trust = next((one.prediction.trust for one in reversed(rows) if one.prediction), None)
+    return Verdict(log, fabric.name if fabric else None, rows, verdict, reasons, share, trust)
+
+
+def among(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Returns the verdicts of one command, each log seen beside the others as well: the machine's constants cancel."""
+    known = [one for one in verdicts if one.share is not None and one.log.jobs == 1]
+    if len(known) < 2:
+        return [*verdicts]
+    best = max(known, key=lambda one: one.share or 0)
+    beside = []
+    for one in verdicts:
+        if one in known and one.share and best.share and one.share < SUSPECT_AMONG * best.share:
+            reason = f"{best.log.name} ({best.log.collective}) reaches {_in_words(best.share)} its prediction"
+            worse = SUSPICIOUS if one.verdict == HEALTHY else one.verdict
+            one = replace(one, verdict=worse, reasons=[*one.reasons, reason])
+        beside.append(one)
+    return beside

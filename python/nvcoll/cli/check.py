@@ -1,0 +1,74 @@
+"""``nvcoll check``: whether the numbers of a benchmark's log are right for a machine."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nvcoll._nvcoll import InvalidArgument
+from nvcoll.check import machine, nccl_tests, report
+from nvcoll.check.log import Log
+from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, judged
+from nvcoll.cli.hints import collective_name
+from nvcoll.cli.machines import Gpu, named
+
+NOT_HEALTHY, NOT_KNOWN = 1, 2
+"""The exit status if a log is suspicious or sick; if none is, and nothing can be said about one."""
+
+
+def _read(name: str, collective: str | None) -> list[Log]:
+    """Returns the tables of a file, or of standard input, which ``-`` names."""
+    if name == "-":
+        text = sys.stdin.buffer.read().decode(errors="replace")
+    else:
+        text = Path(name).read_bytes().decode(errors="replace")
+    logs = nccl_tests.read("standard input" if name == "-" else name, text)
+    return [replace(log, collective=collective) for log in logs] if collective else logs
+
+
+def _judge(log: Log, on: str | None, gpu: str | None, require: float | None) -> Verdict:
+    if on is not None:
+        return judged(log, named(on, gpu), require, None)
+    try:
+        return judged(log, machine.of_header(log), require, None)
+    except InvalidArgument as error:
+        return judged(log, None, require, str(error))
+
+
+def check(
+    logs: Annotated[list[str], typer.Argument(help="Logs of nccl-tests or rccl-tests; - is standard input.")],
+    on: Annotated[
+        str | None,
+        typer.Option("--on", help="The machine, as hgx-h100x2+ib-ndr-8; default: the one that the header tells."),
+    ] = None,
+    gpu: Gpu = None,
+    require: Annotated[
+        float | None, typer.Option(help="The least share of the predicted busbw, as 0.9; default: the 90 % interval.")
+    ] = None,
+    collective: Annotated[
+        str | None, typer.Option(help="The collective, if the log does not tell it.", callback=collective_name)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Says whether the numbers in logs of nccl-tests are right for a machine.
+
+    Exit status: 0 all healthy, 1 one is suspicious or sick, 2 nothing can be said about one, or an error.
+
+    Example: nvcoll check all_reduce.log --on hgx-h100x2+roce-400-8
+    """
+    if require is not None and not 0 < require <= 2:
+        raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
+    found = among([_judge(log, on, gpu, require) for name in logs for log in _read(name, collective)])
+    if as_json:
+        print(report.to_json(found))
+    else:
+        report.show(found)
+    verdicts = {one.verdict for one in found}
+    if verdicts - {HEALTHY, CANNOT_TELL}:
+        raise typer.Exit(NOT_HEALTHY)
+    if CANNOT_TELL in verdicts:
+        raise typer.Exit(NOT_KNOWN)
