@@ -169,6 +169,29 @@ def test_the_exit_status_is_that_of_an_acceptance_test(tmp_path):
     assert done("check", tmp_path / "missing").returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("ailing", "settings", "name"),
+    [
+        ("hgx-h100x2+ib-ndr-8", {"NCCL_NVLS_ENABLE": 0}, "no NVLS"),
+        ("hgx-h100x2+ib-ndr-4", {}, "half of the network"),
+        ("hgx-h100x2+ib-ndr-2", {}, "a quarter of the network"),
+        ("hgx-h100x2+ethernet-10-1", {}, "TCP instead of RDMA"),
+    ],
+)
+def test_an_ailment_is_the_first_or_second_suspect_of_its_own_times(ailing, settings, name):
+    sizes = [(64 * MIB) << power for power in range(6)]
+    found = nvcoll.fabric(ailing).predict("all_reduce", sizes, settings=settings)
+    one = verdict(table({each.nbytes: each.time_us for each in found}, ranks=16), "hgx-h100x2+ib-ndr-8")
+    assert any(suspect.ailment.name.startswith(name) for suspect in one.suspects[:2])
+    assert 0 < sum(suspect.odds for suspect in one.suspects) <= 1 and one.suspects[0].ailment.confirm
+
+
+def test_the_quarter_of_the_network_that_a_public_log_lost_is_found_with_and_without_rings():
+    for file in ("nccl-tests-290-2node.log", "nccl-tests-290-2node-ring.log"):
+        (found,) = judge_logs.verdicts_on(next(row for row in INDEX if row["file"] == file))
+        assert found.suspects[0].ailment.name.startswith("a quarter of the network")
+
+
 def test_json_has_the_rows(tmp_path):
     path = tmp_path / "log"
     path.write_text(predicted(), encoding="utf-8")

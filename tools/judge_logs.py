@@ -49,6 +49,8 @@ def main() -> None:
         counts[row["verdict"], worst.verdict] += 1
         share = "" if worst.share is None else f"{100 * worst.share:.0f} %"
         print(f"{row['file']:40} {row['verdict']:12} {worst.verdict:12} {share:6} {'; '.join(worst.reasons)}")
+        for one in worst.suspects:
+            print(f"{row['ailment'][:40]:40} {100 * one.odds:4.0f} % {one.ailment.name}")
     print()
     for truth, wrong in (("healthy", "sick"), ("sick", "healthy")):
         of = sum(count for (known, _), count in counts.items() if known == truth)

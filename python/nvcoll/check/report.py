@@ -45,6 +45,9 @@ def show(verdicts: Sequence[Verdict]) -> None:
         print_labelled("verdict", one.verdict)
         for nth, reason in enumerate(one.reasons):
             print_labelled("" if nth else "because", reason)
+        for nth, suspect in enumerate(one.suspects):
+            chance = f"{100 * suspect.odds:.0f} %: {suspect.ailment.name} ({suspect.busbw:.1f} GB/s)"
+            print_labelled("" if nth else "perhaps", f"{chance}; confirm by {suspect.ailment.confirm}")
         print()
 
 
@@ -77,6 +80,10 @@ def to_json(verdicts: Sequence[Verdict]) -> str:
             "settings": dict(one.log.settings),
             "verdict": one.verdict,
             "reasons": list(one.reasons),
+            "suspects": [
+                {"ailment": found.ailment.name, "odds": found.odds, "confirm": found.ailment.confirm}
+                for found in one.suspects
+            ],
             "share": one.share,
             "trust": one.trust,
             "rows": [_row(row) for row in one.rows],

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction
+from nvcoll.check.ailments import Suspect, suspects
 from nvcoll.check.log import Log, Row, factor
 from nvcoll.text.formatting import counted, sized
 
@@ -70,6 +71,8 @@ class Verdict:
     """Median share of the sizes that decide."""
     trust: str | None = None
     """The accuracy of the predictions of these sizes."""
+    suspects: Sequence[Suspect] = ()
+    """The ailments that would explain the times, the likeliest first."""
 
 
 def _in_words(share: float) -> str:
@@ -209,7 +212,10 @@ def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machin
     if is_one_job and uneven:
         reasons.append(f"in place and out of place differ at {counted(len(uneven), 'size')}: other traffic, or noise")
     trust = next((one.prediction.trust for one in reversed(rows) if one.prediction), None)
-    return Verdict(log, fabric.name if fabric else None, rows, verdict, reasons, share, trust)
+    likely: Sequence[Suspect] = ()
+    if fabric is not None and share is not None and share < 0.95 and verdict != HEALTHY and is_one_job:
+        likely = suspects(log, fabric, [one.row for one in _deciding(rows)])
+    return Verdict(log, fabric.name if fabric else None, rows, verdict, reasons, share, trust, likely)
 
 
 def among(verdicts: Sequence[Verdict]) -> list[Verdict]:
