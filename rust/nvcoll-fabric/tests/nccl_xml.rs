@@ -172,11 +172,11 @@ fn the_model_is_known_by_the_pci_device_or_by_what_fits() {
     assert!(error.contains("gpu is h200, but it is about GPUs h100-sxm"), "{error}");
     let error = found(&text.replacen("0x2330", "0x2335", 1)).unwrap_err();
     assert!(error.contains("H200 SXM and H100 SXM: pass GPUs of one model"), "{error}");
-    let unknown = of_cloud(2, 1, r#"vendor="0x10de" device="0x26b5""#);
+    let unknown = of_cloud(2, 1, r#"vendor="0x10de" device="0x2bff""#);
     let error = found(&unknown).unwrap_err();
-    assert!(error.contains("10de:26b5, which is no known GPU: pass gpu"), "{error}");
+    assert!(error.contains("10de:2bff, which is no known GPU: pass gpu"), "{error}");
     let told = read(&unknown, "l40s").unwrap();
-    assert!(told.sources.iter().any(|source| source == "10de:26b5 is taken for L40S, as told"));
+    assert!(told.sources.iter().any(|source| source == "10de:2bff is taken for L40S, as told"));
     let error = found(&of_cloud(2, 1, "")).unwrap_err();
     assert!(error.contains("does not say which GPUs it is about: pass gpu"), "{error}");
 

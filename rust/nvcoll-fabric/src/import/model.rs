@@ -158,7 +158,11 @@ mod tests {
             ("GPU 0: Tesla V100-SXM2-16GB (UUID: GPU-1)", "v100-sxm"),
             ("GPU 0: NVIDIA A100 80GB PCIe (UUID: GPU-1)", "a100-pcie"),
             ("GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)", "a100-sxm"),
-            ("GPU 0: NVIDIA RTX PRO 6000 Blackwell Server Edition (UUID: GPU-1)", "rtx-pro-6000"),
+            ("GPU 0: NVIDIA RTX PRO 6000 Blackwell Server Edition (UUID: GPU-1)", "rtx-pro-6000-server"),
+            ("GPU 0: NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition (UUID: GPU-1)", "rtx-pro-6000"),
+            ("GPU 0: NVIDIA GeForce RTX 4090 D (UUID: GPU-1)", "rtx4090d"),
+            ("GPU 0: NVIDIA RTX 5000 Ada Generation (UUID: GPU-1)", "rtx5000-ada"),
+            ("GPU 0: Quadro RTX 6000 (UUID: GPU-1)", "quadro-rtx-8000"),
             ("|   0  NVIDIA A100-SXM...  On   | 00000000:07:00.0 Off |                    0 |", "a100-sxm"),
             ("|   7  NVIDIA B200                    On  |   00000000:07:00.0 Off |             0 |", "b200"),
             ("|   0  Tesla V100-SXM2-32GB On |", "v100-sxm"),
@@ -174,7 +178,7 @@ mod tests {
             ["|    0   N/A  N/A      1234      C   python3   500MiB |", "GPU0   X  NV18", "a: b"].into_iter(),
         );
         assert!(clues.named.is_empty() && clues.unknown.is_empty(), "{clues:?}");
-        for stranger in ["NVIDIA H800 PCIe", "NVIDIA L40", "NVIDIA T400"] {
+        for stranger in ["NVIDIA H800 PCIe", "NVIDIA L4000", "NVIDIA T400"] {
             assert_eq!(gpus::of_printed_name(stranger), None, "{stranger}");
         }
     }
