@@ -192,8 +192,8 @@ REFUSED = {
     "no_arrays": (lambda node: node.plan("gather"), "gather needs it"),
     "a_plan_of_split": (lambda node: node.plan("split"), "no collective is called `split`"),
     "no_collective": (
-        lambda node: node.plan("allreduce", arrays()),
-        "no collective is called `allreduce`: choose from",
+        lambda node: node.plan("allreduced", arrays()),
+        "no collective is called `allreduced`: choose from",
     ),
 }
 

@@ -3094,6 +3094,10 @@ def cluster(node: str | Fabric, *, nodes: int, network: str | PathLike[str] | Ne
             holds fewer nodes.
         OSError: the file cannot be read."""
 
+def collective_spelled(name: str) -> str | None:
+    """Returns nvcoll's name of a collective, or of sendrecv, in the spelling of any tool, as `alltoall` or `AllReduce`; None if
+    there is none."""
+
 def collectives() -> list[CollectiveRow]:
     """Returns all collectives."""
 

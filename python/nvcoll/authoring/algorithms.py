@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from nvcoll._nvcoll import Builder, BuildError, InvalidArgument, Schedule, collectives
+from nvcoll._nvcoll import Builder, BuildError, InvalidArgument, Schedule, collective_spelled, collectives
 from nvcoll.authoring.parameters import Parameters
 
 STEP = re.compile(r"step (\d+): ")
@@ -22,6 +22,7 @@ class Algorithm:
 
     def __init__(self, collective: str, write: Callable[..., object]) -> None:
         can_be_in_place = {row.name: row.can_be_in_place for row in collectives()}
+        collective = collective_spelled(collective) or collective
         if collective not in can_be_in_place:
             raise InvalidArgument(f"no collective is called `{collective}`: choose from {', '.join(can_be_in_place)}")
         self._can_be_in_place = can_be_in_place[collective]

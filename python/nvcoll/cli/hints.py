@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Sequence
 
-from nvcoll._nvcoll import collectives, patterns
+from nvcoll._nvcoll import collective_spelled
 
 OPTIONS = {
     "-g": "ranks are threads of this process: pass -n RANKS",
@@ -24,22 +23,17 @@ OPTIONS = {
 """For options of other tools, most of nccl-tests, the replacement."""
 
 
-def plain(name: str) -> str:
-    """Removes the differences between spellings: ``AllReduce`` and ``all_reduce_perf`` become ``allreduce``."""
-    return re.sub(r"[^a-z]", "", name.lower().removesuffix("_perf").removeprefix("nccl").removeprefix("mpi_"))
-
-
 def collective_name(name: str | None) -> str | None:
     """Returns nvcoll's name of a collective in the spelling of another tool, as ``alltoall`` or ``AllReduce``."""
-    names = [row.name for row in collectives()] + [row.name for row in patterns()]
-    spelled = {plain(known): known for known in names}
-    return name if name is None else spelled.get(plain(name), name)
+    return name and (collective_spelled(name) or name)
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
     """Returns the collective that the user probably means."""
-    spelled = {plain(one): one for one in known} | {"alltoallv": "all_to_all", "bcast": "broadcast"}
-    found = difflib.get_close_matches(plain(name), spelled, n=1, cutoff=0.75)
+    if (same := collective_spelled(name)) in known:
+        return same
+    spelled = {one: one for one in known} | {"alltoallv": "all_to_all", "bcast": "broadcast"}
+    found = difflib.get_close_matches(name.lower(), spelled, n=1, cutoff=0.75)
     return spelled[found[0]] if found and spelled[found[0]] in known else None
 
 

@@ -22,7 +22,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from nvcoll._nvcoll import Error, Fabric, InvalidArgument, Prediction, Schedule, Timeline, schedule, verify
+from nvcoll._nvcoll import (
+    Error,
+    Fabric,
+    InvalidArgument,
+    Prediction,
+    Schedule,
+    Timeline,
+    collective_spelled,
+    schedule,
+    verify,
+)
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.authoring.algorithms import Algorithm
@@ -380,7 +390,8 @@ def compare(
         raise InvalidArgument(f"`algorithms` is '{algorithms}': pass a list, as ['{algorithms}']")
     fabric = preset(on) if isinstance(on, str) else on
     given = None if algorithms is None else [*algorithms]
-    wanted = collective or next((one.collective for one in given or [] if not isinstance(one, str)), "all_reduce")
+    named = collective and (collective_spelled(collective) or collective)
+    wanted = named or next((one.collective for one in given or [] if not isinstance(one, str)), "all_reduce")
     known = [row.name for row in registry() if row.collective == wanted]
     schedules: dict[str, Schedule | str] = {}
     for one in known if given is None else given:

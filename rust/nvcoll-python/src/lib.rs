@@ -71,7 +71,9 @@ mod _nvcoll {
     #[pymodule_export]
     use crate::schedules::{
         builder::{Builder, View},
-        registries::{algorithm_parameters, algorithms, bus_factor, collectives, dtypes, machine, ops},
+        registries::{
+            algorithm_parameters, algorithms, bus_factor, collective_spelled, collectives, dtypes, machine, ops,
+        },
         schedule::{schedule, verify, why, Proof, Schedule, Step},
     };
     #[pymodule_export]

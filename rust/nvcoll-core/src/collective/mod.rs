@@ -251,9 +251,9 @@ pub struct Collective {
 }
 
 impl Collective {
-    /// Finds a contract by name.
+    /// Finds a contract by name, in the spelling of any tool: see [`is_spelling_of`].
     pub fn named(name: &str) -> Option<&'static Collective> {
-        COLLECTIVES.iter().copied().find(|c| c.name == name)
+        COLLECTIVES.iter().copied().find(|c| is_spelling_of(name, c.name))
     }
 
     /// Says whether the collective moves no data. Such a collective has neither parts nor arrays.
@@ -325,6 +325,16 @@ impl Collective {
     }
 }
 
+/// Says whether `name` is a name of nvcoll as another tool spells it: `AllReduce`, `alltoall`, `all_reduce_perf`,
+/// `ncclAllGather` or `MPI_Alltoall`. Case, `_` and `-` do not count.
+pub fn is_spelling_of(name: &str, known: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let stem = lower.strip_suffix("_perf").unwrap_or(&lower);
+    let stem = stem.strip_prefix("nccl").or_else(|| stem.strip_prefix("mpi_")).unwrap_or(stem);
+    let letters = |text: &str| text.chars().filter(|&c| c != '_' && c != '-').collect::<String>();
+    letters(stem) == letters(known)
+}
+
 impl PartialEq for Collective {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -353,6 +363,23 @@ mod tests {
         for (kind, contract) in CollectiveKind::ALL.iter().zip(COLLECTIVES) {
             assert_eq!((kind.contract(), contract.kind), (*contract, *kind));
             assert_eq!(Collective::named(contract.name), Some(*contract));
+        }
+    }
+
+    #[test]
+    fn a_collective_is_found_in_the_spelling_of_other_tools() {
+        for (spelled, name) in [
+            ("alltoall", "all_to_all"),
+            ("AllReduce", "all_reduce"),
+            ("reduce-scatter", "reduce_scatter"),
+            ("all_gather_perf", "all_gather"),
+            ("ncclBroadcast", "broadcast"),
+            ("MPI_Allreduce", "all_reduce"),
+        ] {
+            assert_eq!(Collective::named(spelled).map(|found| found.name), Some(name), "{spelled}");
+        }
+        for stranger in ["", "_perf", "nccl", "all reduce", "allreduce2", "all_reduc"] {
+            assert_eq!(Collective::named(stranger), None, "{stranger}");
         }
     }
 

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use nvcoll_core::algorithm::{NamedAlgorithm, ALGORITHMS};
-use nvcoll_core::collective::COLLECTIVES;
+use nvcoll_core::collective::{Collective, COLLECTIVES};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::limits::MAX_WORLD_SIZE;
 use nvcoll_core::op::Op;
@@ -14,6 +14,8 @@ use nvcoll_engine::memory::has_huge_pages;
 use nvcoll_engine::system::cpus;
 #[cfg(target_os = "linux")]
 use nvcoll_engine::system::memory::{available_bytes, group_memory};
+
+use nvcoll_fabric::predict::Pattern;
 
 use crate::error::of_core;
 use crate::integers::integer;
@@ -37,6 +39,14 @@ pub(crate) fn algorithm_parameters(py: Python<'_>, collective: &str, name: &str)
 #[pyfunction]
 pub(crate) fn collectives() -> Vec<CollectiveRow> {
     COLLECTIVES.iter().copied().map(CollectiveRow).collect()
+}
+
+/// Returns nvcoll's name of a collective, or of sendrecv, in the spelling of any tool, as `alltoall` or `AllReduce`; None if
+/// there is none.
+#[pyfunction]
+pub(crate) fn collective_spelled(name: &str) -> Option<&'static str> {
+    let pattern = || Pattern::named(name).ok().map(Pattern::name);
+    Collective::named(name).map(|contract| contract.name).or_else(pattern)
 }
 
 /// Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it.
