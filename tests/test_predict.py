@@ -3,12 +3,13 @@
 from functools import cache
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nvcoll
-from nvcoll._nvcoll import Trial, constants_of_predictions, fabrics, patterns
+from nvcoll._nvcoll import Trial, algorithms, constants_of_predictions, fabrics, patterns
 
 COLLECTIVES = [row.name for row in patterns()]
 LAUNCHES = ("process_per_gpu", "single_process", "framework")
@@ -150,3 +151,70 @@ def test_a_prediction_prints_as_one_line_with_units():
     assert line.startswith(f"all_reduce of 1 GiB on hgx-h100: {found.time_us / 1e3:.1f} ms (90 %: ")
     assert "GB/s busbw" in line and found.trust in line and "\n" not in line
     assert repr(found) == f"<nvcoll.Prediction {line}>"
+
+
+@pytest.mark.parametrize(
+    ("spelled", "name"),
+    [
+        ("alltoall", "all_to_all"),
+        ("AllReduce", "all_reduce"),
+        ("reducescatter", "reduce_scatter"),
+        ("ncclAllGather", "all_gather"),
+        ("MPI_Allreduce", "all_reduce"),
+    ],
+)
+def test_a_collective_has_the_names_of_other_tools_everywhere(spelled, name):
+    board = nvcoll.fabric("hgx-h100")
+    assert board.predict(spelled, 1 << 20).collective == name
+    assert board.floor(spelled, 1 << 20) == board.floor(name, 1 << 20)
+    algorithm = next(row.name for row in algorithms() if row.collective == name)
+    assert nvcoll.schedule(spelled, algorithm, world_size=4).collective == name
+    at_once = board.simulate(algorithm, 1 << 20, collective=spelled)
+    assert at_once.time_us == board.simulate(algorithm, 1 << 20, collective=name).time_us
+    assert nvcoll.Algorithm(spelled, lambda b: None).collective == name
+    found = nvcoll.compare("hgx-h100", [algorithm], sizes=[1 << 10], collective=spelled)
+    assert found.collective == name
+    ranks = nvcoll.Node(2)
+    assert str(ranks.plan(spelled, np.ones((2, 4), "f4"))) == str(ranks.plan(name, np.ones((2, 4), "f4")))
+    assert board.predict("SendRecv", 8).collective == board.predict("sendrecv_perf", 8).collective == "sendrecv"
+
+
+def test_one_size_in_one_line_is_the_prediction_of_the_fabric():
+    board = nvcoll.fabric("hgx-h100")
+    for size in (1 << 20, "1M", 1048576.0, np.int64(1 << 20)):
+        assert str(nvcoll.predict("allreduce", size, on="hgx-h100")) == str(board.predict("all_reduce", 1 << 20))
+    forced = nvcoll.predict("all_reduce", 1 << 30, on=board, algorithm="Tree", launch="framework", version="2.27.7")
+    assert (forced.algorithm, forced.launch) == ("Tree", "framework")
+    assert nvcoll.predict("all_reduce", 1 << 30, on=board, settings={"NCCL_ALGO": "Ring"}).algorithm == "Ring"
+
+
+@given(nbytes=st.lists(sizes, max_size=6))
+def test_many_sizes_in_one_line_are_an_array_with_a_row_for_each(nbytes):
+    table = nvcoll.predict("all_gather", nbytes, on="hgx-a100")
+    assert table.shape == (len(nbytes),)
+    for row, size in zip(table, nbytes, strict=True):
+        one = nvcoll.predict("all_gather", size, on="hgx-a100")
+        assert all(row[name] == getattr(one, name) for name in table.dtype.names)
+
+
+def test_a_table_has_the_shape_of_its_sizes_and_texts_are_sizes():
+    table = nvcoll.predict("all_reduce", np.array([[1, 2, 3], [4, 5, 6]]) << 20, on="hgx-h100")
+    assert table.shape == table["time_us"].shape == (2, 3) and table["nbytes"][1, 0] == 4 << 20
+    assert nvcoll.predict("all_reduce", ["1K", "1M"], on="hgx-h100")["nbytes"].tolist() == [1 << 10, 1 << 20]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"collective": "all_reduc"}, "no collective is called `all_reduc`"),
+        ({"on": 3}, "`on` is a int"),
+        ({"on": "hgx-h900"}, "hgx-h900"),
+        ({"nbytes": [8, -1]}, "nbytes is -1"),
+        ({"nbytes": [8, 1.5]}, "nbytes is 1.5"),
+        ({"nbytes": None}, "nbytes is None"),
+        ({"algorithm": "Rong"}, "Rong"),
+    ],
+)
+def test_a_wrong_argument_in_one_line_is_named(arguments, message):
+    with pytest.raises(nvcoll.InvalidArgument, match=message):
+        nvcoll.predict(**{"collective": "all_reduce", "nbytes": 8, "on": "hgx-h100"} | arguments)

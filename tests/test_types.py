@@ -19,6 +19,8 @@ x = np.zeros((2, 3), dtype="f4")
 node = nvcoll.Node(2)
 node.all_reduce(x, "sum", path="mapped")
 nvcoll.fabric("hgx-h100").predict("all_reduce", 8, launch="framework")
+nvcoll.predict("all_reduce", 8, on="hgx-h100").time_us
+nvcoll.predict("all_reduce", [8, 16], on="hgx-h100")["time_us"]
 """
 
 TYPOS = """
@@ -26,6 +28,7 @@ node.all_reduce(x, "summ")
 node.all_reduce(x, root=1)
 node.all_reduce(x, path="mappd")
 nvcoll.fabric("hgx-h100").predict("all_reduce", 8).microseconds
+nvcoll.predict("all_reduce", [8, 16], on="hgx-h100").time_us
 """
 
 

@@ -59,6 +59,7 @@ from nvcoll._nvcoll import (
 )
 from nvcoll.authoring.algorithms import Algorithm, algorithm
 from nvcoll.cost.comparison import Comparison, ComparisonRow, compare
+from nvcoll.cost.prediction import predict
 from nvcoll.cost.price import Price
 from nvcoll.cost.report import Report
 from nvcoll.cost.rows import ReportRow
@@ -109,6 +110,7 @@ __all__ = [
     "fabric",
     "finalize",
     "init",
+    "predict",
     "premul_sum",
     "schedule",
     "spawn",
