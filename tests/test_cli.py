@@ -313,3 +313,32 @@ def read_or_nothing(terminal):
         return os.read(terminal, 1 << 16)
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("pre", ["predict"]),
+        ("predict all", ["all_reduce", "all_gather", "all_to_all"]),
+        ("predict all_reduce --on hgx-h100,mi", ["hgx-h100,mi300x-8"]),
+        ("predict all_reduce --on hgx-h100x4+roce-800", ["hgx-h100x4+roce-800-4"]),
+        ("run --on dgx-s", ["dgx-spark"]),
+        ("fabric mi", ["mi300x-8"]),
+        ("show all_gather recursive", ["recursive_doubling"]),
+        ("verify allgather recursive", ["recursive_doubling"]),
+        ("compare ring,tr", ["ring,tree"]),
+        ("bench all_gather -a recursive", ["recursive_doubling"]),
+        ("bench mine.py", []),
+        ("nothing is called", []),
+    ],
+)
+def test_the_shell_completes_commands_and_names(typed, offered):
+    words = f"nvcoll {typed}"
+    asked = {"_NVCOLL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    assert run(env=os.environ | asked)[0].split() == offered
+
+
+@pytest.mark.parametrize("command", ["predict", "compare", "bench"])
+def test_json_and_csv_at_once_are_refused(command):
+    words = (command, "all_reduce") if command != "compare" else (command, "ring")
+    assert "--json and --csv print different things" in refused(*words, "--json", "--csv")

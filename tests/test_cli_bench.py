@@ -1,5 +1,6 @@
 """`nvcoll bench`: what it times, what it prints beside it, its sizes and its formats."""
 
+import csv
 import errno
 import json
 import os
@@ -295,3 +296,17 @@ def test_sizes_are_a_list_or_a_sweep_that_multiplies():
     assert sizes.of(["8"], "64", None, ()) == [8, 16, 32, 64]
     assert sizes.of(["1"], "4", 1.1, ()) == [1, 2, 3, 4], "a factor near 1 still grows"
     assert sizes.of(None, None, None, [7]) == [7]
+
+
+def test_csv_has_a_row_for_each_size_and_each_algorithm_or_baseline():
+    printed = run("bench", "reducescatter", "-n", "2", "-b", "1K", "-b", "4K", "--rounds", "2", "-a", "ring", "--csv")[
+        0
+    ]
+    rows = list(csv.DictReader(printed.splitlines()))
+    assert [(row["bytes"], row["name"]) for row in rows] == [
+        (n, of) for n in ("1024", "4096") for of in ("ring", "numpy")
+    ]
+    for row in rows:
+        assert (row["collective"], row["ranks"], row["op"]) == ("reduce_scatter", "2", "sum")
+        assert float(row["low_seconds"]) <= float(row["median_seconds"]) <= float(row["high_seconds"])
+        assert row["wrong"] == ("0" if row["name"] == "ring" else "")

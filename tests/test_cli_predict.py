@@ -1,5 +1,6 @@
 """`nvcoll predict`: what the command prints, draws, traces and refuses."""
 
+import csv
 import json
 import tracemalloc
 from pathlib import Path
@@ -222,3 +223,13 @@ def test_of_a_last_resort_there_is_no_estimate():
 def test_what_cannot_be_predicted_is_one_line(arguments, message):
     error = cli("predict", *arguments, status=2).stderr
     assert message in error and len(error.splitlines()) == 1
+
+
+def test_csv_has_a_row_for_each_machine_and_size_with_the_values_of_json():
+    asked = ("predict", "alltoall", "-b", "1K", "-b", "1M", "--on", "hgx-h100,rtx5090-2-p2p")
+    document = json.loads(cli(*asked, "--json").stdout)
+    rows = list(csv.DictReader(cli(*asked, "--csv").stdout.splitlines()))
+    for row, told in zip(rows, document["predictions"], strict=True):
+        assert (row["collective"], row["launch"]) == (document["collective"], document["launch"])
+        same = {key: "" if value is None else str(value) for key, value in told.items() if key != "parts"}
+        assert row == {"collective": "all_to_all", "launch": "process_per_gpu"} | same

@@ -1,5 +1,6 @@
 """`nvcoll compare`: every algorithm in virtual time, who is the fastest where, and what does not run."""
 
+import csv
 import json
 import math
 from pathlib import Path
@@ -273,3 +274,19 @@ def test_algorithms_whose_ranks_all_exchange_bytes_are_not_built_for_hundreds_of
     assert nvcoll.schedule("all_reduce", "ring", world_size=512).pairs == 512 <= MOST_PAIRS
     told = cli("compare", "one_shot,tree", "--on", "hgx-h100x64+ib-ndr-8", "-b", "1M").stdout
     assert "one_shot: 261,632 pairs of ranks exchange bytes, at most 16,384 are simulated" in " ".join(told.split())
+
+
+def test_csv_has_a_row_for_each_machine_size_and_algorithm():
+    asked = ("compare", "ring,nvswitch", "--on", "hgx-a100,hgx-h100", "-b", "1M", "-b", "64K")
+    machines = json.loads(cli(*asked, "--json").stdout)["machines"]
+    rows = list(csv.DictReader(cli(*asked, "--csv").stdout.splitlines()))
+    expected = [
+        (one["fabric"], str(row["bytes"]), name, str(time["us"]), row["fastest"], str(row["floor_us"]))
+        for one in machines
+        for row in one["rows"]
+        for name, time in row["times"].items()
+    ]
+    keys = ("fabric", "bytes", "algorithm", "us", "fastest", "floor_us")
+    assert [tuple(row[key] for key in keys) for row in rows] == expected and len(
+        rows
+    ) == 6  # nvswitch needs NVLS, which an A100 lacks

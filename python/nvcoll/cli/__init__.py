@@ -91,7 +91,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Finds the command."""
         name = args[0]
-        if name not in self.commands:
+        if name not in self.commands and not ctx.resilient_parsing:
             if (meant := hints.nearest(name, [row.name for row in collectives()])) is not None:
                 columns = " --nccl" if name.endswith("_perf") else ""
                 raise InvalidArgument(f"no command is called `{name}`: did you mean nvcoll bench {meant}{columns}?")

@@ -16,7 +16,7 @@ import nvcoll
 from nvcoll import InvalidArgument
 from nvcoll._nvcoll import AlgorithmRow, collectives
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll.cli import hints
+from nvcoll.cli import completion, hints
 from nvcoll.cli.operands import CAN_BE_IN_PLACE
 from nvcoll.cli.schedules import Ranks
 from nvcoll.text.formatting import counted
@@ -117,7 +117,10 @@ def _document(chosen: Sequence[AlgorithmRow], ranks: int) -> dict[str, Any]:
 
 def algorithms(
     collective: Annotated[
-        str | None, typer.Argument(help="Only this collective.", callback=hints.collective_name)
+        str | None,
+        typer.Argument(
+            help="Only this collective.", callback=hints.collective_name, autocompletion=completion.collectives
+        ),
     ] = None,
     ranks: Ranks = 8,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -16,7 +16,7 @@ import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, networks
 from nvcoll.cli import pictures
-from nvcoll.cli.machines import named
+from nvcoll.cli.machines import beginning, named
 from nvcoll.draw import machine_drawing
 from nvcoll.text.formatting import counted
 from nvcoll.text.tables import print_labelled, print_table
@@ -113,7 +113,10 @@ def _show(one: Fabric) -> None:
 
 def fabric(
     name: Annotated[
-        str | None, typer.Argument(help="A machine, a file, or NODExNODES+NETWORK (files too). Default: list all.")
+        str | None,
+        typer.Argument(
+            help="A machine, a file, or NODExNODES+NETWORK (files too). Default: list all.", autocompletion=beginning
+        ),
     ] = None,
     gpu: Annotated[str | None, typer.Option(help="The GPU model, if a file (.txt or .xml) does not name it.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw the machine to this file.")] = None,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, cluster, launches, text_formats
+from nvcoll._nvcoll import Fabric, InvalidArgument, cluster, fabrics, launches, networks, text_formats
 from nvcoll._nvcoll import fabric as preset
+from nvcoll.cli import completion
 
 DEFAULT_MACHINE = "hgx-h100"
 
@@ -30,12 +31,21 @@ _TAKES_GPU = {one.ending: one.takes_gpu for one in text_formats()}
 
 _CLUSTER = re.compile(r"(?P<file>.+)x(?P<nodes>[0-9]+)\+(?P<network>[^+]+)", re.IGNORECASE)
 
+
+def beginning(incomplete: str) -> list[str]:
+    """Returns the machines that begin so, the last of a list with commas; after a ``+`` the networks."""
+    if "+" in incomplete.rpartition(",")[2]:
+        return completion.last_of(incomplete, "+", (row.name for row in networks()))
+    return completion.last_of(incomplete, ",", (*(one.name for one in fabrics()), *ALIASES))
+
+
 On = Annotated[
     list[str] | None,
     typer.Option(
         "--on",
         help=f"Machines, separated by commas: NAME, NAMExNODES+NETWORK, FILE. Default: {DEFAULT_MACHINE}.",
         show_default=False,
+        autocompletion=beginning,
     ),
 ]
 Gpu = Annotated[str | None, typer.Option(help="The GPU model, if a file (.txt or .xml) does not name it.")]

@@ -13,7 +13,7 @@ import typer
 import nvcoll
 from nvcoll import InvalidArgument, Proof, Refuted, Schedule
 from nvcoll._nvcoll import MAX_RUNNING_RANKS, MAX_WORLD_SIZE, collectives, why
-from nvcoll.cli import files, hints, pictures
+from nvcoll.cli import completion, files, hints, pictures
 from nvcoll.draw import drawing
 from nvcoll.text.formatting import EXPRESSIONS, counted, shortened
 
@@ -29,9 +29,16 @@ def _ranks(help: str, most: int = MAX_WORLD_SIZE) -> Any:
 
 Name = Annotated[
     str | None,
-    typer.Argument(help="A collective, FILE.py:FUNCTION, or a text of nvcoll show.", callback=hints.collective_name),
+    typer.Argument(
+        help="A collective, FILE.py:FUNCTION, or a text of nvcoll show.",
+        callback=hints.collective_name,
+        autocompletion=completion.collectives,
+    ),
 ]
-AlgorithmName = Annotated[str | None, typer.Argument(help="An algorithm; default: the first of nvcoll algorithms.")]
+AlgorithmName = Annotated[
+    str | None,
+    typer.Argument(help="An algorithm; default: the first of nvcoll algorithms.", autocompletion=completion.algorithms),
+]
 Ranks = Annotated[int, _ranks("The number of ranks.", MAX_RUNNING_RANKS)]
 Processes = Annotated[int | None, _ranks("Start the script as this many processes, each a rank.", MAX_RUNNING_RANKS)]
 OutOfPlace = Annotated[bool, typer.Option("--out-of-place", help="Input and output have separate memory.")]

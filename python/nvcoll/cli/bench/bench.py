@@ -13,7 +13,7 @@ import nvcoll
 from nvcoll import Algorithm, InvalidArgument, Refuted
 from nvcoll._nvcoll import DtypeRow, OpRow, bus_factor, collectives, dtypes, ops
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll.cli import files, hints, sizes
+from nvcoll.cli import completion, files, formats, hints, sizes
 from nvcoll.cli.bench import tables as bench_tables
 from nvcoll.cli.bench import tune as tuning
 from nvcoll.cli.bench.timing import Case, Reduction, check_memory, layout_of, timed
@@ -113,7 +113,12 @@ def _counts(collective: str, all_bytes: Sequence[int], reduction: Reduction, is_
 
 def bench(
     collective: Annotated[
-        str, typer.Argument(help=f"The collective: {', '.join(TIMED)}.", callback=hints.collective_name)
+        str,
+        typer.Argument(
+            help=f"The collective: {', '.join(TIMED)}.",
+            callback=hints.collective_name,
+            autocompletion=completion.collectives,
+        ),
     ] = "all_reduce",
     ranks: Ranks = 8,
     begin: Annotated[list[str] | None, sizes.begin("64K, 1M, 16M")] = None,
@@ -125,6 +130,7 @@ def bench(
             "-a",
             "--algorithm",
             help="A name, auto or FILE.py:FUNCTION. May be repeated. Default: all algorithms; with --nccl, auto.",
+            autocompletion=completion.algorithms,
         ),
     ] = None,
     dtype: Annotated[
@@ -142,6 +148,7 @@ def bench(
         typer.Option("--nccl", help="Print the columns of nccl-tests. One algorithm only."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_csv: formats.AsCsv = False,
     tune: Annotated[
         bool, typer.Option("--tune", help="Fit the cost model of auto to this machine; time nothing else.")
     ] = False,
@@ -156,8 +163,7 @@ def bench(
     if save is not None:
         raise InvalidArgument("--save is for the table of --tune: pass that too; --json prints times")
     _check_collective(collective)
-    if nccl and as_json:
-        raise InvalidArgument("--nccl and --json print different things: pass one of them")
+    formats.check_one(nccl=nccl, json=as_json, csv=as_csv)
     root = root_of(collective, ranks, root)
     reduction, all_bytes = _reduction(collective, dtype, op, ranks), sizes.of(begin, end, factor, DEFAULT_SIZES)
     uses = (False, True)[: 1 + CAN_BE_IN_PLACE[collective]] if nccl else (writes_its_arrays(collective),)
@@ -183,6 +189,8 @@ def bench(
     cases = timed(case, counts, rounds)
     if as_json:
         bench_tables.print_json(cases, chosen, rounds)
+    elif as_csv:
+        bench_tables.print_csv(cases)
     elif nccl:
         bench_tables.print_nccl(cases, next(iter(chosen)), rounds)
     else:

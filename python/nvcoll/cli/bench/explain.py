@@ -11,7 +11,7 @@ import nvcoll
 from nvcoll import InvalidArgument
 from nvcoll._nvcoll import AutoChoice, CandidateRow, auto_candidates, collectives, cost_model, dtypes, machine
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll.cli import hints, sizes
+from nvcoll.cli import completion, hints, sizes
 from nvcoll.cli.bench.rounds import MODES, Call
 from nvcoll.cli.operands import HAS_ROOT, root_of
 from nvcoll.cli.schedules import OutOfPlace, Ranks
@@ -55,7 +55,10 @@ def _check(collective: str, dtype: str) -> int:
 
 
 def explain(
-    collective: Annotated[str | None, typer.Argument(help="A collective.", callback=hints.collective_name)] = None,
+    collective: Annotated[
+        str | None,
+        typer.Argument(help="A collective.", callback=hints.collective_name, autocompletion=completion.collectives),
+    ] = None,
     size: Annotated[str, typer.Option("-b", "--bytes", help="Size of a rank's longer buffer: 64K, 1M.")] = DEFAULT_SIZE,
     ranks: Ranks = 8,
     path: Annotated[str, typer.Option(help="The path: mapped or staged.")] = "mapped",

@@ -8,6 +8,7 @@ from typing import Any
 
 from nvcoll import Algorithm, Schedule, __version__
 from nvcoll._nvcoll import bus_factor, machine, why
+from nvcoll.cli import formats
 from nvcoll.cli.bench.timing import NUMPY, Case, Spread, schedule_of
 from nvcoll.cli.operands import HAS_ROOT, writes_its_arrays
 from nvcoll.text.formatting import counted, sized
@@ -171,6 +172,30 @@ def _nccl_line(*cells: object) -> str:
 
 def _nccl_head(*cells: str) -> str:
     return "#" + _nccl_line(*cells)[1:]
+
+
+def print_csv(cases: Sequence[Case]) -> None:
+    """Prints a row for each size and each algorithm or baseline, with the median and the quartiles of the rounds."""
+    formats.print_csv(
+        [
+            {
+                "collective": case.collective,
+                "ranks": case.node.world_size,
+                "dtype": case.reduction.dtype,
+                "op": case.reduction.op,
+                "in_place": case.in_place,
+                "bytes": case.nbytes,
+                "count": case.count,
+                "name": name,
+                "median_seconds": (seconds := case.seconds(name)).median,
+                "low_seconds": seconds.low,
+                "high_seconds": seconds.high,
+                "wrong": None if name in case.baselines else candidate.wrong,
+            }
+            for case in cases
+            for name, candidate in case.candidates.items()
+        ]
+    )
 
 
 def print_json(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds: int) -> None:

@@ -10,7 +10,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ import typer
 
 from nvcoll import Algorithm, Error, Fabric, InvalidArgument, Refuted, Schedule, verify
 from nvcoll._nvcoll import schedule as schedule_of
-from nvcoll.cli import files, hints, progress, sizes
+from nvcoll.cli import completion, files, formats, hints, progress, sizes
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.operands import HAS_ROOT
 from nvcoll.cost.comparison import LAUNCH, SIZES, Comparison, compare_schedules, too_many_of
@@ -119,6 +119,16 @@ def _of(one: Comparison) -> dict[str, Any]:
     }
 
 
+def _flat(one: Comparison) -> Iterator[dict[str, Any]]:
+    """Yields a row of CSV for each size and algorithm of one machine, with the same keys as JSON has."""
+    found = _of(one)
+    for row in found["rows"]:
+        of_size = {key: value for key, value in row.items() if key != "times"}
+        head = {"collective": one.collective} | {key: found[key] for key in ("fabric", "world_size")}
+        for name, time in row["times"].items():
+            yield head | {"bytes": row["bytes"], "algorithm": name} | time | of_size
+
+
 def _simulated(
     one: Fabric,
     collective: str,
@@ -140,7 +150,10 @@ def _simulated(
 def compare(
     algorithms: Annotated[
         list[str] | None,
-        typer.Argument(help="Names and FILE.py:FUNCTION, separated by commas. Default: all of the collective."),
+        typer.Argument(
+            help="Names and FILE.py:FUNCTION, separated by commas. Default: all of the collective.",
+            autocompletion=completion.algorithms,
+        ),
     ] = None,
     on: On = None,
     begin: Annotated[list[str] | None, sizes.begin("1K to 1G")] = None,
@@ -151,16 +164,19 @@ def compare(
         typer.Option(
             help=f"The collective. Default: that of FILE.py:FUNCTION, else {DEFAULT_COLLECTIVE}.",
             callback=hints.collective_name,
+            autocompletion=completion.collectives,
         ),
     ] = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_csv: formats.AsCsv = False,
 ) -> None:
     """Simulates algorithms on machines. Prints their times, the fastest at each size, and a lower bound.
 
     Example: nvcoll compare ring,tree,mine.py:star --on hgx-h100 -b 1K -e 1G
     """
+    formats.check_one(json=as_json, csv=as_csv)
     names = _words(algorithms or [])
     collective = _collective(names, collective)
     chosen = files.chosen(collective, names)
@@ -170,6 +186,8 @@ def compare(
     if as_json:
         found = [_of(one) for one in done]
         print(json.dumps({"schema": JSON_SCHEMA, "collective": collective, "machines": found}, indent=2))
+    elif as_csv:
+        formats.print_csv([row for one in done for row in _flat(one)])
     else:
         for one in done:
             _show(one)

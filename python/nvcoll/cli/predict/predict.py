@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nvcoll._nvcoll import InvalidArgument, Prediction
-from nvcoll.cli import sizes
+from nvcoll.cli import completion, formats, sizes
 from nvcoll.cli.hints import collective_name
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.predict.rows import Answer, Question, ask_all
@@ -201,14 +201,13 @@ def _show(question: Question, found: Sequence[Sequence[Answer]]) -> None:
     print_labelled("", "link = line rate of a GPU, one way. With NVLS (the switch reduces) busbw can exceed it")
 
 
-def _json(question: Question, found: Sequence[Sequence[Answer]]) -> str:
+def _rows(found: Sequence[Sequence[Answer]]) -> list[dict[str, Any]]:
+    """Returns the JSON objects of all machines and sizes."""
     rows = []
     for at_size in zip(*found, strict=True):
         times = [one.prediction.time_us for one in at_size if one.prediction]
         rows.append([one.to_json(min(times, default=None)) for one in at_size])
-    by_machine = [row for of_machine in zip(*rows, strict=True) for row in of_machine]
-    head = {"schema": JSON_SCHEMA, "collective": question.collective, "launch": question.launch}
-    return json.dumps({**head, "settings": dict(question.settings), "predictions": by_machine}, indent=2)
+    return [row for of_machine in zip(*rows, strict=True) for row in of_machine]
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
@@ -229,7 +228,12 @@ def _settings(given: Sequence[str]) -> dict[str, str]:
 
 
 def predict(
-    collective: Annotated[str, typer.Argument(help="A collective, as all_reduce.", callback=collective_name)],
+    collective: Annotated[
+        str,
+        typer.Argument(
+            help="A collective, as all_reduce.", callback=collective_name, autocompletion=completion.collectives
+        ),
+    ],
     begin: Annotated[list[str] | None, sizes.begin("1M")] = None,
     end: sizes.End = None,
     factor: sizes.Factor = None,
@@ -243,15 +247,22 @@ def predict(
         list[str] | None, typer.Option("--env", help="Environment variable of NCCL, as NCCL_ALGO=Tree; repeatable.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_csv: formats.AsCsv = False,
 ) -> None:
     """Predicts the time of an NCCL collective on machines, with its 90 % interval, its bottleneck and a lower bound.
 
     Example: nvcoll predict all_reduce -b 1G --on hgx-h100,rtx4090-4-staged
     """
+    formats.check_one(json=as_json, csv=as_csv)
     nbytes, on_these = sorted(sizes.of(begin, end, factor, [DEFAULT_BYTES])), machines(on, gpu)
     question = Question(collective, nbytes, launch, nccl_version, _settings(env or ()))
     found = ask_all(question, on_these)
     if as_json:
-        print(_json(question, found))
+        head = {"schema": JSON_SCHEMA, "collective": question.collective, "launch": question.launch}
+        rows = {"settings": dict(question.settings), "predictions": _rows(found)}
+        print(json.dumps(head | rows, indent=2))
+    elif as_csv:
+        head = {"collective": question.collective, "launch": question.launch}
+        formats.print_csv([head | {key: row[key] for key in row if key != "parts"} for row in _rows(found)])
     else:
         _show(question, found)
