@@ -124,3 +124,12 @@ def test_more_nodes_than_it_holds_and_no_file_are_refused():
     with pytest.raises(nvcoll.InvalidArgument, match="no network is called"):
         nvcoll.cluster("hgx-h100", nodes=2, network="nowhere")
     assert command_line.done("fabric", "hgx-h100x2+nowhere.toml").returncode == 2
+
+
+def test_more_cards_than_nccl_knows_are_said_and_predicted(tmp_path):
+    text = (EXAMPLES / "nvl72-rails.toml").read_text()
+    (tmp_path / "cards.toml").write_text(re.sub(r"(?m)^nics = .*$", "nics = 64", text))
+    machine = nvcoll.cluster("gb200-nvl72", nodes=2, network=tmp_path / "cards.toml")
+    assert machine.predict("all_reduce", 1 << 20).algorithm in ("Ring", "Tree")
+    with pytest.raises(nvcoll.InvalidArgument, match="at most 640 network cards of a node or rack, and there are 1152"):
+        machine.nccl("all_reduce", 1 << 20)

@@ -22,6 +22,7 @@ use super::settings::{CrossNic, NcclSettings};
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
+use crate::topology::route::Router;
 
 /// A path from one device to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +129,9 @@ fn domains(fabric: &Fabric) -> Vec<usize> {
     domain
 }
 
+/// The most network cards of a node. Source: NCCL_TOPO_MAX_NODES, src/include/graph.h of NCCL 2.30.7; older ones have 256 and 576.
+const MOST_CARDS: usize = 640;
+
 /// Tells the processors from what joins sockets.
 ///
 /// # Errors
@@ -170,6 +174,13 @@ impl NodeTopology {
             1 => Vec::new(),
             _ => fabric.of_kind(DeviceKind::Nic).filter(|&nic| home[nic] == here).collect(),
         };
+        if nics.len() > MOST_CARDS {
+            let message = format!(
+                "NCCL knows at most {MOST_CARDS} network cards of a node or rack, and there are {}",
+                nics.len()
+            );
+            return Err(unable(fabric, message));
+        }
         let mut node = Self {
             gpus: ranks.first.len(),
             nics: nics.len(),
@@ -242,14 +253,15 @@ impl NodeTopology {
         for (position, link) in fabric.links.iter().enumerate().filter(|(_, l)| l.medium.family == LinkFamily::Nvlink) {
             nvlinks[link.from].push(position);
         }
+        let mut router = Router::of(fabric);
         let mut between = vec![None; gpus.len() * gpus.len()];
         for (a, &from) in gpus.iter().enumerate() {
             for (b, &to) in gpus.iter().enumerate().filter(|(b, _)| *b != a) {
-                let found = self.over_nvlink(fabric, from, to, &nvlinks);
-                let found = found.or_else(|| self.over_gpu(fabric, (from, to), gpus, &nvlinks));
-                let found = found.or_else(|| self.over_host(fabric, from, to));
+                let found = self.over_nvlink(fabric, &mut router, (from, to), &nvlinks);
+                let found = found.or_else(|| self.over_gpu(fabric, &mut router, (from, to), gpus, &nvlinks));
+                let found = found.or_else(|| self.over_host(fabric, &mut router, from, to));
                 let is_reached = |path: &TopologyPath| p2p_level.is_none_or(|level| path.class <= level);
-                let found = found.filter(is_reached).or_else(|| self.over_memory(fabric, from, to));
+                let found = found.filter(is_reached).or_else(|| self.over_memory(fabric, &mut router, from, to));
                 let path = found.ok_or_else(|| Error::NoPath {
                     fabric: fabric.name.clone(),
                     from: fabric.devices[from].name.clone(),
@@ -264,7 +276,13 @@ impl NodeTopology {
     }
 
     /// Directly, through one switch, or through several.
-    fn over_nvlink(&self, fabric: &Fabric, from: usize, to: usize, nvlinks: &[Vec<usize>]) -> Option<TopologyPath> {
+    fn over_nvlink(
+        &self,
+        fabric: &Fabric,
+        router: &mut Router,
+        (from, to): (usize, usize),
+        nvlinks: &[Vec<usize>],
+    ) -> Option<TopologyPath> {
         let link = |a: usize, b: usize| nvlinks[a].iter().copied().find(|&link| fabric.links[link].to == b);
         let is_switch = |position: usize| fabric.devices[position].kind == DeviceKind::Nvswitch;
         let switched = || {
@@ -273,7 +291,13 @@ impl NodeTopology {
         };
         let over_switches = || match fabric.of_kind(DeviceKind::Nvswitch).count() {
             0..=1 => None,
-            _ => fabric.shortest(from, to, |kind| kind == DeviceKind::Nvswitch, |family| family == LinkFamily::Nvlink),
+            _ => router.shortest(
+                fabric,
+                from,
+                to,
+                |kind| kind == DeviceKind::Nvswitch,
+                |family| family == LinkFamily::Nvlink,
+            ),
         };
         let links = link(from, to).map(|link| vec![link]).or_else(switched).or_else(over_switches)?;
         Some(self.path(PathClass::Nvl, links))
@@ -283,43 +307,47 @@ impl NodeTopology {
     fn over_gpu(
         &self,
         fabric: &Fabric,
+        router: &mut Router,
         (from, to): (usize, usize),
         gpus: &[usize],
         nvlinks: &[Vec<usize>],
     ) -> Option<TopologyPath> {
         gpus.iter().filter(|&&by| by != from && by != to).find_map(|&by| {
-            let (first, second) =
-                (self.over_nvlink(fabric, from, by, nvlinks)?, self.over_nvlink(fabric, by, to, nvlinks)?);
+            let first = self.over_nvlink(fabric, router, (from, by), nvlinks)?;
+            let second = self.over_nvlink(fabric, router, (by, to), nvlinks)?;
             let links = [first.links, second.links].concat();
             Some(self.path(PathClass::Nvb, links))
         })
     }
 
-    fn over_host(&self, fabric: &Fabric, from: usize, to: usize) -> Option<TopologyPath> {
-        let direct = self.over_pcie(fabric, from, to)?;
+    fn over_host(&self, fabric: &Fabric, router: &mut Router, from: usize, to: usize) -> Option<TopologyPath> {
+        let direct = self.over_pcie(fabric, router, from, to)?;
         if fabric.abilities.peer_access {
             return Some(direct);
         }
-        self.over_memory(fabric, from, to)
+        self.over_memory(fabric, router, from, to)
     }
 
     /// Up to a socket and down again.
-    fn over_memory(&self, fabric: &Fabric, from: usize, to: usize) -> Option<TopologyPath> {
-        let direct = self.over_pcie(fabric, from, to)?;
+    fn over_memory(&self, fabric: &Fabric, router: &mut Router, from: usize, to: usize) -> Option<TopologyPath> {
+        let direct = self.over_pcie(fabric, router, from, to)?;
         if direct.class >= PathClass::Phb {
             return Some(direct);
         }
         let up_and_down = fabric.of_kind(DeviceKind::Socket).filter_map(|socket| {
-            let links = [self.over_pcie(fabric, from, socket)?.links, self.over_pcie(fabric, socket, to)?.links];
+            let links = [
+                self.over_pcie(fabric, router, from, socket)?.links,
+                self.over_pcie(fabric, router, socket, to)?.links,
+            ];
             Some(links.concat())
         });
         Some(self.path(PathClass::Phb, up_and_down.min_by_key(Vec::len)?))
     }
 
-    fn over_pcie(&self, fabric: &Fabric, from: usize, to: usize) -> Option<TopologyPath> {
+    fn over_pcie(&self, fabric: &Fabric, router: &mut Router, from: usize, to: usize) -> Option<TopologyPath> {
         let is_passed = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
         let is_taken = |family| matches!(family, LinkFamily::Pcie | LinkFamily::Socket | LinkFamily::C2c);
-        let links = fabric.shortest(from, to, is_passed, is_taken)?;
+        let links = router.shortest(fabric, from, to, is_passed, is_taken)?;
         let passed = |kind| links.iter().filter(|&&l| fabric.devices[fabric.links[l].from].kind == kind).count();
         let class = match (passed(DeviceKind::Socket), passed(DeviceKind::PcieSwitch)) {
             (0, 0..=1) => PathClass::Pix,
@@ -343,11 +371,13 @@ impl NodeTopology {
             };
             fabric.links.iter().position(|link| ends(&link))
         };
+        let wires: Vec<_> = nics.iter().map(|&nic| (nic, wire(nic, true), wire(nic, false))).collect();
+        let router = &mut Router::of(fabric);
         for &gpu in gpus {
-            for &nic in nics {
-                let out = self.over_pcie(fabric, gpu, nic).zip(wire(nic, true));
+            for &(nic, wire_out, wire_in) in &wires {
+                let out = self.over_pcie(fabric, router, gpu, nic).zip(wire_out);
                 let out = out.map(|(path, wire)| self.path(path.class, [path.links, vec![wire]].concat()));
-                let into = self.over_pcie(fabric, nic, gpu).zip(wire(nic, false));
+                let into = self.over_pcie(fabric, router, nic, gpu).zip(wire_in);
                 let into = into.map(|(path, wire)| self.path(path.class, [vec![wire], path.links].concat()));
                 self.out.push(out);
                 let echo = |path: &TopologyPath| self.has_echo.then(|| reverse(fabric, *path.links.last()?)).flatten();

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::hardware::gpus::Generation;
 use crate::hardware::media::{self, LinkFamily, Medium};
 use crate::hardware::{DeviceKind, Fabric, Link};
+use crate::topology::route::Router;
 
 /// The interconnect over which the GPUs of a node reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,16 +252,16 @@ fn line(fabric: &Fabric, gpu: usize, interconnect: Interconnect, node: &[usize])
 }
 
 /// The links from a GPU up to the nearest socket, through switches, which may be behind each other; none if there is no way.
-fn uplinks(fabric: &Fabric, gpu: usize) -> Vec<usize> {
+fn uplinks(fabric: &Fabric, router: &mut Router, gpu: usize) -> Vec<usize> {
     let is_taken = |family| matches!(family, LinkFamily::Pcie | LinkFamily::C2c);
-    let to = |socket| fabric.shortest(gpu, socket, |kind| kind == DeviceKind::PcieSwitch, is_taken);
+    let to = |socket| router.shortest(fabric, gpu, socket, |kind| kind == DeviceKind::PcieSwitch, is_taken);
     fabric.of_kind(DeviceKind::Socket).filter_map(to).min_by_key(Vec::len).unwrap_or_default()
 }
 
 /// How many GPUs share the narrowest link on the way to their socket: 1 if each has its own.
 fn sharers(fabric: &Fabric, node: &[usize], line_gbps: f64) -> f64 {
-    let mut load = vec![0.0; fabric.links.len()];
-    for link in node.iter().flat_map(|&gpu| uplinks(fabric, gpu)) {
+    let (mut load, mut router) = (vec![0.0; fabric.links.len()], Router::of(fabric));
+    for link in node.iter().flat_map(|&gpu| uplinks(fabric, &mut router, gpu)) {
         load[link] += line_gbps / fabric.links[link].line_rate().gbps();
     }
     load.into_iter().fold(1.0, f64::max)

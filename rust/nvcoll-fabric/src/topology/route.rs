@@ -131,17 +131,6 @@ impl Fabric {
         }
         hops
     }
-
-    /// Fewest links, then widest, then first described.
-    pub(crate) fn shortest(
-        &self,
-        a: usize,
-        b: usize,
-        is_passed: impl Fn(DeviceKind) -> bool,
-        is_taken: impl Fn(LinkFamily) -> bool,
-    ) -> Option<Vec<usize>> {
-        Router::of(self).shortest(self, a, b, is_passed, is_taken)
-    }
 }
 
 /// Finds routes in one fabric, any number of them: what a search needs to know of the whole is looked up once. Between
@@ -310,7 +299,8 @@ impl Router {
         self.shortest(fabric, a, b, is_passed, |f| !f.joins_gpus() && f != LinkFamily::Network)
     }
 
-    fn shortest(
+    /// Fewest links, then widest, then first described.
+    pub(crate) fn shortest(
         &mut self,
         fabric: &Fabric,
         a: usize,
