@@ -1,6 +1,7 @@
 //! The mailbox of a rank: its streams and its transfers.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::incoming::{Incoming, OfferedReceive, StreamFailure};
 use super::matching::{Matching, MessageContent, PostedReceive, UnmatchedMessage};
@@ -22,6 +23,8 @@ pub(crate) struct Mailbox {
     own: u32,
     outgoing: Vec<Option<Box<Outgoing>>>,
     incoming: Vec<Option<Box<Incoming>>>,
+    /// When each peer may be asked for its stream again, if it has not answered, as a stopped one.
+    ask_again: Vec<Option<Instant>>,
     matching: Matching,
     /// The number of sends and receives that it has begun.
     begun: u32,
@@ -34,8 +37,16 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     /// Makes the mailbox of a rank that has sent nothing yet.
     pub(crate) fn new(world_size: u32, own: u32) -> Self {
-        let (outgoing, incoming) = ((0..world_size).map(|_| None).collect(), (0..world_size).map(|_| None).collect());
-        Self { own, outgoing, incoming, matching: Matching::default(), begun: 0, issued: Vec::new(), fault: None }
+        Self {
+            own,
+            outgoing: (0..world_size).map(|_| None).collect(),
+            incoming: (0..world_size).map(|_| None).collect(),
+            ask_again: vec![None; world_size as usize],
+            matching: Matching::default(),
+            begun: 0,
+            issued: Vec::new(),
+            fault: None,
+        }
     }
 
     /// Has a fault strike in a send or receive, `calls` after the next.
@@ -154,10 +165,7 @@ impl Mailbox {
         let mut has_moved = false;
         for peer in 0..world.world_size() {
             let mut moved = false;
-            if self.incoming[peer as usize].is_none() {
-                self.incoming[peer as usize] =
-                    find(world, peer, self.own).map(|stream| Box::new(Incoming::new(stream, peer)));
-            }
+            self.find_stream(world, peer);
             if let Some(incoming) = &mut self.incoming[peer as usize] {
                 let outcome = incoming.advance(world, self.own, &mut self.matching);
                 moved = matches!(outcome, Ok(true));
@@ -177,6 +185,20 @@ impl Mailbox {
             self.strike_at(world, Moment::After(1));
         }
         has_moved
+    }
+
+    /// Finds the stream from a peer, once that has made one.
+    #[inline]
+    fn find_stream(&mut self, world: &World, peer: u32) {
+        let (incoming, ask_again) = (&mut self.incoming[peer as usize], &mut self.ask_again[peer as usize]);
+        let has_left = || world.lines[peer as usize].departure.last().is_some();
+        if incoming.is_some() || ask_again.is_some_and(|at| Instant::now() < at && !has_left()) {
+            return;
+        }
+        match find(world, peer, self.own) {
+            Ok(stream) => *incoming = stream.map(|stream| Box::new(Incoming::new(stream, peer))),
+            Err(Unanswered) => *ask_again = Some(Instant::now() + ASK_AGAIN),
+        }
     }
 
     /// Moves the sends of a rank whose program has ended, and says whether some are left. Those end that nobody will receive.
@@ -375,12 +397,18 @@ fn open(world: &World, own: u32, to: u32) -> Result<MessageStream> {
 /// How often a rank asks for the stream of a peer that has left and does not answer. Chosen: together seconds.
 const LAST_LOOKS: usize = 50;
 
-/// Finds the stream from a rank, once it has made one.
+/// The time until a peer that has not answered is asked again. Asking takes a part of a second, in which this rank hears nothing. Chosen.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// The peer has not passed the memory of its stream.
+struct Unanswered;
+
+/// Finds the stream from a rank; `None` if it has made none.
 #[inline]
-fn find(world: &World, from: u32, own: u32) -> Option<MessageStream> {
+fn find(world: &World, from: u32, own: u32) -> std::result::Result<Option<MessageStream>, Unanswered> {
     let place = world.lines[from as usize].outbox.read(own);
     if place == 0 {
-        return None;
+        return Ok(None);
     }
     let bytes = MessageStream::bytes(world.world_size());
     let has_left = || world.lines[from as usize].departure.last().is_some();
@@ -392,12 +420,16 @@ fn find(world: &World, from: u32, own: u32) -> Option<MessageStream> {
             unreached = found().err();
         }
     }
-    if unreached == Some(Unreached::Refused) {
-        world.abort().raise(Cause::NoMemory(own)); // the sender waits, and nobody else knows why
-        return None;
+    match unreached {
+        Some(Unreached::Unanswered) => return Err(Unanswered),
+        Some(Unreached::Refused) => {
+            world.abort().raise(Cause::NoMemory(own)); // the sender waits, and nobody else knows why
+            return Ok(None);
+        }
+        None => {}
     }
-    let start = super::reachable(world, from, place, bytes).filter(|start| start.cast::<StreamWords>().is_aligned())?;
+    let start = super::reachable(world, from, place, bytes).filter(|start| start.cast::<StreamWords>().is_aligned());
     // SAFETY: the sender published a stream there, which began as zeros, and keeps it until both ranks have left; a sender that
     // lies about it harms what lies in its own memory.
-    Some(unsafe { MessageStream::at(start, world.world_size()) })
+    Ok(start.map(|start| unsafe { MessageStream::at(start, world.world_size()) }))
 }
