@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 from pathlib import Path
 
 import judge_logs
@@ -101,6 +102,25 @@ def test_a_row_that_is_torn_is_left_out_and_named():
     (log,) = nccl_tests.read("log", "\n".join(lines))
     assert log.malformed == [(5, "the row is torn: the next one begins before its end")]
     assert len(log.rows) == 10
+
+
+@pytest.mark.parametrize("word", ["-5.0", "1e999"])
+def test_a_row_with_an_impossible_number_is_left_out_and_named(word):
+    lines = predicted().split("\n")
+    lines[4] = " ".join([*lines[4].split()[:5], word, *lines[4].split()[6:]])
+    (log,) = nccl_tests.read("log", "\n".join(lines))
+    assert log.malformed == [(5, "a number is negative or too large")]
+
+
+def test_no_damage_to_a_log_is_an_error_of_the_program():
+    damage, texts = random.Random(7), [path.read_text(encoding="utf-8") for path in sorted(LOGS.glob("*.log"))]
+    words = ("0 ", "-1 ", "\n", "nan ", "float ", "99999999999999999999 ", "Rank  0 ", "1e999 ", "algbw ")
+    for text in damage.choices(texts, k=200):
+        for _ in range(8):
+            at = damage.randrange(len(text))
+            text = text[:at] + damage.choice(words) + text[at + damage.choice((0, 1, 40)) :]
+        for log in nccl_tests.read("log", text):
+            judged(log, nvcoll.fabric("hgx-h100") if log.ranks == 8 else None, None, "no machine")
 
 
 def test_a_log_may_have_several_tables():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from nvcoll.check.lines import cleaned
@@ -27,6 +28,9 @@ _BYTES = {
 }
 _NAMES = {"alltoall": "all_to_all", "alltoallv": "all_to_all", "allreduce": "all_reduce", "allgather": "all_gather"}
 _COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter")
+
+MOST_BYTES = 1 << 50
+"""The largest size that is believed. Chosen."""
 
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|N/A|nan", re.IGNORECASE)
 _ROW = re.compile(rf"#?\s*(?:\d{{1,4}}\s+)?(\d+)\s+(\d+)\s+({'|'.join(_BYTES)})\s+(.*)")
@@ -120,7 +124,8 @@ class _Reader:
         table, words = self.tables[-1], line.split()
         first = next(at for at, word in enumerate(words) if word in ("time", "cputime", "algbw"))
         table.halves = max(words.count("algbw"), 1)
-        table.columns = len([word for word in words[first:] if word != "timestamp"])
+        columns = len([word for word in words[first:] if word != "timestamp"])
+        table.columns = columns if columns >= 3 * table.halves and columns % table.halves == 0 else None
         if "cputime" in words:
             table.unlike = "the column is cputime (-C): the time of the CPU is no time of a call"
 
@@ -184,10 +189,13 @@ class _Reader:
             return
         else:
             return
+        nbytes, count, numbers = int(row[1]), int(row[2]), [*map(_number, values)]
+        if nbytes > MOST_BYTES or not all(known is None or 0 <= known < inf for known in numbers):
+            self._torn("a number is negative or too large")
+            return
         self._begun = None
-        nbytes, count = int(row[1]), int(row[2])
         if nbytes:
-            table.rows.append((number, nbytes, count, row[3], named, [*map(_number, values)]))
+            table.rows.append((number, nbytes, count, row[3], named, numbers))
 
 
 def _version(code: int) -> str:
@@ -204,7 +212,7 @@ def _times(table: _Table, values: Sequence[float | None], nbytes: int) -> tuple[
     """Returns the times of the two halves in microseconds. The oldest versions print milliseconds."""
     half = len(values) // 2 if len(values) >= 8 else len(values)
     times = []
-    for at in range(0, len(values), half):
+    for at in range(0, len(values) - 2, half):
         time, algbw = values[at], values[at + 1]
         if time and algbw and 0.5 < nbytes / (time * 1e6) / algbw < 2:
             time *= 1000
