@@ -14,8 +14,11 @@ use super::worker::{RankWorker, ID};
 use crate::memory::buffers::Buffers;
 use crate::memory::footprint::{arrays_overlap, overlap, packed_arrays, Footprint};
 use crate::memory::world::addresses::{Addresses, Unreached};
+use crate::memory::world::notice::Notice;
+use crate::memory::world::notice_board::PostedNotice;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
+use crate::run::wait_graph::wait_graph;
 use crate::sync::atomic::Ordering;
 use crate::sync::backoff::give_way;
 use crate::sync::record::{CALLS, COPIES, FLAGS, PLACE, PLACES, REACHABLE};
@@ -146,6 +149,7 @@ impl RankWorker {
             self.met[rank as usize] = true;
             return Ok(());
         }
+        let mut posted = None;
         while let Err(unreached) = self.meet(world, pass, rank, number, &record) {
             if lines.departure.last().is_some() && !touches_arrays(pass, own, rank) {
                 // It is through with the call, and passes no memory any more. Its staging is in reach.
@@ -154,7 +158,8 @@ impl RankWorker {
                 places.for_each(|place| place.staging = staging);
                 return Ok(());
             }
-            self.ask_again(world, rank, own, unreached)?;
+            let notice = post_wait(world, number, [own, rank], &mut posted);
+            self.ask_again(world, rank, own, unreached, &notice)?;
         }
         let is_gone = self.gone[rank as usize];
         if self.is_member && !is_gone && self.overlaps(world, pass, own, rank, number, &record) {
@@ -218,19 +223,30 @@ impl RankWorker {
 
     /// Says whether to ask a peer again for memory that its record names, and raises the abort if not.
     #[cold]
-    fn ask_again(&self, world: &World, rank: u32, own: u32, unreached: Unreached) -> std::result::Result<(), Cause> {
-        let late = || self.deadline.has_passed().then_some(Cause::TimedOut(own));
-        let refused = || (unreached == Unreached::Refused).then_some(Cause::NoMemory(own));
-        match world.abort().cause() {
-            Some(cause) => Err(cause),
-            None => match world.death_of(rank).or_else(late).or_else(refused) {
-                Some(cause) => Err(world.abort().raise(cause)),
-                None => {
-                    give_way();
-                    Ok(())
-                }
-            },
+    fn ask_again(
+        &mut self,
+        world: &World,
+        rank: u32,
+        own: u32,
+        unreached: Unreached,
+        notice: &Notice,
+    ) -> std::result::Result<(), Cause> {
+        if let Some(cause) = world.abort().cause() {
+            return Err(cause);
         }
+        let refused = || (unreached == Unreached::Refused).then_some(Cause::NoMemory(own));
+        let cause = match world.death_of(rank) {
+            None if self.deadline.has_passed() => {
+                self.wait_graph = wait_graph(world, world.ranks()[own as usize], notice);
+                Some(Cause::TimedOut(own))
+            }
+            death => death.or_else(refused),
+        };
+        let Some(cause) = cause else {
+            give_way();
+            return Ok(());
+        };
+        Err(world.abort().raise(cause))
     }
 
     /// Learns the buffers of a peer.
@@ -261,6 +277,20 @@ impl RankWorker {
         self.met[rank as usize] = true;
         Ok(())
     }
+}
+
+/// Posts that rank `own` waits in its call for the memory of a peer; returns the notice.
+#[cold]
+fn post_wait<'world>(
+    world: &'world World,
+    call: u32,
+    [own, peer]: [u32; 2],
+    posted: &mut Option<PostedNotice<'world>>,
+) -> Notice {
+    let of_run = |rank: u32| world.ranks()[rank as usize];
+    let (record, awaited) = (world.lines[own as usize].record.read(call), [of_run(peer)].into_iter().collect());
+    let notice = Notice { world: *world.name(), call, record, awaited, since_ns: 0, until_ns: 0 };
+    posted.get_or_insert_with(|| PostedNotice::new(world.board(), of_run(own))).post(notice, false)
 }
 
 /// Says whether a step of rank `own` touches arrays or scratch of a peer.
