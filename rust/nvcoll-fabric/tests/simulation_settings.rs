@@ -116,7 +116,7 @@ fn a_framework_is_added_and_one_process_is_a_least() {
 #[test]
 fn channels_and_pairs_are_added_to_what_one_process_takes() {
     let board = preset("hgx-a100").unwrap();
-    let (predictor, single) = (Predictor::of(&board, None).unwrap(), Launch::SingleProcess);
+    let (predictor, single) = (Predictor::of(&board, Some("2.21.5")).unwrap(), Launch::SingleProcess);
     let ring = schedule("ring", 8);
     let least = |nbytes| predictor.simulation_settings(&board, &ring).least(Protocol::Ll, single, nbytes);
     assert!(least(MIB) > least(8) + 10 * PS_PER_US);

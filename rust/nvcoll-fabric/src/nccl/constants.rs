@@ -221,6 +221,8 @@ pub(super) struct VersionConstants {
     nvls_tree_size_part_from_sm: Option<u32>,
     pub(super) ll128: Ll128,
     pub(super) max_channels: usize,
+    /// Whether each channel fetches its work from host memory.
+    pub(super) work_in_host_memory: bool,
     pub(super) p2p_over_intel_part: f64,
     pub(super) duplicate: Duplicate,
     pub(super) crossing: NicCrossing,

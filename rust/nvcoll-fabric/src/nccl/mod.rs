@@ -276,6 +276,11 @@ impl Model {
         self.costs.used_channels(algorithm, protocol, nbytes)
     }
 
+    /// Says whether each channel fetches its work from host memory.
+    pub(crate) fn has_work_in_host_memory(&self) -> bool {
+        self.costs.constants.work_in_host_memory
+    }
+
     /// Returns the channels of sends.
     pub(crate) fn sends(&self) -> SendChannels {
         self.sends

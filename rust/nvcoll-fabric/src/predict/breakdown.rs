@@ -39,7 +39,7 @@ pub(super) struct TimeBreakdown {
     pub(super) hops: f64,
     /// Channels after the first, which start one after the other.
     pub(super) channels: f64,
-    /// Filling the stages of a pipeline.
+    /// Filling and draining the stages of a pipeline.
     pub(super) fill: f64,
     /// Bytes over rates.
     pub(super) bytes: f64,

@@ -69,6 +69,7 @@ pub fn all() -> &'static [Constant] {
 pub(super) enum Age {
     Volta,
     Ampere,
+    Ada,
     Hopper,
     Blackwell,
 }
@@ -77,7 +78,8 @@ impl Age {
     pub(super) const fn of(generation: Generation) -> Self {
         match generation {
             Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => Self::Volta,
-            Generation::Ampere | Generation::Ada | Generation::Cdna2 => Self::Ampere,
+            Generation::Ampere | Generation::Cdna2 => Self::Ampere,
+            Generation::Ada => Self::Ada,
             Generation::Hopper | Generation::Cdna3 => Self::Hopper,
             Generation::Blackwell => Self::Blackwell,
         }
@@ -86,6 +88,11 @@ impl Age {
 
 /// A value for each generation, or for those where the effect shows.
 pub(super) type ByAge = BTreeMap<Age, f64>;
+
+/// Returns the value of a generation: the one of the newest generation in the table up to it.
+pub(super) fn of_age(values: &ByAge, age: Age) -> Option<f64> {
+    values.range(..=age).next_back().map(|(_, &value)| value)
+}
 
 /// A value for each network software where the effect shows.
 pub(super) type ByStack = BTreeMap<NetworkStack, f64>;
@@ -149,7 +156,7 @@ impl HopEffects {
     pub(super) fn inside(&self, interconnect: Interconnect, age: Age) -> f64 {
         match (interconnect, &self.nvlink) {
             (Interconnect::Nvlink, PerAge::All(us)) => *us,
-            (Interconnect::Nvlink, PerAge::Each(by_age)) => by_age.get(&age).copied().unwrap_or(0.0),
+            (Interconnect::Nvlink, PerAge::Each(by_age)) => of_age(by_age, age).unwrap_or(0.0),
             (Interconnect::Peer, _) => self.pcie.unwrap_or(0.0),
             (Interconnect::Staged, _) => self.staged.unwrap_or(0.0),
         }
@@ -165,6 +172,48 @@ pub(super) struct NvlsEffects {
     pub(super) chunk_us: f64,
     pub(super) fill_loops: f64,
     pub(super) start_us: ByAge,
+}
+
+/// The effects of the step of a ring that sends nothing.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LastStepEffects {
+    /// The GB/s of a channel that copies inside its GPU: three operands of that rate.
+    pub(super) channel_gbps: ByAge,
+    /// The operands of the step where GPUs write to their peers, and where they read from them.
+    pub(super) write: Operands,
+    pub(super) read: Operands,
+}
+
+/// The operands of the step of a ring that sends nothing, in bytes that pass memory per byte of the step.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Operands {
+    pub(super) all_reduce: f64,
+    pub(super) all_gather: f64,
+    pub(super) reduce_scatter: f64,
+}
+
+/// The effects of channels that begin in step: the part of the time that is lost, up to a number of microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RampEffects {
+    pub(super) us: f64,
+    pub(super) part: f64,
+}
+
+/// The effects of sends over NVLink.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendEffects {
+    /// The microseconds by which a block of sends starts later than one of a ring.
+    pub(super) start_us: ByAge,
+    pub(super) channel_gbps: ByAge,
+    pub(super) ll_channel_gbps: ByAge,
+    /// The microseconds in which the first chunk is stored.
+    pub(super) chunk_us: ByAge,
+    /// The part of a ring's rate that sends reach.
+    pub(super) part: ByAge,
 }
 
 /// The effects of the way in which a program launches calls.
@@ -211,13 +260,16 @@ pub(super) struct NetworkEffects {
 pub(super) struct PhysicalEffects {
     pub(super) efficiency: Efficiencies,
     pub(super) staged: StagedParts,
-    pub(super) start_us: ByProtocol<f64>,
+    pub(super) start_us: ByAge,
+    pub(super) spread_us: ByAge,
     pub(super) channel_us: ByAge,
     pub(super) startup_us: ByAge,
     pub(super) ll_gbps: ByAge,
-    pub(super) ll_channel_gbps: f64,
-    pub(super) ll128_channel_gbps: f64,
-    pub(super) send_channel_gbps: ByAge,
+    pub(super) ll_channel_gbps: ByAge,
+    pub(super) ll128_channel_gbps: ByAge,
+    pub(super) last_step: LastStepEffects,
+    pub(super) ramp: RampEffects,
+    pub(super) send: SendEffects,
     pub(super) hop_us: ByProtocol<HopEffects>,
     pub(super) nvls: NvlsEffects,
     pub(super) launch: LaunchEffects,

@@ -77,6 +77,9 @@ pub(super) struct MachineSummary {
     pub(super) nodes: u32,
     pub(super) generation: Generation,
     pub(super) is_amd: bool,
+    /// Whether GPUs read from their peers instead of writing to them. Cited: those of compute capability 8.0 do (NVIDIA/nccl
+    /// src/graph/paths.cc, `ncclTopoCheckP2p`).
+    pub(super) reads_peers: bool,
     pub(super) interconnect: Interconnect,
     /// The medium of the links from a GPU to the others of its node.
     pub(super) medium: &'static Medium,
@@ -168,6 +171,7 @@ impl MachineSummary {
             nodes,
             generation,
             is_amd,
+            reads_peers: fabric.gpu.sm == Some(80),
             interconnect,
             medium,
             line_gbps,

@@ -2,7 +2,8 @@
 //!
 //! | parameters | selected by |
 //! |---|---|
-//! | start-up, start of a channel, rates of LL, hops over NVLink | generation of the GPU |
+//! | start-up, rates of a channel, hops over NVLink | generation of the GPU |
+//! | start of a channel | generation of the GPU, and where the version keeps its work |
 //! | other hops, rates of links in use | what joins the GPUs of a node |
 //! | software and rendezvous of a hop between nodes | the network's software (`NodeNetwork::stack`) |
 //! | rates between nodes | the cards; the way from GPUs to them, and for rings and trees the links between switches, if narrower |
@@ -12,7 +13,10 @@
 //! the rates of links in use (`rates.rs`), which are known before them.
 
 use super::bottleneck::{Bottlenecks, TrafficPattern, NARROWER};
-use super::constants::{Age, ByAge, ByProtocol, Constants, HopEffects, NetworkEffects, NvlsEffects, PhysicalEffects};
+use super::constants::{
+    of_age, Age, ByAge, ByProtocol, Constants, HopEffects, NetworkEffects, NvlsEffects, Operands, PhysicalEffects,
+    RampEffects,
+};
 use super::machine::{Interconnect, MachineSummary};
 use super::rates::UsedRates;
 use crate::hardware::gpus::Generation;
@@ -69,6 +73,28 @@ pub(super) struct NvlsParams {
     pub(super) chunks: NvlsChunks,
 }
 
+/// The parameters of the step of a ring that sends nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct LastStepParams {
+    /// The GB/s of one channel, of three operands together.
+    pub(super) channel_gbps: f64,
+    pub(super) operands: Operands,
+}
+
+/// The parameters of sends between GPUs of a node. Rates are over NVLink.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct SendParams {
+    /// The additional start-up of a block that sends.
+    pub(super) start_us: f64,
+    /// The GB/s of a channel with Simple, and with LL.
+    pub(super) channel_gbps: Option<f64>,
+    pub(super) ll_channel_gbps: Option<f64>,
+    /// The microseconds in which the first chunk is stored.
+    pub(super) chunk_us: f64,
+    /// The part of the links' rate that sends reach.
+    pub(super) part: f64,
+}
+
 /// The parameters of launching, which depend on how the program calls NCCL.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LaunchParams {
@@ -87,22 +113,28 @@ pub(super) struct ModelParams {
     pub(super) local: f64,
     pub(super) rates: UsedRates,
     pub(super) channels: f64,
-    pub(super) start_us: ByProtocol<f64>,
+    pub(super) start_us: f64,
     /// The additional start-up of Simple over NVLink, on one node.
     pub(super) startup_us: f64,
     /// The time to start one more channel, over NVLink on one node.
     pub(super) channel_us: f64,
+    /// By how much later channels start with each doubling of their number, over NVLink on one node.
+    pub(super) spread_us: f64,
     pub(super) ll_gbps: f64,
-    /// The GB/s of one channel for the first bytes of a step, over NVLink.
+    /// The GB/s of one channel with LL, over NVLink.
     pub(super) ll_channel_gbps: Option<f64>,
     /// The GB/s of a channel with LL128; none where LL128 is not used.
     pub(super) ll128_channel_gbps: Option<f64>,
     /// The microseconds of a step to the next GPU of the node.
     pub(super) hops: ByProtocol<f64>,
+    /// The step of a ring that sends nothing, on one node.
+    pub(super) last_step: Option<LastStepParams>,
+    /// Channels that begin in step, over NVLink on one node.
+    pub(super) ramp: Option<RampEffects>,
     pub(super) nvls: Option<NvlsParams>,
-    /// NCCL's channels of sends, and the GB/s of one over NVLink; none where they are not known.
+    /// NCCL's channels of sends; none where they are not known.
     pub(super) sends: Option<SendChannels>,
-    pub(super) send_channel_gbps: Option<f64>,
+    pub(super) send: SendParams,
     pub(super) inter_node: Option<NetworkParams>,
     pub(super) bottlenecks: Bottlenecks,
     pub(super) launching: LaunchParams,
@@ -133,8 +165,11 @@ impl ModelParams {
         let is_nvlink = machine.interconnect == Interconnect::Nvlink;
         let local = f64::from(machine.local());
         // Over several nodes the network's own start-up takes its place.
-        let has_startup = is_nvlink && machine.nodes == 1;
-        let startup = |by_age: &ByAge| by_age.get(&age).copied().filter(|_| has_startup).unwrap_or(0.0);
+        let is_nvlink_node = is_nvlink && machine.nodes == 1;
+        let startup = |by_age: &ByAge| of_age(by_age, age).filter(|_| is_nvlink_node).unwrap_or(0.0);
+        let over_nvlink = |by_age: &ByAge| of_age(by_age, age).filter(|_| is_nvlink);
+        let fetches_work = !machine.is_amd && model.is_some_and(Model::has_work_in_host_memory);
+        let last_step = &effects.last_step;
         let hops = |hop: &dyn Fn(&HopEffects) -> f64| ByProtocol {
             ll: hop(&effects.hop_us.ll),
             ll128: hop(&effects.hop_us.ll128),
@@ -147,16 +182,28 @@ impl ModelParams {
             local,
             rates,
             channels: model.and_then(ring_channels).unwrap_or(CHANNELS),
-            start_us: effects.start_us,
+            start_us: of_age(&effects.start_us, age).unwrap_or(0.0),
             startup_us: startup(&effects.startup_us),
-            channel_us: if machine.is_amd { 0.0 } else { startup(&effects.channel_us) },
-            ll_gbps: effects.ll_gbps[&age],
-            ll_channel_gbps: is_nvlink.then_some(effects.ll_channel_gbps),
-            ll128_channel_gbps: machine.has_ll128().then_some(effects.ll128_channel_gbps),
+            channel_us: if fetches_work { startup(&effects.channel_us) } else { 0.0 },
+            spread_us: startup(&effects.spread_us),
+            ll_gbps: of_age(&effects.ll_gbps, age).unwrap_or(f64::INFINITY),
+            ll_channel_gbps: over_nvlink(&effects.ll_channel_gbps),
+            ll128_channel_gbps: of_age(&effects.ll128_channel_gbps, age).filter(|_| machine.has_ll128()),
+            last_step: of_age(&last_step.channel_gbps, age).filter(|_| machine.nodes == 1).map(|channel_gbps| {
+                let operands = if machine.reads_peers { last_step.read } else { last_step.write };
+                LastStepParams { channel_gbps, operands }
+            }),
+            ramp: is_nvlink_node.then_some(effects.ramp),
             hops: hops(&|hop| hop.inside(machine.interconnect, age)),
             nvls: chunks.and_then(|chunks| nvls(machine, &effects.nvls, chunks)),
             sends: model.map(Model::sends),
-            send_channel_gbps: is_nvlink.then(|| effects.send_channel_gbps[&age]),
+            send: SendParams {
+                start_us: of_age(&effects.send.start_us, age).unwrap_or(0.0),
+                channel_gbps: over_nvlink(&effects.send.channel_gbps),
+                ll_channel_gbps: over_nvlink(&effects.send.ll_channel_gbps),
+                chunk_us: startup(&effects.send.chunk_us),
+                part: over_nvlink(&effects.send.part).unwrap_or(1.0),
+            },
             inter_node: network(machine, &rates, &bottlenecks, effects, hops(&|hop| hop.network)),
             bottlenecks,
             launching: LaunchParams {
@@ -165,6 +212,11 @@ impl ModelParams {
                 framework_us: effects.launch.framework_us,
             },
         }
+    }
+
+    /// Returns the microseconds until all channels of a call have started.
+    pub(super) fn channels_us(&self, channels: f64) -> f64 {
+        (channels - 1.0) * self.channel_us + channels.log2() * self.spread_us
     }
 
     /// Says whether a link that is not at a GPU, or the path from GPUs to the cards, limits a ring.

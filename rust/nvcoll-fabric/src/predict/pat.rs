@@ -24,7 +24,7 @@ pub(super) fn pat(params: &ModelParams, pattern: Pattern, nbytes: f64) -> Option
     let steps = params.ranks.log2().ceil();
     let moved = nbytes * (params.ranks - 1.0) / params.ranks;
     Some(TimeBreakdown {
-        start_up: params.start_us.simple,
+        start_up: params.start_us,
         network: steps * network.software_us(nbytes / params.channels),
         hops: steps * network.hops.simple / OVERLAP + RANK_US * params.ranks,
         bytes: us(moved, network.ring_gbps),

@@ -10,8 +10,10 @@
 //!                     rate <= channels x rate of a channel, inside a node and between nodes
 //! time                the larger of the bytes inside and between nodes
 //! peers outside       the proxy of a GPU serves them one after the other
-//! start-up            Simple, several peers of a node: that of rings x min(1, bytes of a channel / chunk)
-//! LL                  half of the bytes are flags
+//! start-up            a block of sends divides its warps over works and directions (NCCL src/device/sendrecv.h), so it starts later
+//!                     than one of a ring; over NVLink, log2(channels) x spread
+//! Simple              the first chunk is stored before the next is received: time of a chunk x min(1, bytes of a channel / chunk)
+//! LL                  half of the bytes are flags; over NVLink a channel has a rate of its own
 //! ```
 
 use super::bottleneck::TrafficPattern;
@@ -65,15 +67,10 @@ impl Sides {
         Self { message, channels, peers_inside, peers_outside }
     }
 
-    /// Returns the additional start-up of Simple between several peers of a node.
-    fn startup(&self, params: &ModelParams) -> f64 {
+    /// Returns the time of the first chunk of Simple.
+    fn first_chunk_us(&self, params: &ModelParams) -> f64 {
         let (Some(sends), Some(channels)) = (params.sends, self.channels) else { return 0.0 };
-        let filled = (self.message / channels / sends.chunk as f64).min(1.0);
-        if self.peers_inside > 1.0 {
-            params.startup_us * filled
-        } else {
-            0.0
-        }
+        params.send.chunk_us * (self.message / channels / sends.chunk as f64).min(1.0)
     }
 
     /// Returns the number of a rank's channels that are busy with `peers` peers.
@@ -87,22 +84,26 @@ impl Sides {
 fn inside(params: &ModelParams, pattern: Pattern, protocol: Protocol, nbytes: f64, sides: &Sides) -> TimeBreakdown {
     let sent = nbytes * pattern.sent(params.ranks);
     let cut = params.bottlenecks.cuts[pattern as usize];
-    let of_links = params.rates.bidirectional_gbps * cut.map_or(1.0, |cut| cut.part);
-    let of_channels = match (sides.busy(params, sides.peers_inside), params.send_channel_gbps) {
+    let is_simple = protocol == Protocol::Simple;
+    let of_links = params.rates.bidirectional_gbps * cut.map_or(params.send.part, |cut| cut.part);
+    let busy = sides.busy(params, sides.peers_inside);
+    let channel_gbps = if is_simple { params.send.channel_gbps } else { params.send.ll_channel_gbps };
+    let of_channels = match (busy, channel_gbps) {
         (Some(busy), Some(channel)) => us(sides.message * sides.peers_inside, busy * channel),
         _ => 0.0,
     };
-    let by_gpus = us(sent, of_links).max(of_channels);
-    let by_narrow = us(nbytes, params.bottlenecks.gbps(TrafficPattern::Sends(pattern)));
+    let by_gpus = (us(sent, of_links) * wire(protocol)).max(of_channels);
+    let by_narrow = us(nbytes, params.bottlenecks.gbps(TrafficPattern::Sends(pattern))) * wire(protocol);
     let (bytes, carrier, load) = match by_narrow > by_gpus {
         true => (by_narrow, Carrier::InnerLink(TrafficPattern::Sends(pattern)), nbytes),
         false => (by_gpus, cut.map_or(Carrier::Links, Carrier::Cut), sent),
     };
-    let startup = if protocol == Protocol::Simple { sides.startup(params) } else { 0.0 };
     TimeBreakdown {
-        start_up: params.start_us.of(protocol) + startup,
+        start_up: params.start_us + params.send.start_us,
+        channels: busy.map_or(0.0, |busy| busy.log2() * params.spread_us),
+        fill: if is_simple { sides.first_chunk_us(params) } else { 0.0 },
         hops: params.hops.of(protocol),
-        bytes: bytes * wire(protocol),
+        bytes,
         carrier,
         load,
         ..TimeBreakdown::default()
@@ -126,7 +127,7 @@ fn outside(
         sides.busy(params, sides.peers_outside).map_or(f64::INFINITY, |busy| busy * network.effects.channel_gbps);
     let bytes = us(load, gbps).max(us(outside, channels)) * wire(protocol);
     TimeBreakdown {
-        start_up: params.start_us.of(protocol),
+        start_up: params.start_us + params.send.start_us,
         network: network.software_us(sides.message / sides.channels.unwrap_or(1.0) * wire(protocol))
             + sides.peers_outside * network.effects.message_us,
         hops: network.hops.of(protocol),

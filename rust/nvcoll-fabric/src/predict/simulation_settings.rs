@@ -1,7 +1,7 @@
 //! The constants of the closed forms as settings of the event simulator, for any schedule.
 //!
 //! ```text
-//! enter      start of the protocol, of channels over NVLink, of the network, of a framework              every rank at once
+//! enter      start, of channels over NVLink, of a framework; the last step and the ramp of a ring        every rank at once
 //! a step     hop + bytes / rate, as links are shared                a hop for its sources, one for its destinations
 //!            LL: twice the bytes on links, at most what a GPU moves with LL;  LL128: 16/15 of the bytes, and so on
 //! at switch  (1 + 1/n) x its loop / what the loop moves             no hop: enter has the start, and the filling, of NVLS
@@ -15,10 +15,10 @@
 //! a network, and the size of NCCL's chunks in other schedules than that of NVLS. One process that starts the GPUs of its node
 //! is no part of a schedule: no call ends before ([`SimulationSettings::least`]).
 
-use nvcoll_core::collective::CollectiveKind;
 use nvcoll_core::schedule::Schedule;
 
 use super::breakdown::us;
+use super::pattern::Pattern;
 use super::predictor::{Launch, Predictor};
 use super::ring;
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ pub struct SimulationSettings<'a> {
     predictor: &'a Predictor,
     /// Whether a switch folds or multicasts.
     is_by_switch: bool,
-    is_all_to_all: bool,
+    pattern: Option<Pattern>,
     /// For each link of the fabric, its rate in use.
     rates: Vec<Rate>,
 }
@@ -47,7 +47,7 @@ impl Predictor {
         SimulationSettings {
             predictor: self,
             is_by_switch: self.params.nvls.is_some() && schedule.steps.iter().any(|step| step.at_switch),
-            is_all_to_all: schedule.collective.kind == CollectiveKind::AllToAll,
+            pattern: Pattern::ALL.into_iter().find(|pattern| pattern.collective() == Some(schedule.collective)),
             rates: fabric.links.iter().map(in_use).collect(),
         }
     }
@@ -78,16 +78,15 @@ impl SimulationSettings<'_> {
                     .to_owned(),
             );
         }
-        let start = params.start_us.of(protocol);
+        let (bytes, gbps) = (step_bytes.max(1) as f64, params.rates.bidirectional_gbps);
+        let channels = self.predictor.channels(protocol, nbytes);
+        let start = params.start_us;
         let (start, wire, cap) = match protocol {
             Protocol::Ll => {
-                let bytes = step_bytes.max(1) as f64;
-                let cap = bytes / ring::ll_us(params, bytes, params.rates.bidirectional_gbps) / 1e3;
+                let cap = bytes / ring::ll_us(params, bytes, channels, gbps) / 1e3;
                 (start, 2 * WIRE, Some(cap))
             }
-            Protocol::Ll128 => {
-                (start, WIRE / 15 * 16, params.ll128_channel_gbps.map(|channel| channel * params.channels))
-            }
+            Protocol::Ll128 => (start, WIRE / 15 * 16, params.ll128_channel_gbps.map(|channel| channel * channels)),
             Protocol::Simple => (start + params.startup_us, WIRE, None),
         };
         let (start, switch_wire) = match by_switch {
@@ -95,15 +94,21 @@ impl SimulationSettings<'_> {
                 let loop_us = nvls.loop_us(params.local, nvls.chunk_of(nbytes as f64));
                 (nvls.start_us + nvls.fill_loops * loop_us, self.predictor.switch_wire(nbytes as f64))
             }
-            None => (start + self.predictor.channels_us(protocol, nbytes), wire),
+            None => {
+                let drain = |pattern| {
+                    let shard = nbytes as f64 / params.ranks;
+                    ring::drain_us(params, pattern, protocol, (shard, channels), gbps)
+                };
+                (start + params.channels_us(channels) + self.pattern.map_or(0.0, drain), wire)
+            }
         };
         let launching = match launch {
             Launch::ProcessPerGpu => 0.0,
-            Launch::SingleProcess => self.predictor.pairs_us(self.is_all_to_all),
+            Launch::SingleProcess => self.predictor.pairs_us(self.pattern == Some(Pattern::AllToAll)),
             Launch::Framework => params.launching.framework_us,
         };
         let start = ps(start + launching);
-        let inside = ps(params.hops.of(protocol));
+        let inside = ps(ring::hop_us(params, protocol, bytes, gbps));
         let fitted = FittedCosts {
             start,
             rates: self.rates.clone(),
@@ -127,17 +132,15 @@ impl SimulationSettings<'_> {
             return 0;
         }
         let predictor = self.predictor;
-        let channels = if self.is_by_switch { 0.0 } else { predictor.channels_us(protocol, nbytes) };
-        ps(predictor.params.launching.single_process_us + channels + predictor.pairs_us(self.is_all_to_all))
+        let channels =
+            if self.is_by_switch { 0.0 } else { predictor.params.channels_us(predictor.channels(protocol, nbytes)) };
+        ps(predictor.params.launching.single_process_us
+            + channels
+            + predictor.pairs_us(self.pattern == Some(Pattern::AllToAll)))
     }
 }
 
 impl Predictor {
-    /// Until the channels after the first have started.
-    fn channels_us(&self, protocol: Protocol, nbytes: u64) -> f64 {
-        (self.channels(protocol, nbytes) - 1.0) * self.params.channel_us
-    }
-
     /// Bytes on links per byte that the switch folds or multicasts, over [`WIRE`]: its rate is not that of a ring, and each
     /// loop waits.
     fn switch_wire(&self, nbytes: f64) -> u32 {

@@ -40,7 +40,7 @@ pub(super) fn tree(
         if crossing < of_gpu { (Carrier::InnerLink(TrafficPattern::Tree), 1.0) } else { (Carrier::Links, chain_load) };
     let of_chain = |gbps: f64, in_flight: f64| Inside {
         gbps,
-        start_up: params.start_us.of(protocol),
+        start_up: params.start_us,
         hops: 2.0 * (params.local - 1.0) * params.hops.of(protocol),
         fill: 0.0,
         in_flight,
