@@ -100,7 +100,7 @@ fn each_channel_after_the_first_is_added_while_work_is_in_host_memory_whatever_t
 
 #[test]
 fn one_process_takes_its_time_for_the_pairs_of_an_all_to_all_besides_the_bytes() {
-    // 28 channels of sends: four for each of seven peers.
+    // All 32 channels of sends.
     let values = [
         ("launch.per_peer_us", 0.5),
         ("efficiency.nvlink3", 0.5),
@@ -113,7 +113,7 @@ fn one_process_takes_its_time_for_the_pairs_of_an_all_to_all_besides_the_bytes()
     ];
     let call = CollectiveCall { launch: Launch::SingleProcess, ..call(Pattern::AllToAll) };
     let found = with_round_constants("hgx-a100", &values, &call, 1024 * MIB);
-    let expected = 10.0 + 2.0 + 5.0 + 0.5 * 28f64.log2() + 40.0 + 896.0 * MIB as f64 / 120e3 + 0.5 * 56.0;
+    let expected = 10.0 + 2.0 + 5.0 + 0.5 * 32f64.log2() + 40.0 + 896.0 * MIB as f64 / 120e3 + 0.5 * 56.0;
     assert!(is_near(found, expected), "{found} {expected}");
 }
 
@@ -253,7 +253,8 @@ fn a_ring_is_no_faster_than_the_link_between_sockets_that_it_crosses() {
         let expected = load * 1024.0 * MIB as f64 / between.rate().gbps() / 1e3;
         assert!(is_near(part(&found, "bytes"), expected), "{expected} {found:?}");
         assert!(found.bottleneck.starts_with("socket") && found.bottleneck.contains(&between.medium.name), "{found:?}");
-        assert!(found.bottleneck.ends_with(" at 48 % of line rate"), "{found:?}");
+        let busy = (100.0 * expected * between.rate().gbps() / between.line_rate().gbps() / found.us).round();
+        assert!(found.bottleneck.ends_with(&format!(" at {busy} % of line rate")), "{found:?}");
         assert!(found.trust.starts_with("not validated: no measured machine is held up by socket"), "{found:?}");
     }
     assert_eq!(fabric.evidence(), Evidence::NotValidated);
@@ -528,6 +529,6 @@ fn a_gpu_with_fewer_nvlinks_than_its_model_has_takes_no_trust_of_it() {
 fn two_gpus_at_a_switch_are_not_lifted_to_what_an_exchange_undercuts() {
     let found = predicted(&preset("hgx-h100[0-1]").unwrap(), &call(Pattern::AllReduce), 1024 * MIB);
     assert!(found.parts.iter().all(|part| part.0 != "floor"), "{found:?}");
-    // Measured on two of eight H100: 2996 us.
-    assert!((found.us / 2996.0 - 1.0).abs() < 0.05 && found.floor_us < 2400.0, "{found:?}");
+    // Measured on two of eight H100: 3287 us; 2996 where one process had both, which wrote into each other's output.
+    assert!((found.us / 3287.0 - 1.0).abs() < 0.05 && found.floor_us < 2400.0, "{found:?}");
 }
