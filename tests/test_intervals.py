@@ -88,7 +88,7 @@ def test_trust_is_said_of_the_size_that_is_predicted():
         systems = widths.systems["nvswitch_hopper_nvls", "all_reduce", band]
         expected = f"validated on {systems} systems" if systems >= intervals.FEWEST_SYSTEMS else "not validated"
         assert board.predict("all_reduce", nbytes).trust == expected, band
-    assert board.predict("all_reduce", 1 << 30).trust == board.trust == "validated on 15 systems"
+    assert board.predict("all_reduce", 1 << 30).trust == board.trust == "validated on 18 systems"
 
 
 @pytest.mark.parametrize(
