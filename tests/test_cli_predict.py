@@ -85,8 +85,8 @@ def test_a_machine_has_aliases_and_a_gpu_is_answered_with_its_machine():
 
 
 def test_the_size_from_which_a_prediction_is_validated_is_said():
-    text = cli("predict", "all_reduce", "--on", "hgx-b200", "-b", "1M", "-e", "1G").stdout
-    assert "accuracy    hgx-b200: not validated; from 128 MiB validated on" in text
+    text = cli("predict", "all_reduce", "--on", "gb200-nvl72", "-b", "1M", "-e", "1G").stdout
+    assert "accuracy    gb200-nvl72: not validated; from 128 MiB validated on" in text
 
 
 def test_spaces_and_capitals_in_a_list_of_machines_do_not_matter():

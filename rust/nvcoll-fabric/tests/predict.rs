@@ -277,7 +277,7 @@ fn a_way_to_cards_that_is_no_narrower_takes_no_trust_away_and_a_narrower_one_tak
         let (says, found) = (fabric.evidence() != Evidence::NotValidated, large(&fabric));
         assert_eq!(says, found.trust.starts_with("validated"), "{name}: {found:?}");
     }
-    let found = large(&preset("h100-pcie-1x2+ib-ndr-1").unwrap());
+    let found = large(&preset("h100-pcie-1x2+ib-hdr-1").unwrap());
     assert!(found.bottleneck.starts_with("network cards"), "its own link is no narrower, {found:?}");
 }
 

@@ -172,6 +172,5 @@ pub(super) fn ring(
         carrier,
         load,
         of_cards: if inter_node.is_some() { moved } else { 0.0 },
-        ..TimeBreakdown::default()
     })
 }
