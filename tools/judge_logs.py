@@ -9,11 +9,11 @@ from pathlib import Path
 
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.check import machine, nccl_tests
-from nvcoll.check.verdict import Verdict, judged
+from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, Verdict, judged
 from nvcoll.cli.machines import named
 
 LOGS = Path(__file__).parents[1] / "data" / "nccl-logs"
-ORDER = ("sick", "suspicious", "healthy", "cannot tell")
+ORDER = (SICK, SUSPICIOUS, HEALTHY, CANNOT_TELL)
 
 
 def rows() -> list[dict[str, str]]:

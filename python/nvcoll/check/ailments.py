@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import exp, log, sqrt
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, Network, Prediction, cluster
+from nvcoll._nvcoll import Fabric, InvalidArgument, Network, cluster
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.check.log import Log, Row
 
@@ -145,18 +145,12 @@ def suspects(one: Log, fabric: Fabric, rows: Sequence[Row]) -> list[Suspect]:
         rows: the sizes that decide, rising.
     """
     taken = _taken(one, fabric)
-
-    def predicted(machine: Fabric, settings: Mapping[str, str | int]) -> list[Prediction]:
-        assert one.collective is not None
-        sizes, launch = [row.nbytes for row in rows], one.launch or "process_per_gpu"
-        return machine.predict(one.collective, sizes, launch=launch, version=one.version, settings=settings)
-
-    plain = predicted(fabric, {})[-1].time_us
+    plain = one.predicted(fabric, rows)[-1].time_us
     told = [f"{name}={value}" for name, value in one.settings.items()]
     weighed: list[tuple[float, Ailment, float]] = []
     for ailment in of(fabric):
         try:
-            found = predicted(ailment.fabric(), {**taken, **ailment.settings})
+            found = one.predicted(ailment.fabric(), rows, {**taken, **ailment.settings})
         except InvalidArgument:  # the machine cannot have it, as NVLS without a switch
             continue
         if found[-1].time_us < CHANGES * plain:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nvcoll._nvcoll import _Launch
+    from nvcoll._nvcoll import Fabric, Prediction, _Launch
 
 UNEVEN = 1.15
 """In place and out of place differ at a size where one takes this much longer. Chosen."""
@@ -65,9 +65,21 @@ class Log:
     malformed: Sequence[tuple[int, str]] = ()
     """Lines that begin like a row and cannot be read: number and reason."""
 
+    def predicted(
+        self, fabric: Fabric, rows: Sequence[Row], settings: Mapping[str, str | int] | None = None
+    ) -> list[Prediction]:
+        """Returns the predictions of some rows, by NCCL of the log's version and with its launch.
+
+        Raises:
+            InvalidArgument: as `Fabric.predict`.
+        """
+        assert self.collective is not None
+        sizes, launch = [row.nbytes for row in rows], self.launch or "process_per_gpu"
+        return fabric.predict(self.collective, sizes, launch=launch, version=self.version, settings=settings)
+
 
 def factor(collective: str, ranks: int) -> float:
-    """Returns busbw / algbw, as nccl-tests computes it."""
+    """Returns busbw / algbw, as nccl-tests computes it, for any number of ranks that a log may claim."""
     if collective == "all_reduce":
         return 2 * (ranks - 1) / ranks
     return 1.0 if collective in ("broadcast", "reduce", "sendrecv") else (ranks - 1) / ranks

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from nvcoll._nvcoll import collective_spelled
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log, Row
 
@@ -26,8 +27,6 @@ _BYTES = {
     **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
     **dict.fromkeys(("int64", "uint64", "double"), 8),
 }
-_NAMES = {"alltoall": "all_to_all", "alltoallv": "all_to_all", "allreduce": "all_reduce", "allgather": "all_gather"}
-_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "gather", "scatter")
 
 MOST_BYTES = 1 << 50
 """The largest size that is believed. Chosen."""
@@ -257,10 +256,10 @@ def _by_ranks(table: _Table) -> list[_Table]:
 
 def _log(name: str, table: _Table) -> Log:
     """Returns what a table says."""
-    told = (table.program or "").lower()
-    told = _NAMES.get(told, told)
+    program = (table.program or "").lower()
+    told = collective_spelled("alltoall" if program == "alltoallv" else program)
     of_rows, ranks = _of_rows(table) if table.rows else (None, None)
-    collective = told if told in (*_COLLECTIVES, "sendrecv") else of_rows
+    collective = told or of_rows
     firsts = sum(rank == 0 for rank, *_ in table.devices)
     sizes = [row[1] for row in table.rows]
     jobs = max(firsts, *map(sizes.count, sizes), 1)

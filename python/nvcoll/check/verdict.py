@@ -84,15 +84,14 @@ def _deciding(rows: Sequence[Judged]) -> list[Judged]:
     return [one for one in rows if one.row.nbytes >= LARGE] or [one for one in rows if one.row.nbytes >= JUDGED]
 
 
-def _by_prediction(rows: Sequence[Judged], require: float | None) -> Iterator[tuple[str, str]]:
-    """Yields what is wrong with a log by its prediction: verdict and reason."""
-    deciding = _deciding(rows)
+def _by_prediction(deciding: Sequence[Judged], require: float | None) -> Iterator[tuple[str, str]]:
+    """Yields what is wrong with a log by the predictions of the rows that decide: verdict and reason."""
     shares = [one.share for one in deciding if one.share is not None]
     if not shares:
         return
     share, slow = median(shares), sum(one.is_slow for one in deciding)
-    of_sizes = f"of the predicted busbw ({counted(len(deciding), 'size')} from {sized(deciding[0].row.nbytes)})"
-    reached = f"the log reaches {100 * share:.0f} % {of_sizes}"
+    of_sizes = f"{counted(len(deciding), 'size')} from {sized(deciding[0].row.nbytes)}"
+    reached = f"the log reaches {_in_words(share)} the predicted busbw ({of_sizes})"
     if require is not None:
         if share < require:
             yield SICK, f"{reached}, --require asks for {100 * require:.0f} %"
@@ -146,19 +145,12 @@ def _why_not(log: Log, fabric: Fabric | None) -> str | None:
     return log.unlike
 
 
-def _predicted(log: Log, fabric: Fabric, settings: dict[str, str] | None = None) -> list[Prediction]:
-    """Returns the predictions of the rows of a log, by NCCL of its version."""
-    assert log.collective is not None
-    sizes = [row.nbytes for row in log.rows]
-    launch = log.launch or "process_per_gpu"
-    return fabric.predict(log.collective, sizes, launch=launch, version=log.version, settings=settings)
-
-
-def _of_settings(log: Log, fabric: Fabric, share: float) -> Iterator[str]:
+def _of_settings(log: Log, fabric: Fabric) -> Iterator[str]:
     """Yields the settings in the log which are predicted to make it slower."""
+    (plain,) = log.predicted(fabric, log.rows[-1:])
     for name, value in log.settings.items():
         try:
-            found, plain = (_predicted(log, fabric, given)[-1] for given in ({name: value}, None))
+            (found,) = log.predicted(fabric, log.rows[-1:], {name: value})
         except InvalidArgument:  # a setting that predictions do not take
             continue
         if plain.time_us < 0.9 * found.time_us:
@@ -179,7 +171,7 @@ def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machin
     predictions: Sequence[Prediction | None] = [None] * len(log.rows)
     if why_not is None and fabric is not None:
         try:
-            predictions = _predicted(log, fabric)
+            predictions = log.predicted(fabric, log.rows)
         except InvalidArgument as error:
             why_not = str(error)
     scale = factor(log.collective, log.ranks) if log.collective and log.ranks else 0.0
@@ -188,14 +180,15 @@ def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machin
         for row, found in zip(log.rows, predictions, strict=True)
     ]
     rows.sort(key=lambda one: one.row.nbytes)
+    deciding = _deciding(rows)
     is_one_job = log.jobs == 1 and scale > 0
     if is_one_job and log.unlike is None:
-        told += [*_by_prediction(rows, require), *_by_itself(rows)]
-    shares = [one.share for one in _deciding(rows) if one.share is not None]
+        told += [*_by_prediction(deciding, require), *_by_itself(rows)]
+    shares = [one.share for one in deciding if one.share is not None]
     share = median(shares) if shares else None
     reasons = [reason for _, reason in told]
     if fabric is not None and share is not None and share < SUSPECT_SHARE:
-        reasons += _of_settings(log, fabric, share)
+        reasons += _of_settings(log, fabric)
     verdicts = [verdict for verdict, _ in told]
     if SICK in verdicts:
         verdict = SICK
@@ -208,13 +201,13 @@ def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machin
         verdict = SUSPICIOUS if SUSPICIOUS in verdicts else HEALTHY
         if not told:
             reasons.append(f"the log reaches {_in_words(share)} the predicted busbw")
-    uneven = [one for one in _deciding(rows) if one.row.is_uneven]
+    uneven = [one for one in deciding if one.row.is_uneven]
     if is_one_job and uneven:
         reasons.append(f"in place and out of place differ at {counted(len(uneven), 'size')}: other traffic, or noise")
     trust = next((one.prediction.trust for one in reversed(rows) if one.prediction), None)
     likely: Sequence[Suspect] = ()
     if fabric is not None and share is not None and share < 0.95 and verdict != HEALTHY and is_one_job:
-        likely = suspects(log, fabric, [one.row for one in _deciding(rows)])
+        likely = suspects(log, fabric, [one.row for one in deciding])
     return Verdict(log, fabric.name if fabric else None, rows, verdict, reasons, share, trust, likely)
 
 

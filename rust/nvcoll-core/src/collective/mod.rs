@@ -251,9 +251,9 @@ pub struct Collective {
 }
 
 impl Collective {
-    /// Finds a contract by name, in the spelling of any tool: see [`is_spelling_of`].
+    /// Finds a contract by name, in the spelling of any tool: see [`spelled`].
     pub fn named(name: &str) -> Option<&'static Collective> {
-        COLLECTIVES.iter().copied().find(|c| is_spelling_of(name, c.name))
+        spelled(name, COLLECTIVES.iter().copied(), |contract| contract.name)
     }
 
     /// Says whether the collective moves no data. Such a collective has neither parts nor arrays.
@@ -325,9 +325,18 @@ impl Collective {
     }
 }
 
-/// Says whether `name` is a name of nvcoll as another tool spells it: `AllReduce`, `alltoall`, `all_reduce_perf`,
-/// `ncclAllGather` or `MPI_Alltoall`. Case, `_` and `-` do not count.
-pub fn is_spelling_of(name: &str, known: &str) -> bool {
+/// Finds the one that is called `name`, or that another tool calls so: `AllReduce`, `alltoall`, `all_reduce_perf`, `ncclAllGather` or
+/// `MPI_Alltoall`. Case, `_` and `-` do not count.
+pub fn spelled<T: Copy>(
+    name: &str,
+    all: impl IntoIterator<Item = T> + Clone,
+    name_of: impl Fn(T) -> &'static str,
+) -> Option<T> {
+    let exact = all.clone().into_iter().find(|&one| name_of(one) == name);
+    exact.or_else(|| all.into_iter().find(|&one| is_spelling_of(name, name_of(one))))
+}
+
+fn is_spelling_of(name: &str, known: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let stem = lower.strip_suffix("_perf").unwrap_or(&lower);
     let stem = stem.strip_prefix("nccl").or_else(|| stem.strip_prefix("mpi_")).unwrap_or(stem);

@@ -24,6 +24,9 @@ use crate::hardware::media::LinkFamily;
 use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::topology::route::Router;
 
+/// The most network cards of a node. Source: NCCL_TOPO_MAX_NODES, src/include/graph.h of NCCL 2.30.7; older ones have 256 and 576.
+const MOST_CARDS: usize = 640;
+
 /// A path from one device to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TopologyPath {
@@ -128,9 +131,6 @@ fn domains(fabric: &Fabric) -> Vec<usize> {
     }
     domain
 }
-
-/// The most network cards of a node. Source: NCCL_TOPO_MAX_NODES, src/include/graph.h of NCCL 2.30.7; older ones have 256 and 576.
-const MOST_CARDS: usize = 640;
 
 /// Tells the processors from what joins sockets.
 ///

@@ -1,7 +1,7 @@
 //! The communication patterns for which there is a closed form: NCCL's collectives, and sendrecv.
 
 use nvcoll_core::collective::{
-    is_spelling_of, Collective, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, GATHER, REDUCE, REDUCE_SCATTER, SCATTER,
+    spelled, Collective, ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, GATHER, REDUCE, REDUCE_SCATTER, SCATTER,
 };
 
 use crate::error::{Error, Result};
@@ -53,13 +53,13 @@ impl Pattern {
         self.collective().map_or("sendrecv", |collective| collective.name)
     }
 
-    /// Finds a pattern by name, in the spelling of any tool: see [`is_spelling_of`].
+    /// Finds a pattern by name, in the spelling of any tool: see [`spelled`].
     ///
     /// # Errors
     /// [`Error::Unable`] for a collective that NCCL does not have; [`Error::Unknown`] for an unknown name.
     pub fn named(name: &str) -> Result<Self> {
-        let spelled = Self::ALL.into_iter().map(Self::name).find(|known| is_spelling_of(name, known));
-        let found = tables::named("collective", spelled.unwrap_or(name), Self::ALL, Self::name);
+        let known = spelled(name, Self::ALL, Self::name).map_or(name, |known| known.name());
+        let found = tables::named("collective", known, Self::ALL, Self::name);
         found.map_err(|error| match (error, Collective::named(name)) {
             (Error::Unknown { known, .. }, Some(_)) => Error::Unable {
                 fabric: "predict".to_owned(),

@@ -20,7 +20,7 @@ use crate::memory::heap::{HeapBlock, IsHarmless};
 use crate::sync::{Abort, Cause, Deaths};
 use addresses::Addresses;
 use identity::Identity;
-use notice::{WorldName, SUBSET};
+use notice::{Notice, RankList, WorldName, SUBSET};
 use notice_board::NoticeBoard;
 use nvcoll_core::limits::staging_bytes;
 use rank_lines::{RankBells, RankLines, RankWords};
@@ -291,6 +291,12 @@ impl World {
         let identity =
             Identity { process: std::process::id(), rank, world_size, world: *self.name(), job: job.to_owned() };
         self.lines[own as usize].identity.post(&identity.words(WORDS_BYTES));
+    }
+
+    /// Returns the notice that rank `own` waits in a call for some ranks of the run.
+    pub(crate) fn notice_of_call(&self, own: u32, call: u32, awaited: RankList) -> Notice {
+        let record = self.lines[own as usize].record.read(call);
+        Notice { world: *self.name(), call, record, awaited, since_ns: 0, until_ns: 0 }
     }
 
     /// Returns the board of all ranks of the run.

@@ -113,11 +113,8 @@ impl<'a> Flight<'a> for CallFlight<'_, 'a> {
     }
 
     fn notice(&self) -> Option<Notice> {
-        let call = self.awaited_call();
-        let record = self.world.lines[self.worker.rank() as usize].record.read(call);
-        let notice =
-            Notice { world: *self.world.name(), call, record, awaited: self.awaited(), since_ns: 0, until_ns: 0 };
-        self.worker.is_member.then_some(notice)
+        let new = || self.world.notice_of_call(self.worker.rank(), self.awaited_call(), self.awaited());
+        self.worker.is_member.then(new)
     }
 
     fn keep_wait_graph(&mut self, words: String) {

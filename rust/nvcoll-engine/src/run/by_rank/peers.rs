@@ -288,8 +288,7 @@ fn post_wait<'world>(
     posted: &mut Option<PostedNotice<'world>>,
 ) -> Notice {
     let of_run = |rank: u32| world.ranks()[rank as usize];
-    let (record, awaited) = (world.lines[own as usize].record.read(call), [of_run(peer)].into_iter().collect());
-    let notice = Notice { world: *world.name(), call, record, awaited, since_ns: 0, until_ns: 0 };
+    let notice = world.notice_of_call(own, call, [of_run(peer)].into_iter().collect());
     posted.get_or_insert_with(|| PostedNotice::new(world.board(), of_run(own))).post(notice, false)
 }
 
