@@ -34,6 +34,11 @@ def test_the_page_of_algorithms_is_what_the_registry_gives():
     assert (DOCS / "ALGORITHMS.md").read_text() == maker["page"](), "run: python tools/algorithms_page.py"
 
 
+def test_the_page_of_expected_numbers_is_what_predictions_give():
+    maker = runpy.run_path(str(DOCS.parent / "tools" / "expected_page.py"))
+    assert (DOCS / "expected.md").read_text() == maker["page"](), "run: python tools/expected_page.py"
+
+
 def test_environment_variables_are_those_of_the_table():
     page, root = (DOCS / "cli.md").read_text(), DOCS.parent
     assert all(f"| `{row.name}` | {row.value} | {row.meaning} |" in page for row in environment.VARIABLES)

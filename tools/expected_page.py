@@ -1,0 +1,300 @@
+"""Writes docs/expected.md: ``python tools/expected_page.py > docs/expected.md``.
+
+Predicted numbers are those of ``Fabric.predict``; measured ones come from ``data/nccl-tests``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import nvcoll
+from nvcoll import Fabric, Prediction
+from nvcoll.check.log import factor
+from nvcoll.text.formatting import counted, sized
+
+from judging import Row, healthy, read
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+SMALL = KIB
+"""The size whose time is shown."""
+
+SIZES = (MIB, 16 * MIB, 128 * MIB, GIB, 8 * GIB)
+"""The sizes whose busbw is shown. Chosen: nccl-tests ends at 128 MiB or at 8 GiB in most guides."""
+
+ALL = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+"""The collectives of the page."""
+
+SWEEP = [1 << power for power in range(3, 34)]
+"""The sizes at which the page looks for NCCL's choice: 8 B to 8 GiB."""
+
+
+class Board(NamedTuple):
+    """A section of the page: a machine with its parts, then clusters of it."""
+
+    title: str
+    nodes: Sequence[str]
+    networks: Sequence[tuple[str, str]] = ()
+    """What stands before and after the number of nodes: ``("hgx-h100", "ib-ndr-8")``."""
+    counts: Sequence[int] = (2, 4, 8, 32)
+    """The numbers of nodes of the first network; the others have 2 and 8."""
+
+
+BOARDS = (
+    Board(
+        "HGX and DGX H100 (8 x H100 SXM)",
+        ("hgx-h100[0-1]", "hgx-h100[0-3]", "hgx-h100"),
+        [("hgx-h100", network) for network in ("ib-ndr-8", "roce-400-8", "efa-100-32", "tcpxo-200-8")],
+    ),
+    Board(
+        "HGX and DGX H200 (8 x H200 SXM)",
+        ("hgx-h200[0-1]", "hgx-h200[0-3]", "hgx-h200"),
+        [("hgx-h200", network) for network in ("ib-ndr-8", "roce-400-8", "efa-200-16")],
+    ),
+    Board("HGX H20 (8 x H20 SXM)", ("hgx-h20",), [("hgx-h20", "ib-ndr-8"), ("hgx-h20", "roce-400-8")]),
+    Board(
+        "HGX and DGX B200 (8 x B200)",
+        ("hgx-b200[0-1]", "hgx-b200[0-3]", "hgx-b200"),
+        [("hgx-b200", network) for network in ("ib-ndr-8", "roce-400-8", "efa-400-8")],
+    ),
+    Board(
+        "HGX and DGX B300 (8 x B300)",
+        ("hgx-b300[0-1]", "hgx-b300[0-3]", "hgx-b300"),
+        [("hgx-b300", network) for network in ("ib-xdr-8", "roce-400-16")],
+    ),
+    Board(
+        "GB200 NVL72",
+        ("gb200-4", "gb200-8", "gb200-16", "gb200-36", "gb200-nvl72"),
+        [("gb200-nvl72", "ib-ndr-4")],
+        (2,),
+    ),
+    Board(
+        "GB300 NVL72",
+        ("gb300-4", "gb300-8", "gb300-16", "gb300-36", "gb300-nvl72"),
+        [("gb300-nvl72", "roce-800-4")],
+        (2,),
+    ),
+    Board(
+        "HGX and DGX A100 (8 x A100 SXM)",
+        ("hgx-a100[0-1]", "hgx-a100[0-3]", "hgx-a100"),
+        [("hgx-a100", network) for network in ("ib-hdr-8", "roce-200-8", "roce-100-16", "efa-100-4")],
+    ),
+    Board("4 x A100 without NVSwitch", ("hgx-a100-4",), [("hgx-a100-4", "slingshot-4")]),
+    Board("DGX-1 and DGX-2 (V100)", ("dgx1-v100", "dgx2"), [("dgx1-v100", "ib-edr-4")], (2, 4)),
+    Board("GH200", ("gh200-4",), [("gh200-4", "slingshot-4")]),
+    Board("MI300X (8 x MI300X, RCCL)", ("mi300x-8",), [("mi300x-8", "roce-400-8")]),
+    Board(
+        "PCIe: A100, H100, L40S, L4",
+        (
+            *("pcie4-2-p2p", "pcie4-4-p2p", "pcie4-8-p2p", "a100-pcie-8-bridge"),
+            *("pcie5-2-p2p", "pcie5-8-p2p", "h100-pcie-2-bridge", "h100-pcie-8-bridge"),
+            *("l40s-4-p2p", "l40s-8-p2p", "l4-4-p2p", "l4-8-p2p"),
+        ),
+    ),
+    Board(
+        "RTX PRO 6000 Blackwell",
+        (
+            *("rtxpro6000-ws-2-p2p", "rtxpro6000-ws-4-p2p"),
+            *("rtxpro6000-server-2-p2p", "rtxpro6000-server-4-p2p", "rtxpro6000-server-8-p2p"),
+            "rtxpro6000-server-8-cx8",
+        ),
+    ),
+    Board(
+        "GeForce RTX",
+        (
+            *("rtx5090-2-staged", "rtx5090-4-staged", "rtx5090-8-staged", "rtx5090-8-p2p"),
+            *("rtx4090-2-staged", "rtx4090-4-staged", "rtx4090-8-staged", "rtx4090-2-p2p", "rtx4090-8-p2p"),
+            *("rtx3090-2-bridge", "rtx3090-4-bridge"),
+        ),
+    ),
+    Board("DGX Spark", (), [("gb10-1", "roce-200-1")], (2,)),
+)
+"""The sections, in the order of the page."""
+
+PAGE = """\
+# Expected busbw
+
+What `nccl-tests` should print on healthy machines. Written by `python tools/expected_page.py > docs/expected.md`; do not edit.
+
+```
+nvcoll check my.log --on hgx-h100x2+ib-ndr-8     # is my number right, and if not, why?
+nvcoll predict all_reduce -b 1M -e 8G --on hgx-h100x16+ib-ndr-8     # other sizes, machines, numbers of nodes
+```
+
+| in a table | meaning |
+|---|---|
+| first line of a row | the predicted busbw in decimal GB/s, and the interval that contains 90 % of the measurements of machines that nvcoll had not seen |
+| 1 KiB | the predicted time in microseconds |
+| *measured* | what the [public logs](../data/nccl-tests/README.md) of healthy machines of this kind have at this size: one value, or the lowest and the highest |
+| \\* | `not validated`, or more nodes than anybody published ([labels](predictions.md#when-is-a-prediction-validated)) |
+| size | as nccl-tests counts it: of all_gather, reduce_scatter and all_to_all the bytes of all ranks together |
+
+Predictions are for NCCL {version} with its defaults, one process per GPU, out of place, no CUDA graphs, no registered buffers. AMD's
+GPUs run RCCL. Older versions differ at small and medium sizes: `nvcoll predict --nccl-version 2.21.5`.
+
+## How to read the tables
+
+| observation | reason |
+|---|---|
+| busbw of all_reduce is above the rate of the links | the switch adds (NVLS), so a GPU sends (1 + 1/n) N and not the 2(n-1)/n N that busbw counts. Two nodes: a tree sends less over the network than a ring |
+| busbw is far below the datasheet's NVLink figure | datasheets add both directions: 900 GB/s of H100 are 450 GB/s one way. Of these a ring reaches about 80 % |
+| two GPUs of a board reach less than eight | in a ring of n GPUs the last step copies inside a GPU and sends nothing: 1 of n steps |
+| all_reduce of four nodes reaches less than of two | of two nodes, each sends every byte over the network once. Of more nodes, each is inside one of two trees: it sends half of the bytes to its parent and to two children, and as a leaf of the other tree the other half: twice as many |
+| small sizes have low busbw | the time is launch and latency. Compare times below 1 MiB |
+
+{sections}
+
+## Which algorithm and protocol
+
+NCCL estimates the time of each algorithm with each protocol, and takes the shortest:
+
+`time = latency + bytes / bandwidth`
+
+| name | latency | bandwidth | so NCCL takes it for |
+|---|---|---|---|
+| Ring | 2(n-1) steps for all_reduce: grows with the number of GPUs | highest of all where the links are equal | large calls without NVLS; all_gather and reduce_scatter of all sizes |
+| Tree | grows with the logarithm of the number of nodes | on one node below that of a ring; over the network each node sends less | small and medium all_reduce of several nodes |
+| NVLS | one step; NVSwitch of Hopper and later adds | above that of the links | all_reduce of one node or one rack from some MiB on; in a rack of 72 also small ones |
+| NVLSTree | NVLS inside, a tree between the nodes | the same | large all_reduce of several nodes |
+| LL | lowest: 4 bytes of flag with 4 bytes of data, no wait for memory | half | small calls |
+| LL128 | low: 8 bytes of flag with 120 bytes of data | 15/16; needs stores of 128 bytes that arrive whole, as over NVLink | medium calls |
+| Simple | highest: waits until whole chunks are in memory | all | large calls |
+
+all_to_all and sendrecv have no algorithm: each rank sends to each peer, with LL up to some KiB per peer, else with Simple. The next table is
+for NCCL {version}; one size per power of two was tried.
+
+{choices}
+
+NCCL's estimates behind one row: all_reduce on `{example}`, in microseconds, the shortest in bold (`Fabric.nccl`). They decide the choice;
+they have no launch and are not the predicted times.
+
+{estimates}
+"""
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _figure(value: float) -> str:
+    """Returns a busbw or a time with three digits."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _predicted(found: Prediction) -> str:
+    """Returns a cell: busbw and its interval; of the small size the time."""
+    value, low, high = found.time_us, found.low_us, found.high_us
+    if found.nbytes != SMALL:
+        value, low, high = found.busbw, found.busbw * value / high, found.busbw * value / low
+    mark = "" if found.trust.startswith("validated") else "\\*"
+    return f"**{_figure(value)}**{mark} ({_figure(low)}-{_figure(high)})"
+
+
+Machine = tuple[str, str, int]
+"""A preset without its choice of GPUs, a network or nothing, and the number of GPUs."""
+
+
+def measurements() -> dict[tuple[Machine, str, int], list[Row]]:
+    """Returns the public measurements of NCCL's own choice on healthy systems, by machine, collective and size."""
+    found: dict[tuple[Machine, str, int], list[Row]] = defaultdict(list)
+    for row in healthy(read(Path(__file__).parents[1] / "data" / "nccl-tests")):
+        system = row.system
+        is_comparable = row.nbytes != SMALL or system.launch == "process_per_gpu"
+        if is_comparable and not (row.algo or row.proto or system.facts["settings"]):
+            machine = system.fabric.partition("[")[0], system.network, system.n_gpus
+            found[machine, row.collective, row.nbytes].append(row)
+    return found
+
+
+def _measured(rows: Sequence[Row]) -> str:
+    """Returns a cell: the lowest and the highest median of a system."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        busbw = row.nbytes / row.time_us / 1e3 * factor(row.collective, row.system.n_gpus)
+        values[row.system.system_id].append(row.time_us if row.nbytes == SMALL else busbw)
+    medians = sorted(median(of_system) for of_system in values.values())
+    ends = dict.fromkeys(_figure(value) for value in (*medians[:1], *medians[-1:]))
+    return f"*{'-'.join(ends)}*" if medians else ""
+
+
+def _machines(board: Board) -> Iterator[tuple[str, Machine]]:
+    """Yields the machines of a section: the name, and what measurements know it by."""
+    for name in board.nodes:
+        yield name, (name.partition("[")[0], "", nvcoll.fabric(name).world_size)
+    for place, (node, network) in enumerate(board.networks):
+        for nodes in board.counts if place == 0 else board.counts[:3:2]:
+            yield f"{node}x{nodes}+{network}", (node, network, nodes * nvcoll.fabric(node).world_size)
+
+
+def _section(board: Board, measured: dict[tuple[Machine, str, int], list[Row]]) -> str:
+    rows = []
+    for name, machine in _machines(board):
+        fabric = nvcoll.fabric(name)
+        for collective in ALL:
+            found = fabric.predict(collective, [SMALL, *SIZES])
+            rows.append([f"`{name}`", collective, *map(_predicted, found)])
+            cells = [measured[machine, collective, nbytes] for nbytes in (SMALL, *SIZES)]
+            if any(cells):
+                systems = len({row.system.system_id for cell in cells for row in cell})
+                rows.append(["", f"*measured, {counted(systems, 'system')}*", *map(_measured, cells)])
+    heads = ["machine", "collective", f"{sized(SMALL)}, us", *map(sized, SIZES)]
+    return f"## {board.title}\n\n{_table(heads, rows)}"
+
+
+def _choices(found: Sequence[Prediction]) -> str:
+    """Returns what NCCL takes where: ``Ring LL to 1 MiB, then NVLS Simple``."""
+    runs = [(name, [*run]) for name, run in groupby(found, lambda one: f"{one.algorithm} {one.protocol}")]
+    parts = [f"{name} to {sized(run[-1].nbytes)}" for name, run in runs[:-1]]
+    return ", ".join([*parts, f"then {runs[-1][0]}" if parts else runs[-1][0]])
+
+
+def _estimates(fabric: Fabric) -> str:
+    """Returns NCCL's estimates of all_reduce: a row per size."""
+    estimates = fabric.nccl("all_reduce", [64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 128 * MIB, GIB])
+    names = sorted({(one.algorithm, one.protocol) for size in estimates for one in size.candidates if one.time_us})
+    rows = []
+    for size in estimates:
+        times = {(one.algorithm, one.protocol): one.time_us for one in size.candidates if one.time_us}
+        best = min(times.values())
+        cells = [f"**{_figure(times[name])}**" if times[name] == best else _figure(times[name]) for name in names]
+        rows.append([sized(size.nbytes), *cells])
+    return _table(["size", *(" ".join(name) for name in names)], rows)
+
+
+EXAMPLE = "hgx-h100x2+ib-ndr-8"
+"""The machine whose estimates are shown."""
+
+CHOSEN = (
+    *("hgx-a100", "hgx-h100", "hgx-h100[0-1]", "hgx-b200", "gb200-nvl72", "dgx1-v100"),
+    *("l40s-8-p2p", "rtx4090-8-staged", "mi300x-8"),
+    *("hgx-a100x2+ib-hdr-8", "hgx-h100x2+ib-ndr-8", "hgx-h100x8+ib-ndr-8", "hgx-h100x64+ib-ndr-8"),
+    *("hgx-b200x2+ib-ndr-8", "gb200-nvl72x2+ib-ndr-4", "gb10-1x2+roce-200-1"),
+)
+"""The machines whose choices are shown."""
+
+
+def page() -> str:
+    """Writes ``docs/expected.md``."""
+    measured = measurements()
+    choices = []
+    for name in CHOSEN:
+        fabric = nvcoll.fabric(name)
+        cells = [_choices(fabric.predict(collective, SWEEP)) for collective in ("all_reduce", "all_gather")]
+        choices.append([f"`{name}`", *cells])
+    return PAGE.format(
+        version=nvcoll.fabric(EXAMPLE).nccl("all_reduce", GIB).tag.removeprefix("v").partition("-")[0],
+        sections="\n\n".join(_section(board, measured) for board in BOARDS),
+        choices=_table(["machine", "all_reduce", "all_gather"], choices),
+        example=EXAMPLE,
+        estimates=_estimates(nvcoll.fabric(EXAMPLE)),
+    )
+
+
+if __name__ == "__main__":
+    print(page(), end="")
