@@ -53,7 +53,7 @@ class Ailment:
     fabric: Callable[[], Fabric]
     settings: Mapping[str, str | int] = field(default_factory=dict)
     told_by: str = "(?!)"
-    """Matches ``NAME=VALUE`` of a setting in the log that names this ailment."""
+    """Matches a setting or a fact of the log that names this ailment, as of `Log.told`."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,6 @@ def suspects(one: Log, fabric: Fabric, rows: Sequence[Row]) -> list[Suspect]:
     """
     taken = _taken(one, fabric)
     plain = one.predicted(fabric, rows)[-1].time_us
-    told = [f"{name}={value}" for name, value in one.settings.items()]
     weighed: list[tuple[float, Ailment, float]] = []
     for ailment in of(fabric):
         try:
@@ -157,7 +156,7 @@ def suspects(one: Log, fabric: Fabric, rows: Sequence[Row]) -> list[Suspect]:
             continue
         errors = [log(row.time_us / known.time_us) for row, known in zip(rows, found, strict=True)]
         distance = sqrt(sum(error**2 for error in errors) / len(errors))
-        is_named = any(re.match(ailment.told_by, setting) for setting in told)
+        is_named = any(re.match(ailment.told_by, told) for told in one.told)
         weight = ailment.common * exp(-((distance / TOLERANCE) ** 2) / 2) * (NAMED if is_named else 1)
         weighed.append((weight, ailment, found[-1].busbw))
     total = sum(weight for weight, *_ in weighed) + COMMON_OTHER * exp(-((OTHER / TOLERANCE) ** 2) / 2)

@@ -58,12 +58,20 @@ class Log:
     """NCCL's version, as ``2.26.2``."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of NCCL."""
+    facts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What lines of ``NCCL_DEBUG=INFO`` tell: each fact with its different values, as ``path``: ``P2P/CUMEM``."""
     wrong_results: bool = False
     """The benchmark found wrong elements."""
     unlike: str | None = None
     """Why the times are not comparable with predictions: CUDA graphs, CPU times."""
     malformed: Sequence[tuple[int, str]] = ()
     """Lines that begin like a row and cannot be read: number and reason."""
+
+    @property
+    def told(self) -> list[str]:
+        """The settings and the facts, each as ``NAME=VALUE``; names of facts are small letters."""
+        facts = [f"{name}={value}" for name, values in self.facts.items() for value in values]
+        return [*(f"{name}={value}" for name, value in self.settings.items()), *facts]
 
     def predicted(
         self, fabric: Fabric, rows: Sequence[Row], settings: Mapping[str, str | int] | None = None

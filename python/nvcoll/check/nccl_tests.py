@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from nvcoll._nvcoll import collective_spelled
+from nvcoll.check import facts
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log, Row
 
@@ -60,6 +61,7 @@ class _Table:
     told_ranks: set[int] = field(default_factory=set)
     version: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, list[str]] = field(default_factory=dict)
     starts: int = 0
     wrong_results: bool = False
     unlike: str | None = None
@@ -100,6 +102,7 @@ class _Reader:
                 _Table(last.program, devices=devices, launch=last.launch, told_ranks=told, version=last.version)
             )
             self.tables[-1].settings.update(last.settings)
+            self.tables[-1].facts.update({name: [*values] for name, values in last.facts.items()})
 
     def _read_line(self, number: int, line: str) -> None:
         table = self.tables[-1]
@@ -148,6 +151,9 @@ class _Reader:
             self.tables[-1].program = found[1]
         table = self.tables[-1]
         table.settings.update({name: value.rstrip(".") for name, value in _SETTING.findall(line)})
+        for name, value in facts.told_by(line):
+            if value not in (values := table.facts.setdefault(name, [])):
+                values.append(value)
         table.told_ranks.update(map(int, _NRANKS.findall(line)))
         for version in _VERSIONS:
             if (found := version.search(line)) is not None:
@@ -280,6 +286,7 @@ def _log(name: str, table: _Table) -> Log:
         launch=table.launch,
         version=table.version,
         settings=table.settings,
+        facts=table.facts,
         wrong_results=table.wrong_results,
         unlike=table.unlike,
         malformed=table.malformed,

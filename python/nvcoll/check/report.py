@@ -38,6 +38,8 @@ def show(verdicts: Sequence[Verdict]) -> None:
                 [*_cells(one.rows)],
                 optional=("90 % interval",),
             )
+        if log.version or log.told:
+            print_labelled("nccl", ", ".join([*([log.version] if log.version else []), *log.told]))
         for number, reason in log.malformed:
             print_labelled("left out", f"line {number}: {reason}")
         if one.trust:
@@ -78,6 +80,7 @@ def to_json(verdicts: Sequence[Verdict]) -> str:
             "nccl_version": one.log.version,
             "launch": one.log.launch,
             "settings": dict(one.log.settings),
+            "facts": {name: list(values) for name, values in one.log.facts.items()},
             "verdict": one.verdict,
             "reasons": list(one.reasons),
             "suspects": [

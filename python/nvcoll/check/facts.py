@@ -1,0 +1,36 @@
+"""What the lines of ``NCCL_DEBUG=INFO`` tell beside settings: the network, its cards, paths of data, channels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_FACTS = {
+    "network": re.compile(r"\bUsing network (\S+(?: Libfabric)?)"),
+    "gdr": re.compile(r"\bGPU Direct RDMA (Enabled|Disabled)\b"),
+    "nvls": re.compile(r"\bNVLS multicast support is ((?:not )?available)\b"),
+    "channels": re.compile(r"\b(\d+) coll channels\b"),
+    "nvls_channels": re.compile(r"\b(\d+) nvls channels\b"),
+    "nodes": re.compile(r"\bnNodes (\d+)\b"),
+    "cards": re.compile(r"\bfound (\d+) nics\b"),
+    "path": re.compile(r"\bvia ((?:P2P|SHM|NET)/(?:AWS )?\S+)"),
+}
+"""The name of each fact, and the words of NCCL, its plugins and RCCL that tell it."""
+
+_CARDS = re.compile(r"\bNET/(?:IB|Socket) ?: Using(?= ?\[)(.*?)(?:;|$)")
+_CARD = re.compile(r"\[\d+\] ?([\w.-]+)(?::\d+)?(?:/(IB|RoCE))?")
+_NUMBER = re.compile(r"/\d+(?:[(\[]\d+[)\]])?(?=/|$)")
+
+
+def told_by(line: str) -> Iterator[tuple[str, str]]:
+    """Yields the facts that a line tells: name and value, as ``path`` and ``NET/IB/GDRDMA``."""
+    for name, words in _FACTS.items():
+        if (found := words.search(line)) is not None:
+            yield name, _NUMBER.sub("", found[1])
+    if (found := _CARDS.search(line)) is not None:
+        cards = _CARD.findall(found[1])
+        yield "cards", str(len(cards))
+        for name, medium in cards:
+            yield "card", name
+            if medium:
+                yield "medium", medium

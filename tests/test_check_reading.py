@@ -1,0 +1,43 @@
+"""What `nvcoll check` reads beside the tables of nccl-tests: facts, other formats, and damaged input."""
+
+import pytest
+from test_check import MIB, table
+
+from nvcoll.check import nccl_tests
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("[0] NCCL INFO Using network AWS Libfabric", ["network=AWS Libfabric"]),
+        ("[0] NCCL INFO Using network IBext_v8", ["network=IBext_v8"]),
+        (
+            "n1:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_bond_1:1/RoCE [RO]; OOB eno1:10.0.0.1<0>",
+            ["cards=2", "card=mlx5_0", "card=mlx5_bond_1", "medium=IB", "medium=RoCE"],
+        ),
+        ("NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>", ["cards=1", "card=eth0"]),
+        ("NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)", ["cards=4"]),
+        ("NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", ["gdr=Disabled"]),
+        ("NCCL INFO NVLS multicast support is not available on dev 3", ["nvls=not available"]),
+        (
+            "NCCL INFO 24 coll channels, 0 collnet channels, 16 nvls channels, 32 p2p channels, 2 per peer",
+            ["channels=24", "nvls_channels=16"],
+        ),
+        ("NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0", ["nodes=2"]),
+        ("NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0/GDRDMA/Shared", ["path=NET/IB/GDRDMA/Shared"]),
+        ("Channel 00/0 : 1[0] -> 0[0] [send] via NET/AWS Libfabric/1(0)/GDRDMA", ["path=NET/AWS Libfabric/GDRDMA"]),
+        ("NCCL INFO Channel 01 : 0[1000] -> 1[2000] via SHM/direct/direct", ["path=SHM/direct/direct"]),
+        ("NCCL INFO Channel 02/0 : 0[0] -> 1[1] via P2P/CUMEM/read comm 0x55 nRanks 08", ["path=P2P/CUMEM/read"]),
+    ],
+)  # fmt: skip
+def test_facts_of_lines_of_nccl_are_told(line, told):
+    (log,) = nccl_tests.read("log", table({MIB: 100}, head=f"{line}\n{line}"))
+    assert log.told == told
+
+
+def test_different_values_of_a_fact_stand_side_by_side():
+    lines = "\n".join(
+        f"NCCL INFO NET/IB : GPU Direct RDMA {word} for HCA 0 'mlx5_0'" for word in ("Enabled", "Disabled")
+    )
+    (log,) = nccl_tests.read("log", table({MIB: 100}, head=lines))
+    assert log.facts == {"gdr": ["Enabled", "Disabled"]}
