@@ -13,15 +13,32 @@ from nvcoll.text.tables import print_labelled, print_table
 JSON_SCHEMA = "nvcoll.check/1"
 
 
+HEADINGS = ("size", "busbw GB/s", "predicted", "90 % interval", "share", "of baseline", "")
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.0f} %"
+
+
 def _cells(rows: Sequence[Judged]) -> Iterator[Sequence[str]]:
     for one in rows:
-        found, measured = one.prediction, f"{one.busbw:.2f}"
-        if found is None:
-            yield sized(one.row.nbytes), measured, "-", "-", "-", ""
-            continue
-        interval = f"{found.busbw * found.time_us / found.high_us:.1f}-{found.busbw * found.time_us / found.low_us:.1f}"
-        mark = "slow" if one.is_slow else "fast" if one.row.time_us < found.low_us else ""
-        yield sized(one.row.nbytes), measured, f"{found.busbw:.2f}", interval, f"{100 * (one.share or 0):.0f} %", mark
+        found, cells, mark = one.prediction, ["", ""], ""
+        if found is not None:
+            low, high = (found.busbw * found.time_us / time for time in (found.high_us, found.low_us))
+            cells, mark = (
+                [f"{found.busbw:.2f}", f"{low:.1f}-{high:.1f}"],
+                "fast" if one.row.time_us < found.low_us else "",
+            )
+        shares = _share(one.share), _share(one.of_baseline)
+        yield sized(one.row.nbytes), f"{one.busbw:.2f}", *cells, *shares, "slow" if one.is_slow else mark
+
+
+def _print_rows(rows: Sequence[Judged]) -> None:
+    """Prints the rows, without the columns that are empty."""
+    cells = [*_cells(rows)]
+    shown = [at for at, heading in enumerate(HEADINGS) if any(row[at] for row in cells)]
+    table = [[row[at] for at in shown] for row in cells]
+    print_table([HEADINGS[at] for at in shown], table, optional=("90 % interval",))
 
 
 def show(verdicts: Sequence[Verdict]) -> None:
@@ -33,11 +50,7 @@ def show(verdicts: Sequence[Verdict]) -> None:
             "", f"{log.name}   {log.collective or 'unknown collective'}{ranks}   on {one.machine or '?'}", label=0
         )
         if one.rows:
-            print_table(
-                ("size", "busbw GB/s", "predicted", "90 % interval", "share", ""),
-                [*_cells(one.rows)],
-                optional=("90 % interval",),
-            )
+            _print_rows(one.rows)
         if log.version or log.told:
             print_labelled("nccl", ", ".join([*([log.version] if log.version else []), *log.told]))
         for number, reason in log.malformed:
@@ -66,6 +79,8 @@ def _row(one: Judged) -> dict[str, Any]:
         "high_us": found and found.high_us,
         "predicted_busbw": found and found.busbw,
         "share": one.share,
+        "baseline_us": one.baseline_us,
+        "of_baseline": one.of_baseline,
     }
 
 
@@ -88,6 +103,7 @@ def to_json(verdicts: Sequence[Verdict]) -> str:
                 for found in one.suspects
             ],
             "share": one.share,
+            "of_baseline": one.of_baseline,
             "trust": one.trust,
             "rows": [_row(row) for row in one.rows],
             "malformed": [{"line": line, "reason": reason} for line, reason in one.log.malformed],

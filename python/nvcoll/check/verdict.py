@@ -3,24 +3,26 @@
 ::
 
     sick         wrong results; a build without MPI; times above the interval at most large sizes, or twice the
-                 predicted time whatever the interval; busbw falls below half of what a smaller size reached
+                 predicted time whatever the interval; busbw falls below half of what a smaller size reached;
+                 less than 0.8 of the baseline
     suspicious   less than 0.8 of the prediction, inside the interval; busbw falls below 0.8 of a smaller size's;
-                 a log far below another log of the same command
+                 a log far below another log of the same command; less than 0.95 of the baseline
     healthy      none of these
-    cannot tell  no row of 1 MiB or more, no machine, or times that no prediction is for
+    cannot tell  no row of 1 MiB or more, neither machine nor baseline, or times that no prediction is for
 
 Large sizes decide, from 64 MiB on, or from 1 MiB on if the log has none: small ones depend on launch and processor.
-With `require` the share of the prediction decides alone: below it a log is sick. All thresholds are chosen.
+With `require` the shares of prediction and baseline decide alone: below it a log is sick. All thresholds are chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction
 from nvcoll.check.ailments import Suspect, suspects
+from nvcoll.check.baseline import SICK_OF_BASELINE, SUSPECT_OF_BASELINE
 from nvcoll.check.log import Log, Row, factor
 from nvcoll.text.formatting import counted, sized
 
@@ -46,6 +48,12 @@ class Judged:
     row: Row
     busbw: float
     prediction: Prediction | None
+    baseline_us: float | None = None
+
+    @property
+    def of_baseline(self) -> float | None:
+        """Measured busbw as a part of the baseline's."""
+        return self.baseline_us / self.row.time_us if self.baseline_us else None
 
     @property
     def share(self) -> float | None:
@@ -69,6 +77,8 @@ class Verdict:
     reasons: Sequence[str]
     share: float | None = None
     """Median share of the sizes that decide."""
+    of_baseline: float | None = None
+    """The same of the baseline's busbw."""
     trust: str | None = None
     """The accuracy of the predictions of these sizes."""
     suspects: Sequence[Suspect] = ()
@@ -101,6 +111,20 @@ def _by_prediction(deciding: Sequence[Judged], require: float | None) -> Iterato
         yield SICK, f"{reached}: less than half, whatever the interval"
     elif share < SUSPECT_SHARE:
         yield SUSPICIOUS, f"{reached}; the 90 % interval includes it"
+
+
+def _by_baseline(deciding: Sequence[Judged], require: float | None) -> Iterator[tuple[str | None, str]]:
+    """Yields what the baseline says of a log: verdict, None if it is right, and reason."""
+    shares = [one.of_baseline for one in deciding if one.of_baseline is not None]
+    if not shares:
+        return
+    share, of_sizes = median(shares), f"{counted(len(shares), 'size')} from {sized(deciding[0].row.nbytes)}"
+    reached = f"the log reaches {_in_words(share)} the baseline's busbw ({of_sizes})"
+    if require is not None:
+        is_low = share < require
+        yield SICK if is_low else None, reached + f", --require asks for {100 * require:.0f} %" * is_low
+    else:
+        yield SICK if share < SICK_OF_BASELINE else SUSPICIOUS if share < SUSPECT_OF_BASELINE else None, reached
 
 
 def _by_itself(rows: Sequence[Judged]) -> Iterator[tuple[str, str]]:
@@ -157,16 +181,23 @@ def _of_settings(log: Log, fabric: Fabric) -> Iterator[str]:
             yield f"{name}={value} is set: with it {found.busbw:.1f} GB/s are predicted at {sized(found.nbytes)}"
 
 
-def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machine: str | None) -> Verdict:
+def judged(
+    log: Log,
+    fabric: Fabric | None,
+    require: float | None,
+    why_no_machine: str | None,
+    baseline: Mapping[int, float] | None = None,
+) -> Verdict:
     """Returns the verdict on one log.
 
     Args:
         log: the log.
         fabric: its machine, if it is known.
-        require: the least share of the predicted busbw; None for the interval.
+        require: the least share of the predicted busbw, and of the baseline's; None for the interval.
         why_no_machine: why it is not known.
+        baseline: the time at each size on a sister machine, in microseconds.
     """
-    told = [*_by_header(log)]
+    told: list[tuple[str | None, str]] = [*_by_header(log)]
     why_not = _why_not(log, fabric)
     predictions: Sequence[Prediction | None] = [None] * len(log.rows)
     if why_not is None and fabric is not None:
@@ -176,7 +207,7 @@ def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machin
             why_not = str(error)
     scale = factor(log.collective, log.ranks) if log.collective and log.ranks else 0.0
     rows = [
-        Judged(row, row.nbytes * scale / row.time_us / 1e3, found)
+        Judged(row, row.nbytes * scale / row.time_us / 1e3, found, (baseline or {}).get(row.nbytes))
         for row, found in zip(log.rows, predictions, strict=True)
     ]
     rows.sort(key=lambda one: one.row.nbytes)
@@ -184,6 +215,8 @@ def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machin
     is_one_job = log.jobs == 1 and scale > 0
     if is_one_job and log.unlike is None:
         told += [*_by_prediction(deciding, require), *_by_itself(rows)]
+    compared = _deciding([one for one in rows if one.of_baseline is not None]) if is_one_job else []
+    told += _by_baseline(compared, require)
     shares = [one.share for one in deciding if one.share is not None]
     share = median(shares) if shares else None
     reasons = [reason for _, reason in told]
@@ -192,6 +225,10 @@ def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machin
     verdicts = [verdict for verdict, _ in told]
     if SICK in verdicts:
         verdict = SICK
+    elif compared:
+        verdict = SUSPICIOUS if SUSPICIOUS in verdicts else HEALTHY
+        if why := why_not or why_no_machine:
+            reasons.append(f"no prediction: {why}")
     elif why_not or why_no_machine:
         verdict = CANNOT_TELL
         reasons.append(why_not or why_no_machine or "")
@@ -208,7 +245,8 @@ def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machin
     likely: Sequence[Suspect] = ()
     if fabric is not None and share is not None and share < 0.95 and verdict != HEALTHY and is_one_job:
         likely = suspects(log, fabric, [one.row for one in deciding])
-    return Verdict(log, fabric.name if fabric else None, rows, verdict, reasons, share, trust, likely)
+    of_baseline = median(one.of_baseline for one in compared if one.of_baseline) if compared else None
+    return Verdict(log, fabric.name if fabric else None, rows, verdict, reasons, share, of_baseline, trust, likely)
 
 
 def among(verdicts: Sequence[Verdict]) -> list[Verdict]:

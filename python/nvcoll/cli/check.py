@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from nvcoll._nvcoll import InvalidArgument
-from nvcoll.check import machine, nccl_tests, report
+from nvcoll.check import baseline, machine, nccl_tests, report
 from nvcoll.check.log import Log
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, judged
 from nvcoll.cli.hints import collective_name
@@ -30,13 +31,15 @@ def _read(name: str, collective: str | None) -> list[Log]:
     return [replace(log, collective=collective) for log in logs] if collective else logs
 
 
-def _judge(log: Log, on: str | None, gpu: str | None, require: float | None) -> Verdict:
+def _judge(log: Log, on: str | None, gpu: str | None, require: float | None, baselines: Sequence[Log]) -> Verdict:
+    times = baseline.times_us(log, baselines)
     if on is not None:
-        return judged(log, named(on, gpu), require, None)
+        return judged(log, named(on, gpu), require, None, times)
     try:
-        return judged(log, machine.of_header(log), require, None)
+        fabric = machine.of_header(log)
     except InvalidArgument as error:
-        return judged(log, None, require, str(error))
+        return judged(log, None, require, str(error), times)
+    return judged(log, fabric, require, None, times)
 
 
 def check(
@@ -48,6 +51,10 @@ def check(
     gpu: Gpu = None,
     require: Annotated[
         float | None, typer.Option(help="The least share of the predicted busbw, as 0.9; default: the 90 % interval.")
+    ] = None,
+    baselines: Annotated[
+        list[str] | None,
+        typer.Option("--baseline", help="A log of a sister machine, whose rows are compared with those of the logs."),
     ] = None,
     collective: Annotated[
         str | None, typer.Option(help="The collective, if the log does not tell it.", callback=collective_name)
@@ -62,7 +69,8 @@ def check(
     """
     if require is not None and not 0 < require <= 2:
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
-    found = among([_judge(log, on, gpu, require) for name in logs for log in _read(name, collective)])
+    known = [log for name in baselines or [] for log in _read(name, collective)]
+    found = among([_judge(log, on, gpu, require, known) for name in logs for log in _read(name, collective)])
     if as_json:
         print(report.to_json(found))
     else:
