@@ -366,6 +366,7 @@ def test_lists_are_issued_while_earlier_calls_wait_for_other_groups(n):
     assert x[0] == y[0] == out[0] == n
 
 
+@pytest.mark.skipif(not hasattr(dist.Backend, "_ensure_backend_registered"), reason="torch 2.11 refuses CPUs here")
 def test_a_device_id(n):
     dist.destroy_process_group()
     store = dist.FileStore(f"{os.environ['NVCOLL_PYTEST_FOLDER']}/device-{n}", n)

@@ -17,7 +17,7 @@ REFUSED = {
     "a tensor of torch.int16": lambda: dist.broadcast(torch.ones(4, dtype=torch.int16), 0),
     "for torch.bool": lambda: dist.all_reduce(torch.ones(4, dtype=torch.bool), dist.ReduceOp.AVG),
     "a tensor of layout torch.sparse_coo": lambda: dist.all_reduce(torch.ones(2, 2).to_sparse()),
-    "NCCL scales": lambda: dist.all_reduce(torch.ones(4, dtype=torch.int64), dist._make_nccl_premul_sum(2)),
+    "NCCL scales": lambda: dist.all_reduce(torch.ones(4, dtype=torch.int64), dist._make_nccl_premul_sum(2.0)),
     "cannot receive from any rank": lambda: dist.recv(torch.ones(4)),
     "has no monitored_barrier": lambda: dist.group.WORLD.monitored_barrier(),
 }
