@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from nvcoll.check.verdict import Judged, Verdict
@@ -82,6 +83,11 @@ def _row(one: Judged) -> dict[str, Any]:
         "baseline_us": one.baseline_us,
         "of_baseline": one.of_baseline,
     }
+
+
+def schema() -> str:
+    """Returns the JSON Schema of `to_json`."""
+    return Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
 
 
 def to_json(verdicts: Sequence[Verdict]) -> str:

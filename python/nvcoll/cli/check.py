@@ -31,6 +31,12 @@ def _read(name: str, collective: str | None) -> list[Log]:
     return [replace(log, collective=collective) for log in logs] if collective else logs
 
 
+def _print_schema(wanted: bool) -> None:
+    if wanted:
+        print(report.schema(), end="")
+        raise typer.Exit
+
+
 def _judge(log: Log, on: str | None, gpu: str | None, require: float | None, baselines: Sequence[Log]) -> Verdict:
     times = baseline.times_us(log, baselines)
     if on is not None:
@@ -60,6 +66,9 @@ def check(
         str | None, typer.Option(help="The collective, if the log does not tell it.", callback=collective_name)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of --json.", callback=_print_schema, is_eager=True)
+    ] = False,
 ) -> None:
     """Says whether the numbers in logs of nccl-tests are right for a machine.
 

@@ -1,0 +1,55 @@
+"""The output of `nvcoll check` for programs: its JSON Schema, and JUnit."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from command_line import cli, done
+from test_check import LOGS, predicted
+
+from nvcoll.check import report
+
+SCHEMA = json.loads(report.schema())
+
+
+def valid(*arguments):
+    """Returns what `nvcoll check --json` prints, after its validation."""
+    printed = json.loads(done("check", *arguments, "--json").stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(printed)
+    return printed["logs"]
+
+
+def test_schema_prints_the_schema_of_this_version_without_a_log():
+    printed = json.loads(cli("check", "--schema").stdout)
+    assert printed == SCHEMA and printed["$id"] == report.JSON_SCHEMA
+    jsonschema.Draft202012Validator.check_schema(printed)
+
+
+def test_the_json_of_all_public_logs_fits_the_schema():
+    logs = valid(*sorted(LOGS.glob("*.log")))
+    assert {one["verdict"] for one in logs} <= set(SCHEMA["$defs"]["log"]["properties"]["verdict"]["enum"])
+
+
+def test_suspects_baselines_and_malformed_rows_fit_the_schema():
+    sick, sister = LOGS / "nccl-tests-290-2node.log", LOGS / "nccl-tests-309-2node.log"
+    (one,) = valid(sick, "--on", "hgx-h100x2+ib-ndr-8", "--baseline", sister)
+    assert one["suspects"] and one["of_baseline"] < 0.5
+    assert any(one["malformed"] for one in valid(LOGS / "dgx-spark-103-small.log"))
+
+
+def test_every_key_of_the_output_stands_in_the_schema_and_on_the_page(tmp_path):
+    (tmp_path / "log").write_text(predicted(), encoding="utf-8")
+    (log,) = valid(tmp_path / "log", "--on", "hgx-h100")
+    page = (Path(__file__).parents[1] / "docs" / "json.md").read_text(encoding="utf-8")
+    for printed, name in ((log, "log"), (log["rows"][0], "row")):
+        known = SCHEMA["$defs"][name]
+        assert set(printed) == set(known["properties"]) == set(known["required"])
+        assert all(f"`{key}`" in page for key in printed)
+
+
+@pytest.mark.parametrize("key", ["verdict", "rows"])
+def test_the_schema_refuses_what_check_never_prints(key):
+    (log,) = valid(LOGS / "nccl-tests-290-1node.log")
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"schema": report.JSON_SCHEMA, "logs": [{**log, key: "green"}]}, SCHEMA)
