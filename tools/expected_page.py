@@ -119,7 +119,7 @@ BOARDS = (
 PAGE = """\
 # Expected busbw
 
-What `nccl-tests` should print on healthy machines. Written by `python tools/expected_page.py > docs/expected.md`; do not edit.
+The busbw that `nccl-tests` prints on healthy machines: predicted, and measured where public logs exist. Written by `python tools/expected_page.py > docs/expected.md`; do not edit.
 
 ```
 nvcoll check my.log --on hgx-h100x2+ib-ndr-8     # is my number right, and if not, why?
@@ -128,50 +128,50 @@ nvcoll predict all_reduce -b 1M -e 8G --on hgx-h100x16+ib-ndr-8     # other size
 
 | in a table | meaning |
 |---|---|
-| first line of a row | the predicted busbw in decimal GB/s, and the interval that contains 90 % of the measurements of machines that nvcoll had not seen |
-| 1 KiB | the predicted time in microseconds |
-| *measured* | what the [public logs](../data/nccl-tests/README.md) of healthy machines of this kind have at this size: one value, or the lowest and the highest |
-| \\* | `not validated`, or more nodes than anybody published ([labels](predictions.md#when-is-a-prediction-validated)) |
-| size | as nccl-tests counts it: of all_gather, reduce_scatter and all_to_all the bytes of all ranks together |
+| **470** (440-500) | predicted busbw in decimal GB/s, and its 90 % interval: it contains 90 % of the held-out measurements |
+| column 1 KiB | predicted time in us, and its 90 % interval |
+| *measured* | busbw or time in [public logs](../data/nccl-tests/README.md) of healthy machines: one value, or the lowest and the highest |
+| \\* | the prediction is `not validated` or `extrapolated` ([labels](predictions.md#when-is-a-prediction-validated)) |
+| size | bytes as nccl-tests counts them: for all_gather, reduce_scatter and all_to_all, the bytes of all ranks together |
 
-Predictions are for NCCL {version} with its defaults, one process per GPU, out of place, no CUDA graphs, no registered buffers. AMD's
+The predictions are for NCCL {version} with default settings, one process per GPU, without CUDA graphs and without registered buffers. AMD
 GPUs run RCCL. Older versions differ at small and medium sizes: `nvcoll predict --nccl-version 2.21.5`.
 
-## How to read the tables
+## Why the numbers look like this
 
 | observation | reason |
 |---|---|
-| busbw of all_reduce is above the rate of the links | the switch adds (NVLS), so a GPU sends (1 + 1/n) N and not the 2(n-1)/n N that busbw counts. Two nodes: a tree sends less over the network than a ring |
-| busbw is far below the datasheet's NVLink figure | datasheets add both directions: 900 GB/s of H100 are 450 GB/s one way. Of these a ring reaches about 80 % |
-| two GPUs of a board reach less than eight | in a ring of n GPUs the last step copies inside a GPU and sends nothing: 1 of n steps |
-| all_reduce of four nodes reaches less than of two | of two nodes, each sends every byte over the network once. Of more nodes, each is inside one of two trees: it sends half of the bytes to its parent and to two children, and as a leaf of the other tree the other half: twice as many |
+| busbw of all_reduce is above the rate of the links | with NVLS the switch reduces. A GPU sends (1 + 1/n) N bytes, and busbw counts 2(n-1)/n N. On two nodes, a tree sends fewer bytes over the network than a ring |
+| busbw is far below the datasheet's NVLink figure | datasheets add both directions: 900 GB/s of H100 are 450 GB/s one way. A ring reaches about 80 % of 450 GB/s |
+| two GPUs of a board reach less than eight | a ring of n GPUs has n steps, and the last one copies inside a GPU and sends nothing |
+| all_reduce of four nodes reaches less than of two | with two nodes, each node sends N bytes over the network. With more nodes, NCCL builds two trees with half of the bytes each. A node is an inner node of one tree and sends to its parent and to two children; it is a leaf of the other tree and sends to its parent. Together it sends 2 N bytes |
 | small sizes have low busbw | the time is launch and latency. Compare times below 1 MiB |
 
 {sections}
 
-## Which algorithm and protocol
+## Which algorithm and protocol NCCL selects
 
-NCCL estimates the time of each algorithm with each protocol, and takes the shortest:
+NCCL's tuning model estimates the time of each algorithm with each protocol, and NCCL selects the shortest:
 
 `time = latency + bytes / bandwidth`
 
-| name | latency | bandwidth | so NCCL takes it for |
+| name | latency | bandwidth | NCCL selects it for |
 |---|---|---|---|
-| Ring | 2(n-1) steps for all_reduce: grows with the number of GPUs | highest of all where the links are equal | large calls without NVLS; all_gather and reduce_scatter of all sizes |
-| Tree | grows with the logarithm of the number of nodes | on one node below that of a ring; over the network each node sends less | small and medium all_reduce of several nodes |
-| NVLS | one step; NVSwitch of Hopper and later adds | above that of the links | all_reduce of one node or one rack from some MiB on; in a rack of 72 also small ones |
-| NVLSTree | NVLS inside, a tree between the nodes | the same | large all_reduce of several nodes |
-| LL | lowest: 4 bytes of flag with 4 bytes of data, no wait for memory | half | small calls |
-| LL128 | low: 8 bytes of flag with 120 bytes of data | 15/16; needs stores of 128 bytes that arrive whole, as over NVLink | medium calls |
-| Simple | highest: waits until whole chunks are in memory | all | large calls |
+| Ring | 2(n-1) steps for all_reduce: grows with the number of GPUs | highest without NVLS | large all_reduce without NVLS; all_gather and reduce_scatter of all sizes |
+| Tree | grows with the logarithm of the number of nodes | on one node lower than of a ring; over the network each node sends fewer bytes | small and medium all_reduce of several nodes |
+| NVLS | one step: NVSwitch of Hopper and later reduces | higher than the links | all_reduce of one node or one rack from some MiB on; in a rack of 72 also small ones |
+| NVLSTree | NVLS in a node, a tree between nodes | higher than of trees | large all_reduce of several nodes |
+| LL | lowest: a flag of 4 bytes follows 4 bytes of data | half | small calls |
+| LL128 | low: a flag of 8 bytes follows 120 bytes of data | 15/16; only where stores of 128 bytes arrive whole, as over NVLink | medium calls |
+| Simple | highest: the receiver waits for a whole chunk | full | large calls |
 
-all_to_all and sendrecv have no algorithm: each rank sends to each peer, with LL up to some KiB per peer, else with Simple. The next table is
-for NCCL {version}; one size per power of two was tried.
+all_to_all and sendrecv have no algorithm: each rank sends to each peer, with LL up to some KiB per peer, else with Simple. The table
+has NCCL {version}, for the powers of two from 8 B to 8 GiB:
 
 {choices}
 
-NCCL's estimates behind one row: all_reduce on `{example}`, in microseconds, the shortest in bold (`Fabric.nccl`). They decide the choice;
-they have no launch and are not the predicted times.
+The estimates of one row (`Fabric.nccl`): all_reduce on `{example}` in us, the shortest in bold. They contain no launch; they are not the
+predicted times.
 
 {estimates}
 """
@@ -248,7 +248,7 @@ def _section(board: Board, measured: dict[tuple[Machine, str, int], list[Row]]) 
 
 
 def _choices(found: Sequence[Prediction]) -> str:
-    """Returns what NCCL takes where: ``Ring LL to 1 MiB, then NVLS Simple``."""
+    """Returns what NCCL selects at which sizes: ``Ring LL to 1 MiB, then NVLS Simple``."""
     runs = [(name, [*run]) for name, run in groupby(found, lambda one: f"{one.algorithm} {one.protocol}")]
     parts = [f"{name} to {sized(run[-1].nbytes)}" for name, run in runs[:-1]]
     return ", ".join([*parts, f"then {runs[-1][0]}" if parts else runs[-1][0]])
