@@ -1,14 +1,17 @@
 """The output of `nvcoll check` for programs: its JSON Schema, and JUnit."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import jsonschema
 import pytest
 from command_line import cli, done
 from test_check import LOGS, predicted
 
-from nvcoll.check import report
+from nvcoll.check import junit, nccl_tests, report
+from nvcoll.check.verdict import judged
 
 SCHEMA = json.loads(report.schema())
 
@@ -53,3 +56,27 @@ def test_the_schema_refuses_what_check_never_prints(key):
     (log,) = valid(LOGS / "nccl-tests-290-1node.log")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"schema": report.JSON_SCHEMA, "logs": [{**log, key: "green"}]}, SCHEMA)
+
+
+def test_junit_has_a_test_case_per_log_with_the_reasons(tmp_path):
+    names = ("nccl-tests-290-1node.log", "nccl-tests-294-nompi.log", "sichek-52-8bytes-only.log")
+    cli("check", *(LOGS / name for name in names), "--junit", tmp_path / "junit.xml", status=1)
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot().find("testsuite")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+    healthy, sick, unknown = suite.findall("testcase")
+    assert [*healthy] == [] and healthy.get("name").endswith(names[0])
+    assert healthy.get("classname") == "all_reduce on hgx-h100"
+    assert sick.find("failure").get("message") == "sick" and "without MPI" in sick.find("failure").text
+    assert unknown.find("error").get("message") == "cannot tell" and "no row" in unknown.find("error").text
+
+
+def test_junit_is_xml_whatever_stands_in_a_name():
+    (log,) = nccl_tests.read("log", "")
+    text = junit.to_junit([judged(replace(log, name="a\0\x1b<&\ud800"), None, None, "\x07 & <")])
+    assert ElementTree.fromstring(text).find(".//testcase").get("name") == "a\ufffd\ufffd<&\ufffd"
+
+
+def test_a_junit_file_that_cannot_be_written_is_named():
+    assert (
+        "/missing/junit.xml" in done("check", LOGS / "nccl-tests-290-1node.log", "--junit", "/missing/junit.xml").stderr
+    )

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from nvcoll._nvcoll import InvalidArgument
-from nvcoll.check import baseline, machine, nccl_tests, report
+from nvcoll.check import baseline, junit, machine, nccl_tests, report
 from nvcoll.check.log import Log
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, judged
 from nvcoll.cli.hints import collective_name
@@ -66,6 +66,9 @@ def check(
         str | None, typer.Option(help="The collective, if the log does not tell it.", callback=collective_name)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    junit_file: Annotated[
+        Path | None, typer.Option("--junit", help="Write JUnit XML: a test case per log.", metavar="FILE")
+    ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of --json.", callback=_print_schema, is_eager=True)
     ] = False,
@@ -80,6 +83,8 @@ def check(
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
     known = [log for name in baselines or [] for log in _read(name, collective)]
     found = among([_judge(log, on, gpu, require, known) for name in logs for log in _read(name, collective)])
+    if junit_file is not None:
+        junit_file.write_text(junit.to_junit(found), encoding="utf-8")
     if as_json:
         print(report.to_json(found))
     else:
