@@ -141,6 +141,21 @@ def test_the_algorithm_is_what_public_measurements_state():
         assert some.predict("all_reduce", 8 << 30, version="2.27.7").algorithm == algorithm
 
 
+H20_US = {32: 18.66, 128: 19.25, 512: 20.39, 1024: 27.76, 8192: 81.16, 131072: 700.3, 262144: 1366.2, 1048576: 5252.6}
+"""KiB and us of all_reduce on eight H20 with NCCL 2.30.4 (kvcache-ai/Mooncake#3484).
+
+NVIDIA/nccl-tests#306 has another site with 5252.0 us for 1 GiB. NVLS is off on both: with it chunks double at 1 GiB and
+the curve leaps by 8 %, and eight GPUs reach 480 GB/s (NVIDIA/nccl-tests#312) instead of 358 GB/s.
+"""
+
+
+def test_eight_h20_without_nvls_run_the_rings_of_public_tables():
+    sizes = [kib << 10 for kib in H20_US]
+    rings = nvcoll.fabric("hgx-h20").predict("all_reduce", sizes, version="2.30.4", settings={"NCCL_NVLS_ENABLE": 0})
+    errors = [abs(ring.time_us / us - 1) for ring, us in zip(rings, H20_US.values(), strict=True)]
+    assert max(errors) < 0.05, errors
+
+
 def test_a_version_that_lacks_the_switch_runs_rings():
     old = nvcoll.fabric("hgx-h100").predict("all_reduce", 1 << 30, version="2.14")
     assert old.algorithm == "Ring" and old.time_us > nvcoll.fabric("hgx-h100").predict("all_reduce", 1 << 30).time_us
