@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from nvcoll._nvcoll import InvalidArgument
-from nvcoll.check import machine, nccl_tests
+from nvcoll.check import formats, machine
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, Verdict, judged
 from nvcoll.cli.machines import named
 
@@ -25,7 +25,7 @@ def rows() -> list[dict[str, str]]:
 def verdicts_on(row: dict[str, str]) -> list[Verdict]:
     """Returns the verdicts on the tables of a log of the index, on the machine that the index names, if it is known."""
     found = []
-    for log in nccl_tests.read(row["file"], (LOGS / row["file"]).read_text(encoding="utf-8")):
+    for log in formats.read(row["file"], (LOGS / row["file"]).read_text(encoding="utf-8")):
         fabric, why = None, None
         try:
             fabric = named(row["on"]) if row["on"] else machine.of_header(log)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from nvcoll._nvcoll import InvalidArgument
-from nvcoll.check import baseline, junit, machine, nccl_tests, report
+from nvcoll.check import baseline, formats, junit, machine, report
 from nvcoll.check.log import Log
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, judged
 from nvcoll.cli.hints import collective_name
@@ -27,7 +27,7 @@ def _read(name: str, collective: str | None) -> list[Log]:
         text = sys.stdin.buffer.read().decode(errors="replace")
     else:
         text = Path(name).read_bytes().decode(errors="replace")
-    logs = nccl_tests.read("standard input" if name == "-" else name, text)
+    logs = formats.read("standard input" if name == "-" else name, text)
     return [replace(log, collective=collective) for log in logs] if collective else logs
 
 
