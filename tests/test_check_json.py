@@ -9,7 +9,7 @@ from test_check import LOGS
 
 from nvcoll.check import formats
 
-TEXTS = ("nccl-tests-290-1node.log", "nccl-tests-309-4node.log", "nccl-tests-309-2node.log")
+TEXTS = ("nccl-tests-290-1node.log", "nccl-tests-309-2node.log", "hpc-ai-envs-30-mi300x.log")
 
 
 def half(words):
