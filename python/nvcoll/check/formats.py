@@ -1,11 +1,11 @@
-"""The formats of logs: the first that recognises a text reads it; nccl-tests is the last."""
+"""The formats of logs: JSON of nccl-tests; lines of nccl-tests and of scripts of torch, also both in one file."""
 
 from __future__ import annotations
 
-from nvcoll.check import nccl_tests, nccl_tests_json
-from nvcoll.check.log import Log
+from dataclasses import replace
 
-FORMATS = ((nccl_tests_json.is_read, nccl_tests_json.read),)
+from nvcoll.check import nccl_tests, nccl_tests_json, torch_scripts
+from nvcoll.check.log import Log
 
 
 def read(name: str, text: str) -> list[Log]:
@@ -15,7 +15,11 @@ def read(name: str, text: str) -> list[Log]:
         name: the file.
         text: its content.
     """
-    for is_read, read_it in FORMATS:
-        if is_read(text):
-            return read_it(name, text)
-    return nccl_tests.read(name, text)
+    if nccl_tests_json.is_read(text):
+        return nccl_tests_json.read(name, text)
+    logs = nccl_tests.read(name, text)
+    others = [*torch_scripts.read(text, logs[0])]
+    if not others:
+        return logs
+    logs = [*(log for log in logs if log.rows), *others]
+    return [replace(log, name=f"{name}#{nth}" if len(logs) > 1 else name) for nth, log in enumerate(logs, 1)]

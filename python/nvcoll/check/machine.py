@@ -30,16 +30,19 @@ def of_header(log: Log) -> Fabric:
         raise InvalidArgument("the log has no lines of devices: pass --on, as --on hgx-h100")
     nodes, gpu = len(set(log.hosts)), log.gpus[0]
     found = next((machine for model, machine in BOARDS.items() if re.search(model, gpu)), None)
+    if not nodes and found:  # scripts of torch name no hosts: one board as long as it has enough GPUs
+        nodes = -(-log.ranks // found[1])
     if nodes > 1:
         name = found[0] if found else "NODE"
         raise InvalidArgument(
-            f"the log names {nodes} nodes, and not their network: pass --on, as --on {name}x{nodes}+ib-ndr-8"
+            f"the log has {nodes} nodes, and does not name their network: pass --on, as --on {name}x{nodes}+ib-ndr-8"
         )
     if found is None or len(set(log.gpus)) > 1:
         raise InvalidArgument(f"`{gpu}` does not tell how GPUs are connected: pass --on; nvcoll fabric lists machines")
     name, most = found
-    if log.ranks > most or max(log.devices) >= most:
+    devices = log.devices or range(log.ranks)
+    if log.ranks > most or max(devices) >= most:
         raise InvalidArgument(f"the log has {log.ranks} ranks on one node, {name} has {most} GPUs: pass --on")
-    if log.ranks < most and len(log.devices) == log.ranks:
-        name = f"{name}[{','.join(map(str, log.devices))}]"
+    if log.ranks < most and len(devices) == log.ranks:
+        name = f"{name}[{','.join(map(str, devices))}]"
     return fabric(name)

@@ -49,7 +49,9 @@ def _judge(log: Log, on: str | None, gpu: str | None, require: float | None, bas
 
 
 def check(
-    logs: Annotated[list[str], typer.Argument(help="Logs of nccl-tests or rccl-tests; - is standard input.")],
+    logs: Annotated[
+        list[str], typer.Argument(help="Logs of nccl-tests, rccl-tests or scripts of torch; - is standard input.")
+    ],
     on: Annotated[
         str | None,
         typer.Option("--on", help="The machine, as hgx-h100x2+ib-ndr-8; default: the one that the header tells."),
@@ -73,7 +75,7 @@ def check(
         bool, typer.Option("--schema", help="Print the JSON Schema of --json.", callback=_print_schema, is_eager=True)
     ] = False,
 ) -> None:
-    """Says whether the numbers in logs of nccl-tests are right for a machine.
+    """Says whether the numbers in logs of nccl-tests, rccl-tests and scripts of torch are right for a machine.
 
     Exit status: 0 all healthy, 1 one is suspicious or sick, 2 nothing can be said about one, or an error.
 
