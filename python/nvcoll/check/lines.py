@@ -9,6 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from nvcoll._nvcoll import InvalidArgument
+
+MOST_LETTERS = 4096
+"""The part of a line that is read. Chosen: lines of nccl-tests have at most 2048 characters."""
+
+HEAD_BYTES = 8000
+"""A zero in so many bytes at the start makes a file binary, as in git."""
+
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PREFIXES = tuple(
     map(
@@ -27,10 +35,23 @@ _PREFIXES = tuple(
 _IN_THE_MIDDLE = re.compile(r"(?<=\d)\[\d+\](?=\s)")
 
 
+def decoded(name: str, content: bytes) -> str:
+    """Returns the text of a file, in UTF-8, or in UTF-16 as PowerShell writes it.
+
+    Raises:
+        InvalidArgument: the file is no text.
+    """
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return content.decode("utf-16", errors="replace")
+    if b"\0" in content[:HEAD_BYTES]:
+        raise InvalidArgument(f"{name} is not a text file: pass the output of a benchmark, unpacked")
+    return content.decode(errors="replace")
+
+
 def cleaned(text: str) -> Iterator[tuple[int, str]]:
     """Yields number and content of each line that is not empty."""
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-        line = _COLOUR.sub("", raw).rstrip("\r").rsplit("\r", 1)[-1].replace("\xa0", " ")
+        line = _COLOUR.sub("", raw.rstrip("\r").rsplit("\r", 1)[-1][:MOST_LETTERS]).replace("\xa0", " ")
         for prefix in _PREFIXES:
             line = prefix.sub("", line, count=1)
         line = _IN_THE_MIDDLE.sub(" ", line).strip()

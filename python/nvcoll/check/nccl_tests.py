@@ -9,6 +9,7 @@ from size / count, the collective from the operation and the columns.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -267,8 +268,7 @@ def _log(name: str, table: _Table) -> Log:
     of_rows, ranks = _of_rows(table) if table.rows else (None, None)
     collective = told or of_rows
     firsts = sum(rank == 0 for rank, *_ in table.devices)
-    sizes = [row[1] for row in table.rows]
-    jobs = max(firsts, *map(sizes.count, sizes), 1)
+    jobs = max(firsts, *Counter(row[1] for row in table.rows).values(), 1)
     devices = table.devices[: len(table.devices) // firsts] if firsts > 1 else table.devices
     last = max((rank for rank, *_ in devices), default=-1)
     if ranks is None or (ranks > 20 and abs(last + 1 - ranks) <= ranks // 8):  # printed decimals leave n open

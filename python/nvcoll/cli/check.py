@@ -12,6 +12,7 @@ import typer
 
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.check import baseline, formats, junit, machine, report
+from nvcoll.check.lines import decoded
 from nvcoll.check.log import Log
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, judged
 from nvcoll.cli.hints import collective_name
@@ -23,11 +24,9 @@ NOT_HEALTHY, NOT_KNOWN = 1, 2
 
 def _read(name: str, collective: str | None) -> list[Log]:
     """Returns the tables of a file, or of standard input, which ``-`` names."""
-    if name == "-":
-        text = sys.stdin.buffer.read().decode(errors="replace")
-    else:
-        text = Path(name).read_bytes().decode(errors="replace")
-    logs = formats.read("standard input" if name == "-" else name, text)
+    content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    name = "standard input" if name == "-" else name
+    logs = formats.read(name, decoded(name, content))
     return [replace(log, collective=collective) for log in logs] if collective else logs
 
 
