@@ -44,7 +44,8 @@ def test_a_sequence_of_sizes_is_answered_one_by_one():
 def test_a_version_has_its_own_constants_and_none_means_the_newest():
     board = nvcoll.fabric("hgx-h100")
     old, new = (board.nccl("all_reduce", MIB, version=version) for version in ("2.18.5", None))
-    assert old.tag.startswith("v2.18.5") and new.tag.startswith(f"v{nccl_versions()[-1]}")
+    # 2.31.2 is known, by the text of an alpha, and for that reason is not the version without a wish.
+    assert old.tag.startswith("v2.18.5") and new.tag.startswith(f"v{nccl_versions()[-2]}")
     assert old.chosen.time_us != new.chosen.time_us
 
 

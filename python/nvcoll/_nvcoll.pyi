@@ -1620,7 +1620,7 @@ class Fabric:
             collective: all_reduce, all_gather, reduce_scatter, broadcast or reduce: NCCL models no other.
             nbytes: a size in bytes, a text such as `"1G"`, or several sizes. nccl-tests' count: of all ranks together for all_gather
                 and reduce_scatter.
-            version: a version of NCCL, as ``2.27.7`` or ``2.27``. Default: the newest with known constants. Another version has
+            version: a version of NCCL, as ``2.27.7`` or ``2.27``. Default: the newest whose release was read. Another version has
                 the constants of the last known version before it.
             settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
                 is set.
@@ -1677,7 +1677,7 @@ class Fabric:
                 ``framework``: a process per GPU that calls from torch or a similar framework.
             algorithm: an algorithm of NCCL, as ``Ring``, in any case. Default: NCCL's tuning model selects it.
             protocol: a protocol of NCCL, as ``LL``, in any case. Default: the one that NCCL chooses.
-            version: a version of NCCL, as ``2.27.7``. Default: the newest with known constants.
+            version: a version of NCCL, as ``2.27.7``. Default: the newest whose release was read.
             settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
                 is set.
 

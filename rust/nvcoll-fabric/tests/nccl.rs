@@ -202,6 +202,36 @@ fn a_printed_tuning_table_is_met_to_its_last_digit() {
     }
 }
 
+/// By src/tuning of 2.31.0a7: each algorithm has formulas of its own.
+#[test]
+fn formulas_by_algorithm_count_what_passes_between_nodes() {
+    let nodes = nodes("hgx-h100", 2, "ib-ndr-8");
+    let (old, new) = (model("2.30.7", &nodes), model("2.31.2", &nodes));
+    // Rings count the speed of a channel between nodes, trees the least of both speeds, times 0.92 x 0.5.
+    let gbps = |algorithm| pair(&new, "all_reduce", GIB, algorithm, Simple).bandwidth_gbps;
+    let (ring, tree) = (new.channels(Ring).unwrap(), new.channels(Tree).unwrap());
+    let by_ring = f64::from(ring.count) * ring.network_gbps * 16.0 / 30.0;
+    assert!((gbps(Ring) / by_ring - 1.0).abs() < 1e-9);
+    let by_tree = f64::from(tree.count) * tree.node_gbps.min(tree.network_gbps) * 0.92 / 2.0;
+    assert!(gbps(Tree) <= by_tree * (1.0 + 1e-9));
+    // Hops of a broadcast over NVLink, not over the network: 3.4 or n x 4 instead of 14 or n x 14.
+    let lat = |model: &Model, name| pair(model, name, GIB, Ring, Simple).latency_us;
+    assert!(lat(&new, "broadcast") < lat(&old, "broadcast") / 3.0);
+    // With one GPU per node a ring keeps its own latency: LL 2.7 instead of the tree's 5.
+    let alone = self::nodes("hgx-h100[0]", 4, "ib-ndr-1");
+    let us = |version| pair(&model(version, &alone), "all_gather", GIB, Ring, Ll).latency_us;
+    assert!((us("2.30.7") - us("2.31.2") - 3.0 * (5.0 - 2.7)).abs() < 1e-9);
+    // Gathers by NVLS on one node are divided by their steps: 8 / 7.
+    let nvls = |version| pair(&of(version, "hgx-h100"), "all_gather", GIB, Nvls, Simple).bandwidth_gbps;
+    assert!((nvls("2.31.2") / nvls("2.30.7") - 8.0 / 7.0).abs() < 1e-9);
+    // A ring of 12 GB/s and less has the threads of others: twice the bytes for each channel.
+    let slow = |version| pair(&of(version, "pcie3-8-p2p"), "all_reduce", 32 * KIB, Ring, Simple).channels;
+    assert_eq!((slow("2.30.7"), slow("2.31.2")), (2, 1));
+    // 24 GB/s between sockets of AMD are more than the least speed of the search, 18: there is a ring.
+    assert!(of("2.30.7", "rtx5090-8-p2p").is_last_resort() && !of("2.31.2", "rtx5090-8-p2p").is_last_resort());
+    assert_eq!(Model::newest(), "2.30.7", "the text of 2.31.2 itself was not read");
+}
+
 #[test]
 fn nvls_needs_more_than_two_gpus_and_one_gpu_needs_no_time() {
     assert_eq!(of("2.27.7", "hgx-h100[0-1]").channels(Nvls), None);
@@ -221,7 +251,7 @@ fn every_preset_has_a_model_or_a_reason() {
                     Ok(model) => {
                         let choice = model.choice(&ALL_REDUCE, MIB).unwrap();
                         // Blackwell's list of speeds ends at 18 GB/s, NCCL counts 16 between AMD's sockets: it finds no
-                        // ring and takes its last resort, one channel of 0.1, as logs show (`search.rs`).
+                        // ring and takes its last resort, one channel of 0.1, as logs show (`search.rs`). Since 2.31.2 it counts 24.
                         // Between Sapphire Rapids' sockets NCCL counts 10 before 2.26.2, 22 since.
                         let place = |wanted: &str| Model::versions().iter().position(|&known| known == wanted);
                         let is_between = |first, end| place(version) >= place(first) && place(version) < place(end);
@@ -230,7 +260,7 @@ fn every_preset_has_a_model_or_a_reason() {
                             "rtxpro6000-server-8-cx8" => is_between("2.25.1", "2.26.2"),
                             name => {
                                 let of_amd = ["rtx5090-8", "rtxpro6000-server-8"];
-                                place(version) >= place("2.25.1") && of_amd.iter().any(|of| name.starts_with(of))
+                                is_between("2.25.1", "2.31.2") && of_amd.iter().any(|of| name.starts_with(of))
                             }
                         };
                         assert_eq!(model.is_last_resort(), is_lost, "{} {version} {choice:?}", fabric.name);

@@ -241,7 +241,8 @@ def predict(
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
     nccl_version: Annotated[
-        str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest known.")
+        str | None,
+        typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest release that was read."),
     ] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", help="Environment variable of NCCL, as NCCL_ALGO=Tree; repeatable.")

@@ -106,6 +106,17 @@ pub(super) enum C2cUse {
     Relay,
 }
 
+/// How the model computes times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Formulas {
+    /// One function for all algorithms.
+    OneForAll,
+    /// A function for each algorithm: two nodes count what passes between nodes; broadcast and reduce have the hops of a node on
+    /// any nodes; gathers by NVLS are divided by their steps; narrow rings have as many threads as others.
+    ByAlgorithm,
+}
+
 /// The bytes at which the plateau of a ring over several nodes begins: one of both is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -166,6 +177,7 @@ static TABLE: LazyLock<VersionsFile> =
 static ERAS: LazyLock<Vec<VersionConstants>> = LazyLock::new(|| {
     let mut all = toml::Table::new();
     let sum = |era: &toml::Table| {
+        all.remove("read_as");
         all.extend(era.clone());
         all.clone().try_into().expect("a test reads the table that is shipped")
     };
@@ -178,6 +190,8 @@ static ERAS: LazyLock<Vec<VersionConstants>> = LazyLock::new(|| {
 pub(super) struct VersionConstants {
     version: String,
     pub(super) tag: String,
+    /// The tag that was read, where it is not that of the version.
+    read_as: Option<String>,
     /// Compute capability times ten: of the GPU, not of the table.
     #[serde(skip)]
     pub(super) sm: u32,
@@ -230,6 +244,7 @@ pub(super) struct VersionConstants {
     pub(super) crossing_price: f64,
     pub(super) c2c: C2cUse,
     pub(super) algo_rule: AlgoRule,
+    pub(super) formulas: Formulas,
     nvlink_gbps: Vec<(u32, f64)>,
     socket_gbps: BTreeMap<Processor, f64>,
     node_speeds_gbps: Vec<(u32, Vec<f64>)>,
@@ -250,6 +265,11 @@ fn from_sm<T>(rows: &[T], sm: u32, begins: impl Fn(&T) -> u32) -> Option<&T> {
 /// Returns the versions there are.
 pub(super) fn versions() -> Vec<&'static str> {
     ERAS.iter().map(|era| era.version.as_str()).collect()
+}
+
+/// Returns the newest version whose own text was read.
+pub(super) fn newest() -> &'static str {
+    ERAS.iter().rfind(|era| era.read_as.is_none()).map_or("", |era| &era.version)
 }
 
 /// Returns the numbers of a version, as `2.27.7`, `v2.27.7-1` or `2.27`.
@@ -460,7 +480,10 @@ mod tests {
             ("2.28.0", "v2.28.3-1"),
             ("2.13.4", "v2.12.12-1"), // 2.13 changed nothing
             ("2.19.4", "v2.19.4-1"),
-            ("3.0.0", "v2.30.7-1"),
+            ("2.30", "v2.30.7-1"),
+            ("2.31", "v2.31.2-1"),
+            ("2.31.0", "v2.31.2-1"),
+            ("3.0.0", "v2.31.2-1"),
         ] {
             assert_eq!(VersionConstants::of(asked, gpu, "a test").unwrap().tag, tag, "{asked}");
         }

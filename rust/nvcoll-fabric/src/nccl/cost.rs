@@ -15,7 +15,7 @@
 //! the version's: see each function. Source: NCCL src/graph/tuning.cc at the tags of the table. f64 with + - x / only, where
 //! NCCL has f32: estimates agree to about six digits.
 
-use super::constants::{Hop, Ll128, NvlsBandwidth, Processor, VersionConstants};
+use super::constants::{Formulas, Hop, Ll128, NvlsBandwidth, Processor, VersionConstants};
 use super::graph::{ChannelGraph, GraphPattern};
 use super::names::{Function, NcclAlgorithm, PathClass, Protocol};
 use super::settings::NcclSettings;
@@ -150,7 +150,7 @@ impl CostModel {
             NcclAlgorithm::Pat => self.bus_gbps(&self.tree) * self.constants.pat_part,
             NcclAlgorithm::Nvls | NcclAlgorithm::NvlsTree => {
                 let bus = self.nvls_gbps(function, algorithm);
-                let whole = if gathers { 1.0 } else { of_ranks };
+                let whole = if gathers && !self.is_by_algorithm() { 1.0 } else { of_ranks };
                 let of_graph = self.constants.nvls_graph_part;
                 bus * match (self.constants.nvls, algorithm) {
                     (NvlsBandwidth::Efficiency, _) => whole,
@@ -164,9 +164,18 @@ impl CostModel {
         }
     }
 
-    /// All channels together; the speed between GPUs also on two nodes, since a pair exchanges.
+    fn is_by_algorithm(&self) -> bool {
+        self.constants.formulas == Formulas::ByAlgorithm
+    }
+
+    /// All channels together. One function for all takes the speed between GPUs also on two nodes, since a pair exchanges.
     fn bus_gbps(&self, graph: &ChannelGraph) -> f64 {
-        let speed = if self.nodes <= 2 { graph.intra_gbps } else { graph.inter_gbps };
+        let is_ring = graph.pattern == GraphPattern::Ring;
+        let speed = match (self.nodes, self.is_by_algorithm()) {
+            (..=1, _) | (2, false) => graph.intra_gbps,
+            (_, true) if !is_ring => graph.intra_gbps.min(graph.inter_gbps),
+            _ => graph.inter_gbps,
+        };
         (graph.channels as f64 * speed).min(self.constants.bus_bound_gbps())
     }
 
@@ -275,7 +284,7 @@ impl CostModel {
             _ => nodes - 1.0,
         };
         if matches!(function, Function::Broadcast | Function::Reduce) {
-            let way = if self.nodes == 1 { inside } else { Hop::Network };
+            let way = if self.nodes == 1 || self.is_by_algorithm() { inside } else { Hop::Network };
             // One order on all channels is one pipeline; else chunks wait for each other.
             return match (self.ring.is_same, protocol) {
                 (true, _) => constants.hop_us(way, NcclAlgorithm::Ring, protocol),
@@ -339,7 +348,8 @@ impl CostModel {
         if algorithm == NcclAlgorithm::Pat {
             return self.channels;
         }
-        let is_slow = algorithm == NcclAlgorithm::Ring && self.ring.intra_gbps * self.ring.channels as f64 <= SLOW_GBPS;
+        let is_narrow = self.ring.intra_gbps * self.ring.channels as f64 <= SLOW_GBPS;
+        let is_slow = algorithm == NcclAlgorithm::Ring && is_narrow && !self.is_by_algorithm();
         let (threads, per_thread): (u64, u64) = match protocol {
             Protocol::Ll if algorithm == NcclAlgorithm::Ring => (512, 8 * u64::from(self.ranks)),
             Protocol::Ll => (512, 8),
@@ -350,5 +360,5 @@ impl CostModel {
     }
 }
 
-/// Cited: what one PCIe 3 x16 carries; a ring no faster gets half the threads (src/graph/tuning.cc, all versions).
+/// Cited: what one PCIe 3 x16 carries; a ring no faster gets half the threads (src/graph/tuning.cc, until 2.30).
 const SLOW_GBPS: f64 = 12.0;

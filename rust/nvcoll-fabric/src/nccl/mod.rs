@@ -113,6 +113,11 @@ impl Model {
         constants::versions()
     }
 
+    /// Returns the newest version whose own text was read, which predictions take without a wish.
+    pub fn newest() -> &'static str {
+        constants::newest()
+    }
+
     /// Makes the model: `version` as `2.27.7`, `v2.27.7-1` or `2.27`. The processors are told from what joins the sockets.
     ///
     /// # Errors

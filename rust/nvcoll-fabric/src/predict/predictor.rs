@@ -129,8 +129,7 @@ impl Predictor {
         let part = fabric.excerpt();
         let seen = part.as_ref().unwrap_or(fabric);
         let machine = MachineSummary::of_part(fabric, seen)?;
-        let newest = Model::versions().last().copied().unwrap_or_default();
-        let (model, chooses) = match Model::with_settings(version.unwrap_or(newest), whole, settings) {
+        let (model, chooses) = match Model::with_settings(version.unwrap_or(Model::newest()), whole, settings) {
             Ok(model) if model.is_last_resort() => (None, LAST_RESORT.to_owned()),
             Ok(model) => (Some(model), "NCCL's own cost model".to_owned()),
             Err(error @ (Error::Unknown { .. } | Error::Setting { .. })) => return Err(error),

@@ -103,7 +103,7 @@ impl Fabric {
     ///     collective: all_reduce, all_gather, reduce_scatter, broadcast or reduce: NCCL models no other.
     ///     nbytes: a size in bytes, a text such as `"1G"`, or several sizes. nccl-tests' count: of all ranks together for all_gather
     ///         and reduce_scatter.
-    ///     version: a version of NCCL, as ``2.27.7`` or ``2.27``. Default: the newest with known constants. Another version has
+    ///     version: a version of NCCL, as ``2.27.7`` or ``2.27``. Default: the newest whose release was read. Another version has
     ///         the constants of the last known version before it.
     ///     settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
     ///         is set.
@@ -144,7 +144,7 @@ impl Fabric {
         version: Option<&str>,
         settings: &NcclSettings,
     ) -> PyResult<Vec<NcclEstimate>> {
-        let version = version.or_else(|| Model::versions().last().copied()).unwrap_or_default();
+        let version = version.unwrap_or(Model::newest());
         let weigh = || -> Result<(Model, Vec<Vec<Candidate>>)> {
             let model = Model::with_settings(version, self.hardware(), settings)?;
             let rows = sizes.iter().map(|&nbytes| in_order(&model, collective, nbytes)).collect::<Result<_>>()?;

@@ -112,7 +112,7 @@ impl Fabric {
     ///         ``framework``: a process per GPU that calls from torch or a similar framework.
     ///     algorithm: an algorithm of NCCL, as ``Ring``, in any case. Default: NCCL's tuning model selects it.
     ///     protocol: a protocol of NCCL, as ``LL``, in any case. Default: the one that NCCL chooses.
-    ///     version: a version of NCCL, as ``2.27.7``. Default: the newest with known constants.
+    ///     version: a version of NCCL, as ``2.27.7``. Default: the newest whose release was read.
     ///     settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
     ///         is set.
     ///
