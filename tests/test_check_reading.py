@@ -3,7 +3,8 @@
 import pytest
 from test_check import MIB, table
 
-from nvcoll.check import nccl_tests
+from nvcoll import InvalidArgument
+from nvcoll.check import machine, nccl_tests
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,34 @@ def test_different_values_of_a_fact_stand_side_by_side():
     )
     (log,) = nccl_tests.read("log", table({MIB: 100}, head=lines))
     assert log.facts == {"gdr": ["Enabled", "Disabled"]}
+
+
+def of_nodes(lines, nodes=2, gpu="NVIDIA H100 80GB HBM3"):
+    """Returns a log whose header has 8 GPUs in each of some nodes."""
+    ranks = range(8 * nodes)
+    devices = [f"#  Rank {rank} Group 0 Pid 1 on host{rank // 8} device {rank % 8} [0x1] {gpu}" for rank in ranks]
+    (log,) = nccl_tests.read("log", table({MIB: 100}, ranks=8 * nodes, head="\n".join([lines, *devices])))
+    return log
+
+
+def test_the_number_of_efa_cards_tells_the_machine():
+    info = "NCCL INFO NET/OFI Selected Provider is efa (found 32 nics)\nNCCL INFO Using network AWS Libfabric"
+    assert machine.of_header(of_nodes(info)).name == "hgx-h100x2+efa-100-32"
+
+
+@pytest.mark.parametrize(
+    ("lines", "proposed"),
+    [
+        ("", "hgx-h100x2+ib-ndr-8"),
+        ("NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]", "hgx-h100x2+roce-400-8"),
+        ("mpirun -x NCCL_IB_DISABLE=1", "hgx-h100x2+ethernet-100-1"),
+    ],
+)
+def test_a_machine_of_several_nodes_is_proposed_by_what_the_log_tells(lines, proposed):
+    with pytest.raises(InvalidArgument, match=f"2 nodes.*as --on {proposed.replace('x2+', 'x2.')}"):
+        machine.of_header(of_nodes(lines))
+
+
+def test_gpus_that_are_built_into_several_machines_propose_an_example():
+    with pytest.raises(InvalidArgument, match=r"as --on hgx-h100x2.ib-ndr-8, if these are its nodes"):
+        machine.of_header(of_nodes("", gpu="NVIDIA A100-PCIE-40GB"))

@@ -1,4 +1,4 @@
-"""The machine of a log: the one that the user names, or for one node the one that the header tells."""
+"""The machine of a log that the user does not name: one node, by its GPUs, or several on AWS, by the cards as well."""
 
 from __future__ import annotations
 
@@ -19,6 +19,31 @@ BOARDS = {
 }
 """Models of GPUs that are sold on one board alone: the machine and its number of GPUs."""
 
+EFA = {4: "efa-100-4", 8: "efa-400-8", 16: "efa-200-16", 32: "efa-100-32"}
+"""The networks of AWS by the number of cards that its plugin finds in a node."""
+
+NETWORKS = {
+    "medium=RoCE": "roce-400-8",
+    "network=Socket": "ethernet-100-1",
+    "NCCL_IB_DISABLE=1": "ethernet-100-1",
+    "NCCL_NET=Socket": "ethernet-100-1",
+}
+"""What is proposed by settings and facts. Chosen: NCCL does not say the rate."""
+
+
+def _numbers(log: Log, fact: str) -> list[int]:
+    return [int(value) for value in log.facts.get(fact, ()) if len(value) < 6]
+
+
+def _cluster(log: Log, nodes: int, board: tuple[str, int] | None) -> Fabric:
+    """Returns the machine of several nodes, whose network only the plugin of AWS names."""
+    efa = next((EFA[cards] for cards in _numbers(log, "cards") if cards in EFA), None)
+    if board and efa and "network=AWS Libfabric" in log.told and log.ranks == nodes * board[1]:
+        return fabric(f"{board[0]}x{nodes}+{efa}")
+    network = next((NETWORKS[told] for told in log.told if told in NETWORKS), "ib-ndr-8")
+    name = f"{board[0]}x{nodes}+{network}" if board else f"hgx-h100x{nodes}+{network}, if these are its nodes"
+    raise InvalidArgument(f"the log has {nodes} nodes, and does not name their network: pass --on, as --on {name}")
+
 
 def of_header(log: Log) -> Fabric:
     """Returns the machine that the lines of devices tell.
@@ -28,15 +53,13 @@ def of_header(log: Log) -> Fabric:
     """
     if not log.gpus or not log.ranks:
         raise InvalidArgument("the log has no lines of devices: pass --on, as --on hgx-h100")
-    nodes, gpu = len(set(log.hosts)), log.gpus[0]
+    gpu = log.gpus[0]
     found = next((machine for model, machine in BOARDS.items() if re.search(model, gpu)), None)
+    nodes = len(set(log.hosts)) or max(_numbers(log, "nodes"), default=0)
     if not nodes and found:  # scripts of torch name no hosts: one board as long as it has enough GPUs
         nodes = -(-log.ranks // found[1])
     if nodes > 1:
-        name = found[0] if found else "NODE"
-        raise InvalidArgument(
-            f"the log has {nodes} nodes, and does not name their network: pass --on, as --on {name}x{nodes}+ib-ndr-8"
-        )
+        return _cluster(log, nodes, found)
     if found is None or len(set(log.gpus)) > 1:
         raise InvalidArgument(f"`{gpu}` does not tell how GPUs are connected: pass --on; nvcoll fabric lists machines")
     name, most = found

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nvcoll.check.verdict import Judged, Verdict
-from nvcoll.text.formatting import sized
+from nvcoll.text.formatting import counted, sized
 from nvcoll.text.tables import print_labelled, print_table
 
 JSON_SCHEMA = "nvcoll.check/1"
@@ -46,11 +46,10 @@ def show(verdicts: Sequence[Verdict]) -> None:
     """Prints a table and the verdict of each log."""
     for one in verdicts:
         log = one.log
-        ranks = "" if log.ranks is None else f", {log.ranks} ranks"
-        print_labelled(
-            "", f"{log.name}   {log.collective or 'unknown collective'}{ranks}   on {one.machine or '?'}", label=0
-        )
-        if one.rows:
+        ranks = "" if log.ranks is None else f", {counted(log.ranks, 'rank')}"
+        machine = f"on {one.machine}" if one.machine else "on an unknown machine"
+        print_labelled("", f"{log.name}   {log.collective or 'unknown collective'}{ranks}   {machine}", label=0)
+        if one.rows and log.ranks != 1:  # one rank has no busbw
             _print_rows(one.rows)
         if log.version or log.told:
             print_labelled("nccl", ", ".join([*([log.version] if log.version else []), *log.told]))
@@ -62,8 +61,9 @@ def show(verdicts: Sequence[Verdict]) -> None:
         for nth, reason in enumerate(one.reasons):
             print_labelled("" if nth else "because", reason)
         for nth, suspect in enumerate(one.suspects):
-            chance = f"{100 * suspect.odds:.0f} %: {suspect.ailment.name} ({suspect.busbw:.1f} GB/s)"
-            print_labelled("" if nth else "perhaps", f"{chance}; confirm by {suspect.ailment.confirm}")
+            chance = f"{100 * suspect.odds:.0f} %: {suspect.ailment.name}: {suspect.busbw:.1f} GB/s with it"
+            print_labelled("" if nth else "perhaps", chance)
+            print_labelled("", f"confirm: {suspect.ailment.confirm}")
         print()
 
 

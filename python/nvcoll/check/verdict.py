@@ -223,12 +223,12 @@ def judged(
     if fabric is not None and share is not None and share < SUSPECT_SHARE:
         reasons += _of_settings(log, fabric)
     verdicts = [verdict for verdict, _ in told]
+    if compared and (why := why_not or why_no_machine):
+        reasons.append(f"no prediction: {why}")
     if SICK in verdicts:
         verdict = SICK
     elif compared:
         verdict = SUSPICIOUS if SUSPICIOUS in verdicts else HEALTHY
-        if why := why_not or why_no_machine:
-            reasons.append(f"no prediction: {why}")
     elif why_not or why_no_machine:
         verdict = CANNOT_TELL
         reasons.append(why_not or why_no_machine or "")
