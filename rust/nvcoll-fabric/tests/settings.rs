@@ -5,6 +5,7 @@ use nvcoll_fabric::nccl::{Candidate, Model, NcclAlgorithm, NcclSettings, PathCla
 use nvcoll_fabric::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Prediction, Predictor};
 use nvcoll_fabric::preset::preset;
 use nvcoll_fabric::topology::cluster::{cluster, network};
+use nvcoll_fabric::topology::network::Network;
 use nvcoll_fabric::{Error, Fabric, Result};
 
 use NcclAlgorithm::{Nvls, NvlsTree, Pat, Ring, Tree};
@@ -90,6 +91,7 @@ fn a_value_that_nccl_would_not_read_as_it_stands_is_an_error() {
         "NCCL_P2P_NET_CHUNKSIZE=0x",
         "NCCL_P2P_LEVEL=nvl",
         "NCCL_P2P_LEVEL=6",
+        "NCCL_NET_GDR_LEVEL=pix",
         "NCCL_P2P_DISABLE=2",
         "NCCL_PXN_DISABLE=true",
     ] {
@@ -338,6 +340,41 @@ fn a_prediction_without_peer_access_is_host_staged() {
     assert_eq!(time(&mixed, "NCCL_P2P_LEVEL=SYS"), time(&mixed, ""));
     assert!(refused(predicted(&preset("dgx1-v100").unwrap(), "NCCL_P2P_LEVEL=NVL", Pattern::AllReduce, MIB))
         .contains("some GPUs"));
+}
+
+/// `ncclTopoCheckGdr` and `ncclTopoComputePaths` of src/graph/paths.cc: what is beyond the level passes the processor.
+#[test]
+fn without_gpudirect_rdma_traffic_passes_host_memory() {
+    let hgx = nodes("hgx-a100", 2, "ib-hdr-8");
+    let ring = |text: &str| model(NEWEST, &hgx, text).channels(Ring).unwrap();
+    assert!(ring("").network_class <= PathClass::Pxn);
+    for text in ["NCCL_NET_GDR_LEVEL=LOC", "NCCL_NET_GDR_LEVEL=0", "NCCL_NET_GDR_LEVEL=NVB"] {
+        let staged = ring(text);
+        assert!(staged.network_class >= PathClass::Phb, "{text}: {staged:?}");
+        // Two GPUs and two cards send over each of four links of 24 GB/s to a socket.
+        let gbps = f64::from(staged.count) * staged.network_gbps;
+        assert!(gbps <= 4.0 * 24.0 / 2.0, "{text}: {staged:?}");
+    }
+    for text in ["NCCL_NET_GDR_LEVEL=PIX", "NCCL_NET_GDR_LEVEL=PXB", "NCCL_NET_GDR_LEVEL=SYS"] {
+        assert_eq!(ring(text), ring(""), "{text}");
+        assert_eq!(predicted(&hgx, text, Pattern::AllReduce, GIB), predicted(&hgx, "", Pattern::AllReduce, GIB));
+    }
+    // 180 GB/s with and 10 GB/s without on such nodes (NVIDIA/nccl#1676).
+    let staged = predicted(&hgx, "NCCL_NET_GDR_LEVEL=LOC", Pattern::AllReduce, GIB).unwrap();
+    let direct = predicted(&hgx, "", Pattern::AllReduce, GIB).unwrap();
+    assert!(staged.us > 4.0 * direct.us && staged.trust.starts_with("not validated"), "{staged:?}");
+    // A network whose cards never reach GPUs is the same.
+    let by_host = Network { gpu_direct: false, ..network("ib-hdr-8").unwrap().clone() };
+    let by_host = cluster(&preset("hgx-a100").unwrap(), 2, &by_host).unwrap();
+    assert_eq!(predicted(&by_host, "", Pattern::AllReduce, GIB).unwrap().us, staged.us);
+    // One A100 and one card at a socket: 24 GB/s with, 16 GB/s without (NVIDIA/nccl#412).
+    let card = preset("pcie4-2-p2p[0]x2+ib-hdr-1").unwrap();
+    let busbw = |text: &str| GIB as f64 / predicted(&card, text, Pattern::AllReduce, GIB).unwrap().us / 1e3;
+    assert!((14.0..18.0).contains(&busbw("NCCL_NET_GDR_LEVEL=LOC")) && busbw("") > 20.0);
+    // C2C is no bottleneck: 96 GB/s with, 80 GB/s without (NVIDIA/nccl#1579).
+    let grace = preset("gh200-4[0]x2+slingshot-4").unwrap();
+    let us = |text: &str| predicted(&grace, text, Pattern::AllReduce, GIB).unwrap().us;
+    assert!(us("NCCL_NET_GDR_LEVEL=LOC") < 1.2 * us(""));
 }
 
 #[test]

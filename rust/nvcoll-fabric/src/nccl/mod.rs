@@ -48,6 +48,7 @@ mod settings;
 mod trial;
 
 pub use names::{NcclAlgorithm, PathClass, Protocol};
+pub(crate) use node::host_class;
 pub(crate) use nvls::NvlsChunks;
 pub(crate) use sends::SendChannels;
 pub use settings::{CrossNic, NcclSettings, Variable, VARIABLES};

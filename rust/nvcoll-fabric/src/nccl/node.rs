@@ -11,6 +11,8 @@
 //! Nodes that an NVSwitch joins are one node here. Bandwidths are in thousandths of GB/s, to which NCCL rounds too, so that
 //! what is taken can be given back exactly. Source: NCCL v2.30.7, src/graph/{topo.h, topo.cc, paths.cc}.
 //!
+//! Without GPUDirect RDMA, or beyond `NCCL_NET_GDR_LEVEL`, all traffic of a GPU with a card passes the GPU's processor.
+//!
 //! NCCL counts traffic that has no peer access along the same links, through the processor: it does not know of the memory
 //! in between. Not modelled: NICs that are merged; GB200 before 2.26, where NCCL takes C2C for NVLink to the processor.
 
@@ -206,6 +208,7 @@ impl NodeTopology {
         if !settings.is_pxn_disabled {
             node.take_nvlink_to_the_nic();
         }
+        node.stage_for_the_network(fabric, &ranks.first, &nics, settings.gdr_level);
         node.sum(fabric, &ranks.first);
         if ranks.nodes > 1 && node.out.iter().all(Option::is_none) {
             return Err(Error::NoPath {
@@ -348,18 +351,10 @@ impl NodeTopology {
         let is_passed = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
         let is_taken = |family| matches!(family, LinkFamily::Pcie | LinkFamily::Socket | LinkFamily::C2c);
         let links = router.shortest(fabric, from, to, is_passed, is_taken)?;
-        let passed = |kind| links.iter().filter(|&&l| fabric.devices[fabric.links[l].from].kind == kind).count();
-        let class = match (passed(DeviceKind::Socket), passed(DeviceKind::PcieSwitch)) {
-            (0, 0..=1) => PathClass::Pix,
-            (0, _) => PathClass::Pxb,
-            (1, _)
-                if self.c2c >= C2cUse::OwnClass
-                    && links.iter().any(|&link| fabric.links[link].medium.family == LinkFamily::C2c) =>
-            {
-                PathClass::P2c
-            }
-            (1, _) => PathClass::Phb,
-            _ => PathClass::Sys,
+        let is_c2c = |&link: &usize| fabric.links[link].medium.family == LinkFamily::C2c;
+        let class = match host_class(fabric, &links) {
+            PathClass::Phb if self.c2c >= C2cUse::OwnClass && links.iter().any(is_c2c) => PathClass::P2c,
+            class => class,
         };
         Some(self.path(class, links))
     }
@@ -413,6 +408,31 @@ impl NodeTopology {
         }
     }
 
+    /// Leads traffic with cards through the processor where a GPU's memory is out of their reach: without GPUDirect RDMA, and beyond
+    /// `level`. A path through the GPU beside a card is as long as that GPU's own.
+    fn stage_for_the_network(&mut self, fabric: &Fabric, gpus: &[usize], nics: &[usize], level: Option<PathClass>) {
+        let router = &mut Router::of(fabric);
+        let class_at = |paths: &[Option<TopologyPath>], place: usize| paths[place].as_ref().map(|path| path.class);
+        let nearest = |nic: usize| (0..gpus.len()).filter_map(|gpu| class_at(&self.into, gpu * nics.len() + nic)).min();
+        let nearest: Vec<_> = (0..nics.len()).map(nearest).collect();
+        for place in 0..self.out.len() {
+            let (gpu, nic) = (gpus[place / nics.len()], nics[place % nics.len()]);
+            let Some(class) = class_at(&self.out, place).filter(|&class| class < PathClass::Phb) else { continue };
+            let distance = if class == PathClass::Pxn { nearest[place % nics.len()] } else { Some(class) };
+            if fabric.abilities.gpu_direct && distance <= Some(level.unwrap_or(PathClass::Sys)) {
+                continue;
+            }
+            let staged = self.over_memory(fabric, router, gpu, nic).zip(self.over_memory(fabric, router, nic, gpu));
+            let Some((up, down)) = staged else { continue };
+            let wires = (self.out[place].as_ref(), self.into[place].as_ref());
+            let (Some(out), Some(into)) = wires else { continue };
+            let (last, first) = (out.links.last().copied(), into.links.first().copied());
+            self.out[place] = Some(self.path(up.class, up.links.into_iter().chain(last).collect()));
+            let down = self.path(down.class, first.into_iter().chain(down.links).collect());
+            self.into[place] = Some(TopologyPath { is_split: false, ..down });
+        }
+    }
+
     fn sum(&mut self, fabric: &Fabric, gpus: &[usize]) {
         let paths = if self.nics > 0 { &self.out } else { &self.between };
         // A card's own two links end every path out: PCIe to it and its wire.
@@ -432,6 +452,17 @@ impl NodeTopology {
             self.has_switch |= to_switch > 0;
             self.to_switch = self.to_switch.max(to_switch);
         }
+    }
+}
+
+/// Returns the class of a path over PCIe and processors, C2C as PCIe.
+pub(crate) fn host_class(fabric: &Fabric, links: &[usize]) -> PathClass {
+    let passed = |kind| links.iter().filter(|&&l| fabric.devices[fabric.links[l].from].kind == kind).count();
+    match (passed(DeviceKind::Socket), passed(DeviceKind::PcieSwitch)) {
+        (0, 0..=1) => PathClass::Pix,
+        (0, _) => PathClass::Pxb,
+        (1, _) => PathClass::Phb,
+        _ => PathClass::Sys,
     }
 }
 

@@ -61,6 +61,8 @@ pub struct NcclSettings {
     pub channels_per_net_peer: Option<u32>,
     /// NCCL_P2P_LEVEL: the furthest path on which GPUs reach each other's memory; [`PathClass::Local`] by NCCL_P2P_DISABLE=1.
     pub p2p_level: Option<PathClass>,
+    /// NCCL_NET_GDR_LEVEL: the furthest path between a GPU and a network card that reaches its memory.
+    pub gdr_level: Option<PathClass>,
     /// NCCL_PXN_DISABLE: whether GPUs send to the network by their own path only.
     pub is_pxn_disabled: bool,
 }
@@ -119,6 +121,7 @@ macro_rules! bytes {
 
 const FIRST: [u32; 3] = [2, 8, 4];
 const COUNT: &str = "a whole number from 1";
+const LEVEL_NAMES: &str = "LOC, NVL, NVB, PIX, PXB, PHB, SYS; 0 to 5";
 const CHUNK: &str = "bytes, from 16384";
 const BUFFER: &str = "bytes, from 131072";
 
@@ -128,7 +131,7 @@ const LEAST_BUFFER: u64 = 8 * LEAST_CHUNK;
 
 /// Every variable that is known.
 #[rustfmt::skip] // one row per variable
-pub const VARIABLES: [Variable; 20] = [
+pub const VARIABLES: [Variable; 21] = [
     Variable { name: "NCCL_ALGO", since: FIRST, values: "`tree,ring`; `^ring`; `allreduce:tree;broadcast:ring`", default: None, changes: "the algorithms among which NCCL chooses", set: set_algorithms },
     Variable { name: "NCCL_PROTO", since: FIRST, values: "`ll,simple`; `^ll128`; `allreduce:ll`", default: None, changes: "the protocols among which NCCL chooses", set: set_protocols },
     Variable { name: "NCCL_NVLS_ENABLE", since: [2, 17, 1], values: "0, 1, 2", default: Some(2), changes: "0: no NVLS and no NVLSTree", set: set_nvls },
@@ -146,12 +149,13 @@ pub const VARIABLES: [Variable; 20] = [
     Variable { name: "NCCL_MIN_P2P_NCHANNELS", since: FIRST, values: COUNT, default: Some(1), changes: "the minimum channels of sends", set: number!(min_p2p_channels) },
     Variable { name: "NCCL_MAX_P2P_NCHANNELS", since: FIRST, values: COUNT, default: None, changes: "the maximum channels of sends", set: number!(max_p2p_channels) },
     Variable { name: "NCCL_NCHANNELS_PER_NET_PEER", since: [2, 12, 7], values: COUNT, default: None, changes: "the channels of sends to one peer in another node", set: number!(channels_per_net_peer) },
-    Variable { name: "NCCL_P2P_LEVEL", since: FIRST, values: "LOC, NVL, NVB, PIX, PXB, PHB, SYS; 0 to 5", default: None, changes: "the longest path with peer access", set: set_p2p_level },
+    Variable { name: "NCCL_P2P_LEVEL", since: FIRST, values: LEVEL_NAMES, default: None, changes: "the longest path with peer access", set: set_p2p_level },
     Variable { name: "NCCL_P2P_DISABLE", since: FIRST, values: "0, 1", default: Some(0), changes: "1: all traffic between GPUs passes host memory", set: set_p2p_disable },
+    Variable { name: "NCCL_NET_GDR_LEVEL", since: FIRST, values: LEVEL_NAMES, default: None, changes: "the longest path between a GPU and a network card that uses GPUDirect RDMA; LOC: none", set: set_gdr_level },
     Variable { name: "NCCL_PXN_DISABLE", since: [2, 12, 7], values: "0, 1", default: Some(0), changes: "1: no GPU sends over the network card of another", set: set_pxn },
 ];
 
-/// Every level of NCCL_P2P_LEVEL. The numbers from 0 are old names of those in `OLD_LEVELS`.
+/// Every level of NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL. The numbers from 0 are old names of those in `OLD_LEVELS`.
 const LEVELS: [(&str, PathClass); 7] = [
     ("LOC", PathClass::Local),
     ("NVL", PathClass::Nvl),
@@ -334,12 +338,20 @@ fn set_cross_nic(settings: &mut NcclSettings, name: &'static str, text: &str) ->
 }
 
 fn set_p2p_level(settings: &mut NcclSettings, name: &'static str, text: &str) -> Result<()> {
+    settings.p2p_level = Some(level(name, text)?);
+    Ok(())
+}
+
+fn set_gdr_level(settings: &mut NcclSettings, name: &'static str, text: &str) -> Result<()> {
+    settings.gdr_level = Some(level(name, text)?);
+    Ok(())
+}
+
+fn level(name: &'static str, text: &str) -> Result<PathClass> {
     let named = LEVELS.iter().find(|(level, _)| *level == text).map(|(_, class)| *class);
     let old = || OLD_LEVELS.get(text.parse::<usize>().ok()?).copied();
     let names = LEVELS.map(|(level, _)| level).join(", ");
-    let level = named.or_else(old).ok_or_else(|| wrong(name, format!("`{text}` is no level: pass one of {names}")))?;
-    settings.p2p_level = Some(level);
-    Ok(())
+    named.or_else(old).ok_or_else(|| wrong(name, format!("`{text}` is no level: pass one of {names}")))
 }
 
 fn set_p2p_disable(_: &mut NcclSettings, name: &'static str, text: &str) -> Result<()> {

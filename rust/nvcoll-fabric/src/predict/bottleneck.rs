@@ -10,6 +10,8 @@
 //! network  sends: the same cuts, where they let less through than they would if switches blocked nothing
 //!          rings and trees: the link between switches with the least rate for each card whose ring crosses it, where a ring
 //!          visits the nodes in the order of ranks
+//! staged   without GPUDirect RDMA: every card's GPU writes to host memory and the card reads there, and back; a link between a switch
+//!          and its socket carries both, and so does the memory
 //! egress   the largest flow from all GPUs of a node to its cards, with the rates of links in use
 //! ```
 //!
@@ -61,6 +63,8 @@ pub(super) struct Bottlenecks {
     pub(super) cuts: [Option<Cut>; Pattern::ALL.len()],
     /// GB/s that the GPUs of a node bring to its cards, if there are several nodes.
     pub(super) egress: Option<f64>,
+    /// GB/s of a node at line rate where traffic with its cards passes host memory.
+    pub(super) staged: Option<f64>,
     /// The link between switches that limits rings over nodes more than the cards do.
     pub(super) network: Option<Bottleneck>,
 }
@@ -92,7 +96,8 @@ impl Bottlenecks {
         model: Option<&Model>,
     ) -> Result<Self> {
         let inside = Self::inside(seen, machine, model)?;
-        Ok(Self { egress: egress(whole, machine, rates), network: network(whole, machine, rates)?, ..inside })
+        let (egress, staged) = (egress(whole, machine, rates), staged(seen, machine)?);
+        Ok(Self { egress, staged, network: network(whole, machine, rates)?, ..inside })
     }
 
     fn inside(fabric: &Fabric, machine: &MachineSummary, model: Option<&Model>) -> Result<Self> {
@@ -284,6 +289,23 @@ fn network(fabric: &Fabric, machine: &MachineSummary, rates: &UsedRates) -> Resu
     let narrowest = narrowest(fabric, &hops, |link| is_between(fabric, link), gbps)?;
     let cards = rates.cards.map_or(0.0, |(used, _)| used);
     Ok(narrowest.filter(|narrow| narrow.gbps < NARROWER * cards))
+}
+
+/// Returns the GB/s of a node whose traffic with its cards passes host memory, at line rate; none with GPUDirect RDMA.
+///
+/// # Errors
+/// [`crate::Error::NoPath`].
+fn staged(fabric: &Fabric, machine: &MachineSummary) -> Result<Option<f64>> {
+    let Some(network) = machine.network.as_ref().filter(|_| !machine.is_direct) else { return Ok(None) };
+    let local = machine.local();
+    let used = local.min(network.cards);
+    let share = 1.0 / f64::from(used);
+    let gpus = (0..used).map(|card| card * local / used);
+    let visits: Vec<Visit> = gpus.flat_map(|gpu| [(gpu, local + gpu, share), (local + gpu, gpu, share)]).collect();
+    // Cards have a rate of their own, and a GPU may have several.
+    let is_card = |&end: &usize| matches!(fabric.devices[end].kind, DeviceKind::Nic | DeviceKind::NetworkSwitch);
+    let is_inside = |link: &Link| ![link.from, link.to].iter().any(is_card);
+    Ok(narrowest(fabric, &visits, is_inside, |link| link.line_rate().gbps())?.map(|narrow| narrow.gbps))
 }
 
 /// Returns the GB/s that the GPUs of the first node can bring to its network cards; none for one node.

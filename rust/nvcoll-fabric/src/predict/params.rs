@@ -249,7 +249,7 @@ fn network(
     let (network, (cards_gbps, line_gbps)) = machine.network.as_ref().zip(rates.cards)?;
     let (stack, of, both_ways) = (network.stack(), &effects.network, effects.staged.both_ways);
     let local = f64::from(machine.local());
-    let staged = machine.host.map_or(f64::INFINITY, |(_, gbps)| gbps * both_ways * local);
+    let staged = bottlenecks.staged.map_or(f64::INFINITY, |line| line * both_ways);
     let egress = if machine.is_direct { bottlenecks.egress.unwrap_or(f64::INFINITY) } else { staged };
     let most = egress.min(bottlenecks.network.as_ref().map_or(f64::INFINITY, |narrow| narrow.gbps));
     let parts = local.min(f64::from(network.cards));

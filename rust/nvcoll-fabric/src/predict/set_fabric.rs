@@ -4,6 +4,7 @@
 //! NCCL_NVLS_ENABLE=0            the switch neither reduces nor multicasts
 //! NCCL_P2P_LEVEL, _DISABLE      NVLink is beyond the level: no NVLink, traffic is host-staged
 //!                               every path over PCIe is beyond it: traffic over PCIe is host-staged
+//! NCCL_NET_GDR_LEVEL            every path from a GPU to its nearest card is beyond it: no GPUDirect RDMA
 //! ```
 //!
 //! A level between the paths over PCIe of one machine is refused: the closed forms have one rate for all of them. Without a
@@ -13,8 +14,10 @@ use std::borrow::Cow;
 
 use super::machine::{Interconnect, MachineSummary};
 use crate::error::{Error, Result};
-use crate::hardware::{Abilities, Fabric};
-use crate::nccl::{NcclSettings, PathClass};
+use crate::hardware::media::LinkFamily;
+use crate::hardware::{Abilities, DeviceKind, Fabric};
+use crate::nccl::{host_class, NcclSettings, PathClass};
+use crate::topology::route::Router;
 
 /// Returns the machine that NCCL uses under its settings.
 ///
@@ -25,6 +28,9 @@ pub(super) fn set_fabric<'a>(fabric: &'a Fabric, settings: &NcclSettings) -> Res
     if settings.nvls == Some(false) {
         let abilities = Abilities { multicast: false, switch_reduction: false, ..fabric.abilities };
         set = Cow::Owned(Fabric { abilities, ..fabric.clone() });
+    }
+    if settings.gdr_level.is_some_and(|level| fabric.abilities.gpu_direct && is_cut_from_cards(fabric, level)) {
+        set.to_mut().abilities.gpu_direct = false;
     }
     let Some(level) = settings.p2p_level else { return Ok(set) };
     let part = set.excerpt();
@@ -55,6 +61,23 @@ pub(super) fn set_fabric<'a>(fabric: &'a Fabric, settings: &NcclSettings) -> Res
         set = Cow::Owned(changed);
     }
     Ok(set)
+}
+
+/// Says whether the path from a GPU of the first node to the nearest network card is beyond a level. Of GPUs at unlike distances
+/// the furthest counts: a ring waits for it.
+fn is_cut_from_cards(fabric: &Fabric, level: PathClass) -> bool {
+    let part = fabric.excerpt();
+    let seen = part.as_ref().unwrap_or(fabric);
+    let (gpus, mut router) = (seen.gpus(), Router::of(seen));
+    let home = gpus.first().and_then(|&gpu| seen.devices[gpu].node);
+    let is_here = |&at: &usize| seen.devices[at].node == home;
+    let cards: Vec<usize> = seen.of_kind(DeviceKind::Nic).filter(is_here).collect();
+    gpus.iter().filter(|gpu| is_here(gpu)).any(|&gpu| {
+        let is_passed = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
+        let is_taken = |family| matches!(family, LinkFamily::Pcie | LinkFamily::Socket | LinkFamily::C2c);
+        let paths = cards.iter().filter_map(|&card| router.shortest(seen, gpu, card, is_passed, is_taken));
+        paths.map(|links| host_class(seen, &links)).min().is_some_and(|nearest| nearest > level)
+    })
 }
 
 /// Returns the classes of the paths between GPUs of the first node, over NVLink and over PCIe.
