@@ -30,7 +30,5 @@ def told_by(line: str) -> Iterator[tuple[str, str]]:
     if (found := _CARDS.search(line)) is not None:
         cards = _CARD.findall(found[1])
         yield "cards", str(len(cards))
-        for name, medium in cards:
-            yield "card", name
-            if medium:
-                yield "medium", medium
+        yield from (("card", name) for name, _ in cards)
+        yield from (("medium", medium) for _, medium in cards if medium)

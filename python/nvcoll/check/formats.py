@@ -19,7 +19,5 @@ def read(name: str, text: str) -> list[Log]:
         return nccl_tests_json.read(name, text)
     logs = nccl_tests.read(name, text)
     others = [*torch_scripts.read(text, logs[0])]
-    if not others:
-        return logs
-    logs = [*(log for log in logs if log.rows), *others]
+    logs = [*(log for log in logs if log.rows or not others), *others]
     return [replace(log, name=f"{name}#{nth}" if len(logs) > 1 else name) for nth, log in enumerate(logs, 1)]

@@ -70,8 +70,8 @@ class Log:
     @property
     def told(self) -> list[str]:
         """The settings and the facts, each as ``NAME=VALUE``; names of facts are small letters."""
-        facts = [f"{name}={value}" for name, values in self.facts.items() for value in values]
-        return [*(f"{name}={value}" for name, value in self.settings.items()), *facts]
+        every = [*self.settings.items(), *((name, value) for name, values in self.facts.items() for value in values)]
+        return [f"{name}={value}" for name, value in every]
 
     def predicted(
         self, fabric: Fabric, rows: Sequence[Row], settings: Mapping[str, str | int] | None = None

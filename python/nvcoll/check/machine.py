@@ -22,14 +22,6 @@ BOARDS = {
 EFA = {4: "efa-100-4", 8: "efa-400-8", 16: "efa-200-16", 32: "efa-100-32"}
 """The networks of AWS by the number of cards that its plugin finds in a node."""
 
-NETWORKS = {
-    "medium=RoCE": "roce-400-8",
-    "network=Socket": "ethernet-100-1",
-    "NCCL_IB_DISABLE=1": "ethernet-100-1",
-    "NCCL_NET=Socket": "ethernet-100-1",
-}
-"""What is proposed by settings and facts. Chosen: NCCL does not say the rate."""
-
 
 def _numbers(log: Log, fact: str) -> list[int]:
     return [int(value) for value in log.facts.get(fact, ()) if len(value) < 6]
@@ -40,7 +32,9 @@ def _cluster(log: Log, nodes: int, board: tuple[str, int] | None) -> Fabric:
     efa = next((EFA[cards] for cards in _numbers(log, "cards") if cards in EFA), None)
     if board and efa and "network=AWS Libfabric" in log.told and log.ranks == nodes * board[1]:
         return fabric(f"{board[0]}x{nodes}+{efa}")
-    network = next((NETWORKS[told] for told in log.told if told in NETWORKS), "ib-ndr-8")
+    told = " ".join(log.told)  # which does not say the rate: an example
+    is_tcp, is_roce = (re.search(words, told) for words in ("Socket|IB_DISABLE=1", "medium=RoCE"))
+    network = "ethernet-100-1" if is_tcp else "roce-400-8" if is_roce else "ib-ndr-8"
     name = f"{board[0]}x{nodes}+{network}" if board else f"hgx-h100x{nodes}+{network}, if these are its nodes"
     raise InvalidArgument(f"the log has {nodes} nodes, and does not name their network: pass --on, as --on {name}")
 
@@ -55,9 +49,8 @@ def of_header(log: Log) -> Fabric:
         raise InvalidArgument("the log has no lines of devices: pass --on, as --on hgx-h100")
     gpu = log.gpus[0]
     found = next((machine for model, machine in BOARDS.items() if re.search(model, gpu)), None)
-    nodes = len(set(log.hosts)) or max(_numbers(log, "nodes"), default=0)
-    if not nodes and found:  # scripts of torch name no hosts: one board as long as it has enough GPUs
-        nodes = -(-log.ranks // found[1])
+    of_board = -(-log.ranks // found[1]) if found else 1  # scripts of torch name no hosts
+    nodes = len(set(log.hosts)) or max(_numbers(log, "nodes"), default=of_board)
     if nodes > 1:
         return _cluster(log, nodes, found)
     if found is None or len(set(log.gpus)) > 1:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -83,7 +85,6 @@ class _Reader:
 
     def read(self, text: str) -> None:
         """Reads all lines."""
-        number = 0
         for number, line in cleaned(text):
             self._read_line(number, line)
         if self._begun is not None:
@@ -98,12 +99,8 @@ class _Reader:
         """Begins a table if the last has rows. The header stays until another one stands."""
         last = self.tables[-1]
         if last.rows:
-            devices, told = list(last.devices), set(last.told_ranks)
-            self.tables.append(
-                _Table(last.program, devices=devices, launch=last.launch, told_ranks=told, version=last.version)
-            )
-            self.tables[-1].settings.update(last.settings)
-            self.tables[-1].facts.update({name: [*values] for name, values in last.facts.items()})
+            kept = ("program", "devices", "launch", "told_ranks", "version", "settings", "facts")
+            self.tables.append(_Table(**{name: deepcopy(getattr(last, name)) for name in kept}))
 
     def _read_line(self, number: int, line: str) -> None:
         table = self.tables[-1]
@@ -177,9 +174,8 @@ class _Reader:
         table, row = self.tables[-1], _ROW.fullmatch(text)
         assert row is not None
         words = row[4].split()
-        named: list[str] = []
-        while words and not _NUMBER.fullmatch(words[0]):
-            named.append(words.pop(0))
+        named = [*takewhile(lambda word: not _NUMBER.fullmatch(word), words)]
+        words = words[len(named) :]
         if wrong := next((word for word in words if not _NUMBER.fullmatch(word)), None):
             self._torn(f"`{wrong}` stands where a number is expected")
             return
@@ -206,11 +202,8 @@ class _Reader:
 
 def _version(code: int) -> str:
     """Returns the version that NCCL's number names: 22907 is 2.29.7; before 2.9, 2708 is 2.7.8."""
-    major, minor, patch = (
-        (code // 10000, code // 100 % 100, code % 100)
-        if code >= 10000
-        else (code // 1000, code // 100 % 10, code % 100)
-    )
+    minors = 100 if code >= 10000 else 10
+    major, minor, patch = code // (100 * minors), code // 100 % minors, code % 100
     return f"{major}.{minor}.{patch}"
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from nvcoll.check import nccl_tests
 from nvcoll.check.log import Log
 
+_PLACES = ("out_of_place", "in_place")
 MOST_GPUS = 1024
 """The most GPUs of a process that are believed. Chosen."""
 
@@ -29,26 +31,21 @@ def is_read(text: str) -> bool:
 
 def _documents(text: str) -> Iterator[tuple[dict[str, Any], str | None]]:
     """Yields each document of a file, and why it is not complete."""
-    decoder, at = json.JSONDecoder(), text.find("{")
-    while at >= 0:
+    decoder, end = json.JSONDecoder(), 0
+    while (at := text.find("{", end)) >= 0:
         try:
             document, end = decoder.raw_decode(text, at)
             yield document, None
         except (ValueError, RecursionError) as error:
             yield _closed(text[at:]), f"the JSON ends or breaks here: {error}"[:200]
             return
-        at = text.find("{", end)
 
 
 def _closed(text: str) -> dict[str, Any]:
     """Returns the results of a document that is cut, up to the last one that is complete."""
-    whole = text[: text.rfind("}") + 1]
     for end in ("]}", "}]}"):  # between two results, inside of one
-        try:
-            document: dict[str, Any] = json.loads(whole + end)
-            return document
-        except (ValueError, RecursionError):
-            continue
+        with suppress(ValueError, RecursionError):
+            return dict(json.loads(text[: text.rfind("}") + 1] + end))
     return {}
 
 
@@ -70,41 +67,33 @@ def _header(document: dict[str, Any]) -> Iterator[str]:
     yield f"# Collective test starting: {program}"
     threads, gpus = (max(_of(config, key, int), 1) for key in ("nthreads", "ngpus"))
     yield f"# nThread {threads} nGpus {gpus} graph: {max(_of(config, 'graph', int), 0)}"
-    for setting in _of(document, "env", list):
-        if str(setting).startswith("NCCL_"):
-            yield _word(setting)
+    yield from (_word(setting) for setting in _of(document, "env", list) if str(setting).startswith("NCCL_"))
     for first in _of(config, "devices", list) or _of(document, "devices", list):
         host, model = (" ".join(_of(first, key, str).split()) for key in ("hostname", "device_info"))
         rank, device, group = (max(_of(first, key, int), 0) for key in ("rank", "device", "group"))
         for nth in range(min(threads * gpus, MOST_GPUS)):
             yield f"# Rank {rank + nth} Group {group} on {host or '-'} device {device + nth} [-] {model}"
+    halves = (_of(one, place, dict) for one in _of(document, "results", list) for place in _PLACES)
+    time = "cputime" if any("cpu_time" in half for half in halves) else "time"
+    yield f"# size count type redop root {' '.join(2 * [f'{time} algbw busbw #wrong'])}"
 
 
-def _lines(document: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Returns the lines of a document: those above its rows, and its rows with the footer."""
-    rows, time = [], "time"
-    for result in _of(document, "results", list):
-        halves = [_of(result, place, dict) for place in ("out_of_place", "in_place")]
-        if any("cpu_time" in half for half in halves):
-            time = "cputime"
-        size, count = _of(result, "size", int), _of(result, "count", int)
-        words = [str(size), str(count), *(_word(_of(result, key, str)) for key in ("type", "redop", "root"))]
-        for half in halves:
-            words += map(
-                _word, (half.get("time", half.get("cpu_time")), *map(half.get, ("alg_bw", "bus_bw", "nwrong")))
-            )
-        rows.append(" ".join(words))
-    head = f"# size count type redop root {' '.join(2 * [f'{time} algbw busbw #wrong'])}"
-    is_wrong = _of(_of(document, "out_of_bounds", dict), "count", int) > 0
-    return [*_header(document), head], [*rows, "# Out of bounds values : FAILED" if is_wrong else ""]
+def _row(result: Any) -> str:
+    """Returns a result as a row."""
+    words = [str(_of(result, key, int)) for key in ("size", "count")]
+    words += [_word(_of(result, key, str)) for key in ("type", "redop", "root")]
+    for half in (_of(result, place, dict) for place in _PLACES):
+        words += map(_word, (half.get("time", half.get("cpu_time")), *map(half.get, ("alg_bw", "bus_bw", "nwrong"))))
+    return " ".join(words)
 
 
 def read(name: str, text: str) -> list[Log]:
     """Returns the tables of a log, as `nccl_tests.read`."""
     logs = []
     for document, why in _documents(text):
-        above, rows = _lines(document)
-        for log in nccl_tests.read(name, "\n".join([*above, *rows])):
+        above, rows = [*_header(document)], [*map(_row, _of(document, "results", list))]
+        footer = "# Out of bounds values : FAILED" if _of(_of(document, "out_of_bounds", dict), "count", int) else ""
+        for log in nccl_tests.read(name, "\n".join([*above, *rows, footer])):
             moved = [replace(row, line=row.line - len(above)) for row in log.rows]
             malformed = [(max(line - len(above), 1), reason) for line, reason in log.malformed]
             logs.append(replace(log, rows=moved, malformed=malformed + ([(len(rows), why)] if why else [])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +17,22 @@ JSON_SCHEMA = "nvcoll.check/1"
 HEADINGS = ("size", "busbw GB/s", "predicted", "90 % interval", "share", "of baseline", "")
 
 
-def _share(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.0f} %"
-
-
-def _cells(rows: Sequence[Judged]) -> Iterator[Sequence[str]]:
-    for one in rows:
-        found, cells, mark = one.prediction, ["", ""], ""
-        if found is not None:
-            low, high = (found.busbw * found.time_us / time for time in (found.high_us, found.low_us))
-            cells, mark = (
-                [f"{found.busbw:.2f}", f"{low:.1f}-{high:.1f}"],
-                "fast" if one.row.time_us < found.low_us else "",
-            )
-        shares = _share(one.share), _share(one.of_baseline)
-        yield sized(one.row.nbytes), f"{one.busbw:.2f}", *cells, *shares, "slow" if one.is_slow else mark
+def _cells(one: Judged) -> list[str]:
+    found, cells = one.prediction, ["", ""]
+    if found is not None:
+        low, high = (found.busbw * found.time_us / time for time in (found.high_us, found.low_us))
+        cells = [f"{found.busbw:.2f}", f"{low:.1f}-{high:.1f}"]
+    cells += ["" if share is None else f"{100 * share:.0f} %" for share in (one.share, one.of_baseline)]
+    mark = "slow" if one.is_slow else "fast" if found and one.row.time_us < found.low_us else ""
+    return [sized(one.row.nbytes), f"{one.busbw:.2f}", *cells, mark]
 
 
 def _print_rows(rows: Sequence[Judged]) -> None:
     """Prints the rows, without the columns that are empty."""
-    cells = [*_cells(rows)]
-    shown = [at for at, heading in enumerate(HEADINGS) if any(row[at] for row in cells)]
-    table = [[row[at] for at in shown] for row in cells]
-    print_table([HEADINGS[at] for at in shown], table, optional=("90 % interval",))
+    columns = zip(*map(_cells, rows), strict=True)
+    headed = [(heading, column) for heading, column in zip(HEADINGS, columns, strict=True) if any(column)]
+    headings, shown = zip(*headed, strict=True)
+    print_table(headings, [*zip(*shown, strict=True)], optional=("90 % interval",))
 
 
 def show(verdicts: Sequence[Verdict]) -> None:
@@ -47,8 +40,8 @@ def show(verdicts: Sequence[Verdict]) -> None:
     for one in verdicts:
         log = one.log
         ranks = "" if log.ranks is None else f", {counted(log.ranks, 'rank')}"
-        machine = f"on {one.machine}" if one.machine else "on an unknown machine"
-        print_labelled("", f"{log.name}   {log.collective or 'unknown collective'}{ranks}   {machine}", label=0)
+        told = f"{log.collective or 'unknown collective'}{ranks}   on {one.machine or 'an unknown machine'}"
+        print_labelled("", f"{log.name}   {told}", label=0)
         if one.rows and log.ranks != 1:  # one rank has no busbw
             _print_rows(one.rows)
         if log.version or log.told:

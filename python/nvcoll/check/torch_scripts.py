@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from nvcoll._nvcoll import collective_spelled
 from nvcoll.check.lines import cleaned
@@ -31,47 +32,42 @@ _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "MB": 1e6, "GB
 _N = r"\d+(?:\.\d+)?"
 
 
-@dataclass(frozen=True)
-class _Script:
-    """How a script writes its table."""
+class _Script(NamedTuple):
+    """How a script writes its table: patterns."""
 
-    head: re.Pattern[str]
+    head: str
     """Begins a table; may name collective, ranks, size and unit."""
-    row: re.Pattern[str]
-    begins: re.Pattern[str]
+    row: str
+    begins: str
     """A line that is a row, whole or not."""
     unit: str = "B"
     """The unit of sizes, if the row has none."""
 
 
-def _script(head: str, row: str, begins: str, unit: str = "B") -> _Script:
-    return _Script(re.compile(head), re.compile(row), re.compile(begins), unit)
-
-
 SCRIPTS = (
-    _script(
+    _Script(
         rf"average bandwidth of (?P<collective>\w+) with a (?P<size>{_N})(?P<unit>GB) payload "
         r".*\b(?P<ranks>\d{1,6}) ranks",
         rf"\balgbw: (?P<algbw>{_N}) GBps",
         r"\balgbw:",
     ),
-    _script(
+    _Script(
         r"average bandwidth of (?P<collective>\w+) over (?P<ranks>\d{1,6}) ranks|\| payload \| +busbw +\| +algbw +\|",
         rf"\| +(?P<size>\d+)(?P<unit>[KMG]?i?B) \| +(?P<busbw>{_N})GBps \| +(?P<algbw>{_N})GBps \|$",
         r"\| +\d+[KMG]?i?B \|",
     ),
-    _script(
+    _Script(
         r"---- Performance of (?P<collective>[\w ]+) on (?P<ranks>\d{1,6}) devices",
         rf"\b(?P<size>\d+)x(?P<width>\d+)\s+(?P<time>{_N})(?: (?P<time_unit>us|ms|s))?\s+{_N}\s+{_N}$",
         r"\b\d+x\d+\s",
     ),
-    _script(
+    _Script(
         r"COMMS-RES\s+(?:total-)?size \(B\)",
         rf"COMMS-RES-(?P<collective>[a-z_]+)-\S+\s+(?P<size>\d+)\s+\d+\s+(?P<time>{_N})(?:\s+{_N}){{2,4}}"
         rf"\s+(?P<algbw>{_N})\s+(?P<busbw>{_N})(?:\s+{_N})?$",
         r"COMMS-RES-[a-z]",
     ),
-    _script(
+    _Script(
         r"size\(MB\)\s+tavg\(usec\)\s+tmin\(usec\)\s+tmax\(usec\)\s+avgbw",
         rf"(?:^|\s)(?P<size>{_N})\s+(?P<time>{_N})\s+{_N}\s+{_N}\s+(?P<busbw>{_N})\s+{_N}\s+{_N}$",
         rf"^{_N}\s+{_N}",
@@ -96,57 +92,47 @@ class _Table:
 
     script: _Script
     told: dict[str, str]
-    rows: list[tuple[Row, float | None]] = field(default_factory=list)
-    """Each with busbw, if it is printed."""
+    collective: str | None = None
+    rows: list[tuple[Row, float]] = field(default_factory=list)
+    """Each with busbw / algbw; 0 if no busbw is printed."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
 
     def read(self, number: int, line: str) -> None:
         """Takes a line, if it is a row."""
-        if (found := self.script.row.search(line)) is None:
-            if self.script.begins.search(line):
+        if (found := re.search(self.script.row, line)) is None:
+            if re.search(self.script.begins, line):
                 self.malformed.append((number, "the row cannot be read and is left out"))
             return
         words = self.told | _named(found)
-        self.told["collective"] = words.get("collective", "")
-        nbytes = float(words["size"]) * float(words.get("width", "1")) * _UNITS[words.get("unit", self.script.unit)]
+        self.collective = collective_spelled(_VARIANT.sub("", words.get("collective", "")).replace(" ", "_"))
+        nbytes = float(words["size"]) * float(words.get("width", 1)) * _UNITS[words.get("unit", self.script.unit)]
         if self.collective == "all_gather" and "width" in words:
             nbytes *= int(words["ranks"])
-        algbw, busbw = (float(words[name]) if name in words else None for name in ("algbw", "busbw"))
-        time = float(words["time"]) * _UNITS[words.get("time_unit", "us")] if "time" in words else None
-        time = time or (nbytes / algbw / 1e3 if algbw else 0)
-        if not (1 <= nbytes <= MOST_BYTES and 0 < time < MOST_BYTES):
-            self.malformed.append((number, "a number is 0 or too large"))
+        time, algbw, busbw = (float(words.get(name, 0)) for name in ("time", "algbw", "busbw"))
+        time = time * _UNITS[words.get("time_unit", "us")] or (algbw and nbytes / algbw / 1e3)
+        if 1 <= nbytes <= MOST_BYTES and 0 < time < MOST_BYTES:
+            self.rows.append((Row(number, round(nbytes), time, None), busbw * time * 1e3 / nbytes))
         else:
-            self.rows.append((Row(number, round(nbytes), time, None), busbw))
-
-    @property
-    def collective(self) -> str | None:
-        """The collective that head or rows name."""
-        return collective_spelled(_VARIANT.sub("", self.told.get("collective", "")).replace(" ", "_"))
+            self.malformed.append((number, "a number is 0 or too large"))
 
 
-def _ranks(collective: str | None, row: Row, busbw: float | None) -> int | None:
-    """Returns the number of ranks that busbw / algbw tells."""
-    part = (busbw or 0) * row.time_us * 1e3 / row.nbytes / (2 if collective == "all_reduce" else 1)
-    return round(1 / (1 - part)) if 0 < part < 0.9995 and collective not in (None, "broadcast", "reduce") else None
-
-
-def _tables(text: str) -> Iterator[_Table]:
-    """Yields the tables with rows."""
-    table: _Table | None = None
+def _tables(text: str) -> list[_Table]:
+    """Returns the tables with rows."""
+    tables: list[_Table] = []
     for number, line in cleaned(text):
-        begun = next(((one, found) for one in SCRIPTS if (found := one.head.search(line)) is not None), None)
-        if begun is not None:
-            told = _named(begun[1])
-            if table is not None and not table.rows and not told:  # the second line of a head
-                continue
-            if table is not None and table.rows:
-                yield table
-            table = _Table(begun[0], told)
-        elif table is not None:
-            table.read(number, line)
-    if table is not None and table.rows:
-        yield table
+        found = next(((one, _named(head)) for one in SCRIPTS if (head := re.search(one.head, line))), None)
+        if found is not None:
+            if found[1] or not tables or tables[-1].rows:  # not the second line of a head
+                tables.append(_Table(*found))
+        elif tables:
+            tables[-1].read(number, line)
+    return [table for table in tables if table.rows]
+
+
+def _ranks(collective: str | None, scale: float) -> int | None:
+    """Returns the number of ranks at which busbw / algbw is a scale."""
+    part = scale / 2 if collective == "all_reduce" else scale
+    return round(1 / (1 - part)) if 0 < part < 0.9995 and collective not in (None, "broadcast", "reduce") else None
 
 
 def read(text: str, around: Log) -> Iterator[Log]:
@@ -158,12 +144,10 @@ def read(text: str, around: Log) -> Iterator[Log]:
     """
     program, version, gpu, told = (one.search(text) for one in (_PROGRAM, _VERSION, _GPU, _RANKS))
     for table in _tables(text):
-        largest, busbw = max(table.rows, key=lambda row: row[0].nbytes)
-        is_all_reduce = busbw is not None and busbw * largest.time_us * 1e3 > 1.01 * largest.nbytes
-        collective = table.collective or collective_spelled(program[1] if program else "")
-        collective = collective or ("all_reduce" if is_all_reduce else None)
-        ranks = int(table.told["ranks"]) if "ranks" in table.told else int(told[1]) if told else None
-        ranks = ranks or _ranks(collective, largest, busbw) or around.ranks
+        _, scale = max(table.rows, key=lambda row: row[0].nbytes)
+        named = table.collective or collective_spelled(program[1] if program else "")
+        collective = named or ("all_reduce" if scale > 1.01 else None)
+        ranks = int(table.told.get("ranks") or (told[1] if told else 0)) or _ranks(collective, scale) or around.ranks
         yield replace(
             around,
             collective=collective,

@@ -113,18 +113,13 @@ def _by_prediction(deciding: Sequence[Judged], require: float | None) -> Iterato
         yield SUSPICIOUS, f"{reached}; the 90 % interval includes it"
 
 
-def _by_baseline(deciding: Sequence[Judged], require: float | None) -> Iterator[tuple[str | None, str]]:
-    """Yields what the baseline says of a log: verdict, None if it is right, and reason."""
-    shares = [one.of_baseline for one in deciding if one.of_baseline is not None]
-    if not shares:
-        return
-    share, of_sizes = median(shares), f"{counted(len(shares), 'size')} from {sized(deciding[0].row.nbytes)}"
-    reached = f"the log reaches {_in_words(share)} the baseline's busbw ({of_sizes})"
-    if require is not None:
-        is_low = share < require
-        yield SICK if is_low else None, reached + f", --require asks for {100 * require:.0f} %" * is_low
-    else:
-        yield SICK if share < SICK_OF_BASELINE else SUSPICIOUS if share < SUSPECT_OF_BASELINE else None, reached
+def _by_baseline(deciding: Sequence[Judged], share: float, require: float | None) -> tuple[str | None, str]:
+    """Returns what a share of the baseline says of a log: verdict, None if it is right, and reason."""
+    suspect, sick = (require, require) if require else (SUSPECT_OF_BASELINE, SICK_OF_BASELINE)
+    of_sizes = f"{counted(len(deciding), 'size')} from {sized(deciding[0].row.nbytes)}"
+    asked = f", --require asks for {100 * require:.0f} %" if require and share < require else ""
+    verdict = SICK if share < sick else SUSPICIOUS if share < suspect else None
+    return verdict, f"the log reaches {_in_words(share)} the baseline's busbw ({of_sizes}){asked}"
 
 
 def _by_itself(rows: Sequence[Judged]) -> Iterator[tuple[str, str]]:
@@ -216,7 +211,9 @@ def judged(
     if is_one_job and log.unlike is None:
         told += [*_by_prediction(deciding, require), *_by_itself(rows)]
     compared = _deciding([one for one in rows if one.of_baseline is not None]) if is_one_job else []
-    told += _by_baseline(compared, require)
+    of_baseline = median(one.of_baseline or 0 for one in compared) if compared else None
+    if of_baseline is not None:
+        told.append(_by_baseline(compared, of_baseline, require))
     shares = [one.share for one in deciding if one.share is not None]
     share = median(shares) if shares else None
     reasons = [reason for _, reason in told]
@@ -227,16 +224,14 @@ def judged(
         reasons.append(f"no prediction: {why}")
     if SICK in verdicts:
         verdict = SICK
-    elif compared:
-        verdict = SUSPICIOUS if SUSPICIOUS in verdicts else HEALTHY
-    elif why_not or why_no_machine:
+    elif not compared and (why_not or why_no_machine):
         verdict = CANNOT_TELL
         reasons.append(why_not or why_no_machine or "")
-    elif share is None:
+    elif not compared and share is None:
         verdict, reasons = CANNOT_TELL, [*reasons, f"the log has no size from {sized(JUDGED)} on"]
     else:
         verdict = SUSPICIOUS if SUSPICIOUS in verdicts else HEALTHY
-        if not told:
+        if not told and share is not None:
             reasons.append(f"the log reaches {_in_words(share)} the predicted busbw")
     uneven = [one for one in deciding if one.row.is_uneven]
     if is_one_job and uneven:
@@ -245,7 +240,6 @@ def judged(
     likely: Sequence[Suspect] = ()
     if fabric is not None and share is not None and share < 0.95 and verdict != HEALTHY and is_one_job:
         likely = suspects(log, fabric, [one.row for one in deciding])
-    of_baseline = median(one.of_baseline for one in compared if one.of_baseline) if compared else None
     return Verdict(log, fabric.name if fabric else None, rows, verdict, reasons, share, of_baseline, trust, likely)
 
 

@@ -37,14 +37,14 @@ def _print_schema(wanted: bool) -> None:
 
 
 def _judge(log: Log, on: str | None, gpu: str | None, require: float | None, baselines: Sequence[Log]) -> Verdict:
-    times = baseline.times_us(log, baselines)
-    if on is not None:
-        return judged(log, named(on, gpu), require, None, times)
+    fabric, why_no_machine = None, None
     try:
-        fabric = machine.of_header(log)
+        fabric = machine.of_header(log) if on is None else named(on, gpu)
     except InvalidArgument as error:
-        return judged(log, None, require, str(error), times)
-    return judged(log, fabric, require, None, times)
+        if on is not None:
+            raise
+        why_no_machine = str(error)
+    return judged(log, fabric, require, why_no_machine, baseline.times_us(log, baselines))
 
 
 def check(
