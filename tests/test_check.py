@@ -10,7 +10,7 @@ import pytest
 from command_line import cli, done
 
 import nvcoll
-from nvcoll.check import nccl_tests
+from nvcoll.check import formats, nccl_tests
 from nvcoll.check.log import factor
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, among, judged
 
@@ -124,7 +124,7 @@ def test_no_damage_to_a_log_is_an_error_of_the_program():
 
 
 def test_a_log_may_have_several_tables():
-    logs = nccl_tests.read("log", predicted() + "\n" + predicted(collective="all_gather"))
+    logs = formats.read("log", predicted() + "\n" + predicted(collective="all_gather"))
     assert [(log.name, log.collective) for log in logs] == [("log#1", "all_reduce"), ("log#2", "all_gather")]
 
 

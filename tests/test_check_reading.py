@@ -62,7 +62,6 @@ def test_the_number_of_efa_cards_tells_the_machine():
     [
         ("", "hgx-h100x2+ib-ndr-8"),
         ("NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]", "hgx-h100x2+roce-400-8"),
-        ("mpirun -x NCCL_IB_DISABLE=1", "hgx-h100x2+ethernet-100-1"),
     ],
 )
 def test_a_machine_of_several_nodes_is_proposed_by_what_the_log_tells(lines, proposed):
@@ -73,3 +72,20 @@ def test_a_machine_of_several_nodes_is_proposed_by_what_the_log_tells(lines, pro
 def test_gpus_that_are_built_into_several_machines_propose_an_example():
     with pytest.raises(InvalidArgument, match=r"as --on hgx-h100x2.ib-ndr-8, if these are its nodes"):
         machine.of_header(of_nodes("", gpu="NVIDIA A100-PCIE-40GB"))
+
+
+def test_a_gpu_of_several_machines_proposes_those_with_the_number_of_ranks():
+    devices = [f"#  Rank {rank} Group 0 Pid 1 on a device {rank} [0x1] NVIDIA GeForce RTX 4090" for rank in range(4)]
+    (log,) = nccl_tests.read("log", table({MIB: 100}, ranks=4, head="\n".join(devices)))
+    with pytest.raises(InvalidArgument, match="as --on rtx4090-4-staged or rtx4090-4-p2p"):
+        machine.of_header(log)
+
+
+def test_hosts_of_a_rack_are_one_machine():
+    devices = [
+        f"#  Rank {rank} Group 0 Pid 1 on h{rank // 4} device {rank % 4} [0x1] NVIDIA GB200" for rank in range(72)
+    ]
+    (log,) = nccl_tests.read("log", table({MIB: 100}, ranks=72, head="\n".join(devices)))
+    assert machine.of_header(log).name == "gb200-nvl72"
+    (log,) = nccl_tests.read("log", table({MIB: 100}, ranks=16, head="\n".join(devices[:16])))
+    assert machine.of_header(log).world_size == 16

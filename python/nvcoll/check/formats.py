@@ -12,12 +12,10 @@ def read(name: str, text: str) -> list[Log]:
     """Returns the tables of a log; one without rows is a log whose table is missing.
 
     Args:
-        name: the file.
+        name: the file. Tables are ``name#1`` and so on if there are several.
         text: its content.
     """
-    if nccl_tests_json.is_read(text):
-        return nccl_tests_json.read(name, text)
-    logs = nccl_tests.read(name, text)
-    others = [*torch_scripts.read(text, logs[0])]
-    logs = [*(log for log in logs if log.rows or not others), *others]
+    logs = nccl_tests_json.read(name, text) if nccl_tests_json.is_read(text) else nccl_tests.read(name, text)
+    if others := [*torch_scripts.read(text, logs[0])]:
+        logs = [*(log for log in logs if log.rows), *others]
     return [replace(log, name=f"{name}#{nth}" if len(logs) > 1 else name) for nth, log in enumerate(logs, 1)]

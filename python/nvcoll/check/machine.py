@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, fabric
+from nvcoll._nvcoll import Fabric, InvalidArgument, fabric, fabrics
 from nvcoll.check.log import Log
 
 BOARDS = {
@@ -16,8 +16,13 @@ BOARDS = {
     r"A[18]00-SXM": ("hgx-a100", 8),
     r"MI300X": ("mi300x-8", 8),
     r"\bGB10\b": ("gb10-1", 1),
+    r"\bGB200\b": ("gb200-nvl72", 72),
+    r"\bGB300\b": ("gb300-nvl72", 72),
 }
-"""Models of GPUs that are sold on one board alone: the machine and its number of GPUs."""
+"""Models of GPUs that are sold on one board, or in one rack, alone: the machine and its number of GPUs."""
+
+BOARD = 8
+"""The most GPUs of a board; a machine with more is a rack of hosts."""
 
 EFA = {4: "efa-100-4", 8: "efa-400-8", 16: "efa-200-16", 32: "efa-100-32"}
 """The networks of AWS by the number of cards that its plugin finds in a node."""
@@ -32,11 +37,13 @@ def _cluster(log: Log, nodes: int, board: tuple[str, int] | None) -> Fabric:
     efa = next((EFA[cards] for cards in _numbers(log, "cards") if cards in EFA), None)
     if board and efa and "network=AWS Libfabric" in log.told and log.ranks == nodes * board[1]:
         return fabric(f"{board[0]}x{nodes}+{efa}")
-    told = " ".join(log.told)  # which does not say the rate: an example
-    is_tcp, is_roce = (re.search(words, told) for words in ("Socket|IB_DISABLE=1", "medium=RoCE"))
-    network = "ethernet-100-1" if is_tcp else "roce-400-8" if is_roce else "ib-ndr-8"
+    network = "roce-400-8" if "medium=RoCE" in log.told else "ib-ndr-8"
     name = f"{board[0]}x{nodes}+{network}" if board else f"hgx-h100x{nodes}+{network}, if these are its nodes"
     raise InvalidArgument(f"the log has {nodes} nodes, and does not name their network: pass --on, as --on {name}")
+
+
+def _words(gpu: str) -> set[str]:
+    return set(re.findall("[a-z0-9]+", gpu.lower()))
 
 
 def of_header(log: Log) -> Fabric:
@@ -49,14 +56,17 @@ def of_header(log: Log) -> Fabric:
         raise InvalidArgument("the log has no lines of devices: pass --on, as --on hgx-h100")
     gpu = log.gpus[0]
     found = next((machine for model, machine in BOARDS.items() if re.search(model, gpu)), None)
-    of_board = -(-log.ranks // found[1]) if found else 1  # scripts of torch name no hosts
-    nodes = len(set(log.hosts)) or max(_numbers(log, "nodes"), default=of_board)
+    is_rack = found is not None and found[1] > BOARD
+    least = -(-log.ranks // found[1]) if found else 1  # of a rack, and of scripts of torch, which name no hosts
+    nodes = least if is_rack else len(set(log.hosts)) or max(_numbers(log, "nodes"), default=least)
+    devices = range(log.ranks) if is_rack else log.devices or range(log.ranks)
     if nodes > 1:
         return _cluster(log, nodes, found)
     if found is None or len(set(log.gpus)) > 1:
-        raise InvalidArgument(f"`{gpu}` does not tell how GPUs are connected: pass --on; nvcoll fabric lists machines")
+        known = [one.name for one in fabrics() if one.world_size == log.ranks and _words(one.gpu) <= _words(gpu)]
+        names = f", as --on {' or '.join(known)}" if known else "; nvcoll fabric lists machines"
+        raise InvalidArgument(f"`{gpu}` does not tell how GPUs are connected: pass --on{names}")
     name, most = found
-    devices = log.devices or range(log.ranks)
     if log.ranks > most or max(devices) >= most:
         raise InvalidArgument(f"the log has {log.ranks} ranks on one node, {name} has {most} GPUs: pass --on")
     if log.ranks < most and len(devices) == log.ranks:

@@ -297,5 +297,4 @@ def read(name: str, text: str) -> list[Log]:
     reader.read(text)
     tables = [table for table in reader.tables if table.rows] or reader.tables[:1]
     tables = [part for table in tables for part in _by_ranks(table)]
-    several = len(tables) > 1
-    return [_log(f"{name}#{nth}" if several else name, table) for nth, table in enumerate(tables, 1)]
+    return [_log(name, table) for table in tables]

@@ -97,4 +97,4 @@ def read(name: str, text: str) -> list[Log]:
             moved = [replace(row, line=row.line - len(above)) for row in log.rows]
             malformed = [(max(line - len(above), 1), reason) for line, reason in log.malformed]
             logs.append(replace(log, rows=moved, malformed=malformed + ([(len(rows), why)] if why else [])))
-    return [replace(log, name=f"{name}#{nth}") for nth, log in enumerate(logs, 1)] if len(logs) > 1 else logs
+    return logs
