@@ -4,7 +4,7 @@ import pytest
 from test_check import MIB, table
 
 from nvcoll import InvalidArgument
-from nvcoll.check import machine, nccl_tests
+from nvcoll.check import formats, machine, nccl_tests
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_a_machine_of_several_nodes_is_proposed_by_what_the_log_tells(lines, pro
         machine.of_header(of_nodes(lines))
 
 
-def test_gpus_that_are_built_into_several_machines_propose_an_example():
-    with pytest.raises(InvalidArgument, match=r"as --on hgx-h100x2.ib-ndr-8, if these are its nodes"):
+def test_gpus_that_are_built_into_several_machines_propose_one():
+    with pytest.raises(InvalidArgument, match=r"as --on pcie4-8-p2px2.ib-ndr-8"):
         machine.of_header(of_nodes("", gpu="NVIDIA A100-PCIE-40GB"))
 
 
@@ -89,3 +89,26 @@ def test_hosts_of_a_rack_are_one_machine():
     assert machine.of_header(log).name == "gb200-nvl72"
     (log,) = nccl_tests.read("log", table({MIB: 100}, ranks=16, head="\n".join(devices[:16])))
     assert machine.of_header(log).world_size == 16
+
+
+def test_the_command_of_a_run_belongs_to_its_table():
+    runs = [
+        ("NCCL_ALGO=Ring ./build/all_reduce_perf -b 1M", "all_reduce"),
+        ("./build/all_gather_perf -b 1M", "all_gather"),
+    ]
+    tables = [table({MIB: 100}, name).replace(f"# Collective test starting: {name}_perf", line) for line, name in runs]
+    first, second = formats.read("log", "export NCCL_IB_TC=106\n" + "\n".join(tables))
+    assert (first.collective, second.collective) == ("all_reduce", "all_gather")
+    assert first.settings == {"NCCL_IB_TC": "106", "NCCL_ALGO": "Ring"} and second.settings == {"NCCL_IB_TC": "106"}
+
+
+def test_a_card_for_pcie_is_no_board():
+    with pytest.raises(InvalidArgument, match="`NVIDIA H200 NVL` does not tell"):
+        machine.of_header(of_nodes("", nodes=1, gpu="NVIDIA H200 NVL"))
+
+
+def test_nodes_with_another_number_of_gpus_are_proposed():
+    devices = [f"#  Rank {at} Group 0 Pid 1 on n{at // 4} device {at % 4} [0x1] NVIDIA GH200 120GB" for at in range(8)]
+    (log,) = nccl_tests.read("log", table({MIB: 100}, head="\n".join(devices)))
+    with pytest.raises(InvalidArgument, match="as --on gh200-4x2"):
+        machine.of_header(log)

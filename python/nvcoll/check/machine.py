@@ -9,7 +9,7 @@ from nvcoll.check.log import Log
 
 BOARDS = {
     r"H100 80GB HBM3|H100 SXM": ("hgx-h100", 8),
-    r"\bH200\b": ("hgx-h200", 8),
+    r"\bH200\b(?! NVL)": ("hgx-h200", 8),
     r"\bH20\b": ("hgx-h20", 8),
     r"\bB200\b": ("hgx-b200", 8),
     r"\bB300\b": ("hgx-b300", 8),
@@ -38,12 +38,15 @@ def _cluster(log: Log, nodes: int, board: tuple[str, int] | None) -> Fabric:
     if board and efa and "network=AWS Libfabric" in log.told and log.ranks == nodes * board[1]:
         return fabric(f"{board[0]}x{nodes}+{efa}")
     network = "roce-400-8" if "medium=RoCE" in log.told else "ib-ndr-8"
-    name = f"{board[0]}x{nodes}+{network}" if board else f"hgx-h100x{nodes}+{network}, if these are its nodes"
-    raise InvalidArgument(f"the log has {nodes} nodes, and does not name their network: pass --on, as --on {name}")
+    node = board[0] if board else next(iter(_known(log.gpus[0], len(log.gpus) // nodes)), "hgx-h100")
+    told = f"the log has {nodes} nodes, and does not name their network"
+    raise InvalidArgument(f"{told}: pass --on, as --on {node}x{nodes}+{network}")
 
 
-def _words(gpu: str) -> set[str]:
-    return set(re.findall("[a-z0-9]+", gpu.lower()))
+def _known(gpu: str, count: int) -> list[str]:
+    """Returns the machines with a number of GPUs of a model."""
+    words = set(re.findall("[a-z0-9]+", gpu.lower()))
+    return [one.name for one in fabrics() if one.world_size == count and set(one.gpu.lower().split()) <= words]
 
 
 def of_header(log: Log) -> Fabric:
@@ -63,8 +66,8 @@ def of_header(log: Log) -> Fabric:
     if nodes > 1:
         return _cluster(log, nodes, found)
     if found is None or len(set(log.gpus)) > 1:
-        known = [one.name for one in fabrics() if one.world_size == log.ranks and _words(one.gpu) <= _words(gpu)]
-        names = f", as --on {' or '.join(known)}" if known else "; nvcoll fabric lists machines"
+        known = " or ".join(_known(gpu, log.ranks))
+        names = f", as --on {known}" if known else "; nvcoll fabric lists machines"
         raise InvalidArgument(f"`{gpu}` does not tell how GPUs are connected: pass --on{names}")
     name, most = found
     if log.ranks > most or max(devices) >= most:

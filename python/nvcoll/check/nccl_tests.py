@@ -80,6 +80,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.tables = [_Table()]
+        self._exported: dict[str, str] = {}
         self._begun: tuple[int, str] | None = None
         """The row that is not complete: number of the line, and text so far."""
 
@@ -144,11 +145,13 @@ class _Reader:
                 table.devices.append((int(found[1]), found[3].strip(), int(found[4]), found[5].strip()))
             return
         if (found := _PROGRAM.search(line)) is not None and "concluded" not in line:
-            if "starting" in line:
+            if "starting" in line or table.rows:  # the command of the next run
                 self._begin_header()
             self.tables[-1].program = found[1]
         table = self.tables[-1]
-        table.settings.update({name: value.rstrip(".") for name, value in _SETTING.findall(line)})
+        settings = {name: value.rstrip(".") for name, value in _SETTING.findall(line)}
+        table.settings.update(settings)
+        self._exported.update(settings if "export " in line else {})
         for name, value in facts.told_by(line):
             if value not in (values := table.facts.setdefault(name, [])):
                 values.append(value)
@@ -163,8 +166,9 @@ class _Reader:
         self._next_table()
         table = self.tables[-1]
         if not table.rows and len(self.tables) > 1 and table.starts == 0:
-            table.devices.clear()
-            table.told_ranks.clear()
+            for of_a_run in (table.devices, table.told_ranks, table.facts, table.settings):
+                of_a_run.clear()
+            table.settings.update(self._exported)
         table.starts += 1
 
     def _complete(self) -> None:
