@@ -112,3 +112,12 @@ def test_nodes_with_another_number_of_gpus_are_proposed():
     (log,) = nccl_tests.read("log", table({MIB: 100}, head="\n".join(devices)))
     with pytest.raises(InvalidArgument, match="as --on gh200-4x2"):
         machine.of_header(log)
+
+
+def test_a_run_that_failed_before_another_is_not_a_second_job():
+    command, header = "$ ./build/all_reduce_perf -b 1M -g 8", "# nThread 1 nGpus 8 minBytes 8 graph: 0"
+    devices = "\n".join(f"#  Rank {at} Group 0 Pid 1 on n device {at} [0x1] NVIDIA H100 80GB HBM3" for at in range(8))
+    failed = f"{command}\n{header}\n{devices}\nn: Test CUDA failure common.cu:1304 'out of memory'\n"
+    whole = table({MIB: 100}, head=f"{header}\n{devices}").partition("\n")[2]
+    (log,) = formats.read("log", f"{failed}{command}\n{whole}")
+    assert log.jobs == 1 and len(log.devices) == 8 and len(log.rows) == 1

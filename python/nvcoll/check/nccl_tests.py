@@ -46,6 +46,7 @@ _DEVICE = re.compile(
 )
 _PARAMETERS = re.compile(r"#?\s*nThread (\d+) nGpus (\d+) ")
 _PROGRAM = re.compile(r"\b(\w+?)_perf")
+_COMMAND = re.compile(r"_perf\w*\s+-\w")
 _VERSIONS = (re.compile(r"\b[NR]CCL version\s*:?\s*(\d+\.\d+\.\d+)"), re.compile(r"nccl-library=(\d+)"))
 _NRANKS = re.compile(r"\bn[rR]anks (\d+)\b")
 _SETTING = re.compile(r"\b(NCCL_[A-Z0-9_]+)(?:=| set by environment to )([^\s;\"']+)")
@@ -145,7 +146,9 @@ class _Reader:
                 table.devices.append((int(found[1]), found[3].strip(), int(found[4]), found[5].strip()))
             return
         if (found := _PROGRAM.search(line)) is not None and "concluded" not in line:
-            if "starting" in line or table.rows:  # the command of the next run
+            if table.devices and not table.rows and _COMMAND.search(line):  # the run before has failed
+                self.tables.append(_Table())
+            if "starting" in line or self.tables[-1] is not table or table.rows:  # the command of the next run
                 self._begin_header()
             self.tables[-1].program = found[1]
         table = self.tables[-1]
