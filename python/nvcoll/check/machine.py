@@ -56,7 +56,8 @@ def of_header(log: Log) -> Fabric:
         InvalidArgument: the lines are missing, name several nodes, or a GPU that is built into different machines.
     """
     if not log.gpus or not log.ranks:
-        raise InvalidArgument("the log has no lines of devices: pass --on, as --on hgx-h100")
+        example = f"hgx-h100x{log.ranks // 8}+ib-ndr-8" if log.ranks and log.ranks > 8 else "hgx-h100"
+        raise InvalidArgument(f"the log has no lines of devices: pass --on, as --on {example}")
     gpu = log.gpus[0]
     found = next((machine for model, machine in BOARDS.items() if re.search(model, gpu)), None)
     is_rack = found is not None and found[1] > BOARD

@@ -220,7 +220,7 @@ def judged(
     if fabric is not None and share is not None and share < SUSPECT_SHARE:
         reasons += _of_settings(log, fabric)
     verdicts = [verdict for verdict, _ in told]
-    if compared and (why := why_not or why_no_machine):
+    if (compared or SICK in verdicts) and (why := why_not or why_no_machine):
         reasons.append(f"no prediction: {why}")
     if SICK in verdicts:
         verdict = SICK
