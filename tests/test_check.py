@@ -48,7 +48,7 @@ def verdict(text, machine="hgx-h100", require=None):
 
 @pytest.mark.parametrize("row", INDEX, ids=[row["file"] for row in INDEX])
 def test_collective_and_ranks_of_public_logs_are_read(row):
-    logs = nccl_tests.read(row["file"], (LOGS / row["file"]).read_text(encoding="utf-8"))
+    logs = formats.read(row["file"], (LOGS / row["file"]).read_text(encoding="utf-8"))
     if not logs[0].rows:
         assert judge_logs.verdict_on(row) == CANNOT_TELL
         return
