@@ -79,3 +79,7 @@ def test_many_rows_are_read():
     lines = predicted().split("\n")
     (log,) = nccl_tests.read("log", "\n".join([*lines[:3], *lines[3:-1] * 2000]))
     assert len(log.rows) == 22000 and log.jobs == 2000
+
+
+def test_a_word_beside_that_of_a_column_begins_no_table():
+    formats.read("log", "size count type algbw-1\n" + predicted())

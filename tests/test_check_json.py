@@ -115,3 +115,10 @@ def test_no_value_in_the_place_of_another_is_an_error_of_the_program(data):
         holder = holder[key]
     holder[key] = data.draw(values | st.lists(values, max_size=2))
     formats.read("log", json.dumps(known))
+
+
+@pytest.mark.parametrize("change", [{"type": "fp2"}, {"type": 7}, {"size": "large"}, {"count": None}])
+def test_a_result_without_size_or_known_type_is_left_out_and_named(change):
+    first, second = json.loads(document(TEXTS[0])[0])["results"][:2]
+    log = changed(results=[first, {**second, **change}])
+    assert len(log.rows) == 1 and log.malformed[0][0] == 2

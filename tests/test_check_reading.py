@@ -121,3 +121,8 @@ def test_a_run_that_failed_before_another_is_not_a_second_job():
     whole = table({MIB: 100}, head=f"{header}\n{devices}").partition("\n")[2]
     (log,) = formats.read("log", f"{failed}{command}\n{whole}")
     assert log.jobs == 1 and len(log.devices) == 8 and len(log.rows) == 1
+
+
+def test_a_row_of_an_unknown_type_is_left_out_and_named():
+    (log,) = formats.read("log", table({MIB: 100, 2 * MIB: 200}).replace("float", "fp2", 1))
+    assert len(log.rows) == 1 and log.malformed == [(4, "the row is cut short, or its type is unknown; it is left out")]

@@ -38,9 +38,9 @@ MOST_BYTES = 1 << 50
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|N/A|nan", re.IGNORECASE)
 _ROW = re.compile(rf"#?\s*(?:\d{{1,4}}\s+)?(\d+)\s+(\d+)\s+({'|'.join(_BYTES)})\s+(.*)")
 _NUMBERS = re.compile(rf"(?:{_NUMBER.pattern})(?:\s+(?:{_NUMBER.pattern}))*", re.IGNORECASE)
-_CUT = re.compile(r"\d+(?:\s+\d+)?")
+_CUT = re.compile(r"\d+(?:\s+\d+(?:\s+[^\s\d]\S*\s+(?:[^\s\d]\S*\s+)?-?(?:\d|N/A).*)?)?")
 _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
-_HEAD = re.compile(r"#?\s*(?:\w+\s+)?size\s+count.*\stype\s.*\balgbw\b.*")
+_HEAD = re.compile(r"#?\s*(?:\w+\s+)?size\s+count.*\stype\s(?:.*\s)?algbw(?:\s.*)?")
 _DEVICE = re.compile(
     r"#?\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+\d+\s+)?on\s+(.+?)\s+device\s+(\d+) \[[^]]+\] (.*)"
 )
@@ -114,8 +114,8 @@ class _Reader:
         elif self._begun is not None and _NUMBERS.fullmatch(line):
             self._begun = self._begun[0], f"{self._begun[1]} {line}"
             self._complete()
-        elif table.rows and _CUT.fullmatch(line):
-            table.malformed.append((number, "the row is cut short and left out"))
+        elif (table.rows or table.columns) and _CUT.fullmatch(line):
+            table.malformed.append((number, "the row is cut short, or its type is unknown; it is left out"))
         elif _HEAD.fullmatch(line):
             self._read_head(line)
         else:

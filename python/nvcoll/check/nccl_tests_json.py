@@ -79,7 +79,9 @@ def _header(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _row(result: Any) -> str:
-    """Returns a result as a row."""
+    """Returns a result as a row. One without bytes and elements is a row that is cut: a number alone."""
+    if not (isinstance(result, dict) and all(type(result.get(key)) is int for key in ("size", "count"))):
+        return "0"
     words = [str(_of(result, key, int)) for key in ("size", "count")]
     words += [_word(_of(result, key, str)) for key in ("type", "redop", "root")]
     for half in (_of(result, place, dict) for place in _PLACES):

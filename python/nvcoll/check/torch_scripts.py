@@ -3,7 +3,7 @@
 =============================================  =======================================  ==============================
 script                                         sizes                                    rates
 =============================================  =======================================  ==============================
-ml-engineering ``all_reduce_bench.py``         KiB, MiB, GiB; first version: 10^9 bytes  means of 10^9 bytes/s
+ml-engineering ``all_reduce_bench.py``         KiB, MiB, GiB; its first version: GB     means of 10^9 bytes/s
 DeepSpeed ``ds_bench``, EleutherAI cookbook    elements x bytes: the input of a rank    Gbit/s; ``Throughput`` of
                                                                                         all_reduce is twice size / time
 PARAM ``comms.py``                             bytes, as nccl-tests counts them         10^9 bytes/s
@@ -53,8 +53,8 @@ SCRIPTS = (
     ),
     _Script(
         r"average bandwidth of (?P<collective>\w+) over (?P<ranks>\d{1,6}) ranks|\| payload \| +busbw +\| +algbw +\|",
-        rf"\| +(?P<size>\d+)(?P<unit>[KMG]?i?B) \| +(?P<busbw>{_N})GBps \| +(?P<algbw>{_N})GBps \|$",
-        r"\| +\d+[KMG]?i?B \|",
+        rf"\| +(?P<size>\d+)(?P<unit>[KMG]iB|B) \| +(?P<busbw>{_N})GBps \| +(?P<algbw>{_N})GBps \|$",
+        r"\| +\d+(?:[KMG]iB|B) \|",
     ),
     _Script(
         r"---- Performance of (?P<collective>[\w ]+) on (?P<ranks>\d{1,6}) devices",
