@@ -1,6 +1,5 @@
 """`nvcoll check`: what it reads in logs of nccl-tests, its verdicts on public logs, its output and exit status."""
 
-import csv
 import json
 import random
 from pathlib import Path
@@ -50,28 +49,12 @@ def verdict(text, machine="hgx-h100", require=None):
 def test_collective_and_ranks_of_public_logs_are_read(row):
     logs = formats.read(row["file"], (LOGS / row["file"]).read_text(encoding="utf-8"))
     if not logs[0].rows:
-        assert judge_logs.verdict_on(row) == CANNOT_TELL
+        assert judge_logs.worst_of(judge_logs.thread_of(row)).verdict == CANNOT_TELL
         return
     assert [str(log.ranks) for log in logs if log.ranks] == row["ranks"].split(",") * (
         len(logs) // len(row["ranks"].split(","))
     )
     assert {log.collective for log in logs} <= {row["collective"], None}
-
-
-@pytest.mark.parametrize("row", INDEX, ids=[row["file"] for row in INDEX])
-def test_no_public_log_gets_the_opposite_of_what_its_thread_found(row):
-    opposite = {"healthy": SICK, "sick": HEALTHY}.get(row["verdict"])
-    if row["file"] == "nccl-tests-44-v2.0-all_gather.log":
-        pytest.xfail("half of what two NVLinks of an RTX 2080 Ti should do; nobody in the thread asks why")
-    assert judge_logs.verdict_on(row) != opposite
-
-
-def test_every_machine_of_the_index_exists_and_every_file_is_in_it():
-    for row in INDEX:
-        assert row["link"] and (not row["on"] or nvcoll.fabric(row["on"]))
-    assert {row["file"] for row in INDEX} == {path.name for path in LOGS.glob("*.log")}
-    with open(LOGS / "facts.csv", newline="", encoding="utf-8") as file:
-        assert all(row["link"] for row in csv.DictReader(file))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +144,8 @@ def test_a_log_far_below_another_one_is_suspicious():
 def test_a_setting_that_costs_time_is_named():
     slow = nvcoll.fabric("hgx-h100").predict("all_reduce", [MIB << 10], settings={"NCCL_NVLS_ENABLE": "0"})
     found = verdict(table({slow[0].nbytes: slow[0].time_us}, head="-x NCCL_NVLS_ENABLE=0"))
-    assert found.verdict == SICK and any("NCCL_NVLS_ENABLE=0 is set" in reason for reason in found.reasons)
+    assert found.verdict == SUSPICIOUS and any("NCCL_NVLS_ENABLE=0 is set" in reason for reason in found.reasons)
+    assert verdict(table({slow[0].nbytes: 2 * slow[0].time_us}, head="-x NCCL_NVLS_ENABLE=0")).verdict == SICK
 
 
 @pytest.mark.parametrize(
@@ -187,29 +171,6 @@ def test_the_exit_status_is_that_of_an_acceptance_test(tmp_path):
     assert "verdict     sick" in cli("check", logs["good"], logs["bad"], "--on", "hgx-h100", status=1).stdout
     assert "cannot tell" in cli("check", logs["empty"], "--on", "hgx-h100", status=2).stdout
     assert done("check", tmp_path / "missing").returncode == 2
-
-
-@pytest.mark.parametrize(
-    ("ailing", "settings", "name"),
-    [
-        ("hgx-h100x2+ib-ndr-8", {"NCCL_NVLS_ENABLE": 0}, "no NVLS"),
-        ("hgx-h100x2+ib-ndr-4", {}, "half of the network"),
-        ("hgx-h100x2+ib-ndr-2", {}, "a quarter of the network"),
-        ("hgx-h100x2+ethernet-10-1", {}, "TCP instead of RDMA"),
-    ],
-)
-def test_an_ailment_is_the_first_or_second_suspect_of_its_own_times(ailing, settings, name):
-    sizes = [(64 * MIB) << power for power in range(6)]
-    found = nvcoll.fabric(ailing).predict("all_reduce", sizes, settings=settings)
-    one = verdict(table({each.nbytes: each.time_us for each in found}, ranks=16), "hgx-h100x2+ib-ndr-8")
-    assert any(suspect.ailment.name.startswith(name) for suspect in one.suspects[:2])
-    assert 0 < sum(suspect.odds for suspect in one.suspects) <= 1 and one.suspects[0].ailment.confirm
-
-
-def test_the_quarter_of_the_network_that_a_public_log_lost_is_found_with_and_without_rings():
-    for file in ("nccl-tests-290-2node.log", "nccl-tests-290-2node-ring.log"):
-        (found,) = judge_logs.verdicts_on(next(row for row in INDEX if row["file"] == file))
-        assert found.suspects[0].ailment.name.startswith("a quarter of the network")
 
 
 def test_json_has_the_rows(tmp_path):

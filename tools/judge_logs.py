@@ -1,61 +1,232 @@
-"""Judges `nvcoll check` on the public logs of data/nccl-logs: healthy logs called sick, sick logs called healthy.
+"""Judges `nvcoll check` on public logs: healthy logs called sick, sick logs called healthy, ailments found.
 
-python tools/judge_logs.py
+    python tools/judge_logs.py              # a line per log, and the counts
+    python tools/judge_logs.py --markdown   # writes data/nccl-logs/README.md and docs/check.md
+
+Three sources: tables of threads (`index.csv`), numbers that threads tell in words (`facts.csv`: a log per run and
+collective; those of a run are judged together), and the systems of data/nccl-tests that are not healthy
+(`systems.csv`).
+
+An ailment counts as found if its class (column `class`) is the first or second suspect. A log of which nothing can be
+told, as one whose table is missing, has not found it. "left out": how common each class is, was counted without the
+thread that is judged.
 """
 
+from __future__ import annotations
+
 import csv
-from collections import Counter
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
-from nvcoll._nvcoll import InvalidArgument
+from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.check import formats, machine
-from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, Verdict, judged
+from nvcoll.check.ailments import AILMENTS, Suspect, suspects
+from nvcoll.check.log import Log, Row, factor
+from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, Verdict, among, judged
 from nvcoll.cli.machines import named
 
-LOGS = Path(__file__).parents[1] / "data" / "nccl-logs"
+DATA = Path(__file__).parents[1] / "data"
+LOGS = DATA / "nccl-logs"
 ORDER = (SICK, SUSPICIOUS, HEALTHY, CANNOT_TELL)
+BEGIN, END = "<!-- judged -->\n", "<!-- end -->\n"
+
+
+@dataclass(frozen=True)
+class Thread:
+    """What is judged: the logs of one run, with what its thread found."""
+
+    source: str
+    name: str
+    link: str
+    verdict: str
+    ailment: str
+    classes: frozenset[str]
+    on: str
+    logs: Sequence[Log]
+    first: str = ""
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    """Returns the rows of a table."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def rows() -> list[dict[str, str]]:
     """Returns the rows of the index."""
-    with open(LOGS / "index.csv", newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return table(LOGS / "index.csv")
 
 
-def verdicts_on(row: dict[str, str]) -> list[Verdict]:
-    """Returns the verdicts on the tables of a log of the index, on the machine that the index names, if it is known."""
+def _thread(row: dict[str, str], source: str, name: str, logs: Sequence[Log]) -> Thread:
+    classes = frozenset(filter(None, row["class"].split("|")))
+    link, first = row.get("link", ""), row.get("first", "")
+    return Thread(source, name, link, row["verdict"], row["ailment"], classes, row["on"], logs, first)
+
+
+def thread_of(row: dict[str, str]) -> Thread:
+    """Returns the thread of a row of the index."""
+    logs = formats.read(row["file"], (LOGS / row["file"]).read_text(encoding="utf-8"))
+    return _thread(row, "logs", row["file"].removesuffix(".log"), logs)
+
+
+def _row(collective: str, ranks: int, nbytes: int, busbw: float) -> Row:
+    return Row(0, nbytes, nbytes * factor(collective, ranks) / busbw / 1e3, None)
+
+
+def told_in_words() -> Iterator[Thread]:
+    """Yields the threads of facts.csv that name their machine and a number."""
+    runs: dict[str, list[dict[str, str]]] = {}
+    for row in table(LOGS / "facts.csv"):
+        if row["on"] and row["busbw"] and row["ranks"]:
+            runs.setdefault(row["id"], []).append(row)
+    for name, told in runs.items():
+        row, logs = told[0], []
+        pairs = (word.split("=", 1) for word in row["settings"].split() if word.startswith("NCCL_") and "=" in word)
+        settings = dict(pairs)
+        version = row["nccl"] if row["nccl"][:1].isdigit() and "-" not in row["nccl"] else None
+        for collective in dict.fromkeys(one["collective"] for one in told):
+            ranks = int(row["ranks"])
+            numbers = [one for one in told if one["collective"] == collective]
+            found = [_row(collective, ranks, int(one["nbytes"]), float(one["busbw"])) for one in numbers]
+            logs.append(Log(name, collective, ranks, found, version=version, settings=settings))
+        is_told = row["size_told"] == "yes"
+        yield _thread(row, "numbers" if is_told else "numbers, sizes assumed", name, logs)
+
+
+def unhealthy_systems() -> Iterator[Thread]:
+    """Yields the systems of data/nccl-tests that are not healthy."""
+    facts = {row["system_id"]: row for row in table(DATA / "nccl-tests" / "systems.csv")}
+    times: dict[tuple[str, str], dict[int, float]] = {}
+    for row in table(DATA / "nccl-tests" / "measurements.csv"):
+        if facts[row["system_id"]]["healthy"] == "no" and not row["algo"]:
+            known = times.setdefault((row["system_id"], row["collective"]), {})
+            size, time = int(row["nbytes"]), float(row["time_us"])
+            known[size] = min(time, known.get(size, time))
+    for row in table(LOGS / "systems.csv"):
+        name = row["system_id"]
+        fact = facts[name]
+        launch = fact["launch"] if fact["launch"] in ("process_per_gpu", "single_process") else None
+        version = fact["nccl_version"] if fact["nccl_version"].replace(".", "").isdigit() else None
+        logs = [
+            Log(name, collective, int(fact["n_gpus"]), [Row(0, *one, None) for one in sorted(known.items())],
+                launch=launch, version=version, wrong_results=row["wrong_results"] == "yes")
+            for (system, collective), known in times.items() if system == name
+        ]  # fmt: skip
+        yield _thread(row, "systems", name, logs)
+
+
+def threads() -> Iterator[Thread]:
+    """Yields all that is judged."""
+    yield from map(thread_of, rows())
+    yield from told_in_words()
+    yield from unhealthy_systems()
+
+
+@cache
+def named_on(on: str) -> Fabric:
+    """Returns a machine by the name in a table; networks in ``*.toml`` lie beside the tables."""
+    return named(on.replace("+", f"+{LOGS}/") if on.endswith(".toml") else on)
+
+
+def verdicts_on(thread: Thread) -> list[Verdict]:
+    """Returns the verdicts on the logs of a thread, on the machine that its table names, if it is known."""
     found = []
-    for log in formats.read(row["file"], (LOGS / row["file"]).read_text(encoding="utf-8")):
+    for log in thread.logs:
         fabric, why = None, None
         try:
-            fabric = named(row["on"]) if row["on"] else machine.of_header(log)
+            fabric = named_on(thread.on) if thread.on else machine.of_header(log)
         except InvalidArgument as error:
             why = str(error)
         found.append(judged(log, fabric, None, why))
-    return found
+    return among(found) if thread.source != "logs" else found
 
 
-def verdict_on(row: dict[str, str]) -> str:
-    """Returns the worst verdict on a log of the index."""
-    return min((one.verdict for one in verdicts_on(row)), key=ORDER.index)
+def worst_of(thread: Thread) -> Verdict:
+    """Returns the worst verdict on a thread."""
+    return min(verdicts_on(thread), key=lambda one: ORDER.index(one.verdict))
 
 
-def main() -> None:
-    """Prints a line per log, and the counts."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for row in rows():
-        verdicts = verdicts_on(row)
-        worst = min(verdicts, key=lambda one: ORDER.index(one.verdict))
-        counts[row["verdict"], worst.verdict] += 1
+def has_found(thread: Thread, suspected: Sequence[Suspect]) -> bool:
+    """Says whether the ailment that the thread found is the first or second suspect."""
+    return any(one.ailment.key in thread.classes for one in suspected[:2])
+
+
+def left_out(thread: Thread, verdict: Verdict) -> Sequence[Suspect]:
+    """Returns the suspects if the thread does not count in how common its ailment is."""
+    if verdict.case is None or not verdict.suspects:
+        return verdict.suspects
+    own = [one for one in AILMENTS if one.key in thread.classes]
+    fewer = [replace(one, common=max(0.5, one.common - 1 / len(own))) if one in own else one for one in AILMENTS]
+    cases = [one.case for one in verdicts_on(thread) if one.case is not None] if thread.source != "logs" else []
+    return suspects(cases or [verdict.case], fewer)
+
+
+def _count(judged_ones: Sequence[tuple[Thread, Verdict]], truth: str, wrong: str) -> str:
+    of = [verdict.verdict for thread, verdict in judged_ones if thread.verdict == truth]
+    return f"{of.count(wrong)} of {len(of)}"
+
+
+def figures(found: Sequence[tuple[Thread, Verdict]]) -> list[list[str]]:
+    """Returns the table of figures: for each source and for all."""
+    cells = [["source", "healthy called sick", "sick called healthy", "ailment first or second", "priors left out"]]
+    sources = [*dict.fromkeys(thread.source for thread, _ in found)]
+    kinds = [(source, [one for one in found if one[0].source == source]) for source in sources]
+    for source, part in [*kinds, ("all", list(found))]:
+        known = [(thread, verdict) for thread, verdict in part if thread.classes]
+        hits = sum(has_found(thread, verdict.suspects) for thread, verdict in known)
+        without = sum(has_found(thread, left_out(thread, verdict)) for thread, verdict in known)
+        wrong = [_count(part, HEALTHY, SICK), _count(part, SICK, HEALTHY)]
+        cells.append([source, *wrong, f"{hits} of {len(known)}", f"{without} of {len(known)}"])
+    return cells
+
+
+def _cells(thread: Thread, verdict: Verdict) -> list[str]:
+    name = thread.name.replace("_", "\\_")
+    link = f"[{name}]({thread.link})" if thread.link.startswith("http") else name
+    suspected = "; ".join(f"{100 * one.odds:.0f} % {one.ailment.name.split(':')[0]}" for one in verdict.suspects[:2])
+    share = "" if verdict.share is None else f"{100 * verdict.share:.0f} %"
+    hit = "" if not thread.classes else "yes" if has_found(thread, verdict.suspects) else "no"
+    truth = f"{thread.verdict}: {thread.ailment}" if thread.ailment else thread.verdict
+    return [link, f"`{thread.on}`" if thread.on else "", truth, verdict.verdict, share, suspected, hit]
+
+
+def _markdown(cells: Sequence[Sequence[str]]) -> str:
+    lines = [" | ".join(one) for one in cells]
+    return "\n".join([f"| {lines[0]} |", "|---" * len(cells[0]) + "|", *(f"| {line} |" for line in lines[1:])])
+
+
+def pages(found: Sequence[tuple[Thread, Verdict]]) -> list[tuple[Path, str]]:
+    """Returns what two pages have between their marks: the figures, in the README with the table."""
+    head = ["thread", "machine", "the thread found", "nvcoll check", "share", "suspects", "found"]
+    whole = [head, *(_cells(*one) for one in found)]
+    short = f"{_markdown(figures(found))}\n"
+    return [(LOGS / "README.md", f"{short}\n{_markdown(whole)}\n"), (DATA.parent / "docs" / "check.md", short)]
+
+
+def main(argv: Sequence[str]) -> None:
+    """Prints a line per log and the counts, or writes the README."""
+    found = [(thread, worst_of(thread)) for thread in threads()]
+    if "--markdown" in argv:
+        for page, text in pages(found):
+            before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+            page.write_text(f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}", encoding="utf-8")
+        return
+    for thread, worst in found:
         share = "" if worst.share is None else f"{100 * worst.share:.0f} %"
-        print(f"{row['file']:40} {row['verdict']:12} {worst.verdict:12} {share:6} {'; '.join(worst.reasons)}")
+        print(f"{thread.name:40} {thread.verdict:12} {worst.verdict:12} {share:6} {'; '.join(worst.reasons)}")
         for one in worst.suspects:
-            print(f"{row['ailment'][:40]:40} {100 * one.odds:4.0f} % {one.ailment.name}")
+            print(f"{thread.ailment[:40]:40} {100 * one.odds:4.0f} % {one.ailment.key} {one.ailment.name}")
+    unseen = [one for one in found if one[0].first]
     print()
-    for truth, wrong in (("healthy", "sick"), ("sick", "healthy")):
-        of = sum(count for (known, _), count in counts.items() if known == truth)
-        print(f"{truth} called {wrong}: {counts[truth, wrong]} of {of}")
+    for row in figures(found):
+        print("  ".join(f"{cell:24}" for cell in row))
+    for truth, wrong in ((HEALTHY, SICK), (SICK, HEALTHY)):
+        of = [thread.first for thread, _ in unseen if thread.verdict == truth]
+        print(f"before any change in view of them, {truth} called {wrong}: {of.count(wrong)} of {len(of)}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,29 +1,35 @@
-"""Ailments: which damaged machine would print the times of a log that is not healthy.
+"""Ailments: which damaged machine would print the times of the logs that are not healthy.
 
-An ailment is a machine with something missing, or NCCL with a setting. It is predicted like any machine, with the
-settings of the log. The distance of the log from it is the root mean square of log(measured / predicted time) over the
-sizes that decide::
+An ailment is a machine with something missing (``damaged.py``), a setting of NCCL, or another launch. It is predicted
+like any machine, with the settings of the log. Its distance from a log is the root mean square of
+log(measured / predicted time) over the sizes that decide. One machine must explain all logs::
 
-    weight = how common it is x exp(-(distance / TOLERANCE)^2 / 2), x 20 if a line of the log names it
-    odds   = weight / sum of weights, with "something else" at the distance OTHER
+    weight = how common it is x exp(-(sum over logs of distance^2) / TOLERANCE^2 / 2), x 20 if a log names it
+    odds   = weight / sum of weights, with "something else" at the distance OTHER from each log
 
 Causes with the same rates, as half of the cards or bonded cards, are one class: its members are named together, with
-the commands that tell them apart. How common a class is was counted in the threads of data/nccl-logs; the tolerances
-are chosen. An ailment that changes no time by `CHANGES` is left out. On two nodes, all_reduce without NVLS and with
-half of the network take about the same time: no log of all_reduce alone tells them apart.
+the commands that tell them apart. A cause whose rate follows from no mechanism, as congestion, has no machine: it has
+the distance OTHER, and counts only if a log names it. An ailment that changes no time by `CHANGES` is left out. How
+common a class is was counted in the threads of data/nccl-logs; the tolerances are chosen. On two nodes, all_reduce
+without NVLS and with half of the network take about the same time: no log of all_reduce alone tells them apart.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from math import exp, log, sqrt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import groupby
+from math import exp, log
+from typing import TYPE_CHECKING
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, Network, cluster
-from nvcoll._nvcoll import fabric as preset
+from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll.check.damaged import with_lanes, with_network
 from nvcoll.check.log import Log, Row
+
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import Prediction, _Launch
 
 TOLERANCE, OTHER = 0.2, 0.5
 """The error of predictions of damaged machines, and the distance of causes that no machine stands for."""
@@ -32,134 +38,365 @@ COMMON_OTHER, LEAST_ODDS = 5, 0.05
 """How common other causes are, and the least odds of an ailment that is named. Chosen."""
 
 NAMED = 20.0
-"""The factor of an ailment that a line of the log names."""
+"""The factor of an ailment that a line of a log names."""
 
 SHOWN = 3
 """The most ailments that are named. Chosen."""
 
 CHANGES = 1.05
-"""How much longer the largest call takes at least with an ailment. Chosen."""
+"""How much longer the largest call of a log takes at least with an ailment. Chosen."""
 
-_NAME = re.compile(r"(?P<node>.+)x(?P<nodes>\d+)\+(?P<network>.+)-(?P<nics>\d+)")
+SAME = 1.03
+"""Ailments of one class whose busbw differs less are one suspect. Chosen."""
+
+BUSBW_FALLS = "busbw=falls"
+"""What a log tells, beside settings and facts, if its busbw falls while sizes grow."""
+
+_ENVIRONMENT = "env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf"
+_RATES = (
+    "cat /proc/net/bonding/*; lspci -vv | grep -E 'LnkSta|ACSCtl'; nvidia-smi topo -m; "
+    "NCCL_IB_QPS_PER_CONNECTION=4 beside"
+)
+_LANES = "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv under load"
 
 
 @dataclass(frozen=True)
 class Ailment:
     """A class of causes with the same rates."""
 
+    key: str
+    """Its short name; members of a family, as algorithms that are forced, share it."""
     name: str
     confirm: str
     common: float
-    fabric: Callable[[], Fabric]
+    machine: Callable[[Fabric], Fabric] | None = field(default=lambda fabric: fabric, repr=False)
+    """Returns the damaged machine; None if no mechanism tells its rates."""
     settings: Mapping[str, str | int] = field(default_factory=dict)
+    launch: _Launch | None = None
+    """The launch, where a log does not tell its own."""
     told_by: str = "(?!)"
     """Matches a setting or a fact of the log that names this ailment, as of `Log.told`."""
+    cards: int = 1
+    """One of so many network cards is left."""
+    is_hidden: bool = False
+    """NCCL does not see the ailment, and chooses the algorithm as for the healthy machine."""
+
+    def is_named(self, case: Case) -> bool:
+        """Says whether a line of a log names the ailment."""
+        if any(re.match(self.told_by, told) for told in case.told):
+            return True
+        all_cards = re.search(r"-(\d+)$", case.fabric.name)
+        return self.cards > 1 and all_cards is not None and case.cards == int(all_cards[1]) / self.cards
+
+
+@dataclass(frozen=True)
+class Case:
+    """A log, its machine as it should be, and the sizes that decide, rising."""
+
+    log: Log
+    fabric: Fabric
+    rows: Sequence[Row]
+    told: Sequence[str]
+    known: dict[tuple[str, ...], float] = field(default_factory=dict, repr=False)
+    """The times that `without` has predicted."""
+
+    @property
+    def cards(self) -> int | None:
+        """The number of network cards that the log names; None if it names none."""
+        for told in self.told:
+            if told.startswith("cards="):
+                return int(told[6:])
+            if told.startswith("NCCL_IB_HCA=") and "^" not in told:
+                return told.count(",") + 1
+        return None
+
+    @cached_property
+    def settings(self) -> dict[str, str | int]:
+        """The settings of the log that predictions take."""
+        taken: dict[str, str | int] = {}
+        for name, value in self.log.settings.items():
+            try:
+                self.log.predicted(self.fabric, self.rows, {**taken, name: value})
+            except InvalidArgument:
+                continue
+            taken[name] = value
+        return taken
+
+    @cached_property
+    def healthy(self) -> list[Prediction]:
+        """The predictions of the machine as it should be, with the settings of the log."""
+        return self.log.predicted(self.fabric, self.rows, self.settings)
+
+    def unseen(self, machine: Fabric) -> list[Prediction]:
+        """Returns the predictions for another machine on which NCCL chooses the same as on the healthy one.
+
+        Raises:
+            InvalidArgument: as `Fabric.predict`.
+        """
+        found: list[Prediction] = []
+        for (algorithm, protocol), alike in groupby(self.healthy, lambda one: (one.algorithm, one.protocol)):
+            known = list(alike)
+            is_free = algorithm == "SendRecv"
+            found += machine.predict(
+                known[0].collective,
+                [one.nbytes for one in known],
+                launch=known[0].launch,
+                algorithm=None if is_free else algorithm,
+                protocol=None if is_free else protocol,
+                version=self.log.version,
+                settings=self.settings,
+            )
+        return found
+
+    def without(self, names: tuple[str, ...]) -> float:
+        """Returns the predicted time of the largest size on the healthy machine without some settings of the log."""
+        if names not in self.known:
+            others = {name: value for name, value in self.settings.items() if name not in names}
+            self.known[names] = self.log.predicted(self.fabric, self.rows[-1:], others)[0].time_us
+        return self.known[names]
+
+    def distance(self, found: Sequence[Prediction]) -> float:
+        """Returns the mean square of log(measured / predicted time)."""
+        errors = [log(row.time_us / known.time_us) for row, known in zip(self.rows, found, strict=True)]
+        return sum(error**2 for error in errors) / len(errors)
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """An ailment with its odds, and the busbw that is predicted with it at the largest size."""
+    """An ailment with its odds, and the busbw that is predicted at the largest size, if a mechanism tells it."""
 
     ailment: Ailment
     odds: float
-    busbw: float
+    busbw: float | None
 
 
-def _with_cards(node: str, nodes: int, medium: str, nics: int) -> Fabric:
-    """Returns a cluster whose nodes have fewer network cards."""
-    host = "pcie5" if re.search("400|800|ndr|xdr", medium) else "pcie4"
-    fields = (f'medium = "{medium}"', f"nics = {nics}", f'host_medium = "{host}"', "host_lanes = 16")
-    text = "\n".join((f'name = "{medium}-{nics}"', f'title = "{nics} cards"', 'source = "an ailment"', *fields))
-    return cluster(node, nodes=nodes, network=Network.from_text(text))
+NO_MPI = Ailment(
+    "no-mpi",
+    "a build without MPI: each process is a job of its own",
+    "ldd all_reduce_perf | grep mpi; make clean; make MPI=1",
+    5,
+    None,
+)
+"""The number of jobs in one table tells it."""
 
 
-def of(fabric: Fabric) -> Iterator[Ailment]:
-    """Yields the ailments that a machine can have."""
-    same = partial(lambda one: one, fabric)
-    yield Ailment(
+def _forced(name: str, value: str) -> Ailment:
+    what, told_by = f"{name}={value}", f"(?i:{name}={value})$"
+    return Ailment("forced", f"{what} is forced", _ENVIRONMENT, 0.5, settings={name: value}, told_by=told_by)
+
+
+def _less_network(part: int, name: str, cards: float, rates: float) -> list[Ailment]:
+    """Returns the two ways to lose a part of the network: NCCL sees cards that are missing, but no lower rate."""
+    key, confirm = f"{name.split()[-1]}-network", "ibstat | grep -E 'State|Rate'; env | grep NCCL_IB_HCA"
+    missing = Ailment(
+        key,
+        f"{name} of the network: cards that are down, or not named in NCCL_IB_HCA",
+        confirm,
+        cards,
+        partial(with_network, cards=part),
+        cards=part,
+    )
+    lower = Ailment(
+        key,
+        f"{name} of the network: bonded cards, ACS, a lower PCIe rate, wrong NUMA node, oversubscription, collisions",
+        _RATES,
+        rates,
+        partial(with_network, rate=part),
+        is_hidden=True,
+    )
+    return [missing, lower]
+
+
+def _sockets(medium: str, gbit: int) -> Ailment:
+    return Ailment(
+        "tcp",
+        f"TCP instead of RDMA ({gbit} Gbit/s)",
+        "NCCL_DEBUG=INFO ... | grep 'Using network'; ls /dev/infiniband",
+        2,
+        partial(with_network, medium=medium, port_gbit=gbit, gpu_direct=False),
+        told_by="NCCL_IB_DISABLE=1|NCCL_NET=Socket|network=Socket|path=NET/Socket",
+    )
+
+
+AILMENTS = (
+    Ailment(
+        "no-nvls",
         "no NVLS",
         "NCCL_DEBUG=INFO ... | grep -i nvls; nvidia-smi -q | grep -A3 Fabric",
         4,
-        same,
-        {"NCCL_NVLS_ENABLE": 0},
-        "NCCL_NVLS_ENABLE=0",
-    )
-    yield Ailment(
+        settings={"NCCL_NVLS_ENABLE": 0},
+        told_by="NCCL_NVLS_ENABLE=0|nvls=not available|nvls_channels=0$",
+    ),
+    Ailment(
+        "host-staged",
         "host staged: no peer access",
         "nvidia-smi topo -p2p r; lspci -vvv | grep ACSCtl; NCCL_DEBUG=INFO ... | grep 'via SHM'",
         6,
-        same,
-        {"NCCL_P2P_DISABLE": 1, "NCCL_NVLS_ENABLE": 0},
-        "NCCL_P2P_DISABLE=1",
-    )
-    for name, value in (("NCCL_ALGO", "Ring"), ("NCCL_ALGO", "Tree"), ("NCCL_PROTO", "LL"), ("NCCL_PROTO", "LL128")):
-        yield Ailment(
-            f"{name}={value} is forced",
-            "env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf",
-            0.5,
-            same,
-            {name: value},
-            f"(?i:{name}={value})$",
-        )
-    match = _NAME.fullmatch(fabric.name)
-    if match is None:
-        return
-    node, nodes, nics = match["node"], int(match["nodes"]), int(match["nics"])
-    for part, name, common in ((2, "half", 9), (4, "a quarter", 3), (8, "an eighth", 2)):
-        if nics % part == 0:
-            yield Ailment(
-                f"{name} of the network: cards that are down, bonded or at a lower PCIe rate, ACS, wrong NUMA node",
-                "ibstat | grep -E 'State|Rate'; cat /proc/net/bonding/*; lspci -vv | grep LnkSta; nvidia-smi topo -m",
-                common,
-                partial(_with_cards, node, nodes, match["network"], nics // part),
-                told_by=r"NCCL_IB_HCA=[^,]*$" if nics // part == 1 else "(?!)",
-            )
-    for network in ("ethernet-100-1", "ethernet-10-1"):
-        yield Ailment(
-            f"TCP instead of RDMA ({network})",
-            "NCCL_DEBUG=INFO ... | grep 'Using network'; ls /dev/infiniband",
-            3,
-            partial(preset, f"{node}x{nodes}+{network}"),
-            told_by="NCCL_IB_DISABLE=1|NCCL_NET=Socket",
-        )
+        settings={"NCCL_P2P_DISABLE": 1, "NCCL_NVLS_ENABLE": 0},
+        told_by="NCCL_P2P_DISABLE=1|NCCL_P2P_LEVEL=(0|LOC)$|path=SHM",
+    ),
+    _forced("NCCL_ALGO", "Ring"),
+    _forced("NCCL_ALGO", "Tree"),
+    _forced("NCCL_PROTO", "LL"),
+    _forced("NCCL_PROTO", "LL128"),
+    *_less_network(2, "half", 2, 7),
+    *_less_network(4, "a quarter", 2, 2),
+    *_less_network(8, "an eighth", 1.5, 0.5),
+    _sockets("ethernet-100", 100),
+    _sockets("ethernet-100", 25),
+    _sockets("ethernet-10", 10),
+    Ailment(
+        "no-gpudirect",
+        "no GPUDirect: network cards reach GPUs through host memory",
+        "lsmod | grep nvidia_peermem; NCCL_DEBUG=INFO ... | grep GDRDMA",
+        5,
+        partial(with_network, gpu_direct=False),
+        told_by="gdr=Disabled|path=NET/(?!Socket)(?!.*GDRDMA)|NCCL_NET_GDR_LEVEL=(0|LOC)$",
+    ),
+    Ailment(
+        "gpu-pcie",
+        "half of a GPU's PCIe rate: x8, or one generation lower",
+        _LANES,
+        1,
+        partial(with_lanes, family="pcie", part=2, of_all=True),
+        is_hidden=True,
+    ),
+    Ailment(
+        "gpu-pcie",
+        "a quarter of a GPU's PCIe rate: x4, or two generations lower",
+        _LANES,
+        1,
+        partial(with_lanes, family="pcie", part=4, of_all=True),
+        is_hidden=True,
+    ),
+    Ailment(
+        "slow-gpu",
+        "one slow GPU: half of its NVLinks are down, or it is hot",
+        "nvidia-smi nvlink -s; nvidia-smi nvlink -e; nvidia-smi -q -d PERFORMANCE",
+        1,
+        partial(with_lanes, family="nvlink", part=2, of_all=False),
+        is_hidden=True,
+    ),
+    Ailment(
+        "no-nvlink",
+        "no NVLink: GPUs reach each other over PCIe",
+        "nvidia-smi nvlink -s; nvidia-smi topo -m",
+        1,
+        partial(with_lanes, family="nvlink", part=0, of_all=True),
+    ),
+    Ailment(
+        "launch",
+        "one process launches all GPUs of a node (-g 8)",
+        "the command: mpirun -np 16 -N 8 ... -g 1",
+        2,
+        launch="single_process",
+    ),
+    Ailment(
+        "wrong-numa",
+        "network cards at another NUMA node or socket than the GPU",
+        "nvidia-smi topo -m (PIX or PXB, not NODE or SYS); numactl -H",
+        4,
+        None,
+        told_by="NCCL_NET_GDR_LEVEL=(4|5|SYS)$",
+    ),
+    Ailment(
+        "congested",
+        "congestion, packet loss or heat",
+        "ethtool -S DEVICE | grep -E 'pause|discard|out_of_buffer|cnp'; perfquery; nvidia-smi -q -d PERFORMANCE",
+        5,
+        None,
+        told_by=BUSBW_FALLS,
+    ),
+    Ailment(
+        "queue-pairs",
+        "flows of a single queue pair that collide, or messages split over many",
+        "NCCL_IB_QPS_PER_CONNECTION=4 NCCL_IB_SPLIT_DATA_ON_QPS=0 beside",
+        1,
+        None,
+        told_by="NCCL_IB_QPS_PER_CONNECTION=1$|NCCL_IB_SPLIT_DATA_ON_QPS=1$",
+    ),
+    Ailment(
+        "mtu",
+        "a small MTU of the network",
+        "ip link show | grep mtu; ibv_devinfo | grep active_mtu",
+        1,
+        None,
+        told_by="mtu=[123]$",
+    ),
+)
+"""All ailments that a machine can have; `common` is their number in the threads of data/nccl-logs, or chosen."""
 
 
-def _taken(one: Log, fabric: Fabric) -> dict[str, str | int]:
-    """Returns the settings of a log that predictions take."""
-    taken: dict[str, str | int] = {}
-    for name, value in one.settings.items():
-        try:
-            fabric.predict("all_reduce", 1 << 20, settings={**taken, name: value})
-        except InvalidArgument:
-            continue
-        taken[name] = value
-    return taken
+def _found(ailment: Ailment, case: Case) -> tuple[list[Prediction], bool]:
+    """Returns the predictions of a log's sizes with an ailment, and whether the largest call takes longer by it.
 
-
-def suspects(one: Log, fabric: Fabric, rows: Sequence[Row]) -> list[Suspect]:
-    """Returns the likeliest ailments, the first with the best odds.
-
-    Args:
-        one: the log.
-        fabric: its machine as it should be.
-        rows: the sizes that decide, rising.
+    Raises:
+        InvalidArgument: the machine cannot have it, as NVLS without a switch; or the log tells its launch.
     """
-    taken = _taken(one, fabric)
-    plain = one.predicted(fabric, rows)[-1].time_us
-    weighed: list[tuple[float, Ailment, float]] = []
-    for ailment in of(fabric):
+    if ailment.launch is not None and case.log.launch is not None:
+        raise InvalidArgument("the log tells its launch")
+    assert ailment.machine is not None
+    taken, one = case.settings, replace(case.log, launch=ailment.launch or case.log.launch)
+    machine = ailment.machine(case.fabric)
+    if ailment.is_hidden and machine != case.fabric:
+        found = case.unseen(machine)
+    else:
+        found = one.predicted(machine, case.rows, {**taken, **ailment.settings})
+    plain_us = case.without(tuple(name for name in taken if name in ailment.settings))
+    return found, found[-1].time_us >= CHANGES * plain_us
+
+
+def _weighed(ailment: Ailment, cases: Sequence[Case]) -> tuple[float, float | None] | None:
+    """Returns the logarithm of an ailment's weight, and the busbw at the largest size; None if it explains nothing."""
+    is_named = any(ailment.is_named(case) for case in cases)
+    busbw: float | None = None
+    if ailment.machine is None:
+        squares, is_any = OTHER**2 * len(cases), is_named
+    else:
         try:
-            found = one.predicted(ailment.fabric(), rows, {**taken, **ailment.settings})
-        except InvalidArgument:  # the machine cannot have it, as NVLS without a switch
-            continue
-        if found[-1].time_us < CHANGES * plain:
-            continue
-        errors = [log(row.time_us / known.time_us) for row, known in zip(rows, found, strict=True)]
-        distance = sqrt(sum(error**2 for error in errors) / len(errors))
-        is_named = any(re.match(ailment.told_by, told) for told in one.told)
-        weight = ailment.common * exp(-((distance / TOLERANCE) ** 2) / 2) * (NAMED if is_named else 1)
-        weighed.append((weight, ailment, found[-1].busbw))
-    total = sum(weight for weight, *_ in weighed) + COMMON_OTHER * exp(-((OTHER / TOLERANCE) ** 2) / 2)
-    weighed.sort(key=lambda row: -row[0])
-    likely = [(weight / total, ailment, busbw) for weight, ailment, busbw in weighed if weight > LEAST_ODDS * total]
-    return [Suspect(ailment, odds, busbw) for odds, ailment, busbw in likely[:SHOWN]]
+            found = [_found(ailment, case) for case in cases]
+        except InvalidArgument:
+            return None
+        squares = sum(case.distance(known) for case, (known, _) in zip(cases, found, strict=True))
+        is_any, busbw = any(changes for _, changes in found), found[0][0][-1].busbw
+    weight = log(ailment.common) - squares / TOLERANCE**2 / 2 + (log(NAMED) if is_named else 0)
+    return (weight, busbw) if is_any else None
+
+
+def suspects(cases: Sequence[Case], ailments: Sequence[Ailment] = AILMENTS) -> list[Suspect]:
+    """Returns the ailments that most likely explain the logs of one machine, the first with the best odds."""
+    weighed = [(one, known) for one in ailments if (known := _weighed(one, cases)) is not None]
+    other = log(COMMON_OTHER) - OTHER**2 * len(cases) / TOLERANCE**2 / 2
+    best = max([other, *(weight for _, (weight, _) in weighed)])
+    total = exp(other - best) + sum(exp(weight - best) for _, (weight, _) in weighed)
+    likely: list[Suspect] = []
+    for one, (weight, busbw) in weighed:
+        odds = exp(weight - best) / total
+        alike = [nth for nth, other in enumerate(likely) if _is_alike(other, one, busbw)]
+        if alike:
+            likely[alike[0]] = _together(likely[alike[0]], one, odds)
+        else:
+            likely.append(Suspect(one, odds, busbw))
+    return sorted((one for one in likely if one.odds > LEAST_ODDS), key=lambda one: -one.odds)[:SHOWN]
+
+
+def _is_alike(known: Suspect, other: Ailment, busbw: float | None) -> bool:
+    """Says whether two ailments are of one class and have the same rates."""
+    if known.ailment.key != other.key or known.busbw is None or busbw is None:
+        return False
+    return abs(log(known.busbw / busbw)) < log(SAME)
+
+
+def _together(known: Suspect, other: Ailment, odds: float) -> Suspect:
+    """Returns a suspect with the causes and the odds of another one with the same rates."""
+    name = f"{known.ailment.name}, {other.name.split(': ', 1)[-1]}"
+    confirm = "; ".join(dict.fromkeys((known.ailment.confirm, other.confirm)))
+    return replace(known, ailment=replace(known.ailment, name=name, confirm=confirm), odds=known.odds + odds)
+
+
+def named_alone(told: Sequence[str]) -> list[Suspect]:
+    """Returns the ailments that lines of a log name, if no time of it can be predicted."""
+    named = [one for one in AILMENTS if any(re.match(one.told_by, line) for line in told)]
+    total = COMMON_OTHER + sum(one.common * (NAMED if one in named else 1) for one in AILMENTS)
+    found = [Suspect(one, NAMED * one.common / total, None) for one in named]
+    return sorted(found, key=lambda one: -one.odds)[:SHOWN]

@@ -13,6 +13,7 @@ _FACTS = {
     "nvls_channels": re.compile(r"\b(\d+) nvls channels\b"),
     "nodes": re.compile(r"\bnNodes (\d+)\b"),
     "cards": re.compile(r"\bfound (\d+) nics\b"),
+    "mtu": re.compile(r"\bqpn \d+ mtu (\d)\b"),
     "path": re.compile(r"\bvia ((?:P2P|SHM|NET)/(?:AWS )?\S+)"),
 }
 """The name of each fact, and the words of NCCL, its plugins and RCCL that tell it."""

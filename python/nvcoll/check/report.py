@@ -54,8 +54,8 @@ def show(verdicts: Sequence[Verdict]) -> None:
         for nth, reason in enumerate(one.reasons):
             print_labelled("" if nth else "because", reason)
         for nth, suspect in enumerate(one.suspects):
-            chance = f"{100 * suspect.odds:.0f} %: {suspect.ailment.name}: {suspect.busbw:.1f} GB/s with it"
-            print_labelled("" if nth else "perhaps", chance)
+            rate = "" if suspect.busbw is None else f": {suspect.busbw:.1f} GB/s with it"
+            print_labelled("" if nth else "perhaps", f"{100 * suspect.odds:.0f} %: {suspect.ailment.name}{rate}")
             print_labelled("", f"confirm: {suspect.ailment.confirm}")
         print()
 

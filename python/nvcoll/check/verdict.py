@@ -2,11 +2,12 @@
 
 ::
 
-    sick         wrong results; a build without MPI; times above the interval at most large sizes, or twice the
-                 predicted time whatever the interval; busbw falls below half of what a smaller size reached;
-                 less than 0.8 of the baseline
-    suspicious   less than 0.8 of the prediction, inside the interval; busbw falls below 0.8 of a smaller size's;
-                 a log far below another log of the same command; less than 0.95 of the baseline
+    sick         wrong results; a build without MPI; times above the interval at most large sizes, which settings in
+                 the log do not explain; busbw falls below half of what a smaller size reached; less than 0.8 of the
+                 baseline
+    suspicious   less than 0.8 of the prediction, inside the interval; a setting in the log costs the time; busbw falls
+                 below 0.8 of a smaller size's; a log far below another log of the same command; less than 0.95 of the
+                 baseline
     healthy      none of these
     cannot tell  no row of 1 MiB or more, neither machine nor baseline, or times that no prediction is for
 
@@ -17,12 +18,14 @@ With `require` the shares of prediction and baseline decide alone: below it a lo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction
-from nvcoll.check.ailments import Suspect, suspects
+from nvcoll.check.ailments import BUSBW_FALLS, NO_MPI, Case, Suspect, named_alone, suspects
 from nvcoll.check.baseline import SICK_OF_BASELINE, SUSPECT_OF_BASELINE
+from nvcoll.check.damaged import node_of, of_nodes
 from nvcoll.check.log import Log, Row, factor
 from nvcoll.text.formatting import counted, sized
 
@@ -31,14 +34,17 @@ HEALTHY, SUSPICIOUS, SICK, CANNOT_TELL = "healthy", "suspicious", "sick", "canno
 LARGE, JUDGED = 64 << 20, 1 << 20
 """Bytes from which sizes are large, and from which they are judged at all."""
 
-SUSPECT_SHARE, SICK_SHARE = 0.8, 0.5
-"""The least shares of the predicted busbw of logs that are not suspicious, and not sick."""
+SUSPECT_SHARE = 0.8
+"""The least share of the predicted busbw of logs that are not suspicious."""
 
 SUSPECT_FALL, SICK_FALL = 0.8, 0.5
-"""The same of the best busbw of smaller sizes."""
+"""The least shares of the best busbw of smaller sizes of logs that are not suspicious, and not sick."""
 
 SUSPECT_AMONG = 0.7
 """The least share of a log as a part of the best share of the other logs."""
+
+ASK_FROM = 0.95
+"""The share of the predicted busbw from which no ailment is asked for."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,8 @@ class Verdict:
     """The accuracy of the predictions of these sizes."""
     suspects: Sequence[Suspect] = ()
     """The ailments that would explain the times, the likeliest first."""
+    case: Case | None = field(default=None, repr=False, compare=False)
+    """What ailments are asked about; None without predictions."""
 
 
 def _in_words(share: float) -> str:
@@ -107,8 +115,6 @@ def _by_prediction(deciding: Sequence[Judged], require: float | None) -> Iterato
             yield SICK, f"{reached}, --require asks for {100 * require:.0f} %"
     elif 2 * slow > len(deciding):
         yield SICK, f"{reached}; {slow} of them outside the 90 % interval"
-    elif share < SICK_SHARE:
-        yield SICK, f"{reached}: less than half, whatever the interval"
     elif share < SUSPECT_SHARE:
         yield SUSPICIOUS, f"{reached}; the 90 % interval includes it"
 
@@ -176,6 +182,19 @@ def _of_settings(log: Log, fabric: Fabric) -> Iterator[str]:
             yield f"{name}={value} is set: with it {found.busbw:.1f} GB/s are predicted at {sized(found.nbytes)}"
 
 
+def _by_settings(case: Case, deciding: Sequence[Judged], told: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yields what the predictions tell; a time that the settings of the log explain is suspicious, not sick."""
+    is_explained = False
+    if case.settings and any(verdict == SICK for verdict, _ in told):
+        own = [replace(one, prediction=known) for one, known in zip(deciding, case.healthy, strict=True)]
+        is_explained = all(verdict != SICK for verdict, _ in _by_prediction(own, None))
+    for verdict, reason in told:
+        if verdict == SICK and is_explained:
+            yield SUSPICIOUS, f"{reason}; the settings of the log explain it"
+        else:
+            yield verdict, reason
+
+
 def judged(
     log: Log,
     fabric: Fabric | None,
@@ -192,6 +211,9 @@ def judged(
         why_no_machine: why it is not known.
         baseline: the time at each size on a sister machine, in microseconds.
     """
+    if fabric is not None and fabric.nodes > 1 and log.ranks and log.ranks not in (1, fabric.world_size):
+        with suppress(InvalidArgument):
+            fabric = of_nodes(fabric, log.ranks)
     told: list[tuple[str | None, str]] = [*_by_header(log)]
     why_not = _why_not(log, fabric)
     predictions: Sequence[Prediction | None] = [None] * len(log.rows)
@@ -207,15 +229,23 @@ def judged(
     ]
     rows.sort(key=lambda one: one.row.nbytes)
     deciding = _deciding(rows)
+    shares = [one.share for one in deciding if one.share is not None]
+    share = median(shares) if shares else None
     is_one_job = log.jobs == 1 and scale > 0
+    case: Case | None = None
+    facts = list(log.told)
     if is_one_job and log.unlike is None:
-        told += [*_by_prediction(deciding, require), *_by_itself(rows)]
+        of_itself, by_prediction = [*_by_itself(rows)], [*_by_prediction(deciding, require)]
+        facts += [BUSBW_FALLS] * len(of_itself)
+        if fabric is not None and share is not None:
+            case = Case(log, fabric, [one.row for one in deciding], facts)
+            if require is None:
+                by_prediction = [*_by_settings(case, deciding, by_prediction)]
+        told += [*by_prediction, *of_itself]
     compared = _deciding([one for one in rows if one.of_baseline is not None]) if is_one_job else []
     of_baseline = median(one.of_baseline or 0 for one in compared) if compared else None
     if of_baseline is not None:
         told.append(_by_baseline(compared, of_baseline, require))
-    shares = [one.share for one in deciding if one.share is not None]
-    share = median(shares) if shares else None
     reasons = [reason for _, reason in told]
     if fabric is not None and share is not None and share < SUSPECT_SHARE:
         reasons += _of_settings(log, fabric)
@@ -238,9 +268,34 @@ def judged(
         reasons.append(f"in place and out of place differ at {counted(len(uneven), 'size')}: other traffic, or noise")
     trust = next((one.prediction.trust for one in reversed(rows) if one.prediction), None)
     likely: Sequence[Suspect] = ()
-    if fabric is not None and share is not None and share < 0.95 and verdict != HEALTHY and is_one_job:
-        likely = suspects(log, fabric, [one.row for one in deciding])
-    return Verdict(log, fabric.name if fabric else None, rows, verdict, reasons, share, of_baseline, trust, likely)
+    if log.jobs > 1:
+        likely = [Suspect(NO_MPI, 1.0, None)]
+    elif case is None and verdict != HEALTHY:
+        likely = named_alone(facts)
+    machine = fabric.name if fabric else None
+    found = Verdict(log, machine, rows, verdict, reasons, share, of_baseline, trust, likely, case)
+    return _with_suspects([found])[0]
+
+
+def _asks(one: Verdict) -> bool:
+    """Says whether ailments could explain a verdict."""
+    if one.case is None or one.verdict == HEALTHY or one.share is None:
+        return False
+    return one.share < ASK_FROM or BUSBW_FALLS in one.case.told
+
+
+def _with_suspects(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Returns the verdicts with the ailments that would explain all logs of their machine, whatever its nodes."""
+    alike: dict[str, list[Case]] = {}
+    for one in verdicts:
+        if one.case is not None:
+            alike.setdefault(node_of(one.case.fabric), []).append(one.case)
+    asked = {node_of(one.case.fabric) for one in verdicts if one.case is not None and _asks(one)}
+    found = {node: suspects(alike[node]) for node in asked}
+    return [
+        replace(one, suspects=found[node_of(one.case.fabric)]) if one.case is not None and _asks(one) else one
+        for one in verdicts
+    ]
 
 
 def among(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -256,4 +311,4 @@ def among(verdicts: Sequence[Verdict]) -> list[Verdict]:
             worse = SUSPICIOUS if one.verdict == HEALTHY else one.verdict
             one = replace(one, verdict=worse, reasons=[*one.reasons, reason])
         beside.append(one)
-    return beside
+    return _with_suspects(beside)
