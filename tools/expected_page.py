@@ -56,6 +56,7 @@ BOARDS = (
         ("hgx-h200[0-1]", "hgx-h200[0-3]", "hgx-h200"),
         [("hgx-h200", network) for network in ("ib-ndr-8", "roce-400-8", "efa-200-16")],
     ),
+    Board("HGX H800 (8 x H800 SXM)", ("hgx-h800",), [("hgx-h800", "roce-400-8")], (2, 8)),
     Board("HGX H20 (8 x H20 SXM)", ("hgx-h20",), [("hgx-h20", "ib-ndr-8"), ("hgx-h20", "roce-400-8")]),
     Board(
         "HGX and DGX B200 (8 x B200)",
@@ -84,10 +85,12 @@ BOARDS = (
         ("hgx-a100[0-1]", "hgx-a100[0-3]", "hgx-a100"),
         [("hgx-a100", network) for network in ("ib-hdr-8", "roce-200-8", "roce-100-16", "efa-100-4")],
     ),
+    Board("HGX A800 (8 x A800 SXM)", ("hgx-a800",), [("hgx-a800", "roce-200-8")], (2, 8)),
     Board("4 x A100 without NVSwitch", ("hgx-a100-4",), [("hgx-a100-4", "slingshot-4")]),
     Board("DGX-1 and DGX-2 (V100)", ("dgx1-v100", "dgx2"), [("dgx1-v100", "ib-edr-4")], (2, 4)),
     Board("GH200", ("gh200-4",), [("gh200-4", "slingshot-4")]),
     Board("MI300X (8 x MI300X, RCCL)", ("mi300x-8",), [("mi300x-8", "roce-400-8")]),
+    Board("MI355X (8 x MI355X, RCCL)", ("mi355x-8",), [("mi355x-8", "roce-400-8")], (2, 8)),
     Board(
         "PCIe: A100, H100, L40S, L4",
         (

@@ -22,9 +22,11 @@ static FILES: &[&str] = &[
     include_str!("presets/v100-4-mesh.toml"),
     include_str!("presets/dgx2.toml"),
     include_str!("presets/hgx-a100.toml"),
+    include_str!("presets/hgx-a800.toml"),
     include_str!("presets/hgx-a100-4.toml"),
     include_str!("presets/hgx-h100.toml"),
     include_str!("presets/hgx-h200.toml"),
+    include_str!("presets/hgx-h800.toml"),
     include_str!("presets/hgx-h20.toml"),
     include_str!("presets/hgx-b200.toml"),
     include_str!("presets/hgx-b300.toml"),
@@ -49,6 +51,7 @@ static FILES: &[&str] = &[
     include_str!("presets/l4.toml"),
     include_str!("presets/t4.toml"),
     include_str!("presets/mi300x.toml"),
+    include_str!("presets/mi355x.toml"),
 ];
 
 /// Returns every machine that is shipped, in the order in which they are described.
