@@ -14,6 +14,7 @@ from nvcoll.check.log import Log, Row
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, among, judged
 
 MIB = 1 << 20
+pytestmark = pytest.mark.timeout(600)  # all public logs are judged once
 SIZES = [(64 * MIB) << power for power in range(6)]
 
 
@@ -133,6 +134,12 @@ def test_a_fact_or_setting_raises_the_odds_of_its_ailment():
 
     assert odds(replace(slow, facts={"cards": ["4"]}), "half-network") > odds(slow, "half-network")
     assert odds(replace(slow, facts={"gdr": ["Disabled"]}), "no-nvls") <= odds(slow, "no-nvls")
+
+
+def test_a_setting_that_predictions_take_does_not_hide_the_ailment_that_it_names():
+    healthy, off = nvcoll.fabric("hgx-a100x2+ib-hdr-8"), {"NCCL_NET_GDR_LEVEL": "0"}
+    slow = log(with_network(healthy, gpu_direct=False))
+    assert "no-gpudirect" in keys(judged(replace(slow, settings=off), healthy, None, None))
 
 
 def test_an_ailment_without_a_rate_needs_a_line_that_names_it():

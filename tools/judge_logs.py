@@ -17,13 +17,13 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.check import formats, machine
-from nvcoll.check.ailments import AILMENTS, Suspect, suspects
+from nvcoll.check.ailments import AILMENTS, LEAST_ODDS, Suspect
 from nvcoll.check.log import Log, Row, factor
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, Verdict, among, judged
 from nvcoll.cli.machines import named
@@ -154,14 +154,15 @@ def has_found(thread: Thread, suspected: Sequence[Suspect]) -> bool:
     return any(one.ailment.key in thread.classes for one in suspected[:2])
 
 
-def left_out(thread: Thread, verdict: Verdict) -> Sequence[Suspect]:
-    """Returns the suspects if the thread does not count in how common its ailment is."""
-    if verdict.case is None or not verdict.suspects:
-        return verdict.suspects
-    own = [one for one in AILMENTS if one.key in thread.classes]
-    fewer = [replace(one, common=max(0.5, one.common - 1 / len(own))) if one in own else one for one in AILMENTS]
-    cases = [one.case for one in verdicts_on(thread) if one.case is not None] if thread.source != "logs" else []
-    return suspects(cases or [verdict.case], fewer)
+def has_found_left_out(thread: Thread, suspected: Sequence[Suspect]) -> bool:
+    """Says the same if the thread does not count in how common its ailments are; what is not named is less likely."""
+    odds = []
+    for one in suspected:
+        common = sum(other.common for other in AILMENTS if other.key == one.ailment.key)
+        left = max(common - 1, 0.5) / max(common, 1) if one.ailment.key in thread.classes else 1
+        odds.append((one.odds * left, one))
+    likely = sorted((each for each in odds if each[0] > LEAST_ODDS), key=lambda each: -each[0])
+    return has_found(thread, [one for _, one in likely])
 
 
 def _count(judged_ones: Sequence[tuple[Thread, Verdict]], truth: str, wrong: str) -> str:
@@ -177,7 +178,7 @@ def figures(found: Sequence[tuple[Thread, Verdict]]) -> list[list[str]]:
     for source, part in [*kinds, ("all", list(found))]:
         known = [(thread, verdict) for thread, verdict in part if thread.classes]
         hits = sum(has_found(thread, verdict.suspects) for thread, verdict in known)
-        without = sum(has_found(thread, left_out(thread, verdict)) for thread, verdict in known)
+        without = sum(has_found_left_out(thread, verdict.suspects) for thread, verdict in known)
         wrong = [_count(part, HEALTHY, SICK), _count(part, SICK, HEALTHY)]
         cells.append([source, *wrong, f"{hits} of {len(known)}", f"{without} of {len(known)}"])
     return cells
