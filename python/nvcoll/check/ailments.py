@@ -211,6 +211,15 @@ def _less_network(part: int, name: str, cards: float, rates: float) -> list[Ailm
     return [missing, lower]
 
 
+def _told_only(key: str, name: str, confirm: str, common: float, told_by: str) -> Ailment:
+    return Ailment(key, name, confirm, common, None, told_by=told_by)
+
+
+def _less_pcie(part: int, name: str, members: str) -> Ailment:
+    machine = partial(with_lanes, family="pcie", part=part, of_all=True)
+    return Ailment("gpu-pcie", f"{name} of a GPU's PCIe rate: {members}", _LANES, 1, machine, is_hidden=True)
+
+
 def _sockets(medium: str, gbit: int) -> Ailment:
     return Ailment(
         "tcp",
@@ -257,22 +266,8 @@ AILMENTS = (
         partial(with_network, gpu_direct=False),
         told_by="gdr=Disabled|path=NET/(?!Socket)(?!.*GDRDMA)|NCCL_NET_GDR_LEVEL=(0|LOC)$",
     ),
-    Ailment(
-        "gpu-pcie",
-        "half of a GPU's PCIe rate: x8, or one generation lower",
-        _LANES,
-        1,
-        partial(with_lanes, family="pcie", part=2, of_all=True),
-        is_hidden=True,
-    ),
-    Ailment(
-        "gpu-pcie",
-        "a quarter of a GPU's PCIe rate: x4, or two generations lower",
-        _LANES,
-        1,
-        partial(with_lanes, family="pcie", part=4, of_all=True),
-        is_hidden=True,
-    ),
+    _less_pcie(2, "half", "x8, or one generation lower"),
+    _less_pcie(4, "a quarter", "x4, or two generations lower"),
     Ailment(
         "slow-gpu",
         "one slow GPU: half of its NVLinks are down, or it is hot",
@@ -295,37 +290,29 @@ AILMENTS = (
         2,
         launch="single_process",
     ),
-    Ailment(
+    _told_only(
         "wrong-numa",
         "network cards at another NUMA node or socket than the GPU",
         "nvidia-smi topo -m (PIX or PXB, not NODE or SYS); numactl -H",
         4,
-        None,
-        told_by="NCCL_NET_GDR_LEVEL=(4|5|SYS)$",
+        "NCCL_NET_GDR_LEVEL=(4|5|SYS)$",
     ),
-    Ailment(
+    _told_only(
         "congested",
         "congestion, packet loss or heat",
         "ethtool -S DEVICE | grep -E 'pause|discard|out_of_buffer|cnp'; perfquery; nvidia-smi -q -d PERFORMANCE",
         5,
-        None,
-        told_by=BUSBW_FALLS,
+        BUSBW_FALLS,
     ),
-    Ailment(
+    _told_only(
         "queue-pairs",
         "flows of a single queue pair that collide, or messages split over many",
         "NCCL_IB_QPS_PER_CONNECTION=4 NCCL_IB_SPLIT_DATA_ON_QPS=0 beside",
         1,
-        None,
-        told_by="NCCL_IB_QPS_PER_CONNECTION=1$|NCCL_IB_SPLIT_DATA_ON_QPS=1$",
+        "NCCL_IB_QPS_PER_CONNECTION=1$|NCCL_IB_SPLIT_DATA_ON_QPS=1$",
     ),
-    Ailment(
-        "mtu",
-        "a small MTU of the network",
-        "ip link show | grep mtu; ibv_devinfo | grep active_mtu",
-        1,
-        None,
-        told_by="mtu=[123]$",
+    _told_only(
+        "mtu", "a small MTU of the network", "ip link show | grep mtu; ibv_devinfo | grep active_mtu", 1, "mtu=[123]$"
     ),
 )
 """All ailments that a machine can have; `common` is their number in the threads of data/nccl-logs, or chosen."""
