@@ -118,6 +118,8 @@ def test_one_ailment_must_explain_one_node_and_several():
     (together, _) = among([low, node])
     odds = [{each.ailment.key: each.odds for each in one.suspects} for one in (low, together)]
     assert keys(together)[0] == "half-network" and odds[1].get("no-nvls", 0) < odds[0]["no-nvls"]
+    rates = [one.suspects[0].busbw for one in (low, together, among([node, low])[1])]
+    assert rates[0] == rates[1] == rates[2]  # of its own log, not of the node's
 
 
 def test_the_quarter_of_the_network_that_a_public_log_lost_is_found_with_and_without_rings():

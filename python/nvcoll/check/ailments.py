@@ -167,11 +167,18 @@ class Case:
 
 @dataclass(frozen=True)
 class Suspect:
-    """An ailment with its odds, and the busbw that is predicted at the largest size, if a mechanism tells it."""
+    """An ailment with its odds."""
 
     ailment: Ailment
     odds: float
     busbw: float | None
+    """The busbw that is predicted at the largest size of the log, if a mechanism tells it."""
+    rates: Sequence[float] = ()
+    """The same of all logs that it explains."""
+
+    def of(self, nth: int) -> Suspect:
+        """Returns the suspect as one of several logs has it."""
+        return replace(self, busbw=self.rates[nth] if self.rates else None)
 
 
 NO_MPI = Ailment(
@@ -338,10 +345,10 @@ def _found(ailment: Ailment, case: Case) -> tuple[list[Prediction], bool]:
     return found, found[-1].time_us >= CHANGES * plain_us
 
 
-def _weighed(ailment: Ailment, cases: Sequence[Case]) -> tuple[float, float | None] | None:
-    """Returns the logarithm of an ailment's weight, and the busbw at the largest size; None if it explains nothing."""
+def _weighed(ailment: Ailment, cases: Sequence[Case]) -> tuple[float, list[float]] | None:
+    """Returns the logarithm of an ailment's weight, and the busbw at the largest sizes; None if it explains nothing."""
     is_named = any(ailment.is_named(case) for case in cases)
-    busbw: float | None = None
+    rates: list[float] = []
     if ailment.machine is None:
         squares, is_any = OTHER**2 * len(cases), is_named
     else:
@@ -350,9 +357,9 @@ def _weighed(ailment: Ailment, cases: Sequence[Case]) -> tuple[float, float | No
         except InvalidArgument:
             return None
         squares = sum(case.distance(known) for case, (known, _) in zip(cases, found, strict=True))
-        is_any, busbw = any(changes for _, changes in found), found[0][0][-1].busbw
+        is_any, rates = any(changes for _, changes in found), [known[-1].busbw for known, _ in found]
     weight = log(ailment.common) - squares / TOLERANCE**2 / 2 + (log(NAMED) if is_named else 0)
-    return (weight, busbw) if is_any else None
+    return (weight, rates) if is_any else None
 
 
 def suspects(cases: Sequence[Case], ailments: Sequence[Ailment] = AILMENTS) -> list[Suspect]:
@@ -362,21 +369,21 @@ def suspects(cases: Sequence[Case], ailments: Sequence[Ailment] = AILMENTS) -> l
     best = max([other, *(weight for _, (weight, _) in weighed)])
     total = exp(other - best) + sum(exp(weight - best) for _, (weight, _) in weighed)
     likely: list[Suspect] = []
-    for one, (weight, busbw) in weighed:
+    for one, (weight, rates) in weighed:
         odds = exp(weight - best) / total
-        alike = [nth for nth, other in enumerate(likely) if _is_alike(other, one, busbw)]
+        alike = [nth for nth, other in enumerate(likely) if _is_alike(other, one, rates)]
         if alike:
             likely[alike[0]] = _together(likely[alike[0]], one, odds)
         else:
-            likely.append(Suspect(one, odds, busbw))
+            likely.append(Suspect(one, odds, None, rates).of(0))
     return sorted((one for one in likely if one.odds > LEAST_ODDS), key=lambda one: -one.odds)[:SHOWN]
 
 
-def _is_alike(known: Suspect, other: Ailment, busbw: float | None) -> bool:
+def _is_alike(known: Suspect, other: Ailment, rates: Sequence[float]) -> bool:
     """Says whether two ailments are of one class and have the same rates."""
-    if known.ailment.key != other.key or known.busbw is None or busbw is None:
+    if known.ailment.key != other.key or not rates or len(known.rates) != len(rates):
         return False
-    return abs(log(known.busbw / busbw)) < log(SAME)
+    return all(abs(log(one / same)) < log(SAME) for one, same in zip(known.rates, rates, strict=True))
 
 
 def _together(known: Suspect, other: Ailment, odds: float) -> Suspect:

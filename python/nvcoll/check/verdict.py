@@ -292,10 +292,14 @@ def _with_suspects(verdicts: Sequence[Verdict]) -> list[Verdict]:
             alike.setdefault(node_of(one.case.fabric), []).append(one.case)
     asked = {node_of(one.case.fabric) for one in verdicts if one.case is not None and _asks(one)}
     found = {node: suspects(alike[node]) for node in asked}
-    return [
-        replace(one, suspects=found[node_of(one.case.fabric)]) if one.case is not None and _asks(one) else one
-        for one in verdicts
-    ]
+    with_them = []
+    for one in verdicts:
+        if one.case is not None and _asks(one):
+            node = node_of(one.case.fabric)
+            nth = next(nth for nth, case in enumerate(alike[node]) if case is one.case)
+            one = replace(one, suspects=[each.of(nth) for each in found[node]])
+        with_them.append(one)
+    return with_them
 
 
 def among(verdicts: Sequence[Verdict]) -> list[Verdict]:
