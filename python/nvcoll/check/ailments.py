@@ -181,16 +181,6 @@ class Suspect:
         return replace(self, busbw=self.rates[nth] if self.rates else None)
 
 
-NO_MPI = Ailment(
-    "no-mpi",
-    "a build without MPI: each process is a job of its own",
-    "ldd all_reduce_perf | grep mpi; make clean; make MPI=1",
-    5,
-    None,
-)
-"""The number of jobs in one table tells it."""
-
-
 def _forced(name: str, value: str) -> Ailment:
     what, told_by = f"{name}={value}", f"(?i:{name}={value})$"
     return Ailment("forced", f"{what} is forced", _ENVIRONMENT, 0.5, settings={name: value}, told_by=told_by)
@@ -220,6 +210,12 @@ def _less_network(part: int, name: str, cards: float, rates: float) -> list[Ailm
 
 def _told_only(key: str, name: str, confirm: str, common: float, told_by: str) -> Ailment:
     return Ailment(key, name, confirm, common, None, told_by=told_by)
+
+
+NO_MPI = _told_only(
+    "no-mpi", "a build without MPI: a job per process", "ldd all_reduce_perf | grep mpi; make MPI=1", 5, "(?!)"
+)
+"""The number of jobs in one table tells it."""
 
 
 def _less_pcie(part: int, name: str, members: str) -> Ailment:
