@@ -15,7 +15,7 @@ from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, among, 
 
 MIB = 1 << 20
 pytestmark = pytest.mark.timeout(600)  # all public logs are judged once
-SIZES = [(128 * MIB) << power for power in range(6)]
+SIZES = [(64 * MIB) << power for power in range(6)]
 
 
 def log(machine, share=1.0, collective="all_reduce", settings=None, **fields):
