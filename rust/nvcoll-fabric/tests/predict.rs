@@ -171,51 +171,27 @@ fn the_switch_works_in_loops_of_chunks() {
 const FREE_CHANNELS: [&str; 5] =
     ["channel_us.volta", "channel_us.ampere", "spread_us.ampere", "spread_us.hopper", "spread_us.blackwell"];
 
-/// But for two things: NCCL lays more channels over them, which take their time to start, and takes LL128 for longer calls by that
-/// number, though a GPU moves no more with it.
+/// But for one thing: NCCL lays more channels over them, which take their time to start.
 #[test]
 fn wider_links_never_make_a_ring_slower_that_starts_no_more_channels() {
     let free = Constants::shipped().with(FREE_CHANNELS.map(|name| (name, 1e-9))).unwrap();
-    let us = |fabric: &Fabric, protocol: Protocol, nbytes: u64| {
+    let us = |fabric: &Fabric, call: &CollectiveCall, nbytes: u64| {
         let mut predictor = Predictor::of(fabric, None).unwrap();
         predictor.set(&free);
-        let ring = forced(Pattern::AllReduce, NcclAlgorithm::Ring, protocol);
-        Some(predictor.us(&ring, &predictor.weigh(&ring, nbytes).ok()?))
+        predictor.us(call, &predictor.weigh(call, nbytes).unwrap())
     };
     for fabric in presets().iter().filter(|fabric| fabric.world_size() > 1) {
         let mut wider = fabric.clone();
         wider.links.iter_mut().for_each(|link| link.lanes *= 2);
-        for (protocol, nbytes) in Protocol::ALL.into_iter().flat_map(|p| [1 << 10, MIB, 256 * MIB].map(|s| (p, s))) {
-            let Some((narrow, wide)) = us(fabric, protocol, nbytes).zip(us(&wider, protocol, nbytes)) else { continue };
-            assert!(wide <= narrow + 1e-6, "{} {} {nbytes}: {wide} {narrow}", fabric.name, protocol.name());
+        for nbytes in [1 << 10, MIB, 256 * MIB] {
+            let ring = CollectiveCall {
+                forced: AlgorithmFilter { algorithm: Some(NcclAlgorithm::Ring), protocol: None },
+                ..call(Pattern::AllReduce)
+            };
+            let (narrow, wide) = (us(fabric, &ring, nbytes), us(&wider, &ring, nbytes));
+            assert!(wide <= narrow + 1e-6, "{} {nbytes}: {wide} {narrow}", fabric.name);
         }
     }
-}
-
-/// Cards reach the buffers of Simple and LL128 in the memory of GPUs; those of LL are in that of the host.
-#[test]
-fn a_ring_over_nodes_starts_later_unless_its_buffers_are_in_host_memory() {
-    let added = |protocol: Protocol| {
-        let ring = forced(Pattern::AllGather, NcclAlgorithm::Ring, protocol);
-        let us = |start: f64| {
-            with_round_constants("hgx-a100x2+ib-hdr-8", &[("network.ring_startup_us", start)], &ring, 16 * MIB)
-        };
-        us(70.0) - us(20.0)
-    };
-    let found = [Protocol::Ll, Protocol::Ll128, Protocol::Simple].map(|protocol| added(protocol).round());
-    assert_eq!(found, [0.0, 50.0, 50.0]);
-}
-
-/// 16 channels between nodes of A100 move what 24 on a node do.
-#[test]
-fn ll128_moves_what_a_gpu_moves_on_however_many_channels() {
-    let step_us = |name: &str, ranks: f64| {
-        let ring = forced(Pattern::AllGather, NcclAlgorithm::Ring, Protocol::Ll128);
-        let us = |gbps: f64| with_round_constants(name, &[("ll128_gbps.ampere", gbps)], &ring, 64 * MIB);
-        (us(50.0) - us(100.0)) * ranks / 64.0 / MIB as f64
-    };
-    // 15 steps over nodes, where the last store is in what rings reach, and 7 steps and that store on a node.
-    assert!(is_near(step_us("hgx-a100x2+ib-hdr-8", 16.0) / 15.0, step_us("hgx-a100", 8.0) / 8.0));
 }
 
 #[test]

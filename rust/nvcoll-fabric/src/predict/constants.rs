@@ -266,7 +266,7 @@ pub(super) struct PhysicalEffects {
     pub(super) startup_us: ByAge,
     pub(super) ll_gbps: ByAge,
     pub(super) ll_channel_gbps: ByAge,
-    pub(super) ll128_gbps: ByAge,
+    pub(super) ll128_channel_gbps: ByAge,
     pub(super) last_step: LastStepEffects,
     pub(super) ramp: RampEffects,
     pub(super) send: SendEffects,

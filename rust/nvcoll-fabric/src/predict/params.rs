@@ -123,8 +123,8 @@ pub(super) struct ModelParams {
     pub(super) ll_gbps: f64,
     /// The GB/s of one channel with LL, over NVLink.
     pub(super) ll_channel_gbps: Option<f64>,
-    /// The GB/s of a GPU with LL128; none where LL128 is not used.
-    pub(super) ll128_gbps: Option<f64>,
+    /// The GB/s of a channel with LL128; none where LL128 is not used.
+    pub(super) ll128_channel_gbps: Option<f64>,
     /// The microseconds of a step to the next GPU of the node.
     pub(super) hops: ByProtocol<f64>,
     /// The step of a ring that sends nothing, on one node.
@@ -188,7 +188,7 @@ impl ModelParams {
             spread_us: startup(&effects.spread_us),
             ll_gbps: of_age(&effects.ll_gbps, age).unwrap_or(f64::INFINITY),
             ll_channel_gbps: over_nvlink(&effects.ll_channel_gbps),
-            ll128_gbps: of_age(&effects.ll128_gbps, age).filter(|_| machine.has_ll128()),
+            ll128_channel_gbps: of_age(&effects.ll128_channel_gbps, age).filter(|_| machine.has_ll128()),
             last_step: of_age(&last_step.channel_gbps, age).filter(|_| machine.nodes == 1).map(|channel_gbps| {
                 let operands = if machine.reads_peers { last_step.read } else { last_step.write };
                 LastStepParams { channel_gbps, operands }

@@ -7,7 +7,7 @@
 //!
 //! all     + (channels - 1) x start of a channel + log2(channels) x spread     over NVLink; the first where work is in host memory
 //! LL      start + K hop + K max(c / min(rate of the generation, B/2, LL over the network), c / channels / rate of a channel) + last
-//! LL128   start + K hop + K c / min(rate of the generation, 15/16 B) + last                       over NVLink
+//! LL128   start + K hop + K c / min(rate of a channel x channels, 15/16 B) + last               over NVLink
 //! Simple  start + start-up + K hop h + K c / B + last + ramp       h = exp(-c / (2 hop B)) over NVLink on one node, else 1
 //! last    LL, LL128: c at the rate of the GPU alone;  Simple: operands / 3 x c / (channels x local rate)
 //! ramp    R (1 - exp(-(K c / B + last) p / R))                                                  over NVLink
@@ -17,9 +17,6 @@
 //! received, and the channel's link idles meanwhile. Its operands are those of the primitive: the flag, source and destinations
 //! of `directRecv` and `recvReduceCopy`. Source: NCCL src/device/{all_gather,reduce_scatter,all_reduce}.h, `runRing`. It is
 //! modelled on one node; what rings reach over a network (`network.ring`) has it.
-//!
-//! **Start-up over nodes.** With Simple and LL128, `network.ring_startup_us` in addition: cards read and write their buffers in the
-//! memory of GPUs, and those of LL in that of the host (src/transport/net.cc, `NCCL_NET_MAP_ADD_POINTER`). LL does not show it.
 //!
 //! **Hops of Simple.** A chunk has two slices (src/include/collectives.h, `*_SLICESTEPS`), so the flag of one hides behind the copy
 //! of the other.
@@ -110,7 +107,7 @@ pub(super) fn drain_us(
     let Some(step) = &params.last_step else { return 0.0 };
     match protocol {
         Protocol::Ll => ll_us(params, bytes, channels, f64::INFINITY),
-        Protocol::Ll128 => params.ll128_gbps.map_or(0.0, |gbps| us(bytes, gbps)),
+        Protocol::Ll128 => params.ll128_channel_gbps.map_or(0.0, |channel| us(bytes, channel * channels)),
         Protocol::Simple => {
             let last = us(operands(&step.operands) / OPERANDS * bytes, channels * step.channel_gbps);
             let moving = steps * us(bytes, gbps) + last;
@@ -148,15 +145,20 @@ pub(super) fn ring(
     };
     let message = steps.bytes / channels * wire(protocol);
     let start_up = params.start_us;
-    let over_network = inter_node.map_or(0.0, |network| network.effects.ring_startup_us);
     let (start_up, step_us) = match protocol {
         Protocol::Ll => {
             let of_channels = |network: &NetworkParams| channels * network.effects.ring_ll_channel_gbps;
-            let over_nodes = inter_node.map_or(0.0, |network| us(steps.bytes, of_channels(network)));
-            (start_up, ll_us(params, steps.bytes, channels, gbps).max(over_nodes))
+            let over_network = inter_node.map_or(0.0, |network| us(steps.bytes, of_channels(network)));
+            (start_up, ll_us(params, steps.bytes, channels, gbps).max(over_network))
         }
-        Protocol::Ll128 => (start_up + over_network, us(steps.bytes, params.ll128_gbps?.min(gbps * 15.0 / 16.0))),
-        Protocol::Simple => (start_up + params.startup_us + over_network, us(steps.bytes, gbps)),
+        Protocol::Ll128 => {
+            let most = params.ll128_channel_gbps? * channels;
+            (start_up, us(steps.bytes, most.min(gbps * 15.0 / 16.0)))
+        }
+        Protocol::Simple => {
+            let over_network = inter_node.map_or(0.0, |network| network.effects.ring_startup_us);
+            (start_up + params.startup_us + over_network, us(steps.bytes, gbps))
+        }
     };
     let is_ring = traffic == TrafficPattern::Ring;
     let hop_us = if is_ring { hop_us(params, protocol, steps.bytes, gbps) } else { params.hops.of(protocol) };

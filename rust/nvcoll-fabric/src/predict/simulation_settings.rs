@@ -72,7 +72,7 @@ impl SimulationSettings<'_> {
         let inter_node = params.inter_node.as_ref();
         let between = inter_node.filter(|_| protocol != Protocol::Ll128);
         let between = between.map(|network| network.hops.of(protocol) + network.software_us(step_bytes as f64));
-        if protocol == Protocol::Ll128 && params.ll128_gbps.is_none() {
+        if protocol == Protocol::Ll128 && params.ll128_channel_gbps.is_none() {
             return unable(
                 "LL128 is used over NVLink from Ampere on; between nodes, where the network keeps 128 bytes together"
                     .to_owned(),
@@ -86,7 +86,7 @@ impl SimulationSettings<'_> {
                 let cap = bytes / ring::ll_us(params, bytes, channels, gbps) / 1e3;
                 (start, 2 * WIRE, Some(cap))
             }
-            Protocol::Ll128 => (start, WIRE / 15 * 16, params.ll128_gbps),
+            Protocol::Ll128 => (start, WIRE / 15 * 16, params.ll128_channel_gbps.map(|channel| channel * channels)),
             Protocol::Simple => (start + params.startup_us, WIRE, None),
         };
         let (start, switch_wire) = match by_switch {

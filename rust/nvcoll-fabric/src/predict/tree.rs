@@ -51,7 +51,7 @@ pub(super) fn tree(
             of_chain(gbps, (nbytes / 8.0).clamp(LEAST_IN_FLIGHT, network.most_in_flight()))
         }
         (NcclAlgorithm::Tree, Protocol::Ll128) => {
-            let most = params.ll128_gbps? / 2.0;
+            let most = params.ll128_channel_gbps? * params.channels / 2.0;
             of_chain(most.min(gbps * 15.0 / 16.0), 0.0)
         }
         (NcclAlgorithm::Tree, Protocol::Ll) => {
