@@ -42,7 +42,7 @@ class Board(NamedTuple):
     networks: Sequence[tuple[str, str]] = ()
     """What stands before and after the number of nodes: ``("hgx-h100", "ib-ndr-8")``."""
     counts: Sequence[int] = (2, 4, 8, 32)
-    """The numbers of nodes of the first network; the others have 2 and 8."""
+    """The numbers of nodes of the first network; the others have all but the last."""
 
 
 BOARDS = (
@@ -66,7 +66,7 @@ BOARDS = (
     Board(
         "HGX and DGX B300 (8 x B300)",
         ("hgx-b300[0-1]", "hgx-b300[0-3]", "hgx-b300"),
-        [("hgx-b300", network) for network in ("ib-xdr-8", "roce-400-16")],
+        [("hgx-b300", network) for network in ("ib-xdr-8", "roce-400-16", "efa-400-16")],
     ),
     Board(
         "GB200 NVL72",
@@ -108,7 +108,7 @@ BOARDS = (
         ),
     ),
     Board(
-        "GeForce RTX",
+        "GeForce RTX: staged (no peer access, as NVIDIA's driver) and p2p (patched driver)",
         (
             *("rtx5090-2-staged", "rtx5090-4-staged", "rtx5090-8-staged", "rtx5090-8-p2p"),
             *("rtx4090-2-staged", "rtx4090-4-staged", "rtx4090-8-staged", "rtx4090-2-p2p", "rtx4090-8-p2p"),
@@ -168,7 +168,7 @@ NCCL's tuning model estimates the time of each algorithm with each protocol, and
 | LL128 | low: a flag of 8 bytes follows 120 bytes of data | 15/16; only where stores of 128 bytes arrive whole, as over NVLink | medium calls |
 | Simple | highest: the receiver waits for a whole chunk | full | large calls |
 
-all_to_all and sendrecv have no algorithm: each rank sends to each peer, with LL up to some KiB per peer, else with Simple. The table
+all_to_all and sendrecv have no algorithm: each rank sends to each peer, small messages with LL, large ones with Simple. The table
 has NCCL {version}, for the powers of two from 8 B to 8 GiB:
 
 {choices}
@@ -231,7 +231,7 @@ def _machines(board: Board) -> Iterator[tuple[str, Machine]]:
     for name in board.nodes:
         yield name, (name.partition("[")[0], "", nvcoll.fabric(name).world_size)
     for place, (node, network) in enumerate(board.networks):
-        for nodes in board.counts if place == 0 else board.counts[:3:2]:
+        for nodes in board.counts if place == 0 else board.counts[:-1]:
             yield f"{node}x{nodes}+{network}", (node, network, nodes * nvcoll.fabric(node).world_size)
 
 
