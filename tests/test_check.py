@@ -92,7 +92,7 @@ def test_a_row_with_an_impossible_number_is_left_out_and_named(word):
     lines = predicted().split("\n")
     lines[4] = " ".join([*lines[4].split()[:5], word, *lines[4].split()[6:]])
     (log,) = nccl_tests.read("log", "\n".join(lines))
-    assert log.malformed == [(5, "a number is negative or too large")]
+    assert log.malformed == [(5, "a number is negative, too large or too small")]
 
 
 def test_no_damage_to_a_log_is_an_error_of_the_program():

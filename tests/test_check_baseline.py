@@ -9,7 +9,7 @@ from test_check import MIB, table
 import nvcoll
 from nvcoll import InvalidArgument
 from nvcoll.check import baseline, nccl_tests
-from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, judged
+from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, examined
 
 SIZES = [MIB << power for power in range(11)]
 
@@ -21,7 +21,7 @@ def log(share=1.0, sizes=SIZES, **options):
 
 
 def verdict(one, *baselines, require=None):
-    return judged(one, None, require, "no machine", baseline.times_us(one, baselines))
+    return examined(one, None, require, "no machine", baseline.times_us(one, baselines))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def linked(page: str) -> list[str]:
     """Returns the files of the repository that a page links to."""
     targets = _LINK.findall((ROOT / page).read_text(encoding="utf-8"))
     paths = [posixpath.normpath(posixpath.join(posixpath.dirname(page), target)) for target in targets]
-    return [path for path in paths if (ROOT / path).is_file()]
+    return [path for path in paths if not path.startswith("..") and (ROOT / path).is_file()]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

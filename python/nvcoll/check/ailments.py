@@ -7,6 +7,8 @@ log(measured / predicted time) over the sizes that decide. One machine must expl
     weight = how common it is x exp(-(sum over logs of distance^2) / TOLERANCE^2 / 2), x 20 if a log names it
     odds   = weight / sum of weights, with "something else" at the distance OTHER from each log
 
+An ailment that a log names is at most at the distance OTHER: another one may have come to it.
+
 Causes with the same rates, as half of the cards or bonded cards, are one class: its members are named together, with
 the commands that tell them apart. A cause whose rate follows from no mechanism, as congestion, has no machine: it has
 the distance OTHER, and counts only if a log names it. An ailment that changes no time by `CHANGES` is left out. How
@@ -159,8 +161,8 @@ class Case:
             self.known[names] = self.log.predicted(self.fabric, self.rows[-1:], others)[0].time_us
         return self.known[names]
 
-    def distance(self, found: Sequence[Prediction]) -> float:
-        """Returns the mean square of log(measured / predicted time)."""
+    def square(self, found: Sequence[Prediction]) -> float:
+        """Returns the mean square of log(measured / predicted time), the square of the distance."""
         errors = [log(row.time_us / known.time_us) for row, known in zip(self.rows, found, strict=True)]
         return sum(error**2 for error in errors) / len(errors)
 
@@ -230,7 +232,7 @@ def _sockets(medium: str, gbit: int) -> Ailment:
         "NCCL_DEBUG=INFO ... | grep 'Using network'; ls /dev/infiniband",
         2,
         partial(with_network, medium=medium, port_gbit=gbit, gpu_direct=False),
-        told_by="NCCL_IB_DISABLE=1|NCCL_NET=Socket|network=Socket|path=NET/Socket",
+        told_by="NCCL_IB_DISABLE=1$|NCCL_NET=Socket|network=Socket|path=NET/Socket",
     )
 
 
@@ -241,7 +243,7 @@ AILMENTS = (
         "NCCL_DEBUG=INFO ... | grep -i nvls; nvidia-smi -q | grep -A3 Fabric",
         4,
         settings={"NCCL_NVLS_ENABLE": 0},
-        told_by="NCCL_NVLS_ENABLE=0|nvls=not available|nvls_channels=0$",
+        told_by="NCCL_NVLS_ENABLE=0$|nvls=not available|nvls_channels=0$",
     ),
     Ailment(
         "host-staged",
@@ -249,7 +251,7 @@ AILMENTS = (
         "nvidia-smi topo -p2p r; lspci -vvv | grep ACSCtl; NCCL_DEBUG=INFO ... | grep 'via SHM'",
         6,
         settings={"NCCL_P2P_DISABLE": 1, "NCCL_NVLS_ENABLE": 0},
-        told_by="NCCL_P2P_DISABLE=1|NCCL_P2P_LEVEL=(0|LOC)$|path=SHM",
+        told_by="NCCL_P2P_DISABLE=1$|NCCL_P2P_LEVEL=(0|LOC)$|path=SHM",
     ),
     _forced("NCCL_ALGO", "Ring"),
     _forced("NCCL_ALGO", "Tree"),
@@ -352,8 +354,10 @@ def _weighed(ailment: Ailment, cases: Sequence[Case]) -> tuple[float, list[float
             found = [_found(ailment, case) for case in cases]
         except InvalidArgument:
             return None
-        squares = sum(case.distance(known) for case, (known, _) in zip(cases, found, strict=True))
+        squares = sum(case.square(known) for case, (known, _) in zip(cases, found, strict=True))
         is_any, rates = any(changes for _, changes in found), [known[-1].busbw for known, _ in found]
+    if is_named:  # it is there; something else may be there as well
+        squares = min(squares, OTHER**2 * len(cases))
     weight = log(ailment.common) - squares / TOLERANCE**2 / 2 + (log(NAMED) if is_named else 0)
     return (weight, rates) if is_any else None
 
@@ -361,9 +365,9 @@ def _weighed(ailment: Ailment, cases: Sequence[Case]) -> tuple[float, list[float
 def suspects(cases: Sequence[Case], ailments: Sequence[Ailment] = AILMENTS) -> list[Suspect]:
     """Returns the ailments that most likely explain the logs of one machine, the first with the best odds."""
     weighed = [(one, known) for one in ailments if (known := _weighed(one, cases)) is not None]
-    other = log(COMMON_OTHER) - OTHER**2 * len(cases) / TOLERANCE**2 / 2
-    best = max([other, *(weight for _, (weight, _) in weighed)])
-    total = exp(other - best) + sum(exp(weight - best) for _, (weight, _) in weighed)
+    rest = log(COMMON_OTHER) - OTHER**2 * len(cases) / TOLERANCE**2 / 2
+    best = max([rest, *(weight for _, (weight, _) in weighed)])
+    total = exp(rest - best) + sum(exp(weight - best) for _, (weight, _) in weighed)
     likely: list[Suspect] = []
     for one, (weight, rates) in weighed:
         odds = exp(weight - best) / total

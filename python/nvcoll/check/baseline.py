@@ -27,6 +27,9 @@ def times_us(log: Log, baselines: Sequence[Log]) -> Mapping[int, float]:
         return {}
     times: dict[int, list[float]] = {row.nbytes: [] for row in log.rows}
     for one in baselines:
+        if one.wrong_results or one.jobs > 1:
+            what = "wrong results" if one.wrong_results else f"{one.jobs} jobs in one table"
+            raise InvalidArgument(f"the baseline {one.name} has {what}: pass the log of a healthy machine")
         if (one.collective, one.ranks, one.unlike) == (log.collective, log.ranks, log.unlike):
             for row in one.rows:
                 times.get(row.nbytes, []).append(row.time_us)

@@ -46,10 +46,21 @@ def _cluster(log: Log, nodes: int, board: tuple[str, int] | None) -> Fabric:
     raise InvalidArgument(f"{told}: pass --on, as --on {node}x{nodes}+{network}")
 
 
+def _words(gpu: str) -> set[str]:
+    return set(re.findall("[a-z0-9]+", gpu.lower()))
+
+
 def _known(gpu: str, count: int) -> list[str]:
     """Returns the machines with a number of GPUs of a model."""
-    words = set(re.findall("[a-z0-9]+", gpu.lower()))
-    return [one.name for one in fabrics() if one.world_size == count and set(one.gpu.lower().split()) <= words]
+    return [one.name for one in fabrics() if one.world_size == count and _words(one.gpu) <= _words(gpu)]
+
+
+def doubt(log: Log, machine: Fabric) -> str | None:
+    """Returns why a machine may not be that of a log: the names of the GPUs differ."""
+    model = {word for word in _words(machine.gpu or "") if re.search(r"\d", word) and not word.startswith("sxm")}
+    if not log.gpus or any(model <= _words(gpu) for gpu in log.gpus):
+        return None
+    return f"the GPUs of the log are `{log.gpus[0]}`, those of {machine.name} are {machine.gpu}"
 
 
 def of_header(log: Log) -> Fabric:

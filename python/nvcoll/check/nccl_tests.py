@@ -32,10 +32,10 @@ _BYTES = {
     **dict.fromkeys(("int64", "uint64", "double"), 8),
 }
 
-MOST_BYTES = 1 << 50
-"""The largest size that is believed. Chosen."""
+MOST_BYTES, MOST_RANKS, LEAST_TIME = 1 << 50, 1 << 20, 1e-3
+"""The largest size, the most ranks and the least time that are believed. Chosen."""
 
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|N/A|nan", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|N/A|nan", re.IGNORECASE)
 _ROW = re.compile(rf"#?\s*(?:\d{{1,4}}\s+)?(\d+)\s+(\d+)\s+({'|'.join(_BYTES)})\s+(.*)")
 _NUMBERS = re.compile(rf"(?:{_NUMBER.pattern})(?:\s+(?:{_NUMBER.pattern}))*", re.IGNORECASE)
 _CUT = re.compile(r"\d+(?:\s+\d+(?:\s+[^\s\d]\S*\s+(?:[^\s\d]\S*\s+)?-?(?:\d|N/A).*)?)?")
@@ -49,7 +49,9 @@ _PROGRAM = re.compile(r"\b(\w+?)_perf")
 _COMMAND = re.compile(r"_perf\w*\s+-\w")
 _VERSIONS = (re.compile(r"\b[NR]CCL version\s*:?\s*(\d+\.\d+\.\d+)"), re.compile(r"nccl-library=(\d+)"))
 _NRANKS = re.compile(r"\bn[rR]anks (\d+)\b")
-_SETTING = re.compile(r"\b(NCCL_[A-Z0-9_]+)(?:=| set by environment to )([^\s;\"']+)")
+_SETTING = re.compile(
+    r"(?<!unset )\b(NCCL_[A-Z0-9_]+)(?:=| set by environment to )[\"']?((?:(?!;\s*\w+=|;\s*$|;\s)[^\s\"'])+)"
+)
 
 
 @dataclass
@@ -59,6 +61,8 @@ class _Table:
     program: str | None = None
     columns: int | None = None
     halves: int = 2
+    counts_wrong: bool = False
+    """The last column of a half is the number of wrong elements; of older versions, a largest error."""
     rows: list[tuple[int, int, int, str, Sequence[str], Sequence[float | None]]] = field(default_factory=list)
     devices: list[tuple[int, str, int, str]] = field(default_factory=list)
     launch: _Launch | None = None
@@ -128,6 +132,7 @@ class _Reader:
         table.halves = max(words.count("algbw"), 1)
         columns = len([word for word in words[first:] if word != "timestamp"])
         table.columns = columns if columns >= 3 * table.halves and columns % table.halves == 0 else None
+        table.counts_wrong = "#wrong" in words and columns == 4 * table.halves
         if "cputime" in words:
             table.unlike = "the column is cputime (-C): the time of the CPU is no time of a call"
 
@@ -145,7 +150,10 @@ class _Reader:
             if not int(found[2] or 0):
                 table.devices.append((int(found[1]), found[3].strip(), int(found[4]), found[5].strip()))
             return
-        if (found := _PROGRAM.search(line)) is not None and "concluded" not in line:
+        found = _PROGRAM.search(line)
+        if found is not None and "concluded" in line:
+            table.program = table.program or found[1]
+        elif found is not None:
             if table.devices and not table.rows and _COMMAND.search(line):  # the run before has failed
                 self.tables.append(_Table())
             if "starting" in line or self.tables[-1] is not table or table.rows:  # the command of the next run
@@ -199,10 +207,16 @@ class _Reader:
         else:
             return
         nbytes, count, numbers = int(row[1]), int(row[2]), [*map(_number, values)]
-        if nbytes > MOST_BYTES or not all(known is None or 0 <= known < inf for known in numbers):
-            self._torn("a number is negative or too large")
+        times = [known for known in numbers[:: columns // table.halves] if known]
+        if (
+            nbytes > MOST_BYTES
+            or not all(known is None or 0 <= known < inf for known in numbers)
+            or min(times, default=inf) < LEAST_TIME
+        ):
+            self._torn("a number is negative, too large or too small")
             return
         self._begun = None
+        table.wrong_results |= table.counts_wrong and any(numbers[3::4])
         if nbytes:
             table.rows.append((number, nbytes, count, row[3], named, numbers))
 
@@ -243,10 +257,10 @@ def _of_rows(table: _Table) -> tuple[str | None, int | None]:
         if is_whole:
             kind = "sendrecv" if only_out_of_place and abs(scale - 1) < 0.01 else "all_reduce"
             return kind, round(2 / (2 - scale)) if scale < 1.999 else None
-        return "reduce_scatter", round(shares)
+        return "reduce_scatter", round(shares) if shares < MOST_RANKS else None
     if is_whole:
         return None, None
-    return "all_to_all" if only_out_of_place else "all_gather", round(shares)
+    return "all_to_all" if only_out_of_place else "all_gather", round(shares) if shares < MOST_RANKS else None
 
 
 def _by_ranks(table: _Table) -> list[_Table]:

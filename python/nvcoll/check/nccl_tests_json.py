@@ -35,7 +35,8 @@ def _documents(text: str) -> Iterator[tuple[dict[str, Any], str | None]]:
     while (at := text.find("{", end)) >= 0:
         try:
             document, end = decoder.raw_decode(text, at)
-            yield document, None
+            if "nccl_version" in document:
+                yield document, None
         except (ValueError, RecursionError) as error:
             yield _closed(text[at:]), f"the JSON ends or breaks here: {error}"[:200]
             return
@@ -98,5 +99,5 @@ def read(name: str, text: str) -> list[Log]:
         for log in nccl_tests.read(name, "\n".join([*above, *rows, footer])):
             moved = [replace(row, line=row.line - len(above)) for row in log.rows]
             malformed = [(max(line - len(above), 1), reason) for line, reason in log.malformed]
-            logs.append(replace(log, rows=moved, malformed=malformed + ([(len(rows), why)] if why else [])))
+            logs.append(replace(log, rows=moved, malformed=malformed + ([(max(len(rows), 1), why)] if why else [])))
     return logs

@@ -23,7 +23,7 @@ def _cells(one: Judged) -> list[str]:
         low, high = (found.busbw * found.time_us / time for time in (found.high_us, found.low_us))
         cells = [f"{found.busbw:.2f}", f"{low:.1f}-{high:.1f}"]
     cells += ["" if share is None else f"{100 * share:.0f} %" for share in (one.share, one.of_baseline)]
-    mark = "slow" if one.is_slow else "fast" if found and one.row.time_us < found.low_us else ""
+    mark = "slow" if one.is_slow else "fast" if one.is_fast else ""
     return [sized(one.row.nbytes), f"{one.busbw:.2f}", *cells, mark]
 
 
@@ -109,4 +109,4 @@ def to_json(verdicts: Sequence[Verdict]) -> str:
         }
         for one in verdicts
     ]
-    return json.dumps({"schema": JSON_SCHEMA, "logs": logs}, indent=2)
+    return json.dumps({"schema": JSON_SCHEMA, "logs": logs}, indent=2, allow_nan=False)

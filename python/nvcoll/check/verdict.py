@@ -3,16 +3,18 @@
 ::
 
     sick         wrong results; a build without MPI; times above the interval at most large sizes, which settings in
-                 the log do not explain; busbw falls below half of what a smaller size reached; less than 0.8 of the
-                 baseline
+                 the log do not explain, and below half of a prediction that is not validated; busbw falls below half of
+                 what a smaller size reached; less than 0.8 of the baseline
     suspicious   less than 0.8 of the prediction, inside the interval; a setting in the log costs the time; busbw falls
                  below 0.8 of a smaller size's; a log far below another log of the same command; less than 0.95 of the
                  baseline
     healthy      none of these
-    cannot tell  no row of 1 MiB or more, neither machine nor baseline, or times that no prediction is for
+    cannot tell  no row of 1 MiB or more, neither machine nor baseline, times that no prediction is for, or times that
+                 this machine cannot reach
 
 Large sizes decide, from 64 MiB on, or from 1 MiB on if the log has none: small ones depend on launch and processor.
-With `require` the shares of prediction and baseline decide alone: below it a log is sick. All thresholds are chosen.
+`require` takes the place of interval and limits: below it a log is sick. Where busbw is predicted to fall, it may. A
+log that is faster than its machine can be is of another one. All thresholds are chosen.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from nvcoll.check.ailments import BUSBW_FALLS, NO_MPI, Case, Suspect, named_alon
 from nvcoll.check.baseline import SICK_OF_BASELINE, SUSPECT_OF_BASELINE
 from nvcoll.check.damaged import node_of, of_nodes
 from nvcoll.check.log import Log, Row, factor
+from nvcoll.check.machine import BOARD
 from nvcoll.text.formatting import counted, sized
 
 HEALTHY, SUSPICIOUS, SICK, CANNOT_TELL = "healthy", "suspicious", "sick", "cannot tell"
@@ -36,6 +39,12 @@ LARGE, JUDGED = 64 << 20, 1 << 20
 
 SUSPECT_SHARE = 0.8
 """The least share of the predicted busbw of logs that are not suspicious."""
+
+NOT_VALIDATED, SICK_SHARE = "not validated", 0.5
+"""The accuracy of predictions for which only less than this share is sick."""
+
+FASTEST_SHARE = 1.25
+"""The share of the predicted busbw above which, outside the interval, a log is of another machine."""
 
 SUSPECT_FALL, SICK_FALL = 0.8, 0.5
 """The least shares of the best busbw of smaller sizes of logs that are not suspicious, and not sick."""
@@ -65,6 +74,11 @@ class Judged:
     def share(self) -> float | None:
         """Measured busbw as a part of the predicted."""
         return self.prediction.time_us / self.row.time_us if self.prediction else None
+
+    @property
+    def is_fast(self) -> bool:
+        """Says whether the time is below the interval."""
+        return self.prediction is not None and self.row.time_us < self.prediction.low_us
 
     @property
     def is_slow(self) -> bool:
@@ -108,35 +122,47 @@ def _by_prediction(deciding: Sequence[Judged], require: float | None) -> Iterato
     if not shares:
         return
     share, slow = median(shares), sum(one.is_slow for one in deciding)
+    trusts = {one.prediction.trust for one in deciding if one.prediction is not None}
     of_sizes = f"{counted(len(deciding), 'size')} from {sized(deciding[0].row.nbytes)}"
     reached = f"the log reaches {_in_words(share)} the predicted busbw ({of_sizes})"
     if require is not None:
         if share < require:
             yield SICK, f"{reached}, --require asks for {100 * require:.0f} %"
     elif 2 * slow > len(deciding):
-        yield SICK, f"{reached}; {slow} of them outside the 90 % interval"
+        is_known = share < SICK_SHARE or trusts != {NOT_VALIDATED}
+        yield SICK if is_known else SUSPICIOUS, f"{reached}; {slow} of them outside the 90 % interval"
     elif share < SUSPECT_SHARE:
         yield SUSPICIOUS, f"{reached}; the 90 % interval includes it"
+    if share > FASTEST_SHARE and 2 * sum(one.is_fast for one in deciding) > len(deciding):
+        yield CANNOT_TELL, f"{reached}: faster than this machine can be. Is --on the machine of the log?"
 
 
 def _by_baseline(deciding: Sequence[Judged], share: float, require: float | None) -> tuple[str | None, str]:
     """Returns what a share of the baseline says of a log: verdict, None if it is right, and reason."""
-    suspect, sick = (require, require) if require else (SUSPECT_OF_BASELINE, SICK_OF_BASELINE)
+    suspect, sick = (SUSPECT_OF_BASELINE, SICK_OF_BASELINE) if require is None else (require, require)
     of_sizes = f"{counted(len(deciding), 'size')} from {sized(deciding[0].row.nbytes)}"
     asked = f", --require asks for {100 * require:.0f} %" if require and share < require else ""
     verdict = SICK if share < sick else SUSPICIOUS if share < suspect else None
     return verdict, f"the log reaches {_in_words(share)} the baseline's busbw ({of_sizes}){asked}"
 
 
+def _part(one: Judged, best: Judged) -> float:
+    """Returns the busbw of a row as a part of another's; a fall that is predicted does not count."""
+    predicted = 1.0
+    if one.prediction is not None and best.prediction is not None:
+        predicted = min(one.prediction.busbw / best.prediction.busbw, 1.0)
+    return one.busbw / best.busbw / predicted
+
+
 def _by_itself(rows: Sequence[Judged]) -> Iterator[tuple[str, str]]:
-    """Yields where busbw falls while sizes grow: the worst size."""
+    """Yields where busbw falls while sizes grow, and is not predicted to fall: the worst size."""
     best: Judged | None = None
     worst: tuple[float, Judged, Judged] | None = None
     for one in rows:
         if one.row.nbytes < JUDGED:
             continue
-        if best is not None and (worst is None or one.busbw / best.busbw < worst[0]):
-            worst = one.busbw / best.busbw, best, one
+        if best is not None and (worst is None or _part(one, best) < worst[0]):
+            worst = _part(one, best), best, one
         if best is None or one.busbw > best.busbw:
             best = one
     if worst is not None and worst[0] < SUSPECT_FALL:
@@ -163,8 +189,10 @@ def _why_not(log: Log, fabric: Fabric | None) -> str | None:
         return "the log has no row of a table"
     if log.ranks == 1:
         return "the benchmark ran on one rank: nothing is sent (several ranks need a build with MPI, or -g)"
-    if log.collective is None or log.ranks is None:
-        return "the log does not tell its collective or its number of ranks: pass --collective"
+    if log.collective is None:
+        return "the log does not tell its collective: pass --collective"
+    if log.ranks is None:
+        return "the log does not tell its number of ranks, in a header or by busbw / algbw: pass --on"
     if fabric is not None and fabric.world_size != log.ranks:
         return f"the log has {counted(log.ranks, 'rank')}, {fabric.name} has {counted(fabric.world_size, 'GPU')}"
     return log.unlike
@@ -195,14 +223,14 @@ def _by_settings(case: Case, deciding: Sequence[Judged], told: Sequence[tuple[st
             yield verdict, reason
 
 
-def judged(
+def examined(
     log: Log,
     fabric: Fabric | None,
     require: float | None,
     why_no_machine: str | None,
     baseline: Mapping[int, float] | None = None,
 ) -> Verdict:
-    """Returns the verdict on one log.
+    """Returns the verdict on one log, without the ailments that would explain it (`among`).
 
     Args:
         log: the log.
@@ -213,7 +241,9 @@ def judged(
     """
     if fabric is not None and fabric.nodes > 1 and log.ranks and log.ranks not in (1, fabric.world_size):
         with suppress(InvalidArgument):
-            fabric = of_nodes(fabric, log.ranks)
+            same = of_nodes(fabric, log.ranks)
+            is_rack = same.world_size > BOARD * same.nodes  # whose trays are hosts
+            fabric = same if is_rack or len(set(log.hosts)) in (0, same.nodes) else fabric
     told: list[tuple[str | None, str]] = [*_by_header(log)]
     why_not = _why_not(log, fabric)
     predictions: Sequence[Prediction | None] = [None] * len(log.rows)
@@ -254,6 +284,8 @@ def judged(
         reasons.append(f"no prediction: {why}")
     if SICK in verdicts:
         verdict = SICK
+    elif CANNOT_TELL in verdicts:
+        verdict = CANNOT_TELL
     elif not compared and (why_not or why_no_machine):
         verdict = CANNOT_TELL
         reasons.append(why_not or why_no_machine or "")
@@ -273,8 +305,12 @@ def judged(
     elif case is None and verdict != HEALTHY:
         likely = named_alone(facts)
     machine = fabric.name if fabric else None
-    found = Verdict(log, machine, rows, verdict, reasons, share, of_baseline, trust, likely, case)
-    return _with_suspects([found])[0]
+    return Verdict(log, machine, rows, verdict, reasons, share, of_baseline, trust, likely, case)
+
+
+def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machine: str | None) -> Verdict:
+    """Returns the verdict on one log alone, as `examined`, with its suspects."""
+    return among([examined(log, fabric, require, why_no_machine)])[0]
 
 
 def _asks(one: Verdict) -> bool:
@@ -304,13 +340,16 @@ def _with_suspects(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 def among(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Returns the verdicts of one command, each log seen beside the others as well: the machine's constants cancel."""
-    known = [one for one in verdicts if one.share is not None and one.log.jobs == 1]
-    if len(known) < 2:
-        return [*verdicts]
-    best = max(known, key=lambda one: one.share or 0)
+    best_of: dict[str, Verdict] = {}
+    for one in verdicts:
+        if one.case is not None and one.log.jobs == 1 and one.verdict != CANNOT_TELL:
+            best = best_of.setdefault(node_of(one.case.fabric), one)
+            if (one.share or 0) > (best.share or 0):
+                best_of[node_of(one.case.fabric)] = one
     beside = []
     for one in verdicts:
-        if one in known and one.share and best.share and one.share < SUSPECT_AMONG * best.share:
+        best = best_of.get(node_of(one.case.fabric), one) if one.case is not None else one
+        if one.log.jobs == 1 and one.share and best.share and one.share < SUSPECT_AMONG * best.share:
             reason = f"{best.log.name} ({best.log.collective}) reaches {_in_words(best.share)} its prediction"
             worse = SUSPICIOUS if one.verdict == HEALTHY else one.verdict
             one = replace(one, verdict=worse, reasons=[*one.reasons, reason])

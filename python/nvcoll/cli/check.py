@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from nvcoll._nvcoll import InvalidArgument
 from nvcoll.check import baseline, formats, junit, machine, report
 from nvcoll.check.lines import decoded
 from nvcoll.check.log import Log
-from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, judged
+from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, examined
 from nvcoll.cli.hints import collective_name
 from nvcoll.cli.machines import Gpu, named
 
@@ -27,7 +28,17 @@ def _read(name: str, collective: str | None) -> list[Log]:
     content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     name = "standard input" if name == "-" else name
     logs = formats.read(name, decoded(name, content))
-    return [replace(log, collective=collective) for log in logs] if collective else logs
+    return [replace(log, collective=log.collective or collective) for log in logs]
+
+
+def _verdicts(name: str, collective: str | None, judge: Callable[[Log], Verdict]) -> list[Verdict]:
+    """Returns the verdicts on the tables of a file; of a file that cannot be read, one that says so."""
+    try:
+        logs = _read(name, collective)
+    except (OSError, InvalidArgument) as error:
+        reason = f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        return [Verdict(Log(name, None, None, ()), None, (), CANNOT_TELL, (reason,))]
+    return [judge(log) for log in logs]
 
 
 def _print_schema(wanted: bool) -> None:
@@ -44,7 +55,11 @@ def _judge(log: Log, on: str | None, gpu: str | None, require: float | None, bas
         if on is not None:
             raise
         why_no_machine = str(error)
-    return judged(log, fabric, require, why_no_machine, baseline.times_us(log, baselines))
+    if fabric is not None and log.ranks is None:
+        log = replace(log, ranks=fabric.world_size)
+    doubt = machine.doubt(log, fabric) if fabric is not None and on is not None else None
+    found = examined(log, fabric, require, why_no_machine, baseline.times_us(log, baselines))
+    return replace(found, reasons=[*found.reasons, doubt]) if doubt else found
 
 
 def check(
@@ -83,7 +98,8 @@ def check(
     if require is not None and not 0 < require <= 2:
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
     known = [log for name in baselines or [] for log in _read(name, collective)]
-    found = among([_judge(log, on, gpu, require, known) for name in logs for log in _read(name, collective)])
+    judge = partial(_judge, on=on, gpu=gpu, require=require, baselines=known)
+    found = among([one for name in logs for one in _verdicts(name, collective, judge)])
     if junit_file is not None:
         junit_file.write_text(junit.to_junit(found), encoding="utf-8")
     if as_json:
