@@ -17,9 +17,9 @@ from nvcoll import Fabric, Prediction
 from nvcoll.check.log import factor
 from nvcoll.text.formatting import counted, sized
 
-from judging import Row, healthy, read
+from judging import KIB, MIB, Row, healthy, read
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+GIB = 1 << 30
 
 SMALL = KIB
 """The size whose time is shown."""

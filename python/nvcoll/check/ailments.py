@@ -27,7 +27,7 @@ from math import exp, log
 from typing import TYPE_CHECKING
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
-from nvcoll.check.damaged import with_lanes, with_network
+from nvcoll.check.damaged import cards_of, with_lanes, with_network
 from nvcoll.check.log import Log, Row
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Ailment:
     told_by: str = "(?!)"
     """Matches a setting or a fact of the log that names this ailment, as of `Log.told`."""
     cards: int = 1
-    """One of so many network cards is left."""
+    """The number of network cards, divided by those that are left."""
     is_hidden: bool = False
     """NCCL does not see the ailment, and chooses the algorithm as for the healthy machine."""
 
@@ -91,8 +91,8 @@ class Ailment:
         """Says whether a line of a log names the ailment."""
         if any(map(self.is_told, case.told)):
             return True
-        all_cards = re.search(r"-(\d+)$", case.fabric.name)
-        return self.cards > 1 and all_cards is not None and case.cards == int(all_cards[1]) / self.cards
+        every = cards_of(case.fabric)
+        return self.cards > 1 and every is not None and case.cards == every / self.cards
 
 
 @dataclass(frozen=True)

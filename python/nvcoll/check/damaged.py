@@ -26,7 +26,7 @@ def described(node: Fabric, family: str = "", part: int = 1, *, of_all: bool = T
     Args:
         node: the machine.
         family: the beginning of the media that lose lanes, as ``pcie``.
-        part: one lane in so many is left, but at least one; 0: no link is left.
+        part: the lanes, divided by those that are left, of which there is at least one; 0: no link is left.
         of_all: whether all GPUs lose lanes, or the first one.
 
     Raises:
@@ -66,13 +66,20 @@ def node_of(fabric: Fabric) -> str:
     return fabric.name if parts is None else parts["node"]
 
 
+def cards_of(fabric: Fabric) -> int | None:
+    """Returns the number of network cards of a node, if the name of the cluster tells it."""
+    parts = _CLUSTER.fullmatch(fabric.name)
+    shipped = _SHIPPED.fullmatch(parts["network"]) if parts else None
+    return int(shipped["nics"]) if shipped else None
+
+
 def with_lanes(fabric: Fabric, family: str, part: int, *, of_all: bool) -> Fabric:
     """Returns a machine with fewer lanes in each node.
 
     Args:
         fabric: the machine.
         family: the beginning of the media that lose lanes, as ``pcie``.
-        part: one lane in so many is left; 0: no link is left.
+        part: the lanes, divided by those that are left; 0: no link is left.
         of_all: whether all GPUs lose lanes, or one of a node.
 
     Raises:
@@ -111,8 +118,8 @@ def with_network(
 
     Args:
         fabric: the machine.
-        cards: one of so many network cards is left.
-        rate: a card has this part of its rate left.
+        cards: the number of network cards, divided by those that are left.
+        rate: the rate of a card, divided by what is left.
         medium: the medium of one card that replaces the network's. Default: its own.
         fields: other fields of its description, as ``port_gbit``.
 

@@ -16,7 +16,7 @@ MOST_LETTERS = 4096
 """The part of a line that is read. Chosen: lines of nccl-tests have at most 2048 characters."""
 
 HEAD_BYTES = 8000
-"""A zero in so many bytes at the start makes a file binary, as in git."""
+"""The number of bytes at the start, among which a zero makes a file binary, as in git."""
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that change what a terminal shows."""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import InvalidArgument
+from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.check import baseline, formats, junit, machine, report
 from nvcoll.check.lines import decoded
 from nvcoll.check.log import Log
@@ -47,17 +47,16 @@ def _print_schema(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _judge(log: Log, on: str | None, gpu: str | None, require: float | None, baselines: Sequence[Log]) -> Verdict:
-    fabric, why_no_machine = None, None
-    try:
-        fabric = machine.of_header(log) if on is None else named(on, gpu)
-    except InvalidArgument as error:
-        if on is not None:
-            raise
-        why_no_machine = str(error)
+def _judge(log: Log, on: Fabric | None, require: float | None, baselines: Sequence[Log]) -> Verdict:
+    fabric, why_no_machine = on, None
+    if on is None:
+        try:
+            fabric = machine.of_header(log)
+        except InvalidArgument as error:
+            why_no_machine = str(error)
     if fabric is not None and log.ranks is None:
         log = replace(log, ranks=fabric.world_size)
-    doubt = machine.doubt(log, fabric) if fabric is not None and on is not None else None
+    doubt = machine.doubt(log, on) if on is not None else None
     found = examined(log, fabric, require, why_no_machine, baseline.times_us(log, baselines))
     return replace(found, reasons=[*found.reasons, doubt]) if doubt else found
 
@@ -98,7 +97,7 @@ def check(
     if require is not None and not 0 < require <= 2:
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
     known = [log for name in baselines or [] for log in _read(name, collective)]
-    judge = partial(_judge, on=on, gpu=gpu, require=require, baselines=known)
+    judge = partial(_judge, on=None if on is None else named(on, gpu), require=require, baselines=known)
     found = among([one for name in logs for one in _verdicts(name, collective, judge)])
     if junit_file is not None:
         junit_file.write_text(junit.to_junit(found), encoding="utf-8")
