@@ -1,0 +1,1 @@
+//! Groups of ranks on a machine, and what collectives among them cost.
