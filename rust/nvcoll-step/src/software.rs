@@ -1,0 +1,173 @@
+//! Software: how a framework runs a step, one row of `data/software.toml` for each.
+//!
+//! What frameworks do differently is an input, never a constant that is fitted in secret: which attention kernels, what hides behind
+//! what, the precision of gradients, how long the processor needs to launch a layer. Each row names its sources; a field whose value
+//! was found in the framework's own published runs is listed in `from_runs`.
+
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::tables;
+
+/// How a framework runs a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Software {
+    /// Its name, as `megatron-core`.
+    pub name: String,
+    /// What it is, with years or versions.
+    pub title: String,
+    /// The attention kernel.
+    pub attention: AttentionKernel,
+    /// Bytes that element-wise work moves, in those of fused kernels: 1 fused, 1.25 partly, 1.6 eager.
+    pub elementwise: f64,
+    /// Microseconds in which the processor launches the forward pass of a layer.
+    pub host_forward_us: f64,
+    /// The same of the backward pass.
+    pub host_backward_us: f64,
+    /// The times of `host_*_us` in a tensor-parallel layer, in those of a layer without: 1.3 by default.
+    #[serde(default = "host_tensor_parallel")]
+    pub host_tensor_parallel: f64,
+    /// Milliseconds per tensor-parallel rank that the host adds to each layer and micro-batch.
+    #[serde(default)]
+    pub host_added_ms: f64,
+    /// Milliseconds per tensor-parallel rank and collective of the host, over nodes, with pipeline and tensor parallelism together.
+    #[serde(default)]
+    pub host_pipelined_ms: f64,
+    /// Microseconds per rank beyond the first and collective of tensor parallelism that leaves a node.
+    #[serde(default)]
+    pub ring_over_nodes_us: f64,
+    /// The host time of a layer of experts, in that of Megatron-Core without CUDA graphs.
+    #[serde(default = "one")]
+    pub host_experts: f64,
+    /// Whether collectives of tensor parallelism hide behind their GEMMs, tile by tile.
+    #[serde(default)]
+    pub overlaps_tensor: bool,
+    /// Whether reductions of gradients and gathers of parameters hide behind the backward and forward passes.
+    #[serde(default)]
+    pub overlaps_data: bool,
+    /// Whether sends between stages hide behind computing.
+    #[serde(default)]
+    pub overlaps_sends: bool,
+    /// Whether all-to-alls of experts hide behind computing of another micro-batch.
+    #[serde(default)]
+    pub overlaps_experts: bool,
+    /// Whether gathers of sharded parameters run beside the computing of another layer.
+    #[serde(default = "yes")]
+    pub overlaps_sharded: bool,
+    /// Whether a token is sent to a node once, however many of its experts are there (DeepEP, arXiv 2412.19437).
+    #[serde(default)]
+    pub sends_once_per_node: bool,
+    /// Whether the backward pass gathers the inputs of tensor-parallel layers again.
+    #[serde(default)]
+    pub gathers_inputs_again: bool,
+    /// Whether a stage sends each activation once, split over its tensor-parallel ranks (scatter-gather of Megatron).
+    #[serde(default = "yes")]
+    pub splits_sends: bool,
+    /// Whether tensor parallelism comes with sequence parallelism by default.
+    #[serde(default)]
+    pub sequence_parallel: bool,
+    /// Bytes of a gradient that is reduced.
+    pub gradient_bytes: f64,
+    /// Bytes of a parameter that is gathered, unless it is fp8.
+    pub parameter_bytes: f64,
+    /// Whether fp8 parameters are gathered as fp8.
+    #[serde(default)]
+    pub gathers_fp8: bool,
+    /// Bytes per parameter and micro-batch that the accumulation of gradients reads and writes.
+    pub accumulation_bytes: f64,
+    /// Whether stages are balanced by cost, with the head as layers.
+    #[serde(default)]
+    pub balances_stages: bool,
+    /// Whether every rank of a sharded optimizer broadcasts its parameters, instead of one all-gather.
+    #[serde(default)]
+    pub broadcasts_parameters: bool,
+    /// Milliseconds per layer that the gather of sharded parameters costs the host, over nodes.
+    #[serde(default)]
+    pub host_gather_ms: f64,
+    /// The stall of each slot of a pipeline of many GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall: Option<Stall>,
+    /// Bytes of casts and activations of experts, in those of unfused grouped kernels.
+    #[serde(default = "one")]
+    pub expert_casts: f64,
+    /// The part of K that grouped GEMMs lose, in that of dense GEMMs times the constant `grouped`.
+    #[serde(default = "one")]
+    pub grouped_loss: f64,
+    /// Whether the loss keeps a copy of the logits in fp32 besides their gradient (no fused cross-entropy).
+    #[serde(default = "yes")]
+    pub copies_logits: bool,
+    /// Bytes per parameter of the state of a sharded optimizer: fp32 master, two moments.
+    #[serde(default = "twelve")]
+    pub optimizer_bytes: f64,
+    /// The names of fields whose values were found in the framework's own published runs, not in its text.
+    #[serde(default)]
+    pub from_runs: Vec<String>,
+    /// The names of fields that are guesses.
+    #[serde(default)]
+    pub guesses: Vec<String>,
+    /// Where the row is from.
+    pub source: String,
+}
+
+/// An attention kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttentionKernel {
+    /// Two GEMMs with the scores in memory between them.
+    Unfused,
+    /// FlashAttention 1 (arXiv 2205.14135), also as Triton kernel.
+    Fa1,
+    /// FlashAttention 2 (arXiv 2307.08691).
+    Fa2,
+    /// The best of the generation: cuDNN, FlashAttention 3 (arXiv 2407.08608).
+    Cudnn,
+}
+
+/// A pipeline that stalls from some number of GPUs and stages on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stall {
+    /// The least number of GPUs.
+    pub gpus: u32,
+    /// The least number of stages.
+    pub stages: u32,
+    /// Seconds of each slot: micro-batches and stages less one.
+    pub seconds: f64,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn twelve() -> f64 {
+    12.0
+}
+
+const fn host_tensor_parallel() -> f64 {
+    1.3
+}
+
+static SOFTWARE: LazyLock<Vec<Software>> =
+    LazyLock::new(|| tables::rows(include_str!("data/software.toml"), "software"));
+
+impl Software {
+    /// Returns the software that is shipped.
+    pub fn all() -> &'static [Self] {
+        &SOFTWARE
+    }
+
+    /// Finds software that is shipped.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::Unknown`], with all names.
+    pub fn named(name: &str) -> Result<&'static Self> {
+        tables::named("software", name, Self::all(), |one| &one.name)
+    }
+}
