@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`cluster`] | several nodes and the network between them |
+//! | `communicator` | the part of a machine on which some ranks run |
 //! | [`network`], `switches` | the network that is shipped or described; its tiers of switches |
 //! | `equal_nodes` | clusters of equal nodes: a few nodes answer for all |
 //! | `excerpt` | a few equal nodes that stand for a large cluster |
@@ -13,6 +14,7 @@
 //! | [`ports`] | what the ports of one GPU carry, as its datasheet says |
 
 pub mod cluster;
+mod communicator;
 pub(crate) mod equal_nodes;
 pub(crate) mod excerpt;
 pub(crate) mod flow_network;
