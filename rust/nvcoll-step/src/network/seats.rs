@@ -1,0 +1,130 @@
+//! Where the ranks of a group sit: how many in each node, in how many nodes, and who shares the cards there.
+//!
+//! ```text
+//! nodes of 8, size 4, stride 2:   0 . 2 . 4 . 6 .   . 1 . 3 . 5 . 7      4 of one node
+//! nodes of 8, size 4, stride 4:   0 . . . 4 . . . │ 8 . . . 12 . . .     2 each of 2 nodes, four such groups
+//! nodes of 8, size 12, stride 1:  0 … 7 │ 8 … 11  and  12 … 15 │ 16 … 23 uneven: as 4 each of 3 nodes
+//! ```
+//!
+//! Groups of a size and stride fill blocks of size × stride ranks. **Uneven groups** have other numbers of ranks in one node than in
+//! another. Closed forms know equal nodes, so the price is that of the worst case which they know: each node has the largest
+//! number that divides all of these, and there are as many nodes as that takes, but no more than the machine has. A ring over
+//! nodes is held up by the node with the fewest cards in use, which is no faster than this.
+
+use std::fmt;
+
+use nvcoll_fabric::predict::Pattern;
+
+use crate::error::{Error, Result};
+
+/// Groups of ranks `r`, `r + stride`, `r + 2 stride`, and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Group {
+    /// The number of ranks of a group.
+    pub size: u32,
+    /// The distance between two ranks of a group that follow each other.
+    pub stride: u32,
+}
+
+/// How the groups of a kind lie on a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shape {
+    /// The number of ranks of a group in each of its nodes. GPUs that an NVSwitch joins are one node.
+    pub local: u32,
+    /// The number of nodes of a group.
+    pub nodes: u32,
+    /// The largest number of groups that leave one node by its cards.
+    pub siblings: u32,
+    /// Whether each node of each group has as many ranks.
+    pub is_even: bool,
+}
+
+impl Shape {
+    /// Returns the bytes that leave a node for one group, in those of the call.
+    pub(super) fn leaving(self, pattern: Pattern) -> f64 {
+        let others = f64::from(self.nodes - 1) / f64::from(self.nodes);
+        match pattern {
+            Pattern::AllReduce => 2.0 * others,
+            Pattern::AllGather | Pattern::ReduceScatter | Pattern::Gather | Pattern::Scatter => others,
+            Pattern::AllToAll => f64::from(self.local) * others,
+            Pattern::Broadcast | Pattern::Reduce | Pattern::SendRecv => 1.0,
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    /// Writes `8 GPUs of one node`, `4 GPUs each of 16 nodes`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gpus = if self.local == 1 { "one GPU".to_owned() } else { format!("{} GPUs", self.local) };
+        match self.nodes {
+            1 => write!(f, "{gpus} of one node")?,
+            nodes => write!(f, "{gpus} each of {nodes} nodes")?,
+        }
+        f.write_str(if self.is_even { "" } else { ", for groups that lie unevenly" })
+    }
+}
+
+/// The seats of a group: its shape, and the ranks that stand for it.
+#[derive(Debug)]
+pub(super) struct Seats {
+    pub(super) shape: Shape,
+    pub(super) ranks: Vec<u32>,
+}
+
+impl Seats {
+    /// Finds the seats of groups among `gpus` ranks with `domain` of them in each node.
+    ///
+    /// # Errors
+    /// [`Error::Layout`] for a group that does not fit.
+    pub(super) fn of(group: Group, gpus: u32, domain: u32) -> Result<Self> {
+        let Group { size, stride } = group;
+        let block = u64::from(size) * u64::from(stride);
+        if block == 0 || block > u64::from(gpus) {
+            let message = format!("groups of {size} ranks, {stride} apart, do not fit on {gpus} GPUs");
+            return Err(Error::layout(format!("{message}: size x stride must be from 1 to {gpus}")));
+        }
+        let counts = Counts::of(group, gpus, domain);
+        let (local, most) = counts.local;
+        let is_even = local == most;
+        let nodes = if is_even { size / local } else { (size / local).min(gpus.div_ceil(domain)) };
+        let ranks = if is_even {
+            (0..size).map(|nth| nth * stride).collect()
+        } else {
+            (0..nodes).flat_map(|node| (0..local).map(move |nth| node * domain + nth * stride)).collect()
+        };
+        Ok(Self { shape: Shape { local, nodes, siblings: counts.siblings, is_even }, ranks })
+    }
+}
+
+/// What is counted over all groups of a kind.
+struct Counts {
+    /// The greatest common divisor, and the largest, of the numbers of ranks that a group has in a node.
+    local: (u32, u32),
+    siblings: u32,
+}
+
+impl Counts {
+    fn of(Group { size, stride }: Group, gpus: u32, domain: u32) -> Self {
+        let (mut divisor, mut most) = (0, 0);
+        let mut leaving = vec![0; gpus.div_ceil(domain) as usize];
+        for start in (0..gpus / (size * stride)).flat_map(|block| (0..stride).map(move |r| block * size * stride + r)) {
+            let mut nth = 0;
+            while nth < size {
+                let node = (start + nth * stride) / domain;
+                let end = ((node + 1) * domain - start).div_ceil(stride).min(size);
+                (divisor, most) = (gcd(divisor, end - nth), most.max(end - nth));
+                leaving[node as usize] += u32::from(end - nth < size);
+                nth = end;
+            }
+        }
+        Self { local: (divisor, most), siblings: leaving.into_iter().max().unwrap_or(0).max(1) }
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 {
+        a
+    } else {
+        gcd(b, a % b)
+    }
+}
