@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nvcoll_fabric::hardware::gpus;
+use nvcoll_fabric::hardware::gpus::{self, Generation};
 use nvcoll_fabric::hardware::media::{self, LinkFamily};
 use nvcoll_fabric::preset::{preset, presets};
 use nvcoll_fabric::topology::cluster::{cluster, network};
@@ -28,7 +28,7 @@ fn every_row_has_a_name_of_its_own_a_source_and_numbers_that_can_be() {
 #[test]
 fn texts_name_one_model_each() {
     let mut known = BTreeSet::new();
-    for gpu in gpus::all() {
+    for gpu in gpus::all().iter().filter(|gpu| gpu.variant_of.is_none()) {
         let by = &gpu.known_by;
         assert!(!by.pci.is_empty() && !by.names.is_empty(), "{}", gpu.name);
         assert_eq!(by.gfx.is_some(), gpu.sm.is_none(), "{}: AMD's have an instruction set", gpu.name);
@@ -39,6 +39,45 @@ fn texts_name_one_model_each() {
         }
         assert!(gpu.c2c.iter().all(|medium| medium.family == LinkFamily::C2c), "{}", gpu.name);
         assert!(gpu.full_board.is_none_or(|all| all > 1 && gpu.nvlinks > 0 && !gpu.needs_bridge), "{}", gpu.name);
+    }
+}
+
+#[test]
+fn variants_differ_from_their_model_in_memory_and_power_only() {
+    for variant in gpus::all() {
+        let Some(base) = &variant.variant_of else { continue };
+        let base = gpus::named(base).unwrap();
+        let plain = gpus::Gpu {
+            name: base.name.clone(),
+            title: base.title.clone(),
+            memory_gbps: base.memory_gbps,
+            variant_of: None,
+            known_by: base.known_by.clone(),
+            source: base.source.clone(),
+            compute: base.compute.clone(),
+            ..variant.clone()
+        };
+        assert_eq!((&plain, &gpus::KnownBy::default()), (base, &variant.known_by), "{}", variant.name);
+        let [rates, of_base] = [variant, base].map(|gpu| {
+            let one = gpu.compute.as_ref().unwrap();
+            (one.sms, one.fp16, one.bf16, one.fp8, one.fp4)
+        });
+        assert_eq!(rates, of_base, "{}", variant.name);
+    }
+}
+
+#[test]
+fn what_a_gpu_computes_is_twice_as_fast_in_half_of_the_bits() {
+    for gpu in gpus::all() {
+        let Some(one) = &gpu.compute else { continue };
+        assert!(one.sms >= 10 && one.memory_gb >= 8.0 && (50.0..2000.0).contains(&one.watts), "{}", gpu.name);
+        let fp16 = one.fp16.unwrap_or_else(|| panic!("{} computes in fp16", gpu.name));
+        assert!(one.bf16.is_none_or(|bf16| bf16 == fp16 || gpu.name == "mi100"), "{}", gpu.name);
+        assert_eq!(one.bf16.is_some(), gpu.sm.is_none_or(|sm| sm >= 80), "{}: bf16 since Ampere", gpu.name);
+        let is_recent = gpu.generation >= Generation::Ada && gpu.generation != Generation::Cdna2;
+        assert_eq!(one.fp8.is_some(), is_recent, "{}", gpu.name);
+        assert!(one.fp8.is_none_or(|fp8| (1.98..2.05).contains(&(fp8 / fp16))), "{}", gpu.name);
+        assert!(one.fp4.is_none_or(|fp4| fp4 / one.fp8.unwrap() >= 1.99), "{}", gpu.name);
     }
 }
 

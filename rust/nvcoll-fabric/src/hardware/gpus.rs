@@ -38,10 +38,36 @@ pub struct Gpu {
     pub c2c: Option<&'static Medium>,
     /// The GPUs of a fully connected board of this model, if there is one.
     pub full_board: Option<u32>,
-    /// How texts name it.
+    /// What it computes, holds in memory and draws, where that is known.
+    pub compute: Option<Compute>,
+    /// The model that it is but for memory or power: no text tells the two apart, so it is used only by name.
+    pub variant_of: Option<String>,
+    /// How texts name it; a variant is named as what it is a variant of.
+    #[serde(default)]
     pub known_by: KnownBy,
     /// Where the numbers are from.
     pub source: String,
+}
+
+/// What a model of GPU computes, holds in memory and draws. Rates are dense TFLOP/s of matrix products, accumulated in fp32 where a
+/// datasheet tells them apart; none is for a dtype that it lacks.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Compute {
+    /// Its streaming multiprocessors, or AMD's compute units.
+    pub sms: u32,
+    /// Its memory in decimal GB.
+    pub memory_gb: f64,
+    /// The limit of its power in watts.
+    pub watts: f64,
+    /// TFLOP/s in fp16.
+    pub fp16: Option<f64>,
+    /// TFLOP/s in bf16.
+    pub bf16: Option<f64>,
+    /// TFLOP/s in fp8.
+    pub fp8: Option<f64>,
+    /// TFLOP/s in fp4.
+    pub fp4: Option<f64>,
 }
 
 /// How texts name a model of GPU.
@@ -67,6 +93,11 @@ impl Gpu {
     /// Says whether its NVLinks are soldered to the board, so that no machine of several lacks them.
     pub(crate) fn has_soldered_nvlinks(&self) -> bool {
         self.nvlinks > 0 && !self.needs_bridge
+    }
+
+    /// Says whether it is another model but for memory or power.
+    pub(crate) fn is_variant_of(&self, other: &Gpu) -> bool {
+        self.variant_of.as_ref() == Some(&other.name)
     }
 }
 

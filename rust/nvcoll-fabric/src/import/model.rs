@@ -50,6 +50,7 @@ impl ModelClues {
             ([one, other, ..], _) => {
                 return Err(format!("it has {} and {}: pass GPUs of one model", one.title, other.title));
             }
+            ([named], Some(told)) if told.is_variant_of(named) => (told, "gpu is"),
             ([named], Some(told)) if *named != told => {
                 return Err(format!("gpu is {}, but it is about GPUs {}: leave `gpu` out", told.name, named.name));
             }
@@ -77,7 +78,7 @@ impl ModelClues {
                 self.most_links <= gpu.nvlinks
                     && self.to_switch.is_none_or(|links| links == gpu.nvlinks && !gpu.needs_bridge)
             };
-            fits.extend(gpus::all().iter().filter(|gpu| self.misfit(gpu).is_none()));
+            fits.extend(gpus::all().iter().filter(|gpu| gpu.variant_of.is_none() && self.misfit(gpu).is_none()));
             // Links can be down: a model that has other links is better than none.
             if fits.iter().any(|gpu| links_fit(gpu)) {
                 fits.retain(|gpu| links_fit(gpu));
@@ -149,6 +150,16 @@ fn product_of(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_variant_is_used_when_it_is_told_and_never_guessed() {
+        let [base, variant] = ["a100-sxm", "a100-sxm-40gb"].map(|name| gpus::named(name).unwrap());
+        let mut clues = ModelClues { sm: Some(80), to_switch: Some(12), ..ModelClues::default() };
+        assert_eq!(clues.settle(None), Ok(base));
+        clues.named.push(base);
+        assert_eq!(clues.settle(None), Ok(base));
+        assert_eq!(clues.settle(Some(variant)), Ok(variant));
+    }
 
     #[test]
     fn products_are_found_in_what_tools_print() {

@@ -45,6 +45,8 @@ pub(crate) fn machine(kinds: &[DeviceKind]) -> Fabric {
         pcie_lanes: 16,
         c2c: None,
         full_board: None,
+        compute: None,
+        variant_of: None,
         known_by: KnownBy::default(),
         source: "made for a test".to_owned(),
     };
