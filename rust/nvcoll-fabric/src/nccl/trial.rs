@@ -59,12 +59,31 @@ struct Trial<'a> {
     node: &'a NodeTopology,
     capacity: Vec<i64>,
     goal: Goal,
+    /// For each network card, the GPUs nearest to it.
+    nearest: Vec<Vec<usize>>,
     order: Vec<Vec<usize>>,
     /// The network cards by which each channel comes and leaves.
     cards: Vec<(usize, usize)>,
     best: ChannelGraph,
     visits: u32,
     is_perfect: bool,
+}
+
+/// Returns the links that a path uses, and how much of each.
+fn needs<'a>(node: &'a NodeTopology, path: &'a TopologyPath, speed: i64) -> impl Iterator<Item = (usize, i64)> + 'a {
+    let split = (speed as f64 * node.split_part).round() as i64;
+    let need = move |&link: &usize| (link, if path.is_split && node.is_pcie[link] { split } else { speed });
+    path.links.iter().map(need).chain(path.echo.map(|link| (link, speed / 8)))
+}
+
+/// Returns the GPUs nearest to a network card, the one with the card's number first.
+fn nearest(node: &NodeTopology, nic: usize) -> Vec<usize> {
+    let class = |gpu: usize| node.into(nic, gpu).map(|path| path.class);
+    let Some(best) = (0..node.gpus).filter_map(class).min() else { return Vec::new() };
+    let mut near: Vec<usize> = (0..node.gpus).filter(|&gpu| class(gpu) == Some(best)).collect();
+    let own = nic % near.len();
+    near.rotate_left(own);
+    near
 }
 
 /// The order in which GPUs are tried.
@@ -78,27 +97,15 @@ enum GpuOrder {
 impl Trial<'_> {
     /// Reserves bandwidth on a path: on all its links, or on none.
     fn reserve(&mut self, path: &TopologyPath, speed: i64) -> bool {
-        let needs = self.needs(path, speed);
-        if needs.iter().any(|&(link, need)| self.capacity[link] < need) {
+        if needs(self.node, path, speed).any(|(link, need)| self.capacity[link] < need) {
             return false;
         }
-        needs.iter().for_each(|&(link, need)| self.capacity[link] -= need);
+        needs(self.node, path, speed).for_each(|(link, need)| self.capacity[link] -= need);
         true
     }
 
     fn release(&mut self, path: &TopologyPath, speed: i64) {
-        self.needs(path, speed).iter().for_each(|&(link, need)| self.capacity[link] += need);
-    }
-
-    /// Returns the links that a path uses, and how much of each.
-    fn needs(&self, path: &TopologyPath, speed: i64) -> Vec<(usize, i64)> {
-        let split = (speed as f64 * self.split_part()).round() as i64;
-        let need = |&link: &usize| (link, if path.is_split && self.node.is_pcie[link] { split } else { speed });
-        path.links.iter().map(need).chain(path.echo.map(|link| (link, speed / 8))).collect()
-    }
-
-    fn split_part(&self) -> f64 {
-        self.node.split_part
+        needs(self.node, path, speed).for_each(|(link, need)| self.capacity[link] += need);
     }
 
     fn is_over(&self) -> bool {
@@ -106,6 +113,9 @@ impl Trial<'_> {
     }
 
     fn next_channel(&mut self) {
+        if self.is_over() {
+            return;
+        }
         let nth = self.order.len();
         let is_replay = nth > 0 && self.goal.is_same;
         if self.node.nics == 0 {
@@ -130,8 +140,8 @@ impl Trial<'_> {
             if nth == 0 && !self.node.has_switch {
                 self.start(Some(nic), 0, GpuOrder::Position);
             }
-            for gpu in self.nearest(nic) {
-                self.start(Some(nic), gpu, GpuOrder::Merit);
+            for at in 0..self.nearest[nic].len() {
+                self.start(Some(nic), self.nearest[nic][at], GpuOrder::Merit);
             }
         }
     }
@@ -157,16 +167,6 @@ impl Trial<'_> {
         let mut nics: Vec<usize> = (0..self.node.nics).filter(|nic| class(nic).is_some()).collect();
         nics.sort_by_key(class);
         nics
-    }
-
-    /// Returns the GPUs nearest to a network card, the one with the card's number first.
-    fn nearest(&self, nic: usize) -> Vec<usize> {
-        let class = |gpu: usize| self.node.into(nic, gpu).map(|path| path.class);
-        let Some(best) = (0..self.node.gpus).filter_map(class).min() else { return Vec::new() };
-        let mut near: Vec<usize> = (0..self.node.gpus).filter(|&gpu| class(gpu) == Some(best)).collect();
-        let own = nic % near.len();
-        near.rotate_left(own);
-        near
     }
 
     fn start(&mut self, nic: Option<usize>, gpu: usize, by: GpuOrder) {
@@ -322,8 +322,18 @@ pub(super) fn attempt(node: &NodeTopology, goal: Goal, best: &mut ChannelGraph) 
     let (capacity, order) = (node.capacity.clone(), Vec::new());
     let taken = std::mem::replace(best, ChannelGraph::none(goal.pattern));
     let within = Goal { most: can, ..goal };
-    let mut trial =
-        Trial { node, capacity, goal: within, order, cards: Vec::new(), best: taken, visits, is_perfect: false };
+    let nearest = (0..node.nics).map(|nic| nearest(node, nic)).collect();
+    let mut trial = Trial {
+        node,
+        capacity,
+        goal: within,
+        nearest,
+        order,
+        cards: Vec::new(),
+        best: taken,
+        visits,
+        is_perfect: false,
+    };
     trial.next_channel();
     *best = trial.best;
     trial.is_perfect && can == goal.most
