@@ -14,6 +14,7 @@ The package has rooms. A room uses only rooms above it, and no file uses itself 
     draw        pictures of schedules, machines and timelines
     authoring   algorithms that users write
     cost        prices, comparisons, reports
+    training    steps of training: layouts, their time and memory
     check       logs of benchmarks, beside predictions
     ranks       nodes and jobs, and the processes of ranks
     testing     runs with faults

@@ -2865,6 +2865,35 @@ class Step:
         """The sources as the text form writes them."""
 
 @final
+class StepPricer:
+    """Prices steps on one machine. What it learns of groups of ranks it keeps. Not public: `nvcoll.training` has the API."""
+
+    def __new__(
+        cls,
+        fabric: Fabric,
+        gpus: int,
+        *,
+        gpu: str | None = None,
+        version: str | None = None,
+        settings: Mapping[str, str | int] | None = None,
+        constants: dict[str, float] | None = None,
+    ) -> Self: ...
+    @property
+    def domain(self) -> int:
+        """The number of GPUs that NVLink joins."""
+
+    def price(self, step: TrainingStep, *, exact: bool = True, constants: dict[str, float] | None = None) -> str:
+        """Prices a step; returns JSON.
+
+        Args:
+            step: the step.
+            exact: whether its pipeline runs in virtual time, instead of a closed form.
+            constants: values that replace those of the pricer, by name. For fits."""
+
+    def price_all(self, requests: Sequence[str]) -> list[str]:
+        """Plans and prices many requests, on all processors; returns JSON of prices, or of errors, in their order."""
+
+@final
 class Team:
     """The ranks of one `Node.run`. Not public. The node itself can make no call while a team exists."""
 
@@ -2984,6 +3013,40 @@ class Timeline:
 
         Raises:
             InvalidArgument: spans were not kept."""
+
+@final
+class TrainingStep:
+    """The step of training: what each rank computes, sends and keeps in memory.
+
+    `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON."""
+
+    @staticmethod
+    def from_json(text: str) -> TrainingStep:
+        """Reads a step from JSON.
+
+        Raises:
+            InvalidArgument: it is no such JSON, or contradicts itself."""
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs."""
+
+    @property
+    def name(self) -> str:
+        """What it is a step of."""
+
+    @staticmethod
+    def plan(request: str) -> TrainingStep:
+        """Plans a step.
+
+        Args:
+            request: JSON of model, layout, software and domain.
+
+        Raises:
+            InvalidArgument: it is no such JSON, or the layout breaks a rule, which the message says."""
+
+    def to_json(self) -> str:
+        """Returns the step as JSON."""
 
 @final
 class Trial:
@@ -3217,6 +3280,15 @@ def schedule(
 
 def text_formats() -> list[TextFormat]:
     """Returns every text format of machines."""
+
+def training_constants() -> str:
+    """Returns the constants of steps, as JSON."""
+
+def training_models() -> str:
+    """Returns the models that are shipped, as JSON."""
+
+def training_software() -> str:
+    """Returns the software that is shipped, as JSON."""
 
 def verify(schedule: Schedule) -> Proof:
     """Proves that a schedule gives the promised result, without races and deadlocks, for any count.

@@ -7,6 +7,7 @@
 //! | `arrays` | objects as operands of calls: all unsafe code but one call in `interpreter` |
 //! | `schedules` | the builder, schedules and their proofs, registries |
 //! | `machines` | machines, predictions, NCCL's choice, simulation |
+//! | `training` | steps of training: planned, read, priced |
 //! | `calls` | who calls, with what arguments, and works in flight |
 
 #![deny(unsafe_code)]
@@ -24,6 +25,7 @@ mod machines;
 mod rows;
 mod schedules;
 mod sizes;
+mod training;
 mod units;
 
 use pyo3::prelude::*;
@@ -78,6 +80,8 @@ mod _nvcoll {
     };
     #[pymodule_export]
     use crate::sizes::parse_size;
+    #[pymodule_export]
+    use crate::training::{training_constants, training_models, training_software, StepPricer, TrainingStep};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -24,6 +24,9 @@ pub enum Error {
         /// What was found and what was expected.
         reason: String,
     },
+    /// A request that cannot be read.
+    #[error("this plans no step: {0}")]
+    Request(String),
     /// A step, read from a file or made by hand, that contradicts itself.
     #[error("this is no training step: {0}")]
     Step(String),

@@ -173,7 +173,7 @@ impl Model {
         if self.layers == 0 || self.layers > 100_000 {
             return refuse(format!("it has {} layers, 1 to 100,000 were expected", self.layers));
         }
-        if self.heads % self.kv_heads != 0 {
+        if !self.heads.is_multiple_of(self.kv_heads) {
             return refuse(format!("{} heads cannot share {} heads of keys and values", self.heads, self.kv_heads));
         }
         if let Some(experts) = self.experts {
@@ -192,8 +192,8 @@ impl Model {
     pub fn layer(&self, index: u32) -> Layer {
         let has_experts = self
             .experts
-            .is_some_and(|one| index >= one.dense_layers && (index - one.dense_layers + 1) % one.every == 0);
-        let has_window = self.window.is_some_and(|one| one.every == 1 || (index + 1) % one.every != 0);
+            .is_some_and(|one| index >= one.dense_layers && (index - one.dense_layers + 1).is_multiple_of(one.every));
+        let has_window = self.window.is_some_and(|one| one.every == 1 || !(index + 1).is_multiple_of(one.every));
         Layer { has_experts, has_window }
     }
 

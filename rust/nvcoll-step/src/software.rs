@@ -96,6 +96,12 @@ pub struct Software {
     /// The part of K that grouped GEMMs lose, in that of dense GEMMs times the constant `grouped`.
     #[serde(default = "one")]
     pub grouped_loss: f64,
+    /// Bytes per parameter of all copies of gradients, if there are more than the one that is reduced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_gradient_bytes: Option<f64>,
+    /// Whether layers have dropout, whose masks are kept.
+    #[serde(default)]
+    pub has_dropout: bool,
     /// Whether the loss keeps a copy of the logits in fp32 besides their gradient (no fused cross-entropy).
     #[serde(default = "yes")]
     pub copies_logits: bool,

@@ -14,11 +14,13 @@
 use std::fmt;
 
 use nvcoll_fabric::predict::Pattern;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
 /// Groups of ranks `r`, `r + stride`, `r + 2 stride`, and so on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Group {
     /// The number of ranks of a group.
     pub size: u32,

@@ -1,0 +1,35 @@
+"""Steps of training on machines that you do not have: time, memory, what is exposed, what to try.
+
+>>> import nvcoll.training
+>>> step = nvcoll.training.plan("llama3-70b", on="hgx-h100x8+ib-ndr-8", tp=8, pp=2, global_batch=128)
+>>> step.fit, round(step.seconds), max(step.parts, key=step.parts.get)
+('fits', 14, 'gemm')
+
+==================  ====================================================================================================
+``models``          models by name, from a file, or as a mapping
+``layouts``         layouts by the usual short words: tp, pp, dp, cp, ep, zero
+``planning``        `plan`: model, layout and software to a step, and its price on a machine
+``prediction``      `StepPrediction`: the price of a step
+``sweep``           `sweep`: many layouts, best first
+==================  ====================================================================================================
+"""
+
+from nvcoll._nvcoll import TrainingStep
+from nvcoll.training.models import models, software
+from nvcoll.training.planning import Machine, plan
+from nvcoll.training.prediction import CollectivePrice, RolePrice, StepPrediction
+from nvcoll.training.sweep import Candidate, Sweep, sweep
+
+__all__ = [
+    "Candidate",
+    "CollectivePrice",
+    "Machine",
+    "RolePrice",
+    "StepPrediction",
+    "Sweep",
+    "TrainingStep",
+    "models",
+    "plan",
+    "software",
+    "sweep",
+]

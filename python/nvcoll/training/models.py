@@ -1,0 +1,90 @@
+"""Models and software of training steps: by name, from a TOML file, or as a mapping.
+
+The fields are those of ``rust/nvcoll-step/src/model.rs`` and ``software.rs``; a file has them at its top level::
+
+    name = "mine"
+    layers = 32
+    hidden = 4096
+    heads = 32
+    kv_heads = 8
+    head_dim = 128
+    ffn = 14336
+    gated = true
+    vocab = 128256
+    tied = false
+    sequence = 8192
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nvcoll._nvcoll import InvalidArgument, training_models, training_software
+
+Fields = Mapping[str, Any]
+
+
+@cache
+def models() -> dict[str, Fields]:
+    """Returns the models that are shipped, by name."""
+    return {row["name"]: row for row in json.loads(training_models())}
+
+
+@cache
+def software() -> dict[str, Fields]:
+    """Returns the software that is shipped, by name."""
+    return {row["name"]: row for row in json.loads(training_software())}
+
+
+def model_of(model: str | Fields) -> Fields:
+    """Returns the fields of a model.
+
+    Args:
+        model: the name of a model that is shipped, a TOML file, or the fields themselves.
+
+    Raises:
+        InvalidArgument: there is no such model, or the file cannot be read.
+    """
+    if not isinstance(model, str):
+        return model
+    if model in models():
+        return models()[model]
+    if model.endswith(".toml"):
+        return {"name": Path(model).stem} | _from_toml(model)
+    raise InvalidArgument(f"no model is called `{model}`: pass a TOML file, or choose from {', '.join(models())}")
+
+
+def software_of(name: str | Fields, overrides: Fields | None = None) -> Fields:
+    """Returns the fields of a software profile, with some replaced.
+
+    Args:
+        name: the name of software that is shipped, a TOML file, or the fields themselves.
+        overrides: fields that replace those of the profile.
+
+    Raises:
+        InvalidArgument: there is no such software, or no such field.
+    """
+    if not isinstance(name, str):
+        return name
+    if name.endswith(".toml"):
+        fields: Fields = _from_toml(name)
+        if "like" in fields:
+            return software_of(fields["like"], {key: value for key, value in fields.items() if key != "like"})
+        return fields
+    if name not in software():
+        raise InvalidArgument(f"no software is called `{name}`: choose from {', '.join(software())}")
+    return {**software()[name], **(overrides or {})}
+
+
+def _from_toml(file: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(file).read_text())
+    except OSError as error:
+        raise InvalidArgument(f"`{file}` cannot be read ({error.strerror})") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgument(f"{file}: {error}") from None

@@ -1,0 +1,106 @@
+"""`plan`: from model, layout and software to a step, and its price on a machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nvcoll._nvcoll import Fabric, StepPricer, TrainingStep, fabric
+from nvcoll.training.layouts import layout
+from nvcoll.training.models import Fields, model_of, software_of
+from nvcoll.training.prediction import StepPrediction
+
+SOFTWARE: Final = "megatron-core"
+"""The software by default."""
+
+
+class Machine:
+    """A machine on which steps are priced. It keeps what it learns of groups of ranks: use one for many steps.
+
+    Args:
+        on: the machine, or its name, as ``hgx-h100x64+ib-ndr-8``.
+        gpus: the number of its GPUs that steps use, the first ones. Default: all.
+        gpu: the model of GPU whose computing counts. Default: that of the machine.
+        version: a version of NCCL. Default: the newest whose release was read.
+        settings: environment variables of NCCL.
+
+    Raises:
+        InvalidArgument: a name is unknown, or the peaks of the GPU are not known.
+    """
+
+    def __init__(
+        self,
+        on: str | Fabric,
+        gpus: int | None = None,
+        *,
+        gpu: str | None = None,
+        version: str | None = None,
+        settings: Mapping[str, str | int] | None = None,
+    ) -> None:
+        self.fabric = fabric(on) if isinstance(on, str) else on
+        self.gpus = self.fabric.world_size if gpus is None else gpus
+        self.pricer = StepPricer(self.fabric, self.gpus, gpu=gpu, version=version, settings=settings)
+
+    def request(
+        self,
+        model: str | Fields,
+        *,
+        software: str | Fields = SOFTWARE,
+        overrides: Fields | None = None,
+        sequence: int | None = None,
+        sequence_parallel: bool | None = None,
+        **words: Any,
+    ) -> dict[str, Any]:
+        """Returns what the planner plans; arguments as of `plan`."""
+        of_model, of_software = model_of(model), software_of(software, overrides)
+        divided = of_software.get("sequence_parallel", False) if sequence_parallel is None else sequence_parallel
+        length = of_model.get("sequence", 4096) if sequence is None else sequence
+        how = layout(gpus=self.gpus, sequence=length, sequence_parallel=divided, **words)
+        return {"model": of_model, "layout": how, "software": of_software, "domain": self.pricer.domain}
+
+    def predict(self, step: TrainingStep, request: Mapping[str, Any] | None = None) -> StepPrediction:
+        """Prices a step.
+
+        Raises:
+            InvalidArgument: the machine lacks what the step needs.
+        """
+        return StepPrediction.of(self.pricer.price(step), self.fabric, step, request or {})
+
+    def plan(self, model: str | Fields, **how: Any) -> StepPrediction:
+        """Plans a step and prices it; arguments as of `plan`."""
+        request = self.request(model, **how)
+        return self.predict(TrainingStep.plan(json.dumps(request)), request)
+
+
+def plan(
+    model: str | Fields,
+    *,
+    on: str | Fabric,
+    gpus: int | None = None,
+    gpu: str | None = None,
+    version: str | None = None,
+    settings: Mapping[str, str | int] | None = None,
+    **how: Any,
+) -> StepPrediction:
+    """Predicts a training step on a machine.
+
+    Args:
+        model: the name of a model (`models`), a TOML file, or its fields.
+        on: the machine, or its name.
+        gpus: the number of GPUs. Default: all of the machine.
+        gpu: the model of GPU whose computing counts. Default: that of the machine.
+        version: a version of NCCL. Default: the newest whose release was read.
+        settings: environment variables of NCCL.
+        how: ``global_batch`` in sequences, and what is not the default: ``micro_batch``, ``sequence``, ``tp``, ``pp``,
+            ``vp``, ``cp``, ``ep``, ``dp``, ``zero``, ``shard_ranks``, ``recompute``, ``dtype``, ``schedule``,
+            ``order``, ``sequence_parallel`` (see `nvcoll.training.layouts`), ``software``, and ``overrides`` of its
+            fields.
+
+    Returns:
+        A `StepPrediction`.
+
+    Raises:
+        InvalidArgument: a name is unknown, or the layout breaks a rule, which the message says.
+    """
+    return Machine(on, gpus, gpu=gpu, version=version, settings=settings).plan(model, **how)

@@ -1,0 +1,192 @@
+"""The price of a training step: what ``nvcoll plan`` prints, as attributes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Literal
+
+from nvcoll._nvcoll import Fabric, InvalidArgument, TrainingStep
+
+Fit = Literal["fits", "tight", "too_large"]
+
+COMPUTING: Final = ("gemm", "attention", "elementwise", "recompute", "optimizer")
+"""Parts in which the GPU works; in the others it waits."""
+
+PARTS: Final = {
+    "gemm": "matrix products",
+    "attention": "attention",
+    "elementwise": "element-wise work",
+    "recompute": "computed again",
+    "host": "waits for the processor",
+    "tensor": "tensor parallelism, exposed",
+    "expert": "expert parallelism, exposed",
+    "context": "context parallelism, exposed",
+    "sharded": "sharded parameters, exposed",
+    "bubble": "pipeline bubble",
+    "sends": "sends between stages, exposed",
+    "data": "data parallelism, exposed",
+    "optimizer": "optimizer",
+    "stall": "stalls of the software",
+}
+"""The parts of a step by name, with what they are."""
+
+TRUSTED: Final = {True: 0.5, False: 0.8}
+"""How much of the logarithm of one measured run against its prediction counts, by whether runs like it were measured.
+
+The part that is not noise: variance between systems over that plus the variance between runs of one. Chosen: 0.05 and
+0.05 for software and GPUs that were measured, 0.10 and 0.05 otherwise.
+"""
+
+
+@dataclass(frozen=True)
+class RolePrice:
+    """What the ranks of some stages need: seconds of one micro-batch by chunk, seconds once, memory by part."""
+
+    name: str
+    stages: tuple[int, ...]
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
+    once_s: float
+    memory_gb: float
+    memory: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class CollectivePrice:
+    """One collective of a step: where it is, among which ranks, bytes as nccl-tests counts, seconds if nothing hid it.
+
+    ``hides`` names what it hides behind; ``nothing`` means that computing waits for it.
+    """
+
+    of: str
+    pass_: str
+    name: str
+    group: str
+    ranks: str
+    count: float
+    bytes: float
+    seconds: float
+    hides: str
+
+
+@dataclass(frozen=True)
+class StepPrediction:
+    """The predicted time of a step of training, and what it consists of.
+
+    Seconds; ``low_s`` and ``high_s`` are the ends of the 90 % interval. ``parts`` are the seconds of the slowest stage
+    by part, and sum up to ``seconds``. ``memory_gb`` is that of the fullest rank, decimal. ``extrapolated`` says why
+    the interval is wider than usual.
+    """
+
+    seconds: float
+    low_s: float
+    high_s: float
+    extrapolated: tuple[str, ...]
+    tokens_per_second: float
+    mfu: float
+    tflops: float
+    parts: Mapping[str, float]
+    roles: tuple[RolePrice, ...]
+    blocks: Mapping[str, Any]
+    collectives: tuple[CollectivePrice, ...]
+    memory_gb: float
+    gpu_memory_gb: float
+    fit: Fit
+    machine: Fabric = field(repr=False)
+    step: TrainingStep = field(repr=False)
+    request: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str, machine: Fabric, step: TrainingStep, request: Mapping[str, Any]) -> StepPrediction:
+        """Reads the JSON of a price."""
+        row = json.loads(text)
+        row["extrapolated"] = tuple(row["extrapolated"])
+        row["roles"] = tuple(_role(one) for one in row["roles"])
+        row["collectives"] = tuple(_collective(one) for one in row["collectives"])
+        return cls(**row, machine=machine, step=step, request=request)
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs."""
+        return self.step.gpus
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds in which GPUs wait: for collectives, other stages, the processor."""
+        return sum(seconds for name, seconds in self.parts.items() if name not in COMPUTING)
+
+    @property
+    def limit(self) -> str:
+        """What takes most of the time, in words."""
+        waiting = self.exposed_s / self.seconds
+        name, seconds = max(self.parts.items(), key=lambda part: part[1])
+        if waiting < 0.25:
+            return f"computing: {PARTS[name]} take {100 * seconds / self.seconds:.0f} % of the time"
+        longest = max((part for part in self.parts.items() if part[0] not in COMPUTING), key=lambda part: part[1])
+        share = 100 * longest[1] / self.seconds
+        return f"waiting takes {100 * waiting:.0f} % of the time, most of it {PARTS[longest[0]]} ({share:.0f} %)"
+
+    def dollars(self, per_gpu_hour: float, tokens: float = 1e12) -> float:
+        """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``."""
+        return tokens / self.tokens_per_second / 3600 * per_gpu_hour
+
+    def calibrated(self, measured_s: float) -> Calibration:
+        """Compares the prediction with a step that was measured.
+
+        Args:
+            measured_s: seconds of the step, the median of several.
+
+        Raises:
+            InvalidArgument: it is not a positive number.
+        """
+        if not (math.isfinite(measured_s) and measured_s > 0):
+            raise InvalidArgument(f"the measured step took {measured_s} s: pass a positive number of seconds")
+        trusted = TRUSTED[not self.extrapolated]
+        return Calibration(measured_s / self.seconds, (measured_s / self.seconds) ** trusted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns everything as plain objects, for JSON."""
+        row: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
+        row["machine"], row["step"] = self.machine.name, json.loads(self.step.to_json())
+        row["roles"] = [vars(one) for one in self.roles]
+        row["collectives"] = [{key.rstrip("_"): value for key, value in vars(one).items()} for one in self.collectives]
+        return row
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """One measured step against its prediction: ``ratio`` as measured, ``scale`` as it counts for other steps.
+
+    A run has noise of its own (3 to 5 % between equal runs), so ``scale`` is nearer to 1 than ``ratio``. It holds for
+    the same model, GPU, precision and software.
+    """
+
+    ratio: float
+    scale: float
+
+    def of(self, prediction: StepPrediction) -> StepPrediction:
+        """Returns a prediction with all its times scaled; rates follow."""
+        scale = self.scale
+        return replace(
+            prediction,
+            seconds=prediction.seconds * scale,
+            low_s=prediction.low_s * scale,
+            high_s=prediction.high_s * scale,
+            tokens_per_second=prediction.tokens_per_second / scale,
+            mfu=prediction.mfu / scale,
+            tflops=prediction.tflops / scale,
+            parts={name: seconds * scale for name, seconds in prediction.parts.items()},
+        )
+
+
+def _role(row: Mapping[str, Any]) -> RolePrice:
+    memory = {part["name"]: part["bytes"] for part in row["memory"]}
+    rows = {name: tuple(row[name]) for name in ("stages", "forward_s", "backward_s")}
+    return RolePrice(**(dict(row) | rows | {"memory": memory}))
+
+
+def _collective(row: Mapping[str, Any]) -> CollectivePrice:
+    return CollectivePrice(**{("pass_" if key == "pass" else key): value for key, value in row.items()})

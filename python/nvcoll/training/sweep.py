@@ -1,0 +1,166 @@
+"""`sweep`: many layouts of one step on one machine, best first.
+
+Candidates are all combinations that the rules of layouts allow, within what people use: tensor parallelism inside what
+NVLink joins, context parallelism for long sequences, at most eight chunks. Each is priced with the closed form of the
+pipeline, on all processors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+from nvcoll._nvcoll import InvalidArgument
+from nvcoll.training.layouts import words
+from nvcoll.training.planning import Machine
+from nvcoll.training.prediction import Fit
+
+AT_ONCE: Final = 64
+"""The layouts that are priced between two reports of progress. Chosen."""
+
+LONG: Final = 8192
+"""Tokens per context-parallel rank below which no more of them are tried. Chosen."""
+
+MOST_TRIED: Final = 20_000
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layout with its price: seconds, tokens per second and GPU, memory of the fullest rank in GB, and the fit."""
+
+    gpus: int
+    layout: Mapping[str, Any]
+    seconds: float
+    low_s: float
+    high_s: float
+    tokens_per_second: float
+    mfu: float
+    memory_gb: float
+    fit: Fit
+    parts: Mapping[str, float]
+
+    @property
+    def words(self) -> str:
+        """The layout in the short words of the field."""
+        return words(self.layout)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Layouts that were priced: those that fit first, then those that are tight, each best first.
+
+    ``refused`` counts the combinations that break a rule, by the rule.
+    """
+
+    candidates: Sequence[Candidate]
+    refused: Mapping[str, int]
+
+    @property
+    def best(self) -> Candidate:
+        """The fastest layout that fits, or is tight if none fits.
+
+        Raises:
+            InvalidArgument: no layout fits.
+        """
+        if not self.candidates or self.candidates[0].fit == "too_large":
+            raise InvalidArgument("no layout fits in the memory of the GPUs: use more GPUs, or a smaller micro-batch")
+        return self.candidates[0]
+
+    @property
+    def pareto(self) -> list[Candidate]:
+        """The layouts that no other beats in time, memory and number of GPUs at once; those that fit or are tight."""
+        found: list[Candidate] = []
+        for one in sorted(self.candidates, key=lambda one: (one.seconds, one.memory_gb, one.gpus)):
+            beaten = any(other.memory_gb <= one.memory_gb and other.gpus <= one.gpus for other in found)
+            if one.fit != "too_large" and not beaten:
+                found.append(one)
+        return found
+
+
+def sweep(
+    model: str | Mapping[str, Any],
+    machine: Machine,
+    *,
+    tell: Callable[[int, int], None] | None = None,
+    **how: Any,
+) -> Sweep:
+    """Prices all usual layouts of a step.
+
+    Args:
+        model: as of `nvcoll.training.plan`.
+        machine: the machine; all its ``gpus`` are used.
+        tell: is called with the numbers of layouts priced and to price.
+        how: arguments of `nvcoll.training.plan` that are the same for all; those of the layout that are given are not
+            varied.
+
+    Raises:
+        InvalidArgument: a name is unknown, or nothing can be varied.
+    """
+    requests = [machine.request(model, **how, **free) for free in _free(machine, model, how)]
+    if len(requests) > MOST_TRIED:
+        raise InvalidArgument(
+            f"{len(requests)} layouts are more than {MOST_TRIED}: fix one of tp, pp, cp, ep, micro_batch"
+        )
+    found, refused = [], dict[str, int]()
+    for start in range(0, len(requests), AT_ONCE):
+        some = requests[start : start + AT_ONCE]
+        answers = machine.pricer.price_all([json.dumps(one) for one in some])
+        for request, answer in zip(some, map(json.loads, answers), strict=True):
+            if "error" in answer:
+                refused[answer["error"]] = refused.get(answer["error"], 0) + 1
+            else:
+                found.append(_candidate(machine.gpus, request["layout"], answer))
+        if tell:
+            tell(start + len(some), len(requests))
+    order = ("fits", "tight", "too_large")
+    return Sweep(sorted(found, key=lambda one: (order.index(one.fit), one.seconds)), refused)
+
+
+def _candidate(gpus: int, layout: Mapping[str, Any], price: Mapping[str, Any]) -> Candidate:
+    kept = {name: price[name] for name in Candidate.__dataclass_fields__ if name in price}
+    return Candidate(gpus=gpus, layout=layout, **kept)
+
+
+def _powers(most: int) -> list[int]:
+    return [1 << power for power in range(most.bit_length()) if 1 << power <= most]
+
+
+def _free(machine: Machine, model: str | Mapping[str, Any], how: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yields what is varied: the words that ``how`` leaves open, in all combinations that can be."""
+    request = machine.request(
+        model, **{**how, "tp": 1, "pp": 1, "cp": 1, "ep": 1, "vp": 1, "dp": None, "schedule": None}
+    )
+    fields, length = request["model"], request["layout"]["sequence"]
+    experts = (fields.get("experts") or {}).get("count", 1)
+    varied: dict[str, list[Any]] = {
+        "tp": [size for size in _powers(machine.pricer.domain) if fields["heads"] % size == 0],
+        "pp": [size for size in range(1, fields["layers"] + 1) if machine.gpus % size == 0 and size <= 64],
+        "vp": [1, 2, 4, 8],
+        "cp": [size for size in _powers(16) if size == 1 or length // size >= LONG],
+        "ep": [size for size in _powers(64) if experts % size == 0],
+        "micro_batch": [1, 2, 4, 8],
+        "recompute": ["none", "selective", "full"],
+    }
+    open_words = {word: values for word, values in varied.items() if word not in how}
+    for values in product(*open_words.values()):
+        free = dict(zip(open_words, values, strict=True))
+        if _can_be(machine.gpus, fields, {**how, **free}):
+            yield free
+
+
+def _can_be(gpus: int, model: Mapping[str, Any], words: Mapping[str, Any]) -> bool:
+    """Says whether a combination keeps the simple rules, so that the planner need not refuse it."""
+    tp, pp, cp, vp = (words.get(word, 1) for word in ("tp", "pp", "cp", "vp"))
+    if gpus % (tp * pp * cp) or (vp > 1 and (pp == 1 or model["layers"] % (pp * vp))):
+        return False
+    dp = gpus // (tp * pp * cp)
+    each = dp * words.get("micro_batch", 1)
+    if words["global_batch"] % each or (dp * cp * tp) % words.get("ep", 1) or words.get("dp", dp) not in (dp, None):
+        return False
+    if vp == 1 and words.get("schedule") == "interleaved":
+        return False
+    micro_batches = words["global_batch"] // each
+    return bool((vp == 1 or micro_batches % pp == 0) and micro_batches >= min(pp, 2))

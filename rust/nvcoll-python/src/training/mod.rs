@@ -1,0 +1,213 @@
+//! Steps of training: planned, read, priced. They pass the door as JSON, whose fields are those of the structures of nvcoll-step.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use pyo3::prelude::*;
+use serde::Serialize;
+
+use nvcoll_fabric::hardware::gpus;
+use nvcoll_step::compute::Device;
+use nvcoll_step::constants::{self, Constants};
+use nvcoll_step::model::Model;
+use nvcoll_step::network::Network;
+use nvcoll_step::planner::Request;
+use nvcoll_step::pricing::Pricer;
+use nvcoll_step::software::Software;
+use nvcoll_step::training_step::TrainingStep as Step;
+use nvcoll_step::{Error, Result};
+
+use crate::error::{invalid, of_fabric};
+use crate::machines::fabric::Fabric;
+use crate::machines::settings::settings_of;
+
+fn of_step(py: Python<'_>, error: &Error) -> PyErr {
+    match error {
+        Error::Fabric(error) => of_fabric(py, error),
+        _ => invalid(py, error.to_string()),
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("all keys are texts")
+}
+
+fn planned(request: &str) -> Result<Step> {
+    let request: Request = serde_json::from_str(request).map_err(|error| Error::Request(error.to_string()))?;
+    request.plan()
+}
+
+/// The step of training: what each rank computes, sends and keeps in memory.
+///
+/// `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON.
+#[pyclass(module = "nvcoll", frozen)]
+pub(crate) struct TrainingStep(Step);
+
+#[pymethods]
+impl TrainingStep {
+    /// Plans a step.
+    ///
+    /// Args:
+    ///     request: JSON of model, layout, software and domain.
+    ///
+    /// Raises:
+    ///     InvalidArgument: it is no such JSON, or the layout breaks a rule, which the message says.
+    #[staticmethod]
+    fn plan(py: Python<'_>, request: &str) -> PyResult<Self> {
+        planned(request).map(Self).map_err(|error| of_step(py, &error))
+    }
+
+    /// Reads a step from JSON.
+    ///
+    /// Raises:
+    ///     InvalidArgument: it is no such JSON, or contradicts itself.
+    #[staticmethod]
+    fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
+        Step::from_json(text).map(Self).map_err(|error| of_step(py, &error))
+    }
+
+    /// Returns the step as JSON.
+    fn to_json(&self) -> String {
+        self.0.to_json()
+    }
+
+    /// What it is a step of.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The number of GPUs.
+    #[getter]
+    fn gpus(&self) -> u32 {
+        self.0.gpus
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<TrainingStep {}>", self.0.name)
+    }
+}
+
+/// Prices steps on one machine. What it learns of groups of ranks it keeps. Not public: `nvcoll.training` has the API.
+#[pyclass(module = "nvcoll", frozen)]
+pub(crate) struct StepPricer {
+    network: Network,
+    device: Device,
+    constants: Constants,
+}
+
+impl StepPricer {
+    fn pricer(&self, is_exact: bool) -> Pricer<'_> {
+        Pricer { network: &self.network, device: &self.device, constants: &self.constants, is_exact }
+    }
+
+    /// Prices what a request plans: JSON of the price, or of the error.
+    fn answer(&self, request: &str, is_exact: bool) -> String {
+        match planned(request).and_then(|step| self.pricer(is_exact).price(&step)) {
+            Ok(price) => json(&price),
+            Err(error) => json(&BTreeMap::from([("error", error.to_string())])),
+        }
+    }
+}
+
+#[pymethods]
+impl StepPricer {
+    /// Makes the pricer of a machine.
+    ///
+    /// Args:
+    ///     fabric: the machine.
+    ///     gpus: the number of its GPUs that steps use, the first ones.
+    ///     gpu: the model of GPU whose computing counts. Default: that of the machine.
+    ///     version: a version of NCCL. Default: the newest whose release was read.
+    ///     settings: environment variables of NCCL.
+    ///     constants: values that replace those of the table, by name. For fits.
+    ///
+    /// Raises:
+    ///     InvalidArgument: a name is unknown, the peaks of the GPU are not known, or the machine has fewer GPUs.
+    #[new]
+    #[pyo3(
+        signature = (
+            fabric, gpus, *, gpu=None, version=None, settings: "Mapping[str, str | int] | None" = None, constants=None
+        )
+    )]
+    fn new(
+        py: Python<'_>,
+        fabric: &Fabric,
+        gpus: u32,
+        gpu: Option<&str>,
+        version: Option<&str>,
+        settings: Option<&Bound<'_, PyAny>>,
+        constants: Option<BTreeMap<String, f64>>,
+    ) -> PyResult<Self> {
+        let settings = settings_of(settings)?;
+        let hardware = fabric.hardware();
+        let made = py.detach(|| {
+            let model = gpu.map_or(Ok(hardware.gpu), gpus::named)?;
+            Ok(Self {
+                network: Network::of(hardware, version, &settings, gpus)?,
+                device: Device::of(model)?,
+                constants: Constants::with(&constants.unwrap_or_default())?,
+            })
+        });
+        made.map_err(|error| of_step(py, &error))
+    }
+
+    /// The number of GPUs that NVLink joins.
+    #[getter]
+    fn domain(&self) -> u32 {
+        self.network.domain()
+    }
+
+    /// Prices a step; returns JSON.
+    ///
+    /// Args:
+    ///     step: the step.
+    ///     exact: whether its pipeline runs in virtual time, instead of a closed form.
+    ///     constants: values that replace those of the pricer, by name. For fits.
+    #[pyo3(signature = (step, *, exact=true, constants=None))]
+    fn price(
+        &self,
+        py: Python<'_>,
+        step: &TrainingStep,
+        exact: bool,
+        constants: Option<BTreeMap<String, f64>>,
+    ) -> PyResult<String> {
+        let priced = py.detach(|| {
+            let replaced = constants.map(|replaced| Constants::with(&replaced)).transpose()?;
+            let pricer = Pricer { constants: replaced.as_ref().unwrap_or(&self.constants), ..self.pricer(exact) };
+            Ok(json(&pricer.price(&step.0)?))
+        });
+        priced.map_err(|error| of_step(py, &error))
+    }
+
+    /// Plans and prices many requests, on all processors; returns JSON of prices, or of errors, in their order.
+    fn price_all(&self, py: Python<'_>, requests: Vec<String>) -> Vec<String> {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let each = requests.len().div_ceil(threads).max(1);
+        py.detach(|| {
+            thread::scope(|scope| {
+                let part = |part: &'_ [String]| part.iter().map(|one| self.answer(one, false)).collect::<Vec<_>>();
+                let running: Vec<_> = requests.chunks(each).map(|some| scope.spawn(move || part(some))).collect();
+                running.into_iter().flat_map(|one| one.join().expect("pricing does not panic")).collect()
+            })
+        })
+    }
+}
+
+/// Returns the models that are shipped, as JSON.
+#[pyfunction]
+pub(crate) fn training_models() -> String {
+    json(&Model::all())
+}
+
+/// Returns the software that is shipped, as JSON.
+#[pyfunction]
+pub(crate) fn training_software() -> String {
+    json(&Software::all())
+}
+
+/// Returns the constants of steps, as JSON.
+#[pyfunction]
+pub(crate) fn training_constants() -> String {
+    json(&constants::rows())
+}

@@ -1,0 +1,238 @@
+//! What an operation costs on a GPU: closed forms over the device's row and the constants.
+//!
+//! ```text
+//! GEMM         max(2 m n k / (peak e quantised^q k / (k + lost)), bytes / rate)
+//! quantised    best of four tiles: used part of the tiles x filled part of the waves over the SMs
+//! lost         K of a tile's prologue and epilogue, sqrt(peak per SM) larger on faster SMs, several times larger for experts
+//! flash        4 FLOPs per score and element (10 backward), causal blocks 9/16, over the kernel's published part of the peak
+//! unfused      two GEMMs with the whole square of scores, and bytes per score
+//! bytes        at 85 % of the memory's rate; element-wise kernels move a generation's multiple of what they must
+//! ```
+//!
+//! Source: roofline (Williams et al. 2009); tiles and waves (NVIDIA, "Matrix Multiplication Background"); the rest is ours, fitted as the
+//! rows of `constants.toml` say. It does not know clocks: a power limit below the row's watts makes products slower than said here.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use nvcoll_fabric::hardware::gpus::{Generation, Gpu};
+use serde::Deserialize;
+
+use crate::constants::{ByGeneration, Constants};
+use crate::error::{Error, Result};
+use crate::layout::Dtype;
+use crate::software::AttentionKernel;
+use crate::tables;
+use crate::training_step::Work;
+
+/// A GPU as computing sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Device {
+    /// The name of its row.
+    pub name: String,
+    /// Its memory in bytes.
+    pub memory: f64,
+    /// The bytes per second of its memory.
+    rate: f64,
+    sms: f64,
+    /// Dense FLOP/s by dtype.
+    peaks: BTreeMap<&'static str, f64>,
+    class: Class,
+    /// Why constants of another generation were taken, if they were.
+    pub extrapolated: Option<String>,
+}
+
+/// A row of [`ByGeneration`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Volta,
+    Ampere,
+    Hopper,
+    Blackwell,
+    BlackwellUltra,
+}
+
+impl ByGeneration {
+    fn of(&self, class: Class) -> f64 {
+        match class {
+            Class::Volta => self.volta,
+            Class::Ampere => self.ampere,
+            Class::Hopper => self.hopper,
+            Class::Blackwell => self.blackwell,
+            Class::BlackwellUltra => self.blackwell_ultra,
+        }
+    }
+}
+
+/// A row of `attention.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kernel {
+    kernel: AttentionKernel,
+    forward: ByGeneration,
+    backward: ByGeneration,
+    heads: BTreeMap<String, f64>,
+    #[expect(dead_code, reason = "read by people, and required")]
+    source: String,
+}
+
+static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| tables::rows(include_str!("data/attention.toml"), "kernel"));
+
+/// What heads of a size that the table lacks sustain.
+const OTHER_HEADS: f64 = 0.8;
+
+/// The square of causal scores that blocks of a kernel compute: the half, and the diagonal blocks of an eighth.
+const CAUSAL: f64 = 0.5 * (1.0 + 1.0 / 8.0);
+
+/// The peak per SM of A100, TFLOP/s.
+const A100_SM: f64 = 312.0 / 108.0;
+
+/// Tiles of products, rows and columns, with what they reach of the largest. Chosen after cuBLAS.
+const TILES: [(f64, f64, f64); 4] =
+    [(128.0, 256.0, 1.0), (256.0, 128.0, 1.0), (128.0, 128.0, 0.88), (64.0, 128.0, 0.7)];
+
+impl Device {
+    /// Returns what is known of a GPU's computing.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] if its row has no peaks.
+    pub fn of(gpu: &Gpu) -> Result<Self> {
+        let Some(compute) = &gpu.compute else {
+            return Err(Error::Gpu(format!("the peaks of {} are not known: choose another GPU", gpu.name)));
+        };
+        let (class, extrapolated) = match gpu.generation {
+            Generation::Volta => (Class::Volta, false),
+            Generation::Ampere => (Class::Ampere, false),
+            Generation::Hopper => (Class::Hopper, false),
+            Generation::Blackwell if gpu.title.contains("B300") => (Class::BlackwellUltra, false),
+            Generation::Blackwell => (Class::Blackwell, gpu.sm != Some(100)),
+            Generation::Ada | Generation::Cdna2 => (Class::Ampere, true),
+            Generation::Cdna3 => (Class::Hopper, true),
+            Generation::Kepler | Generation::Pascal | Generation::Turing => (Class::Volta, true),
+        };
+        let peaks = [("fp16", compute.fp16), ("bf16", compute.bf16), ("fp8", compute.fp8), ("fp4", compute.fp4)];
+        let known = peaks.into_iter().filter_map(|(name, peak)| Some((name, peak? * 1e12)));
+        Ok(Self {
+            name: gpu.name.clone(),
+            memory: compute.memory_gb * 1e9,
+            rate: gpu.memory_gbps * 1e9,
+            sms: compute.sms.into(),
+            peaks: known.collect(),
+            class,
+            extrapolated: extrapolated.then(|| format!("no run on {} was measured", gpu.title)),
+        })
+    }
+
+    /// Returns the dense FLOP/s of products of a precision: those of the next wider one where the GPU lacks it.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] if it lacks bf16 and fp16.
+    pub fn peak(&self, dtype: Dtype) -> Result<f64> {
+        let order: &[&str] = match dtype {
+            Dtype::Fp4 => &["fp4"],
+            Dtype::Fp8 => &["fp8"],
+            Dtype::Bf16 => &["bf16"],
+            Dtype::Fp16 => &["fp16"],
+            Dtype::Tf32 => &["bf16"],
+        };
+        let found = order.iter().find_map(|name| self.peaks.get(name)).copied();
+        let half = if dtype == Dtype::Tf32 { 0.5 } else { 1.0 };
+        found.map(|peak| peak * half).ok_or_else(|| {
+            let known = self.peaks.keys().copied().collect::<Vec<_>>().join(", ");
+            Error::Gpu(format!("{} has no tensor cores for {dtype:?}: choose one of {known}", self.name))
+        })
+    }
+}
+
+/// Seconds of operations on one device, under some constants.
+#[derive(Debug, Clone, Copy)]
+pub struct Compute<'d> {
+    /// The device.
+    pub device: &'d Device,
+    /// The constants.
+    pub constants: &'d Constants,
+}
+
+impl Compute<'_> {
+    /// Bytes per second of streaming kernels.
+    fn stream_rate(&self) -> f64 {
+        self.device.rate * self.constants.memory_rate
+    }
+
+    /// Returns the seconds of `count` operations, which are no collectives.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] if the device lacks the precision.
+    pub fn seconds(&self, work: &Work, count: f64) -> Result<f64> {
+        Ok(match *work {
+            Work::Gemm { m, n, k, dtype, grouped } => count * self.gemm([m, n, k], dtype, grouped, count)?,
+            Work::Attention { .. } => count * self.attention(work)?,
+            Work::Elementwise { bytes } => {
+                count * self.constants.elementwise.of(self.device.class) * bytes / self.stream_rate()
+            }
+            Work::Stream { bytes } => count * bytes / self.stream_rate(),
+            Work::Host { seconds } | Work::Wait { seconds } => count * seconds,
+            Work::Collective { .. } => 0.0,
+        })
+    }
+
+    fn gemm(&self, [m, n, k]: [f64; 3], dtype: Dtype, grouped: Option<f64>, count: f64) -> Result<f64> {
+        let constants = self.constants;
+        let peak = self.device.peak(dtype)?;
+        let narrow = match dtype {
+            Dtype::Fp8 => constants.gemm_fp8,
+            Dtype::Fp4 => constants.gemm_fp4,
+            _ => 1.0,
+        };
+        let faster = (peak / 1e12 / self.device.sms / A100_SM).sqrt();
+        let lost = constants.gemm_loss * faster * grouped.map_or(1.0, |part| constants.grouped * part);
+        let together = if grouped.is_some() { count.max(1.0) } else { 1.0 };
+        let quantised = self.quantised(m, n, together).powf(constants.quantisation);
+        let sustained = peak * constants.gemm.of(self.device.class) * narrow * quantised * k / (k + lost);
+        let bytes = (m * k + n * k) * dtype.bytes() + 2.0 * m * n;
+        Ok((2.0 * m * n * k / sustained).max(bytes / self.stream_rate()))
+    }
+
+    /// The part of the tiles and waves of a product that does useful work, with the best of the tiles.
+    fn quantised(&self, m: f64, n: f64, together: f64) -> f64 {
+        let used = TILES.map(|(rows, columns, reaches)| {
+            let tiles = (m / rows).ceil() * (n / columns).ceil() * together;
+            let waves = (tiles / self.device.sms).ceil() * self.device.sms;
+            m * n * together / (waves * rows * columns) * reaches
+        });
+        used.into_iter().fold(f64::MIN_POSITIVE, f64::max)
+    }
+
+    fn attention(&self, work: &Work) -> Result<f64> {
+        let Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward } = *work else {
+            unreachable!("the caller has matched attention")
+        };
+        let scores = sequences * heads * queries * keys;
+        let square = 2.0 * scores * (qk_dim + v_dim);
+        let peak = self.device.peak(Dtype::Bf16).or_else(|_| self.device.peak(Dtype::Fp16))?;
+        if kernel == AttentionKernel::Unfused {
+            return Ok(self.unfused(square, scores, qk_dim, peak, backward));
+        }
+        let row = KERNELS.iter().find(|row| row.kernel == kernel).expect("the table has every kernel");
+        let part = if backward { row.backward } else { row.forward }.of(self.device.class);
+        let head = row.heads.get(&format!("{qk_dim}")).copied().unwrap_or(OTHER_HEADS);
+        let seen = window.map_or(CAUSAL, |tokens| CAUSAL.min(2.0 * CAUSAL * tokens / keys));
+        let passes = if backward { 2.5 } else { 1.0 };
+        Ok(passes * square * seen / (peak * part * self.constants.attention * head))
+    }
+
+    /// Two products of the whole square of scores, forward, and what softmax, mask and dropout move.
+    fn unfused(&self, square: f64, scores: f64, head: f64, peak: f64, backward: bool) -> f64 {
+        let constants = self.constants;
+        let misaligned = if head % 8.0 == 0.0 { 1.0 } else { MISALIGNED };
+        let (passes, bytes) = if backward { (2.0, 0.6) } else { (1.0, 0.4) };
+        let sustained = peak * UNFUSED * constants.gemm.of(self.device.class);
+        passes * square / sustained * misaligned + bytes * constants.score_bytes * scores / self.stream_rate()
+    }
+}
+
+/// The part of a large product's rate that the small products of unfused attention sustain. Chosen.
+const UNFUSED: f64 = 0.9;
+
+/// The times of unfused products whose heads are no multiple of 8 elements: no tensor cores. Fitted on BLOOM's trials.
+const MISALIGNED: f64 = 6.0;

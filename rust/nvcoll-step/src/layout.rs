@@ -1,0 +1,326 @@
+//! The layout of a step: how a batch and a model are divided among GPUs, and the rules that a layout must keep.
+//!
+//! Ranks are numbered as in Megatron-LM: tensor-parallel ranks are neighbours, then context-parallel, then data-parallel ranks, then
+//! stages. [`Order`] changes that. Experts are spread over ranks that are neighbours across tensor, context and data parallelism.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::network::Group;
+use crate::pipeline::Schedule;
+
+/// How a step is divided among GPUs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layout {
+    /// The number of GPUs: `tensor * context * data * stages`.
+    pub gpus: u32,
+    /// Tensor-parallel ranks.
+    #[serde(default = "one")]
+    pub tensor: u32,
+    /// Whether norms and residuals are divided among the tensor-parallel ranks, too.
+    #[serde(default)]
+    pub sequence_parallel: bool,
+    /// Stages of the pipeline.
+    #[serde(default = "one")]
+    pub stages: u32,
+    /// Chunks of layers on each stage: 1, or more if the pipeline is interleaved.
+    #[serde(default = "one")]
+    pub chunks: u32,
+    /// The order in which stages work on micro-batches.
+    #[serde(default = "one_forward_one_backward")]
+    pub schedule: Schedule,
+    /// Context-parallel ranks.
+    #[serde(default = "one")]
+    pub context: u32,
+    /// Expert-parallel ranks.
+    #[serde(default = "one")]
+    pub expert: u32,
+    /// Data-parallel ranks.
+    pub data: u32,
+    /// What data-parallel ranks shard instead of each keeping a copy.
+    #[serde(default)]
+    pub sharding: Sharding,
+    /// The data- and context-parallel ranks among which it is sharded, if not all: HSDP, or a sharded optimizer within a node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard_ranks: Option<u32>,
+    /// Sequences of a micro-batch on one rank.
+    pub micro_batch: u32,
+    /// Sequences of a step.
+    pub global_batch: u32,
+    /// Tokens of a sequence.
+    pub sequence: u64,
+    /// What the backward pass computes again.
+    #[serde(default)]
+    pub recompute: Recompute,
+    /// The precision of GEMMs.
+    #[serde(default)]
+    pub dtype: Dtype,
+    /// Which parallelism is innermost.
+    #[serde(default)]
+    pub order: Order,
+}
+
+/// What data-parallel ranks shard: the stages of ZeRO (arXiv 1910.02054).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sharding {
+    /// Nothing: DDP.
+    #[default]
+    None,
+    /// The optimizer's state: ZeRO 1, the distributed optimizer of Megatron-Core.
+    Optimizer,
+    /// Gradients, too: ZeRO 2.
+    Gradients,
+    /// Parameters, too: ZeRO 3, FSDP.
+    Parameters,
+}
+
+/// The parts of the forward pass of a layer that the backward pass computes again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Recompute {
+    /// The part of its GEMMs, 0 to 1.
+    pub gemm: f64,
+    /// The part of its attention, 0 to 1.
+    pub attention: f64,
+    /// The part of its element-wise work, 0 to 1.
+    pub elementwise: f64,
+}
+
+impl Recompute {
+    /// Nothing.
+    pub const NONE: Self = Self { gemm: 0.0, attention: 0.0, elementwise: 0.0 };
+    /// The attention alone (arXiv 2205.05198).
+    pub const SELECTIVE: Self = Self { gemm: 0.0, attention: 1.0, elementwise: 0.0 };
+    /// Whole layers, collectives of tensor parallelism included.
+    pub const FULL: Self = Self { gemm: 1.0, attention: 1.0, elementwise: 1.0 };
+
+    /// Says whether whole layers are computed again, so that only their inputs are kept.
+    pub fn is_full(&self) -> bool {
+        self.gemm >= 0.999
+    }
+}
+
+/// The precision of GEMMs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dtype {
+    /// bfloat16.
+    #[default]
+    Bf16,
+    /// IEEE half precision.
+    Fp16,
+    /// 8 bits: E4M3 and E5M2.
+    Fp8,
+    /// 4 bits with a scale for 16 elements (NVFP4).
+    Fp4,
+    /// IEEE single precision, in tensor cores as TF32.
+    Tf32,
+}
+
+impl Dtype {
+    /// Returns the bytes of an element of a GEMM's input; scales included for 4 bits.
+    pub const fn bytes(self) -> f64 {
+        match self {
+            Self::Bf16 | Self::Fp16 => 2.0,
+            Self::Fp8 | Self::Fp4 => 1.0,
+            Self::Tf32 => 4.0,
+        }
+    }
+
+    /// Says whether inputs of GEMMs are cast to 8 bits or fewer.
+    pub const fn is_narrow(self) -> bool {
+        matches!(self, Self::Fp8 | Self::Fp4)
+    }
+}
+
+/// Which parallelism is innermost, from neighbours to the farthest ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Megatron-LM's: tensor, context, data, stages.
+    #[default]
+    #[serde(rename = "tp-cp-dp-pp")]
+    StagesOutermost,
+    /// Stages before data: the ranks of a pipeline are near each other.
+    #[serde(rename = "tp-cp-pp-dp")]
+    DataOutermost,
+}
+
+const fn one_forward_one_backward() -> Schedule {
+    Schedule::OneFOneB
+}
+
+const fn one() -> u32 {
+    1
+}
+
+impl Layout {
+    /// Returns the micro-batches of a step on each rank.
+    pub fn micro_batches(&self) -> u32 {
+        let each = u64::from(self.micro_batch) * u64::from(self.data);
+        (u64::from(self.global_batch) / each.max(1)) as u32
+    }
+
+    /// Returns the ranks that reduce the gradients of dense parameters: data- and context-parallel ones.
+    pub fn replicas(&self) -> u32 {
+        self.data * self.context
+    }
+
+    /// Returns the ranks that reduce the gradients of one expert.
+    pub fn expert_replicas(&self) -> u32 {
+        (self.replicas() * self.tensor / self.expert).max(1)
+    }
+
+    /// Returns the ranks among which parameters, gradients or optimizer are sharded.
+    pub fn shards(&self) -> u32 {
+        match self.sharding {
+            Sharding::None => 1,
+            _ => self.shard_ranks.unwrap_or(self.replicas()).min(self.replicas()),
+        }
+    }
+
+    /// Returns the groups of ranks by name: `tp`, `cp`, `ep`, `dp`, `shard`, `copies` of shards, `edp` of experts, `pp`.
+    pub fn groups(&self) -> Vec<(&'static str, Group)> {
+        let (data, stage) = match self.order {
+            Order::StagesOutermost => (self.tensor, self.tensor * self.replicas()),
+            Order::DataOutermost => (self.tensor, self.tensor * self.context),
+        };
+        let pitch = match self.order {
+            Order::DataOutermost if self.context == 1 => data * self.stages,
+            _ => data,
+        };
+        vec![
+            ("tp", Group { size: self.tensor, stride: 1 }),
+            ("cp", Group { size: self.context, stride: self.tensor }),
+            ("ep", Group { size: self.expert, stride: 1 }),
+            ("dp", Group { size: self.replicas(), stride: pitch }),
+            ("shard", Group { size: self.shards(), stride: pitch }),
+            ("copies", Group { size: self.replicas() / self.shards(), stride: pitch * self.shards() }),
+            ("edp", Group { size: self.expert_replicas(), stride: self.expert }),
+            ("pp", Group { size: self.stages.min(2), stride: stage }),
+        ]
+    }
+
+    /// Refuses a layout that breaks a rule, with the rule.
+    ///
+    /// # Errors
+    /// [`Error::Layout`].
+    pub fn check(&self, model: &Model) -> Result<()> {
+        self.check_sizes()?;
+        self.check_batch()?;
+        self.check_model(model)?;
+        self.check_stages(model)?;
+        self.check_sharding()
+    }
+
+    fn check_sizes(&self) -> Result<()> {
+        let Self { gpus, tensor, stages, context, data, expert, chunks, micro_batch, .. } = *self;
+        const MOST: u32 = 1 << 20;
+        let sizes = [gpus, tensor, stages, context, data, expert, chunks, micro_batch, self.global_batch];
+        if sizes.iter().any(|size| !(1..=MOST).contains(size)) || !(1..=u64::from(u32::MAX)).contains(&self.sequence) {
+            return Err(Error::layout(format!(
+                "every size must be from 1 to {MOST}, and a sequence below 2^32 tokens"
+            )));
+        }
+        let parts = [self.recompute.gemm, self.recompute.attention, self.recompute.elementwise];
+        if parts.iter().any(|part| !(0.0..=1.0).contains(part)) {
+            return Err(Error::layout("the parts that are computed again must be from 0 to 1"));
+        }
+        let ranks = [tensor, stages, context, data].iter().map(|&size| u64::from(size)).product::<u64>();
+        if ranks != u64::from(gpus) {
+            let parts = format!("TP {tensor} x CP {context} x DP {data} x PP {stages} = {ranks}");
+            return Err(Error::layout(format!("{parts} ranks, but there are {gpus} GPUs")));
+        }
+        let others = self.replicas() * tensor;
+        if !others.is_multiple_of(expert) {
+            return Err(Error::layout(format!(
+                "EP {expert} must divide TP x CP x DP = {others}: experts are spread over the ranks of one stage"
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_batch(&self) -> Result<()> {
+        let (batch, each) = (self.global_batch, u64::from(self.micro_batch) * u64::from(self.data));
+        if u64::from(batch) % each != 0 {
+            return Err(Error::layout(format!(
+                "the global batch of {batch} sequences must be a multiple of micro-batch x DP = {} x {} = {each}",
+                self.micro_batch, self.data
+            )));
+        }
+        let parts = u64::from(self.context) * if self.context > 1 { 2 } else { 1 };
+        if !self.sequence.is_multiple_of(parts) {
+            return Err(Error::layout(format!(
+                "the sequence of {} tokens must be a multiple of 2 x CP = {parts}: each rank has an early and a late part",
+                self.sequence
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_model(&self, model: &Model) -> Result<()> {
+        let tensor = u64::from(self.tensor);
+        if !model.heads.is_multiple_of(tensor) {
+            let heads = model.heads;
+            return Err(Error::layout(format!(
+                "TP {tensor} must divide the {heads} attention heads of {}",
+                model.name
+            )));
+        }
+        let dense = model.experts.is_none_or(|one| one.dense_layers > 0 || one.every > 1);
+        if dense && !model.ffn.is_multiple_of(tensor) {
+            return Err(Error::layout(format!("TP {tensor} must divide the MLP's width of {}", model.ffn)));
+        }
+        match model.experts {
+            None if self.expert > 1 => {
+                Err(Error::layout(format!("EP {} needs experts, and {} is dense", self.expert, model.name)))
+            }
+            Some(one) if one.count % u64::from(self.expert) != 0 => {
+                Err(Error::layout(format!("EP {} must divide the {} experts", self.expert, one.count)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_stages(&self, model: &Model) -> Result<()> {
+        let (parts, layers) = (self.stages * self.chunks, model.layers);
+        if parts > layers + 2 {
+            return Err(Error::layout(format!(
+                "{} has {layers} layers, too few for {parts} chunks of stages",
+                model.name
+            )));
+        }
+        if self.chunks > 1 && self.stages == 1 {
+            return Err(Error::layout(format!("{} chunks need a pipeline, and PP is 1", self.chunks)));
+        }
+        if self.chunks > 1 && self.schedule != Schedule::Interleaved {
+            return Err(Error::layout(format!("{} chunks need the interleaved schedule", self.chunks)));
+        }
+        if self.schedule == Schedule::Interleaved && self.chunks == 1 {
+            return Err(Error::layout("the interleaved schedule needs at least two chunks on each stage"));
+        }
+        if self.chunks > 1 && !self.micro_batches().is_multiple_of(self.stages) {
+            return Err(Error::layout(format!(
+                "the interleaved schedule needs micro-batches ({}) in multiples of the stages ({})",
+                self.micro_batches(),
+                self.stages
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_sharding(&self) -> Result<()> {
+        let replicas = self.replicas();
+        match self.shard_ranks {
+            Some(ranks) if self.sharding == Sharding::None => {
+                Err(Error::layout(format!("it shards over {ranks} ranks, but says not what")))
+            }
+            Some(ranks) if ranks == 0 || !replicas.is_multiple_of(ranks.min(replicas)) => {
+                Err(Error::layout(format!("shards over {ranks} ranks must divide the {replicas} replicas")))
+            }
+            _ => Ok(()),
+        }
+    }
+}

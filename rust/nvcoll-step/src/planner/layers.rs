@@ -1,0 +1,385 @@
+//! The blocks of a model: what one micro-batch does in a layer, in the embedding and in the head.
+//!
+//! | part | forward | backward |
+//! |---|---|---|
+//! | GEMM (m, n, k) | one | one for the input (m, k, n), one for the weight (k, n, m) |
+//! | attention | 2 products of causal scores | 5 |
+//! | norms and residuals | 10 bytes per element: two norms read and write, two additions read twice and write | 12 |
+//! | activation | read and write the widths of the MLP, bf16 | 5/3 of that |
+//! | tensor parallelism | 2 all-reduces, or all-gather and reduce-scatter twice (arXiv 2205.05198) | the same |
+//! | experts | 2 all-to-alls, and 6 passes over the tokens to permute and combine | the same, 1.3 times the passes |
+//!
+//! Bytes of narrow GEMMs (fp8, fp4) count apart: their inputs are cast and transposed, 3 bytes per element forward and 4 per element of
+//! the result backward. Source of the byte counts: ours, from what fused kernels of Transformer Engine must read and write.
+
+use super::Request;
+use crate::layout::Dtype;
+use crate::model::{Experts, Layer};
+use crate::software::AttentionKernel;
+use crate::training_step::{Block, Hides, Op, Work};
+use nvcoll_fabric::predict::Pattern;
+
+/// Bytes of an activation: bf16.
+const ELEMENT: f64 = 2.0;
+
+/// The sizes of what one rank has of one layer.
+pub(super) struct Sizes<'r> {
+    request: &'r Request,
+    layer: Layer,
+    /// Tokens of a micro-batch on this rank.
+    pub(super) tokens: f64,
+    tensor: f64,
+    hidden: f64,
+}
+
+/// A matrix of a layer: its result has `columns`, its products have `inner` elements.
+struct Matrix {
+    name: &'static str,
+    rows: f64,
+    columns: f64,
+    inner: f64,
+    count: f64,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Dense,
+    Router,
+    Expert,
+}
+
+impl<'r> Sizes<'r> {
+    pub(super) fn of(request: &'r Request, layer: Layer) -> Self {
+        let layout = &request.layout;
+        let tokens = f64::from(layout.micro_batch) * layout.sequence as f64 / f64::from(layout.context);
+        Self { request, layer, tokens, tensor: layout.tensor.into(), hidden: request.model.hidden as f64 }
+    }
+
+    fn experts(&self) -> Option<Experts> {
+        self.request.model.experts.filter(|_| self.layer.has_experts)
+    }
+
+    /// Tokens, counted once for each expert that they visit, on this rank.
+    fn routed(&self, experts: Experts) -> f64 {
+        self.tokens / self.tensor * experts.top_k as f64
+    }
+
+    /// The experts on this rank.
+    fn local_experts(&self, experts: Experts) -> f64 {
+        experts.count as f64 / f64::from(self.request.layout.expert)
+    }
+
+    /// Bytes of the residual stream of a micro-batch, not divided among tensor-parallel ranks.
+    fn stream_bytes(&self) -> f64 {
+        self.tokens * self.hidden * ELEMENT
+    }
+
+    /// The tensor-parallel ranks that divide norms and residuals.
+    pub(super) fn divided(&self) -> f64 {
+        if self.request.layout.sequence_parallel {
+            self.tensor
+        } else {
+            1.0
+        }
+    }
+
+    fn matrices(&self) -> Vec<Matrix> {
+        let mut found = self.attention_matrices();
+        let model = &self.request.model;
+        let up = if model.gated { 2.0 } else { 1.0 };
+        let dense = |name, rows, columns, inner| Matrix { name, rows, columns, inner, count: 1.0, kind: Kind::Dense };
+        let (rows, hidden) = (self.tokens, self.hidden);
+        let Some(experts) = self.experts() else {
+            let width = model.ffn as f64 / self.tensor;
+            found.push(dense("mlp up", rows, up * width, hidden));
+            found.push(dense("mlp down", rows, hidden, width));
+            return found;
+        };
+        let router = Matrix { kind: Kind::Router, ..dense("router", rows / self.tensor, experts.count as f64, hidden) };
+        found.push(router);
+        if experts.shared > 0 {
+            let width = (experts.ffn * experts.shared) as f64 / self.tensor;
+            found.push(dense("shared expert up", rows, up * width, hidden));
+            found.push(dense("shared expert down", rows, hidden, width));
+        }
+        let (count, width) = (self.local_experts(experts), experts.ffn as f64);
+        let each = self.routed(experts) / count;
+        let expert = |name, columns, inner| Matrix { name, rows: each, columns, inner, count, kind: Kind::Expert };
+        found.push(expert("experts up", up * width, hidden));
+        found.push(expert("experts down", hidden, width));
+        found
+    }
+
+    fn attention_matrices(&self) -> Vec<Matrix> {
+        let model = &self.request.model;
+        let (rows, hidden, heads) = (self.tokens, self.hidden, model.heads as f64 / self.tensor);
+        let matrix = |name, columns, inner| Matrix { name, rows, columns, inner, count: 1.0, kind: Kind::Dense };
+        let Some(mla) = model.mla else {
+            let width = model.head_dim as f64 / self.tensor;
+            let (queries, all) = (model.heads as f64 * width, (model.heads + 2 * model.kv_heads) as f64 * width);
+            return vec![matrix("qkv", all, hidden), matrix("attention out", hidden, queries)];
+        };
+        let [q, kv, nope, rope, v] = [mla.q, mla.kv, mla.nope, mla.rope, mla.v].map(|size| size as f64);
+        let mut found = vec![matrix("latents", q + kv + rope, hidden)];
+        found.push(matrix("queries", heads * (nope + rope), if q > 0.0 { q } else { hidden }));
+        found.push(matrix("keys and values", heads * (nope + v), kv));
+        found.push(matrix("attention out", hidden, heads * v));
+        found
+    }
+
+    /// Parameters of this layer on this rank: dense ones and those of its experts.
+    pub(super) fn parameters(&self) -> (f64, f64) {
+        let of = |kind| {
+            let matrices = self.matrices().into_iter().filter(move |one| one.kind == kind);
+            matrices.map(|one| one.columns * one.inner * one.count).sum()
+        };
+        (of(Kind::Dense), of(Kind::Expert))
+    }
+
+    fn gemm(&self, matrix: &Matrix, (m, n, k): (f64, f64, f64), pass: &str) -> Op {
+        let narrow = self.request.layout.dtype;
+        let dtype = if matrix.kind == Kind::Router { wide(narrow) } else { narrow };
+        let grouped = (matrix.kind == Kind::Expert).then_some(self.request.software.grouped_loss);
+        let name = if pass.is_empty() { matrix.name.to_owned() } else { format!("{} {pass}", matrix.name) };
+        Op { name, count: matrix.count, work: Work::Gemm { m, n, k, dtype, grouped } }
+    }
+
+    fn attention(&self, backward: bool) -> Op {
+        let (model, layout) = (&self.request.model, &self.request.layout);
+        let (qk_dim, v_dim) = match model.mla {
+            Some(mla) => (mla.nope + mla.rope, mla.v),
+            None => (model.head_dim, model.head_dim),
+        };
+        let work = Work::Attention {
+            queries: layout.sequence as f64 / f64::from(layout.context),
+            keys: layout.sequence as f64,
+            window: model.window.filter(|_| self.layer.has_window).map(|one| one.tokens as f64),
+            sequences: layout.micro_batch.into(),
+            heads: model.heads as f64 / self.tensor,
+            qk_dim: qk_dim as f64,
+            v_dim: v_dim as f64,
+            kernel: self.request.software.attention,
+            backward,
+        };
+        op(if backward { "attention backward" } else { "attention" }, work)
+    }
+
+    /// Elements of the MLP's activations that are read and written, in both directions of the activation function.
+    fn activation_elements(&self) -> (f64, f64) {
+        let model = &self.request.model;
+        let passes = if model.gated { 3.0 } else { 2.0 };
+        let Some(experts) = self.experts() else {
+            return (self.tokens * model.ffn as f64 / self.tensor * passes, 0.0);
+        };
+        let shared = self.tokens * (experts.ffn * experts.shared) as f64 / self.tensor * passes;
+        (shared, self.routed(experts) * experts.ffn as f64 * passes)
+    }
+
+    fn elementwise(&self, backward: bool) -> Vec<Op> {
+        let (model, software) = (&self.request.model, &self.request.software);
+        let fused = software.elementwise;
+        let norms = if backward { 12.0 } else { 10.0 } / ELEMENT * self.stream_bytes() / self.divided();
+        let heads = (model.heads + model.kv_heads) as f64 * model.head_dim as f64;
+        let rotary = match model.positions {
+            crate::model::Positions::Rotary => 2.0 * ELEMENT * self.tokens * heads / self.tensor,
+            _ => 0.0,
+        };
+        let (dense, routed) = self.activation_elements();
+        let activation = (dense + software.expert_casts * routed) * ELEMENT * if backward { 5.0 / 3.0 } else { 1.0 };
+        let bytes = |bytes| Work::Elementwise { bytes: fused * bytes };
+        let mut found = vec![op("norms and residuals", bytes(norms)), op("activation", bytes(activation))];
+        if rotary > 0.0 {
+            found.push(op("rotary positions", bytes(rotary)));
+        }
+        if let Some(experts) = self.experts() {
+            let passes = if backward { 6.0 * 1.3 } else { 6.0 };
+            found.push(op("permute and combine", bytes(passes * self.routed(experts) * self.hidden * ELEMENT)));
+        }
+        if self.request.layout.dtype.is_narrow() {
+            found.push(op("casts", Work::Elementwise { bytes: self.cast_bytes(backward) }));
+        }
+        found
+    }
+
+    fn cast_bytes(&self, backward: bool) -> f64 {
+        let of_experts = self.request.software.expert_casts.min(1.0);
+        let part = |kind| match kind {
+            Kind::Dense => 1.0,
+            Kind::Router => 0.0,
+            Kind::Expert => of_experts,
+        };
+        let matrices = self.matrices();
+        let elements = matrices.iter().map(|one| {
+            let columns = if backward { one.columns } else { one.inner };
+            one.rows * columns * one.count * part(one.kind)
+        });
+        elements.sum::<f64>() * if backward { 4.0 } else { 3.0 }
+    }
+
+    fn tensor_collectives(&self, backward: bool) -> Vec<Op> {
+        let (layout, software) = (&self.request.layout, &self.request.software);
+        if layout.tensor == 1 {
+            return Vec::new();
+        }
+        let hides = if software.overlaps_tensor { Hides::Tiles } else { Hides::Nothing };
+        let bytes = self.stream_bytes();
+        let of = |pattern, count| Op { count, ..collective(pattern, bytes, "tp", hides) };
+        let mut found = if layout.sequence_parallel {
+            let again = if backward && software.gathers_inputs_again { 1.0 } else { 0.0 };
+            vec![of(Pattern::AllGather, 2.0 + again), of(Pattern::ReduceScatter, 2.0)]
+        } else {
+            vec![of(Pattern::AllReduce, 2.0)]
+        };
+        let over_nodes = layout.tensor > self.request.domain;
+        if over_nodes && software.ring_over_nodes_us > 0.0 {
+            let seconds = software.ring_over_nodes_us * 1e-6 * (self.tensor - 1.0) * if backward { 6.0 } else { 4.0 };
+            found.push(op("ring over nodes", Work::Wait { seconds }));
+        }
+        found
+    }
+
+    fn expert_collectives(&self) -> Vec<Op> {
+        let (layout, software) = (&self.request.layout, &self.request.software);
+        let Some(experts) = self.experts().filter(|_| layout.expert > 1) else {
+            return Vec::new();
+        };
+        let hides = if software.overlaps_experts { Hides::OtherMicroBatch } else { Hides::Nothing };
+        let work = Work::Collective {
+            pattern: Pattern::AllToAll,
+            bytes: self.routed(experts) * self.hidden * ELEMENT,
+            group: "ep".to_owned(),
+            hides,
+            once_per_node: software.sends_once_per_node.then_some(experts.top_k as f64),
+        };
+        vec![Op { name: "dispatch and combine".to_owned(), count: 2.0, work }]
+    }
+
+    fn context_collectives(&self, backward: bool) -> Vec<Op> {
+        let (model, layout) = (&self.request.model, &self.request.layout);
+        if layout.context == 1 {
+            return Vec::new();
+        }
+        let kept =
+            model.mla.map_or(2 * model.kv_heads * model.head_dim, |mla| model.heads * (mla.nope + mla.rope + mla.v));
+        let bytes = self.tokens * kept as f64 / self.tensor * ELEMENT * f64::from(layout.context);
+        let count = if backward { 2.0 } else { 1.0 };
+        vec![Op { count, ..collective(Pattern::AllGather, bytes, "cp", Hides::Attention) }]
+    }
+
+    /// Gathers of sharded parameters, and reductions of their gradients.
+    fn sharded_collectives(&self, backward: bool) -> Vec<Op> {
+        if !self.request.shards_layers() {
+            return Vec::new();
+        }
+        let hides = if self.request.software.overlaps_sharded { Hides::OtherLayer } else { Hides::Nothing };
+        self.request.sharded(self.parameters(), backward, hides)
+    }
+
+    fn host(&self, backward: bool) -> Vec<Op> {
+        let (layout, software) = (&self.request.layout, &self.request.software);
+        let launches = if backward { software.host_backward_us } else { software.host_forward_us };
+        let mut seconds = launches * 1e-6 * if layout.tensor > 1 { software.host_tensor_parallel } else { 1.0 };
+        if let Some(experts) = self.experts() {
+            let narrow = if layout.dtype.is_narrow() { 1.0 } else { BF16_EXPERT_LAUNCHES };
+            let each = (LAUNCH_EXPERTS + LAUNCH_EXPERT * self.local_experts(experts) * narrow) * software.host_experts;
+            seconds += each * if backward { 2.0 } else { 1.0 };
+        }
+        let over_nodes = layout.gpus > self.request.domain;
+        if layout.stages > 1 && layout.tensor > 1 && over_nodes {
+            let collectives = if backward { 6.0 } else { 4.0 };
+            seconds += software.host_pipelined_ms * 1e-3 * self.tensor * collectives;
+        }
+        let mut found = vec![op("launches", Work::Host { seconds })];
+        if backward && software.host_added_ms > 0.0 {
+            let seconds = software.host_added_ms * 1e-3 * self.tensor;
+            found.push(op("host", Work::Wait { seconds }));
+        }
+        found
+    }
+
+    /// Returns the block of the layer.
+    pub(super) fn block(&self) -> Block {
+        let matrices = self.matrices();
+        let pass = |backward| {
+            let mut ops = vec![self.attention(backward)];
+            ops.extend(self.elementwise(backward));
+            ops.extend(self.tensor_collectives(backward));
+            ops.extend(self.expert_collectives());
+            ops.extend(self.context_collectives(backward));
+            ops.extend(self.sharded_collectives(backward));
+            ops.extend(self.host(backward));
+            ops
+        };
+        let mut forward: Vec<Op> =
+            matrices.iter().map(|one| self.gemm(one, (one.rows, one.columns, one.inner), "")).collect();
+        forward.extend(pass(false));
+        let mut backward: Vec<Op> =
+            matrices.iter().map(|one| self.gemm(one, (one.rows, one.inner, one.columns), "input gradient")).collect();
+        backward.extend(pass(true));
+        let mut weights: Vec<Op> =
+            matrices.iter().map(|one| self.gemm(one, (one.inner, one.columns, one.rows), "weight gradient")).collect();
+        let (dense, experts) = self.parameters();
+        let bytes = (dense + experts) * self.request.software.accumulation_bytes;
+        weights.push(op("gradient accumulation", Work::Stream { bytes }));
+        Block { forward, backward, weights, recompute: self.request.layout.recompute }
+    }
+}
+
+/// Seconds of the host for the experts of a layer, forward: routing, and the wait for the counts of tokens. Fitted on Megatron-Bridge.
+const LAUNCH_EXPERTS: f64 = 1e-3;
+
+/// Seconds of the host for each local expert, forward: launches of its products and casts. Fitted on Megatron-Bridge.
+const LAUNCH_EXPERT: f64 = 0.1e-3;
+
+/// The part of the launches of an expert that remains without casts. Fitted on Megatron-Bridge.
+const BF16_EXPERT_LAUNCHES: f64 = 0.4;
+
+fn op(name: &str, work: Work) -> Op {
+    Op { name: name.to_owned(), count: 1.0, work }
+}
+
+/// Returns a collective.
+pub(super) fn collective(pattern: Pattern, bytes: f64, group: &str, hides: Hides) -> Op {
+    let work = Work::Collective { pattern, bytes, group: group.to_owned(), hides, once_per_node: None };
+    op(&format!("{group} {}", pattern.name()), work)
+}
+
+/// Returns the precision of what stays wide in narrow training: head, router.
+fn wide(dtype: Dtype) -> Dtype {
+    match dtype {
+        Dtype::Fp8 | Dtype::Fp4 => Dtype::Bf16,
+        _ => dtype,
+    }
+}
+
+/// Returns the block of the embedding: four passes over the residual stream.
+pub(super) fn embedding(sizes: &Sizes<'_>) -> Block {
+    let bytes = sizes.request.software.elementwise * 2.0 * sizes.stream_bytes();
+    let work = || vec![op("embedding", Work::Elementwise { bytes })];
+    Block { forward: work(), backward: work(), ..Block::default() }
+}
+
+/// Returns the block of the head and the loss: products, 14 bytes per logit, and one reduction over tensor-parallel ranks.
+pub(super) fn head(sizes: &Sizes<'_>) -> Block {
+    let (request, tokens, hidden) = (sizes.request, sizes.tokens, sizes.hidden);
+    let (columns, dtype) = (request.model.vocab as f64 / sizes.tensor, wide(request.layout.dtype));
+    let gemm = |name: &str, m, n, k| op(name, Work::Gemm { m, n, k, dtype, grouped: None });
+    let loss =
+        |bytes: f64| op("loss", Work::Elementwise { bytes: request.software.elementwise * bytes * tokens * columns });
+    let mut forward = vec![gemm("head", tokens, columns, hidden), loss(6.0)];
+    if request.layout.tensor > 1 {
+        forward.push(collective(Pattern::AllReduce, 8.0 * tokens, "tp", Hides::Nothing));
+    }
+    Block {
+        forward,
+        backward: vec![gemm("head input gradient", tokens, hidden, columns), loss(8.0)],
+        weights: vec![gemm("head weight gradient", hidden, columns, tokens)],
+        ..Block::default()
+    }
+}
+
+/// Says whether the scores of attention are kept for the backward pass.
+pub(super) fn keeps_scores(request: &Request) -> bool {
+    request.software.attention == AttentionKernel::Unfused && request.layout.recompute.attention < 1.0
+}

@@ -1,0 +1,224 @@
+//! The planner: from model, layout and software to the training step.
+//!
+//! ```text
+//! model ──layers──▶ blocks ──┐
+//! layout ─stages──▶ runs ────┼──▶ TrainingStep
+//! software ─once──▶ gradients, parameters, optimizer
+//! ```
+//!
+//! The planner knows of the machine only how many GPUs NVLink joins: what frameworks do differently over nodes depends on it. It knows no
+//! times.
+
+mod keep;
+mod layers;
+mod once;
+mod stages;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::layout::{Layout, Sharding};
+use crate::model::{Layer, Model};
+use crate::software::Software;
+use crate::training_step::{Block, Hides, Op, Role, Run, Stages, TrainingStep, Work, SCHEMA};
+use layers::{collective, Sizes};
+use nvcoll_fabric::predict::Pattern;
+
+/// What the planner plans.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The model.
+    pub model: Model,
+    /// The layout.
+    pub layout: Layout,
+    /// The software.
+    pub software: Software,
+    /// The number of GPUs that NVLink joins: those of a node, or of a rack.
+    pub domain: u32,
+}
+
+impl Request {
+    /// Plans the step.
+    ///
+    /// # Errors
+    /// [`Error::Model`] if the model is none; [`Error::Layout`] with the rule that the layout breaks.
+    pub fn plan(&self) -> Result<TrainingStep> {
+        self.check()?;
+        let layout = &self.layout;
+        let split = stages::split(self)?;
+        let step = TrainingStep {
+            schema: SCHEMA.to_owned(),
+            name: format!("{} on {} GPUs with {}", self.model.name, layout.gpus, self.software.name),
+            gpus: layout.gpus,
+            tokens: f64::from(layout.global_batch) * layout.sequence as f64,
+            model_flops: f64::from(layout.global_batch)
+                * layout.sequence as f64
+                * self.model.flops_per_token(layout.sequence),
+            dtype: layout.dtype,
+            groups: layout.groups().into_iter().map(|(name, group)| (name.to_owned(), group)).collect(),
+            blocks: self.blocks(),
+            pipeline: self.pipeline(),
+            roles: self.roles(&split),
+        };
+        debug_assert_eq!(step.check(), Ok(()));
+        Ok(step)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.model.check()?;
+        self.layout.check(&self.model)?;
+        if self.domain == 0 {
+            return Err(Error::layout("a machine joins at least one GPU"));
+        }
+        Ok(())
+    }
+
+    fn kinds(&self) -> BTreeSet<Layer> {
+        (0..self.model.layers).map(|index| self.model.layer(index)).collect()
+    }
+
+    fn blocks(&self) -> BTreeMap<String, Block> {
+        let mut blocks: BTreeMap<String, Block> =
+            self.kinds().into_iter().map(|kind| (name_of(kind), Sizes::of(self, kind).block())).collect();
+        let ends = Sizes::of(self, self.model.layer(0));
+        blocks.insert("embedding".to_owned(), layers::embedding(&ends));
+        blocks.insert("head".to_owned(), layers::head(&ends));
+        blocks
+    }
+
+    fn pipeline(&self) -> Stages {
+        let (layout, software) = (&self.layout, &self.software);
+        let stalls = |stall: &&crate::software::Stall| layout.gpus >= stall.gpus && layout.stages >= stall.stages;
+        Stages {
+            stages: layout.stages,
+            chunks: layout.chunks,
+            schedule: layout.schedule,
+            micro_batches: layout.micro_batches(),
+            send: (layout.stages > 1).then(|| self.send()),
+            stall_s: software.stall.as_ref().filter(stalls).map_or(0.0, |stall| stall.seconds),
+        }
+    }
+
+    /// What a stage sends to the next: the residual stream of a micro-batch.
+    fn send(&self) -> Op {
+        let sizes = Sizes::of(self, self.model.layer(0));
+        let divided = if self.software.splits_sends { f64::from(self.layout.tensor) } else { sizes.divided() };
+        let bytes = sizes.tokens * self.model.hidden as f64 * 2.0 / divided;
+        let hides = if self.software.overlaps_sends { Hides::OtherMicroBatch } else { Hides::Nothing };
+        collective(Pattern::SendRecv, bytes, "pp", hides)
+    }
+
+    /// One role for the stages that run the same blocks and keep the same parameters.
+    fn roles(&self, split: &[Vec<stages::Chunk>]) -> Vec<Role> {
+        let mut roles: Vec<(&Vec<stages::Chunk>, Vec<u32>)> = Vec::new();
+        for (stage, chunks) in split.iter().enumerate() {
+            match roles.iter_mut().find(|(known, _)| *known == chunks) {
+                Some((_, stages)) => stages.push(stage as u32),
+                None => roles.push((chunks, vec![stage as u32])),
+            }
+        }
+        roles.into_iter().map(|(chunks, stages)| self.role(chunks, stages)).collect()
+    }
+
+    fn role(&self, chunks: &[stages::Chunk], stages: Vec<u32>) -> Role {
+        let runs = |chunk: &stages::Chunk| {
+            let layers = chunk.layers.iter().map(|&(kind, repeat)| Run { block: name_of(kind), repeat });
+            let end = |is: bool, block: &str| is.then(|| Run { block: block.to_owned(), repeat: 1 });
+            end(chunk.embedding, "embedding").into_iter().chain(layers).chain(end(chunk.head, "head")).collect()
+        };
+        let parameters = self.parameters(chunks);
+        Role {
+            name: stages::name(&stages, self.layout.stages),
+            chunks: chunks.iter().map(runs).collect(),
+            once: self.once(&parameters, chunks),
+            memory: self.memory(&parameters, chunks, &stages),
+            stages,
+        }
+    }
+
+    /// Parameters of a stage on one rank.
+    fn parameters(&self, chunks: &[stages::Chunk]) -> StageParameters {
+        let mut found = StageParameters::default();
+        for &(kind, repeat) in chunks.iter().flat_map(|chunk| &chunk.layers) {
+            let (dense, experts) = Sizes::of(self, kind).parameters();
+            found.dense += dense * f64::from(repeat);
+            found.experts += experts * f64::from(repeat);
+            found.layers += f64::from(repeat);
+        }
+        let shared = self.model.tied && self.layout.stages == 1;
+        let of_chunk = |one: &stages::Chunk| u32::from(one.embedding) + u32::from(one.head && !shared);
+        let matrices: u32 = chunks.iter().map(of_chunk).sum();
+        found.ends = self.model.embedding_parameters() / f64::from(self.layout.tensor) * f64::from(matrices);
+        found
+    }
+
+    /// Says whether parameters are sharded and gathered for each layer and micro-batch; in a pipeline they are gathered once in a step.
+    fn shards_layers(&self) -> bool {
+        self.layout.sharding == Sharding::Parameters && self.layout.stages == 1
+    }
+
+    /// Gathers of sharded parameters, and, backward, reductions of their gradients.
+    fn sharded(&self, (dense, experts): (f64, f64), backward: bool, hides: Hides) -> Vec<Op> {
+        let layout = &self.layout;
+        let apart = layout.expert > 1;
+        let common = if apart { dense } else { dense + experts };
+        let mut found = vec![collective(Pattern::AllGather, common * self.parameter_bytes(), "shard", hides)];
+        if backward {
+            found.extend(self.reduce(common * self.software.gradient_bytes, hides));
+        }
+        if apart && experts > 0.0 && layout.expert_replicas() > 1 {
+            found.push(collective(Pattern::AllGather, experts * 2.0, "edp", hides));
+            if backward {
+                found.push(collective(Pattern::ReduceScatter, experts * 2.0, "edp", hides));
+            }
+        }
+        found
+    }
+
+    /// The reduction of gradients to shards, and over the copies of the shards.
+    fn reduce(&self, bytes: f64, hides: Hides) -> Vec<Op> {
+        let shards = self.layout.shards();
+        let mut found = vec![collective(Pattern::ReduceScatter, bytes, "shard", hides)];
+        if shards < self.layout.replicas() {
+            found.push(collective(Pattern::AllReduce, bytes / f64::from(shards), "copies", hides));
+        }
+        found
+    }
+
+    fn parameter_bytes(&self) -> f64 {
+        if self.software.gathers_fp8 && self.layout.dtype.is_narrow() {
+            1.0
+        } else {
+            self.software.parameter_bytes
+        }
+    }
+}
+
+/// Parameters of one stage on one rank.
+#[derive(Debug, Clone, Copy, Default)]
+struct StageParameters {
+    /// Of layers, without routed experts.
+    dense: f64,
+    /// Of routed experts.
+    experts: f64,
+    /// Of embedding and head.
+    ends: f64,
+    /// The number of layers.
+    layers: f64,
+}
+
+fn name_of(kind: Layer) -> String {
+    let mlp = if kind.has_experts { "expert layer" } else { "dense layer" };
+    if kind.has_window {
+        format!("{mlp} with window")
+    } else {
+        mlp.to_owned()
+    }
+}
+
+fn wait(name: &str, seconds: f64) -> Op {
+    Op { name: name.to_owned(), count: 1.0, work: Work::Wait { seconds } }
+}

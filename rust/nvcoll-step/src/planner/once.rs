@@ -1,0 +1,96 @@
+//! What happens once in a step: gradients are reduced, the optimizer runs, parameters are gathered.
+//!
+//! | sharded | gradients | parameters |
+//! |---|---|---|
+//! | nothing | all-reduce | - |
+//! | optimizer, gradients | reduce-scatter, then all-reduce over copies of the shards | all-gather, or a broadcast of each rank |
+//! | parameters | the first gather and the last reduction of a layer, which nothing hides; the rest is part of each layer | |
+//! | parameters, in a pipeline | each layer once, half of it bare | |
+//!
+//! Reductions hide behind the backward pass of the last micro-batch, gathers behind the forward pass of the first, where the software
+//! does so. Source: ZeRO (arXiv 1910.02054), FSDP (arXiv 2304.11277).
+
+use super::layers::{collective, Sizes};
+use super::{stages, wait, Request, StageParameters};
+use crate::layout::Sharding;
+use crate::training_step::{Hides, Op, Work};
+use nvcoll_fabric::predict::Pattern;
+
+/// Bytes per parameter that the optimizer reads and writes: Adam in fp32 with master weights, gradients, bf16 parameters.
+const OPTIMIZER_BYTES: f64 = 34.0;
+
+/// Seconds of the optimizer that do not depend on parameters: the norm of gradients, launches. Fitted.
+const OPTIMIZER_SECONDS: f64 = 4e-3;
+
+impl Request {
+    /// What the ranks of a stage do once in a step.
+    pub(super) fn once(&self, parameters: &StageParameters, chunks: &[stages::Chunk]) -> Vec<Op> {
+        let mut found = if self.layout.sharding == Sharding::Parameters {
+            self.sharded_once(chunks)
+        } else {
+            self.copies_once(parameters)
+        };
+        found.extend(self.optimizer(parameters));
+        found
+    }
+
+    fn sharded_once(&self, chunks: &[stages::Chunk]) -> Vec<Op> {
+        let layers: Vec<_> = chunks.iter().flat_map(|chunk| chunk.layers.iter().copied()).collect();
+        let of = |&(kind, repeat): &(_, u32), hides| {
+            let parameters = Sizes::of(self, kind).parameters();
+            let ops = self.sharded(parameters, true, hides).into_iter();
+            ops.map(move |op| Op { count: op.count * f64::from(repeat), ..op })
+        };
+        if self.layout.stages == 1 {
+            let first = layers.first().map(|&(kind, _)| (kind, 1));
+            return first.iter().flat_map(|run| of(run, Hides::Nothing)).collect();
+        }
+        let twice = |op: Op| match op.work {
+            Work::Collective { pattern: Pattern::AllGather, .. } => Op { count: 2.0 * op.count, ..op },
+            _ => op,
+        };
+        layers.iter().flat_map(|run| of(run, Hides::Half)).map(twice).collect()
+    }
+
+    fn copies_once(&self, parameters: &StageParameters) -> Vec<Op> {
+        let (layout, software) = (&self.layout, &self.software);
+        let hide = |behind| if software.overlaps_data { behind } else { Hides::Nothing };
+        let (dense, sharded) = (parameters.dense + parameters.ends, layout.sharding != Sharding::None);
+        let mut found = Vec::new();
+        if layout.replicas() > 1 && sharded {
+            found.extend(self.reduce(dense * software.gradient_bytes, hide(Hides::LastBackward)));
+            found.push(self.gather(dense, hide(Hides::FirstForward)));
+            if layout.gpus > self.domain && software.host_gather_ms > 0.0 {
+                found.push(wait("gather of parameters", software.host_gather_ms * 1e-3 * parameters.layers));
+            }
+        } else if layout.replicas() > 1 {
+            let bytes = dense * software.gradient_bytes;
+            found.push(collective(Pattern::AllReduce, bytes, "dp", hide(Hides::LastBackward)));
+        }
+        if parameters.experts > 0.0 && layout.expert_replicas() > 1 {
+            let of = |pattern, bytes, behind| collective(pattern, parameters.experts * bytes, "edp", hide(behind));
+            found.push(of(Pattern::ReduceScatter, software.gradient_bytes, Hides::LastBackward));
+            found.push(of(Pattern::AllGather, self.parameter_bytes(), Hides::FirstForward));
+        }
+        found
+    }
+
+    /// The gather of parameters: one collective, or a broadcast of each rank in turn.
+    fn gather(&self, parameters: f64, hides: Hides) -> Op {
+        let shards = f64::from(self.layout.shards());
+        if self.software.broadcasts_parameters {
+            let each = parameters * 2.0 / shards;
+            return Op { count: shards, ..collective(Pattern::Broadcast, each, "shard", Hides::Nothing) };
+        }
+        collective(Pattern::AllGather, parameters * self.parameter_bytes(), "shard", hides)
+    }
+
+    fn optimizer(&self, parameters: &StageParameters) -> Vec<Op> {
+        let layout = &self.layout;
+        let experts = if layout.sharding == Sharding::None { 1 } else { layout.expert_replicas() };
+        let own =
+            (parameters.dense + parameters.ends) / f64::from(layout.shards()) + parameters.experts / f64::from(experts);
+        let stream = Work::Stream { bytes: OPTIMIZER_BYTES * own };
+        vec![Op { name: "optimizer".to_owned(), count: 1.0, work: stream }, wait("optimizer", OPTIMIZER_SECONDS)]
+    }
+}

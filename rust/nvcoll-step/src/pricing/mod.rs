@@ -1,0 +1,402 @@
+//! How long a training step takes on a machine.
+//!
+//! ```text
+//! ops ─compute, network─▶ blocks ─runs─▶ chunks of stages ─pipeline─▶ micro-batches ─+ once─▶ seconds, parts, memory, interval
+//! ```
+//!
+//! Every number is a closed form, but for the pipeline, which may run in virtual time. The parts are those of the slowest stage, and sum up
+//! to the time of the step.
+
+mod block;
+mod once;
+pub mod parts;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+use crate::compute::{Compute, Device};
+use crate::constants::Constants;
+use crate::error::Result;
+use crate::memory::{Fit, Part as MemoryPart};
+use crate::network::{Group, Network};
+use crate::pipeline::{self, Pipeline};
+use crate::tables;
+use crate::training_step::{Hides, Op, Role, TrainingStep, Work};
+use block::BlockTime;
+use nvcoll_fabric::predict::Pattern;
+use parts::{Part, Parts};
+
+/// What prices steps: a machine, its GPUs, and constants.
+#[derive(Debug, Clone, Copy)]
+pub struct Pricer<'m> {
+    /// The machine.
+    pub network: &'m Network,
+    /// What its GPUs compute.
+    pub device: &'m Device,
+    /// The constants.
+    pub constants: &'m Constants,
+    /// Whether the pipeline runs in virtual time; else its closed form is taken, for sweeps.
+    pub is_exact: bool,
+}
+
+/// The price of a step.
+#[derive(Debug, Clone, Serialize)]
+pub struct StepPrice {
+    /// Seconds of the step.
+    pub seconds: f64,
+    /// The lower end of the 90 % interval, in seconds.
+    pub low_s: f64,
+    /// The upper end of the 90 % interval, in seconds.
+    pub high_s: f64,
+    /// Why the interval is wider than that of the class, if it is.
+    pub extrapolated: Vec<String>,
+    /// Tokens per second and GPU.
+    pub tokens_per_second: f64,
+    /// The FLOPs of the model over the dense peak of the step's precision.
+    pub mfu: f64,
+    /// FLOP/s per GPU of the model, in units of 10^12.
+    pub tflops: f64,
+    /// Seconds of the slowest stage by part; they sum up to `seconds`.
+    pub parts: Parts,
+    /// Each role.
+    pub roles: Vec<RolePrice>,
+    /// Each block: seconds of one micro-batch.
+    pub blocks: BTreeMap<String, BlockPrice>,
+    /// Each collective with its price.
+    pub collectives: Vec<CollectivePrice>,
+    /// The memory of the fullest role against that of the GPU.
+    pub memory_gb: f64,
+    /// The memory of the GPU.
+    pub gpu_memory_gb: f64,
+    /// Whether the step fits.
+    pub fit: Fit,
+}
+
+/// The price of what the ranks of a role do.
+#[derive(Debug, Clone, Serialize)]
+pub struct RolePrice {
+    /// The name of the role.
+    pub name: String,
+    /// Its stages.
+    pub stages: Vec<u32>,
+    /// Seconds of the forward pass of one micro-batch, by chunk.
+    pub forward_s: Vec<f64>,
+    /// Seconds of the backward pass of one micro-batch, by chunk.
+    pub backward_s: Vec<f64>,
+    /// Seconds of what happens once.
+    pub once_s: f64,
+    /// Its memory in GB, decimal.
+    pub memory_gb: f64,
+    /// The parts of its memory, in bytes.
+    pub memory: Vec<MemoryPart>,
+}
+
+/// The price of a block.
+#[derive(Debug, Clone, Serialize)]
+pub struct BlockPrice {
+    /// Seconds of the forward pass by part.
+    pub forward: Parts,
+    /// Seconds of the backward pass by part.
+    pub backward: Parts,
+}
+
+/// The price of one collective of a step.
+#[derive(Debug, Clone, Serialize)]
+pub struct CollectivePrice {
+    /// The block or role in which it is.
+    pub of: String,
+    /// `forward`, `backward`, `once` or `pipeline`.
+    pub pass: &'static str,
+    /// Its name.
+    pub name: String,
+    /// The name of its group.
+    pub group: String,
+    /// Where the ranks of the group are.
+    pub ranks: String,
+    /// How often it comes there.
+    pub count: f64,
+    /// Its bytes, as nccl-tests counts.
+    pub bytes: f64,
+    /// Seconds of one.
+    pub seconds: f64,
+    /// What it hides behind.
+    pub hides: Hides,
+}
+
+/// A row of `intervals.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Interval {
+    class: String,
+    low: f64,
+    high: f64,
+    #[expect(dead_code, reason = "read by people, and required")]
+    source: String,
+}
+
+static INTERVALS: LazyLock<Vec<Interval>> =
+    LazyLock::new(|| tables::rows(include_str!("../data/intervals.toml"), "interval"));
+
+/// The times that an interval is wider, on the logarithmic scale, where nothing like the step was measured. Chosen.
+const WIDER: f64 = 1.5;
+
+/// The most GPUs of a run that was measured.
+const MOST_GPUS: u32 = 6144;
+
+/// What a stage waits for: seconds of one micro-batch.
+struct RoleTime {
+    chunks: Vec<[Parts; 2]>,
+    weights: Vec<f64>,
+}
+
+impl RoleTime {
+    fn all(&self) -> Parts {
+        let mut all = Parts::default();
+        self.chunks.iter().flatten().for_each(|&parts| all += parts);
+        all
+    }
+
+    fn pass(&self, index: usize) -> f64 {
+        self.chunks.iter().map(|passes| passes[index].total()).sum::<f64>() / self.chunks.len() as f64
+    }
+}
+
+impl<'m> Pricer<'m> {
+    fn compute(&self) -> Compute<'m> {
+        Compute { device: self.device, constants: self.constants }
+    }
+
+    fn constants(&self) -> &'m Constants {
+        self.constants
+    }
+
+    /// Prices a step.
+    ///
+    /// # Errors
+    /// [`crate::Error::Gpu`] if the GPU lacks a precision of the step; [`crate::Error::Fabric`] if the machine cannot run one of its
+    /// collectives, or has too few GPUs.
+    pub fn price(&self, step: &TrainingStep) -> Result<StepPrice> {
+        let blocks = step
+            .blocks
+            .iter()
+            .map(|(name, block)| Ok((name.as_str(), self.block(step, block)?)))
+            .collect::<Result<BTreeMap<_, _>>>()?;
+        let send = step.pipeline.send.as_ref().map(|op| self.collective(step, op)).transpose()?.unwrap_or(0.0);
+        let bare = send * self.sends_exposed(step);
+        let roles: Vec<RoleTime> = step.roles.iter().map(|role| role_time(role, &blocks, bare)).collect();
+        let pipeline = self.pipeline(step, &roles, send);
+        pipeline.check()?;
+        let makespan = if self.is_exact { pipeline.run().step } else { pipeline.closed_form() };
+        let once = self.once_of_roles(step, &roles)?;
+        let parts = self.parts(step, &roles, &once, makespan);
+        self.report(step, &blocks, &roles, &once, parts)
+    }
+
+    /// Seconds of one micro-batch on each chunk of each stage.
+    fn pipeline(&self, step: &TrainingStep, roles: &[RoleTime], send: f64) -> Pipeline {
+        let of_role = |role: &RoleTime| -> Vec<pipeline::Chunk> {
+            let chunks = role.chunks.iter().zip(&role.weights);
+            let chunk = |([forward, backward], &weight): (&[Parts; 2], &f64)| {
+                let (forward, backward) = (forward.total(), backward.total());
+                pipeline::Chunk { forward, backward: backward - weight, weight }
+            };
+            chunks.map(chunk).collect()
+        };
+        let of_stage = |stage: u32| {
+            let role = step.roles.iter().position(|role| role.stages.contains(&stage)).expect("every stage has a role");
+            of_role(&roles[role])
+        };
+        let stages = (0..step.pipeline.stages).map(of_stage).collect();
+        Pipeline::new(step.pipeline.schedule, stages, step.pipeline.micro_batches, send)
+    }
+
+    fn once_of_roles(&self, step: &TrainingStep, roles: &[RoleTime]) -> Result<Vec<Parts>> {
+        let passes = roles.iter().map(|role| [role.pass(0), role.pass(1)]);
+        step.roles.iter().zip(passes).map(|(role, passes)| self.once(step, &role.once, passes)).collect()
+    }
+
+    fn parts(&self, step: &TrainingStep, roles: &[RoleTime], once: &[Parts], makespan: f64) -> Parts {
+        let micro_batches = f64::from(step.pipeline.micro_batches);
+        let longest = |all: &mut dyn Iterator<Item = Parts>| {
+            all.max_by(|one, other| one.total().total_cmp(&other.total())).expect("a step has a role")
+        };
+        let mut parts = longest(&mut roles.iter().map(RoleTime::all)) * micro_batches;
+        parts.add(Part::Bubble, (makespan - parts.total()).max(0.0));
+        parts += longest(&mut once.iter().copied());
+        let slots = micro_batches + f64::from(step.pipeline.stages - 1);
+        parts.add(Part::Stall, step.pipeline.stall_s * slots);
+        parts
+    }
+
+    fn report(
+        &self,
+        step: &TrainingStep,
+        blocks: &BTreeMap<&str, BlockTime>,
+        roles: &[RoleTime],
+        once: &[Parts],
+        parts: Parts,
+    ) -> Result<StepPrice> {
+        let seconds = parts.total();
+        let extrapolated = self.extrapolated(step);
+        let has_experts = step.ops().any(|op| matches!(op.work, Work::Gemm { grouped: Some(_), .. }));
+        let class =
+            tables::named("interval", if has_experts { "experts" } else { "dense" }, &INTERVALS, |one| &one.class)?;
+        let wider = if extrapolated.is_empty() { 1.0 } else { WIDER };
+        let roles: Vec<RolePrice> =
+            step.roles.iter().zip(roles).zip(once).map(|((role, time), once)| role_price(role, time, once)).collect();
+        let memory_gb = roles.iter().map(|role| role.memory_gb).fold(0.0, f64::max);
+        let tflops = step.model_flops / seconds / f64::from(step.gpus) / 1e12;
+        Ok(StepPrice {
+            seconds,
+            low_s: seconds * class.low.powf(wider),
+            high_s: seconds * class.high.powf(wider),
+            extrapolated,
+            tokens_per_second: step.tokens / seconds / f64::from(step.gpus),
+            mfu: tflops * 1e12 / self.device.peak(step.dtype)?,
+            tflops,
+            parts,
+            roles,
+            blocks: blocks
+                .iter()
+                .map(|(name, time)| (name.to_string(), BlockPrice { forward: time.forward, backward: time.backward }))
+                .collect(),
+            collectives: self.collectives(step)?,
+            memory_gb,
+            gpu_memory_gb: self.device.memory / 1e9,
+            fit: Fit::of(memory_gb * 1e9, self.device.memory),
+        })
+    }
+
+    fn extrapolated(&self, step: &TrainingStep) -> Vec<String> {
+        let mut found: Vec<String> = self.device.extrapolated.iter().cloned().collect();
+        if step.gpus > MOST_GPUS {
+            found.push(format!("no run on more than {MOST_GPUS} GPUs was measured"));
+        }
+        found
+    }
+
+    /// Seconds of all repetitions of a collective, if nothing hid it.
+    fn collective(&self, step: &TrainingStep, op: &Op) -> Result<f64> {
+        let Work::Collective { pattern, bytes, group, once_per_node, .. } = &op.work else {
+            return Ok(0.0);
+        };
+        let group = step.groups[group];
+        let bytes = match once_per_node {
+            None => *bytes,
+            Some(experts) => bytes * self.distinct_nodes(group, *experts)?,
+        };
+        Ok(op.count * self.seconds(*pattern, bytes, group)?)
+    }
+
+    fn seconds(&self, pattern: Pattern, bytes: f64, group: Group) -> Result<f64> {
+        let constants = self.constants;
+        let factor = if pattern == Pattern::AllToAll { constants.all_to_all } else { 1.0 };
+        Ok(constants.network * factor * self.network.seconds(pattern, bytes, group)?)
+    }
+
+    /// The part of a token's copies that leave, if it goes to each node once: distinct nodes of its experts, in its experts.
+    fn distinct_nodes(&self, group: Group, experts: f64) -> Result<f64> {
+        let nodes = f64::from(self.network.shape(group)?.nodes);
+        if nodes <= 1.0 {
+            return Ok(1.0);
+        }
+        Ok((nodes * (1.0 - (1.0 - 1.0 / nodes).powf(experts)) / experts).min(1.0))
+    }
+
+    /// Seconds of a collective if its ranks were on one node: while its kernels move at the speed of NVLink, they slow computing.
+    fn nearby(&self, step: &TrainingStep, op: &Op) -> Result<f64> {
+        let Work::Collective { pattern, bytes, .. } = op.work else {
+            return Ok(0.0);
+        };
+        let size = self.network.domain().min(NEARBY).min(step.gpus);
+        Ok(op.count * self.network.seconds(pattern, bytes, Group { size, stride: 1 })?)
+    }
+
+    /// The part of a collective that nothing hides, where that does not depend on the length of a pass.
+    fn exposed(&self, hides: Hides) -> f64 {
+        match hides {
+            Hides::Tiles => self.constants.tiles_exposed,
+            Hides::OtherMicroBatch => self.constants.experts_exposed,
+            Hides::Half => self.constants.half_exposed,
+            _ => 1.0,
+        }
+    }
+
+    fn sends_exposed(&self, step: &TrainingStep) -> f64 {
+        let hides = step
+            .pipeline
+            .send
+            .as_ref()
+            .is_some_and(|op| matches!(op.work, Work::Collective { hides, .. } if hides != Hides::Nothing));
+        match step.pipeline.chunks {
+            _ if hides => self.constants.sends_hidden,
+            1 => self.constants.sends_exposed,
+            _ => 1.0,
+        }
+    }
+
+    fn collectives(&self, step: &TrainingStep) -> Result<Vec<CollectivePrice>> {
+        let blocks = step.blocks.iter().flat_map(|(name, block)| {
+            [("forward", &block.forward), ("backward", &block.backward)]
+                .map(|(pass, ops)| (name.as_str(), pass, ops.as_slice()))
+        });
+        let once = step.roles.iter().map(|role| (role.name.as_str(), "once", role.once.as_slice()));
+        let send = step.pipeline.send.as_slice();
+        let mut found = Vec::new();
+        for (of, pass, ops) in blocks.chain(once).chain([("pipeline", "pipeline", send)]) {
+            for op in ops {
+                let Work::Collective { bytes, group, hides, .. } = &op.work else { continue };
+                if step.groups[group].size < 2 {
+                    continue;
+                }
+                found.push(CollectivePrice {
+                    of: of.to_owned(),
+                    pass,
+                    name: op.name.clone(),
+                    group: group.clone(),
+                    ranks: self.network.shape(step.groups[group])?.to_string(),
+                    count: op.count,
+                    bytes: *bytes,
+                    seconds: self.collective(step, op)? / op.count,
+                    hides: *hides,
+                });
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The GPUs among which the contention of collectives was fitted: those of a node of eight.
+const NEARBY: u32 = 8;
+
+fn role_time(role: &Role, blocks: &BTreeMap<&str, BlockTime>, send: f64) -> RoleTime {
+    let mut time = RoleTime { chunks: Vec::new(), weights: Vec::new() };
+    for runs in &role.chunks {
+        let (mut forward, mut backward, mut weights) =
+            (Parts::of(Part::Sends, send), Parts::of(Part::Sends, send), 0.0);
+        for run in runs {
+            let (block, repeat) = (&blocks[run.block.as_str()], f64::from(run.repeat));
+            forward += block.forward * repeat;
+            backward += block.backward * repeat;
+            weights += block.weights * repeat;
+        }
+        time.chunks.push([forward, backward]);
+        time.weights.push(weights);
+    }
+    time
+}
+
+fn role_price(role: &Role, time: &RoleTime, once: &Parts) -> RolePrice {
+    let pass = |index: usize| time.chunks.iter().map(|passes| passes[index].total()).collect();
+    RolePrice {
+        name: role.name.clone(),
+        stages: role.stages.clone(),
+        forward_s: pass(0),
+        backward_s: pass(1),
+        once_s: once.total(),
+        memory_gb: role.memory.bytes() / 1e9,
+        memory: role.memory.parts(),
+    }
+}

@@ -1,0 +1,113 @@
+//! Where the time of a step goes: one number of seconds for each part, and nothing twice.
+
+use std::ops::{AddAssign, Mul};
+
+use serde::{Serialize, Serializer};
+
+/// A part of the time of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Part {
+    /// Matrix products.
+    Gemm,
+    /// Attention.
+    Attention,
+    /// Element-wise work, and gradients that are accumulated.
+    Elementwise,
+    /// What is computed again in the backward pass.
+    Recompute,
+    /// Waits for the processor.
+    Host,
+    /// Collectives of tensor parallelism that nothing hides.
+    Tensor,
+    /// All-to-alls of experts that nothing hides.
+    Expert,
+    /// Context parallelism that nothing hides.
+    Context,
+    /// Sharded parameters that nothing hides, and computing that slows beside them.
+    Sharded,
+    /// Waits for other stages.
+    Bubble,
+    /// Sends between stages that nothing hides.
+    Sends,
+    /// Reductions of gradients and gathers of parameters that nothing hides, and computing that slows beside them.
+    Data,
+    /// The optimizer.
+    Optimizer,
+    /// Stalls that the software is known for.
+    Stall,
+}
+
+/// The number of parts.
+const COUNT: usize = 14;
+
+/// The names of the parts, in order.
+pub const NAMES: [&str; COUNT] = [
+    "gemm",
+    "attention",
+    "elementwise",
+    "recompute",
+    "host",
+    "tensor",
+    "expert",
+    "context",
+    "sharded",
+    "bubble",
+    "sends",
+    "data",
+    "optimizer",
+    "stall",
+];
+
+/// Seconds of each part.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Parts([f64; COUNT]);
+
+impl Parts {
+    /// Returns seconds of one part.
+    pub fn of(part: Part, seconds: f64) -> Self {
+        let mut parts = Self::default();
+        parts.add(part, seconds);
+        parts
+    }
+
+    /// Adds seconds to a part.
+    pub fn add(&mut self, part: Part, seconds: f64) {
+        self.0[part as usize] += seconds;
+    }
+
+    /// Returns the seconds of a part.
+    pub fn seconds(&self, part: Part) -> f64 {
+        self.0[part as usize]
+    }
+
+    /// Returns the seconds of all parts.
+    pub fn total(&self) -> f64 {
+        self.0.iter().sum()
+    }
+
+    /// Returns names and seconds of the parts that take any.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        NAMES.into_iter().zip(self.0).filter(|(_, seconds)| *seconds > 0.0)
+    }
+}
+
+impl AddAssign for Parts {
+    fn add_assign(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(mine, more)| *mine += more);
+    }
+}
+
+impl Mul<f64> for Parts {
+    type Output = Self;
+
+    fn mul(self, factor: f64) -> Self {
+        Self(self.0.map(|seconds| seconds * factor))
+    }
+}
+
+impl Serialize for Parts {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.named())
+    }
+}
