@@ -1,6 +1,6 @@
 //! Pipelines against an oracle: explicit lists of passes for each stage, and begins that are raised until nothing changes.
 
-use nvcoll_step::pipeline::{split, Balance, Chunk, Pass, Pipeline, Schedule, Span, Timeline, Trace};
+use nvcoll_step::pipeline::{split, Balance, Chunk, Pass, Pipeline, Schedule, Span, Timeline};
 use nvcoll_step::Error;
 use proptest::prelude::*;
 use Pass::{Backward as B, Forward as F, Weight as W};
@@ -98,10 +98,10 @@ fn slots(spans: &[Span]) -> Vec<Slot> {
 
 /// Checks that a timeline has the oracle's begins and ends for its own order of passes.
 fn compare(pipeline: &Pipeline, timeline: &Timeline) {
-    let lists: Vec<Vec<Slot>> = timeline.spans.iter().map(|spans| slots(spans)).collect();
+    let lists: Vec<Vec<Slot>> = timeline.stages.iter().map(|one| slots(&one.spans)).collect();
     let expected = fixpoint(pipeline, &lists);
-    for (spans, expected) in timeline.spans.iter().zip(&expected) {
-        let found: Vec<_> = spans.iter().map(|one| (whole(one.start), whole(one.end))).collect();
+    for (stage, expected) in timeline.stages.iter().zip(&expected) {
+        let found: Vec<_> = stage.spans.iter().map(|one| (one.start_ps, one.end_ps)).collect();
         assert_eq!(&found, expected);
     }
     let end = expected.iter().flatten().map(|span| span.1).max().unwrap();
@@ -111,7 +111,8 @@ fn compare(pipeline: &Pipeline, timeline: &Timeline) {
 /// Checks that every pass is there once, and the sums of the stages.
 fn check_whole(pipeline: &Pipeline, timeline: &Timeline) {
     let (v, m) = (pipeline.stages[0].len(), pipeline.micro_batches as usize);
-    for (stage, spans) in timeline.spans.iter().enumerate() {
+    for (stage, time) in timeline.stages.iter().enumerate() {
+        let spans = &time.spans;
         let mut found = slots(spans);
         found.sort_unstable();
         let passes: &[Pass] = if pipeline.schedule.splits_backward() { &[F, B, W] } else { &[F, B] };
@@ -121,14 +122,14 @@ fn check_whole(pipeline: &Pipeline, timeline: &Timeline) {
         }
         wanted.sort_unstable();
         assert_eq!(found, wanted);
-        let time = &timeline.stages[stage];
-        let busy: f64 = pipeline.stages[stage].iter().map(Chunk::total).sum::<f64>() * m as f64;
-        assert!((time.busy - busy).abs() < 1e-9);
-        assert!((time.end - time.start - time.busy - time.idle).abs() < 1e-9);
-        assert!(spans.windows(2).all(|pair| pair[0].end <= pair[1].start));
-        assert_eq!((time.start, time.end), (spans[0].start, spans.last().unwrap().end));
+        let busy: u64 = spans.iter().map(|one| one.end_ps - one.start_ps).sum();
+        let idle: u64 = spans.windows(2).map(|pair| pair[1].start_ps - pair[0].end_ps).sum();
+        assert_eq!((time.busy_ps, time.idle_ps()), (busy, idle));
+        assert_eq!((time.start_ps, time.end_ps), (spans[0].start_ps, spans.last().unwrap().end_ps));
+        let all: f64 = pipeline.stages[stage].iter().map(Chunk::total).sum::<f64>() * m as f64;
+        assert!((busy as f64 / 1e12 - all).abs() < 1e-9);
     }
-    assert!(timeline.step <= timeline.makespan && timeline.step >= timeline.stages[0].busy);
+    assert!(timeline.step <= timeline.makespan && whole(timeline.step) >= timeline.stages[0].busy_ps);
 }
 
 /// The most activations at the ends of passes, counted from the spans.
@@ -191,7 +192,8 @@ proptest! {
         compare(&pipeline, &timeline);
         check_whole(&pipeline, &timeline);
         let (p, v, m) = (pipeline.stages.len(), pipeline.stages[0].len(), pipeline.micro_batches as usize);
-        for (stage, spans) in timeline.spans.iter().enumerate() {
+        for (stage, time) in timeline.stages.iter().enumerate() {
+            let spans = &time.spans;
             if !pipeline.schedule.splits_backward() {
                 prop_assert_eq!(slots(spans), listed(pipeline.schedule, stage, p, v, m));
             }
@@ -200,14 +202,14 @@ proptest! {
                 Schedule::ZeroBubble2p => 2.0 * p as f64,
                 _ => f64::INFINITY,
             };
-            let found = timeline.stages[stage].activations;
+            let found = time.activations;
             prop_assert!((found - peak(&pipeline, spans)).abs() < 1e-9 && found <= limit + 1e-9);
-            let time = &timeline.stages[stage];
             let sum = f64::from(time.in_flight.iter().sum::<u32>()) + pipeline.kept * f64::from(time.pending);
             prop_assert!((sum - found).abs() < 1e-9);
         }
-        prop_assert!(pipeline.run().spans.is_empty());
-        prop_assert_eq!(pipeline.run().stages, timeline.stages);
+        let mut without = timeline;
+        without.stages.iter_mut().for_each(|one| one.spans.clear());
+        prop_assert_eq!(pipeline.run(), without);
     }
 
     #[test]
@@ -301,13 +303,13 @@ fn a_pipeline_that_its_schedule_cannot_run_is_refused_with_the_rule() {
     assert!(refusal(of(Schedule::GPipe, 64, 1, 1 << 20)).contains("67108864 micro-batches on chunks"));
     let mut uneven = of(Schedule::Interleaved, 4, 2, 8);
     uneven.stages[2].pop();
-    assert!(refusal(uneven).contains("stage 2 has 1 chunks and stage 0 has 2"));
-    for (time, words) in [(f64::NAN, "NaN s"), (-1.0, "-1 s"), (1e7, "at most 9000000")] {
+    assert!(refusal(uneven).contains("a stage has 1 chunks and stage 0 has 2"));
+    for (time, words) in [(f64::NAN, "NaN s"), (-1.0, "-1 s"), (1e7, "up to 9000000")] {
         let mut wrong = of(Schedule::OneFOneB, 4, 1, 8);
         wrong.stages[1][0].weight = time;
         assert!(refusal(wrong).contains(words));
     }
-    assert!(refusal(Pipeline { kept: 1.5, ..of(Schedule::OneFOneB, 4, 1, 8) }).contains("`kept` is 1.5"));
+    assert!(refusal(Pipeline { kept: 1.5, ..of(Schedule::OneFOneB, 4, 1, 8) }).contains("keep 1.5 of the activations"));
     assert!(split(7, 8, 1, Balance::Layers).unwrap_err().to_string().contains("7 layers on 8 stages of 1 chunks"));
     assert!(split(8, 2, 1, Balance::Cost { head: f64::NAN }).is_err());
 }
@@ -354,21 +356,27 @@ fn the_closed_form_is_near_virtual_time() {
 }
 
 #[test]
-fn a_trace_has_all_spans_and_sends_from_ends_to_begins() {
-    let pipeline = equal(Schedule::Interleaved, 4, 2, 8, 0.001);
-    let trace = pipeline.trace(&pipeline.run_with_spans());
-    assert_eq!((trace.stages.len(), trace.spans.len()), (4, 4 * 2 * 8 * 2));
-    assert_eq!(trace.sends.len(), 2 * 7 * 8);
-    for send in &trace.sends {
-        assert!(trace.spans[send.from].end_s + 0.001 <= trace.spans[send.to].start_s + 1e-12);
-        assert_ne!(trace.spans[send.from].stage, trace.spans[send.to].stage);
-        assert_eq!(trace.spans[send.from].args["micro_batch"], trace.spans[send.to].args["micro_batch"]);
-    }
-    assert_eq!(trace.loads.len(), trace.sends.len());
-    assert!(trace.loads.iter().any(|one| one.link == "stage 3 -> stage 0"));
-    let text = serde_json::to_string(&trace).unwrap();
-    let read: Trace = serde_json::from_str(&text).unwrap();
-    assert_eq!((read.sends, read.spans[7].args.clone()), (trace.sends, trace.spans[7].args.clone()));
+fn a_pipeline_and_its_timeline_have_a_json_form() {
+    let mut pipeline = equal(Schedule::Interleaved, 2, 2, 2, 0.001);
     let text = serde_json::to_string(&pipeline).unwrap();
-    assert!(text.starts_with(r#"{"schedule":"interleaved","stages":[[{"forward":0.005,"#), "{text}");
+    let chunk = r#"{"forward":0.005,"backward":0.0055,"weight":0.004}"#;
+    assert_eq!(
+        text,
+        format!(
+            r#"{{"schedule":"interleaved","stages":[[{chunk},{chunk}],[{chunk},{chunk}]],"micro_batches":2,"send":0.001,"kept":{}}}"#,
+            pipeline.kept
+        )
+    );
+    pipeline.schedule = serde_json::from_str(r#""gpipe""#).unwrap();
+    let names = [Schedule::OneFOneB, Schedule::ZeroBubble1p, Schedule::ZeroBubble2p];
+    assert_eq!(serde_json::to_string(&names).unwrap(), r#"["1f1b","zero-bubble-1p","zero-bubble-2p"]"#);
+    let timeline = equal(Schedule::OneFOneB, 1, 1, 1, 0.0).run_with_spans();
+    assert_eq!(
+        serde_json::to_string(&timeline.stages[0]).unwrap(),
+        concat!(
+            r#"{"start_ps":0,"end_ps":29000000000,"busy_ps":29000000000,"activations":1.0,"in_flight":[1],"pending":0,"spans":["#,
+            r#"{"pass":"F","micro_batch":0,"chunk":0,"start_ps":0,"end_ps":10000000000},"#,
+            r#"{"pass":"B","micro_batch":0,"chunk":0,"start_ps":10000000000,"end_ps":29000000000}]}"#
+        )
+    );
 }

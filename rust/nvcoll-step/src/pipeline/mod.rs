@@ -25,7 +25,6 @@
 mod closed_form;
 mod split;
 mod timeline;
-mod trace;
 mod virtual_time;
 mod zero_bubble;
 
@@ -36,10 +35,9 @@ use crate::error::{Error, Result};
 
 pub use split::{split, Balance};
 pub use timeline::{Pass, Span, StageTime, Timeline};
-pub use trace::{Load, Send, Trace, TraceSpan};
 
 /// The part of the activations of a micro-batch that the gradients of the weights still need after the backward pass: 32 of 34 bytes
-/// per token and hidden element, without stored attention scores (arXiv 2401.10241, table 1).
+/// per token and hidden element (arXiv 2401.10241, table 1). With stored attention scores it is 32 / (34 + 5 x heads x sequence / hidden).
 pub const KEPT: f64 = 32.0 / 34.0;
 
 /// The most passes that are computed: *chosen*, 64 stages with 8 chunks and 32,768 micro-batches.
@@ -105,12 +103,7 @@ pub struct Pipeline {
     /// The seconds that an activation or its gradient needs to the next stage and that nothing hides.
     pub send: f64,
     /// The part of the activations that the gradients of the weights still need; see [`KEPT`].
-    #[serde(default = "kept")]
     pub kept: f64,
-}
-
-const fn kept() -> f64 {
-    KEPT
 }
 
 impl Pipeline {
@@ -124,48 +117,39 @@ impl Pipeline {
     /// # Errors
     /// [`Error::Layout`] with the rule that is broken.
     pub fn check(&self) -> Result<()> {
-        let refuse = |reason: String| Err(Error::layout(reason));
         let (stages, chunks, micro_batches) = (self.stages.len(), self.chunks(), self.micro_batches);
-        if stages == 0 || chunks == 0 || micro_batches == 0 {
-            return refuse("a pipeline has at least one stage, one chunk and one micro-batch".to_owned());
-        }
-        if let Some(stage) = self.stages.iter().position(|one| one.len() != chunks) {
-            let found = self.stages[stage].len();
-            return refuse(format!("stage {stage} has {found} chunks and stage 0 has {chunks}: make them equal"));
-        }
-        match self.schedule {
+        let slots = stages as u64 * chunks as u64 * u64::from(micro_batches);
+        let uneven = self.stages.iter().map(Vec::len).find(|&one| one != chunks).unwrap_or(chunks);
+        let reason = match self.schedule {
+            _ if slots == 0 => "a pipeline has at least one stage, one chunk and one micro-batch".to_owned(),
+            _ if uneven != chunks => format!("a stage has {uneven} chunks and stage 0 has {chunks}: make them equal"),
+            _ if slots > MOST_SLOTS => {
+                format!("{slots} micro-batches on chunks, at most {MOST_SLOTS} were expected")
+            }
             Schedule::Interleaved if chunks < 2 => {
-                return refuse("an interleaved schedule needs 2 chunks or more per stage: use 1f1b for one".to_owned());
+                "an interleaved schedule needs 2 chunks or more per stage: use 1f1b for one".to_owned()
             }
-            Schedule::Interleaved if !(micro_batches as usize).is_multiple_of(stages) => {
-                return refuse(format!(
-                    "an interleaved schedule needs micro-batches that the stages divide, {micro_batches} and {stages} were found"
-                ));
-            }
-            Schedule::Interleaved => {}
-            _ if chunks > 1 => return refuse(format!("{chunks} chunks per stage need the interleaved schedule")),
-            _ => {}
-        }
-        self.check_sizes()
+            Schedule::Interleaved if !(micro_batches as usize).is_multiple_of(stages) => format!(
+                "an interleaved schedule needs micro-batches that the stages divide, {micro_batches} and {stages} were found"
+            ),
+            Schedule::Interleaved => return self.check_times(),
+            _ if chunks > 1 => format!("{chunks} chunks per stage need the interleaved schedule"),
+            _ => return self.check_times(),
+        };
+        Err(Error::layout(reason))
     }
 
-    fn check_sizes(&self) -> Result<()> {
-        let slots = self.stages.len() as u64 * self.chunks() as u64 * u64::from(self.micro_batches);
-        if slots > MOST_SLOTS {
-            return Err(Error::layout(format!("{slots} micro-batches on chunks, at most {MOST_SLOTS} were expected")));
+    fn check_times(&self) -> Result<()> {
+        let times = || self.stages.iter().flatten().flat_map(|one| [one.forward, one.backward, one.weight, self.send]);
+        let sum = f64::from(self.micro_batches) * times().sum::<f64>();
+        if let Some(time) = times().find(|time| time.is_nan() || *time < 0.0) {
+            return Err(Error::layout(format!("a pass or send of {time} s: 0 s or more were expected")));
         }
-        let times = || self.stages.iter().flatten().flat_map(|one| [one.forward, one.backward, one.weight]);
-        if let Some(time) = times().chain([self.send]).find(|time| !(time.is_finite() && *time >= 0.0)) {
+        if sum > MOST_SECONDS || !(0.0..=1.0).contains(&self.kept) {
             return Err(Error::layout(format!(
-                "a pass or send of {time} s: a finite time of 0 s or more was expected"
+                "passes of {sum:.0} s in all that keep {} of the activations: up to {MOST_SECONDS:.0} s and 0 to 1 were expected",
+                self.kept
             )));
-        }
-        if !(0.0..=1.0).contains(&self.kept) {
-            return Err(Error::layout(format!("`kept` is {}, a part of 0 to 1 was expected", self.kept)));
-        }
-        let all = f64::from(self.micro_batches) * times().sum::<f64>() + 2.0 * slots as f64 * self.send;
-        if all > MOST_SECONDS {
-            return Err(Error::layout(format!("all passes take {all:.0} s, at most {MOST_SECONDS:.0} were expected")));
         }
         Ok(())
     }
@@ -187,34 +171,22 @@ impl Pipeline {
     }
 
     fn timed(&self, with_spans: bool) -> Timeline {
-        let order = match self.schedule {
-            Schedule::ZeroBubble2p => zero_bubble::best(self),
-            _ => self.order(),
-        };
-        Timeline::new(virtual_time::run(self, &order, with_spans), self.schedule)
+        let splits = self.schedule.splits_backward();
+        let order = if self.schedule == Schedule::ZeroBubble2p { zero_bubble::best(self) } else { self.order() };
+        Timeline::new(virtual_time::run(self, &order, with_spans), splits)
     }
 
-    /// Returns the fixed order of a schedule; of zero bubble 2p, the one of ZB-H2.
+    /// Returns the order of a schedule that fixes it.
     fn order(&self) -> Order {
-        let stages = self.stages.len() as u32;
-        let slots = self.micro_batches * self.chunks() as u32;
+        let (stages, chunks) = (self.stages.len() as u32, self.chunks() as u32);
         let warm_up = |stage: u32| match self.schedule {
-            Schedule::GPipe => slots,
-            Schedule::OneFOneB | Schedule::ZeroBubble1p => stages - stage,
-            Schedule::Interleaved => 2 * (stages - stage - 1) + (self.chunks() as u32 - 1) * stages + 1,
-            Schedule::ZeroBubble2p => 2 * (stages - stage) - 1,
+            Schedule::GPipe => self.micro_batches,
+            Schedule::Interleaved => 2 * (stages - stage - 1) + (chunks - 1) * stages + 1,
+            _ => stages - stage,
         };
-        let deferred = |stage: u32| match self.schedule {
-            Schedule::ZeroBubble1p => stage,
-            Schedule::ZeroBubble2p => 2 * stage,
-            _ => 0,
-        };
-        Order {
-            warm_up: (0..stages).map(|stage| warm_up(stage).min(slots)).collect(),
-            deferred: (0..stages).map(deferred).collect(),
-            fills_any_gap: false,
-            limit: f64::INFINITY,
-        }
+        let deferred = |stage: u32| if self.schedule.splits_backward() { stage } else { 0 };
+        let [warm_up, deferred] = [(0..stages).map(warm_up).collect(), (0..stages).map(deferred).collect()];
+        Order { warm_up, deferred, fills_any_gap: false, limit: f64::INFINITY }
     }
 
     fn chunks(&self) -> usize {
@@ -238,9 +210,4 @@ struct Order {
 /// Rounds seconds to picoseconds.
 fn ps(seconds: f64) -> Ps {
     (seconds * 1e12).round() as Ps
-}
-
-/// Returns picoseconds as seconds.
-fn seconds(ps: Ps) -> f64 {
-    ps as f64 / 1e12
 }

@@ -54,14 +54,12 @@ fn even(layers: u32, parts: u32) -> Vec<u32> {
 /// Tries every number of layers beside the head. Of equally good ones it takes the largest, which leaves the others the least.
 fn by_cost(layers: u32, parts: u32, head: f64) -> Result<Vec<u32>> {
     if !(head.is_finite() && head >= 0.0) {
-        return Err(Error::layout(format!(
-            "a head that costs {head} layers: a finite number of 0 or more was expected"
-        )));
-    }
-    if parts == 1 {
-        return Ok(vec![layers]);
+        return Err(Error::layout(format!("a head that costs {head} layers: 0 or more were expected")));
     }
     let others = parts - 1;
+    if others == 0 {
+        return Ok(vec![layers]);
+    }
     let slowest = |last: u32| (f64::from(last) + head).max(f64::from((layers - last).div_ceil(others)));
     let last = (0..=layers - others).rev().min_by(|one, other| slowest(*one).total_cmp(&slowest(*other)));
     let last = last.expect("there is a number to try");

@@ -13,7 +13,7 @@
 
 use nvcoll_fabric::units::Ps;
 
-use super::timeline::{Pass, Record};
+use super::timeline::{Pass, Span, StageTime};
 use super::{ps, Order, Pipeline, Schedule};
 
 /// An end that is not known yet.
@@ -23,67 +23,59 @@ const UNKNOWN: Ps = Ps::MAX;
 ///
 /// # Panics
 /// If stages wait for each other, which no order that `check` lets pass does.
-pub(super) fn run(pipeline: &Pipeline, order: &Order, with_spans: bool) -> Vec<Record> {
-    let mut clock = Clock::new(pipeline, order, with_spans);
+pub(super) fn run(pipeline: &Pipeline, order: &Order, with_spans: bool) -> Vec<StageTime> {
+    let (p, v, m) = (pipeline.stages.len(), pipeline.chunks(), pipeline.micro_batches as usize);
+    let send = if p == 1 { 0 } else { ps(pipeline.send) };
+    let ends = vec![UNKNOWN; p * v * m];
+    let stages = vec![Stage { in_flight: vec![0; v], ..Stage::default() }; p];
+    let mut clock = Clock { pipeline, order, with_spans, p, v, m, send, ends: [ends.clone(), ends], stages };
     clock.run();
-    assert!(clock.stages.iter().all(|one| one.backwards == clock.slots), "stages wait for each other: {order:?}");
-    clock.stages
-}
-
-/// The times of the passes of one chunk.
-#[derive(Clone, Copy)]
-struct Times {
-    forward: Ps,
-    backward: Ps,
-    weight: Ps,
+    let ended = |stage: Stage| {
+        assert_eq!(stage.weights, m * v, "stages wait for each other: {order:?}");
+        stage.time
+    };
+    clock.stages.into_iter().map(ended).collect()
 }
 
 struct Clock<'p> {
+    pipeline: &'p Pipeline,
     order: &'p Order,
-    schedule: Schedule,
-    /// Stages, chunks, micro-batches; and micro-batches x chunks.
+    with_spans: bool,
+    /// Stages, chunks, micro-batches.
     p: usize,
     v: usize,
     m: usize,
-    slots: usize,
     send: Ps,
-    kept: f64,
-    with_spans: bool,
-    /// By stage, then by chunk.
-    times: Vec<Times>,
-    /// Ends by layer order: chunk 0 of all stages, then chunk 1 of all stages; then by micro-batch.
-    forward_ends: Vec<Ps>,
-    backward_ends: Vec<Ps>,
-    stages: Vec<Record>,
+    /// Ends of forward and of backward passes by place in the model, then by micro-batch. The places are chunk 0 of all stages, then
+    /// chunk 1 of all stages, and so on.
+    ends: [Vec<Ps>; 2],
+    stages: Vec<Stage>,
 }
 
-impl<'p> Clock<'p> {
-    fn new(pipeline: &Pipeline, order: &'p Order, with_spans: bool) -> Self {
-        let splits = pipeline.schedule.splits_backward();
-        let times = pipeline.stages.iter().flatten().map(|one| Times {
-            forward: ps(one.forward),
-            backward: ps(one.backward) + if splits { 0 } else { ps(one.weight) },
-            weight: if splits { ps(one.weight) } else { 0 },
-        });
-        let (p, v, m) = (pipeline.stages.len(), pipeline.chunks(), pipeline.micro_batches as usize);
-        let ends = vec![UNKNOWN; p * v * m];
-        Self {
-            order,
-            schedule: pipeline.schedule,
-            p,
-            v,
-            m,
-            slots: m * v,
-            send: if p == 1 { 0 } else { ps(pipeline.send) },
-            kept: pipeline.kept,
-            with_spans,
-            times: times.collect(),
-            forward_ends: ends.clone(),
-            backward_ends: ends,
-            stages: vec![Record::new(v); p],
-        }
+/// A stage, up to now.
+#[derive(Clone, Default)]
+struct Stage {
+    time: StageTime,
+    /// The passes that it has run; without weight passes of their own, backward passes count as both.
+    forwards: usize,
+    backwards: usize,
+    weights: usize,
+    in_flight: Vec<u32>,
+}
+
+impl Stage {
+    /// Returns the micro-batches that wait for their weight pass.
+    fn pending(&self) -> usize {
+        self.backwards - self.weights
     }
 
+    /// Returns the activations that it holds, in those of one micro-batch.
+    fn held(&self, kept: f64) -> f64 {
+        (self.forwards - self.backwards) as f64 + self.pending() as f64 * kept
+    }
+}
+
+impl Clock<'_> {
     fn run(&mut self) {
         let mut ready: Vec<usize> = (0..self.p).rev().collect();
         let mut is_ready = vec![true; self.p];
@@ -93,8 +85,7 @@ impl<'p> Clock<'p> {
                 continue;
             }
             for neighbour in [(stage + self.p - 1) % self.p, (stage + 1) % self.p] {
-                if !is_ready[neighbour] {
-                    is_ready[neighbour] = true;
+                if !std::mem::replace(&mut is_ready[neighbour], true) {
                     ready.push(neighbour);
                 }
             }
@@ -103,32 +94,36 @@ impl<'p> Clock<'p> {
 
     /// Runs the passes of a stage whose inputs have a time of arrival; returns whether there were any.
     fn advance(&mut self, stage: usize) -> bool {
-        let before = self.stages[stage].backwards + self.stages[stage].forwards;
+        let mut has_run = false;
         while let Some((pass, micro_batch, chunk)) = self.next(stage) {
-            let Some(arrival) = self.arrival(pass, stage, micro_batch, chunk) else { break };
+            let Some(arrival) = self.arrival(pass, stage, micro_batch, chunk) else { return has_run };
             self.run_weights(stage, pass, arrival);
-            self.run_pass(stage, pass, micro_batch, chunk, arrival);
+            let end = self.work(stage, pass, micro_batch, chunk, arrival);
+            let place = chunk * self.p + stage;
+            self.ends[usize::from(pass == Pass::Backward)][place * self.m + micro_batch] = end;
+            while self.stages[stage].pending() > self.order.deferred[stage] as usize {
+                self.work(stage, Pass::Weight, self.stages[stage].weights, 0, 0);
+            }
+            has_run = true;
         }
-        let done = self.stages[stage].backwards == self.slots;
-        while done && self.stages[stage].pending() > 0 {
-            self.run_weight(stage);
+        while self.stages[stage].pending() > 0 {
+            self.work(stage, Pass::Weight, self.stages[stage].weights, 0, 0);
         }
-        self.stages[stage].backwards + self.stages[stage].forwards > before
+        has_run
     }
 
     /// Returns the next pass of a stage, its micro-batch and its chunk.
     fn next(&self, stage: usize) -> Option<(Pass, usize, usize)> {
-        let Record { forwards, backwards, .. } = self.stages[stage];
-        if forwards < self.slots && forwards - backwards < self.order.warm_up[stage] as usize {
+        let Stage { forwards, backwards, .. } = self.stages[stage];
+        let all = self.m * self.v;
+        if forwards < all && forwards - backwards < self.order.warm_up[stage] as usize {
             let (micro_batch, chunk) = self.slot(forwards);
             return Some((Pass::Forward, micro_batch, chunk));
         }
-        if backwards == self.slots {
-            return None;
-        }
         let (micro_batch, chunk) = self.slot(backwards);
-        let micro_batch = if self.schedule == Schedule::GPipe { self.m - 1 - micro_batch } else { micro_batch };
-        Some((Pass::Backward, micro_batch, self.v - 1 - chunk))
+        let is_reversed = self.pipeline.schedule == Schedule::GPipe;
+        let micro_batch = if is_reversed { all.saturating_sub(micro_batch + 1) } else { micro_batch };
+        (backwards < all).then(|| (Pass::Backward, micro_batch, self.v - 1 - chunk))
     }
 
     /// Returns micro-batch and chunk of the pass with this number: groups of p micro-batches walk through the chunks.
@@ -143,52 +138,69 @@ impl<'p> Clock<'p> {
     /// Returns when the input of a pass has arrived, if the end of the pass before it is known.
     fn arrival(&self, pass: Pass, stage: usize, micro_batch: usize, chunk: usize) -> Option<Ps> {
         let place = chunk * self.p + stage;
-        let at = |ends: &[Ps], place: usize| ends[place * self.m + micro_batch];
-        let (end, send) = match pass {
-            Pass::Forward if place == 0 => (0, 0),
-            Pass::Forward => (at(&self.forward_ends, place - 1), self.send),
-            _ if place + 1 == self.p * self.v => (at(&self.forward_ends, place), 0),
-            _ => (at(&self.backward_ends, place + 1), self.send),
+        let [forward, backward] = &self.ends;
+        let (ends, before, send) = match pass {
+            Pass::Forward if place == 0 => return Some(0),
+            Pass::Forward => (forward, place - 1, self.send),
+            _ if place + 1 == self.p * self.v => (forward, place, 0),
+            _ => (backward, place + 1, self.send),
         };
+        let end = ends[before * self.m + micro_batch];
         (end != UNKNOWN).then(|| end + send)
     }
 
     /// Runs the weight passes that come before a pass: for memory, or because they fit before its input arrives.
     fn run_weights(&mut self, stage: usize, pass: Pass, arrival: Ps) {
-        let weight = self.times[stage * self.v].weight;
-        let least = if self.order.fills_any_gap { 1 } else { weight };
+        let least = if self.order.fills_any_gap { 1 } else { self.time(stage, Pass::Weight, 0) };
         while self.stages[stage].pending() > 0 {
             let one = &self.stages[stage];
-            let is_full = pass == Pass::Forward && one.held(self.kept) + 1.0 > self.order.limit;
-            if !is_full && one.now + least > arrival {
+            let is_full = pass == Pass::Forward && one.held(self.pipeline.kept) + 1.0 > self.order.limit;
+            if !is_full && one.time.end_ps + least > arrival {
                 return;
             }
-            self.run_weight(stage);
+            self.work(stage, Pass::Weight, one.weights, 0, 0);
         }
     }
 
-    fn run_weight(&mut self, stage: usize) {
-        let weight = self.times[stage * self.v].weight;
-        let one = &mut self.stages[stage];
-        let micro_batch = one.weights;
-        one.weights += 1;
-        one.work(Pass::Weight, micro_batch, 0, 0, weight, self.with_spans);
+    fn time(&self, stage: usize, pass: Pass, chunk: usize) -> Ps {
+        let one = &self.pipeline.stages[stage][chunk];
+        match pass {
+            Pass::Forward => ps(one.forward),
+            Pass::Backward if self.pipeline.schedule.splits_backward() => ps(one.backward),
+            Pass::Backward => ps(one.backward) + ps(one.weight),
+            Pass::Weight => ps(one.weight),
+        }
     }
 
-    fn run_pass(&mut self, stage: usize, pass: Pass, micro_batch: usize, chunk: usize, arrival: Ps) {
-        let times = self.times[stage * self.v + chunk];
-        let end_at = (chunk * self.p + stage) * self.m + micro_batch;
-        let splits = self.schedule.splits_backward();
+    /// Runs a pass as soon as its stage is free and its input is there; returns its end.
+    fn work(&mut self, stage: usize, pass: Pass, micro_batch: usize, chunk: usize, arrival: Ps) -> Ps {
+        let busy = self.time(stage, pass, chunk);
+        let is_whole = !self.pipeline.schedule.splits_backward();
+        let Stage { time, forwards, backwards, weights, in_flight } = &mut self.stages[stage];
+        let start_ps = time.end_ps.max(arrival);
+        if *forwards == 0 {
+            time.start_ps = start_ps;
+        }
+        time.end_ps = start_ps + busy;
+        time.busy_ps += busy;
+        if self.with_spans {
+            let (micro_batch, chunk) = (micro_batch as u32, chunk as u32);
+            time.spans.push(Span { pass, micro_batch, chunk, start_ps, end_ps: time.end_ps });
+        }
+        match pass {
+            Pass::Forward => (*forwards, in_flight[chunk]) = (*forwards + 1, in_flight[chunk] + 1),
+            Pass::Backward => {
+                (*backwards, in_flight[chunk]) = (*backwards + 1, in_flight[chunk] - 1);
+                *weights += usize::from(is_whole);
+            }
+            Pass::Weight => *weights += 1,
+        }
         let one = &mut self.stages[stage];
-        if pass == Pass::Forward {
-            one.begin_forward(chunk, self.kept);
-            self.forward_ends[end_at] = one.work(pass, micro_batch, chunk, arrival, times.forward, self.with_spans);
-            return;
+        let held = one.held(self.pipeline.kept);
+        if held > one.time.activations {
+            (one.time.activations, one.time.pending) = (held, one.pending() as u32);
+            one.time.in_flight.clone_from(&one.in_flight);
         }
-        self.backward_ends[end_at] = one.work(pass, micro_batch, chunk, arrival, times.backward, self.with_spans);
-        one.end_backward(chunk, splits, self.kept);
-        while self.stages[stage].pending() > self.order.deferred[stage] as usize {
-            self.run_weight(stage);
-        }
+        one.time.end_ps
     }
 }
