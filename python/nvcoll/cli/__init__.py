@@ -28,6 +28,7 @@ from nvcoll._nvcoll import collectives
 from nvcoll.cli import algorithms, check, fabric, hints, info, schedules
 from nvcoll.cli.bench import explain
 from nvcoll.cli.bench.bench import bench as bench_command
+from nvcoll.cli.plan.plan import plan as plan_command
 from nvcoll.cli.predict import compare
 from nvcoll.cli.predict.predict import predict as predict_command
 from nvcoll.cli.run import dump
@@ -112,7 +113,7 @@ app = typer.Typer(
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "run": {"bench": bench_command, "explain": explain.explain, "run": run_command},
     "prove": {"verify": schedules.verify},
-    "predict": {"predict": predict_command, "compare": compare.compare, "check": check.check},
+    "predict": {"predict": predict_command, "compare": compare.compare, "plan": plan_command, "check": check.check},
     "look": {
         "show": schedules.show,
         "algorithms": algorithms.algorithms,

@@ -49,6 +49,9 @@ On = Annotated[
     ),
 ]
 Gpu = Annotated[str | None, typer.Option(help="The GPU model, if a file (.txt or .xml) does not name it.")]
+Env = Annotated[
+    list[str] | None, typer.Option("--env", help="Environment variable of NCCL, as NCCL_ALGO=Tree; repeatable.")
+]
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch
 
@@ -110,3 +113,20 @@ def machines(names: str | Sequence[str] | None, gpu: str | None) -> list[Fabric]
     if gpu is not None and not any(map(takes_gpu, split)):
         raise InvalidArgument("--gpu is for files of nvidia-smi and NCCL: --on names none")
     return [named(name, gpu if takes_gpu(name) else None) for name in split]
+
+
+def settings(given: Sequence[str]) -> dict[str, str]:
+    """Reads ``--env NAME=VALUE``.
+
+    Raises:
+        InvalidArgument: one has no value, or a name occurs twice.
+    """
+    settings: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals:
+            raise InvalidArgument(f"--env {one} has no value: pass --env {one}=VALUE")
+        if name in settings:
+            raise InvalidArgument(f"--env {name} is given twice: pass it once")
+        settings[name] = value
+    return settings

@@ -11,16 +11,19 @@
 ``planning``        `plan`: model, layout and software to a step, and its price on a machine
 ``prediction``      `StepPrediction`: the price of a step
 ``sweep``           `sweep`: many layouts, best first
+``neighbours``      `neighbours`: what to try next
 ==================  ====================================================================================================
 """
 
 from nvcoll._nvcoll import TrainingStep
 from nvcoll.training.models import models, software
+from nvcoll.training.neighbours import neighbours
 from nvcoll.training.planning import Machine, plan
-from nvcoll.training.prediction import CollectivePrice, RolePrice, StepPrediction
+from nvcoll.training.prediction import Calibration, CollectivePrice, RolePrice, StepPrediction
 from nvcoll.training.sweep import Candidate, Sweep, sweep
 
 __all__ = [
+    "Calibration",
     "Candidate",
     "CollectivePrice",
     "Machine",
@@ -29,6 +32,7 @@ __all__ = [
     "Sweep",
     "TrainingStep",
     "models",
+    "neighbours",
     "plan",
     "software",
     "sweep",

@@ -112,14 +112,15 @@ def sweep(
             if "error" in answer:
                 refused[answer["error"]] = refused.get(answer["error"], 0) + 1
             else:
-                found.append(_candidate(machine.gpus, request["layout"], answer))
+                found.append(candidate(machine.gpus, request["layout"], answer))
         if tell:
             tell(start + len(some), len(requests))
     order = ("fits", "tight", "too_large")
     return Sweep(sorted(found, key=lambda one: (order.index(one.fit), one.seconds)), refused)
 
 
-def _candidate(gpus: int, layout: Mapping[str, Any], price: Mapping[str, Any]) -> Candidate:
+def candidate(gpus: int, layout: Mapping[str, Any], price: Mapping[str, Any]) -> Candidate:
+    """Returns a layout with its price."""
     kept = {name: price[name] for name in Candidate.__dataclass_fields__ if name in price}
     return Candidate(gpus=gpus, layout=layout, **kept)
 

@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 import typer
 
-from nvcoll._nvcoll import InvalidArgument, Prediction
+from nvcoll._nvcoll import Prediction
 from nvcoll.cli import completion, formats, sizes
 from nvcoll.cli.hints import collective_name
-from nvcoll.cli.machines import Gpu, Launch, On, machines
+from nvcoll.cli.machines import Env, Gpu, Launch, On, machines, settings
 from nvcoll.cli.predict.rows import Answer, Question, ask_all
 from nvcoll.cost.comparison import LAUNCH
 from nvcoll.text.formatting import counted, sized
@@ -210,23 +210,6 @@ def _rows(found: Sequence[Sequence[Answer]]) -> list[dict[str, Any]]:
     return [row for of_machine in zip(*rows, strict=True) for row in of_machine]
 
 
-def _settings(given: Sequence[str]) -> dict[str, str]:
-    """Reads ``--env NAME=VALUE``.
-
-    Raises:
-        InvalidArgument: one has no value, or a name occurs twice.
-    """
-    settings: dict[str, str] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise InvalidArgument(f"--env {one} has no value: pass --env {one}=VALUE")
-        if name in settings:
-            raise InvalidArgument(f"--env {name} is given twice: pass it once")
-        settings[name] = value
-    return settings
-
-
 def predict(
     collective: Annotated[
         str,
@@ -244,9 +227,7 @@ def predict(
         str | None,
         typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest release that was read."),
     ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("--env", help="Environment variable of NCCL, as NCCL_ALGO=Tree; repeatable.")
-    ] = None,
+    env: Env = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_csv: formats.AsCsv = False,
 ) -> None:
@@ -256,7 +237,7 @@ def predict(
     """
     formats.check_one(json=as_json, csv=as_csv)
     nbytes, on_these = sorted(sizes.of(begin, end, factor, [DEFAULT_BYTES])), machines(on, gpu)
-    question = Question(collective, nbytes, launch, nccl_version, _settings(env or ()))
+    question = Question(collective, nbytes, launch, nccl_version, settings(env or ()))
     found = ask_all(question, on_these)
     if as_json:
         head = {"schema": JSON_SCHEMA, "collective": question.collective, "launch": question.launch}

@@ -93,12 +93,11 @@ impl TrainingStep {
 pub(crate) struct StepPricer {
     network: Network,
     device: Device,
-    constants: Constants,
 }
 
 impl StepPricer {
     fn pricer(&self, is_exact: bool) -> Pricer<'_> {
-        Pricer { network: &self.network, device: &self.device, constants: &self.constants, is_exact }
+        Pricer { network: &self.network, device: &self.device, constants: Constants::shipped(), is_exact }
     }
 
     /// Prices what a request plans: JSON of the price, or of the error.
@@ -120,14 +119,13 @@ impl StepPricer {
     ///     gpu: the model of GPU whose computing counts. Default: that of the machine.
     ///     version: a version of NCCL. Default: the newest whose release was read.
     ///     settings: environment variables of NCCL.
-    ///     constants: values that replace those of the table, by name. For fits.
     ///
     /// Raises:
     ///     InvalidArgument: a name is unknown, the peaks of the GPU are not known, or the machine has fewer GPUs.
     #[new]
     #[pyo3(
         signature = (
-            fabric, gpus, *, gpu=None, version=None, settings: "Mapping[str, str | int] | None" = None, constants=None
+            fabric, gpus, *, gpu=None, version=None, settings: "Mapping[str, str | int] | None" = None
         )
     )]
     fn new(
@@ -137,7 +135,6 @@ impl StepPricer {
         gpu: Option<&str>,
         version: Option<&str>,
         settings: Option<&Bound<'_, PyAny>>,
-        constants: Option<BTreeMap<String, f64>>,
     ) -> PyResult<Self> {
         let settings = settings_of(settings)?;
         let hardware = fabric.hardware();
@@ -146,7 +143,6 @@ impl StepPricer {
             Ok(Self {
                 network: Network::of(hardware, version, &settings, gpus)?,
                 device: Device::of(model)?,
-                constants: Constants::with(&constants.unwrap_or_default())?,
             })
         });
         made.map_err(|error| of_step(py, &error))
@@ -163,21 +159,19 @@ impl StepPricer {
     /// Args:
     ///     step: the step.
     ///     exact: whether its pipeline runs in virtual time, instead of a closed form.
-    ///     constants: values that replace those of the pricer, by name. For fits.
-    #[pyo3(signature = (step, *, exact=true, constants=None))]
-    fn price(
-        &self,
-        py: Python<'_>,
-        step: &TrainingStep,
-        exact: bool,
-        constants: Option<BTreeMap<String, f64>>,
-    ) -> PyResult<String> {
-        let priced = py.detach(|| {
-            let replaced = constants.map(|replaced| Constants::with(&replaced)).transpose()?;
-            let pricer = Pricer { constants: replaced.as_ref().unwrap_or(&self.constants), ..self.pricer(exact) };
-            Ok(json(&pricer.price(&step.0)?))
-        });
+    #[pyo3(signature = (step, *, exact=true))]
+    fn price(&self, py: Python<'_>, step: &TrainingStep, exact: bool) -> PyResult<String> {
+        let priced = py.detach(|| self.pricer(exact).price(&step.0).map(|price| json(&price)));
         priced.map_err(|error| of_step(py, &error))
+    }
+
+    /// Returns the seconds of a step under other constants. For fits: the pipeline is the closed form.
+    fn seconds(&self, py: Python<'_>, step: &TrainingStep, constants: BTreeMap<String, f64>) -> PyResult<f64> {
+        let priced = || {
+            let constants = Constants::with(&constants)?;
+            Pricer { constants: &constants, ..self.pricer(false) }.seconds(&step.0)
+        };
+        priced().map_err(|error| of_step(py, &error))
     }
 
     /// Plans and prices many requests, on all processors; returns JSON of prices, or of errors, in their order.

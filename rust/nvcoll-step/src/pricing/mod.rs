@@ -23,7 +23,7 @@ use crate::memory::{Fit, Part as MemoryPart};
 use crate::network::{Group, Network};
 use crate::pipeline::{self, Pipeline};
 use crate::tables;
-use crate::training_step::{Hides, Op, Role, TrainingStep, Work};
+use crate::training_step::{Block, Hides, Op, Role, TrainingStep, Work};
 use block::BlockTime;
 use nvcoll_fabric::predict::Pattern;
 use parts::{Part, Parts};
@@ -145,6 +145,14 @@ const WIDER: f64 = 1.5;
 /// The most GPUs of a run that was measured.
 const MOST_GPUS: u32 = 6144;
 
+/// The times of a step, before they are reported.
+struct Timed<'s> {
+    blocks: BTreeMap<&'s str, BlockTime>,
+    roles: Vec<RoleTime>,
+    once: Vec<Parts>,
+    parts: Parts,
+}
+
 /// What a stage waits for: seconds of one micro-batch.
 struct RoleTime {
     chunks: Vec<[Parts; 2]>,
@@ -178,11 +186,21 @@ impl<'m> Pricer<'m> {
     /// [`crate::Error::Gpu`] if the GPU lacks a precision of the step; [`crate::Error::Fabric`] if the machine cannot run one of its
     /// collectives, or has too few GPUs.
     pub fn price(&self, step: &TrainingStep) -> Result<StepPrice> {
-        let blocks = step
-            .blocks
-            .iter()
-            .map(|(name, block)| Ok((name.as_str(), self.block(step, block)?)))
-            .collect::<Result<BTreeMap<_, _>>>()?;
+        let timed = self.timed(step)?;
+        self.report(step, &timed)
+    }
+
+    /// Returns the seconds of a step alone.
+    ///
+    /// # Errors
+    /// Those of [`Pricer::price`].
+    pub fn seconds(&self, step: &TrainingStep) -> Result<f64> {
+        Ok(self.timed(step)?.parts.total())
+    }
+
+    fn timed<'s>(&self, step: &'s TrainingStep) -> Result<Timed<'s>> {
+        let block = |(name, block): (&'s String, &Block)| Ok((name.as_str(), self.block(step, block)?));
+        let blocks = step.blocks.iter().map(block).collect::<Result<BTreeMap<_, _>>>()?;
         let send = step.pipeline.send.as_ref().map(|op| self.collective(step, op)).transpose()?.unwrap_or(0.0);
         let bare = send * self.sends_exposed(step);
         let roles: Vec<RoleTime> = step.roles.iter().map(|role| role_time(role, &blocks, bare)).collect();
@@ -191,7 +209,7 @@ impl<'m> Pricer<'m> {
         let makespan = if self.is_exact { pipeline.run().step } else { pipeline.closed_form() };
         let once = self.once_of_roles(step, &roles)?;
         let parts = self.parts(step, &roles, &once, makespan);
-        self.report(step, &blocks, &roles, &once, parts)
+        Ok(Timed { blocks, roles, once, parts })
     }
 
     /// Seconds of one micro-batch on each chunk of each stage.
@@ -230,14 +248,8 @@ impl<'m> Pricer<'m> {
         parts
     }
 
-    fn report(
-        &self,
-        step: &TrainingStep,
-        blocks: &BTreeMap<&str, BlockTime>,
-        roles: &[RoleTime],
-        once: &[Parts],
-        parts: Parts,
-    ) -> Result<StepPrice> {
+    fn report(&self, step: &TrainingStep, timed: &Timed<'_>) -> Result<StepPrice> {
+        let Timed { blocks, roles, once, parts } = timed;
         let seconds = parts.total();
         let extrapolated = self.extrapolated(step);
         let has_experts = step.ops().any(|op| matches!(op.work, Work::Gemm { grouped: Some(_), .. }));
@@ -256,7 +268,7 @@ impl<'m> Pricer<'m> {
             tokens_per_second: step.tokens / seconds / f64::from(step.gpus),
             mfu: tflops * 1e12 / self.device.peak(step.dtype)?,
             tflops,
-            parts,
+            parts: *parts,
             roles,
             blocks: blocks
                 .iter()
@@ -287,10 +299,10 @@ impl<'m> Pricer<'m> {
             None => *bytes,
             Some(experts) => bytes * self.distinct_nodes(group, *experts)?,
         };
-        Ok(op.count * self.seconds(*pattern, bytes, group)?)
+        Ok(op.count * self.call(*pattern, bytes, group)?)
     }
 
-    fn seconds(&self, pattern: Pattern, bytes: f64, group: Group) -> Result<f64> {
+    fn call(&self, pattern: Pattern, bytes: f64, group: Group) -> Result<f64> {
         let constants = self.constants;
         let factor = if pattern == Pattern::AllToAll { constants.all_to_all } else { 1.0 };
         Ok(constants.network * factor * self.network.seconds(pattern, bytes, group)?)

@@ -1,0 +1,1 @@
+"""``nvcoll plan``: how long a step of training takes on machines, and whether it fits."""

@@ -1,0 +1,197 @@
+"""``nvcoll plan``: how long a step of training takes on machines that you do not have, what is exposed, what fits.
+
+One machine: the step in detail. Several: side by side. ``--sweep``: layouts, best first. ``--what-if``: the same step
+on a machine with one thing changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll.cli import progress
+from nvcoll.cli.machines import Env, named, settings
+from nvcoll.cli.plan import show
+from nvcoll.training import layouts
+from nvcoll.training.models import models, software
+from nvcoll.training.neighbours import neighbours
+from nvcoll.training.planning import SOFTWARE, Machine
+from nvcoll.training.prediction import StepPrediction
+from nvcoll.training.sweep import Candidate, Sweep, sweep
+
+SCHEMA, SWEEP_SCHEMA = "nvcoll.plan/1", "nvcoll.plan-sweep/1"
+
+
+def _numbers(text: str | None) -> list[int]:
+    """Reads numbers with commas between.
+
+    Raises:
+        InvalidArgument: one is no number.
+    """
+    try:
+        return [int(one) for one in text.split(",")] if text else []
+    except ValueError:
+        raise InvalidArgument(f"--gpus {text} is no number of GPUs: pass one, or several with commas") from None
+
+
+def _prices(given: Sequence[str] | None, machines: Sequence[Fabric]) -> dict[str, float]:
+    """Reads prices of a GPU and hour: one for all machines, or one for each.
+
+    Raises:
+        InvalidArgument: one is no price, or their number fits no number of machines.
+    """
+    try:
+        prices = [float(price) for one in given or () for price in one.split(",")]
+    except ValueError:
+        raise InvalidArgument(
+            "--dollars-per-gpu-hour takes numbers, as 2.5, or one for each machine, as 2.5,4"
+        ) from None
+    if prices and len(prices) not in (1, len(machines)):
+        raise InvalidArgument(f"there are {len(prices)} prices for {len(machines)} machines: pass one, or one for each")
+    return dict(
+        zip([one.name for one in machines], prices * len(machines) if len(prices) == 1 else prices, strict=False)
+    )
+
+
+def _show_list(wanted: bool) -> None:
+    if wanted:
+        print("models    ", ", ".join(models()))
+        print("software  ", ", ".join(software()))
+        raise typer.Exit
+
+
+def _sweeps(model: str, machine: Fabric, gpus: Sequence[int], on: dict[str, Any], how: dict[str, Any]) -> Sweep:
+    """Sweeps the layouts of each number of GPUs."""
+    found: list[Candidate] = []
+    refused: dict[str, int] = {}
+    with progress.line() as tell:
+        for count in gpus or [machine.world_size]:
+            priced = lambda done, all_, count=count: tell(f"{done} of {all_} layouts of {count} GPUs priced")  # noqa: E731
+            some = sweep(model, Machine(machine, count, **on), tell=priced, **how)
+            found += some.candidates
+            refused |= some.refused
+    order = ("fits", "tight", "too_large")
+    return Sweep(sorted(found, key=lambda one: (order.index(one.fit), one.seconds)), refused)
+
+
+def plan(
+    model: Annotated[str, typer.Argument(help="A model, as llama3-70b, or a TOML file.")],
+    on: Annotated[
+        str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")
+    ] = "hgx-h100",
+    gpus: Annotated[
+        str | None,
+        typer.Option(help="The number of GPUs; several with --sweep. Default: all of the machine."),
+    ] = None,
+    global_batch: Annotated[int, typer.Option(help="Sequences of a step.")] = 256,
+    micro_batch: Annotated[int | None, typer.Option(help="Sequences of a micro-batch on one rank. Default: 1.")] = None,
+    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence. Default: the model's.")] = None,
+    tp: Annotated[int | None, typer.Option("--tp", help="Tensor-parallel ranks. Default: 1.")] = None,
+    pp: Annotated[int | None, typer.Option("--pp", help="Stages of the pipeline. Default: 1.")] = None,
+    vp: Annotated[int | None, typer.Option("--vp", help="Chunks of each stage (virtual stages). Default: 1.")] = None,
+    cp: Annotated[int | None, typer.Option("--cp", help="Context-parallel ranks. Default: 1.")] = None,
+    ep: Annotated[int | None, typer.Option("--ep", help="Expert-parallel ranks. Default: 1.")] = None,
+    dp: Annotated[int | None, typer.Option("--dp", help="Data-parallel ranks. Default: what the others leave.")] = None,
+    zero: Annotated[int, typer.Option(help="Sharded: 0 nothing, 1 optimizer, 2 gradients, 3 parameters (FSDP).")] = 1,
+    shard_ranks: Annotated[int | None, typer.Option(help="Ranks that share one copy: HSDP. Default: all.")] = None,
+    recompute: Annotated[
+        str | None, typer.Option(help="Computed again: none, selective (attention), full (layers). Default: none.")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help=f"Precision of products: {', '.join(layouts.DTYPES)}.")] = "bf16",
+    schedule: Annotated[str | None, typer.Option(help=f"Of the pipeline: {', '.join(layouts.SCHEDULES)}.")] = None,
+    order: Annotated[str, typer.Option(help=f"Ranks, innermost first: {', '.join(layouts.ORDERS)}.")] = "tp-cp-dp-pp",
+    framework: Annotated[str, typer.Option("--software", help="The framework; --list names them.")] = SOFTWARE,
+    gpu: Annotated[str | None, typer.Option(help="GPU whose computing counts. Default: that of the machine.")] = None,
+    nccl_version: Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")] = None,
+    env: Env = None,
+    sweeps: Annotated[bool, typer.Option("--sweep", help="Price all usual layouts; those given stay.")] = False,
+    what_if: Annotated[
+        list[str] | None, typer.Option("--what-if", help='The machine with a change: "nvlink x2", "nics 4", "pcie".')
+    ] = None,
+    measured: Annotated[str | None, typer.Option(help="The step as measured, as 11.3s, which scales the rest.")] = None,
+    dollars: Annotated[
+        list[str] | None, typer.Option("--dollars-per-gpu-hour", help="Price of a GPU and hour, one for each machine.")
+    ] = None,
+    write_step: Annotated[Path | None, typer.Option("--step", help="Write the step as JSON.", metavar="FILE")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    _list: Annotated[
+        bool, typer.Option("--list", help="List models and software.", callback=_show_list, is_eager=True)
+    ] = False,
+) -> None:
+    """Predicts a step of training: time with its 90 % interval, MFU, where the time goes, memory, what to try next.
+
+    Example: nvcoll plan llama3-70b --on hgx-h100x64+ib-ndr-8 --tp 8 --pp 4 --global-batch 1024
+    """
+    machines = [named(one) for one in on.split(",")]
+    counts = _numbers(gpus)
+    conditions: dict[str, Any] = {"gpu": gpu, "version": nccl_version, "settings": settings(env or ())}
+    words = {"tp": tp, "pp": pp, "vp": vp, "cp": cp, "ep": ep, "micro_batch": micro_batch, "recompute": recompute}
+    how: dict[str, Any] = {word: value for word, value in words.items() if value is not None}
+    how |= {"global_batch": global_batch, "sequence": sequence, "dp": dp, "zero": zero, "shard_ranks": shard_ranks}
+    how |= {"dtype": dtype, "schedule": schedule, "order": order, "software": framework}
+    if sweeps:
+        _sweep(model, machines, counts, conditions, how, as_json)
+        return
+    if len(counts) > 1:
+        raise InvalidArgument("several numbers of GPUs are for --sweep: pass one")
+    asked = [Machine(one, *counts, **conditions) for one in (*machines, *_changed(machines, what_if))]
+    found = [machine.plan(model, **how) for machine in asked]
+    if measured is not None:
+        found = _calibrated(found, measured, quiet=as_json)
+    if write_step is not None:
+        write_step.write_text(found[0].step.to_json(), encoding="utf-8")
+    prices = _prices(dollars, [one.fabric for one in asked])
+    if as_json:
+        print(json.dumps({"schema": SCHEMA, "predictions": [one.to_dict() for one in found]}, indent=2))
+    elif len(found) == 1:
+        show.show_step(found[0], neighbours(asked[0], found[0]), prices.get(found[0].machine.name))
+    else:
+        show.show_machines(found, prices)
+
+
+def _sweep(
+    model: str,
+    machines: Sequence[Fabric],
+    counts: Sequence[int],
+    conditions: dict[str, Any],
+    how: dict[str, Any],
+    as_json: bool,
+) -> None:
+    for machine in machines:
+        found = _sweeps(model, machine, counts, conditions, how)
+        if as_json:
+            rows = [vars(one) for one in found.candidates]
+            head = {"schema": SWEEP_SCHEMA, "machine": machine.name, "refused": found.refused}
+            print(json.dumps(head | {"candidates": rows}, indent=2))
+        else:
+            show.show_sweep(f"{model} on {machine.name}", found)
+
+
+def _changed(machines: Sequence[Fabric], changes: Sequence[str] | None) -> list[Fabric]:
+    """Returns each machine with each change."""
+    return [machine.what_if(change) for machine in machines for change in changes or ()]
+
+
+def _calibrated(found: Sequence[StepPrediction], measured: str, quiet: bool) -> list[StepPrediction]:
+    """Scales predictions by the step of the first machine, as it was measured.
+
+    Raises:
+        InvalidArgument: the text is no time.
+    """
+    number, unit = (measured[:-2], 1e-3) if measured.endswith("ms") else (measured.removesuffix("s"), 1.0)
+    try:
+        time = float(number) * unit
+    except ValueError:
+        raise InvalidArgument(f"--measured {measured} is no time: pass seconds, as 11.3s") from None
+    calibration = found[0].calibrated(time)
+    if not quiet:
+        ratio, scale = calibration.ratio, calibration.scale
+        print(
+            f"measured {ratio:.2f} times the prediction; one run has noise of its own: times are scaled by {scale:.2f}"
+        )
+    return [calibration.of(one) for one in found]

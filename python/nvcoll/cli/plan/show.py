@@ -1,0 +1,145 @@
+"""What ``nvcoll plan`` prints: one step, machines side by side, a sweep of layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nvcoll.text.formatting import counted, sized
+from nvcoll.text.tables import print_labelled, print_table
+from nvcoll.training.layouts import words
+from nvcoll.training.prediction import COMPUTING, PARTS, StepPrediction
+from nvcoll.training.sweep import Candidate, Sweep
+
+FITS = {"fits": "fits", "tight": "tight", "too_large": "does not fit"}
+
+HIDES = {
+    "nothing": "nothing",
+    "tiles": "its product",
+    "other_micro_batch": "another micro-batch",
+    "attention": "attention",
+    "other_layer": "another layer",
+    "last_backward": "the last backward pass",
+    "first_forward": "the first forward pass",
+    "half": "half of the pipeline",
+}
+
+MOST = 12
+"""The rows of a sweep and of collectives that are shown. Chosen."""
+
+
+def seconds(time: float, *others: float) -> str:
+    """Writes a time, or several with ``to`` between, in the unit of the first: ``14.8 s``, ``12 to 17 ms``."""
+    scale, unit = next((row for row in ((1.0, "s"), (1e-3, "ms")) if time >= row[0]), (1e-6, "us"))
+    scaled = [value / scale for value in (time, *others)]
+    return f"{' to '.join(f'{value:.0f}' if value >= 100 else f'{value:.3g}' for value in scaled)} {unit}"
+
+
+def show_step(found: StepPrediction, tries: Sequence[Candidate], dollars: float | None) -> None:
+    """Prints one step: time, memory, where the time goes, what to try."""
+    print_labelled("", f"{found.step.name}, {found.machine.name}", label=0)
+    if found.request:
+        print_labelled("layout", words(found.request["layout"]))
+    rate = f"{found.tokens_per_second:,.0f} tokens/s per GPU, {100 * found.mfu:.1f} % MFU"
+    print_labelled("step", f"{seconds(found.seconds)} (90 %: {seconds(found.low_s, found.high_s)}), {rate}")
+    memory = f"{found.memory_gb:.0f} of {found.gpu_memory_gb:.0f} GB on the fullest GPU: {FITS[found.fit]}"
+    print_labelled("memory", memory)
+    print_labelled("limit", found.limit)
+    if dollars is not None:
+        print_labelled("price", f"{found.dollars(dollars):,.0f} dollars for 10^12 tokens at {dollars:g} a GPU and hour")
+    for reason in found.extrapolated:
+        print_labelled("accuracy", f"extrapolated: {reason}; the interval is wider")
+    print()
+    _show_parts(found)
+    print()
+    _show_memory(found)
+    if found.collectives:
+        print()
+        _show_collectives(found)
+    print()
+    for nth, one in enumerate(tries[:3]):
+        share = 100 * (1 - one.seconds / found.seconds)
+        change = f"{share:.0f} % faster" if share > 0 else f"{-share:.0f} % slower"
+        fit = f"{one.memory_gb:.0f} GB, {FITS[one.fit]}"
+        print_labelled("try" if nth == 0 else "", f"{one.words}: {seconds(one.seconds)}, {change}, {fit}")
+    if not tries:
+        print_labelled("try", "no layout next to this one is faster by 2 % or more and fits")
+
+
+def _show_parts(found: StepPrediction) -> None:
+    rows = [
+        (PARTS[name], seconds(time), f"{100 * time / found.seconds:.1f} %")
+        for name, time in sorted(found.parts.items(), key=lambda part: -part[1])
+        if time >= 5e-4 * found.seconds
+    ]
+    computing = sum(time for name, time in found.parts.items() if name in COMPUTING)
+    rows.append(("the GPU computes", seconds(computing), f"{100 * computing / found.seconds:.1f} %"))
+    print_table(("where the time goes", "time", "share"), rows, left=("where the time goes",))
+
+
+def _show_memory(found: StepPrediction) -> None:
+    fullest = max(found.roles, key=lambda role: role.memory_gb)
+    rows = [(name, f"{nbytes / 1e9:.1f}") for name, nbytes in fullest.memory.items()]
+    rows.append(("together", f"{fullest.memory_gb:.1f}"))
+    head = f"memory of {'a GPU' if len(found.roles) == 1 else f'the {fullest.name}'}"
+    print_table((head, "GB"), rows, left=(head,))
+
+
+def _show_collectives(found: StepPrediction) -> None:
+    rows = [
+        (
+            *(f"{one.of}, {one.pass_}", one.name, one.ranks, f"{one.count:g}"),
+            *(sized(round(one.bytes)), seconds(one.seconds), HIDES[one.hides]),
+        )
+        for one in found.collectives[:MOST]
+    ]
+    heads = ("collectives of", "name", "ranks", "calls", "size", "one takes", "hides behind")
+    print_table(
+        heads, rows, left=("collectives of", "name", "ranks", "hides behind"), optional=("calls", "hides behind")
+    )
+    if len(found.collectives) > MOST:
+        print_labelled("", f"({counted(len(found.collectives) - MOST, 'more')}: --json has all)", label=0)
+
+
+def show_machines(found: Sequence[StepPrediction], dollars: Mapping[str, float]) -> None:
+    """Prints machines side by side."""
+    best = min(one.seconds for one in found)
+    print_labelled("", found[0].step.name, label=0)
+    priced = ("$/10^12 tokens",) if dollars else ()
+    heads = (*("machine", "step", "90 % interval", "tokens/s/GPU", "MFU", "waits", "GB", "memory", "vs best"), *priced)
+    rows = [
+        (*_machine_row(one, best), *(f"{one.dollars(dollars[one.machine.name]):,.0f}" for _ in priced)) for one in found
+    ]
+    print_table(heads, rows, left=("machine", "memory"), optional=("vs best", "MFU", "90 % interval"))
+    for one in found:
+        print_labelled("limit", f"{one.machine.name}: {one.limit}")
+
+
+def _machine_row(one: StepPrediction, best: float) -> Iterator[str]:
+    yield from (one.machine.name, seconds(one.seconds), seconds(one.low_s, one.high_s))
+    yield from (f"{one.tokens_per_second:,.0f}", f"{100 * one.mfu:.0f} %", f"{100 * one.exposed_s / one.seconds:.0f} %")
+    yield from (f"{one.memory_gb:.0f} of {one.gpu_memory_gb:.0f}", FITS[one.fit], f"{one.seconds / best:.2f}x")
+
+
+def _candidate_rows(some: Sequence[Candidate]) -> Iterator[tuple[str, ...]]:
+    for one in some:
+        interval = seconds(one.low_s, one.high_s)
+        rate = f"{one.tokens_per_second:,.0f}"
+        yield f"{one.gpus}", one.words, seconds(one.seconds), interval, rate, f"{one.memory_gb:.0f}", FITS[one.fit]
+
+
+SWEEP = ("GPUs", "layout", "step", "90 % interval", "tokens/s/GPU", "GB", "memory")
+
+
+def show_sweep(name: str, found: Sweep, shown: int = MOST) -> None:
+    """Prints the best layouts, and those that none beats in time, memory and number of GPUs."""
+    fitting = [one for one in found.candidates if one.fit != "too_large"]
+    many = counted(len(found.candidates), "layout")
+    print_labelled("", f"{name}: {many} priced, {len(fitting)} fit or are tight", label=0)
+    print_table(SWEEP, [*_candidate_rows(found.candidates[:shown])], left=("layout", "memory"), optional=SWEEP[3:5])
+    front = found.pareto
+    if len(front) > 1:
+        print()
+        print_labelled("", "no other layout is better in time, memory and GPUs at once", label=0)
+        print_table(SWEEP, [*_candidate_rows(front[:shown])], left=("layout", "memory"), optional=SWEEP[3:5])
+    for rule, count in list(found.refused.items())[:3]:
+        print_labelled("refused", f"{counted(count, 'layout')}: {rule}")
