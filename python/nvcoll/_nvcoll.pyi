@@ -2876,22 +2876,23 @@ class StepPricer:
         gpu: str | None = None,
         version: str | None = None,
         settings: Mapping[str, str | int] | None = None,
-        constants: dict[str, float] | None = None,
     ) -> Self: ...
     @property
     def domain(self) -> int:
         """The number of GPUs that NVLink joins."""
 
-    def price(self, step: TrainingStep, *, exact: bool = True, constants: dict[str, float] | None = None) -> str:
+    def price(self, step: TrainingStep, *, exact: bool = True) -> str:
         """Prices a step; returns JSON.
 
         Args:
             step: the step.
-            exact: whether its pipeline runs in virtual time, instead of a closed form.
-            constants: values that replace those of the pricer, by name. For fits."""
+            exact: whether its pipeline runs in virtual time, instead of a closed form."""
 
     def price_all(self, requests: Sequence[str]) -> list[str]:
         """Plans and prices many requests, on all processors; returns JSON of prices, or of errors, in their order."""
+
+    def seconds(self, step: TrainingStep, constants: dict[str, float]) -> float:
+        """Returns the seconds of a step under other constants. For fits: the pipeline is the closed form."""
 
 @final
 class Team:

@@ -140,10 +140,7 @@ impl StepPricer {
         let hardware = fabric.hardware();
         let made = py.detach(|| {
             let model = gpu.map_or(Ok(hardware.gpu), gpus::named)?;
-            Ok(Self {
-                network: Network::of(hardware, version, &settings, gpus)?,
-                device: Device::of(model)?,
-            })
+            Ok(Self { network: Network::of(hardware, version, &settings, gpus)?, device: Device::of(model)? })
         });
         made.map_err(|error| of_step(py, &error))
     }
