@@ -12,6 +12,7 @@
 ``prediction``      `StepPrediction`: the price of a step
 ``sweep``           `sweep`: many layouts, best first
 ``neighbours``      `neighbours`: what to try next
+``trace``           the timeline of a step for Perfetto and Chrome
 ==================  ====================================================================================================
 """
 
