@@ -33,6 +33,7 @@ const MOST_GPUS: u32 = 1 << 17;
 pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     let name = format!("{}x{nodes}+{}", node.name, network.name);
     let wrong = |message: String| Error::Description { origin: name.clone(), message };
+    network.check()?;
     let gpus = node.gpus();
     if nodes == 0 || u64::from(nodes) * gpus.len() as u64 > u64::from(MOST_GPUS) {
         return Err(wrong(format!("{nodes} nodes: it must be from 1 to {}", MOST_GPUS as usize / gpus.len())));

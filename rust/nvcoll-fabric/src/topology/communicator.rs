@@ -33,23 +33,28 @@ impl Fabric {
         let gpus: HashSet<usize> = ranks.iter().map(|&rank| all[rank as usize]).collect();
         let nodes: BTreeSet<u32> = gpus.iter().filter_map(|&gpu| self.devices[gpu].node).collect();
         let number: BTreeMap<u32, u32> = nodes.into_iter().zip(0..).collect();
-        let is_used = self.is_used(&gpus);
-        let (mut place, mut devices) = (vec![None; self.devices.len()], Vec::new());
-        for (at, device) in self.devices.iter().enumerate().filter(|(at, _)| is_used[*at]) {
-            place[at] = Some(devices.len());
-            let node = device.node.and_then(|node| number.get(&node).copied());
-            devices.push(Device { node, ..device.clone() });
+        let mut part = self.keeping(&self.is_used(&gpus));
+        for device in &mut part.devices {
+            device.node = device.node.and_then(|node| number.get(&node).copied());
         }
+        Ok(part)
+    }
+
+    /// Returns the same machine with some of its devices, and the links between these.
+    pub(crate) fn keeping(&self, is_kept: &[bool]) -> Fabric {
+        let kept = (0..self.devices.len()).filter(|&at| is_kept[at]);
+        let mut place = vec![None; self.devices.len()];
+        kept.clone().zip(0..).for_each(|(at, new)| place[at] = Some(new));
         let moved = |link: &Link| Some(Link { from: place[link.from]?, to: place[link.to]?, ..*link });
-        Ok(Fabric {
+        Fabric {
             name: self.name.clone(),
             title: self.title.clone(),
             gpu: self.gpu,
-            devices,
+            devices: kept.map(|at| self.devices[at].clone()).collect(),
             links: self.links.iter().filter_map(moved).collect(),
             abilities: self.abilities,
             sources: self.sources.clone(),
-        })
+        }
     }
 
     /// Says of each device whether a communicator of these GPUs uses it. NVSwitches belong to the node, switches of the network

@@ -7,6 +7,7 @@
 //! | [`network`], `switches` | the network that is shipped or described; its tiers of switches |
 //! | `equal_nodes` | clusters of equal nodes: a few nodes answer for all |
 //! | `excerpt` | a few equal nodes that stand for a large cluster |
+//! | `what_if` | a machine with a change: wider links, other cards, no NVLink |
 //! | [`route`] | the links that a transfer between two GPUs crosses |
 //! | `matrix` | how pairs are joined, in the words of nvidia-smi |
 //! | [`rates`] | pairs alone, at once, and cuts |
@@ -25,3 +26,4 @@ pub mod ports;
 pub mod rates;
 pub mod route;
 mod switches;
+mod what_if;

@@ -146,7 +146,7 @@ fn yes() -> bool {
 }
 
 /// The network of an empty description: a switch for each rail, and a non-blocking spine.
-fn rails_and_spine() -> Vec<Tier> {
+pub(crate) fn rails_and_spine() -> Vec<Tier> {
     let rails = Tier { name: Some("rail".to_owned()), rails: true, ..Tier::default() };
     vec![rails, Tier { name: Some("spine".to_owned()), ..Tier::default() }]
 }

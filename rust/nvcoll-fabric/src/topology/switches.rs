@@ -43,7 +43,6 @@ impl Fabric {
     /// # Errors
     /// [`crate::Error::Description`] with the field that is wrong.
     pub(crate) fn add_switches(&mut self, network: &Network, nodes: u32, trays: u32) -> Result<Joined> {
-        network.check()?;
         let (first, rest) = network.tiers.split_first().expect("checked: there is a tier");
         let gbit = network.port().lane_gbps * 8.0;
         let planes = if first.rails { network.nics } else { 1 };
