@@ -13,6 +13,7 @@
 ``sweep``           `sweep`: many layouts, best first
 ``neighbours``      `neighbours`: what to try next
 ``trace``           the timeline of a step for Perfetto and Chrome
+``page``            a step as one HTML page, with charts and tables
 ==================  ====================================================================================================
 """
 

@@ -1,0 +1,181 @@
+"""The charts of a page of a step, as Vega-Lite specifications that altair makes and checks.
+
+A chart has no legend and no width: the page writes legends in HTML, which wraps, and its script sets widths and the
+colours of text for light and dark pages. The other colours are those of Okabe and Ito (2008), for readers of any colour
+vision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+Rows = Sequence[Mapping[str, Any]]
+
+ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
+BLUE, VERMILION, PURPLE, GREY, SLATE = "#0072B2", "#D55E00", "#CC79A7", "#9AA0A6", "#5F6670"
+
+DARK = (BLUE, VERMILION, GREEN, SLATE)
+"""Colours on which text is white."""
+
+PASSES = {
+    "forward": SKY,
+    "backward": BLUE,
+    "weights": GREEN,
+    "communication": ORANGE,
+    "other": PURPLE,
+}
+"""Kinds of spans of a timeline. What no span covers is the bubble."""
+
+FITS = {"fits": (BLUE, "circle"), "tight": (ORANGE, "triangle-up"), "too_large": (GREY, "cross")}
+"""The colour and the shape of a layout, by whether it fits."""
+
+BUBBLE = "#9AA0A659"
+"""The colour behind the spans of a timeline: GREY, to a third."""
+
+MANY_SPANS = 2000
+"""Spans from which on a timeline is pixels, not SVG. Chosen: browsers scroll slowly from about here."""
+
+LABELLED = 0.08
+"""The part of a bar that has room for its share at the width of a phone. Chosen."""
+
+
+def _spec(chart: alt.TopLevelMixin, description: str, renderer: str = "svg") -> dict[str, Any]:
+    spec: dict[str, Any] = chart.to_dict()
+    del spec["config"]
+    return {**spec, "description": description, "usermeta": {"embedOptions": {"renderer": renderer}}}
+
+
+def _tips(**titles: str) -> list[alt.Tooltip]:
+    return [alt.Tooltip(f"{field}:N", title=title) for field, title in titles.items()]
+
+
+def _segments(rows: Rows, key: str, amount: str) -> list[dict[str, Any]]:
+    """Stacks the amounts of rows, separately for each value of `key`."""
+    ends: dict[Any, float] = {}
+    stacked = []
+    for row in rows:
+        start = ends.get(row.get(key), 0.0)
+        ends[row.get(key)] = end = start + row[amount]
+        ink = "white" if row["colour"] in DARK else "black"
+        stacked.append({**row, "start": start, "end": end, "middle": (start + end) / 2, "ink": ink})
+    return stacked
+
+
+def time_bar(rows: Rows) -> dict[str, Any]:
+    """Draws the parts of a step as one bar.
+
+    Args:
+        rows: name, seconds, share (of the step), colour and text of each part.
+    """
+    stacked = _segments(rows, "", "seconds")
+    total = stacked[-1]["end"]
+    base = alt.Chart()
+    axis = alt.X("start:Q", title="seconds of the step", scale=alt.Scale(domain=[0, total], nice=False))
+    bar = base.mark_bar(height=44).encode(
+        x=axis, x2="end:Q", color=alt.Color("colour:N", scale=None), tooltip=_tips(name="part", text="time")
+    )
+    shares = (
+        base.transform_filter(alt.datum.share >= LABELLED)
+        .mark_text(fontSize=12)
+        .encode(x="middle:Q", text=alt.Text("share:Q", format=".0%"), color=alt.Color("ink:N", scale=None))
+    )
+    chart = alt.layer(bar, shares, data=alt.Data(values=stacked), height=60)
+    return _spec(chart, "where the time of the step goes, as a stacked bar")
+
+
+def timeline(rows: Rows, stages: Sequence[str], end_s: float) -> dict[str, Any]:
+    """Draws spans by stage; a second, small chart below chooses the time that the first one shows.
+
+    Args:
+        rows: stage, stream, kind, name, start and end of each span.
+        stages: names of the stages, in their order.
+        end_s: the end of the last span, in seconds.
+    """
+    brush = alt.selection_interval(name="brush", encodings=["x"])
+    streams = len({row["stream"] for row in rows})
+    colours = alt.Color("kind:N", scale=alt.Scale(domain=list(PASSES), range=list(PASSES.values())), legend=None)
+    y = alt.Y("stage:N", sort=list(stages), title=None, scale=alt.Scale(paddingInner=0.15, paddingOuter=0))
+    whole = alt.Scale(domain=[0, end_s], nice=False)
+    waits = alt.Data(values=[{"stage": stage, "start": 0, "end": end_s} for stage in stages])
+
+    def layers(scale: alt.Scale, title: str, y: alt.Y) -> alt.LayerChart:
+        x = alt.X("start:Q", scale=scale, title=title)
+        back = alt.Chart(waits).mark_rect(color=BUBBLE, clip=True).encode(x=x, x2="end:Q", y=y)
+        spans = alt.Chart().mark_rect(clip=True).encode(x=x, x2="end:Q", y=y, color=colours)
+        spans = spans.encode(tooltip=_tips(name="span", stage="stage", kind="kind", text="time"))
+        return back + (spans.encode(yOffset="stream:N") if streams > 1 else spans)
+
+    rows_px = max(14, min(30, 360 // len(stages))) * streams
+    detail = layers(alt.Scale(domain=brush, nice=False), "seconds", y).properties(height=rows_px * len(stages))
+    small = y.copy()
+    small["axis"] = None
+    overview = layers(whole, "drag here to zoom, double-click to see all", small)
+    overview = overview.properties(height=max(36, 4 * len(stages)))
+    overview.layer[-1] = overview.layer[-1].add_params(brush)
+    chart = alt.vconcat(detail, overview, data=alt.Data(values=list(rows)), spacing=8)
+    renderer = "canvas" if len(rows) > MANY_SPANS else "svg"
+    return _spec(chart, "what each stage of the pipeline does over time", renderer)
+
+
+def memory(rows: Rows, roles: Sequence[str], gpu_gb: float) -> dict[str, Any]:
+    """Draws the memory of each role as a bar of its parts, and the memory of the GPU as a line.
+
+    Args:
+        rows: role, name, gb, colour and text of each part.
+        roles: names of the roles, in their order.
+        gpu_gb: the memory of the GPU.
+    """
+    bars = (
+        alt.Chart(alt.Data(values=_segments(rows, "role", "gb")))
+        .mark_bar(height=24)
+        .encode(
+            x=alt.X("start:Q", title="GB on one GPU"),
+            x2="end:Q",
+            y=alt.Y("role:N", sort=list(roles), title=None),
+            color=alt.Color("colour:N", scale=None),
+            tooltip=_tips(role="role", name="part", text="memory"),
+        )
+    )
+    limit = alt.Chart(alt.Data(values=[{"start": gpu_gb, "label": f"GPU: {gpu_gb:.4g} GB"}]))
+    line = limit.mark_rule(strokeWidth=2, strokeDash=[5, 3]).encode(x="start:Q")
+    label = limit.mark_text(align="right", baseline="bottom", dx=-2, dy=-4).encode(x="start:Q", y=alt.value(0))
+    chart = bars + line + label.encode(text="label:N")
+    return _spec(chart.properties(height=38 * len(roles)), "memory of one GPU by role and part")
+
+
+def sweep(rows: Rows, gpu_gb: float, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Draws layouts by step time and memory, and joins those that no other one beats in both.
+
+    Args:
+        rows: layout, seconds, memory_gb, fit, text and is_best (on the Pareto front) of each layout.
+        gpu_gb: the memory of the GPU.
+        chosen: the layout of the page, as a row.
+    """
+    base = alt.Chart()
+
+    def scale(field: str) -> alt.Scale:
+        values = [row[field] for row in rows]
+        is_wide = max(values) > 6 * min(values) > 0
+        return alt.Scale(type="log", nice=False, padding=12) if is_wide else alt.Scale(zero=False, padding=12)
+
+    x = alt.X("memory_gb:Q", title="GB on one GPU", scale=scale("memory_gb"))
+    y = alt.Y("seconds:Q", title="seconds of a step", scale=scale("seconds"))
+    colours, shapes = zip(*FITS.values(), strict=True)
+    tips = _tips(layout="layout", text="step", memory="memory", fit="fit")
+    points = base.mark_point(filled=True, size=60, opacity=0.75).encode(
+        x=x,
+        y=y,
+        color=alt.Color("fit:N", scale=alt.Scale(domain=list(FITS), range=colours), legend=None),
+        shape=alt.Shape("fit:N", scale=alt.Scale(domain=list(FITS), range=shapes), legend=None),
+        tooltip=tips,
+    )
+    front = base.transform_filter("datum.is_best").mark_line(color=VERMILION, strokeWidth=2).encode(x=x, y=y)
+    limit = alt.Chart(alt.Data(values=[{"memory_gb": gpu_gb}])).mark_rule(strokeDash=[5, 3]).encode(x=x)
+    this = alt.Chart(alt.Data(values=[dict(chosen)]))
+    ring = this.mark_point(size=300, strokeWidth=3, color=PURPLE).encode(x=x, y=y, tooltip=tips)
+    layers = [limit, *([front] if any(row["is_best"] for row in rows) else []), points, ring]
+    chart = alt.layer(*layers, data=alt.Data(values=list(rows)), height=340)
+    return _spec(chart, "layouts by step time and memory")

@@ -1,0 +1,99 @@
+"""What the collectives of a step carry: bytes and seconds of one GPU, by the parallelism that needs them.
+
+The price of a step has each collective once, with its price. `traffic` multiplies by repetitions: of the block in a
+role, of micro-batches, of layers that are computed again. Where roles differ, the role with the most seconds counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PARALLELISM = {
+    "tp": "tensor",
+    "cp": "context",
+    "ep": "expert",
+    "dp": "data",
+    "shard": "data",
+    "copies": "data",
+    "edp": "data",
+    "pp": "pipeline",
+}
+"""The parallelism of a group of ranks that the planner names."""
+
+EXPOSED = {
+    "tensor": ("tensor",),
+    "context": ("context",),
+    "expert": ("expert",),
+    "data": ("data", "sharded"),
+    "pipeline": ("sends",),
+}
+"""The parts of the step's time that are what nothing hides of a parallelism."""
+
+
+@dataclass
+class Traffic:
+    """What one kind of parallelism carries in a step.
+
+    Attributes:
+        name: the parallelism; for a group that the planner does not know, the name of the group.
+        ranks: where the ranks of its groups are.
+        gb: bytes of one GPU, as nccl-tests counts them, in GB.
+        seconds: seconds of its collectives, if nothing hid them.
+        exposed_s: seconds that nothing hides, with what computing loses beside it; None if not known.
+    """
+
+    name: str
+    ranks: list[str] = field(default_factory=list)
+    gb: float = 0.0
+    seconds: float = 0.0
+    exposed_s: float | None = None
+
+    @property
+    def is_in_node(self) -> bool:
+        """Whether it stays inside nodes."""
+        return all(ranks.endswith("of one node") for ranks in self.ranks)
+
+
+def traffic(price: Mapping[str, Any], step: Mapping[str, Any]) -> list[Traffic]:
+    """Returns what each kind of parallelism carries.
+
+    Args:
+        price: the price of a step.
+        step: the step.
+    """
+    found: dict[str, Traffic] = {}
+    for role in step["roles"]:
+        of_role: dict[str, Traffic] = {}
+        for one, calls in _calls(price, step, role):
+            name = PARALLELISM.get(one["group"], one["group"])
+            total = of_role.setdefault(name, Traffic(name))
+            total.gb += calls * one["bytes"] / 1e9
+            total.seconds += calls * one["seconds"]
+            total.ranks += [] if one["ranks"] in total.ranks else [one["ranks"]]
+        for name, total in of_role.items():
+            found[name] = max(found.get(name, total), total, key=lambda each: each.seconds)
+    for name, total in found.items():
+        parts = EXPOSED.get(name)
+        total.exposed_s = sum(price["parts"].get(part, 0.0) for part in parts) if parts else None
+    return sorted(found.values(), key=lambda each: -each.seconds)
+
+
+def _calls(
+    price: Mapping[str, Any], step: Mapping[str, Any], role: Mapping[str, Any]
+) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """Yields collectives of a role with the number of their calls in a step."""
+    pipeline = step["pipeline"]
+    micro_batches = pipeline["micro_batches"]
+    repeats: Counter[str] = Counter()
+    for run in (run for chunk in role["chunks"] for run in chunk):
+        repeats[run["block"]] += run["repeat"]
+    for one in price["collectives"]:
+        if one["pass"] == "pipeline":
+            yield one, 2 * one["count"] * micro_batches * pipeline["chunks"]
+        elif one["pass"] == "once" and one["of"] == role["name"]:
+            yield one, one["count"]
+        elif one["pass"] != "once" and repeats[one["of"]]:
+            yield one, one["count"] * repeats[one["of"]] * micro_batches

@@ -1,0 +1,41 @@
+"use strict";
+// Draws every chart at the width of its box, in the colours of the page; again when either changes.
+const specs = JSON.parse(document.getElementById("specs").textContent);
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function config() {
+  const [ink, faint, grid, paper] = ["--ink", "--faint", "--grid", "--paper"].map(colour);
+  const axis = { labelColor: ink, titleColor: ink, domainColor: faint, tickColor: faint, gridColor: grid };
+  Object.assign(axis, { labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelOverlap: true });
+  return {
+    background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
+    axis, axisX: { tickCount: 5 }, axisY: { grid: false }, text: { color: ink }, rule: { color: ink },
+    bar: { stroke: paper, strokeWidth: 1 },
+  };
+}
+
+function sized(spec, width) {
+  if (!spec.vconcat) return { ...spec, width, autosize: { type: "fit-x", contains: "padding" } };
+  return { ...spec, vconcat: spec.vconcat.map((view) => ({ ...view, width: width - 80 })) };
+}
+
+function draw() {
+  for (const box of document.querySelectorAll("[data-chart]")) {
+    const options = { actions: false, config: config(), tooltip: { theme: dark.matches ? "dark" : "light" } };
+    vegaEmbed(box, sized(specs[box.dataset.chart], box.clientWidth), options).catch((error) => {
+      box.textContent = `This chart cannot be drawn: ${error.message}`;
+      console.error(error);
+    });
+  }
+}
+
+let width = innerWidth, timer;
+addEventListener("resize", () => {
+  if (innerWidth === width) return;
+  width = innerWidth;
+  clearTimeout(timer);
+  timer = setTimeout(draw, 150);
+});
+dark.addEventListener("change", draw);
+draw();
