@@ -93,7 +93,7 @@ impl Fabric {
         }
         let had = network.nics;
         let network = Network { nics, ..network };
-        let words = format!("{nics} network cards instead of {had} in each node or tray");
+        let words = format!("{nics} instead of {had} network cards in each node or tray");
         Ok((cluster(&node, self.nodes(), &network)?, words))
     }
 
@@ -177,7 +177,7 @@ mod tests {
                 "network  X2",
                 "network X2: 1 x InfiniBand 800 Gbit/s instead of 1 x InfiniBand NDR",
             ),
-            ("hgx-h100x4+ib-ndr-8", "nics 4", "nics 4: 4 network cards instead of 8 in each node or tray"),
+            ("hgx-h100x4+ib-ndr-8", "nics 4", "nics 4: 4 instead of 8 network cards in each node or tray"),
             ("hgx-h100", "pcie", "pcie: PCIe instead of NVLink"),
         ] {
             let (changed, words) = preset(name).unwrap().what_if(change).unwrap();
