@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nvcoll
-from nvcoll.training import trace
+from nvcoll.training import Machine, trace
 
 NANOSECONDS = [
     [("F", 0, 0, 1000), ("F", 1, 1000, 2000), ("B", 0, 6500, 9000), ("B", 1, 10000, 12500)],
@@ -88,6 +88,16 @@ def test_the_timeline_of_a_pipeline_is_a_trace_with_its_sends(tmp_path):
     assert processes == ["stage 0", "stage 1", "links"]
     arrows = {(one["name"], one["pid"]) for one in of(traced, "s")}
     assert arrows == {("activation", 0), ("gradient", 1)}
+
+
+def test_the_timeline_of_a_planned_step_is_a_trace():
+    machine = Machine("hgx-h100")
+    planned = machine.plan("llama3-8b", tp=2, pp=2, vp=2, global_batch=8)
+    document = machine.timeline(planned.step)
+    check_trace(document, trace.trace(document))
+    assert document["title"] == planned.step.name
+    assert len(document["spans"]) == 2 * 2 * 2 * 4 and len(document["sends"]) == 2 * 3 * 4
+    assert max(span["end_s"] for span in document["spans"]) <= planned.seconds
 
 
 def test_a_document_takes_more_streams_sends_and_loads():

@@ -2894,6 +2894,9 @@ class StepPricer:
     def seconds(self, step: TrainingStep, constants: dict[str, float]) -> float:
         """Returns the seconds of a step under other constants. For fits: the pipeline is the closed form."""
 
+    def timeline(self, step: TrainingStep) -> str:
+        """Runs the pipeline of a step in virtual time; returns JSON: the seconds of a send that nothing hides, and the timeline with spans."""
+
 @final
 class Team:
     """The ranks of one `Node.run`. Not public. The node itself can make no call while a team exists."""

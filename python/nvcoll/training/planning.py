@@ -10,6 +10,7 @@ from nvcoll._nvcoll import Fabric, StepPricer, TrainingStep, fabric
 from nvcoll.training.layouts import layout
 from nvcoll.training.models import Fields, model_of, software_of
 from nvcoll.training.prediction import StepPrediction
+from nvcoll.training.trace import Document, of_pipeline
 
 SOFTWARE: Final = "megatron-core"
 """The software by default."""
@@ -66,6 +67,15 @@ class Machine:
             InvalidArgument: the machine lacks what the step needs.
         """
         return StepPrediction.of(self.pricer.price(step), self.fabric, step, request or {})
+
+    def timeline(self, step: TrainingStep) -> Document:
+        """Returns the passes of all micro-batches on all stages, as `nvcoll.training.trace.save` writes them.
+
+        Raises:
+            InvalidArgument: the machine lacks what the step needs.
+        """
+        send_s, timeline = json.loads(self.pricer.timeline(step))
+        return of_pipeline(timeline, send_s=send_s, title=step.name)
 
     def plan(self, model: str | Fields, **how: Any) -> StepPrediction:
         """Plans a step and prices it; arguments as of `plan`."""

@@ -17,7 +17,7 @@ from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli import progress
 from nvcoll.cli.machines import Env, named, settings
 from nvcoll.cli.plan import show
-from nvcoll.training import layouts
+from nvcoll.training import layouts, trace
 from nvcoll.training.models import models, software
 from nvcoll.training.neighbours import neighbours
 from nvcoll.training.planning import SOFTWARE, Machine
@@ -118,6 +118,9 @@ def plan(
         list[str] | None, typer.Option("--dollars-per-gpu-hour", help="Price of a GPU and hour, one for each machine.")
     ] = None,
     write_step: Annotated[Path | None, typer.Option("--step", help="Write the step as JSON.", metavar="FILE")] = None,
+    write_trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write the pipeline for ui.perfetto.dev.", metavar="FILE")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     _list: Annotated[
         bool, typer.Option("--list", help="List models and software.", callback=_show_list, is_eager=True)
@@ -145,6 +148,8 @@ def plan(
         found = _calibrated(found, measured, quiet=as_json)
     if write_step is not None:
         write_step.write_text(found[0].step.to_json(), encoding="utf-8")
+    if write_trace is not None:
+        trace.save(asked[0].timeline(found[0].step), write_trace)
     prices = _prices(dollars, [one.fabric for one in asked])
     if as_json:
         print(json.dumps({"schema": SCHEMA, "predictions": [one.to_dict() for one in found]}, indent=2))

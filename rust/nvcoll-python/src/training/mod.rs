@@ -171,6 +171,12 @@ impl StepPricer {
         priced().map_err(|error| of_step(py, &error))
     }
 
+    /// Runs the pipeline of a step in virtual time; returns JSON: the seconds of a send that nothing hides, and the timeline with spans.
+    fn timeline(&self, py: Python<'_>, step: &TrainingStep) -> PyResult<String> {
+        let timed = || self.pricer(true).pipeline(&step.0).map(|one| json(&(one.send, one.run_with_spans())));
+        py.detach(timed).map_err(|error| of_step(py, &error))
+    }
+
     /// Plans and prices many requests, on all processors; returns JSON of prices, or of errors, in their order.
     fn price_all(&self, py: Python<'_>, requests: Vec<String>) -> Vec<String> {
         let threads = thread::available_parallelism().map_or(1, usize::from);

@@ -198,14 +198,27 @@ impl<'m> Pricer<'m> {
         Ok(self.timed(step)?.parts.total())
     }
 
-    fn timed<'s>(&self, step: &'s TrainingStep) -> Result<Timed<'s>> {
+    /// Returns the pipeline of a step on this machine, which virtual time can run.
+    ///
+    /// # Errors
+    /// Those of [`Pricer::price`].
+    pub fn pipeline(&self, step: &TrainingStep) -> Result<Pipeline> {
+        Ok(self.stages(step)?.2)
+    }
+
+    fn stages<'s>(&self, step: &'s TrainingStep) -> Result<(BTreeMap<&'s str, BlockTime>, Vec<RoleTime>, Pipeline)> {
         let block = |(name, block): (&'s String, &Block)| Ok((name.as_str(), self.block(step, block)?));
         let blocks = step.blocks.iter().map(block).collect::<Result<BTreeMap<_, _>>>()?;
         let send = step.pipeline.send.as_ref().map(|op| self.collective(step, op)).transpose()?.unwrap_or(0.0);
         let bare = send * self.sends_exposed(step);
         let roles: Vec<RoleTime> = step.roles.iter().map(|role| role_time(role, &blocks, bare)).collect();
-        let pipeline = self.pipeline(step, &roles, send);
+        let pipeline = self.pipeline_of(step, &roles, send);
         pipeline.check()?;
+        Ok((blocks, roles, pipeline))
+    }
+
+    fn timed<'s>(&self, step: &'s TrainingStep) -> Result<Timed<'s>> {
+        let (blocks, roles, pipeline) = self.stages(step)?;
         let makespan = if self.is_exact { pipeline.run().step } else { pipeline.closed_form() };
         let once = self.once_of_roles(step, &roles)?;
         let parts = self.parts(step, &roles, &once, makespan);
@@ -213,7 +226,7 @@ impl<'m> Pricer<'m> {
     }
 
     /// Seconds of one micro-batch on each chunk of each stage.
-    fn pipeline(&self, step: &TrainingStep, roles: &[RoleTime], send: f64) -> Pipeline {
+    fn pipeline_of(&self, step: &TrainingStep, roles: &[RoleTime], send: f64) -> Pipeline {
         let of_role = |role: &RoleTime| -> Vec<pipeline::Chunk> {
             let chunks = role.chunks.iter().zip(&role.weights);
             let chunk = |([forward, backward], &weight): (&[Parts; 2], &f64)| {
