@@ -1790,6 +1790,16 @@ class Fabric:
     def trust(self) -> str:
         """The evidence for predictions of all_reduce, at the sizes with the most measurements: `validated on k systems` or `not validated`."""
 
+    def what_if(self, change: str) -> Fabric:
+        """Returns the machine with one change.
+
+        Args:
+            change: ``nvlink x2``, ``pcie x0.5`` or another family of links with a factor; ``nics 4``: cards of a node; ``pcie``: no
+                NVLink. The title of the result says what changed.
+
+        Raises:
+            InvalidArgument: the change is unknown, or the machine cannot have it."""
+
     @property
     def world_size(self) -> int:
         """The number of GPUs."""
@@ -2876,6 +2886,7 @@ class StepPricer:
         gpu: str | None = None,
         version: str | None = None,
         settings: Mapping[str, str | int] | None = None,
+        measured: str | None = None,
     ) -> Self: ...
     @property
     def domain(self) -> int:

@@ -10,7 +10,7 @@ from nvcoll.training.layouts import words
 from nvcoll.training.prediction import COMPUTING, PARTS, StepPrediction
 from nvcoll.training.sweep import Candidate, Sweep
 
-FITS = {"fits": "fits", "tight": "tight", "too_large": "does not fit"}
+FITS = {"fits": "fits", "tight": "may fit", "too_large": "does not fit"}
 
 HIDES = {
     "nothing": "nothing",
@@ -134,7 +134,7 @@ def show_sweep(name: str, found: Sweep, shown: int = MOST) -> None:
     """Prints the best layouts, and those that none beats in time, memory and number of GPUs."""
     fitting = [one for one in found.candidates if one.fit != "too_large"]
     many = counted(len(found.candidates), "layout")
-    print_labelled("", f"{name}: {many} priced, {len(fitting)} fit or are tight", label=0)
+    print_labelled("", f"{name}: {many} priced, {len(fitting)} fit or may fit", label=0)
     print_table(SWEEP, [*_candidate_rows(found.candidates[:shown])], left=("layout", "memory"), optional=SWEEP[3:5])
     front = found.pareto
     if len(front) > 1:

@@ -275,6 +275,18 @@ impl Fabric {
         self.0.among(&self.ranks_of(ranks)?).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
+    /// Returns the machine with one change.
+    ///
+    /// Args:
+    ///     change: ``nvlink x2``, ``pcie x0.5`` or another family of links with a factor; ``nics 4``: cards of a node; ``pcie``: no
+    ///         NVLink. The title of the result says what changed.
+    ///
+    /// Raises:
+    ///     InvalidArgument: the change is unknown, or the machine cannot have it.
+    fn what_if(&self, py: Python<'_>, change: &str) -> PyResult<Self> {
+        self.0.what_if(change).map(|(changed, _)| Self::from(changed)).map_err(|error| of_fabric(py, &error))
+    }
+
     fn __repr__(&self) -> String {
         format!("<nvcoll.Fabric {}: {}; {}>", self.0.name, self.0.title, self.0.evidence())
     }

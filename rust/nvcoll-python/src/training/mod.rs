@@ -10,7 +10,7 @@ use nvcoll_fabric::hardware::gpus;
 use nvcoll_step::compute::Device;
 use nvcoll_step::constants::{self, Constants};
 use nvcoll_step::model::Model;
-use nvcoll_step::network::Network;
+use nvcoll_step::network::{MeasuredBandwidth, Network};
 use nvcoll_step::planner::Request;
 use nvcoll_step::pricing::Pricer;
 use nvcoll_step::software::Software;
@@ -119,13 +119,15 @@ impl StepPricer {
     ///     gpu: the model of GPU whose computing counts. Default: that of the machine.
     ///     version: a version of NCCL. Default: the newest whose release was read.
     ///     settings: environment variables of NCCL.
+    ///     measured: JSON of bus bandwidths that the owner of the machine measured.
     ///
     /// Raises:
     ///     InvalidArgument: a name is unknown, the peaks of the GPU are not known, or the machine has fewer GPUs.
     #[new]
     #[pyo3(
         signature = (
-            fabric, gpus, *, gpu=None, version=None, settings: "Mapping[str, str | int] | None" = None
+            fabric, gpus, *, gpu=None, version=None, settings: "Mapping[str, str | int] | None" = None,
+            measured=None
         )
     )]
     fn new(
@@ -135,12 +137,16 @@ impl StepPricer {
         gpu: Option<&str>,
         version: Option<&str>,
         settings: Option<&Bound<'_, PyAny>>,
+        measured: Option<&str>,
     ) -> PyResult<Self> {
         let settings = settings_of(settings)?;
         let hardware = fabric.hardware();
         let made = py.detach(|| {
+            let network = Network::of(hardware, version, &settings, gpus)?;
+            let rows: Vec<MeasuredBandwidth> =
+                serde_json::from_str(measured.unwrap_or("[]")).map_err(|error| Error::Request(error.to_string()))?;
             let model = gpu.map_or(Ok(hardware.gpu), gpus::named)?;
-            Ok(Self { network: Network::of(hardware, version, &settings, gpus)?, device: Device::of(model)? })
+            Ok(Self { network: network.with_measured(&rows)?, device: Device::of(model)? })
         });
         made.map_err(|error| of_step(py, &error))
     }
