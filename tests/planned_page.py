@@ -1,53 +1,33 @@
-"""The inputs of the page of a step for its tests: a plausible price, 1F1B as a timeline; and a browser."""
+"""What the tests of pages of steps share: a plan with everything that a page shows, a reader of HTML, a browser."""
 
 from __future__ import annotations
 
+import functools
 import html.parser
-import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
+
+from nvcoll.training import Machine, StepPrediction, Sweep, sweep
 
 CHROMIUM = shutil.which("chromium")
 
-FACTS = [
-    ("model", "llama3-70b, 8,192 tokens a sequence"),
-    ("machine", "hgx-h100x64+ib-ndr-8, 512 GPUs"),
-    ("layout", "TP 8, PP 4, DP 16, ZeRO 1, micro-batch 1, global batch 1,024"),
-    ("software", "Megatron-Core"),
-]
+HOW = {"global_batch": 1024, "micro_batch": 1, "recompute": "none"}
 
 
-def inputs() -> dict:
-    """The price of a step of llama3-70b on 512 H100, the step, and a sweep."""
-    return json.loads(Path(__file__).with_suffix(".json").read_text())
+@functools.cache
+def planned(**how: Any) -> tuple[StepPrediction, dict[str, Any]]:
+    """A step of Llama 3 70B on 512 H100, and its timeline."""
+    machine = Machine("hgx-h100x64+ib-ndr-8")
+    prediction = machine.plan("llama3-70b", **{"tp": 8, "pp": 4, **HOW, **how})
+    return prediction, machine.timeline(prediction.step)
 
 
-def one_f_one_b(stages: int, micro_batches: int, forward_s: float, backward_s: float) -> dict:
-    """A pipeline as a timeline: each stage does what 1F1B orders, as soon as its neighbour has sent."""
-    done, spans, free = {}, [], [0.0] * stages
-    orders = []
-    for stage in range(stages):
-        warm = min(stages - stage - 1, micro_batches)
-        passes = [("F", m) for m in range(warm)]
-        for m in range(micro_batches - warm):
-            passes += [("F", warm + m), ("B", m)]
-        orders.append(passes + [("B", m) for m in range(micro_batches - warm, micro_batches)])
-    while any(orders):
-        for stage, order in enumerate(orders):
-            while order:
-                kind, m = order[0]
-                before = (kind, m, stage - 1 if kind == "F" else stage + 1)
-                is_end = not 0 <= before[2] < stages
-                if before not in done and not is_end:
-                    break
-                start = max(free[stage], 0.0 if is_end else done[before])
-                free[stage] = end = start + (forward_s if kind == "F" else backward_s)
-                done[kind, m, stage] = end
-                name = f"{kind} {m}"
-                spans.append({"stage": stage, "stream": "compute", "name": name, "start_s": start, "end_s": end})
-                order.pop(0)
-    return {"title": "1F1B", "stages": [f"stage {stage}" for stage in range(stages)], "spans": spans}
+@functools.cache
+def swept() -> Sweep:
+    """The layouts of the same step."""
+    return sweep("llama3-70b", Machine("hgx-h100x64+ib-ndr-8"), **HOW)
 
 
 class Reader(html.parser.HTMLParser):

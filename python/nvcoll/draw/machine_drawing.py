@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 
 from nvcoll._nvcoll import Fabric, media
 from nvcoll.draw import network_layout
@@ -45,11 +46,19 @@ GLYPH = 0.68
 """The width of a letter as a part of the size of its font. Chosen: wide fonts have this."""
 
 
-def svg(fabric: Fabric) -> str:
+PALE = 0.25
+"""The opacity of links that carry nothing. Chosen."""
+
+Busy = Mapping[str, float] | None
+"""The part of the time in which links are busy, by family; None if that is not asked."""
+
+
+def svg(fabric: Fabric, *, busy: Busy = None) -> str:
     """Draws a machine, or several with a network between them.
 
     Args:
         fabric: any; up to some hundred GPUs can be read.
+        busy: the part of the time in which links carry something, by family (`families`). Other links are pale.
 
     Returns:
         A self-contained SVG document: one element of class `device` for each device, one of class `link` for each
@@ -66,7 +75,7 @@ def svg(fabric: Fabric) -> str:
     title = f"{fabric.name}: {fabric.title}"
     able = ", ".join(ability.replace("_", " ") for ability in fabric.abilities)
     hint = f"{counted(fabric.world_size, 'GPU')}, {fabric.gpu}; {able or 'moves bytes, nothing else'}; {fabric.trust}"
-    legend = _legend(layout)
+    legend = _legend(layout, busy)
     words = [TITLE_GLYPH * len(title), TEXT_GLYPH * len(hint), *(70 + TEXT_GLYPH * len(line) for _, line in legend)]
     width = max(layout.width, 2 * MARGIN + max(words))
     height = layout.height + 34 + 20 * len(legend)
@@ -77,12 +86,17 @@ def svg(fabric: Fabric) -> str:
     parts += _frames(layout)
     boxes = {name: _box(device, layout.spots[name]) for name, device in layout.devices.items()}
     parts += (box for name, box in boxes.items() if layout.is_rail(name))
-    parts += (_line(layout, cable) for cable in layout.cables)
+    parts += (_line(layout, cable, busy) for cable in layout.cables)
     parts += (box for name, box in boxes.items() if not layout.is_rail(name))
     for nth, (cable, line) in enumerate(legend):
         y = layout.height + 30 + 20 * nth
-        parts.append(f'<path d="M{MARGIN} {y - 4:.1f}h44" {_stroke(cable)}/>{text(MARGIN + 56, y, line)}')
+        parts.append(f'<path d="M{MARGIN} {y - 4:.1f}h44" {_stroke(cable, busy)}/>{text(MARGIN + 56, y, line)}')
     return document(width, height, title, parts)
+
+
+def families(fabric: Fabric) -> set[str]:
+    """Returns the families of links of a machine: ``nvlink``, ``pcie``, ``network`` and others."""
+    return {MEDIA.get(medium, (medium, "network"))[1] for _, _, medium, *_ in fabric.links}
 
 
 MEDIA = {row.name: (row.title, row.family) for row in media()}
@@ -97,11 +111,14 @@ def _medium(cable: Cable) -> tuple[str, str]:
     return MEDIA.get(cable.medium, (cable.medium, "network"))
 
 
-def _rates(cable: Cable) -> str:
-    """Describes a link: its medium, its lanes and its rates one way."""
+def _rates(cable: Cable, busy: Busy) -> str:
+    """Describes a link: its medium, its lanes, its rates one way, and whether it is busy."""
     title, family = _medium(cable)
     what = f"{title} x{cable.lanes}" if family == "pcie" else f"{cable.lanes} x {title}"
-    return f"{what}: {_digits(cable.line_gbps, 4)} GB/s one way at line rate, {_digits(cable.used_gbps, 3)} in use"
+    load = f"; busy {100 * busy[family]:.0f} % of the time" if busy and family in busy else ""
+    return (
+        f"{what}: {_digits(cable.line_gbps, 4)} GB/s one way at line rate, {_digits(cable.used_gbps, 3)} in use{load}"
+    )
 
 
 def _digits(gbps: float, digits: int) -> str:
@@ -109,7 +126,7 @@ def _digits(gbps: float, digits: int) -> str:
     return f"{float(f'{gbps:.{digits}g}'):.10g}"
 
 
-def _legend(layout: Layout) -> list[tuple[Cable, str]]:
+def _legend(layout: Layout, busy: Busy) -> list[tuple[Cable, str]]:
     """Returns each kind of link once, with the number of links."""
     kinds: Counter[tuple[str, int]] = Counter()
     first: dict[tuple[str, int], Cable] = {}
@@ -117,13 +134,14 @@ def _legend(layout: Layout) -> list[tuple[Cable, str]]:
         is_in_node = not (layout.is_rail(cable.a) and layout.is_rail(cable.b))
         kinds[cable.medium, cable.lanes] += cable.times * (layout.equal_nodes if is_in_node else 1)
         first.setdefault((cable.medium, cable.lanes), cable)
-    return [(cable, f"{_rates(cable)}; {kinds[key]} of these") for key, cable in first.items()]
+    return [(cable, f"{_rates(cable, busy)}; {kinds[key]} of these") for key, cable in first.items()]
 
 
-def _stroke(cable: Cable) -> str:
+def _stroke(cable: Cable, busy: Busy) -> str:
     """Returns the thickness of a line. It grows by the same amount for each doubling of the rate of all links."""
+    pale = f' opacity="{PALE}"' if busy is not None and not busy.get(_family(cable)) else ""
     width = max(0.8, min(0.9 * math.log2(cable.line_gbps * cable.times / 8), 7.0))
-    return f'stroke="{LINES[_family(cable)]}" stroke-width="{width:.1f}" fill="none"'
+    return f'stroke="{LINES[_family(cable)]}" stroke-width="{width:.1f}" fill="none"{pale}'
 
 
 def _frames(layout: Layout) -> list[str]:
@@ -154,12 +172,12 @@ def _box(device: Device, spot: Spot) -> str:
     )
 
 
-def _line(layout: Layout, cable: Cable) -> str:
+def _line(layout: Layout, cable: Cable, busy: Busy) -> str:
     """Draws the link of two devices, with its rate if there is room."""
     path, label = _path(layout, cable)
     times = f"{cable.times} times " if cable.times > 1 else ""
-    head = f'<g class="link"><title>{escaped(f"{cable.a} - {cable.b}: {times}{_rates(cable)}")}</title>'
-    parts = [head, f'<path d="{path}" {_stroke(cable)}/>']
+    head = f'<g class="link"><title>{escaped(f"{cable.a} - {cable.b}: {times}{_rates(cable, busy)}")}</title>'
+    parts = [head, f'<path d="{path}" {_stroke(cable, busy)}/>']
     if _family(cable) == "network" and not layout.has_tiers:
         ends = [layout.spots[name] for name in (cable.a, cable.b)]
         x = _crossing(layout, cable, *ends)

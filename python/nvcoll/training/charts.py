@@ -1,8 +1,7 @@
 """The charts of a page of a step, as Vega-Lite specifications that altair makes and checks.
 
 A chart has no legend and no width: the page writes legends in HTML, which wraps, and its script sets widths and the
-colours of text for light and dark pages. The other colours are those of Okabe and Ito (2008), for readers of any colour
-vision.
+colours of text for light and dark pages.
 """
 
 from __future__ import annotations
@@ -12,28 +11,9 @@ from typing import Any
 
 import altair as alt
 
+from nvcoll.training.colours import BUBBLE, DARK, FITS, PASSES, PURPLE, VERMILION
+
 Rows = Sequence[Mapping[str, Any]]
-
-ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
-BLUE, VERMILION, PURPLE, GREY, SLATE = "#0072B2", "#D55E00", "#CC79A7", "#9AA0A6", "#5F6670"
-
-DARK = (BLUE, VERMILION, GREEN, SLATE)
-"""Colours on which text is white."""
-
-PASSES = {
-    "forward": SKY,
-    "backward": BLUE,
-    "weights": GREEN,
-    "communication": ORANGE,
-    "other": PURPLE,
-}
-"""Kinds of spans of a timeline. What no span covers is the bubble."""
-
-FITS = {"fits": (BLUE, "circle"), "tight": (ORANGE, "triangle-up"), "too_large": (GREY, "cross")}
-"""The colour and the shape of a layout, by whether it fits."""
-
-BUBBLE = "#9AA0A659"
-"""The colour behind the spans of a timeline: GREY, to a third."""
 
 MANY_SPANS = 2000
 """Spans from which on a timeline is pixels, not SVG. Chosen: browsers scroll slowly from about here."""
@@ -150,7 +130,7 @@ def sweep(rows: Rows, gpu_gb: float, chosen: Mapping[str, Any]) -> dict[str, Any
     """Draws layouts by step time and memory, and joins those that no other one beats in both.
 
     Args:
-        rows: layout, seconds, memory_gb, fit, text and is_best (on the Pareto front) of each layout.
+        rows: layout, gpus, seconds, memory_gb, fit, text and is_best (on the Pareto front) of each layout.
         gpu_gb: the memory of the GPU.
         chosen: the layout of the page, as a row.
     """
@@ -164,15 +144,16 @@ def sweep(rows: Rows, gpu_gb: float, chosen: Mapping[str, Any]) -> dict[str, Any
     x = alt.X("memory_gb:Q", title="GB on one GPU", scale=scale("memory_gb"))
     y = alt.Y("seconds:Q", title="seconds of a step", scale=scale("seconds"))
     colours, shapes = zip(*FITS.values(), strict=True)
-    tips = _tips(layout="layout", text="step", memory="memory", fit="fit")
-    points = base.mark_point(filled=True, size=60, opacity=0.75).encode(
+    tips = _tips(layout="layout", gpus="GPUs", text="step", memory="memory", fit="fit")
+    points = base.mark_point(filled=True, size=60).encode(
         x=x,
         y=y,
         color=alt.Color("fit:N", scale=alt.Scale(domain=list(FITS), range=colours), legend=None),
         shape=alt.Shape("fit:N", scale=alt.Scale(domain=list(FITS), range=shapes), legend=None),
         tooltip=tips,
     )
-    front = base.transform_filter("datum.is_best").mark_line(color=VERMILION, strokeWidth=2).encode(x=x, y=y)
+    front = base.transform_filter("datum.is_best").mark_line(color=VERMILION, strokeWidth=2)
+    front = front.encode(x=x, y=y, detail="gpus:N")
     limit = alt.Chart(alt.Data(values=[{"memory_gb": gpu_gb}])).mark_rule(strokeDash=[5, 3]).encode(x=x)
     this = alt.Chart(alt.Data(values=[dict(chosen)]))
     ring = this.mark_point(size=300, strokeWidth=3, color=PURPLE).encode(x=x, y=y, tooltip=tips)

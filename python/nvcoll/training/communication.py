@@ -7,7 +7,7 @@ role, of micro-batches, of layers that are computed again. Where roles differ, t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,12 @@ EXPOSED = {
 }
 """The parts of the step's time that are what nothing hides of a parallelism."""
 
+INSIDE = ("nvlink", "xgmi")
+"""Families of links that collectives take inside a node, if it has them."""
+
+WHOLE = 0.999
+"""The part of the GEMMs of a layer from which on it is computed again as a whole, with its collectives."""
+
 
 @dataclass
 class Traffic:
@@ -54,7 +60,12 @@ class Traffic:
     @property
     def is_in_node(self) -> bool:
         """Whether it stays inside nodes."""
-        return all(ranks.endswith("of one node") for ranks in self.ranks)
+        return all("of one node" in ranks for ranks in self.ranks)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether some nodes have several ranks of a group."""
+        return any(not ranks.startswith("one GPU") for ranks in self.ranks)
 
 
 def traffic(price: Mapping[str, Any], step: Mapping[str, Any]) -> list[Traffic]:
@@ -96,4 +107,24 @@ def _calls(
         elif one["pass"] == "once" and one["of"] == role["name"]:
             yield one, one["count"]
         elif one["pass"] != "once" and repeats[one["of"]]:
-            yield one, one["count"] * repeats[one["of"]] * micro_batches
+            is_again = one["pass"] == "forward" and step["blocks"][one["of"]]["recompute"]["gemm"] >= WHOLE
+            yield one, one["count"] * repeats[one["of"]] * micro_batches * (2 if is_again else 1)
+
+
+def busy(found: Iterable[Traffic], step_s: float, families: Container[str]) -> dict[str, float]:
+    """Returns the part of the step in which links carry collectives, by family of links, at most 1.
+
+    Inside nodes, collectives take the fastest family. Between nodes they take the network, and PCIe up to the cards.
+
+    Args:
+        found: what `traffic` returns.
+        step_s: seconds of the step.
+        families: the families of links of the machine.
+    """
+    inside = next((family for family in INSIDE if family in families), "pcie")
+    shares: dict[str, float] = {}
+    for one in found:
+        used = {inside} if one.is_in_node else {"network", "pcie"} | ({inside} if one.is_wide else set())
+        for family in used:
+            shares[family] = min(1.0, shares.get(family, 0.0) + one.seconds / step_s)
+    return shares

@@ -16,7 +16,8 @@ function config() {
 }
 
 function sized(spec, width) {
-  if (!spec.vconcat) return { ...spec, width, autosize: { type: "fit-x", contains: "padding" } };
+  const padding = { left: 2, right: 18, top: 5, bottom: 5 };
+  if (!spec.vconcat) return { ...spec, padding, width, autosize: { type: "fit-x", contains: "padding" } };
   return { ...spec, vconcat: spec.vconcat.map((view) => ({ ...view, width: width - 80 })) };
 }
 

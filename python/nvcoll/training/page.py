@@ -16,50 +16,62 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nvcoll.errors import InvalidArgument
-from nvcoll.training.communication import traffic
+from nvcoll._nvcoll import InvalidArgument
+from nvcoll.draw import machine_drawing
+from nvcoll.training import colours
+from nvcoll.training.communication import busy, traffic
+from nvcoll.training.layouts import words
+from nvcoll.training.prediction import PARTS, StepPrediction
+from nvcoll.training.sweep import Candidate
 
 HERE = Path(__file__).parent
-
-BLUE, SKY, GREEN, PURPLE, ORANGE = "#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#E69F00"
-VERMILION, YELLOW, GREY, SLATE = "#D55E00", "#F0E442", "#9AA0A6", "#5F6670"
-
-TIME = {
-    "gemm": ("matrix products", BLUE),
-    "attention": ("attention", SKY),
-    "elementwise": ("element-wise work", GREEN),
-    "recompute": ("recomputed in the backward pass", PURPLE),
-    "host": ("waits for the processor", SLATE),
-    "tensor": ("tensor parallelism, exposed", ORANGE),
-    "expert": ("expert parallelism, exposed", VERMILION),
-    "context": ("context parallelism, exposed", VERMILION),
-    "sharded": ("sharded parameters, exposed", YELLOW),
-    "bubble": ("pipeline bubble", GREY),
-    "sends": ("sends between stages, exposed", ORANGE),
-    "data": ("data parallelism, exposed", YELLOW),
-    "optimizer": ("optimizer", SLATE),
-    "stall": ("stalls that the software is known for", SLATE),
-}
-"""The title and the colour of a part of the step's time."""
-
-MEMORY = {
-    "parameters": BLUE,
-    "gradients": SKY,
-    "optimizer": GREEN,
-    "activations": ORANGE,
-    "gathered layers": PURPLE,
-    "recomputed layer": PURPLE,
-    "logits and loss": VERMILION,
-    "slack of the allocator": GREY,
-    "NCCL": YELLOW,
-    "CUDA context": SLATE,
-}
-"""The colour of a part of the memory; others are purple."""
 
 FIT = {"fits": "fits", "tight": "tight: may fit", "too_large": "does not fit"}
 
 TABLE_ROWS = 10
-"""Layouts in the table of a sweep."""
+"""Layouts in the table of a sweep. Chosen."""
+
+LEAST = 5e-4
+"""The least share of a part of the time that is shown. Chosen: tables show tenths of a per cent."""
+
+
+def of(
+    prediction: StepPrediction,
+    *,
+    timeline: Mapping[str, Any] | None = None,
+    sweep: Sequence[Candidate] = (),
+) -> str:
+    """Makes the page of a prediction, with its machine and its input.
+
+    Args:
+        prediction: the prediction of a step.
+        timeline: the document of its pipeline, of `Machine.timeline`.
+        sweep: other layouts of the step.
+
+    Returns:
+        A self-contained HTML document.
+
+    Raises:
+        InvalidArgument: altair, Jinja2 or vl-convert-python is not installed.
+    """
+    price, request, machine = prediction.to_dict(), prediction.request, prediction.machine
+    facts = [("machine", f"{machine.name}: {machine.title}")]
+    if request:
+        layout, model = request["layout"], request["model"]
+        sizes = f"global batch {layout['global_batch']:,} sequences of {layout['sequence']:,} tokens"
+        facts.insert(0, ("model", model.get("title", model["name"])))
+        facts.append(("layout", f"{_commas(words(layout))}, {layout['dtype']}, {sizes}"))
+        facts.append(("software", request["software"].get("title", request["software"]["name"])))
+    links = busy(traffic(price, price["step"]), prediction.seconds, machine_drawing.families(machine))
+    return page(
+        prediction.step.name,
+        price,
+        step=price["step"],
+        timeline=timeline,
+        sweep=[{**vars(one), "layout": one.words} for one in sweep],
+        machine_svg=machine_drawing.svg(machine, busy=links),
+        facts=facts,
+    )
 
 
 def page(
@@ -101,7 +113,7 @@ def page(
         specs["timeline"] = charts.timeline(*_timeline(timeline))
     layouts = _layouts(sweep or [])
     if layouts:
-        chosen = {"layout": "the layout of this page", **_place(price)}
+        chosen = {"layout": "the layout of this page", "gpus": (step or {}).get("gpus"), **_place(price)}
         specs["sweep"] = charts.sweep(layouts, price["gpu_memory_gb"], chosen)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
@@ -115,17 +127,18 @@ def page(
         facts=facts,
         time=time,
         memory=memory,
-        memory_parts=list({row["name"]: row for row in sorted(memory, key=_order)}.values()),
+        memory_parts=list({row["name"]: row for row in memory}.values()),
         cells={(row["role"], row["name"]): row["gb"] for row in memory},
-        passes=charts.PASSES,
-        bubble=charts.BUBBLE,
+        passes=colours.PASSES,
+        bubble=colours.BUBBLE,
         kinds={row["kind"] for row in _timeline(timeline)[0]} if "timeline" in specs and timeline else set(),
         traffic=traffic(price, step) if step is not None else [],
         machine_svg=machine_svg,
         layouts=layouts,
+        columns={name for name in ("gpus", "dollars") if len({row[name] for row in layouts}) > 1},
         best=[row for row in layouts if row["is_usable"]][:TABLE_ROWS],
-        fits={FIT[fit]: colour for fit, (colour, _) in charts.FITS.items()},
-        colours={"front": VERMILION, "this": PURPLE},
+        fits={FIT[fit]: colour for fit, (colour, *_) in colours.FITS.items()},
+        colours={"front": colours.VERMILION, "this": colours.PURPLE},
         specs=specs,
         bundle=bundle,
         script=script,
@@ -164,18 +177,28 @@ def _hash(script: str) -> str:
 
 
 def timed(seconds: float) -> str:
-    """Writes seconds with three digits: ``14.7 s``, ``830 ms``."""
-    for unit, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= unit:
-            return f"{seconds / unit:.3g} {name}" if seconds < 1000 * unit else f"{seconds / unit:,.0f} {name}"
-    return f"{seconds * 1e6:.3g} µs"
+    """Writes seconds with three digits: ``14.7 s``, ``830 ms``, ``1,200 s``; a line does not break before the unit."""
+    scale, unit = next((row for row in ((1.0, "s"), (1e-3, "ms")) if seconds >= row[0]), (1e-6, "µs"))
+    number = float(f"{seconds / scale:.3g}")
+    digits = 2 if number < 10 else 1 if number < 100 else 0
+    return f"{number:,.{digits}f}\u00a0{unit}"
+
+
+def _colour(part: str) -> str:
+    return colours.OF_PART.get(part, colours.GREY)
+
+
+def _commas(layout: str) -> str:
+    """Writes a layout for HTML, where two blanks are one."""
+    return layout.replace("  ", ", ")
 
 
 def _time(price: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for part, seconds in price["parts"].items():
-        name, colour = TIME.get(part, (part, SLATE))
-        share = seconds / price["seconds"]
+        name, colour, share = PARTS.get(part, part), _colour(part), seconds / price["seconds"]
+        if share < LEAST:
+            continue
         text = f"{timed(seconds)}, {share:.1%}"
         rows.append({"name": name, "colour": colour, "seconds": seconds, "share": share, "text": text})
     return rows
@@ -186,19 +209,13 @@ def _memory(price: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             "role": role["name"],
             "name": name,
-            "colour": MEMORY.get(name, PURPLE),
+            "colour": _colour(name),
             "gb": nbytes / 1e9,
             "text": f"{nbytes / 1e9:.1f} GB",
         }
         for role in price["roles"]
         for name, nbytes in role["memory"].items()
     ]
-
-
-def _order(row: Mapping[str, Any]) -> int:
-    """Returns the place of a part of the memory; the planner has the others between parameters and activations."""
-    known = list(MEMORY)
-    return known.index(row["name"] if row["name"] in MEMORY else "optimizer")
 
 
 def _timeline(timeline: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str], float]:
@@ -239,22 +256,14 @@ def _place(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _layouts(sweep: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns the rows of a sweep, fastest first, with the Pareto front marked: no other layout is better in both."""
+    """Returns the rows of a sweep, fastest first, with the Pareto front of each number of GPUs marked."""
     rows: list[dict[str, Any]] = []
-    least = float("inf")
-    sizes = {one.get("gpus") for one in sweep}
+    least: dict[int | None, float] = {}
     for one in sorted(sweep, key=lambda one: (one["seconds"], one["memory_gb"])):
-        extra = {"gpus": one.get("gpus") if len(sizes) > 1 else None, "dollars": one.get("dollars")}
-        usable = one["fit"] != "too_large"
-        is_best = usable and one["memory_gb"] < least
-        least = one["memory_gb"] if is_best else least
-        rows.append(
-            {
-                "layout": one["layout"].replace("  ", ", "),
-                **_place(one),
-                **extra,
-                "is_best": is_best,
-                "is_usable": usable,
-            }
-        )
+        gpus, is_usable = one.get("gpus"), one["fit"] != "too_large"
+        is_best = is_usable and one["memory_gb"] < least.get(gpus, float("inf"))
+        if is_best:
+            least[gpus] = one["memory_gb"]
+        extra = {"gpus": gpus, "dollars": one.get("dollars"), "is_best": is_best, "is_usable": is_usable}
+        rows.append({"layout": _commas(one["layout"]), **_place(one), **extra})
     return rows

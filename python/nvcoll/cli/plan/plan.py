@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll._nvcoll import Fabric, InvalidArgument, TrainingStep
 from nvcoll.cli import progress
 from nvcoll.cli.machines import Env, named, settings
 from nvcoll.cli.plan import show
-from nvcoll.training import layouts, trace
+from nvcoll.training import layouts, page, trace
 from nvcoll.training.models import models, software
 from nvcoll.training.neighbours import neighbours
 from nvcoll.training.planning import SOFTWARE, Machine
@@ -121,6 +121,9 @@ def plan(
     write_trace: Annotated[
         Path | None, typer.Option("--trace", help="Write the pipeline for ui.perfetto.dev.", metavar="FILE")
     ] = None,
+    write_html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page with charts; with --sweep, of the best.", metavar="FILE")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     _list: Annotated[
         bool, typer.Option("--list", help="List models and software.", callback=_show_list, is_eager=True)
@@ -138,7 +141,7 @@ def plan(
     how |= {"global_batch": global_batch, "sequence": sequence, "dp": dp, "zero": zero, "shard_ranks": shard_ranks}
     how |= {"dtype": dtype, "schedule": schedule, "order": order, "software": framework}
     if sweeps:
-        _sweep(model, machines, counts, conditions, how, as_json)
+        _sweep(model, machines, counts, conditions, how, as_json, write_html)
         return
     if len(counts) > 1:
         raise InvalidArgument("several numbers of GPUs are for --sweep: pass one")
@@ -150,6 +153,9 @@ def plan(
         write_step.write_text(found[0].step.to_json(), encoding="utf-8")
     if write_trace is not None:
         trace.save(asked[0].timeline(found[0].step), write_trace)
+    if write_html is not None:
+        timeline = asked[0].timeline(found[0].step)
+        write_html.write_text(page.of(found[0], timeline=timeline), encoding="utf-8")
     prices = _prices(dollars, [one.fabric for one in asked])
     if as_json:
         print(json.dumps({"schema": SCHEMA, "predictions": [one.to_dict() for one in found]}, indent=2))
@@ -166,6 +172,7 @@ def _sweep(
     conditions: dict[str, Any],
     how: dict[str, Any],
     as_json: bool,
+    write_html: Path | None,
 ) -> None:
     for machine in machines:
         found = _sweeps(model, machine, counts, conditions, how)
@@ -175,6 +182,12 @@ def _sweep(
             print(json.dumps(head | {"candidates": rows}, indent=2))
         else:
             show.show_sweep(f"{model} on {machine.name}", found)
+        if write_html is not None and machine is machines[0]:
+            there = Machine(machine, found.best.gpus, **conditions)
+            request = {**there.request(model, **how), "layout": found.best.layout}
+            step = TrainingStep.plan(json.dumps(request))
+            text = page.of(there.predict(step, request), timeline=there.timeline(step), sweep=found.candidates)
+            write_html.write_text(text, encoding="utf-8")
 
 
 def _changed(machines: Sequence[Fabric], changes: Sequence[str] | None) -> list[Fabric]:

@@ -1,0 +1,38 @@
+"""The colours of charts of a step: greys, and those of Okabe and Ito (2008), which all readers tell apart.
+
+Two parts share a colour where few steps have both.
+"""
+
+from typing import Final
+
+BLUE, SKY, GREEN, YELLOW = "#0072B2", "#56B4E9", "#009E73", "#F0E442"
+ORANGE, VERMILION, PURPLE, GREY, SLATE = "#E69F00", "#D55E00", "#CC79A7", "#9AA0A6", "#5F6670"
+
+BUBBLE: Final = "#9AA0A659"
+"""The colour behind the spans of a timeline: grey, to a third."""
+
+DARK: Final = (BLUE, VERMILION, GREEN, SLATE)
+"""Colours on which text is white."""
+
+OF_PART: Final = {
+    part: colour
+    for colour, parts in {
+        BLUE: ("gemm", "parameters"),
+        SKY: ("attention", "gradients"),
+        GREEN: ("elementwise", "CUDA context"),
+        PURPLE: ("recompute", "gathered layers", "recomputed layer"),
+        ORANGE: ("tensor", "sends", "activations"),
+        VERMILION: ("expert", "context", "logits and loss"),
+        YELLOW: ("sharded", "data", "NCCL"),
+        GREY: ("bubble", "slack of the allocator"),
+        SLATE: ("host", "optimizer", "stall"),
+    }.items()
+    for part in parts
+}
+"""The colour of a part of the step's time, or of the memory; others are grey."""
+
+PASSES: Final = {"forward": SKY, "backward": BLUE, "weights": GREEN, "communication": ORANGE, "other": PURPLE}
+"""Kinds of spans of a timeline. What no span covers is the bubble."""
+
+FITS: Final = {"fits": (BLUE, "circle"), "tight": (ORANGE, "triangle-up"), "too_large": ("#9AA0A680", "cross")}
+"""The colour and the shape of a layout, by whether it fits: what does not is grey, to a half."""
