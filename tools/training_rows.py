@@ -70,12 +70,12 @@ MEASURED: Final[Mapping[str, Sequence[Fields]]] = {
         },
     ],
     # Model card of BLOOM: 4 NVLinks between GPUs, a third of the 12 of a board with switches. Derived: a third of the
-    # bus bandwidth that is predicted for 1 GiB among the GPUs of such a board.
+    # bus bandwidth that is predicted for all_reduce of 1 GiB among four GPUs of such a board, 222 GB/s.
     "jean-zay-a100": [
         {
             "collectives": ["all_reduce", "all_gather", "reduce_scatter", "broadcast"],
             "nodes": [1, 2],
-            "busbw_gbps": [77.0, EVERY],
+            "busbw_gbps": [74.0, EVERY],
         }
     ],
 }
