@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | GEMM (m, n, k) | one | one for the input (m, k, n), one for the weight (k, n, m) |
 //! | attention | 2 products of causal scores | 5 |
-//! | norms and residuals | 10 bytes per element: two norms read and write, two additions read twice and write | 12 |
+//! | norms and residuals | 10 passes over the residual stream: two norms read and write, two additions read twice and write | 12 |
 //! | activation | read and write the widths of the MLP, bf16 | 5/3 of that |
 //! | tensor parallelism | 2 all-reduces, or all-gather and reduce-scatter twice (arXiv 2205.05198) | the same |
 //! | experts | 2 all-to-alls, and 6 passes over the tokens to permute and combine | the same, 1.3 times the passes |
@@ -179,7 +179,7 @@ impl<'r> Sizes<'r> {
     fn elementwise(&self, backward: bool) -> Vec<Op> {
         let (model, software) = (&self.request.model, &self.request.software);
         let fused = software.elementwise;
-        let norms = if backward { 12.0 } else { 10.0 } / ELEMENT * self.stream_bytes() / self.divided();
+        let norms = if backward { 12.0 } else { 10.0 } * self.stream_bytes() / self.divided();
         let heads = (model.heads + model.kv_heads) as f64 * model.head_dim as f64;
         let rotary = match model.positions {
             crate::model::Positions::Rotary => 2.0 * ELEMENT * self.tokens * heads / self.tensor,
