@@ -52,21 +52,18 @@ SYSTEMS: Final[Mapping[str, tuple[str, int, str]]] = {
 }
 """The node, its GPUs, and the network of each system. Networks that a source does not name are those of the class."""
 
-EVERY: Final = 1e6
-"""GB/s that no collective reaches: a number of nodes for which no bandwidth was measured."""
-
 MEASURED: Final[Mapping[str, Sequence[Fields]]] = {
     # Ultra-Scale Playbook, 256 MB: what its owner measured between the nodes of the cluster.
     "hf-h100-p5": [
         {
             "collectives": ["all_gather", "reduce_scatter", "broadcast", "all_to_all"],
-            "nodes": [1, 2, 4, 8, 16, 32, 64],
-            "busbw_gbps": [EVERY, 185.0, 119.0, 69.0, 55.0, 28.0, 11.0],
+            "nodes": [2, 4, 8, 16, 32, 64],
+            "busbw_gbps": [185.0, 119.0, 69.0, 55.0, 28.0, 11.0],
         },
         {
             "collectives": ["all_reduce"],
-            "nodes": [1, 2, 4, 8, 16, 32, 64],
-            "busbw_gbps": [EVERY, 362.0, 160.0, 100.0, 85.0, 65.0, 33.0],
+            "nodes": [2, 4, 8, 16, 32, 64],
+            "busbw_gbps": [362.0, 160.0, 100.0, 85.0, 65.0, 33.0],
         },
     ],
     # Model card of BLOOM: 4 NVLinks between GPUs, a third of the 12 of a board with switches. Derived: a third of the
@@ -74,8 +71,8 @@ MEASURED: Final[Mapping[str, Sequence[Fields]]] = {
     "jean-zay-a100": [
         {
             "collectives": ["all_reduce", "all_gather", "reduce_scatter", "broadcast"],
-            "nodes": [1, 2],
-            "busbw_gbps": [74.0, EVERY],
+            "nodes": [1],
+            "busbw_gbps": [74.0],
         }
     ],
 }

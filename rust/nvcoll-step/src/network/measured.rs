@@ -47,9 +47,9 @@ impl Bandwidths {
         Ok(all)
     }
 
-    /// Returns the seconds of a call at the measured bandwidth; 0 if none was measured.
+    /// Returns the seconds of a call at the measured bandwidth; 0 if none was measured. Bandwidths between nodes say nothing of one.
     pub(super) fn seconds(&self, pattern: Pattern, nbytes: f64, shape: Shape) -> f64 {
-        let row = self.0[pattern as usize].as_ref();
+        let row = self.0[pattern as usize].as_ref().filter(|row| shape.nodes > 1 || row.nodes[0] == 1);
         row.map_or(0.0, |row| nbytes * pattern.bus_factor(shape.local * shape.nodes) / (row.gbps(shape.nodes) * 1e9))
     }
 }

@@ -131,12 +131,9 @@ impl Network {
         let shape = priced.seats.shape;
         let curve = priced.curves[pattern as usize].get_or_init(|| self.curve(&priced, pattern));
         let alone = curve.as_ref().map_err(Clone::clone)?.seconds(nbytes);
-        if shape.nodes == 1 {
-            return Ok(alone);
-        }
         let shared = self
             .cards
-            .filter(|_| shape.siblings > 1)
+            .filter(|_| shape.siblings > 1 && shape.nodes > 1)
             .map_or(0.0, |cards| shape.leaving(pattern) * nbytes * f64::from(shape.siblings) / (SHARED_CARDS * cards));
         let measured = self.measured.seconds(pattern, nbytes, shape);
         Ok(alone.max(shared).max(measured))

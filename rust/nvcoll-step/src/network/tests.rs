@@ -129,6 +129,8 @@ fn no_price_is_below_what_the_owner_measured() {
         assert_eq!(seconds(&measured, Pattern::AllReduce, nodes), seconds(&plain, Pattern::AllReduce, nodes));
     }
     assert_eq!(seconds(&measured, Pattern::AllGather, 1), seconds(&plain, Pattern::AllGather, 1));
+    let slow = network("hgx-h100x8+efa-100-32").with_measured(&[row(&[1], &[1.0])]).unwrap();
+    assert!(seconds(&slow, Pattern::AllGather, 1) > 10.0 * seconds(&plain, Pattern::AllGather, 1));
     for (nodes, rates) in [(&[2, 2][..], &[1.0, 1.0][..]), (&[], &[]), (&[0], &[1.0]), (&[2], &[0.0]), (&[2], &[])] {
         let error = network("hgx-h100").with_measured(&[row(nodes, rates)]).unwrap_err();
         assert!(error.to_string().contains("pass ascending numbers of nodes"), "{error}");
