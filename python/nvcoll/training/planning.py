@@ -10,10 +10,13 @@ from nvcoll._nvcoll import Fabric, StepPricer, TrainingStep, fabric
 from nvcoll.training.layouts import layout
 from nvcoll.training.models import Fields, model_of, software_of
 from nvcoll.training.prediction import StepPrediction
-from nvcoll.training.trace import Document, of_pipeline
+from nvcoll.training.trace import Document, Span, of_pipeline
 
 SOFTWARE: Final = "megatron-core"
 """The software by default."""
+
+ONCE: Final = "data parallelism, optimizer"
+"""The name of what a stage does once, after its last micro-batch."""
 
 
 class Machine:
@@ -73,13 +76,22 @@ class Machine:
         return StepPrediction.of(self.pricer.price(step), self.fabric, step, request or {})
 
     def timeline(self, step: TrainingStep) -> Document:
-        """Returns the passes of all micro-batches on all stages, as `nvcoll.training.trace.save` writes them.
+        """Returns what all stages do in a step, as `nvcoll.training.trace.save` writes it.
+
+        The passes of all micro-batches in virtual time, and after them what data parallelism and the optimizer take.
 
         Raises:
             InvalidArgument: the machine lacks what the step needs.
         """
         send_s, timeline = json.loads(self.pricer.timeline(step))
-        return of_pipeline(timeline, send_s=send_s, title=step.name)
+        document = of_pipeline(timeline, send_s=send_s, title=step.name)
+        ends = {span["stage"]: span["end_s"] for span in document["spans"]}
+        for role in self.predict(step).roles:
+            for stage in role.stages:
+                start, end = ends[stage], ends[stage] + role.once_s
+                span = Span(stage=stage, stream="compute", name=ONCE, start_s=start, end_s=end)
+                document["spans"].append(span)
+        return document
 
     def plan(self, model: str | Fields, **how: Any) -> StepPrediction:
         """Plans a step and prices it; arguments as of `plan`."""
