@@ -66,17 +66,13 @@ MEASURED: Final[Mapping[str, Sequence[Fields]]] = {
             "busbw_gbps": [362.0, 160.0, 100.0, 85.0, 65.0, 33.0],
         },
     ],
-    # Model card of BLOOM: 4 NVLinks between GPUs, a third of the 12 of a board with switches. Derived: a third of the
-    # bus bandwidth that is predicted for all_reduce of 1 GiB among four GPUs of such a board, 222 GB/s.
-    "jean-zay-a100": [
-        {
-            "collectives": ["all_reduce", "all_gather", "reduce_scatter", "broadcast"],
-            "nodes": [1],
-            "busbw_gbps": [74.0],
-        }
-    ],
 }
 """Bus bandwidths that the owners of systems measured, as ``MeasuredBandwidth`` of nvcoll-step has them."""
+
+CHANGES: Final[Mapping[str, str]] = {
+    "jean-zay-a100": f"nvlink x{4 / 12}",
+}
+"""What a system has else than its node. Jean Zay: 4 NVLinks of a GPU instead of 12 (model card of BLOOM)."""
 
 LATENT: Final = {"q": 1536, "kv": 512, "nope": 128, "rope": 64, "v": 128}
 """Latent attention of DeepSeek-V3 and Kimi K2 (arXiv 2412.19437, 2507.20534)."""
@@ -99,6 +95,7 @@ class Published:
     seconds: float
     memory_gb: float | None
     machine: str
+    change: str | None
     domain: int
     gpus: int
     gpu: str
@@ -152,6 +149,7 @@ def _published(row: dict[str, str]) -> Published:
         seconds=float(row["step_time_s"]),
         memory_gb=float(row["memory_gb"]) if row["memory_gb"] else None,
         machine=machine(row["system"], int(row["gpus"])),
+        change=CHANGES.get(row["system"]),
         domain=SYSTEMS[row["system"]][1],
         gpus=int(row["gpus"]),
         gpu=row["gpu"],

@@ -71,8 +71,6 @@ pub struct Constants {
     pub contention: f64,
     pub network: f64,
     pub all_to_all: f64,
-    pub sends_exposed: f64,
-    pub sends_hidden: f64,
 }
 
 /// Returns the rows of the table.

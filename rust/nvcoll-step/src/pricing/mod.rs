@@ -209,19 +209,22 @@ impl<'m> Pricer<'m> {
     fn stages<'s>(&self, step: &'s TrainingStep) -> Result<(BTreeMap<&'s str, BlockTime>, Vec<RoleTime>, Pipeline)> {
         let block = |(name, block): (&'s String, &Block)| Ok((name.as_str(), self.block(step, block)?));
         let blocks = step.blocks.iter().map(block).collect::<Result<BTreeMap<_, _>>>()?;
-        let send = step.pipeline.send.as_ref().map(|op| self.collective(step, op)).transpose()?.unwrap_or(0.0);
-        let bare = send * self.sends_exposed(step);
-        let roles: Vec<RoleTime> = step.roles.iter().map(|role| role_time(role, &blocks, bare)).collect();
-        let pipeline = self.pipeline_of(step, &roles, send);
+        let [sender, receiver] = self.send(step)?;
+        let roles: Vec<RoleTime> = step.roles.iter().map(|role| role_time(role, &blocks, sender)).collect();
+        let pipeline = self.pipeline_of(step, &roles, receiver);
         pipeline.check()?;
         Ok((blocks, roles, pipeline))
     }
 
     fn timed<'s>(&self, step: &'s TrainingStep) -> Result<Timed<'s>> {
         let (blocks, roles, pipeline) = self.stages(step)?;
-        let makespan = if self.is_exact { pipeline.run().step } else { pipeline.closed_form() };
+        let run = |pipeline: &Pipeline| if self.is_exact { pipeline.run().step } else { pipeline.closed_form() };
+        let makespan = run(&pipeline);
+        let waits = if pipeline.send > 0.0 { makespan - run(&Pipeline { send: 0.0, ..pipeline.clone() }) } else { 0.0 };
         let once = self.once_of_roles(step, &roles)?;
-        let parts = self.parts(step, &roles, &once, makespan);
+        let mut parts = self.parts(step, &roles, &once, makespan);
+        parts.add(Part::Sends, waits.max(0.0));
+        parts.add(Part::Bubble, -waits.max(0.0));
         Ok(Timed { blocks, roles, once, parts })
     }
 
@@ -349,17 +352,15 @@ impl<'m> Pricer<'m> {
         }
     }
 
-    fn sends_exposed(&self, step: &TrainingStep) -> f64 {
-        let hides = step
-            .pipeline
-            .send
-            .as_ref()
-            .is_some_and(|op| matches!(op.work, Work::Collective { hides, .. } if hides != Hides::Nothing));
-        match step.pipeline.chunks {
-            _ if hides => self.constants.sends_hidden,
-            1 => self.constants.sends_exposed,
-            _ => 1.0,
-        }
+    /// Seconds of a send between stages: what the sender waits in each slot, and what the receiver waits for.
+    ///
+    /// A send that the software overlaps, and each send of a pipeline of one chunk, is a latency that virtual time hides where it can.
+    /// Interleaved stages without overlap send and receive between their passes (Megatron-LM's `overlap_p2p_comm`), so both wait.
+    fn send(&self, step: &TrainingStep) -> Result<[f64; 2]> {
+        let Some(op) = &step.pipeline.send else { return Ok([0.0; 2]) };
+        let seconds = self.collective(step, op)?;
+        let hides = matches!(op.work, Work::Collective { hides, .. } if hides != Hides::Nothing);
+        Ok(if hides || step.pipeline.chunks == 1 { [0.0, seconds] } else { [seconds, 0.0] })
     }
 
     fn collectives(&self, step: &TrainingStep) -> Result<Vec<CollectivePrice>> {

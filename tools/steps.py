@@ -1,0 +1,417 @@
+"""Judges predictions of training steps on published runs, and fits their constants.
+
+    python tools/steps.py            prints errors with each source left out: its constants were fitted without it
+    python tools/steps.py --worst    and the rows that are predicted worst
+    python tools/steps.py --write    fits, and writes constants.toml, intervals.toml and data/training-steps/folds.toml
+
+Score: the median of |predicted / measured - 1| of the time of a step, by source; then the mean over the sources with
+five rows or more. Time, never MFU: sources count FLOPs differently. Sweeps: the rank correlation (Spearman) of layouts
+of the same model, GPUs, batch and sequence, and what the layout called best loses to the truly best.
+Folds leave constants out, not structure, which was chosen on the same rows: read them as the error for a new source
+whose software has a row.
+
+Fit: least squares of log(predicted / measured) with a soft L1 loss, so that medians count; sources of many rows weigh
+as their square root. Priors are wide: physics or a round number.
+
+Needs scipy. The table takes half a minute, a fit minutes; `--jobs` fits in several processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import re
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nvcoll._nvcoll import Fabric, InvalidArgument, TrainingStep, fabric, training_constants
+from nvcoll.training.layouts import words
+from nvcoll.training.planning import Machine
+
+from training_rows import Published, published
+
+ROOT = Path(__file__).parent.parent
+STEP = ROOT / "rust" / "nvcoll-step" / "src" / "data"
+FOLDS = ROOT / "data" / "training-steps" / "folds.toml"
+
+PRIORS = {
+    "gemm.volta": (0.75, 0.12),
+    "gemm.ampere": (0.80, 0.12),
+    "gemm.hopper": (0.75, 0.12),
+    "gemm.blackwell": (0.68, 0.15),
+    "gemm.blackwell_ultra": (0.70, 0.15),
+    "gemm_fp8": (0.95, 0.1),
+    "gemm_fp4": (0.75, 0.15),
+    "gemm_loss": (150.0, 0.5),
+    "grouped": (3.0, 0.5),
+    "attention": (0.9, 0.15),
+    "score_bytes": (33.0, 0.3),
+    "elementwise.ampere": (1.2, 0.3),
+    "elementwise.hopper": (1.3, 0.3),
+    "elementwise.blackwell": (1.3, 0.3),
+    "tiles_exposed": (0.3, 0.5),
+    "data_exposed": (0.35, 0.5),
+    "contention": (0.25, 0.3),
+    "network": (1.0, 0.25),
+    "all_to_all": (0.8, 0.4),
+}
+"""Expected value and spread (of the logarithm) of each constant that is fitted. The others are chosen."""
+
+AS = {"elementwise.volta": "elementwise.ampere", "elementwise.blackwell_ultra": "elementwise.blackwell"}
+"""Constants that no row fixes, and the one whose value they take."""
+
+SCALE = 0.06
+"""The error at which the loss turns from square to linear. Chosen: the noise of runs."""
+
+LEAST_ROWS = 5
+"""The least rows of a source that counts in means, and the least layouts of a sweep."""
+
+Keep = Callable[["Judged"], bool]
+
+CHECKS = ("torchtitan",)
+"""Sources that judge and are never fitted; means leave them out."""
+
+SWEEPS = ("nanotron_ultrascale", "bigscience_bloom", "internevo")
+"""The sources that sweep layouts."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A published run with its machine and its step."""
+
+    row: Published
+    machine: Machine
+    step: TrainingStep
+    layout: Mapping[str, Any]
+
+    @property
+    def source(self) -> str:
+        """Where it was published."""
+        return self.row.source
+
+    @property
+    def seconds(self) -> float:
+        """The time of the step as it was measured."""
+        return self.row.seconds
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether the model is a mixture of experts."""
+        return "experts" in self.row.model
+
+    @property
+    def device(self) -> str:
+        """The name of the GPU."""
+        return self.row.gpu
+
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """What one measured run says something about."""
+        return self.source, self.row.model["name"], self.device, self.layout["dtype"], self.row.software
+
+
+@cache
+def planned() -> list[Judged]:
+    """Returns the published runs with their machines and steps."""
+    machines: dict[str, Machine] = {}
+    found = []
+    for row in published():
+        key = json.dumps([row.machine, row.change, row.gpus, row.gpu, list(map(dict, row.measured))])
+        if key not in machines:
+            machines[key] = Machine(_changed(row), row.gpus, gpu=row.gpu, measured=row.measured)
+        machine = machines[key]
+        request = machine.request(row.model, software=row.software, overrides=row.overrides, **row.words)
+        try:
+            step = TrainingStep.plan(json.dumps(request))
+        except InvalidArgument as error:
+            raise SystemExit(f"{row.id}: {error}") from None
+        found.append(Judged(row, machine, step, request["layout"]))
+    return found
+
+
+def _changed(row: Published) -> Fabric:
+    machine = fabric(row.machine)
+    return machine.what_if(row.change) if row.change else machine
+
+
+def predicted(constants: Mapping[str, float], only: Iterable[int] | None = None) -> np.ndarray:
+    """Returns seconds of steps under constants."""
+    some = planned() if only is None else [planned()[nth] for nth in only]
+    return np.array([one.machine.pricer.seconds(one.step, dict(constants)) for one in some])
+
+
+def values(spreads: np.ndarray) -> dict[str, float]:
+    """Returns constants from the logarithms of what they are times their priors."""
+    priors = zip(PRIORS.items(), spreads, strict=True)
+    found = {name: prior * float(np.exp(spread)) for (name, (prior, _)), spread in priors}
+    return found | {name: found[as_] for name, as_ in AS.items()}
+
+
+def fit(without: str | None = None, start: np.ndarray | None = None) -> np.ndarray:
+    """Fits to the rows of all sources but one; returns logarithms of constants in priors."""
+    from scipy.optimize import least_squares
+
+    rows = planned()
+    used = [nth for nth, row in enumerate(rows) if row.source not in (without, *CHECKS)]
+    counts = Counter(rows[nth].source for nth in used)
+    weights = np.array([3 / np.sqrt(max(counts[rows[nth].source], 4)) for nth in used])
+    measured = np.log([rows[nth].seconds for nth in used])
+    widths = np.array([spread for _, spread in PRIORS.values()])
+
+    def residuals(spreads: np.ndarray) -> np.ndarray:
+        error = (np.log(predicted(values(spreads), used)) - measured) / SCALE
+        soft = np.sign(error) * np.sqrt(2 * (np.sqrt(1 + error**2) - 1))
+        return np.concatenate([soft * weights, 0.7 * spreads / widths])
+
+    begin = np.zeros(len(PRIORS)) if start is None else start
+    return least_squares(residuals, begin, max_nfev=15, x_scale=0.1, diff_step=1e-3, xtol=1e-4, ftol=1e-5).x
+
+
+def _fold(job: tuple[str, np.ndarray]) -> tuple[str, np.ndarray]:
+    source, start = job
+    return source, fit(source, start)
+
+
+def folds() -> dict[str, dict[str, float]]:
+    """Returns the constants that were fitted without each source."""
+    return {row["without"]: row["constants"] for row in tomllib.loads(FOLDS.read_text())["fold"]}
+
+
+def left_out() -> np.ndarray:
+    """Returns seconds of steps, each under constants that were fitted without its source."""
+    known, found = folds(), np.zeros(len(planned()))
+    for source, constants in known.items():
+        of_source = [nth for nth, one in enumerate(planned()) if one.source == source]
+        found[of_source] = predicted(constants, of_source)
+    return found
+
+
+def six_n_d() -> np.ndarray:
+    """Returns seconds by 6 FLOPs per active parameter and token at 40 % of the peak of the step's precision."""
+    found = []
+    for one in planned():
+        price = json.loads(one.machine.pricer.price(one.step, exact=False))
+        found.append(_six_n_d(one) / (0.4 * price["tflops"] * 1e12 / price["mfu"]))
+    return np.array(found)
+
+
+def one_mfu() -> np.ndarray:
+    """Returns seconds by one FLOP rate per GPU family and precision: the median of the other sources."""
+    flops = np.array([_six_n_d(one) for one in planned()])
+    rates = flops / np.array([one.seconds for one in planned()])
+    families = defaultdict(lambda: defaultdict(list))
+    for one, rate in zip(planned(), rates, strict=True):
+        families[one.device[:2], one.layout["dtype"]][one.source].append(rate)
+    found = []
+    for one, need in zip(planned(), flops, strict=True):
+        by_source = families[one.device[:2], one.layout["dtype"]]
+        others = [np.median(some) for source, some in by_source.items() if source != one.source]
+        found.append(need / np.median(others or [np.median(by_source[one.source])]))
+    return np.array(found)
+
+
+def _six_n_d(one: Judged) -> float:
+    """Returns 6 FLOPs per active parameter and token of a GPU."""
+    model, experts = one.row.model, one.row.model.get("experts") or {}
+    hidden, width = model["hidden"], 3 if model["gated"] else 2
+    dense = width * hidden * model["ffn"]
+    routed = width * hidden * experts.get("ffn", 0) * (experts.get("top_k", 0) + experts.get("shared", 0))
+    with_experts = (model["layers"] - experts.get("dense_layers", 0)) // experts.get("every", 1) if experts else 0
+    attention = hidden * model["head_dim"] * (2 * model["heads"] + 2 * model["kv_heads"])
+    layers = model["layers"] * attention + (model["layers"] - with_experts) * dense + with_experts * routed
+    tokens = one.layout["global_batch"] * one.layout["sequence"]
+    return 6 * (layers + hidden * model["vocab"]) * tokens / one.layout["gpus"]
+
+
+def errors(seconds: np.ndarray, keep: Keep = lambda one: True) -> dict[str, list[float]]:
+    """Returns relative errors by source."""
+    found = defaultdict(list)
+    for one, time in zip(planned(), seconds, strict=True):
+        if keep(one):
+            found[one.source].append(time / one.seconds - 1)
+    return found
+
+
+def macro(seconds: np.ndarray, keep: Keep = lambda one: True) -> float:
+    """Returns the mean over sources of the median |error|, in percent."""
+    known = [
+        np.median(np.abs(some))
+        for source, some in errors(seconds, keep).items()
+        if len(some) >= LEAST_ROWS and source not in CHECKS
+    ]
+    return 100 * float(np.mean(known))
+
+
+def is_dense_of_two(row: Judged) -> bool:
+    """Says whether a row is a dense model on A100 or H100."""
+    return not row.has_experts and row.device.startswith(("a100", "h100"))
+
+
+def spearman(one: Sequence[float], other: Sequence[float]) -> float:
+    """Returns the rank correlation."""
+    ranks = [np.argsort(np.argsort(some)) for some in (one, other)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def swept(seconds: np.ndarray) -> dict[str, list[tuple[float, float, int]]]:
+    """Returns each sweep by source: rank correlation, loss of the layout called best in percent, number of layouts."""
+    sweeps = defaultdict(lambda: defaultdict(list))
+    for nth, one in enumerate(planned()):
+        if one.source in SWEEPS:
+            same = [one.layout[name] for name in ("gpus", "global_batch", "sequence", "dtype")]
+            own = {**one.layout, **one.row.overrides}
+            sweeps[one.source, one.row.model["name"], *same][json.dumps(own, sort_keys=True)].append(nth)
+    found = defaultdict(list)
+    for (source, *_), layouts in sweeps.items():
+        if len(layouts) >= LEAST_ROWS:
+            took = [float(np.median([planned()[nth].seconds for nth in some])) for some in layouts.values()]
+            said = [float(np.median(seconds[some])) for some in layouts.values()]
+            loss = 100 * (took[int(np.argmin(said))] / min(took) - 1)
+            found[source].append((spearman(took, said), loss, len(layouts)))
+    return found
+
+
+def calibrated(seconds: np.ndarray, trusted: float = 0.5) -> float:
+    """Returns the macro error of rows if one other run of the same model, GPU, precision and framework was measured."""
+    groups = defaultdict(list)
+    for one, time in zip(planned(), seconds, strict=True):
+        groups[one.alike].append(np.log(one.seconds / time))
+    by_source = defaultdict(list)
+    for (source, *_), logs in groups.items():
+        for nth, log in enumerate(logs):
+            others = [np.exp(-(log - trusted * other)) - 1 for at, other in enumerate(logs) if at != nth]
+            by_source[source] += [abs(one) for one in others]
+    return 100 * float(np.mean([np.median(some) for some in by_source.values() if len(some) >= LEAST_ROWS]))
+
+
+def show(title: str, seconds: np.ndarray) -> None:
+    """Prints the table of errors by source."""
+    print(f"\n{title}\n{'source':24} {'rows':>5} {'median %':>9} {'bias %':>7} {'90 % below':>11}")
+    for source, some in sorted(errors(seconds).items(), key=lambda one: -len(one[1])):
+        size = np.abs(some)
+        print(f"{source:24} {len(some):5} {100 * np.median(size):9.1f} {100 * np.median(some):+7.1f}", end="")
+        print(f" {100 * np.quantile(size, 0.9):11.1f}")
+    line(title, seconds)
+    for source, sweeps in swept(seconds).items():
+        ranks, losses, _ = zip(*sweeps, strict=True)
+        print(f"{source}: {len(sweeps)} sweeps, Spearman median {np.median(ranks):.3f}", end="")
+        print(f", the layout called best loses {np.median(losses):.1f} % (median), {np.mean(losses):.1f} % (mean)")
+    print(f"calibrated by one other run: {calibrated(seconds):.1f} %")
+
+
+def line(title: str, seconds: np.ndarray) -> None:
+    """Prints the aims in one line."""
+    experts = macro(seconds, lambda row: row.has_experts)
+    print(f"{title}: macro {macro(seconds):.1f} %, ", end="")
+    print(f"dense on A100 and H100 {macro(seconds, is_dense_of_two):.1f} %, experts {experts:.1f} %")
+
+
+def memory() -> None:
+    """Prints how many of the runs that ran are said to fit."""
+    fits = defaultdict(Counter)
+    for one in planned():
+        fits[one.source][json.loads(one.machine.pricer.price(one.step, exact=False))["fit"]] += 1
+    print("\nmemory of runs that ran")
+    for source, some in [*fits.items(), ("all", sum(fits.values(), Counter()))]:
+        shares = (f"{name} {100 * some[name] / some.total():.0f} %" for name in ("fits", "tight", "too_large"))
+        print(f"{source:24} {', '.join(shares)}")
+
+
+def worst(seconds: np.ndarray, count: int) -> None:
+    """Prints the rows that are predicted worst, one for each model, GPU and source."""
+    print("\nworst rows")
+    seen = set()
+    order = sorted(range(len(planned())), key=lambda nth: -abs(np.log(seconds[nth] / planned()[nth].seconds)))
+    for nth in order:
+        one = planned()[nth]
+        if one.alike in seen or len(seen) >= count:
+            continue
+        seen.add(one.alike)
+        parts = json.loads(one.machine.pricer.price(one.step, exact=False))["parts"]
+        largest = sorted(parts.items(), key=lambda part: -part[1])[:3]
+        shares = ", ".join(f"{name} {100 * time / sum(parts.values()):.0f} %" for name, time in largest)
+        error = 100 * (seconds[nth] / one.seconds - 1)
+        where = f"{one.step.name}, {one.device}, {words(one.layout)}"
+        print(f"{error:+5.0f} %  {one.row.id}  {where}: {one.seconds:.2f} s ({shares})")
+
+
+def write(jobs: int) -> None:
+    """Fits to all rows and without each source, and writes constants, intervals and folds."""
+    best = fit()
+    sources = sorted({one.source for one in planned()})
+    with multiprocessing.Pool(jobs) as pool:
+        without = dict(pool.map(_fold, [(source, best) for source in sources], chunksize=1))
+    text = (STEP / "constants.toml").read_text()
+    shipped, ranges = values(best), [values(one) for one in without.values()]
+    for name, value in shipped.items():
+        lows_and_highs = [one[name] for one in ranges]
+        numbers = f"value = {value:.4g}\nlow = {min(lows_and_highs):.4g}\nhigh = {max(lows_and_highs):.4g}\n"
+        text = re.sub(rf'(name = "{re.escape(name)}"\n)value = .*\nlow = .*\nhigh = .*\n', rf"\g<1>{numbers}", text)
+    (STEP / "constants.toml").write_text(text)
+    lines = ["# Constants that were fitted without one source, written by tools/steps.py.\n"]
+    for source, spreads in sorted(without.items()):
+        rows = "".join(f'"{name}" = {value:.6g}\n' for name, value in values(spreads).items())
+        lines.append(f'\n[[fold]]\nwithout = "{source}"\n\n[fold.constants]\n{rows}')
+    FOLDS.write_text("".join(lines))
+    write_intervals(left_out())
+
+
+def write_intervals(seconds: np.ndarray) -> None:
+    """Writes the 5 % and 95 % quantiles of measured over predicted with the source left out, by class."""
+    text = (STEP / "intervals.toml").read_text()
+    for name, has_experts in (("dense", False), ("experts", True)):
+        logs = defaultdict(list)
+        for one, time in zip(planned(), seconds, strict=True):
+            if one.has_experts == has_experts:
+                logs[one.source].append(np.log(one.seconds / time))
+        some = [logs_of for logs_of in logs.values() if len(logs_of) >= LEAST_ROWS]
+        low, high = (float(np.exp(np.mean([np.quantile(one, part) for one in some]))) for part in (0.05, 0.95))
+        numbers = f"low = {low:.2f}\nhigh = {high:.2f}\n"
+        text = re.sub(rf'(class = "{name}"\n)low = .*\nhigh = .*\n', rf"\g<1>{numbers}", text)
+    (STEP / "intervals.toml").write_text(text)
+
+
+def coverage(seconds: np.ndarray) -> None:
+    """Prints how many measured times lie in the 90 % interval of the prediction with the source left out."""
+    widths = {row["class"]: row for row in tomllib.loads((STEP / "intervals.toml").read_text())["interval"]}
+    inside = defaultdict(list)
+    for one, time in zip(planned(), seconds, strict=True):
+        width = widths["experts" if one.has_experts else "dense"]
+        inside[one.source].append(width["low"] <= one.seconds / time <= width["high"])
+    shares = [np.mean(some) for some in inside.values() if len(some) >= LEAST_ROWS]
+    print(f"\nin the 90 % interval: {100 * np.mean(shares):.0f} % of rows (mean of sources), ", end="")
+    print(f"{100 * min(shares):.0f} to {100 * max(shares):.0f} % by source")
+
+
+def main() -> None:
+    """Reads the arguments."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="fit, and write the tables")
+    parser.add_argument("--worst", type=int, nargs="?", const=20, help="print so many of the worst rows")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that fit")
+    asked = parser.parse_args()
+    if asked.write:
+        write(asked.jobs)
+    names = [row["name"] for row in json.loads(training_constants())]
+    assert set(PRIORS) | set(AS) <= set(names), "every prior is a row of constants.toml"
+    seconds = left_out()
+    show("each source left out", seconds)
+    line("constants as shipped, in sample", predicted({}))
+    line("6ND at 40 % MFU", six_n_d())
+    line("one MFU per GPU family and precision, from other sources", one_mfu())
+    coverage(seconds)
+    memory()
+    if asked.worst:
+        worst(seconds, asked.worst)
+
+
+if __name__ == "__main__":
+    main()
