@@ -216,7 +216,8 @@ impl Compute<'_> {
         let row = KERNELS.iter().find(|row| row.kernel == kernel).expect("the table has every kernel");
         let part = if backward { row.backward } else { row.forward }.of(self.device.class);
         let head = row.heads.get(&format!("{qk_dim}")).copied().unwrap_or(OTHER_HEADS);
-        let seen = window.map_or(CAUSAL, |tokens| CAUSAL.min(2.0 * CAUSAL * tokens / keys));
+        let part_of_keys = window.map_or(1.0, |tokens| (tokens / keys).min(1.0));
+        let seen = CAUSAL * part_of_keys * (2.0 - part_of_keys);
         let passes = if backward { 2.5 } else { 1.0 };
         Ok(passes * square * seen / (peak * part * self.constants.attention * head))
     }

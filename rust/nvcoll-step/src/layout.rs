@@ -177,30 +177,57 @@ impl Layout {
     pub fn shards(&self) -> u32 {
         match self.sharding {
             Sharding::None => 1,
-            _ => self.shard_ranks.unwrap_or(self.replicas()).min(self.replicas()),
+            _ => self.shard_ranks.unwrap_or(self.replicas()).min(self.replicas()).max(1),
         }
     }
 
-    /// Returns the groups of ranks by name: `tp`, `cp`, `ep`, `dp`, `shard`, `copies` of shards, `edp` of experts, `pp`.
+    /// Returns the ranks among which parameters, gradients or optimizer of one expert are sharded.
+    pub fn expert_shards(&self) -> u32 {
+        match self.sharding {
+            Sharding::None => 1,
+            Sharding::Parameters if self.expert == 1 => self.shards(),
+            _ => self.expert_replicas(),
+        }
+    }
+
+    /// Returns the groups of ranks by name: `tp`, `cp`, `ep`, `dp`, `shard`, `copies` of shards, `edp` of experts, `pp`. Groups whose
+    /// ranks are not evenly apart are missing: [`Layout::check`] refuses layouts that need one.
     pub fn groups(&self) -> Vec<(&'static str, Group)> {
-        let (data, stage) = match self.order {
-            Order::StagesOutermost => (self.tensor, self.tensor * self.replicas()),
-            Order::DataOutermost => (self.tensor, self.tensor * self.context),
+        let next_stage = match self.order {
+            Order::StagesOutermost => self.tensor * self.replicas(),
+            Order::DataOutermost => self.tensor * self.context,
         };
-        let pitch = match self.order {
-            Order::DataOutermost if self.context == 1 => data * self.stages,
-            _ => data,
-        };
-        vec![
-            ("tp", Group { size: self.tensor, stride: 1 }),
-            ("cp", Group { size: self.context, stride: self.tensor }),
+        let of_stage = self.groups_of_stage().into_iter();
+        let mut groups: Vec<_> = of_stage.filter_map(|(name, of)| Some((name, self.placed(of)?))).collect();
+        groups.push(("pp", Group { size: self.stages.min(2), stride: next_stage }));
+        groups
+    }
+
+    /// Returns the groups among the ranks of one stage, which are numbered on their own here.
+    fn groups_of_stage(&self) -> [(&'static str, Group); 7] {
+        let (tensor, shards) = (self.tensor, self.shards());
+        [
+            ("tp", Group { size: tensor, stride: 1 }),
+            ("cp", Group { size: self.context, stride: tensor }),
+            ("dp", Group { size: self.replicas(), stride: tensor }),
+            ("shard", Group { size: shards, stride: tensor }),
+            ("copies", Group { size: self.replicas() / shards, stride: tensor * shards }),
             ("ep", Group { size: self.expert, stride: 1 }),
-            ("dp", Group { size: self.replicas(), stride: pitch }),
-            ("shard", Group { size: self.shards(), stride: pitch }),
-            ("copies", Group { size: self.replicas() / self.shards(), stride: pitch * self.shards() }),
             ("edp", Group { size: self.expert_replicas(), stride: self.expert }),
-            ("pp", Group { size: self.stages.min(2), stride: stage }),
         ]
+    }
+
+    /// Returns where a group of one stage is among all ranks, if its ranks are evenly apart there.
+    fn placed(&self, group: Group) -> Option<Group> {
+        let Group { size, stride } = group;
+        let near = self.tensor * self.context;
+        match self.order {
+            _ if self.stages == 1 || size == 1 => Some(group),
+            Order::StagesOutermost => Some(group),
+            Order::DataOutermost if near.is_multiple_of(size * stride) => Some(group),
+            Order::DataOutermost if stride.is_multiple_of(near) => Some(Group { size, stride: stride * self.stages }),
+            Order::DataOutermost => None,
+        }
     }
 
     /// Refuses a layout that breaks a rule, with the rule.
@@ -212,7 +239,20 @@ impl Layout {
         self.check_batch()?;
         self.check_model(model)?;
         self.check_stages(model)?;
-        self.check_sharding()
+        self.check_sharding()?;
+        self.check_order(model)
+    }
+
+    fn check_order(&self, model: &Model) -> Result<()> {
+        let is_needed = |name: &str| model.experts.is_some() || !name.starts_with('e');
+        let groups = self.groups_of_stage();
+        match groups.into_iter().find(|&(name, of)| is_needed(name) && of.size > 1 && self.placed(of).is_none()) {
+            None => Ok(()),
+            Some((name, _)) => Err(Error::layout(format!(
+                "in the order tp-cp-pp-dp, the ranks of its group `{name}` are not evenly apart: take CP 1, and with experts EP = TP, \
+                 or the order tp-cp-dp-pp"
+            ))),
+        }
     }
 
     fn check_sizes(&self) -> Result<()> {
@@ -228,8 +268,8 @@ impl Layout {
         if parts.iter().any(|part| !(0.0..=1.0).contains(part)) {
             return Err(Error::layout("the parts that are computed again must be from 0 to 1"));
         }
-        let ranks = [tensor, stages, context, data].iter().map(|&size| u64::from(size)).product::<u64>();
-        if ranks != u64::from(gpus) {
+        let ranks = [tensor, stages, context, data].iter().map(|&size| u128::from(size)).product::<u128>();
+        if ranks != u128::from(gpus) {
             let parts = format!("TP {tensor} x CP {context} x DP {data} x PP {stages} = {ranks}");
             return Err(Error::layout(format!("{parts} ranks, but there are {gpus} GPUs")));
         }
@@ -285,8 +325,8 @@ impl Layout {
     }
 
     fn check_stages(&self, model: &Model) -> Result<()> {
-        let (parts, layers) = (self.stages * self.chunks, model.layers);
-        if parts > layers + 2 {
+        let (parts, layers) = (u64::from(self.stages) * u64::from(self.chunks), model.layers);
+        if parts > u64::from(layers) + 2 {
             return Err(Error::layout(format!(
                 "{} has {layers} layers, too few for {parts} chunks of stages",
                 model.name

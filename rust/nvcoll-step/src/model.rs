@@ -143,6 +143,9 @@ pub struct Parameters {
     pub experts: f64,
 }
 
+/// The most of any dimension. Chosen: products of two of them, times the factors here, stay far below 2^64.
+const MOST: u64 = 1 << 24;
+
 static MODELS: LazyLock<Vec<Model>> = LazyLock::new(|| tables::rows(include_str!("data/models.toml"), "model"));
 
 impl Model {
@@ -167,8 +170,15 @@ impl Model {
         let refuse = |reason: String| Err(Error::Model { name: self.name.clone(), reason });
         let sizes = [self.hidden, self.heads, self.kv_heads, self.head_dim, self.ffn, self.vocab, self.sequence];
         let names = ["hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "sequence"];
-        if let Some((name, _)) = names.iter().zip(sizes).find(|(_, size)| *size == 0 || *size > 1 << 40) {
-            return refuse(format!("`{name}` is 0 or beyond 2^40, a positive number was expected"));
+        if let Some((name, size)) = names.iter().zip(sizes).find(|(_, size)| !(1..=MOST).contains(size)) {
+            return refuse(format!("`{name}` is {size}, 1 to {MOST} was expected"));
+        }
+        let latents = self.mla.map_or([1; 4], |mla| [mla.kv, mla.nope, mla.v, mla.q.saturating_add(1)]);
+        if latents.iter().any(|size| !(1..=MOST).contains(size)) || self.mla.is_some_and(|mla| mla.rope > MOST) {
+            return refuse(format!(
+                "latent attention of {:?}: 1 to {MOST} was expected, q and rope may be 0",
+                self.mla
+            ));
         }
         if self.layers == 0 || self.layers > 100_000 {
             return refuse(format!("it has {} layers, 1 to 100,000 were expected", self.layers));
@@ -177,8 +187,9 @@ impl Model {
             return refuse(format!("{} heads cannot share {} heads of keys and values", self.heads, self.kv_heads));
         }
         if let Some(experts) = self.experts {
-            let Experts { count, top_k, ffn, every, dense_layers, .. } = experts;
-            if count == 0 || top_k == 0 || top_k > count || ffn == 0 || every == 0 || dense_layers > self.layers {
+            let Experts { count, top_k, ffn, every, dense_layers, shared } = experts;
+            let are_sizes = [count, top_k, ffn].iter().all(|size| (1..=MOST).contains(size)) && shared <= MOST;
+            if !are_sizes || top_k > count || every == 0 || dense_layers > self.layers {
                 return refuse(format!("its experts contradict each other: {experts:?}"));
             }
         }

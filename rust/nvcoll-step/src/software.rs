@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tables;
 
 /// How a framework runs a step.
@@ -160,6 +160,9 @@ const fn host_tensor_parallel() -> f64 {
     1.3
 }
 
+/// The most of any number of a row. Chosen.
+const MOST: f64 = 1e6;
+
 static SOFTWARE: LazyLock<Vec<Software>> =
     LazyLock::new(|| tables::rows(include_str!("data/software.toml"), "software"));
 
@@ -175,5 +178,38 @@ impl Software {
     /// [`crate::error::Error::Unknown`], with all names.
     pub fn named(name: &str) -> Result<&'static Self> {
         tables::named("software", name, Self::all(), |one| &one.name)
+    }
+
+    /// Refuses numbers that no software has.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the number that is wrong.
+    pub fn check(&self) -> Result<()> {
+        let numbers = [
+            self.elementwise,
+            self.host_forward_us,
+            self.host_backward_us,
+            self.host_tensor_parallel,
+            self.host_added_ms,
+            self.host_pipelined_ms,
+            self.ring_over_nodes_us,
+            self.host_experts,
+            self.gradient_bytes,
+            self.parameter_bytes,
+            self.accumulation_bytes,
+            self.host_gather_ms,
+            self.stall.map_or(0.0, |stall| stall.seconds),
+            self.expert_casts,
+            self.grouped_loss,
+            self.memory_gradient_bytes.unwrap_or(0.0),
+            self.optimizer_bytes,
+        ];
+        match numbers.into_iter().find(|number| !(0.0..=MOST).contains(number)) {
+            None => Ok(()),
+            Some(number) => {
+                let message = format!("software `{}` has the number {number}: 0 to {MOST} was expected", self.name);
+                Err(Error::Request(message))
+            }
+        }
     }
 }

@@ -25,6 +25,9 @@ use crate::software::AttentionKernel;
 /// The name of the format.
 pub const SCHEMA: &str = "nvcoll.training-step/1";
 
+/// The most of any number of a step. Chosen: products of three of them are finite.
+const MOST: f64 = 1e30;
+
 /// What all ranks do in one step of training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -272,22 +275,63 @@ impl TrainingStep {
         if self.schema != SCHEMA {
             return refuse(format!("its schema is `{}`, {SCHEMA} was expected", self.schema));
         }
+        if self.gpus == 0 || self.groups.values().any(|group| group.size == 0 || group.stride == 0) {
+            return refuse("it has no GPUs, or a group without ranks or stride: 1 or more were expected".to_owned());
+        }
+        self.check_stages()?;
+        self.roles.iter().try_for_each(|role| self.check_role(role))?;
+        self.check_numbers()?;
+        self.ops().try_for_each(|op| self.check_op(op))
+    }
+
+    fn check_stages(&self) -> Result<()> {
         let mut stages: Vec<u32> = self.roles.iter().flat_map(|role| role.stages.iter().copied()).collect();
         stages.sort_unstable();
-        if !stages.iter().copied().eq(0..self.pipeline.stages) || stages.is_empty() {
-            let count = self.pipeline.stages;
-            return refuse(format!("its roles have the stages {stages:?}, each of {count} stages was expected once"));
+        let count = self.pipeline.stages;
+        if stages.is_empty() || !stages.iter().copied().eq(0..count) {
+            let found = stages
+                .windows(2)
+                .find(|two| two[0] + 1 != two[1])
+                .map_or(String::new(), |two| format!(", and {} comes before {} in their order", two[0], two[1]));
+            let reason = format!("its roles have {} stages{found}: each of {count} was expected once", stages.len());
+            return Err(Error::Step(reason));
         }
-        for role in &self.roles {
-            if role.chunks.len() != self.pipeline.chunks as usize {
-                let (found, expected) = (role.chunks.len(), self.pipeline.chunks);
-                return refuse(format!("role `{}` has {found} chunks, {expected} were expected", role.name));
-            }
-            if let Some(run) = role.chunks.iter().flatten().find(|run| !self.blocks.contains_key(&run.block)) {
-                return refuse(format!("role `{}` runs the block `{}`, which does not exist", role.name, run.block));
-            }
+        Ok(())
+    }
+
+    fn check_role(&self, role: &Role) -> Result<()> {
+        let refuse = |reason: String| Err(Error::Step(format!("role `{}` {reason}", role.name)));
+        if role.stages.is_empty() {
+            return refuse("stands for no stage: one or more were expected".to_owned());
         }
-        self.ops().try_for_each(|op| self.check_op(op))
+        if role.chunks.len() != self.pipeline.chunks as usize {
+            return refuse(format!("has {} chunks, {} were expected", role.chunks.len(), self.pipeline.chunks));
+        }
+        if let Some(run) = role.chunks.iter().flatten().find(|run| !self.blocks.contains_key(&run.block)) {
+            return refuse(format!("runs the block `{}`, which does not exist", run.block));
+        }
+        Ok(())
+    }
+
+    /// Refuses numbers outside operations that are none.
+    fn check_numbers(&self) -> Result<()> {
+        let of_memory = |role: &Role| {
+            let Memory { standing, activations, in_flight, working, loss } = &role.memory;
+            let parts = standing.iter().map(|part| part.bytes);
+            parts.chain([*activations, *in_flight, *working, *loss]).collect::<Vec<_>>()
+        };
+        let numbers = self.roles.iter().flat_map(of_memory);
+        let numbers = numbers.chain([self.tokens, self.model_flops, self.pipeline.stall_s]);
+        if let Some(number) = numbers.into_iter().find(|number| !(0.0..=MOST).contains(number)) {
+            let reason =
+                format!("its memory, tokens, FLOPs or stall have the number {number}: 0 to {MOST:e} was expected");
+            return Err(Error::Step(reason));
+        }
+        let again = |block: &Block| [block.recompute.gemm, block.recompute.attention, block.recompute.elementwise];
+        match self.blocks.values().flat_map(again).find(|part| !(0.0..=1.0).contains(part)) {
+            None => Ok(()),
+            Some(part) => Err(Error::Step(format!("a block computes the part {part} again: 0 to 1 was expected"))),
+        }
     }
 
     /// Returns every operation.
@@ -305,18 +349,20 @@ impl TrainingStep {
             }
             Work::Elementwise { bytes } | Work::Stream { bytes } => vec![*bytes],
             Work::Host { seconds } | Work::Wait { seconds } => vec![*seconds],
-            Work::Collective { bytes, group, .. } => {
+            Work::Collective { bytes, group, once_per_node, .. } => {
                 if !self.groups.contains_key(group) {
                     let reason = format!("`{}` is a collective of the group `{group}`, which does not exist", op.name);
                     return Err(Error::Step(reason));
                 }
-                vec![*bytes]
+                vec![*bytes, once_per_node.unwrap_or(1.0)]
             }
         };
-        let wrong = numbers.into_iter().chain([op.count]).find(|number| !number.is_finite() || *number < 0.0);
+        let wrong = numbers.into_iter().chain([op.count]).find(|number| !(0.0..=MOST).contains(number));
         match wrong {
             None => Ok(()),
-            Some(number) => Err(Error::Step(format!("`{}` has the number {number}, 0 or more was expected", op.name))),
+            Some(number) => {
+                Err(Error::Step(format!("`{}` has the number {number}, 0 to {MOST:e} was expected", op.name)))
+            }
         }
     }
 }

@@ -179,7 +179,7 @@ impl StepPricer {
 
     /// Runs the pipeline of a step in virtual time; returns JSON: the seconds of a send that nothing hides, and the timeline with spans.
     fn timeline(&self, py: Python<'_>, step: &TrainingStep) -> PyResult<String> {
-        let timed = || self.pricer(true).pipeline(&step.0).map(|one| json(&(one.send, one.run_with_spans())));
+        let timed = || self.pricer(true).timeline(&step.0).map(|timeline| json(&timeline));
         py.detach(timed).map_err(|error| of_step(py, &error))
     }
 

@@ -43,10 +43,7 @@ impl Request {
         let (layout, software) = (&self.layout, &self.software);
         let (dense, experts) = (of.dense + of.ends, of.experts);
         let shards = f64::from(layout.shards());
-        let expert_shards = match layout.sharding {
-            Sharding::None => 1.0,
-            _ => f64::from(layout.expert_replicas()),
-        };
+        let expert_shards = f64::from(layout.expert_shards());
         let gradient = software.memory_gradient_bytes.unwrap_or(software.gradient_bytes);
         let part = |name: &str, bytes: f64| Part { name: name.to_owned(), bytes };
         let optimizer = software.optimizer_bytes * (dense / shards + experts / expert_shards);

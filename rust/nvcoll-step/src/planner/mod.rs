@@ -63,12 +63,13 @@ impl Request {
             pipeline: self.pipeline(),
             roles: self.roles(&split),
         };
-        debug_assert_eq!(step.check(), Ok(()));
+        step.check()?;
         Ok(step)
     }
 
     fn check(&self) -> Result<()> {
         self.model.check()?;
+        self.software.check()?;
         self.layout.check(&self.model)?;
         if self.domain == 0 {
             return Err(Error::layout("a machine joins at least one GPU"));

@@ -69,8 +69,11 @@ impl Request {
         }
         if parameters.experts > 0.0 && layout.expert_replicas() > 1 {
             let of = |pattern, bytes, behind| collective(pattern, parameters.experts * bytes, "edp", hide(behind));
-            found.push(of(Pattern::ReduceScatter, software.gradient_bytes, Hides::LastBackward));
-            found.push(of(Pattern::AllGather, self.parameter_bytes(), Hides::FirstForward));
+            let reduce = if sharded { Pattern::ReduceScatter } else { Pattern::AllReduce };
+            found.push(of(reduce, software.gradient_bytes, Hides::LastBackward));
+            if sharded {
+                found.push(of(Pattern::AllGather, self.parameter_bytes(), Hides::FirstForward));
+            }
         }
         found
     }
@@ -87,9 +90,8 @@ impl Request {
 
     fn optimizer(&self, parameters: &StageParameters) -> Vec<Op> {
         let layout = &self.layout;
-        let experts = if layout.sharding == Sharding::None { 1 } else { layout.expert_replicas() };
-        let own =
-            (parameters.dense + parameters.ends) / f64::from(layout.shards()) + parameters.experts / f64::from(experts);
+        let dense = (parameters.dense + parameters.ends) / f64::from(layout.shards());
+        let own = dense + parameters.experts / f64::from(layout.expert_shards());
         let stream = Work::Stream { bytes: OPTIMIZER_BYTES * own };
         vec![Op { name: "optimizer".to_owned(), count: 1.0, work: stream }, wait("optimizer", OPTIMIZER_SECONDS)]
     }

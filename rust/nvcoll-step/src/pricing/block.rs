@@ -122,7 +122,7 @@ impl Pass {
     fn bounded(&self) -> Parts {
         let mut parts = self.parts;
         let slower = (self.computing.powf(SMOOTH) + self.host.powf(SMOOTH)).powf(1.0 / SMOOTH);
-        parts.add(Part::Host, slower - self.computing);
+        parts.add(Part::Host, (slower - self.computing).max(0.0));
         parts
     }
 }

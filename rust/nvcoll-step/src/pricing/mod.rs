@@ -18,12 +18,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::compute::{Compute, Device};
 use crate::constants::Constants;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::{Fit, Part as MemoryPart};
 use crate::network::{Group, Network};
-use crate::pipeline::{self, Pipeline};
+use crate::pipeline::{self, Pipeline, Timeline};
 use crate::tables;
-use crate::training_step::{Block, Hides, Op, Role, TrainingStep, Work};
+use crate::training_step::{Block, Hides, Op, Role, Stages, TrainingStep, Work};
 use block::BlockTime;
 use nvcoll_fabric::predict::Pattern;
 use parts::{Part, Parts};
@@ -145,6 +145,9 @@ const WIDER: f64 = 1.5;
 /// The most GPUs of a run that was measured.
 const MOST_GPUS: u32 = 6144;
 
+/// The most forward passes that a timeline lists. Chosen: about 100 MB of spans.
+const MOST_PASSES: u64 = 1 << 20;
+
 /// The times of a step, before they are reported.
 struct Timed<'s> {
     blocks: BTreeMap<&'s str, BlockTime>,
@@ -198,12 +201,19 @@ impl<'m> Pricer<'m> {
         Ok(self.timed(step)?.parts.total())
     }
 
-    /// Returns the pipeline of a step on this machine, which virtual time can run.
+    /// Runs the pipeline of a step in virtual time: the seconds of a send that nothing hides, and the timeline with spans.
     ///
     /// # Errors
-    /// Those of [`Pricer::price`].
-    pub fn pipeline(&self, step: &TrainingStep) -> Result<Pipeline> {
-        Ok(self.stages(step)?.2)
+    /// Those of [`Pricer::price`]; [`Error::Layout`] if there are too many passes to list.
+    pub fn timeline(&self, step: &TrainingStep) -> Result<(f64, Timeline)> {
+        let pipeline = self.stages(step)?.2;
+        let Stages { stages, chunks, micro_batches, .. } = step.pipeline;
+        let passes = u64::from(stages) * u64::from(chunks) * u64::from(micro_batches);
+        if passes > MOST_PASSES {
+            let found = format!("a timeline of {passes} micro-batches on chunks is too long to list");
+            return Err(Error::layout(format!("{found}: up to {MOST_PASSES} were expected, take fewer micro-batches")));
+        }
+        Ok((pipeline.send, pipeline.run_with_spans()))
     }
 
     fn stages<'s>(&self, step: &'s TrainingStep) -> Result<(BTreeMap<&'s str, BlockTime>, Vec<RoleTime>, Pipeline)> {
@@ -225,6 +235,9 @@ impl<'m> Pricer<'m> {
         let mut parts = self.parts(step, &roles, &once, makespan);
         parts.add(Part::Sends, waits.max(0.0));
         parts.add(Part::Bubble, -waits.max(0.0));
+        if !parts.total().is_finite() {
+            return Err(Error::Step("its operations take longer than any number: look for a size or count".to_owned()));
+        }
         Ok(Timed { blocks, roles, once, parts })
     }
 
@@ -238,11 +251,11 @@ impl<'m> Pricer<'m> {
             };
             chunks.map(chunk).collect()
         };
-        let of_stage = |stage: u32| {
-            let role = step.roles.iter().position(|role| role.stages.contains(&stage)).expect("every stage has a role");
-            of_role(&roles[role])
-        };
-        let stages = (0..step.pipeline.stages).map(of_stage).collect();
+        let mut stages = vec![Vec::new(); step.pipeline.stages as usize];
+        for (role, time) in step.roles.iter().zip(roles) {
+            let chunks = of_role(time);
+            role.stages.iter().for_each(|&stage| stages[stage as usize].clone_from(&chunks));
+        }
         Pipeline::new(step.pipeline.schedule, stages, step.pipeline.micro_batches, send)
     }
 
@@ -307,6 +320,11 @@ impl<'m> Pricer<'m> {
 
     /// Seconds of all repetitions of a collective, if nothing hid it.
     fn collective(&self, step: &TrainingStep, op: &Op) -> Result<f64> {
+        Ok(op.count * self.one(step, op)?)
+    }
+
+    /// Seconds of one collective.
+    fn one(&self, step: &TrainingStep, op: &Op) -> Result<f64> {
         let Work::Collective { pattern, bytes, group, once_per_node, .. } = &op.work else {
             return Ok(0.0);
         };
@@ -315,7 +333,7 @@ impl<'m> Pricer<'m> {
             None => *bytes,
             Some(experts) => bytes * self.distinct_nodes(group, *experts)?,
         };
-        Ok(op.count * self.call(*pattern, bytes, group)?)
+        self.call(*pattern, bytes, group)
     }
 
     fn call(&self, pattern: Pattern, bytes: f64, group: Group) -> Result<f64> {
@@ -385,7 +403,7 @@ impl<'m> Pricer<'m> {
                     ranks: self.network.shape(step.groups[group])?.to_string(),
                     count: op.count,
                     bytes: *bytes,
-                    seconds: self.collective(step, op)? / op.count,
+                    seconds: self.one(step, op)?,
                     hides: *hides,
                 });
             }
