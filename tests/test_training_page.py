@@ -101,7 +101,7 @@ def evil_page() -> str:
     price["parts"][EVIL] = 0.1
     price["collectives"][0]["group"] = price["collectives"][0]["ranks"] = EVIL
     price["extrapolated"] = [EVIL]
-    rows = [{**vars(one), "layout": EVIL, "fit": "too_large"} for one in swept().candidates[:5]]
+    rows = [{**vars(one), "layout": EVIL, "fit": "too_large", "memory_gb": 100.0} for one in swept().candidates[:5]]
     names = [f"{EVIL} {stage}" for stage in range(4)]
     spans = [{**one, "name": EVIL} for one in timeline["spans"][:9]]
     return page(EVIL, price, step=step, sweep=rows, timeline={"stages": names, "spans": spans}, facts=[(EVIL, EVIL)])
@@ -118,6 +118,13 @@ def test_names_of_users_are_words_and_nothing_else():
 def test_a_page_needs_no_more_than_a_price():
     text = Reader(page("a step", planned()[0].to_dict())).text
     assert "Timeline" not in text and "Communication" not in text and "Other layouts" not in text
+
+
+def test_layouts_that_need_far_more_memory_are_counted_and_not_drawn():
+    row = {"layout": "DP 512", "seconds": 9.0, "memory_gb": 661.0, "fit": "too_large"}
+    text = page("a step", planned()[0].to_dict(), sweep=[row, row])
+    assert "sweep" not in specs(text)
+    assert "2 of 2 layouts are not drawn: they need more than twice the memory. No layout fits." in Reader(text).text
 
 
 @pytest.mark.parametrize(
@@ -143,12 +150,13 @@ def test_a_slow_step_with_dollars_and_several_numbers_of_gpus_has_their_columns(
         for gpus, paid in ((64, 2), (128, 2.5))
     ]
     text = Reader(page("a step", planned()[0].to_dict(), sweep=rows)).text
-    assert "layout step memory GPUs dollars fit DP 128 7,030 s 70.0 GB 128 2.50 tight DP 64" in text
+    assert "layout step memory GPUs dollars fit DP 128 7,030 s 70.0 GB 128 2.50 may fit DP 64" in text
     assert "Pareto front of each number of GPUs" in text
 
 
 def test_the_pareto_front_has_what_nothing_beats_and_what_fits(whole):
     rows = specs(whole)["sweep"]["data"]["values"]
+    assert f"{len(swept().candidates) - len(rows)} of {len(swept().candidates)} layouts are not drawn" in whole
     usable = [row for row in rows if row["fit"] != "too_large"]
     for row in rows:
         beaten = any(
@@ -226,7 +234,20 @@ frame.addEventListener("load", () => setTimeout(() => {{
   found.paper = frame.contentWindow.getComputedStyle(page.body).backgroundColor;
   const label = page.querySelector(".mark-text.role-axis-label text");
   found.ink = label && label.getAttribute("fill");
-  document.getElementById("found").textContent = JSON.stringify(found);
+  const chart = page.querySelector("[data-chart=timeline] svg");
+  const ticks = () => [...chart.querySelectorAll(".role-axis-label")][0].textContent;
+  found.ticks = [ticks()];
+  const place = chart.getBoundingClientRect();
+  const at = (kind, across) => {{
+    const clientX = place.left + across * place.width, clientY = place.bottom - 50;
+    const of = {{clientX, clientY, bubbles: true, view: frame.contentWindow, pointerType: "mouse"}};
+    page.elementFromPoint(clientX, clientY).dispatchEvent(new frame.contentWindow.PointerEvent("pointer" + kind, of));
+  }};
+  [["over", 0.3], ["move", 0.3], ["down", 0.3], ["move", 0.4], ["move", 0.5], ["up", 0.5]].forEach((one) => at(...one));
+  setTimeout(() => {{
+    found.ticks.push(ticks());
+    document.getElementById("found").textContent = JSON.stringify(found);
+  }}, 1000);
 }}, 3000));
 frame.srcdoc = JSON.parse(document.getElementById("text").textContent);
 </script>"""
@@ -251,6 +272,7 @@ def test_a_browser_draws_every_chart_within_the_width(tmp_path, whole, width):
     for name, chart in found["charts"].items():
         assert chart is not None and 0.5 * width < chart["right"] <= width, name
         assert chart["marks"] >= 8, name
+    assert found["ticks"][0] != found["ticks"][1], "a drag below the timeline zooms"
 
 
 @browser

@@ -137,7 +137,7 @@ def sweep(rows: Rows, gpu_gb: float, chosen: Mapping[str, Any]) -> dict[str, Any
     base = alt.Chart()
 
     def scale(field: str) -> alt.Scale:
-        values = [row[field] for row in rows]
+        values = [row[field] for row in (*rows, chosen)]
         is_wide = max(values) > 6 * min(values) > 0
         return alt.Scale(type="log", nice=False, padding=12) if is_wide else alt.Scale(zero=False, padding=12)
 

@@ -31,7 +31,13 @@ OF_PART: Final = {
 }
 """The colour of a part of the step's time, or of the memory; others are grey."""
 
-PASSES: Final = {"forward": SKY, "backward": BLUE, "weights": GREEN, "communication": ORANGE, "other": PURPLE}
+PASSES: Final = {
+    "forward": SKY,
+    "backward": BLUE,
+    "weights": GREEN,
+    "communication": ORANGE,
+    "once in a step": PURPLE,
+}
 """Kinds of spans of a timeline. What no span covers is the bubble."""
 
 FITS: Final = {"fits": (BLUE, "circle"), "tight": (ORANGE, "triangle-up"), "too_large": ("#9AA0A680", "cross")}

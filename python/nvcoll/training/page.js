@@ -7,7 +7,7 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 function config() {
   const [ink, faint, grid, paper] = ["--ink", "--faint", "--grid", "--paper"].map(colour);
   const axis = { labelColor: ink, titleColor: ink, domainColor: faint, tickColor: faint, gridColor: grid };
-  Object.assign(axis, { labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelOverlap: true });
+  Object.assign(axis, { labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelOverlap: true, labelSeparation: 6 });
   return {
     background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
     axis, axisX: { tickCount: 5 }, axisY: { grid: false }, text: { color: ink }, rule: { color: ink },
@@ -29,6 +29,11 @@ function draw() {
       console.error(error);
     });
   }
+}
+
+// Wide machines scroll: at less than three quarters of its size, a picture cannot be read.
+for (const picture of document.querySelectorAll(".machine svg")) {
+  picture.style.minWidth = `${0.75 * picture.viewBox.baseVal.width}px`;
 }
 
 let width = innerWidth, timer;

@@ -26,10 +26,13 @@ from nvcoll.training.sweep import Candidate
 
 HERE = Path(__file__).parent
 
-FIT = {"fits": "fits", "tight": "tight: may fit", "too_large": "does not fit"}
+FIT = {"fits": "fits", "tight": "may fit", "too_large": "does not fit"}
 
 TABLE_ROWS = 10
 """Layouts in the table of a sweep. Chosen."""
+
+DRAWN = 2.0
+"""The most memory of a layout in the chart of a sweep, in that of the GPU. Chosen: what fits stays in view."""
 
 LEAST = 5e-4
 """The least share of a part of the time that is shown. Chosen: tables show tenths of a per cent."""
@@ -112,9 +115,10 @@ def page(
     if timeline is not None and timeline["spans"]:
         specs["timeline"] = charts.timeline(*_timeline(timeline))
     layouts = _layouts(sweep or [])
-    if layouts:
+    drawn = [row for row in layouts if row["memory_gb"] <= DRAWN * price["gpu_memory_gb"]]
+    if drawn:
         chosen = {"layout": "the layout of this page", "gpus": (step or {}).get("gpus"), **_place(price)}
-        specs["sweep"] = charts.sweep(layouts, price["gpu_memory_gb"], chosen)
+        specs["sweep"] = charts.sweep(drawn, price["gpu_memory_gb"], chosen)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
@@ -135,8 +139,10 @@ def page(
         traffic=traffic(price, step) if step is not None else [],
         machine_svg=machine_svg,
         layouts=layouts,
+        undrawn=len(layouts) - len(drawn),
         columns={name for name in ("gpus", "dollars") if len({row[name] for row in layouts}) > 1},
         best=[row for row in layouts if row["is_usable"]][:TABLE_ROWS],
+        fit_words=FIT,
         fits={FIT[fit]: colour for fit, (colour, *_) in colours.FITS.items()},
         colours={"front": colours.VERMILION, "this": colours.PURPLE},
         specs=specs,
@@ -240,7 +246,7 @@ def _timeline(timeline: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[s
 def _kind(span: Mapping[str, Any]) -> str:
     if span["stream"] != "compute":
         return "communication"
-    return {"F": "forward", "B": "backward", "W": "weights"}.get(span["name"][:2].strip(), "other")
+    return {"F": "forward", "B": "backward", "W": "weights"}.get(span["name"].split(" ")[0], "once in a step")
 
 
 def _place(row: Mapping[str, Any]) -> dict[str, Any]:
