@@ -121,7 +121,8 @@ impl<'r> Sizes<'r> {
             return vec![matrix("qkv", all, hidden), matrix("attention out", hidden, queries)];
         };
         let [q, kv, nope, rope, v] = [mla.q, mla.kv, mla.nope, mla.rope, mla.v].map(|size| size as f64);
-        let mut found = vec![matrix("latents", q + kv + rope, hidden)];
+        let latents = Matrix { rows: rows / self.divided(), ..matrix("latents", q + kv + rope, hidden) };
+        let mut found = vec![latents];
         found.push(matrix("queries", heads * (nope + rope), if q > 0.0 { q } else { hidden }));
         found.push(matrix("keys and values", heads * (nope + v), kv));
         found.push(matrix("attention out", hidden, heads * v));

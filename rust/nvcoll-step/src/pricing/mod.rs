@@ -235,8 +235,9 @@ impl<'m> Pricer<'m> {
         let mut parts = self.parts(step, &roles, &once, makespan);
         parts.add(Part::Sends, waits.max(0.0));
         parts.add(Part::Bubble, -waits.max(0.0));
-        if !parts.total().is_finite() {
-            return Err(Error::Step("its operations take longer than any number: look for a size or count".to_owned()));
+        let seconds = parts.total();
+        if !seconds.is_finite() || seconds <= 0.0 {
+            return Err(Error::Step(format!("its operations take {seconds} s: a time above 0 was expected")));
         }
         Ok(Timed { blocks, roles, once, parts })
     }
@@ -247,7 +248,7 @@ impl<'m> Pricer<'m> {
             let chunks = role.chunks.iter().zip(&role.weights);
             let chunk = |([forward, backward], &weight): (&[Parts; 2], &f64)| {
                 let (forward, backward) = (forward.total(), backward.total());
-                pipeline::Chunk { forward, backward: backward - weight, weight }
+                pipeline::Chunk { forward, backward: (backward - weight).max(0.0), weight }
             };
             chunks.map(chunk).collect()
         };

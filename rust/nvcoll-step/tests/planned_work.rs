@@ -1,0 +1,237 @@
+//! What the planner plans, against counts from the dimensions of the model alone: FLOPs, bytes that are sent, bytes that are kept.
+
+mod common;
+
+use common::{all_ops, layout, request};
+use nvcoll_fabric::predict::Pattern;
+use nvcoll_step::layout::Layout;
+use nvcoll_step::model::Model;
+use nvcoll_step::training_step::{TrainingStep, Work};
+use serde_json::{json, Value};
+
+fn planned(model: &str, fields: Value, software: &str) -> TrainingStep {
+    request(model, layout(fields), software).plan().unwrap_or_else(|error| panic!("{model}: {error}"))
+}
+
+fn assert_equal(found: f64, expected: f64, what: &str) {
+    assert!((found / expected - 1.0).abs() < 1e-9, "{what}: {found:e} and {expected:e} were expected");
+}
+
+/// The parameters with which a token is multiplied, from the dimensions: all layers, and the head.
+fn multiplied(model: &Model) -> f64 {
+    let Model { layers, hidden, heads, kv_heads, head_dim, ffn, gated, vocab, .. } = *model;
+    let matrices = if gated { 3 } else { 2 };
+    let of_layer = |index: u32| {
+        let attention = match model.mla {
+            None => 2 * hidden * heads * head_dim + 2 * hidden * kv_heads * head_dim,
+            Some(mla) => {
+                let queries = if mla.q == 0 {
+                    hidden * heads * (mla.nope + mla.rope)
+                } else {
+                    hidden * mla.q + mla.q * heads * (mla.nope + mla.rope)
+                };
+                queries + hidden * (mla.kv + mla.rope) + mla.kv * heads * (mla.nope + mla.v) + heads * mla.v * hidden
+            }
+        };
+        let mlp = match model.experts.filter(|_| model.layer(index).has_experts) {
+            None => matrices * hidden * ffn,
+            Some(one) => hidden * one.count + matrices * hidden * one.ffn * (one.top_k + one.shared),
+        };
+        attention + mlp
+    };
+    ((0..layers).map(of_layer).sum::<u64>() + vocab * hidden) as f64
+}
+
+fn layouts() -> Vec<Value> {
+    let batch = |fields: Value| {
+        let mut all = json!({"micro_batch": 1, "global_batch": 32, "sequence": 4096});
+        all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        all
+    };
+    vec![
+        batch(json!({"gpus": 1, "data": 1})),
+        batch(json!({"gpus": 32, "tensor": 4, "data": 8, "sequence_parallel": true, "sharding": "optimizer"})),
+        batch(json!({"gpus": 16, "tensor": 2, "stages": 4, "data": 2, "micro_batch": 2})),
+        batch(json!({"gpus": 16, "context": 4, "data": 4, "sharding": "parameters"})),
+        batch(json!({"gpus": 8, "stages": 4, "chunks": 2, "schedule": "interleaved", "data": 2})),
+        batch(json!({"gpus": 16, "stages": 8, "schedule": "zero-bubble-2p", "data": 2})),
+    ]
+}
+
+const MODELS: [&str; 8] = [
+    "gpt3-6.7b",
+    "llama3-8b",
+    "gemma2-27b",
+    "bloom-176b",
+    "mixtral-8x7b",
+    "deepseek-v3",
+    "llama4-maverick",
+    "gpt-oss-20b",
+];
+
+#[test]
+fn products_are_6_flops_per_parameter_and_token() {
+    for name in MODELS {
+        for fields in layouts() {
+            let (model, step) = (Model::named(name).unwrap(), planned(name, fields.clone(), "megatron-core"));
+            let divides = fields.get("tensor").is_none() || fields.get("sequence_parallel").is_some();
+            if model.mla.is_some() && !divides {
+                continue; // each tensor-parallel rank computes the latents of all tokens
+            }
+            let flops = all_ops(&step).into_iter().map(|(op, times, _)| match op.work {
+                Work::Gemm { m, n, k, .. } => 2.0 * m * n * k * times,
+                _ => 0.0,
+            });
+            assert_equal(flops.sum(), 6.0 * multiplied(model) * 32.0 * 4096.0, &format!("{name} {fields}"));
+        }
+    }
+}
+
+#[test]
+fn scores_are_those_of_all_heads_and_pairs() {
+    for name in MODELS {
+        for fields in layouts() {
+            let (model, step) = (Model::named(name).unwrap(), planned(name, fields.clone(), "megatron-core"));
+            let scores = |of_backward| {
+                let ops = all_ops(&step).into_iter().map(move |(op, times, _)| match op.work {
+                    Work::Attention { queries, keys, sequences, heads, backward, .. } if backward == of_backward => {
+                        queries * keys * sequences * heads * times
+                    }
+                    _ => 0.0,
+                });
+                ops.sum::<f64>()
+            };
+            let expected = 32.0 * 4096.0f64.powi(2) * model.heads as f64 * f64::from(model.layers);
+            assert_equal(scores(false), expected, &format!("{name} {fields}"));
+            assert_equal(scores(true), expected, &format!("{name} {fields}"));
+        }
+    }
+}
+
+#[test]
+fn windows_are_those_of_the_layers_that_have_them() {
+    let step = planned(
+        "gpt-oss-20b",
+        json!({"gpus": 1, "data": 1, "micro_batch": 1, "global_batch": 1, "sequence": 4096}),
+        "nemo",
+    );
+    let layers = &step.roles[0].chunks[0];
+    let of = |block: &str| layers.iter().find(|run| run.block == block).map(|run| run.repeat);
+    assert_eq!((of("expert layer with window"), of("expert layer")), (Some(12), Some(12)));
+    let window = step.blocks["expert layer with window"].forward.iter().find_map(|op| match op.work {
+        Work::Attention { window, .. } => window,
+        _ => None,
+    });
+    assert_eq!(window, Some(128.0));
+}
+
+#[test]
+fn elementwise_bytes_of_a_layer_are_the_passes_of_fused_kernels() {
+    let fields = json!({"gpus": 1, "data": 1, "micro_batch": 1, "global_batch": 1, "sequence": 2048});
+    let step = planned("gpt3-6.7b", fields, "megatron-core");
+    let bytes = |ops: &[nvcoll_step::training_step::Op]| {
+        let of = |work: &Work| if let Work::Elementwise { bytes } = work { *bytes } else { 0.0 };
+        ops.iter().map(|op| of(&op.work) * op.count).sum::<f64>()
+    };
+    // Two norms read and write, two residual additions read two and write one; GELU reads and writes 4 h; bf16.
+    let element = 2.0 * 2048.0 * 4096.0;
+    let block = &step.blocks["dense layer"];
+    assert_equal(bytes(&block.forward), element * (2.0 * 2.0 + 2.0 * 3.0 + 2.0 * 4.0), "forward");
+    assert_equal(bytes(&block.backward), element * (12.0 + 5.0 / 3.0 * 2.0 * 4.0), "backward");
+    assert_equal(bytes(&step.blocks["embedding"].forward) * 2.0, element * 4.0, "embedding, both passes");
+}
+
+/// Bytes of the collectives of a group, per rank of it, over all ranks of a step; a rank sends about twice the bytes of an all-reduce.
+fn sent(step: &TrainingStep, of: &[&str], in_blocks: bool) -> f64 {
+    let ops = all_ops(step).into_iter().filter(|(_, _, is_in_block)| *is_in_block == in_blocks);
+    let bytes = ops.map(|(op, times, _)| match &op.work {
+        Work::Collective { pattern, bytes, group, .. } if of.contains(&group.as_str()) => {
+            times * bytes * if *pattern == Pattern::AllReduce { 2.0 } else { 1.0 }
+        }
+        _ => 0.0,
+    });
+    bytes.sum::<f64>() / f64::from(step.gpus)
+}
+
+#[test]
+fn sharding_sends_what_the_paper_says() {
+    // ZeRO (arXiv 1910.02054), section 7: 2 bytes per parameter and pass; stages 1 and 2 send as much as plain data parallelism, stage 3
+    // half as much again. The nemo profile has gradients of 2 bytes.
+    let fields = |sharding| json!({"gpus": 8, "data": 8, "micro_batch": 1, "global_batch": 8, "sequence": 2048, "sharding": sharding});
+    let step = |sharding| planned("llama3-8b", fields(sharding), "nemo");
+    let model = Model::named("llama3-8b").unwrap();
+    let plain = sent(&step("none"), &["dp"], false);
+    assert_equal(plain, 2.0 * 2.0 * model.parameters(), "plain");
+    for sharding in ["optimizer", "gradients"] {
+        assert_equal(sent(&step(sharding), &["shard", "copies"], false), plain, sharding);
+    }
+    let layers = model.parameters() - 2.0 * model.embedding_parameters();
+    assert_equal(sent(&step("parameters"), &["shard"], true), 3.0 * 2.0 * layers, "parameters, of layers");
+}
+
+#[test]
+fn shards_in_a_node_reduce_their_copies_over_nodes() {
+    let fields = json!({"gpus": 32, "data": 32, "micro_batch": 1, "global_batch": 32, "sequence": 2048, "sharding": "optimizer", "shard_ranks": 8});
+    let step = planned("llama3-8b", fields, "nemo");
+    let parameters = Model::named("llama3-8b").unwrap().parameters();
+    assert_equal(sent(&step, &["shard"], false), 2.0 * 2.0 * parameters, "in a node");
+    assert_equal(sent(&step, &["copies"], false), 2.0 * 2.0 * parameters / 8.0, "over nodes");
+    assert_eq!((step.groups["shard"].size, step.groups["copies"].size, step.groups["copies"].stride), (8, 4, 8));
+}
+
+#[test]
+fn tensor_parallelism_sends_four_all_reduces_of_a_layer() {
+    // Korthikanti et al. 2022 (arXiv 2205.05198), section 4.2.2: sequence parallelism sends as much.
+    let fields = |split| json!({"gpus": 8, "tensor": 8, "data": 1, "micro_batch": 2, "global_batch": 2, "sequence": 2048, "sequence_parallel": split});
+    let model = Model::named("gpt3-175b").unwrap();
+    let of_layers = 2.0 * 4.0 * 2.0 * 2.0 * 2048.0 * model.hidden as f64 * f64::from(model.layers);
+    let loss = 2.0 * 8.0 * 2.0 * 2048.0;
+    for split in [false, true] {
+        let step = planned("gpt3-175b", fields(split), "megatron-core");
+        assert_equal(sent(&step, &["tp"], true), of_layers + loss, "tensor parallelism");
+    }
+}
+
+#[test]
+fn tokens_travel_to_their_experts_and_back_in_both_passes() {
+    let fields = json!({"gpus": 16, "data": 16, "expert": 8, "micro_batch": 1, "global_batch": 16, "sequence": 4096});
+    let step = planned("mixtral-8x7b", fields, "megatron-core");
+    assert_equal(sent(&step, &["ep"], true), 4.0 * 2.0 * 2.0 * 4096.0 * 4096.0 * 32.0, "experts");
+}
+
+/// Bytes of a part of the memory in all ranks of one data-parallel replica.
+fn kept(step: &TrainingStep, layout: &Layout, part: &str) -> f64 {
+    let of_role = |role: &nvcoll_step::training_step::Role| {
+        let bytes = role.memory.standing.iter().find(|one| one.name == part).map_or(0.0, |one| one.bytes);
+        bytes * role.stages.len() as f64 * f64::from(layout.tensor)
+    };
+    step.roles.iter().map(of_role).sum()
+}
+
+#[test]
+fn ranks_keep_the_parameters_of_the_model_once_in_a_replica() {
+    for name in ["gpt3-6.7b", "llama3-8b", "bloom-176b", "gemma2-27b"] {
+        for fields in layouts() {
+            let (model, layout) = (Model::named(name).unwrap(), layout(fields.clone()));
+            let step = planned(name, fields.clone(), "megatron-core");
+            let again = if model.tied && layout.stages > 1 { model.embedding_parameters() } else { 0.0 };
+            let (parameters, shards) = (model.parameters() + again, f64::from(layout.shards()));
+            assert_equal(kept(&step, &layout, "optimizer"), 12.0 * parameters / shards, &format!("{name} {fields}"));
+            if fields["sharding"] != "parameters" {
+                assert_equal(kept(&step, &layout, "parameters"), 2.0 * parameters, &format!("{name} {fields}"));
+                assert_equal(kept(&step, &layout, "gradients"), 4.0 * parameters, &format!("{name} {fields}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn experts_are_kept_once_in_an_expert_group() {
+    let fields = json!({"gpus": 64, "data": 64, "expert": 64, "micro_batch": 1, "global_batch": 64, "sequence": 4096});
+    let model = Model::named("deepseek-v3").unwrap();
+    let step = planned("deepseek-v3", fields.clone(), "megatron-core");
+    let experts = 58.0 * 256.0 * 3.0 * 7168.0 * 2048.0;
+    let expected = 2.0 * (model.parameters() - 58.0 * 256.0 * 7168.0 - experts + experts / 64.0);
+    let found = kept(&step, &layout(fields), "parameters");
+    assert!((found / expected - 1.0).abs() < 1e-3, "{found:e} and {expected:e}");
+}
