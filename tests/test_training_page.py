@@ -1,5 +1,7 @@
 """The page of a planned step: what it says, that it loads nothing, and that a browser draws it."""
 
+import csv
+import io
 import json
 import re
 import sys
@@ -113,6 +115,18 @@ def test_names_of_users_are_words_and_nothing_else():
     assert not [attrs for tag, attrs in reader.elements if tag == "img" or "onerror" in attrs]
     assert sum(tag == "script" for tag, _ in reader.elements) == 3
     assert "{{ 7*7 }}" in reader.text and "No layout fits." in reader.text
+
+
+def test_spans_come_through_csv_as_they_are(whole):
+    def rows(text):
+        return list(csv.DictReader(io.StringIO(specs(text)["timeline"]["data"]["values"])))
+
+    assert [row["name"] for row in rows(evil_page())] == 9 * [EVIL]
+    spans = planned()[1]["spans"]
+    assert [(row["stage"], row["name"]) for row in rows(whole)] == [(f"stage {s['stage']}", s["name"]) for s in spans]
+    assert {row["kind"] for row in rows(whole)} == {"forward", "backward", "once in a step"}
+    prediction, timeline = planned(schedule="zero-bubble-1p")
+    assert "weights" in {row["kind"] for row in rows(of(prediction, timeline=timeline))}
 
 
 def test_a_page_needs_no_more_than_a_price():

@@ -236,7 +236,6 @@ def _timeline(timeline: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[s
             "name": one["name"],
             "start": round(one["start_s"], 6),
             "end": round(one["end_s"], 6),
-            "text": f"{timed(one['end_s'] - one['start_s'])} from {timed(one['start_s'])}",
         }
         for one in spans
     ]

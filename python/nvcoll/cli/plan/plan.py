@@ -122,7 +122,7 @@ def plan(
         Path | None, typer.Option("--trace", help="Write the pipeline for ui.perfetto.dev.", metavar="FILE")
     ] = None,
     write_html: Annotated[
-        Path | None, typer.Option("--html", help="Write a page with charts; with --sweep, of the best.", metavar="FILE")
+        Path | None, typer.Option("--html", help="Write a page with charts; of the best with --sweep.", metavar="FILE")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     _list: Annotated[
