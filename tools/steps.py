@@ -79,6 +79,9 @@ Keep = Callable[["Judged"], bool]
 CHECKS = ("torchtitan",)
 """Sources that judge and are never fitted; means leave them out."""
 
+LEAST_SOURCES = 4
+"""The least sources that can judge each other's intervals."""
+
 SWEEPS = ("nanotron_ultrascale", "bigscience_bloom", "internevo")
 """The sources that sweep layouts."""
 
@@ -362,21 +365,68 @@ def write(jobs: int) -> None:
         lines.append(f'\n[[fold]]\nwithout = "{source}"\n\n[fold.constants]\n{rows}')
     FOLDS.write_text("".join(lines))
     write_intervals(left_out())
+    write_evidence()
+
+
+Ends = tuple[float, float]
+
+
+def logs_of(seconds: np.ndarray, has_experts: bool) -> dict[str, np.ndarray]:
+    """Returns logarithms of measured over predicted by source, of sources that count in means."""
+    logs = defaultdict(list)
+    for one, time in zip(planned(), seconds, strict=True):
+        if one.has_experts == has_experts and one.source not in CHECKS:
+            logs[one.source].append(np.log(one.seconds / time))
+    return {source: np.array(some) for source, some in logs.items() if len(some) >= LEAST_ROWS}
+
+
+def ends_of(logs: Iterable[np.ndarray], wider: float) -> Ends:
+    """Returns the ends of an interval, as logarithms: the means over sources of the 5 % and 95 % quantiles, wider."""
+    some = list(logs)
+    low, high = (float(np.mean([np.quantile(one, part) for one in some])) for part in (0.05, 0.95))
+    return wider * low, wider * high
+
+
+def share_inside(logs: Mapping[str, np.ndarray], wider: float) -> float:
+    """Returns the mean over sources of the share of rows inside the interval that the other sources give."""
+    shares = []
+    for source, own in logs.items():
+        others = [some for other, some in logs.items() if other != source]
+        low, high = ends_of(others or [own], wider)
+        shares.append(np.mean((low <= own) & (own <= high)))
+    return float(np.mean(shares))
 
 
 def write_intervals(seconds: np.ndarray) -> None:
-    """Writes the 5 % and 95 % quantiles of measured over predicted with the source left out, by class."""
+    """Writes intervals by class: the least that hold 90 % of the rows of a source if the other sources give them.
+
+    Models with experts are published by too few sources for that: the 5 % and 95 % quantiles of all their rows.
+    """
     text = (STEP / "intervals.toml").read_text()
     for name, has_experts in (("dense", False), ("experts", True)):
-        logs = defaultdict(list)
-        for one, time in zip(planned(), seconds, strict=True):
-            if one.has_experts == has_experts:
-                logs[one.source].append(np.log(one.seconds / time))
-        some = [logs_of for logs_of in logs.values() if len(logs_of) >= LEAST_ROWS]
-        low, high = (float(np.exp(np.mean([np.quantile(one, part) for one in some]))) for part in (0.05, 0.95))
-        numbers = f"low = {low:.2f}\nhigh = {high:.2f}\n"
+        logs = logs_of(seconds, has_experts)
+        if len(logs) < LEAST_SOURCES:
+            low, high = np.quantile(np.concatenate(list(logs.values())), (0.05, 0.95))
+        else:
+            wider = next((one for one in np.arange(0.5, 3, 0.05) if share_inside(logs, one) >= 0.9), 3.0)
+            low, high = ends_of(logs.values(), wider)
+            print(f"{name}: {100 * share_inside(logs, wider):.0f} % inside the interval that other sources give")
+        numbers = f"low = {np.exp(low):.2f}\nhigh = {np.exp(high):.2f}\n"
         text = re.sub(rf'(class = "{name}"\n)low = .*\nhigh = .*\n', rf"\g<1>{numbers}", text)
     (STEP / "intervals.toml").write_text(text)
+
+
+def write_evidence() -> None:
+    """Writes what was published: GPUs, precisions, with or without experts; the most GPUs and the longest sequence."""
+    most = defaultdict(lambda: [0, 0])
+    for one in planned():
+        row = most[one.device, one.layout["dtype"], one.has_experts]
+        row[:] = max(row[0], one.layout["gpus"]), max(row[1], one.layout["sequence"])
+    lines = ["# What published runs are of, written by tools/steps.py.\n"]
+    for (gpu, dtype, experts), (gpus, sequence) in sorted(most.items()):
+        lines.append(f'\n[[evidence]]\ngpu = "{gpu}"\ndtype = "{dtype}"\nexperts = {str(experts).lower()}\n')
+        lines.append(f"gpus = {gpus}\nsequence = {sequence}\n")
+    (STEP / "evidence.toml").write_text("".join(lines))
 
 
 def coverage(seconds: np.ndarray) -> None:

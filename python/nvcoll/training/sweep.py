@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.training.layouts import words
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import Fit
+from nvcoll.training.prediction import Calibration, Fit
 
 AT_ONCE: Final = 64
 """The layouts that are priced between two reports of progress. Chosen."""
@@ -25,6 +25,10 @@ LONG: Final = 8192
 """Tokens per context-parallel rank below which no more of them are tried. Chosen."""
 
 MOST_TRIED: Final = 20_000
+
+
+VARIED: Final = ("tp", "pp", "vp", "cp", "ep", "dp", "micro_batch", "recompute")
+"""The words of layouts that a sweep varies, unless they are given."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,12 @@ class Candidate:
     fit: Fit
     parts: Mapping[str, float]
 
+    def scaled(self, scale: float) -> Candidate:
+        """Returns the layout with its times scaled."""
+        times = {name: getattr(self, name) * scale for name in ("seconds", "low_s", "high_s")}
+        rates = {name: getattr(self, name) / scale for name in ("tokens_per_second", "mfu")}
+        return replace(self, **times, **rates, parts={name: time * scale for name, time in self.parts.items()})
+
     @property
     def words(self) -> str:
         """The layout in the short words of the field."""
@@ -57,6 +67,10 @@ class Sweep:
 
     candidates: Sequence[Candidate]
     refused: Mapping[str, int]
+
+    def scaled(self, calibration: Calibration) -> Sweep:
+        """Returns the sweep with its times scaled by a measured step."""
+        return replace(self, candidates=[one.scaled(calibration.scale) for one in self.candidates])
 
     @property
     def best(self) -> Candidate:

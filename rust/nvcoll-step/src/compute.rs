@@ -30,6 +30,8 @@ use crate::training_step::Work;
 pub struct Device {
     /// The name of its row.
     pub name: String,
+    /// What people call it.
+    pub title: String,
     /// Its memory in bytes.
     pub memory: f64,
     /// The bytes per second of its memory.
@@ -38,11 +40,9 @@ pub struct Device {
     /// Dense FLOP/s by dtype.
     peaks: BTreeMap<&'static str, f64>,
     class: Class,
-    /// Why constants of another generation were taken, if they were.
-    pub extrapolated: Option<String>,
 }
 
-/// A row of [`ByGeneration`].
+/// A row of [`ByGeneration`]. Generations without published runs have the constants of the nearest one that has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Class {
     Volta,
@@ -78,6 +78,9 @@ struct Kernel {
 
 static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| tables::rows(include_str!("data/attention.toml"), "kernel"));
 
+/// The compute capability of Blackwell Ultra.
+const BLACKWELL_ULTRA: u32 = 103;
+
 /// What heads of a size that the table lacks sustain.
 const OTHER_HEADS: f64 = 0.8;
 
@@ -100,26 +103,23 @@ impl Device {
         let Some(compute) = &gpu.compute else {
             return Err(Error::Gpu(format!("the peaks of {} are not known: choose another GPU", gpu.name)));
         };
-        let (class, extrapolated) = match gpu.generation {
-            Generation::Volta => (Class::Volta, false),
-            Generation::Ampere => (Class::Ampere, false),
-            Generation::Hopper => (Class::Hopper, false),
-            Generation::Blackwell if gpu.title.contains("B300") => (Class::BlackwellUltra, false),
-            Generation::Blackwell => (Class::Blackwell, gpu.sm != Some(100)),
-            Generation::Ada | Generation::Cdna2 => (Class::Ampere, true),
-            Generation::Cdna3 => (Class::Hopper, true),
-            Generation::Kepler | Generation::Pascal | Generation::Turing => (Class::Volta, true),
+        let class = match gpu.generation {
+            Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => Class::Volta,
+            Generation::Ampere | Generation::Ada | Generation::Cdna2 => Class::Ampere,
+            Generation::Hopper | Generation::Cdna3 => Class::Hopper,
+            Generation::Blackwell if gpu.sm == Some(BLACKWELL_ULTRA) => Class::BlackwellUltra,
+            Generation::Blackwell => Class::Blackwell,
         };
         let peaks = [("fp16", compute.fp16), ("bf16", compute.bf16), ("fp8", compute.fp8), ("fp4", compute.fp4)];
         let known = peaks.into_iter().filter_map(|(name, peak)| Some((name, peak? * 1e12)));
         Ok(Self {
             name: gpu.name.clone(),
+            title: gpu.title.clone(),
             memory: compute.memory_gb * 1e9,
             rate: gpu.memory_gbps * 1e9,
             sms: compute.sms.into(),
             peaks: known.collect(),
             class,
-            extrapolated: extrapolated.then(|| format!("no run on {} was measured", gpu.title)),
         })
     }
 

@@ -21,8 +21,8 @@ from nvcoll.training import layouts, page, trace
 from nvcoll.training.models import models, software
 from nvcoll.training.neighbours import neighbours
 from nvcoll.training.planning import SOFTWARE, Machine
-from nvcoll.training.prediction import StepPrediction
-from nvcoll.training.sweep import Candidate, Sweep, sweep
+from nvcoll.training.prediction import Calibration, StepPrediction
+from nvcoll.training.sweep import VARIED, Candidate, Sweep, sweep
 
 SCHEMA, SWEEP_SCHEMA = "nvcoll.plan/1", "nvcoll.plan-sweep/1"
 
@@ -113,7 +113,9 @@ def plan(
     what_if: Annotated[
         list[str] | None, typer.Option("--what-if", help='The machine with a change: "nvlink x2", "nics 4", "pcie".')
     ] = None,
-    measured: Annotated[str | None, typer.Option(help="The step as measured, as 11.3s, which scales the rest.")] = None,
+    measured: Annotated[
+        str | None, typer.Option(help="The step of this layout as measured, as 11.3s; scales all times.")
+    ] = None,
     dollars: Annotated[
         list[str] | None, typer.Option("--dollars-per-gpu-hour", help="Price of a GPU and hour, one for each machine.")
     ] = None,
@@ -140,15 +142,31 @@ def plan(
     how: dict[str, Any] = {word: value for word, value in words.items() if value is not None}
     how |= {"global_batch": global_batch, "sequence": sequence, "dp": dp, "zero": zero, "shard_ranks": shard_ranks}
     how |= {"dtype": dtype, "schedule": schedule, "order": order, "software": framework}
+    calibration: Calibration | None = None
     if sweeps:
-        _sweep(model, machines, counts, conditions, how, as_json, write_html)
+        if measured is not None:
+            first = Machine(machines[0], *counts[:1], **conditions).plan(model, **how)
+            calibration = _calibration(first, measured, quiet=as_json)
+            how = {word: value for word, value in how.items() if word not in VARIED}
+        found_there = [_sweeps(model, one, counts, conditions, how) for one in machines]
+        if calibration is not None:
+            found_there = [one.scaled(calibration) for one in found_there]
+        _show_sweeps(model, machines, found_there, as_json)
+        if write_html is not None:
+            best = found_there[0]
+            there = Machine(machines[0], best.best.gpus, **conditions)
+            request = {**there.request(model, **how), "layout": best.best.layout}
+            step = TrainingStep.plan(json.dumps(request))
+            text = page.of(there.predict(step, request), timeline=there.timeline(step), sweep=best.candidates)
+            write_html.write_text(text, encoding="utf-8")
         return
     if len(counts) > 1:
         raise InvalidArgument("several numbers of GPUs are for --sweep: pass one")
     asked = [Machine(one, *counts, **conditions) for one in (*machines, *_changed(machines, what_if))]
     found = [machine.plan(model, **how) for machine in asked]
     if measured is not None:
-        found = _calibrated(found, measured, quiet=as_json)
+        calibration = _calibration(found[0], measured, quiet=as_json)
+        found = [calibration.of(one) for one in found]
     if write_step is not None:
         write_step.write_text(found[0].step.to_json(), encoding="utf-8")
     if write_trace is not None:
@@ -165,29 +183,16 @@ def plan(
         show.show_machines(found, prices)
 
 
-def _sweep(
-    model: str,
-    machines: Sequence[Fabric],
-    counts: Sequence[int],
-    conditions: dict[str, Any],
-    how: dict[str, Any],
-    as_json: bool,
-    write_html: Path | None,
-) -> None:
-    for machine in machines:
-        found = _sweeps(model, machine, counts, conditions, how)
-        if as_json:
-            rows = [vars(one) for one in found.candidates]
-            head = {"schema": SWEEP_SCHEMA, "machine": machine.name, "refused": found.refused}
-            print(json.dumps(head | {"candidates": rows}, indent=2))
-        else:
-            show.show_sweep(f"{model} on {machine.name}", found)
-        if write_html is not None and machine is machines[0]:
-            there = Machine(machine, found.best.gpus, **conditions)
-            request = {**there.request(model, **how), "layout": found.best.layout}
-            step = TrainingStep.plan(json.dumps(request))
-            text = page.of(there.predict(step, request), timeline=there.timeline(step), sweep=found.candidates)
-            write_html.write_text(text, encoding="utf-8")
+def _show_sweeps(model: str, machines: Sequence[Fabric], found: Sequence[Sweep], as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {"machine": machine.name, "refused": one.refused, "candidates": [vars(row) for row in one.candidates]}
+            for machine, one in zip(machines, found, strict=True)
+        ]
+        print(json.dumps({"schema": SWEEP_SCHEMA, "sweeps": rows}, indent=2))
+        return
+    for machine, one in zip(machines, found, strict=True):
+        show.show_sweep(f"{model} on {machine.name}", one)
 
 
 def _changed(machines: Sequence[Fabric], changes: Sequence[str] | None) -> list[Fabric]:
@@ -195,8 +200,8 @@ def _changed(machines: Sequence[Fabric], changes: Sequence[str] | None) -> list[
     return [machine.what_if(change) for machine in machines for change in changes or ()]
 
 
-def _calibrated(found: Sequence[StepPrediction], measured: str, quiet: bool) -> list[StepPrediction]:
-    """Scales predictions by the step of the first machine, as it was measured.
+def _calibration(found: StepPrediction, measured: str, quiet: bool) -> Calibration:
+    """Compares a prediction with the step as it was measured.
 
     Raises:
         InvalidArgument: the text is no time.
@@ -206,10 +211,9 @@ def _calibrated(found: Sequence[StepPrediction], measured: str, quiet: bool) -> 
         time = float(number) * unit
     except ValueError:
         raise InvalidArgument(f"--measured {measured} is no time: pass seconds, as 11.3s") from None
-    calibration = found[0].calibrated(time)
+    calibration = found.calibrated(time)
     if not quiet:
         ratio, scale = calibration.ratio, calibration.scale
-        print(
-            f"measured {ratio:.2f} times the prediction; one run has noise of its own: times are scaled by {scale:.2f}"
-        )
-    return [calibration.of(one) for one in found]
+        noise = "one run has noise of its own"
+        print(f"measured {ratio:.2f} times the prediction; {noise}: times are scaled by {scale:.2f}")
+    return calibration

@@ -10,11 +10,11 @@
 mod block;
 mod once;
 pub mod parts;
+mod trust;
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::compute::{Compute, Device};
 use crate::constants::Constants;
@@ -22,7 +22,6 @@ use crate::error::{Error, Result};
 use crate::memory::{Fit, Part as MemoryPart};
 use crate::network::{Group, Network};
 use crate::pipeline::{self, Pipeline, Timeline};
-use crate::tables;
 use crate::training_step::{Block, Hides, Op, Role, Stages, TrainingStep, Work};
 use block::BlockTime;
 use nvcoll_fabric::predict::Pattern;
@@ -124,26 +123,6 @@ pub struct CollectivePrice {
     /// What it hides behind.
     pub hides: Hides,
 }
-
-/// A row of `intervals.toml`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Interval {
-    class: String,
-    low: f64,
-    high: f64,
-    #[expect(dead_code, reason = "read by people, and required")]
-    source: String,
-}
-
-static INTERVALS: LazyLock<Vec<Interval>> =
-    LazyLock::new(|| tables::rows(include_str!("../data/intervals.toml"), "interval"));
-
-/// The times that an interval is wider, on the logarithmic scale, where nothing like the step was measured. Chosen.
-const WIDER: f64 = 1.5;
-
-/// The most GPUs of a run that was measured.
-const MOST_GPUS: u32 = 6144;
 
 /// The most forward passes that a timeline lists. Chosen: about 100 MB of spans.
 const MOST_PASSES: u64 = 1 << 20;
@@ -281,19 +260,15 @@ impl<'m> Pricer<'m> {
     fn report(&self, step: &TrainingStep, timed: &Timed<'_>) -> Result<StepPrice> {
         let Timed { blocks, roles, once, parts } = timed;
         let seconds = parts.total();
-        let extrapolated = self.extrapolated(step);
-        let has_experts = step.ops().any(|op| matches!(op.work, Work::Gemm { grouped: Some(_), .. }));
-        let class =
-            tables::named("interval", if has_experts { "experts" } else { "dense" }, &INTERVALS, |one| &one.class)?;
-        let wider = if extrapolated.is_empty() { 1.0 } else { WIDER };
+        let ([low, high], extrapolated) = self.trust(step)?;
         let roles: Vec<RolePrice> =
             step.roles.iter().zip(roles).zip(once).map(|((role, time), once)| role_price(role, time, once)).collect();
         let memory_gb = roles.iter().map(|role| role.memory_gb).fold(0.0, f64::max);
         let tflops = step.model_flops / seconds / f64::from(step.gpus) / 1e12;
         Ok(StepPrice {
             seconds,
-            low_s: seconds * class.low.powf(wider),
-            high_s: seconds * class.high.powf(wider),
+            low_s: seconds * low,
+            high_s: seconds * high,
             extrapolated,
             tokens_per_second: step.tokens / seconds / f64::from(step.gpus),
             mfu: tflops * 1e12 / self.device.peak(step.dtype)?,
@@ -309,14 +284,6 @@ impl<'m> Pricer<'m> {
             gpu_memory_gb: self.device.memory / 1e9,
             fit: Fit::of(memory_gb * 1e9, self.device.memory),
         })
-    }
-
-    fn extrapolated(&self, step: &TrainingStep) -> Vec<String> {
-        let mut found: Vec<String> = self.device.extrapolated.iter().cloned().collect();
-        if step.gpus > MOST_GPUS {
-            found.push(format!("no run on more than {MOST_GPUS} GPUs was measured"));
-        }
-        found
     }
 
     /// Seconds of all repetitions of a collective, if nothing hid it.

@@ -1,0 +1,89 @@
+//! How far predictions of a step can be trusted: its 90 % interval, and what of it was never measured.
+//!
+//! Intervals are quantiles of what published runs took, in what constants that had not seen their source predicted. A step that is like no
+//! published run has a wider interval, and says why. `tools/steps.py --write` writes both tables.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::Pricer;
+use crate::error::Result;
+use crate::layout::Dtype;
+use crate::tables;
+use crate::training_step::{TrainingStep, Work};
+
+/// A row of `intervals.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Interval {
+    class: String,
+    low: f64,
+    high: f64,
+    #[expect(dead_code, reason = "read by people, and required")]
+    source: String,
+}
+
+/// A row of `evidence.toml`: published runs on a GPU, in a precision, with or without experts.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Evidence {
+    gpu: String,
+    dtype: Dtype,
+    experts: bool,
+    /// The most GPUs of a run.
+    gpus: u32,
+    /// The longest sequence of a run.
+    sequence: f64,
+}
+
+static INTERVALS: LazyLock<Vec<Interval>> =
+    LazyLock::new(|| tables::rows(include_str!("../data/intervals.toml"), "interval"));
+
+static EVIDENCE: LazyLock<Vec<Evidence>> =
+    LazyLock::new(|| tables::rows(include_str!("../data/evidence.toml"), "evidence"));
+
+/// The times that an interval is wider, on the logarithmic scale, where nothing like the step was measured. Chosen.
+const WIDER: f64 = 1.5;
+
+impl Pricer<'_> {
+    /// Returns the ends of the 90 % interval in times of the prediction, and why it is wider than usual, if it is.
+    pub(super) fn trust(&self, step: &TrainingStep) -> Result<([f64; 2], Vec<String>)> {
+        let has_experts = step.ops().any(|op| matches!(op.work, Work::Gemm { grouped: Some(_), .. }));
+        let class = if has_experts { "experts" } else { "dense" };
+        let ends = tables::named("interval", class, &INTERVALS, |one| &one.class)?;
+        let reasons = self.unlike(step, has_experts);
+        let wider = if reasons.is_empty() { 1.0 } else { WIDER };
+        Ok(([ends.low.powf(wider), ends.high.powf(wider)], reasons))
+    }
+
+    /// Returns in what a step is like no published run.
+    fn unlike(&self, step: &TrainingStep, has_experts: bool) -> Vec<String> {
+        let title = &self.device.title;
+        let on_gpu: Vec<_> = EVIDENCE.iter().filter(|row| row.gpu == self.device.name).collect();
+        if on_gpu.is_empty() {
+            return vec![format!("no run on {title} was published")];
+        }
+        let alike = on_gpu.into_iter().find(|row| row.dtype == step.dtype && row.experts == has_experts);
+        let Some(row) = alike else {
+            let (model, dtype) = (if has_experts { "of a model with experts" } else { "of a dense model" }, step.dtype);
+            return vec![format!("no run {model} in {dtype:?} on {title} was published").to_lowercase()];
+        };
+        let keys = step.ops().filter_map(|op| match op.work {
+            Work::Attention { keys, .. } => Some(keys),
+            _ => None,
+        });
+        let sequence = keys.fold(0.0, f64::max);
+        let mut found = Vec::new();
+        if step.gpus > row.gpus {
+            found.push(format!("published runs of such models on {title} have at most {} GPUs", row.gpus));
+        }
+        if sequence > row.sequence {
+            found.push(format!(
+                "published runs of such models on {title} have at most {} tokens a sequence",
+                row.sequence
+            ));
+        }
+        found
+    }
+}
