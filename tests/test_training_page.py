@@ -119,7 +119,8 @@ def test_names_of_users_are_words_and_nothing_else():
 
 def test_spans_come_through_csv_as_they_are(whole):
     def rows(text):
-        return list(csv.DictReader(io.StringIO(specs(text)["timeline"]["data"]["values"])))
+        spec = specs(text)["timeline"]
+        return list(csv.DictReader(io.StringIO(spec["datasets"][spec["data"]["name"]])))
 
     assert [row["name"] for row in rows(evil_page())] == 9 * [EVIL]
     spans = planned()[1]["spans"]
