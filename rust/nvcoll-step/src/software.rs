@@ -207,7 +207,7 @@ impl Software {
         match numbers.into_iter().find(|number| !(0.0..=MOST).contains(number)) {
             None => Ok(()),
             Some(number) => {
-                let message = format!("software `{}` has the number {number}: 0 to {MOST} was expected", self.name);
+                let message = format!("software `{}` has the number {number:?}: 0 to {MOST} was expected", self.name);
                 Err(Error::Request(message))
             }
         }

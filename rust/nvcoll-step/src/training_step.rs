@@ -324,7 +324,7 @@ impl TrainingStep {
         let numbers = numbers.chain([self.tokens, self.model_flops, self.pipeline.stall_s]);
         if let Some(number) = numbers.into_iter().find(|number| !(0.0..=MOST).contains(number)) {
             let reason =
-                format!("its memory, tokens, FLOPs or stall have the number {number}: 0 to {MOST:e} was expected");
+                format!("its memory, tokens, FLOPs or stall have the number {number:?}: 0 to {MOST:e} was expected");
             return Err(Error::Step(reason));
         }
         let again = |block: &Block| [block.recompute.gemm, block.recompute.attention, block.recompute.elementwise];
@@ -361,7 +361,7 @@ impl TrainingStep {
         match wrong {
             None => Ok(()),
             Some(number) => {
-                Err(Error::Step(format!("`{}` has the number {number}, 0 to {MOST:e} was expected", op.name)))
+                Err(Error::Step(format!("`{}` has the number {number:?}, 0 to {MOST:e} was expected", op.name)))
             }
         }
     }

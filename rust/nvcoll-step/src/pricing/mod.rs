@@ -196,6 +196,12 @@ impl<'m> Pricer<'m> {
     }
 
     fn stages<'s>(&self, step: &'s TrainingStep) -> Result<(BTreeMap<&'s str, BlockTime>, Vec<RoleTime>, Pipeline)> {
+        let (takes, has) = (step.gpus, self.network.gpus());
+        if takes > has {
+            return Err(Error::layout(format!(
+                "it takes {takes} GPUs and the machine has {has}: take a larger machine"
+            )));
+        }
         let block = |(name, block): (&'s String, &Block)| Ok((name.as_str(), self.block(step, block)?));
         let blocks = step.blocks.iter().map(block).collect::<Result<BTreeMap<_, _>>>()?;
         let [sender, receiver] = self.send(step)?;
