@@ -16,7 +16,8 @@ import nvcoll
 from nvcoll.draw import machine_drawing
 from nvcoll.training import plan
 from nvcoll.training.communication import busy, traffic
-from nvcoll.training.page import of, page, timed
+from nvcoll.training.page import of, page
+from nvcoll.training.page_rows import timed
 from nvcoll.training.prediction import PARTS
 
 EVIL = "</script><script>alert(1)</script><img src=https://x.example/a.png onerror=alert(2)>{{ 7*7 }}'\""
@@ -207,6 +208,15 @@ def test_a_price_that_lacks_a_field_is_refused():
     del price["low_s"]
     with pytest.raises(nvcoll.InvalidArgument, match="lacks `low_s`: pass"):
         page("a step", price)
+    with pytest.raises(nvcoll.InvalidArgument, match="is `snug`: pass one of fits, tight, too_large"):
+        page("a step", planned()[0].to_dict() | {"fit": "snug"})
+
+
+def test_roles_of_one_name_are_refused():
+    price = planned()[0].to_dict()
+    price["roles"] = [{**one, "name": "a stage"} for one in price["roles"]]
+    with pytest.raises(nvcoll.InvalidArgument, match="3 roles are called `a stage`: give"):
+        page("a step", price)
 
 
 @pytest.mark.parametrize("name", ["altair", "jinja2", "vl_convert"])
@@ -223,7 +233,7 @@ def test_the_command_writes_pages_of_a_step_and_of_the_best_of_a_sweep(tmp_path)
     cli(*how, "--sweep", "--html", str(tmp_path / "best.html"))
     one, best = (Reader((tmp_path / f"{name}.html").read_text()).text for name in ("one", "best"))
     assert "TP 8, DP 1" in one and "Timeline" in one and "Other layouts" not in one
-    assert "Other layouts" in best and "The fastest of" in best
+    assert "Other layouts" in best and "The fastest layouts" in best
 
 
 @given(st.floats(1e-7, 1e7))

@@ -71,14 +71,14 @@ def time_bar(rows: Rows) -> dict[str, Any]:
     return _spec(chart, "where the time of the step goes, as a stacked bar")
 
 
-def timeline(rows: Rows, stages: Sequence[str], end_s: float) -> dict[str, Any]:
+def timeline(rows: Rows, stages: Sequence[str]) -> dict[str, Any]:
     """Draws spans by stage; a second, small chart below chooses the time that the first one shows.
 
     Args:
         rows: stage, stream, kind, name, start and end of each span.
         stages: names of the stages, in their order.
-        end_s: the end of the last span, in seconds.
     """
+    end_s = max(row["end"] for row in rows)
     brush = alt.selection_interval(name="brush", encodings=["x"])
     streams = len({row["stream"] for row in rows})
     scale = alt.Scale(domain=list(PASSES), range=list(PASSES.values()))
