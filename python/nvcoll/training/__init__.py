@@ -12,12 +12,15 @@
 ``prediction``      `StepPrediction`: the price of a step
 ``sweep``           `sweep`: many layouts, best first
 ``neighbours``      `neighbours`: what to try next
+``configurations``  `read_configuration`: model and layout from the files of frameworks
 ``trace``           the timeline of a step for Perfetto and Chrome
 ``page``            a step as one HTML page, with charts and tables
 ==================  ====================================================================================================
 """
 
 from nvcoll._nvcoll import TrainingStep
+from nvcoll.training.configurations import read as read_configuration
+from nvcoll.training.fields import Configuration
 from nvcoll.training.models import models, software
 from nvcoll.training.neighbours import neighbours
 from nvcoll.training.planning import Machine, plan
@@ -28,6 +31,7 @@ __all__ = [
     "Calibration",
     "Candidate",
     "CollectivePrice",
+    "Configuration",
     "Machine",
     "RolePrice",
     "StepPrediction",
@@ -36,6 +40,7 @@ __all__ = [
     "models",
     "neighbours",
     "plan",
+    "read_configuration",
     "software",
     "sweep",
 ]

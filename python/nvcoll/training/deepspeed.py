@@ -1,0 +1,52 @@
+"""Reads the JSON of DeepSpeed: batch, precision and sharding. The model comes from elsewhere.
+
+All GPUs are data-parallel but those that the file gives to tensor parallelism. `auto` counts as absent. Not read:
+offload to host or disk, quantisation of ZeRO++.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nvcoll.training.fields import Configuration, Fields
+from nvcoll.training.layouts import ZERO
+
+BATCHES: Final = ("train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")
+
+
+def is_read(values: Mapping[str, Any]) -> bool:
+    """Says whether this is a configuration of DeepSpeed."""
+    return any(name in values for name in ("zero_optimization", *BATCHES[:2]))
+
+
+def read(values: Mapping[str, Any], where: str, gpus: int | None) -> Configuration:
+    """Returns what a configuration says; `gpus` as of `nvcoll.training.configurations.read`.
+
+    Raises:
+        InvalidArgument: a field is wrong.
+    """
+    fields = Fields({name: value for name, value in values.items() if value != "auto"}, where)
+    zero = fields.part("zero_optimization")
+    notes = [f"`{name}` is not read" for name in ("offload_optimizer", "offload_param") if zero.first(name)]
+    stage = str(zero.number("stage", default=0, least=0))
+    sharding = fields.chosen("`zero_optimization.stage`", stage, {str(at): name for at, name in enumerate(ZERO)})
+    layout: dict[str, Any] = {"sharding": sharding}
+    tensor = layout["tensor"] = max(1, fields.part("tensor_parallel").number("autotp_size", default=1, least=0))
+    ranks = zero.number("mics_shard_size", "zero_hpz_partition_size", default=1)
+    layout |= {"shard_ranks": ranks} if ranks > 1 and sharding != "none" else {}
+    dtypes = [name for name in ("bf16", "fp16") if fields.part(name).first("enabled") is True]
+    layout |= {"dtype": dtypes[0]} if dtypes else {}
+    micro, total, steps = (fields.number(name) if fields.first(name) is not None else None for name in BATCHES)
+    if gpus is None:
+        notes.append("the number of GPUs is not in the file")
+    elif gpus % tensor:
+        raise fields.error(f"{gpus} GPUs are not a multiple of TP {tensor}: pass another number of GPUs")
+    else:
+        layout |= {"gpus": gpus, "data": (data := gpus // tensor)}
+        notes.append(f"all GPUs are data-parallel: {data} ranks")
+        total = total or (micro and micro * data * (steps or 1))
+        micro = micro or (total and total // (data * (steps or 1))) or None
+    layout |= {name: size for name, size in (("micro_batch", micro), ("global_batch", total)) if size}
+    overlaps = zero.typed(bool, "overlap_comm", True)
+    return Configuration(None, layout, "deepspeed-zero", {"overlaps_data": overlaps}, notes)

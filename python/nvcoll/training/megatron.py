@@ -1,0 +1,164 @@
+"""Reads the arguments of Megatron-LM, from a shell script or a list of arguments.
+
+A flag means what `megatron/training/arguments.py` of Megatron-LM says, defaults included. `shell` reads the script. Not
+read: files that the script sources, the tokenizer, stages of unequal length, multi-token prediction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nvcoll.training import shell
+from nvcoll.training.fields import TABLES, Configuration, Fields
+from nvcoll.training.layouts import RECOMPUTE, ZERO
+
+TABLE: Final = TABLES["megatron"]
+NOT_READ: Final = ("pipeline-model-parallel-layout", "decoder-first-pipeline-num-layers", "mtp-num-layers")
+
+
+def is_read(text: str) -> bool:
+    """Says whether a text has arguments of Megatron-LM."""
+    return re.search(r"--(num-layers|tensor-model-parallel-size|micro-batch-size)\b", text) is not None
+
+
+def read(text: str, where: str, gpus: int | None) -> Configuration:
+    """Returns what arguments say; `gpus` as of `nvcoll.training.configurations.read`.
+
+    Raises:
+        InvalidArgument: an argument is missing or wrong, or a variable that it needs has no value.
+    """
+    flags, notes = shell.flags(text, where)
+    fields = Fields(flags, where)
+    notes += [f"`--{name}` is not read" for name in NOT_READ if name in flags]
+    layout = _layout(fields, gpus, notes)
+    overrides: dict[str, Any] = {"overlaps_tensor": False, "overlaps_data": False}
+    for name in flags.keys() & TABLE["software"].keys():
+        overrides |= TABLE["software"][name]
+    old = not {"DDP-impl", "activations-checkpoint-method"}.isdisjoint(flags)
+    software = "megatron-deepspeed" if "deepspeed" in flags else "megatron" if old else "megatron-core"
+    return Configuration(_model(fields, layout["tensor"], notes), layout, software, overrides, notes)
+
+
+def _layout(fields: Fields, gpus: int | None, notes: list[str]) -> dict[str, Any]:
+    flags = fields.values
+    sizes = TABLE["layout"].items()
+    layout: dict[str, Any] = {name: fields.number(*row["flags"], default=row.get("default")) for name, row in sizes}
+    layout["sequence_parallel"] = "sequence-parallel" in flags and layout["tensor"] > 1
+    layout["dtype"] = next((dtype for flag, dtype in TABLE["dtype"].items() if flag in flags), "tf32")
+    notes += ["no precision is given: fp32 is taken as tf32"] if layout["dtype"] == "tf32" else []
+    layout["chunks"] = _chunks(fields, layout["stages"])
+    layout["schedule"] = "interleaved" if layout["chunks"] > 1 else "1f1b"
+    layout |= {"sharding": _sharding(fields), "recompute": _recompute(fields, layout["stages"], notes)}
+    layout |= {"order": "tp-cp-pp-dp"} if "use-tp-pp-dp-mapping" in flags else {}
+    layout |= {"global_batch": fields.number("global-batch-size")} if "global-batch-size" in flags else {}
+    if gpus is None and "nnodes" in flags:
+        gpus = fields.number("nnodes") * fields.number("nproc-per-node", default=1)
+    if gpus is None:
+        notes.append("the number of GPUs is not in the file")
+        return layout
+    each = layout["tensor"] * layout["stages"] * layout["context"]
+    if gpus % each:
+        raise fields.error(f"{gpus} GPUs are not a multiple of TP x PP x CP = {each}: pass another number of GPUs")
+    copies = fields.number("num-distributed-optimizer-instances", default=1)
+    layout |= {"shard_ranks": max(1, gpus // each * layout["context"] // copies)} if copies > 1 else {}
+    return {"global_batch": layout["micro_batch"] * (gpus // each), **layout, "gpus": gpus, "data": gpus // each}
+
+
+def _chunks(fields: Fields, stages: int) -> int:
+    if "num-layers-per-virtual-pipeline-stage" not in fields.values:
+        return fields.number("num-virtual-stages-per-pipeline-rank", default=1)
+    layers, part = fields.number("num-layers"), fields.number("num-layers-per-virtual-pipeline-stage") * stages
+    layers += sum(f"account-for-{end}-in-pipeline-split" in fields.values for end in ("embedding", "loss"))
+    if layers % part:
+        raise fields.error(f"{part} layers of all stages do not divide {layers} layers: correct the virtual stages")
+    return layers // part
+
+
+def _sharding(fields: Fields) -> str:
+    flags = fields.values
+    if "use-megatron-fsdp" in flags or "use-custom-fsdp" in flags:
+        name = "data-parallel-sharding-strategy"
+        return str(fields.chosen(f"`--{name}`", fields.typed(str, name, "no_shard"), TABLE["sharding"]))
+    stage = 3 if "use-torch-fsdp2" in flags else 1 if "use-distributed-optimizer" in flags else 0
+    return ZERO[min(3, fields.number("zero-stage", default=stage, least=0))]
+
+
+def _recompute(fields: Fields, stages: int, notes: list[str]) -> Mapping[str, float]:
+    flags = fields.values
+    default = "selective" if "recompute-activations" in flags else "none"
+    default = "full" if {"checkpoint-activations", "activations-checkpoint-method"} & flags.keys() else default
+    kind = fields.typed(str, "recompute-granularity", default)
+    parts = fields.chosen("`--recompute-granularity`", kind, RECOMPUTE)
+    modules = fields.typed(str, "recompute-modules", "core_attn").split()
+    if kind == "selective" and modules != ["core_attn"]:
+        notes.append("of `--recompute-modules` core_attn alone is read")
+        return RECOMPUTE["selective" if "core_attn" in modules else "none"]
+    if kind == "full" and fields.first("recompute-method", "activations-checkpoint-method") == "block":
+        count = fields.number("recompute-num-layers", "activations-checkpoint-num-layers", default=1)
+        return dict.fromkeys(parts, min(1.0, count * stages / fields.number("num-layers")))
+    return dict(parts)
+
+
+def _model(fields: Fields, tensor: int, notes: list[str]) -> dict[str, Any]:
+    flags = fields.values
+    layers, hidden, heads = (fields.number(name) for name in ("num-layers", "hidden-size", "num-attention-heads"))
+    gated = not {"swiglu", "quick-geglu", "geglu"}.isdisjoint(flags)
+    ffn = fields.number("ffn-hidden-size", default=max(64, 8 * hidden // 3 // 64 * 64) if gated else 4 * hidden)
+    kv_heads = fields.number("num-query-groups", "num-key-value-heads", default=heads)
+    rotary = not {"use-rotary-position-embeddings", "enable-gpt-oss"}.isdisjoint(flags)
+    positions = "rope" if rotary else fields.typed(str, "position-embedding-type", "learned_absolute")
+    model: dict[str, Any] = {"name": f"megatron-{layers}x{hidden}", "layers": layers, "hidden": hidden, "heads": heads}
+    model |= {"kv_heads": kv_heads, "head_dim": fields.number("kv-channels", default=max(1, hidden // heads))}
+    model |= {"ffn": ffn, "gated": gated, "vocab": _vocabulary(fields, tensor, notes)}
+    model |= {"tied": "untie-embeddings-and-output-weights" not in flags, "sequence": fields.number("seq-length")}
+    model["positions"] = fields.chosen("`--position-embedding-type`", positions, TABLE["positions"])
+    if "multi-latent-attention" in flags:
+        nope, rope = fields.number("qk-head-dim", default=128), fields.number("qk-pos-emb-head-dim", default=64)
+        q, kv = fields.number("q-lora-rank", default=0, least=0), fields.number("kv-lora-rank", default=32)
+        model["mla"] = {"q": q, "kv": kv, "nope": nope, "rope": rope, "v": fields.number("v-head-dim", default=128)}
+        model["head_dim"] = nope + rope
+    if "num-experts" in flags:
+        model["experts"] = _experts(fields, layers, ffn, notes)
+    if "window-size" in flags:
+        tokens = Fields({"window-size": fields.typed(str, "window-size", "").partition(",")[0]}, fields.where)
+        every = fields.number("window-attn-skip-freq", default=1)
+        model["window"] = {"tokens": tokens.number("window-size", least=0) + 1, "every": every}
+    return model
+
+
+def _vocabulary(fields: Fields, tensor: int, notes: list[str]) -> int:
+    if "padded-vocab-size" in fields.values:
+        return fields.number("padded-vocab-size")
+    kind = fields.typed(str, "tokenizer-type", "GPT2BPETokenizer" if "merge-file" in fields.values else "")
+    known = TABLE["vocabularies"].get(kind)
+    if known and "vocab-size" not in fields.values:
+        notes.append(f"the vocabulary has {known} tokens, those of {kind}")
+    multiple = fields.number("make-vocab-size-divisible-by", default=128) * tensor
+    return -(-fields.number("vocab-size", default=known) // multiple) * multiple
+
+
+def _experts(fields: Fields, layers: int, ffn: int, notes: list[str]) -> dict[str, int]:
+    width = fields.number("moe-ffn-hidden-size", default=ffn)
+    shared = fields.number("moe-shared-expert-intermediate-size", default=0, least=0)
+    notes += [f"the shared expert is rounded to widths of {width}"] if shared % width else []
+    made = {"count": fields.number("num-experts"), "top_k": fields.number("moe-router-topk", default=2), "ffn": width}
+    dense, every = _layers_with_experts(fields, layers)
+    return made | {"shared": -(-shared // width), "dense_layers": dense, "every": every}
+
+
+def _layers_with_experts(fields: Fields, layers: int) -> tuple[int, int]:
+    """Returns the first dense layers and the period of layers with experts, from a period or `[0]*3+[1]*58`."""
+    text = re.sub(r"[\s()]", "", fields.typed(str, "moe-layer-freq", "1")[:1000])
+    if not text.startswith("["):
+        return 0, fields.number("moe-layer-freq", default=1)
+    parts = re.findall(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?(?:\+|$)", text)
+    made = [one == "1" for row, times in parts for one in row.split(",") * min(layers, int(times or 1))]
+    found = [at for at, one in enumerate(made) if one] or [0]
+    every = min(found[0] + 1, found[1] - found[0] if len(found) > 1 else 1)
+    if len(made) != layers or found != [*range(found[0], layers, every)]:
+        raise fields.error(
+            f"`--moe-layer-freq` is {text[:60]!r}, {layers} regular layers were expected: pass the model"
+        )
+    return found[0] + 1 - every, every

@@ -1,0 +1,138 @@
+"""Reads the flags of a shell script, as far as assignments tell them; nothing is run.
+
+Variables and arrays get their values in order; `if` follows the branch whose comparison of texts holds, and a condition
+that cannot be told counts as true, with a note. Loops and `case` are skipped. A variable without a value stays as it is
+spelled, so that an error can name it. Arithmetic is not computed.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Final
+
+from nvcoll.errors import InvalidArgument
+
+LONGEST: Final = 1 << 19
+"""The characters of all statements with the values of their variables. Chosen: far more than any script has."""
+
+MOST: Final = 300
+"""The variables of a statement. Chosen, as before."""
+
+ASSIGNMENT: Final = re.compile(r"(?:export\s+|local\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*|\d)(?:\[[@*]\])?(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*|\d)")
+CONDITION: Final = re.compile(r"\[\[?\s+\"?([^\"\s=!]*)\"?\s+(==?|!=)\s+[\"']?([^\"'\s]*)[\"']?\s+\]")
+ENDS: Final = {"for": "done", "while": "done", "until": "done", "case": "esac"}
+
+
+def flags(text: str, where: str) -> tuple[dict[str, str], list[str]]:
+    """Returns the flags of a script by name, without dashes, and notes.
+
+    Args:
+        text: the script, or only arguments.
+        where: the file, for messages.
+
+    Raises:
+        InvalidArgument: values of variables are beyond reading.
+    """
+    script = _Script(where)
+    for line in _statements(text):
+        script.take(line)
+    used = [line for line in script.commands if "--num-layers" in line]
+    found: dict[str, str] = {}
+    name = ""
+    for word in _words("\n".join([*([] if used else script.values.values()), *script.commands])):
+        if word.startswith("--"):
+            name, _, value = word[2:].replace("nproc_per_node", "nproc-per-node").partition("=")
+            found[name] = value
+        elif name:
+            found[name] += f" {word}" if found[name] else word
+    several = {"recompute-modules"}
+    return {name: value if name in several else value.partition(" ")[0] for name, value in found.items()}, script.notes
+
+
+def _statements(text: str) -> list[str]:
+    """Returns the statements of a script: continued lines, quotes and arrays joined, comments removed."""
+    text = re.sub(r"(?m)(?:^|(?<=\s))#.*$", "", text.replace("\r", "")).replace("\\\n", " ")
+    text = re.sub(r"(\"[^\"\n]*\"|'[^'\n]*')|;", lambda it: it[1] or "\n", text)
+    text = re.sub(r"(?m)^\s*(then|do|else)\s+(?=\S)", "\\1\n", text)
+    made, quotes = [""], 0
+    for line in text.split("\n"):
+        made[-1] = f"{made[-1]}\n{line}".strip()
+        quotes += line.count('"') - line.count('\\"')
+        is_array = re.match(r"(?:export\s+)?\w+\+?=\(", made[-1])
+        if quotes % 2 == 0 and not (is_array and not made[-1].endswith(")")):
+            made.append("")
+    return [line for line in made if line]
+
+
+def _words(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.replace('"', " ").replace("'", " ").split()
+    return [one for word in words for one in (word.split() if "--" in word else [word])]
+
+
+class _Script:
+    """Variables, commands and notes of a script that is being read."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.values: dict[str, str] = {}
+        self.commands: list[str] = []
+        self.notes: list[str] = []
+        self._branches: list[
+            tuple[bool, bool, str]
+        ] = []  # whether it is followed, whether one was, the note of its condition
+        self._skipped: list[str] = []
+        self._size = 0
+
+    def take(self, line: str) -> None:
+        """Takes the next statement."""
+        first = line.split(maxsplit=1)[0]
+        is_followed = all(one[0] for one in self._branches)
+        if self._skipped and first == self._skipped[-1]:
+            self._skipped.pop()
+        elif first in ENDS:
+            self._skipped.append(ENDS[first])
+        elif self._skipped:
+            return
+        elif first == "if":
+            holds, note = self._holds(line) if is_followed else (False, "")
+            self._branches.append((holds, holds, note))
+        elif first in ("elif", "else") and self._branches:
+            was = self._branches.pop()[1]
+            holds, note = (True, "") if was or first == "else" else self._holds(line)
+            self._branches.append((holds and not was, was or holds, note))
+        elif first == "fi" and self._branches:
+            self._branches.pop()
+        elif is_followed:
+            self._statement(line)
+
+    def _holds(self, line: str) -> tuple[bool, str]:
+        """Returns whether a condition holds, and the note if it cannot be told."""
+        match = CONDITION.search(self._expanded(line))
+        if match is None or "||" in line or "&&" in line:
+            return True, f"the condition `{line[:60]}` is taken as true"
+        return (match[1] == match[3]) == (match[2] != "!="), ""
+
+    def _statement(self, line: str) -> None:
+        match = ASSIGNMENT.fullmatch(line)
+        if match is None:
+            self.commands.append(self._expanded(line))
+            return
+        self.notes += [note for *_, note in self._branches if note and note not in self.notes]
+        name, more, value = match.groups()
+        if value[:1] in ("(", '"', "'") and len(value) > 1 and value[-1] in ")\"'":
+            value = value[1:-1]
+        value = self._expanded(value)
+        self.values[name] = f"{self.values.get(name, '')} {value}" if more else value
+
+    def _expanded(self, text: str) -> str:
+        for _ in range(2):  # a default may be a variable itself
+            if text.count("$") > MOST or self._size > LONGEST:
+                raise InvalidArgument(f"{self.where}: its variables are longer than any script's: pass arguments alone")
+            text = VARIABLE.sub(lambda it: self.values.get(it[1] or it[3]) or it[2] or it[0], text)
+            self._size += len(text)
+        return text

@@ -1,0 +1,91 @@
+"""Reads a job of torchtitan: the TOML that its versions up to 2025 take.
+
+Names of fields and defaults are those of `torchtitan/config/job_config.py`; older files have the parallel sizes in
+`[training]` and `[experimental]`. Not read: lists of modules for stages, offload, quantisation of some layers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nvcoll.training.fields import TABLES, Configuration, Fields
+from nvcoll.training.layouts import RECOMPUTE
+from nvcoll.training.models import models
+
+
+def is_read(values: Mapping[str, Any]) -> bool:
+    """Says whether this is a job of torchtitan."""
+    return isinstance(values.get("model"), dict) and "flavor" in values["model"]
+
+
+def read(values: Mapping[str, Any], where: str, gpus: int | None) -> Configuration:
+    """Returns what a job says; `gpus` as of `nvcoll.training.configurations.read`, and required.
+
+    Raises:
+        InvalidArgument: the model is not shipped, the number of GPUs is missing, or a field is wrong.
+    """
+    job = Fields(values, where)
+    family = job.part("model").typed(str, "name", "llama3")
+    flavor = job.part("model").typed(str, "flavor", "").removesuffix("_flex").removesuffix("_varlen")
+    flavors = job.chosen("`model.name`", family, TABLES["torchtitan"]["models"])
+    model = job.chosen("`model.flavor`", flavor.removesuffix("_irope"), flavors)
+    if gpus is None:
+        raise job.error("a job of torchtitan does not say the number of GPUs: pass `gpus`")
+    older = {**job.part("experimental").values, **job.part("training").values}
+    fields = Fields({**older, **job.part("parallelism").values}, where)
+    layout, notes = _layout(fields, gpus, models()[model]["layers"]), list[str]()
+    if layout["schedule"] == "zero-bubble-1p":
+        notes.append("the schedule counts as zero-bubble-1p with one chunk per stage")
+    layout["recompute"] = _recompute(job.part("activation_checkpoint"))
+    eight = any(one == "float8" for one in job.part("model").typed(list, "converters", []))
+    eight = eight or job.part("float8").typed(bool, "enable_float8_linear", False)
+    layout["dtype"] = "fp8" if eight else "tf32" if fields.first("mixed_precision_param") == "float32" else "bf16"
+    enabled = job.part("compile").typed(bool, "enable", fields.typed(bool, "compile", False))
+    compiled = enabled and "model" in job.part("compile").typed(list, "components", ["model"])
+    hides = compiled and fields.typed(bool, "enable_async_tensor_parallel", False)
+    software = "torchtitan-compile" if compiled else "torchtitan"
+    return Configuration(model, layout, software, {"overlaps_tensor": True} if hides else {}, notes)
+
+
+def _layout(fields: Fields, gpus: int, layers: int) -> dict[str, Any]:
+    tensor, stages, context, expert = (
+        fields.number(f"{name}_parallel_degree", default=1) for name in ("tensor", "pipeline", "context", "expert")
+    )
+    copies = fields.number("data_parallel_replicate_degree", default=1)
+    shards = max(1, gpus // (tensor * stages * context * copies))
+    if fields.first("data_parallel_shard_degree", "data_parallel_degree") != -1:
+        shards = fields.number("data_parallel_shard_degree", "data_parallel_degree", default=shards)
+    if (ranks := tensor * stages * context * copies * shards) != gpus:
+        raise fields.error(f"the parallel degrees make {ranks} ranks, but there are {gpus} GPUs: pass that number")
+    layout: dict[str, Any] = {"gpus": gpus, "tensor": tensor, "sequence_parallel": tensor > 1, "stages": stages}
+    layout |= {"context": context, "expert": expert, "data": copies * shards}
+    local = fields.number("local_batch_size", "batch_size", default=8)
+    given = fields.first("global_batch_size") not in (None, -1)
+    layout["global_batch"] = fields.number("global_batch_size") if given else local * copies * shards
+    layout["micro_batch"] = local if stages == 1 else fields.number("pipeline_parallel_microbatch_size", default=1)
+    layout["sequence"] = fields.number("seq_len", default=2048)
+    never = fields.first("fsdp_reshard_after_forward") == "never"
+    layout["sharding"] = "none" if shards * context == 1 else "gradients" if never else "parameters"
+    layout |= {"shard_ranks": shards * context} if copies > 1 and shards * context > 1 else {}
+    return layout | _pipeline(fields, stages, layers)
+
+
+def _pipeline(fields: Fields, stages: int, layers: int) -> dict[str, Any]:
+    name = fields.typed(str, "pipeline_parallel_schedule", "1F1B")
+    schedule = fields.chosen("`pipeline_parallel_schedule`", name, TABLES["torchtitan"]["schedules"])
+    if stages == 1 or schedule != "interleaved":
+        return {"chunks": 1, "schedule": "1f1b" if stages == 1 else schedule}
+    ends = (f"pipeline_parallel_{end}_stage_less_layers" for end in ("first", "last"))
+    layers += sum(fields.number(end, default=1, least=0) for end in ends)
+    each = fields.number("pipeline_parallel_layers_per_stage", default=-(-layers // (2 * stages)))
+    return {"chunks": max(2, -(-layers // each) // stages), "schedule": schedule}
+
+
+def _recompute(fields: Fields) -> Mapping[str, float]:
+    mode = fields.typed(str, "mode", "selective")
+    if mode == "selective" and fields.first("selective_ac_option") == "op":
+        return {"gemm": 0.5, "attention": 0.0, "elementwise": 1.0}  # every second GEMM and attention are kept
+    if mode == "selective":
+        return dict.fromkeys(RECOMPUTE["full"], 1 / fields.number("selective_ac_option", default=2))
+    return fields.chosen("`activation_checkpoint.mode`", mode, RECOMPUTE)
