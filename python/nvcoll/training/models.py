@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,11 @@ def model_of(model: str | Fields) -> Fields:
         return models()[model]
     if model.endswith(".toml"):
         return {"name": Path(model).stem} | _from_toml(model)
-    raise InvalidArgument(f"no model is called `{model}`: pass a TOML file, or choose from {', '.join(models())}")
+    near = get_close_matches(model, models(), n=5, cutoff=0.5)
+    hint = f"did you mean {', '.join(near)}? " if near else ""
+    raise InvalidArgument(
+        f"no model is called `{model}`: {hint}pass a TOML file, or one of {len(models())} names: `nvcoll plan --list`"
+    )
 
 
 def software_of(name: str | Fields, overrides: Fields | None = None) -> Fields:

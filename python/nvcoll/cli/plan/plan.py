@@ -51,6 +51,8 @@ def _prices(given: Sequence[str] | None, machines: Sequence[Fabric]) -> dict[str
         raise InvalidArgument(
             "--dollars-per-gpu-hour takes numbers, as 2.5, or one for each machine, as 2.5,4"
         ) from None
+    if any(not price >= 0 for price in prices):
+        raise InvalidArgument(f"--dollars-per-gpu-hour has the price {min(prices):g}: pass 0 or more")
     if prices and len(prices) not in (1, len(machines)):
         raise InvalidArgument(f"there are {len(prices)} prices for {len(machines)} machines: pass one, or one for each")
     return dict(
@@ -144,6 +146,10 @@ def plan(
     how |= {"dtype": dtype, "schedule": schedule, "order": order, "software": framework}
     calibration: Calibration | None = None
     if sweeps:
+        of_one = {"--dollars-per-gpu-hour": dollars, "--step": write_step, "--trace": write_trace}
+        if given := [name for name, value in of_one.items() if value is not None]:
+            raise InvalidArgument(f"{given[0]} is of one layout: pass it without --sweep, with the layout of a row")
+        machines += _changed(machines, what_if)
         if measured is not None:
             first = Machine(machines[0], *counts[:1], **conditions).plan(model, **how)
             calibration = _calibration(first, measured, quiet=as_json)
@@ -191,7 +197,9 @@ def _show_sweeps(model: str, machines: Sequence[Fabric], found: Sequence[Sweep],
         ]
         print(json.dumps({"schema": SWEEP_SCHEMA, "sweeps": rows}, indent=2))
         return
-    for machine, one in zip(machines, found, strict=True):
+    for nth, (machine, one) in enumerate(zip(machines, found, strict=True)):
+        if nth:
+            print()
         show.show_sweep(f"{model} on {machine.name}", one)
 
 

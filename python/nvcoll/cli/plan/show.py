@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from nvcoll.text.formatting import counted, sized
 from nvcoll.text.tables import print_labelled, print_table
 from nvcoll.training.layouts import words
-from nvcoll.training.prediction import COMPUTING, PARTS, StepPrediction
+from nvcoll.training.prediction import COMPUTING, PARTS, CollectivePrice, StepPrediction
 from nvcoll.training.sweep import Candidate, Sweep
 
 FITS = {"fits": "fits", "tight": "may fit", "too_large": "does not fit"}
@@ -85,25 +86,40 @@ def _show_memory(found: StepPrediction) -> None:
 
 
 def _show_collectives(found: StepPrediction) -> None:
-    rows = [
+    distinct = dict.fromkeys(
         (
-            *(f"{one.of}, {one.pass_}", one.name, one.ranks, f"{one.count:g}"),
+            *(_place(one, found), one.name, one.ranks, f"{one.count:g}"),
             *(sized(round(one.bytes)), seconds(one.seconds), HIDES[one.hides]),
         )
-        for one in found.collectives[:MOST]
-    ]
+        for one in found.collectives
+    )
+    rows = [*distinct][:MOST]
     heads = ("collectives of", "name", "ranks", "calls", "size", "one takes", "hides behind")
     print_table(
-        heads, rows, left=("collectives of", "name", "ranks", "hides behind"), optional=("calls", "hides behind")
+        heads,
+        rows,
+        left=("collectives of", "name", "ranks", "hides behind"),
+        optional=("calls", "ranks", "hides behind"),
     )
-    if len(found.collectives) > MOST:
-        print_labelled("", f"({counted(len(found.collectives) - MOST, 'more')}: --json has all)", label=0)
+    if len(distinct) > MOST:
+        print_labelled("", f"({counted(len(distinct) - MOST, 'more')}: --json has all)", label=0)
+
+
+def _place(one: CollectivePrice, found: StepPrediction) -> str:
+    """Says where a collective is; stages that all make the same one are one place."""
+    same = [other for other in found.collectives if replace(other, of=one.of) == one]
+    if one.pass_ == "once" and len(same) == len(found.roles) > 1:
+        return "each stage, once"
+    return one.of if one.of == one.pass_ else f"{one.of}, {one.pass_}"
 
 
 def show_machines(found: Sequence[StepPrediction], dollars: Mapping[str, float]) -> None:
     """Prints machines side by side."""
     best = min(one.seconds for one in found)
-    print_labelled("", found[0].step.name, label=0)
+    names = list(dict.fromkeys(one.step.name for one in found))
+    print_labelled("", names[0] if len(names) == 1 else f"{names[0]}; other machines have more or fewer GPUs", label=0)
+    shown = list(dict.fromkeys(words(one.request["layout"]) for one in found))
+    print_labelled("layout", ", or ".join(shown))
     priced = ("$/10^12 tokens",) if dollars else ()
     heads = (*("machine", "step", "90 % interval", "tokens/s/GPU", "MFU", "waits", "GB", "memory", "vs best"), *priced)
     rows = [

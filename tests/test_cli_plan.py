@@ -1,0 +1,53 @@
+"""`nvcoll plan`: what the command prints and refuses."""
+
+import json
+
+import pytest
+from command_line import cli, refused
+
+NODES = "hgx-h100x8+ib-ndr-8"
+STEP = ("plan", "llama3-70b", "--on", NODES, "--tp", "8", "--pp", "2", "--global-batch", "128")
+
+
+def test_one_machine_is_a_step_in_detail():
+    text = cli(*STEP).stdout
+    labels = {line[:12].strip() for line in text.splitlines()[:5]}
+    assert labels >= {"layout", "step", "memory", "limit"}
+    assert "the GPU computes" in text and "\ntry " in text
+    assert text.count("shard all_gather") == 1 and "each stage, once" in text, "both stages make the same collectives"
+
+
+def test_changes_are_rows_beside_the_machine_and_the_layout_is_named():
+    lines = cli(*STEP, "--what-if", "nics 4", "--what-if", "pcie").stdout.splitlines()
+    assert lines[1] == "layout      TP 8  PP 2  DP 4  ZeRO 1  micro-batch 1"
+    assert [line.split("  ")[0] for line in lines[3:6]] == [NODES, f"{NODES} with nics 4", f"{NODES} with pcie"]
+
+
+def test_machines_of_other_sizes_say_so():
+    lines = cli("plan", "llama3-8b", "--on", "hgx-h100,hgx-h100x2+ib-ndr-8", "--zero", "3").stdout.splitlines()
+    assert lines[0].endswith("other machines have more or fewer GPUs")
+    assert lines[1] == "layout      DP 8  ZeRO 3  micro-batch 1, or DP 16  ZeRO 3  micro-batch 1"
+
+
+def test_a_sweep_has_a_table_for_each_change():
+    how = ("plan", "llama3-8b", "--sweep", "--tp", "1", "--pp", "1", "--what-if", "pcie")
+    text = cli(*how).stdout
+    assert text.count(" layouts priced") == 2 and "llama3-8b on hgx-h100 with pcie: " in text
+    found = json.loads(cli(*how, "--json").stdout)
+    assert found["schema"] == "nvcoll.plan-sweep/1"
+    assert [one["machine"] for one in found["sweeps"]] == ["hgx-h100", "hgx-h100 with pcie"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("llama3-405b",), "did you mean llama3.1-405b"),
+        (("llama3-8b", "--sweep", "--trace", "x"), "--trace is of one layout"),
+        (("llama3-8b", "--sweep", "--step", "x"), "--step is of one layout"),
+        (("llama3-8b", "--dollars-per-gpu-hour", "-3"), "has the price -3: pass 0 or more"),
+        (("llama3-8b", "--gpus", "4,8"), "several numbers of GPUs are for --sweep"),
+        (("llama3-8b", "--measured", "fast"), "--measured fast is no time"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_with_what_to_do(words, said):
+    assert said in refused("plan", *words)
