@@ -78,6 +78,9 @@ pub struct Software {
     pub gathers_fp8: bool,
     /// Bytes per parameter and micro-batch that the accumulation of gradients reads and writes.
     pub accumulation_bytes: f64,
+    /// Megabytes of gradients that are reduced together, and of parameters that are gathered together. Default: all of a stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bucket_mb: Option<f64>,
     /// Whether stages are balanced by cost, with the head as layers.
     #[serde(default)]
     pub balances_stages: bool,

@@ -39,6 +39,20 @@ def _numbers(text: str | None) -> list[int]:
         raise InvalidArgument(f"--gpus {text} is no number of GPUs: pass one, or several with commas") from None
 
 
+def _fields(given: Sequence[str]) -> dict[str, Any]:
+    """Reads ``--set NAME=VALUE``; a value is JSON, as 25, true or "fa2".
+
+    Raises:
+        InvalidArgument: one has no value, or none that is JSON.
+    """
+    try:
+        return {name: json.loads(value) for name, value in (one.split("=", 1) for one in given)}
+    except ValueError:
+        raise InvalidArgument(
+            f"--set {' '.join(given)}: pass NAME=VALUE, as bucket_mb=25 or overlaps_data=false"
+        ) from None
+
+
 def _prices(given: Sequence[str] | None, machines: Sequence[Fabric]) -> dict[str, float]:
     """Reads prices of a GPU and hour: one for all machines, or one for each.
 
@@ -108,6 +122,10 @@ def plan(
     schedule: Annotated[str | None, typer.Option(help=f"Of the pipeline: {', '.join(layouts.SCHEDULES)}.")] = None,
     order: Annotated[str, typer.Option(help=f"Ranks, innermost first: {', '.join(layouts.ORDERS)}.")] = "tp-cp-dp-pp",
     framework: Annotated[str, typer.Option("--software", help="The framework; --list names them.")] = SOFTWARE,
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A field of the software, as bucket_mb=25 or gradient_bytes=2; repeatable."),
+    ] = None,
     gpu: Annotated[str | None, typer.Option(help="GPU whose computing counts. Default: that of the machine.")] = None,
     nccl_version: Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")] = None,
     env: Env = None,
@@ -143,7 +161,13 @@ def plan(
     words = {"tp": tp, "pp": pp, "vp": vp, "cp": cp, "ep": ep, "micro_batch": micro_batch, "recompute": recompute}
     how: dict[str, Any] = {word: value for word, value in words.items() if value is not None}
     how |= {"global_batch": global_batch, "sequence": sequence, "dp": dp, "zero": zero, "shard_ranks": shard_ranks}
-    how |= {"dtype": dtype, "schedule": schedule, "order": order, "software": framework}
+    how |= {
+        "dtype": dtype,
+        "schedule": schedule,
+        "order": order,
+        "software": framework,
+        "overrides": _fields(given or ()),
+    }
     calibration: Calibration | None = None
     if sweeps:
         of_one = {"--dollars-per-gpu-hour": dollars, "--step": write_step, "--trace": write_trace}

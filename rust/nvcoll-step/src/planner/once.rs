@@ -28,10 +28,22 @@ impl Request {
         let mut found = if self.layout.sharding == Sharding::Parameters {
             self.sharded_once(chunks)
         } else {
-            self.copies_once(parameters)
+            self.copies_once(parameters).into_iter().map(|op| self.in_buckets(op)).collect()
         };
         found.extend(self.optimizer(parameters));
         found
+    }
+
+    /// Splits a collective into its buckets; parameters that ranks broadcast in turn stay whole.
+    fn in_buckets(&self, mut op: Op) -> Op {
+        if let (Work::Collective { bytes, pattern, .. }, Some(most)) = (&mut op.work, self.software.bucket_mb) {
+            if *pattern == Pattern::Broadcast {
+                return op;
+            }
+            let buckets = (*bytes / (most * 1e6)).ceil().max(1.0);
+            (op.count, *bytes) = (op.count * buckets, *bytes / buckets);
+        }
+        op
     }
 
     fn sharded_once(&self, chunks: &[stages::Chunk]) -> Vec<Op> {

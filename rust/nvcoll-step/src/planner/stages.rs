@@ -80,6 +80,7 @@ pub(super) fn name(stages: &[u32], all: u32) -> String {
         [stage] if stage + 1 == all => "last stage".to_owned(),
         [stage] => format!("stage {stage}"),
         [first, .., last] if last - first + 1 == stages.len() as u32 => format!("stages {first} to {last}"),
-        _ => format!("{} stages", stages.len()),
+        [first, ..] => format!("{} stages from stage {first}", stages.len()),
+        [] => "no stage".to_owned(),
     }
 }
