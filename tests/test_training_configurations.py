@@ -317,7 +317,7 @@ def test_flags_of_megatron_mean_what_megatron_says(flags, part, expected):
         ),
         (BASE + " --pipeline-model-parallel-size 3", "8 GPUs are not a multiple of TP x PP x CP = 3"),
         (BASE.replace("--vocab-size 50257", ""), "`vocab-size` is missing"),
-        (BASE + " --num-experts 4 --moe-layer-freq [0,1,1]*4", "12 regular layers were expected"),
+        (BASE + " --num-experts 4 --moe-layer-freq [0,1,1]*4", "not 12 regular layers"),
         (BASE + " --num-layers-per-virtual-pipeline-stage 5", "do not divide 12 layers"),
         ("A=--num-layers$A\n" + "A=$A$A$A$A\n" * 40, "its variables are longer than any script's"),
     ],
@@ -435,7 +435,9 @@ def test_a_file_is_recognised_by_its_content(tmp_path):
         configurations.read(path)
 
 
-WORDS = sorted({name for names in TABLES["huggingface"]["names"].values() for name in names})
+TABLE = TABLES["huggingface"]
+ROWS = (*TABLE["model"].values(), *TABLE["experts"].values())
+WORDS = sorted({name for names in (*TABLE["names"].values(), *(row["names"] for row in ROWS)) for name in names})
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(WORDS),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=3),

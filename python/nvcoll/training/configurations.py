@@ -7,42 +7,26 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from nvcoll.errors import InvalidArgument
 from nvcoll.training import deepspeed, huggingface, megatron, torchtitan
-from nvcoll.training.fields import Configuration
+from nvcoll.training.fields import Configuration, Fields
 
-LARGEST_FILE = 1 << 18
+LARGEST_FILE: Final = 1 << 18
 """The bytes of the largest file that is read. Chosen: configurations have some KiB."""
 
 
-@dataclass(frozen=True)
-class Format:
-    """A format of configurations: how its text is parsed, recognised and read."""
-
-    title: str
-    parse: Callable[[str], Any]
-    is_read: Callable[[Any], bool]
-    read: Callable[[Any, str, int | None], Configuration]
-
-
-def _json(text: str) -> Mapping[str, Any]:
-    values = json.loads(text)
-    return values if isinstance(values, dict) else {}
-
-
-FORMATS = (
-    Format("config.json of transformers", _json, huggingface.is_read, huggingface.read),
-    Format("JSON of DeepSpeed", _json, deepspeed.is_read, deepspeed.read),
-    Format("TOML of torchtitan", tomllib.loads, torchtitan.is_read, torchtitan.read),
-    Format("arguments of Megatron-LM, also in a shell script", str, megatron.is_read, megatron.read),
+FORMATS: Final[tuple[tuple[str, Callable[[str], Any], Any], ...]] = (
+    ("config.json of transformers", json.loads, huggingface),
+    ("JSON of DeepSpeed", json.loads, deepspeed),
+    ("TOML of torchtitan", tomllib.loads, torchtitan),
+    ("arguments of Megatron-LM, also in a shell script", str, megatron),
 )
-"""All formats; the first that recognises a file reads it."""
+"""All formats: title, parser, module. The first whose `is_read` recognises a file reads it."""
 
 
 def read(path: str | PathLike[str], *, gpus: int | None = None) -> Configuration:
@@ -56,8 +40,6 @@ def read(path: str | PathLike[str], *, gpus: int | None = None) -> Configuration
         InvalidArgument: the file cannot be read, no format recognises it, or a field is missing or wrong.
     """
     where = str(path)
-    if gpus is not None and (not isinstance(gpus, int) or not 1 <= gpus <= 1 << 20):
-        raise InvalidArgument(f"`gpus` is {gpus!r:.40}, a number from 1 to 2^20 was expected: correct it")
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
@@ -71,12 +53,14 @@ def read(path: str | PathLike[str], *, gpus: int | None = None) -> Configuration
 
 def from_text(text: str, where: str = "text", *, gpus: int | None = None) -> Configuration:
     """Returns what a text says of a training step; arguments and errors as of `read`, where names the text."""
-    for each in FORMATS:
+    gpus = None if gpus is None else Fields({"gpus": gpus}, where).number("gpus")
+    for _, parse, reader in FORMATS:
         try:
-            values = each.parse(text)
+            values = parse(text)
         except (ValueError, RecursionError):
             continue
-        if each.is_read(values):
-            return each.read(values, where, gpus)
-    formats = "; ".join(each.title for each in FORMATS)
+        if reader.is_read(values):
+            found: Configuration = reader.read(values, where, gpus)
+            return found
+    formats = "; ".join(title for title, *_ in FORMATS)
     raise InvalidArgument(f"{where} has none of the formats that are read: {formats}")

@@ -15,9 +15,9 @@ from nvcoll.training.layouts import ZERO
 BATCHES: Final = ("train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")
 
 
-def is_read(values: Mapping[str, Any]) -> bool:
+def is_read(values: Any) -> bool:
     """Says whether this is a configuration of DeepSpeed."""
-    return any(name in values for name in ("zero_optimization", *BATCHES[:2]))
+    return isinstance(values, dict) and any(name in values for name in ("zero_optimization", *BATCHES[:2]))
 
 
 def read(values: Mapping[str, Any], where: str, gpus: int | None) -> Configuration:

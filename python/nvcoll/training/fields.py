@@ -98,6 +98,13 @@ class Fields:
             raise self.error(f"`{name}` is {shown(value)}, a number from {least} to {LARGEST} was expected: {remedy}")
         return value
 
+    def sizes(self, rows: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns numbers by the rows of a table: their names in the file, default and least value."""
+        made = {}
+        for name, row in rows.items():
+            made[name] = self.number(*row["names"], default=row.get("default"), least=row.get("least", 1))
+        return made
+
     def part(self, name: str) -> Fields:
         """Returns the fields of a part, none if the part is absent."""
         return Fields(self.typed(dict, name, {}), self.where)

@@ -11,14 +11,15 @@ from typing import Any, Final
 
 from nvcoll.training.fields import TABLES, Configuration, Fields
 
-NAMES: Final[Mapping[str, list[str]]] = TABLES["huggingface"]["names"]
-ARCHITECTURES: Final = {kind: row for row in TABLES["huggingface"]["architectures"] for kind in row["types"]}
+TABLE: Final[dict[str, Any]] = TABLES["huggingface"]
+NAMES: Final[Mapping[str, list[str]]] = TABLE["names"]
+ARCHITECTURES: Final = {kind: row for row in TABLE["architectures"] for kind in row["types"]}
 WINDOWED: Final = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
 
 
-def is_read(values: Mapping[str, Any]) -> bool:
+def is_read(values: Any) -> bool:
     """Says whether this is a configuration of a model."""
-    return "model_type" in values or "architectures" in values
+    return isinstance(values, dict) and ("model_type" in values or "architectures" in values)
 
 
 def read(values: Mapping[str, Any], where: str, _gpus: int | None) -> Configuration:
@@ -32,7 +33,7 @@ def read(values: Mapping[str, Any], where: str, _gpus: int | None) -> Configurat
     merged = {**values, **inner, **outer.part("attn_config").values, **outer.part("ffn_config").values}
     kind = Fields(merged, where).typed(str, "model_type", "")
     row = outer.chosen("`model_type`", kind, ARCHITECTURES)
-    notes = [note for name, note in TABLES["huggingface"]["not_read"].items() if merged.get(name)]
+    notes = [note for name, note in TABLE["not_read"].items() if merged.get(name)]
     filled = {"tie_word_embeddings": row["tied"], **row.get("defaults", {})}
     filled = {name: value for name, value in filled.items() if merged.get(name) is None}
     notes += [f"`{name}` is {value}, the default of {kind}" for name, value in filled.items()]
@@ -40,11 +41,11 @@ def read(values: Mapping[str, Any], where: str, _gpus: int | None) -> Configurat
 
 
 def _model(fields: Fields, kind: str, row: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    layers, hidden, heads, vocab = (fields.number(*NAMES[name]) for name in ("layers", "hidden", "heads", "vocab"))
-    model: dict[str, Any] = {"name": fields.typed(str, "_name_or_path", "").rstrip("/").rpartition("/")[2].lower()}
-    model["name"] = model["name"] or f"{kind}-{layers}x{hidden}"
+    model = fields.sizes(TABLE["model"])
+    layers, hidden, heads, longest = (model[name] for name in ("layers", "hidden", "heads", "sequence"))
     many = fields.typed(bool, "new_decoder_architecture", False) or not fields.typed(bool, "multi_query", False)
-    model |= {"layers": layers, "hidden": hidden, "heads": heads, "gated": row["gated"], "vocab": vocab}
+    named = fields.typed(str, "_name_or_path", "").rstrip("/").rpartition("/")[2].lower()
+    model |= {"name": named or f"{kind}-{layers}x{hidden}", "gated": row["gated"]}
     model["kv_heads"] = fields.number(*NAMES["kv_heads"], default=heads) if many else 1
     model["head_dim"] = fields.number("head_dim", default=max(1, hidden // heads))
     wider = fields.first("ffn_per_hidden", "expansion_ratio")
@@ -52,19 +53,15 @@ def _model(fields: Fields, kind: str, row: Mapping[str, Any], notes: list[str]) 
     model["ffn"] = fields.number(*NAMES["ffn"], default=width)
     model["tied"] = fields.typed(bool, "tie_word_embeddings", False)
     model["positions"] = "alibi" if fields.typed(bool, "alibi", False) else row.get("positions", "rotary")
-    longest = fields.number(*NAMES["sequence"])
     scaling = fields.part("rope_scaling").values or fields.part("rope_parameters").values
     model["sequence"] = Fields({**fields.values, **scaling}, fields.where).number(
         *NAMES["pretraining"], default=longest
     )
     notes.append(f"the sequence of pretraining is taken as {model['sequence']} tokens; the longest is {longest}")
     if fields.first("kv_lora_rank") is not None:
-        ranks = TABLES["huggingface"]["latent_attention"].items()
-        model["mla"] = mla = {
-            part: fields.number(name, default=0 if part == "q" else None, least=0) for part, name in ranks
-        }
-        model["head_dim"] = max(1, mla["nope"] + mla["rope"])
-    if fields.first(*NAMES["count"]):
+        model["mla"] = mla = fields.sizes(TABLE["latent_attention"])
+        model["head_dim"] = mla["nope"] + mla["rope"]
+    if fields.first(*TABLE["experts"]["count"]["names"]):
         model["experts"] = _experts(fields, notes)
     if fields.first(*NAMES["window"]) and fields.typed(bool, "use_sliding_window", True):
         every = _window_every(fields, layers, notes)
@@ -73,13 +70,10 @@ def _model(fields: Fields, kind: str, row: Mapping[str, Any], notes: list[str]) 
 
 
 def _experts(fields: Fields, notes: list[str]) -> dict[str, int]:
-    width = fields.number(*NAMES["expert_ffn"])
-    shared = fields.number("shared_expert_intermediate_size", default=0, least=0)
+    made: dict[str, int] = fields.sizes(TABLE["experts"])
+    width, shared = made["ffn"], fields.number("shared_expert_intermediate_size", default=0, least=0)
     notes += [f"the shared expert of width {shared} is rounded to widths of {width}"] if shared % width else []
-    made = {name: fields.number(*NAMES[name]) for name in ("count", "top_k")}
-    made["shared"] = -(-shared // width) or fields.number(*NAMES["shared"], default=0, least=0)
-    made["dense_layers"] = fields.number(*NAMES["dense_layers"], default=0, least=0)
-    return {**made, "ffn": width, "every": fields.number(*NAMES["every"], default=1)}
+    return made | ({"shared": -(-shared // width)} if shared else {})
 
 
 def _window_every(fields: Fields, layers: int, notes: list[str]) -> int:

@@ -34,17 +34,15 @@ def read(text: str, where: str, gpus: int | None) -> Configuration:
     notes += [f"`--{name}` is not read" for name in NOT_READ if name in flags]
     layout = _layout(fields, gpus, notes)
     overrides: dict[str, Any] = {"overlaps_tensor": False, "overlaps_data": False}
-    for name in flags.keys() & TABLE["software"].keys():
-        overrides |= TABLE["software"][name]
+    for name in flags:
+        overrides |= TABLE["software"].get(name, {})
     old = not {"DDP-impl", "activations-checkpoint-method"}.isdisjoint(flags)
     software = "megatron-deepspeed" if "deepspeed" in flags else "megatron" if old else "megatron-core"
     return Configuration(_model(fields, layout["tensor"], notes), layout, software, overrides, notes)
 
 
 def _layout(fields: Fields, gpus: int | None, notes: list[str]) -> dict[str, Any]:
-    flags = fields.values
-    sizes = TABLE["layout"].items()
-    layout: dict[str, Any] = {name: fields.number(*row["flags"], default=row.get("default")) for name, row in sizes}
+    flags, layout = fields.values, fields.sizes(TABLE["layout"])
     layout["sequence_parallel"] = "sequence-parallel" in flags and layout["tensor"] > 1
     layout["dtype"] = next((dtype for flag, dtype in TABLE["dtype"].items() if flag in flags), "tf32")
     notes += ["no precision is given: fp32 is taken as tf32"] if layout["dtype"] == "tf32" else []
@@ -61,8 +59,8 @@ def _layout(fields: Fields, gpus: int | None, notes: list[str]) -> dict[str, Any
     each = layout["tensor"] * layout["stages"] * layout["context"]
     if gpus % each:
         raise fields.error(f"{gpus} GPUs are not a multiple of TP x PP x CP = {each}: pass another number of GPUs")
-    copies = fields.number("num-distributed-optimizer-instances", default=1)
-    layout |= {"shard_ranks": max(1, gpus // each * layout["context"] // copies)} if copies > 1 else {}
+    if (copies := fields.number("num-distributed-optimizer-instances", default=1)) > 1:
+        layout["shard_ranks"] = max(1, gpus // each * layout["context"] // copies)
     return {"global_batch": layout["micro_batch"] * (gpus // each), **layout, "gpus": gpus, "data": gpus // each}
 
 
@@ -102,23 +100,20 @@ def _recompute(fields: Fields, stages: int, notes: list[str]) -> Mapping[str, fl
 
 
 def _model(fields: Fields, tensor: int, notes: list[str]) -> dict[str, Any]:
-    flags = fields.values
-    layers, hidden, heads = (fields.number(name) for name in ("num-layers", "hidden-size", "num-attention-heads"))
+    flags, model = fields.values, fields.sizes(TABLE["model"])
+    layers, hidden, heads = model["layers"], model["hidden"], model["heads"]
     gated = not {"swiglu", "quick-geglu", "geglu"}.isdisjoint(flags)
     ffn = fields.number("ffn-hidden-size", default=max(64, 8 * hidden // 3 // 64 * 64) if gated else 4 * hidden)
     kv_heads = fields.number("num-query-groups", "num-key-value-heads", default=heads)
     rotary = not {"use-rotary-position-embeddings", "enable-gpt-oss"}.isdisjoint(flags)
     positions = "rope" if rotary else fields.typed(str, "position-embedding-type", "learned_absolute")
-    model: dict[str, Any] = {"name": f"megatron-{layers}x{hidden}", "layers": layers, "hidden": hidden, "heads": heads}
-    model |= {"kv_heads": kv_heads, "head_dim": fields.number("kv-channels", default=max(1, hidden // heads))}
-    model |= {"ffn": ffn, "gated": gated, "vocab": _vocabulary(fields, tensor, notes)}
-    model |= {"tied": "untie-embeddings-and-output-weights" not in flags, "sequence": fields.number("seq-length")}
+    model |= {"name": f"megatron-{layers}x{hidden}", "kv_heads": kv_heads, "ffn": ffn, "gated": gated}
+    model["head_dim"] = fields.number("kv-channels", default=max(1, hidden // heads))
+    model |= {"tied": "untie-embeddings-and-output-weights" not in flags, "vocab": _vocabulary(fields, tensor, notes)}
     model["positions"] = fields.chosen("`--position-embedding-type`", positions, TABLE["positions"])
     if "multi-latent-attention" in flags:
-        nope, rope = fields.number("qk-head-dim", default=128), fields.number("qk-pos-emb-head-dim", default=64)
-        q, kv = fields.number("q-lora-rank", default=0, least=0), fields.number("kv-lora-rank", default=32)
-        model["mla"] = {"q": q, "kv": kv, "nope": nope, "rope": rope, "v": fields.number("v-head-dim", default=128)}
-        model["head_dim"] = nope + rope
+        model["mla"] = mla = fields.sizes(TABLE["latent_attention"])
+        model["head_dim"] = mla["nope"] + mla["rope"]
     if "num-experts" in flags:
         model["experts"] = _experts(fields, layers, ffn, notes)
     if "window-size" in flags:
@@ -143,9 +138,9 @@ def _experts(fields: Fields, layers: int, ffn: int, notes: list[str]) -> dict[st
     width = fields.number("moe-ffn-hidden-size", default=ffn)
     shared = fields.number("moe-shared-expert-intermediate-size", default=0, least=0)
     notes += [f"the shared expert is rounded to widths of {width}"] if shared % width else []
-    made = {"count": fields.number("num-experts"), "top_k": fields.number("moe-router-topk", default=2), "ffn": width}
     dense, every = _layers_with_experts(fields, layers)
-    return made | {"shared": -(-shared // width), "dense_layers": dense, "every": every}
+    made = {"ffn": width, "shared": -(-shared // width), "dense_layers": dense, "every": every}
+    return made | fields.sizes(TABLE["experts"])
 
 
 def _layers_with_experts(fields: Fields, layers: int) -> tuple[int, int]:
@@ -158,7 +153,5 @@ def _layers_with_experts(fields: Fields, layers: int) -> tuple[int, int]:
     found = [at for at, one in enumerate(made) if one] or [0]
     every = min(found[0] + 1, found[1] - found[0] if len(found) > 1 else 1)
     if len(made) != layers or found != [*range(found[0], layers, every)]:
-        raise fields.error(
-            f"`--moe-layer-freq` is {text[:60]!r}, {layers} regular layers were expected: pass the model"
-        )
+        raise fields.error(f"`--moe-layer-freq` is {text[:60]!r}, not {layers} regular layers: pass the model")
     return found[0] + 1 - every, every

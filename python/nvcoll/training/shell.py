@@ -8,7 +8,6 @@ spelled, so that an error can name it. Arithmetic is not computed.
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Final
 
 from nvcoll.errors import InvalidArgument
@@ -17,7 +16,7 @@ LONGEST: Final = 1 << 19
 """The characters of all statements with the values of their variables. Chosen: far more than any script has."""
 
 MOST: Final = 300
-"""The variables of a statement. Chosen, as before."""
+"""The variables of a statement. Chosen in the same way."""
 
 ASSIGNMENT: Final = re.compile(r"(?:export\s+|local\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*|\d)(?:\[[@*]\])?(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*|\d)")
@@ -41,10 +40,10 @@ def flags(text: str, where: str) -> tuple[dict[str, str], list[str]]:
     used = [line for line in script.commands if "--num-layers" in line]
     found: dict[str, str] = {}
     name = ""
-    for word in _words("\n".join([*([] if used else script.values.values()), *script.commands])):
+    lines = [*([] if used else script.values.values()), *script.commands]
+    for word in re.sub("[\"']", " ", "\n".join(lines)).split():
         if word.startswith("--"):
-            name, _, value = word[2:].replace("nproc_per_node", "nproc-per-node").partition("=")
-            found[name] = value
+            name, _, found[name] = word[2:].replace("nproc_per_node", "nproc-per-node").partition("=")
         elif name:
             found[name] += f" {word}" if found[name] else word
     several = {"recompute-modules"}
@@ -66,14 +65,6 @@ def _statements(text: str) -> list[str]:
     return [line for line in made if line]
 
 
-def _words(text: str) -> list[str]:
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.replace('"', " ").replace("'", " ").split()
-    return [one for word in words for one in (word.split() if "--" in word else [word])]
-
-
 class _Script:
     """Variables, commands and notes of a script that is being read."""
 
@@ -82,9 +73,7 @@ class _Script:
         self.values: dict[str, str] = {}
         self.commands: list[str] = []
         self.notes: list[str] = []
-        self._branches: list[
-            tuple[bool, bool, str]
-        ] = []  # whether it is followed, whether one was, the note of its condition
+        self._branches: list[tuple[bool, bool, str]] = []  # is it followed, was one, the note of its condition
         self._skipped: list[str] = []
         self._size = 0
 
@@ -118,16 +107,13 @@ class _Script:
         return (match[1] == match[3]) == (match[2] != "!="), ""
 
     def _statement(self, line: str) -> None:
-        match = ASSIGNMENT.fullmatch(line)
-        if match is None:
-            self.commands.append(self._expanded(line))
-            return
+        if (match := ASSIGNMENT.fullmatch(line)) is None:
+            return self.commands.append(self._expanded(line))
         self.notes += [note for *_, note in self._branches if note and note not in self.notes]
         name, more, value = match.groups()
         if value[:1] in ("(", '"', "'") and len(value) > 1 and value[-1] in ")\"'":
             value = value[1:-1]
-        value = self._expanded(value)
-        self.values[name] = f"{self.values.get(name, '')} {value}" if more else value
+        self.values[name] = f"{self.values.get(name, '')} {self._expanded(value)}" if more else self._expanded(value)
 
     def _expanded(self, text: str) -> str:
         for _ in range(2):  # a default may be a variable itself

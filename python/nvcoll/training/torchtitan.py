@@ -7,11 +7,13 @@ Names of fields and defaults are those of `torchtitan/config/job_config.py`; old
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from nvcoll.training.fields import TABLES, Configuration, Fields
 from nvcoll.training.layouts import RECOMPUTE
 from nvcoll.training.models import models
+
+TABLE: Final[dict[str, Any]] = TABLES["torchtitan"]
 
 
 def is_read(values: Mapping[str, Any]) -> bool:
@@ -28,7 +30,7 @@ def read(values: Mapping[str, Any], where: str, gpus: int | None) -> Configurati
     job = Fields(values, where)
     family = job.part("model").typed(str, "name", "llama3")
     flavor = job.part("model").typed(str, "flavor", "").removesuffix("_flex").removesuffix("_varlen")
-    flavors = job.chosen("`model.name`", family, TABLES["torchtitan"]["models"])
+    flavors = job.chosen("`model.name`", family, TABLE["models"])
     model = job.chosen("`model.flavor`", flavor.removesuffix("_irope"), flavors)
     if gpus is None:
         raise job.error("a job of torchtitan does not say the number of GPUs: pass `gpus`")
@@ -49,22 +51,19 @@ def read(values: Mapping[str, Any], where: str, gpus: int | None) -> Configurati
 
 
 def _layout(fields: Fields, gpus: int, layers: int) -> dict[str, Any]:
-    tensor, stages, context, expert = (
-        fields.number(f"{name}_parallel_degree", default=1) for name in ("tensor", "pipeline", "context", "expert")
-    )
+    layout = fields.sizes(TABLE["layout"])
+    tensor, stages, context = (layout[name] for name in ("tensor", "stages", "context"))
     copies = fields.number("data_parallel_replicate_degree", default=1)
     shards = max(1, gpus // (tensor * stages * context * copies))
     if fields.first("data_parallel_shard_degree", "data_parallel_degree") != -1:
         shards = fields.number("data_parallel_shard_degree", "data_parallel_degree", default=shards)
     if (ranks := tensor * stages * context * copies * shards) != gpus:
         raise fields.error(f"the parallel degrees make {ranks} ranks, but there are {gpus} GPUs: pass that number")
-    layout: dict[str, Any] = {"gpus": gpus, "tensor": tensor, "sequence_parallel": tensor > 1, "stages": stages}
-    layout |= {"context": context, "expert": expert, "data": copies * shards}
+    layout |= {"gpus": gpus, "data": copies * shards, "sequence_parallel": tensor > 1}
     local = fields.number("local_batch_size", "batch_size", default=8)
     given = fields.first("global_batch_size") not in (None, -1)
     layout["global_batch"] = fields.number("global_batch_size") if given else local * copies * shards
     layout["micro_batch"] = local if stages == 1 else fields.number("pipeline_parallel_microbatch_size", default=1)
-    layout["sequence"] = fields.number("seq_len", default=2048)
     never = fields.first("fsdp_reshard_after_forward") == "never"
     layout["sharding"] = "none" if shards * context == 1 else "gradients" if never else "parameters"
     layout |= {"shard_ranks": shards * context} if copies > 1 and shards * context > 1 else {}
@@ -73,7 +72,7 @@ def _layout(fields: Fields, gpus: int, layers: int) -> dict[str, Any]:
 
 def _pipeline(fields: Fields, stages: int, layers: int) -> dict[str, Any]:
     name = fields.typed(str, "pipeline_parallel_schedule", "1F1B")
-    schedule = fields.chosen("`pipeline_parallel_schedule`", name, TABLES["torchtitan"]["schedules"])
+    schedule = fields.chosen("`pipeline_parallel_schedule`", name, TABLE["schedules"])
     if stages == 1 or schedule != "interleaved":
         return {"chunks": 1, "schedule": "1f1b" if stages == 1 else schedule}
     ends = (f"pipeline_parallel_{end}_stage_less_layers" for end in ("first", "last"))
