@@ -63,7 +63,9 @@ def show_step(found: StepPrediction, tries: Sequence[Candidate], dollars: float 
         fit = f"{one.memory_gb:.0f} GB, {FITS[one.fit]}"
         print_labelled("try" if nth == 0 else "", f"{one.words}: {seconds(one.seconds)}, {change}, {fit}")
     if not tries:
-        print_labelled("try", "no layout next to this one is faster by 2 % or more and fits")
+        fits = found.fit != "too_large"
+        none = "is faster by 2 % or more and fits" if fits else "fits: pass --sweep, or more GPUs"
+        print_labelled("try", f"no layout next to this one {none}")
 
 
 def _show_parts(found: StepPrediction) -> None:
@@ -136,14 +138,20 @@ def _machine_row(one: StepPrediction, best: float) -> Iterator[str]:
     yield from (f"{one.memory_gb:.0f} of {one.gpu_memory_gb:.0f}", FITS[one.fit], f"{one.seconds / best:.2f}x")
 
 
-def _candidate_rows(some: Sequence[Candidate]) -> Iterator[tuple[str, ...]]:
+SWEEP = ("GPUs", "layout", "micro-batch", "recompute", "step", "90 % interval", "tokens/s/GPU", "GB", "memory")
+
+
+def _show_candidates(some: Sequence[Candidate]) -> None:
+    rows = []
     for one in some:
-        interval = seconds(one.low_s, one.high_s)
-        rate = f"{one.tokens_per_second:,.0f}"
-        yield f"{one.gpus}", one.words, seconds(one.seconds), interval, rate, f"{one.memory_gb:.0f}", FITS[one.fit]
-
-
-SWEEP = ("GPUs", "layout", "step", "90 % interval", "tokens/s/GPU", "GB", "memory")
+        sizes, _, rest = one.words.partition("  micro-batch ")
+        micro_batch, _, again = rest.partition("  recompute ")
+        times = seconds(one.seconds), seconds(one.low_s, one.high_s), f"{one.tokens_per_second:,.0f}"
+        layout = f"{one.gpus}", sizes.replace("  ", " "), micro_batch, again or "none"
+        rows.append((*layout, *times, f"{one.memory_gb:.0f}", FITS[one.fit]))
+    of_one_size = len({one.gpus for one in some}) == 1
+    optional = (*SWEEP[5:7], *(SWEEP[:1] if of_one_size else ()))
+    print_table(SWEEP, rows, left=("layout", "recompute", "memory"), optional=optional)
 
 
 def show_sweep(name: str, found: Sweep, shown: int = MOST) -> None:
@@ -151,11 +159,14 @@ def show_sweep(name: str, found: Sweep, shown: int = MOST) -> None:
     fitting = [one for one in found.candidates if one.fit != "too_large"]
     many = counted(len(found.candidates), "layout")
     print_labelled("", f"{name}: {many} priced, {len(fitting)} fit or may fit", label=0)
-    print_table(SWEEP, [*_candidate_rows(found.candidates[:shown])], left=("layout", "memory"), optional=SWEEP[3:5])
+    if not fitting:
+        print_labelled("", "those that need the least memory:", label=0)
+    best = found.candidates if fitting else sorted(found.candidates, key=lambda one: one.memory_gb)
+    _show_candidates(best[:shown])
     front = found.pareto
     if len(front) > 1:
         print()
         print_labelled("", "no other layout is better in time, memory and GPUs at once", label=0)
-        print_table(SWEEP, [*_candidate_rows(front[:shown])], left=("layout", "memory"), optional=SWEEP[3:5])
+        _show_candidates(front[:shown])
     for rule, count in list(found.refused.items())[:3]:
         print_labelled("refused", f"{counted(count, 'layout')}: {rule}")
