@@ -64,6 +64,11 @@ def model_of(model: str | Fields) -> Fields:
     )
 
 
+def is_model(name: str) -> bool:
+    """Says whether `model_of` reads it: the name of a model that is shipped, or a TOML file with the fields of one."""
+    return name in models() or (name.endswith(".toml") and {"layers", "hidden"} <= _from_toml(name).keys())
+
+
 def software_of(name: str | Fields, overrides: Fields | None = None) -> Fields:
     """Returns the fields of a software profile, with some replaced.
 

@@ -17,12 +17,16 @@ from nvcoll._nvcoll import Fabric, InvalidArgument, TrainingStep
 from nvcoll.cli import progress
 from nvcoll.cli.machines import Env, named, settings
 from nvcoll.cli.plan import show
-from nvcoll.training import layouts, page, trace
-from nvcoll.training.models import models, software
+from nvcoll.text.tables import print_labelled
+from nvcoll.training import configurations, layouts, page, trace
+from nvcoll.training.models import is_model, models, software
 from nvcoll.training.neighbours import neighbours
 from nvcoll.training.planning import SOFTWARE, Machine
 from nvcoll.training.prediction import Calibration, StepPrediction
 from nvcoll.training.sweep import VARIED, Candidate, Sweep, sweep
+
+GLOBAL_BATCH = 256
+"""The sequences of a step by default. Chosen: 2 million tokens of 8,192."""
 
 SCHEMA, SWEEP_SCHEMA = "nvcoll.plan/1", "nvcoll.plan-sweep/1"
 
@@ -51,6 +55,26 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
         raise InvalidArgument(
             f"--set {' '.join(given)}: pass NAME=VALUE, as bucket_mb=25 or overlaps_data=false"
         ) from None
+
+
+def _configured(files: Sequence[str], counts: Sequence[int], quiet: bool) -> dict[str, Any]:
+    """Returns what files say, the last first; the first may be the name of a model. Prints what they leave open.
+
+    Raises:
+        InvalidArgument: one cannot be read, or none has a model.
+    """
+    how: dict[str, Any] = {"global_batch": GLOBAL_BATCH}
+    for nth, file in enumerate(files):
+        if nth == 0 and (not Path(file).is_file() or is_model(file)):
+            how["model"] = file
+            continue
+        found = configurations.read(file, gpus=counts[0] if counts else None)
+        how |= found.words()
+        for note in [] if quiet else found.notes:
+            print_labelled("assumed", f"{file}: {note}")
+    if "model" not in how:
+        raise InvalidArgument(f"{files[0]} has no model: pass one, as nvcoll plan llama3-8b --config {files[0]}")
+    return how
 
 
 def _prices(given: Sequence[str] | None, machines: Sequence[Fabric]) -> dict[str, float]:
@@ -96,7 +120,10 @@ def _sweeps(model: str, machine: Fabric, gpus: Sequence[int], on: dict[str, Any]
 
 
 def plan(
-    model: Annotated[str, typer.Argument(help="A model, as llama3-70b, or a TOML file.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="A model, as llama3-70b; its TOML; or a configuration of a framework that has a model."),
+    ],
     on: Annotated[
         str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")
     ] = "hgx-h100",
@@ -104,7 +131,7 @@ def plan(
         str | None,
         typer.Option(help="The number of GPUs; several with --sweep. Default: all of the machine."),
     ] = None,
-    global_batch: Annotated[int, typer.Option(help="Sequences of a step.")] = 256,
+    global_batch: Annotated[int | None, typer.Option(help=f"Sequences of a step. Default: {GLOBAL_BATCH}.")] = None,
     micro_batch: Annotated[int | None, typer.Option(help="Sequences of a micro-batch on one rank. Default: 1.")] = None,
     sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence. Default: the model's.")] = None,
     tp: Annotated[int | None, typer.Option("--tp", help="Tensor-parallel ranks. Default: 1.")] = None,
@@ -113,15 +140,25 @@ def plan(
     cp: Annotated[int | None, typer.Option("--cp", help="Context-parallel ranks. Default: 1.")] = None,
     ep: Annotated[int | None, typer.Option("--ep", help="Expert-parallel ranks. Default: 1.")] = None,
     dp: Annotated[int | None, typer.Option("--dp", help="Data-parallel ranks. Default: what the others leave.")] = None,
-    zero: Annotated[int, typer.Option(help="Sharded: 0 nothing, 1 optimizer, 2 gradients, 3 parameters (FSDP).")] = 1,
+    zero: Annotated[
+        int | None, typer.Option(help="Sharded: 0 nothing, 1 optimizer, 2 gradients, 3 parameters (FSDP). Default: 1.")
+    ] = None,
     shard_ranks: Annotated[int | None, typer.Option(help="Ranks that share one copy: HSDP. Default: all.")] = None,
     recompute: Annotated[
         str | None, typer.Option(help="Computed again: none, selective (attention), full (layers). Default: none.")
     ] = None,
-    dtype: Annotated[str, typer.Option(help=f"Precision of products: {', '.join(layouts.DTYPES)}.")] = "bf16",
+    dtype: Annotated[
+        str | None, typer.Option(help=f"Precision of products: {', '.join(layouts.DTYPES)}. Default: bf16.")
+    ] = None,
     schedule: Annotated[str | None, typer.Option(help=f"Of the pipeline: {', '.join(layouts.SCHEDULES)}.")] = None,
-    order: Annotated[str, typer.Option(help=f"Ranks, innermost first: {', '.join(layouts.ORDERS)}.")] = "tp-cp-dp-pp",
-    framework: Annotated[str, typer.Option("--software", help="The framework; --list names them.")] = SOFTWARE,
+    order: Annotated[str | None, typer.Option(help=f"Ranks, innermost first: {', '.join(layouts.ORDERS)}.")] = None,
+    framework: Annotated[
+        str | None, typer.Option("--software", help=f"The framework; --list names them. Default: {SOFTWARE}.")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", help="A file of Megatron-LM, torchtitan, transformers or DeepSpeed.", metavar="FILE"),
+    ] = None,
     given: Annotated[
         list[str] | None,
         typer.Option("--set", help="A field of the software, as bucket_mb=25 or gradient_bytes=2; repeatable."),
@@ -158,16 +195,22 @@ def plan(
     machines = [named(one) for one in on.split(",")]
     counts = _numbers(gpus)
     conditions: dict[str, Any] = {"gpu": gpu, "version": nccl_version, "settings": settings(env or ())}
-    words = {"tp": tp, "pp": pp, "vp": vp, "cp": cp, "ep": ep, "micro_batch": micro_batch, "recompute": recompute}
-    how: dict[str, Any] = {word: value for word, value in words.items() if value is not None}
-    how |= {"global_batch": global_batch, "sequence": sequence, "dp": dp, "zero": zero, "shard_ranks": shard_ranks}
-    how |= {
-        "dtype": dtype,
-        "schedule": schedule,
-        "order": order,
-        "software": framework,
-        "overrides": _fields(given or ()),
+    words: dict[str, Any] = {
+        "tp": tp,
+        "pp": pp,
+        "vp": vp,
+        "cp": cp,
+        "ep": ep,
+        "dp": dp,
+        "zero": zero,
+        "shard_ranks": shard_ranks,
     }
+    words |= {"micro_batch": micro_batch, "global_batch": global_batch, "sequence": sequence, "recompute": recompute}
+    words |= {"dtype": dtype, "schedule": schedule, "order": order, "software": framework}
+    how = _configured([model, *([config] if config else [])], counts, quiet=as_json)
+    how |= {word: value for word, value in words.items() if value is not None}
+    how["overrides"] = how.get("overrides", {}) | _fields(given or ())
+    model = how.pop("model")
     calibration: Calibration | None = None
     if sweeps:
         of_one = {"--dollars-per-gpu-hour": dollars, "--step": write_step, "--trace": write_trace}
