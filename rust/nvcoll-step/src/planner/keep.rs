@@ -3,17 +3,22 @@
 //! Activations of a layer, in bytes per element (after Korthikanti et al. 2022, arXiv 2205.05198, with flash attention and without
 //! dropout unless the software has it):
 //!
-//! | what | elements | bytes |
-//! |---|---|---|
-//! | inputs of norms, residuals | hidden | 4 |
-//! | inputs of qkv and MLP | hidden | 4, or 2.4 if GEMMs are narrow |
-//! | queries, keys, values, attention's result | as the heads | 2 |
-//! | MLP | its width | 6 gated, 4 not; 2 less 0.8 if narrow |
-//! | scores, unfused | heads x sequence^2 | 5 with dropout, 4 without |
+//! | what | elements | bytes | unless it is computed again with |
+//! |---|---|---|---|
+//! | the layer's input | hidden | 2 | - |
+//! | results of GEMMs but the last of a dense MLP: queries, keys, values, the residual after attention, up and gate of the MLP | their columns | 2 | GEMMs |
+//! | inputs of GEMMs: norms, the MLP's product, permuted tokens | their inner elements | 2, or 1.2 if GEMMs are narrow | element-wise work |
+//! | attention's result | heads | 2 | attention and element-wise work |
+//! | scores, unfused | heads x sequence^2 | 5 with dropout, 4 without | attention |
+//!
+//! Sharded parameters that are gathered once in a step, in a pipeline, are kept whole until its end, and their gradients, too.
+//!
+//! GEMMs that are computed again in part are those with the most result per FLOP: nobody would choose others. The last GEMM of a dense layer
+//! never is: nothing needs its result but the next layer.
 
 use super::layers::{keeps_scores, Sizes};
 use super::{stages, Request, StageParameters};
-use crate::layout::Sharding;
+use crate::layout::{Recompute, Sharding};
 use crate::memory::{in_flight, Memory, Part};
 use crate::model::Layer;
 
@@ -26,7 +31,8 @@ impl Request {
         let kept =
             chunks.iter().flat_map(|chunk| &chunk.layers).map(|&(kind, repeat)| f64::from(repeat) * self.kept(kind));
         let full = self.layout.recompute.is_full();
-        let whole = chunks.iter().flat_map(|chunk| &chunk.layers).map(|&(kind, _)| self.activations(kind));
+        let whole =
+            chunks.iter().flat_map(|chunk| &chunk.layers).map(|&(kind, _)| self.activations(kind, &Recompute::NONE));
         let working = if full { whole.fold(0.0, f64::max) } else { 0.0 };
         let stage = stages.first().copied().unwrap_or(0);
         let micro_batches = layout.micro_batches();
@@ -47,7 +53,7 @@ impl Request {
         let gradient = software.memory_gradient_bytes.unwrap_or(software.gradient_bytes);
         let part = |name: &str, bytes: f64| Part { name: name.to_owned(), bytes };
         let optimizer = software.optimizer_bytes * (dense / shards + experts / expert_shards);
-        if layout.sharding == Sharding::Parameters {
+        if self.shards_layers() {
             let layer = (of.dense + if layout.expert == 1 { experts } else { 0.0 }) / of.layers.max(1.0);
             return vec![
                 part("parameters", 2.0 * experts / expert_shards),
@@ -65,34 +71,26 @@ impl Request {
 
     /// Bytes that one micro-batch keeps in one layer.
     fn kept(&self, kind: Layer) -> f64 {
-        let recompute = &self.layout.recompute;
-        if recompute.is_full() {
-            let sizes = Sizes::of(self, kind);
-            return 2.0 * sizes.tokens * self.model.hidden as f64 / sizes.divided();
-        }
-        self.activations(kind) * (1.0 - 0.25 * recompute.elementwise) * (1.0 - 0.6 * recompute.gemm)
+        self.activations(kind, &self.layout.recompute)
     }
 
-    /// Bytes that one micro-batch needs in one layer if nothing is computed again.
-    fn activations(&self, kind: Layer) -> f64 {
+    /// Bytes that one micro-batch keeps in one layer if these parts are computed again.
+    fn activations(&self, kind: Layer, recompute: &Recompute) -> f64 {
         let (model, layout, software) = (&self.model, &self.layout, &self.software);
         let sizes = Sizes::of(self, kind);
         let (tokens, hidden, tensor) = (sizes.tokens, model.hidden as f64, f64::from(layout.tensor));
-        let linear = if layout.dtype.is_narrow() { NARROW } else { 1.0 };
-        let masks = if software.has_dropout { 2.0 } else { 0.0 };
-        let mut bytes = tokens * hidden * (4.0 + 4.0 * linear + masks) / sizes.divided();
-        bytes += 2.0 * tokens * self.attention_elements() / tensor;
-        let width = |elements: f64, width: u64| {
-            elements * width as f64 * 2.0 * if model.gated { 2.0 + linear } else { 1.0 + linear }
-        };
-        match model.experts.filter(|_| kind.has_experts) {
-            None => bytes += width(tokens / tensor, model.ffn),
-            Some(experts) => {
-                let routed = tokens / tensor * experts.top_k as f64;
-                bytes += routed * hidden * 2.0 * (1.0 + linear) + width(routed, experts.ffn);
-                bytes += width(tokens / tensor, experts.ffn * experts.shared);
-            }
+        let stream = 2.0 * tokens * hidden / sizes.divided();
+        if recompute.is_full() {
+            return stream;
         }
+        let linear = if layout.dtype.is_narrow() { NARROW } else { 1.0 };
+        let masks = if software.has_dropout { stream } else { 0.0 };
+        let elementwise =
+            (2.0 * linear * stream + masks + self.inner_inputs(&sizes, linear)) * (1.0 - recompute.elementwise);
+        let v_dim = model.mla.map_or(model.head_dim, |mla| mla.v);
+        let result = 2.0 * tokens * (model.heads * v_dim) as f64 / tensor;
+        let mut bytes = stream + sizes.kept_results(recompute.gemm) + elementwise;
+        bytes += result * (1.0 - recompute.attention.min(recompute.elementwise));
         if keeps_scores(self) {
             let scores = f64::from(layout.micro_batch) * model.heads as f64 / tensor * (layout.sequence as f64).powi(2);
             bytes += scores / f64::from(layout.context) * if software.has_dropout { 5.0 } else { 4.0 };
@@ -100,16 +98,18 @@ impl Request {
         bytes
     }
 
-    /// Elements per token that attention keeps: queries, keys, values, its result, and latents.
-    fn attention_elements(&self) -> f64 {
-        let (model, tensor) = (&self.model, f64::from(self.layout.tensor));
-        let Some(mla) = model.mla else {
-            return (model.head_dim * (2 * model.heads + 2 * model.kv_heads)) as f64;
-        };
-        let latents = tensor * (mla.q + mla.kv + mla.rope) as f64;
-        let result = model.heads * mla.v;
-        let projected = model.heads * (2 * (mla.nope + mla.rope) + mla.v);
-        latents + (result + if self.layout.recompute.gemm > 0.0 { projected / 2 } else { projected }) as f64
+    /// Bytes of the inputs of GEMMs within attention and MLP: rotated keys and normed latents, products, permuted tokens.
+    fn inner_inputs(&self, sizes: &Sizes<'_>, linear: f64) -> f64 {
+        let (model, tokens, tensor) = (&self.model, sizes.tokens, f64::from(self.layout.tensor));
+        let latent = model.mla.map_or(0.0, |mla| {
+            let heads = (model.heads * mla.rope) as f64 / tensor;
+            2.0 * tokens * ((mla.q + mla.kv) as f64 / sizes.divided() + heads)
+        });
+        let routed = sizes.routed_tokens();
+        let experts = model.experts.filter(|_| routed > 0.0);
+        let width = experts.map_or(model.ffn, |one| one.ffn * one.shared);
+        let of_experts = experts.map_or(0.0, |one| routed * (model.hidden + one.ffn) as f64);
+        latent + 2.0 * linear * (tokens * width as f64 / tensor + of_experts)
     }
 
     /// Bytes of the logits of a micro-batch: bf16, fp32 for the loss, and a copy where the loss is not fused.

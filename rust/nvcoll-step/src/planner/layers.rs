@@ -138,6 +138,28 @@ impl<'r> Sizes<'r> {
         (of(Kind::Dense), of(Kind::Expert))
     }
 
+    /// Tokens that visit routed experts, once for each of them; 0 in a dense layer.
+    pub(super) fn routed_tokens(&self) -> f64 {
+        self.experts().map_or(0.0, |experts| self.routed(experts))
+    }
+
+    /// Bytes of the results of GEMMs that the backward pass needs, if this part of all FLOPs is computed again.
+    pub(super) fn kept_results(&self, again: f64) -> f64 {
+        let matrices = self.matrices();
+        let flops = |one: &Matrix| one.rows * one.columns * one.inner * one.count;
+        let mut left = again * matrices.iter().map(flops).sum::<f64>();
+        let last = |one: &Matrix| one.kind == Kind::Dense && one.name.ends_with("down");
+        let mut needed: Vec<&Matrix> = matrices.iter().filter(|one| !last(one)).collect();
+        needed.sort_by(|one, other| one.inner.total_cmp(&other.inner));
+        let bytes = needed.into_iter().map(|one| {
+            let part = (left / flops(one)).min(1.0);
+            left -= part * flops(one);
+            let divided = if one.name == "attention out" { self.divided() } else { 1.0 };
+            (1.0 - part) * ELEMENT * one.rows * one.columns * one.count / divided
+        });
+        bytes.sum()
+    }
+
     fn gemm(&self, matrix: &Matrix, (m, n, k): (f64, f64, f64), pass: &str) -> Op {
         let narrow = self.request.layout.dtype;
         let dtype = if matrix.kind == Kind::Router { wide(narrow) } else { narrow };
