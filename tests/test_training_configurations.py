@@ -319,7 +319,8 @@ def test_flags_of_megatron_mean_what_megatron_says(flags, part, expected):
         (BASE.replace("--vocab-size 50257", ""), "`vocab-size` is missing"),
         (BASE + " --num-experts 4 --moe-layer-freq [0,1,1]*4", "not 12 regular layers"),
         (BASE + " --num-layers-per-virtual-pipeline-stage 5", "do not divide 12 layers"),
-        ("A=--num-layers$A\n" + "A=$A$A$A$A\n" * 40, "its variables are longer than any script's"),
+        ("if [ -f a ]\n" * 400 + "A=--num-layers", "it is longer than any script, variables included"),
+        ("A=--num-layers$A\n" + "A=$A$A$A$A\n" * 40, "it is longer than any script, variables included"),
     ],
 )
 def test_arguments_that_contradict_are_refused(text, message):

@@ -16,7 +16,7 @@ LONGEST: Final = 1 << 19
 """The characters of all statements with the values of their variables. Chosen: far more than any script has."""
 
 MOST: Final = 300
-"""The variables of a statement. Chosen in the same way."""
+"""The variables of a statement, and the conditions around it. Chosen in the same way."""
 
 ASSIGNMENT: Final = re.compile(r"(?:export\s+|local\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*|\d)(?:\[[@*]\])?(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*|\d)")
@@ -47,14 +47,16 @@ def flags(text: str, where: str) -> tuple[dict[str, str], list[str]]:
         elif name:
             found[name] += f" {word}" if found[name] else word
     several = {"recompute-modules"}
-    return {name: value if name in several else value.partition(" ")[0] for name, value in found.items()}, script.notes
+    return {name: value if name in several else value.partition(" ")[0] for name, value in found.items()}, [
+        *script.notes
+    ]
 
 
 def _statements(text: str) -> list[str]:
     """Returns the statements of a script: continued lines, quotes and arrays joined, comments removed."""
     text = re.sub(r"(?m)(?:^|(?<=\s))#.*$", "", text.replace("\r", "")).replace("\\\n", " ")
     text = re.sub(r"(\"[^\"\n]*\"|'[^'\n]*')|;", lambda it: it[1] or "\n", text)
-    text = re.sub(r"(?m)^\s*(then|do|else)\s+(?=\S)", "\\1\n", text)
+    text = re.sub(r"(?m)^[ \t]*(then|do|else)[ \t]+(?=\S)", "\\1\n", text)
     made, quotes = [""], 0
     for line in text.split("\n"):
         made[-1] = f"{made[-1]}\n{line}".strip()
@@ -72,7 +74,7 @@ class _Script:
         self.where = where
         self.values: dict[str, str] = {}
         self.commands: list[str] = []
-        self.notes: list[str] = []
+        self.notes: dict[str, None] = {}
         self._branches: list[tuple[bool, bool, str]] = []  # is it followed, was one, the note of its condition
         self._skipped: list[str] = []
         self._size = 0
@@ -109,7 +111,7 @@ class _Script:
     def _statement(self, line: str) -> None:
         if (match := ASSIGNMENT.fullmatch(line)) is None:
             return self.commands.append(self._expanded(line))
-        self.notes += [note for *_, note in self._branches if note and note not in self.notes]
+        self.notes |= {note: None for *_, note in self._branches if note}
         name, more, value = match.groups()
         if value[:1] in ("(", '"', "'") and len(value) > 1 and value[-1] in ")\"'":
             value = value[1:-1]
@@ -117,8 +119,10 @@ class _Script:
 
     def _expanded(self, text: str) -> str:
         for _ in range(2):  # a default may be a variable itself
-            if text.count("$") > MOST or self._size > LONGEST:
-                raise InvalidArgument(f"{self.where}: its variables are longer than any script's: pass arguments alone")
+            if max(text.count("$"), len(self._branches)) > MOST or self._size > LONGEST:
+                raise InvalidArgument(
+                    f"{self.where}: it is longer than any script, variables included: pass arguments alone"
+                )
             text = VARIABLE.sub(lambda it: self.values.get(it[1] or it[3]) or it[2] or it[0], text)
             self._size += len(text)
         return text
