@@ -5,6 +5,7 @@ mod common;
 use std::sync::LazyLock;
 
 use common::{layout, request, Machine, MACHINE};
+use nvcoll_step::planner::Request;
 use nvcoll_step::training_step::TrainingStep;
 use nvcoll_step::Error;
 use proptest::prelude::*;
@@ -45,7 +46,14 @@ fn outcome(text: &str) -> Result<(), Error> {
         ];
         assert!(numbers.iter().all(|number| number.is_finite() && *number >= 0.0), "{numbers:?}");
         let parts: f64 = price.parts.named().map(|(_, seconds)| seconds).sum();
-        assert!((parts / price.seconds - 1.0).abs() < 1e-6, "{parts} of {}", price.seconds);
+        assert!(
+            (parts / price.seconds - 1.0).abs() < 1e-6,
+            "{parts} of {}: {is_exact} {:?} {:?} {:?}",
+            price.seconds,
+            price.parts,
+            step.pipeline,
+            step.groups
+        );
         assert!(price.collectives.iter().all(|one| one.seconds.is_finite()));
     }
     let (_, timeline) = ON.pricer(true).timeline(&step)?;
@@ -188,5 +196,31 @@ proptest! {
             change(&mut step, &mut place.index(all), value);
         }
         _ = outcome(&step.to_string());
+    }
+
+    #[test]
+    fn requests_with_changed_values_are_planned_or_refused(
+        places in proptest::collection::vec(any::<Index>(), 1..3),
+        values in proptest::collection::vec(select(vec![
+            json!(0), json!(-1), json!(1), json!(0.5), json!(3), json!(64), json!(1e308), json!(65536), json!(1 << 24),
+            json!(u32::MAX), json!(u64::MAX), Value::Null, json!({}), json!("gpipe"), json!("parameters"), json!(true),
+        ]), 3),
+        name in select(vec!["llama3-8b", "deepseek-v3", "gpt-oss-20b"]),
+    ) {
+        let fields = json!({
+            "gpus": 16, "tensor": 2, "context": 2, "stages": 2, "data": 2, "micro_batch": 1, "global_batch": 16, "sequence": 4096,
+            "sharding": "optimizer", "shard_ranks": 2, "recompute": {"gemm": 0.1},
+        });
+        let mut changed = serde_json::to_value(request(name, layout(fields), "nanotron")).unwrap();
+        let all = count(&changed);
+        for (place, value) in places.iter().zip(&values) {
+            change(&mut changed, &mut place.index(all), value);
+        }
+        let Ok(request) = serde_json::from_value::<Request>(changed) else { return Ok(()) };
+        match request.plan() {
+            Ok(step) if step.gpus <= 16 => _ = outcome(&step.to_json()),
+            Ok(step) => prop_assert_eq!(step.check(), Ok(())),
+            Err(error) => prop_assert!(!matches!(error, Error::Step(_)), "{}", error),
+        }
     }
 }

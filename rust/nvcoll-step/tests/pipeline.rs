@@ -387,3 +387,17 @@ fn a_pipeline_and_its_timeline_have_a_json_form() {
         )
     );
 }
+
+#[test]
+fn a_step_is_as_long_as_its_busiest_stage_whichever_it_is() {
+    let stage = |forward: f64| vec![Chunk { forward, backward: 2.0 * forward, weight: 0.0 }];
+    for slow in 0..4 {
+        for others in [0.0, 0.1, 0.5] {
+            let stages = (0..4).map(|nth| stage(if nth == slow { 1.0 } else { others })).collect();
+            let pipeline = Pipeline::new(Schedule::OneFOneB, stages, 16, 0.0);
+            let (exact, formula) = (pipeline.run().step, pipeline.closed_form());
+            assert!(formula >= 16.0 * 3.0, "{slow} {others}: {formula}");
+            assert!((formula / exact - 1.0).abs() < 0.04, "{slow} {others}: {formula} and {exact}");
+        }
+    }
+}

@@ -13,7 +13,8 @@
 //! A cycle of 1F1B: stages a to b work on a micro-batch, down and up, while stage a goes on to the micro-batch b - a + 1 later. It takes the
 //! t of these stages and 2 (b - a) sends. So sends that nothing hides cost nearly two per micro-batch, and a cycle of one stage is its t.
 //! The longest path is the way of the first micro-batch, then cycles from some stage a on, of which the last goes to the last stage: after the
-//! last forward pass of a, all later stages still work on it. If the last stage is slowest, this is (m - 1) max t + sum t.
+//! last forward pass of a, all later stages still work on it. No step is shorter than the way to a stage that is always
+//! busy. If the last stage is slowest, this is (m - 1) max t + sum t.
 //!
 //! Against virtual time, with f, b, w of 10, 11, 8 ms, sends of up to 1 ms, 2 to 16 stages and 4 micro-batches per stage or more:
 //!
@@ -60,7 +61,7 @@ impl Pipeline {
     /// Returns the seconds of the longest path through 1F1B, where `times` are those of the stages.
     fn longest_path(&self, times: &[f64], send: f64) -> f64 {
         let (stages, more) = (times.len(), self.micro_batches as usize - 1);
-        let mut longest: f64 = 0.0;
+        let mut longest = self.busiest(times, send);
         for first in stages.saturating_sub(more)..stages {
             let (mut sum, mut cycle, mut slowest) = (0.0, 0.0, 0.0f64);
             for (hops, time) in times[first..].iter().enumerate() {
@@ -71,6 +72,17 @@ impl Pipeline {
             longest = longest.max(cycle + (more - (stages - first)) as f64 * slowest);
         }
         times.iter().sum::<f64>() + 2.0 * (stages - 1) as f64 * send + longest
+    }
+
+    /// Returns by how much the way to a stage that is always busy, and back, is longer than the way of one micro-batch; 0 if it is not.
+    fn busiest(&self, times: &[f64], send: f64) -> f64 {
+        let all = times.iter().sum::<f64>() + 2.0 * (times.len() - 1) as f64 * send;
+        let (mut before, mut longest) = (0.0, all);
+        for time in times {
+            longest = f64::max(longest, before + f64::from(self.micro_batches) * time);
+            before += time + 2.0 * send;
+        }
+        longest - all
     }
 
     /// Returns the bubble of zero bubble 2p: before the first backward pass of stage 0 if memory is short of forward passes (appendix B of
