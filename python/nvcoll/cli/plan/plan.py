@@ -131,19 +131,29 @@ def plan(
         str | None,
         typer.Option(help="The number of GPUs; several with --sweep. Default: all of the machine."),
     ] = None,
-    global_batch: Annotated[int | None, typer.Option(help=f"Sequences of a step. Default: {GLOBAL_BATCH}.")] = None,
-    micro_batch: Annotated[int | None, typer.Option(help="Sequences of a micro-batch on one rank. Default: 1.")] = None,
-    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence. Default: the model's.")] = None,
-    tp: Annotated[int | None, typer.Option("--tp", help="Tensor-parallel ranks. Default: 1.")] = None,
-    pp: Annotated[int | None, typer.Option("--pp", help="Stages of the pipeline. Default: 1.")] = None,
-    vp: Annotated[int | None, typer.Option("--vp", help="Chunks of each stage (virtual stages). Default: 1.")] = None,
-    cp: Annotated[int | None, typer.Option("--cp", help="Context-parallel ranks. Default: 1.")] = None,
-    ep: Annotated[int | None, typer.Option("--ep", help="Expert-parallel ranks. Default: 1.")] = None,
-    dp: Annotated[int | None, typer.Option("--dp", help="Data-parallel ranks. Default: what the others leave.")] = None,
+    global_batch: Annotated[
+        int | None, typer.Option(help=f"Sequences of a step. Default: {GLOBAL_BATCH}.", min=1)
+    ] = None,
+    micro_batch: Annotated[
+        int | None, typer.Option(help="Sequences of a micro-batch on one rank. Default: 1.", min=1)
+    ] = None,
+    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence. Default: the model's.", min=1)] = None,
+    tp: Annotated[int | None, typer.Option("--tp", help="Tensor-parallel ranks. Default: 1.", min=1)] = None,
+    pp: Annotated[int | None, typer.Option("--pp", help="Stages of the pipeline. Default: 1.", min=1)] = None,
+    vp: Annotated[
+        int | None, typer.Option("--vp", help="Chunks of each stage (virtual stages). Default: 1.", min=1)
+    ] = None,
+    cp: Annotated[int | None, typer.Option("--cp", help="Context-parallel ranks. Default: 1.", min=1)] = None,
+    ep: Annotated[int | None, typer.Option("--ep", help="Expert-parallel ranks. Default: 1.", min=1)] = None,
+    dp: Annotated[
+        int | None, typer.Option("--dp", help="Data-parallel ranks. Default: what the others leave.", min=1)
+    ] = None,
     zero: Annotated[
         int | None, typer.Option(help="Sharded: 0 nothing, 1 optimizer, 2 gradients, 3 parameters (FSDP). Default: 1.")
     ] = None,
-    shard_ranks: Annotated[int | None, typer.Option(help="Ranks that share one copy: HSDP. Default: all.")] = None,
+    shard_ranks: Annotated[
+        int | None, typer.Option(help="Ranks that share one copy: HSDP. Default: all.", min=1)
+    ] = None,
     recompute: Annotated[
         str | None, typer.Option(help="Computed again: none, selective (attention), full (layers). Default: none.")
     ] = None,

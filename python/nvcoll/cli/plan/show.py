@@ -128,7 +128,7 @@ def show_machines(found: Sequence[StepPrediction], dollars: Mapping[str, float])
     rows = [
         (*_machine_row(one, best), *(f"{one.dollars(dollars[one.machine.name]):,.0f}" for _ in priced)) for one in found
     ]
-    print_table(heads, rows, left=("machine", "memory"), optional=("vs best", "MFU", "90 % interval"))
+    print_table(heads, rows, left=("machine", "memory"), optional=("vs best", "MFU", "tokens/s/GPU", "90 % interval"))
     for one in found:
         print_labelled("limit", f"{one.machine.name}: {one.limit}")
 
@@ -151,7 +151,7 @@ def _show_candidates(some: Sequence[Candidate]) -> None:
         layout = f"{one.gpus}", sizes.replace("  ", " "), micro_batch, again or "none"
         rows.append((*layout, *times, f"{one.memory_gb:.0f}", FITS[one.fit]))
     of_one_size = len({one.gpus for one in some}) == 1
-    optional = (*SWEEP[5:7], *(SWEEP[:1] if of_one_size else ()))
+    optional = (SWEEP[6], SWEEP[5], *(SWEEP[:1] if of_one_size else ()))
     print_table(SWEEP, rows, left=("layout", "recompute", "memory"), optional=optional)
 
 
