@@ -138,7 +138,7 @@ impl Device {
         let half = if dtype == Dtype::Tf32 { 0.5 } else { 1.0 };
         found.map(|peak| peak * half).ok_or_else(|| {
             let known = self.peaks.keys().copied().collect::<Vec<_>>().join(", ");
-            Error::Gpu(format!("{} has no tensor cores for {dtype:?}: choose one of {known}", self.name))
+            Error::Gpu(format!("{} has no tensor cores for {}: choose one of {known}", self.name, dtype.name()))
         })
     }
 }

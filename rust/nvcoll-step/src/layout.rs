@@ -121,6 +121,17 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::Fp16 => "fp16",
+            Self::Fp8 => "fp8",
+            Self::Fp4 => "fp4",
+            Self::Tf32 => "tf32",
+        }
+    }
+
     /// Returns the bytes of an element of a GEMM's input; scales included for 4 bits.
     pub const fn bytes(self) -> f64 {
         match self {

@@ -60,6 +60,9 @@ pub struct Software {
     /// Whether a token is sent to a node once, however many of its experts are there (DeepEP, arXiv 2412.19437).
     #[serde(default)]
     pub sends_once_per_node: bool,
+    /// Whether context-parallel ranks pass keys and values on in a ring, instead of one all-gather.
+    #[serde(default)]
+    pub passes_keys_in_ring: bool,
     /// Whether the backward pass gathers the inputs of tensor-parallel layers again.
     #[serde(default)]
     pub gathers_inputs_again: bool,

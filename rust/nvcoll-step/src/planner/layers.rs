@@ -278,6 +278,8 @@ impl<'r> Sizes<'r> {
         vec![Op { name: "dispatch and combine".to_owned(), count: 2.0, work }]
     }
 
+    /// Keys and values of the other context-parallel ranks: gathered at once, or passed on in a ring, a part in each step of it
+    /// (ring attention, arXiv 2310.01889).
     fn context_collectives(&self, backward: bool) -> Vec<Op> {
         let (model, layout) = (&self.request.model, &self.request.layout);
         if layout.context == 1 {
@@ -285,9 +287,13 @@ impl<'r> Sizes<'r> {
         }
         let kept =
             model.mla.map_or(2 * model.kv_heads * model.head_dim, |mla| model.heads * (mla.nope + mla.rope + mla.v));
-        let bytes = self.tokens * kept as f64 / self.tensor * ELEMENT * f64::from(layout.context);
-        let count = if backward { 2.0 } else { 1.0 };
-        vec![Op { count, ..collective(Pattern::AllGather, bytes, "cp", Hides::Attention) }]
+        let (own, ranks) = (self.tokens * kept as f64 / self.tensor * ELEMENT, f64::from(layout.context));
+        let times = if backward { 2.0 } else { 1.0 };
+        let (pattern, bytes, count) = match self.request.software.passes_keys_in_ring {
+            true => (Pattern::SendRecv, own, times * (ranks - 1.0)),
+            false => (Pattern::AllGather, own * ranks, times),
+        };
+        vec![Op { count, ..collective(pattern, bytes, "cp", Hides::Attention) }]
     }
 
     /// Gathers of sharded parameters, and reductions of their gradients.

@@ -10,6 +10,7 @@
 mod block;
 mod once;
 pub mod parts;
+mod traffic;
 mod trust;
 
 use std::collections::BTreeMap;
@@ -20,12 +21,12 @@ use crate::compute::{Compute, Device};
 use crate::constants::Constants;
 use crate::error::{Error, Result};
 use crate::memory::{Fit, Part as MemoryPart};
-use crate::network::{Group, Network};
+use crate::network::Network;
 use crate::pipeline::{self, Pipeline, Timeline};
-use crate::training_step::{Block, Hides, Op, Role, Stages, TrainingStep, Work};
+use crate::training_step::{Block, Role, Stages, TrainingStep};
 use block::BlockTime;
-use nvcoll_fabric::predict::Pattern;
 use parts::{Part, Parts};
+pub use traffic::CollectivePrice;
 
 /// What prices steps: a machine, its GPUs, and constants.
 #[derive(Debug, Clone, Copy)]
@@ -99,29 +100,6 @@ pub struct BlockPrice {
     pub forward: Parts,
     /// Seconds of the backward pass by part.
     pub backward: Parts,
-}
-
-/// The price of one collective of a step.
-#[derive(Debug, Clone, Serialize)]
-pub struct CollectivePrice {
-    /// The block or role in which it is.
-    pub of: String,
-    /// `forward`, `backward`, `once` or `pipeline`.
-    pub pass: &'static str,
-    /// Its name.
-    pub name: String,
-    /// The name of its group.
-    pub group: String,
-    /// Where the ranks of the group are.
-    pub ranks: String,
-    /// How often it comes there.
-    pub count: f64,
-    /// Its bytes, as nccl-tests counts.
-    pub bytes: f64,
-    /// Seconds of one.
-    pub seconds: f64,
-    /// What it hides behind.
-    pub hides: Hides,
 }
 
 /// The most forward passes that a timeline lists. Chosen: about 100 MB of spans.
@@ -291,103 +269,7 @@ impl<'m> Pricer<'m> {
             fit: Fit::of(memory_gb * 1e9, self.device.memory),
         })
     }
-
-    /// Seconds of all repetitions of a collective, if nothing hid it.
-    fn collective(&self, step: &TrainingStep, op: &Op) -> Result<f64> {
-        Ok(op.count * self.one(step, op)?)
-    }
-
-    /// Seconds of one collective.
-    fn one(&self, step: &TrainingStep, op: &Op) -> Result<f64> {
-        let Work::Collective { pattern, bytes, group, once_per_node, .. } = &op.work else {
-            return Ok(0.0);
-        };
-        let group = step.groups[group];
-        let bytes = match once_per_node {
-            None => *bytes,
-            Some(experts) => bytes * self.distinct_nodes(group, *experts)?,
-        };
-        self.call(*pattern, bytes, group)
-    }
-
-    fn call(&self, pattern: Pattern, bytes: f64, group: Group) -> Result<f64> {
-        let constants = self.constants;
-        let factor = if pattern == Pattern::AllToAll { constants.all_to_all } else { 1.0 };
-        Ok(constants.network * factor * self.network.seconds(pattern, bytes, group)?)
-    }
-
-    /// The part of a token's copies that leave, if it goes to each node once: distinct nodes of its experts, in its experts.
-    fn distinct_nodes(&self, group: Group, experts: f64) -> Result<f64> {
-        let nodes = f64::from(self.network.shape(group)?.nodes);
-        if nodes <= 1.0 {
-            return Ok(1.0);
-        }
-        Ok((nodes * (1.0 - (1.0 - 1.0 / nodes).powf(experts)) / experts).min(1.0))
-    }
-
-    /// Seconds of a collective if its ranks were on one node: while its kernels move at the speed of NVLink, they slow computing.
-    fn nearby(&self, step: &TrainingStep, op: &Op) -> Result<f64> {
-        let Work::Collective { pattern, bytes, .. } = op.work else {
-            return Ok(0.0);
-        };
-        let size = self.network.domain().min(NEARBY).min(step.gpus);
-        Ok(op.count * self.network.seconds(pattern, bytes, Group { size, stride: 1 })?)
-    }
-
-    /// The part of a collective that nothing hides, where that does not depend on the length of a pass.
-    fn exposed(&self, hides: Hides) -> f64 {
-        match hides {
-            Hides::Tiles => self.constants.tiles_exposed,
-            Hides::OtherMicroBatch => self.constants.experts_exposed,
-            Hides::Half => self.constants.half_exposed,
-            _ => 1.0,
-        }
-    }
-
-    /// Seconds of a send between stages: what the sender waits in each slot, and what the receiver waits for.
-    ///
-    /// A send that the software overlaps, and each send of a pipeline of one chunk, is a latency that virtual time hides where it can.
-    /// Interleaved stages without overlap send and receive between their passes (Megatron-LM's `overlap_p2p_comm`), so both wait.
-    fn send(&self, step: &TrainingStep) -> Result<[f64; 2]> {
-        let Some(op) = &step.pipeline.send else { return Ok([0.0; 2]) };
-        let seconds = self.collective(step, op)?;
-        let hides = matches!(op.work, Work::Collective { hides, .. } if hides != Hides::Nothing);
-        Ok(if hides || step.pipeline.chunks == 1 { [0.0, seconds] } else { [seconds, 0.0] })
-    }
-
-    fn collectives(&self, step: &TrainingStep) -> Result<Vec<CollectivePrice>> {
-        let blocks = step.blocks.iter().flat_map(|(name, block)| {
-            [("forward", &block.forward), ("backward", &block.backward)]
-                .map(|(pass, ops)| (name.as_str(), pass, ops.as_slice()))
-        });
-        let once = step.roles.iter().map(|role| (role.name.as_str(), "once", role.once.as_slice()));
-        let send = step.pipeline.send.as_slice();
-        let mut found = Vec::new();
-        for (of, pass, ops) in blocks.chain(once).chain([("pipeline", "pipeline", send)]) {
-            for op in ops {
-                let Work::Collective { bytes, group, hides, .. } = &op.work else { continue };
-                if step.groups[group].size < 2 {
-                    continue;
-                }
-                found.push(CollectivePrice {
-                    of: of.to_owned(),
-                    pass,
-                    name: op.name.clone(),
-                    group: group.clone(),
-                    ranks: self.network.shape(step.groups[group])?.to_string(),
-                    count: op.count,
-                    bytes: *bytes,
-                    seconds: self.one(step, op)?,
-                    hides: *hides,
-                });
-            }
-        }
-        Ok(found)
-    }
 }
-
-/// The GPUs among which the contention of collectives was fitted: those of a node of eight.
-const NEARBY: u32 = 8;
 
 fn role_time(role: &Role, blocks: &BTreeMap<&str, BlockTime>, send: f64) -> RoleTime {
     let mut time = RoleTime { chunks: Vec::new(), weights: Vec::new() };

@@ -66,8 +66,8 @@ impl Pricer<'_> {
         }
         let alike = on_gpu.into_iter().find(|row| row.dtype == step.dtype && row.experts == has_experts);
         let Some(row) = alike else {
-            let (model, dtype) = (if has_experts { "of a model with experts" } else { "of a dense model" }, step.dtype);
-            return vec![format!("no run {model} in {dtype:?} on {title} was published").to_lowercase()];
+            let model = if has_experts { "a model with experts" } else { "a dense model" };
+            return vec![format!("no run of {model} in {} on {title} was published", step.dtype.name())];
         };
         let keys = step.ops().filter_map(|op| match op.work {
             Work::Attention { keys, .. } => Some(keys),
