@@ -46,7 +46,7 @@ def test_the_headline_has_step_interval_tokens_mfu_and_memory(whole):
     assert f"Step {spoken(found.seconds)} 90 %: {spoken(found.low_s)} to {spoken(found.high_s)}" in text
     assert f"Tokens per second and GPU {found.tokens_per_second:,.0f}" in text
     assert f"MFU {100 * found.mfu:.1f} % {found.tflops:,.0f} TFLOP/s per GPU" in text
-    assert f"{found.memory_gb:.1f} GB of 80 GB: fits" in text
+    assert f"{found.memory_gb:.1f} GB of 79.2 GB: fits" in text
     assert "model Llama 3 70B" in text and "machine hgx-h100x64+ib-ndr-8: 64 x" in text
     assert "TP 8, PP 4, DP 16, ZeRO 1, micro-batch 1, bf16, global batch 1,024 sequences of 8,192 tokens" in text
 
@@ -63,7 +63,7 @@ def test_every_part_of_the_time_is_a_row_with_seconds_and_share(whole):
 def test_memory_traffic_and_sweep_are_tables(whole):
     text, found = Reader(whole).text, planned()[0]
     for part in found.roles[0].memory:
-        cells = " ".join(f"{role.memory[part] / 1e9:.1f}" for role in found.roles)
+        cells = " ".join(f"{role.memory[part] / 2**30:.1f}" for role in found.roles)
         assert f"{part} {cells}" in text
     assert "logits and loss – – " in text
     assert f"all {' '.join(f'{role.memory_gb:.1f}' for role in found.roles)}" in text

@@ -2,9 +2,13 @@
 
 import csv
 import json
+import tomllib
 from collections import Counter
+from pathlib import Path
 
+import numpy as np
 import pytest
+import steps
 
 from nvcoll.training import TrainingStep
 from nvcoll.training.models import software, software_of
@@ -12,6 +16,7 @@ from nvcoll.training.models import software, software_of
 import training_rows
 from training_rows import DATA, MEASURED, SYSTEMS, published
 
+GPUS = Path(__file__).parent.parent / "rust" / "nvcoll-fabric" / "src" / "hardware" / "gpus.toml"
 ROWS = published()
 BY_ID = {row.id: row for row in ROWS}
 
@@ -117,10 +122,29 @@ def test_what_is_assumed_of_a_source_and_model_is_what_its_text_says(rows, name,
     for row in rows:
         fields = software_of(row.software, row.overrides)
         assert row.software == name, row.id
-        assert again is None or tuple(row.words["recompute"].values()) == pytest.approx(again, abs=1e-4), row.id
+        parts = tuple(row.words["recompute"][part] for part in ("gemm", "attention", "elementwise"))
+        assert again is None or parts == pytest.approx(again, abs=1e-4), row.id
         assert fields["gradient_bytes"] == gradient, row.id
         found = {what for what in ("tensor", "data", "sends", "experts", "sharded") if fields[f"overlaps_{what}"]}
         assert hides is None or found == hides, row.id
+
+
+MEMORY = [
+    # Precision-aware optimizers: 16 bits of master weights with bf16, none with FSDP; moments of DeepSeek in bf16.
+    (of("megatron_bridge", "gpt-oss-120b", dtype="bf16"), {"optimizer_bytes": 10}),
+    (of("megatron_bridge", "llama3-70b", "gb200", "26.04", zero=3), {"optimizer_bytes": 12, "offloaded_layers": 40}),
+    (of("megatron_bridge", "deepseek-v3", "gb200", dtype="bf16"), {"optimizer_bytes": 6, "weighs_results": False}),
+    (of("megatron_bridge", "deepseek-v3", "gb200", dtype="fp8"), {"optimizer_bytes": 8}),
+    (of("dgxc_benchmarking", "grok1-314b", "gb200"), {"divides_experts": True}),
+    (of("dgxc_benchmarking", "grok1-314b", "h100-sxm"), {"divides_experts": False}),
+]
+
+
+@pytest.mark.parametrize(("rows", "expected"), MEMORY)
+def test_recipes_save_the_memory_that_their_text_says(rows, expected):
+    for row in rows:
+        fields = software_of(row.software, row.overrides)
+        assert {name: fields[name] for name in expected} == expected, row.id
 
 
 def test_mixed_precision_of_composer_sets_the_bytes_of_gradients():
@@ -145,3 +169,33 @@ def test_the_tool_prints_what_it_assumes_and_single_rows(capsys):
     training_rows.main(["--id", "torchtitan-0001"])
     (row,) = json.loads(capsys.readouterr().out)
     assert row["gpu"] == "a100-sxm" and row["words"]["recompute"]["gemm"] == 0.5
+
+
+def test_runs_that_failed_are_planned_or_impossible_and_most_do_not_fit():
+    needs = np.array(steps.of_failed())
+    assert len(needs) == 1376
+    impossible, large = np.isinf(needs), needs[needs > 0.5]
+    assert np.mean(impossible) < 0.09
+    assert np.mean(needs > 1) > 0.78 and np.mean(large > 1) > 0.84 and np.mean(large > 0.9) > 0.9
+
+
+def test_runs_that_ran_fit_or_may_fit():
+    needs = np.array([_part_of_gpu(row) for row in ROWS])
+    assert np.mean(needs <= 1) > 0.975 and np.mean(needs <= 0.9) > 0.88
+
+
+def _part_of_gpu(row):
+    step = TrainingStep.plan(json.dumps(row.request()))
+    return steps.fills(step)[0] / (GPU_GB[row.gpu] * 0.99)
+
+
+GPU_GB = {
+    row["name"]: row["compute"]["memory_gb"] for row in tomllib.loads(GPUS.read_text())["gpu"] if "compute" in row
+}
+
+
+def test_published_memory_is_near_to_what_is_predicted():
+    found = steps.of_measured()
+    assert len(found["nanotron_ultrascale"]) == 1702 and len(found["bigscience_bloom"]) == 7
+    assert np.median(np.abs(np.array(found["nanotron_ultrascale"]) - 1)) < 0.11
+    assert all(0.8 < ratio < 1.1 for ratio in found["bigscience_bloom"])

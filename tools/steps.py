@@ -36,7 +36,7 @@ from nvcoll._nvcoll import Fabric, InvalidArgument, TrainingStep, fabric, traini
 from nvcoll.training.layouts import words
 from nvcoll.training.planning import Machine
 
-from training_rows import Published, published
+from training_rows import DATA, Published, failed, published
 
 ROOT = Path(__file__).parent.parent
 STEP = ROOT / "rust" / "nvcoll-step" / "src" / "data"
@@ -73,6 +73,9 @@ SCALE = 0.06
 
 LEAST_ROWS = 5
 """The least rows of a source that counts in means, and the least layouts of a sweep."""
+
+SLACK, BESIDES, OF_80_GB = 1.06, 1.65e9 + 1.2e9, 79.2
+"""Constants of rust/nvcoll-step/src/memory.rs: slack, CUDA and NCCL; and the GB of GPUs of 80 GB."""
 
 Keep = Callable[["Judged"], bool]
 
@@ -317,8 +320,39 @@ def line(title: str, seconds: np.ndarray) -> None:
     print(f"dense on A100 and H100 {macro(seconds, is_dense_of_two):.1f} %, experts {experts:.1f} %")
 
 
+def fills(step: TrainingStep) -> tuple[float, float]:
+    """Returns GB of the fullest role, and those that the allocator of a framework has of it."""
+    roles = [role["memory"] for role in json.loads(step.to_json())["roles"]]
+    parts = [sum(part["bytes"] for part in role["standing"]) for role in roles]
+    kept = [role["activations"] * role["in_flight"] + role["working"] + role["loss"] for role in roles]
+    largest = SLACK * max(one + other for one, other in zip(parts, kept, strict=True))
+    return (largest + BESIDES) / 2**30, largest / 2**30
+
+
+def of_failed() -> list[float]:
+    """Returns the part of the memory that each run that failed needs; infinity if its layout is impossible."""
+    found = []
+    for row in failed():
+        try:
+            found.append(fills(TrainingStep.plan(json.dumps(row.request)))[0] / OF_80_GB)
+        except InvalidArgument:
+            found.append(float("inf"))
+    return found
+
+
+def of_measured() -> dict[str, list[float]]:
+    """Returns predicted over measured memory by source: of PyTorch for nanotron, of nvidia-smi for BLOOM."""
+    found = defaultdict(list)
+    for row in [*published(DATA / "nanotron-full.csv"), *published()]:
+        is_bloom = row.source == "bigscience_bloom"
+        if row.memory_gb and (is_bloom or row.id.startswith("nanotron-full")):
+            together, allocated = fills(TrainingStep.plan(json.dumps(row.request())))
+            found[row.source].append((together if is_bloom else allocated) / row.memory_gb)
+    return found
+
+
 def memory() -> None:
-    """Prints how many of the runs that ran are said to fit."""
+    """Prints how many of the runs that ran, and of those that failed, are said to fit; errors where GB are known."""
     fits = defaultdict(Counter)
     for one in planned():
         fits[one.source][json.loads(one.machine.pricer.price(one.step, exact=False))["fit"]] += 1
@@ -326,6 +360,16 @@ def memory() -> None:
     for source, some in [*fits.items(), ("all", sum(fits.values(), Counter()))]:
         shares = (f"{name} {100 * some[name] / some.total():.0f} %" for name in ("fits", "tight", "too_large"))
         print(f"{source:24} {', '.join(shares)}")
+    needs = np.array(of_failed())
+    print("\nmemory of runs that failed")
+    for name, some in (("all", needs), ("above half of the GPU's", needs[needs > 0.5])):
+        no, may = np.mean(some > 1), np.mean((some > 0.9) & (some <= 1))
+        print(f"{name:24} too_large {100 * no:.0f} %, tight {100 * may:.0f} %, fits {100 * (1 - no - may):.0f} %")
+    print("\nmemory, predicted / measured")
+    for source, ratios in of_measured().items():
+        low, median, high = np.quantile(ratios, (0.05, 0.5, 0.95))
+        size = 100 * np.median(np.abs(np.array(ratios) - 1))
+        print(f"{source:24} {len(ratios)} runs, |error| {size:.0f} %, ratio {median:.2f} ({low:.2f} to {high:.2f})")
 
 
 def worst(seconds: np.ndarray, count: int) -> None:

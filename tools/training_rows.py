@@ -118,6 +118,40 @@ def published(path: Path = DATA / "measurements.csv") -> list[Published]:
     return [_published(row) for row in _table(path)]
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A published run that did not run, with what the planner plans."""
+
+    id: str
+    gpu: str
+    request: Fields
+
+
+def failed() -> list[Failed]:
+    """Returns the runs of nanotron that failed, and one of torchtitan that was out of memory."""
+    found = [_failed_of_nanotron(row) for row in _table(DATA / "nanotron-failed.csv")]
+    torchtitan = layout(
+        gpus=64, global_batch=128, sequence=4096, micro_batch=2, dp=64, zero=3,
+        recompute=_parts(*ACTIVATION_CHECKPOINTS["op"]),
+    )  # fmt: skip
+    request = _request("llama2-70b", torchtitan, "torchtitan")
+    return [*found, Failed("torchtitan-performance-1", "a100-sxm", request)]
+
+
+def _failed_of_nanotron(row: Mapping[str, str]) -> Failed:
+    sizes = {name: int(row[name]) for name in ("micro_batch", "dp", "pp", "tp", "zero")}
+    batch = sizes["micro_batch"] * int(row["accumulation"]) * sizes["dp"]
+    fields = layout(gpus=8 * int(row["nodes"]), global_batch=batch, sequence=4096, sequence_parallel=True, **sizes)
+    return Failed(row["id"], "h100-sxm", _request(row["model"], fields, "nanotron"))
+
+
+def _request(model: str, fields: Fields, software: str) -> dict[str, Any]:
+    sequence = int(fields["sequence"])
+    return {
+        "model": _model(model, sequence), "layout": fields, "software": software_of(software), "domain": 8,
+    }  # fmt: skip
+
+
 def _table(path: Path) -> Iterator[dict[str, str]]:
     with path.open(newline="") as file:
         yield from csv.DictReader(file)
@@ -237,11 +271,11 @@ def _of_recipes(row: Fields, model: Fields, is_hopper: bool) -> tuple[str, dict[
     if row["framework"].startswith("MaxText"):
         return "maxtext", {}
     name = "megatron-bridge" if is_bridge else "nemo"
+    found: dict[str, Any] = _memory_of_recipes(row)
     if "experts" not in model:
-        return name, {}
+        return name, found
     if is_bridge and row["version"] >= "26.06" and row["dtype"] != "bf16" and not is_hopper:
-        return "megatron-bridge-26.06", {}
-    found: dict[str, Any] = {}
+        return "megatron-bridge-26.06", found
     if _is_deepseek(row) and row["gpu"] == "b200" and int(row["pp"]) == 8:
         found["overlaps_experts"] = True
     if row["model"].startswith("qwen3-235b") and is_hopper:
@@ -251,6 +285,30 @@ def _of_recipes(row: Fields, model: Fields, is_hopper: bool) -> tuple[str, dict[
     if row["model"].startswith("gpt-oss"):
         found["expert_casts"] = 2.5  # activation with bias and clamp, not fused; found in these runs
     return name, found
+
+
+def _memory_of_recipes(row: Fields) -> dict[str, Any]:
+    """What recipes of NVIDIA do to save memory.
+
+    Megatron-Bridge, scripts/performance/utils/overrides.py: a precision-aware optimizer with bf16, whose master weights
+    are the 16 bits that bf16 parameters lack, but none with FSDP; recipes/deepseek: its moments in bf16; configs/llama:
+    layers whose activations are offloaded. NVIDIA/dgxc-benchmarking grok1/README.md: ETP 4 on GB200.
+    """
+    found: dict[str, Any] = {}
+    is_sharded = row["zero"] == "3"
+    master = 2 if row["dtype"] == "bf16" and not is_sharded else 4
+    moments = 4 if _is_deepseek(row) else 8
+    if master + moments != 12:
+        found["optimizer_bytes"] = master + moments
+    if is_sharded and (row["model"], row["gpu"]) in OFFLOADED:
+        found["offloaded_layers"] = OFFLOADED[row["model"], row["gpu"]]
+    if row["model"].startswith("grok1") and row["gpu"] == "gb200":
+        found["divides_experts"] = True
+    return found
+
+
+OFFLOADED: Final = {("llama3-70b", "gb200"): 40, ("llama3-70b", "gb300"): 20, ("llama3.1-405b", "gb200"): 95}
+"""cpu_offloading_num_layers of the recipes with FSDP and fp8."""
 
 
 def _is_deepseek(row: Fields) -> bool:

@@ -20,7 +20,7 @@ OF_PART: Final = {
         BLUE: ("gemm", "parameters"),
         SKY: ("attention", "gradients"),
         GREEN: ("elementwise", "CUDA context"),
-        PURPLE: ("recompute", "gathered layers", "recomputed layer"),
+        PURPLE: ("recompute", "gathered layers", "layer at work"),
         ORANGE: ("tensor", "sends", "activations"),
         VERMILION: ("expert", "context", "logits and loss"),
         YELLOW: ("sharded", "data", "NCCL"),

@@ -54,8 +54,8 @@ def of_memory(price: Fields) -> list[Row]:
             "role": role["name"],
             "name": name,
             "colour": _colour(name),
-            "gb": nbytes / 1e9,
-            "text": f"{nbytes / 1e9:.1f} GB",
+            "gb": nbytes / 2**30,
+            "text": f"{nbytes / 2**30:.1f} GB",
         }
         for role in price["roles"]
         for name, nbytes in role["memory"].items()

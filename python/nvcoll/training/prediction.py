@@ -77,8 +77,8 @@ class StepPrediction:
     """The predicted time of a step of training, and what it consists of.
 
     Seconds; ``low_s`` and ``high_s`` are the ends of the 90 % interval. ``parts`` are the seconds of the slowest stage
-    by part, and sum up to ``seconds``. ``memory_gb`` is that of the fullest rank, decimal. ``extrapolated`` says why
-    the interval is wider than usual.
+    by part, and sum up to ``seconds``. ``memory_gb`` is that of the fullest rank, in GB of 2^30 bytes.
+    ``extrapolated`` says why the interval is wider than usual.
     """
 
     seconds: float

@@ -108,12 +108,31 @@ pub struct Software {
     /// Whether layers have dropout, whose masks are kept.
     #[serde(default)]
     pub has_dropout: bool,
-    /// Whether the loss keeps a copy of the logits in fp32 besides their gradient (no fused cross-entropy).
+    /// Bytes per logit at the peak of the loss: bf16 and its gradient 4 in a fused kernel; with fp32 in place of the gradient 6; 10 with a
+    /// second copy in fp32.
+    #[serde(default = "ten")]
+    pub logit_bytes: f64,
+    /// Whether activation and gate are one kernel; otherwise the activated gate is kept, too.
     #[serde(default = "yes")]
-    pub copies_logits: bool,
+    pub fuses_activation: bool,
+    /// Whether a stage keeps what it sent until its backward pass; Megatron-Core frees it.
+    #[serde(default)]
+    pub keeps_outputs: bool,
+    /// Bytes of buffers in which gradients and parameters travel, besides the memory of gradients themselves.
+    #[serde(default)]
+    pub buffer_bytes: f64,
     /// Bytes per parameter of the state of a sharded optimizer: fp32 master, two moments.
     #[serde(default = "twelve")]
     pub optimizer_bytes: f64,
+    /// Whether the results of experts are weighed after they came back, for which they are kept, instead of in the activation.
+    #[serde(default = "yes")]
+    pub weighs_results: bool,
+    /// Whether tensor parallelism divides the parameters of every expert, too. Only memory counts it: FLOPs are the same.
+    #[serde(default)]
+    pub divides_experts: bool,
+    /// Layers whose activations wait in the memory of the processor. Only memory counts it: copies hide behind computing.
+    #[serde(default)]
+    pub offloaded_layers: u32,
     /// The names of fields whose values were found in the framework's own published runs, not in its text.
     #[serde(default)]
     pub from_runs: Vec<String>,
@@ -158,7 +177,11 @@ const fn yes() -> bool {
     true
 }
 
-const fn twelve() -> f64 {
+fn ten() -> f64 {
+    10.0
+}
+
+fn twelve() -> f64 {
     12.0
 }
 

@@ -8,6 +8,7 @@
 //! | the layer's input | hidden | 2 | - |
 //! | results of GEMMs but the last of a dense MLP: queries, keys, values, the residual after attention, up and gate of the MLP | their columns | 2 | GEMMs |
 //! | inputs of GEMMs: norms, the MLP's product, permuted tokens | their inner elements | 2, or 1.2 if GEMMs are narrow | element-wise work |
+//! | activated gates, where activation and gate are two kernels | width of the MLP | 2 | element-wise work |
 //! | attention's result | heads | 2 | attention and element-wise work |
 //! | scores, unfused | heads x sequence^2 | 5 with dropout, 4 without | attention |
 //!
@@ -27,32 +28,32 @@ const NARROW: f64 = 0.6;
 
 impl Request {
     pub(super) fn memory(&self, of: &StageParameters, chunks: &[stages::Chunk], stages: &[u32]) -> Memory {
-        let layout = &self.layout;
-        let kept =
-            chunks.iter().flat_map(|chunk| &chunk.layers).map(|&(kind, repeat)| f64::from(repeat) * self.kept(kind));
-        let full = self.layout.recompute.is_full();
-        let whole =
-            chunks.iter().flat_map(|chunk| &chunk.layers).map(|&(kind, _)| self.activations(kind, &Recompute::NONE));
-        let working = if full { whole.fold(0.0, f64::max) } else { 0.0 };
+        let (layout, software) = (&self.layout, &self.software);
+        let layers = || chunks.iter().flat_map(|chunk| &chunk.layers);
+        let kept: f64 = layers().map(|&(kind, repeat)| f64::from(repeat) * self.kept(kind)).sum();
+        let again = layers().map(|&(kind, _)| self.activations(kind, &Recompute::NONE) - self.kept(kind));
+        let on_gpu = (1.0 - f64::from(software.offloaded_layers) / of.layers.max(1.0)).max(0.0);
+        let is_sent = software.keeps_outputs && layout.stages > 1;
+        let sent = if is_sent { chunks.len() as f64 * self.stream_bytes() } else { 0.0 };
         let stage = stages.first().copied().unwrap_or(0);
-        let micro_batches = layout.micro_batches();
         Memory {
             standing: self.standing(of),
-            activations: kept.sum(),
-            in_flight: in_flight(layout.schedule, layout.stages, layout.chunks, stage, micro_batches),
-            working,
+            activations: kept * on_gpu + sent,
+            in_flight: in_flight(layout.schedule, layout.stages, layout.chunks, stage, layout.micro_batches()),
+            working: again.fold(0.0, f64::max) + self.gathered_bytes(),
             loss: if chunks.iter().any(|chunk| chunk.head) { self.loss_bytes() } else { 0.0 },
         }
     }
 
     fn standing(&self, of: &StageParameters) -> Vec<Part> {
         let (layout, software) = (&self.layout, &self.software);
-        let (dense, experts) = (of.dense + of.ends, of.experts);
+        let (dense, all_experts) = (of.dense + of.ends, of.experts);
+        let experts = all_experts / if software.divides_experts { f64::from(layout.tensor) } else { 1.0 };
         let shards = f64::from(layout.shards());
         let expert_shards = f64::from(layout.expert_shards());
         let gradient = software.memory_gradient_bytes.unwrap_or(software.gradient_bytes);
         let part = |name: &str, bytes: f64| Part { name: name.to_owned(), bytes };
-        let optimizer = software.optimizer_bytes * (dense / shards + experts / expert_shards);
+        let optimizer = software.optimizer_bytes * (dense / shards + all_experts / expert_shards);
         if self.shards_layers() {
             let layer = (of.dense + if layout.expert == 1 { experts } else { 0.0 }) / of.layers.max(1.0);
             return vec![
@@ -66,7 +67,30 @@ impl Request {
             Sharding::Gradients => gradient * (dense / shards + experts / expert_shards),
             _ => gradient * (dense + experts),
         };
-        vec![part("parameters", 2.0 * (dense + experts)), part("gradients", gradients), part("optimizer", optimizer)]
+        vec![
+            part("parameters", 2.0 * (dense + experts)),
+            part("gradients", gradients),
+            part("optimizer", optimizer),
+            part("buffers", software.buffer_bytes),
+        ]
+    }
+
+    /// Bytes of the residual stream of a micro-batch on one rank.
+    fn stream_bytes(&self) -> f64 {
+        let sizes = Sizes::of(self, self.model.layer(0));
+        2.0 * sizes.tokens * self.model.hidden as f64 / sizes.divided()
+    }
+
+    /// Bytes of what sequence parallelism has whole at once in a backward pass: an input that is gathered again, a gathered gradient, and
+    /// a result that is not scattered yet.
+    fn gathered_bytes(&self) -> f64 {
+        let layout = &self.layout;
+        let is_gathered = layout.sequence_parallel && layout.tensor > 1;
+        if is_gathered {
+            3.0 * f64::from(layout.tensor) * self.stream_bytes()
+        } else {
+            0.0
+        }
     }
 
     /// Bytes that one micro-batch keeps in one layer.
@@ -109,13 +133,15 @@ impl Request {
         let experts = model.experts.filter(|_| routed > 0.0);
         let width = experts.map_or(model.ffn, |one| one.ffn * one.shared);
         let of_experts = experts.map_or(0.0, |one| routed * (model.hidden + one.ffn) as f64);
-        latent + 2.0 * linear * (tokens * width as f64 / tensor + of_experts)
+        let activated = tokens * width as f64 / tensor + experts.map_or(0.0, |one| routed * one.ffn as f64);
+        let gates = if model.gated && !self.software.fuses_activation { 2.0 * activated } else { 0.0 };
+        latent + gates + 2.0 * linear * (tokens * width as f64 / tensor + of_experts)
     }
 
-    /// Bytes of the logits of a micro-batch: bf16, fp32 for the loss, and a copy where the loss is not fused.
+    /// Bytes of the logits of a micro-batch and of what the loss makes of them.
     fn loss_bytes(&self) -> f64 {
         let sizes = Sizes::of(self, self.model.layer(0));
-        let copy = if self.software.copies_logits { 4.0 } else { 0.0 };
-        sizes.tokens * self.model.vocab as f64 / f64::from(self.layout.tensor) * (2.0 + 4.0 + copy)
+        let logits = sizes.tokens * self.model.vocab as f64 / f64::from(self.layout.tensor);
+        logits * self.software.logit_bytes
     }
 }

@@ -148,7 +148,8 @@ impl<'r> Sizes<'r> {
         let matrices = self.matrices();
         let flops = |one: &Matrix| one.rows * one.columns * one.inner * one.count;
         let mut left = again * matrices.iter().map(flops).sum::<f64>();
-        let last = |one: &Matrix| one.kind == Kind::Dense && one.name.ends_with("down");
+        let is_weighed = self.request.software.weighs_results;
+        let last = |one: &Matrix| one.name.ends_with("down") && (one.kind == Kind::Dense || !is_weighed);
         let mut needed: Vec<&Matrix> = matrices.iter().filter(|one| !last(one)).collect();
         needed.sort_by(|one, other| one.inner.total_cmp(&other.inner));
         let bytes = needed.into_iter().map(|one| {

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::compute::{Compute, Device};
 use crate::constants::Constants;
 use crate::error::{Error, Result};
-use crate::memory::{Fit, Part as MemoryPart};
+use crate::memory::{Fit, Part as MemoryPart, GIB};
 use crate::network::Network;
 use crate::pipeline::{self, Pipeline, Timeline};
 use crate::training_step::{Block, Role, Stages, TrainingStep};
@@ -66,9 +66,9 @@ pub struct StepPrice {
     pub blocks: BTreeMap<String, BlockPrice>,
     /// Each collective with its price.
     pub collectives: Vec<CollectivePrice>,
-    /// The memory of the fullest role against that of the GPU.
+    /// The memory of the fullest role in GB of 2^30 bytes, as nvidia-smi and PyTorch count.
     pub memory_gb: f64,
-    /// The memory of the GPU.
+    /// What programs get of the GPU's memory, in the same GB.
     pub gpu_memory_gb: f64,
     /// Whether the step fits.
     pub fit: Fit,
@@ -87,7 +87,7 @@ pub struct RolePrice {
     pub backward_s: Vec<f64>,
     /// Seconds of what happens once.
     pub once_s: f64,
-    /// Its memory in GB, decimal.
+    /// Its memory in GB of 2^30 bytes.
     pub memory_gb: f64,
     /// The parts of its memory, in bytes.
     pub memory: Vec<MemoryPart>,
@@ -265,8 +265,8 @@ impl<'m> Pricer<'m> {
                 .collect(),
             collectives: self.collectives(step)?,
             memory_gb,
-            gpu_memory_gb: self.device.memory / 1e9,
-            fit: Fit::of(memory_gb * 1e9, self.device.memory),
+            gpu_memory_gb: self.device.memory / GIB,
+            fit: Fit::of(memory_gb * GIB, self.device.memory),
         })
     }
 }
@@ -296,7 +296,7 @@ fn role_price(role: &Role, time: &RoleTime, once: &Parts) -> RolePrice {
         forward_s: pass(0),
         backward_s: pass(1),
         once_s: once.total(),
-        memory_gb: role.memory.bytes() / 1e9,
+        memory_gb: role.memory.bytes() / GIB,
         memory: role.memory.parts(),
     }
 }
