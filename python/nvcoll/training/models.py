@@ -57,6 +57,8 @@ def model_of(model: str | Fields) -> Fields:
         return models()[model]
     if model.endswith(".toml"):
         return {"name": Path(model).stem} | _from_toml(model)
+    if "/" in model or Path(model).suffix in (".json", ".sh"):
+        raise InvalidArgument(f"there is no file `{model}`: pass a file that exists, or the name of a model")
     near = get_close_matches(model, models(), n=5, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}? " if near else ""
     raise InvalidArgument(

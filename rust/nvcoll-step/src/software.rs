@@ -118,9 +118,9 @@ pub struct Software {
     /// Whether a stage keeps what it sent until its backward pass; Megatron-Core frees it.
     #[serde(default)]
     pub keeps_outputs: bool,
-    /// Bytes of buffers in which gradients and parameters travel, besides the memory of gradients themselves.
+    /// Decimal GB of buffers in which gradients and parameters travel, besides the memory of gradients themselves.
     #[serde(default)]
-    pub buffer_bytes: f64,
+    pub buffer_gb: f64,
     /// Bytes per parameter of the state of a sharded optimizer: fp32 master, two moments.
     #[serde(default = "twelve")]
     pub optimizer_bytes: f64,
@@ -232,6 +232,8 @@ impl Software {
             self.grouped_loss,
             self.memory_gradient_bytes.unwrap_or(0.0),
             self.optimizer_bytes,
+            self.logit_bytes,
+            self.buffer_gb,
         ];
         match numbers.into_iter().find(|number| !(0.0..=MOST).contains(number)) {
             None => Ok(()),

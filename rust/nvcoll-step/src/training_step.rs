@@ -154,9 +154,9 @@ pub enum Work {
     },
     /// Attention of all heads of a rank.
     Attention {
-        /// Queries and keys of one sequence, as `[queries, keys]`: `queries` times `sequences` tokens are the rank's own.
+        /// The queries of one sequence on this rank.
         queries: f64,
-        /// The keys that the last query sees without a window.
+        /// The keys that the last query of the sequence sees without a window: its tokens.
         keys: f64,
         /// The tokens of the sliding window, if there is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -29,8 +29,9 @@ MOST = 12
 
 
 def seconds(time: float, *others: float) -> str:
-    """Writes a time, or several with ``to`` between, in the unit of the first: ``14.8 s``, ``12 to 17 ms``."""
-    scale, unit = next((row for row in ((1.0, "s"), (1e-3, "ms")) if time >= row[0]), (1e-6, "us"))
+    """Writes a time, or several with ``to`` between, in the unit of the last: ``14.8 s``, ``12 to 17 ms``."""
+    last = (time, *others)[-1]
+    scale, unit = next((row for row in ((1.0, "s"), (1e-3, "ms")) if last >= row[0]), (1e-6, "us"))
     scaled = [value / scale for value in (time, *others)]
     return f"{' to '.join(f'{value:.0f}' if value >= 100 else f'{value:.3g}' for value in scaled)} {unit}"
 

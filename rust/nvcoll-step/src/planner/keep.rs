@@ -71,7 +71,7 @@ impl Request {
             part("parameters", 2.0 * (dense + experts)),
             part("gradients", gradients),
             part("optimizer", optimizer),
-            part("buffers", software.buffer_bytes),
+            part("buffers", 1e9 * software.buffer_gb),
         ]
     }
 

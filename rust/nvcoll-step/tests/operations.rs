@@ -1,0 +1,123 @@
+//! Seconds of operations on a GPU, against the formulas written out for one case each, and their order for others.
+
+use nvcoll_fabric::hardware::gpus;
+use nvcoll_step::compute::{Compute, Device};
+use nvcoll_step::constants::Constants;
+use nvcoll_step::layout::Dtype;
+use nvcoll_step::software::AttentionKernel;
+use nvcoll_step::training_step::Work;
+use nvcoll_step::Error;
+use proptest::prelude::*;
+
+fn seconds(gpu: &str, work: &Work, count: f64) -> Result<f64, Error> {
+    let device = Device::of(gpus::named(gpu).unwrap()).unwrap();
+    Compute { device: &device, constants: Constants::shipped() }.seconds(work, count)
+}
+
+fn gemm(m: f64, n: f64, k: f64, dtype: Dtype, grouped: Option<f64>) -> Work {
+    Work::Gemm { m, n, k, dtype, grouped }
+}
+
+fn attention(keys: f64, window: Option<f64>, kernel: AttentionKernel, backward: bool) -> Work {
+    let (queries, sequences, heads, qk_dim, v_dim) = (keys, 1.0, 32.0, 128.0, 128.0);
+    Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward }
+}
+
+fn assert_equal(found: f64, expected: f64) {
+    assert!((found / expected - 1.0).abs() < 1e-9, "{found} and {expected}");
+}
+
+#[test]
+fn a_large_product_is_bound_by_the_tensor_cores() {
+    // 8192 x 8448: 64 x 33 tiles of 128 x 256 are 16 whole waves over 132 SMs of H100.
+    let constants = Constants::shipped();
+    let lost = constants.gemm_loss * (989.4_f64 / 132.0 / (312.0 / 108.0)).sqrt();
+    let flops = 2.0 * 8192.0 * 8448.0 * 8192.0;
+    let expected = flops / (989.4e12 * constants.gemm.hopper * 8192.0 / (8192.0 + lost));
+    let found = seconds("h100-sxm", &gemm(8192.0, 8448.0, 8192.0, Dtype::Bf16, None), 3.0).unwrap();
+    assert!((found / (3.0 * expected) - 1.0).abs() < 1e-3, "{found} and {expected}");
+}
+
+#[test]
+fn a_thin_product_is_bound_by_the_memory() {
+    let found = seconds("h100-sxm", &gemm(1.0, 8192.0, 8192.0, Dtype::Bf16, None), 1.0).unwrap();
+    let bytes = 2.0 * (8192.0 + 8192.0 * 8192.0 + 8192.0);
+    assert_equal(found, bytes / (3.35e12 * Constants::shipped().memory_rate));
+}
+
+#[test]
+fn experts_lose_more_of_k_and_share_waves() {
+    let of = |grouped, count| seconds("h100-sxm", &gemm(1024.0, 2048.0, 2048.0, Dtype::Bf16, grouped), count).unwrap();
+    assert!(of(Some(1.0), 1.0) > of(None, 1.0));
+    assert!(of(Some(1.0), 8.0) < 8.0 * of(Some(1.0), 1.0));
+    assert!(of(Some(0.5), 1.0) < of(Some(1.0), 1.0));
+}
+
+#[test]
+fn attention_counts_the_scores_that_causal_kernels_compute() {
+    use AttentionKernel::{Cudnn, Fa1, Fa2, Unfused};
+    let of =
+        |keys, window, kernel, backward| seconds("a100-sxm", &attention(keys, window, kernel, backward), 1.0).unwrap();
+    let full = of(8192.0, None, Fa2, false);
+    assert_equal(of(16384.0, None, Fa2, false), 4.0 * full);
+    assert_equal(of(8192.0, Some(8192.0), Fa2, false), full);
+    assert_equal(of(8192.0, Some(4096.0), Fa2, false), 0.75 * full);
+    assert_equal(of(8192.0, Some(1e9), Fa2, false), full);
+    assert!(of(8192.0, Some(128.0), Fa2, false) < 0.04 * full);
+    for backward in [false, true] {
+        let times = [Cudnn, Fa2, Fa1, Unfused].map(|kernel| of(8192.0, None, kernel, backward));
+        assert!(times.windows(2).all(|two| two[0] < two[1]), "{times:?}");
+    }
+    assert!(of(8192.0, None, Fa2, true) > 2.5 * full);
+}
+
+#[test]
+fn heads_of_no_multiple_of_8_need_no_tensor_cores() {
+    let of = |elements: f64| {
+        let Work::Attention { queries, keys, window, sequences, heads, kernel, backward, .. } =
+            attention(2048.0, None, AttentionKernel::Unfused, false)
+        else {
+            unreachable!()
+        };
+        let (qk_dim, v_dim) = (elements, elements);
+        let work = Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward };
+        seconds("a100-sxm", &work, 1.0).unwrap()
+    };
+    assert!(of(108.0) > 1.5 * of(112.0));
+}
+
+#[test]
+fn precisions_that_a_gpu_lacks_are_refused_with_those_it_has() {
+    for (gpu, dtype) in [("a100-sxm", Dtype::Fp8), ("h100-sxm", Dtype::Fp4), ("v100-sxm", Dtype::Bf16)] {
+        let error = seconds(gpu, &gemm(64.0, 64.0, 64.0, dtype, None), 1.0).unwrap_err().to_string();
+        assert!(error.contains("choose one of") && error.contains("fp16"), "{error}");
+    }
+    let [half, single] = [Dtype::Bf16, Dtype::Tf32]
+        .map(|dtype| seconds("h100-sxm", &gemm(8192.0, 8192.0, 8192.0, dtype, None), 1.0).unwrap());
+    assert!(single > 1.8 * half && single < 2.1 * half);
+}
+
+#[test]
+fn every_gpu_with_peaks_computes() {
+    for gpu in gpus::all().iter().filter(|gpu| gpu.compute.is_some()) {
+        let device = Device::of(gpu).unwrap();
+        let compute = Compute { device: &device, constants: Constants::shipped() };
+        let took = compute.seconds(&gemm(4096.0, 4096.0, 4096.0, Dtype::Fp16, None), 1.0).unwrap();
+        let peak = device.peak(Dtype::Fp16).unwrap();
+        let reached = 2.0 * 4096.0_f64.powi(3) / took / peak;
+        assert!((0.2..0.95).contains(&reached), "{}: {reached}", gpu.name);
+    }
+}
+
+proptest! {
+    #[test]
+    fn larger_products_take_longer(
+        m in 1.0..1e5_f64, n in 1.0..1e5_f64, k in 1.0..1e5_f64, more in 1.0..4.0_f64, side in 0..3_usize,
+    ) {
+        let mut sizes = [m, n, k].map(f64::round);
+        let of = |[m, n, k]: [f64; 3]| seconds("b200", &gemm(m, n, k, Dtype::Bf16, None), 1.0).unwrap();
+        let before = of(sizes);
+        sizes[side] = (sizes[side] * more).round();
+        prop_assert!(of(sizes) >= before * 0.999, "{sizes:?}: {} after {before}", of(sizes));
+    }
+}
