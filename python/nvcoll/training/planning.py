@@ -12,6 +12,9 @@ from nvcoll.training.models import Fields, model_of, software_of
 from nvcoll.training.prediction import StepPrediction
 from nvcoll.training.trace import Document, Span, of_pipeline
 
+GLOBAL_BATCH: Final = 256
+"""The sequences of a step by default. Chosen: 2 million tokens of 8,192."""
+
 SOFTWARE: Final = "megatron-core"
 """The software by default."""
 
@@ -50,6 +53,10 @@ class Machine:
         rows = json.dumps([dict(row) for row in measured])
         self.pricer = StepPricer(self.fabric, self.gpus, gpu=gpu, version=version, settings=settings, measured=rows)
 
+    def __repr__(self) -> str:
+        """The name of the machine, and the number of GPUs."""
+        return f"<Machine {self.fabric.name}, {self.gpus} GPUs>"
+
     def request(
         self,
         model: str | Fields,
@@ -64,6 +71,7 @@ class Machine:
         of_model, of_software = model_of(model), software_of(software, overrides)
         divided = of_software.get("sequence_parallel", False) if sequence_parallel is None else sequence_parallel
         length = of_model.get("sequence", 4096) if sequence is None else sequence
+        words.setdefault("global_batch", GLOBAL_BATCH)
         how = layout(gpus=self.gpus, sequence=length, sequence_parallel=divided, **words)
         return {"model": of_model, "layout": how, "software": of_software, "domain": self.pricer.domain}
 
@@ -118,9 +126,9 @@ def plan(
         gpu: the model of GPU whose computing counts. Default: that of the machine.
         version: a version of NCCL. Default: the newest whose release was read.
         settings: environment variables of NCCL.
-        how: ``global_batch`` in sequences, and what is not the default: ``micro_batch``, ``sequence``, ``tp``, ``pp``,
-            ``vp``, ``cp``, ``ep``, ``dp``, ``zero``, ``shard_ranks``, ``recompute``, ``dtype``, ``schedule``,
-            ``order``, ``sequence_parallel`` (see `nvcoll.training.layouts`), ``software``, and ``overrides`` of its
+        how: ``global_batch`` in sequences (default: 256), and what else is not the default: ``micro_batch``,
+            ``sequence``, ``tp``, ``pp``, ``vp``, ``cp``, ``ep``, ``dp``, ``zero``, ``shard_ranks``, ``recompute``,
+            ``dtype``, ``schedule``, ``order``, ``sequence_parallel`` (see `nvcoll.training.layouts`), ``software``, and ``overrides`` of its
             fields.
 
     Returns:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, TrainingStep
+from nvcoll.training.layouts import words
 
 Fit = Literal["fits", "tight", "too_large"]
 
@@ -32,6 +33,9 @@ PARTS: Final = {
     "stall": "stalls of the software",
 }
 """The parts of a step by name, with what they are."""
+
+UNLIKE: Final = 5.0
+"""The times by which a measured step may differ from its prediction. Chosen: beyond, something else ran."""
 
 TRUSTED: Final = {True: 0.5, False: 0.8}
 """How much of the logarithm of one measured run against its prediction counts, by whether runs like it were measured.
@@ -72,7 +76,7 @@ class CollectivePrice:
     hides: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StepPrediction:
     """The predicted time of a step of training, and what it consists of.
 
@@ -107,6 +111,16 @@ class StepPrediction:
         row["roles"] = tuple(_role(one) for one in row["roles"])
         row["collectives"] = tuple(_collective(one) for one in row["collectives"])
         return cls(**row, machine=machine, step=step, request=request)
+
+    def __repr__(self) -> str:
+        """The step, the machine, and the time in a line."""
+        interval = f"{self.seconds:.4g} s (90 %: {self.low_s:.4g} to {self.high_s:.4g} s)"
+        return f"<StepPrediction {self.step.name}, {self.machine.name}: {interval}, {self.fit}>"
+
+    @property
+    def words(self) -> str:
+        """The layout in the short words of the field; empty for a step that was not planned here."""
+        return words(self.request["layout"]) if self.request else ""
 
     @property
     def gpus(self) -> int:
@@ -144,6 +158,9 @@ class StepPrediction:
         """
         if not (math.isfinite(measured_s) and measured_s > 0):
             raise InvalidArgument(f"the measured step took {measured_s} s: pass a positive number of seconds")
+        if not 1 / UNLIKE <= measured_s / self.seconds <= UNLIKE:
+            what = f"the measured step took {measured_s:g} s and {self.seconds:.3g} s were predicted"
+            raise InvalidArgument(f"{what}: more than noise differs, correct the layout, the machine or the software")
         trusted = TRUSTED[not self.extrapolated]
         return Calibration(measured_s / self.seconds, (measured_s / self.seconds) ** trusted)
 

@@ -1,7 +1,7 @@
 """`sweep`: many layouts of one step on one machine, best first.
 
-Candidates are all combinations that the rules of layouts allow, within what people use: tensor parallelism inside what
-NVLink joins, context parallelism for long sequences, at most eight chunks. Each is priced with the closed form of the
+Candidates are all combinations that the rules of layouts allow, within what people use: tensor parallelism over two
+nodes at most, context parallelism down to 4,096 tokens a rank, at most ten chunks that divide the layers. Each is priced with the closed form of the
 pipeline, on all processors.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
 
-from nvcoll._nvcoll import InvalidArgument
+from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.training.layouts import words
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import Calibration, Fit
@@ -21,8 +21,11 @@ from nvcoll.training.prediction import Calibration, Fit
 AT_ONCE: Final = 64
 """The layouts that are priced between two reports of progress. Chosen."""
 
-LONG: Final = 8192
+LONG: Final = 4096
 """Tokens per context-parallel rank below which no more of them are tried. Chosen."""
+
+CHUNKS: Final = 10
+"""The most chunks of a stage that are tried. Chosen."""
 
 MOST_TRIED: Final = 20_000
 
@@ -45,12 +48,17 @@ class Candidate:
     memory_gb: float
     fit: Fit
     parts: Mapping[str, float]
+    extrapolated: Sequence[str]
 
     def scaled(self, scale: float) -> Candidate:
         """Returns the layout with its times scaled."""
         times = {name: getattr(self, name) * scale for name in ("seconds", "low_s", "high_s")}
         rates = {name: getattr(self, name) / scale for name in ("tokens_per_second", "mfu")}
         return replace(self, **times, **rates, parts={name: time * scale for name, time in self.parts.items()})
+
+    def dollars(self, per_gpu_hour: float, tokens: float = 1e12) -> float:
+        """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``."""
+        return tokens / self.tokens_per_second / 3600 * per_gpu_hour
 
     @property
     def words(self) -> str:
@@ -96,7 +104,7 @@ class Sweep:
 
 def sweep(
     model: str | Mapping[str, Any],
-    machine: Machine,
+    machine: Machine | str | Fabric,
     *,
     tell: Callable[[int, int], None] | None = None,
     **how: Any,
@@ -105,7 +113,7 @@ def sweep(
 
     Args:
         model: as of `nvcoll.training.plan`.
-        machine: the machine; all its ``gpus`` are used.
+        machine: the machine, or its name; all its ``gpus`` are used.
         tell: is called with the numbers of layouts priced and to price.
         how: arguments of `nvcoll.training.plan` that are the same for all; those of the layout that are given are not
             varied.
@@ -113,6 +121,7 @@ def sweep(
     Raises:
         InvalidArgument: a name is unknown, or nothing can be varied.
     """
+    machine = machine if isinstance(machine, Machine) else Machine(machine)
     requests = [machine.request(model, **how, **free) for free in _free(machine, model, how)]
     if len(requests) > MOST_TRIED:
         raise InvalidArgument(
@@ -151,9 +160,9 @@ def _free(machine: Machine, model: str | Mapping[str, Any], how: Mapping[str, An
     fields, length = request["model"], request["layout"]["sequence"]
     experts = (fields.get("experts") or {}).get("count", 1)
     varied: dict[str, list[Any]] = {
-        "tp": [size for size in _powers(machine.pricer.domain) if fields["heads"] % size == 0],
+        "tp": [size for size in _powers(2 * machine.pricer.domain) if fields["heads"] % size == 0],
         "pp": [size for size in range(1, fields["layers"] + 1) if machine.gpus % size == 0 and size <= 64],
-        "vp": [1, 2, 4, 8],
+        "vp": [*range(1, CHUNKS + 1)],
         "cp": [size for size in _powers(16) if size == 1 or length // size >= LONG],
         "ep": [size for size in _powers(64) if experts % size == 0],
         "micro_batch": [1, 2, 4, 8],
@@ -166,10 +175,15 @@ def _free(machine: Machine, model: str | Mapping[str, Any], how: Mapping[str, An
             yield free
 
 
+def _divides(layers: int, chunks: int) -> bool:
+    """Says whether chunks divide the layers, or the layers with embedding and head."""
+    return layers % chunks == 0 or (layers + 2) % chunks == 0
+
+
 def _can_be(gpus: int, model: Mapping[str, Any], words: Mapping[str, Any]) -> bool:
     """Says whether a combination keeps the simple rules, so that the planner need not refuse it."""
     tp, pp, cp, vp = (words.get(word, 1) for word in ("tp", "pp", "cp", "vp"))
-    if gpus % (tp * pp * cp) or (vp > 1 and (pp == 1 or model["layers"] % (pp * vp))):
+    if gpus % (tp * pp * cp) or (vp > 1 and (pp == 1 or not _divides(model["layers"], pp * vp))):
         return False
     dp = gpus // (tp * pp * cp)
     each = dp * words.get("micro_batch", 1)

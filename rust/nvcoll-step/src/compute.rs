@@ -87,6 +87,9 @@ static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| tables::rows(include_st
 /// The compute capability of Blackwell Ultra.
 const BLACKWELL_ULTRA: u32 = 103;
 
+/// The compute capability from which on Blackwell is a chip for graphics, without the tensor memory of B200.
+const GRAPHICS_BLACKWELL: u32 = 120;
+
 /// What heads of a size that the table lacks sustain.
 const OTHER_HEADS: f64 = 0.8;
 
@@ -112,6 +115,7 @@ impl Device {
         let class = match gpu.generation {
             Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => Class::Volta,
             Generation::Ampere | Generation::Ada | Generation::Cdna2 => Class::Ampere,
+            Generation::Blackwell if gpu.sm >= Some(GRAPHICS_BLACKWELL) => Class::Ampere,
             Generation::Hopper | Generation::Cdna3 => Class::Hopper,
             Generation::Blackwell if gpu.sm == Some(BLACKWELL_ULTRA) => Class::BlackwellUltra,
             Generation::Blackwell => Class::Blackwell,

@@ -21,12 +21,9 @@ from nvcoll.text.tables import print_labelled
 from nvcoll.training import configurations, layouts, page, trace
 from nvcoll.training.models import is_model, models, software
 from nvcoll.training.neighbours import neighbours
-from nvcoll.training.planning import SOFTWARE, Machine
+from nvcoll.training.planning import GLOBAL_BATCH, SOFTWARE, Machine
 from nvcoll.training.prediction import Calibration, StepPrediction
 from nvcoll.training.sweep import VARIED, Candidate, Sweep, sweep
-
-GLOBAL_BATCH = 256
-"""The sequences of a step by default. Chosen: 2 million tokens of 8,192."""
 
 SCHEMA, SWEEP_SCHEMA = "nvcoll.plan/1", "nvcoll.plan-sweep/1"
 
@@ -69,7 +66,11 @@ def _configured(files: Sequence[str], counts: Sequence[int], quiet: bool) -> dic
             how["model"] = file
             continue
         found = configurations.read(file, gpus=counts[0] if counts else None)
-        how |= found.words()
+        said = found.words()
+        if "model" in how and "model" in said:
+            del said["model"]
+            found.notes.append(f"its model is not used, {files[0]} is")
+        how |= said
         for note in [] if quiet else found.notes:
             print_labelled("assumed", f"{file}: {note}")
     if "model" not in how:
@@ -218,12 +219,15 @@ def plan(
     words |= {"micro_batch": micro_batch, "global_batch": global_batch, "sequence": sequence, "recompute": recompute}
     words |= {"dtype": dtype, "schedule": schedule, "order": order, "software": framework}
     how = _configured([model, *([config] if config else [])], counts, quiet=as_json)
-    how |= {word: value for word, value in words.items() if value is not None}
+    words = {word: value for word, value in words.items() if value is not None}
+    if words.keys() & {"tp", "pp", "cp"}:
+        how.pop("dp", None)  # data parallelism takes the GPUs that sizes of the command line leave
+    how |= words
     how["overrides"] = how.get("overrides", {}) | _fields(given or ())
     model = how.pop("model")
     calibration: Calibration | None = None
     if sweeps:
-        of_one = {"--dollars-per-gpu-hour": dollars, "--step": write_step, "--trace": write_trace}
+        of_one = {"--step": write_step, "--trace": write_trace}
         if given := [name for name, value in of_one.items() if value is not None]:
             raise InvalidArgument(f"{given[0]} is of one layout: pass it without --sweep, with the layout of a row")
         machines += _changed(machines, what_if)
@@ -234,7 +238,7 @@ def plan(
         found_there = [_sweeps(model, one, counts, conditions, how) for one in machines]
         if calibration is not None:
             found_there = [one.scaled(calibration) for one in found_there]
-        _show_sweeps(model, machines, found_there, as_json)
+        _show_sweeps(model, machines, found_there, _prices(dollars, machines), as_json)
         if write_html is not None:
             best = found_there[0]
             there = Machine(machines[0], best.best.gpus, **conditions)
@@ -246,6 +250,9 @@ def plan(
     if len(counts) > 1:
         raise InvalidArgument("several numbers of GPUs are for --sweep: pass one")
     asked = [Machine(one, *counts, **conditions) for one in (*machines, *_changed(machines, what_if))]
+    of_first = {"--step": write_step, "--trace": write_trace, "--html": write_html}
+    if len(asked) > 1 and (given := [name for name, value in of_first.items() if value is not None]):
+        raise InvalidArgument(f"{given[0]} is of one machine, and there are {len(asked)}: pass one, without --what-if")
     found = [machine.plan(model, **how) for machine in asked]
     if measured is not None:
         calibration = _calibration(found[0], measured, quiet=as_json)
@@ -266,7 +273,9 @@ def plan(
         show.show_machines(found, prices)
 
 
-def _show_sweeps(model: str, machines: Sequence[Fabric], found: Sequence[Sweep], as_json: bool) -> None:
+def _show_sweeps(
+    model: str, machines: Sequence[Fabric], found: Sequence[Sweep], dollars: dict[str, float], as_json: bool
+) -> None:
     if as_json:
         rows = [
             {"machine": machine.name, "refused": one.refused, "candidates": [vars(row) for row in one.candidates]}
@@ -277,7 +286,7 @@ def _show_sweeps(model: str, machines: Sequence[Fabric], found: Sequence[Sweep],
     for nth, (machine, one) in enumerate(zip(machines, found, strict=True)):
         if nth:
             print()
-        show.show_sweep(f"{model} on {machine.name}", one)
+        show.show_sweep(f"{model} on {machine.name}", one, dollars.get(machine.name))
 
 
 def _changed(machines: Sequence[Fabric], changes: Sequence[str] | None) -> list[Fabric]:

@@ -105,7 +105,7 @@ def _show_collectives(found: StepPrediction) -> None:
         optional=("calls", "ranks", "hides behind"),
     )
     if len(distinct) > MOST:
-        print_labelled("", f"({counted(len(distinct) - MOST, 'more')}: --json has all)", label=0)
+        print_labelled("", f"({len(distinct) - MOST} more: --json has all)", label=0)
 
 
 def _place(one: CollectivePrice, found: StepPrediction) -> str:
@@ -131,6 +131,9 @@ def show_machines(found: Sequence[StepPrediction], dollars: Mapping[str, float])
     print_table(heads, rows, left=("machine", "memory"), optional=("vs best", "MFU", "tokens/s/GPU", "90 % interval"))
     for one in found:
         print_labelled("limit", f"{one.machine.name}: {one.limit}")
+    for one in found:
+        for reason in one.extrapolated:
+            print_labelled("accuracy", f"{one.machine.name}: extrapolated: {reason}; the interval is wider")
 
 
 def _machine_row(one: StepPrediction, best: float) -> Iterator[str]:
@@ -142,32 +145,48 @@ def _machine_row(one: StepPrediction, best: float) -> Iterator[str]:
 SWEEP = ("GPUs", "layout", "micro-batch", "recompute", "step", "90 % interval", "tokens/s/GPU", "GB", "memory")
 
 
-def _show_candidates(some: Sequence[Candidate]) -> None:
+def _show_candidates(some: Sequence[Candidate], dollars: float | None) -> None:
     rows = []
     for one in some:
         sizes, _, rest = one.words.partition("  micro-batch ")
         micro_batch, _, again = rest.partition("  recompute ")
         times = seconds(one.seconds), seconds(one.low_s, one.high_s), f"{one.tokens_per_second:,.0f}"
         layout = f"{one.gpus}", sizes.replace("  ", " "), micro_batch, again or "none"
-        rows.append((*layout, *times, f"{one.memory_gb:.0f}", FITS[one.fit]))
+        price = () if dollars is None else (f"{one.dollars(dollars):,.0f}",)
+        rows.append((*layout, *times, f"{one.memory_gb:.0f}", FITS[one.fit], *price))
     of_one_size = len({one.gpus for one in some}) == 1
     optional = (SWEEP[6], SWEEP[5], *(SWEEP[:1] if of_one_size else ()))
-    print_table(SWEEP, rows, left=("layout", "recompute", "memory"), optional=optional)
+    heads = SWEEP if dollars is None else (*SWEEP, "$/10^12 tokens")
+    print_table(heads, rows, left=("layout", "recompute", "memory"), optional=optional)
 
 
-def show_sweep(name: str, found: Sweep, shown: int = MOST) -> None:
-    """Prints the best layouts, and those that none beats in time, memory and number of GPUs."""
+def _of_each_size(some: Sequence[Candidate]) -> list[Candidate]:
+    """Returns the first layouts of each number of GPUs, as many in all as are shown."""
+    sizes = sorted({one.gpus for one in some})
+    most = max(1, MOST // max(1, len(sizes)))
+    return [one for size in sizes for one in [each for each in some if each.gpus == size][:most]]
+
+
+def show_sweep(name: str, found: Sweep, dollars: float | None = None) -> None:
+    """Prints the best layouts of each number of GPUs, and those that none beats in time, memory and GPUs."""
     fitting = [one for one in found.candidates if one.fit != "too_large"]
     many = counted(len(found.candidates), "layout")
     print_labelled("", f"{name}: {many} priced, {len(fitting)} fit or may fit", label=0)
+    if not found.candidates:
+        print_labelled(
+            "", "no layout keeps the rules with what is given: leave one of tp, pp, vp, cp, ep open", label=0
+        )
+        return
     if not fitting:
         print_labelled("", "those that need the least memory:", label=0)
     best = found.candidates if fitting else sorted(found.candidates, key=lambda one: one.memory_gb)
-    _show_candidates(best[:shown])
+    _show_candidates(_of_each_size(best), dollars)
     front = found.pareto
     if len(front) > 1:
         print()
         print_labelled("", "no other layout is better in time, memory and GPUs at once", label=0)
-        _show_candidates(front[:shown])
+        _show_candidates(_of_each_size(front), dollars)
+    for reason in best[0].extrapolated:
+        print_labelled("accuracy", f"extrapolated: {reason}; the intervals are wider")
     for rule, count in list(found.refused.items())[:3]:
         print_labelled("refused", f"{counted(count, 'layout')}: {rule}")

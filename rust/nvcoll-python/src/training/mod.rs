@@ -32,8 +32,14 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("all keys are texts")
 }
 
+/// What serde found, without a position in JSON that the caller never sees.
+fn unplaced(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    said.split(" at line ").next().unwrap_or(&said).to_owned()
+}
+
 fn planned(request: &str) -> Result<Step> {
-    let request: Request = serde_json::from_str(request).map_err(|error| Error::Request(error.to_string()))?;
+    let request: Request = serde_json::from_str(request).map_err(|error| Error::Request(unplaced(&error)))?;
     request.plan()
 }
 
