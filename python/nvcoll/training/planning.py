@@ -128,8 +128,8 @@ def plan(
         settings: environment variables of NCCL.
         how: ``global_batch`` in sequences (default: 256), and what else is not the default: ``micro_batch``,
             ``sequence``, ``tp``, ``pp``, ``vp``, ``cp``, ``ep``, ``dp``, ``zero``, ``shard_ranks``, ``recompute``,
-            ``dtype``, ``schedule``, ``order``, ``sequence_parallel`` (see `nvcoll.training.layouts`), ``software``, and ``overrides`` of its
-            fields.
+            ``dtype``, ``schedule``, ``order``, ``sequence_parallel`` (see `nvcoll.training.layouts`), ``software``,
+            and ``overrides`` of its fields.
 
     Returns:
         A `StepPrediction`.

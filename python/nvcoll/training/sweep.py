@@ -1,8 +1,8 @@
 """`sweep`: many layouts of one step on one machine, best first.
 
 Candidates are all combinations that the rules of layouts allow, within what people use: tensor parallelism over two
-nodes at most, context parallelism down to 4,096 tokens a rank, at most ten chunks that divide the layers. Each is priced with the closed form of the
-pipeline, on all processors.
+nodes at most, context parallelism down to 4,096 tokens a rank, at most ten chunks that divide the layers. Each is
+priced with the closed form of the pipeline, on all processors.
 """
 
 from __future__ import annotations

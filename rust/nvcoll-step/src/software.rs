@@ -234,6 +234,7 @@ impl Software {
             self.optimizer_bytes,
             self.logit_bytes,
             self.buffer_gb,
+            self.bucket_mb.unwrap_or(0.0),
         ];
         match numbers.into_iter().find(|number| !(0.0..=MOST).contains(number)) {
             None => Ok(()),
