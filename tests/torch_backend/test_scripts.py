@@ -27,6 +27,9 @@ sys.stdout.write(f"{dist.get_backend()} {type(dist.group.WORLD).__module__}\\n")
 sys.stdout.flush()
 if "leave" in sys.argv:
     dist.destroy_process_group()
+if "gone" in sys.argv:
+    import os
+    os._exit(0)
 """
 
 
@@ -48,7 +51,8 @@ def test_torch_finds_the_backend_without_an_import(tmp_path):
 def test_a_script_that_uses_gloo_runs_unchanged(tmp_path):
     text = torchrun(tmp_path, "gloo", "leave", NVCOLL_TORCH="replace")
     assert text.count("nvcoll.torch.groups") == 2
-    assert "nvcoll.torch.groups" not in torchrun(tmp_path, "gloo", "leave")
+    # "gone": torch 2.15 aborts now and then when it takes its own gloo down ("terminate called"), also without nvcoll.
+    assert "nvcoll.torch.groups" not in torchrun(tmp_path, "gloo", "leave", "gone")
 
 
 @pytest.mark.parametrize("end", ["leave", "stay"])
