@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`error`] | what can go wrong between a description of hardware and a time |
 //! | [`units`] | rates and times as integers |
-//! | `tables` | tables that are shipped: rows that are found by name |
+//! | [`tables`] | tables that are shipped: rows that are found by name |
 //! | [`hardware`] | devices, links, media, GPU models: what a machine is made of |
 //! | [`max_min`] | the shares of a link that flows get at once |
 //! | [`topology`] | how devices are joined: networks, routes, flows |
@@ -31,7 +31,7 @@ pub mod nccl;
 pub mod predict;
 pub mod preset;
 pub mod simulate;
-mod tables;
+pub mod tables;
 pub mod topology;
 pub mod units;
 

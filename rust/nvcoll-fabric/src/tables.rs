@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 ///
 /// # Panics
 /// If the text is no such table.
-pub(crate) fn rows<T: DeserializeOwned>(text: &str, key: &str) -> Vec<T> {
+pub fn rows<T: DeserializeOwned>(text: &str, key: &str) -> Vec<T> {
     let mut table: BTreeMap<String, Vec<T>> = toml::from_str(text).expect("a test reads the table that is shipped");
     table.remove(key).filter(|_| table.is_empty()).expect("the table has one array of rows")
 }

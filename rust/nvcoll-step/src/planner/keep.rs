@@ -78,7 +78,7 @@ impl Request {
     /// Bytes of the residual stream of a micro-batch on one rank.
     fn stream_bytes(&self) -> f64 {
         let sizes = Sizes::of(self, self.model.layer(0));
-        2.0 * sizes.tokens * self.model.hidden as f64 / sizes.divided()
+        sizes.stream_bytes() / sizes.divided()
     }
 
     /// Bytes of what sequence parallelism has whole at once in a backward pass: an input that is gathered again, a gathered gradient, and
@@ -102,8 +102,8 @@ impl Request {
     fn activations(&self, kind: Layer, recompute: &Recompute) -> f64 {
         let (model, layout, software) = (&self.model, &self.layout, &self.software);
         let sizes = Sizes::of(self, kind);
-        let (tokens, hidden, tensor) = (sizes.tokens, model.hidden as f64, f64::from(layout.tensor));
-        let stream = 2.0 * tokens * hidden / sizes.divided();
+        let (tokens, tensor) = (sizes.tokens, f64::from(layout.tensor));
+        let stream = self.stream_bytes();
         if recompute.is_full() {
             return stream;
         }

@@ -71,7 +71,7 @@ impl<'r> Sizes<'r> {
     }
 
     /// Bytes of the residual stream of a micro-batch, not divided among tensor-parallel ranks.
-    fn stream_bytes(&self) -> f64 {
+    pub(super) fn stream_bytes(&self) -> f64 {
         self.tokens * self.hidden * ELEMENT
     }
 

@@ -107,9 +107,8 @@ impl Request {
     fn send(&self) -> Op {
         let sizes = Sizes::of(self, self.model.layer(0));
         let divided = if self.software.splits_sends { f64::from(self.layout.tensor) } else { sizes.divided() };
-        let bytes = sizes.tokens * self.model.hidden as f64 * 2.0 / divided;
         let hides = if self.software.overlaps_sends { Hides::OtherMicroBatch } else { Hides::Nothing };
-        collective(Pattern::SendRecv, bytes, "pp", hides)
+        collective(Pattern::SendRecv, sizes.stream_bytes() / divided, "pp", hides)
     }
 
     /// One role for the stages that run the same blocks and keep the same parameters.

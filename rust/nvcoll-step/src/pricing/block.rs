@@ -28,7 +28,6 @@ pub(super) struct BlockTime {
 struct Pass {
     parts: Parts,
     computing: f64,
-    attention: f64,
     host: f64,
     around_attention: f64,
     traffic: f64,
@@ -44,10 +43,9 @@ const CONTEXT: [f64; 3] = [0.7, 0.5, 0.2];
 
 impl Pricer<'_> {
     pub(super) fn block(&self, step: &TrainingStep, block: &Block) -> Result<BlockTime> {
-        let forward = self.pass(step, &block.forward)?;
-        let weights = self.pass(step, &block.weights)?;
-        let both: Vec<Op> = block.backward.iter().chain(&block.weights).cloned().collect();
-        let backward = self.pass(step, &both)?;
+        let forward = self.pass(step, &block.forward, Pass::default())?;
+        let weights = self.pass(step, &block.weights, Pass::default())?;
+        let backward = self.pass(step, &block.backward, weights)?;
         let (plain_forward, mut plain_backward) = (forward.bounded(), backward.bounded());
         plain_backward.add(Part::Recompute, self.again(block, &forward, &plain_forward));
         Ok(BlockTime {
@@ -68,8 +66,8 @@ impl Pricer<'_> {
             + recompute.elementwise * forward.parts.seconds(Part::Elementwise)
     }
 
-    fn pass(&self, step: &TrainingStep, ops: &[Op]) -> Result<Pass> {
-        let mut pass = Pass::default();
+    /// Adds operations to a pass.
+    fn pass(&self, step: &TrainingStep, ops: &[Op], mut pass: Pass) -> Result<Pass> {
         for op in ops {
             if let Work::Collective { hides, .. } = op.work {
                 self.add_collective(step, op, hides, &mut pass)?;
@@ -85,11 +83,6 @@ impl Pricer<'_> {
                 }
             }
         }
-        pass.attention = pass.parts.seconds(Part::Attention);
-        let [behind, beyond, always] = CONTEXT;
-        let around = pass.around_attention;
-        let bare = always * around + beyond * (around - behind * pass.attention).max(0.0);
-        pass.parts.add(Part::Context, bare);
         Ok(pass)
     }
 
@@ -110,7 +103,7 @@ impl Pricer<'_> {
     fn beside_traffic(&self, plain: Parts, pass: &Pass) -> Parts {
         let (mut parts, seconds) = (plain, plain.total());
         if pass.traffic > 0.0 {
-            let slowed = self.constants().contention * seconds.min(pass.traffic).min(pass.traffic_nearby);
+            let slowed = self.constants.contention * seconds.min(pass.traffic).min(pass.traffic_nearby);
             parts.add(Part::Sharded, (pass.traffic - seconds).max(0.0) + slowed);
         }
         parts
@@ -118,9 +111,11 @@ impl Pricer<'_> {
 }
 
 impl Pass {
-    /// The parts, with the wait for launches where the processor is the slower.
+    /// The parts, with what attention does not hide, and the wait for launches where the processor is the slower.
     fn bounded(&self) -> Parts {
-        let mut parts = self.parts;
+        let (mut parts, around, [behind, beyond, always]) = (self.parts, self.around_attention, CONTEXT);
+        let past = (around - behind * parts.seconds(Part::Attention)).max(0.0);
+        parts.add(Part::Context, always * around + beyond * past);
         let slower = (self.computing.powf(SMOOTH) + self.host.powf(SMOOTH)).powf(1.0 / SMOOTH);
         parts.add(Part::Host, (slower - self.computing).max(0.0));
         parts

@@ -136,10 +136,6 @@ impl<'m> Pricer<'m> {
         Compute { device: self.device, constants: self.constants }
     }
 
-    fn constants(&self) -> &'m Constants {
-        self.constants
-    }
-
     /// Prices a step.
     ///
     /// # Errors

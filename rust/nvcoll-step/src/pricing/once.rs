@@ -50,7 +50,7 @@ impl Pricer<'_> {
             traffic.seconds += seconds;
             traffic.nearby += self.nearby(step, op)?;
         }
-        let constants = self.constants();
+        let constants = self.constants;
         let bare = |traffic: Traffic, pass: f64| {
             (traffic.seconds - constants.hiding * pass).max(constants.data_exposed * traffic.seconds)
         };
