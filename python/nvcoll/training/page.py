@@ -23,12 +23,10 @@ from nvcoll.training import colours
 from nvcoll.training.communication import busy, traffic
 from nvcoll.training.layouts import words
 from nvcoll.training.page_rows import commas, of_layouts, of_memory, of_price, of_time, of_timeline, timed
-from nvcoll.training.prediction import StepPrediction
+from nvcoll.training.prediction import FITS, StepPrediction
 from nvcoll.training.sweep import Candidate
 
 HERE: Final = Path(__file__).parent
-
-FIT: Final = {"fits": "fits", "tight": "may fit", "too_large": "does not fit"}
 
 TABLE_ROWS: Final = 10
 """Layouts in the table of a sweep. Chosen."""
@@ -136,8 +134,8 @@ def page(
 def _check(price: Mapping[str, Any]) -> None:
     if missing := [name for name in NEEDED if name not in price]:
         raise InvalidArgument(f"the price of the step lacks `{missing[0]}`: pass the JSON of a price, as a mapping")
-    if price["fit"] not in FIT:
-        raise InvalidArgument(f"the fit of the price is `{price['fit']}`: pass one of {', '.join(FIT)}")
+    if price["fit"] not in FITS:
+        raise InvalidArgument(f"the fit of the price is `{price['fit']}`: pass one of {', '.join(FITS)}")
     names = Counter(role["name"] for role in price["roles"])
     if twice := [name for name, count in names.items() if count > 1]:
         raise InvalidArgument(f"{names[twice[0]]} roles are called `{twice[0]}`: give each role its own name")
@@ -148,7 +146,7 @@ def _written(jinja2: ModuleType, shown: Mapping[str, Any], specs: Mapping[str, A
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     environment.filters["timed"] = timed
-    environment.globals |= {"colours": vars(colours), "fits": FIT, "most": TABLE_ROWS}
+    environment.globals |= {"colours": vars(colours), "fits": FITS, "most": TABLE_ROWS}
     scripts = (_bundle(), (HERE / "page.js").read_text(encoding="utf-8"))
     hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
     template = environment.get_template("page.html.jinja")

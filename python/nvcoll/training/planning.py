@@ -103,7 +103,10 @@ class Machine:
 
     def plan(self, model: str | Fields, **how: Any) -> StepPrediction:
         """Plans a step and prices it; arguments as of `plan`."""
-        request = self.request(model, **how)
+        return self.planned(self.request(model, **how))
+
+    def planned(self, request: Mapping[str, Any]) -> StepPrediction:
+        """Plans what `request` returned and prices it."""
         return self.predict(TrainingStep.plan(json.dumps(request)), request)
 
 

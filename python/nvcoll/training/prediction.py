@@ -6,12 +6,17 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar, cast
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, TrainingStep
 from nvcoll.training.layouts import words
 
+T = TypeVar("T")
+
 Fit = Literal["fits", "tight", "too_large"]
+
+FITS: Final[Mapping[str, str]] = {"fits": "fits", "tight": "may fit", "too_large": "does not fit"}
+"""The answers about memory, best first, in words."""
 
 COMPUTING: Final = ("gemm", "attention", "elementwise", "recompute", "optimizer")
 """Parts in which the GPU works; in the others it waits."""
@@ -43,6 +48,11 @@ TRUSTED: Final = {True: 0.5, False: 0.8}
 The part that is not noise: variance between systems over that plus the variance between runs of one. Chosen: 0.05 and
 0.05 for software and GPUs that were measured, 0.10 and 0.05 otherwise.
 """
+
+
+def dollars_of(tokens_per_second: float, per_gpu_hour: float, tokens: float) -> float:
+    """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``; the rate is that of a GPU."""
+    return tokens / tokens_per_second / 3600 * per_gpu_hour
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,7 @@ class StepPrediction:
 
     def dollars(self, per_gpu_hour: float, tokens: float = 1e12) -> float:
         """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``."""
-        return tokens / self.tokens_per_second / 3600 * per_gpu_hour
+        return dollars_of(self.tokens_per_second, per_gpu_hour, tokens)
 
     def calibrated(self, measured_s: float) -> Calibration:
         """Compares the prediction with a step that was measured.
@@ -184,19 +194,14 @@ class Calibration:
     ratio: float
     scale: float
 
-    def of(self, prediction: StepPrediction) -> StepPrediction:
-        """Returns a prediction with all its times scaled; rates follow."""
-        scale = self.scale
-        return replace(
-            prediction,
-            seconds=prediction.seconds * scale,
-            low_s=prediction.low_s * scale,
-            high_s=prediction.high_s * scale,
-            tokens_per_second=prediction.tokens_per_second / scale,
-            mfu=prediction.mfu / scale,
-            tflops=prediction.tflops / scale,
-            parts={name: seconds * scale for name, seconds in prediction.parts.items()},
-        )
+    def of(self, found: T) -> T:
+        """Returns a prediction, or a layout of a sweep, with all its times scaled; rates follow."""
+        scale, row = self.scale, cast(Any, found)
+        has = {one.name for one in fields(row)}
+        times = {name: getattr(row, name) * scale for name in ("seconds", "low_s", "high_s")}
+        rates = {name: getattr(row, name) / scale for name in ("tokens_per_second", "mfu", "tflops") if name in has}
+        parts = {name: seconds * scale for name, seconds in row.parts.items()}
+        return cast(T, replace(row, **times, **rates, parts=parts))
 
 
 def _role(row: Mapping[str, Any]) -> RolePrice:

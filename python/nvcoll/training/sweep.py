@@ -8,7 +8,7 @@ priced with the closed form of the pipeline, on all processors.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.training.layouts import words
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import Calibration, Fit
+from nvcoll.training.prediction import FITS, Calibration, Fit, dollars_of
 
 AT_ONCE: Final = 64
 """The layouts that are priced between two reports of progress. Chosen."""
@@ -28,7 +28,7 @@ CHUNKS: Final = 10
 """The most chunks of a stage that are tried. Chosen."""
 
 MOST_TRIED: Final = 20_000
-
+"""The most layouts of a sweep. Chosen: half a minute."""
 
 VARIED: Final = ("tp", "pp", "vp", "cp", "ep", "dp", "micro_batch", "recompute")
 """The words of layouts that a sweep varies, unless they are given."""
@@ -50,15 +50,9 @@ class Candidate:
     parts: Mapping[str, float]
     extrapolated: Sequence[str]
 
-    def scaled(self, scale: float) -> Candidate:
-        """Returns the layout with its times scaled."""
-        times = {name: getattr(self, name) * scale for name in ("seconds", "low_s", "high_s")}
-        rates = {name: getattr(self, name) / scale for name in ("tokens_per_second", "mfu")}
-        return replace(self, **times, **rates, parts={name: time * scale for name, time in self.parts.items()})
-
     def dollars(self, per_gpu_hour: float, tokens: float = 1e12) -> float:
         """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``."""
-        return tokens / self.tokens_per_second / 3600 * per_gpu_hour
+        return dollars_of(self.tokens_per_second, per_gpu_hour, tokens)
 
     @property
     def words(self) -> str:
@@ -76,9 +70,15 @@ class Sweep:
     candidates: Sequence[Candidate]
     refused: Mapping[str, int]
 
+    @classmethod
+    def of(cls, found: Iterable[Candidate], refused: Mapping[str, int]) -> Sweep:
+        """Puts layouts in their order."""
+        order = list(FITS)
+        return cls(sorted(found, key=lambda one: (order.index(one.fit), one.seconds)), refused)
+
     def scaled(self, calibration: Calibration) -> Sweep:
         """Returns the sweep with its times scaled by a measured step."""
-        return replace(self, candidates=[one.scaled(calibration.scale) for one in self.candidates])
+        return replace(self, candidates=[calibration.of(one) for one in self.candidates])
 
     @property
     def best(self) -> Candidate:
@@ -138,8 +138,7 @@ def sweep(
                 found.append(candidate(machine.gpus, request["layout"], answer))
         if tell:
             tell(start + len(some), len(requests))
-    order = ("fits", "tight", "too_large")
-    return Sweep(sorted(found, key=lambda one: (order.index(one.fit), one.seconds)), refused)
+    return Sweep.of(found, refused)
 
 
 def candidate(gpus: int, layout: Mapping[str, Any], price: Mapping[str, Any]) -> Candidate:

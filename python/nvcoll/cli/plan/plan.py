@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, TrainingStep
+from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli import progress
 from nvcoll.cli.machines import Env, named, settings
 from nvcoll.cli.plan import show
@@ -116,8 +116,7 @@ def _sweeps(model: str, machine: Fabric, gpus: Sequence[int], on: dict[str, Any]
             some = sweep(model, Machine(machine, count, **on), tell=priced, **how)
             found += some.candidates
             refused |= some.refused
-    order = ("fits", "tight", "too_large")
-    return Sweep(sorted(found, key=lambda one: (order.index(one.fit), one.seconds)), refused)
+    return Sweep.of(found, refused)
 
 
 def plan(
@@ -243,8 +242,8 @@ def plan(
             best = found_there[0]
             there = Machine(machines[0], best.best.gpus, **conditions)
             request = {**there.request(model, **how), "layout": best.best.layout}
-            step = TrainingStep.plan(json.dumps(request))
-            text = page.of(there.predict(step, request), timeline=there.timeline(step), sweep=best.candidates)
+            found_best = there.planned(request)
+            text = page.of(found_best, timeline=there.timeline(found_best.step), sweep=best.candidates)
             write_html.write_text(text, encoding="utf-8")
         return
     if len(counts) > 1:

@@ -7,11 +7,8 @@ from dataclasses import replace
 
 from nvcoll.text.formatting import counted, sized
 from nvcoll.text.tables import print_labelled, print_table
-from nvcoll.training.layouts import words
-from nvcoll.training.prediction import COMPUTING, PARTS, CollectivePrice, StepPrediction
+from nvcoll.training.prediction import COMPUTING, FITS, PARTS, CollectivePrice, StepPrediction
 from nvcoll.training.sweep import Candidate, Sweep
-
-FITS = {"fits": "fits", "tight": "may fit", "too_large": "does not fit"}
 
 HIDES = {
     "nothing": "nothing",
@@ -39,8 +36,8 @@ def seconds(time: float, *others: float) -> str:
 def show_step(found: StepPrediction, tries: Sequence[Candidate], dollars: float | None) -> None:
     """Prints one step: time, memory, where the time goes, what to try."""
     print_labelled("", f"{found.step.name}, {found.machine.name}", label=0)
-    if found.request:
-        print_labelled("layout", words(found.request["layout"]))
+    if found.words:
+        print_labelled("layout", found.words)
     rate = f"{found.tokens_per_second:,.0f} tokens/s per GPU, {100 * found.mfu:.1f} % MFU"
     print_labelled("step", f"{seconds(found.seconds)} (90 %: {seconds(found.low_s, found.high_s)}), {rate}")
     memory = f"{found.memory_gb:.0f} of {found.gpu_memory_gb:.0f} GB on the fullest GPU: {FITS[found.fit]}"
@@ -121,7 +118,7 @@ def show_machines(found: Sequence[StepPrediction], dollars: Mapping[str, float])
     best = min(one.seconds for one in found)
     names = list(dict.fromkeys(one.step.name for one in found))
     print_labelled("", names[0] if len(names) == 1 else f"{names[0]}; other machines have more or fewer GPUs", label=0)
-    shown = list(dict.fromkeys(words(one.request["layout"]) for one in found))
+    shown = list(dict.fromkeys(one.words for one in found))
     print_labelled("layout", ", or ".join(shown))
     priced = ("$/10^12 tokens",) if dollars else ()
     heads = (*("machine", "step", "90 % interval", "tokens/s/GPU", "MFU", "waits", "GB", "memory", "vs best"), *priced)
