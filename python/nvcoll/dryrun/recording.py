@@ -1,0 +1,242 @@
+"""What one rank of a dry run recorded: the counted step, as the virtual GPU and the child saw it.
+
+```
+record      64 bytes: what one call asked of the GPU, in the order in which the host asked
+  |  .op    number of a row of `ops` (0: no operator of torch was at work)
+  |  .name  number of a row of `names`
+  |  .args  by kind, see `Kind`
+op          operator of torch: name, FLOPs, bytes, inputs, line
+  |  .line  number of a row of `lines`
+line        "model.py:42 forward"
+```
+
+A recording is the same, to the byte, whenever script, arguments and versions are: it holds no addresses, times or
+process numbers. What a run took is in `Run`, in a file of its own.
+
+A file is one line of JSON, then the records as they lie in memory (little-endian).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+RECORD = np.dtype(
+    [("kind", "<u2"), ("device", "<u2"), ("stream", "<u4"), ("name", "<u4"), ("op", "<u4"), ("args", "<u8", 6)]
+)
+"""One record of the virtual GPU's log."""
+
+CAPTURED = 0x100
+"""A bit of `kind`: recorded while a CUDA graph was captured. A launch of the graph appends copies without this bit."""
+
+FORMAT = 1
+"""The version of the file."""
+
+
+class Kind(IntEnum):
+    """Kinds of records, and what `args` holds. Without a name: `name` is not used."""
+
+    LAUNCH = 1
+    """Name of the kernel. Blocks of the grid, threads per block, bytes of shared memory."""
+    GEMM = 2
+    """Name of the call. m, n, k, batch, transposes (2 a + b), types (a | c << 8 | epilogue << 16 | compute << 32)."""
+    COPY = 3
+    """Bytes, direction (3: within the GPU, 2: to it, 1: from it, 0: on the host)."""
+    SET = 4
+    """Bytes."""
+    EVENT = 5
+    """An event is recorded: its number."""
+    WAIT = 6
+    """The stream waits for an event: its number."""
+    ALLOCATE = 7
+    """Bytes, address from the start of the GPU's memory."""
+    FREE = 8
+    """Bytes, address from the start of the GPU's memory."""
+    COLLECTIVE = 9
+    """Name. Count, ncclDataType, communicator, op or root or peer, number of the group call (0: none), bytes."""
+    HOST_WAITS = 11
+    """0: for the device, 1: for the stream, 2: for the event in args[1]."""
+    COMMUNICATOR = 12
+    """Name. Number, ranks, rank."""
+    STREAM = 13
+    """A stream is made: flags, priority."""
+    HOST_FUNCTION = 14
+    """A function of the host runs in the order of the stream."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operator of torch in the counted step."""
+
+    name: str
+    """`aten::mm`, or the name of a kernel that torch.compile or Triton made."""
+    flops: int = 0
+    """FLOPs as torch's FLOP counter counts them; 0 if it knows no formula."""
+    bytes: int = 0
+    """Bytes of the tensors on the GPU that it reads and writes, each counted once."""
+    inputs: tuple[tuple[tuple[int, ...], str], ...] = ()
+    """Shape and dtype (`bfloat16`) of its first tensors, at most four."""
+    line: int = 0
+    """Number of its row in `lines`."""
+    is_backward: bool = False
+    """The autograd engine issued it; its line is that of the forward operator."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The ranks of a communicator."""
+
+    name: str
+    """The description of the group, if its maker gave one (`mesh_tp`), else its name in torch."""
+    ranks: tuple[int, ...]
+    """Global ranks, in the order of the communicator."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of the rank's GPU in the counted step, as torch's caching allocator counts it."""
+
+    allocated: int = 0
+    """Bytes in tensors at the peak."""
+    reserved: int = 0
+    """Most bytes that the allocator held."""
+    parts: tuple[tuple[str, int], ...] = ()
+    """Bytes by category at the peak: parameters, gradients, optimizer state, and so on; the sum is `allocated`."""
+    stack: tuple[str, ...] = ()
+    """Lines that were at work at the peak, innermost first."""
+    capacity: int = 0
+    """Bytes that programs can get from the GPU."""
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What the dry run assumed of data that does not exist."""
+
+    text: str
+    """A sentence: "topk picks experts in turn"."""
+    line: int
+    """Number of its row in `lines`."""
+    times: int = 1
+    """How often, from the start of the script on."""
+
+
+@dataclass
+class Recording:
+    """One step of one rank."""
+
+    rank: int
+    world_size: int
+    records: np.ndarray[Any, np.dtype[Any]]
+    """array (n,) of `RECORD`: the counted step."""
+    names: list[str]
+    """Names of kernels (mangled), collectives and communicators."""
+    ops: list[Op]
+    """Row 0 stands for "no operator"."""
+    lines: list[str]
+    """Row 0 stands for "no line"."""
+    groups: dict[int, Group]
+    """By number of communicator, also of those made before the step."""
+    memory: Memory
+    host_ops: int = 0
+    """Operators that the processor dispatched in the counted step, those on the CPU included."""
+    streams: dict[int, int] = field(default_factory=dict)
+    """Priority by number of stream; smaller numbers go first."""
+    steps: list[int] = field(default_factory=list)
+    """Position in the whole log after each step that was seen. The counted step lies between the last two."""
+    optimizer: str = ""
+    """The class of the optimizer at which steps were recognised."""
+    unanswered: list[str] = field(default_factory=list)
+    """Symbols of CUDA that were called and only said "success"."""
+    assumed: list[Assumption] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+    """Versions of Python, torch and the frameworks that the script imported."""
+
+    def save(self, path: str | Path) -> None:
+        """Writes the recording to a file."""
+        header = {"format": FORMAT, "count": len(self.records)}
+        header |= {name: value for name, value in vars(self).items() if name != "records"}
+        with open(path, "wb") as file:
+            file.write(json.dumps(header, default=asdict, separators=(",", ":")).encode() + b"\n")
+            file.write(np.ascontiguousarray(self.records, RECORD).tobytes())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Recording:
+        """Reads a recording from a file.
+
+        Raises:
+            ValueError: the file is not a recording of this version.
+        """
+        with open(path, "rb") as file:
+            try:
+                header = json.loads(file.readline())
+                found = header.pop("format")
+            except (ValueError, KeyError, AttributeError):
+                raise ValueError(f"{path} is not a recording of a dry run") from None
+            if found != FORMAT:
+                raise ValueError(f"{path} is a recording of format {found}, this nvcoll reads format {FORMAT}")
+            data, count = file.read(), header.pop("count")
+        if len(data) != count * RECORD.itemsize:
+            raise ValueError(f"{path} holds {len(data)} bytes of records, its header says {count * RECORD.itemsize}")
+        memory = header.pop("memory")
+        memory |= {"parts": tuple(map(tuple, memory["parts"])), "stack": tuple(memory["stack"])}
+        groups = {int(id): Group(each["name"], tuple(each["ranks"])) for id, each in header.pop("groups").items()}
+        return cls(
+            records=np.frombuffer(data, RECORD).copy(),
+            ops=[Op(**{**row, "inputs": _inputs(row["inputs"])}) for row in header.pop("ops")],
+            groups=groups,
+            streams={int(id): priority for id, priority in header.pop("streams").items()},
+            memory=Memory(**memory),
+            assumed=[Assumption(**row) for row in header.pop("assumed")],
+            **header,
+        )
+
+
+def _inputs(rows: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
+    return tuple((tuple(shape), dtype) for shape, dtype in rows)
+
+
+Status = Literal["counted", "ended", "failed", "refused"]
+
+
+@dataclass
+class Run:
+    """How a child ended. It stands in a JSON file beside the recording, `RESULT.run.json`, whatever happened."""
+
+    rank: int
+    status: Status
+    """counted: the step was recorded. ended: the script ended or left before. failed: it raised. refused: a rule of the
+    dry run stopped it."""
+    steps: int = 0
+    """Steps that were seen."""
+    message: str = ""
+    """What was seen, or the error, in one sentence."""
+    line: str = ""
+    """The line of the script, if it failed or was refused."""
+    exit_status: int = 0
+    """What the script passed to `sys.exit`; 1 if it failed."""
+    seconds: float = 0.0
+    """From the start of the child."""
+    step_seconds: list[float] = field(default_factory=list)
+    """Of each step that was seen."""
+    peak_rss_bytes: int = 0
+    wanted: list[int] = field(default_factory=list)
+    """Ranks that do not run and whose words on the host were needed: run them too."""
+
+    @staticmethod
+    def beside(result: str | Path) -> Path:
+        """Returns the path of the file for the path of a recording."""
+        return Path(f"{result}.run.json")
+
+    def save(self, result: str | Path) -> None:
+        """Writes the file beside a recording."""
+        self.beside(result).write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, result: str | Path) -> Run:
+        """Reads the file beside a recording."""
+        return cls(**json.loads(cls.beside(result).read_text()))
