@@ -1,0 +1,75 @@
+//! What Python in the child asks of the library itself: the log, its names, and settings of a thread.
+use std::ffi::{c_char, CStr};
+use std::sync::Mutex;
+
+use crate::log::{self, Record};
+use crate::{memory, set, Out};
+
+/// Symbols that answered "success" and nothing else, in the order of their first call.
+static UNANSWERED: Mutex<Vec<&'static CStr>> = Mutex::new(Vec::new());
+
+/// Notes a call of a symbol that this library does not answer; `NVCOLL_VGPU_TRACE=1` names it on the standard error.
+pub fn note_unanswered(symbol: &'static CStr) {
+    let mut noted = log::lock(&UNANSWERED);
+    if noted.contains(&symbol) {
+        return;
+    }
+    noted.push(symbol);
+    if std::env::var_os("NVCOLL_VGPU_TRACE").is_some() {
+        eprintln!("nvcoll, virtual GPU: {} is not answered", symbol.to_string_lossy());
+    }
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_log() -> *const Record {
+    log::records()
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_count() -> u64 {
+    log::count()
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_lost() -> u64 {
+    log::lost()
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_name_of(name: u32) -> *const c_char {
+    log::text(name).map_or(std::ptr::null(), CStr::as_ptr)
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_names() -> u32 {
+    log::names()
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_set_op(op: u32) {
+    log::set_op(op);
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_get_op() -> u32 {
+    log::op()
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_used(device: i32) -> u64 {
+    u16::try_from(device).map_or(0, memory::used)
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_unanswered(index: i32) -> *const c_char {
+    let noted = log::lock(&UNANSWERED);
+    let symbol = usize::try_from(index).ok().and_then(|index| noted.get(index));
+    symbol.map_or(std::ptr::null(), |symbol| symbol.as_ptr())
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_address_range(start: Out<u64>, length: Out<u64>) {
+    let (first, bytes) = memory::address_range();
+    let _ = set(start, first as u64);
+    let _ = set(length, bytes as u64);
+}

@@ -1,0 +1,58 @@
+//! A virtual GPU: one shared library that a dry run preloads in its child process.
+//!
+//! A build of torch for CUDA reaches the GPU through shared libraries: the CUDA runtime and driver, cuBLAS, cuDNN, NCCL,
+//! CUPTI, NVML. This library has their names and answers for all of them, so torch runs unmodified on GPUs that do not exist.
+//! Nothing is computed: what a program asks of the GPU is written into a log, which the dry run reads.
+//!
+//! ```text
+//! torch ──cudaMalloc──────▶ memory     an address without pages, counted against the capacity of the GPU
+//!       ──cudaLaunchKernel▶ launches ┐
+//!       ──cublasGemmEx────▶ blas     ├▶ log   one record of 64 bytes: kind, stream, name, operator, arguments
+//!       ──ncclAllReduce───▶ nccl     ┘
+//!       ──cudaEventQuery──▶ streams    complete only after the host waited for something that was issued later
+//! ```
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`log`] | the records, and the names of kernels |
+//! | [`gpu`] | the GPU that is imitated, its limits by compute capability |
+//! | [`memory`] | device memory and page-locked memory |
+//!
+//! Rules:
+//!
+//! 1. An event is complete when the host waited for something that was issued later, or when the host only polls.
+//! 2. Memory is honest: an allocation beyond the capacity of the GPU, less its context, fails.
+//! 3. Small data is real: copies of up to 4 MiB are done. Large data reads as zero, never as what lay there before.
+//! 4. Handles are numbers in tables, never addresses: an unknown or destroyed handle is an error, not a crash.
+//!
+//! The entry points are those of public interfaces, in declarations of this crate; it contains and loads nothing of
+//! NVIDIA's. An entry point declares an out-parameter as [`Out`]: null, or a valid place for one value. That is the contract
+//! of the C function, and the witness of each access through it.
+//!
+//! Limits: Linux on x86-64. A process that forks while another thread is inside this library must not use it in the child.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+pub mod errors;
+pub mod exports;
+pub mod gpu;
+pub mod log;
+pub mod memory;
+
+use std::mem::MaybeUninit;
+
+pub use errors::{Failure, Status};
+
+/// An out-parameter of a C function: null, or a place for one value.
+pub type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
+
+/// A handle (stream, event, graph, function): a number that the caller sees as a pointer and never follows.
+pub type Handle = usize;
+
+/// Writes `value` to an out-parameter.
+///
+/// # Errors
+/// [`Failure::INVALID_VALUE`] for null.
+pub fn set<T>(out: Out<'_, T>, value: T) -> Result<(), Failure> {
+    out.ok_or(Failure::INVALID_VALUE)?.write(value);
+    Ok(())
+}

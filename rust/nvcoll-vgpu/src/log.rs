@@ -1,0 +1,248 @@
+//! The log: one record of 64 bytes for each thing that a program asked of the GPU, in the order in which it asked.
+//!
+//! The records lie in one anonymous mapping, which Python reads in place. Address space for all of them is reserved at the
+//! start, pages come as records do: a million records take 64 MB. A record is written before the count says so, both under
+//! one lock, so a reader sees whole records.
+//!
+//! Names of kernels and collectives are numbers, which count from 1 in the order of their first use. 0 is the empty name.
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+
+use crate::Handle;
+
+/// What a record says. `docs` of each variant: its arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Kind {
+    /// Name; blocks of the grid, threads of a block, bytes of shared memory.
+    Launch = 1,
+    /// Name; m, n, k, batch, transposes (2 a + b), types (a, c << 8, epilogue << 16, compute type << 32).
+    Gemm = 2,
+    /// Bytes, direction: 0 host to host, 1 device to host, 2 host to device, 3 device to device.
+    Copy = 3,
+    /// Bytes.
+    Fill = 4,
+    /// Event.
+    EventRecord = 5,
+    /// Event that the stream waits for.
+    StreamWait = 6,
+    /// Bytes, address.
+    Malloc = 7,
+    /// Bytes, address.
+    Free = 8,
+    /// Name; count, type, communicator, operation or root or peer, group call (0: none), bytes.
+    Collective = 9,
+    /// 0: the device, 1: the stream of the record, 2: the event of the second argument.
+    HostWait = 11,
+    /// Name; number, ranks, rank.
+    Communicator = 12,
+    /// Flags, priority.
+    StreamMade = 13,
+    /// Nothing: a function of the host that runs in the order of the stream.
+    HostFunction = 14,
+}
+
+impl Kind {
+    /// Whether a record of this kind becomes part of a CUDA graph when its stream captures one.
+    pub fn is_captured(self) -> bool {
+        !matches!(self, Kind::Malloc | Kind::Free | Kind::HostWait | Kind::Communicator | Kind::StreamMade)
+    }
+}
+
+/// The bit of [`Record::kind`] that says: captured in a CUDA graph, did not run now.
+pub const CAPTURED: u16 = 0x100;
+
+/// One record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Record {
+    /// A [`Kind`], and perhaps [`CAPTURED`].
+    pub kind: u16,
+    /// The GPU.
+    pub device: u16,
+    /// The stream, 0 for the default stream.
+    pub stream: u32,
+    /// The name, see [`name`].
+    pub name: u32,
+    /// The operator that Python had set in this thread.
+    pub op: u32,
+    /// Arguments by kind.
+    pub args: [u64; 6],
+}
+
+/// Records that the mapping has space for: 4 GiB of addresses (chosen).
+const CAPACITY: u64 = 1 << 26;
+
+struct Log {
+    records: *mut Record,
+    /// Written under the lock with Release, after the record. Pairs with the Acquire of [`count`].
+    count: AtomicU64,
+    lost: AtomicU64,
+    /// Per stream: one more than the position of its last record.
+    last: Mutex<Vec<u64>>,
+}
+
+// SAFETY: `records` points to a mapping that lives as long as the process; `append` writes it only under the lock `last`.
+unsafe impl Send for Log {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Log {}
+
+static LOG: LazyLock<Log> = LazyLock::new(|| {
+    let bytes = CAPACITY as usize * size_of::<Record>();
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches no memory that is in use.
+    let mapped = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    };
+    Log {
+        records: mapped.expect("address space for the log").cast(),
+        count: AtomicU64::new(0),
+        lost: AtomicU64::new(0),
+        last: Mutex::new(Vec::new()),
+    }
+});
+
+thread_local! {
+    static OP: Cell<u32> = const { Cell::new(0) };
+    static DEVICE: Cell<u16> = const { Cell::new(0) };
+}
+
+/// Locks a mutex. A panic aborts the process at the border to C, so no lock is ever poisoned.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of a stream's handle. Handles below the first stream mean the default stream.
+pub fn stream_number(stream: Handle) -> u32 {
+    stream.saturating_sub(0x10000) as u32 >> 6
+}
+
+/// Appends a record of this thread's operator and device, and returns its position.
+pub fn push<const N: usize>(kind: Kind, stream: Handle, name: u32, args: [u64; N]) -> u64 {
+    const { assert!(N <= 6, "a record has six arguments") };
+    let mut record = Record {
+        kind: kind as u16,
+        device: DEVICE.get(),
+        stream: stream_number(stream),
+        name,
+        op: OP.get(),
+        args: [0; 6],
+    };
+    record.args[..N].copy_from_slice(&args);
+    append(&record)
+}
+
+/// Appends `record` and returns its position. A record beyond the capacity is only counted as lost.
+pub fn append(record: &Record) -> u64 {
+    let mut last = lock(&LOG.last);
+    let position = LOG.count.load(Ordering::Relaxed); // Relaxed: written under the lock that is held
+    if position == CAPACITY {
+        LOG.lost.fetch_add(1, Ordering::Relaxed); // a statistic that orders nothing
+        return position;
+    }
+    // SAFETY: the position is below CAPACITY, inside the mapping, and no other thread writes while the lock is held.
+    unsafe { LOG.records.add(position as usize).write(*record) };
+    let stream = record.stream as usize;
+    if last.len() <= stream {
+        last.resize(stream + 1, 0);
+    }
+    last[stream] = position + 1;
+    LOG.count.store(position + 1, Ordering::Release); // pairs with the Acquire of `count`
+    position
+}
+
+/// Records that were written.
+pub fn count() -> u64 {
+    LOG.count.load(Ordering::Acquire) // pairs with the Release of `append`
+}
+
+/// Records that found no space.
+pub fn lost() -> u64 {
+    LOG.lost.load(Ordering::Relaxed) // a statistic that orders nothing
+}
+
+/// The first record.
+pub fn records() -> *const Record {
+    LOG.records
+}
+
+/// The record at a position; none at or after [`count`].
+pub fn record(position: u64) -> Option<Record> {
+    // SAFETY: records below the count are whole and never change.
+    (position < count()).then(|| unsafe { LOG.records.add(position as usize).read() })
+}
+
+/// One more than the position of the last record of a stream; 0 if it has none.
+pub fn last_of(stream: Handle) -> u64 {
+    let last = lock(&LOG.last);
+    last.get(stream_number(stream) as usize).copied().unwrap_or(0)
+}
+
+/// Sets the operator of this thread's next records.
+pub fn set_op(op: u32) {
+    OP.set(op);
+}
+
+/// The operator of this thread's next records.
+pub fn op() -> u32 {
+    OP.get()
+}
+
+/// Sets the GPU of this thread.
+pub fn set_device(device: u16) {
+    DEVICE.set(device);
+}
+
+/// The GPU of this thread.
+pub fn device() -> u16 {
+    DEVICE.get()
+}
+
+#[derive(Default)]
+struct Names {
+    numbers: HashMap<&'static CStr, u32>,
+    texts: Vec<&'static CStr>,
+}
+
+static NAMES: LazyLock<Mutex<Names>> = LazyLock::new(|| {
+    let names = Names { texts: vec![c""], numbers: HashMap::from([(c"", 0)]) };
+    Mutex::new(names)
+});
+
+/// The number of a name; the same text always has the same number.
+pub fn name(text: &str) -> u32 {
+    let text = CString::new(text.replace('\0', "")).unwrap_or_default();
+    name_of_text(&text)
+}
+
+/// The number of a name that C gave.
+pub fn name_of_text(text: &CStr) -> u32 {
+    let mut names = lock(&NAMES);
+    if let Some(number) = names.numbers.get(text) {
+        return *number;
+    }
+    let number = names.texts.len() as u32;
+    let kept: &'static CStr = Box::leak(text.to_owned().into_boxed_c_str());
+    names.texts.push(kept);
+    names.numbers.insert(kept, number);
+    number
+}
+
+/// The text of a name.
+pub fn text(name: u32) -> Option<&'static CStr> {
+    lock(&NAMES).texts.get(name as usize).copied()
+}
+
+/// Names that exist, the empty one included.
+pub fn names() -> u32 {
+    lock(&NAMES).texts.len() as u32
+}
