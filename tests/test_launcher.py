@@ -19,8 +19,8 @@ from left_open import assert_nothing_was_left, left_open
 from processes import children, wait_for_ends
 
 from nvcoll.cli.run import launcher
-from nvcoll.cli.run.lines import Lines
 from nvcoll.ranks.rank_counts import Inbox
+from nvcoll.text.lines import Lines
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="ranks are processes on Linux only")
 
@@ -193,7 +193,7 @@ def test_pieces_become_lines_of_their_ranks(pieces, is_prefixed):
 
 
 def test_a_line_that_is_shown_before_its_end_goes_on_and_others_begin_on_a_new_line(monkeypatch):
-    monkeypatch.setattr("nvcoll.cli.run.lines.PATIENCE_S", 0.0)
+    monkeypatch.setattr("nvcoll.text.lines.PATIENCE_S", 0.0)
     with tempfile.TemporaryFile() as file:
         lines = Lines(file.fileno(), is_prefixed=True)
         for rank, piece in ((0, b"one"), (0, b" two"), (1, b"other\n"), (0, b" three\n")):

@@ -17,6 +17,7 @@ The package has rooms. A room uses only rooms above it, and no file uses itself 
     training    steps of training: layouts, their time and memory
     check       logs of benchmarks, beside predictions
     ranks       nodes and jobs, and the processes of ranks
+    dryrun      a script of torch on virtual GPUs
     testing     runs with faults
     torch       the backend of torch.distributed
     cli         the command line

@@ -187,7 +187,9 @@ class DtypeRow(NamedTuple):
 
 class GpuRow(NamedTuple):
     """A model of GPU. `nvlink` is the medium of its NVLinks, or of its links of Infinity Fabric, or None; `pcie` is the medium
-    of its PCIe lanes; `memory_gbps` is the bandwidth of its memory in GB/s."""
+    of its PCIe lanes; `memory_gbps` is the bandwidth of its memory in GB/s. `sm` is its compute capability, as 90; `sms` are
+    its streaming multiprocessors; `memory_gb` is the memory of its name; `names` are how the names begin that nvidia-smi
+    and amd-smi print, without the maker's. What is not known is None."""
 
     name: str
     title: str
@@ -196,6 +198,10 @@ class GpuRow(NamedTuple):
     pcie: str
     pcie_lanes: int
     memory_gbps: float
+    sm: int | None
+    sms: int | None
+    memory_gb: float | None
+    names: list[str]
     source: str
 
 class MediumRow(NamedTuple):

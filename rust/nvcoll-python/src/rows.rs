@@ -120,7 +120,9 @@ rows! {
     }
 
     /// A model of GPU. `nvlink` is the medium of its NVLinks, or of its links of Infinity Fabric, or None; `pcie` is the medium
-    /// of its PCIe lanes; `memory_gbps` is the bandwidth of its memory in GB/s.
+    /// of its PCIe lanes; `memory_gbps` is the bandwidth of its memory in GB/s. `sm` is its compute capability, as 90; `sms` are
+    /// its streaming multiprocessors; `memory_gb` is the memory of its name; `names` are how the names begin that nvidia-smi
+    /// and amd-smi print, without the maker's. What is not known is None.
     GpuRow(gpu: &'static Gpu) {
         name: &'static str = &gpu.name,
         title: &'static str = &gpu.title,
@@ -129,6 +131,10 @@ rows! {
         pcie: &'static str = &gpu.pcie.name,
         pcie_lanes: u32 = gpu.pcie_lanes,
         memory_gbps: f64 = gpu.memory_gbps,
+        sm: Option<u32> = gpu.sm,
+        sms: Option<u32> = gpu.compute.as_ref().map(|compute| compute.sms),
+        memory_gb: Option<f64> = gpu.compute.as_ref().map(|compute| compute.memory_gb),
+        names: Vec<&'static str> = gpu.known_by.names.iter().map(String::as_str).collect(),
         source: &'static str = &gpu.source,
     }
 

@@ -2,7 +2,7 @@
 
 One thread does everything. It waits for the outputs of the ranks, their ends and signals, whichever comes first::
 
-    an output        its lines are passed on, each with its rank (nvcoll.cli.run.lines)
+    an output        its lines are passed on, each with its rank (nvcoll.text.lines)
     a rank fails     the other ranks are told to end (SIGTERM); those that have not ended after a while are killed;
                      with --keep-going the others go on
     a rank ends 0    nothing: the others go on
@@ -30,12 +30,12 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import IO
 
-from nvcoll.cli.run.lines import Lines
 from nvcoll.ranks import job, processes
 from nvcoll.ranks.launchers import torch_environment
 from nvcoll.ranks.processes import Process, Supervisor
 from nvcoll.ranks.rank_counts import Inbox
 from nvcoll.text.formatting import listed
+from nvcoll.text.lines import Lines
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """The signals by which a user or the system ends a job."""
