@@ -43,6 +43,11 @@ pub struct Device {
     /// The bytes per second of its memory.
     rate: f64,
     sms: f64,
+    /// FLOP/s in fp32 without tensor cores, and the part of them in fp64.
+    plain: f64,
+    double: f64,
+    /// Bytes per second to the memory of the processor, in one direction.
+    pub(crate) host_link: f64,
     /// Dense FLOP/s by dtype.
     peaks: BTreeMap<&'static str, f64>,
     class: Class,
@@ -128,12 +133,15 @@ impl Device {
             memory: compute.memory_gb * USABLE_BYTES,
             rate: gpu.memory_gbps * 1e9,
             sms: compute.sms.into(),
+            plain: f64::from(compute.sms) * plain_of_sm(gpu.sm),
+            double: if matches!(gpu.sm, Some(70 | 80 | 90 | 100)) { 0.5 } else { 1.0 / 64.0 },
+            host_link: host_link(gpu),
             peaks: known.collect(),
             class,
         })
     }
 
-    /// Returns the dense FLOP/s of products of a precision; TF32 has half of those of bf16.
+    /// Returns the dense FLOP/s of products of a precision; TF32 has half of those of bf16, FP32 and FP64 use no tensor cores.
     ///
     /// # Errors
     /// [`Error::Gpu`] if its tensor cores lack it.
@@ -143,6 +151,8 @@ impl Device {
             Dtype::Fp8 => "fp8",
             Dtype::Bf16 | Dtype::Tf32 => "bf16",
             Dtype::Fp16 => "fp16",
+            Dtype::Fp32 => return Ok(self.plain),
+            Dtype::Fp64 => return Ok(self.plain * self.double),
         };
         let found = self.peaks.get(name).copied();
         let half = if dtype == Dtype::Tf32 { 0.5 } else { 1.0 };
@@ -174,7 +184,9 @@ impl Compute<'_> {
     /// [`Error::Gpu`] if the device lacks the precision.
     pub fn seconds(&self, work: &Work, count: f64) -> Result<f64> {
         Ok(match *work {
-            Work::Gemm { m, n, k, dtype, grouped } => count * self.gemm([m, n, k], dtype, grouped, count)?,
+            Work::Gemm { m, n, k, batch, dtype, grouped } => {
+                count * self.gemm([m, n, k], batch, dtype, grouped, count)?
+            }
             Work::Attention { .. } => count * self.attention(work)?,
             Work::Elementwise { bytes } => {
                 count * self.constants.elementwise.of(self.device.class) * bytes / self.stream_rate()
@@ -185,7 +197,7 @@ impl Compute<'_> {
         })
     }
 
-    fn gemm(&self, [m, n, k]: [f64; 3], dtype: Dtype, grouped: Option<f64>, count: f64) -> Result<f64> {
+    fn gemm(&self, [m, n, k]: [f64; 3], batch: f64, dtype: Dtype, grouped: Option<f64>, count: f64) -> Result<f64> {
         let constants = self.constants;
         let peak = self.device.peak(dtype)?;
         let narrow = match dtype {
@@ -195,11 +207,11 @@ impl Compute<'_> {
         };
         let faster = (peak / 1e12 / self.device.sms / A100_SM).sqrt();
         let lost = constants.gemm_loss * faster * grouped.map_or(1.0, |part| constants.grouped * part);
-        let together = if grouped.is_some() { count.max(1.0) } else { 1.0 };
+        let together = batch * if grouped.is_some() { count.max(1.0) } else { 1.0 };
         let quantised = self.quantised(m, n, together).powf(constants.quantisation);
         let sustained = peak * constants.gemm.of(self.device.class) * narrow * quantised * k / (k + lost);
-        let bytes = (m * k + n * k) * dtype.bytes() + 2.0 * m * n;
-        Ok((2.0 * m * n * k / sustained).max(bytes / self.stream_rate()))
+        let bytes = (m * k + n * k) * dtype.bytes() + dtype.bytes().max(2.0) * m * n;
+        Ok(batch * (2.0 * m * n * k / sustained).max(bytes / self.stream_rate()))
     }
 
     /// The part of the tiles and waves of a product that does useful work, with the best of the tiles.
@@ -213,7 +225,9 @@ impl Compute<'_> {
     }
 
     fn attention(&self, work: &Work) -> Result<f64> {
-        let Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward } = *work else {
+        let Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward, causal } =
+            *work
+        else {
             unreachable!("the caller has matched attention")
         };
         let scores = sequences * heads * queries * keys;
@@ -226,7 +240,7 @@ impl Compute<'_> {
         let part = if backward { row.backward } else { row.forward }.of(self.device.class);
         let head = row.heads.get(&format!("{qk_dim}")).copied().unwrap_or(OTHER_HEADS);
         let part_of_keys = window.map_or(1.0, |tokens| (tokens / keys).min(1.0));
-        let seen = CAUSAL * part_of_keys * (2.0 - part_of_keys);
+        let seen = if causal { CAUSAL * part_of_keys * (2.0 - part_of_keys) } else { part_of_keys };
         let passes = if backward { 2.5 } else { 1.0 };
         Ok(passes * square * seen / (peak * part * self.constants.attention * head))
     }
@@ -246,3 +260,21 @@ const UNFUSED: f64 = 0.9;
 
 /// The times of unfused products whose heads are no multiple of 8 elements: no tensor cores. Fitted on BLOOM's trials.
 const MISALIGNED: f64 = 6.0;
+
+/// FLOP/s of an SM in fp32: two for each of its lanes and clocks. V100, A100 have 64 lanes at 1.4 to 1.5 GHz, all later ones 128 at 1.7
+/// to 2. Cited: 15.7, 19.5, 67 and 75 TFLOP/s in the datasheets of V100, A100, H100 and B200, all within 8 %.
+fn plain_of_sm(capability: Option<u32>) -> f64 {
+    let (lanes, hertz) = match capability {
+        Some(70 | 80) => (64.0, 1.45e9),
+        Some(75) => (64.0, 1.6e9),
+        Some(86) => (128.0, 1.7e9),
+        _ => (128.0, 1.95e9),
+    };
+    2.0 * lanes * hertz
+}
+
+/// The coherent link of a GPU to its processor, or its PCIe, at the part of the line rate that long copies reach.
+fn host_link(gpu: &Gpu) -> f64 {
+    let (medium, lanes) = gpu.c2c.map_or((gpu.pcie, gpu.pcie_lanes), |medium| (medium, 1));
+    medium.lane_gbps * 1e9 * f64::from(lanes) * medium.efficiency
+}

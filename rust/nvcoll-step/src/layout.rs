@@ -118,6 +118,10 @@ pub enum Dtype {
     Fp4,
     /// IEEE single precision, in tensor cores as TF32.
     Tf32,
+    /// IEEE single precision, without tensor cores.
+    Fp32,
+    /// IEEE double precision, without tensor cores.
+    Fp64,
 }
 
 impl Dtype {
@@ -129,6 +133,8 @@ impl Dtype {
             Self::Fp8 => "fp8",
             Self::Fp4 => "fp4",
             Self::Tf32 => "tf32",
+            Self::Fp32 => "fp32",
+            Self::Fp64 => "fp64",
         }
     }
 
@@ -137,7 +143,8 @@ impl Dtype {
         match self {
             Self::Bf16 | Self::Fp16 => 2.0,
             Self::Fp8 | Self::Fp4 => 1.0,
-            Self::Tf32 => 4.0,
+            Self::Tf32 | Self::Fp32 => 4.0,
+            Self::Fp64 => 8.0,
         }
     }
 
@@ -294,6 +301,12 @@ impl Layout {
     }
 
     fn check_batch(&self) -> Result<()> {
+        if matches!(self.dtype, Dtype::Fp32 | Dtype::Fp64) {
+            let name = self.dtype.name();
+            return Err(Error::layout(format!(
+                "products in {name} use no tensor cores: take bf16, fp16, fp8, fp4 or tf32"
+            )));
+        }
         let (batch, each) = (self.global_batch, u64::from(self.micro_batch) * u64::from(self.data));
         if u64::from(batch) % each != 0 {
             return Err(Error::layout(format!(

@@ -15,6 +15,8 @@
 //! | [`pipeline`] | the order in which stages work on micro-batches, and when they end: virtual time |
 //! | [`memory`] | what a rank keeps, and whether it fits |
 //! | [`training_step`] | the step: groups, blocks, roles; its JSON |
+//! | [`recorded`] | what ranks of a real script did on streams: the other kind of step |
+//! | `recorded_check` | what is refused of it |
 //! | [`planner`] | model, layout and software to a step |
 //! | [`constants`] | physical effects with their ranges |
 //! | [`compute`] | what an operation costs on a GPU |
@@ -31,6 +33,8 @@ pub mod network;
 pub mod pipeline;
 pub mod planner;
 pub mod pricing;
+pub mod recorded;
+mod recorded_check;
 pub mod software;
 mod tables;
 pub mod training_step;

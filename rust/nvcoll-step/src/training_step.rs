@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Ranks that do the same are one role, and layers that do the same are one block: the step of 16,384 GPUs is as small as that of 8.
-//! Three makers are possible: the planner, a recorded script, and a file by hand. `docs/training-step.md` documents the JSON, which is
+//! Three makers are possible: the planner, a recorded script ([`crate::recorded`]), and a file by hand. `docs/training-step.md` documents the JSON, which is
 //! this structure, field by field.
 
 use std::collections::BTreeMap;
@@ -20,13 +20,14 @@ use crate::layout::{Dtype, Recompute};
 use crate::memory::Memory;
 use crate::network::Group;
 use crate::pipeline::Schedule;
+use crate::recorded::Recorded;
 use crate::software::AttentionKernel;
 
 /// The name of the format.
 pub const SCHEMA: &str = "nvcoll.training-step/1";
 
 /// The most of any number of a step. Chosen: products of three of them are finite.
-const MOST: f64 = 1e30;
+pub(crate) const MOST: f64 = 1e30;
 
 /// What all ranks do in one step of training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,12 +47,18 @@ pub struct TrainingStep {
     pub dtype: Dtype,
     /// Groups of ranks by name.
     pub groups: BTreeMap<String, Group>,
-    /// What a layer, the embedding or the head do with one micro-batch, by name.
+    /// What a layer, the embedding or the head do with one micro-batch, by name; none in a recorded step.
+    #[serde(default)]
     pub blocks: BTreeMap<String, Block>,
-    /// The pipeline.
+    /// The pipeline; one stage in a recorded step.
+    #[serde(default)]
     pub pipeline: Stages,
-    /// One role for each kind of stage. Every stage has one role.
+    /// One role for each kind of stage. Every stage has one role. None in a recorded step.
+    #[serde(default)]
     pub roles: Vec<Role>,
+    /// What ranks did, if the step was recorded and not planned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Recorded>,
 }
 
 /// The pipeline of a step. One stage and one chunk: no pipeline.
@@ -72,6 +79,13 @@ pub struct Stages {
     /// Seconds that each slot stalls, as a framework is known to do.
     #[serde(default)]
     pub stall_s: f64,
+}
+
+impl Default for Stages {
+    /// One stage with one micro-batch.
+    fn default() -> Self {
+        Self { stages: 1, chunks: 1, schedule: Schedule::OneFOneB, micro_batches: 1, send: None, stall_s: 0.0 }
+    }
 }
 
 /// What the ranks of some stages do.
@@ -133,6 +147,18 @@ fn once() -> f64 {
     1.0
 }
 
+fn is_once(number: &f64) -> bool {
+    *number == 1.0
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn is_yes(value: &bool) -> bool {
+    *value
+}
+
 /// What an operation does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case", deny_unknown_fields)]
@@ -145,6 +171,9 @@ pub enum Work {
         n: f64,
         /// Elements of each product.
         k: f64,
+        /// The products of one kernel.
+        #[serde(default = "once", skip_serializing_if = "is_once")]
+        batch: f64,
         /// The precision of the inputs.
         dtype: Dtype,
         /// For the products of experts, which run as one kernel of `count` products: the part of K that is lost, in that of dense
@@ -174,6 +203,9 @@ pub enum Work {
         /// Whether it is the backward pass.
         #[serde(default)]
         backward: bool,
+        /// Whether a query sees only the keys before it.
+        #[serde(default = "yes", skip_serializing_if = "is_yes")]
+        causal: bool,
     },
     /// Element-wise work: the bytes that it reads and writes, times a factor of the generation.
     Elementwise {
@@ -237,15 +269,15 @@ pub enum Hides {
 }
 
 /// A pattern by its name.
-mod pattern {
+pub(crate) mod pattern {
     use nvcoll_fabric::predict::Pattern;
     use serde::{de, Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(pattern: &Pattern, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(pattern: &Pattern, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(pattern.name())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Pattern, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Pattern, D::Error> {
         Pattern::named(&String::deserialize(from)?).map_err(de::Error::custom)
     }
 }
@@ -277,6 +309,9 @@ impl TrainingStep {
         }
         if self.gpus == 0 || self.groups.values().any(|group| group.size == 0 || group.stride == 0) {
             return refuse("it has no GPUs, or a group without ranks or stride: 1 or more were expected".to_owned());
+        }
+        if let Some(recorded) = &self.recorded {
+            return recorded.check(self);
         }
         self.check_stages()?;
         self.roles.iter().try_for_each(|role| self.check_role(role))?;
@@ -343,7 +378,7 @@ impl TrainingStep {
 
     fn check_op(&self, op: &Op) -> Result<()> {
         let numbers = match &op.work {
-            Work::Gemm { m, n, k, grouped, .. } => vec![*m, *n, *k, grouped.unwrap_or(1.0)],
+            Work::Gemm { m, n, k, batch, grouped, .. } => vec![*m, *n, *k, *batch, grouped.unwrap_or(1.0)],
             Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, .. } => {
                 vec![*queries, *keys, window.unwrap_or(1.0), *sequences, *heads, *qk_dim, *v_dim]
             }

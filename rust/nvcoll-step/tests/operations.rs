@@ -15,12 +15,13 @@ fn seconds(gpu: &str, work: &Work, count: f64) -> Result<f64, Error> {
 }
 
 fn gemm(m: f64, n: f64, k: f64, dtype: Dtype, grouped: Option<f64>) -> Work {
-    Work::Gemm { m, n, k, dtype, grouped }
+    Work::Gemm { m, n, k, batch: 1.0, dtype, grouped }
 }
 
 fn attention(keys: f64, window: Option<f64>, kernel: AttentionKernel, backward: bool) -> Work {
     let (queries, sequences, heads, qk_dim, v_dim) = (keys, 1.0, 32.0, 128.0, 128.0);
-    Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward }
+    let causal = true;
+    Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward, causal }
 }
 
 fn assert_equal(found: f64, expected: f64) {
@@ -80,7 +81,8 @@ fn heads_of_no_multiple_of_8_need_no_tensor_cores() {
             unreachable!()
         };
         let (qk_dim, v_dim) = (elements, elements);
-        let work = Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward };
+        let causal = true;
+        let work = Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward, causal };
         seconds("a100-sxm", &work, 1.0).unwrap()
     };
     assert!(of(108.0) > 1.5 * of(112.0));

@@ -166,7 +166,7 @@ impl<'r> Sizes<'r> {
         let dtype = if matrix.kind == Kind::Router { wide(narrow) } else { narrow };
         let grouped = (matrix.kind == Kind::Expert).then_some(self.request.software.grouped_loss);
         let name = if pass.is_empty() { matrix.name.to_owned() } else { format!("{} {pass}", matrix.name) };
-        Op { name, count: matrix.count, work: Work::Gemm { m, n, k, dtype, grouped } }
+        Op { name, count: matrix.count, work: Work::Gemm { m, n, k, batch: 1.0, dtype, grouped } }
     }
 
     fn attention(&self, backward: bool) -> Op {
@@ -185,6 +185,7 @@ impl<'r> Sizes<'r> {
             v_dim: v_dim as f64,
             kernel: self.request.software.attention,
             backward,
+            causal: true,
         };
         op(if backward { "attention backward" } else { "attention" }, work)
     }
@@ -394,7 +395,7 @@ pub(super) fn embedding(sizes: &Sizes<'_>) -> Block {
 pub(super) fn head(sizes: &Sizes<'_>) -> Block {
     let (request, tokens, hidden) = (sizes.request, sizes.tokens, sizes.hidden);
     let (columns, dtype) = (request.model.vocab as f64 / sizes.tensor, wide(request.layout.dtype));
-    let gemm = |name: &str, m, n, k| op(name, Work::Gemm { m, n, k, dtype, grouped: None });
+    let gemm = |name: &str, m, n, k| op(name, Work::Gemm { m, n, k, batch: 1.0, dtype, grouped: None });
     let loss =
         |bytes: f64| op("loss", Work::Elementwise { bytes: request.software.elementwise * bytes * tokens * columns });
     let mut forward = vec![gemm("head", tokens, columns, hidden), loss(6.0)];

@@ -62,6 +62,7 @@ impl Request {
             blocks: self.blocks(),
             pipeline: self.pipeline(),
             roles: self.roles(&split),
+            recorded: None,
         };
         step.check()?;
         Ok(step)

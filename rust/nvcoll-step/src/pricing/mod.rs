@@ -170,6 +170,9 @@ impl<'m> Pricer<'m> {
     }
 
     fn stages<'s>(&self, step: &'s TrainingStep) -> Result<(BTreeMap<&'s str, BlockTime>, Vec<RoleTime>, Pipeline)> {
+        if step.recorded.is_some() {
+            return Err(Error::Step("it was recorded: it has no pipeline".to_owned()));
+        }
         let (takes, has) = (step.gpus, self.network.gpus());
         if takes > has {
             return Err(Error::layout(format!(
