@@ -11,7 +11,7 @@ fn step() -> Value {
         json!({
             "rank": rank, "stands_for": 8, "name": name, "operators": 40,
             "ops": [
-                {"stream": 7, "name": "aten::mm", "line": 0, "work": "gemm", "m": 64, "n": 64, "k": 64, "dtype": "fp32"},
+                {"stream": 7, "name": "aten::mm", "line": 0, "work": "gemm", "m": 64, "n": 64, "k": 64, "dtype": "fp32", "count": 1},
                 {"stream": 7, "work": "gemm", "m": 64, "n": 64, "k": 64, "batch": 8, "dtype": "bf16", "count": 2},
                 {"stream": 7, "work": "attention", "queries": 128, "keys": 128, "sequences": 2, "heads": 8, "qk_dim": 64,
                  "v_dim": 64, "kernel": "fa2", "causal": false},
@@ -20,7 +20,7 @@ fn step() -> Value {
                 {"work": "wait", "stream": 9, "event": 3},
                 {"stream": 9, "name": "gradients", "work": "collective", "pattern": "all_reduce", "bytes": 1e6, "group": "dp"},
                 {"stream": 9, "work": "collective", "pattern": "all_reduce", "bytes": 4, "group": "pp"},
-                {"stream": 11, "work": sends, "bytes": 1e6, "peer": 8 - rank, "together": 5},
+                {"stream": 11, "work": sends, "bytes": 1e6, "peer": 8 - rank, "tag": 0, "together": 5},
                 {"stream": 11, "work": receives, "bytes": 1e6, "peer": 8 - rank, "tag": 1, "together": 5},
                 {"stream": 0, "work": "copy", "bytes": 64, "direction": "d2h"},
                 {"work": "host_waits", "for": "device"},
