@@ -14,9 +14,12 @@
 //!
 //! | module | what it answers |
 //! |---|---|
+//! | [`mod@blas`] | matrix products of cuBLAS and cuBLASLt |
+//! | `generated` | every other function that torch wants: success, and its name is noted |
 //! | [`log`] | the records, and the names of kernels |
 //! | [`gpu`] | the GPU that is imitated, its limits by compute capability |
 //! | [`memory`] | device memory and page-locked memory |
+//! | [`mod@nccl`] | communicators and collectives |
 //!
 //! Rules:
 //!
@@ -32,11 +35,15 @@
 //! Limits: Linux on x86-64. A process that forks while another thread is inside this library must not use it in the child.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+pub mod blas;
 pub mod errors;
 pub mod exports;
+mod generated;
 pub mod gpu;
+mod handles;
 pub mod log;
 pub mod memory;
+pub mod nccl;
 
 use std::mem::MaybeUninit;
 

@@ -1,0 +1,157 @@
+use std::mem::MaybeUninit;
+use std::ptr::null;
+use std::sync::atomic::AtomicU32;
+
+use proptest::prelude::*;
+
+use super::lt::*;
+use super::products::*;
+use super::solves::*;
+use super::*;
+use crate::log::{self, Record};
+
+/// What `calls` logs: tests share the log, so each marks its records with an operator of its own.
+fn logged(calls: impl FnOnce()) -> Vec<Record> {
+    static NEXT: AtomicU32 = AtomicU32::new(1_000_000);
+    let op = NEXT.fetch_add(1, Ordering::Relaxed); // Relaxed: only uniqueness counts
+    log::set_op(op);
+    calls();
+    log::set_op(0);
+    (0..log::count()).filter_map(log::record).filter(|record| record.op == op).collect()
+}
+
+fn made(make: impl FnOnce(Out<'_, Handle>) -> c_int) -> Handle {
+    let mut out = MaybeUninit::new(0);
+    assert_eq!(make(Some(&mut out)), SUCCESS);
+    // SAFETY: it was initialized with 0.
+    unsafe { out.assume_init() }
+}
+
+fn library() -> Handle {
+    made(|out| cublasCreate_v2(out))
+}
+
+#[test]
+fn a_product_is_logged_with_its_shape_types_and_stream() {
+    let handle = library();
+    let records = logged(|| {
+        assert_eq!(cublasSetStream_v2(handle, 0x10000 + 64 * 5), SUCCESS);
+        let none = null();
+        let status =
+            cublasGemmEx(handle, 1, 0, 30, 20, 10, none, none, 14, 0, none, 14, 0, none, none.cast_mut(), 0, 0, 68, 0);
+        assert_eq!(status, SUCCESS);
+    });
+    let [record] = records[..] else { panic!("{records:?}") };
+    assert_eq!((record.kind, record.stream), (log::Kind::Gemm as u16, 5));
+    assert_eq!(record.args, [30, 20, 10, 1, 2, 14 | 68 << 32]);
+    assert_eq!(log::text(record.name), Some(c"cublasGemmEx"));
+}
+
+#[test]
+fn single_precision_says_whether_tf32_is_allowed() {
+    let handle = library();
+    let records = logged(|| {
+        cublasSgemm_v2(handle, 0, 0, 1, 2, 3);
+        cublasSetMathMode(handle, MATH_TF32);
+        cublasSgemm_v2(handle, 0, 0, 1, 2, 3);
+    });
+    assert_eq!(records.iter().map(|record| record.args[5] >> 32).collect::<Vec<_>>(), [68, 77]);
+}
+
+#[test]
+fn a_triangular_solution_counts_half_of_a_product() {
+    let handle = library();
+    let records = logged(|| {
+        cublasStrsm_v2(handle, 0, 0, 0, 0, 64, 10);
+        cublasDtrsm_v2(handle, 1, 0, 0, 0, 64, 10);
+        cublasCherk_v2(handle, 0, 0, 63, 5);
+    });
+    let operations = |record: &Record| 2 * record.args[..4].iter().product::<u64>();
+    assert_eq!(records.iter().map(operations).collect::<Vec<_>>(), [64 * 64 * 10, 64 * 10 * 10, 63 * 64 * 5]);
+}
+
+#[test]
+fn grouped_products_are_one_record_per_group() {
+    let handle = library();
+    let (zeros, m, n, k, sizes) = ([0; 2], [8, 16], [4, 5], [2, 3], [1, 7]);
+    let none = null();
+    let records = logged(|| {
+        let first = |list: &'static [c_int]| list.first();
+        let lists = [zeros, m, n, k, sizes].map(|list| &*Vec::leak(list.to_vec()));
+        let [zeros, m, n, k, sizes] = lists.map(first);
+        let status = cublasGemmGroupedBatchedEx(
+            handle, zeros, zeros, m, n, k, none, none, 14, none, none, 14, none, none, none, 14, none, 2, sizes, 68,
+        );
+        assert_eq!(status, SUCCESS);
+    });
+    assert_eq!(
+        records.iter().map(|record| record.args[..4].to_vec()).collect::<Vec<_>>(),
+        [[8, 4, 2, 1], [16, 5, 3, 7]]
+    );
+}
+
+#[test]
+fn lt_products_have_the_sizes_of_their_layouts_and_the_epilogue() {
+    let description = made(|out| cublasLtMatmulDescCreate(out, 68, 0));
+    let layout = |rows, columns| made(|out| cublasLtMatrixLayoutCreate(out, 28, rows, columns, rows as i64));
+    let (a, b, d) = (layout(64, 16), layout(64, 32), layout(16, 32));
+    let records = logged(|| {
+        assert_eq!(cublasLtMatmulDescSetAttribute(description, 3, Some(&1), 4), SUCCESS);
+        assert_eq!(cublasLtMatmulDescSetAttribute(description, 7, Some(&36), 4), SUCCESS);
+        assert_eq!(cublasLtMatrixLayoutSetAttribute(d, 5, Some(&3), 4), SUCCESS);
+        let (mut found, mut result) = (MaybeUninit::new(0), MaybeUninit::uninit());
+        let offered =
+            cublasLtMatmulAlgoGetHeuristic(0, description, a, b, d, d, 0, 1, Some(&mut result), Some(&mut found));
+        // SAFETY: `found` was initialized.
+        assert_eq!((offered, unsafe { found.assume_init() }), (SUCCESS, 1));
+        let none = null();
+        let status = cublasLtMatmul(0, description, none, none, a, none, b, none, none, d, none, d, none, none, 0, 64);
+        assert_eq!(status, SUCCESS);
+    });
+    let [record] = records[..] else { panic!("{records:?}") };
+    assert_eq!(record.args, [16, 32, 64, 3, 2, 28 | 28 << 8 | 36 << 16 | 68 << 32]);
+}
+
+#[test]
+fn handles_that_are_null_foreign_or_freed_are_errors() {
+    let handle = library();
+    assert_eq!(cublasDestroy_v2(handle), SUCCESS);
+    for handle in [0, 64, handle, made(|out| cublasLtMatmulDescCreate(out, 68, 0))] {
+        assert_eq!(cublasSgemm_v2(handle, 0, 0, 1, 1, 1), NOT_INITIALIZED);
+        assert_eq!(cublasSetStream_v2(handle, 0), NOT_INITIALIZED);
+        assert_eq!(cublasDestroy_v2(handle), NOT_INITIALIZED);
+    }
+    assert_eq!(cublasCreate_v2(None), INVALID_VALUE);
+    assert_eq!(cublasLtMatmulDescCreate(None, 68, 0), INVALID_VALUE);
+}
+
+proptest! {
+    #[test]
+    fn any_numbers_give_a_status_and_at_most_one_record(
+        handle in any::<usize>(), known in any::<bool>(), operations in any::<[c_int; 2]>(), sizes in any::<[c_int; 3]>(),
+        types in any::<[c_int; 3]>(), batch in any::<c_int>(),
+    ) {
+        let handle = if known { library() } else { handle };
+        let (none, [m, n, k]) = (null(), sizes);
+        let records = logged(|| {
+            let status = cublasGemmStridedBatchedEx(
+                handle, operations[0], operations[1], m, n, k, none, none, types[0], 0, 0, none, 0, 0, 0, none, none,
+                types[1], 0, 0, batch, types[2], 0,
+            );
+            let is_valid = known && [m, n, k, batch].iter().all(|size| *size >= 0);
+            assert_eq!(status == SUCCESS, is_valid);
+        });
+        prop_assert!(records.len() <= 1);
+    }
+
+    #[test]
+    fn any_attribute_of_any_size_gives_a_status(attribute in -2..50, value in any::<u64>(), bytes in 0..16usize) {
+        let layout = made(|out| cublasLtMatrixLayoutCreate(out, 0, 1, 1, 1));
+        let value = [value as u32, (value >> 32) as u32];
+        let status = cublasLtMatrixLayoutSetAttribute(layout, attribute, value.first(), bytes);
+        prop_assert!(status == SUCCESS || status == INVALID_VALUE);
+        let description = made(|out| cublasLtMatmulDescCreate(out, 68, 0));
+        let status = cublasLtMatmulDescSetAttribute(description, attribute, Some(&(value[0] as c_int)), bytes);
+        prop_assert!(status == SUCCESS || status == INVALID_VALUE);
+    }
+}

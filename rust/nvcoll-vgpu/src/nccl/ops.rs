@@ -1,0 +1,81 @@
+//! NCCL's reduce ops: the five built-in ones, and sums that scale first.
+
+use std::ffi::c_int;
+use std::sync::Mutex;
+
+use super::numbers::{Dtype, Fold};
+use super::{communicator, put, status, INVALID_ARGUMENT};
+use crate::log::lock;
+use crate::nccl::data::read;
+use crate::{Handle, Out};
+
+/// Number of built-in ops: `ncclNumOps`. Ops that a program makes count from here.
+const BUILT_IN: c_int = 5;
+
+/// The scalar of an op that a program made.
+#[derive(Clone, Copy)]
+enum Scalar {
+    /// Its bits, read when the op was made.
+    Bits(u64),
+    /// It lies in device memory, and is read when the op is used.
+    At(usize, Dtype),
+    /// The op was destroyed.
+    Gone,
+}
+
+static MADE: Mutex<Vec<Scalar>> = Mutex::new(Vec::new());
+
+/// What `op` does to equal numbers; none if there is no such op.
+pub(crate) fn fold(op: c_int) -> Option<Fold> {
+    match op {
+        0 => Some(Fold::Sum),
+        1 => Some(Fold::Product),
+        2..BUILT_IN => Some(Fold::Same),
+        _ => {
+            let made = lock(&MADE);
+            match *made.get(usize::try_from(op.checked_sub(BUILT_IN)?).ok()?)? {
+                Scalar::Bits(bits) => Some(Fold::ScaledSum(bits)),
+                Scalar::At(at, dtype) => Some(Fold::ScaledSum(read(at, dtype.size())?)),
+                Scalar::Gone => None,
+            }
+        }
+    }
+}
+
+/// Makes the op "multiply by a scalar, then sum".
+#[no_mangle]
+pub(super) extern "C" fn ncclRedOpCreatePreMulSum(
+    op: Out<'_, c_int>,
+    scalar: Option<&u8>,
+    dtype: c_int,
+    residence: c_int,
+    comm: Handle,
+) -> c_int {
+    let make = || {
+        communicator(comm)?;
+        let dtype = Dtype::of_nccl(dtype).ok_or(INVALID_ARGUMENT)?;
+        let scalar = std::ptr::from_ref(scalar.ok_or(INVALID_ARGUMENT)?);
+        let kept = if residence == 0 { Scalar::At(scalar as usize, dtype) } else { immediate(scalar, dtype) };
+        let mut made = lock(&MADE);
+        made.push(kept);
+        put(op, BUILT_IN + made.len() as c_int - 1)
+    };
+    status(make())
+}
+
+/// Reads a scalar that lies in the host's memory.
+fn immediate(scalar: *const u8, dtype: Dtype) -> Scalar {
+    let mut bytes = [0; 8];
+    // SAFETY: the scalar is an element of `dtype`, by NCCL's interface, and an element has at most 8 bytes.
+    unsafe { scalar.copy_to_nonoverlapping(bytes.as_mut_ptr(), dtype.size()) };
+    Scalar::Bits(u64::from_le_bytes(bytes))
+}
+
+/// Ends an op that a program made.
+#[no_mangle]
+pub(super) extern "C" fn ncclRedOpDestroy(op: c_int, _comm: Handle) -> c_int {
+    let mut made = lock(&MADE);
+    let index = op.checked_sub(BUILT_IN).and_then(|index| usize::try_from(index).ok());
+    let found = index.and_then(|index| made.get_mut(index)).filter(|scalar| !matches!(scalar, Scalar::Gone));
+    status(found.map(|scalar| *scalar = Scalar::Gone).ok_or(INVALID_ARGUMENT))
+}
