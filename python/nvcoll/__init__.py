@@ -65,6 +65,7 @@ from nvcoll.cost.prediction import predict
 from nvcoll.cost.price import Price
 from nvcoll.cost.report import Report
 from nvcoll.cost.rows import ReportRow
+from nvcoll.errors import DryRunError
 from nvcoll.ranks.membership import finalize, init, step
 from nvcoll.ranks.node import Node
 from nvcoll.ranks.spawning import spawn
@@ -80,6 +81,7 @@ __all__ = [
     "Comparison",
     "ComparisonRow",
     "CriticalPiece",
+    "DryRunError",
     "Error",
     "Fabric",
     "Group",

@@ -48,5 +48,16 @@ class Closed(Error, RuntimeError):
     """The peers of a communicator are gone: its run has ended, or the process was forked."""
 
 
+class DryRunError(Error):
+    """A script asks a dry run for something that does not exist there.
+
+    `line` names the line of the script ("train.py:42 main"), or is empty; `ranks` are those that would have to run too.
+    """
+
+    def __init__(self, message: str, *, line: str = "", ranks: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.line, self.ranks = line, ranks
+
+
 for _each in (Error, *Error.__subclasses__(), PeerLost):
     _each.__module__ = "nvcoll"

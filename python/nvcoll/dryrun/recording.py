@@ -85,6 +85,8 @@ class Op:
     """Number of its row in `lines`."""
     is_backward: bool = False
     """The autograd engine issued it; its line is that of the forward operator."""
+    is_causal: bool = False
+    """Attention that masks what comes later."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,72 @@
+"""Kernels that torch.compile and Triton made: the virtual GPU sees a name and a grid, here are their tensors.
+
+Timing kernels on a virtual GPU means nothing, so autotuning takes the first choice.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from typing import Any
+
+import torch
+
+from . import private
+from .data import Data
+from .ops import Recorder
+
+TRIGGER = "torch._inductor.compile_fx"
+"""The module that torch imports when it compiles for the first time."""
+
+
+class OnFirstUse(MetaPathFinder):
+    """Calls a function when torch.compile is first used: importing it before would cost seconds."""
+
+    def __init__(self, install: Callable[[], None]) -> None:
+        self._install = install
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        """Finds nothing; calls the function before the module is looked for."""
+        if fullname == TRIGGER:
+            sys.meta_path.remove(self)
+            self._install()
+
+
+def install(recorder: Recorder, data: Data) -> None:
+    """Prepares torch.compile, when it is used."""
+    sys.meta_path.insert(0, OnFirstUse(lambda: _install(recorder, data)))
+
+
+def _install(recorder: Recorder, data: Data) -> None:
+    private.take_first_choice()
+    autotuner = private.autotuner()
+    run = autotuner.run
+
+    def recorded(this: Any, *args: Any, **kwargs: Any) -> Any:
+        tensors = [each for each in args if isinstance(each, torch.Tensor)]
+        names = getattr(this.fn, "arg_names", ())
+        data.forget([each for name, each in zip(names, args, strict=False) if "out_ptr" in name and _on_gpu(each)])
+        if not recorder.is_on:
+            return run(this, *args, **kwargs)
+        name = this.inductor_meta.get("kernel_name") or "triton"
+        recorder.kernel(name, tensors, _flex_attention_flops(name, tensors))
+        try:
+            return run(this, *args, **kwargs)
+        finally:
+            recorder.leave()
+
+    autotuner.run = recorded
+
+
+def _on_gpu(each: Any) -> bool:
+    return isinstance(each, torch.Tensor) and each.is_cuda
+
+
+def _flex_attention_flops(name: str, tensors: list[torch.Tensor]) -> int:
+    """Returns FLOPs of a kernel of FlexAttention, as if causal: its mask is a function, which only the kernel knows."""
+    if "flex_attention" not in name or len(tensors) < 2 or not tensors[0].dim() == tensors[1].dim() == 4:
+        return 0
+    batch, heads, queries, width = tensors[0].shape
+    flops = 2 * batch * heads * queries * tensors[1].shape[2] * width
+    return flops * 5 // 2 if "backward" in name else flops

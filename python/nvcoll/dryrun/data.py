@@ -1,0 +1,260 @@
+"""Values on the virtual GPU: small ones are computed, large floats have none, and no shape may depend on them.
+
+A launch does nothing, so an operator on small tensors is computed a second time: by the same operator, on tensors of
+the CPU that lie over the GPU's memory (`Mirror`). What a large tensor made is zero, never what lay there before, and is
+*unknown*; what is made from something unknown is computed (from zeros) and unknown too.
+
+| operator | rule |
+|---|---|
+| all tensors small | computed; unknown if one of its inputs is |
+| some large | small results are zero and unknown |
+| `topk`, `argmax`, `max`, `sort` of something unknown | picks in turn, so that experts are balanced: known, and noted |
+| `histc`, `bincount` of something unknown | equal counts: known, and noted |
+| `nonzero`, `masked_select`, masks as indices | the shape is that of the real mask; refused if the mask is unknown |
+| `unique` and others whose shape is data | computed; refused if an input is unknown |
+| `item` of something unknown | 0, and noted with the line |
+
+Unknown is a property of a storage, by its address: each operator says it anew of what it writes, so an address that the
+allocator gives out again is not mistaken. Random numbers come from a generator of this file, not from the script's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .gpu import Gpu
+from .lines import Lines
+from .recording import Assumption
+from .refusals import unknown_shape
+from .rules import Rule
+from .tensors import Mirror, is_small, is_whole, replaced, tensors_of
+
+aten = torch.ops.aten
+Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Data:
+    """The values of the rank's GPU."""
+
+    def __init__(self, gpu: Gpu, lines: Lines) -> None:
+        self._lines = lines
+        self.mirror = Mirror(gpu)
+        self._unknown: set[int] = set()
+        self._random_state = torch.Generator().get_state()
+        self._assumed: dict[tuple[str, int], int] = {}
+        self.handlers: dict[Any, Handler] = {
+            aten.nonzero.default: self._nonzero,
+            aten.masked_select.default: self._masked_select,
+            aten.index.Tensor: self._index,
+            aten.index_put_.default: self._index,
+            aten.index_put.default: self._index,
+            aten._local_scalar_dense.default: self._item,
+            aten.equal.default: self._equal,
+        }
+        """Operators that run in another way: called instead, and may return NotImplemented."""
+
+    def assumed(self) -> list[Assumption]:
+        """Returns what was assumed, in the order in which it first was."""
+        return [Assumption(text, line, times) for (text, line), times in self._assumed.items()]
+
+    def assume(self, text: str) -> None:
+        """Notes an assumption at the line at work."""
+        key = text, self._lines.here(2)
+        self._assumed[key] = self._assumed.get(key, 0) + 1
+
+    def is_unknown(self, tensor: torch.Tensor) -> bool:
+        """Says whether a tensor on the GPU has no values, or values that large floats made."""
+        return tensor.is_cuda and (tensor.untyped_storage().data_ptr() in self._unknown or not is_small(tensor))
+
+    def ran(self, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], result: Any) -> None:
+        """Makes the values that an operator has written."""
+        results = tensors_of(result)
+        touched = [*results, *rule.mutated(args, kwargs)]
+        written = [each for each in touched if each.is_cuda]
+        if not written:
+            if touched and any(each.is_cuda for each in inputs):
+                self._copied_to_host(rule, args, kwargs, inputs, results)
+            return
+        if rule.leaves_data:
+            self._unknown.difference_update(each.untyped_storage().data_ptr() for each in results)
+            return
+        involved = [each for each in inputs if each.is_cuda]
+        if all(is_small(each) for each in involved) and all(is_small(each) for each in written):
+            is_unknown = not self._unknown.isdisjoint(each.untyped_storage().data_ptr() for each in involved)
+            if is_unknown and self._choose(rule, args, inputs, results):
+                return
+            if self._compute(rule, args, kwargs, results):
+                self._mark(written, is_unknown)
+                return
+        elif self._choose(rule, args, inputs, results):
+            return
+        for each in written:
+            self._forget(each)
+
+    def _copied_to_host(self, rule: Rule, args: Any, kwargs: Any, inputs: list[Any], results: list[Any]) -> None:
+        on_gpu = [each for each in inputs if each.is_cuda]
+        if any(self.is_unknown(each) for each in on_gpu):
+            self.assume("values that do not exist are copied to the host")
+        if all(is_small(each) for each in on_gpu):
+            self._compute(rule, args, kwargs, results)
+
+    def _mark(self, written: list[torch.Tensor], is_unknown: bool) -> None:
+        addresses = [each.untyped_storage().data_ptr() for each in written]
+        if is_unknown:
+            self._unknown.update(addresses)
+        else:
+            self._unknown.difference_update(addresses)
+
+    def _forget(self, tensor: torch.Tensor) -> None:
+        if is_small(tensor):
+            self.mirror.clear(tensor)
+            self._unknown.add(tensor.untyped_storage().data_ptr())
+
+    def forget(self, tensors: list[torch.Tensor]) -> None:
+        """Says that something unseen wrote these tensors (a kernel of Triton)."""
+        for each in tensors:
+            self._forget(each)
+
+    def _compute(self, rule: Rule, args: Any, kwargs: Any, results: list[torch.Tensor]) -> bool:
+        if rule.is_collective:
+            return True  # the virtual GPU has moved the data
+        kwargs = {name: torch.device("cpu") if name == "device" else each for name, each in kwargs.items()}
+        try:
+            if rule.is_random:
+                kwargs.pop("generator", None)
+                with self._own_random_state():
+                    self._write(rule, args, kwargs, results)
+            else:
+                self._write(rule, args, kwargs, results)
+        except Exception:
+            return self._computed_otherwise(rule, args, results)
+        return True
+
+    def _write(self, rule: Rule, args: Any, kwargs: Any, results: list[torch.Tensor]) -> None:
+        real = tensors_of(rule.op(*replaced(args, self.mirror), **replaced(kwargs, self.mirror)))
+        for value, result in zip(real, results, strict=True):
+            mirrored = self.mirror(result)
+            if value.data_ptr() != mirrored.data_ptr():
+                mirrored.copy_(value)
+
+    @contextmanager
+    def _own_random_state(self) -> Iterator[None]:
+        state = torch.get_rng_state()
+        torch.set_rng_state(self._random_state)
+        try:
+            yield
+        finally:
+            self._random_state = torch.get_rng_state()
+            torch.set_rng_state(state)
+
+    def _computed_otherwise(self, rule: Rule, args: Any, results: list[torch.Tensor]) -> bool:
+        """Computes what CPUs lack: counts of integers."""
+        if rule.op is not aten.histc.default:
+            return False
+        self.mirror(results[0]).copy_(torch.histc(self.mirror(args[0]).double(), *args[1:]))
+        return True
+
+    # ---- choices that large floats would make ----
+
+    def _choose(self, rule: Rule, args: Any, inputs: list[Any], results: list[torch.Tensor]) -> bool:
+        """Answers choices among something unknown in turn, and counts of it equally. Returns whether it did."""
+        if not rule.chooses or not results:
+            return False
+        indices = results[-1]
+        if rule.counts:
+            self.mirror(indices).fill_(inputs[0].numel() // max(indices.numel(), 1))
+            self.assume(f"{rule.name} of values that do not exist: equal counts")
+        else:
+            choices = _choices(rule, args, inputs[0])
+            if not is_whole(indices) or not is_small(indices):
+                return False
+            order = torch.arange(indices.numel(), dtype=indices.dtype) % max(choices, 1)
+            self.mirror(indices).copy_(order.view(indices.shape))
+            self.assume(f"{rule.name} of values that do not exist: indices in turn")
+        for each in results[:-1]:
+            self._forget(each)
+        self._mark([indices], is_unknown=False)
+        return True
+
+    # ---- shapes that are data ----
+
+    def shape_is_data(self, rule: Rule, args: Any, kwargs: Any, inputs: list[torch.Tensor]) -> Any:
+        """Runs an operator whose shape depends on values: on the CPU."""
+        on_gpu = [each for each in inputs if each.is_cuda]
+        if not on_gpu:
+            return NotImplemented
+        for each in on_gpu:
+            self._need(each, rule.name)
+        real = rule.op(*replaced(args, self.mirror), **replaced(kwargs, self.mirror))
+        return replaced(real, lambda each: each.to(on_gpu[0].device))
+
+    def _need(self, tensor: torch.Tensor, name: str) -> None:
+        if self.is_unknown(tensor):
+            line = self._lines.of_script()
+            raise unknown_shape(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), line)
+
+    def _indices(self, mask: torch.Tensor, name: str) -> torch.Tensor:
+        """Returns the places where a mask is true, with the launches and the wait of `nonzero`."""
+        self._need(mask, name)
+        places = self.mirror(mask).nonzero()
+        mask.sum().item()  # as `nonzero`: counts, and waits for the count
+        result = torch.empty(places.shape[::-1], dtype=torch.int64, device=mask.device).t()
+        result.zero_()  # the kernel that writes the places
+        self.mirror(result).copy_(places)
+        self._mark([result], is_unknown=False)
+        return result
+
+    def _nonzero(self, op: Any, args: Any, kwargs: Any) -> Any:
+        return self._indices(args[0], "nonzero") if args[0].is_cuda else NotImplemented
+
+    def _masked_select(self, op: Any, args: Any, kwargs: Any) -> Any:
+        if not args[1].is_cuda:
+            return NotImplemented
+        tensor, mask = aten.broadcast_tensors(list(args))
+        return tensor[self._indices(mask, "masked_select").unbind(1)]
+
+    def _index(self, op: Any, args: Any, kwargs: Any) -> Any:
+        if not any(_is_mask(each) and each.is_cuda for each in args[1]):
+            return NotImplemented
+        indices: list[Any] = []
+        for each in args[1]:
+            indices += self._indices(each, "mask as index").unbind(1) if _is_mask(each) else [each]
+        return op(args[0], indices, *args[2:])
+
+    # ---- values that the host reads ----
+
+    def _item(self, op: Any, args: Any, kwargs: Any) -> Any:
+        (tensor,) = args
+        if not self.is_unknown(tensor):
+            return NotImplemented
+        self.assume(f"a value of {str(tensor.dtype).removeprefix('torch.')} that does not exist is read")
+        found = op(tensor)
+        return found if is_small(tensor) else type(found)(0)
+
+    def _equal(self, op: Any, args: Any, kwargs: Any) -> Any:
+        if not any(each.is_cuda for each in args):
+            return NotImplemented
+        if any(self.is_unknown(each) for each in args):
+            self.assume("tensors without values are compared: equal")
+            return args[0].shape == args[1].shape
+        return torch.equal(*replaced(args, self.mirror))
+
+
+def _is_mask(index: torch.Tensor | None) -> bool:
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
+
+
+def _choices(rule: Rule, args: Any, tensor: torch.Tensor) -> int:
+    """Returns among how many elements an operator picks."""
+    if not tensor.dim():
+        return 1
+    dim = next((each for each in args[1:] if isinstance(each, int)), None)
+    if rule.name.startswith("aten::topk"):
+        dim = args[2] if len(args) > 2 else -1
+    elif dim is None and rule.name.startswith("aten::arg"):
+        return tensor.numel()
+    return int(tensor.shape[-1 if dim is None else dim])

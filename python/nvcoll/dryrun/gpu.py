@@ -1,0 +1,119 @@
+"""The virtual GPU, as the child's Python sees it: its log, and who is at work.
+
+The library is preloaded, so its functions are among those of the process (`ctypes.CDLL(None)`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from .recording import CAPTURED, RECORD, Kind
+from .refusals import DryRunError
+
+U32, U64, I32 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
+FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
+    "log": (ctypes.c_void_p,),
+    "count": (U64,),
+    "name_of": (ctypes.c_char_p, U32),
+    "names": (U32,),
+    "set_op": (None, U32),
+    "get_op": (U32,),
+    "used": (U64, I32),
+    "split_hint": (None, I32, I32),
+    "unanswered": (ctypes.c_char_p, U64),
+    "address_range": (None, ctypes.POINTER(U64), ctypes.POINTER(U64)),
+}
+
+
+class Gpu:
+    """The functions of the preloaded library.
+
+    Raises:
+        DryRunError: the library is not preloaded.
+    """
+
+    set_op: Any
+    get_op: Any
+    split_hint: Any
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(None)
+        self._functions: dict[str, Any] = {}
+        for name, (result, *arguments) in FUNCTIONS.items():
+            try:
+                function = getattr(library, f"nvcoll_vgpu_{name}")
+            except AttributeError:
+                raise DryRunError(
+                    f"the virtual GPU is not preloaded (no `nvcoll_vgpu_{name}`): start dry runs with `nvcoll dryrun`"
+                ) from None
+            function.restype, function.argtypes = result, arguments
+            self._functions[name] = function
+        self.set_op = self._functions["set_op"]
+        self.get_op = self._functions["get_op"]
+        self.split_hint = self._functions["split_hint"]
+        start, length = U64(), U64()
+        self._functions["address_range"](ctypes.byref(start), ctypes.byref(length))
+        self.start, self.length = int(start.value), int(length.value)
+        """Address of the GPU's memory, and its bytes, of all devices together."""
+
+    def count(self) -> int:
+        """Returns how many records there are."""
+        return int(self._functions["count"]())
+
+    def records(self, first: int = 0, end: int | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+        """Returns a copy of records `first` to `end`."""
+        end = self.count() if end is None else end
+        if end <= first:
+            return np.empty(0, RECORD)
+        at = self._functions["log"]() + first * RECORD.itemsize
+        buffer = (ctypes.c_char * ((end - first) * RECORD.itemsize)).from_address(at)
+        records: np.ndarray[Any, np.dtype[Any]] = np.frombuffer(memoryview(buffer), RECORD)
+        return records.copy()
+
+    def used(self, device: int) -> int:
+        """Returns bytes in use on a device."""
+        return int(self._functions["used"](device))
+
+    def name(self, index: int) -> str:
+        """Returns a name of the log."""
+        found = self._functions["name_of"](index)
+        return found.decode(errors="replace") if found else ""
+
+    def unanswered(self) -> list[str]:
+        """Returns the symbols that were called and only said "success"."""
+        names: list[str] = []
+        while found := self._functions["unanswered"](len(names)):
+            names.append(found.decode())
+        return sorted(names)
+
+    def written(
+        self, first: int, end: int
+    ) -> tuple[np.ndarray[Any, np.dtype[Any]], list[str], np.ndarray[Any, np.dtype[Any]]]:
+        """Returns what is the same in each run: records, their names, and all records of communicators.
+
+        Names are numbered in the order in which the records name them; addresses count from the start of memory.
+        """
+        records, whole = self.records(first, end), self.records()
+        communicators = whole[whole["kind"] == Kind.COMMUNICATOR]
+        memory = np.isin(records["kind"] & ~np.uint16(CAPTURED), (Kind.ALLOCATE, Kind.FREE))
+        records["args"][memory, 1] = np.maximum(records["args"][memory, 1], self.start) - np.uint64(self.start)
+        named = np.isin(
+            records["kind"] & ~np.uint16(CAPTURED), (Kind.LAUNCH, Kind.GEMM, Kind.COLLECTIVE, Kind.COMMUNICATOR)
+        )
+        order: dict[int, int] = {}
+        texts: dict[str, int] = {}
+        names: list[str] = []
+        for index in [*records["name"][named].tolist(), *communicators["name"].tolist()]:
+            if index not in order:
+                text = self.name(index)
+                if text not in texts:
+                    texts[text] = len(names)
+                    names.append(text)
+                order[index] = texts[text]
+        records["name"][named] = [order[index] for index in records["name"][named].tolist()]
+        records["name"][~named] = 0
+        communicators["name"] = [order[index] for index in communicators["name"].tolist()]
+        return records, names, communicators

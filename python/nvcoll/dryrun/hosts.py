@@ -1,0 +1,81 @@
+"""Large float tensors on the CPU: they have no values and take no memory.
+
+A model that is built on the CPU and sharded later would take its whole size, and minutes of random numbers. So a large
+float tensor there is address space that nobody touches: operators that write into it do nothing, operators that make
+one only make its shape, and what they make besides (a sum, a mask) is zero.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+
+from .lines import Lines
+from .refusals import unknown_shape
+from .rules import Rule
+from .tensors import HOST_FLOAT_BYTES, is_large_on_host, replaced
+
+FILLED = ("zeros", "ones", "full", "rand", "randn", "normal", "scalar_tensor", "eye")
+"""Operators that make a tensor from its sizes and write all of it."""
+
+
+def without_values(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], lines: Lines) -> Any:
+    """Runs an operator on large float tensors of the CPU without their values.
+
+    Returns:
+        Its result, or NotImplemented if the operator must run as it is.
+
+    Raises:
+        DryRunError: its shape depends on values.
+    """
+    device = kwargs.get("device")
+    if device is not None and torch.device(device).type != "cpu":
+        return NotImplemented
+    if not inputs:
+        return _made(rule, args, kwargs)
+    if rule.is_view or rule.leaves_data or not any(is_large_on_host(each) for each in inputs):
+        return NotImplemented
+    if any(each.device.type != "cpu" for each in inputs):
+        return NotImplemented
+    if rule.shape_is_data:
+        first = inputs[0]
+        raise unknown_shape(rule.shown, tuple(first.shape), str(first.dtype).removeprefix("torch."), lines.of_script())
+    if rule.is_mutable:
+        written = rule.mutated(args, kwargs)
+        if not any(is_large_on_host(each) for each in written):
+            return NotImplemented
+        count = len(rule.op._schema.returns)
+        return None if count == 0 else written[0] if count == 1 else tuple(written)
+    return _shaped(rule, args, kwargs)
+
+
+def _made(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not rule.name.startswith(tuple(f"aten::{each}" for each in FILLED)):
+        return NotImplemented
+    sizes = next((each for each in args if isinstance(each, list | tuple)), ())
+    dtype = kwargs.get("dtype") or torch.get_default_dtype()
+    if not (dtype.is_floating_point and prod(sizes) * dtype.itemsize >= HOST_FLOAT_BYTES):
+        return NotImplemented
+    return _shaped(rule, args, kwargs)
+
+
+def _shaped(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    options = {name: each for name, each in kwargs.items() if name not in ("device", "pin_memory", "generator")}
+    if any(each.name == "device" for each in rule.op._schema.arguments):
+        options["device"] = torch.device("meta")
+    try:
+        result = rule.op(*replaced(args, _on_meta), **replaced(options, _on_meta))
+    except NotImplementedError:
+        return NotImplemented
+    return replaced(result, _on_host)
+
+
+def _on_meta(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    result = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return result if is_large_on_host(result) else result.zero_()

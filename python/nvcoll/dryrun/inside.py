@@ -1,0 +1,189 @@
+"""The child of a dry run: `python -m nvcoll.dryrun.inside --spec FILE`, with the virtual GPU preloaded.
+
+```
+environment as torchrun sets it -> torch -> store, peers, operators, steps -> the script, by runpy, as `__main__`
+          the optimizer returns for the last wanted step: the recording is written, and the process leaves
+          the script ends, leaves or raises before: what was seen is written
+```
+
+The process leaves with `os._exit` where it stands, in the optimizer: nothing of the script after the counted step runs,
+no `finally`, no checkpoint at exit. Data workers are ended. The output of the script is not touched.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import runpy
+import sys
+import time
+from dataclasses import dataclass, field
+from itertools import pairwise
+from multiprocessing import active_children
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .recording import Run, Status
+
+if TYPE_CHECKING:
+    from .session import Session
+
+BEGAN = time.monotonic()
+
+
+@dataclass
+class Spec:
+    """What the parent asks of a child."""
+
+    rank: int
+    world_size: int
+    result: str
+    """Path of the recording to write."""
+    script: str
+    """Path of the script, or name of the module."""
+    args: list[str] = field(default_factory=list)
+    is_module: bool = False
+    local_world_size: int = 8
+    steps: int = 2
+    """Steps to run; the last one counts."""
+    mail: str = ""
+    """Folder that all ranks of the dry run share."""
+    roles: list[int] = field(default_factory=list)
+    """Ranks that run side by side, this one included."""
+    memory: int = 0
+    """Bytes that programs can get from the GPU, for the recording."""
+
+    @classmethod
+    def load(cls, path: str) -> Spec:
+        """Reads a spec from a JSON file. Names that the child does not know are the parent's own."""
+        rows = json.loads(Path(path).read_text())
+        return cls(**{name: value for name, value in rows.items() if name in cls.__dataclass_fields__})
+
+
+def environment(spec: Spec) -> dict[str, str]:
+    """Returns what torchrun would set for a rank."""
+    local = min(spec.local_world_size, spec.world_size)
+    host, rank = spec.rank // local, str(spec.rank)
+    return {
+        "RANK": rank,
+        "WORLD_SIZE": str(spec.world_size),
+        "LOCAL_RANK": str(spec.rank % local),
+        "LOCAL_WORLD_SIZE": str(local),
+        "GROUP_RANK": str(host),
+        "GROUP_WORLD_SIZE": str(-(-spec.world_size // local)),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": str(spec.world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "TORCHELASTIC_RUN_ID": "nvcoll-dryrun",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCH_NCCL_ENABLE_MONITORING": "0",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    }
+
+
+class Child:
+    """The run of one script."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.run = Run(rank=spec.rank, status="failed", exit_status=1)
+        self.session: Session | None = None
+
+    def main(self) -> NoReturn:
+        """Runs the script, and leaves the process."""
+        os.environ.update(environment(self.spec))
+        random.seed(0)
+        try:
+            from .session import Session
+
+            self.session = Session(self.spec, self.finish)
+            self._script()
+        except SystemExit as exit:
+            status = exit.code if isinstance(exit.code, int) else 0 if exit.code is None else 1
+            if isinstance(exit.code, str):
+                print(exit.code, file=sys.stderr)
+            self._leave("ended", f"the script left with `sys.exit({exit.code!r})` after {self._seen()}", status)
+        except BaseException as error:
+            self._failed(error)
+        self._leave("ended", f"the script ended after {self._seen()}", 0)
+
+    def finish(self) -> NoReturn:
+        """Writes the recording, and leaves the process: the counted step has ended."""
+        assert self.session is not None
+        self.session.recording().save(self.spec.result)
+        self._leave("counted", "", 0)
+
+    def _script(self) -> None:
+        spec = self.spec
+        sys.argv = [spec.script, *spec.args]
+        if spec.is_module:
+            sys.path.insert(0, str(Path.cwd()))
+            runpy.run_module(spec.script, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, str(Path(spec.script).resolve().parent))
+            runpy.run_path(spec.script, run_name="__main__")
+
+    def _seen(self) -> str:
+        steps = len(self.session.steps.positions) if self.session is not None else 0
+        made = "1 step of an optimizer was" if steps == 1 else f"{steps} steps of an optimizer were"
+        return f"{made} seen, {self.spec.steps} are needed"
+
+    def _failed(self, error: BaseException) -> NoReturn:
+        from nvcoll.errors import DryRunError
+
+        trace = _of_script(error.__traceback__)
+        sys.stdout.flush()
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        self.run.line = self.session.lines.of_trace(trace) if self.session is not None else ""
+        status: Status = "failed"
+        if isinstance(error, DryRunError):
+            status, self.run.line = "refused", error.line or self.run.line
+        text = str(error).strip().split("\n")[0]
+        self._leave(status, f"{type(error).__name__}: {text}" if text else type(error).__name__, 1)
+
+    def _leave(self, status: Status, message: str, exit_status: int) -> NoReturn:
+        run = self.run
+        run.status, run.message, run.exit_status = status, message, exit_status
+        run.seconds = time.monotonic() - BEGAN
+        run.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        if self.session is not None:
+            times = self.session.steps.times
+            run.steps = len(times)
+            run.step_seconds = [later - earlier for earlier, later in pairwise(times)]
+            run.wanted = sorted(self.session.peers.wanted)
+            self.session.end()
+        run.save(self.spec.result)
+        for worker in active_children():
+            worker.terminate()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_status)
+
+
+def _of_script(trace: TracebackType | None) -> TracebackType | None:
+    """Returns a traceback from the first frame of the script on; the whole if there is none."""
+    own = ("<frozen runpy>", runpy.__file__, __file__)
+    first = trace
+    while first is not None and first.tb_frame.f_code.co_filename in own:
+        first = first.tb_next
+    return first or trace
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Runs the script of a spec."""
+    parser = argparse.ArgumentParser(prog="nvcoll.dryrun.inside", description="the child of `nvcoll dryrun`")
+    parser.add_argument("--spec", required=True, help="JSON file that the parent wrote")
+    options: Any = parser.parse_args(argv)
+    Child(Spec.load(options.spec)).main()
+
+
+if __name__ == "__main__":
+    main()

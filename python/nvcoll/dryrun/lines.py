@@ -1,0 +1,121 @@
+"""Which line of which program is at work: the nearest frame outside torch and the standard library.
+
+A model that a framework defines has its lines there ("transformers/models/llama/modeling_llama.py:243 forward"); the
+line of the script is the nearest frame outside installed packages. Compiled code has no lines; the line of its call
+stands.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+
+import torch
+
+import nvcoll
+
+NO_LINE = 0
+SITE = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(torch.__file__).parents[1])})
+"""Folders of installed packages."""
+TOOLS = tuple(str(Path(module.__file__).parent) + "/" for module in (torch, nvcoll) if module.__file__)
+"""Packages whose frames are never a line."""
+COMPILERS = ("triton/", "torchinductor", "_distutils_hack/")
+
+
+class Lines:
+    """Lines by number, numbered in the order in which they were at work. Row 0 is "no line".
+
+    Args:
+        script: the path of the script, or "" for a module.
+    """
+
+    def __init__(self, script: str) -> None:
+        self.texts = [""]
+        self._main = threading.main_thread().ident
+        self._home = str(Path(script).resolve().parent) + "/" if script else str(Path.cwd()) + "/"
+        self._standard = sysconfig.get_path("stdlib") + "/"
+        self._names: dict[CodeType, tuple[str, bool]] = {}
+        self._rows: dict[tuple[CodeType, int], int] = {}
+        self._by_text: dict[str, int] = {"": 0}
+
+    def here(self, depth: int = 1) -> int:
+        """Returns the number of the line at work in this thread, or 0."""
+        return self._of(sys._getframe(depth))
+
+    def of_main_thread(self) -> int:
+        """Returns the number of the line at which the main thread is: that of `backward()`, for its threads."""
+        return self._of(sys._current_frames().get(self._main or 0))
+
+    def of_script(self) -> str:
+        """Returns the line of the script at work in this thread, else in the main thread, or ""."""
+        for frame in (sys._getframe(1), sys._current_frames().get(self._main or 0)):
+            found = self._of(frame, of_script=True) or self._of(frame)
+            if found:
+                return self.texts[found]
+        return ""
+
+    def of_trace(self, trace: TracebackType | None) -> str:
+        """Returns the innermost line of the script in a traceback, or ""."""
+        found = ""
+        while trace is not None:
+            name, is_script = self._name(trace.tb_frame.f_code)
+            if is_script:
+                found = f"{name}:{trace.tb_lineno} {trace.tb_frame.f_code.co_name}"
+            trace = trace.tb_next
+        return found
+
+    def stack_here(self, limit: int = 8) -> tuple[str, ...]:
+        """Returns the lines at work in this thread, then in the main thread, innermost first."""
+        rows: list[str] = []
+        frames = [sys._getframe(1)]
+        if threading.get_ident() != self._main:
+            frames.append(sys._current_frames()[self._main or 0])
+        for frame in frames:
+            inner: FrameType | None = frame
+            while inner is not None:
+                name, _ = self._name(inner.f_code)
+                if name:
+                    rows.append(f"{name}:{inner.f_lineno} {inner.f_code.co_name}")
+                inner = inner.f_back
+        return tuple(rows[:limit])
+
+    def _of(self, frame: FrameType | None, of_script: bool = False) -> int:
+        names = self._names
+        while frame is not None:
+            code = frame.f_code
+            name, is_script = names.get(code) or self._name(code)
+            if name and (is_script or not of_script):
+                return self._row(code, frame.f_lineno, name)
+            frame = frame.f_back
+        return NO_LINE
+
+    def _row(self, code: CodeType, number: int, name: str) -> int:
+        row = self._rows.get((code, number))
+        if row is None:
+            text = f"{name}:{number} {code.co_name}"
+            row = self._by_text.setdefault(text, len(self.texts))
+            if row == len(self.texts):
+                self.texts.append(text)
+            self._rows[code, number] = row
+        return row
+
+    def _name(self, code: CodeType) -> tuple[str, bool]:
+        found = self._names[code] = self._shown(code.co_filename) or ("", False)
+        return found
+
+    def _shown(self, file: str) -> tuple[str, bool] | None:
+        """Returns how a file is shown, and whether it is the user's; None if its frames are never a line."""
+        if not file.startswith("/") or file.startswith(TOOLS):
+            return None
+        if file.startswith(self._home) and not file.startswith(SITE):
+            return file.removeprefix(self._home), True
+        for site in SITE:
+            if file.startswith(site + "/"):
+                short = file.removeprefix(site + "/")
+                return None if short.startswith(COMPILERS) else (short, False)
+        if file.startswith(self._standard) or any(each in file for each in COMPILERS):
+            return None
+        return "/".join(Path(file).parts[-2:]), True

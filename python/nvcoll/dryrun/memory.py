@@ -1,0 +1,161 @@
+"""Memory of the counted step, as torch's caching allocator counts it: the peak, what it consists of, who was at work.
+
+The allocator's history tells each allocation and release with its Python stack, in order. Played from the blocks that
+were alive at the start, it gives the set of blocks at the peak. A block belongs to
+
+| category | if |
+|---|---|
+| parameters | a parameter of the optimizer lies in it |
+| gradients | a gradient does, when the optimizer is called |
+| optimizer state | a tensor of the optimizer's state does |
+| communication buffers | FSDP made it in the step: parameters gathered, gradients to be reduced |
+| activations | the main thread made it in the step, and it outlives an allocation of autograd's thread |
+| temporary | it was made in the step |
+| other | it was there before the step |
+
+Autograd runs backward operators for GPUs in a thread of its own, so a stack without the script's first frame is one of
+a backward pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+
+from . import private
+from .lines import Lines
+from .recording import Memory
+
+CATEGORIES = (
+    "parameters",
+    "communication buffers",
+    "gradients",
+    "optimizer state",
+    "activations",
+    "temporary",
+    "other",
+)
+
+
+class MemoryWatch:
+    """The allocator's history in the counted step."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self._device = 0
+        self._start: dict[int, int] = {}
+        self._addresses: dict[int, str] = {}
+        self._most = 0
+        self._stack: tuple[str, ...] = ()
+
+    def look(self, line: int, is_backward: bool) -> None:
+        """Notes who is at work if memory has reached a new peak. It is called after each operator."""
+        most = private.memory_statistics(self._device)["allocated_bytes"]["all"]["peak"]
+        if most > self._most:
+            self._most = most
+            rows = self._lines.stack_here()
+            if is_backward:
+                rows = (f"{self._lines.texts[line]} (backward)", *rows)
+            self._stack = tuple(dict.fromkeys(rows))
+
+    def begin(self, optimizer: Any) -> None:
+        """Begins anew: notes what is alive."""
+        self._device = torch.cuda.current_device()
+        torch.cuda.reset_peak_memory_stats()
+        private.record_history(None)
+        segments = private.memory_snapshot()["segments"]
+        self._start = {
+            block["address"]: block["size"]
+            for segment in segments
+            if segment["device"] == self._device
+            for block in segment["blocks"]
+            if block["state"] != "inactive"
+        }
+        self._addresses, self._most, self._stack = {}, torch.cuda.memory_allocated(), ()
+        self.note(optimizer)
+        private.record_history("all", context="all", stacks="python", max_entries=2**31 - 1)
+
+    def note(self, optimizer: Any) -> None:
+        """Notes where parameters, gradients and the optimizer's state lie."""
+        for group in getattr(optimizer, "param_groups", ()):
+            for parameter in group["params"]:
+                self._note(parameter, "parameters")
+                self._note(parameter.grad, "gradients")
+        for state in getattr(optimizer, "state", {}).values():
+            for each in state.values() if isinstance(state, dict) else ():
+                self._note(each, "optimizer state")
+
+    def _note(self, tensor: Any, category: str) -> None:
+        local = getattr(tensor, "_local_tensor", tensor)
+        if isinstance(local, torch.Tensor) and local.is_cuda:
+            self._addresses[local.untyped_storage().data_ptr()] = category
+
+    def end(self, capacity: int) -> Memory:
+        """Ends the history, and returns what it says."""
+        statistics = torch.cuda.memory_stats()
+        history = private.memory_snapshot()["device_traces"][self._device]
+        private.record_history(None)
+        alive = self._at_peak(history)
+        parts = Counter(dict.fromkeys(CATEGORIES, 0))
+        ends = _ends(history)
+        for address, (size, made) in alive.items():
+            parts[self._category(address, made, history, ends)] += size
+        return Memory(
+            allocated=sum(parts.values()),
+            reserved=int(statistics["reserved_bytes.all.peak"]),
+            parts=tuple((name, size) for name, size in parts.items() if size),
+            stack=self._stack,
+            capacity=capacity,
+        )
+
+    def _at_peak(self, history: list[Any]) -> dict[int, tuple[int, int]]:
+        """Returns the blocks at the peak: bytes, and the place in the history where each was made, or -1."""
+        alive = {address: (size, -1) for address, size in self._start.items()}
+        now = most = sum(self._start.values())
+        peak = -1
+        for place, event in enumerate(history):
+            if event["action"] == "alloc":
+                now += event["size"]
+                if now > most:
+                    most, peak = now, place
+            elif event["action"] == "free_completed":
+                now -= event["size"]
+        for place, event in enumerate(history[: peak + 1]):
+            if event["action"] == "alloc":
+                alive[event["addr"]] = event["size"], place
+            elif event["action"] == "free_completed":
+                alive.pop(event["addr"], None)
+        return alive
+
+    def _category(self, address: int, made: int, history: list[Any], ends: dict[int, int]) -> str:
+        known = self._addresses.get(address)
+        if known is not None and (made < 0 or known == "gradients" or ends.get(made) is None):
+            return known
+        if made < 0:
+            return "other"
+        frames = history[made]["frames"]
+        if any("/torch/distributed/fsdp/" in frame["filename"] for frame in frames):
+            return "communication buffers"
+        if _is_main(frames):
+            end = ends.get(made, len(history))
+            if any(not _is_main(event["frames"]) for event in history[made:end] if event["action"] == "alloc"):
+                return "activations"
+        return "temporary"
+
+
+def _ends(history: list[Any]) -> dict[int, int]:
+    """Returns where each block of the history is released, by the place where it is made."""
+    made: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for place, event in enumerate(history):
+        if event["action"] == "alloc":
+            made[event["addr"]] = place
+        elif event["action"] == "free_completed" and event["addr"] in made:
+            ends[made.pop(event["addr"])] = place
+    return ends
+
+
+def _is_main(frames: list[Any]) -> bool:
+    return bool(frames) and frames[-1]["filename"].endswith(("runpy.py", "<frozen runpy>"))

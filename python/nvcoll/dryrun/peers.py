@@ -1,0 +1,231 @@
+"""What the other ranks say on the host, and the groups that they form with this rank.
+
+```
+objects       of ranks that run: by mail. Of all others: what this rank holds
+gloo          torch's fake process group, in which all ranks hold what this rank holds
+groups        torch says name and ranks, the log of the virtual GPU says number and name of the communicator
+send, recv    without a batch, NCCL gets a communicator of two ranks for each pair: its ranks are noted here
+mp.spawn      runs the function for this rank only, in this process
+```
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import private
+from .gpu import Gpu
+from .lines import Lines
+from .mail import Mail
+from .recording import Group, Kind
+from .refusals import no_peer
+
+
+class Peers:
+    """The other ranks of the world."""
+
+    def __init__(self, gpu: Gpu, mail: Mail | None, lines: Lines) -> None:
+        self._gpu, self._mail, self._lines = gpu, mail, lines
+        self._named: dict[str, Group] = {}
+        self._pairs: dict[int, Group] = {}
+        self.wanted: set[int] = set()
+        """Ranks that do not run and whose words were needed."""
+
+    def install(self) -> None:
+        """Replaces what torch.distributed would ask of other processes."""
+        for function in (
+            self.all_gather_object,
+            self.gather_object,
+            self.broadcast_object_list,
+            self.send_object_list,
+            self.recv_object_list,
+            self.scatter_object_list,
+            self.monitored_barrier,
+        ):
+            for module in (dist, private.c10d):
+                private.replace(module, function.__name__, function)
+        private.replace(dist, "_verify_params_across_processes", lambda *_args, **_kwargs: None)
+        private.replace_gloo(lambda _store, rank, size, _timeout: private.uniform_group(rank, size))
+        private.replace(private.c10d, "_new_process_group_helper", self._hinting(private.new_group))
+        private.replace(dist.ProcessGroup, "split_group", self._splitting(private.split_group))
+        for name in ("send", "recv"):
+            private.replace(dist.ProcessGroup, name, self._pairing(getattr(dist.ProcessGroup, name)))
+        private.replace(torch.multiprocessing, "spawn", self.spawn)
+
+    def groups(self, communicators: Any, names: list[str]) -> dict[int, Group]:
+        """Returns the groups by number of communicator, from the log's records of communicators."""
+        found: dict[int, Group] = {}
+        for number, size, _rank, *_rest in communicators["args"].tolist():
+            name = names[int(communicators["name"][len(found)])]
+            group = self._pairs.get(number) or self._named.get(name)
+            if group is None or len(group.ranks) != size:
+                group = Group(name, tuple(range(size)))
+            found[number] = group
+        return found
+
+    # ---- groups ----
+
+    def _hinting(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        def hinting(size: int, rank: int, ranks: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+            self._gpu.split_hint(size, rank if rank is not None else 0)
+            made = make(size, rank, ranks, *args, **kwargs)
+            name = kwargs.get("group_name") or args[2]
+            self._note(str(name), kwargs.get("group_desc"), ranks or range(size))
+            return made
+
+        return hinting
+
+    def _splitting(self, split: Callable[..., Any]) -> Callable[..., Any]:
+        def splitting(parent: Any, ranks: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+            self._gpu.split_hint(len(ranks), ranks.index(parent.rank()) if parent.rank() in ranks else 0)
+            made = split(parent, ranks, *args, **kwargs)
+            if made is not None:
+                above = self._named.get(parent.group_name)
+                world = above.ranks if above else range(parent.size())
+                self._note(made.group_name, made.group_desc, [world[rank] for rank in ranks])
+            return made
+
+        return splitting
+
+    def _note(self, name: str, description: str | None, ranks: Sequence[int]) -> None:
+        shown = description if description and description != "undefined" else name
+        self._named[name] = Group(shown, tuple(ranks))
+
+    def _pairing(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def pairing(group: Any, tensors: Any, peer: int, *args: Any, **kwargs: Any) -> Any:
+            before = self._gpu.count()
+            work = call(group, tensors, peer, *args, **kwargs)
+            records = self._gpu.records(before)
+            for record in records[records["kind"] == Kind.COMMUNICATOR]:
+                number, size = record["args"][:2].tolist()
+                known = self._named.get(group.group_name)
+                if size == 2 and known and len(known.ranks) > 2:
+                    pair = sorted((group.rank(), peer))
+                    self._pairs[number] = Group(known.name, tuple(known.ranks[each] for each in pair))
+            return work
+
+        return pairing
+
+    # ---- objects ----
+
+    def _members(self, group: Any) -> list[int]:
+        return list(dist.get_process_group_ranks(group if group is not None else dist.group.WORLD))
+
+    def _source(self, group: Any, source: int | None, group_source: int | None) -> int:
+        if source is not None:
+            return source
+        return self._members(group)[group_source or 0]
+
+    def _heard(self, rank: int, what: str) -> Any:
+        """Waits for the word of another rank.
+
+        Raises:
+            DryRunError: it does not run.
+        """
+        if self._mail is None or rank not in self._mail.ranks:
+            self.wanted.add(rank)
+            raise no_peer(what, rank, self._lines.of_script())
+        return self._mail.receive(rank, what)
+
+    def _tell(self, rank: int, what: str, message: Any) -> None:
+        if self._mail is not None and rank in self._mail.ranks:
+            self._mail.send(rank, what, message)
+
+    def all_gather_object(self, object_list: list[Any], obj: Any, group: Any = None) -> None:
+        """Stands for `torch.distributed.all_gather_object`."""
+        members = self._members(group)
+        heard = self._mail.exchange(members, "all_gather", obj) if self._mail is not None else {}
+        object_list[:] = [heard.get(rank, obj) for rank in members]
+
+    def gather_object(
+        self,
+        obj: Any,
+        object_gather_list: list[Any] | None = None,
+        dst: int | None = None,
+        group: Any = None,
+        group_dst: int | None = None,
+    ) -> None:
+        """Stands for `torch.distributed.gather_object`."""
+        to, me = self._source(group, dst, group_dst), dist.get_rank()
+        if to != me:
+            self._tell(to, "gather", obj)
+        elif object_gather_list is not None:
+            runs = self._mail.ranks if self._mail is not None else frozenset()
+            object_gather_list[:] = [
+                self._heard(rank, "gather") if rank in runs and rank != me else obj for rank in self._members(group)
+            ]
+
+    def broadcast_object_list(
+        self,
+        object_list: list[Any],
+        src: int | None = None,
+        group: Any = None,
+        device: Any = None,
+        group_src: int | None = None,
+        **_others: Any,
+    ) -> None:
+        """Stands for `torch.distributed.broadcast_object_list`."""
+        source, me = self._source(group, src, group_src), dist.get_rank()
+        if source == me:
+            for rank in self._members(group):
+                if rank != me:
+                    self._tell(rank, "broadcast", list(object_list))
+        elif (self._mail is not None and source in self._mail.ranks) or all(each is None for each in object_list):
+            object_list[:] = self._heard(source, "broadcast")
+
+    def send_object_list(
+        self,
+        object_list: list[Any],
+        dst: int | None = None,
+        group: Any = None,
+        device: Any = None,
+        group_dst: int | None = None,
+        **_others: Any,
+    ) -> None:
+        """Stands for `torch.distributed.send_object_list`."""
+        self._tell(self._source(group, dst, group_dst), "send", list(object_list))
+
+    def recv_object_list(
+        self,
+        object_list: list[Any],
+        src: int | None = None,
+        group: Any = None,
+        device: Any = None,
+        group_src: int | None = None,
+        **_others: Any,
+    ) -> int:
+        """Stands for `torch.distributed.recv_object_list`."""
+        source = self._source(group, src, group_src)
+        object_list[:] = self._heard(source, "send")
+        return source
+
+    def scatter_object_list(
+        self,
+        scatter_object_output_list: list[Any],
+        scatter_object_input_list: list[Any] | None = None,
+        src: int | None = None,
+        group: Any = None,
+        group_src: int | None = None,
+    ) -> None:
+        """Stands for `torch.distributed.scatter_object_list`."""
+        source, me = self._source(group, src, group_src), dist.get_rank()
+        if source != me:
+            scatter_object_output_list[0] = self._heard(source, "scatter")
+            return
+        for rank, each in zip(self._members(group), scatter_object_input_list or [], strict=True):
+            if rank == me:
+                scatter_object_output_list[0] = each
+            else:
+                self._tell(rank, "scatter", each)
+
+    def monitored_barrier(self, *_args: Any, **_kwargs: Any) -> None:
+        """Stands for `torch.distributed.monitored_barrier`: all ranks are there."""
+
+    def spawn(self, fn: Any, args: tuple[Any, ...] = (), *_args: Any, **_kwargs: Any) -> None:
+        """Stands for `torch.multiprocessing.spawn`: this process is the one rank of its host that runs."""
+        fn(int(os.environ["LOCAL_RANK"]), *args)

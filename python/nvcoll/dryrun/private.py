@@ -1,0 +1,140 @@
+"""Private names of torch: all that the child of a dry run uses, each looked up here and nowhere else.
+
+| private name of torch | what for |
+|---|---|
+| ``TorchDispatchMode``, ``HigherOrderOperator``, ``FakeTensor``, ``flop_registry`` | operators, and their FLOPs |
+| ``_get_sequence_nr``, ``_current_autograd_node`` | the forward operator of a backward one |
+| ``_new_process_group_helper``, ``split_group``, ``Backend._plugins``, ``FakeProcessGroup`` | groups and their ranks |
+| ``rendezvous``, its module | the store |
+| ``_verify_params_across_processes`` | DDP's check of shapes |
+| ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
+| ``AlgorithmSelectorCache.benchmark_choices``, ``CachingAutotuner.run`` | kernels that torch.compile makes |
+
+`nvcoll.torch.private` is for the backend of torch.distributed, and needs older versions of torch than a dry run does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.rendezvous
+
+from .refusals import DryRunError
+
+
+def lookup(module: str, *names: str) -> Any:
+    """Returns a private name of torch.
+
+    Raises:
+        DryRunError: this version of torch has no such name.
+    """
+    where = module
+    try:
+        found: Any = sys.modules.get(module) or importlib.import_module(module)
+        for name in names:
+            where = f"{where}.{name}"
+            found = getattr(found, name)
+    except (ImportError, AttributeError):
+        raise _missing(where) from None
+    return found
+
+
+def replace(owner: Any, name: str, new: Any) -> Any:
+    """Replaces a name of a module or class, and returns what it was.
+
+    Raises:
+        DryRunError: this version of torch has no such name.
+    """
+    try:
+        old = getattr(owner, name)
+    except AttributeError:
+        raise _missing(f"{owner.__name__}.{name}") from None
+    setattr(owner, name, new)
+    return old
+
+
+def _missing(name: str) -> DryRunError:
+    return DryRunError(
+        f"torch {torch.__version__} has no `{name}`, which the dry run needs: install a version of torch that "
+        "nvcoll was tested with (2.15)"
+    )
+
+
+Mode: Any = lookup("torch.utils._python_dispatch", "TorchDispatchMode")
+"""Sees each operator before it runs."""
+
+HigherOrderOperator: Any = lookup("torch._ops", "HigherOrderOperator")
+"""Operators that take functions."""
+
+FakeTensor: Any = lookup("torch._subclasses.fake_tensor", "FakeTensor")
+"""Tensors with which torch works out shapes."""
+
+flop_registry: dict[Any, Any] = lookup("torch.utils.flop_counter", "flop_registry")
+"""FLOPs by operator."""
+
+sequence_number: Any = lookup("torch._C", "_autograd", "_get_sequence_nr")
+"""The number that the next node of the autograd graph gets, of this thread."""
+
+current_node: Any = lookup("torch._C", "_current_autograd_node")
+"""The node of the autograd graph that this thread runs, or None."""
+
+c10d: ModuleType = lookup("torch.distributed.distributed_c10d")
+"""The module in which torch.distributed finds its own functions."""
+
+rendezvous: ModuleType = lookup("torch.distributed.rendezvous")
+"""The module; `torch.distributed.rendezvous` is a function."""
+
+new_group: Any = lookup("torch.distributed.distributed_c10d", "_new_process_group_helper")
+"""Makes every process group, but those that are split from another."""
+
+split_group: Any = lookup("torch._C._distributed_c10d", "ProcessGroup", "split_group")
+"""Splits a process group."""
+
+record_history: Any = lookup("torch.cuda.memory", "_record_memory_history")
+"""Switches the allocator's history on and off."""
+
+memory_statistics: Any = lookup("torch._C", "_cuda_memoryStats")
+"""What the allocator counts, of a device."""
+
+memory_snapshot: Any = lookup("torch.cuda.memory", "_snapshot")
+"""Blocks of the allocator, and its history."""
+
+Store: Any = lookup("torch.distributed", "Store")
+"""The base class of stores."""
+
+
+def uniform_group(rank: int, size: int) -> Any:
+    """Returns a part of a process group whose other ranks hold what this rank holds, without any communication."""
+    fake = lookup("torch._C._distributed_c10d", "FakeProcessGroup")
+    options = fake.Options()
+    if hasattr(options, "simulate_uniform_ranks"):
+        options.simulate_uniform_ranks = True
+    return fake._create_internal(rank, size, options)
+
+
+def replace_gloo(make: Any) -> None:
+    """Has `make(store, rank, size, timeout)` make the parts of process groups that gloo would make."""
+    backends = dist.Backend
+    if not hasattr(backends, "_ensure_backend_registered"):
+        replace(c10d, "ProcessGroupGloo", make)
+        return
+    backends._ensure_backend_registered("gloo")
+    plugins = lookup("torch.distributed", "Backend", "_plugins")
+    plugins["GLOO"] = lookup("torch.distributed", "Backend", "_BackendPlugin")(make, False)
+
+
+def autotuner() -> Any:
+    """Returns the class whose `run` launches a kernel that torch.compile made."""
+    return lookup("torch._inductor.runtime.triton_heuristics", "CachingAutotuner")
+
+
+def take_first_choice() -> None:
+    """Has torch.compile take the first of several kernels: timing them means nothing on a virtual GPU."""
+    cache = lookup("torch._inductor.select_algorithm", "AlgorithmSelectorCache")
+    take = classmethod(lambda _, choices, *_args, **_kwargs: {choice: 1.0 + i for i, choice in enumerate(choices)})
+    replace(cache, "benchmark_choices", take)

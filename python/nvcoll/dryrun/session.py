@@ -1,0 +1,117 @@
+"""All that watches a script in the child: made before the script starts, read when the counted step has ended."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from . import compiled, store
+from .data import Data
+from .gpu import Gpu
+from .lines import Lines
+from .mail import Mail
+from .memory import MemoryWatch
+from .ops import Recorder, Watch
+from .peers import Peers
+from .recording import Kind, Recording
+from .steps import Steps
+
+if TYPE_CHECKING:
+    from .inside import Spec
+
+FRAMEWORKS = {  # module: distribution
+    "accelerate": "accelerate",
+    "deepspeed": "deepspeed",
+    "lightning": "lightning",
+    "megatron.core": "megatron-core",
+    "torchao": "torchao",
+    "torchtitan": "torchtitan",
+    "transformer_engine": "transformer-engine",
+    "transformers": "transformers",
+    "triton": "triton",
+}
+
+
+class Session:
+    """What watches the script.
+
+    Args:
+        spec: what the parent asks.
+        finished: is called in the optimizer when the counted step has ended.
+    """
+
+    def __init__(self, spec: Spec, finished: Callable[[], Any]) -> None:
+        self.spec = spec
+        np.random.seed(0)
+        self.gpu = Gpu()
+        self.lines = Lines("" if spec.is_module else spec.script)
+        self.mail = Mail(spec.mail, spec.rank, spec.roles) if spec.mail else None
+        self.peers = Peers(self.gpu, self.mail, self.lines)
+        self.data = Data(self.gpu, self.lines)
+        self.memory = MemoryWatch(self.lines)
+        self.recorder = Recorder(self.gpu, self.lines, self.memory)
+        self.steps = Steps(spec.steps, self.gpu.count, self._begin, finished, self.memory.note)
+        store.install(spec.world_size, self.mail)
+        self.peers.install()
+        self.steps.install()
+        compiled.install(self.recorder, self.data)
+        self.watch = Watch(self.recorder, self.data, self.lines)
+        self.watch.__enter__()
+
+    def _begin(self) -> None:
+        self.memory.begin(self.steps.optimizer)
+        self.recorder.start()
+
+    def end(self) -> None:
+        """Tells the other ranks that this one says nothing more."""
+        if self.mail is not None:
+            self.mail.end()
+
+    def _priorities(self, records: Any) -> dict[int, int]:
+        whole = self.gpu.records()
+        made = whole[whole["kind"] == Kind.STREAM]
+        priorities = made["args"][:, 1].astype(np.int64)
+        used = set(records["stream"].tolist())
+        return {
+            number: int(priority) for number, priority in zip(made["stream"].tolist(), priorities, strict=True)
+            if number in used
+        }  # fmt: skip
+
+    def recording(self) -> Recording:
+        """Returns the counted step."""
+        self.recorder.is_on = False
+        self.watch.__exit__(None, None, None)
+        positions = self.steps.positions
+        memory = self.memory.end(self.spec.memory)
+        records, names, communicators = self.gpu.written(positions[-2] if len(positions) > 1 else 0, positions[-1])
+        return Recording(
+            rank=self.spec.rank,
+            world_size=self.spec.world_size,
+            records=records,
+            names=names,
+            ops=self.recorder.ops(),
+            lines=self.lines.texts,
+            groups=self.peers.groups(communicators, names),
+            memory=memory,
+            host_ops=self.recorder.host_ops,
+            streams=self._priorities(records),
+            steps=list(positions),
+            optimizer=type(self.steps.optimizer).__name__,
+            unanswered=self.gpu.unanswered(),
+            assumed=self.data.assumed(),
+            versions=_versions(),
+        )
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    for module, distribution in FRAMEWORKS.items():
+        if module in sys.modules:
+            found[module] = metadata.version(distribution)
+    return found

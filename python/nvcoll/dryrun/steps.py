@@ -1,0 +1,105 @@
+"""Where a step of training ends: at the optimizer.
+
+A step is all calls of the optimizer that was called first, between two forward passes. So gradient accumulation is
+inside a step, the second optimizer of a GAN too, and a framework that calls its optimizer once per piece of the
+parameters (DeepSpeed ZeRO-3) makes one step of them. Whether a forward pass lay between two calls, autograd's sequence
+number says: each node of the graph counts it up, and an optimizer makes no nodes.
+
+```
+calls      A A A       A A A       A A A           A: the optimizer's post hook
+forward  F       F F         F F
+steps    |---1---|     2     |
+                 ^ ops on    ^ stop: as many calls as in step 1
+```
+
+A step that is captured in a CUDA graph runs when the graph is launched: then each launch of that graph is a call.
+GradScaler calls its optimizer unless it found infinities, and large floats are zero, so it calls it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from . import private
+
+
+class Steps:
+    """Counts steps, and says when the counted one begins and ends.
+
+    Args:
+        wanted: steps to run; the last one counts.
+        position: returns the position in the log.
+        begin: is called at the end of each call of the optimizer that may be the last before the counted step.
+        end: is called when the counted step has ended.
+        before: is called before each call of the optimizer in the counted step.
+    """
+
+    def __init__(
+        self,
+        wanted: int,
+        position: Callable[[], int],
+        begin: Callable[[], None],
+        end: Callable[[], None],
+        before: Callable[[Any], None],
+    ) -> None:
+        self.wanted, self._position, self._begin, self._end, self._before = wanted, position, begin, end, before
+        self.positions: list[int] = []
+        self.times: list[float] = []
+        self.optimizer: Any = None
+        self._calls: list[int] = []
+        self._number = -1
+        self._graphs: set[int] = set()
+
+    def install(self) -> None:
+        """Hooks all optimizers, and launches of CUDA graphs."""
+        register_optimizer_step_pre_hook(lambda optimizer, *_: self._called(optimizer))
+        register_optimizer_step_post_hook(lambda optimizer, *_: self._returned(optimizer))
+        graph: Any = torch.cuda.CUDAGraph
+        capture, replay = graph.capture_end, graph.replay
+
+        def captured(this: Any) -> None:
+            capture(this)
+            if self._captured_step:
+                self._graphs.add(id(this))
+            self._captured_step = False
+
+        def replayed(this: Any) -> None:
+            replay(this)
+            if id(this) in self._graphs:
+                self._step(has_forward=True)
+
+        graph.capture_end, graph.replay = captured, replayed
+
+    _captured_step = False
+
+    def _called(self, optimizer: Any) -> None:
+        if self.optimizer is optimizer and len(self.positions) == self.wanted - 1:
+            self._before(optimizer)
+
+    def _returned(self, optimizer: Any) -> None:
+        if torch.cuda.is_current_stream_capturing():
+            self._captured_step = True
+            return
+        if self.optimizer is None:
+            self.optimizer = optimizer
+        if optimizer is self.optimizer:
+            self._step(private.sequence_number() != self._number)
+
+    def _step(self, has_forward: bool) -> None:
+        if has_forward or not self.positions:
+            self.positions.append(0)
+            self.times.append(0.0)
+            self._calls.append(0)
+        self._calls[-1] += 1
+        self.positions[-1], self.times[-1] = self._position(), time.monotonic()
+        self._number = private.sequence_number()
+        steps = len(self.positions)
+        if steps == self.wanted and (steps == 1 or self._calls[-1] >= self._calls[-2]):
+            self._end()
+        elif steps == self.wanted - 1:
+            self._begin()

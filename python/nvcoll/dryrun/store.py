@@ -1,0 +1,102 @@
+"""A store that has every answer: the other ranks have said already what this rank asks for.
+
+`TCPStore`, `FileStore`, `HashStore` and the rendezvous of `env://`, `tcp://` and `file://` become this store; nothing
+listens and no file is written. Keys that a rank sets which runs too come through the mail.
+
+| asked | answer |
+|---|---|
+| `get` of a key that is set | its value |
+| `get` of any other key | the key itself, padded to 128 bytes: the length of an id of NCCL |
+| `wait`, `check`, `barrier` | yes |
+| `add(key, n)` | what this rank added; for n = 0, as if all ranks had added the same |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+from . import private
+from .mail import Mail
+
+NCCL_ID_BYTES = 128
+
+
+class Answers(private.Store):
+    """A `torch.distributed.Store` in which all ranks have been. It takes the arguments of all other stores."""
+
+    world_size = 1
+    mail: Mail | None = None
+    values: dict[str, bytes] = {}  # noqa: RUF012 (shared by all stores of the process, as a server would)
+    counts: dict[str, int] = {}  # noqa: RUF012
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        super().__init__()
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = value if isinstance(value, bytes) else str(value).encode()
+        if self.mail is not None:
+            self.mail.publish(key, self.values[key])
+
+    def get(self, key: str) -> bytes:
+        if key not in self.values:
+            published = self.mail.published(key) if self.mail is not None else None
+            own = key.encode()[-NCCL_ID_BYTES + 1 :].ljust(NCCL_ID_BYTES, b"\0")
+            return own if published is None else published
+        return self.values[key]
+
+    def add(self, key: str, amount: int) -> int:
+        self.counts[key] = self.counts.get(key, 0) + amount
+        return self.counts[key] if amount else self.counts[key] * self.world_size
+
+    def append(self, key: str, value: Any) -> None:
+        self.set(key, self.values.get(key, b"") + (value if isinstance(value, bytes) else str(value).encode()))
+
+    def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
+        found = self.values.get(key)
+        if found is None or found == (expected if isinstance(expected, bytes) else str(expected).encode()):
+            self.set(key, desired)
+        return self.values[key]
+
+    def multi_get(self, keys: list[str]) -> list[bytes]:
+        return [self.get(key) for key in keys]
+
+    def multi_set(self, keys: list[str], values: list[Any]) -> None:
+        for key, value in zip(keys, values, strict=True):
+            self.set(key, value)
+
+    def delete_key(self, key: str) -> bool:
+        self.counts.pop(key, None)
+        return self.values.pop(key, None) is not None
+
+    def wait(self, *_args: Any) -> None: ...
+
+    def check(self, _keys: list[str]) -> bool:
+        return True
+
+    def barrier(self, *_args: Any, **_kwargs: Any) -> None: ...
+
+    def set_timeout(self, _timeout: Any) -> None: ...
+
+    def num_keys(self) -> int:
+        return len(self.values)
+
+    def list_keys(self) -> list[str]:
+        return sorted(self.values)
+
+    def has_extended_api(self) -> bool:
+        return True
+
+    def clone(self) -> Answers:
+        return self
+
+
+def install(world_size: int, mail: Mail | None) -> None:
+    """Makes every store of the process one that has every answer."""
+    Answers.world_size, Answers.mail = world_size, mail
+    private.replace(private.rendezvous, "_create_c10d_store", lambda *_args, **_kwargs: Answers())
+    for module in (dist, private.c10d, private.rendezvous):
+        for name in ("TCPStore", "FileStore", "HashStore"):
+            if hasattr(module, name):
+                setattr(module, name, Answers)
