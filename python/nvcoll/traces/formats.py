@@ -1,0 +1,141 @@
+"""The formats of traces and recordings, by one table. A file is recognised by its content, never by its name.
+
+=========================  =======================================================================================
+a training step            JSON of ``nvcoll.training-step/1``, planned or recorded
+a trace of torch.profiler  Kineto's JSON, one file per rank
+an execution trace         Chakra's protobuf, one file per rank
+a compiled function        text of HLO, from JAX
+=========================  =======================================================================================
+
+Any of them may be compressed by gzip. A folder stands for the files in it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from nvcoll._nvcoll import TrainingStep
+from nvcoll.errors import InvalidArgument
+from nvcoll.traces import chakra, hlo, kineto
+from nvcoll.traces.program import Trace
+
+LARGEST: Final = 1 << 31
+"""The most bytes of a file, unpacked. Chosen: a trace of a few steps has some hundred MB."""
+
+GPU: Final = "h100-sxm"
+"""The model of GPU of a file that names none, if the caller names none. Chosen."""
+
+
+def read(path: str | PathLike[str], *paths: str | PathLike[str], gpu: str | None = None) -> list[TrainingStep]:
+    """Returns the steps of a file, or of the files of several ranks; arguments and errors as of `opened`."""
+    return opened([path, *paths], gpu=gpu).steps
+
+
+def opened(paths: Sequence[str | PathLike[str]], *, gpu: str | None = None, step: int | None = None) -> Trace:
+    """Returns the steps of some files, and what was assumed.
+
+    Args:
+        paths: a file, or one of each rank, or a folder of such files.
+        gpu: the model of GPU, as ``a100-sxm``, if the files name none.
+        step: the number of the step of a trace of torch.profiler. Default: the one of median time.
+
+    Raises:
+        InvalidArgument: a file cannot be read, no format recognises it, the files are of several formats, or a file
+            contradicts its format.
+    """
+    files = [(str(file), _unpacked(file)) for file in _files(paths)]
+    found = [(where, *_recognised(where, data)) for where, data in files]
+    formats = {name for _, name, _ in found} - {"groups"}
+    if len(formats) != 1:
+        what = " and ".join(sorted(formats)) or "nothing"
+        raise InvalidArgument(f"{', '.join(map(str, paths))} have {what}: pass files of one format")
+    rows = [(where, content) for where, name, content in found if name != "groups"]
+    groups = next((content for _, name, content in found if name == "groups"), None)
+    return READERS[formats.pop()](rows, gpu or GPU, step, groups)
+
+
+def _files(paths: Sequence[str | PathLike[str]]) -> list[Path]:
+    """Returns the files, in the order of their names where a folder stands for them."""
+    found: list[Path] = []
+    for one in map(Path, paths):
+        found += sorted(file for file in one.iterdir() if file.is_file()) if one.is_dir() else [one]
+    if not found:
+        raise InvalidArgument(f"{', '.join(map(str, paths)) or 'nothing'} has no files: pass a trace or a recording")
+    return found
+
+
+def _unpacked(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            packed = stream.read(2) == b"\x1f\x8b"
+            stream.seek(0)
+            data = (gzip.GzipFile(fileobj=stream) if packed else stream).read(LARGEST + 1)
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise InvalidArgument(f"{file} cannot be read ({error}): pass a trace or a recording") from error
+    if len(data) > LARGEST:
+        raise InvalidArgument(f"{file} has more than {LARGEST} bytes: trace fewer steps")
+    return data
+
+
+def _recognised(where: str, data: bytes) -> tuple[str, Any]:
+    """Returns the name of the format of a file, and its content as the reader takes it.
+
+    Raises:
+        InvalidArgument: no format recognises it.
+    """
+    if chakra.is_read(data):
+        return "chakra", data
+    try:
+        text = data.decode()
+        if hlo.is_read(text):
+            return "hlo", text
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = f" ({str(error)[:80]})" if data.lstrip()[:1] in (b"{", b"[") else ""
+        raise InvalidArgument(f"{where} has none of the formats that are read{reason}: {'; '.join(TITLES)}") from error
+    if isinstance(document, dict) and str(document.get("schema")).startswith("nvcoll.training-step/"):
+        return "step", text
+    if kineto.is_read(document):
+        return "kineto", document
+    if isinstance(document, dict) and document and all(_is_ranks(ranks) for ranks in document.values()):
+        return "groups", document
+    raise InvalidArgument(f"{where} has none of the formats that are read: {'; '.join(TITLES)}")
+
+
+def _is_ranks(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(one) is int and 0 <= one < 2**20 for one in value)
+
+
+TITLES: Final = (
+    "JSON of a training step",
+    "a trace of torch.profiler",
+    "an execution trace of Chakra",
+    "text of HLO",
+)
+"""The formats, for people."""
+
+Reader = Callable[[Sequence[tuple[str, Any]], str, int | None, Mapping[str, Any] | None], Trace]
+
+
+def _step(files: Sequence[tuple[str, Any]], _gpu: str, _number: int | None, _groups: object) -> Trace:
+    return Trace([TrainingStep.from_json(text) for _, text in files])
+
+
+def _hlo(files: Sequence[tuple[str, Any]], gpu: str, _number: int | None, _groups: object) -> Trace:
+    traces = [hlo.read(where, text, gpu) for where, text in files]
+    return Trace([one for each in traces for one in each.steps], [note for each in traces for note in each.notes])
+
+
+READERS: Final[Mapping[str, Reader]] = {
+    "step": _step,
+    "kineto": lambda files, gpu, number, _groups: kineto.read(files, gpu, number),
+    "chakra": lambda files, gpu, _number, groups: chakra.read(files, gpu, groups),
+    "hlo": _hlo,
+}
+"""How files of each format become steps."""

@@ -1,0 +1,427 @@
+"""Reads a compiled function of JAX as text: ``jax.jit(f).lower(...).compile().as_text()``, for any number of devices.
+
+``XLA_FLAGS=--xla_force_host_platform_device_count=512`` gives a CPU as many devices, so no GPU is needed. The text is
+what one device does::
+
+    %ag = f32[128,512]{1,0} all-gather(%x), replica_groups={{0,1},{2,3}}, ...     a collective
+    %y = f32[128,64]{1,0} dot(%ag, %w), lhs_contracting_dims={1}, ...             a product
+    %z = f32[128,64]{1,0} fusion(%y), calls=%fused_computation                    a kernel that moves bytes
+
+Products inside of fusions count as products; what else a fusion does moves the bytes of its operands and its result. Of
+an operand that is sliced, or updated in place, the slice counts. Collectives that start and end apart (``-start``,
+``-done``) run on a stream of their own, others between computing. Loops are unrolled; of branches the most costly one
+counts. A CPU widens bf16: a product of f32 that was converted from bf16 counts as bf16, and a reduction that was
+promoted as bf16.
+
+What it does not know: memory, kernels that a GPU would fuse or choose otherwise, time of the processor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any, Final
+
+from nvcoll.errors import InvalidArgument
+from nvcoll.traces.hlo_module import Computation, Instruction, Module, parsed
+from nvcoll.traces.program import MOST, Groups, Node, Row, Trace, ops_of, recorded_step
+
+COMPUTE, COMMUNICATION = 0, 1
+"""The streams."""
+
+FREE: Final = frozenset(
+    {
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "after-all",
+        "partition-id",
+        "replica-id",
+        "opt-barrier",
+        "iota",
+        "domain",
+        "add-dependency",
+        "get-dimension-size",
+        "rng-get-and-update-state",
+    }
+)
+"""Instructions that move no bytes."""
+
+COLLECTIVES: Final = {
+    "all-reduce": "all_reduce",
+    "all-gather": "all_gather",
+    "reduce-scatter": "reduce_scatter",
+    "all-to-all": "all_to_all",
+    "ragged-all-to-all": "all_to_all",
+    "collective-permute": "sendrecv",
+    "collective-broadcast": "broadcast",
+}
+
+VIEWS: Final = frozenset(
+    {"bitcast", "copy", "reshape", "transpose", "slice", "broadcast", "dynamic-slice", "concatenate"}
+)
+"""Instructions whose result has the precision of their operand."""
+
+
+def is_read(text: str) -> bool:
+    """Says whether a text is a module of HLO."""
+    return text.lstrip("\ufeff\r\n\t ").startswith("HloModule")
+
+
+def read(where: str, text: str, gpu: str) -> Trace:
+    """Returns the step of a text; `gpu` is the model of GPU on which it is to run.
+
+    Raises:
+        InvalidArgument: the text is no module, is cut, or has a loop without a known number of rounds.
+    """
+    module = parsed(where, text)
+    steps = _Steps(module)
+    steps.run(module.computations[module.entry], 1)
+    if not steps.nodes:
+        raise InvalidArgument(f"{where} computes nothing: pass the text of a compiled function that computes")
+    if module.devices == 1:
+        module.notes["it is compiled for one device"] = None
+    notes = [*module.notes, *sorted(steps.groups.notes)]
+    rank = (0, module.devices, ops_of(steps.nodes))
+    most = max(steps.flops, key=lambda dtype: steps.flops[dtype], default="bf16")
+    title = re.sub(r"[^\w.\-]", "", text.split(None, 2)[1].rstrip(","))[:60]
+    step = recorded_step(
+        name=title, gpus=module.devices, groups=steps.groups, ranks=[rank], gpu=gpu, operators=0, dtype=most
+    )
+    return Trace([step], notes)
+
+
+class _Steps:
+    """The operations of a module, in order."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.groups = Groups()
+        self.nodes: list[Node] = []
+        self.started: dict[str, int] = {}  # collectives that run, by name, and their numbers
+        self.flops: dict[str, float] = {}
+
+    def run(self, inside: Computation, depth: int) -> None:
+        """Adds what a computation does."""
+        if depth > 64:
+            raise InvalidArgument(f"{self.module.where} calls computations in a ring: pass the text as XLA writes it")
+        for one in inside.values():
+            if len(self.nodes) > MOST // 4:
+                raise self.module.error(one, f"loops make more than {MOST // 4} operations: compile a shorter step")
+            self.add(inside, one, depth)
+
+    def add(self, inside: Computation, one: Instruction, depth: int) -> None:
+        """Adds what one instruction does."""
+        opcode = one.opcode.removesuffix("-start")
+        if opcode in COLLECTIVES:
+            self.collective(inside, one, one.opcode != opcode)
+        elif opcode == "async" and (called := self.module.computation(one, "calls")):
+            self.asynchronous(called, one)
+        elif one.opcode.endswith("-done"):
+            self.wait(one)
+        elif one.opcode == "while":
+            for _ in range(self.rounds(one)):
+                self.run(self.module.computation(one, "body"), depth + 1)
+        elif one.opcode == "call":
+            self.run(self.module.computation(one, "to_apply"), depth + 1)
+        elif one.opcode == "conditional":
+            self.conditional(one, depth)
+        elif one.opcode not in FREE:
+            for row in self.kernel(inside, one):
+                self.nodes.append(Node(row, COMPUTE))
+
+    def rounds(self, one: Instruction) -> int:
+        """Returns the number of rounds of a loop."""
+        found = re.search(r'"known_trip_count":\{"n":"(\d{1,7})"', one.rest)
+        if found is None:
+            raise self.module.error(
+                one, f"the loop `{one.name}` has no known number of rounds: use lax.scan or a fixed number of rounds"
+            )
+        return int(found[1])
+
+    def conditional(self, one: Instruction, depth: int) -> None:
+        """Adds the branch of most operations."""
+        keys = ("branch_computations", "true_computation", "false_computation")
+        branches = [self.module.computations.get(name) for key in keys for name in one.called(key)]
+        made: list[list[Node]] = []
+        before = self.nodes
+        for branch in branches:
+            self.nodes = []
+            self.run(branch or {}, depth + 1)
+            made.append(self.nodes)
+        self.nodes = before
+        start = len(before)
+        longest = max(made, key=_size, default=[])
+        self.nodes += [Node(row.op, row.stream, tuple(start + other for other in row.after)) for row in longest]
+        self.module.notes["of branches the most costly one counts"] = None
+
+    def asynchronous(self, called: Computation, one: Instruction) -> None:
+        """Starts what an ``async-start`` wraps: a collective, or computing, which runs in its place."""
+        for inner in called.values():
+            if inner.opcode in COLLECTIVES:
+                self.collective(called, inner, True)
+                self.started[one.name] = len(self.nodes) - 1
+            elif inner.opcode not in FREE:
+                self.nodes += [Node(row, COMPUTE) for row in self.kernel(called, inner)]
+
+    def collective(self, inside: Computation, one: Instruction, is_started: bool) -> None:
+        """Adds a collective; one that is started runs beside computing until it is done."""
+        name = one.opcode.removesuffix("-start")
+        sources = [inside[other] for other in one.operands if other in inside]
+        given = sum(one.bytes for one in sources)
+        size, group = self.group(one)
+        nbytes = given * size if name == "all-gather" else given
+        if self.is_narrow(inside, one, sources):
+            nbytes /= 2
+        if size == 1 or not nbytes:
+            return
+        pattern = COLLECTIVES[name]
+        last = next((n for n in range(len(self.nodes) - 1, -1, -1) if self.nodes[n].stream == COMPUTE), None)
+        stream = COMMUNICATION if is_started else COMPUTE
+        row: Row = {"name": _title(one), "work": "collective", "pattern": pattern, "bytes": nbytes, "group": group}
+        self.nodes.append(Node(row, stream, () if last is None else (last,)))
+        if is_started:
+            self.started[one.name] = len(self.nodes) - 1
+
+    def wait(self, one: Instruction) -> None:
+        """Has computing wait for a collective that was started."""
+        for name in one.operands:
+            if (number := self.started.pop(name, None)) is not None and number < len(self.nodes):
+                self.nodes.append(Node({}, COMPUTE, (number,)))
+
+    def group(self, one: Instruction) -> tuple[int, str]:
+        """Returns the size of the group of a collective, and its name."""
+        if one.opcode.startswith("collective-permute"):
+            pairs = re.search(r"source_target_pairs=\{\{(\d{1,9}),(\d{1,9})\}", one.rest)
+            far = abs(int(pairs[1]) - int(pairs[2])) if pairs else 0
+            return (2, self.groups.shaped(2, far)) if far else (1, "")
+        ranks = self.ranks(one)
+        return len(ranks), self.groups.named(ranks) if len(ranks) > 1 else ""
+
+    def ranks(self, one: Instruction) -> list[int]:
+        """Returns the first group of a collective, of any of the three ways in which XLA writes them."""
+        text = one.rest.partition("replica_groups=")[2]
+        if listed := re.match(r"\{\{([\d,]+)\}", text):
+            return [int(number) for number in listed[1].split(",")]
+        if tiles := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text):
+            shape, dims, order = ([int(n) for n in (one or "").split(",") if n] for one in tiles.groups())
+            if prod(dims) > 2**20 or sorted(order or range(len(dims))) != [*range(len(dims))] or not shape:
+                raise self.module.error(one, f"`{text[:60]}` is no list of groups: pass the text as XLA writes it")
+            return _permuted(dims, order)[: shape[-1]]
+        if mesh := re.match(r"mesh\[([^\]]*)\]\s*\{([^}]*)\}", text):
+            axes = [(name, int(size)) for name, size in re.findall(r"'([^']+)'=(\d{1,7})", mesh[1])]
+            chosen = re.findall(r"'([^']+)'", mesh[2])
+            if prod(size for _, size in axes) > 2**20 or ":" in mesh[2]:
+                raise self.module.error(one, f"`{text[:60]}` is a mesh that is not read: set replica groups by lists")
+            sizes = [size for _, size in axes]
+            within = [range(size) if name in chosen else range(1) for name, size in axes]
+            return [_linear(place, sizes) for place in product(*within)]
+        if re.match(r"\{\}|\{\{\}\}", text) or not text:
+            return [*range(self.module.devices)]
+        raise self.module.error(one, f"the groups `{text[:60]}` are in no form that is read: a list, iota or mesh")
+
+    def is_narrow(self, inside: Computation, one: Instruction, sources: Sequence[Instruction]) -> bool:
+        """Says whether a CPU has widened the elements of a collective from 16 to 32 bits."""
+        if any(array.dtype != "f32" for source in sources for array in source.result):
+            return False
+        promoted = any(name.endswith("_promoted") for name in one.called("to_apply"))
+        narrow = promoted or all(self.was_narrow(inside, source) for source in sources)
+        if narrow:
+            self.module.notes["f32 that was converted from bf16 or promoted counts as bf16: a CPU widens it"] = None
+        return narrow
+
+    def was_narrow(self, inside: Computation, one: Instruction, depth: int = 0) -> bool:
+        """Says whether an array of f32 holds values of bf16."""
+        if depth > 16:
+            return False
+        if one.opcode in ("fusion", "call"):
+            called = self.module.computation(one, "calls" if one.opcode == "fusion" else "to_apply")
+            root = next((each for each in called.values() if each.is_root), None)
+            if root is not None and root.opcode == "parameter":
+                return False
+            return root is not None and self._comes_from_bf16(called, root, inside, one, depth)
+        return self._comes_from_bf16(inside, one, inside, None, depth)
+
+    def _comes_from_bf16(
+        self, inside: Computation, one: Instruction, outside: Computation, call: Instruction | None, depth: int
+    ) -> bool:
+        for _ in range(16):
+            if one.opcode == "convert" and one.operands and one.operands[0] in inside:
+                source = inside[one.operands[0]]
+                if source.result and source.result[0].dtype in ("bf16", "f16"):
+                    return True
+            if one.opcode == "parameter" and call is not None:
+                number = int((re.match(r"\((\d{1,6})\)", one.rest) or ["", "0"])[1])
+                if number < len(call.operands) and call.operands[number] in outside:
+                    return self.was_narrow(outside, outside[call.operands[number]], depth + 1)
+                return False
+            if one.opcode not in VIEWS or not one.operands or one.operands[0] not in inside:
+                return False
+            one = inside[one.operands[0]]
+            if one.opcode in ("fusion", "call") and call is None:
+                return self.was_narrow(inside, one, depth + 1)
+        return False
+
+    def kernel(self, inside: Computation, one: Instruction) -> Iterator[Row]:
+        """Yields what an instruction that is no collective does: its products, and the bytes that it moves."""
+        title = _title(one)
+        if one.opcode in ("dot", "convolution"):
+            yield from self.product(inside, one, title, inside, None)
+            return
+        if one.opcode == "custom-call":
+            yield from self.custom(inside, one, title)
+            return
+        products: list[Row] = []
+        moved = one.bytes + sum(inside[name].bytes for name in one.operands if name in inside)
+        if one.opcode == "fusion":
+            called = self.module.computation(one, "calls")
+            for inner in called.values():
+                if inner.opcode in ("dot", "convolution"):
+                    products += self.product(called, inner, title, inside, one)
+            moved = self.moved(inside, one, called)
+        elif one.opcode == "dynamic-update-slice" and len(one.operands) > 1:
+            moved = 2 * self.module.operand(inside, one, 1).bytes
+        elif one.opcode in ("dynamic-slice", "slice"):
+            moved = 2 * one.bytes
+        if products:
+            yield from products
+        elif moved:
+            yield {"name": title, "work": "kernel", "bytes": moved}
+
+    def moved(self, inside: Computation, one: Instruction, called: Computation) -> float:
+        """Returns the bytes that a fusion reads and writes; of slices only the slice."""
+        users: dict[str, list[Instruction]] = {}
+        for inner in called.values():
+            for name in inner.operands:
+                users.setdefault(name, []).append(inner)
+        total, updated = 0.0, 0.0
+        for inner in called.values():
+            if inner.opcode == "dynamic-update-slice" and len(inner.operands) > 1:
+                updated += self.module.operand(called, inner, 1).bytes
+        for inner in called.values():
+            if inner.opcode != "parameter":
+                continue
+            readers = [*_through_views(inner.name, users)]
+            if readers and all(each.opcode in ("dynamic-slice", "slice") for each in readers):
+                total += sum(each.bytes for each in readers)
+            elif not (readers and all(each.opcode == "dynamic-update-slice" for each in readers) and updated):
+                total += inner.bytes
+        return total + (updated or one.bytes)
+
+    def product(
+        self, inside: Computation, one: Instruction, title: str, outside: Computation, call: Instruction | None
+    ) -> Iterator[Row]:
+        """Yields a product, or a convolution as the product that has as many FLOPs."""
+        left, right = (self.module.operand(inside, one, number) for number in (0, 1))
+        if not left.result or not right.result or not one.result:
+            raise self.module.error(one, f"`{one.name}` has an operand without a shape: pass the text as XLA writes it")
+        a, b, c = left.result[0].dims, right.result[0].dims, one.result[0].dims
+        if one.opcode == "dot":
+            along, batched = one.numbers("lhs_contracting_dims"), one.numbers("lhs_batch_dims")
+            if any(dim >= len(a) for dim in along + batched):
+                raise self.module.error(one, f"`{one.name}` contracts dimensions that {a} lacks: correct the text")
+            k, batch = prod(a[dim] for dim in along), prod(a[dim] for dim in batched)
+            m = prod(a) // max(k * batch, 1)
+            n = prod(c) // max(m * batch, 1)
+        else:
+            k, m, n, batch = self.convolved(one, b, c)
+        sources = (left, right)
+        types = [source.result[0].dtype for source in sources]
+        narrow = all(t == "f32" for t in types) and any(
+            self._comes_from_bf16(inside, source, outside, call, 0)
+            if call is not None
+            else self.was_narrow(inside, source)
+            for source in sources
+        )
+        dtype = "bf16" if narrow else _dtype(types[0])
+        if narrow:
+            self.module.notes["f32 that was converted from bf16 or promoted counts as bf16: a CPU widens it"] = None
+        self.flops[dtype] = self.flops.get(dtype, 0.0) + 2.0 * m * n * k * batch
+        yield {"name": title, "work": "gemm", "m": m, "n": n, "k": k, "batch": batch, "dtype": dtype}
+
+    def convolved(self, one: Instruction, b: tuple[int, ...], c: tuple[int, ...]) -> tuple[int, int, int, int]:
+        """Returns k, m, n and batch of the product that a convolution is."""
+        labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", one.rest)
+        groups = int((re.search(r"feature_group_count=(\d{1,9})", one.rest) or ["", "1"])[1]) or 1
+        if labels is None or len(labels[2]) != len(b) or len(labels[3]) != len(c) or "o" not in labels[2]:
+            raise self.module.error(one, f"`{one.name}` has no dim_labels that fit its shapes: correct the text")
+        n = b[labels[2].index("o")] // groups
+        return prod(b) // max(b[labels[2].index("o")], 1), prod(c) // max(n * groups, 1), n, groups
+
+    def custom(self, inside: Computation, one: Instruction, title: str) -> Iterator[Row]:
+        """Yields a call of a library: products of cuBLAS as products, others by the bytes that they move."""
+        found = re.search(r'custom_call_target="([^"]*)"', one.rest)
+        target = found[1] if found else ""
+        moved = one.bytes + sum(inside[name].bytes for name in one.operands if name in inside)
+        if "gemm" in target or "matmul" in target:
+            left = self.module.operand(inside, one, 0)
+            dims = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', one.rest)
+            along = [int(n) for n in re.findall(r"\d{1,3}", dims[1])] if dims else []
+            if along and left.result and one.result and all(dim < len(left.result[0].dims) for dim in along):
+                k = prod(left.result[0].dims[dim] for dim in along)
+                m = prod(left.result[0].dims) // max(k, 1)
+                n = max(prod(one.result[0].dims) // max(m, 1), 1)
+                dtype = _dtype(left.result[0].dtype)
+                self.flops[dtype] = self.flops.get(dtype, 0.0) + 2.0 * m * n * k
+                yield {"name": title, "work": "gemm", "m": m, "n": n, "k": k, "dtype": dtype}
+                return
+        if target in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AllocateBuffer"):
+            return
+        self.module.notes[f"calls of `{target[:40]}` count by the bytes that they move"] = None
+        if moved:
+            yield {"name": title, "work": "kernel", "bytes": moved}
+
+
+def _through_views(name: str, users: Mapping[str, list[Instruction]], depth: int = 0) -> Iterator[Instruction]:
+    """Yields what reads an array, also through conversions and other views of the whole array."""
+    for one in users.get(name, []):
+        if one.opcode in ("bitcast", "reshape", "copy", "convert") and depth < 8 and not one.is_root:
+            yield from _through_views(one.name, users, depth + 1)
+        else:
+            yield one
+
+
+def _permuted(dims: Sequence[int], order: Sequence[int]) -> list[int]:
+    """Returns the numbers from 0 in the order of an iota whose dimensions are transposed."""
+    order = order or [*range(len(dims))]
+    ranks = []
+    for place in product(*(range(dims[axis]) for axis in order)):
+        back = dict(zip(order, place, strict=True))
+        ranks.append(_linear([back[axis] for axis in range(len(dims))], dims))
+    return ranks
+
+
+def _linear(place: Sequence[int], sizes: Sequence[int]) -> int:
+    number = 0
+    for index, size in zip(place, sizes, strict=True):
+        number = number * size + index
+    return number
+
+
+def _title(one: Instruction) -> str:
+    """Returns the name of the operator of JAX, or else of the instruction."""
+    found = re.search(r'op_name="([^"]*)"', one.rest)
+    return (found[1].rsplit("/", 2)[-1] if found else one.name)[:80] or one.opcode
+
+
+def _dtype(name: str) -> str:
+    """Returns nvcoll's name of a precision; XLA computes products of f32 on GPUs as TF32."""
+    if name.startswith("f8"):
+        return "fp8"
+    if name.startswith("f4"):
+        return "fp4"
+    return {"bf16": "bf16", "f16": "fp16", "f64": "fp64", "s8": "fp8", "u8": "fp8"}.get(name, "tf32")
+
+
+def _size(nodes: Sequence[Node]) -> float:
+    """Returns a measure of cost: FLOPs, with a byte of memory as 100 of them and one of a link as 1,000."""
+    total = 0.0
+    for node in nodes:
+        op: Mapping[str, Any] = node.op
+        total += 2 * op.get("m", 0) * op.get("n", 0) * op.get("k", 0) * op.get("batch", 1)
+        total += op.get("bytes", 0) * (1000 if op.get("work") == "collective" else 100)
+    return total

@@ -1,0 +1,455 @@
+"""Reads traces of torch.profiler (JSON of Kineto): measured computing, with collectives that can be priced anew.
+
+One file per rank. A kernel keeps its measured time and its stream. A collective of NCCL becomes its pattern, bytes and
+group. The processor keeps the time between two launches, but not the time in which it waited for a GPU. What waits for
+what comes from, best first:
+
+1. events ``cuda_sync``, which say stream and event exactly
+   (``_ExperimentalConfig(enable_cuda_sync_events=True)`` of torch.profiler writes them);
+2. calls and times: a collective waits for what its thread launched before it; after any other ``cudaStreamWaitEvent``,
+   and after a call that waits, comes what was launched before and had ended when the next operation began. So an order
+   that the trace cannot refute is kept, also where it was chance.
+
+What it does not do: the peer of a send is not in all traces, so sends and receives keep their measured time; a kernel
+that was slower beside a collective stays so.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nvcoll._nvcoll import gpus
+from nvcoll.errors import InvalidArgument
+from nvcoll.traces.program import MOST, Groups, Node, Row, Trace, ops_of, recorded_step
+
+US: Final = 1e-6
+
+SAME_US: Final = 2.0
+"""Two times that differ by less are one. Chosen: the clocks of GPU and processor agree to a microsecond or two."""
+
+LONGEST_LAUNCH_US: Final = 20.0
+"""A launch behind unfinished work counts at most so long: it waited for room in the queue. Chosen: twice the usual."""
+
+STEP: Final = re.compile(r"ProfilerStep#(\d{1,18})")
+
+PATTERNS: Final = {
+    "allreduce": "all_reduce",
+    "reducescatter": "reduce_scatter",
+    "allgather": "all_gather",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "allpairs": "all_to_all",
+    "barrier": "all_reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+}
+"""Patterns by what the name of a collective contains without underscores; the first that is found counts."""
+
+BYTES: Final = {"double": 8, "long": 8, "complexfloat": 8, "float": 4, "int": 4, "half": 2, "bfloat16": 2, "short": 2}
+"""Bytes of an element by torch's names of types in small letters; of others 1."""
+
+GPU_CATEGORIES: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+CALL_CATEGORIES: Final = frozenset({"cuda_runtime", "cuda_driver"})
+
+
+def is_read(document: Any) -> bool:
+    """Says whether a document of JSON is a trace: an object with events, or a list of them."""
+    events = document.get("traceEvents") if isinstance(document, dict) else document
+    return isinstance(events, list) and any(isinstance(one, dict) and "ph" in one for one in events[:100])
+
+
+@dataclass(frozen=True)
+class Event:
+    """A complete event: name, category, thread, start and end in microseconds, arguments."""
+
+    name: str
+    category: str
+    thread: object
+    start: float
+    end: float
+    args: Mapping[str, Any]
+
+    @property
+    def correlation(self) -> object:
+        """The number that a launch and its kernels share."""
+        return self.args.get("correlation")
+
+    @property
+    def external(self) -> object:
+        """The number of the operator that made it."""
+        return self.args.get("External id")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a trace measured in a step, in seconds of its slowest rank; the parts sum up to the step."""
+
+    seconds: float
+    computing_s: float
+    exposed_s: float
+    idle_s: float
+    collectives: Sequence[tuple[str, str, float, float]]
+    """Pattern, group, bytes and seconds of each."""
+
+
+@dataclass
+class Rank:
+    """One file: what ran on the GPU in the step, in the order of launches, and the calls of the processor."""
+
+    where: str
+    number: int
+    world: int
+    start: float
+    end: float
+    ops: list[Event]
+    launches: list[Event]
+    calls: list[Event]
+    syncs: dict[object, Event]
+    facts: Mapping[str, Any]
+    meta: dict[object, Mapping[str, Any]]
+    step: str
+    streams: dict[object, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    blocking: set[object] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        pairs = zip(self.ops, self.launches, strict=True)
+        self.blocking = {call.correlation for op, call in pairs if "Memcpy" in op.name and call.end >= op.end}
+        for number, op in enumerate(self.ops):
+            self.streams[stream_of(op)].append(number)
+
+    def is_blocking(self, call: Event) -> bool:
+        """Says whether a launch is of a copy for whose end the processor waited."""
+        return call.correlation in self.blocking
+
+    def before(self, time: float, stream: object) -> int:
+        """Returns how many operations of a stream were launched before a time."""
+        return bisect_left(self.streams[stream], time, key=lambda number: self.launches[number].end)
+
+
+def stream_of(op: Event) -> int:
+    """Returns the stream of an operation."""
+    stream = op.args.get("stream")
+    return stream if isinstance(stream, int) and 0 <= stream < 2**31 else 0
+
+
+def read(documents: Sequence[tuple[str, Any]], gpu: str, step: int | None = None) -> Trace:
+    """Returns the step of a trace.
+
+    Args:
+        documents: file and document of each rank.
+        gpu: the model of GPU, if the trace names none that nvcoll knows.
+        step: the number of the ProfilerStep. Default: the one of median time of the first file.
+
+    Raises:
+        InvalidArgument: a document has no launches and kernels, or not this step.
+    """
+    ranks = [_rank(where, document, step) for where, document in documents]
+    if len({one.number for one in ranks}) < len(ranks):
+        raise InvalidArgument(f"{ranks[-1].where}: several files are of rank {ranks[-1].number}: pass one of each rank")
+    groups, rows, times = Groups(), [], []
+    notes: dict[str, None] = {}
+    world = max([one.world for one in ranks])
+    for nth, one in enumerate(ranks):
+        collectives: list[tuple[str, str, float, float]] = []
+        nodes = list(_nodes(one, groups, collectives, notes))
+        stands_for = world // len(ranks) + (nth < world % len(ranks))
+        rows.append((one.number, max(stands_for, 1), ops_of(nodes)))
+        times.append(_measured(one, collectives))
+    world = max([world, *(row["size"] * row["stride"] for row in groups.rows.values())])
+    first = ranks[0]
+    title = f"{first.step} of {first.where}" + (f" and {len(ranks) - 1} more" if len(ranks) > 1 else "")
+    made = recorded_step(name=title, gpus=world, groups=groups, ranks=rows, gpu=_gpu(first.facts) or gpu, operators=0)
+    notes |= dict.fromkeys(sorted(groups.notes))
+    return Trace([made], list(notes), max(times, key=lambda one: one.seconds))
+
+
+def _events(where: str, document: Any) -> list[Event]:
+    rows = document["traceEvents"] if isinstance(document, dict) else document
+    if len(rows) > 8 * MOST:
+        raise InvalidArgument(f"{where} has {len(rows)} events, at most {8 * MOST} are read: trace fewer steps")
+    found = []
+    for row in rows:
+        if isinstance(row, dict) and row.get("ph") == "X":
+            start, duration, args = _number(row.get("ts")), _number(row.get("dur", 0)), row.get("args")
+            if start is None or duration is None or not isinstance(row.get("name"), str):
+                raise InvalidArgument(f"{where} has an event without name, `ts` or `dur`: {str(row)[:80]}")
+            thread = _key(row.get("tid"))
+            args = {key: _key(value) if key == "correlation" else value for key, value in _dict(args).items()}
+            args["External id"] = _key(args.get("External id"))
+            found.append(Event(row["name"], str(row.get("cat")), thread, start, start + max(duration, 0.0), args))
+    return found
+
+
+def _number(value: object) -> float | None:
+    """Returns a finite number, or one that is written as text."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if abs(number) < 1e19 else None
+
+
+def _key(value: object) -> object:
+    return value if isinstance(value, int | str) else None
+
+
+def _dict(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _window(where: str, events: Sequence[Event], step: int | None) -> tuple[str, float, float]:
+    """Returns name, start and end of a step; of a trace without steps all."""
+    steps = {
+        int(match[1]): one
+        for one in events
+        if (match := STEP.match(one.name)) and one.category != "gpu_user_annotation"
+    }
+    if not steps and step is None:
+        kept = [one for one in events if one.category in GPU_CATEGORIES | CALL_CATEGORIES]
+        return "all", min(one.start for one in kept), max(one.end for one in kept)
+    if step is not None and step not in steps:
+        there = ", ".join(map(str, sorted(steps))) or "none: the script did not call profiler.step()"
+        raise InvalidArgument(f"{where} has no ProfilerStep#{step}: it has {there}")
+    by_time = sorted(steps, key=lambda number: steps[number].end - steps[number].start)
+    chosen = by_time[len(by_time) // 2] if step is None else step
+    return f"step {chosen}", steps[chosen].start, steps[chosen].end
+
+
+def _rank(where: str, document: Any, step: int | None) -> Rank:
+    events = _events(where, document)
+    calls = [one for one in events if one.category in CALL_CATEGORIES]
+    ran = [one for one in events if one.category in GPU_CATEGORIES]
+    if not calls or not ran:
+        missing = "kernels of a GPU" if calls else "launches (category cuda_runtime)"
+        raise InvalidArgument(f"{where} has no {missing}: profile with ProfilerActivity.CPU and ProfilerActivity.CUDA")
+    if len({str(one.args.get("device")) for one in ran if one.category == "kernel"}) > 1:
+        raise InvalidArgument(f"{where} has kernels of several GPUs, one rank in each file was expected")
+    title, start, end = _window(where, events, step)
+    by_correlation = {one.correlation: one for one in calls if one.correlation is not None}
+    launched = [(by_correlation[one.correlation], one) for one in ran if one.correlation in by_correlation]
+    launched = [pair for pair in launched if start <= pair[0].start < end]
+    launched.sort(key=lambda pair: (pair[0].end, pair[1].start))
+    if not launched:
+        raise InvalidArgument(f"{where} has no kernels in {title}: choose another step")
+    facts = _dict(document) if isinstance(document, dict) else {}
+    job = _dict(facts.get("distributedInfo"))
+    number, world = (_whole(job.get(key), default) for key, default in (("rank", 0), ("world_size", 1)))
+    return Rank(
+        where=where,
+        number=number,
+        world=max(world, 1),
+        start=start,
+        end=end,
+        ops=[op for _, op in launched],
+        launches=[call for call, _ in launched],
+        calls=sorted((one for one in calls if start <= one.start < end), key=lambda one: one.end),
+        syncs={one.correlation: one for one in events if one.category == "cuda_sync"},
+        facts=facts,
+        meta={
+            one.external: one.args for one in events if one.name == "record_param_comms" and one.external is not None
+        },
+        step=title,
+    )
+
+
+def _whole(value: object, default: int = 0) -> int:
+    """Returns a number that a rank, size or count can be, also one that is written as text."""
+    number = _number(value)
+    return int(number) if number is not None and 0 <= number < 2**31 else default
+
+
+def _gpu(facts: Mapping[str, Any]) -> str | None:
+    """Returns the name of the GPU of a trace, if nvcoll knows it."""
+    devices = facts.get("deviceProperties")
+    device = _dict(devices[0] if isinstance(devices, list) and devices else None)
+    words = set(re.findall("[a-z0-9]+", str(device.get("name")).lower()))
+    words |= {re.sub(r"^(sxm)\d$", r"\1", word) for word in words}
+    known = [row.name for row in gpus() if row.name.split("-")[0] in words]
+    return max(known, key=lambda name: len(words & set(name.split("-"))), default=None)
+
+
+def is_collective(op: Event) -> bool:
+    """Says whether a kernel is one of NCCL or RCCL."""
+    return op.category == "kernel" and "nccl" in op.name[:24].lower()
+
+
+def _nodes(
+    rank: Rank, groups: Groups, collectives: list[tuple[str, str, float, float]], notes: dict[str, None]
+) -> Iterator[Node]:
+    """Yields the operations of a rank, with those of the processor between; numbers in `after` are those of nodes."""
+    after, waits = _order(rank, notes)
+    place: dict[int, int] = {}  # of each operation in what was yielded
+    count, clock = 0, rank.start
+    moments = [(call.end, 1, number) for number, call in enumerate(rank.launches)]
+    moments += [(call.end, 2 if rank.is_blocking(call) else 0, number) for number, (call, _) in enumerate(waits)]
+    ended: dict[object, float] = {}
+    for time, kind, number in sorted(moments):
+        is_launch = kind == 1
+        call = rank.launches[number] if is_launch else waits[number][0]
+        spent = call.end - clock if is_launch else call.start - clock
+        is_queued = is_launch and ended.get(stream_of(rank.ops[number]), 0.0) > call.end
+        if is_queued or (is_launch and rank.is_blocking(call)):
+            spent = min(spent, max(call.start - clock, 0.0) + LONGEST_LAUNCH_US)
+        if spent > 0:
+            yield Node({"work": "host", "seconds": spent * US})
+            count += 1
+        clock = max(clock, time)
+        others = after[number] if is_launch else waits[number][1]
+        known = tuple(place[one] for one in others if one in place)
+        if is_launch:
+            op = rank.ops[number]
+            place[number] = count
+            ended[stream_of(op)] = op.end
+            yield Node(_op(rank, op, groups, collectives, notes), stream_of(op), known)
+            count += 1
+        elif known:
+            yield Node({}, after=known)
+            count += 1
+    if rank.end > clock:
+        yield Node({"work": "host", "seconds": (rank.end - clock) * US})
+
+
+def _op(
+    rank: Rank, op: Event, groups: Groups, collectives: list[tuple[str, str, float, float]], notes: dict[str, None]
+) -> Row:
+    """Returns the recorded operation of an event of the GPU."""
+    seconds = (op.end - op.start) * US
+    measured = {"name": op.name[:80], "work": "measured", "seconds": seconds}
+    if not is_collective(op):
+        return measured
+    meta = op.args if "Collective name" in op.args else rank.meta.get(op.external or "none", {})
+    name = str(meta.get("Collective name") or "").lower().replace("_", "")
+    pattern = next((row for word, row in PATTERNS.items() if word in name), None)
+    most = max(_whole(meta.get("In msg nelems")), _whole(meta.get("Out msg nelems")))
+    nbytes = max(most, "barrier" in name) * BYTES.get(str(meta.get("dtype")).lower(), 1)
+    if pattern is None or not nbytes:
+        why = "sends and receives" if name in ("send", "recv") or "SendRecv" in op.name else "collectives without sizes"
+        notes[f"{why} keep their measured time"] = None
+        return measured
+    size, ranks = _members(rank, meta)
+    description = str(meta.get("Process Group Description") or "")
+    group = groups.named(ranks, description) if ranks else groups.shaped(size, 1, description)
+    collectives.append((pattern, group, float(nbytes), seconds))
+    return {"name": pattern, "work": "collective", "pattern": pattern, "bytes": nbytes, "group": group}
+
+
+def _members(rank: Rank, meta: Mapping[str, Any]) -> tuple[int, list[int]]:
+    """Returns the size of the group of a collective, and its ranks if they are known."""
+    size = _whole(meta.get("Group size"), 1) or 1
+    listed = meta.get("Process Group Ranks")
+    ranks = [_whole(one) for one in (listed if isinstance(listed, list) else re.findall(r"\d{1,9}", str(listed)))]
+    if len(ranks) != size:  # torch shortens long lists
+        config = _dict(rank.facts.get("distributedInfo")).get("pg_config")
+        known = [_dict(one) for one in (config if isinstance(config, list) else [])]
+        name = meta.get("Process Group Name")
+        full = next((one.get("ranks") for one in known if one.get("pg_name") == name), None)
+        ranks = [_whole(one) for one in full] if isinstance(full, list) and len(full) == size else ranks[:2]
+    if 1 < len(ranks) < size and ranks[1] > ranks[0]:
+        ranks = [*range(ranks[0], ranks[0] + size * (ranks[1] - ranks[0]), ranks[1] - ranks[0])][:size]
+    return size, ranks if len(ranks) == size else []
+
+
+def _order(rank: Rank, notes: dict[str, None]) -> tuple[list[list[int]], list[tuple[Event, list[int]]]]:
+    """Returns the operations that each operation waits for, and calls that wait with the operations they wait for."""
+    after: list[list[int]] = [[] for _ in rank.ops]
+    waits: list[tuple[Event, list[int]]] = []
+    threads = {call.thread for call in rank.launches}
+    of_collectives = {op.external for op in rank.ops if is_collective(op)} - {None}
+    records = {call.correlation: call for call in rank.calls if "EventRecord" in call.name}
+    guessed = False
+    for call in rank.calls:
+        sync = rank.syncs.get(call.correlation)
+        if "StreamWaitEvent" in call.name or "StreamWaitEvent" in (sync.name.replace(" ", "") if sync else ""):
+            guessed |= _stream_waits(rank, call, sync, records, of_collectives, after)
+        elif "Synchronize" in call.name and call.thread in threads:
+            waits.append((call, _host_waits(rank, call, sync, records)))
+    for number, (op, call) in enumerate(zip(rank.ops, rank.launches, strict=True)):
+        if is_collective(op) and not rank.syncs:
+            after[number] += _launched_before(rank, number)
+        if rank.is_blocking(call) and "Memcpy" in op.name:
+            waits.append((call, [number]))
+    if guessed:
+        notes["what streams wait for is taken from times: the trace has no events of synchronisation"] = None
+    return after, waits
+
+
+def _stream_waits(
+    rank: Rank,
+    call: Event,
+    sync: Event | None,
+    records: Mapping[object, Event],
+    of_collectives: set[object],
+    after: list[list[int]],
+) -> bool:
+    """Adds what a stream waits for after a call; says whether it was guessed."""
+    if sync is not None:
+        record = records.get(_key(sync.args.get("wait_on_cuda_event_record_corr_id")))
+        waiting, stream = stream_of(sync), _whole(sync.args.get("wait_on_stream"))
+        later = rank.streams[waiting][rank.before(call.end, waiting) :]
+        if record is not None and later and (last := rank.before(record.end, stream)):
+            after[later[0]].append(rank.streams[stream][last - 1])
+        return False
+    if call.external in of_collectives and call.external is not None:
+        return False
+    first = bisect_left(rank.launches, call.end, key=lambda one: one.end)
+    following = (number for number in range(first, len(rank.ops)) if rank.launches[number].thread == call.thread)
+    number = next((one for one in following if not is_collective(rank.ops[one])), None)
+    if number is not None:
+        others = [stream for stream in rank.streams if stream != stream_of(rank.ops[number])]
+        after[number] += _ended(rank, others, call.end, rank.ops[number].start)
+    return True
+
+
+def _host_waits(rank: Rank, call: Event, sync: Event | None, records: Mapping[object, Event]) -> list[int]:
+    """Returns the operations that a call waits for."""
+    if "Event" not in call.name:
+        of_one = sync is not None and "Stream" in call.name
+        streams: Iterable[object] = [stream_of(sync)] if of_one and sync is not None else list(rank.streams)
+        return _ended(rank, streams, call.start, call.end)
+    record = records.get(_key(sync.args.get("wait_on_cuda_event_record_corr_id"))) if sync else None
+    if record is not None and sync is not None:
+        stream = _whole(sync.args.get("wait_on_stream"))
+        last = rank.before(record.end, stream)
+        return [rank.streams[stream][last - 1]] if last else []
+    if sync is not None or call.end - call.start < 5 * SAME_US:
+        return []  # of a step before, or nothing was waited for
+    return sorted(_ended(rank, list(rank.streams), call.start, call.end), key=lambda one: rank.ops[one].end)[-1:]
+
+
+def _ended(rank: Rank, streams: Iterable[object], launched: float, ended: float) -> list[int]:
+    """Returns of each stream the last operation that was launched before one time and had ended at another."""
+    found = []
+    for stream in streams:
+        numbers = rank.streams[stream][: rank.before(launched, stream)]
+        found += next(([one] for one in reversed(numbers) if rank.ops[one].end <= ended + SAME_US), [])
+    return found
+
+
+def _launched_before(rank: Rank, number: int) -> list[int]:
+    """Returns the operation that the thread of a collective launched last before it."""
+    thread = rank.launches[number].thread
+    before = (one for one in range(number - 1, -1, -1) if rank.launches[one].thread == thread)
+    return next(([one] for one in before if not is_collective(rank.ops[one])), [])
+
+
+def _measured(rank: Rank, collectives: Sequence[tuple[str, str, float, float]]) -> Measured:
+    computing = _length([(op.start, op.end) for op in rank.ops if not is_collective(op)]) * US
+    busy = _length([(op.start, op.end) for op in rank.ops]) * US
+    seconds = max((rank.end - rank.start) * US, busy)
+    return Measured(seconds, computing, busy - computing, seconds - busy, collectives)
+
+
+def _length(spans: Sequence[tuple[float, float]]) -> float:
+    """Returns the length of the union of spans."""
+    total, reached = 0.0, -float("inf")
+    for start, end in sorted(spans):
+        total += max(end - max(start, reached), 0.0)
+        reached = max(reached, end)
+    return total

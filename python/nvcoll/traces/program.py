@@ -1,0 +1,160 @@
+"""What one rank does, as operations with dependencies, and the recorded step that it becomes.
+
+Readers of traces know of each operation its stream and the operations that it waits for. A recorded step has streams,
+events and waits instead::
+
+    operation 3 on stream 7                        record event 3 on stream 7
+    operation 5 on stream 9, after operation 3  -> stream 9 waits for event 3
+    the processor goes on after operation 5        the processor waits for event 5
+
+Operations of one stream are in order, so a wait for an earlier one of the same stream is left out, as is a wait for
+what a stream has waited for before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+from nvcoll._nvcoll import TrainingStep
+
+Row = dict[str, Any]
+
+MOST: Final = 1 << 20
+"""The most operations of a step that are read, as many as a recorded step may have."""
+
+HOST: Final = -1
+"""The stream of what the processor does."""
+
+KINDS: Final = {
+    "tp": ("tensor", "tp", "model_parallel"),
+    "ep": ("expert", "ep", "moe"),
+    "cp": ("context", "cp", "sequence"),
+    "pp": ("pipeline", "pp", "stage"),
+    "shard": ("fsdp", "shard", "zero"),
+}
+"""The parallelism that the description of a group names, by a part of it or by a word of it."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation: the fields of the recorded one, its stream, and the numbers of operations that it waits for."""
+
+    op: Row
+    stream: int = HOST
+    after: Sequence[int] = ()
+
+
+@dataclass
+class Groups:
+    """Groups of ranks as (size, stride), by names that say to which parallelism they belong."""
+
+    rows: dict[str, dict[str, int]] = field(default_factory=dict)
+    notes: set[str] = field(default_factory=set)
+
+    def named(self, ranks: Sequence[int], description: str = "") -> str:
+        """Returns the name of a group of ranks; a description as of torch's process groups helps to name it."""
+        ranks = sorted(set(ranks))
+        strides = {second - first for first, second in pairwise(ranks)}
+        if len(strides) > 1:
+            self.notes.add(f"{len(ranks)} ranks at unequal distances, as {ranks[:6]}, are placed at equal ones")
+        return self.shaped(len(ranks), min(strides, default=1), description)
+
+    def shaped(self, size: int, stride: int, description: str = "") -> str:
+        """Returns the name of a group of some size and stride."""
+        row = {"size": size, "stride": stride}
+        words = description.lower().replace("-", "_").split("_")
+        kinds = (kind for kind, names in KINDS.items() if any(one in words for one in names))
+        name = kind = next(kinds, "dp")
+        count = 1
+        while self.rows.setdefault(name, row) != row:
+            count += 1
+            name = f"{kind}{count}"
+        return name
+
+
+@dataclass
+class Trace:
+    """What a file says: its steps, and what was assumed."""
+
+    steps: list[TrainingStep]
+    notes: list[str] = field(default_factory=list)
+    measured: Any = None
+    """For a trace of a profiler the times that it measured."""
+
+
+def ops_of(nodes: Sequence[Node]) -> list[Row]:
+    """Returns the operations of a recorded rank in the order in which the processor issues them."""
+    waited_for = _waited_for(nodes)
+    recorded = {one for some in waited_for for one in some}
+    ops: list[Row] = []
+    for number, node in enumerate(nodes):
+        for other in waited_for[number]:
+            wait = {"work": "host_waits", "for": {"event": other}}
+            ops.append(wait if node.stream == HOST else {"work": "wait", "stream": node.stream, "event": other})
+        if node.op:
+            ops.append(node.op if node.stream == HOST else {"stream": node.stream, **node.op})
+        if number in recorded:
+            ops.append({"work": "record", "stream": node.stream, "event": number})
+    return ops
+
+
+def _waited_for(nodes: Sequence[Node]) -> list[list[int]]:
+    """Returns for each operation those of other streams that it has to wait for, and no wait twice."""
+    seen: dict[tuple[int, int], int] = {}
+    found: list[list[int]] = []
+    for node in nodes:
+        last: dict[int, int] = {}
+        for other in node.after:
+            stream = nodes[other].stream
+            if stream not in (HOST, node.stream) and other > seen.get((node.stream, stream), -1):
+                last[stream] = max(other, last.get(stream, -1))
+        seen |= {(node.stream, stream): other for stream, other in last.items()}
+        found.append(sorted(last.values()))
+    return found
+
+
+def recorded_step(
+    *,
+    name: str,
+    gpus: int,
+    groups: Groups,
+    ranks: Iterable[tuple[int, int, Sequence[Row]]],
+    gpu: str,
+    operators: float | None = None,
+    dtype: str = "bf16",
+) -> TrainingStep:
+    """Makes a recorded step.
+
+    Args:
+        name: of the step, for people.
+        gpus: the number of GPUs.
+        groups: the groups of its collectives.
+        ranks: the number of each rank, the number of ranks that it stands for, and its operations.
+        gpu: the model of GPU for which its kernels were chosen.
+        operators: the operators that the processor dispatched; 0 if operations say the processor's time.
+        dtype: the precision of most products.
+
+    Raises:
+        InvalidArgument: it contradicts itself.
+    """
+    free = {"allocated": 0, "reserved": 0}
+    rows = [
+        {"rank": rank, "stands_for": count, "name": f"rank {rank}", "ops": list(ops), "memory": free}
+        | ({} if operators is None else {"operators": operators})
+        for rank, count, ops in ranks
+    ]
+    step = {
+        "schema": "nvcoll.training-step/1",
+        "name": name,
+        "gpus": gpus,
+        "tokens": 0,
+        "model_flops": 0,
+        "dtype": dtype,
+        "groups": groups.rows,
+        "recorded": {"gpu": gpu, "ranks": rows},
+    }
+    return TrainingStep.from_json(json.dumps(step))
