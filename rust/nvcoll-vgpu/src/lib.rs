@@ -15,6 +15,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | [`mod@blas`] | matrix products of cuBLAS and cuBLASLt |
+//! | [`mod@dnn`] | convolutions, recurrent layers and graphs of cuDNN |
 //! | `generated` | every other function that torch wants: success, and its name is noted |
 //! | [`log`] | the records, and the names of kernels |
 //! | [`gpu`] | the GPU that is imitated, its limits by compute capability |
@@ -36,6 +37,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 pub mod blas;
+pub mod dnn;
 pub mod errors;
 pub mod exports;
 mod generated;

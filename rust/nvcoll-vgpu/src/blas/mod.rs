@@ -21,6 +21,8 @@ mod tests;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
+pub(crate) use products::Product;
+
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::{set, Handle, Out};

@@ -24,23 +24,23 @@ pub(super) const MATH_TF32: c_int = 3;
 
 /// A matrix product as the log has it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Product {
-    pub(super) name: u32,
-    pub(super) m: i64,
-    pub(super) n: i64,
-    pub(super) k: i64,
-    pub(super) batch: i64,
+pub(crate) struct Product {
+    pub(crate) name: u32,
+    pub(crate) m: i64,
+    pub(crate) n: i64,
+    pub(crate) k: i64,
+    pub(crate) batch: i64,
     /// `cublasOperation_t` of A and B: 0 as it is.
-    pub(super) operations: [c_int; 2],
-    pub(super) a_type: c_int,
-    pub(super) c_type: c_int,
-    pub(super) epilogue: c_int,
-    pub(super) compute: c_int,
+    pub(crate) operations: [c_int; 2],
+    pub(crate) a_type: c_int,
+    pub(crate) c_type: c_int,
+    pub(crate) epilogue: c_int,
+    pub(crate) compute: c_int,
 }
 
 impl Product {
     /// Logs the product; negative sizes are an error.
-    pub(super) fn log(&self, stream: Handle) -> c_int {
+    pub(crate) fn log(&self, stream: Handle) -> c_int {
         let sizes = [self.m, self.n, self.k, self.batch];
         if sizes.iter().any(|size| *size < 0) {
             return INVALID_VALUE;

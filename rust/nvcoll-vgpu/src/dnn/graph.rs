@@ -1,0 +1,265 @@
+//! The graph interface of cuDNN: descriptors keep their attributes, and one plan is always offered.
+//!
+//! ```text
+//! plan ─▶ configuration ─▶ engine ─▶ graph ─▶ operations ─▶ tensors (type, dimensions)
+//! ```
+//!
+//! Running a plan logs each convolution of its graph as a product of matrices; a graph without one is a launch, whose name
+//! says what it has. Attributes that are numbers, types or descriptors are kept, others are accepted. A number that nobody
+//! set reads as 0: no workspace, no shared memory, no knobs.
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex};
+
+use super::convolution::{Convolution, Pass};
+use super::{launch, new, put, status, stream_of, Answer, BAD_PARAM};
+use crate::handles::{named, Handles};
+use crate::log::lock;
+use crate::{Handle, Out};
+
+/// Types of attributes: `cudnnBackendAttributeType_t`.
+const DATA_TYPE: c_int = 1;
+const BOOLEAN: c_int = 2;
+const INT64: c_int = 3;
+const NUMERICAL_NOTE: c_int = 11;
+const DESCRIPTOR: c_int = 15;
+const BEHAVIOR_NOTE: c_int = 19;
+const INT32: c_int = 23;
+const CHAR: c_int = 24;
+
+/// Attributes: `cudnnBackendAttributeName_t`.
+const HEURISTIC_GRAPH: c_int = 201;
+const HEURISTIC_RESULTS: c_int = 202;
+const CONFIGURATION_ENGINE: c_int = 300;
+const PLAN_CONFIGURATION: c_int = 401;
+const GRAPH_OPERATIONS: c_int = 801;
+const GRAPH_ENGINES: c_int = 802;
+const TENSOR_TYPE: c_int = 901;
+const TENSOR_DIMENSIONS: c_int = 902;
+const ENGINE_GRAPH: c_int = 1300;
+
+/// Kinds of descriptors: `cudnnBackendDescriptorType_t`.
+const ENGINE: c_int = 2;
+const CONFIGURATION: c_int = 3;
+const MATMUL: c_int = 19;
+const NORM_FORWARD: c_int = 29;
+const NORM_BACKWARD: c_int = 30;
+const ATTENTION_FORWARD: c_int = 41;
+const ATTENTION_BACKWARD: c_int = 43;
+
+/// Longest list of values that is kept (chosen: dimensions and operations are far fewer).
+const LONGEST: usize = 4096;
+
+/// The values of an attribute.
+#[derive(Clone)]
+enum Values {
+    Numbers(Vec<i64>),
+    Descriptors(Vec<Arc<Descriptor>>),
+}
+
+/// A descriptor and its attributes.
+struct Descriptor {
+    kind: c_int,
+    attributes: Mutex<BTreeMap<c_int, Values>>,
+}
+
+static DESCRIPTORS: Handles<Descriptor> = Handles::new();
+
+impl Descriptor {
+    fn new(kind: c_int, attributes: BTreeMap<c_int, Values>) -> Self {
+        Self { kind, attributes: Mutex::new(attributes) }
+    }
+
+    fn numbers(&self, attribute: c_int) -> Vec<i64> {
+        match lock(&self.attributes).get(&attribute) {
+            Some(Values::Numbers(numbers)) => numbers.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn children(&self, attribute: c_int) -> Vec<Arc<Descriptor>> {
+        match lock(&self.attributes).get(&attribute) {
+            Some(Values::Descriptors(children)) => children.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn child(&self, attribute: c_int) -> Option<Arc<Descriptor>> {
+        self.children(attribute).into_iter().next()
+    }
+
+    /// What a read of an attribute that holds descriptors gives.
+    fn answered(&self, attribute: c_int) -> Vec<Arc<Descriptor>> {
+        if attribute != HEURISTIC_RESULTS {
+            return self.children(attribute);
+        }
+        let engine = BTreeMap::from([(ENGINE_GRAPH, Values::Descriptors(self.children(HEURISTIC_GRAPH)))]);
+        let engine = vec![Arc::new(Descriptor::new(ENGINE, engine))];
+        let configuration = BTreeMap::from([(CONFIGURATION_ENGINE, Values::Descriptors(engine))]);
+        vec![Arc::new(Descriptor::new(CONFIGURATION, configuration))]
+    }
+
+    /// The convolution that an operation is.
+    fn convolution(&self) -> Option<Convolution> {
+        let (pass, [x, w, y]) = match self.kind {
+            10 => (Pass::Forward, [704, 703, 705]),
+            11 => (Pass::BackwardFilter, [716, 715, 717]),
+            12 => (Pass::BackwardData, [710, 709, 711]),
+            _ => return None,
+        };
+        let dimensions = |attribute| self.child(attribute).map(|tensor| tensor.numbers(TENSOR_DIMENSIONS));
+        let dtype = *self.child(x)?.numbers(TENSOR_TYPE).first()?;
+        Convolution::new(pass, dtype, &dimensions(x)?, &dimensions(w)?, &dimensions(y)?)
+    }
+
+    fn run(&self, handle: Handle) -> Answer {
+        let configuration = self.child(PLAN_CONFIGURATION).ok_or(BAD_PARAM)?;
+        let engine = configuration.child(CONFIGURATION_ENGINE).ok_or(BAD_PARAM)?;
+        let operations = engine.child(ENGINE_GRAPH).ok_or(BAD_PARAM)?.children(GRAPH_OPERATIONS);
+        let stream = stream_of(handle)?;
+        let convolutions: Vec<_> = operations.iter().filter_map(|operation| operation.convolution()).collect();
+        if convolutions.is_empty() {
+            return launch(handle, name_of(&operations));
+        }
+        convolutions.iter().try_for_each(|convolution| convolution.log(stream))
+    }
+}
+
+/// The name under which a graph without convolutions is logged.
+fn name_of(operations: &[Arc<Descriptor>]) -> u32 {
+    let count = |kinds: &[c_int]| operations.iter().filter(|operation| kinds.contains(&operation.kind)).count();
+    if count(&[ATTENTION_BACKWARD]) > 0 || count(&[MATMUL]) > 3 {
+        named!("cudnn_attention_backward")
+    } else if count(&[ATTENTION_FORWARD]) > 0 || count(&[MATMUL]) > 1 {
+        named!("cudnn_attention_forward")
+    } else if count(&[NORM_FORWARD, NORM_BACKWARD]) > 0 {
+        named!("cudnn_norm")
+    } else {
+        named!("cudnn_graph")
+    }
+}
+
+/// Makes a descriptor.
+#[no_mangle]
+pub(super) extern "C" fn cudnnBackendCreateDescriptor(kind: c_int, out: Out<'_, Handle>) -> c_int {
+    status(new(out, &DESCRIPTORS, Descriptor::new(kind, BTreeMap::new())))
+}
+
+/// Forgets a descriptor; others that hold it keep it.
+#[no_mangle]
+pub(super) extern "C" fn cudnnBackendDestroyDescriptor(descriptor: Handle) -> c_int {
+    status(DESCRIPTORS.remove(descriptor).map(|_| ()).ok_or(BAD_PARAM))
+}
+
+/// Accepts a descriptor as complete.
+#[no_mangle]
+pub(super) extern "C" fn cudnnBackendFinalize(descriptor: Handle) -> c_int {
+    status(DESCRIPTORS.find(descriptor).map(|_| ()).ok_or(BAD_PARAM))
+}
+
+/// Sets an attribute.
+#[no_mangle]
+pub(super) extern "C" fn cudnnBackendSetAttribute(
+    descriptor: Handle,
+    attribute: c_int,
+    of_type: c_int,
+    count: i64,
+    values: Option<&u8>,
+) -> c_int {
+    let Some(descriptor) = DESCRIPTORS.find(descriptor) else { return BAD_PARAM };
+    let count = match usize::try_from(count) {
+        Ok(count) if count <= LONGEST => count,
+        _ => return BAD_PARAM,
+    };
+    let first = match values {
+        Some(first) => std::ptr::from_ref(first),
+        None if count == 0 => return 0,
+        None => return BAD_PARAM,
+    };
+    let kept = match of_type {
+        // SAFETY: `count` values of the type that the caller states lie there, by cuDNN's interface.
+        INT64 => Values::Numbers((0..count).map(|i| unsafe { first.cast::<i64>().add(i).read_unaligned() }).collect()),
+        DATA_TYPE | INT32 => {
+            // SAFETY: as above; values of these types have 4 bytes.
+            let number = |i| i64::from(unsafe { first.cast::<c_int>().add(i).read_unaligned() });
+            Values::Numbers((0..count).map(number).collect())
+        }
+        DESCRIPTOR => {
+            // SAFETY: as above; a descriptor has the size of a pointer.
+            let handle = |i| unsafe { first.cast::<Handle>().add(i).read_unaligned() };
+            let children: Option<Vec<_>> = (0..count).map(|i| DESCRIPTORS.find(handle(i))).collect();
+            let Some(children) = children else { return BAD_PARAM };
+            Values::Descriptors(children)
+        }
+        _ => return 0,
+    };
+    lock(&descriptor.attributes).insert(attribute, kept);
+    0
+}
+
+/// Reads an attribute: how many values it has, and as many as there is room for.
+#[no_mangle]
+pub(super) extern "C" fn cudnnBackendGetAttribute(
+    descriptor: Handle,
+    attribute: c_int,
+    of_type: c_int,
+    room: i64,
+    count: Out<'_, i64>,
+    values: Option<&mut u8>,
+) -> c_int {
+    let Some(descriptor) = DESCRIPTORS.find(descriptor) else { return BAD_PARAM };
+    let room = if values.is_some() { usize::try_from(room).unwrap_or(0) } else { 0 };
+    let first = values.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    let found = match of_type {
+        DESCRIPTOR => {
+            let children = descriptor.answered(attribute);
+            for (index, child) in children.iter().enumerate().take(room) {
+                // SAFETY: there is room for `room` descriptors, by cuDNN's interface.
+                let target = unsafe { first.cast::<Handle>().add(index).read_unaligned() };
+                let Some(target) = DESCRIPTORS.find(target) else { return BAD_PARAM };
+                let attributes = lock(&child.attributes).clone();
+                *lock(&target.attributes) = attributes;
+            }
+            children.len()
+        }
+        NUMERICAL_NOTE | BEHAVIOR_NOTE => 0,
+        _ => {
+            let numbers = match (attribute, descriptor.numbers(attribute)) {
+                (GRAPH_ENGINES, _) => vec![1],
+                (_, numbers) if numbers.is_empty() => vec![0],
+                (_, numbers) => numbers,
+            };
+            for (index, number) in numbers.iter().enumerate().take(room) {
+                // SAFETY: there is room for `room` values of the type that the caller states, by cuDNN's interface.
+                unsafe { write(first, of_type, index, *number) };
+            }
+            numbers.len()
+        }
+    };
+    match count {
+        Some(count) => status(put(Some(count), found as i64)),
+        None => 0,
+    }
+}
+
+/// Writes a number as value `index` of a list of a type.
+///
+/// # Safety
+/// The list has room for that value.
+unsafe fn write(first: *mut u8, of_type: c_int, index: usize, number: i64) {
+    let bytes = number.to_le_bytes();
+    let size = match of_type {
+        INT64 => 8,
+        DATA_TYPE | INT32 => 4,
+        BOOLEAN | CHAR => 1,
+        _ => return,
+    };
+    // SAFETY: the caller says that value `index` has room, and a value of this type has `size` bytes.
+    unsafe { bytes.as_ptr().copy_to_nonoverlapping(first.add(index * size), size) };
+}
+
+/// Logs what a plan does.
+#[no_mangle]
+pub(super) extern "C" fn cudnnBackendExecute(handle: Handle, plan: Handle, _pack: Handle) -> c_int {
+    status(DESCRIPTORS.find(plan).ok_or(BAD_PARAM).and_then(|plan| plan.run(handle)))
+}
