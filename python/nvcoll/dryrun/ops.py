@@ -123,7 +123,8 @@ class Watch(private.Mode):
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if types and not all(IS_PLAIN[kind] for kind in types):
-            return op(*args, **kwargs) if private.FakeTensor in types else NotImplemented
+            is_traced = private.FakeTensor in types or private.FunctionalTensor in types
+            return op(*args, **kwargs) if is_traced else NotImplemented
         rule = self._rules.get(op)
         if rule is None:
             if isinstance(op, private.HigherOrderOperator):

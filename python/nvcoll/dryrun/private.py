@@ -2,7 +2,8 @@
 
 | private name of torch | what for |
 |---|---|
-| ``TorchDispatchMode``, ``HigherOrderOperator``, ``FakeTensor``, ``flop_registry`` | operators, and their FLOPs |
+| ``TorchDispatchMode``, ``HigherOrderOperator``, ``flop_registry`` | operators, and their FLOPs |
+| ``FakeTensor``, ``FunctionalTensor`` | operators that only torch.compile sees |
 | ``_get_sequence_nr``, ``_current_autograd_node`` | the forward operator of a backward one |
 | ``_new_process_group_helper``, ``split_group``, ``Backend._plugins``, ``FakeProcessGroup`` | groups and their ranks |
 | ``rendezvous``, its module | the store |
@@ -73,6 +74,9 @@ HigherOrderOperator: Any = lookup("torch._ops", "HigherOrderOperator")
 
 FakeTensor: Any = lookup("torch._subclasses.fake_tensor", "FakeTensor")
 """Tensors with which torch works out shapes."""
+
+FunctionalTensor: Any = lookup("torch._subclasses.functional_tensor", "FunctionalTensor")
+"""Tensors with which torch.compile removes what is done in place."""
 
 flop_registry: dict[Any, Any] = lookup("torch.utils.flop_counter", "flop_registry")
 """FLOPs by operator."""

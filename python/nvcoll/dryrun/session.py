@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
 from . import compiled, store
 from .data import Data

@@ -72,6 +72,8 @@ class Steps:
             replay(this)
             if id(this) in self._graphs:
                 self._step(has_forward=True)
+            else:  # a forward pass may have been captured, and makes no nodes now
+                self._number = -1
 
         graph.capture_end, graph.replay = captured, replayed
 
