@@ -6,6 +6,7 @@ An error is one line on stderr: ``nvcoll: found, expected, remedy``. The exit st
 0     success; for ``verify`` proved, for ``bench`` every element right, for ``check`` all logs healthy
 1     a refuted schedule, a wrong element, or a log that is not healthy
 2     an error: of the arguments, a file, memory or the disk
+3     for ``dryrun``, the script runs out of memory of the GPU
 130   interrupted (Ctrl-C)
 141   the reader of the output ended (``nvcoll show ... | head``)
 any   for ``run``, that of the script; with ``-n`` that of the first rank that failed
@@ -28,6 +29,8 @@ from nvcoll._nvcoll import collectives
 from nvcoll.cli import algorithms, check, fabric, hints, info, schedules
 from nvcoll.cli.bench import explain
 from nvcoll.cli.bench.bench import bench as bench_command
+from nvcoll.cli.dryrun.dryrun import dryrun as dryrun_command
+from nvcoll.cli.dryrun.dryrun import price as price_command
 from nvcoll.cli.plan.plan import plan as plan_command
 from nvcoll.cli.predict import compare
 from nvcoll.cli.predict.predict import predict as predict_command
@@ -113,7 +116,14 @@ app = typer.Typer(
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "run": {"bench": bench_command, "explain": explain.explain, "run": run_command},
     "prove": {"verify": schedules.verify},
-    "predict": {"predict": predict_command, "compare": compare.compare, "plan": plan_command, "check": check.check},
+    "predict": {
+        "predict": predict_command,
+        "compare": compare.compare,
+        "plan": plan_command,
+        "dryrun": dryrun_command,
+        "price": price_command,
+        "check": check.check,
+    },
     "look": {
         "show": schedules.show,
         "algorithms": algorithms.algorithms,
@@ -126,7 +136,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
 
 for purpose, commands in COMMANDS.items():
     for name, command in commands.items():
-        takes_all = {"allow_interspersed_args": name != "run"}
+        takes_all = {"allow_interspersed_args": name not in ("run", "dryrun")}
         app.command(name, context_settings=takes_all, rich_help_panel=purpose)(command)
 
 

@@ -35,10 +35,11 @@ VARIABLES = (
     Variable("NVCOLL_TORCH", "replace", "torch groups that ask for gloo use nvcoll"),
     Variable("NVCOLL_STRICT", "nccl", "the torch backend refuses what NCCL refuses"),
     Variable("NVCOLL_REPORT", "machines", "a torch script ends with the cost of its collectives there"),
+    Variable("NVCOLL_VGPU_TRACE", "1", "a dry run names the calls of CUDA that the virtual GPU does not answer"),
 )
 """The variables that users set."""
 
-INTERNAL = ("NVCOLL_COUNTS", "NVCOLL_PYTEST_WORKER", "NVCOLL_PYTEST_FOLDER")
+INTERNAL = ("NVCOLL_COUNTS", "NVCOLL_VGPU", "NVCOLL_PYTEST_WORKER", "NVCOLL_PYTEST_FOLDER")
 """The variables that nvcoll sets for its own processes."""
 
 

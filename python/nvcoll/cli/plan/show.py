@@ -48,12 +48,12 @@ def show_step(found: StepPrediction, tries: Sequence[Candidate], dollars: float 
     for reason in found.extrapolated:
         print_labelled("accuracy", f"extrapolated: {reason}; the interval is wider")
     print()
-    _show_parts(found)
+    show_parts(found)
     print()
-    _show_memory(found)
+    show_memory(found)
     if found.collectives:
         print()
-        _show_collectives(found)
+        show_collectives(found)
     print()
     for nth, one in enumerate(tries[:3]):
         share = 100 * (1 - one.seconds / found.seconds)
@@ -66,7 +66,8 @@ def show_step(found: StepPrediction, tries: Sequence[Candidate], dollars: float 
         print_labelled("try", f"no layout next to this one {none}")
 
 
-def _show_parts(found: StepPrediction) -> None:
+def show_parts(found: StepPrediction) -> None:
+    """Prints where the time goes."""
     rows = [
         (PARTS[name], seconds(time), f"{100 * time / found.seconds:.1f} %")
         for name, time in sorted(found.parts.items(), key=lambda part: -part[1])
@@ -77,7 +78,8 @@ def _show_parts(found: StepPrediction) -> None:
     print_table(("where the time goes", "time", "share"), rows, left=("where the time goes",))
 
 
-def _show_memory(found: StepPrediction) -> None:
+def show_memory(found: StepPrediction) -> None:
+    """Prints the memory of the fullest GPU."""
     fullest = max(found.roles, key=lambda role: role.memory_gb)
     rows = [(name, f"{nbytes / 2**30:.1f}") for name, nbytes in fullest.memory.items()]
     rows.append(("together", f"{fullest.memory_gb:.1f}"))
@@ -85,7 +87,8 @@ def _show_memory(found: StepPrediction) -> None:
     print_table((head, "GB"), rows, left=(head,))
 
 
-def _show_collectives(found: StepPrediction) -> None:
+def show_collectives(found: StepPrediction) -> None:
+    """Prints the collectives, each kind once."""
     distinct = dict.fromkeys(
         (
             *(_place(one, found), one.name, one.ranks, f"{one.count:g}"),

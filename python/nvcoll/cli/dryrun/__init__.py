@@ -1,0 +1,1 @@
+"""``nvcoll dryrun`` and ``nvcoll price``: a training script on machines that you do not have, and its recording."""

@@ -1,0 +1,240 @@
+"""``nvcoll dryrun``: a training script, unmodified, on GPUs that you do not have; ``nvcoll price``: its recording.
+
+::
+
+    for each model of GPU in --on      record the script (or take the recording from the cache)
+    for each machine                   price the recording of its GPU
+    report                             on standard output; what the script prints goes to standard error
+
+A script that runs out of memory on a model of GPU has no recording there: its machines are said not to fit, with the
+message of torch's allocator, and the exit status is 3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, gpus
+from nvcoll.cli import progress
+from nvcoll.cli.dryrun import show
+from nvcoll.cli.machines import DEFAULT_MACHINE, Env, named, settings
+from nvcoll.dryrun.failures import OutOfGpuMemory
+from nvcoll.dryrun.launch import Request
+from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.script import record
+from nvcoll.training import page, trace
+from nvcoll.training.planning import Machine
+from nvcoll.training.prediction import StepPrediction
+
+SCHEMA = "nvcoll.dryrun/1"
+
+DOES_NOT_FIT = 3
+"""The exit status if the script runs out of memory."""
+
+SPARE = 0.9
+"""The part of this machine's free memory that ranks may use by default. Chosen."""
+
+NODE = 8
+"""The most GPUs of a node by default: larger domains of NVLink are made of such hosts. Chosen."""
+
+On = Annotated[str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")]
+Tokens = Annotated[float | None, typer.Option(help="Tokens of a step of all ranks. Default: found.", min=0)]
+Version = Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Write a page with charts.", metavar="FILE")]
+Trace = Annotated[Path | None, typer.Option("--trace", help="Write streams for ui.perfetto.dev.", metavar="FILE")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where results go: files of the one machine, and JSON instead of text."""
+
+    html: Path | None
+    trace: Path | None
+    as_json: bool
+
+    def check(self, machines: Sequence[Fabric]) -> None:
+        """Refuses files of one machine if there are several.
+
+        Raises:
+            InvalidArgument: it is so.
+        """
+        given = [name for name, value in (("--html", self.html), ("--trace", self.trace)) if value is not None]
+        if len(machines) > 1 and given:
+            raise InvalidArgument(f"{given[0]} is of one machine, and there are {len(machines)}: pass one")
+
+
+def row_of(machine: Fabric) -> GpuRow:
+    """Returns the model of GPU of a machine."""
+    return next(row for row in gpus() if row.title == machine.gpu)
+
+
+def hosts_of(machine: Fabric) -> int:
+    """Returns the GPUs of a host: those of a node, or of a tray of a rack."""
+    nodes = machine.nodes
+    of_node = machine.world_size // nodes
+    return of_node if of_node <= NODE else next(n for n in (NODE, 4, 2, 1) if of_node % n == 0)
+
+
+def dryrun(
+    script: Annotated[str, typer.Argument(help="A training script that uses torch; with -m a module.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")] = None,
+    is_module: Annotated[bool, typer.Option("-m", help="Run a module, as python -m.")] = False,
+    on: On = DEFAULT_MACHINE,
+    world_size: Annotated[
+        int | None, typer.Option(help="The number of ranks. Default: the GPUs of the first machine.", min=1)
+    ] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(help="Ranks of a host. Default: the machine's.", min=1)] = None,
+    steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = 2,
+    ranks: Annotated[str | None, typer.Option(help="Ranks to run, as 0,256. Default: those that differ.")] = None,
+    tokens: Tokens = None,
+    nccl_version: Version = None,
+    env: Env = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds after which the script is ended.", min=1)] = 1800,
+    memory_limit: Annotated[
+        float | None, typer.Option(help="GB of this machine that ranks may use. Default: 90 % of what is free.", min=0)
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show what the script prints.")] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Record again, and keep nothing.")] = False,
+    record_file: Annotated[
+        Path | None, typer.Option("--record", help="Write the recording, for nvcoll price.", metavar="FILE")
+    ] = None,
+    html: Html = None,
+    write_trace: Trace = None,
+    as_json: Json = False,
+) -> None:
+    """Runs a training script, unmodified, on virtual GPUs, and predicts its step on machines that you do not have.
+
+    No GPU and no driver are needed, but torch's CUDA build on Linux x86-64. Options stand before the script; its own
+    stand behind it. The exit status is 3 if the script runs out of GPU memory.
+
+    Example: nvcoll dryrun --world-size 512 --on hgx-h100x64+ib-ndr-8,hgx-b200x64+ib-ndr-8 train.py --layers 32
+    """
+    machines, outputs = [named(one) for one in on.split(",")], Outputs(html, write_trace, as_json)
+    outputs.check(machines)
+    models = list(dict.fromkeys(row_of(one).name for one in machines))
+    if record_file is not None and len(models) > 1:
+        raise InvalidArgument(f"--record is of one model of GPU, and there are {', '.join(models)}: pass one")
+    size = machines[0].world_size if world_size is None else world_size
+    found: dict[str, Recorded | OutOfGpuMemory] = {}
+    with progress.line() as tell:
+        for machine in machines:
+            gpu = row_of(machine)
+            if gpu.name in found:
+                continue
+            request = Request(
+                script,
+                tuple(arguments or ()),
+                is_module,
+                world_size=size,
+                gpu=gpu,
+                gpus_per_node=gpus_per_node or hosts_of(machine),
+                steps=steps,
+                time_limit_s=time_limit,
+                memory_limit_bytes=SPARE * _free_bytes() if memory_limit is None else memory_limit * 1e9,
+                is_quiet=quiet,
+            )
+            try:
+                found[gpu.name] = record(request, ranks=_numbers(ranks), is_cached=not no_cache, tell=tell)
+            except OutOfGpuMemory as error:
+                found[gpu.name] = error
+    for one in found.values():
+        if record_file is not None and isinstance(one, Recorded):
+            one.with_tokens(tokens).save(record_file)
+    recorded = [found[row_of(machine).name] for machine in machines]
+    _answer(machines, [_known(one, tokens) for one in recorded], nccl_version, env, outputs)
+
+
+def price(
+    file: Annotated[Path, typer.Argument(help="A recording, of nvcoll dryrun --record.")],
+    on: On = DEFAULT_MACHINE,
+    tokens: Tokens = None,
+    nccl_version: Version = None,
+    env: Env = None,
+    html: Html = None,
+    write_trace: Trace = None,
+    as_json: Json = False,
+) -> None:
+    """Predicts a recorded script on machines; it does not run again.
+
+    Example: nvcoll price train.json.gz --on hgx-h100x64+ib-ndr-8,hgx-h100x64+roce-100-8
+    """
+    machines, outputs = [named(one) for one in on.split(",")], Outputs(html, write_trace, as_json)
+    outputs.check(machines)
+    recorded = Recorded.load(file).with_tokens(tokens)
+    _answer(machines, [recorded] * len(machines), nccl_version, env, outputs)
+
+
+def _known(one: Recorded | OutOfGpuMemory, tokens: float | None) -> Recorded | OutOfGpuMemory:
+    return one.with_tokens(tokens) if isinstance(one, Recorded) else one
+
+
+def _answer(
+    fabrics: Sequence[Fabric],
+    recorded: Sequence[Recorded | OutOfGpuMemory],
+    version: str | None,
+    env: Env,
+    outputs: Outputs,
+) -> None:
+    """Prices recordings and prints the answer.
+
+    Raises:
+        Exit: with `DOES_NOT_FIT`, if a script ran out of memory.
+    """
+    conditions: dict[str, Any] = {"version": version, "settings": settings(env or ())}
+    found: list[tuple[Fabric, Recorded, StepPrediction]] = []
+    failed: list[tuple[Fabric, OutOfGpuMemory]] = []
+    for fabric, one in zip(fabrics, recorded, strict=True):
+        if isinstance(one, OutOfGpuMemory):
+            failed.append((fabric, one))
+            continue
+        machine = Machine(fabric, one.step.gpus, **conditions)
+        found.append((fabric, one, machine.predict(one.step)))
+        timeline = machine.timeline(one.step) if outputs.html or outputs.trace else None
+        if outputs.trace is not None and timeline is not None:
+            trace.save(timeline, outputs.trace)
+        if outputs.html is not None:
+            outputs.html.write_text(page.of(found[-1][2], timeline=timeline), encoding="utf-8")
+    if outputs.as_json:
+        print(json.dumps(_row(found, failed), indent=2))
+    else:
+        show.show(found, failed)
+    if failed:
+        raise typer.Exit(DOES_NOT_FIT)
+
+
+def _row(
+    found: Sequence[tuple[Fabric, Recorded, StepPrediction]], failed: Sequence[tuple[Fabric, OutOfGpuMemory]]
+) -> dict[str, Any]:
+    """Returns the answer as JSON; a step is in the file of ``--record``."""
+    predictions = []
+    for _, one, prediction in found:
+        row = prediction.to_dict()
+        del row["step"]
+        predictions.append(row | {"gpu": one.facts["gpu"]})
+    facts = {one.facts["gpu"]: one.facts for _, one, _ in found}
+    out = [{"machine": fabric.name, "message": str(error), "line": error.line} for fabric, error in failed]
+    return {"schema": SCHEMA, "recordings": facts, "predictions": predictions, "out_of_memory": out}
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    try:
+        numbers = None if text is None else sorted({int(one) for one in text.split(",")})
+    except ValueError:
+        raise InvalidArgument(f"--ranks {text} are no ranks: pass numbers with commas between, as 0,256") from None
+    return numbers
+
+
+def _free_bytes() -> int:
+    """Returns the memory of this machine that is free now."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        found = {name: rest for name, _, rest in (line.partition(":") for line in file)}
+    kib = found.get("MemAvailable", "").split()
+    return int(kib[0]) << 10 if kib else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,69 @@
+"""What to try next, from a recording and its price: each hint is a rule with a threshold, and names a number."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from nvcoll.dryrun.recorded import Recorded
+from nvcoll.text.formatting import sized
+from nvcoll.training.prediction import StepPrediction
+
+HOST_BOUND = 0.1
+"""The share of the step in which a GPU waits for the processor that is worth a hint. Chosen."""
+
+EXPOSED = 0.1
+"""The share of exposed communication that is worth a hint. Chosen."""
+
+SLACK = 0.2
+"""The share of reserved memory that is not in tensors at the peak that is worth a hint. Chosen."""
+
+SMALL_BYTES = 1 << 20
+"""Collectives of fewer bytes are latency. Chosen: an all_reduce over several nodes takes as long at 64 KiB."""
+
+MANY = 50
+"""The number of small collectives of a kind that is worth a hint. Chosen."""
+
+
+def hints(recorded: Recorded, found: StepPrediction) -> list[str]:
+    """Returns what to try, the largest gain first."""
+    said: list[tuple[float, str]] = []
+    host = found.parts.get("host", 0.0) / found.seconds
+    if host >= HOST_BOUND:
+        what = f"{100 * host:.0f} % of the step waits for the processor to launch kernels"
+        said.append((host, f"{what}: torch.compile, CUDA graphs or a larger micro-batch have fewer launches"))
+    for part, advice in (
+        ("sharded", "prefetch or wrap larger units, or shard within a node (HSDP)"),
+        ("data", "larger buckets overlap less, smaller ones are slower: try bucket_cap_mb"),
+        ("tensor", "fewer tensor-parallel ranks, or keep them within NVLink"),
+    ):
+        share = found.parts.get(part, 0.0) / found.seconds
+        if share >= EXPOSED:
+            said.append((share, f"{100 * share:.0f} % of the step is exposed {part} communication: {advice}"))
+    said += [(0.0, hint) for hint in (*_of_memory(recorded), *_of_calls(recorded))]
+    return [hint for _, hint in sorted(said, key=lambda one: -one[0])]
+
+
+def _of_memory(recorded: Recorded) -> list[str]:
+    memory = max((row["memory"] for row in recorded.ranks), key=lambda row: row["reserved"])
+    allocated, reserved = memory["allocated"], memory["reserved"]
+    if not reserved or 1 - allocated / reserved < SLACK:
+        return []
+    slack = sized(int(reserved - allocated))
+    share = 100 * (1 - allocated / reserved)
+    what = f"{slack} of reserved memory ({share:.0f} %) are not in tensors at the peak"
+    return [f"{what}: PYTORCH_ALLOC_CONF=expandable_segments:True keeps less"]
+
+
+def _of_calls(recorded: Recorded) -> list[str]:
+    calls: Counter[tuple[str, str]] = Counter()
+    total: Counter[tuple[str, str]] = Counter()
+    for op in recorded.ranks[0]["ops"]:
+        if op["work"] == "collective" and op["bytes"] < SMALL_BYTES:
+            calls[op["pattern"], op["group"]] += 1
+            total[op["pattern"], op["group"]] += int(op["bytes"])
+    return [
+        f"{count} calls of {pattern} among {group} have {sized(total[pattern, group] // count)} each: "
+        "one call for several tensors would have the latency once"
+        for (pattern, group), count in calls.most_common(1)
+        if count >= MANY
+    ]

@@ -1,0 +1,132 @@
+"""What ``nvcoll dryrun`` prints: what was recorded, then the step as ``nvcoll plan`` shows it, then what only a
+recording knows: the peak of memory by line, exposed communication by line, hints, assumptions, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nvcoll._nvcoll import Fabric
+from nvcoll.cli.dryrun.hints import hints
+from nvcoll.cli.plan.show import seconds, show_collectives, show_machines, show_memory, show_parts
+from nvcoll.dryrun.failures import OutOfGpuMemory
+from nvcoll.dryrun.recorded import Recorded
+from nvcoll.text.formatting import counted
+from nvcoll.text.tables import print_labelled, print_table
+from nvcoll.training.prediction import FITS, StepPrediction
+
+Priced = tuple[Fabric, Recorded, StepPrediction]
+
+MOST = 8
+"""The rows of lines, assumptions and symbols that are shown. Chosen."""
+
+
+def show(found: Sequence[Priced], failed: Sequence[tuple[Fabric, OutOfGpuMemory]]) -> None:
+    """Prints the answer for all machines."""
+    for one in {id(recorded): recorded for _, recorded, _ in found}.values():
+        show_recording(one)
+    if len(found) == 1:
+        show_step(found[0][1], found[0][2])
+    elif found:
+        print()
+        show_machines([prediction for *_, prediction in found], {})
+        for fabric, recorded, prediction in found:
+            for hint in hints(recorded, prediction)[:1]:
+                print_labelled("hint", f"{fabric.name}: {hint}")
+    for fabric, error in failed:
+        print_labelled("memory", f"{fabric.name}: does not fit: {error}")
+
+
+def show_recording(recorded: Recorded) -> None:
+    """Prints what was recorded."""
+    facts, first = recorded.facts, recorded.facts["ranks"][0]
+    ranks = ", ".join(str(row["rank"]) for row in facts["ranks"])
+    who = f"rank{'s' if len(facts['ranks']) > 1 else ''} {ranks} of {facts['world_size']}"
+    took = "recorded before" if recorded.is_cached else _took(facts)
+    print_labelled("", f"{facts['script']}: {who} on a virtual {facts['gpu_title']}, {took}", label=0)
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    if versions:
+        print_labelled("judged", versions)
+    work = f"{facts['flops'] / 1e12:,.4g} TFLOP, {counted(first['products'], 'matrix product')}"
+    launches = f"{first['launches']:,} launches, {first['calls']:,} NCCL calls on {counted(first['streams'], 'stream')}"
+    print_labelled("rank 0", f"{work}, {launches}")
+    if facts["groups"]:
+        print_labelled("groups", ", ".join(_group(row) for row in facts["groups"]))
+    print_labelled("tokens", f"{recorded.row['tokens']:,.0f} in a step: {facts['tokens']}")
+
+
+def _took(facts: dict[str, Any]) -> str:
+    rows = facts["ranks"]
+    rss = sum(row["peak_rss_bytes"] for row in rows) / 1e9
+    return f"{counted(rows[0]['steps'], 'step')} in {max(row['seconds'] for row in rows):.0f} s with {rss:.1f} GB"
+
+
+def _group(row: dict[str, Any]) -> str:
+    first, stride, size = row["first"], row["stride"], row["size"]
+    last = first + stride * (size - 1)
+    if size <= 2 or stride == 1:
+        ranks = (
+            f"ranks {first} to {last}" if size > 2 else f"ranks {first} and {last}" if size == 2 else f"rank {first}"
+        )
+    else:
+        ranks = f"ranks {first}, {first + stride}, ..., {last}"
+    return f"{row['name']} {size} ({ranks})"
+
+
+def show_step(recorded: Recorded, found: StepPrediction) -> None:
+    """Prints the step on one machine."""
+    rates = []
+    if found.tokens_per_second:
+        rates.append(f"{found.tokens_per_second:,.0f} tokens/s per GPU")
+    if found.mfu:
+        rates.append(f"{100 * found.mfu:.1f} % {'MFU' if recorded.row['model_flops'] else 'HFU'}")
+    interval = f"{seconds(found.seconds)} (90 %: {seconds(found.low_s, found.high_s)})"
+    print_labelled("step", ", ".join([interval, *rates]))
+    fullest = max(recorded.ranks, key=lambda row: row["memory"]["reserved"])["memory"]
+    held = f"{fullest['allocated'] / 2**30:.1f} GB in tensors, {fullest['reserved'] / 2**30:.1f} reserved"
+    print_labelled("memory", f"{held}, {found.memory_gb:.0f} of {found.gpu_memory_gb:.0f} with NCCL and CUDA: "
+                             f"{FITS[found.fit]}")  # fmt: skip
+    if fullest.get("stack"):
+        print_labelled("peak", f"at {fullest['stack'][-1]}")
+    print_labelled("limit", found.limit)
+    for reason in found.extrapolated:
+        print_labelled("accuracy", f"extrapolated: {reason}; the interval is wider")
+    for nth, hint in enumerate(hints(recorded, found)):
+        print_labelled("hint" if nth == 0 else "", hint)
+    print()
+    show_parts(found)
+    print()
+    show_memory(found)
+    _show_lines(found)
+    if found.collectives:
+        print()
+        show_collectives(found)
+    _show_assumed(recorded.facts)
+
+
+def _show_lines(found: StepPrediction) -> None:
+    """Prints the lines of the script at which computing waits the longest."""
+    rows = [
+        (row["line"], seconds(row["exposed_s"]), f"{100 * row['exposed_s'] / found.seconds:.1f} %")
+        for row in getattr(found, "lines", ())
+        if row["exposed_s"] >= 1e-3 * found.seconds
+    ]
+    if rows:
+        print()
+        print_table(("exposed communication of", "time", "share"), rows[:MOST], left=("exposed communication of",))
+
+
+def _show_assumed(facts: dict[str, Any]) -> None:
+    rows = facts["assumed"]
+    if rows or facts["unanswered"]:
+        print()
+    for nth, row in enumerate(rows[:MOST]):
+        where = f" ({row['line']})" if row["line"] else ""
+        times = f", {row['times']} times" if row["times"] > 1 else ""
+        print_labelled("assumed" if nth == 0 else "", f"{row['text']}{where}{times}")
+    if len(rows) > MOST:
+        print_labelled("", f"({len(rows) - MOST} more: --json has all)")
+    if facts["unanswered"]:
+        names = ", ".join(facts["unanswered"][:MOST])
+        more = f" and {len(facts['unanswered']) - MOST} more" if len(facts["unanswered"]) > MOST else ""
+        print_labelled("unanswered", f"{names}{more}: calls of CUDA that the virtual GPU only said `success` to")

@@ -1,0 +1,86 @@
+"""Fused attention in a recording: which operators are attention, and the shapes that its price needs.
+
+Queries, keys and values are the first tensors of the operator, after the gradient of the output in a backward pass::
+
+    aten::_scaled_dot_product_*     (batch, heads, tokens, head)
+    flash_attn, aten::_flash_*,     (batch, tokens, heads, head), or (tokens, heads, head) of packed sequences
+    aten::_efficient_*
+    flex_attention of Inductor      (batch, heads, tokens, head)
+
+Operators of torch say whether they are causal. Masks of others are data: with as many queries as keys these count as
+causal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvcoll.dryrun.recording import Op
+
+HEADS_FIRST = ("scaled_dot_product", "flex_attention", "cudnn_attention")
+"""Parts of names of operators whose heads come before their tokens."""
+
+NAMES = ("attention", "attn")
+"""Parts of the names of operators of fused attention."""
+
+
+def is_attention(op: Op) -> bool:
+    """Says whether an operator is fused attention, whose tensors are queries, keys and values."""
+    name = op.name.lower()
+    if not any(word in name for word in NAMES) or "math" in name or len(op.inputs) < 3:
+        return False
+    return _tensors(op) is not None
+
+
+def _tensors(op: Op) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """Returns the shapes of queries, keys and values, each of four dimensions with heads first."""
+    shapes = [shape for shape, _ in op.inputs]
+    if is_backward(op) and len(shapes) >= 4 and len(shapes[0]) == len(shapes[3]) and "flex" not in op.name:
+        shapes = shapes[1:]
+    found = [_heads_first(shape, op.name) for shape in shapes[:3]]
+    if any(shape is None for shape in found):
+        return None
+    queries, keys, values = found
+    assert queries is not None and keys is not None and values is not None
+    same = queries[3] == keys[3] and keys[2] == values[2] and keys[0] == queries[0]
+    return (queries, keys, values) if same and queries[1] % max(1, keys[1]) == 0 else None
+
+
+def _heads_first(shape: tuple[int, ...], name: str) -> tuple[int, int, int, int] | None:
+    if len(shape) == 3:  # packed sequences
+        return 1, shape[1], shape[0], shape[2]
+    if len(shape) != 4:
+        return None
+    batch, one, two, head = shape
+    return (batch, one, two, head) if any(part in name for part in HEADS_FIRST) else (batch, two, one, head)
+
+
+def is_backward(op: Op) -> bool:
+    """Says whether an operator of attention is of the backward pass."""
+    return "backward" in op.name or "bwd" in op.name
+
+
+def work_of(op: Op) -> dict[str, Any]:
+    """Returns the fields of the operation in a step."""
+    tensors = _tensors(op)
+    assert tensors is not None, "is_attention was asked before"
+    (sequences, heads, queries, qk_dim), (_, _, keys, _), (*_, v_dim) = tensors
+    return {
+        "work": "attention",
+        "queries": queries,
+        "keys": keys,
+        "sequences": sequences,
+        "heads": heads,
+        "qk_dim": qk_dim,
+        "v_dim": v_dim,
+        "kernel": "cudnn" if "cudnn" in op.name else "fa1" if "efficient" in op.name else "fa2",
+        "backward": is_backward(op),
+        "causal": op.is_causal if op.name.startswith("aten::") else queries == keys,
+    }
+
+
+def forward_flops(op: Op) -> float:
+    """Returns the FLOPs of the forward pass of attention, which the backward pass counts twice."""
+    work = work_of(op)
+    pairs = work["queries"] * work["keys"] / (2 if work["causal"] else 1)
+    return float(2 * work["sequences"] * work["heads"] * pairs * (work["qk_dim"] + work["v_dim"]))

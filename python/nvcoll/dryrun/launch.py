@@ -1,0 +1,318 @@
+"""Starts the ranks of a dry run as processes on virtual GPUs, and sees them to their end.
+
+::
+
+    dry run ── reaper                          ends all and removes the folder, whatever happens to the dry run
+       ├────── rank 0    LD_PRELOAD=virtual driver   python -m nvcoll.dryrun.inside: the script, unmodified
+       └────── rank 8    the same                    ranks that run side by side exchange objects in the folder
+
+The virtual driver is loaded in these processes alone. Each is the first of a session and ends with the dry run
+(`nvcoll.ranks.processes`); what a rank has started ends with the session (`nvcoll.dryrun.reaper`). Temporary files of a
+rank are in the folder of the dry run, so no file is left; compiled kernels are in the user's cache, as they take
+minutes.
+
+A rank ends by itself when its steps are recorded. The limits of time and memory end all ranks with an error. Memory is
+what the machine really gives (resident bytes of the ranks): the virtual GPUs have address space without pages.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from nvcoll._nvcoll import GpuRow, InvalidArgument
+from nvcoll.dryrun.failures import CannotDryRun, DryRunLimit
+from nvcoll.dryrun.installed import Torch, torch_installed
+from nvcoll.dryrun.reaper import Folder
+from nvcoll.dryrun.recording import Recording, Run
+from nvcoll.ranks.processes import Process, Supervisor
+from nvcoll.text.lines import Lines
+
+USABLE = 0.99
+"""The part of a GPU's memory that programs get. Cited: what PyTorch prints, as for `USABLE_BYTES` of nvcoll-step."""
+
+LOOK_S = 0.25
+"""How often the memory of ranks is looked at. Chosen."""
+
+LAST_LINES = 30
+"""Lines of standard error that an error of a rank has. Chosen: the end of a traceback."""
+
+OTHER_LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "TORCHELASTIC_", "NVCOLL_RANK", "NVCOLL_WORLD_SIZE")
+"""Variables of launchers, by which frameworks would see another job than that of the dry run."""
+
+INSIDE = "nvcoll.dryrun.inside"
+"""The module that a rank runs."""
+
+HIDDEN = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVCOLL_REPORT", "NVCOLL_TORCH", "NVCOLL_STRICT")
+"""Other variables that a rank does not see: those of GPUs of this machine, and those of nvcoll's own backend."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is recorded.
+
+    Attributes:
+        script: the script, or a module.
+        arguments: its arguments.
+        is_module: as ``python -m``.
+        world_size: the number of ranks.
+        gpu: the GPU.
+        gpus_per_node: ranks of a node: ``LOCAL_WORLD_SIZE``.
+        steps: the steps of the optimizer before the script is ended; the last one counts.
+        time_limit_s: when ranks are ended.
+        memory_limit_bytes: the memory of this machine that all ranks together may use.
+        is_quiet: what the script prints is not shown.
+        environment: variables of ranks.
+    """
+
+    script: str
+    arguments: tuple[str, ...] = ()
+    is_module: bool = False
+    world_size: int = 8
+    gpu: GpuRow = field(kw_only=True)
+    gpus_per_node: int = 8
+    steps: int = 2
+    time_limit_s: float = 1800.0
+    memory_limit_bytes: float = math.inf
+    is_quiet: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be run."""
+        if self.world_size < 1:
+            raise InvalidArgument(f"the world size is {self.world_size}: pass 1 or more")
+        if self.steps < 1:
+            raise InvalidArgument(f"{self.steps} steps cannot be recorded: pass 1 or more; the last one counts")
+        if not self.is_module and not Path(self.script).is_file():
+            raise InvalidArgument(f"there is no script `{self.script}`: pass a file, or -m and a module")
+        unknown = [name for name in ("sm", "sms", "memory_gb") if getattr(self.gpu, name) is None]
+        if unknown:
+            what = f"{self.gpu.title} cannot be a virtual GPU ({', '.join(unknown)} not known)"
+            raise InvalidArgument(f"{what}: choose a machine with GPUs of NVIDIA, as hgx-h100")
+
+    @property
+    def words(self) -> str:
+        """The script and its arguments as they are typed."""
+        return " ".join([*(["-m"] if self.is_module else []), self.script, *self.arguments])
+
+
+def driver_of(torch: Torch) -> tuple[Path, Path]:
+    """Returns the virtual driver, and the folder in which it has the names of NVIDIA's libraries.
+
+    Raises:
+        CannotDryRun: this nvcoll has none for the torch that is installed.
+    """
+    try:
+        drivers: Any = importlib.import_module("nvcoll.dryrun.library")
+    except ImportError:
+        raise CannotDryRun("this nvcoll has no virtual driver: install its wheel for Linux x86-64") from None
+    return drivers.library(), drivers.libraries()
+
+
+def memory_of(gpu: GpuRow) -> int:
+    """Returns the bytes of a GPU that programs get, before CUDA's context."""
+    assert gpu.memory_gb is not None, "a request has checked it"
+    return int(USABLE * gpu.memory_gb * 2**30)
+
+
+def virtual_gpu(gpu: GpuRow, devices: int, cuda_major: int) -> str:
+    """Returns the value of NVCOLL_VGPU: the GPU as the virtual driver describes it."""
+    name = f"NVIDIA {gpu.names[0] if gpu.names else gpu.title}"
+    return f"name={name};cc={gpu.sm};sms={gpu.sms};memory={memory_of(gpu)};devices={devices};cuda={cuda_major}"
+
+
+def spec_of(request: Request, rank: int, ranks: Sequence[int], folder: Path) -> dict[str, Any]:
+    """Returns what a rank is told: the fields of `nvcoll.dryrun.inside.Spec`, and ``times`` of a second pass."""
+    times = folder / "times" / str(rank)
+    return {
+        "rank": rank,
+        "world_size": request.world_size,
+        "result": str(folder / "out" / str(rank)),
+        "script": request.script if request.is_module else os.path.abspath(request.script),
+        "args": list(request.arguments),
+        "is_module": request.is_module,
+        "local_world_size": min(request.world_size, request.gpus_per_node),
+        "steps": request.steps,
+        "mail": str(folder / "mail"),
+        "roles": list(ranks),
+        "memory": memory_of(request.gpu),
+        "times": str(times) if times.exists() else "",
+    }
+
+
+def environment_of(request: Request, torch: Torch, library: Path, libraries: Path, temporary: Path) -> dict[str, str]:
+    """Returns all variables of a rank. Its place in the job is told by `spec_of`.
+
+    Args:
+        request: what is recorded.
+        torch: the torch that is installed.
+        library: the virtual driver.
+        libraries: the folder in which it has the names of NVIDIA's libraries.
+        temporary: a folder for temporary files.
+    """
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(OTHER_LAUNCHERS) and name not in HIDDEN
+    }
+    compiled = user_cache() / "compiled" / f"torch-{torch.version}"
+    ours = {
+        "NVCOLL_VGPU": virtual_gpu(request.gpu, min(request.world_size, request.gpus_per_node), torch.cuda_major),
+        "LD_PRELOAD": ":".join([str(library), *filter(None, [kept.get("LD_PRELOAD")])]),
+        "LD_LIBRARY_PATH": ":".join([str(libraries), *filter(None, [kept.get("LD_LIBRARY_PATH")])]),
+        "TRITON_LIBCUDA_PATH": str(libraries),
+        "TRITON_CACHE_DIR": str(compiled / "triton"),
+        "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
+        "TMPDIR": str(temporary),
+        "PYTHONUNBUFFERED": "1",
+    }
+    return {"OMP_NUM_THREADS": "1"} | kept | ours | dict(request.environment)
+
+
+def user_cache() -> Path:
+    """Returns the folder in which a dry run keeps recordings and compiled kernels."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "nvcoll" / "dryrun"
+
+
+def run_ranks(
+    request: Request, ranks: Sequence[int], *, times: Mapping[int, bytes] | None = None
+) -> list[tuple[Recording | None, Run]]:
+    """Runs some ranks of a script side by side, to their end.
+
+    Args:
+        request: what is recorded.
+        ranks: the ranks that run.
+        times: predicted times of each rank, for a second pass.
+
+    Raises:
+        CannotDryRun: this machine cannot do a dry run.
+        DryRunLimit: the limit of time or memory was reached. No rank is left.
+        OSError: a process cannot be started.
+    """
+    if bad := [rank for rank in ranks if not 0 <= rank < request.world_size]:
+        raise InvalidArgument(f"rank {bad[0]} is not one of {request.world_size} ranks, which count from 0")
+    torch = torch_installed()
+    driver, names = driver_of(torch)
+    sys.stdout.flush()
+    with Folder() as folder:
+        for name in ("mail", "tmp", "out", "times", "specs"):
+            (folder.path / name).mkdir()
+        for rank, text in (times or {}).items():
+            (folder.path / "times" / str(rank)).write_bytes(text)
+        environment = environment_of(request, torch, driver, names, folder.path / "tmp")
+        with _Ranks(request, folder) as running:
+            for rank in ranks:
+                running.begin(rank, spec_of(request, rank, ranks, folder.path), environment)
+            running.see_to_the_end()
+            return [running.told(process) for process in running.processes]
+
+
+class _Ranks(Supervisor):
+    """The ranks of a dry run."""
+
+    def __init__(self, request: Request, folder: Folder) -> None:
+        super().__init__(request.time_limit_s)
+        self._request, self._folder = request, folder
+        self._last: dict[int, bytes] = {}
+        self._shown: Lines | None = None
+
+    def begin(self, rank: int, spec: dict[str, Any], environment: dict[str, str]) -> None:
+        """Starts a rank, whose output goes to standard error: standard output has the report."""
+        file = self._folder.path / "specs" / str(rank)
+        file.write_text(json.dumps(spec))
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        process = self.start(
+            rank,
+            [sys.executable, *flags, "-P", "-m", INSIDE, "--spec", str(file)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=environment,
+        )
+        self._folder.owns(process.popen.pid)
+        for output in (process.popen.stdout, process.popen.stderr):
+            assert output is not None
+            self.watch(process, output, self._reader(output, is_error=output is process.popen.stderr))
+
+    def _reader(self, output: IO[bytes], is_error: bool) -> Callable[[], Any]:
+        def read() -> tuple[bytes, bool] | None:
+            piece = os.read(output.fileno(), 1 << 16)
+            return (piece, is_error) if piece else None
+
+        return read
+
+    def see_to_the_end(self) -> None:
+        """Passes the output on until all ranks have ended.
+
+        Raises:
+            DryRunLimit: the limit of time or memory was reached.
+        """
+        if not self._request.is_quiet:
+            self._shown = Lines(sys.stderr.fileno(), is_prefixed=len(self.processes) > 1)
+        while self.running():
+            self._take(self.wait(min(self.deadline, time.monotonic() + LOOK_S)))
+            self._judge()
+        self._take(self.wait(0))
+        if self._shown is not None:
+            self._shown.end()
+
+    def _take(self, events: Sequence[tuple[Process, Any]]) -> None:
+        for process, told in events:
+            if told is None:
+                if process.status:  # the others wait for what this one would have told
+                    self.begin_grace()
+                continue
+            piece, is_error = told
+            if is_error:
+                lines = (self._last.get(process.rank, b"") + piece).splitlines(keepends=True)
+                self._last[process.rank] = b"".join(lines[-LAST_LINES:])
+            if self._shown is not None:
+                self._shown.take(process.rank, piece)
+        if self._shown is not None:
+            self._shown.pass_on_rests()
+
+    def _judge(self) -> None:
+        """Ends the ranks at a limit, or after one has failed."""
+        used = sum(_resident_bytes(process.popen.pid) for process in self.running())
+        if used > self._request.memory_limit_bytes:
+            gb, limit = used / 1e9, self._request.memory_limit_bytes / 1e9
+            what = f"the ranks of the dry run use {gb:.1f} GB of this machine's memory, the limit is {limit:.1f}"
+            raise DryRunLimit(f"{what}: pass a larger --memory-limit, or fewer --ranks")
+        if time.monotonic() < self.deadline or not self.running():
+            return
+        if any(process.status for process in self.processes):
+            self.kill()  # and what the failed one said is the answer
+            self.deadline = math.inf
+            return
+        seconds, waiting = self._request.time_limit_s, self.running()[0].rank
+        what = f"rank {waiting} has not reached the end of step {self._request.steps} after {seconds:g} s"
+        raise DryRunLimit(f"{what}: pass a larger --time-limit")
+
+    def told(self, process: Process) -> tuple[Recording | None, Run]:
+        """Returns what a rank recorded, and how it ended."""
+        out = self._folder.path / "out" / str(process.rank)
+        if not Run.beside(out).exists():
+            last = self._last.get(process.rank, b"").decode(errors="replace").strip()
+            message = f"its process {process.how()}" + (f": {last}" if last else "")
+            return None, Run(process.rank, "failed", message=message)
+        run = Run.load(out)
+        return Recording.load(out) if run.status == "counted" else None, run
+
+
+def _resident_bytes(session: int) -> int:
+    """Returns the resident memory of a process."""
+    try:
+        with open(f"/proc/{session}/statm", encoding="ascii") as file:
+            fields = file.read().split()
+    except OSError:  # it has just ended
+        return 0
+    return int(fields[1]) * os.sysconf("SC_PAGESIZE")

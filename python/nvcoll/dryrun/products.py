@@ -1,0 +1,50 @@
+"""Matrix products of a recording: their precision, bytes, and convolutions as products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from nvcoll.dryrun.recording import Op
+
+Row = dict[str, Any]
+
+TYPES = {0: "fp32", 1: "fp64", 2: "fp16", 3: "fp8", 10: "fp8", 14: "bf16", 28: "fp8", 29: "fp8", 33: "fp4"}
+"""The precision of a product by the cudaDataType of its inputs. Integers of 8 bits have the rate of fp8."""
+
+NBYTES = {0: 4, 1: 8, 2: 2, 3: 1, 10: 4, 14: 2, 28: 1, 29: 1, 33: 0.5}
+"""Bytes of an element by cudaDataType."""
+
+TF32 = frozenset({77, 75, 74})
+"""Compute types of cuBLAS by which fp32 goes through tensor cores: CUBLAS_COMPUTE_32F_FAST_TF32, _16BF, _16F."""
+
+
+def precision_of(types: int) -> str:
+    """Returns the precision of a product from the types of its record (`Kind.GEMM`)."""
+    inputs, compute = types & 0xFF, types >> 32
+    return "tf32" if inputs == 0 and compute in TF32 else TYPES.get(inputs, "fp32")
+
+
+def product(args: Sequence[int]) -> Row:
+    """Returns the operation of a record of a product."""
+    m, n, k, batch, _, types = args
+    row: Row = {"work": "gemm", "m": m, "n": n, "k": k, "dtype": precision_of(types)}
+    return row | ({"batch": batch} if batch > 1 else {})
+
+
+def bytes_of(args: Sequence[int]) -> float:
+    """Returns the bytes that a product reads and writes."""
+    m, n, k, batch, _, types = args
+    inputs, outputs = NBYTES.get(types & 0xFF, 2), NBYTES.get(types >> 8 & 0xFF, 2)
+    return max(1, batch) * ((m * k + k * n) * inputs + m * n * outputs)
+
+
+def convolution(op: Op, launches: int) -> Row:
+    """Returns the product of as many FLOPs as one launch of a convolution: pixels by filters by weights of a filter."""
+    backward = "backward" in op.name
+    shapes = [shape for shape, _ in op.inputs]
+    filters = next((shape for shape in shapes[2 if backward else 1 :] if len(shape) >= 3), (1, 1))
+    n, k = filters[0], max(1, math.prod(filters[1:]))
+    dtype = {"bfloat16": "bf16", "float16": "fp16"}.get(op.inputs[0][1] if op.inputs else "", "tf32")
+    return {"work": "gemm", "m": op.flops / launches / (2 * n * k), "n": n, "k": k, "dtype": dtype}

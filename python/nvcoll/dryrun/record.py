@@ -1,0 +1,266 @@
+"""From what ranks recorded to a recorded training step, which any machine prices.
+
+::
+
+    Recording of a rank (nvcoll.dryrun.recording)        operation of the step (docs/training-step.md)
+    gemm                                                 gemm: m, n, k, batch, precision
+    launches of an operator of attention                 attention: its shapes, then kernels
+    launches of a convolution                            gemm of as many FLOPs
+    launches of any other operator                       one kernel that moves the operator's bytes
+    collective                                           collective: pattern, bytes as nccl-tests counts, group
+    sends and receives to all ranks, in one group call   all_to_all
+    other sends and receives                             send, recv: global rank of the peer
+    event, wait, host waits, copies, memset              the same
+
+Launches that follow each other, of one operator on one stream, are one operation with a count. Events for which nobody
+waits are left out, as are waits for events that were recorded before the step. Captured work of a CUDA graph does not
+run; its launch appended copies to the recording.
+
+It is exact in the number of FLOPs and bytes as far as the recording is. An operator that reads a part of a tensor, as
+an index does, counts the whole tensor, at most the bytes of its inputs and outputs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nvcoll.dryrun import attention, roles
+from nvcoll.dryrun.groups import Shape, shapes_of
+from nvcoll.dryrun.products import bytes_of, convolution, product
+from nvcoll.dryrun.recording import Kind, Op, Recording
+from nvcoll.dryrun.rows import LogRow, rows_of
+from nvcoll.dryrun.totals import Totals
+
+Row = dict[str, Any]
+
+SCHEMA = "nvcoll.training-step/1"
+
+SHARES = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
+"""Collectives whose count is that of one rank's share, where nccl-tests counts the shares of all ranks."""
+
+DIRECTIONS = {1: "d2h", 2: "h2d", 3: "d2d"}
+"""Directions of copies by cudaMemcpyKind. Copies on the host are not on the GPU."""
+
+
+def training_step(recordings: Sequence[Recording], *, gpu: str, name: str, tokens: float | None = None) -> Row:
+    """Makes the step of one or more ranks that ran side by side.
+
+    Args:
+        recordings: one for each kind of rank.
+        gpu: the model of GPU on which they were recorded, as ``h100-sxm``.
+        name: what it is a step of.
+        tokens: tokens of a step of all ranks. Default: found in the recordings.
+
+    Returns:
+        The step as JSON has it.
+
+    Raises:
+        InvalidArgument: the ranks of a group have no equal distances.
+    """
+    shapes = shapes_of(recordings)
+    groups = {shape.name: {"size": shape.size, "stride": shape.stride} for one in shapes for shape in one.values()}
+    order = {group: nth for nth, group in enumerate(sorted(groups))}
+    ranks = [one.rank for one in recordings]
+    world_size, lines = recordings[0].world_size, _Lines()
+    stands_for, names = roles.stand_for(ranks, world_size), roles.names_of(ranks, recordings)
+    rows = [
+        {
+            "rank": one.rank,
+            "stands_for": count,
+            "name": called,
+            "ops": _Rank(one, of_rank, order, lines).ops(),
+            **({"operators": one.host_ops} if one.host_ops else {}),
+            "memory": _memory(one),
+        }
+        for one, count, called, of_rank in zip(recordings, stands_for, names, shapes, strict=True)
+    ]
+    totals = Totals.of(recordings, stands_for)
+    return {
+        "schema": SCHEMA,
+        "name": name,
+        "gpus": world_size,
+        "tokens": totals.tokens if tokens is None else tokens,
+        "model_flops": totals.model_flops,
+        "dtype": totals.dtype,
+        "groups": dict(sorted(groups.items())),
+        "recorded": {"gpu": gpu, "lines": lines.texts, "ranks": rows},
+    }
+
+
+def _memory(recording: Recording) -> Row:
+    memory = recording.memory
+    return {
+        "allocated": memory.allocated,
+        "reserved": memory.reserved,
+        "parts": [{"name": name, "bytes": nbytes} for name, nbytes in memory.parts],
+        "stack": list(reversed(memory.stack)),
+    }
+
+
+class _Lines:
+    """Lines of all ranks, each once."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._known: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        if text not in self._known:
+            self._known[text] = len(self.texts)
+            self.texts.append(text)
+        return self._known[text]
+
+
+class _Rank:
+    """The operations of one rank."""
+
+    def __init__(
+        self, recording: Recording, shapes: Mapping[int, Shape], order: Mapping[str, int], lines: _Lines
+    ) -> None:
+        self._recording, self._shapes, self._order, self._lines = recording, shapes, order, lines
+        rows = rows_of(recording.records)
+        self._launches = Counter(op for kind, *_, op, _ in rows if kind == Kind.LAUNCH)
+        self._products = defaultdict[int, float](float)
+        for kind, *_, op, args in rows:
+            if kind == Kind.GEMM:
+                self._products[op] += bytes_of(args)
+        awaited = {args[0] for kind, *_, args in rows if kind == Kind.WAIT}
+        self._awaited = awaited | {args[1] for kind, *_, args in rows if kind == Kind.HOST_WAITS and args[0] == 2}
+        self._recorded = {args[0] for kind, *_, args in rows if kind == Kind.EVENT}
+        self._attended: set[int] = set()
+        self._exchanges = _exchanges(rows, recording)
+        self._rows = rows
+        self._found: list[Row] = []
+
+    def ops(self) -> list[Row]:
+        """Returns the operations, in the order in which the processor issued them."""
+        last: tuple[int, int] | None = None
+        for kind, stream, name, op, args in self._rows:
+            before = len(self._found)
+            key = (stream, op) if kind == Kind.LAUNCH and op else None
+            if key is not None and key == last and self._is_more_of(op):
+                continue
+            for row in self._of(kind, stream, name, op, args):
+                self._found.append(row)
+            last = key if len(self._found) > before or key == last else None
+        return self._found
+
+    def _is_more_of(self, op: int) -> bool:
+        """Counts one more launch of the operator whose kernel was the last operation."""
+        row = self._found[-1]
+        if row["work"] != "kernel":
+            return False
+        row["bytes"] += self._share(op)
+        row["count"] = row.get("count", 1) + 1
+        return True
+
+    def _of(self, kind: int, stream: int, name: int, op: int, args: Sequence[int]) -> list[Row]:
+        match kind:
+            case Kind.LAUNCH:
+                return [self._launch(stream, name, op)]
+            case Kind.GEMM:
+                return [self._placed(stream, op, self._recording.names[name]) | product(args)]
+            case Kind.COPY if args[1] in DIRECTIONS:
+                row = {"work": "copy", "bytes": args[0], "direction": DIRECTIONS[args[1]]}
+                return [self._placed(stream, op, "copy") | row]
+            case Kind.SET:
+                return [self._placed(stream, op, "memset") | {"work": "kernel", "bytes": args[0]}]
+            case Kind.EVENT if args[0] in self._awaited:
+                return [{"stream": stream, "work": "record", "event": args[0]}]
+            case Kind.WAIT if args[0] in self._recorded:
+                return [{"stream": stream, "work": "wait", "event": args[0]}]
+            case Kind.HOST_WAITS:
+                return self._host_waits(stream, args)
+            case Kind.COLLECTIVE:
+                return self._call(stream, self._recording.names[name], op, args)
+        return []
+
+    def _op(self, op: int) -> Op:
+        return self._recording.ops[op] if 0 < op < len(self._recording.ops) else Op("")
+
+    def _placed(self, stream: int, op: int, name: str) -> Row:
+        row, found = {"stream": stream, "name": self._op(op).name or name}, self._op(op)
+        if found.line:
+            row["line"] = self._lines.number(self._recording.lines[found.line])
+        return row
+
+    def _share(self, op: int) -> float:
+        """Returns the bytes of one launch of an operator: those of the operator that no product of it moves."""
+        return max(0.0, self._op(op).bytes - self._products[op]) / max(1, self._launches[op])
+
+    def _launch(self, stream: int, name: int, op: int) -> Row:
+        found, row = self._op(op), self._placed(stream, op, self._recording.names[name])
+        if "convolution" in found.name and found.flops and not self._products[op]:
+            return row | convolution(found, self._launches[op])
+        if attention.is_attention(found) and op not in self._attended:
+            self._attended.add(op)
+            return row | attention.work_of(found)
+        return row | {"work": "kernel", "bytes": self._share(op)}
+
+    def _host_waits(self, stream: int, args: Sequence[int]) -> list[Row]:
+        if args[0] == 2 and args[1] not in self._recorded:
+            return []
+        target: Any = ("device", {"stream": stream}, {"event": args[1]})[min(args[0], 2)]
+        return [{"work": "host_waits", "for": target}]
+
+    def _call(self, stream: int, call: str, op: int, args: Sequence[int]) -> list[Row]:
+        _, _, communicator, peer, together, nbytes = args
+        shape, group = self._shapes.get(communicator), self._recording.groups.get(communicator)
+        if shape is None or group is None:
+            return []
+        row = self._placed(stream, op, call)
+        if (total := self._exchanges.pop((communicator, together), None)) is not None:
+            return [row | {"work": "collective", "pattern": "all_to_all", "bytes": total, "group": shape.name}]
+        if (communicator, together) in self._exchanges.done:
+            return []
+        part_of = {"together": together} if together else {}
+        if call in ("send", "recv"):
+            other = group.ranks[peer]
+            if other == self._recording.rank:
+                return [row | {"work": "copy", "bytes": nbytes, "direction": "d2d"}] if call == "send" else []
+            tag = {"tag": self._order[shape.name]} if self._order[shape.name] else {}
+            return [row | {"work": call, "bytes": nbytes, "peer": other} | tag | part_of]
+        if shape.size == 1:
+            return [row | {"work": "kernel", "bytes": 2 * nbytes}]
+        total = nbytes * (shape.size if call in SHARES else 1)
+        return [row | {"work": "collective", "pattern": call, "bytes": total, "group": shape.name} | part_of]
+
+
+class _Exchanges(dict[tuple[int, int], int]):
+    """Bytes of group calls that are all_to_alls, by communicator and number; `done` has those that were taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: set[tuple[int, int]] = set()
+
+    def pop(self, key: tuple[int, int], default: Any = None) -> Any:
+        """Takes a group call out."""
+        if key in self:
+            self.done.add(key)
+        return super().pop(key, default)
+
+
+def _exchanges(rows: Sequence[LogRow], recording: Recording) -> _Exchanges:
+    """Returns the group calls in which a rank sends to all others and receives from all: all_to_all."""
+    sent: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+    received: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for kind, _, name, _, args in rows:
+        if kind != Kind.COLLECTIVE or not args[4]:
+            continue
+        key, call = (args[2], args[4]), recording.names[name]
+        if call == "send":
+            sent[key][args[3]] = sent[key].get(args[3], 0) + args[5]
+        elif call == "recv":
+            received[key].add(args[3])
+    found = _Exchanges()
+    for key, peers in sent.items():
+        group = recording.groups.get(key[0])
+        if group is None or recording.rank not in group.ranks:
+            continue
+        size, me = len(group.ranks), group.ranks.index(recording.rank)
+        others = set(range(size)) - {me}
+        if others <= set(peers) and others <= received[key] and (size > 3 or me in peers):
+            found[key] = sum(peers.values())
+    return found

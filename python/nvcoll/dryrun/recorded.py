@@ -1,0 +1,90 @@
+"""A recorded script as a file: the step that machines price, and what is said of the recording.
+
+The file is gzip JSON, in the cache (`nvcoll.dryrun.cache`) and of ``nvcoll dryrun --record FILE``::
+
+    {"schema": "nvcoll.recorded/1", "step": {... docs/training-step.md ...}, "facts": {... nvcoll.dryrun.facts ...}}
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nvcoll._nvcoll import InvalidArgument, TrainingStep
+
+SCHEMA = "nvcoll.recorded/1"
+
+MOST_BYTES = 1 << 30
+"""The largest text of a recording that is read. Chosen: a hundred times that of a large script."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A script that was recorded on one model of GPU.
+
+    Attributes:
+        row: the training step, as JSON has it.
+        facts: what is said of the recording.
+        is_cached: it was read from the cache.
+    """
+
+    row: dict[str, Any]
+    facts: dict[str, Any]
+    is_cached: bool = field(default=False, compare=False)
+
+    @cached_property
+    def step(self) -> TrainingStep:
+        """The training step."""
+        return TrainingStep.from_json(json.dumps(self.row))
+
+    @property
+    def ranks(self) -> list[dict[str, Any]]:
+        """The ranks of the step: operations and memory."""
+        found: list[dict[str, Any]] = self.row["recorded"]["ranks"]
+        return found
+
+    def with_tokens(self, tokens: float | None) -> Recorded:
+        """Returns the same step with a number of tokens that somebody knows; None: as found."""
+        if tokens is None:
+            return self
+        facts = self.facts | {"tokens": "as given by --tokens"}
+        return Recorded(self.row | {"tokens": tokens}, facts, self.is_cached)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes it to a file, whole or not at all. The same recording is the same bytes."""
+        text = json.dumps({"schema": SCHEMA, "step": self.row, "facts": self.facts}, separators=(",", ":"))
+        path = Path(path)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            draft.write_bytes(gzip.compress(text.encode(), compresslevel=6, mtime=0))
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Recorded:
+        """Reads a file.
+
+        Raises:
+            InvalidArgument: it is no recording, or one of another version.
+            OSError: it cannot be read.
+        """
+        what = "pass a file of nvcoll dryrun --record"
+        try:
+            with gzip.open(path) as file:
+                text = file.read(MOST_BYTES + 1)
+            row = json.loads(text) if len(text) <= MOST_BYTES else None
+        except (gzip.BadGzipFile, EOFError, ValueError, RecursionError) as error:
+            raise InvalidArgument(f"{path} is no recording ({error}): {what}") from None
+        if not isinstance(row, dict) or row.get("schema") != SCHEMA:
+            found = row.get("schema") if isinstance(row, dict) else None
+            raise InvalidArgument(f"{path} has the schema {found!r}, {SCHEMA!r} was expected: {what}")
+        step, facts = row.get("step"), row.get("facts")
+        if not isinstance(step, dict) or not isinstance(facts, dict) or "recorded" not in step:
+            raise InvalidArgument(f"{path} has no recorded step: {what}")
+        return cls(step, facts)

@@ -1,0 +1,80 @@
+"""`record`: from a script to a recorded step, by as many attempts as its ranks need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nvcoll.dryrun import cache, roles
+from nvcoll.dryrun.facts import facts_of
+from nvcoll.dryrun.failures import OUT_OF_MEMORY, OutOfGpuMemory, ScriptFailed
+from nvcoll.dryrun.launch import Request, run_ranks
+from nvcoll.dryrun.record import training_step
+from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.recording import Recording, Run
+from nvcoll.text.formatting import listed
+
+
+def record(
+    request: Request,
+    *,
+    ranks: Sequence[int] | None = None,
+    is_cached: bool = True,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Recorded:
+    """Records a script.
+
+    Args:
+        request: what is recorded.
+        ranks: the ranks that run, in any case. Default: those that are needed (`nvcoll.dryrun.roles`).
+        is_cached: a recording of the same script is used, and this one is kept.
+        tell: is told what is done now.
+
+    Raises:
+        CannotDryRun: this machine cannot do a dry run.
+        OutOfGpuMemory: the script does not fit.
+        ScriptFailed: the script did not reach the step that counts.
+        DryRunLimit: the limit of time or memory was reached.
+    """
+    key = cache.key_of(request, ranks) if is_cached else ""
+    if is_cached and (found := cache.cached(key)) is not None:
+        return found
+    recordings, runs = recordings_of(request, ranks, tell)
+    row = training_step(recordings, gpu=request.gpu.name, name=f"{request.words}, {request.world_size} GPUs")
+    recorded = Recorded(row, facts_of(request, recordings, runs))
+    if is_cached:
+        cache.keep(key, recorded)
+    return recorded
+
+
+def recordings_of(
+    request: Request, ranks: Sequence[int] | None, tell: Callable[[str], None] = lambda _: None
+) -> tuple[list[Recording], list[Run]]:
+    """Runs rank 0, and again with more ranks until those run that are needed; returns what they recorded."""
+    running = tuple(ranks) if ranks is not None else (0,)
+    for _ in range(roles.ATTEMPTS):
+        tell(f"{listed(running)} of {request.world_size} on a virtual {request.gpu.title}")
+        ended = run_ranks(request, running)
+        recordings, runs = [one for one, _ in ended], [run for _, run in ended]
+        more = running if ranks is not None else roles.wanted(running, recordings, runs)
+        if more != running:
+            running = more
+            continue
+        found = [one for one in recordings if one is not None]
+        if len(found) == len(running):
+            return found, runs
+        raise failure_of(request, runs)
+    raise ScriptFailed(f"ranks wait for more and more other ranks, at last {listed(running)}: pass --ranks")
+
+
+def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
+    """Returns the error of ranks of which one has failed, the first cause first."""
+    order = {"failed": 0, "refused": 1, "ended": 2, "counted": 3}
+    run = min(runs, key=lambda one: (order[one.status], "waits for rank" in one.message))
+    where = "" if not run.line or run.line in run.message else f"{run.line}: "
+    who = f"rank {run.rank} of {request.world_size}, "
+    if run.status == "ended":
+        steps = f"{run.steps} of the {request.steps} steps that are needed"
+        why = f"the script ended after {steps}: have it do more, or pass --steps"
+        return ScriptFailed(f"{who}{why}" + (f" ({run.message})" if run.message else ""), line=run.line)
+    kind = OutOfGpuMemory if any(word in run.message for word in OUT_OF_MEMORY) else ScriptFailed
+    return kind(f"{who}{where}{run.message}", line=run.line)

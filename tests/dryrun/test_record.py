@@ -1,0 +1,216 @@
+"""From recordings to recorded steps: FLOPs, bytes, groups, messages and totals, by hand."""
+
+import gzip
+import json
+
+import pytest
+from recordings import BFLOAT16, Log, layer
+
+import nvcoll
+from nvcoll.dryrun.record import training_step
+from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.recording import CAPTURED, Group, Kind
+from nvcoll.dryrun.totals import Totals
+from nvcoll.training import TrainingStep
+
+
+def step_of(*recordings, **more):
+    """The step, which the reader of steps has accepted."""
+    row = training_step(recordings, gpu="h100-sxm", name="test", **more)
+    TrainingStep.from_json(json.dumps(row))
+    return row
+
+
+def ops_of(row, nth=0):
+    return row["recorded"]["ranks"][nth]["ops"]
+
+
+def test_a_layer_is_a_step_with_exact_products_bytes_and_lines():
+    row = step_of(layer())
+    ops = ops_of(row)
+    works = [op["work"] for op in ops]
+    assert works == [
+        *("collective", "record", "wait", "kernel", "gemm", "attention", "kernel", "gemm", "gemm"),
+        *("collective", "host_waits"),
+    ]
+    lines = row["recorded"]["lines"]
+    assert [lines[op["line"]] for op in ops if "line" in op][:3] == [f"t.py:{n} forward" for n in (4, 5, 6)]
+    assert {name: ops[4][name] for name in ("m", "n", "k", "dtype")} == {"m": 1024, "n": 64, "k": 64, "dtype": "bf16"}
+    attention = {"queries": 512, "keys": 512, "sequences": 2, "heads": 4, "qk_dim": 16, "v_dim": 16, "causal": True}
+    assert attention.items() <= ops[5].items() and not ops[5]["backward"] and ops[5]["kernel"] == "fa2"
+    assert (ops[6]["count"], ops[6]["bytes"]) == (3, 600), "launches of an operator share its bytes"
+    assert ops[0]["bytes"] == 16 * 4096 and ops[9]["bytes"] == 16 * 8192, "nccl-tests counts the shares of all ranks"
+    assert ops[0]["group"] == "shard" and row["groups"] == {"shard": {"size": 16, "stride": 1}}
+    assert ops[10] == {"work": "host_waits", "for": {"stream": 9}}
+    memory = row["recorded"]["ranks"][0]["memory"]
+    assert memory["stack"] == ["t.py:1 <module>", "m.py:3 f"] and memory["reserved"] == 9 << 30
+    assert row["recorded"]["ranks"][0]["operators"] == 50
+
+
+def test_tokens_and_flops_count_the_model_once():
+    row = step_of(layer())
+    assert row["tokens"] == 16 * 2 * 512
+    forward = 2 * 1024 * 64 * 64
+    attention = 2 * 2 * 2 * 4 * 512 * 512 * 16 / 2
+    assert row["model_flops"] == 16 * (3 * forward + attention)
+    assert step_of(layer(), tokens=5)["tokens"] == 5
+
+
+def test_what_is_computed_again_is_no_flop_of_the_model():
+    log = Log()
+    mm, again = log.op("aten::mm"), log.op("aten::mm", is_backward=True)
+    log.gemm(8, 8, 8, op=mm)
+    for _ in range(3):
+        log.gemm(8, 8, 8, op=again)
+    found = Totals.of([log.recording()], [16])
+    assert (found.model_flops, found.hardware_flops) == (16 * 3 * 1024, 16 * 4 * 1024)
+    assert found.tokens == 0 and "--tokens" in found.found and found.dtype == "bf16"
+
+
+def test_tensor_parallel_ranks_read_the_same_tokens():
+    groups = {1: Group("mesh_tp", tuple(range(8))), 2: Group("mesh_dp_shard", (0, 8))}
+    assert step_of(layer(groups=groups))["tokens"] == 2 * 2 * 512
+
+
+@pytest.mark.parametrize(
+    ("dtype", "compute", "name"),
+    [
+        (14, 68, "bf16"),
+        (2, 68, "fp16"),
+        (28, 68, "fp8"),
+        (0, 68, "fp32"),
+        (0, 77, "tf32"),
+        (1, 70, "fp64"),
+        (33, 68, "fp4"),
+    ],
+)
+def test_the_precision_of_a_product_is_that_of_its_inputs_and_its_sums(dtype, compute, name):
+    log = Log()
+    log.gemm(8, 8, 8, dtype=dtype, compute=compute)
+    row = step_of(log.recording())
+    assert ops_of(row)[0]["dtype"] == row["dtype"] == name
+
+
+def test_operators_with_a_product_move_the_rest_of_their_bytes_once():
+    log = Log()
+    linear = log.op("aten::addmm", 3 * 8 * 8 * 2 + 100)
+    log.gemm(8, 8, 8, op=linear)
+    log.launch(linear, count=2)
+    _, kernel = ops_of(step_of(log.recording()))
+    assert (kernel["count"], kernel["bytes"]) == (2, 100)
+
+
+def test_launches_of_other_streams_or_operators_are_operations_of_their_own():
+    log = Log()
+    one, two = log.op("aten::add", 40), log.op("aten::mul", 60)
+    for op, stream in ((one, 7), (one, 8), (two, 7), (two, 7), (one, 7), (0, 7), (0, 7)):
+        log.launch(op, stream)
+    ops = ops_of(step_of(log.recording()))
+    assert [(op["name"], op["stream"], op.get("count", 1)) for op in ops] == [
+        *(("aten::add", 7, 1), ("aten::add", 8, 1), ("aten::mul", 7, 2), ("aten::add", 7, 1)),
+        *(("kernel", 7, 1), ("kernel", 7, 1)),
+    ]
+    assert sum(op["bytes"] for op in ops) == pytest.approx(100)
+
+
+def test_captured_work_does_not_run_and_events_of_nobody_are_left_out():
+    log = Log()
+    log.launch(log.op("aten::add", 40))
+    log.add(Kind.GEMM | CAPTURED, 7, "cublasGemmEx", 0, 8, 8, 8, 1, 0, 14)
+    log.add(Kind.EVENT, 7, None, 0, 1)
+    log.add(Kind.WAIT, 9, None, 0, 2)
+    log.add(Kind.HOST_WAITS, 0, None, 0, 2, 3)
+    log.add(Kind.COPY, 7, None, 0, 64, 0)
+    assert [op["work"] for op in ops_of(step_of(log.recording()))] == ["kernel"]
+
+
+def test_sends_to_all_in_one_group_call_are_an_all_to_all():
+    log = Log()
+    for peer in range(4):
+        log.call("send", 1, 100, peer=peer, together=5)
+        log.call("recv", 1, 100, peer=peer, together=5)
+    (op,) = ops_of(step_of(log.recording(world_size=4)))
+    assert (op["pattern"], op["bytes"], op["group"]) == ("all_to_all", 400, "dp")
+
+
+def test_messages_have_global_ranks_and_stay_messages():
+    groups = {1: Group("mesh_pp", (3, 7, 11, 15))}
+    log = Log()
+    log.call("send", 1, 100, peer=1, together=5)
+    log.call("recv", 1, 100, peer=1, together=5)
+    send, recv = ops_of(step_of(log.recording(rank=3, groups=groups)))
+    assert (send["work"], send["peer"], send["together"]) == ("send", 7, 5)
+    assert (recv["work"], recv["peer"]) == ("recv", 7)
+
+
+def test_convolutions_are_products_of_as_many_flops():
+    log = Log()
+    inputs = ((32, 64, 56, 56), "float16"), ((128, 64, 3, 3), "float16")
+    log.launch(log.op("aten::cudnn_convolution", 1000, *inputs, flops=2 * 100 * 128 * 576))
+    (op,) = ops_of(step_of(log.recording()))
+    assert (op["work"], op["m"], op["n"], op["k"], op["dtype"]) == ("gemm", 100, 128, 576, "fp16")
+
+
+def test_attention_that_is_packed_or_of_fewer_keys_has_its_shapes():
+    log = Log()
+    packed = [((1000, 8, 64), BFLOAT16), ((1000, 2, 64), BFLOAT16), ((1000, 2, 64), BFLOAT16)]
+    log.launch(log.op("flash_attn::_flash_attn_varlen_forward", 1, *packed))
+    gradient = ((2, 8, 128, 64), BFLOAT16)
+    keys = ((2, 8, 256, 64), BFLOAT16)
+    log.launch(log.op("aten::_scaled_dot_product_cudnn_attention_backward", 1, gradient, gradient, keys, keys), count=2)
+    first, second, rest = ops_of(step_of(log.recording()))
+    assert (first["heads"], first["queries"], first["sequences"], first["causal"]) == (8, 1000, 1, True)
+    assert (second["keys"], second["backward"], second["kernel"], second["causal"]) == (256, True, "cudnn", False)
+    assert rest["work"] == "kernel"
+
+
+def test_groups_have_names_of_the_layout_and_one_name_per_shape():
+    names = {
+        "TENSOR_MODEL_PARALLEL_GROUP": "tp",
+        "mesh_dp_shard_cp": "shard",
+        "mesh_dp_replicate": "copies",
+        "PIPELINE_MODEL_PARALLEL_GROUP": "pp",
+        "CONTEXT_PARALLEL_GROUP": "cp",
+        "ep": "ep",
+    }
+    groups = {nth: Group(name, (0, nth)) for nth, name in enumerate(names, 1)}
+    groups |= {9: Group("tp", (0, 1, 2, 3)), 10: Group("unused", (0, 1, 5))}
+    log = Log()
+    for number in range(1, 10):
+        if number in groups:
+            log.call("all_reduce", number, 64)
+    found = [op["group"] for op in ops_of(step_of(log.recording(groups=groups)))]
+    assert found == [*names.values(), "tp 2"]
+
+
+def test_a_group_without_equal_distances_is_refused_with_its_ranks():
+    log = Log()
+    log.call("all_reduce", 1, 64)
+    with pytest.raises(nvcoll.InvalidArgument, match=r"`odd` has the ranks \[0, 1, 5\], whose distances differ"):
+        step_of(log.recording(groups={1: Group("odd", (0, 1, 5))}))
+
+
+def test_a_file_is_the_same_bytes_and_says_what_it_is(tmp_path):
+    recorded = Recorded(training_step([layer()], gpu="h100-sxm", name="test"), {"tokens": "found"})
+    one, two = tmp_path / "one", tmp_path / "two"
+    recorded.save(one)
+    recorded.save(two)
+    assert one.read_bytes() == two.read_bytes() and Recorded.load(one) == recorded
+    assert Recorded.load(one).with_tokens(7).step.to_json() != recorded.step.to_json()
+    assert [path.name for path in tmp_path.iterdir()] == ["one", "two"], "no draft is left"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{}", "is no recording"),
+        (gzip.compress(b"[]"), "has the schema None"),
+        (gzip.compress(b'{"schema": "nvcoll.recorded/9"}'), "'nvcoll.recorded/9'"),
+        (gzip.compress(b'{"schema": "nvcoll.recorded/1", "step": {}, "facts": {}}'), "has no recorded step"),
+        (gzip.compress(b"{}")[:-9], "is no recording"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(tmp_path, content, said):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(nvcoll.InvalidArgument, match=said):
+        Recorded.load(tmp_path / "file")
