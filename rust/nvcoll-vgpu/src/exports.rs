@@ -3,7 +3,7 @@ use std::ffi::{c_char, CStr};
 use std::sync::Mutex;
 
 use crate::log::{self, Record};
-use crate::{memory, set, Out};
+use crate::{memory, set, streams, Out};
 
 /// Symbols that answered "success" and nothing else, in the order of their first call.
 static UNANSWERED: Mutex<Vec<&'static CStr>> = Mutex::new(Vec::new());
@@ -58,6 +58,11 @@ extern "C" fn nvcoll_vgpu_get_op() -> u32 {
 #[no_mangle]
 extern "C" fn nvcoll_vgpu_used(device: i32) -> u64 {
     u16::try_from(device).map_or(0, memory::used)
+}
+
+#[no_mangle]
+extern "C" fn nvcoll_vgpu_watchdog(is_watchdog: i32) {
+    streams::set_watchdog(is_watchdog != 0);
 }
 
 #[no_mangle]

@@ -17,6 +17,13 @@ macro_rules! succeed {
 }
 
 succeed! {
+    cuFileBufDeregister
+    cuFileBufRegister
+    cuFileHandleDeregister
+    cuFileHandleRegister
+    cuFileRead
+    cuFileWrite
+    cuLaunchKernelExHandle
     cublasCrotg_v2
     cublasDrotg_v2
     cublasDrotmg_v2

@@ -5,6 +5,7 @@
 //!
 //! Limits per compute capability: NVIDIA, *CUDA C++ Programming Guide*, table "Technical Specifications per Compute
 //! Capability"; L2 caches from the architecture papers (cited).
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::LazyLock;
 
 /// Memory that the context of a process takes of its GPU: kernels of torch and its libraries, local memory (chosen).
@@ -140,6 +141,36 @@ impl Gpu {
     pub fn available_bytes(&self) -> u64 {
         self.memory_bytes - CONTEXT_BYTES
     }
+}
+
+/// GPUs that a program has used, a bit each: the others have no context yet. Relaxed: bits are only set, and order nothing.
+static USED: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that a program uses a GPU.
+pub fn use_device(device: u16) {
+    USED.fetch_or(1 << (device % 64), Ordering::Relaxed); // see USED
+}
+
+/// Whether a program has used a GPU.
+pub fn is_used(device: u16) -> bool {
+    USED.load(Ordering::Relaxed) >> (device % 64) & 1 == 1 // see USED
+}
+
+/// The PCI bus of a GPU: all are in domain 0, device 0 (chosen).
+pub fn pci_bus(device: u16) -> u32 {
+    16 + 3 * u32::from(device)
+}
+
+/// The PCI address of a GPU as the runtime and NVML write it.
+pub fn pci_address(device: u16) -> String {
+    format!("0000:{:02x}:00.0", pci_bus(device))
+}
+
+/// The universally unique identifier of a GPU.
+pub fn uuid(device: u16) -> [u8; 16] {
+    let mut uuid = *b"nvcoll virtual \0";
+    uuid[15] = device as u8 + 1;
+    uuid
 }
 
 /// The limits of a compute capability, or those of the nearest older one.

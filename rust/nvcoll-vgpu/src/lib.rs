@@ -20,6 +20,9 @@
 //! | [`log`] | the records, and the names of kernels |
 //! | [`gpu`] | the GPU that is imitated, its limits by compute capability |
 //! | [`memory`] | device memory and page-locked memory |
+//! | [`streams`], [`graphs`], [`launches`] | streams and events, CUDA graphs, kernels |
+//! | [`attributes`], [`properties`] | what the runtime says of the GPU |
+//! | `runtime`, `driver` | the entry points of both |
 //! | [`mod@nccl`] | communicators and collectives |
 //!
 //! Rules:
@@ -36,16 +39,23 @@
 //! Limits: Linux on x86-64. A process that forks while another thread is inside this library must not use it in the child.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+pub mod attributes;
 pub mod blas;
 pub mod dnn;
+mod driver;
 pub mod errors;
 pub mod exports;
 mod generated;
 pub mod gpu;
+pub mod graphs;
 mod handles;
+pub mod launches;
 pub mod log;
 pub mod memory;
 pub mod nccl;
+pub mod properties;
+mod runtime;
+pub mod streams;
 
 use std::mem::MaybeUninit;
 

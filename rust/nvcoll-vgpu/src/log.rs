@@ -138,11 +138,20 @@ pub fn push<const N: usize>(kind: Kind, stream: Handle, name: u32, args: [u64; N
         args: [0; 6],
     };
     record.args[..N].copy_from_slice(&args);
+    if kind.is_captured() {
+        return submit(record);
+    }
     append(&record)
 }
 
-/// Appends `record` and returns its position. A record beyond the capacity is only counted as lost.
-pub fn append(record: &Record) -> u64 {
+/// Appends a record of a kind that graphs hold: if its stream captures, it becomes part of the graph.
+pub fn submit(mut record: Record) -> u64 {
+    crate::graphs::take(&mut record);
+    append(&record)
+}
+
+/// Appends `record` as it is and returns its position. A record beyond the capacity is only counted as lost.
+fn append(record: &Record) -> u64 {
     let mut last = lock(&LOG.last);
     let position = LOG.count.load(Ordering::Relaxed); // Relaxed: written under the lock that is held
     if position == CAPACITY {
@@ -199,6 +208,7 @@ pub fn op() -> u32 {
 
 /// Sets the GPU of this thread.
 pub fn set_device(device: u16) {
+    crate::gpu::use_device(device);
     DEVICE.set(device);
 }
 

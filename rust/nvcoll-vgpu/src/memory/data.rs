@@ -120,6 +120,26 @@ pub fn fill(address: usize, byte: u8, bytes: usize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Fills device memory with words, of which there are `count`; see [`fill`].
+///
+/// # Errors
+/// [`Failure::INVALID_VALUE`] if the range is not device memory in use, or does not start at a multiple of 4.
+pub fn fill_words(address: usize, word: u32, count: usize) -> Result<(), Failure> {
+    let bytes = count.checked_mul(4).ok_or(Failure::INVALID_VALUE)?;
+    if !address.is_multiple_of(4) || !is_device(address) || !is_live(address, bytes) {
+        return Err(Failure::INVALID_VALUE);
+    }
+    if bytes > KEPT_BYTES {
+        DEVICE.forget(address, bytes);
+        return Ok(());
+    }
+    for at in 0..count {
+        // SAFETY: the range is in use, so it lies in the arena's mapping, which is writable; the address is aligned.
+        unsafe { (address as *mut u32).add(at).write(word) };
+    }
+    Ok(())
+}
+
 /// Makes a range of device memory read as zero.
 ///
 /// # Errors

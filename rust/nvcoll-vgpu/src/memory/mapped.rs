@@ -12,9 +12,10 @@ use crate::{Failure, Handle};
 struct Created {
     bytes: usize,
     device: u16,
-    /// The creator's hold, and one for each mapping.
+    /// Releases that are to come, and mappings.
     holds: usize,
-    is_released: bool,
+    /// Releases that are to come.
+    releases: usize,
 }
 
 #[derive(Default)]
@@ -40,7 +41,7 @@ pub fn create(device: u16, bytes: usize) -> Result<Handle, Failure> {
     memory().count(device, bytes)?;
     handles.next += 1;
     let handle = handles.next << 6;
-    handles.created.insert(handle, Created { bytes, device, holds: 1, is_released: false });
+    handles.created.insert(handle, Created { bytes, device, holds: 1, releases: 1 });
     log::push(Kind::Malloc, 0, 0, [bytes as u64, handle as u64]);
     Ok(handle)
 }
@@ -64,20 +65,33 @@ impl Handles {
 /// [`Failure::INVALID_VALUE`] for an unknown handle, or one that was released before.
 pub fn release(handle: Handle) -> Result<(), Failure> {
     let mut handles = log::lock(&HANDLES);
-    let created = handles.created.get_mut(&handle).filter(|created| !created.is_released);
-    created.ok_or(Failure::INVALID_VALUE)?.is_released = true;
+    let created = handles.created.get_mut(&handle).filter(|created| created.releases > 0);
+    created.ok_or(Failure::INVALID_VALUE)?.releases -= 1;
     handles.drop_hold(handle);
     Ok(())
 }
 
-/// Holds a handle once more, as its import from another process does.
+/// The handle that is mapped where an address lies. Its caller holds it too, and releases it.
+///
+/// # Errors
+/// [`Failure::INVALID_VALUE`] for an address into which nothing is mapped.
+pub fn retain(address: usize) -> Result<Handle, Failure> {
+    let mut handles = log::lock(&HANDLES);
+    let start = super::block_of(address).ok_or(Failure::INVALID_VALUE)?.0;
+    let handle = *handles.mapped.get(&start).ok_or(Failure::INVALID_VALUE)?;
+    let created = handles.created.get_mut(&handle).ok_or(Failure::INVALID_VALUE)?;
+    created.holds += 1;
+    created.releases += 1;
+    Ok(handle)
+}
+
+/// The GPU whose memory a handle holds.
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown handle.
-pub fn retain(address: usize) -> Result<Handle, Failure> {
+pub fn device_of(handle: Handle) -> Result<u16, Failure> {
     let handles = log::lock(&HANDLES);
-    let (_, handle) = handles.mapped.range(..=address).next_back().ok_or(Failure::INVALID_VALUE)?;
-    Ok(*handle)
+    handles.created.get(&handle).map(|created| created.device).ok_or(Failure::INVALID_VALUE)
 }
 
 /// Maps the memory of a handle at an address that was reserved.

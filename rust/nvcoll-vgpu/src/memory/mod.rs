@@ -109,6 +109,7 @@ pub fn allocate(bytes: usize) -> Result<usize, Failure> {
         return Ok(0);
     }
     let device = log::device();
+    crate::gpu::use_device(device);
     let room = room(bytes)?;
     let mut memory = memory();
     memory.count(device, bytes)?;

@@ -1,0 +1,126 @@
+//! Contexts: each GPU has one, its primary context, and a thread's current context is its GPU.
+#![allow(non_snake_case)] // the names of a public interface
+
+use std::cell::RefCell;
+
+use super::call;
+use crate::errors::{Failure, Status};
+use crate::runtime::{accept, device_of};
+use crate::streams::{wait_for, HostWait};
+use crate::{gpu, log, set, Handle, Out};
+
+/// The handle of the first GPU's context.
+const FIRST: Handle = 0x7000;
+
+thread_local! {
+    /// GPUs that were current before `cuCtxPushCurrent`.
+    static PUSHED: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
+}
+
+pub(super) fn context_of(device: u16) -> Handle {
+    FIRST + 64 * usize::from(device)
+}
+
+fn device_in(context: Handle) -> Result<u16, Failure> {
+    let offset = context.checked_sub(FIRST).filter(|offset| offset.is_multiple_of(64));
+    let device = offset.and_then(|offset| i32::try_from(offset / 64).ok());
+    device_of(device.ok_or(Failure::INVALID_CONTEXT)?).map_err(|_| Failure::INVALID_CONTEXT)
+}
+
+#[no_mangle]
+extern "C" fn cuDevicePrimaryCtxRetain(context: Out<Handle>, device: i32) -> Status {
+    call(|| {
+        let device = device_of(device)?;
+        gpu::use_device(device);
+        set(context, context_of(device))
+    })
+}
+
+#[no_mangle]
+extern "C" fn cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, is_active: Out<i32>) -> Status {
+    call(|| {
+        let device = device_of(device)?;
+        let _ = set(flags, 0); // optional
+        set(is_active, gpu::is_used(device).into())
+    })
+}
+
+#[no_mangle]
+extern "C" fn cuCtxCreate_v2(context: Out<Handle>, _flags: u32, device: i32) -> Status {
+    cuDevicePrimaryCtxRetain(context, device)
+}
+
+#[no_mangle]
+extern "C" fn cuCtxGetCurrent(context: Out<Handle>) -> Status {
+    call(|| set(context, context_of(log::device())))
+}
+
+/// Null, no context, leaves the GPU as it is.
+#[no_mangle]
+extern "C" fn cuCtxSetCurrent(context: Handle) -> Status {
+    call(|| {
+        if context != 0 {
+            log::set_device(device_in(context)?);
+        }
+        Ok(())
+    })
+}
+
+#[no_mangle]
+extern "C" fn cuCtxPushCurrent_v2(context: Handle) -> Status {
+    call(|| {
+        let device = device_in(context)?;
+        PUSHED.with_borrow_mut(|pushed| pushed.push(log::device()));
+        log::set_device(device);
+        Ok(())
+    })
+}
+
+#[no_mangle]
+extern "C" fn cuCtxPopCurrent_v2(context: Out<Handle>) -> Status {
+    call(|| {
+        let before = PUSHED.with_borrow_mut(Vec::pop).ok_or(Failure::INVALID_CONTEXT)?;
+        let _ = set(context, context_of(log::device())); // optional
+        log::set_device(before);
+        Ok(())
+    })
+}
+
+#[no_mangle]
+extern "C" fn cuCtxGetDevice(device: Out<i32>) -> Status {
+    call(|| set(device, log::device().into()))
+}
+
+#[no_mangle]
+extern "C" fn cuCtxGetId(context: Handle, id: Out<u64>) -> Status {
+    call(|| {
+        let device = if context == 0 { log::device() } else { device_in(context)? };
+        set(id, u64::from(device) + 1)
+    })
+}
+
+#[no_mangle]
+extern "C" fn cuCtxSynchronize() -> Status {
+    call(|| wait_for(HostWait::Device))
+}
+
+#[no_mangle]
+extern "C" fn cuCtxGetLimit(value: Out<usize>, _limit: i32) -> Status {
+    call(|| set(value, 0))
+}
+
+#[no_mangle]
+extern "C" fn cuCtxGetApiVersion(_context: Handle, version: Out<u32>) -> Status {
+    call(|| set(version, gpu::gpu().version() as u32))
+}
+
+#[no_mangle]
+extern "C" fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) -> Status {
+    // Both are optional.
+    let _ = set(least, 0);
+    let _ = set(greatest, -5);
+    0
+}
+
+accept! { cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxSetFlags_v2 cuDevicePrimaryCtxReset_v2 cuCtxDestroy_v2 cuCtxSetLimit
+cuCtxSetCacheConfig cuCtxEnablePeerAccess cuCtxDisablePeerAccess cuProfilerStart cuProfilerStop }

@@ -1,0 +1,99 @@
+//! Questions about pointers.
+#![allow(non_snake_case)] // the names of a public interface
+
+use std::ffi::c_void;
+
+use super::call;
+use super::contexts::context_of;
+use crate::errors::{Failure, Status};
+use crate::{log, memory, set, Out};
+
+/// One answer: its bytes have the type of the attribute.
+enum Answer {
+    Word(i32),
+    Long(usize),
+}
+
+/// The attribute with a number of a pointer to device memory or to page-locked memory.
+fn attribute(number: i32, address: usize) -> Result<Answer, Failure> {
+    let block = memory::block_of(address);
+    let is_device = block.is_some() || (memory::is_device(address) && memory::is_live(address, 1));
+    if !is_device && !memory::is_pinned(address) {
+        return Err(Failure::INVALID_VALUE);
+    }
+    let device = block.map_or(log::device(), |(_, block)| block.device);
+    let (start, bytes) = block.map_or((address, 1), |(start, block)| (start, block.bytes));
+    Ok(match number {
+        1 => Answer::Long(context_of(device)),
+        2 => Answer::Word(if is_device { 2 } else { 1 }),
+        3 => Answer::Long(address),
+        4 if is_device => return Err(Failure::INVALID_VALUE),
+        4 => Answer::Long(address),
+        9 => Answer::Word(device.into()),
+        11 | 19 => Answer::Long(start),
+        12 | 18 => Answer::Long(bytes),
+        7 | 14 | 17 | 20 => Answer::Long(0),
+        13 => Answer::Word(1),
+        16 => Answer::Word(3),
+        _ => Answer::Word(0),
+    })
+}
+
+/// Writes an answer.
+///
+/// # Safety
+/// `out` has the type of the attribute that was asked for.
+unsafe fn write(out: *mut c_void, answer: Answer) -> Result<(), Failure> {
+    if out.is_null() {
+        return Err(Failure::INVALID_VALUE);
+    }
+    // SAFETY: the caller's contract.
+    unsafe {
+        match answer {
+            Answer::Word(word) => out.cast::<i32>().write(word),
+            Answer::Long(long) => out.cast::<usize>().write(long),
+        }
+    }
+    Ok(())
+}
+
+#[no_mangle]
+unsafe extern "C" fn cuPointerGetAttribute(out: *mut c_void, number: i32, address: usize) -> Status {
+    // SAFETY: the contract of the C function: `out` has the type of the attribute.
+    call(|| unsafe { write(out, attribute(number, address)?) })
+}
+
+/// Attributes of a pointer that CUDA does not know are zero.
+#[no_mangle]
+unsafe extern "C" fn cuPointerGetAttributes(
+    count: u32,
+    numbers: *const i32,
+    outs: *const *mut c_void,
+    address: usize,
+) -> Status {
+    call(|| {
+        if numbers.is_null() || outs.is_null() {
+            return Err(Failure::INVALID_VALUE);
+        }
+        for at in 0..count as usize {
+            // SAFETY: the contract of the C function: both arrays have `count` elements, and each place has the type of
+            // its attribute.
+            unsafe {
+                let number = numbers.add(at).read();
+                let none = if matches!(number, 1 | 3 | 4 | 11 | 12) { Answer::Long(0) } else { Answer::Word(0) };
+                write(outs.add(at).read(), attribute(number, address).unwrap_or(none))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[no_mangle]
+extern "C" fn cuMemGetAddressRange_v2(start: Out<usize>, bytes: Out<usize>, address: usize) -> Status {
+    call(|| {
+        let (first, block) = memory::block_of(address).ok_or(Failure::NOT_FOUND)?;
+        let _ = set(start, first); // both are optional
+        let _ = set(bytes, block.bytes);
+        Ok(())
+    })
+}

@@ -1,0 +1,207 @@
+//! Kernels: their registration, their launches, and the questions about how many fit on a multiprocessor.
+//!
+//! A program's libraries carry their kernels in fat binaries and register each under the address of its host function; a
+//! compiler at run time loads modules and asks for functions by name. Both are a name here, under a key that a launch gives.
+//! The code of a kernel is never read, so what only the code knows is assumed: [`REGISTERS`], no static shared memory.
+//!
+//! A launch that a GPU would refuse is refused: too many threads, a grid beyond the limits, more shared memory than the
+//! kernel asked for, a cooperative grid that does not fit.
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::gpu::{gpu, Gpu};
+use crate::log::{self, Kind};
+use crate::{streams, Failure, Handle};
+
+/// Registers of a thread, of which nothing is known (chosen: a multiprocessor then holds as many threads as it can).
+pub const REGISTERS: u32 = 32;
+
+/// Shared memory of a block that did not ask for more.
+pub const SHARED_BYTES: u32 = 48 << 10;
+
+/// Threads of a block.
+pub const BLOCK_THREADS: u32 = 1024;
+
+/// A kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Function {
+    /// Its name in the log.
+    pub name: u32,
+    /// Dynamic shared memory that its blocks may have.
+    pub shared_bytes: u32,
+}
+
+/// Grid or block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Dim3 {
+    /// Along x.
+    pub x: u32,
+    /// Along y.
+    pub y: u32,
+    /// Along z.
+    pub z: u32,
+}
+
+impl Dim3 {
+    fn product(self) -> u64 {
+        u64::from(self.x).saturating_mul(self.y.into()).saturating_mul(self.z.into())
+    }
+}
+
+/// What a launch says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Launch {
+    /// The key of the function.
+    pub function: Handle,
+    /// Blocks.
+    pub grid: Dim3,
+    /// Threads of a block.
+    pub block: Dim3,
+    /// Dynamic shared memory of a block.
+    pub shared_bytes: usize,
+    /// The stream.
+    pub stream: Handle,
+    /// Whether all blocks must run at once.
+    pub is_cooperative: bool,
+}
+
+#[derive(Default)]
+struct Tables {
+    functions: HashMap<Handle, Function>,
+    /// The keys of a fat binary or module.
+    owned: HashMap<Handle, Vec<Handle>>,
+    /// Functions of modules, by module and name.
+    by_name: HashMap<(Handle, u32), Handle>,
+    made: usize,
+}
+
+static TABLES: LazyLock<RwLock<Tables>> = LazyLock::new(RwLock::default);
+
+impl Tables {
+    fn add(&mut self, owner: Handle, key: Handle, name: u32) {
+        self.functions.insert(key, Function { name, shared_bytes: SHARED_BYTES });
+        self.owned.entry(owner).or_default().push(key);
+    }
+}
+
+/// The first handle of modules and their functions: no address of a host function is so low.
+const FIRST: Handle = 0x3000_0000;
+
+fn read() -> RwLockReadGuard<'static, Tables> {
+    TABLES.read().unwrap_or_else(PoisonError::into_inner) // as for `log::lock`
+}
+
+fn write() -> RwLockWriteGuard<'static, Tables> {
+    TABLES.write().unwrap_or_else(PoisonError::into_inner) // as for `log::lock`
+}
+
+/// Makes the handle of a fat binary or module.
+pub fn create_owner() -> Handle {
+    let mut tables = write();
+    tables.made += 1;
+    FIRST + 64 * tables.made
+}
+
+/// Registers a kernel under the address of its host function.
+pub fn register(owner: Handle, key: Handle, name: &CStr) {
+    write().add(owner, key, log::name_of_text(name));
+}
+
+/// The function of a module with a name; it exists because it is asked for.
+pub fn function_of(module: Handle, name: &CStr) -> Handle {
+    let name = log::name_of_text(name);
+    let mut tables = write();
+    if let Some(handle) = tables.by_name.get(&(module, name)) {
+        return *handle;
+    }
+    tables.made += 1;
+    let handle = FIRST + 64 * tables.made;
+    tables.by_name.insert((module, name), handle);
+    tables.add(module, handle, name);
+    handle
+}
+
+/// Forgets the functions of a fat binary or module.
+pub fn unload(owner: Handle) {
+    let mut tables = write();
+    for key in tables.owned.remove(&owner).unwrap_or_default() {
+        if let Some(function) = tables.functions.remove(&key) {
+            tables.by_name.remove(&(owner, function.name));
+        }
+    }
+}
+
+/// A function.
+///
+/// # Errors
+/// [`Failure::INVALID_FUNCTION`] for an unknown key.
+pub fn function(key: Handle) -> Result<Function, Failure> {
+    read().functions.get(&key).copied().ok_or(Failure::INVALID_FUNCTION)
+}
+
+/// Lets the blocks of a function have more shared memory.
+///
+/// # Errors
+/// [`Failure::INVALID_VALUE`] beyond what the GPU has, [`Failure::INVALID_FUNCTION`].
+pub fn allow_shared(key: Handle, bytes: i32) -> Result<(), Failure> {
+    let bytes = u32::try_from(bytes).map_err(|_| Failure::INVALID_VALUE)?;
+    if bytes > gpu().limits.shared_per_block_bytes {
+        return Err(Failure::INVALID_VALUE);
+    }
+    let mut tables = write();
+    tables.functions.get_mut(&key).ok_or(Failure::INVALID_FUNCTION)?.shared_bytes = bytes;
+    Ok(())
+}
+
+/// Blocks of a kernel that a multiprocessor holds at once.
+///
+/// The least of: threads (in whole warps), blocks, registers, shared memory with the part that the system takes.
+pub fn resident_blocks(gpu: &Gpu, threads: u32, shared_bytes: usize) -> u32 {
+    let limits = &gpu.limits;
+    if threads == 0 || threads > BLOCK_THREADS || shared_bytes > limits.shared_per_block_bytes as usize {
+        return 0;
+    }
+    let threads = threads.next_multiple_of(32);
+    let by_registers = 65536 / (threads * REGISTERS);
+    let shared = shared_bytes as u32 + limits.reserved_per_block_bytes;
+    let by_shared = limits.shared_per_sm_bytes.checked_div(shared).unwrap_or(u32::MAX);
+    (limits.threads_per_sm / threads).min(limits.blocks_per_sm).min(by_registers).min(by_shared)
+}
+
+impl Launch {
+    fn check(&self, function: &Function) -> Result<(), Failure> {
+        let (grid, block) = (self.grid, self.block);
+        let has_none = [grid.x, grid.y, grid.z, block.x, block.y, block.z].contains(&0);
+        let is_beyond = grid.x > i32::MAX as u32 || grid.y > 65535 || grid.z > 65535 || block.z > 64;
+        if has_none || is_beyond || block.product() > BLOCK_THREADS.into() {
+            return Err(Failure::INVALID_CONFIGURATION);
+        }
+        if self.shared_bytes > function.shared_bytes.max(SHARED_BYTES) as usize {
+            return Err(Failure::INVALID_VALUE);
+        }
+        let resident = resident_blocks(gpu(), block.product() as u32, self.shared_bytes);
+        if self.is_cooperative && grid.product() > u64::from(resident) * u64::from(gpu().sms) {
+            return Err(Failure::COOPERATIVE_LAUNCH_TOO_LARGE);
+        }
+        streams::check(self.stream)
+    }
+
+    /// Writes the launch down.
+    ///
+    /// # Errors
+    /// [`Failure::INVALID_FUNCTION`], [`Failure::INVALID_CONFIGURATION`] and others for what a GPU refuses.
+    pub fn run(&self) -> Result<(), Failure> {
+        let function = function(self.function)?;
+        self.check(&function)?;
+        let args = [self.grid.product(), self.block.product(), self.shared_bytes as u64];
+        log::push(Kind::Launch, self.stream, function.name, args);
+        Ok(())
+    }
+}
+
+/// Clusters of blocks that run at once: eight blocks, the portable size, to a cluster (chosen).
+pub fn resident_clusters(gpu: &Gpu) -> u32 {
+    gpu.sms / 8
+}

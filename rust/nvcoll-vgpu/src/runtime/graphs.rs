@@ -1,0 +1,198 @@
+//! CUDA graphs: captures, graphs and what is launched of them.
+#![allow(non_snake_case)] // the names of a public interface
+
+use super::{accept, call};
+use crate::errors::{Failure, Status};
+use crate::gpu::gpu;
+use crate::{graphs, set, streams, Handle, Out};
+
+#[no_mangle]
+extern "C" fn cudaStreamBeginCapture(stream: Handle, _mode: i32) -> Status {
+    call(|| {
+        streams::stream(stream)?;
+        graphs::begin(stream, None)
+    })
+}
+
+#[no_mangle]
+extern "C" fn cudaStreamBeginCaptureToGraph(
+    stream: Handle,
+    graph: Handle,
+    _dependencies: usize,
+    _edges: usize,
+    _count: usize,
+    _mode: i32,
+) -> Status {
+    call(|| {
+        streams::stream(stream)?;
+        graphs::begin(stream, Some(graph))
+    })
+}
+
+#[no_mangle]
+extern "C" fn cudaStreamEndCapture(stream: Handle, graph: Out<Handle>) -> Status {
+    call(|| {
+        let graph = graph.ok_or(Failure::INVALID_VALUE)?;
+        graph.write(0);
+        graph.write(graphs::end(stream)?);
+        Ok(())
+    })
+}
+
+/// Whether a stream captures, and what: the part that all versions of the question share. All places but the first are
+/// optional.
+pub(crate) fn capture_info(
+    stream: Handle,
+    status: Out<i32>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    nothing: [Out<usize>; 3],
+) -> Result<(), Failure> {
+    let capture = graphs::capture_of(stream);
+    set(status, capture.is_some().into())?;
+    let _ = set(id, capture.as_ref().map_or(0, |capture| capture.id));
+    let _ = set(graph, capture.map_or(0, |capture| capture.graph));
+    for place in nothing {
+        let _ = set(place, 0); // dependencies, their edges, their number: none, so that nobody follows them
+    }
+    Ok(())
+}
+
+#[no_mangle]
+extern "C" fn cudaStreamIsCapturing(stream: Handle, status: Out<i32>) -> Status {
+    call(|| capture_info(stream, status, None, None, [None, None, None]))
+}
+
+/// Under CUDA 13 the question with seven places, under CUDA 12 the one with three.
+#[no_mangle]
+extern "C" fn cudaStreamGetCaptureInfo(
+    stream: Handle,
+    status: Out<i32>,
+    id: Out<u64>,
+    graph: Option<&mut std::mem::MaybeUninit<Handle>>,
+    dependencies: Out<usize>,
+    edges: Out<usize>,
+    count: Out<usize>,
+) -> Status {
+    if gpu().cuda < 13 {
+        return call(|| capture_info(stream, status, id, None, [None, None, None]));
+    }
+    call(|| capture_info(stream, status, id, graph, [dependencies, edges, count]))
+}
+
+#[no_mangle]
+extern "C" fn cudaStreamGetCaptureInfo_v2(
+    stream: Handle,
+    status: Out<i32>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    dependencies: Out<usize>,
+    count: Out<usize>,
+) -> Status {
+    call(|| capture_info(stream, status, id, graph, [dependencies, count, None]))
+}
+
+#[no_mangle]
+extern "C" fn cudaStreamGetCaptureInfo_v3(
+    stream: Handle,
+    status: Out<i32>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    dependencies: Out<usize>,
+    edges: Out<usize>,
+    count: Out<usize>,
+) -> Status {
+    call(|| capture_info(stream, status, id, graph, [dependencies, edges, count]))
+}
+
+#[no_mangle]
+extern "C" fn cudaGraphCreate(graph: Out<Handle>, _flags: u32) -> Status {
+    call(|| set(graph, graphs::create()))
+}
+
+#[no_mangle]
+extern "C" fn cudaGraphInstantiate(executable: Out<Handle>, graph: Handle, _flags: u64) -> Status {
+    call(|| {
+        let executable = executable.ok_or(Failure::INVALID_VALUE)?;
+        executable.write(graphs::instantiate(graph)?);
+        Ok(())
+    })
+}
+
+#[no_mangle]
+extern "C" fn cudaGraphInstantiateWithFlags(executable: Out<Handle>, graph: Handle, flags: u64) -> Status {
+    cudaGraphInstantiate(executable, graph, flags)
+}
+
+#[no_mangle]
+extern "C" fn cudaGraphExecUpdate(executable: Handle, graph: Handle, _result: usize) -> Status {
+    call(|| graphs::update(executable, graph))
+}
+
+#[no_mangle]
+extern "C" fn cudaGraphLaunch(executable: Handle, stream: Handle) -> Status {
+    call(|| {
+        streams::stream(stream)?;
+        graphs::launch(executable, stream)
+    })
+}
+
+#[no_mangle]
+extern "C" fn cudaGraphDestroy(graph: Handle) -> Status {
+    call(|| graphs::destroy(graph))
+}
+
+#[no_mangle]
+extern "C" fn cudaGraphExecDestroy(executable: Handle) -> Status {
+    call(|| graphs::destroy_executable(executable))
+}
+
+/// The nodes of a graph: without a place only their number, else as many handles as `count` says.
+#[no_mangle]
+unsafe extern "C" fn cudaGraphGetNodes(graph: Handle, nodes: *mut Handle, count: Option<&mut usize>) -> Status {
+    call(|| {
+        let count = count.ok_or(Failure::INVALID_VALUE)?;
+        let all = graphs::nodes(graph)?;
+        if nodes.is_null() {
+            *count = all;
+            return Ok(());
+        }
+        for at in 0..*count {
+            let node = if at < all { (graph << 24) + 64 * (at + 1) } else { 0 };
+            // SAFETY: the contract of the C function: `nodes` has `count` places.
+            unsafe { nodes.add(at).write(node) };
+        }
+        *count = all.min(*count);
+        Ok(())
+    })
+}
+
+#[no_mangle]
+extern "C" fn cudaGraphNodeGetDependencies(_node: Handle, _nodes: usize, _edges: usize, count: Out<usize>) -> Status {
+    call(|| set(count, 0))
+}
+
+#[no_mangle]
+extern "C" fn cudaGraphGetEdges(_graph: Handle, _from: usize, _to: usize, _edges: usize, count: Out<usize>) -> Status {
+    call(|| set(count, 0))
+}
+
+/// Nodes that choose by a value on the GPU: the value does not exist.
+#[no_mangle]
+extern "C" fn cudaGraphConditionalHandleCreate() -> Status {
+    call(|| Err(Failure::NOT_SUPPORTED))
+}
+
+#[no_mangle]
+extern "C" fn cudaGraphAddNode() -> Status {
+    call(|| Err(Failure::NOT_SUPPORTED))
+}
+
+/// An object that a graph would hold alive: it lives as long as the process.
+#[no_mangle]
+extern "C" fn cudaUserObjectCreate(object: Out<Handle>) -> Status {
+    call(|| set(object, 64))
+}
+
+accept! { cudaUserObjectRelease cudaUserObjectRetain cudaGraphRetainUserObject cudaGraphReleaseUserObject cudaGraphUpload
+cudaThreadExchangeStreamCaptureMode cudaStreamUpdateCaptureDependencies cudaGraphDebugDotPrint }

@@ -1,0 +1,101 @@
+//! Variables of device memory that fat binaries declare: an address each, and small copies to and from them.
+#![allow(non_snake_case)] // the names of a public interface
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex};
+
+use super::call;
+use super::memory::{copy, copy_and_wait};
+use crate::errors::{Failure, Status};
+use crate::memory::data::Copy;
+use crate::{log, memory, set, Handle, Out};
+
+/// A variable: its bytes, and its address once somebody asked.
+struct Symbol {
+    bytes: usize,
+    address: Option<usize>,
+}
+
+/// By the address of the host's shadow of the variable.
+static SYMBOLS: LazyLock<Mutex<HashMap<Handle, Symbol>>> = LazyLock::new(Mutex::default);
+
+#[no_mangle]
+extern "C" fn __cudaRegisterVar(
+    _owner: Handle,
+    shadow: Handle,
+    _device_address: usize,
+    _name: usize,
+    _is_external: i32,
+    bytes: usize,
+    _is_constant: i32,
+    _is_global: i32,
+) {
+    log::lock(&SYMBOLS).entry(shadow).or_insert(Symbol { bytes, address: None });
+}
+
+/// The address and the bytes of a variable.
+fn symbol(shadow: Handle) -> Result<(usize, usize), Failure> {
+    let mut symbols = log::lock(&SYMBOLS);
+    let symbol = symbols.get_mut(&shadow).ok_or(Failure::INVALID_SYMBOL)?;
+    let address = match symbol.address {
+        Some(address) => address,
+        None => *symbol.address.insert(memory::reserve(symbol.bytes.max(1))?),
+    };
+    Ok((address, symbol.bytes))
+}
+
+/// Part of a variable.
+fn part(shadow: Handle, bytes: usize, offset: usize) -> Result<usize, Failure> {
+    let (address, all) = symbol(shadow)?;
+    match offset.checked_add(bytes) {
+        Some(end) if end <= all => Ok(address + offset),
+        _ => Err(Failure::INVALID_VALUE),
+    }
+}
+
+#[no_mangle]
+extern "C" fn cudaGetSymbolAddress(out: Out<usize>, shadow: Handle) -> Status {
+    call(|| set(out, symbol(shadow)?.0))
+}
+
+#[no_mangle]
+extern "C" fn cudaGetSymbolSize(out: Out<usize>, shadow: Handle) -> Status {
+    call(|| set(out, symbol(shadow)?.1))
+}
+
+#[no_mangle]
+unsafe extern "C" fn cudaMemcpyToSymbol(
+    shadow: Handle,
+    from: usize,
+    bytes: usize,
+    offset: usize,
+    _kind: i32,
+) -> Status {
+    // SAFETY: the contract of the C function: `from` has `bytes` bytes.
+    call(|| unsafe { copy_and_wait(Copy::plain(part(shadow, bytes, offset)?, from, bytes)) })
+}
+
+#[no_mangle]
+unsafe extern "C" fn cudaMemcpyToSymbolAsync(
+    shadow: Handle,
+    from: usize,
+    bytes: usize,
+    offset: usize,
+    _kind: i32,
+    stream: Handle,
+) -> Status {
+    // SAFETY: the contract of the C function: `from` has `bytes` bytes.
+    call(|| unsafe { copy(Copy::plain(part(shadow, bytes, offset)?, from, bytes), stream) })
+}
+
+#[no_mangle]
+unsafe extern "C" fn cudaMemcpyFromSymbol(
+    to: usize,
+    shadow: Handle,
+    bytes: usize,
+    offset: usize,
+    _kind: i32,
+) -> Status {
+    // SAFETY: the contract of the C function: `to` has `bytes` bytes.
+    call(|| unsafe { copy_and_wait(Copy::plain(to, part(shadow, bytes, offset)?, bytes)) })
+}
