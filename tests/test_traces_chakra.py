@@ -120,7 +120,7 @@ def test_what_is_written_says_sizes_and_groups_as_simulators_read_them(tmp_path)
 def test_a_trace_of_the_profiler_becomes_one_of_chakra(tmp_path):
     step = kineto.read([("t.json", of_two_layers().document)], "h100-sxm").steps[0]
     back = again(step, tmp_path)
-    assert [op["work"] for op in ops_of(back)] == [op["work"] for op in ops_of(step)]
+    assert ops_of(back) == ops_of(step)
 
 
 def test_planned_steps_are_no_traces(tmp_path):

@@ -55,6 +55,18 @@ def test_a_scan_has_the_flops_and_bytes_of_the_closed_form_in_bf16(file="scan_bf
     assert sum(made.values()) == 3 * LAYERS + 1 and any("widens" in note for note in found.notes)
 
 
+def test_gradients_of_sharded_parameters_are_scattered_and_parameters_gathered_in_bf16():
+    found = opened([TRACES / "fsdp.hlo.gz"])
+    one = 2 * WIDTH * HIDDEN
+    made = collectives(found)
+    assert made == {
+        ("all_gather", one, 8, 1): 4 * LAYERS,
+        ("reduce_scatter", 2 * one, 8, 1): LAYERS,
+        ("all_reduce", 4, 8, 1): 1,
+    }
+    assert flops(ops_of(found)) == LAYERS * 3 * 2 * 2 * (64 * BATCH // 8) * WIDTH * HIDDEN
+
+
 def test_each_collective_has_its_bytes_as_nccl_tests_counts_and_its_ranks():
     found = opened([TRACES / "collectives.hlo.gz"])
     shard = 32 * 512 * 2
@@ -78,7 +90,7 @@ def test_todays_jax_gives_the_same(tmp_path):
     pytest.importorskip("jax")
     subprocess.run([sys.executable, TRACES / "make_hlo.py", tmp_path], check=True, timeout=100)
     test_a_scan_has_the_flops_and_bytes_of_the_closed_form_in_bf16(folder=tmp_path)
-    for name in ("collectives", "convolution"):
+    for name in ("fsdp", "collectives", "convolution"):
         there, here = (opened([folder / f"{name}.hlo.gz"]) for folder in (tmp_path, TRACES))
         assert collectives(there) == collectives(here) and flops(ops_of(there)) == flops(ops_of(here))
 

@@ -177,9 +177,9 @@ def test_the_step_of_median_time_is_taken_or_the_one_that_is_named():
         one.step(number, start, end)
         one.kernel(f"of {number}", start + 10, start + 20, 5)
     assert [op["name"] for op in ops_of(read(one)) if "name" in op] == ["of 2"]
-    assert [op["name"] for op in ops_of(read(one, step=1)) if "name" in op] == ["of 1"]
+    assert [op["name"] for op in ops_of(read(one, number=1)) if "name" in op] == ["of 1"]
     with pytest.raises(nvcoll.InvalidArgument, match=r"no ProfilerStep#7: it has 0, 1, 2"):
-        read(one, step=7)
+        read(one, number=7)
 
 
 @pytest.mark.parametrize(

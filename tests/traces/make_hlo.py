@@ -21,22 +21,36 @@ def array(shape, spec, dtype=jnp.bfloat16):
     return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(MESH, spec))
 
 
-def scan_bf16():
-    """A step of training in bf16: a scan over layers, tensor parallel by 4, data parallel by 2."""
+def step_of(weights_spec, spec, dtype, batch=BATCH):
+    """A step of training in bf16: a scan over layers of two products."""
 
     def layer(x, weights):
-        return x + jax.nn.gelu(x @ weights[0]) @ weights[1], None
-
-    def loss(weights, x):
-        y, _ = jax.lax.scan(layer, x, weights)
-        return jnp.mean(jnp.square(y.astype(jnp.float32)))
+        first, second = (one.astype(jnp.bfloat16) for one in weights)
+        x = x + jax.nn.gelu(x @ first) @ second
+        return jax.lax.with_sharding_constraint(x, NamedSharding(MESH, spec)), None
 
     def step(weights, x):
-        found, gradients = jax.value_and_grad(loss)(weights, x)
+        def loss(weights):
+            y, _ = jax.lax.scan(layer, x, weights)
+            return jnp.mean(jnp.square(y.astype(jnp.float32)))
+
+        found, gradients = jax.value_and_grad(loss)(weights)
         return found, jax.tree.map(lambda one, by: one - 0.1 * by, weights, gradients)
 
-    weights = array((LAYERS, WIDTH, HIDDEN), P(None, None, "tp")), array((LAYERS, HIDDEN, WIDTH), P(None, "tp", None))
-    return jax.jit(step).lower(weights, array((BATCH, WIDTH), P("dp", None)))
+    shapes = (LAYERS, WIDTH, HIDDEN), (LAYERS, HIDDEN, WIDTH)
+    weights = [array(shape, one, dtype) for shape, one in zip(shapes, weights_spec, strict=True)]
+    return jax.jit(step).lower(weights, array((batch, WIDTH), spec))
+
+
+def scan_bf16():
+    """Tensor parallel by 4, data parallel by 2."""
+    return step_of((P(None, None, "tp"), P(None, "tp", None)), P("dp", None), jnp.bfloat16)
+
+
+def fsdp():
+    """Parameters in f32, sharded by 8."""
+    both = ("dp", "tp")
+    return step_of((P(None, both), P(None, both)), P(both, None), jnp.float32, batch=64 * BATCH)
 
 
 def collectives():
@@ -68,6 +82,6 @@ def convolution():
 
 
 if __name__ == "__main__":
-    for make in (scan_bf16, collectives, convolution):
+    for make in (scan_bf16, fsdp, collectives, convolution):
         text = make().compile().as_text()
         (Path(sys.argv[1]) / f"{make.__name__}.hlo.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))

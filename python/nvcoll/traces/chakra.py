@@ -155,7 +155,7 @@ def read(files: Sequence[tuple[str, bytes]], gpu: str, ranks_of: Mapping[str, Se
     title = re.sub(r"(\.\d+)?\.et(\.gz)?$", "", Path(files[0][0]).name)
     reader = _Reader(max(nodes_of) + 1, ranks_of or {})
     reader.world = max([reader.world, *(rank + 1 for ranks in reader.ranks_of.values() for rank in ranks)])
-    rows = [(rank, 1, ops_of(reader.nodes(rank, some))) for rank, some in nodes_of.items()]
+    rows = [(rank, 1, ops_of(reader.nodes(rank, some), is_timed=True)) for rank, some in nodes_of.items()]
     rows[0] = (rows[0][0], reader.world - len(rows) + 1, rows[0][2])
     step = recorded_step(name=title, gpus=reader.world, groups=reader.groups, ranks=rows, gpu=gpu, operators=0)
     return Trace([step], [*reader.notes, *sorted(reader.groups.notes)])
@@ -319,7 +319,7 @@ def _restored(where: str, ours: Mapping[int, Mapping[str, Any]], nodes_of: Mappi
             made.append(
                 Node(row if isinstance(row, dict) else {}, stream, [place[n] for n in one.data_deps if n in place])
             )
-        ranks.append({**ours[rank]["rank"], "ops": ops_of(made)})
+        ranks.append({**ours[rank]["rank"], "ops": ops_of(made, bool(ours[rank].get("timed")))})
     step = {**next(iter(ours.values()))["step"]}
     recorded = step.get("recorded")
     step["recorded"] = {**(recorded if isinstance(recorded, dict) else {}), "ranks": ranks}
@@ -353,7 +353,8 @@ def write(step: TrainingStep, folder: str | Path) -> list[Path]:
     for row in ranks:
         ops = row.pop("ops")
         metadata = messages()["GlobalMetadata"](version=VERSION)
-        metadata.attr.add(name=OURS, string_val=json.dumps({"step": whole, "rank": row}))
+        timed = all(op.get("graph") for op in ops if op["work"] in ("record", "wait", "host_waits"))
+        metadata.attr.add(name=OURS, string_val=json.dumps({"step": whole, "rank": row, "timed": timed}))
         group_of = {
             name: (ids[name, _first(row["rank"], group)], group["size"]) for name, group in whole["groups"].items()
         }

@@ -25,7 +25,7 @@ from math import prod
 from typing import Any, Final
 
 from nvcoll.errors import InvalidArgument
-from nvcoll.traces.hlo_module import Computation, Instruction, Module, parsed
+from nvcoll.traces.hlo_module import Array, Computation, Instruction, Module, parsed, whole_numbers
 from nvcoll.traces.program import MOST, Groups, Node, Row, Trace, ops_of, recorded_step
 
 COMPUTE, COMMUNICATION = 0, 1
@@ -66,6 +66,9 @@ VIEWS: Final = frozenset(
 )
 """Instructions whose result has the precision of their operand."""
 
+WHOLE: Final = frozenset({"bitcast", "reshape", "copy", "convert", "transpose"})
+"""Instructions whose result has all elements of their operand."""
+
 
 def is_read(text: str) -> bool:
     """Says whether a text is a module of HLO."""
@@ -104,6 +107,7 @@ class _Steps:
         self.nodes: list[Node] = []
         self.started: dict[str, int] = {}  # collectives that run, by name, and their numbers
         self.flops: dict[str, float] = {}
+        self.users: dict[int, dict[str, list[Instruction]]] = {}
 
     def run(self, inside: Computation, depth: int) -> None:
         """Adds what a computation does."""
@@ -172,20 +176,78 @@ class _Steps:
         """Adds a collective; one that is started runs beside computing until it is done."""
         name = one.opcode.removesuffix("-start")
         sources = [inside[other] for other in one.operands if other in inside]
-        given = sum(one.bytes for one in sources)
         size, group = self.group(one)
-        nbytes = given * size if name == "all-gather" else given
-        if self.is_narrow(inside, one, sources):
-            nbytes /= 2
-        if size == 1 or not nbytes:
-            return
-        pattern = COLLECTIVES[name]
+        scale = (size if name == "all-gather" else 1) / (2 if self.is_narrow(inside, one, sources) else 1)
+        nbytes = {COLLECTIVES[name]: scale * sum(source.bytes for source in sources)}
+        if name == "all-reduce" and size > 1:
+            sliced = scale * sum(array.bytes for array in self.sliced(inside, one, size))
+            nbytes = {"reduce_scatter": sliced, "all_reduce": nbytes["all_reduce"] - sliced}
         last = next((n for n in range(len(self.nodes) - 1, -1, -1) if self.nodes[n].stream == COMPUTE), None)
         stream = COMMUNICATION if is_started else COMPUTE
-        row: Row = {"name": _title(one), "work": "collective", "pattern": pattern, "bytes": nbytes, "group": group}
-        self.nodes.append(Node(row, stream, () if last is None else (last,)))
-        if is_started:
+        for pattern, most in nbytes.items() if size > 1 else ():
+            if most:
+                row: Row = {
+                    "name": _title(one),
+                    "work": "collective",
+                    "pattern": pattern,
+                    "bytes": most,
+                    "group": group,
+                }
+                self.nodes.append(Node(row, stream, () if last is None else (last,)))
+        if is_started and self.nodes:
             self.started[one.name] = len(self.nodes) - 1
+
+    def sliced(self, inside: Computation, one: Instruction, size: int) -> Iterator[Array]:
+        """Yields the results of an all-reduce of which each rank reads its part alone: on GPUs XLA scatters them."""
+        for number, array in enumerate(one.result):
+            value = one
+            if len(one.result) > 1:
+                readers = self.readers(inside, one.name)
+                parts = [each for each in readers if re.search(rf"\bindex={number}\b", each.rest)]
+                if len(parts) != 1:
+                    continue
+                value = parts[0]
+            if prod(array.dims) > 1 and self.is_sliced(inside, value, prod(array.dims) // size, None, 0):
+                self.module.notes["an all-reduce of which ranks read their parts alone is a reduce-scatter"] = None
+                yield array
+
+    def is_sliced(
+        self,
+        inside: Computation,
+        one: Instruction,
+        count: int,
+        call: tuple[Computation, Instruction] | None,
+        depth: int,
+    ) -> bool:
+        """Says whether all readers of an array, also through views and fusions, take slices of some elements."""
+        if depth > 8:
+            return False
+        if one.is_root:
+            return call is not None and self.is_sliced(*call, count, None, depth + 1)
+        readers = self.readers(inside, one.name)
+        for each in readers:
+            if each.opcode == "dynamic-slice":
+                if prod(each.result[0].dims) != count:
+                    return False
+            elif each.opcode == "fusion" and call is None:
+                called = self.module.computation(each, "calls")
+                places = {number for number, name in enumerate(each.operands) if name == one.name}
+                within = [each for each in called.values() if each.opcode == "parameter" and each.place in places]
+                if not all(self.is_sliced(called, each_in, count, (inside, each), depth + 1) for each_in in within):
+                    return False
+            elif each.opcode not in WHOLE or not self.is_sliced(inside, each, count, call, depth + 1):
+                return False
+        return bool(readers)
+
+    def readers(self, inside: Computation, name: str) -> list[Instruction]:
+        """Returns the instructions that read an array."""
+        if id(inside) not in self.users:
+            users: dict[str, list[Instruction]] = {}
+            for each in inside.values():
+                for operand in each.operands:
+                    users.setdefault(operand, []).append(each)
+            self.users[id(inside)] = users
+        return self.users[id(inside)].get(name, [])
 
     def wait(self, one: Instruction) -> None:
         """Has computing wait for a collective that was started."""
@@ -206,9 +268,9 @@ class _Steps:
         """Returns the first group of a collective, of any of the three ways in which XLA writes them."""
         text = one.rest.partition("replica_groups=")[2]
         if listed := re.match(r"\{\{([\d,]+)\}", text):
-            return [int(number) for number in listed[1].split(",")]
+            return whole_numbers(listed[1])
         if tiles := re.match(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text):
-            shape, dims, order = ([int(n) for n in (one or "").split(",") if n] for one in tiles.groups())
+            shape, dims, order = (whole_numbers(one or "") for one in tiles.groups())
             if prod(dims) > 2**20 or sorted(order or range(len(dims))) != [*range(len(dims))] or not shape:
                 raise self.module.error(one, f"`{text[:60]}` is no list of groups: pass the text as XLA writes it")
             return _permuted(dims, order)[: shape[-1]]
@@ -255,9 +317,8 @@ class _Steps:
                 if source.result and source.result[0].dtype in ("bf16", "f16"):
                     return True
             if one.opcode == "parameter" and call is not None:
-                number = int((re.match(r"\((\d{1,6})\)", one.rest) or ["", "0"])[1])
-                if number < len(call.operands) and call.operands[number] in outside:
-                    return self.was_narrow(outside, outside[call.operands[number]], depth + 1)
+                if one.place < len(call.operands) and call.operands[one.place] in outside:
+                    return self.was_narrow(outside, outside[call.operands[one.place]], depth + 1)
                 return False
             if one.opcode not in VIEWS or not one.operands or one.operands[0] not in inside:
                 return False
@@ -294,10 +355,6 @@ class _Steps:
 
     def moved(self, inside: Computation, one: Instruction, called: Computation) -> float:
         """Returns the bytes that a fusion reads and writes; of slices only the slice."""
-        users: dict[str, list[Instruction]] = {}
-        for inner in called.values():
-            for name in inner.operands:
-                users.setdefault(name, []).append(inner)
         total, updated = 0.0, 0.0
         for inner in called.values():
             if inner.opcode == "dynamic-update-slice" and len(inner.operands) > 1:
@@ -305,12 +362,20 @@ class _Steps:
         for inner in called.values():
             if inner.opcode != "parameter":
                 continue
-            readers = [*_through_views(inner.name, users)]
+            readers = [*self.through_views(called, inner.name)]
             if readers and all(each.opcode in ("dynamic-slice", "slice") for each in readers):
                 total += sum(each.bytes for each in readers)
             elif not (readers and all(each.opcode == "dynamic-update-slice" for each in readers) and updated):
                 total += inner.bytes
         return total + (updated or one.bytes)
+
+    def through_views(self, inside: Computation, name: str, depth: int = 0) -> Iterator[Instruction]:
+        """Yields what reads an array, also through conversions and other views of the whole array."""
+        for one in self.readers(inside, name):
+            if one.opcode in WHOLE and depth < 8 and not one.is_root:
+                yield from self.through_views(inside, one.name, depth + 1)
+            else:
+                yield one
 
     def product(
         self, inside: Computation, one: Instruction, title: str, outside: Computation, call: Instruction | None
@@ -360,7 +425,7 @@ class _Steps:
         if "gemm" in target or "matmul" in target:
             left = self.module.operand(inside, one, 0)
             dims = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', one.rest)
-            along = [int(n) for n in re.findall(r"\d{1,3}", dims[1])] if dims else []
+            along = whole_numbers(dims[1]) if dims else []
             if along and left.result and one.result and all(dim < len(left.result[0].dims) for dim in along):
                 k = prod(left.result[0].dims[dim] for dim in along)
                 m = prod(left.result[0].dims) // max(k, 1)
@@ -374,15 +439,6 @@ class _Steps:
         self.module.notes[f"calls of `{target[:40]}` count by the bytes that they move"] = None
         if moved:
             yield {"name": title, "work": "kernel", "bytes": moved}
-
-
-def _through_views(name: str, users: Mapping[str, list[Instruction]], depth: int = 0) -> Iterator[Instruction]:
-    """Yields what reads an array, also through conversions and other views of the whole array."""
-    for one in users.get(name, []):
-        if one.opcode in ("bitcast", "reshape", "copy", "convert") and depth < 8 and not one.is_root:
-            yield from _through_views(one.name, users, depth + 1)
-        else:
-            yield one
 
 
 def _permuted(dims: Sequence[int], order: Sequence[int]) -> list[int]:

@@ -28,6 +28,11 @@ _ARRAY: Final = re.compile(r"\b([a-z]\w*)\[([\d,<=]*)\]")
 _NAME: Final = re.compile(r"%([\w.\-]+)")
 
 
+def whole_numbers(text: str) -> list[int]:
+    """Returns the numbers of a text; one of more than 18 digits as several."""
+    return [int(one) for one in re.findall(r"\d{1,18}", text)]
+
+
 @dataclass(frozen=True)
 class Array:
     """Type and dimensions of an array."""
@@ -38,7 +43,7 @@ class Array:
     @property
     def bytes(self) -> float:
         """Its bytes."""
-        bits = BITS.get(self.dtype) or int((re.findall(r"\d+", self.dtype) or ["0"])[0])
+        bits = BITS.get(self.dtype) or next(iter(whole_numbers(self.dtype)), 0)
         return prod(self.dims) * bits / 8
 
 
@@ -57,12 +62,17 @@ class Instruction:
     def numbers(self, key: str) -> list[int]:
         """Returns the numbers of an attribute as ``lhs_contracting_dims={1,2}``."""
         found = re.search(rf"\b{key}={{([\d,]*)}}", self.rest)
-        return [int(one) for one in found[1].split(",") if one] if found else []
+        return whole_numbers(found[1]) if found else []
 
     def called(self, key: str) -> list[str]:
         """Returns the computations that an attribute names."""
         found = re.search(rf"\b{key}=({{[^}}]*}}|%?[\w.\-]+)", self.rest)
         return [one.lstrip("%") for one in re.findall(r"%?[\w.\-]+", found[1])] if found else []
+
+    @property
+    def place(self) -> int:
+        """The number of a parameter."""
+        return int((re.match(r"\((\d{1,6})\)", self.rest) or ["", "0"])[1])
 
     @property
     def bytes(self) -> float:
@@ -132,7 +142,7 @@ def _instruction(module: Module, line: int, found: re.Match[str]) -> Instruction
     inner, after = _bracketed(rest[call.end() - 1 :])
     arrays = []
     for dtype, dims in _ARRAY.findall(kind):
-        sizes = [int(one.lstrip("<=")) for one in dims.split(",") if one.lstrip("<=")]
+        sizes = whole_numbers(dims)
         if any(one >= 2**40 for one in sizes) or len(sizes) > 32:
             raise module.error(line, f"`{kind[:60]}` is no array that fits a computer: correct its dimensions")
         arrays.append(Array(dtype, tuple(sizes)))

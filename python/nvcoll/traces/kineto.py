@@ -21,9 +21,10 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
-from nvcoll._nvcoll import gpus
+from nvcoll._nvcoll import TrainingStep, gpus
 from nvcoll.errors import InvalidArgument
 from nvcoll.traces.program import MOST, Groups, Node, Row, Trace, ops_of, recorded_step
 
@@ -96,6 +97,8 @@ class Measured:
     idle_s: float
     collectives: Sequence[tuple[str, str, float, float]]
     """Pattern, group, bytes and seconds of each."""
+    replay: TrainingStep
+    """The step with measured times of collectives: what it takes beyond `seconds` is lost by order and processor."""
 
 
 @dataclass
@@ -139,35 +142,53 @@ def stream_of(op: Event) -> int:
     return stream if isinstance(stream, int) and 0 <= stream < 2**31 else 0
 
 
-def read(documents: Sequence[tuple[str, Any]], gpu: str, step: int | None = None) -> Trace:
+def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | None = None) -> Trace:
     """Returns the step of a trace.
 
     Args:
         documents: file and document of each rank.
-        gpu: the model of GPU, if the trace names none that nvcoll knows.
-        step: the number of the ProfilerStep. Default: the one of median time of the first file.
+        named_gpu: the model of GPU, if the trace names none that nvcoll knows.
+        number: the number of the ProfilerStep. Default: the one of median time of the first file.
 
     Raises:
         InvalidArgument: a document has no launches and kernels, or not this step.
     """
-    ranks = [_rank(where, document, step) for where, document in documents]
+    ranks = [_rank(where, document, number) for where, document in documents]
     if len({one.number for one in ranks}) < len(ranks):
         raise InvalidArgument(f"{ranks[-1].where}: several files are of rank {ranks[-1].number}: pass one of each rank")
-    groups, rows, times = Groups(), [], []
+    groups, rows = Groups(), []
     notes: dict[str, None] = {}
-    world = max([one.world for one in ranks])
+    known: list[list[tuple[str, str, float, float]]] = []
+    world = max(one.world for one in ranks)
     for nth, one in enumerate(ranks):
-        collectives: list[tuple[str, str, float, float]] = []
-        nodes = list(_nodes(one, groups, collectives, notes))
+        known.append([])
+        nodes = list(_nodes(one, groups, known[-1], notes))
         stands_for = world // len(ranks) + (nth < world % len(ranks))
-        rows.append((one.number, max(stands_for, 1), ops_of(nodes)))
-        times.append(_measured(one, collectives))
+        rows.append((one.number, max(stands_for, 1), ops_of(nodes, is_timed=True)))
     world = max([world, *(row["size"] * row["stride"] for row in groups.rows.values())])
     first = ranks[0]
-    title = f"{first.step} of {first.where}" + (f" and {len(ranks) - 1} more" if len(ranks) > 1 else "")
-    made = recorded_step(name=title, gpus=world, groups=groups, ranks=rows, gpu=_gpu(first.facts) or gpu, operators=0)
+    title = f"{first.step} of {Path(first.where).name}" + (f" and {len(ranks) - 1} more" if len(ranks) > 1 else "")
+
+    def step(some: Sequence[tuple[int, int, Sequence[Row]]]) -> TrainingStep:
+        gpu = _gpu(first.facts) or named_gpu
+        return recorded_step(name=title, gpus=world, groups=groups, ranks=some, gpu=gpu, operators=0)
+
+    replay = step([(*row[:2], _replayed(row[2], some)) for row, some in zip(rows, known, strict=True)])
+    times = [_measured(one, some, replay) for one, some in zip(ranks, known, strict=True)]
     notes |= dict.fromkeys(sorted(groups.notes))
-    return Trace([made], list(notes), max(times, key=lambda one: one.seconds))
+    return Trace([step(rows)], list(notes), max(times, key=lambda one: one.seconds))
+
+
+def _replayed(ops: Sequence[Row], collectives: Sequence[tuple[str, str, float, float]]) -> list[Row]:
+    """Returns operations with the measured times of collectives, which are in the order of the operations."""
+    times = iter(collectives)
+    taken = ("work", "pattern", "bytes", "group")
+    return [
+        {key: value for key, value in op.items() if key not in taken} | {"work": "measured", "seconds": next(times)[3]}
+        if op["work"] == "collective"
+        else op
+        for op in ops
+    ]
 
 
 def _events(where: str, document: Any) -> list[Event]:
@@ -439,11 +460,11 @@ def _launched_before(rank: Rank, number: int) -> list[int]:
     return next(([one] for one in before if not is_collective(rank.ops[one])), [])
 
 
-def _measured(rank: Rank, collectives: Sequence[tuple[str, str, float, float]]) -> Measured:
+def _measured(rank: Rank, collectives: Sequence[tuple[str, str, float, float]], replay: TrainingStep) -> Measured:
     computing = _length([(op.start, op.end) for op in rank.ops if not is_collective(op)]) * US
     busy = _length([(op.start, op.end) for op in rank.ops]) * US
     seconds = max((rank.end - rank.start) * US, busy)
-    return Measured(seconds, computing, busy - computing, seconds - busy, collectives)
+    return Measured(seconds, computing, busy - computing, seconds - busy, collectives, replay)
 
 
 def _length(spans: Sequence[tuple[float, float]]) -> float:

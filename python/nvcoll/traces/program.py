@@ -86,8 +86,13 @@ class Trace:
     """For a trace of a profiler the times that it measured."""
 
 
-def ops_of(nodes: Sequence[Node]) -> list[Row]:
-    """Returns the operations of a recorded rank in the order in which the processor issues them."""
+def ops_of(nodes: Sequence[Node], is_timed: bool = False) -> list[Row]:
+    """Returns the operations of a recorded rank in the order in which the processor issues them.
+
+    Args:
+        nodes: the operations.
+        is_timed: whether they say all time of the processor. So launches take none, as those of a CUDA graph.
+    """
     waited_for = _waited_for(nodes)
     recorded = {one for some in waited_for for one in some}
     ops: list[Row] = []
@@ -99,7 +104,7 @@ def ops_of(nodes: Sequence[Node]) -> list[Row]:
             ops.append(node.op if node.stream == HOST else {"stream": node.stream, **node.op})
         if number in recorded:
             ops.append({"work": "record", "stream": node.stream, "event": number})
-    return ops
+    return [{"graph": True, **op} for op in ops] if is_timed else ops
 
 
 def _waited_for(nodes: Sequence[Node]) -> list[list[int]]:
