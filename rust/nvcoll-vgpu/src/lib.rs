@@ -24,6 +24,8 @@
 //! | [`attributes`], [`properties`] | what the runtime says of the GPU |
 //! | `runtime`, `driver` | the entry points of both |
 //! | [`mod@nccl`] | communicators and collectives |
+//! | `nvrtc` | programs that are compiled while torch runs |
+//! | `sparse` | cuSPARSE, cuSOLVER and cuFFT: sizes of workspaces, launches |
 //!
 //! Rules:
 //!
@@ -53,8 +55,10 @@ pub mod launches;
 pub mod log;
 pub mod memory;
 pub mod nccl;
+mod nvrtc;
 pub mod properties;
 mod runtime;
+mod sparse;
 pub mod streams;
 
 use std::mem::MaybeUninit;
