@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::gpu::gpu;
 use crate::handles::{named, Handles};
 use crate::log::{self, Kind};
-use crate::{set, Handle, Out};
+use crate::{memory, set, Handle, Out};
 
 /// Success, and the error of all four libraries for a handle that does not exist or a place that is null.
 const SUCCESS: c_int = 0;
@@ -228,6 +228,62 @@ extern "C" fn cusparseXcsrgeam2Nnz(
     launch(handle, named!("cusparseXcsrgeam2Nnz")) | told(elements, elements_a.saturating_add(elements_b))
 }
 
+/// Calls that tell the device whether they succeeded: arguments before that place, and whether it is a list whose length is
+/// the next argument, or the one after it.
+macro_rules! solves {
+    ($($lists:literal ($($skipped:ident)*) $($name:ident)*;)*) => { $(solves!(@ $lists, ($($skipped)*), $($name)*);)* };
+    (@ $lists:literal, ($($skipped:ident)*), $first:ident $($rest:ident)*) => {
+        /// Logs a launch, and tells the device that it succeeded.
+        #[no_mangle]
+        extern "C" fn $first(h: Handle, $($skipped: usize,)* info: usize, next: c_int, after: c_int) -> c_int {
+            $(let _ = $skipped;)*
+            let places: c_int = match $lists {
+                0 => 1,
+                1 => next,
+                _ => after,
+            };
+            succeeds(info, places);
+            launch(h, named!(stringify!($first)))
+        }
+        solves!(@ $lists, ($($skipped)*), $($rest)*);
+    };
+    (@ $lists:literal, ($($skipped:ident)*),) => {};
+}
+
+/// Writes success to places of the device, if a program holds them.
+pub(crate) fn succeeds(info: usize, places: c_int) {
+    let bytes = usize::try_from(places).unwrap_or(0).saturating_mul(size_of::<c_int>());
+    if memory::is_device(info) && memory::is_live(info, bytes) {
+        let _ = memory::data::forget(info, bytes);
+    }
+}
+
+solves! {
+    0 (m n a lda work pivots) cusolverDnSgetrf cusolverDnDgetrf cusolverDnCgetrf cusolverDnZgetrf;
+    0 (m n a lda tau work lwork) cusolverDnSgeqrf cusolverDnDgeqrf cusolverDnCgeqrf cusolverDnZgeqrf;
+    0 (uplo n a lda work lwork) cusolverDnSpotrf cusolverDnDpotrf cusolverDnCpotrf cusolverDnZpotrf;
+    0 (trans n nrhs a lda pivots b ldb) cusolverDnSgetrs cusolverDnDgetrs cusolverDnCgetrs cusolverDnZgetrs;
+    0 (uplo n nrhs a lda b ldb) cusolverDnSpotrs cusolverDnDpotrs cusolverDnCpotrs cusolverDnZpotrs;
+    1 (uplo n a lda) cusolverDnSpotrfBatched cusolverDnDpotrfBatched cusolverDnCpotrfBatched cusolverDnZpotrfBatched;
+    1 (uplo n nrhs a lda b ldb) cusolverDnSpotrsBatched cusolverDnDpotrsBatched cusolverDnCpotrsBatched cusolverDnZpotrsBatched;
+    0 (uplo n a lda pivots work lwork) cusolverDnSsytrf cusolverDnDsytrf cusolverDnCsytrf cusolverDnZsytrf;
+    0 (m n k a lda tau work lwork) cusolverDnSorgqr cusolverDnDorgqr cusolverDnCungqr cusolverDnZungqr;
+    0 (side trans m n k a lda tau c ldc work lwork) cusolverDnSormqr cusolverDnDormqr cusolverDnCunmqr cusolverDnZunmqr;
+    0 (jobu jobvt m n a lda s u ldu vt ldvt work lwork rwork) cusolverDnSgesvd cusolverDnDgesvd cusolverDnCgesvd cusolverDnZgesvd;
+    0 (jobz econ m n a lda s u ldu v ldv work lwork) cusolverDnSgesvdj cusolverDnDgesvdj cusolverDnCgesvdj cusolverDnZgesvdj;
+    2 (jobz m n a lda s u ldu v ldv work lwork) cusolverDnSgesvdjBatched cusolverDnDgesvdjBatched cusolverDnCgesvdjBatched cusolverDnZgesvdjBatched;
+    2 (jobz rank m n a lda stride_a s stride_s u ldu stride_u v ldv stride_v work lwork) cusolverDnSgesvdaStridedBatched cusolverDnDgesvdaStridedBatched cusolverDnCgesvdaStridedBatched cusolverDnZgesvdaStridedBatched;
+    0 (jobz uplo n a lda w work lwork) cusolverDnSsyevd cusolverDnDsyevd cusolverDnCheevd cusolverDnZheevd cusolverDnSsyevj cusolverDnDsyevj cusolverDnCheevj cusolverDnZheevj;
+    2 (jobz uplo n a lda w work lwork) cusolverDnSsyevjBatched cusolverDnDsyevjBatched cusolverDnCheevjBatched cusolverDnZheevjBatched;
+    0 (params uplo n type_a a lda compute work lwork host lhost) cusolverDnXpotrf;
+    0 (params uplo n nrhs type_a a lda type_b b ldb) cusolverDnXpotrs;
+    0 (params m n type_a a lda type_tau tau compute work lwork host lhost) cusolverDnXgeqrf;
+    0 (params jobz uplo n type_a a lda type_w w compute work lwork host lhost) cusolverDnXsyevd;
+    1 (params jobz uplo n type_a a lda type_w w compute work lwork host lhost) cusolverDnXsyevBatched;
+    0 (params jobvl jobvr n type_a a lda type_w w type_vl vl ldvl type_vr vr ldvr compute work lwork host lhost) cusolverDnXgeev;
+    0 (uplo n nrhs type_a a lda pivots type_b b ldb work lwork host lhost) cusolverDnXsytrs;
+}
+
 /// Calls that compute: one launch each, further arguments are not read.
 macro_rules! launches {
     ($($name:ident)*) => { $(
@@ -239,24 +295,6 @@ macro_rules! launches {
     )* };
 }
 launches! {
-    cusolverDnSgeqrf cusolverDnDgeqrf cusolverDnCgeqrf cusolverDnZgeqrf cusolverDnXgeqrf
-    cusolverDnSgetrf cusolverDnDgetrf cusolverDnCgetrf cusolverDnZgetrf
-    cusolverDnSgetrs cusolverDnDgetrs cusolverDnCgetrs cusolverDnZgetrs
-    cusolverDnSpotrf cusolverDnDpotrf cusolverDnCpotrf cusolverDnZpotrf cusolverDnXpotrf
-    cusolverDnSpotrs cusolverDnDpotrs cusolverDnCpotrs cusolverDnZpotrs cusolverDnXpotrs
-    cusolverDnSpotrfBatched cusolverDnDpotrfBatched cusolverDnCpotrfBatched cusolverDnZpotrfBatched
-    cusolverDnSpotrsBatched cusolverDnDpotrsBatched cusolverDnCpotrsBatched cusolverDnZpotrsBatched
-    cusolverDnSsytrf cusolverDnDsytrf cusolverDnCsytrf cusolverDnZsytrf cusolverDnXsytrs
-    cusolverDnSorgqr cusolverDnDorgqr cusolverDnCungqr cusolverDnZungqr
-    cusolverDnSormqr cusolverDnDormqr cusolverDnCunmqr cusolverDnZunmqr
-    cusolverDnSgesvd cusolverDnDgesvd cusolverDnCgesvd cusolverDnZgesvd
-    cusolverDnSgesvdj cusolverDnDgesvdj cusolverDnCgesvdj cusolverDnZgesvdj
-    cusolverDnSgesvdjBatched cusolverDnDgesvdjBatched cusolverDnCgesvdjBatched cusolverDnZgesvdjBatched
-    cusolverDnSgesvdaStridedBatched cusolverDnDgesvdaStridedBatched cusolverDnCgesvdaStridedBatched
-    cusolverDnZgesvdaStridedBatched
-    cusolverDnSsyevd cusolverDnDsyevd cusolverDnCheevd cusolverDnZheevd cusolverDnXsyevd cusolverDnXsyevBatched
-    cusolverDnSsyevj cusolverDnDsyevj cusolverDnCheevj cusolverDnZheevj
-    cusolverDnSsyevjBatched cusolverDnDsyevjBatched cusolverDnCheevjBatched cusolverDnZheevjBatched cusolverDnXgeev
     cusparseSpMM cusparseSpMV cusparseSDDMM cusparseSDDMM_preprocess cusparseSpGEMM_copy
     cusparseSpSM_analysis cusparseSpSM_solve cusparseSpSV_analysis cusparseSpSV_solve
     cusparseSbsrmm cusparseDbsrmm cusparseCbsrmm cusparseZbsrmm cusparseSbsrmv cusparseDbsrmv cusparseCbsrmv cusparseZbsrmv

@@ -7,6 +7,7 @@ use super::{Pointer, INVALID_VALUE, LIBRARIES, NOT_INITIALIZED, SUCCESS};
 use crate::handles::named;
 use crate::log::{self, Kind};
 use crate::memory::data::Copy;
+use crate::sparse::succeeds;
 use crate::{Handle, Out};
 
 /// Threads of a block of such a launch (chosen).
@@ -37,8 +38,22 @@ launches! {
     cublasCsscal_v2 cublasZdscal_v2 cublasSrot_v2 cublasDrot_v2 cublasCrot_v2 cublasZrot_v2 cublasCsrot_v2 cublasZdrot_v2
     cublasSrotm_v2 cublasDrotm_v2
     cublasSger_v2 cublasDger_v2 cublasCgeru_v2 cublasCgerc_v2 cublasZgeru_v2 cublasZgerc_v2
-    cublasSgetrfBatched cublasDgetrfBatched cublasCgetrfBatched cublasZgetrfBatched
 }
+
+/// Batched factorizations that tell the device whether they succeeded.
+macro_rules! factorizations {
+    ($($name:ident)*) => { $(
+        /// Logs a launch over a list of matrices, and tells the device that it succeeded.
+        #[no_mangle]
+        extern "C" fn $name(
+            handle: Handle, _n: c_int, _a: Pointer, _lda: c_int, _pivots: Pointer, info: usize, batch: c_int,
+        ) -> c_int {
+            succeeds(info, batch);
+            launch(handle, named!(stringify!($name)), batch).map_or_else(|error| error, |_| SUCCESS)
+        }
+    )* };
+}
+factorizations! { cublasSgetrfBatched cublasDgetrfBatched cublasCgetrfBatched cublasZgetrfBatched }
 
 /// As `launches`, for calls whose second argument is the triangle that is stored.
 macro_rules! launches_of_triangles {

@@ -276,22 +276,24 @@ pub(super) extern "C" fn cudnnGetRNNWeightParams(
             return Err(BAD_PARAM);
         }
         let at = |elements: usize| weights.wrapping_add(elements.wrapping_mul(layers.element_bytes()));
-        match layers.matrix(pseudo, linear) {
-            Some((offset, rows, columns)) => {
-                describe(matrix, layers.dtype, &[1, rows as c_int, columns as c_int])?;
-                put(matrix_at, at(offset))?;
-            }
-            None => put(matrix_at, 0)?,
-        }
-        match layers.bias(pseudo, linear) {
-            Some(offset) => {
-                describe(bias, layers.dtype, &[1, layers.hidden as c_int, 1])?;
-                put(bias_at, at(offset))
-            }
-            None => put(bias_at, 0),
-        }
+        let sizes = layers.matrix(pseudo, linear);
+        let matrix_is = sizes.map(|(offset, rows, columns)| (at(offset), [1, rows as c_int, columns as c_int]));
+        let bias_is = layers.bias(pseudo, linear).map(|offset| (at(offset), [1, layers.hidden as c_int, 1]));
+        tell(layers.dtype, matrix_is, matrix, matrix_at)?;
+        tell(layers.dtype, bias_is, bias, bias_at)
     };
     status(run())
+}
+
+/// Describes a parameter and writes where it lies; a caller that does not ask passes null.
+fn tell(dtype: c_int, is: Option<(Handle, [c_int; 3])>, descriptor: Handle, out: Out<'_, Handle>) -> Answer {
+    if descriptor == 0 && out.is_none() {
+        return Ok(());
+    }
+    match is {
+        Some((at, sizes)) => describe(descriptor, dtype, &sizes).and_then(|()| put(out, at)),
+        None => put(out, 0),
+    }
 }
 
 fn pass(handle: Handle, name: u32, layers: Handle, data: Handle) -> c_int {
