@@ -2912,7 +2912,10 @@ class StepPricer:
         """Returns the seconds of a step under other constants. For fits: the pipeline is the closed form."""
 
     def timeline(self, step: TrainingStep) -> str:
-        """Runs the pipeline of a step in virtual time; returns JSON: the seconds of a send that nothing hides, and the timeline with spans."""
+        """Runs a step in virtual time; returns JSON.
+
+        Of a planned step: the seconds of a send that nothing hides, and the timeline of its pipeline with spans. Of a recorded step:
+        `period_ns` of the step, and for each of `ranks` the times `issued_ns`, `start_ns` and `end_ns` of its operations, in their order."""
 
 @final
 class Team:
@@ -3051,6 +3054,10 @@ class TrainingStep:
     @property
     def gpus(self) -> int:
         """The number of GPUs."""
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it was recorded, and not planned."""
 
     @property
     def name(self) -> str:

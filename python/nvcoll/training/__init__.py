@@ -24,7 +24,7 @@ from nvcoll.training.fields import Configuration
 from nvcoll.training.models import models, software
 from nvcoll.training.neighbours import neighbours
 from nvcoll.training.planning import Machine, plan
-from nvcoll.training.prediction import Calibration, CollectivePrice, RolePrice, StepPrediction
+from nvcoll.training.prediction import Calibration, CollectivePrice, LinePrice, RolePrice, StepPrediction
 from nvcoll.training.sweep import Candidate, Sweep, sweep
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Candidate",
     "CollectivePrice",
     "Configuration",
+    "LinePrice",
     "Machine",
     "RolePrice",
     "StepPrediction",

@@ -25,7 +25,7 @@ OF_PART: Final = {
         VERMILION: ("expert", "context", "logits and loss"),
         YELLOW: ("sharded", "data", "NCCL"),
         GREY: ("bubble", "slack of the allocator"),
-        SLATE: ("host", "optimizer", "stall"),
+        SLATE: ("host", "optimizer", "stall", "copies"),
     }.items()
     for part in parts
 }
@@ -37,6 +37,8 @@ PASSES: Final = {
     "weights": GREEN,
     "communication": ORANGE,
     "once in a step": PURPLE,
+    "computing": BLUE,
+    "copies": VERMILION,
 }
 """Kinds of spans of a timeline. What no span covers is the bubble."""
 

@@ -76,19 +76,22 @@ def traffic(price: Mapping[str, Any], step: Mapping[str, Any]) -> list[Traffic]:
         step: the step.
     """
     found: dict[str, Traffic] = {}
-    for role in step["roles"]:
+    for role in step["roles"] or step.get("recorded", {}).get("ranks", []):
         of_role: dict[str, Traffic] = {}
         for one, calls in _calls(price, step, role):
             name = PARALLELISM.get(one["group"], one["group"])
             total = of_role.setdefault(name, Traffic(name))
             total.gb += calls * one["bytes"] / 1e9
             total.seconds += calls * one["seconds"]
+            if one.get("exposed_s") is not None:
+                total.exposed_s = (total.exposed_s or 0.0) + one["exposed_s"]
             total.ranks += [] if one["ranks"] in total.ranks else [one["ranks"]]
         for name, total in of_role.items():
             found[name] = max(found.get(name, total), total, key=lambda each: each.seconds)
     for name, total in found.items():
         parts = EXPOSED.get(name)
-        total.exposed_s = sum(price["parts"].get(part, 0.0) for part in parts) if parts else None
+        if total.exposed_s is None and parts:
+            total.exposed_s = sum(price["parts"].get(part, 0.0) for part in parts)
     return sorted(found.values(), key=lambda each: -each.seconds)
 
 
@@ -96,6 +99,9 @@ def _calls(
     price: Mapping[str, Any], step: Mapping[str, Any], role: Mapping[str, Any]
 ) -> Iterator[tuple[Mapping[str, Any], float]]:
     """Yields collectives of a role with the number of their calls in a step."""
+    if "recorded" in step:
+        yield from ((one, one["count"]) for one in price["collectives"] if one["of"] == role["name"])
+        return
     pipeline = step["pipeline"]
     micro_batches = pipeline["micro_batches"]
     repeats: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""A planned training step as one HTML page that one can send to a colleague: it opens without a network.
+"""A training step, planned or recorded, as one HTML page that one can send to a colleague: it opens without a network.
 
 Headline, where the time goes, timeline of the stages, memory of each role, communication and the machine, sweep.
 `nvcoll.training.charts` draws with Vega-Lite, by altair: its scripts are 0.9 MB in the page, those of plotly 4.5 MB,
@@ -22,7 +22,7 @@ from nvcoll.draw import machine_drawing
 from nvcoll.training import colours
 from nvcoll.training.communication import busy, traffic
 from nvcoll.training.layouts import words
-from nvcoll.training.page_rows import commas, of_layouts, of_memory, of_price, of_time, of_timeline, timed
+from nvcoll.training.page_rows import commas, of_layouts, of_lines, of_memory, of_price, of_time, of_timeline, timed
 from nvcoll.training.prediction import FITS, StepPrediction
 from nvcoll.training.sweep import Candidate
 
@@ -62,6 +62,8 @@ def of(
     """
     price, request, machine = prediction.to_dict(), prediction.request, prediction.machine
     facts = [("machine", f"{machine.name}: {machine.title}")]
+    if prediction.is_recorded:
+        facts.append(("recorded", _recorded(price["step"]["recorded"])))
     if request:
         layout, model = request["layout"], request["model"]
         sizes = f"global batch {layout['global_batch']:,} sequences of {layout['sequence']:,} tokens"
@@ -78,6 +80,12 @@ def of(
         machine_svg=machine_drawing.svg(machine, busy=links),
         facts=facts,
     )
+
+
+def _recorded(recorded: Mapping[str, Any]) -> str:
+    ops = sum(len(rank["ops"]) for rank in recorded["ranks"])
+    ranks = ", ".join(f"{rank['name']} (rank {rank['rank']} for {rank['stands_for']:,})" for rank in recorded["ranks"])
+    return f"on {recorded['gpu']}, {ops:,} operations of {ranks}"
 
 
 def page(
@@ -115,6 +123,8 @@ def page(
         "traffic": traffic(price, step) if step is not None else [],
         "layouts": of_layouts(sweep),
         "spans": of_timeline(timeline) if timeline is not None else [],
+        "lines": of_lines(price),
+        "is_recorded": "recorded" in (step or {}),
     }
     gpu_gb = price["gpu_memory_gb"]
     specs = {

@@ -11,6 +11,9 @@ from nvcoll.training.prediction import PARTS
 LEAST: Final = 5e-4
 """The least share of a part of the time that is shown. Chosen: tables show tenths of a per cent."""
 
+LINES: Final = 12
+"""The lines of a script that are shown. Chosen."""
+
 PASS: Final = {"F": "forward", "B": "backward", "W": "weights"}
 """What a stage does in a span, by the first word of its name."""
 
@@ -77,7 +80,18 @@ def of_timeline(timeline: Fields) -> list[Row]:
     ]
 
 
+def of_lines(price: Fields) -> list[Row]:
+    """Returns the lines of a script for which the GPU waits longest, with seconds of each kind and their share."""
+    rows = []
+    for one in price.get("lines", [])[:LINES]:
+        lost = one["exposed_s"] + one["waits_s"] + one["host_s"]
+        rows.append({**one, "lost": lost, "share": lost / price["seconds"]})
+    return [row for row in rows if row["share"] >= LEAST]
+
+
 def _kind(span: Fields) -> str:
+    if (kind := span.get("args", {}).get("kind")) is not None:
+        return str(kind)
     if span["stream"] != "compute":
         return "communication"
     return PASS.get(span["name"].split(" ")[0], "once in a step")

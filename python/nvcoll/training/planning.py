@@ -10,7 +10,7 @@ from nvcoll._nvcoll import Fabric, StepPricer, TrainingStep, fabric
 from nvcoll.training.layouts import layout
 from nvcoll.training.models import Fields, model_of, software_of
 from nvcoll.training.prediction import StepPrediction
-from nvcoll.training.trace import Document, Span, of_pipeline
+from nvcoll.training.trace import Document, Span, of_pipeline, of_streams
 
 GLOBAL_BATCH: Final = 256
 """The sequences of a step by default. Chosen: 2 million tokens of 8,192."""
@@ -87,10 +87,13 @@ class Machine:
         """Returns what all stages do in a step, as `nvcoll.training.trace.save` writes it.
 
         The passes of all micro-batches in virtual time, and after them what data parallelism and the optimizer take.
+        Of a recorded step: what each rank does on its streams.
 
         Raises:
             InvalidArgument: the machine lacks what the step needs.
         """
+        if step.is_recorded:
+            return of_streams(json.loads(self.pricer.timeline(step)), json.loads(step.to_json()))
         send_s, timeline = json.loads(self.pricer.timeline(step))
         document = of_pipeline(timeline, send_s=send_s, title=step.name)
         ends = {span["stage"]: span["end_s"] for span in document["spans"]}

@@ -36,6 +36,7 @@ PARTS: Final = {
     "data": "data parallelism, exposed",
     "optimizer": "optimizer",
     "stall": "stalls of the software",
+    "copies": "copies to and from the processor, exposed",
 }
 """The parts of a step by name, with what they are."""
 
@@ -72,7 +73,8 @@ class RolePrice:
 class CollectivePrice:
     """One collective of a step: where it is, among which ranks, bytes as nccl-tests counts, seconds if nothing hid it.
 
-    ``hides`` names what it hides behind; ``nothing`` means that computing waits for it.
+    ``hides`` names what it hides behind; ``nothing`` means that computing waits for it. Where the step was recorded it
+    is None, and ``exposed_s`` has the seconds of all calls that nothing hides.
     """
 
     of: str
@@ -83,7 +85,22 @@ class CollectivePrice:
     count: float
     bytes: float
     seconds: float
-    hides: str
+    hides: str | None
+    exposed_s: float | None = None
+
+
+@dataclass(frozen=True)
+class LinePrice:
+    """What the GPU of a recorded step loses for a line of the script, in seconds of a step.
+
+    ``exposed_s``: its collectives, messages and copies that nothing hides. ``waits_s``: they wait for other ranks.
+    ``host_s``: the GPU waits for the processor to issue its operations.
+    """
+
+    line: str
+    exposed_s: float
+    waits_s: float
+    host_s: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +109,8 @@ class StepPrediction:
 
     Seconds; ``low_s`` and ``high_s`` are the ends of the 90 % interval. ``parts`` are the seconds of the slowest stage
     by part, and sum up to ``seconds``. ``memory_gb`` is that of the fullest rank, in GB of 2^30 bytes.
-    ``extrapolated`` says why the interval is wider than usual.
+    ``extrapolated`` says why the interval is wider than usual. ``flops_of`` says which FLOPs ``mfu`` and ``tflops``
+    count: those of the ``model``, or ``recorded`` ones. ``lines``: what a recorded step loses by line of the script.
     """
 
     seconds: float
@@ -102,10 +120,12 @@ class StepPrediction:
     tokens_per_second: float
     mfu: float
     tflops: float
+    flops_of: Literal["model", "recorded"]
     parts: Mapping[str, float]
     roles: tuple[RolePrice, ...]
     blocks: Mapping[str, Any]
     collectives: tuple[CollectivePrice, ...]
+    lines: tuple[LinePrice, ...]
     memory_gb: float
     gpu_memory_gb: float
     fit: Fit
@@ -120,6 +140,7 @@ class StepPrediction:
         row["extrapolated"] = tuple(row["extrapolated"])
         row["roles"] = tuple(_role(one) for one in row["roles"])
         row["collectives"] = tuple(_collective(one) for one in row["collectives"])
+        row["lines"] = tuple(LinePrice(**one) for one in row["lines"])
         return cls(**row, machine=machine, step=step, request=request)
 
     def __repr__(self) -> str:
@@ -136,6 +157,11 @@ class StepPrediction:
     def gpus(self) -> int:
         """The number of GPUs."""
         return self.step.gpus
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the step was recorded, and not planned."""
+        return self.step.is_recorded
 
     @property
     def exposed_s(self) -> float:
@@ -179,6 +205,7 @@ class StepPrediction:
         row: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
         row["machine"], row["step"] = self.machine.name, json.loads(self.step.to_json())
         row["roles"] = [vars(one) for one in self.roles]
+        row["lines"] = [vars(one) for one in self.lines]
         row["collectives"] = [{key.rstrip("_"): value for key, value in vars(one).items()} for one in self.collectives]
         return row
 

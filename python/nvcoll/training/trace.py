@@ -7,7 +7,8 @@
     event     a span: F 3, B 3, W 3            a counter: what the link carries
     flow      a send: from the end of a span to the begin of another
 
-The timeline of a pipeline (`of_pipeline`) or any other `Document` becomes a trace. A document is open: whoever knows
+The timeline of a pipeline (`of_pipeline`), the streams of a recorded step (`of_streams`) or any other `Document`
+becomes a trace. A document is open: whoever knows
 more of a step adds spans of other streams, sends and loads. Times of a trace are microseconds, with picoseconds behind
 the point. Source of the format: "Trace Event Format" of Chromium, events of phase X (complete), s and f (flow),
 C (counter) and M (metadata).
@@ -109,6 +110,55 @@ def of_pipeline(timeline: Mapping[str, Any], *, send_s: float = 0.0, title: str 
             loads.append(Load(link=link, start_s=begin, end_s=begin + send_s, load=1))
     names = [f"stage {stage}" for stage in range(len(stages))]
     return Document(title=title, stages=names, spans=spans, sends=sends, loads=loads, unit="sends")
+
+
+KINDS = {"collective": "communication", "send": "communication", "recv": "communication", "copy": "copies"}
+"""Kinds of spans of a recorded step by the work of the operation; all other work is computing."""
+
+ORDER = ("record", "wait", "host_waits", "host")
+"""Work of a recorded step that has no span on a stream."""
+
+
+def of_streams(timeline: Mapping[str, Any], step: Mapping[str, Any]) -> Document:
+    """Makes a document of a recorded step: for each recorded rank its streams, and messages between recorded ranks.
+
+    Args:
+        timeline: what ``nvcoll_step::pricing::RecordedTimeline`` is in JSON.
+        step: the JSON of the step.
+    """
+    ranks = step["recorded"]["ranks"]
+    lines = step["recorded"].get("lines", [])
+    spans: list[Span] = []
+    lanes: dict[tuple[int, int], list[int]] = defaultdict(list)
+    ends: dict[tuple[int, int, int], dict[str, list[int]]] = defaultdict(lambda: {"send": [], "recv": []})
+    for stage, (rank, times) in enumerate(zip(ranks, timeline["ranks"], strict=True)):
+        for op, start, end in zip(rank["ops"], times["start_ns"], times["end_ns"], strict=True):
+            work = op["work"]
+            if work in ORDER:
+                continue
+            if work in ("send", "recv"):
+                between = (rank["rank"], op["peer"]) if work == "send" else (op["peer"], rank["rank"])
+                ends[(*between, op.get("tag", 0))][work].append(len(spans))
+            name = op.get("name") or op.get("pattern") or work
+            line = {"line": lines[op["line"]]} if "line" in op else {}
+            args = {"kind": KINDS.get(work, "computing"), **line}
+            where = _lane(lanes[stage, op.get("stream", 0)], f"stream {op.get('stream', 0)}", start, end)
+            spans.append(Span(stage=stage, stream=where, name=name, start_s=start / 1e9, end_s=end / 1e9, args=args))
+    sends = [
+        Send(name="message", source=source, target=target)
+        for both in ends.values()
+        if len(both["send"]) == len(both["recv"])
+        for source, target in zip(both["send"], both["recv"], strict=True)
+    ]
+    names = [rank["name"] for rank in ranks]
+    return Document(title=step["name"], stages=names, spans=spans, sends=sends, loads=[], unit="messages")
+
+
+def _lane(lanes: list[int], stream: str, start: int, end: int) -> str:
+    """Returns the name of the first lane of a stream that is free; operations of a group call run beside each other."""
+    lane = next((lane for lane, until in enumerate(lanes) if until <= start), len(lanes))
+    lanes[lane : lane + 1] = [end]
+    return stream if lane == 0 else f"{stream} ({lane + 1})"
 
 
 def check(document: Document) -> None:

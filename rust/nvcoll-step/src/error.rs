@@ -30,6 +30,9 @@ pub enum Error {
     /// A step, read from a file or made by hand, that contradicts itself.
     #[error("this is no training step: {0}")]
     Step(String),
+    /// A recorded step whose ranks wait for each other for ever.
+    #[error("{0}")]
+    Deadlock(String),
     /// A GPU whose numbers are not known, or that lacks what the step needs.
     #[error("{0}")]
     Gpu(String),

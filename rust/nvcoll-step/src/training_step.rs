@@ -376,6 +376,16 @@ impl TrainingStep {
         blocks.chain(once).flatten().chain(&self.pipeline.send)
     }
 
+    /// Returns the work of all operations, planned or recorded.
+    pub(crate) fn works(&self) -> Box<dyn Iterator<Item = Work> + '_> {
+        match &self.recorded {
+            None => Box::new(self.ops().map(|op| op.work.clone())),
+            Some(recorded) => {
+                Box::new(recorded.ranks.iter().flat_map(|rank| &rank.ops).filter_map(|op| op.action.as_work()))
+            }
+        }
+    }
+
     fn check_op(&self, op: &Op) -> Result<()> {
         let numbers = match &op.work {
             Work::Gemm { m, n, k, batch, grouped, .. } => vec![*m, *n, *k, *batch, grouped.unwrap_or(1.0)],

@@ -92,7 +92,7 @@ def show_collectives(found: StepPrediction) -> None:
     distinct = dict.fromkeys(
         (
             *(_place(one, found), one.name, one.ranks, f"{one.count:g}"),
-            *(sized(round(one.bytes)), seconds(one.seconds), HIDES[one.hides]),
+            *(sized(round(one.bytes)), seconds(one.seconds), _hides(one)),
         )
         for one in found.collectives
     )
@@ -106,6 +106,13 @@ def show_collectives(found: StepPrediction) -> None:
     )
     if len(distinct) > MOST:
         print_labelled("", f"({len(distinct) - MOST} more: --json has all)", label=0)
+
+
+def _hides(one: CollectivePrice) -> str:
+    """Says what a collective hides behind; of a recorded step, how much of its calls nothing hides."""
+    if one.hides is not None:
+        return HIDES[one.hides]
+    return f"all but {seconds(one.exposed_s or 0.0)}"
 
 
 def _place(one: CollectivePrice, found: StepPrediction) -> str:

@@ -89,6 +89,12 @@ impl TrainingStep {
         self.0.gpus
     }
 
+    /// Whether it was recorded, and not planned.
+    #[getter]
+    fn is_recorded(&self) -> bool {
+        self.0.recorded.is_some()
+    }
+
     fn __repr__(&self) -> String {
         format!("<TrainingStep {}>", self.0.name)
     }
@@ -183,9 +189,16 @@ impl StepPricer {
         priced().map_err(|error| of_step(py, &error))
     }
 
-    /// Runs the pipeline of a step in virtual time; returns JSON: the seconds of a send that nothing hides, and the timeline with spans.
+    /// Runs a step in virtual time; returns JSON.
+    ///
+    /// Of a planned step: the seconds of a send that nothing hides, and the timeline of its pipeline with spans. Of a recorded step:
+    /// `period_ns` of the step, and for each of `ranks` the times `issued_ns`, `start_ns` and `end_ns` of its operations, in their order.
     fn timeline(&self, py: Python<'_>, step: &TrainingStep) -> PyResult<String> {
-        let timed = || self.pricer(true).timeline(&step.0).map(|timeline| json(&timeline));
+        let pricer = self.pricer(true);
+        let timed = || match step.0.recorded {
+            Some(_) => pricer.recorded_timeline(&step.0).map(|timeline| json(&timeline)),
+            None => pricer.timeline(&step.0).map(|timeline| json(&timeline)),
+        };
         py.detach(timed).map_err(|error| of_step(py, &error))
     }
 

@@ -17,7 +17,10 @@
 //! **Sharing.** Groups of one kind run at the same time: with 8 GPUs in a node and one of each in a group, eight groups leave the
 //! node by its cards. Closed forms know one group. The bound adds up what all of them bring to the cards of a node.
 //!
-//! **What is not here.** Collectives of unlike kinds at the same time; which groups are near each other in a tapered network.
+//! Collectives of unlike kinds at the same time share what [`Network::needs`] says of each: recorded steps do so, max-min fair, in virtual
+//! time. Planned steps are closed forms and do not.
+//!
+//! **What is not here.** Which groups are near each other in a tapered network.
 
 mod curve;
 mod measured;
@@ -40,6 +43,18 @@ pub use seats::{Group, Shape};
 /// The part of the line rate of a node's cards that groups reach which share them. Chosen; measured rings of one group over all
 /// cards reach 0.77 to 0.98 (`network.ring` of the predictions).
 const SHARED_CARDS: f64 = 0.85;
+
+/// The bytes of a call whose time is latency. Chosen.
+const FEW_BYTES: f64 = 4096.0;
+
+/// The parts of a GPU's links that a collective takes while it runs alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Needs {
+    /// Of the ports to other GPUs of the node.
+    pub ports: f64,
+    /// Of its share of the network cards.
+    pub cards: f64,
+}
 
 /// The first ranks of a machine, and the cost of collectives among groups of them.
 #[derive(Debug)]
@@ -137,6 +152,27 @@ impl Network {
             .map_or(0.0, |cards| shape.leaving(pattern) * nbytes * f64::from(shape.siblings) / (SHARED_CARDS * cards));
         let measured = self.measured.seconds(pattern, nbytes, shape);
         Ok(alone.max(shared).max(measured))
+    }
+
+    /// Returns what a collective needs of the links of a GPU while it runs alone.
+    ///
+    /// It needs all of the link that limits it, but for the part of its time that a call of a few bytes takes, too: ports where the
+    /// group is of one node, cards otherwise. Over nodes it needs ports as well, for the bytes that they carry.
+    ///
+    /// # Errors
+    /// Those of [`Network::seconds`].
+    pub fn needs(&self, pattern: Pattern, nbytes: f64, group: Group) -> Result<Needs> {
+        let (shape, seconds) = (self.shape(group)?, self.seconds(pattern, nbytes, group)?);
+        if seconds <= 0.0 {
+            return Ok(Needs::default());
+        }
+        let limiting = (1.0 - self.seconds(pattern, FEW_BYTES.min(nbytes), group)? / seconds).clamp(0.0, 1.0);
+        if shape.nodes == 1 {
+            return Ok(Needs { ports: limiting, cards: 0.0 });
+        }
+        let carried = if shape.local > 1 { nbytes * pattern.bus_factor(group.size) } else { 0.0 };
+        let ports = (carried / (self.machine.port_rates().gpu.0 as f64 * seconds)).min(limiting);
+        Ok(Needs { ports, cards: limiting })
     }
 
     fn priced(&self, group: Group) -> Result<Arc<Priced>> {

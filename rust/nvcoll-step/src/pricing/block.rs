@@ -135,7 +135,12 @@ pub(super) fn collective_part(op: &Op) -> Part {
     let Work::Collective { group, .. } = &op.work else {
         return Part::Host;
     };
-    match group.as_str() {
+    part_of_group(group)
+}
+
+/// The part of collectives of a group.
+pub(super) fn part_of_group(group: &str) -> Part {
+    match group {
         "tp" => Part::Tensor,
         "ep" => Part::Expert,
         "cp" => Part::Context,

@@ -10,6 +10,7 @@
 mod block;
 mod once;
 pub mod parts;
+mod recorded;
 mod traffic;
 mod trust;
 
@@ -26,6 +27,7 @@ use crate::pipeline::{self, Pipeline, Timeline};
 use crate::training_step::{Block, Role, Stages, TrainingStep};
 use block::BlockTime;
 use parts::{Part, Parts};
+pub use recorded::{LinePrice, RankTimeline, RecordedTimeline};
 pub use traffic::CollectivePrice;
 
 /// What prices steps: a machine, its GPUs, and constants.
@@ -58,6 +60,8 @@ pub struct StepPrice {
     pub mfu: f64,
     /// FLOP/s per GPU of the model, in units of 10^12.
     pub tflops: f64,
+    /// Which FLOPs `mfu` and `tflops` count: `model`, or `recorded` ones if the step does not say those of its model.
+    pub flops_of: &'static str,
     /// Seconds of the slowest stage by part; they sum up to `seconds`.
     pub parts: Parts,
     /// Each role.
@@ -66,6 +70,8 @@ pub struct StepPrice {
     pub blocks: BTreeMap<String, BlockPrice>,
     /// Each collective with its price.
     pub collectives: Vec<CollectivePrice>,
+    /// Lines of the script for which the GPU waits, most first; none of a planned step.
+    pub lines: Vec<LinePrice>,
     /// The memory of the fullest role in GB of 2^30 bytes, as nvidia-smi and PyTorch count.
     pub memory_gb: f64,
     /// What programs get of the GPU's memory, in the same GB.
@@ -142,6 +148,9 @@ impl<'m> Pricer<'m> {
     /// [`crate::Error::Gpu`] if the GPU lacks a precision of the step; [`crate::Error::Fabric`] if the machine cannot run one of its
     /// collectives, or has too few GPUs.
     pub fn price(&self, step: &TrainingStep) -> Result<StepPrice> {
+        if let Some(recorded) = &step.recorded {
+            return self.price_recorded(step, recorded);
+        }
         let timed = self.timed(step)?;
         self.report(step, &timed)
     }
@@ -151,7 +160,10 @@ impl<'m> Pricer<'m> {
     /// # Errors
     /// Those of [`Pricer::price`].
     pub fn seconds(&self, step: &TrainingStep) -> Result<f64> {
-        Ok(self.timed(step)?.parts.total())
+        match &step.recorded {
+            Some(recorded) => self.seconds_recorded(step, recorded),
+            None => Ok(self.timed(step)?.parts.total()),
+        }
     }
 
     /// Runs the pipeline of a step in virtual time: the seconds of a send that nothing hides, and the timeline with spans.
@@ -173,12 +185,7 @@ impl<'m> Pricer<'m> {
         if step.recorded.is_some() {
             return Err(Error::Step("it was recorded: it has no pipeline".to_owned()));
         }
-        let (takes, has) = (step.gpus, self.network.gpus());
-        if takes > has {
-            return Err(Error::layout(format!(
-                "it takes {takes} GPUs and the machine has {has}: take a larger machine"
-            )));
-        }
+        self.check_size(step)?;
         let block = |(name, block): (&'s String, &Block)| Ok((name.as_str(), self.block(step, block)?));
         let blocks = step.blocks.iter().map(block).collect::<Result<BTreeMap<_, _>>>()?;
         let [sender, receiver] = self.send(step)?;
@@ -186,6 +193,17 @@ impl<'m> Pricer<'m> {
         let pipeline = self.pipeline_of(step, &roles, receiver);
         pipeline.check()?;
         Ok((blocks, roles, pipeline))
+    }
+
+    /// Refuses a step that takes more GPUs than the machine has.
+    fn check_size(&self, step: &TrainingStep) -> Result<()> {
+        let (takes, has) = (step.gpus, self.network.gpus());
+        if takes > has {
+            return Err(Error::layout(format!(
+                "it takes {takes} GPUs and the machine has {has}: take a larger machine"
+            )));
+        }
+        Ok(())
     }
 
     fn timed<'s>(&self, step: &'s TrainingStep) -> Result<Timed<'s>> {
@@ -256,6 +274,7 @@ impl<'m> Pricer<'m> {
             tokens_per_second: step.tokens / seconds / f64::from(step.gpus),
             mfu: tflops * 1e12 / self.device.peak(step.dtype)?,
             tflops,
+            flops_of: "model",
             parts: *parts,
             roles,
             blocks: blocks
@@ -263,6 +282,7 @@ impl<'m> Pricer<'m> {
                 .map(|(name, time)| (name.to_string(), BlockPrice { forward: time.forward, backward: time.backward }))
                 .collect(),
             collectives: self.collectives(step)?,
+            lines: Vec::new(),
             memory_gb,
             gpu_memory_gb: self.device.memory / GIB,
             fit: Fit::of(memory_gb * GIB, self.device.memory),

@@ -36,10 +36,12 @@ pub enum Part {
     Optimizer,
     /// Stalls that the software is known for.
     Stall,
+    /// Copies between processor and GPU that nothing hides.
+    Copies,
 }
 
 /// The number of parts.
-const COUNT: usize = 14;
+const COUNT: usize = 15;
 
 /// The names of the parts, in order.
 pub const NAMES: [&str; COUNT] = [
@@ -57,6 +59,7 @@ pub const NAMES: [&str; COUNT] = [
     "data",
     "optimizer",
     "stall",
+    "copies",
 ];
 
 /// Seconds of each part.

@@ -33,8 +33,11 @@ pub struct CollectivePrice {
     pub bytes: f64,
     /// Seconds of one.
     pub seconds: f64,
-    /// What it hides behind.
-    pub hides: Hides,
+    /// What it hides behind; not known of a recorded step.
+    pub hides: Option<Hides>,
+    /// Seconds of all together that nothing hides, where the step was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exposed_s: Option<f64>,
 }
 
 impl Pricer<'_> {
@@ -56,7 +59,7 @@ impl Pricer<'_> {
         self.call(*pattern, bytes, group)
     }
 
-    fn call(&self, pattern: Pattern, bytes: f64, group: Group) -> Result<f64> {
+    pub(super) fn call(&self, pattern: Pattern, bytes: f64, group: Group) -> Result<f64> {
         let constants = self.constants;
         let factor = if pattern == Pattern::AllToAll { constants.all_to_all } else { 1.0 };
         Ok(constants.network * factor * self.network.seconds(pattern, bytes, group)?)
@@ -76,8 +79,13 @@ impl Pricer<'_> {
         let Work::Collective { pattern, bytes, .. } = op.work else {
             return Ok(0.0);
         };
-        let size = self.network.domain().min(NEARBY).min(step.gpus);
-        Ok(op.count * self.network.seconds(pattern, bytes, Group { size, stride: 1 })?)
+        Ok(op.count * self.nearby_seconds(pattern, bytes, step.gpus)?)
+    }
+
+    /// The same of one call.
+    pub(super) fn nearby_seconds(&self, pattern: Pattern, bytes: f64, gpus: u32) -> Result<f64> {
+        let size = self.network.domain().min(NEARBY).min(gpus);
+        self.network.seconds(pattern, bytes, Group { size, stride: 1 })
     }
 
     /// The part of a collective that nothing hides, where that does not depend on the length of a pass.
@@ -124,7 +132,8 @@ impl Pricer<'_> {
                     count: op.count,
                     bytes: *bytes,
                     seconds: self.one(step, op)?,
-                    hides: *hides,
+                    hides: Some(*hides),
+                    exposed_s: None,
                 });
             }
         }

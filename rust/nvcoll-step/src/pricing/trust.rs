@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use nvcoll_fabric::hardware::gpus;
 use serde::Deserialize;
 
 use super::Pricer;
@@ -49,12 +50,22 @@ const WIDER: f64 = 1.5;
 impl Pricer<'_> {
     /// Returns the ends of the 90 % interval in times of the prediction, and why it is wider than usual, if it is.
     pub(super) fn trust(&self, step: &TrainingStep) -> Result<([f64; 2], Vec<String>)> {
-        let has_experts = step.ops().any(|op| matches!(op.work, Work::Gemm { grouped: Some(_), .. }));
+        let has_experts = step.works().any(|work| matches!(work, Work::Gemm { grouped: Some(_), .. }));
         let class = if has_experts { "experts" } else { "dense" };
         let ends = tables::named("interval", class, &INTERVALS, |one| &one.class)?;
-        let reasons = self.unlike(step, has_experts);
+        let mut reasons = self.unlike(step, has_experts);
+        reasons.extend(
+            step.recorded.as_ref().map(|recorded| self.recorded_elsewhere(&recorded.gpu)).transpose()?.flatten(),
+        );
         let wider = if reasons.is_empty() { 1.0 } else { WIDER };
         Ok(([ends.low.powf(wider), ends.high.powf(wider)], reasons))
+    }
+
+    /// Says that a step was recorded on another generation of GPU, which runs other kernels.
+    fn recorded_elsewhere(&self, gpu: &str) -> Result<Option<String>> {
+        let (on, here) = (gpus::named(gpu)?, gpus::named(&self.device.name)?);
+        let is_alike = on.generation == here.generation && on.sm == here.sm;
+        Ok((!is_alike).then(|| format!("it was recorded on {}: {} runs other kernels", on.title, here.title)))
     }
 
     /// Returns in what a step is like no published run.
@@ -69,7 +80,7 @@ impl Pricer<'_> {
             let model = if has_experts { "a model with experts" } else { "a dense model" };
             return vec![format!("no run of {model} in {} on {title} was published", step.dtype.name())];
         };
-        let keys = step.ops().filter_map(|op| match op.work {
+        let keys = step.works().filter_map(|work| match work {
             Work::Attention { keys, .. } => Some(keys),
             _ => None,
         });

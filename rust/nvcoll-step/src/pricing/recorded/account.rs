@@ -1,0 +1,116 @@
+//! Where the time of a recorded rank goes: each picosecond belongs to one part.
+//!
+//! ```text
+//! it computes                      the part of the kernel; beside a slowing collective, what that takes belongs to the collective
+//! else something moves             the part of the collective, send or copy that began first: exposed
+//! else it waits for another rank   bubble
+//! else                             the processor: nothing was issued that could run
+//! ```
+
+use nvcoll_fabric::units::Ps;
+
+use super::program::Task;
+use crate::pricing::parts::{Part, Parts};
+
+/// Seconds of an operation that nothing hides, and those before it begins.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Bare {
+    /// It moves, or slows computing.
+    pub(super) exposed: f64,
+    /// It waits for other ranks.
+    pub(super) waits: f64,
+    /// The GPU waits for the processor to issue it.
+    pub(super) host: f64,
+}
+
+/// The account of a rank.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    since: Ps,
+    slow: f64,
+    is_open: bool,
+    /// Seconds by part.
+    pub(super) parts: Parts,
+    /// By operation.
+    pub(super) ops: Vec<Bare>,
+    /// Time of the processor before an operation that is not known yet.
+    idle: f64,
+}
+
+impl Account {
+    pub(super) fn new(ops: usize) -> Self {
+        Self { slow: 1.0, ops: vec![Bare::default(); ops], ..Self::default() }
+    }
+
+    /// Begins to count.
+    pub(super) fn open(&mut self) {
+        self.is_open = true;
+    }
+
+    /// Ends to count.
+    pub(super) fn close(&mut self) {
+        self.is_open = false;
+    }
+
+    /// Sets the speed of computing from now on.
+    pub(super) fn set_slow(&mut self, slow: f64) {
+        self.slow = slow;
+    }
+
+    /// Accounts for the time up to now: what ran in it, what waited for other ranks, and what begins now, if something does.
+    pub(super) fn until<'t>(
+        &mut self,
+        now: Ps,
+        active: impl Iterator<Item = (usize, &'t Task)>,
+        arrived: Option<usize>,
+        next: Option<usize>,
+    ) {
+        let seconds = (now - self.since) as f64 / 1e12;
+        self.since = now;
+        if !self.is_open {
+            return;
+        }
+        if seconds > 0.0 {
+            self.add(seconds, active, arrived);
+        }
+        if let Some(op) = next {
+            self.ops[op].host += std::mem::take(&mut self.idle);
+        }
+    }
+
+    fn add<'t>(&mut self, seconds: f64, active: impl Iterator<Item = (usize, &'t Task)>, arrived: Option<usize>) {
+        let (mut computing, mut moving, mut slowing): (Option<Part>, Option<(usize, Part)>, _) = (None, None, None);
+        for (op, task) in active {
+            if task.computes {
+                computing = computing.filter(|&one| first(one) <= first(task.part)).or(Some(task.part));
+            } else {
+                moving = moving.or(Some((op, task.part)));
+                slowing = slowing.or((task.nearby > 0.0).then_some((op, task.part)));
+            }
+        }
+        let (part, op) = match (computing, moving, arrived) {
+            (Some(part), ..) => {
+                let lost = slowing.map_or(0.0, |_| (1.0 - self.slow) * seconds);
+                self.parts.add(part, seconds - lost);
+                let Some((op, part)) = slowing else { return };
+                self.ops[op].exposed += lost;
+                return self.parts.add(part, lost);
+            }
+            (None, Some((op, part)), _) => (part, &mut self.ops[op].exposed),
+            (None, None, Some(op)) => (Part::Bubble, &mut self.ops[op].waits),
+            (None, None, None) => (Part::Host, &mut self.idle),
+        };
+        *op += seconds;
+        self.parts.add(part, seconds);
+    }
+}
+
+/// The order in which parts count where several kernels run at once.
+const fn first(part: Part) -> usize {
+    match part {
+        Part::Gemm => 0,
+        Part::Attention => 1,
+        Part::Optimizer => 2,
+        _ => 3,
+    }
+}

@@ -1,0 +1,357 @@
+//! What a recorded rank runs on a machine: each operation with its time alone, what it needs meanwhile, and what it waits for.
+//!
+//! | operation | time alone | needs |
+//! |---|---|---|
+//! | products, attention | as of planned steps, at least the least time of a kernel | the multiprocessors |
+//! | other kernels | bytes at the memory's rate, and the least time of a kernel | the multiprocessors, but for that time |
+//! | copies | bytes at the rate of the link to the processor, and a latency | that link, in its direction |
+//! | collectives, messages | as of planned steps | ports of the GPU or its share of the network cards, or both |
+//!
+//! A collective needs all of the link that limits it, but for the part of its time that is latency. The processor takes a time for each
+//! operator, launch and event.
+
+use std::collections::{BTreeMap, HashMap};
+
+use nvcoll_fabric::predict::Pattern;
+use nvcoll_fabric::units::Ps;
+
+use super::share::Need;
+use crate::error::{Error, Result};
+use crate::network::Group;
+use crate::pricing::block::part_of_group;
+use crate::pricing::parts::Part;
+use crate::pricing::Pricer;
+use crate::recorded::{Action, Awaited, Direction, RecordedOp, RecordedRank};
+use crate::training_step::{TrainingStep, Work};
+
+/// The least time of a kernel: start, tail, and the gap to the next. Chosen: traces of eager training show 1.5 to 3 us on A100 and H100.
+const KERNEL_S: f64 = 2e-6;
+
+/// Seconds of the processor for one launch, and for one operator of a framework. Chosen: cudaLaunchKernel takes 2 to 3 us, and a layer of
+/// about 30 launches and 60 operators then takes the 150 to 200 us of `software.toml`.
+const LAUNCH_S: f64 = 2.5e-6;
+const OPERATOR_S: f64 = 1.5e-6;
+
+/// Seconds of the processor to record an event, to let a stream wait, or to wake up. Chosen.
+const EVENT_S: f64 = 5e-7;
+
+/// Seconds until the first byte of a copy has arrived. Chosen: small copies between processor and GPU take about 5 us.
+const COPY_S: f64 = 5e-6;
+
+/// The most seconds of all operations. Four steps of them fit in picoseconds of 64 bits.
+const MOST_SECONDS: f64 = 1e6;
+
+/// The resources of a rank: multiprocessors, ports to other GPUs, share of network cards, link to and from the processor.
+pub(super) const RESOURCES: usize = 5;
+const SMS: usize = 0;
+const PORTS: usize = 1;
+const CARDS: usize = 2;
+const TO_GPU: usize = 3;
+const FROM_GPU: usize = 4;
+
+/// The ranks of a step, ready to run.
+pub(super) struct Program {
+    pub(super) ranks: Vec<RankProgram>,
+    /// Operations of several recorded ranks that begin together: the ranks by position, and the operation of each.
+    pub(super) meetings: Vec<Vec<(usize, usize)>>,
+}
+
+/// The operations of a rank, in the order in which they are issued.
+pub(super) struct RankProgram {
+    pub(super) ops: Vec<Issued>,
+    /// The number of its streams; operations name them by position.
+    pub(super) streams: usize,
+}
+
+/// An operation.
+pub(super) struct Issued {
+    /// The time of the processor to issue it.
+    pub(super) host: Ps,
+    pub(super) stream: usize,
+    pub(super) what: What,
+}
+
+/// What an operation does.
+pub(super) enum What {
+    /// Work on a stream.
+    Task(Task),
+    /// An event is recorded.
+    Record,
+    /// The stream waits for the operation that records an event.
+    Wait(Recording),
+    /// The processor waits.
+    HostWaits(Target),
+    /// The processor works.
+    Host,
+}
+
+/// An event as it was recorded by an operation of this step, or of the step before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recording {
+    pub(super) op: usize,
+    pub(super) is_before: bool,
+}
+
+/// What the processor waits for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target {
+    Device,
+    Stream(usize),
+    Event(Recording),
+}
+
+/// Work of a stream.
+pub(super) struct Task {
+    /// Its time alone.
+    pub(super) alone: Ps,
+    /// What it needs at full speed.
+    pub(super) needs: Vec<Need>,
+    /// The part of the step's time if nothing hides it.
+    pub(super) part: Part,
+    /// Whether it is computing.
+    pub(super) computes: bool,
+    /// How near its speed is to that of a collective inside a node: by so much of the contention it slows computing.
+    pub(super) nearby: f64,
+    /// The operations with which it begins, if some are of other recorded ranks.
+    pub(super) meeting: Option<usize>,
+    /// The group call of which it is a part.
+    pub(super) together: Option<u64>,
+}
+
+/// Rounds seconds to picoseconds.
+fn ps(seconds: f64) -> Ps {
+    (seconds * 1e12).round() as Ps
+}
+
+/// The price of a collective or message: seconds, needs, and how near it is to the speed inside a node.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    seconds: f64,
+    ports: f64,
+    cards: f64,
+    nearby: f64,
+}
+
+/// What makes the program of a step.
+pub(super) struct Maker<'p, 's> {
+    pricer: &'p Pricer<'p>,
+    step: &'s TrainingStep,
+    calls: HashMap<(usize, u64, Group), Call>,
+    seconds: f64,
+}
+
+impl<'p, 's> Maker<'p, 's> {
+    pub(super) fn new(pricer: &'p Pricer<'p>, step: &'s TrainingStep) -> Self {
+        Self { pricer, step, calls: HashMap::new(), seconds: 0.0 }
+    }
+
+    /// Returns the program.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`], [`Error::Fabric`] where the machine lacks what the step needs; [`Error::Step`] for times that are no times.
+    pub(super) fn program(mut self, ranks: &[RecordedRank]) -> Result<Program> {
+        let mut made = ranks.iter().map(|rank| self.rank(rank)).collect::<Result<Vec<_>>>()?;
+        if !(self.seconds > 0.0 && self.seconds <= MOST_SECONDS) {
+            let seconds = self.seconds;
+            return Err(Error::Step(format!(
+                "its operations take {seconds:e} s: a time above 0 and up to {MOST_SECONDS:e} s was expected"
+            )));
+        }
+        let meetings = meetings(self.step, ranks);
+        for (number, meeting) in meetings.iter().enumerate() {
+            for &(rank, op) in meeting {
+                if let What::Task(task) = &mut made[rank].ops[op].what {
+                    task.meeting = Some(number);
+                }
+            }
+        }
+        Ok(Program { ranks: made, meetings })
+    }
+
+    fn rank(&mut self, rank: &RecordedRank) -> Result<RankProgram> {
+        let numbers: BTreeMap<u32, usize> = {
+            let mut streams: Vec<u32> = rank.ops.iter().map(|op| op.stream).collect();
+            streams.sort_unstable();
+            streams.dedup();
+            streams.into_iter().enumerate().map(|(number, stream)| (stream, number)).collect()
+        };
+        let launched = rank.ops.iter().filter(|op| op.launches()).count().max(1) as f64;
+        let dispatch_s = OPERATOR_S * rank.operators.unwrap_or(launched) / launched;
+        let last: HashMap<u64, usize> = recorded_events(&rank.ops).collect();
+        let mut now: HashMap<u64, usize> = HashMap::new();
+        let mut ops = Vec::with_capacity(rank.ops.len());
+        for (at, op) in rank.ops.iter().enumerate() {
+            let of_event = |event: &u64| match now.get(event) {
+                Some(&op) => Recording { op, is_before: false },
+                None => Recording { op: last[event], is_before: true },
+            };
+            let what = match &op.action {
+                Action::Record { event } => {
+                    now.insert(*event, at);
+                    What::Record
+                }
+                Action::Wait { event } => What::Wait(of_event(event)),
+                Action::HostWaits { target } => match target {
+                    Awaited::Device => What::HostWaits(Target::Device),
+                    Awaited::Stream(stream) => {
+                        numbers.get(stream).map_or(What::Host, |&number| What::HostWaits(Target::Stream(number)))
+                    }
+                    Awaited::Event(event) => What::HostWaits(Target::Event(of_event(event))),
+                },
+                Action::Host { .. } => What::Host,
+                _ => What::Task(self.task(rank.rank, op)?),
+            };
+            let host_s = host_seconds(op, dispatch_s);
+            self.seconds += host_s;
+            ops.push(Issued { host: ps(host_s.min(MOST_SECONDS)), stream: numbers[&op.stream], what });
+        }
+        Ok(RankProgram { ops, streams: numbers.len() })
+    }
+
+    fn task(&mut self, rank: u32, op: &RecordedOp) -> Result<Task> {
+        let (seconds, part, computes, needs, nearby) = match &op.action {
+            Action::Collective { pattern, bytes, group, .. } => {
+                let call = self.call(*pattern, *bytes, self.step.groups[group])?;
+                (op.count * call.seconds, part_of_group(group), false, call.needs(), call.nearby)
+            }
+            Action::Send { bytes, peer, .. } | Action::Recv { bytes, peer, .. } => {
+                let call = self.call(Pattern::SendRecv, *bytes, self.pricer.pair(self.step, rank, *peer))?;
+                (op.count * call.seconds, Part::Sends, false, call.needs(), 0.0)
+            }
+            Action::Copy { bytes, direction: Direction::D2d } => {
+                let seconds = self.kernel(2.0 * bytes * op.count, op.count)?;
+                (seconds, Part::Elementwise, true, vec![(SMS, 1.0)], 0.0)
+            }
+            Action::Copy { bytes, direction } => {
+                let link = if *direction == Direction::H2d { TO_GPU } else { FROM_GPU };
+                let moving = op.count * bytes / self.pricer.device.host_link;
+                let seconds = op.count * COPY_S + moving;
+                (seconds, Part::Copies, false, vec![(link, part(moving, seconds))], 0.0)
+            }
+            Action::Kernel { bytes } => {
+                let seconds = self.kernel(*bytes, op.count)?;
+                (
+                    seconds,
+                    part_of_kernel(&op.name),
+                    true,
+                    vec![(SMS, part(seconds - op.count * KERNEL_S, seconds))],
+                    0.0,
+                )
+            }
+            Action::Measured { seconds } => (op.count * seconds, part_of_kernel(&op.name), true, vec![(SMS, 1.0)], 0.0),
+            action => {
+                let work = action.as_work().expect("products and attention are left");
+                let of = if matches!(work, Work::Gemm { .. }) { Part::Gemm } else { Part::Attention };
+                let seconds = op.count * self.pricer.compute().seconds(&work, 1.0)?.max(KERNEL_S);
+                (seconds, of, true, vec![(SMS, 1.0)], 0.0)
+            }
+        };
+        self.seconds += seconds;
+        let (alone, together) = (ps(seconds.min(MOST_SECONDS)), op.action.together());
+        Ok(Task { alone, needs, part, computes, nearby, meeting: None, together })
+    }
+
+    fn kernel(&self, bytes: f64, count: f64) -> Result<f64> {
+        Ok(self.pricer.compute().seconds(&Work::Stream { bytes }, 1.0)? + count * KERNEL_S)
+    }
+
+    fn call(&mut self, pattern: Pattern, bytes: f64, group: Group) -> Result<Call> {
+        let key = (pattern as usize, bytes.to_bits(), group);
+        if let Some(known) = self.calls.get(&key) {
+            return Ok(*known);
+        }
+        let seconds = self.pricer.call(pattern, bytes, group)?;
+        let needs = self.pricer.network.needs(pattern, bytes, group)?;
+        let nearby = part(self.pricer.nearby_seconds(pattern, bytes, self.step.gpus)?, seconds);
+        let call = Call { seconds, ports: needs.ports, cards: needs.cards, nearby };
+        self.calls.insert(key, call);
+        Ok(call)
+    }
+}
+
+impl Pricer<'_> {
+    /// The pair of ranks that stands for two: of one node, or of neighbouring nodes.
+    pub(super) fn pair(&self, step: &TrainingStep, one: u32, other: u32) -> Group {
+        let domain = self.network.domain();
+        let stride = if one / domain == other / domain { 1 } else { domain.min(step.gpus / 2).max(1) };
+        Group { size: 2, stride }
+    }
+}
+
+impl Call {
+    fn needs(&self) -> Vec<Need> {
+        [(PORTS, self.ports), (CARDS, self.cards)].into_iter().filter(|(_, part)| *part > 0.0).collect()
+    }
+}
+
+/// A part of the whole, at most 1; nothing of nothing.
+fn part(of: f64, whole: f64) -> f64 {
+    if whole > 0.0 {
+        (of / whole).clamp(0.0, 1.0)
+    } else {
+        0.0
+    }
+}
+
+fn recorded_events(ops: &[RecordedOp]) -> impl Iterator<Item = (u64, usize)> + '_ {
+    ops.iter().enumerate().filter_map(|(at, op)| match op.action {
+        Action::Record { event } => Some((event, at)),
+        _ => None,
+    })
+}
+
+/// Seconds in which the processor issues an operation; a CUDA graph issues all of its own at once.
+fn host_seconds(op: &RecordedOp, dispatch_s: f64) -> f64 {
+    match op.action {
+        Action::Host { seconds } => op.count * seconds,
+        _ if op.graph => 0.0,
+        Action::Record { .. } | Action::Wait { .. } | Action::HostWaits { .. } => EVENT_S,
+        _ => dispatch_s + op.count * LAUNCH_S,
+    }
+}
+
+/// The part of a kernel, by its name.
+fn part_of_kernel(name: &str) -> Part {
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    if has(&["optimizer", "adam", "_fused_sgd", "_foreach_"]) {
+        Part::Optimizer
+    } else if has(&["attention", "flash", "fmha"]) {
+        Part::Attention
+    } else if has(&["gemm", "nvjet", "cutlass"]) {
+        Part::Gemm
+    } else {
+        Part::Elementwise
+    }
+}
+
+impl RecordedOp {
+    /// Says whether the processor launches it.
+    fn launches(&self) -> bool {
+        let is_order = matches!(self.action, Action::Record { .. } | Action::Wait { .. });
+        self.action.is_on_stream() && !self.graph && !is_order
+    }
+}
+
+/// What tells meetings from each other: the group, the first rank of it or both ends of a message, the tag.
+type Key<'s> = (Option<&'s str>, [u32; 2], u64);
+
+/// Finds operations of several recorded ranks that begin together: the nth collective of a group that holds them, the nth message.
+fn meetings(step: &TrainingStep, ranks: &[RecordedRank]) -> Vec<Vec<(usize, usize)>> {
+    let places: HashMap<u32, usize> = ranks.iter().enumerate().map(|(place, rank)| (rank.rank, place)).collect();
+    let mut met: BTreeMap<(Key<'_>, usize), Vec<(usize, usize)>> = BTreeMap::new();
+    for (place, rank) in ranks.iter().enumerate() {
+        let mut counts: HashMap<Key<'_>, usize> = HashMap::new();
+        for (at, op) in rank.ops.iter().enumerate() {
+            let key: Key<'_> = match &op.action {
+                Action::Collective { group, .. } => (Some(group.as_str()), [step.groups[group].first(rank.rank), 0], 0),
+                Action::Send { peer, tag, .. } if places.contains_key(peer) => (None, [rank.rank, *peer], *tag),
+                Action::Recv { peer, tag, .. } if places.contains_key(peer) => (None, [*peer, rank.rank], *tag),
+                _ => continue,
+            };
+            let count = counts.entry(key).or_default();
+            met.entry((key, *count)).or_default().push((place, at));
+            *count += 1;
+        }
+    }
+    met.into_values().filter(|members| members.len() > 1).collect()
+}

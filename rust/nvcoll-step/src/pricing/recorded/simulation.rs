@@ -1,0 +1,565 @@
+//! The streams of recorded ranks in virtual time.
+//!
+//! ```text
+//! processor   issues operations in order, each takes a time; host_waits holds it up
+//! stream      a queue: its head begins when it is issued and the one before has ended; an event holds it up
+//! task        begins alone, or when all recorded ranks that take part have reached it; runs at a speed of 0 to 1
+//! speeds      change when a task begins or ends: max-min fair over what tasks need (`share`), and slower where computing and
+//!             collectives run beside each other: 1 / (1 + contention x nearness)
+//! ```
+//!
+//! The step is run some times in a row, so that work may hide behind the next step. Time is in integer picoseconds. Events of one time are
+//! handled in the order in which they came up, so the result is the same everywhere. Cost: for each operation, the tasks that run beside it.
+//!
+//! It does not model: the limit of launches in flight (about 1,024), kernels that are too small to fill the GPU, the implicit waits of the
+//! legacy default stream, PCIe that network cards and copies share, collectives of other ranks on the same links: all ranks of a kind do
+//! the same at the same time, which the price of one collective already counts.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use nvcoll_fabric::units::Ps;
+
+use super::account::Account;
+use super::program::{Program, Recording, Target, Task, What, RESOURCES};
+use super::share::{fair, Need};
+use crate::error::{Error, Result};
+
+/// How often the step runs. The third counts: two before it let the processor run ahead, one after it hides its end.
+pub(super) const ROUNDS: usize = 4;
+
+/// The round that counts, from 0.
+pub(super) const COUNTED: usize = 2;
+
+/// When an operation was issued, began and ended.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Span {
+    pub(super) issued: Ps,
+    pub(super) start: Ps,
+    pub(super) end: Ps,
+}
+
+/// What a run leaves.
+pub(super) struct Outcome {
+    /// When all ranks had ended each round.
+    pub(super) ends: [Ps; ROUNDS],
+    /// The operations of each rank in the round that counts.
+    pub(super) spans: Vec<Vec<Span>>,
+    /// When the processor of each rank began the round that counts.
+    pub(super) begins: Vec<Ps>,
+    /// Where the time between the end of the round before and the end of the round that counts went, by rank.
+    pub(super) accounts: Vec<Account>,
+}
+
+/// Operations of a stream that begin together: one, or those of a group call.
+struct Item {
+    ready: Ps,
+    round: usize,
+    ops: Vec<usize>,
+}
+
+#[derive(Default)]
+struct Stream {
+    queue: VecDeque<Item>,
+    /// Operations of its head that run or wait for other ranks.
+    running: usize,
+}
+
+struct Rank {
+    /// The next operation to issue, and its round.
+    next: (usize, usize),
+    /// When the processor is free.
+    host: Ps,
+    streams: Vec<Stream>,
+    /// When events were recorded, by round and operation.
+    recorded: Vec<bool>,
+    /// Streams that wait for an operation that records.
+    waiting: Vec<(usize, usize, usize)>,
+    /// Tasks that run, in the order in which they began.
+    active: Vec<usize>,
+    /// Operations that have begun and wait for other ranks.
+    arrived: Vec<usize>,
+    begins: [Ps; ROUNDS],
+    spans: Vec<Span>,
+    account: Account,
+}
+
+/// A task that runs.
+struct Active {
+    round: usize,
+    members: Vec<(usize, usize)>,
+    remaining: f64,
+    speed: f64,
+    since: Ps,
+    version: u32,
+}
+
+/// What happens at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Wake { rank: usize, stream: usize },
+    End { task: usize, version: u32 },
+}
+
+pub(super) struct Simulation<'p> {
+    program: &'p Program,
+    contention: f64,
+    now: Ps,
+    events: BinaryHeap<Reverse<(Ps, u64, Event)>>,
+    sequence: u64,
+    ranks: Vec<Rank>,
+    tasks: Vec<Active>,
+    free: Vec<usize>,
+    /// The ranks that have reached each meeting, by round.
+    reached: Vec<usize>,
+    /// Ranks whose processor can go on.
+    resumed: Vec<usize>,
+    /// Ranks whose tasks changed at this time.
+    changed: Vec<usize>,
+    /// Operations of streams that have not ended, by round.
+    left: [usize; ROUNDS],
+    ends: [Ps; ROUNDS],
+}
+
+impl<'p> Simulation<'p> {
+    pub(super) fn new(program: &'p Program, contention: f64) -> Self {
+        let on_stream = |what: &What| !matches!(what, What::HostWaits(_) | What::Host);
+        let count = |rank: &super::program::RankProgram| rank.ops.iter().filter(|op| on_stream(&op.what)).count();
+        let ranks = program.ranks.iter().map(|rank| Rank {
+            next: (0, 0),
+            host: 0,
+            streams: (0..rank.streams).map(|_| Stream::default()).collect(),
+            recorded: vec![false; ROUNDS * rank.ops.len()],
+            waiting: Vec::new(),
+            active: Vec::new(),
+            arrived: Vec::new(),
+            begins: [0; ROUNDS],
+            spans: vec![Span::default(); rank.ops.len()],
+            account: Account::new(rank.ops.len()),
+        });
+        Self {
+            program,
+            contention,
+            now: 0,
+            events: BinaryHeap::new(),
+            sequence: 0,
+            ranks: ranks.collect(),
+            tasks: Vec::new(),
+            free: Vec::new(),
+            reached: vec![0; ROUNDS * program.meetings.len()],
+            resumed: Vec::new(),
+            changed: Vec::new(),
+            left: [program.ranks.iter().map(count).sum(); ROUNDS],
+            ends: [0; ROUNDS],
+        }
+    }
+
+    /// Runs all rounds.
+    ///
+    /// # Errors
+    /// The ranks and operations that wait for ever, if some do.
+    pub(super) fn run(mut self) -> std::result::Result<Outcome, Vec<(usize, usize)>> {
+        (0..self.ranks.len()).for_each(|rank| self.issue(rank));
+        self.issue_resumed();
+        self.share();
+        while let Some(Reverse((time, _, event))) = self.events.pop() {
+            if time > self.now && !self.changed.is_empty() {
+                self.share();
+                self.push(time, event);
+                continue;
+            }
+            self.now = time;
+            match event {
+                Event::Wake { rank, stream } => self.advance(rank, stream),
+                Event::End { task, version } if self.tasks[task].version == version => self.end(task),
+                Event::End { .. } => {}
+            }
+            self.issue_resumed();
+            if self.events.is_empty() {
+                self.share();
+            }
+        }
+        let is_done = self.left == [0; ROUNDS] && self.ranks.iter().all(|rank| rank.next.0 == ROUNDS);
+        if !is_done {
+            return Err((0..self.ranks.len()).filter_map(|rank| Some((rank, self.held_up(rank)?))).collect());
+        }
+        Ok(Outcome {
+            ends: self.ends,
+            begins: self.ranks.iter().map(|rank| rank.begins[COUNTED]).collect(),
+            accounts: self.ranks.iter_mut().map(|rank| std::mem::take(&mut rank.account)).collect(),
+            spans: self.ranks.into_iter().map(|rank| rank.spans).collect(),
+        })
+    }
+
+    fn push(&mut self, time: Ps, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse((time, self.sequence, event)));
+    }
+
+    /// Lets the processor of a rank issue operations, until it has to wait.
+    fn issue(&mut self, rank: usize) {
+        let program = &self.program.ranks[rank];
+        let mut touched = vec![false; program.streams];
+        while self.ranks[rank].next.0 < ROUNDS {
+            let now = self.now;
+            let state = &mut self.ranks[rank];
+            let (round, at) = state.next;
+            if at == program.ops.len() {
+                state.next = (round + 1, 0);
+                continue;
+            }
+            if at == 0 {
+                state.begins[round] = state.host;
+            }
+            let op = &program.ops[at];
+            let started = state.host;
+            match &op.what {
+                What::HostWaits(target) => {
+                    if !state.is_reached(*target, round, program.ops.len()) {
+                        break;
+                    }
+                    state.host = state.host.max(now) + op.host;
+                }
+                What::Host => state.host += op.host,
+                what => {
+                    state.host += op.host;
+                    touched[op.stream] = true;
+                    let together = what.together();
+                    let of = &mut state.streams[op.stream];
+                    let is_begun = of.running > 0 && of.queue.len() == 1;
+                    let queue = &mut of.queue;
+                    let joins = |last: &&mut Item| {
+                        together.is_some()
+                            && !is_begun
+                            && last.round == round
+                            && program.ops[last.ops[0]].what.together() == together
+                    };
+                    match queue.back_mut().filter(joins) {
+                        Some(last) => {
+                            last.ready = state.host;
+                            last.ops.push(at);
+                        }
+                        None => queue.push_back(Item { ready: state.host, round, ops: vec![at] }),
+                    }
+                }
+            }
+            if round == COUNTED {
+                state.spans[at] = Span { issued: state.host, start: started, end: state.host };
+            }
+            state.next = (round, at + 1);
+        }
+        for stream in (0..program.streams).filter(|&stream| touched[stream]) {
+            self.advance(rank, stream);
+        }
+    }
+
+    /// Begins what can begin on a stream.
+    fn advance(&mut self, rank: usize, stream: usize) {
+        let (program, now) = (&self.program.ranks[rank], self.now);
+        loop {
+            let state = &mut self.ranks[rank];
+            let of = &mut state.streams[stream];
+            let Some(head) = of.queue.front().filter(|_| of.running == 0) else { break };
+            if head.ready > now {
+                let ready = head.ready;
+                self.push(ready, Event::Wake { rank, stream });
+                break;
+            }
+            let (round, at) = (head.round, head.ops[0]);
+            match &program.ops[at].what {
+                What::Task(_) => {
+                    let ops = head.ops.clone();
+                    of.running = ops.len();
+                    ops.into_iter().for_each(|op| self.begin(rank, round, op));
+                    break;
+                }
+                What::Wait(recording) if !state.is_recorded(*recording, round, program.ops.len()) => {
+                    let place = recording.place(round, program.ops.len());
+                    state.waiting.push((place, stream, at));
+                    break;
+                }
+                what => {
+                    let is_record = matches!(what, What::Record);
+                    state.streams[stream].queue.pop_front();
+                    self.finished(rank, round, at, (now, now));
+                    if is_record {
+                        self.record(rank, round * program.ops.len() + at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Marks an event as recorded, and lets go what waits for it.
+    fn record(&mut self, rank: usize, place: usize) {
+        let state = &mut self.ranks[rank];
+        state.recorded[place] = true;
+        let (ready, waiting): (Vec<_>, Vec<_>) = state.waiting.drain(..).partition(|(awaited, ..)| *awaited == place);
+        state.waiting = waiting;
+        for (_, stream, _) in ready {
+            self.push(self.now, Event::Wake { rank, stream });
+        }
+        self.resume(rank);
+    }
+
+    fn issue_resumed(&mut self) {
+        while let Some(rank) = self.resumed.pop() {
+            self.issue(rank);
+        }
+    }
+
+    /// Lets the processor go on if what it waits for has come.
+    fn resume(&mut self, rank: usize) {
+        let (ops, state) = (&self.program.ranks[rank].ops, &self.ranks[rank]);
+        let (round, at) = state.next;
+        if let Some(What::HostWaits(target)) = ops.get(at).map(|op| &op.what).filter(|_| round < ROUNDS) {
+            if state.is_reached(*target, round, ops.len()) {
+                self.resumed.push(rank);
+            }
+        }
+    }
+
+    /// Begins a task, or waits until all ranks that take part have reached it.
+    fn begin(&mut self, rank: usize, round: usize, op: usize) {
+        let task = self.program.task(rank, op);
+        self.account(rank, Some(op));
+        if round == COUNTED {
+            self.ranks[rank].spans[op].start = self.now;
+        }
+        let members = match task.meeting {
+            None => vec![(rank, op)],
+            Some(meeting) => {
+                let members = &self.program.meetings[meeting];
+                let reached = &mut self.reached[round * self.program.meetings.len() + meeting];
+                *reached += 1;
+                if *reached < members.len() {
+                    self.ranks[rank].arrived.push(op);
+                    return;
+                }
+                members.clone()
+            }
+        };
+        self.start(round, members);
+    }
+
+    fn start(&mut self, round: usize, members: Vec<(usize, usize)>) {
+        let alone = members.iter().map(|&(rank, op)| self.program.task(rank, op).alone).max().unwrap_or(0);
+        let number = self.free.pop().unwrap_or(self.tasks.len());
+        let version = self.tasks.get(number).map_or(0, |task| task.version + 1);
+        for &(rank, op) in &members {
+            self.account(rank, Some(op));
+            let state = &mut self.ranks[rank];
+            state.arrived.retain(|&arrived| arrived != op);
+            state.active.push(number);
+            self.changed.push(rank);
+        }
+        let task = Active { round, members, remaining: alone as f64, speed: 0.0, since: self.now, version };
+        if number == self.tasks.len() {
+            self.tasks.push(task);
+        } else {
+            self.tasks[number] = task;
+        }
+    }
+
+    fn end(&mut self, number: usize) {
+        let (round, members) = (self.tasks[number].round, self.tasks[number].members.clone());
+        self.tasks[number].version += 1;
+        self.free.push(number);
+        for &(rank, _) in &members {
+            self.account(rank, None);
+            self.ranks[rank].active.retain(|&active| active != number);
+            self.changed.push(rank);
+        }
+        for &(rank, op) in &members {
+            let start = self.ranks[rank].spans[op].start;
+            self.finished(rank, round, op, (start, self.now));
+            let stream = self.program.ranks[rank].ops[op].stream;
+            let of = &mut self.ranks[rank].streams[stream];
+            of.running -= 1;
+            if of.running == 0 {
+                of.queue.pop_front();
+                self.advance(rank, stream);
+            }
+            self.resume(rank);
+        }
+    }
+
+    /// Counts an operation as ended; at the end of a round, accounts are closed.
+    fn finished(&mut self, rank: usize, round: usize, op: usize, (start, end): (Ps, Ps)) {
+        if round == COUNTED {
+            let span = &mut self.ranks[rank].spans[op];
+            (span.start, span.end) = (start, end);
+        }
+        self.left[round] -= 1;
+        if self.left[round] > 0 {
+            return;
+        }
+        self.ends[round] = self.now;
+        for rank in 0..self.ranks.len() {
+            self.account(rank, None);
+            match round {
+                _ if round + 1 == COUNTED => self.ranks[rank].account.open(),
+                COUNTED => self.ranks[rank].account.close(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Accounts for the time of a rank since its tasks last changed; `next` is what begins now.
+    fn account(&mut self, rank: usize, next: Option<usize>) {
+        let state = &mut self.ranks[rank];
+        let op_of = |&number: &usize| {
+            let members = &self.tasks[number].members;
+            members.iter().find(|(of, _)| *of == rank).expect("a rank has its own tasks").1
+        };
+        let active = state.active.iter().map(|number| (op_of(number), self.program.task(rank, op_of(number))));
+        state.account.until(self.now, active, state.arrived.first().copied(), next);
+    }
+
+    /// Gives new speeds to all tasks of ranks where a task began or ended, and of ranks that share a task with them.
+    fn share(&mut self) {
+        let mut ranks = std::mem::take(&mut self.changed);
+        if ranks.is_empty() {
+            return;
+        }
+        let mut tasks: Vec<usize> = Vec::new();
+        let mut at = 0;
+        ranks.sort_unstable();
+        ranks.dedup();
+        while at < ranks.len() {
+            for &number in &self.ranks[ranks[at]].active {
+                if !tasks.contains(&number) {
+                    tasks.push(number);
+                    let others = self.tasks[number].members.iter().map(|&(rank, _)| rank);
+                    let new: Vec<usize> = others.filter(|rank| !ranks.contains(rank)).collect();
+                    ranks.extend(new);
+                }
+            }
+            at += 1;
+        }
+        let place = |rank: usize| ranks.iter().position(|&one| one == rank).expect("ranks of tasks were added");
+        let needs: Vec<Vec<Need>> = tasks.iter().map(|&task| self.needs(task, place)).collect();
+        let needs: Vec<&[Need]> = needs.iter().map(Vec::as_slice).collect();
+        let speeds = fair(&needs, ranks.len() * RESOURCES);
+        let slows: Vec<f64> = tasks.iter().map(|&task| self.slowed(task)).collect();
+        for ((number, speed), slow) in tasks.into_iter().zip(speeds).zip(slows) {
+            self.set_speed(number, speed * slow);
+        }
+        for rank in ranks {
+            let slow = self.slow_of(rank);
+            self.ranks[rank].account.set_slow(slow);
+        }
+    }
+
+    fn needs(&self, task: usize, place: impl Fn(usize) -> usize) -> Vec<Need> {
+        let of_member = |&(rank, op): &(usize, usize)| {
+            let first = place(rank) * RESOURCES;
+            self.program.task(rank, op).needs.iter().map(move |&(of, part)| (first + of, part))
+        };
+        self.tasks[task].members.iter().flat_map(of_member).collect()
+    }
+
+    fn set_speed(&mut self, number: usize, speed: f64) {
+        let (now, task) = (self.now, &mut self.tasks[number]);
+        if task.speed == speed {
+            return;
+        }
+        task.remaining = (task.remaining - (now - task.since) as f64 * task.speed).max(0.0);
+        (task.speed, task.since, task.version) = (speed, now, task.version + 1);
+        let (end, version) = (now + (task.remaining / speed).ceil() as Ps, task.version);
+        self.push(end, Event::End { task: number, version });
+    }
+
+    /// The speed of a task beside work of the other kind, on the rank where it is least.
+    fn slowed(&self, number: usize) -> f64 {
+        let of_member = |&(rank, op): &(usize, usize)| {
+            let task = self.program.task(rank, op);
+            if task.computes {
+                self.slow_of(rank)
+            } else if self.computes(rank) {
+                1.0 / (1.0 + self.contention * task.nearby)
+            } else {
+                1.0
+            }
+        };
+        self.tasks[number].members.iter().map(of_member).fold(1.0, f64::min)
+    }
+
+    /// The speed of computing on a rank beside its collectives.
+    fn slow_of(&self, rank: usize) -> f64 {
+        let nearby = self.tasks_of(rank).map(|task| task.nearby).fold(0.0, f64::max);
+        1.0 / (1.0 + self.contention * nearby)
+    }
+
+    fn computes(&self, rank: usize) -> bool {
+        self.tasks_of(rank).any(|task| task.computes)
+    }
+
+    fn tasks_of(&self, rank: usize) -> impl Iterator<Item = &'p Task> + '_ {
+        let members = self.ranks[rank].active.iter().flat_map(|&number| &self.tasks[number].members);
+        members.filter(move |(of, _)| *of == rank).map(|&(rank, op)| self.program.task(rank, op))
+    }
+
+    /// The operation for which a rank waits for ever.
+    fn held_up(&self, rank: usize) -> Option<usize> {
+        let (state, ops) = (&self.ranks[rank], &self.program.ranks[rank].ops);
+        let head = state.streams.iter().find_map(|stream| Some(stream.queue.front()?.ops[0]));
+        state.arrived.first().copied().or(head).or((state.next.0 < ROUNDS).then(|| state.next.1.min(ops.len() - 1)))
+    }
+}
+
+impl Rank {
+    fn is_recorded(&self, recording: Recording, round: usize, ops: usize) -> bool {
+        (recording.is_before && round == 0) || self.recorded[recording.place(round, ops)]
+    }
+
+    fn is_reached(&self, target: Target, round: usize, ops: usize) -> bool {
+        match target {
+            Target::Device => self.streams.iter().all(|stream| stream.queue.is_empty()),
+            Target::Stream(stream) => self.streams[stream].queue.is_empty(),
+            Target::Event(recording) => self.is_recorded(recording, round, ops),
+        }
+    }
+}
+
+impl Recording {
+    /// The place of the recording in those of all rounds.
+    fn place(self, round: usize, ops: usize) -> usize {
+        let round = if self.is_before { round.saturating_sub(1) } else { round };
+        round * ops + self.op
+    }
+}
+
+impl What {
+    fn together(&self) -> Option<u64> {
+        match self {
+            Self::Task(task) => task.together,
+            _ => None,
+        }
+    }
+}
+
+impl Program {
+    /// Returns the task of an operation that is one.
+    pub(super) fn task(&self, rank: usize, op: usize) -> &Task {
+        match &self.ranks[rank].ops[op].what {
+            What::Task(task) => task,
+            _ => unreachable!("streams run tasks only"),
+        }
+    }
+}
+
+/// Says which operations wait for ever.
+pub(super) fn hangs(waiting: &[(usize, usize)], name: impl Fn(usize, usize) -> String) -> Error {
+    let said: Vec<String> = waiting.iter().take(4).map(|&(rank, op)| name(rank, op)).collect();
+    let more = if waiting.len() > 4 { format!(", and {} more ranks wait", waiting.len() - 4) } else { String::new() };
+    Error::Deadlock(format!("the ranks wait for each other for ever: {}{more}", said.join("; ")))
+}
+
+/// Runs a program.
+///
+/// # Errors
+/// [`Error::Deadlock`] if ranks wait for each other for ever.
+pub(super) fn run(program: &Program, contention: f64, name: impl Fn(usize, usize) -> String) -> Result<Outcome> {
+    Simulation::new(program, contention).run().map_err(|waiting| hangs(&waiting, name))
+}

@@ -1,0 +1,293 @@
+//! Prices of recorded steps, against closed forms: streams one after another and beside each other, links that are shared, ranks that meet.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use common::{Machine, MACHINE};
+use nvcoll_fabric::predict::Pattern;
+use nvcoll_step::compute::Compute;
+use nvcoll_step::constants::Constants;
+use nvcoll_step::network::Group;
+use nvcoll_step::pricing::{Pricer, StepPrice};
+use nvcoll_step::training_step::{TrainingStep, Work};
+use nvcoll_step::Error;
+use serde_json::{json, Value};
+
+static ON: LazyLock<Machine> = LazyLock::new(|| Machine::of(MACHINE, 16));
+
+/// Constants without contention of computing and collectives.
+static PLAIN: LazyLock<Constants> =
+    LazyLock::new(|| Constants::with(&BTreeMap::from([("contention".to_owned(), 0.0)])).unwrap());
+
+fn plain() -> Pricer<'static> {
+    Pricer { constants: &PLAIN, ..ON.pricer(true) }
+}
+
+fn rank(rank: u32, stands_for: u32, ops: Value) -> Value {
+    let memory = json!({"allocated": 4e10, "reserved": 5e10, "parts": [{"name": "parameters", "bytes": 1e10}]});
+    json!({"rank": rank, "stands_for": stands_for, "name": format!("rank {rank}"), "ops": ops, "memory": memory})
+}
+
+fn step_of(ranks: Value) -> TrainingStep {
+    let text = json!({
+        "schema": "nvcoll.training-step/1", "name": "by hand", "gpus": 16, "tokens": 0, "model_flops": 0, "dtype": "bf16",
+        "groups": {"tp": {"size": 8, "stride": 1}, "dp": {"size": 2, "stride": 8}, "pp": {"size": 2, "stride": 8}},
+        "recorded": {"gpu": "h100-sxm", "lines": ["a.py:1 f", "a.py:2 g"], "ranks": ranks},
+    });
+    TrainingStep::from_json(&text.to_string()).unwrap()
+}
+
+/// A step of one kind of rank whose processor takes no time.
+fn step(mut ops: Value) -> TrainingStep {
+    ops.as_array_mut().unwrap().iter_mut().for_each(|op| op["graph"] = json!(true));
+    step_of(json!([rank(0, 16, ops)]))
+}
+
+fn price(pricer: &Pricer<'_>, step: &TrainingStep) -> StepPrice {
+    let price = pricer.price(step).unwrap();
+    let parts: f64 = price.parts.named().map(|(_, seconds)| seconds).sum();
+    assert!((parts / price.seconds - 1.0).abs() < 1e-6, "{:?} are {parts} of {}", price.parts, price.seconds);
+    price
+}
+
+fn assert_near(found: f64, expected: f64, within: f64) {
+    assert!((found / expected - 1.0).abs() < within, "{found} found, {expected} expected");
+}
+
+fn part(price: &StepPrice, name: &str) -> f64 {
+    price.parts.named().find(|(part, _)| *part == name).map_or(0.0, |(_, seconds)| seconds)
+}
+
+fn gemm(stream: u32) -> Value {
+    json!({"stream": stream, "name": "aten::mm", "line": 0, "work": "gemm", "m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"})
+}
+
+fn gemm_s(constants: &Constants) -> f64 {
+    let work = serde_json::from_value(json!({"work": "gemm", "m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}));
+    compute_s(constants, &work.unwrap())
+}
+
+fn compute_s(constants: &Constants, work: &Work) -> f64 {
+    Compute { device: plain().device, constants }.seconds(work, 1.0).unwrap()
+}
+
+fn collective(stream: u32, bytes: f64, group: &str) -> Value {
+    json!({"stream": stream, "name": "c", "line": 1, "work": "collective", "pattern": "all_reduce", "bytes": bytes, "group": group})
+}
+
+fn all_reduce_s(bytes: f64, group: Group) -> f64 {
+    PLAIN.network * plain().network.seconds(Pattern::AllReduce, bytes, group).unwrap()
+}
+
+const TP: Group = Group { size: 8, stride: 1 };
+const DP: Group = Group { size: 2, stride: 8 };
+
+#[test]
+fn operations_of_one_stream_add_up() {
+    let bytes = 1e9;
+    let kernel = json!({"stream": 7, "name": "aten::add", "work": "kernel", "bytes": bytes, "count": 3});
+    let found = price(&plain(), &step(json!([gemm(7), kernel, collective(7, 1e8, "tp"), gemm(7)])));
+    let kernel_s = compute_s(&PLAIN, &Work::Stream { bytes }) + 3.0 * 2e-6;
+    assert_near(found.seconds, 2.0 * gemm_s(&PLAIN) + kernel_s + all_reduce_s(1e8, TP), 1e-6);
+    assert_near(part(&found, "gemm"), 2.0 * gemm_s(&PLAIN), 1e-6);
+    assert_near(part(&found, "elementwise"), kernel_s, 1e-6);
+    assert_near(part(&found, "tensor"), all_reduce_s(1e8, TP), 1e-6);
+    let one = &found.collectives[0];
+    assert_eq!((one.name.as_str(), one.count, one.group.as_str()), ("c", 1.0, "tp"));
+    assert_near(one.exposed_s.unwrap(), one.seconds, 1e-6);
+    assert_eq!(found.lines.len(), 1);
+    assert_eq!(found.lines[0].line, "a.py:2 g");
+    assert_near(found.lines[0].exposed_s, one.seconds, 1e-6);
+}
+
+#[test]
+fn a_collective_hides_behind_computing_until_an_event_needs_it() {
+    let ops = |count: u32| {
+        let mut ops = vec![collective(9, 1e8, "dp"), json!({"stream": 9, "work": "record", "event": 1})];
+        ops.extend((0..count).map(|_| gemm(7)));
+        ops.extend([json!({"stream": 7, "work": "wait", "event": 1}), gemm(7)]);
+        ops.extend([
+            json!({"stream": 7, "work": "record", "event": 2}),
+            json!({"stream": 9, "work": "wait", "event": 2}),
+        ]);
+        Value::Array(ops)
+    };
+    let (one, all) = (gemm_s(&PLAIN), all_reduce_s(1e8, DP));
+    assert!(all > one && all < 8.0 * one);
+    let bare = price(&plain(), &step(ops(1)));
+    assert_near(bare.seconds, all + one, 1e-6);
+    assert_near(part(&bare, "data"), all - one, 1e-6);
+    assert_near(bare.collectives[0].exposed_s.unwrap(), all - one, 1e-6);
+    let hidden = price(&plain(), &step(ops(8)));
+    assert_near(hidden.seconds, 9.0 * one, 1e-6);
+    assert_eq!(part(&hidden, "data"), 0.0);
+}
+
+#[test]
+fn what_is_left_at_the_end_hides_behind_the_next_step() {
+    let found =
+        price(&plain(), &step(json!([gemm(7), gemm(7), gemm(7), gemm(7), gemm(7), gemm(7), collective(9, 1e8, "dp")])));
+    assert_near(found.seconds, 6.0 * gemm_s(&PLAIN), 1e-6);
+}
+
+#[test]
+fn collectives_of_one_link_share_it_and_those_of_two_do_not() {
+    let bytes = 4e9;
+    let alone = |group| all_reduce_s(bytes, group);
+    let same = price(&plain(), &step(json!([collective(8, bytes, "tp"), collective(9, bytes, "tp")])));
+    let needs = plain().network.needs(Pattern::AllReduce, bytes, TP).unwrap();
+    assert!(needs.ports > 0.99 && needs.cards == 0.0, "{needs:?}");
+    assert_near(same.seconds, 2.0 * needs.ports * alone(TP), 1e-3);
+    let other = plain().network.needs(Pattern::AllReduce, bytes, DP).unwrap();
+    assert!(other.cards > 0.99 && other.ports == 0.0, "{other:?}");
+    let two = price(&plain(), &step(json!([collective(8, bytes, "tp"), collective(9, bytes, "dp")])));
+    assert_near(two.seconds, alone(TP).max(alone(DP)), 1e-6);
+}
+
+#[test]
+fn a_shorter_collective_gives_its_share_back() {
+    // Both run at half speed until the short one has ended, after twice its time; then the long one runs alone.
+    let (long, short) = (all_reduce_s(8e9, TP), all_reduce_s(2e9, TP));
+    let joined = json!([{"stream": 6, "work": "record", "event": 1}, {"stream": 8, "work": "wait", "event": 1},
+        {"stream": 9, "work": "wait", "event": 1}, collective(8, 8e9, "tp"), collective(9, 2e9, "tp"),
+        {"stream": 8, "work": "record", "event": 2}, {"stream": 9, "work": "record", "event": 3},
+        {"stream": 6, "work": "wait", "event": 2}, {"stream": 6, "work": "wait", "event": 3}]);
+    let found = price(&plain(), &step(joined));
+    assert_near(found.seconds, long + short, 5e-3);
+}
+
+#[test]
+fn computing_and_collectives_of_a_node_slow_each_other() {
+    let constants = Constants::shipped();
+    let bytes = 1e9;
+    let on = |stream: u32, work: &str, event: u32| json!({"stream": stream, "work": work, "event": event});
+    let moving = [on(9, "wait", 2), collective(9, bytes, "tp"), on(9, "record", 1)];
+    let [wait, moves, record] = moving;
+    let ops = json!([wait, on(7, "wait", 1), moves, gemm(7), gemm(7), record, on(7, "record", 2)]);
+    let found = price(&ON.pricer(true), &step(ops));
+    let (busy, moves) = (2.0 * gemm_s(constants), all_reduce_s(bytes, TP));
+    let slowed = constants.contention * busy.min(moves);
+    assert_near(found.seconds, busy.max(moves) + slowed, 1e-3);
+    assert!(part(&found, "tensor") > 0.9 * slowed, "{:?}", found.parts);
+}
+
+#[test]
+fn group_calls_run_together() {
+    let ops = |together: Value| {
+        let call = |bytes: f64| {
+            let mut op = collective(9, bytes, "tp");
+            op["together"] = together.clone();
+            op
+        };
+        json!([call(1e6), call(1e6), call(1e6), call(1e6)])
+    };
+    let apart = price(&plain(), &step(ops(Value::Null))).seconds;
+    let joined = price(&plain(), &step(ops(json!(1)))).seconds;
+    assert_near(apart, 4.0 * all_reduce_s(1e6, TP), 1e-6);
+    let needs = plain().network.needs(Pattern::AllReduce, 1e6, TP).unwrap();
+    assert_near(joined, (4.0 * needs.ports).max(1.0) * all_reduce_s(1e6, TP), 1e-3);
+}
+
+#[test]
+fn the_processor_bounds_small_operations() {
+    let small = json!({"stream": 7, "name": "aten::add", "line": 1, "work": "kernel", "bytes": 1000});
+    let many: Vec<Value> = (0..100).map(|_| small.clone()).collect();
+    let found = price(&plain(), &step_of(json!([rank(0, 16, Value::Array(many.clone()))])));
+    assert_near(found.seconds, 100.0 * 4e-6, 0.01);
+    assert!(part(&found, "host") > 0.4 * found.seconds, "{:?}", found.parts);
+    assert_near(found.lines[0].host_s, part(&found, "host"), 1e-6);
+    let graph = price(&plain(), &step(Value::Array(many.clone())));
+    assert!(graph.seconds < 0.6 * found.seconds && part(&graph, "host") < 1e-9);
+    let mut eager = step_of(json!([rank(0, 16, Value::Array(many))]));
+    eager.recorded.as_mut().unwrap().ranks[0].operators = Some(300.0);
+    assert_near(price(&plain(), &eager).seconds, 100.0 * 7e-6, 0.01);
+}
+
+#[test]
+fn a_processor_that_waits_cannot_run_ahead() {
+    let ops = |waits: Value| {
+        json!([gemm(7), {"work": "host_waits", "for": waits, "name": "item"}, {"work": "host", "seconds": 2e-3},
+        {"stream": 7, "work": "record", "event": 1}])
+    };
+    let bound = gemm_s(&PLAIN) + 2e-3;
+    for target in [json!("device"), json!({"stream": 7})] {
+        let found = price(&plain(), &step(ops(target)));
+        assert_near(found.seconds, bound, 1e-6);
+        assert_near(part(&found, "host"), 2e-3, 1e-6);
+    }
+    let free = price(&plain(), &step(ops(json!({"stream": 8}))));
+    assert_near(free.seconds, gemm_s(&PLAIN).max(2e-3), 1e-6);
+}
+
+#[test]
+fn copies_take_the_link_to_the_processor() {
+    let copy =
+        |stream: u32, direction: &str| json!({"stream": stream, "work": "copy", "bytes": 1e9, "direction": direction});
+    let one = price(&plain(), &step(json!([copy(7, "h2d")])));
+    assert!((35e9..64e9).contains(&(1e9 / one.seconds)), "{}", one.seconds);
+    assert_near(part(&one, "copies"), one.seconds, 1e-6);
+    assert_near(price(&plain(), &step(json!([copy(7, "h2d"), copy(8, "d2h")]))).seconds, one.seconds, 1e-6);
+    assert_near(price(&plain(), &step(json!([copy(7, "h2d"), copy(8, "h2d")]))).seconds, 2.0 * one.seconds, 1e-2);
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_for_ever_are_named() {
+    let ops = |first: &str, then: &str, tag: u64, peer: u32| {
+        json!([{"stream": 1, "line": 1, "work": first, "bytes": 8, "peer": peer, "tag": tag},
+               {"stream": 1, "work": then, "bytes": 8, "peer": peer, "tag": 1 - tag}])
+    };
+    let hangs = step_of(json!([rank(0, 8, ops("send", "recv", 0, 8)), rank(8, 8, ops("send", "recv", 1, 0))]));
+    let Err(Error::Deadlock(text)) = ON.pricer(true).price(&hangs) else { panic!("it hangs") };
+    assert!(text.contains("rank 0 waits at a.py:2 g for rank 8 to receive 8 bytes"), "{text}");
+    assert!(text.contains("rank 8 waits at a.py:2 g for rank 0 to receive 8 bytes"), "{text}");
+    let mut together = serde_json::to_value(&hangs).unwrap();
+    for rank in 0..2 {
+        for op in 0..2 {
+            together["recorded"]["ranks"][rank]["ops"][op]["together"] = json!(1);
+        }
+    }
+    price(&plain(), &TrainingStep::from_json(&together.to_string()).unwrap());
+}
+
+#[test]
+fn a_collective_of_two_recorded_ranks_waits_for_the_later() {
+    let ops = |gemms: usize| {
+        let mut ops: Vec<Value> = (0..gemms).map(|_| gemm(7)).collect();
+        ops.push(collective(7, 1e8, "pp"));
+        ops.iter_mut().for_each(|op| op["graph"] = json!(true));
+        Value::Array(ops)
+    };
+    let found = price(&plain(), &step_of(json!([rank(0, 8, ops(1)), rank(8, 8, ops(3))])));
+    assert_near(found.seconds, 3.0 * gemm_s(&PLAIN) + all_reduce_s(1e8, DP), 1e-6);
+    assert_eq!(part(&found, "bubble"), 0.0, "the slowest rank waits for nobody");
+    assert_eq!(found.roles.len(), 2);
+}
+
+#[test]
+fn memory_fits_as_the_allocator_decides() {
+    let of = |allocated: f64, reserved: f64| {
+        let mut step = step(json!([gemm(7)]));
+        let memory = &mut step.recorded.as_mut().unwrap().ranks[0].memory;
+        (memory.allocated, memory.reserved) = (allocated, reserved);
+        let found = price(&plain(), &step);
+        assert_near(found.memory_gb * 1024.0_f64.powi(3), reserved + 1.65e9 + 1.2e9, 1e-9);
+        serde_json::to_value(found.fit).unwrap()
+    };
+    assert_eq!(of(4e10, 8e10), json!("fits"));
+    assert_eq!(of(7e10, 8.4e10), json!("tight"));
+    assert_eq!(of(8.4e10, 8.5e10), json!("too_large"));
+}
+
+#[test]
+fn another_generation_of_gpu_is_said() {
+    let mut step = step(json!([gemm(7)]));
+    assert!(price(&plain(), &step).extrapolated.iter().all(|reason| !reason.contains("recorded")));
+    step.recorded.as_mut().unwrap().gpu = "b200".to_owned();
+    let found = price(&plain(), &step);
+    assert!(found.extrapolated.iter().any(|reason| reason.contains("recorded on B200")), "{:?}", found.extrapolated);
+    let flops = 2.0 * 8192.0_f64.powi(3);
+    assert_near(found.tflops, flops / gemm_s(&PLAIN) / 1e12, 1e-6);
+    assert_eq!((found.flops_of, found.tokens_per_second), ("recorded", 0.0));
+}
