@@ -34,6 +34,8 @@ from .rules import Rule
 from .tensors import Mirror, is_small, is_whole, replaced, tensors_of
 
 aten = torch.ops.aten
+COUNTING = ("/torch/nn/modules/_functions.py",)
+"""Files whose masks are of counts, which are real, though they lie in one tensor with floats: SyncBatchNorm's."""
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -80,7 +82,9 @@ class Data:
                 self._copied_to_host(rule, args, kwargs, inputs, results)
             return
         if rule.leaves_data:
-            self._unknown.difference_update(each.untyped_storage().data_ptr() for each in results)
+            return
+        if rule.is_new:
+            self._mark(written, is_unknown=False)
             return
         involved = [each for each in inputs if each.is_cuda]
         if all(is_small(each) for each in involved) and all(is_small(each) for each in written):
@@ -167,14 +171,15 @@ class Data:
         indices = results[-1]
         if rule.counts:
             self.mirror(indices).fill_(inputs[0].numel() // max(indices.numel(), 1))
-            self.assume(f"{rule.name} of values that do not exist: equal counts")
+            self.assume(f"{rule.shown} of values that do not exist: equal counts")
         else:
             choices = _choices(rule, args, inputs[0])
             if not is_whole(indices) or not is_small(indices):
                 return False
             order = torch.arange(indices.numel(), dtype=indices.dtype) % max(choices, 1)
             self.mirror(indices).copy_(order.view(indices.shape))
-            self.assume(f"{rule.name} of values that do not exist: indices in turn")
+            if rule.picks:
+                self.assume(f"{rule.shown} of values that do not exist: indices in turn")
         for each in results[:-1]:
             self._forget(each)
         self._mark([indices], is_unknown=False)
@@ -193,7 +198,7 @@ class Data:
         return replaced(real, lambda each: each.to(on_gpu[0].device))
 
     def _need(self, tensor: torch.Tensor, name: str) -> None:
-        if self.is_unknown(tensor):
+        if self.is_unknown(tensor) and not self._lines.is_within(COUNTING):
             line = self._lines.of_script()
             raise unknown_shape(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), line)
 

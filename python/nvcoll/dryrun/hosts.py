@@ -35,7 +35,7 @@ def without_values(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], in
         return NotImplemented
     if not inputs:
         return _made(rule, args, kwargs)
-    if rule.is_view or rule.leaves_data or not any(is_large_on_host(each) for each in inputs):
+    if rule.leaves_data or rule.is_new or not any(is_large_on_host(each) for each in inputs):
         return NotImplemented
     if any(each.device.type != "cpu" for each in inputs):
         return NotImplemented

@@ -57,6 +57,15 @@ class Lines:
                 return self.texts[found]
         return ""
 
+    def is_within(self, files: tuple[str, ...], limit: int = 16) -> bool:
+        """Says whether one of the innermost frames of this thread is of a file whose name ends so."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and limit:
+            if frame.f_code.co_filename.endswith(files):
+                return True
+            frame, limit = frame.f_back, limit - 1
+        return False
+
     def of_trace(self, trace: TracebackType | None) -> str:
         """Returns the innermost line of the script in a traceback, or ""."""
         found = ""

@@ -5,8 +5,8 @@ were alive at the start, it gives the set of blocks at the peak. A block belongs
 
 | category | if |
 |---|---|
-| parameters | a parameter of the optimizer lies in it |
-| gradients | a gradient does, when the optimizer is called |
+| parameters | a parameter of a module or of the optimizer lies in it |
+| gradients | a gradient does, when the optimizer is called; also `main_grad`, that of Megatron |
 | optimizer state | a tensor of the optimizer's state does |
 | communication buffers | FSDP made it in the step: parameters gathered, gradients to be reduced |
 | activations | the main thread made it in the step, and it outlives an allocation of autograd's thread |
@@ -19,10 +19,12 @@ a backward pass.
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from . import private
 from .lines import Lines
@@ -37,6 +39,16 @@ CATEGORIES = (
     "temporary",
     "other",
 )
+CALLING = (
+    "/nvcoll/",
+    "/torch/_ops",
+    "/torch/_compile",
+    "/torch/_dynamo/",
+    "/torch/_library/",
+    "/torch/utils/",
+    "/storage",
+)
+"""Parts of the names of files through which operators are called."""
 
 
 class MemoryWatch:
@@ -48,6 +60,8 @@ class MemoryWatch:
         self._start: dict[int, int] = {}
         self._addresses: dict[int, str] = {}
         self._most = 0
+        self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
+        register_module_parameter_registration_hook(lambda module, *_: self._modules.add(module))
         self._stack: tuple[str, ...] = ()
 
     def look(self, line: int, is_backward: bool) -> None:
@@ -79,10 +93,12 @@ class MemoryWatch:
 
     def note(self, optimizer: Any) -> None:
         """Notes where parameters, gradients and the optimizer's state lie."""
-        for group in getattr(optimizer, "param_groups", ()):
-            for parameter in group["params"]:
-                self._note(parameter, "parameters")
-                self._note(parameter.grad, "gradients")
+        of_modules = (each for module in self._modules for each in module._parameters.values() if each is not None)
+        of_optimizer = (each for group in getattr(optimizer, "param_groups", ()) for each in group["params"])
+        for parameter in (*of_modules, *of_optimizer):
+            self._note(parameter, "parameters")
+            self._note(parameter.grad, "gradients")
+            self._note(getattr(parameter, "main_grad", None), "gradients")
         for state in getattr(optimizer, "state", {}).values():
             for each in state.values() if isinstance(state, dict) else ():
                 self._note(each, "optimizer state")
@@ -136,7 +152,7 @@ class MemoryWatch:
         if made < 0:
             return "other"
         frames = history[made]["frames"]
-        if any("/torch/distributed/fsdp/" in frame["filename"] for frame in frames):
+        if "/torch/distributed/fsdp/" in _maker(frames):
             return "communication buffers"
         if _is_main(frames):
             end = ends.get(made, len(history))
@@ -159,3 +175,8 @@ def _ends(history: list[Any]) -> dict[int, int]:
 
 def _is_main(frames: list[Any]) -> bool:
     return bool(frames) and frames[-1]["filename"].endswith(("runpy.py", "<frozen runpy>"))
+
+
+def _maker(frames: list[Any]) -> str:
+    """Returns the file of the innermost frame that is not about calling operators."""
+    return next((frame["filename"] for frame in frames if not any(each in frame["filename"] for each in CALLING)), "")

@@ -33,7 +33,7 @@ INPUTS = 4
 """Shapes of how many tensors a row keeps; chosen: query, key and value, and a mask."""
 
 
-NOTHING = ("", 0, 0, (), 0, False, False)
+NOTHING: tuple[Any, ...] = ("", 0, 0, (), 0, False, False)
 """The row of no operator, and of one that raised."""
 
 
@@ -44,13 +44,23 @@ class Recorder:
         self._gpu, self._lines, self._memory = gpu, lines, memory
         self.is_on = False
         self.host_ops = 0
-        self._rows: list[tuple[Any, ...]] = []
+        self._last_collective = 0
+        self._rows = [NOTHING]
+        self._kept, self._was_on = 1, False
         self._by_sequence: dict[int, int] = {}
 
     def start(self) -> None:
-        """Begins anew."""
-        self.is_on, self.host_ops = True, 0
-        self._rows, self._by_sequence = [NOTHING], {}
+        """Begins anew. Rows of operators that a CUDA graph holds stay: its launches carry their numbers."""
+        self.is_on, self.host_ops, self._last_collective = True, 0, 0
+        del self._rows[self._kept :]
+        self._by_sequence = {}
+
+    def capture(self, begins: bool) -> None:
+        """Says that a CUDA graph is captured from now on, or no longer."""
+        if begins:
+            self._was_on, self.is_on = self.is_on, True
+        else:
+            self.is_on, self._kept = self._was_on, len(self._rows)
 
     def ops(self) -> list[Op]:
         """Returns the rows."""
@@ -66,6 +76,8 @@ class Recorder:
     def end(self, number: int, rule: Rule, args: Any, kwargs: Any, inputs: list[torch.Tensor], result: Any) -> None:
         """Writes the row of an operator."""
         self._gpu.set_op(0)
+        if rule.is_collective:
+            self._last_collective = number
         line, is_backward = self._line()
         on_gpu = {id(each): each for each in (*inputs, *tensors_of(result)) if each.is_cuda}
         flops = 0
@@ -86,6 +98,10 @@ class Recorder:
         size = sum(each.numel() * each.element_size() for each in tensors)
         shapes = tuple(_shape(each) for each in tensors[:INPUTS])
         self._rows[number] = (name, flops, size, shapes, line, is_backward, False)
+
+    def again(self) -> None:
+        """Goes on with the last collective: NCCL gets sends and receives of a batch when the batch ends."""
+        self._gpu.set_op(self._last_collective)
 
     def leave(self) -> None:
         """Ends a row."""

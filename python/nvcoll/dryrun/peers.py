@@ -22,6 +22,7 @@ from . import private
 from .gpu import Gpu
 from .lines import Lines
 from .mail import Mail
+from .ops import Recorder
 from .recording import Group, Kind
 from .refusals import no_peer
 
@@ -29,8 +30,8 @@ from .refusals import no_peer
 class Peers:
     """The other ranks of the world."""
 
-    def __init__(self, gpu: Gpu, mail: Mail | None, lines: Lines) -> None:
-        self._gpu, self._mail, self._lines = gpu, mail, lines
+    def __init__(self, gpu: Gpu, mail: Mail | None, lines: Lines, recorder: Recorder) -> None:
+        self._gpu, self._mail, self._lines, self._recorder = gpu, mail, lines, recorder
         self._named: dict[str, Group] = {}
         self._pairs: dict[int, Group] = {}
         self.wanted: set[int] = set()
@@ -55,6 +56,7 @@ class Peers:
         private.replace(dist.ProcessGroup, "split_group", self._splitting(private.split_group))
         for name in ("send", "recv"):
             private.replace(dist.ProcessGroup, name, self._pairing(getattr(dist.ProcessGroup, name)))
+        private.replace(dist.ProcessGroup, "_end_coalescing", self._ending_batch(dist.ProcessGroup._end_coalescing))
         private.replace(torch.multiprocessing, "spawn", self.spawn)
 
     def groups(self, communicators: Any, names: list[str]) -> dict[int, Group]:
@@ -110,6 +112,16 @@ class Peers:
             return work
 
         return pairing
+
+    def _ending_batch(self, end: Callable[..., Any]) -> Callable[..., Any]:
+        def ending(*args: Any, **kwargs: Any) -> Any:
+            self._recorder.again()
+            try:
+                return end(*args, **kwargs)
+            finally:
+                self._recorder.leave()
+
+        return ending
 
     # ---- objects ----
 

@@ -8,7 +8,9 @@ import torch
 
 from . import private
 
-NO_DATA = ("empty", "new_empty", "record_stream", "resize_", "_resize", "set_", "is_pinned", "_assert_", "sym_")
+NEW = ("empty", "new_empty")
+"""Beginnings of names of operators whose results hold anything."""
+NO_DATA = ("record_stream", "resize_", "_resize", "set_", "is_pinned", "_assert_", "sym_")
 """Beginnings of names of operators that write no elements."""
 CHOICES = ("topk", "argmax", "argmin", "max.dim", "min.dim", "sort", "argsort", "multinomial", "histc", "bincount")
 """Operators that choose among values, or count them."""
@@ -32,13 +34,17 @@ class Rule:
         self.is_collective = op.namespace in ("c10d", "_c10d_functional")
         self.is_view = bool(op.is_view) or bare.startswith(("detach", "alias", "lift_fresh", "_unsafe_view"))
         self.leaves_data = self.is_view or bare.startswith(NO_DATA)
-        """Its results hold what they held, or anything."""
+        """Its results hold what they held."""
+        self.is_new = bare.startswith(NEW)
+        """Its results hold anything."""
         self.is_mutable = bool(schema.is_mutable)
         self.is_random = torch.Tag.nondeterministic_seeded in op.tags and any(
             each.name == "generator" for each in schema.arguments
         )
         self.shape_is_data = torch.Tag.dynamic_output_shape in op.tags
         self.chooses = op.namespace == "aten" and bare.startswith(CHOICES)
+        self.picks = self.chooses and bare.startswith(("topk", "arg", "multinomial"))
+        """Its indices are what it is called for."""
         self.counts = op.namespace == "aten" and bare.startswith(("histc", "bincount"))
         self.flops = private.flop_registry.get(op.overloadpacket)
         self.causal_at = next((i for i, each in enumerate(schema.arguments) if each.name == "is_causal"), None)

@@ -53,11 +53,11 @@ class Session:
         self.gpu = Gpu()
         self.lines = Lines("" if spec.is_module else spec.script)
         self.mail = Mail(spec.mail, spec.rank, spec.roles) if spec.mail else None
-        self.peers = Peers(self.gpu, self.mail, self.lines)
         self.data = Data(self.gpu, self.lines)
         self.memory = MemoryWatch(self.lines)
         self.recorder = Recorder(self.gpu, self.lines, self.memory)
-        self.steps = Steps(spec.steps, self.gpu.count, self._begin, finished, self.memory.note)
+        self.steps = Steps(spec.steps, self.gpu.count, self._begin, finished, self.memory.note, self.recorder.capture)
+        self.peers = Peers(self.gpu, self.mail, self.lines, self.recorder)
         store.install(spec.world_size, self.mail)
         self.peers.install()
         self.steps.install()

@@ -37,6 +37,7 @@ class Steps:
         begin: is called at the end of each call of the optimizer that may be the last before the counted step.
         end: is called when the counted step has ended.
         before: is called before each call of the optimizer in the counted step.
+        capture: is told that a CUDA graph is captured from now on (True), or no longer.
     """
 
     def __init__(
@@ -46,8 +47,10 @@ class Steps:
         begin: Callable[[], None],
         end: Callable[[], None],
         before: Callable[[Any], None],
+        capture: Callable[[bool], None],
     ) -> None:
         self.wanted, self._position, self._begin, self._end, self._before = wanted, position, begin, end, before
+        self._capture, self._captured_step = capture, False
         self.positions: list[int] = []
         self.times: list[float] = []
         self.optimizer: Any = None
@@ -60,10 +63,15 @@ class Steps:
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._called(optimizer))
         register_optimizer_step_post_hook(lambda optimizer, *_: self._returned(optimizer))
         graph: Any = torch.cuda.CUDAGraph
-        capture, replay = graph.capture_end, graph.replay
+        begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
+
+        def capturing(this: Any, *args: Any, **kwargs: Any) -> None:
+            self._capture(True)
+            begin(this, *args, **kwargs)
 
         def captured(this: Any) -> None:
-            capture(this)
+            end(this)
+            self._capture(False)
             if self._captured_step:
                 self._graphs.add(id(this))
             self._captured_step = False
@@ -75,20 +83,18 @@ class Steps:
             else:  # a forward pass may have been captured, and makes no nodes now
                 self._number = -1
 
-        graph.capture_end, graph.replay = captured, replayed
-
-    _captured_step = False
+        graph.capture_begin, graph.capture_end, graph.replay = capturing, captured, replayed
 
     def _called(self, optimizer: Any) -> None:
         if self.optimizer is optimizer and len(self.positions) == self.wanted - 1:
             self._before(optimizer)
 
     def _returned(self, optimizer: Any) -> None:
+        if self.optimizer is None:
+            self.optimizer = optimizer
         if torch.cuda.is_current_stream_capturing():
             self._captured_step = True
             return
-        if self.optimizer is None:
-            self.optimizer = optimizer
         if optimizer is self.optimizer:
             self._step(private.sequence_number() != self._number)
 
