@@ -5,7 +5,7 @@
 //! | products, attention | as of planned steps, at least the least time of a kernel | the multiprocessors |
 //! | other kernels | bytes at the memory's rate, and the least time of a kernel | the multiprocessors, but for that time |
 //! | copies | bytes at the rate of the link to the processor, and a latency | that link, in its direction |
-//! | collectives, messages | as of planned steps | ports of the GPU or its share of the network cards, or both |
+//! | collectives, messages | as of planned steps | ports of the GPU or its share of the network cards, or both; messages one direction |
 //!
 //! A collective needs all of the link that limits it, but for the part of its time that is latency. The processor takes a time for each
 //! operator, launch and event.
@@ -41,13 +41,16 @@ const COPY_S: f64 = 5e-6;
 /// The most seconds of all operations. Four steps of them fit in picoseconds of 64 bits.
 const MOST_SECONDS: f64 = 1e6;
 
-/// The resources of a rank: multiprocessors, ports to other GPUs, share of network cards, link to and from the processor.
-pub(super) const RESOURCES: usize = 5;
+/// The resources of a rank: multiprocessors; ports to other GPUs, share of network cards, link to the processor, each out and in.
+pub(super) const RESOURCES: usize = 7;
 const SMS: usize = 0;
-const PORTS: usize = 1;
-const CARDS: usize = 2;
-const TO_GPU: usize = 3;
-const FROM_GPU: usize = 4;
+const PORTS: [usize; 2] = [1, 2];
+const CARDS: [usize; 2] = [3, 4];
+const PROCESSOR: [usize; 2] = [5, 6];
+
+/// The directions of links.
+const OUT: usize = 0;
+const IN: usize = 1;
 
 /// The ranks of a step, ready to run.
 pub(super) struct Program {
@@ -212,18 +215,19 @@ impl<'p, 's> Maker<'p, 's> {
         let (seconds, part, computes, needs, nearby) = match &op.action {
             Action::Collective { pattern, bytes, group, .. } => {
                 let call = self.call(*pattern, *bytes, self.step.groups[group])?;
-                (op.count * call.seconds, part_of_group(group), false, call.needs(), call.nearby)
+                (op.count * call.seconds, part_of_group(group), false, call.needs(&[OUT, IN]), call.nearby)
             }
-            Action::Send { bytes, peer, .. } | Action::Recv { bytes, peer, .. } => {
+            action @ (Action::Send { bytes, peer, .. } | Action::Recv { bytes, peer, .. }) => {
+                let way = if matches!(action, Action::Send { .. }) { OUT } else { IN };
                 let call = self.call(Pattern::SendRecv, *bytes, self.pricer.pair(self.step, rank, *peer))?;
-                (op.count * call.seconds, Part::Sends, false, call.needs(), 0.0)
+                (op.count * call.seconds, Part::Sends, false, call.needs(&[way]), 0.0)
             }
             Action::Copy { bytes, direction: Direction::D2d } => {
                 let seconds = self.kernel(2.0 * bytes * op.count, op.count)?;
                 (seconds, Part::Elementwise, true, vec![(SMS, 1.0)], 0.0)
             }
             Action::Copy { bytes, direction } => {
-                let link = if *direction == Direction::H2d { TO_GPU } else { FROM_GPU };
+                let link = PROCESSOR[if *direction == Direction::H2d { IN } else { OUT }];
                 let moving = op.count * bytes / self.pricer.device.host_link;
                 let seconds = op.count * COPY_S + moving;
                 (seconds, Part::Copies, false, vec![(link, part(moving, seconds))], 0.0)
@@ -279,8 +283,10 @@ impl Pricer<'_> {
 }
 
 impl Call {
-    fn needs(&self) -> Vec<Need> {
-        [(PORTS, self.ports), (CARDS, self.cards)].into_iter().filter(|(_, part)| *part > 0.0).collect()
+    /// What it needs in some directions.
+    fn needs(&self, ways: &[usize]) -> Vec<Need> {
+        let of_way = |&way: &usize| [(PORTS[way], self.ports), (CARDS[way], self.cards)];
+        ways.iter().flat_map(of_way).filter(|(_, part)| *part > 0.0).collect()
     }
 }
 
