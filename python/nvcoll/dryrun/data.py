@@ -86,9 +86,9 @@ class Data:
         if rule.is_new:
             self._mark(written, is_unknown=False)
             return
-        involved = [each for each in inputs if each.is_cuda]
+        involved = [] if rule.reads_no_values else [each for each in inputs if each.is_cuda]
         if all(is_small(each) for each in involved) and all(is_small(each) for each in written):
-            is_unknown = not self._unknown.isdisjoint(each.untyped_storage().data_ptr() for each in involved)
+            is_unknown = self._makes_unknown(rule, involved)
             if is_unknown and self._choose(rule, args, inputs, results):
                 return
             if self._compute(rule, args, kwargs, results):
@@ -98,6 +98,12 @@ class Data:
             return
         for each in written:
             self._forget(each)
+
+    def _makes_unknown(self, rule: Rule, involved: list[torch.Tensor]) -> bool:
+        """Says whether an operator on small tensors reads something unknown."""
+        if rule.fills and involved and _fills_storage(involved[0]):
+            involved = involved[1:]
+        return not self._unknown.isdisjoint(each.untyped_storage().data_ptr() for each in involved)
 
     def _copied_to_host(self, rule: Rule, args: Any, kwargs: Any, inputs: list[Any], results: list[Any]) -> None:
         on_gpu = [each for each in inputs if each.is_cuda]
@@ -247,6 +253,10 @@ class Data:
             self.assume("tensors without values are compared: equal")
             return args[0].shape == args[1].shape
         return torch.equal(*replaced(args, self.mirror))
+
+
+def _fills_storage(tensor: torch.Tensor) -> bool:
+    return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
 
 
 def _is_mask(index: torch.Tensor | None) -> bool:

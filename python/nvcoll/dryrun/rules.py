@@ -12,6 +12,10 @@ NEW = ("empty", "new_empty")
 """Beginnings of names of operators whose results hold anything."""
 NO_DATA = ("record_stream", "resize_", "_resize", "set_", "is_pinned", "_assert_", "sym_")
 """Beginnings of names of operators that write no elements."""
+NO_VALUES = ("zeros_like", "ones_like", "full_like", "rand", "new_zeros", "new_ones", "new_full")
+"""Beginnings of names of operators that read shapes of tensors, and no values."""
+FILLS = ("zero_", "fill_", "uniform_", "normal_", "random_", "bernoulli_.float")
+"""Beginnings of names of operators that write a whole tensor without reading it."""
 CHOICES = ("topk", "argmax", "argmin", "max.dim", "min.dim", "sort", "argsort", "multinomial", "histc", "bincount")
 """Operators that choose among values, or count them."""
 
@@ -37,6 +41,8 @@ class Rule:
         """Its results hold what they held."""
         self.is_new = bare.startswith(NEW)
         """Its results hold anything."""
+        self.reads_no_values = op.namespace == "aten" and bare.startswith(NO_VALUES)
+        self.fills = op.namespace == "aten" and bare.startswith(FILLS)
         self.is_mutable = bool(schema.is_mutable)
         self.is_random = torch.Tag.nondeterministic_seeded in op.tags and any(
             each.name == "generator" for each in schema.arguments
