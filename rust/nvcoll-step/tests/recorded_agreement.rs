@@ -114,14 +114,14 @@ fn unrolled(step: &TrainingStep) -> TrainingStep {
         of.map(|op| (*op).clone()).collect()
     };
     for at in 0..passes.len() {
-        for next in at..(at + 2).min(passes.len()) {
+        for (next, pass) in passes.iter().enumerate().skip(at).take(2) {
             if gathered.len() > next {
                 continue;
             }
             if let Some(&before) = next.checked_sub(2).and_then(|at| done.get(at)) {
                 to.wait(GATHER, before);
             }
-            sharded(&passes[next], true).iter().for_each(|op| to.collective(GATHER, op, 1.0));
+            sharded(pass, true).iter().for_each(|op| to.collective(GATHER, op, 1.0));
             gathered.push(to.record(GATHER));
         }
         to.wait(COMPUTE, gathered[at]);

@@ -285,6 +285,7 @@ impl<'p> Simulation<'p> {
                     if is_record {
                         self.record(rank, round * program.ops.len() + at);
                     }
+                    self.resume(rank);
                 }
             }
         }
@@ -299,7 +300,6 @@ impl<'p> Simulation<'p> {
         for (_, stream, _) in ready {
             self.push(self.now, Event::Wake { rank, stream });
         }
-        self.resume(rank);
     }
 
     fn issue_resumed(&mut self) {

@@ -1,0 +1,190 @@
+//! Any recorded step: its parts sum up, its price is the same each time, at least that of its longest stream, larger for more bytes, and
+//! does not depend on the numbers of streams. Damaged steps are refused or priced; nothing panics or hangs.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use common::{Machine, MACHINE};
+use nvcoll_step::constants::Constants;
+use nvcoll_step::pricing::{Pricer, StepPrice};
+use nvcoll_step::training_step::TrainingStep;
+use nvcoll_step::Error;
+use proptest::prelude::*;
+use proptest::sample::{select, Index};
+use serde_json::{json, Value};
+
+static ON: LazyLock<Machine> = LazyLock::new(|| Machine::of(MACHINE, 16));
+
+static PLAIN: LazyLock<Constants> =
+    LazyLock::new(|| Constants::with(&BTreeMap::from([("contention".to_owned(), 0.0)])).unwrap());
+
+/// Work of one stream each, so that tasks of one kind never run at once: computing, ports, cards, copies.
+fn work(kind: usize, size: f64) -> Value {
+    match kind {
+        0 => json!({"stream": 1, "line": 0, "work": "kernel", "bytes": 1e7 * size}),
+        1 => {
+            json!({"stream": 2, "line": 1, "work": "collective", "pattern": "all_reduce", "bytes": 1e6 * size, "group": "tp"})
+        }
+        2 => {
+            json!({"stream": 3, "line": 1, "work": "collective", "pattern": "all_gather", "bytes": 1e6 * size, "group": "dp"})
+        }
+        3 => json!({"stream": 4, "line": 0, "work": "copy", "bytes": 1e5 * size, "direction": "h2d"}),
+        _ => json!({"stream": 1, "line": 0, "work": "gemm", "m": 1024.0 * size, "n": 2048, "k": 2048, "dtype": "bf16"}),
+    }
+}
+
+/// Work in any order, with events between streams: each is recorded before it is waited for, or in the step before.
+fn programs() -> impl Strategy<Value = Vec<Value>> {
+    let op = prop_oneof![
+        5 => (0..5_usize, 1..100_u32).prop_map(|(kind, size)| vec![work(kind, size.into())]),
+        3 => (1..5_u32, 1..5_u32, 0..4_u64).prop_map(|(from, to, event)| vec![
+            json!({"stream": from, "work": "record", "event": event}), json!({"stream": to, "work": "wait", "event": event}),
+        ]),
+        1 => (select(vec![json!("device"), json!({"stream": 1}), json!({"stream": 3})]))
+            .prop_map(|target| vec![json!({"work": "host_waits", "for": target})]),
+        1 => (1..50_u32).prop_map(|us| vec![json!({"work": "host", "seconds": f64::from(us) * 1e-6})]),
+    ];
+    prop::collection::vec(op, 1..40).prop_map(|ops| {
+        let mut ops: Vec<Value> = ops.into_iter().flatten().collect();
+        ops.push(work(0, 1.0));
+        ops
+    })
+}
+
+fn step_of(ranks: &[Vec<Value>]) -> Value {
+    let memory = json!({"allocated": 1e9, "reserved": 1e9});
+    let rank = |(at, ops): (usize, &Vec<Value>)| json!({"rank": 8 * at, "stands_for": 8, "name": format!("rank {at}"), "ops": ops, "memory": memory});
+    let ranks: Vec<Value> = ranks.iter().enumerate().map(rank).collect();
+    json!({
+        "schema": "nvcoll.training-step/1", "name": "any", "gpus": 16, "tokens": 0, "model_flops": 0, "dtype": "bf16",
+        "groups": {"tp": {"size": 8, "stride": 1}, "dp": {"size": 2, "stride": 8}},
+        "recorded": {"gpu": "h100-sxm", "lines": ["a", "b"], "ranks": ranks},
+    })
+}
+
+fn priced(pricer: &Pricer<'_>, step: &Value) -> Result<StepPrice, Error> {
+    let price = pricer.price(&TrainingStep::from_json(&step.to_string())?)?;
+    let parts: f64 = price.parts.named().map(|(_, seconds)| seconds).sum();
+    assert!((parts / price.seconds - 1.0).abs() < 1e-6, "{:?} are {parts} of {}", price.parts, price.seconds);
+    Ok(price)
+}
+
+fn plain() -> Pricer<'static> {
+    Pricer { constants: &PLAIN, ..ON.pricer(true) }
+}
+
+fn seconds(ops: &[Value]) -> f64 {
+    priced(&plain(), &step_of(&[ops.to_vec()])).unwrap().seconds
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_step_takes_as_long_as_its_longest_stream_and_at_most_all_of_it(ops in programs()) {
+        let found = seconds(&ops);
+        prop_assert_eq!(found, seconds(&ops));
+        let alone = |op: &Value| if op["work"] == "host_waits" || op["work"] == "record" || op["work"] == "wait" {
+            0.0
+        } else if op["work"] == "host" {
+            op["seconds"].as_f64().unwrap()
+        } else {
+            let mut graph = op.clone();
+            graph["graph"] = json!(true);
+            seconds(&[graph])
+        };
+        let (mut streams, mut all) = (BTreeMap::<String, f64>::new(), 0.0);
+        for op in &ops {
+            let stream = if op["work"] == "host" { "host".to_owned() } else { op["stream"].to_string() };
+            *streams.entry(stream).or_default() += alone(op);
+            all += alone(op) + 5e-6;
+        }
+        let longest = streams.values().copied().fold(0.0, f64::max);
+        // Streams that nothing ties begin a step apart by what the processor takes to issue it.
+        let issued = 5e-6 * ops.len() as f64;
+        prop_assert!(found >= longest * (1.0 - 1e-6) - issued, "{found} s, and a stream takes {longest} s");
+        prop_assert!(found <= all, "{found} s, and all of it one after the other {all} s");
+    }
+
+    #[test]
+    fn more_bytes_take_no_less_time(ops in programs(), at in any::<Index>(), more in 1.0..10.0_f64) {
+        let mut larger = ops.clone();
+        let op = at.get(&ops);
+        for field in ["bytes", "m", "seconds"] {
+            if let Some(number) = op[field].as_f64() {
+                larger[at.index(ops.len())][field] = json!(if field == "m" { (number * more).round() } else { number * more });
+            }
+        }
+        prop_assert!(seconds(&larger) >= seconds(&ops) * (1.0 - 1e-3));
+    }
+
+    #[test]
+    fn numbers_of_streams_and_events_mean_nothing(ops in programs()) {
+        let mut renamed = ops.clone();
+        for op in &mut renamed {
+            if let Some(stream) = op["stream"].as_u64() {
+                op["stream"] = json!(100 - 7 * stream);
+            }
+            if let Some(event) = op["event"].as_u64() {
+                op["event"] = json!(1000 - event);
+            }
+            if let Some(stream) = op["for"]["stream"].as_u64() {
+                op["for"]["stream"] = json!(100 - 7 * stream);
+            }
+        }
+        prop_assert!((seconds(&renamed) / seconds(&ops) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn independent_streams_may_be_issued_in_any_order(sizes in prop::collection::vec((0..4_usize, 1..100_u32), 1..30)) {
+        let graph = |(kind, size): (usize, u32)| {
+            let mut op = work(kind, size.into());
+            op["graph"] = json!(true);
+            op
+        };
+        let mixed: Vec<Value> = sizes.iter().copied().map(graph).collect();
+        let mut sorted = mixed.clone();
+        sorted.sort_by_key(|op| op["stream"].as_u64());
+        prop_assert!((seconds(&sorted) / seconds(&mixed) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ranks_that_do_the_same_take_as_long_as_one(ops in programs()) {
+        let two = priced(&ON.pricer(true), &step_of(&[ops.clone(), ops.clone()])).unwrap();
+        let one = priced(&ON.pricer(true), &step_of(&[ops])).unwrap();
+        prop_assert!((two.seconds / one.seconds - 1.0).abs() < 1e-9, "{} and {}", two.seconds, one.seconds);
+    }
+
+    #[test]
+    fn damaged_steps_are_refused_or_priced(
+        ops in programs(), at in any::<Index>(), field in any::<Index>(),
+        value in select(vec![json!(0), json!(-1), json!(1e30), json!(1e300), json!("kernel"), json!("send"), json!(null), json!(3), json!({})]),
+    ) {
+        let mut damaged = ops.clone();
+        damaged.push(json!({"stream": 2, "work": "send", "bytes": 10, "peer": 3, "together": 1, "tag": 2}));
+        damaged.push(json!({"stream": 2, "work": "recv", "bytes": 10, "peer": 3, "together": 1, "tag": 2}));
+        let op = at.index(damaged.len());
+        let op = damaged[op].as_object_mut().unwrap();
+        let field = field.index(op.len());
+        *op.values_mut().nth(field).unwrap() = value;
+        for ranks in [vec![damaged.clone()], vec![ops, damaged]] {
+            match priced(&ON.pricer(true), &step_of(&ranks)) {
+                Ok(price) => prop_assert!(price.seconds.is_finite() && price.seconds > 0.0),
+                Err(error) => prop_assert!(error.to_string().len() < 1000, "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn many_host_waits_neither_recurse_nor_hang() {
+    let mut ops: Vec<Value> = Vec::new();
+    for event in 0..100_000 {
+        ops.push(json!({"stream": 1, "work": "record", "event": event, "graph": true}));
+        ops.push(json!({"work": "host_waits", "for": {"event": event}, "graph": true}));
+    }
+    ops.push(work(0, 1.0));
+    priced(&ON.pricer(true), &step_of(&[ops])).unwrap();
+}
