@@ -59,6 +59,14 @@ def comm() -> Any:
     return found
 
 
+@pytest.fixture
+def nvcoll_dryrun() -> Any:
+    """`nvcoll.testing.dryrun`: a training script on GPUs that do not exist, for tests of memory and overlap."""
+    from nvcoll.testing import dryrun
+
+    return dryrun
+
+
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     """Leaves the time of marked tests to the pool, with the limit that pytest-timeout has for the test."""

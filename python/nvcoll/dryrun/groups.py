@@ -7,7 +7,7 @@ the time an exposed collective belongs. Frameworks name their groups each in the
     words     tp       shard             by its calls      tp
 
 A group whose name has no word is known by its calls in the step: gathers of parameters beside reduce_scatters of
-gradients are ``shard``, everything else is ``dp``.
+gradients are ``shard``, messages alone are ``pp``, everything else is ``dp``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ WORDS = {
 
 SHARDED = {"all_gather", "reduce_scatter"}
 """The collectives of sharded parameters."""
+
+MESSAGES = {"send", "recv"}
+"""What stages of a pipeline call."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,15 @@ def word_of(description: str) -> str | None:
 
 
 def calls_of(recordings: Sequence[Recording]) -> dict[tuple[int, ...], set[str]]:
-    """Returns the names of the collectives that each group of ranks makes in the step."""
+    """Returns the names of the calls that each group makes in the step; who sends to itself makes an all_to_all."""
     found: dict[tuple[int, ...], set[str]] = defaultdict(set)
     for one in recordings:
         rows = one.records[one.records["kind"] == Kind.COLLECTIVE]
         for row in rows:
             if (group := one.groups.get(int(row["args"][2]))) is not None:
-                found[tuple(sorted(group.ranks))].add(one.names[int(row["name"])])
+                call, peer = one.names[int(row["name"])], int(row["args"][3])
+                to_self = call in MESSAGES and group.ranks[peer] == one.rank
+                found[tuple(sorted(group.ranks))].add("all_to_all" if to_self else call)
     return found
 
 
@@ -100,10 +105,14 @@ def shapes_of(recordings: Sequence[Recording]) -> list[dict[int, Shape]]:
             if made is None:
                 continue
             size, stride = len(group.ranks), stride_of(group)
-            word = word_of(group.name) or ("shard" if made >= SHARDED else "dp")
+            word = word_of(group.name) or _by_calls(made)
             shapes[number] = Shape(_free(word, group.name, (size, stride), names), size, stride)
         found.append(shapes)
     return found
+
+
+def _by_calls(made: set[str]) -> str:
+    return "shard" if made >= SHARDED else "pp" if made <= MESSAGES else "dp"
 
 
 def _free(word: str, description: str, shape: tuple[int, int], names: dict[str, tuple[int, int]]) -> str:

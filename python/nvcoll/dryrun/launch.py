@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from nvcoll._nvcoll import GpuRow, InvalidArgument
+from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, gpus
 from nvcoll.dryrun.failures import CannotDryRun, DryRunLimit
 from nvcoll.dryrun.installed import Torch, torch_installed
 from nvcoll.dryrun.reaper import Folder
@@ -48,6 +48,12 @@ LAST_LINES = 30
 
 OTHER_LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "TORCHELASTIC_", "NVCOLL_RANK", "NVCOLL_WORLD_SIZE")
 """Variables of launchers, by which frameworks would see another job than that of the dry run."""
+
+SPARE = 0.9
+"""The part of this machine's free memory that ranks may use. Chosen."""
+
+HOST_GPUS = 8
+"""The most GPUs of a host. Chosen: larger domains of NVLink are made of hosts with 4 or 8."""
 
 INSIDE = "nvcoll.dryrun.inside"
 """The module that a rank runs."""
@@ -103,6 +109,26 @@ class Request:
     def words(self) -> str:
         """The script and its arguments as they are typed."""
         return " ".join([*(["-m"] if self.is_module else []), self.script, *self.arguments])
+
+
+def gpu_of(machine: Fabric) -> GpuRow:
+    """Returns the model of GPU of a machine."""
+    return next(row for row in gpus() if row.title == machine.gpu)
+
+
+def hosts_of(machine: Fabric) -> int:
+    """Returns the GPUs of a host: those of a node, or of a tray of a rack."""
+    of_node = machine.world_size // machine.nodes
+    return of_node if of_node <= HOST_GPUS else next(count for count in (8, 4, 2, 1) if of_node % count == 0)
+
+
+def free_bytes() -> float:
+    """Returns the memory of this machine that ranks may use."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        found = {name: rest for name, _, rest in (line.partition(":") for line in file)}
+    kib = found.get("MemAvailable", "").split()
+    free = int(kib[0]) << 10 if kib else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return SPARE * free
 
 
 def driver_of(torch: Torch) -> tuple[Path, Path]:

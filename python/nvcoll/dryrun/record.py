@@ -45,6 +45,13 @@ DIRECTIONS = {1: "d2h", 2: "h2d", 3: "d2d"}
 
 
 def training_step(recordings: Sequence[Recording], *, gpu: str, name: str, tokens: float | None = None) -> Row:
+    """Makes the step of one or more ranks that ran side by side; arguments as of `step_and_places`."""
+    return step_and_places(recordings, gpu=gpu, name=name, tokens=tokens)[0]
+
+
+def step_and_places(
+    recordings: Sequence[Recording], *, gpu: str, name: str, tokens: float | None = None
+) -> tuple[Row, list[list[int]]]:
     """Makes the step of one or more ranks that ran side by side.
 
     Args:
@@ -54,7 +61,7 @@ def training_step(recordings: Sequence[Recording], *, gpu: str, name: str, token
         tokens: tokens of a step of all ranks. Default: found in the recordings.
 
     Returns:
-        The step as JSON has it.
+        The step as JSON has it. For each rank, and each of its records that ran, the position of its operation, or -1.
 
     Raises:
         InvalidArgument: the ranks of a group have no equal distances.
@@ -65,19 +72,20 @@ def training_step(recordings: Sequence[Recording], *, gpu: str, name: str, token
     ranks = [one.rank for one in recordings]
     world_size, lines = recordings[0].world_size, _Lines()
     stands_for, names = roles.stand_for(ranks, world_size), roles.names_of(ranks, recordings)
+    makers = [_Rank(one, of_rank, order, lines) for one, of_rank in zip(recordings, shapes, strict=True)]
     rows = [
         {
             "rank": one.rank,
             "stands_for": count,
             "name": called,
-            "ops": _Rank(one, of_rank, order, lines).ops(),
+            "ops": maker.ops(),
             **({"operators": one.host_ops} if one.host_ops else {}),
             "memory": _memory(one),
         }
-        for one, count, called, of_rank in zip(recordings, stands_for, names, shapes, strict=True)
+        for one, count, called, maker in zip(recordings, stands_for, names, makers, strict=True)
     ]
     totals = Totals.of(recordings, stands_for)
-    return {
+    row = {
         "schema": SCHEMA,
         "name": name,
         "gpus": world_size,
@@ -87,6 +95,7 @@ def training_step(recordings: Sequence[Recording], *, gpu: str, name: str, token
         "groups": dict(sorted(groups.items())),
         "recorded": {"gpu": gpu, "lines": lines.texts, "ranks": rows},
     }
+    return row, [maker.places for maker in makers]
 
 
 def _memory(recording: Recording) -> Row:
@@ -133,6 +142,7 @@ class _Rank:
         self._exchanges = _exchanges(rows, recording)
         self._rows = rows
         self._found: list[Row] = []
+        self.places: list[int] = []
 
     def ops(self) -> list[Row]:
         """Returns the operations, in the order in which the processor issued them."""
@@ -140,11 +150,10 @@ class _Rank:
         for kind, stream, name, op, args in self._rows:
             before = len(self._found)
             key = (stream, op) if kind == Kind.LAUNCH and op else None
-            if key is not None and key == last and self._is_more_of(op):
-                continue
-            for row in self._of(kind, stream, name, op, args):
-                self._found.append(row)
-            last = key if len(self._found) > before or key == last else None
+            if key is None or key != last or not self._is_more_of(op):
+                self._found += self._of(kind, stream, name, op, args)
+                last = key if len(self._found) > before or key == last else None
+            self.places.append(len(self._found) - 1 if len(self._found) > before or key is not None else -1)
         return self._found
 
     def _is_more_of(self, op: int) -> bool:
@@ -212,7 +221,8 @@ class _Rank:
             return []
         row = self._placed(stream, op, call)
         if (total := self._exchanges.pop((communicator, together), None)) is not None:
-            return [row | {"work": "collective", "pattern": "all_to_all", "bytes": total, "group": shape.name}]
+            row |= {"name": f"{shape.name} all_to_all", "work": "collective", "pattern": "all_to_all"}
+            return [row | {"bytes": total, "group": shape.name}]
         if (communicator, together) in self._exchanges.done:
             return []
         part_of = {"together": together} if together else {}
@@ -225,7 +235,8 @@ class _Rank:
         if shape.size == 1:
             return [row | {"work": "kernel", "bytes": 2 * nbytes}]
         total = nbytes * (shape.size if call in SHARES else 1)
-        return [row | {"work": "collective", "pattern": call, "bytes": total, "group": shape.name} | part_of]
+        row |= {"name": f"{shape.name} {call}", "work": "collective", "pattern": call, "bytes": total}
+        return [row | {"group": shape.name} | part_of]
 
 
 class _Exchanges(dict[tuple[int, int], int]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from nvcoll.dryrun import cache, roles
@@ -12,6 +13,9 @@ from nvcoll.dryrun.record import training_step
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import Recording, Run
 from nvcoll.text.formatting import listed
+
+NOISE = r" Process \d+ has .*? memory in use\."
+"""What torch adds to its message that memory is out, and says nothing of the script."""
 
 
 def record(
@@ -39,7 +43,7 @@ def record(
     if is_cached and (found := cache.cached(key)) is not None:
         return found
     recordings, runs = recordings_of(request, ranks, tell)
-    row = training_step(recordings, gpu=request.gpu.name, name=f"{request.words}, {request.world_size} GPUs")
+    row = training_step(recordings, gpu=request.gpu.name, name=f"{request.words} on {request.world_size} GPUs")
     recorded = Recorded(row, facts_of(request, recordings, runs))
     if is_cached:
         cache.keep(key, recorded)
@@ -71,10 +75,10 @@ def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
     order = {"failed": 0, "refused": 1, "ended": 2, "counted": 3}
     run = min(runs, key=lambda one: (order[one.status], "waits for rank" in one.message))
     where = "" if not run.line or run.line in run.message else f"{run.line}: "
-    who = f"rank {run.rank} of {request.world_size}, "
+    who = f"rank {run.rank} of {request.world_size}, {where}"
     if run.status == "ended":
-        steps = f"{run.steps} of the {request.steps} steps that are needed"
-        why = f"the script ended after {steps}: have it do more, or pass --steps"
-        return ScriptFailed(f"{who}{why}" + (f" ({run.message})" if run.message else ""), line=run.line)
-    kind = OutOfGpuMemory if any(word in run.message for word in OUT_OF_MEMORY) else ScriptFailed
-    return kind(f"{who}{where}{run.message}", line=run.line)
+        return ScriptFailed(f"{who}{run.message}: have it do more, or pass another --steps", line=run.line)
+    if any(word in run.message for word in OUT_OF_MEMORY):
+        kept = re.sub(NOISE, "", run.message).partition(" If reserved")[0]
+        return OutOfGpuMemory(f"{who}{kept}", line=run.line)
+    return ScriptFailed(f"{who}{run.message}", line=run.line)

@@ -4,12 +4,15 @@
 >>> run = run_ranks(program, 3, fault=Fault.kill(rank=1, call=3, step=2))
 >>> run[1].status, type(run[0].error)
 
-``docs/testing.md`` shows a test that uses it.
+`dryrun` runs a training script on GPUs that do not exist, for tests of its memory and overlap.
+
+``docs/testing.md`` and ``docs/dryrun.md`` show tests that use them.
 """
 
+from nvcoll.testing.dry_runs import DryRun, dryrun
 from nvcoll.testing.faults import Fault
 from nvcoll.testing.outcomes import Outcome, Run
 from nvcoll.testing.ranks import Ranks, run_ranks
 from nvcoll.testing.residue import Residue, no_residue, residue
 
-__all__ = ["Fault", "Outcome", "Ranks", "Residue", "Run", "no_residue", "residue", "run_ranks"]
+__all__ = ["DryRun", "Fault", "Outcome", "Ranks", "Residue", "Run", "dryrun", "no_residue", "residue", "run_ranks"]

@@ -21,6 +21,9 @@ FITS: Final[Mapping[str, str]] = {"fits": "fits", "tight": "may fit", "too_large
 COMPUTING: Final = ("gemm", "attention", "elementwise", "recompute", "optimizer")
 """Parts in which the GPU works; in the others it waits."""
 
+COMMUNICATING: Final = ("tensor", "expert", "context", "sharded", "data", "sends")
+"""Parts in which computing waits for communication."""
+
 PARTS: Final = {
     "gemm": "matrix products",
     "attention": "attention",

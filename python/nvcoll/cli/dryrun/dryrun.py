@@ -13,7 +13,6 @@ message of torch's allocator, and the exit status is 3.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +20,12 @@ from typing import Annotated, Any
 
 import typer
 
-from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, gpus
+from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli import progress
 from nvcoll.cli.dryrun import show
 from nvcoll.cli.machines import DEFAULT_MACHINE, Env, named, settings
 from nvcoll.dryrun.failures import OutOfGpuMemory
-from nvcoll.dryrun.launch import Request
+from nvcoll.dryrun.launch import Request, free_bytes, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.script import record
 from nvcoll.training import page, trace
@@ -37,12 +36,6 @@ SCHEMA = "nvcoll.dryrun/1"
 
 DOES_NOT_FIT = 3
 """The exit status if the script runs out of memory."""
-
-SPARE = 0.9
-"""The part of this machine's free memory that ranks may use by default. Chosen."""
-
-NODE = 8
-"""The most GPUs of a node by default: larger domains of NVLink are made of such hosts. Chosen."""
 
 On = Annotated[str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")]
 Tokens = Annotated[float | None, typer.Option(help="Tokens of a step of all ranks. Default: found.", min=0)]
@@ -69,18 +62,6 @@ class Outputs:
         given = [name for name, value in (("--html", self.html), ("--trace", self.trace)) if value is not None]
         if len(machines) > 1 and given:
             raise InvalidArgument(f"{given[0]} is of one machine, and there are {len(machines)}: pass one")
-
-
-def row_of(machine: Fabric) -> GpuRow:
-    """Returns the model of GPU of a machine."""
-    return next(row for row in gpus() if row.title == machine.gpu)
-
-
-def hosts_of(machine: Fabric) -> int:
-    """Returns the GPUs of a host: those of a node, or of a tray of a rack."""
-    nodes = machine.nodes
-    of_node = machine.world_size // nodes
-    return of_node if of_node <= NODE else next(n for n in (NODE, 4, 2, 1) if of_node % n == 0)
 
 
 def dryrun(
@@ -119,14 +100,14 @@ def dryrun(
     """
     machines, outputs = [named(one) for one in on.split(",")], Outputs(html, write_trace, as_json)
     outputs.check(machines)
-    models = list(dict.fromkeys(row_of(one).name for one in machines))
+    models = list(dict.fromkeys(gpu_of(one).name for one in machines))
     if record_file is not None and len(models) > 1:
         raise InvalidArgument(f"--record is of one model of GPU, and there are {', '.join(models)}: pass one")
     size = machines[0].world_size if world_size is None else world_size
     found: dict[str, Recorded | OutOfGpuMemory] = {}
     with progress.line() as tell:
         for machine in machines:
-            gpu = row_of(machine)
+            gpu = gpu_of(machine)
             if gpu.name in found:
                 continue
             request = Request(
@@ -138,7 +119,7 @@ def dryrun(
                 gpus_per_node=gpus_per_node or hosts_of(machine),
                 steps=steps,
                 time_limit_s=time_limit,
-                memory_limit_bytes=SPARE * _free_bytes() if memory_limit is None else memory_limit * 1e9,
+                memory_limit_bytes=free_bytes() if memory_limit is None else memory_limit * 1e9,
                 is_quiet=quiet,
             )
             try:
@@ -148,7 +129,7 @@ def dryrun(
     for one in found.values():
         if record_file is not None and isinstance(one, Recorded):
             one.with_tokens(tokens).save(record_file)
-    recorded = [found[row_of(machine).name] for machine in machines]
+    recorded = [found[gpu_of(machine).name] for machine in machines]
     _answer(machines, [_known(one, tokens) for one in recorded], nccl_version, env, outputs)
 
 
@@ -230,11 +211,3 @@ def _numbers(text: str | None) -> list[int] | None:
     except ValueError:
         raise InvalidArgument(f"--ranks {text} are no ranks: pass numbers with commas between, as 0,256") from None
     return numbers
-
-
-def _free_bytes() -> int:
-    """Returns the memory of this machine that is free now."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        found = {name: rest for name, _, rest in (line.partition(":") for line in file)}
-    kib = found.get("MemAvailable", "").split()
-    return int(kib[0]) << 10 if kib else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

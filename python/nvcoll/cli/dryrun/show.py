@@ -105,15 +105,17 @@ def show_step(recorded: Recorded, found: StepPrediction) -> None:
 
 
 def _show_lines(found: StepPrediction) -> None:
-    """Prints the lines of the script at which computing waits the longest."""
+    """Prints the lines of the script at which the GPU waits for communication the longest."""
+    lost = sorted(((row.exposed_s + row.waits_s, row) for row in found.lines), key=lambda one: -one[0])
     rows = [
-        (row["line"], seconds(row["exposed_s"]), f"{100 * row['exposed_s'] / found.seconds:.1f} %")
-        for row in getattr(found, "lines", ())
-        if row["exposed_s"] >= 1e-3 * found.seconds
+        (row.line, seconds(row.exposed_s), seconds(row.waits_s), f"{100 * both / found.seconds:.1f} %")
+        for both, row in lost
+        if both >= 1e-3 * found.seconds
     ]
     if rows:
         print()
-        print_table(("exposed communication of", "time", "share"), rows[:MOST], left=("exposed communication of",))
+        heads = ("line of the script", "exposed", "waits for ranks", "share")
+        print_table(heads, rows[:MOST], left=("line of the script",), optional=("waits for ranks",))
 
 
 def _show_assumed(facts: dict[str, Any]) -> None:

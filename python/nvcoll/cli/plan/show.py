@@ -128,8 +128,8 @@ def show_machines(found: Sequence[StepPrediction], dollars: Mapping[str, float])
     best = min(one.seconds for one in found)
     names = list(dict.fromkeys(one.step.name for one in found))
     print_labelled("", names[0] if len(names) == 1 else f"{names[0]}; other machines have more or fewer GPUs", label=0)
-    shown = list(dict.fromkeys(one.words for one in found))
-    print_labelled("layout", ", or ".join(shown))
+    if shown := list(dict.fromkeys(one.words for one in found if one.words)):
+        print_labelled("layout", ", or ".join(shown))
     priced = ("$/10^12 tokens",) if dollars else ()
     heads = (*("machine", "step", "90 % interval", "tokens/s/GPU", "MFU", "waits", "GB", "memory", "vs best"), *priced)
     rows = [

@@ -1,0 +1,110 @@
+"""Tests of memory and overlap of a training script on GPUs that nobody needs: `dryrun`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nvcoll._nvcoll import Fabric, fabric
+from nvcoll.dryrun.launch import Request, free_bytes, gpu_of, hosts_of
+from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.script import record
+from nvcoll.training.planning import Machine
+from nvcoll.training.prediction import COMMUNICATING, CollectivePrice, StepPrediction
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """A step of a script on a machine.
+
+    Attributes:
+        seconds: the predicted time of the step.
+        peak_gib: GiB in tensors at the peak of the fullest rank, as torch's allocator counts.
+        reserved_gib: GiB that the allocator held at most.
+        exposed: the share of the step in which computing waits for communication.
+        fits: whether reserved memory, NCCL and CUDA fit into the GPU.
+        tokens_per_second: tokens per second and GPU; 0: no tokens were found.
+        collectives: the collectives of the step with their prices.
+        prediction: everything that is predicted.
+        recording: everything that was recorded.
+    """
+
+    seconds: float
+    peak_gib: float
+    reserved_gib: float
+    exposed: float
+    fits: bool
+    tokens_per_second: float
+    collectives: tuple[CollectivePrice, ...] = field(repr=False)
+    prediction: StepPrediction = field(repr=False)
+    recording: Recorded = field(repr=False)
+
+
+def dryrun(
+    script: str | os.PathLike[str],
+    *args: str,
+    on: str | Fabric,
+    world_size: int | None = None,
+    is_module: bool = False,
+    steps: int = 2,
+    ranks: Sequence[int] | None = None,
+    tokens: float | None = None,
+    time_limit: float = 600.0,
+    environment: dict[str, str] | None = None,
+    is_cached: bool = True,
+    **conditions: Any,
+) -> DryRun:
+    """Runs a training script, unmodified, on virtual GPUs, and predicts its step.
+
+    >>> step = dryrun("train.py", "--layers", "80", world_size=512, on="hgx-h100x64+ib-ndr-8")
+    >>> assert step.peak_gib < 76 and step.exposed < 0.15
+
+    Args:
+        script: the script; with ``is_module`` a module.
+        args: its arguments.
+        on: the machine, or its name.
+        world_size: the number of ranks. Default: the GPUs of the machine.
+        is_module: as ``python -m``.
+        steps: steps of the optimizer to run; the last one counts.
+        ranks: ranks to run. Default: those that differ.
+        tokens: tokens of a step of all ranks. Default: found.
+        time_limit: seconds after which the script is ended.
+        environment: variables of the script.
+        is_cached: a recording of the same script is used, and this one is kept.
+        conditions: ``version`` and ``settings`` of NCCL, as of `nvcoll.training.Machine`.
+
+    Raises:
+        OutOfGpuMemory: the script runs out of memory; the message is that of torch's allocator, with the line.
+        ScriptFailed: the script did not reach the step that counts.
+        DryRunLimit: the limit of time or memory was reached.
+        CannotDryRun: this machine or its torch cannot do a dry run.
+    """
+    machine = fabric(on) if isinstance(on, str) else on
+    request = Request(
+        os.fspath(script),
+        tuple(map(str, args)),
+        is_module,
+        world_size=machine.world_size if world_size is None else world_size,
+        gpu=gpu_of(machine),
+        gpus_per_node=hosts_of(machine),
+        steps=steps,
+        time_limit_s=time_limit,
+        memory_limit_bytes=free_bytes(),
+        environment=environment or {},
+    )
+    recording = record(request, ranks=ranks, is_cached=is_cached).with_tokens(tokens)
+    found = Machine(machine, request.world_size, **conditions).predict(recording.step)
+    memory = [row["memory"] for row in recording.ranks]
+    return DryRun(
+        seconds=found.seconds,
+        peak_gib=max(row["allocated"] for row in memory) / 2**30,
+        reserved_gib=max(row["reserved"] for row in memory) / 2**30,
+        exposed=sum(found.parts.get(name, 0.0) for name in COMMUNICATING) / found.seconds,
+        fits=found.fit != "too_large",
+        tokens_per_second=found.tokens_per_second,
+        collectives=found.collectives,
+        prediction=found,
+        recording=recording,
+    )

@@ -1,0 +1,34 @@
+"""Predicted times of each record, for a second pass."""
+
+import io
+
+import numpy as np
+from recordings import Log, layer
+
+from nvcoll.dryrun.record import step_and_places
+from nvcoll.dryrun.recording import CAPTURED, Kind
+from nvcoll.dryrun.times import saved, times_of
+
+
+def test_every_record_has_the_time_of_its_operation_or_its_share():
+    log = Log()
+    add = log.op("aten::add", 100)
+    log.launch(add, count=2)
+    log.add(Kind.EVENT, 7, None, 0, 5)
+    log.launch(add, stream=8)
+    log.add(Kind.GEMM | CAPTURED, 7, "cublasGemmEx", 0, 8, 8, 8, 1, 0, 14)
+    log.gemm(8, 8, 8)
+    recording = log.recording()
+    row, (places,) = step_and_places([recording], gpu="h100-sxm", name="test")
+    assert [op["work"] for op in row["recorded"]["ranks"][0]["ops"]] == ["kernel", "kernel", "gemm"]
+    assert places == [0, 0, -1, 1, 2], "one for each record that ran"
+    times = times_of(recording, places, {"start_ns": [10, 50, 30], "end_ns": [30, 60, 80]})
+    assert times.tolist() == [[10, 20, 30, 50, 60, 30], [20, 30, 30, 60, 60, 80]]
+    assert np.array_equal(np.load(io.BytesIO(saved(times))), times) and times.dtype == np.uint64
+
+
+def test_each_record_of_a_step_has_a_place_or_none():
+    recording = layer()
+    row, (places,) = step_and_places([recording], gpu="h100-sxm", name="test")
+    assert len(places) == len(recording.records)
+    assert sorted(set(places)) == list(range(len(row["recorded"]["ranks"][0]["ops"])))
