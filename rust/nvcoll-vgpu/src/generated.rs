@@ -29,27 +29,6 @@ succeed! {
     cublasSrotg_v2
     cublasSrotmg_v2
     cublasZrotg_v2
-    cuptiActivityDisable
-    cuptiActivityEnable
-    cuptiActivityEnableCudaEventDeviceTimestamps
-    cuptiActivityEnableDriverApi
-    cuptiActivityEnableRuntimeApi
-    cuptiActivityFlushAll
-    cuptiActivityGetNextRecord
-    cuptiActivityGetNumDroppedRecords
-    cuptiActivityPopExternalCorrelationId
-    cuptiActivityPushExternalCorrelationId
-    cuptiActivityRegisterCallbacks
-    cuptiActivityRegisterTimestampCallback
-    cuptiActivitySetAttribute
-    cuptiEnableCallback
-    cuptiEnableDomain
-    cuptiFinalize
-    cuptiGetCallbackName
-    cuptiGetResultString
-    cuptiGetVersion
-    cuptiSubscribe
-    cuptiUnsubscribe
     cusparseLtDenseDescriptorInit
     cusparseLtInit
     cusparseLtMatDescriptorDestroy
@@ -71,20 +50,6 @@ succeed! {
     ncclPutSignal
     ncclSignal
     ncclWaitSignal
-    nvmlDeviceGetComputeRunningProcesses
-    nvmlDeviceGetCount_v2
-    nvmlDeviceGetGpuFabricInfoV
-    nvmlDeviceGetHandleByIndex_v2
-    nvmlDeviceGetHandleByPciBusId_v2
-    nvmlDeviceGetHandleByUUID
-    nvmlDeviceGetNvLinkRemoteDeviceType
-    nvmlDeviceGetNvLinkRemotePciInfo_v2
-    nvmlDeviceGetP2PStatus
-    nvmlDeviceGetUUID
-    nvmlErrorString
-    nvmlInit_v2
-    nvmlShutdown
-    nvmlSystemGetCudaDriverVersion_v2
     nvshmem_barrier_all
     nvshmem_free
     nvshmem_info_get_version

@@ -15,6 +15,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | [`mod@blas`] | matrix products of cuBLAS and cuBLASLt |
+//! | `cupti`, `times`, `clock` | what the profiler, events and the clock say in a second pass |
 //! | [`mod@dnn`] | convolutions, recurrent layers and graphs of cuDNN |
 //! | `generated` | every other function that torch wants: success, and its name is noted |
 //! | [`log`] | the records, and the names of kernels |
@@ -24,6 +25,7 @@
 //! | [`attributes`], [`properties`] | what the runtime says of the GPU |
 //! | `runtime`, `driver` | the entry points of both |
 //! | [`mod@nccl`] | communicators and collectives |
+//! | `nvml` | the GPUs as a monitor sees them: idle |
 //! | `nvrtc` | programs that are compiled while torch runs |
 //! | `sparse` | cuSPARSE, cuSOLVER and cuFFT: sizes of workspaces, launches |
 //!
@@ -43,6 +45,8 @@
 
 pub mod attributes;
 pub mod blas;
+mod clock;
+mod cupti;
 pub mod dnn;
 mod driver;
 pub mod errors;
@@ -55,11 +59,13 @@ pub mod launches;
 pub mod log;
 pub mod memory;
 pub mod nccl;
+mod nvml;
 mod nvrtc;
 pub mod properties;
 mod runtime;
 mod sparse;
 pub mod streams;
+mod times;
 
 use std::mem::MaybeUninit;
 

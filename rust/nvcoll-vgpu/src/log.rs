@@ -166,6 +166,8 @@ fn append(record: &Record) -> u64 {
     }
     last[stream] = position + 1;
     LOG.count.store(position + 1, Ordering::Release); // pairs with the Acquire of `count`
+    drop(last);
+    crate::cupti::issued(position, record);
     position
 }
 

@@ -315,11 +315,12 @@ pub fn positions(start: Handle, end: Handle) -> Result<(u64, u64), Failure> {
     Ok((positions[0], positions[1]))
 }
 
-/// Milliseconds between two events: one, since nothing takes time before a dry run says how much.
+/// Milliseconds between two events: what a second pass was told, or one, since nothing takes time before a dry run says how
+/// much.
 ///
 /// # Errors
 /// As [`positions`].
 pub fn elapsed_ms(start: Handle, end: Handle) -> Result<f32, Failure> {
-    positions(start, end)?;
-    Ok(1.0)
+    let (start, end) = positions(start, end)?;
+    Ok(crate::times::between_ms(start, end).unwrap_or(1.0))
 }

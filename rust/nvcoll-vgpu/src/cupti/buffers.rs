@@ -1,0 +1,98 @@
+//! Buffers of the profiler: it hands one out when asked, and reads it record by record.
+use std::ffi::c_int;
+use std::sync::Mutex;
+
+use super::records::{size_of_kind, Activity};
+use super::{INVALID_PARAMETER, MAX_LIMIT_REACHED, SUCCESS};
+use crate::log::lock;
+use crate::Handle;
+
+/// Asks for a buffer: writes its address, its bytes, and how many records it shall take (0: as many as fit).
+type Ask = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+/// Gives a buffer back: context, stream, address, bytes, bytes that are filled.
+type Give = extern "C" fn(Handle, u32, *mut u8, usize, usize);
+
+static CALLBACKS: Mutex<Option<(Ask, Give)>> = Mutex::new(None);
+
+/// Registers the functions that hand out and take buffers.
+#[no_mangle]
+extern "C" fn cuptiActivityRegisterCallbacks(ask: Option<Ask>, give: Option<Give>) -> c_int {
+    let Some(both) = ask.zip(give) else { return INVALID_PARAMETER };
+    *lock(&CALLBACKS) = Some(both);
+    SUCCESS
+}
+
+/// A buffer of the profiler that is not filled yet: address, bytes, most records.
+static HELD: Mutex<Option<(Handle, usize, usize)>> = Mutex::new(None);
+
+fn ask_for_one(ask: Ask) -> Option<(Handle, usize, usize)> {
+    let (mut buffer, mut bytes, mut most) = (std::ptr::null_mut(), 0, 0);
+    ask(&mut buffer, &mut bytes, &mut most);
+    (!buffer.is_null()).then_some((buffer as Handle, bytes, most))
+}
+
+/// Asks for a buffer unless one is held: the profiler flushes only if it handed one out.
+pub(super) fn prepare() {
+    let callbacks = *lock(&CALLBACKS);
+    let Some((ask, _)) = callbacks else { return };
+    let mut held = lock(&HELD);
+    if held.is_none() {
+        *held = ask_for_one(ask);
+    }
+}
+
+/// Fills as many buffers as the records need, and gives each back.
+pub(super) fn deliver(activities: Vec<Activity>) {
+    let callbacks = *lock(&CALLBACKS);
+    let Some((ask, give)) = callbacks else { return };
+    let mut rest = &activities[..];
+    while !rest.is_empty() {
+        let held = lock(&HELD).take();
+        let Some((buffer, bytes, most)) = held.or_else(|| ask_for_one(ask)) else { return };
+        let fits = count_that_fits(rest, bytes, most);
+        let mut filled = 0;
+        for activity in &rest[..fits] {
+            let (from, size) = activity.bytes();
+            // SAFETY: the profiler's buffer has `bytes` bytes, and the records that were counted fit in them.
+            unsafe { from.copy_to_nonoverlapping((buffer + filled) as *mut u8, size) };
+            filled += size;
+        }
+        give(0, 0, buffer as *mut u8, bytes, filled);
+        if fits == 0 {
+            return;
+        }
+        rest = &rest[fits..];
+    }
+}
+
+fn count_that_fits(activities: &[Activity], bytes: usize, most: usize) -> usize {
+    let most = if most == 0 { activities.len() } else { most };
+    let mut end = 0;
+    let fits = |activity: &&Activity| {
+        end += activity.bytes().1;
+        end <= bytes
+    };
+    activities.iter().take(most).take_while(fits).count()
+}
+
+/// Writes the record behind `*record`, or the first one for null.
+#[no_mangle]
+extern "C" fn cuptiActivityGetNextRecord(buffer: Handle, filled: usize, record: Option<&mut Handle>) -> c_int {
+    let Some(record) = record else { return INVALID_PARAMETER };
+    let next = if *record == 0 {
+        buffer
+    } else {
+        let Some(offset) = record.checked_sub(buffer).filter(|offset| offset + 4 <= filled) else {
+            return INVALID_PARAMETER;
+        };
+        // SAFETY: the record lies in the filled part of the buffer, as just checked, and starts with its kind.
+        let kind = unsafe { ((buffer + offset) as *const u32).read_unaligned() };
+        let Some(size) = size_of_kind(kind) else { return INVALID_PARAMETER };
+        *record + size
+    };
+    if next >= buffer.saturating_add(filled) {
+        return MAX_LIMIT_REACHED;
+    }
+    *record = next;
+    SUCCESS
+}

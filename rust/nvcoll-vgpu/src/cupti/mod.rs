@@ -1,0 +1,276 @@
+//! CUPTI: the profiler of torch finds what the log has, with the times that a second pass was told.
+//!
+//! ```text
+//! a record is written ─▶ note: position, host time, thread, the operator's ids on this thread's stack
+//! flush               ─▶ for each note: link (operator ─ correlation), call of the runtime, kernel or copy or fill
+//! ```
+//!
+//! Kineto joins the three by the correlation id and so finds the operator of a kernel. A kernel's time is the second pass's
+//! (`times`); in a first pass, and before the first step that was told, each kernel takes [`MADE_UP_NS`] and follows the
+//! kernel before it on its stream. Kernels never start before the host issued them: a step is moved as a whole, as far as
+//! its latest record needs.
+//!
+//! Time stamps are those of the function that the profiler registers, whose unit it does not say: it is measured.
+//! Names, argument orders and layouts of records (own declarations) are those of NVIDIA's documentation, *CUPTI*.
+mod buffers;
+mod names;
+mod records;
+mod timeline;
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::gpu::gpu;
+use crate::log::{lock, Kind, Record, CAPTURED};
+use crate::{set, Handle, Out};
+
+/// Success and the errors of `CUptiResult` that are reported.
+const SUCCESS: c_int = 0;
+const INVALID_PARAMETER: c_int = 1;
+const MAX_LIMIT_REACHED: c_int = 12;
+const QUEUE_EMPTY: c_int = 18;
+
+/// Kinds of activities: `CUpti_ActivityKind`.
+const COPY: u32 = 1;
+const FILL: u32 = 2;
+const KERNEL: u32 = 3;
+const CALL: u32 = 5;
+const CONCURRENT_KERNEL: u32 = 10;
+const LINK: u32 = 39;
+
+/// How long a kernel takes of which nobody said how long it takes (chosen).
+const MADE_UP_NS: u64 = 2_000;
+/// How long a launch takes to reach the GPU (chosen).
+const LAUNCH_NS: u64 = 4_000;
+
+/// A record that was written while the profiler looked.
+#[derive(Clone, Debug)]
+struct Note {
+    position: u64,
+    record: Record,
+    /// The time stamp of the profiler's function.
+    stamp: u64,
+    /// `pthread_self`, as CUPTI gives it.
+    thread: u32,
+    /// Kind and id of the innermost operators of this thread.
+    operators: Vec<(u32, u64)>,
+}
+
+/// The kinds that the profiler wants, as bits. Relaxed: it is set before and after the work that is looked at.
+static WANTED: AtomicU64 = AtomicU64::new(0);
+/// Whether any of them is written here: what `issued` asks first. Relaxed: as `WANTED`.
+static LOOKS: AtomicBool = AtomicBool::new(false);
+static NOTES: Mutex<Vec<Note>> = Mutex::new(Vec::new());
+/// The profiler's clock, a function without arguments; 0: ns since the epoch. Relaxed: set before it looks.
+static STAMP: AtomicUsize = AtomicUsize::new(0);
+/// A time by that clock and by the processor's, from which its unit is measured.
+static ANCHOR: Mutex<Option<(u64, Instant)>> = Mutex::new(None);
+
+thread_local! {
+    static OPERATORS: RefCell<Vec<(u32, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A time stamp of the profiler's clock.
+fn stamp() -> u64 {
+    match STAMP.load(Ordering::Relaxed) {
+        0 => {
+            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            since.map_or(0, |since| since.as_nanos() as u64)
+        }
+        function => {
+            // SAFETY: the profiler registered it as a function of this type, by CUPTI's interface.
+            let function = unsafe { std::mem::transmute::<usize, extern "C" fn() -> u64>(function) };
+            function()
+        }
+    }
+}
+
+/// Notes a record that the log just took, if the profiler looks.
+pub(crate) fn issued(position: u64, record: &Record) {
+    if !LOOKS.load(Ordering::Relaxed) {
+        return;
+    }
+    const SHOWN: [u16; 5] =
+        [Kind::Launch as u16, Kind::Gemm as u16, Kind::Copy as u16, Kind::Fill as u16, Kind::Collective as u16];
+    if record.kind & CAPTURED != 0 || !SHOWN.contains(&record.kind) {
+        return;
+    }
+    let operators = OPERATORS.try_with(|stack| innermost(&stack.borrow())).unwrap_or_default();
+    buffers::prepare();
+    // SAFETY: the call has no condition.
+    let thread = unsafe { libc::pthread_self() } as u32;
+    lock(&NOTES).push(Note { position, record: *record, stamp: stamp(), thread, operators });
+}
+
+/// The last entry of each kind of a stack.
+fn innermost(stack: &[(u32, u64)]) -> Vec<(u32, u64)> {
+    let mut last: Vec<(u32, u64)> = Vec::new();
+    for entry in stack.iter().rev() {
+        if last.iter().all(|(kind, _)| kind != &entry.0) {
+            last.push(*entry);
+        }
+    }
+    last
+}
+
+fn told<T>(out: Out<'_, T>, value: T) -> c_int {
+    set(out, value).map_or(INVALID_PARAMETER, |()| SUCCESS)
+}
+
+/// Wants or no longer wants a kind of activity.
+fn want(kind: c_int, wanted: bool) -> c_int {
+    let Some(bit) = u32::try_from(kind).ok().and_then(|kind| 1u64.checked_shl(kind)) else { return INVALID_PARAMETER };
+    let kinds = if wanted {
+        WANTED.fetch_or(bit, Ordering::Relaxed) | bit
+    } else {
+        WANTED.fetch_and(!bit, Ordering::Relaxed) & !bit
+    };
+    let shown = [COPY, FILL, KERNEL, CONCURRENT_KERNEL].iter().any(|kind| kinds & 1 << kind != 0);
+    LOOKS.store(shown, Ordering::Relaxed);
+    if wanted {
+        lock(&ANCHOR).get_or_insert_with(|| (stamp(), Instant::now()));
+    }
+    SUCCESS
+}
+
+/// Whether the profiler wanted a kind since it last flushed, or wants it now.
+fn is_wanted(wanted: u64, kind: u32) -> bool {
+    wanted & 1 << kind != 0
+}
+
+/// Kinds that were wanted when notes were taken: a profiler disables them before it flushes.
+static EVER_WANTED: AtomicU64 = AtomicU64::new(0);
+
+/// Starts to look at a kind of activity.
+#[no_mangle]
+extern "C" fn cuptiActivityEnable(kind: c_int) -> c_int {
+    let status = want(kind, true);
+    EVER_WANTED.fetch_or(WANTED.load(Ordering::Relaxed), Ordering::Relaxed);
+    status
+}
+
+/// Stops to look at a kind of activity.
+#[no_mangle]
+extern "C" fn cuptiActivityDisable(kind: c_int) -> c_int {
+    want(kind, false)
+}
+
+/// Registers the function that gives time stamps.
+#[no_mangle]
+extern "C" fn cuptiActivityRegisterTimestampCallback(function: usize) -> c_int {
+    STAMP.store(function, Ordering::Relaxed);
+    *lock(&ANCHOR) = None;
+    SUCCESS
+}
+
+/// Puts an operator on this thread's stack.
+#[no_mangle]
+extern "C" fn cuptiActivityPushExternalCorrelationId(kind: u32, id: u64) -> c_int {
+    OPERATORS.try_with(|stack| stack.borrow_mut().push((kind, id))).map_or(INVALID_PARAMETER, |()| SUCCESS)
+}
+
+/// Takes the last operator of a kind from this thread's stack, and writes it unless the place is null.
+#[no_mangle]
+extern "C" fn cuptiActivityPopExternalCorrelationId(kind: u32, last: Out<'_, u64>) -> c_int {
+    let taken = OPERATORS.try_with(|stack| {
+        let mut stack = stack.borrow_mut();
+        let index = stack.iter().rposition(|entry| entry.0 == kind)?;
+        Some(stack.remove(index).1)
+    });
+    match (taken, last) {
+        (Ok(Some(id)), Some(last)) => told(Some(last), id),
+        (Ok(Some(_)), None) => SUCCESS,
+        _ => QUEUE_EMPTY,
+    }
+}
+
+/// Hands all notes to the profiler.
+#[no_mangle]
+extern "C" fn cuptiActivityFlushAll(_flags: u32) -> c_int {
+    let notes = std::mem::take(&mut *lock(&NOTES));
+    let wanted = EVER_WANTED.load(Ordering::Relaxed);
+    if notes.is_empty() {
+        return SUCCESS;
+    }
+    let anchor = *lock(&ANCHOR);
+    let times = timeline::timeline(&notes, anchor);
+    buffers::deliver(records::of(&notes, &times, wanted));
+    SUCCESS
+}
+
+/// Writes the number of records that found no place: none.
+#[no_mangle]
+extern "C" fn cuptiActivityGetNumDroppedRecords(_context: Handle, _stream: u32, out: Out<'_, usize>) -> c_int {
+    told(out, 0)
+}
+
+/// Writes the version of CUPTI's interface.
+#[no_mangle]
+extern "C" fn cuptiGetVersion(out: Out<'_, u32>) -> c_int {
+    told(out, if gpu().cuda == 12 { 26 } else { 130_202 })
+}
+
+/// Writes a handle of a subscriber; callbacks are never called.
+#[no_mangle]
+extern "C" fn cuptiSubscribe(out: Out<'_, Handle>) -> c_int {
+    told(out, 64)
+}
+
+/// Writes the name of a call of the runtime or driver.
+#[no_mangle]
+extern "C" fn cuptiGetCallbackName(_domain: c_int, number: u32, out: Out<'_, *const c_char>) -> c_int {
+    told(out, records::call_name(number).as_ptr())
+}
+
+/// Writes the text of a result.
+#[no_mangle]
+extern "C" fn cuptiGetResultString(result: c_int, out: Out<'_, *const c_char>) -> c_int {
+    let text = match result {
+        SUCCESS => c"CUPTI_SUCCESS",
+        INVALID_PARAMETER => c"CUPTI_ERROR_INVALID_PARAMETER",
+        MAX_LIMIT_REACHED => c"CUPTI_ERROR_MAX_LIMIT_REACHED",
+        QUEUE_EMPTY => c"CUPTI_ERROR_QUEUE_EMPTY",
+        _ => c"CUPTI_ERROR unknown",
+    };
+    told(out, text.as_ptr())
+}
+
+/// Settings that change nothing.
+macro_rules! accepts {
+    ($($name:ident)*) => { $(
+        /// Accepts a setting.
+        #[no_mangle]
+        extern "C" fn $name() -> c_int {
+            SUCCESS
+        }
+    )* };
+}
+accepts! {
+    cuptiActivityEnableCudaEventDeviceTimestamps cuptiActivityEnableDriverApi cuptiActivityEnableRuntimeApi
+    cuptiActivitySetAttribute cuptiEnableCallback cuptiEnableDomain cuptiFinalize cuptiUnsubscribe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_operator_of_each_kind_counts() {
+        assert_eq!(innermost(&[(3, 1), (4, 2), (3, 5)]), [(3, 5), (4, 2)]);
+    }
+
+    #[test]
+    fn operators_are_taken_from_the_stack_by_kind() {
+        cuptiActivityPushExternalCorrelationId(3, 7);
+        cuptiActivityPushExternalCorrelationId(4, 8);
+        let mut last = std::mem::MaybeUninit::new(0);
+        assert_eq!(cuptiActivityPopExternalCorrelationId(3, Some(&mut last)), SUCCESS);
+        // SAFETY: it was initialized.
+        assert_eq!(unsafe { last.assume_init() }, 7);
+        assert_eq!(cuptiActivityPopExternalCorrelationId(3, None), QUEUE_EMPTY);
+        assert_eq!(cuptiActivityPopExternalCorrelationId(4, None), SUCCESS);
+    }
+}
