@@ -291,3 +291,22 @@ fn another_generation_of_gpu_is_said() {
     assert_near(found.tflops, flops / gemm_s(&PLAIN) / 1e12, 1e-6);
     assert_eq!((found.flops_of, found.tokens_per_second), ("recorded", 0.0));
 }
+
+#[test]
+fn what_is_not_known_of_memory_is_not_made_up() {
+    let mut step = step(json!([gemm(7)]));
+    let memory = &mut step.recorded.as_mut().unwrap().ranks[0].memory;
+    (memory.allocated, memory.reserved, memory.parts) = (0.0, 0.0, Vec::new());
+    let found = price(&plain(), &step);
+    assert_eq!((found.memory_gb, found.roles[0].memory.len()), (0.0, 0));
+}
+
+#[test]
+fn several_groups_of_one_kind_are_one_part() {
+    let mut step = step(json!([collective(7, 1e8, "tp")]));
+    let group = step.groups["tp"];
+    step.groups.insert("tp 2".to_owned(), group);
+    let text = step.to_json().replace("\"group\": \"tp\"", "\"group\": \"tp 2\"");
+    let found = price(&plain(), &TrainingStep::from_json(&text).unwrap());
+    assert_near(part(&found, "tensor"), found.seconds, 1e-6);
+}

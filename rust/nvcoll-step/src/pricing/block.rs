@@ -138,9 +138,9 @@ pub(super) fn collective_part(op: &Op) -> Part {
     part_of_group(group)
 }
 
-/// The part of collectives of a group.
+/// The part of collectives of a group; `tp 2` and `tp2` are other groups of the kind `tp`.
 pub(super) fn part_of_group(group: &str) -> Part {
-    match group {
+    match group.trim_end_matches(|end: char| end.is_ascii_digit() || end == ' ') {
         "tp" => Part::Tensor,
         "ep" => Part::Expert,
         "cp" => Part::Context,

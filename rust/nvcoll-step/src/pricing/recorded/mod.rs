@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `program` | each operation with its time alone, its needs, and what it waits for |
 //! | `share` | max-min fair speeds of what runs at once |
-//! | `simulation` | processors, streams and events in virtual time |
+//! | `simulation` | processors, streams and events in virtual time; how fast tasks run beside each other |
 //! | `account` | to which part each moment belongs |
 //!
 //! The step runs four times in a row; its time is that from the end of the second to the end of the third. Parts are those of the
@@ -286,12 +286,16 @@ fn beside(gpus: u32) -> [(&'static str, f64); 2] {
 }
 
 impl RecordedMemory {
-    /// Returns every part with its bytes: what was allocated at the peak, what was reserved beyond, NCCL and the context of CUDA.
+    /// Returns every part with its bytes: what was allocated at the peak, what was reserved beyond, NCCL and the context of CUDA. None if
+    /// nothing is known, as of a trace.
     fn parts_of_gpu(&self, gpus: u32) -> Vec<MemoryPart> {
         let part = |name: &str, bytes: f64| MemoryPart { name: name.to_owned(), bytes };
         let named: f64 = self.parts.iter().map(|one| one.bytes).sum();
         let other = (self.allocated - named).max(0.0);
         let mut parts = self.parts.clone();
+        if self.reserved == 0.0 {
+            return parts;
+        }
         parts.push(part("other", other));
         parts.push(part("reserved, not allocated", (self.reserved - named - other).max(0.0)));
         parts.extend(beside(gpus).map(|(name, bytes)| part(name, bytes)));

@@ -15,14 +15,15 @@
 //! legacy default stream, PCIe that network cards and copies share, collectives of other ranks on the same links: all ranks of a kind do
 //! the same at the same time, which the price of one collective already counts.
 
+mod speeds;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use nvcoll_fabric::units::Ps;
 
 use super::account::Account;
-use super::program::{Program, Recording, Target, Task, What, RESOURCES};
-use super::share::{fair, Need};
+use super::program::{Program, Recording, Target, Task, What};
 use crate::error::{Error, Result};
 
 /// How often the step runs. The third counts: two before it let the processor run ahead, one after it hides its end.
@@ -414,90 +415,6 @@ impl<'p> Simulation<'p> {
         };
         let active = state.active.iter().map(|number| (op_of(number), self.program.task(rank, op_of(number))));
         state.account.until(self.now, active, state.arrived.first().copied(), next);
-    }
-
-    /// Gives new speeds to all tasks of ranks where a task began or ended, and of ranks that share a task with them.
-    fn share(&mut self) {
-        let mut ranks = std::mem::take(&mut self.changed);
-        if ranks.is_empty() {
-            return;
-        }
-        let mut tasks: Vec<usize> = Vec::new();
-        let mut at = 0;
-        ranks.sort_unstable();
-        ranks.dedup();
-        while at < ranks.len() {
-            for &number in &self.ranks[ranks[at]].active {
-                if !tasks.contains(&number) {
-                    tasks.push(number);
-                    let others = self.tasks[number].members.iter().map(|&(rank, _)| rank);
-                    let new: Vec<usize> = others.filter(|rank| !ranks.contains(rank)).collect();
-                    ranks.extend(new);
-                }
-            }
-            at += 1;
-        }
-        let place = |rank: usize| ranks.iter().position(|&one| one == rank).expect("ranks of tasks were added");
-        let needs: Vec<Vec<Need>> = tasks.iter().map(|&task| self.needs(task, place)).collect();
-        let needs: Vec<&[Need]> = needs.iter().map(Vec::as_slice).collect();
-        let speeds = fair(&needs, ranks.len() * RESOURCES);
-        let slows: Vec<f64> = tasks.iter().map(|&task| self.slowed(task)).collect();
-        for ((number, speed), slow) in tasks.into_iter().zip(speeds).zip(slows) {
-            self.set_speed(number, speed * slow);
-        }
-        for rank in ranks {
-            let slow = self.slow_of(rank);
-            self.ranks[rank].account.set_slow(slow);
-        }
-    }
-
-    fn needs(&self, task: usize, place: impl Fn(usize) -> usize) -> Vec<Need> {
-        let of_member = |&(rank, op): &(usize, usize)| {
-            let first = place(rank) * RESOURCES;
-            self.program.task(rank, op).needs.iter().map(move |&(of, part)| (first + of, part))
-        };
-        self.tasks[task].members.iter().flat_map(of_member).collect()
-    }
-
-    fn set_speed(&mut self, number: usize, speed: f64) {
-        let (now, task) = (self.now, &mut self.tasks[number]);
-        if task.speed == speed {
-            return;
-        }
-        task.remaining = (task.remaining - (now - task.since) as f64 * task.speed).max(0.0);
-        (task.speed, task.since, task.version) = (speed, now, task.version + 1);
-        let (end, version) = (now + (task.remaining / speed).ceil() as Ps, task.version);
-        self.push(end, Event::End { task: number, version });
-    }
-
-    /// The speed of a task beside work of the other kind, on the rank where it is least.
-    fn slowed(&self, number: usize) -> f64 {
-        let of_member = |&(rank, op): &(usize, usize)| {
-            let task = self.program.task(rank, op);
-            if task.computes {
-                self.slow_of(rank)
-            } else if self.computes(rank) {
-                1.0 / (1.0 + self.contention * task.nearby)
-            } else {
-                1.0
-            }
-        };
-        self.tasks[number].members.iter().map(of_member).fold(1.0, f64::min)
-    }
-
-    /// The speed of computing on a rank beside its collectives.
-    fn slow_of(&self, rank: usize) -> f64 {
-        let nearby = self.tasks_of(rank).map(|task| task.nearby).fold(0.0, f64::max);
-        1.0 / (1.0 + self.contention * nearby)
-    }
-
-    fn computes(&self, rank: usize) -> bool {
-        self.tasks_of(rank).any(|task| task.computes)
-    }
-
-    fn tasks_of(&self, rank: usize) -> impl Iterator<Item = &'p Task> + '_ {
-        let members = self.ranks[rank].active.iter().flat_map(|&number| &self.tasks[number].members);
-        members.filter(move |(of, _)| *of == rank).map(|&(rank, op)| self.program.task(rank, op))
     }
 
     /// The operation for which a rank waits for ever.
