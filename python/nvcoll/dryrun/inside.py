@@ -32,6 +32,9 @@ from .recording import Run, Status
 if TYPE_CHECKING:
     from .session import Session
 
+WATCHING = ("/torch/_compile.py", "/nvcoll/dryrun/ops.py")
+"""Files through which an operator is called in a dry run, and not otherwise."""
+
 BEGAN = time.monotonic()
 
 
@@ -169,11 +172,16 @@ class Child:
 
 
 def _of_script(trace: TracebackType | None) -> TracebackType | None:
-    """Returns a traceback from the first frame of the script on; the whole if there is none."""
+    """Returns a traceback without the frames of the dry run before and after the script; the whole if none is left."""
     own = ("<frozen runpy>", runpy.__file__, __file__)
     first = trace
     while first is not None and first.tb_frame.f_code.co_filename in own:
         first = first.tb_next
+    last = first
+    while last is not None and last.tb_next is not None:
+        if last.tb_next.tb_frame.f_code.co_filename.endswith(WATCHING):
+            last.tb_next = None  # from here on the dry run calls the operator
+        last = last.tb_next
     return first or trace
 
 

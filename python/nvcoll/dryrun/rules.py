@@ -44,9 +44,7 @@ class Rule:
         self.reads_no_values = op.namespace == "aten" and bare.startswith(NO_VALUES)
         self.fills = op.namespace == "aten" and bare.startswith(FILLS)
         self.is_mutable = bool(schema.is_mutable)
-        self.is_random = torch.Tag.nondeterministic_seeded in op.tags and any(
-            each.name == "generator" for each in schema.arguments
-        )
+        self.is_random = torch.Tag.nondeterministic_seeded in op.tags
         self.shape_is_data = torch.Tag.dynamic_output_shape in op.tags
         self.chooses = op.namespace == "aten" and bare.startswith(CHOICES)
         self.picks = self.chooses and bare.startswith(("topk", "arg", "multinomial"))

@@ -1,0 +1,206 @@
+"""The child of a dry run, as a script sees it: values, peers, store, processes, errors; and as its parent sees it."""
+
+import json
+
+import pytest
+
+from dryrun.children import Children, children, counted, of_kind
+from nvcoll.dryrun.recording import Kind, Recording, Run
+
+__all__ = ["children"]
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory):
+    """What `facts.py` saw, and how its child ended."""
+    [(out, run, _)] = Children(tmp_path_factory.mktemp("facts")).run("facts.py")
+    assert run.status == "ended", out
+    return json.loads(out.strip().splitlines()[-1]) | {"run": run}
+
+
+def test_environment_is_that_of_torchrun(facts):
+    assert facts["environment"] == {
+        "RANK": "0",
+        "WORLD_SIZE": "8",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "8",
+        "GROUP_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "nvcoll-dryrun",
+    }
+
+
+def test_peers_hold_what_this_rank_holds(facts):
+    assert facts["objects"] == [8, {"rank": 0}, [{"rank": 0}], ["0"]]
+    assert facts["on_gloo"] == ["gloo", [24, 24], [0, 1]]
+
+
+def test_a_store_has_every_answer(facts):
+    assert facts["store"] == ["value", 2, 4, 128]
+
+
+def test_integers_are_computed(facts):
+    assert facts["integers"] == [250000, 500, [143] * 6 + [142], list(range(991, 1000))]
+
+
+def test_small_floats_are_computed_and_large_ones_are_zero(facts):
+    assert facts["small_floats"] == [[6.0, 22.0], [4.0, 6.0, 8.0, 10.0]]
+    assert facts["large_floats"] == [0.0, 0.0, False, 0.0]
+
+
+def test_random_numbers_of_the_gpu_leave_those_of_the_script_alone(facts):
+    assert facts["random"] is True
+
+
+def test_a_model_on_the_cpu_takes_no_memory(facts):
+    assert facts["on_the_host"] == [24 * 8192**2, 0.0]
+    assert facts["run"].peak_rss_bytes < 2 << 30
+
+
+def test_data_workers_are_forked_and_spawned(facts):
+    assert facts["workers"] == [[15.0, 51.0], [15.0, 51.0]]
+
+
+def test_memory_that_a_gpu_does_not_have_is_refused_by_torch(facts):
+    assert "Tried to allocate 200.00 GiB" in facts["out_of_memory"]
+
+
+def test_a_script_without_steps_says_what_was_seen(facts):
+    assert facts["run"].message == "the script ended after 0 steps of an optimizer were seen, 2 are needed"
+
+
+def test_two_recordings_are_the_same_to_the_byte(children):
+    files = []
+    for _ in range(2):
+        children.run("fsdp2.py", "--bf16")
+        files.append((children.folder / "0.recording").read_bytes())
+        (children.folder / "0.recording").unlink()
+    assert files[0] == files[1]
+
+
+def test_a_recording_can_be_saved_and_loaded(children, tmp_path):
+    recording = counted(children, "ddp.py", world_size=2)
+    recording.save(tmp_path / "again")
+    again = Recording.load(tmp_path / "again")
+    assert (again.records == recording.records).all()
+    for name in set(vars(recording)) - {"records"}:
+        assert getattr(again, name) == getattr(recording, name), name
+
+
+def test_every_launch_has_its_operator_and_line(children):
+    recording = counted(children, "fsdp2.py")
+    for kind in (Kind.LAUNCH, Kind.GEMM, Kind.COLLECTIVE):
+        assert all(recording.ops[op].name and recording.ops[op].line for op in of_kind(recording, kind)["op"].tolist())
+    products = {(recording.lines[op.line], op.is_backward) for op in recording.ops if op.name == "aten::mm"}
+    assert {("tiny.py:30 forward", False), ("tiny.py:30 forward", True), ("tiny.py:44 forward", True)} <= products
+
+
+def test_peak_memory_is_that_of_torchs_tracker(children):
+    [(out, _, recording)] = children.run("tracked.py")
+    tracked = int(out.split("tracked ")[1].split()[0])
+    assert recording.memory.allocated == pytest.approx(tracked, rel=0.01)
+    assert sum(size for _, size in recording.memory.parts) == recording.memory.allocated <= recording.memory.reserved
+    assert dict(recording.memory.parts)["optimizer state"] == pytest.approx(2 * 8 * 12 * 4096**2 * 4 / 8, rel=0.01)
+    assert recording.memory.stack[0].endswith("(backward)")
+
+
+ENDS = {
+    "leaves": ("import sys\nsys.exit(3)", "ended", 3, "sys.exit(3)", ""),
+    "raises": (
+        "def inner():\n    raise ValueError('no such thing')\ninner()",
+        "failed",
+        1,
+        "no such thing",
+        ":2 inner",
+    ),
+    "lacks": ("import nothing_like_that", "failed", 1, "nothing_like_that", ":1 <module>"),
+    "asks": (
+        "import torch\nx = torch.randn(1000, 1000, device='cuda')\nprint(x[x > 0].shape)",
+        "refused",
+        1,
+        "depends on the values of a tensor (1000, 1000) bool",
+        ":3 <module>",
+    ),
+    "misses": (
+        "import torch.distributed as dist\ndist.init_process_group('nccl')\nheard = [None]\n"
+        "dist.broadcast_object_list(heard, src=5)",
+        "refused",
+        1,
+        "rank 5",
+        ":4 <module>",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_parent_is_told_how_a_script_ended(children, tmp_path, name):
+    text, status, exit_status, message, line = ENDS[name]
+    (tmp_path / f"{name}.py").write_text(text)
+    [(out, run, recording)] = children.run(tmp_path / f"{name}.py")
+    assert (run.status, run.exit_status, recording) == (status, exit_status, None), out
+    assert message in run.message
+    assert run.line == (f"{name}.py{line}" if line else "")
+    if status != "ended":
+        assert "Traceback" in out and message in out
+        assert "runpy" not in out and "dryrun/inside.py" not in out
+    if name == "misses":
+        assert run.wanted == [5]
+
+
+def test_a_module_of_a_package_runs_as_main(children, tmp_path):
+    package = tmp_path / "here" / "package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "train.py").write_text("from . import __name__ as n\nimport sys\nprint(n, __name__, sys.argv[1:])")
+    [(out, run, _)] = children.run("package.train", "--x", is_module=True, cwd=package.parent)
+    assert run.status == "ended", out
+    assert "package __main__ ['--x']" in out
+
+
+def test_ranks_that_run_side_by_side_tell_each_other_objects(children, tmp_path):
+    text = """
+import torch.distributed as dist
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+every = [None] * 8
+dist.all_gather_object(every, rank)
+told = [rank * 10]
+dist.broadcast_object_list(told, src=4)
+dist.send_object_list([f"from {rank}"], dst=4 - rank)
+heard = [None]
+dist.recv_object_list(heard, src=4 - rank)
+print(every, told, heard)
+"""
+    (tmp_path / "tells.py").write_text(text)
+    (first, _, _), (second, _, _) = children.run(tmp_path / "tells.py", ranks=(0, 4))
+    assert "[0, 0, 0, 0, 4, 0, 0, 0] [40] ['from 4']" in first
+    assert "[4, 4, 4, 4, 4, 4, 4, 4]".replace("4", "0", 1) + " [40] ['from 0']" in second
+
+
+def test_a_rank_is_told_that_another_has_ended(children, tmp_path):
+    text = """
+import torch.distributed as dist
+dist.init_process_group("nccl")
+if dist.get_rank() == 0:
+    heard = [None]
+    dist.recv_object_list(heard, src=4)
+"""
+    (tmp_path / "waits.py").write_text(text)
+    (out, run, _), _ = children.run(tmp_path / "waits.py", ranks=(0, 4))
+    assert run.status == "refused", out
+    assert "waits for rank 4 to say `send`, which ended" in run.message
+
+
+def test_a_child_without_the_virtual_gpu_says_so(children, tmp_path):
+    children.library = ""
+    (tmp_path / "any.py").write_text("")
+    [(_, run, _)] = children.run(tmp_path / "any.py")
+    assert run.status == "refused"
+    assert "is not preloaded" in run.message
+
+
+def test_what_is_no_recording_is_refused(tmp_path):
+    (tmp_path / "file").write_bytes(b"{}\n")
+    with pytest.raises(ValueError, match="is not a recording"):
+        Recording.load(tmp_path / "file")
+    Run(0, "ended").save(tmp_path / "x")
+    assert Run.load(tmp_path / "x") == Run(0, "ended")
