@@ -22,13 +22,16 @@ from pathlib import Path
 from typing import Any
 
 import nvcoll
+from nvcoll import training
 from nvcoll._nvcoll import bus_factor, media
+from nvcoll.dryrun.recorded import Recorded
 from nvcoll.text.formatting import sized
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import chart  # noqa: E402  (it stands beside this file)
+import streams  # noqa: E402
 from chart import BUS, MESH, NETWORK, SWITCH, seconds  # noqa: E402
 
 import judging  # noqa: E402  (it stands in tools/)
@@ -355,7 +358,21 @@ def rack() -> Answer:
     return Answer(svg, figures)
 
 
+def fsdp_streams() -> Answer:
+    """A step of FSDP2, as `nvcoll dryrun` recorded it, with eight cards per node and with one."""
+    step = Recorded.load(ROOT / "docs" / "recordings" / "llama3-8b-fsdp2.json.gz").step
+    machines = {name: training.Machine(name) for name in ("hgx-h100x8+ib-ndr-8", "hgx-h100x8+ib-ndr-1")}
+    note = "Llama 3 8B with FSDP2 on 64 H100, 8,192 tokens per GPU: rank 0. Above: eight cards per node, below: one."
+    svg = streams.streams("One training step on two machines", note, {k: m.timeline(step) for k, m in machines.items()})
+    figures = []
+    for machine in machines.values():
+        found = machine.predict(step)
+        figures += [seconds(1e6 * found.seconds), f"{100 * found.exposed_s / found.seconds:.0f} %"]
+    return Answer(svg, figures)
+
+
 ANSWERS: dict[str, Callable[[], Answer]] = {
+    "fsdp-streams": fsdp_streams,
     "link-gap": link_gap,
     "gradient": gradient,
     "mesh": mesh,
