@@ -5,6 +5,7 @@ Timing kernels on a virtual GPU means nothing, so autotuning takes the first cho
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
@@ -12,9 +13,10 @@ from typing import Any
 
 import torch
 
-from . import private
-from .data import Data
-from .ops import Recorder
+from nvcoll.dryrun import private
+from nvcoll.dryrun.data import Data
+from nvcoll.dryrun.ops import Recorder
+from nvcoll.dryrun.tensors import tensors_of
 
 TRIGGER = "torch._inductor.compile_fx"
 """The module that torch imports when it compiles for the first time."""
@@ -34,8 +36,29 @@ class OnFirstUse(MetaPathFinder):
 
 
 def install(recorder: Recorder, data: Data) -> None:
-    """Prepares torch.compile, when it is used."""
+    """Prepares Triton, and torch.compile when it is used."""
     sys.meta_path.insert(0, OnFirstUse(lambda: _install(recorder, data)))
+    if importlib.util.find_spec("triton") is not None:
+        _install_triton(recorder, data)
+
+
+def _install_triton(recorder: Recorder, data: Data) -> None:
+    private.take_first_configuration()
+    function = private.triton_function()
+    run = function.run
+
+    def recorded(this: Any, *args: Any, **kwargs: Any) -> Any:
+        tensors = tensors_of(args, kwargs)
+        data.forget_fresh(tensors)
+        if not recorder.is_on:
+            return run(this, *args, **kwargs)
+        recorder.kernel(this.__name__, tensors)
+        try:
+            return run(this, *args, **kwargs)
+        finally:
+            recorder.leave()
+
+    function.run = recorded
 
 
 def _install(recorder: Recorder, data: Data) -> None:

@@ -26,16 +26,18 @@ from typing import Any
 
 import torch
 
-from .gpu import Gpu
-from .lines import Lines
-from .recording import Assumption
-from .refusals import unknown_shape
-from .rules import Rule
-from .tensors import Mirror, is_small, is_whole, replaced, tensors_of
+from nvcoll.dryrun.gpu import Gpu
+from nvcoll.dryrun.lines import Lines
+from nvcoll.dryrun.recording import Assumption
+from nvcoll.dryrun.refusals import unknown_shape
+from nvcoll.dryrun.rules import Rule
+from nvcoll.dryrun.tensors import Mirror, is_small, is_whole, replaced, tensors_of
 
 aten = torch.ops.aten
 COUNTING = ("/torch/nn/modules/_functions.py",)
 """Files whose masks are of counts, which are real, though they lie in one tensor with floats: SyncBatchNorm's."""
+MOVED_BYTES = 4 << 20
+"""Results of collectives have values up to this size: `INTEGER_BYTES` of the virtual GPU's NCCL."""
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -46,6 +48,7 @@ class Data:
         self._lines = lines
         self.mirror = Mirror(gpu)
         self._unknown: set[int] = set()
+        self._fresh: set[int] = set()
         self._random_state = torch.Generator().get_state()
         self._assumed: dict[tuple[str, int], int] = {}
         self.handlers: dict[Any, Handler] = {
@@ -85,6 +88,7 @@ class Data:
             return
         if rule.is_new:
             self._mark(written, is_unknown=False)
+            self._fresh.update(each.untyped_storage().data_ptr() for each in written)
             return
         involved = [] if rule.reads_no_values else [each for each in inputs if each.is_cuda]
         if all(is_small(each) for each in involved) and all(is_small(each) for each in written):
@@ -114,6 +118,7 @@ class Data:
 
     def _mark(self, written: list[torch.Tensor], is_unknown: bool) -> None:
         addresses = [each.untyped_storage().data_ptr() for each in written]
+        self._fresh.difference_update(addresses)
         if is_unknown:
             self._unknown.update(addresses)
         else:
@@ -122,7 +127,13 @@ class Data:
     def _forget(self, tensor: torch.Tensor) -> None:
         if is_small(tensor):
             self.mirror.clear(tensor)
-            self._unknown.add(tensor.untyped_storage().data_ptr())
+            self._mark([tensor], is_unknown=True)
+
+    def forget_fresh(self, tensors: list[torch.Tensor]) -> None:
+        """Says that something unseen wrote those tensors that nothing has written yet: they must be its results."""
+        for each in tensors:
+            if each.is_cuda and each.untyped_storage().data_ptr() in self._fresh:
+                self._forget(each)
 
     def forget(self, tensors: list[torch.Tensor]) -> None:
         """Says that something unseen wrote these tensors (a kernel of Triton)."""
@@ -130,8 +141,8 @@ class Data:
             self._forget(each)
 
     def _compute(self, rule: Rule, args: Any, kwargs: Any, results: list[torch.Tensor]) -> bool:
-        if rule.is_collective:
-            return True  # the virtual GPU has moved the data
+        if rule.is_collective:  # the virtual GPU has moved the data, up to some size
+            return all(each.numel() * each.element_size() <= MOVED_BYTES for each in results or tensors_of(args))
         kwargs = {name: torch.device("cpu") if name == "device" else each for name, each in kwargs.items()}
         try:
             if rule.is_random:

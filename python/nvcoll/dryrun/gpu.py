@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .recording import CAPTURED, RECORD, Kind
-from .refusals import DryRunError
+from nvcoll.dryrun.recording import CAPTURED, RECORD, Kind
+from nvcoll.dryrun.refusals import DryRunError
 
 U32, U64, I32 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
 FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the result, then the arguments

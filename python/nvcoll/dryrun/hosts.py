@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from .lines import Lines
-from .refusals import unknown_shape
-from .rules import Rule
-from .tensors import HOST_FLOAT_BYTES, is_large_on_host, replaced
+from nvcoll.dryrun.lines import Lines
+from nvcoll.dryrun.refusals import unknown_shape
+from nvcoll.dryrun.rules import Rule
+from nvcoll.dryrun.tensors import HOST_FLOAT_BYTES, is_large_on_host, replaced
 
 FILLED = ("zeros", "ones", "full", "rand", "randn", "normal", "scalar_tensor", "eye")
 """Operators that make a tensor from its sizes and write all of it."""

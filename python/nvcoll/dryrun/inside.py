@@ -27,10 +27,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .recording import Run, Status
+from nvcoll.dryrun.recording import Run, Status
 
 if TYPE_CHECKING:
-    from .session import Session
+    from nvcoll.dryrun.session import Session
 
 WATCHING = ("/torch/_compile.py", "/nvcoll/dryrun/ops.py")
 """Files through which an operator is called in a dry run, and not otherwise."""
@@ -105,7 +105,7 @@ class Child:
         os.environ.update(environment(self.spec))
         random.seed(0)
         try:
-            from .session import Session
+            from nvcoll.dryrun.session import Session
 
             self.session = Session(self.spec, self.finish)
             self._script()

@@ -11,7 +11,7 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
-from .failures import CannotDryRun
+from nvcoll.dryrun.failures import CannotDryRun
 
 FILE = "libnvcoll_vgpu.so"
 

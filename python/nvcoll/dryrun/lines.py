@@ -15,12 +15,10 @@ from types import CodeType, FrameType, TracebackType
 
 import torch
 
-import nvcoll
-
 NO_LINE = 0
 SITE = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(torch.__file__).parents[1])})
 """Folders of installed packages."""
-TOOLS = tuple(str(Path(module.__file__).parent) + "/" for module in (torch, nvcoll) if module.__file__)
+TOOLS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[1]}/")
 """Packages whose frames are never a line."""
 COMPILERS = ("triton/", "torchinductor", "_distutils_hack/")
 

@@ -26,9 +26,9 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from . import private
-from .lines import Lines
-from .recording import Memory
+from nvcoll.dryrun import private
+from nvcoll.dryrun.lines import Lines
+from nvcoll.dryrun.recording import Memory
 
 CATEGORIES = (
     "parameters",

@@ -19,15 +19,15 @@ from typing import Any
 
 import torch
 
-from . import private
-from .data import Data
-from .gpu import Gpu
-from .hosts import without_values
-from .lines import Lines
-from .memory import MemoryWatch
-from .recording import Op
-from .rules import Rule
-from .tensors import IS_PLAIN, tensors_of
+from nvcoll.dryrun import private
+from nvcoll.dryrun.data import Data
+from nvcoll.dryrun.gpu import Gpu
+from nvcoll.dryrun.hosts import without_values
+from nvcoll.dryrun.lines import Lines
+from nvcoll.dryrun.memory import MemoryWatch
+from nvcoll.dryrun.recording import Op
+from nvcoll.dryrun.rules import Rule
+from nvcoll.dryrun.tensors import IS_PLAIN, tensors_of
 
 INPUTS = 4
 """Shapes of how many tensors a row keeps; chosen: query, key and value, and a mask."""
@@ -80,9 +80,7 @@ class Recorder:
             self._last_collective = number
         line, is_backward = self._line()
         on_gpu = {id(each): each for each in (*inputs, *tensors_of(result)) if each.is_cuda}
-        flops = 0
-        if rule.flops is not None and on_gpu:
-            flops = int(rule.flops(*args, **kwargs, out_val=result))
+        flops = rule.flops_of(args, kwargs, result) if on_gpu else 0
         size = sum(each.numel() * each.element_size() for each in on_gpu.values())
         shapes = tuple(_shape(each) for each in inputs[:INPUTS])
         if on_gpu:

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import private
-from .gpu import Gpu
-from .lines import Lines
-from .mail import Mail
-from .ops import Recorder
-from .recording import Group, Kind
-from .refusals import no_peer
+from nvcoll.dryrun import private
+from nvcoll.dryrun.gpu import Gpu
+from nvcoll.dryrun.lines import Lines
+from nvcoll.dryrun.mail import Mail
+from nvcoll.dryrun.ops import Recorder
+from nvcoll.dryrun.recording import Group, Kind
+from nvcoll.dryrun.refusals import no_peer
 
 
 class Peers:

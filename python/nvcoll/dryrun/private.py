@@ -10,6 +10,7 @@
 | ``_verify_params_across_processes`` | DDP's check of shapes |
 | ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
 | ``AlgorithmSelectorCache.benchmark_choices``, ``CachingAutotuner.run`` | kernels that torch.compile makes |
+| Triton's ``JITFunction.run``, ``Autotuner._bench`` | kernels that scripts and packages write |
 
 `nvcoll.torch.private` is for the backend of torch.distributed, and needs older versions of torch than a dry run does.
 """
@@ -25,7 +26,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.rendezvous
 
-from .refusals import DryRunError
+from nvcoll.dryrun.refusals import DryRunError
 
 
 def lookup(module: str, *names: str) -> Any:
@@ -135,6 +136,17 @@ def replace_gloo(make: Any) -> None:
 def autotuner() -> Any:
     """Returns the class whose `run` launches a kernel that torch.compile made."""
     return lookup("torch._inductor.runtime.triton_heuristics", "CachingAutotuner")
+
+
+def triton_function() -> Any:
+    """Returns the class whose `run` launches a kernel that a script or package wrote in Triton."""
+    return lookup("triton.runtime.jit", "JITFunction")
+
+
+def take_first_configuration() -> None:
+    """Has Triton take the first of several configurations of a kernel, without timing them."""
+    tuner = lookup("triton.runtime.autotuner", "Autotuner")
+    replace(tuner, "_bench", lambda _this, *_args, **_kwargs: [1.0, 1.0, 1.0])
 
 
 def take_first_choice() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from . import private
+from nvcoll.dryrun import private
 
-NEW = ("empty", "new_empty")
-"""Beginnings of names of operators whose results hold anything."""
+NEW = ("empty", "new_empty", "lift_fresh")
+"""Beginnings of names of operators whose results hold anything, or what the host gave."""
 NO_DATA = ("record_stream", "resize_", "_resize", "set_", "is_pinned", "_assert_", "sym_")
 """Beginnings of names of operators that write no elements."""
 NO_VALUES = ("zeros_like", "ones_like", "full_like", "rand", "new_zeros", "new_ones", "new_full")
@@ -36,7 +36,7 @@ class Rule:
         schema = op._schema
         bare = self.name.split("::")[1]
         self.is_collective = op.namespace in ("c10d", "_c10d_functional")
-        self.is_view = bool(op.is_view) or bare.startswith(("detach", "alias", "lift_fresh", "_unsafe_view"))
+        self.is_view = bool(op.is_view) or bare.startswith(("detach", "alias", "_unsafe_view"))
         self.leaves_data = self.is_view or bare.startswith(NO_DATA)
         """Its results hold what they held."""
         self.is_new = bare.startswith(NEW)
@@ -50,7 +50,7 @@ class Rule:
         self.picks = self.chooses and bare.startswith(("topk", "arg", "multinomial"))
         """Its indices are what it is called for."""
         self.counts = op.namespace == "aten" and bare.startswith(("histc", "bincount"))
-        self.flops = private.flop_registry.get(op.overloadpacket)
+        self._flops = private.flop_registry.get(op.overloadpacket)
         self.causal_at = next((i for i, each in enumerate(schema.arguments) if each.name == "is_causal"), None)
         """Position of the argument that says whether attention is causal."""
         self._mutated = [
@@ -70,6 +70,15 @@ class Rule:
                 for inner in each:
                     found += inner if isinstance(inner, list | tuple) else [inner]
         return [each for each in found if isinstance(each, torch.Tensor)]
+
+    def flops_of(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
+        """Returns FLOPs of a call as torch counts them; 0 if it has no formula for it."""
+        if self._flops is None:
+            return 0
+        try:
+            return int(self._flops(*args, **kwargs, out_val=result))
+        except Exception:  # formulas expect the arguments that torch's own functions pass
+            return 0
 
     def is_causal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Says whether a call of attention is causal."""

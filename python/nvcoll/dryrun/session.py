@@ -6,25 +6,22 @@ import platform
 import sys
 from collections.abc import Callable
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
-from . import compiled, store
-from .data import Data
-from .gpu import Gpu
-from .lines import Lines
-from .mail import Mail
-from .memory import MemoryWatch
-from .ops import Recorder, Watch
-from .peers import Peers
-from .recording import Kind, Recording
-from .steps import Steps
-
-if TYPE_CHECKING:
-    from .inside import Spec
+from nvcoll.dryrun import compiled, store
+from nvcoll.dryrun.data import Data
+from nvcoll.dryrun.gpu import Gpu
+from nvcoll.dryrun.lines import Lines
+from nvcoll.dryrun.mail import Mail
+from nvcoll.dryrun.memory import MemoryWatch
+from nvcoll.dryrun.ops import Recorder, Watch
+from nvcoll.dryrun.peers import Peers
+from nvcoll.dryrun.recording import Kind, Recording
+from nvcoll.dryrun.steps import Steps
 
 FRAMEWORKS = {  # module: distribution
     "accelerate": "accelerate",
@@ -43,11 +40,11 @@ class Session:
     """What watches the script.
 
     Args:
-        spec: what the parent asks.
+        spec: what the parent asks, a `nvcoll.dryrun.inside.Spec`.
         finished: is called in the optimizer when the counted step has ended.
     """
 
-    def __init__(self, spec: Spec, finished: Callable[[], Any]) -> None:
+    def __init__(self, spec: Any, finished: Callable[[], Any]) -> None:
         self.spec = spec
         np.random.seed(0)
         self.gpu = Gpu()

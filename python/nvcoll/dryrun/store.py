@@ -17,8 +17,8 @@ from typing import Any
 
 import torch.distributed as dist
 
-from . import private
-from .mail import Mail
+from nvcoll.dryrun import private
+from nvcoll.dryrun.mail import Mail
 
 NCCL_ID_BYTES = 128
 

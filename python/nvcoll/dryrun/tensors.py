@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from .gpu import Gpu
+from nvcoll.dryrun.gpu import Gpu
 
 WHOLE_BYTES = 64 << 20
 """Integers and booleans on the GPU are real up to this size; chosen: routing tables and masks of a step are smaller."""
