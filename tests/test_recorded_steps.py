@@ -65,6 +65,12 @@ def test_the_step_of_the_documentation_has_a_price():
     assert "fits" in repr(found)
 
 
+def test_a_step_without_tokens_has_no_price_in_dollars():
+    assert predicted(documented()).dollars(2.0) > 0
+    with pytest.raises(nvcoll.InvalidArgument, match="does not say how many tokens"):
+        predicted(documented() | {"tokens": 0}).dollars(2.0)
+
+
 def test_planned_steps_are_not_recorded():
     found = training.plan("llama3-8b", on="hgx-h100", zero=3, global_batch=64)
     assert not found.is_recorded and found.lines == () and found.flops_of == "model"
@@ -98,6 +104,7 @@ def test_streams_are_a_trace_with_messages(tmp_path):
     machine = training.Machine(MACHINE)
     document = machine.timeline(training.TrainingStep.from_json(json.dumps(stages())))
     assert document["stages"] == ["first stage", "last stage"]
+    assert min(span["start_s"] for span in document["spans"]) == 0
     assert {span["stream"] for span in document["spans"]} == {"stream 3", "stream 7", "stream 9"}
     assert {span["args"]["kind"] for span in document["spans"]} == {"computing", "communication", "copies"}
     assert len(document["sends"]) == 2

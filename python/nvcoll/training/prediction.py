@@ -183,7 +183,13 @@ class StepPrediction:
         return f"waiting takes {100 * waiting:.0f} % of the time, most of it {PARTS[longest[0]]} ({share:.0f} %)"
 
     def dollars(self, per_gpu_hour: float, tokens: float = 1e12) -> float:
-        """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``."""
+        """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``.
+
+        Raises:
+            InvalidArgument: the step does not say its tokens.
+        """
+        if self.tokens_per_second == 0:
+            raise InvalidArgument(f"the step `{self.step.name}` does not say how many tokens it has: add its `tokens`")
         return dollars_of(self.tokens_per_second, per_gpu_hour, tokens)
 
     def calibrated(self, measured_s: float) -> Calibration:

@@ -122,11 +122,17 @@ ORDER = ("record", "wait", "host_waits", "host")
 def of_streams(timeline: Mapping[str, Any], step: Mapping[str, Any]) -> Document:
     """Makes a document of a recorded step: for each recorded rank its streams, and messages between recorded ranks.
 
+    It begins with the first operation of a stream.
+
     Args:
         timeline: what ``nvcoll_step::pricing::RecordedTimeline`` is in JSON.
         step: the JSON of the step.
     """
     ranks = step["recorded"]["ranks"]
+    rows = [
+        zip(rank["ops"], times["start_ns"], strict=True) for rank, times in zip(ranks, timeline["ranks"], strict=True)
+    ]
+    first = min(start for row in rows for op, start in row if op["work"] not in ORDER)
     lines = step["recorded"].get("lines", [])
     spans: list[Span] = []
     lanes: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -143,7 +149,8 @@ def of_streams(timeline: Mapping[str, Any], step: Mapping[str, Any]) -> Document
             line = {"line": lines[op["line"]]} if "line" in op else {}
             args = {"kind": KINDS.get(work, "computing"), **line}
             where = _lane(lanes[stage, op.get("stream", 0)], f"stream {op.get('stream', 0)}", start, end)
-            spans.append(Span(stage=stage, stream=where, name=name, start_s=start / 1e9, end_s=end / 1e9, args=args))
+            start_s, end_s = (start - first) / 1e9, (end - first) / 1e9
+            spans.append(Span(stage=stage, stream=where, name=name, start_s=start_s, end_s=end_s, args=args))
     sends = [
         Send(name="message", source=source, target=target)
         for both in ends.values()

@@ -77,7 +77,7 @@ impl Recorded {
         }
         let ops: usize = self.ranks.iter().map(|one| one.ops.len()).sum();
         if ops > MOST_OPS || self.ranks.iter().any(|one| !one.ops.iter().any(|op| op.action.is_work())) {
-            return refuse(format!("it has {ops} operations: up to {MOST_OPS} were expected, and some on each rank"));
+            return refuse(format!("it has {ops} operations: up to {MOST_OPS} were expected, and work on each rank"));
         }
         Ok(())
     }
@@ -204,9 +204,9 @@ impl Group {
 }
 
 impl Action {
-    /// Says whether it is work: of the GPU, of links, or of the processor.
-    const fn is_work(&self) -> bool {
-        !matches!(self, Self::Record { .. } | Self::Wait { .. } | Self::HostWaits { .. })
+    /// Says whether it is work of the GPU or of links.
+    pub(crate) const fn is_work(&self) -> bool {
+        self.is_on_stream() && !matches!(self, Self::Record { .. } | Self::Wait { .. })
     }
 
     const fn recorded_event(&self) -> Option<u64> {

@@ -333,8 +333,7 @@ fn part_of_kernel(name: &str) -> Part {
 impl RecordedOp {
     /// Says whether the processor launches it.
     fn launches(&self) -> bool {
-        let is_order = matches!(self.action, Action::Record { .. } | Action::Wait { .. });
-        self.action.is_on_stream() && !self.graph && !is_order
+        self.action.is_work() && !self.graph
     }
 }
 
