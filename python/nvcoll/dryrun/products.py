@@ -48,3 +48,34 @@ def convolution(op: Op, launches: int) -> Row:
     n, k = filters[0], max(1, math.prod(filters[1:]))
     dtype = {"bfloat16": "bf16", "float16": "fp16"}.get(op.inputs[0][1] if op.inputs else "", "tf32")
     return {"work": "gemm", "m": op.flops / launches / (2 * n * k), "n": n, "k": k, "dtype": dtype}
+
+
+GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
+"""Operators that multiply the rows of each expert by its weights, in one kernel that is none of cuBLAS."""
+
+
+def grouped(op: Op) -> Row | None:
+    """Returns the products of experts, which are taken as equal; None: the operator makes none.
+
+    Its tensors are (rows, k) and (experts, k, n); or (experts, m, k) and (k, rows); or, for gradients of weights,
+    (m, rows) and (rows, n); then the last row of each expert, of which the third tensor has one for each.
+    """
+    if op.name not in GROUPED or len(op.inputs) < 2:
+        return None
+    (one, dtype), (other, _) = op.inputs[:2]
+    ends = [shape for shape, kind in op.inputs[2:] if kind == "int32" and len(shape) == 1]
+    experts = one[0] if len(one) == 3 else other[0] if len(other) == 3 else ends[0][0] if ends else 1
+    m, k, n = one[-2], one[-1], other[-1]
+    if len(one) == 2 and len(other) == 3:
+        m /= experts
+    elif len(one) == 3 and len(other) == 2:
+        n /= experts
+    elif len(one) == 2:
+        k /= experts
+    precision = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}.get(dtype, "fp8")
+    return {"work": "gemm", "m": m, "n": n, "k": k, "batch": experts, "dtype": precision, "grouped": True}
+
+
+def flops_of(row: Row) -> float:
+    """Returns the FLOPs of an operation of products."""
+    return float(2 * row["m"] * row["n"] * row["k"] * row.get("batch", 1))

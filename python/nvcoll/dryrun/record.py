@@ -6,6 +6,7 @@
     gemm                                                 gemm: m, n, k, batch, precision
     launches of an operator of attention                 attention: its shapes, then kernels
     launches of a convolution                            gemm of as many FLOPs
+    launches of products of experts                      gemm: experts with equal rows, then kernels
     launches of any other operator                       one kernel that moves the operator's bytes
     collective                                           collective: pattern, bytes as nccl-tests counts, group
     sends and receives to all ranks, in one group call   all_to_all
@@ -28,7 +29,7 @@ from typing import Any
 
 from nvcoll.dryrun import attention, roles
 from nvcoll.dryrun.groups import Shape, shapes_of
-from nvcoll.dryrun.products import bytes_of, convolution, product
+from nvcoll.dryrun.products import bytes_of, convolution, grouped, product
 from nvcoll.dryrun.recording import Kind, Op, Recording
 from nvcoll.dryrun.rows import LogRow, rows_of
 from nvcoll.dryrun.totals import Totals
@@ -203,9 +204,11 @@ class _Rank:
         found, row = self._op(op), self._placed(stream, op, self._recording.names[name])
         if "convolution" in found.name and found.flops and not self._products[op]:
             return row | convolution(found, self._launches[op])
-        if attention.is_attention(found) and op not in self._attended:
-            self._attended.add(op)
-            return row | attention.work_of(found)
+        if op not in self._attended:
+            work = attention.work_of(found) if attention.is_attention(found) else grouped(found)
+            if work is not None:
+                self._attended.add(op)
+                return row | work
         return row | {"work": "kernel", "bytes": self._share(op)}
 
     def _host_waits(self, stream: int, args: Sequence[int]) -> list[Row]:

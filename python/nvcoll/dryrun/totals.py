@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from nvcoll.dryrun import attention
 from nvcoll.dryrun.groups import sizes_of
-from nvcoll.dryrun.products import precision_of
+from nvcoll.dryrun.products import flops_of, grouped, precision_of
 from nvcoll.dryrun.recording import Kind, Op, Recording
 from nvcoll.dryrun.rows import rows_of
 
@@ -87,6 +87,10 @@ class _Flops:
                         attended_again += one
                     else:
                         attended += one
+                elif (experts := grouped(found)) is not None:
+                    self.products += 1
+                    self.dtypes[experts["dtype"]] += int(flops_of(experts))
+                    passes[found.is_backward] += flops_of(experts)
                 elif "convolution" in found.name and found.flops:
                     passes[found.is_backward or "backward" in found.name] += found.flops
         self.all = passes[False] + passes[True] + attended + attended_again
