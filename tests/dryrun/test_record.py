@@ -4,9 +4,9 @@ import gzip
 import json
 
 import pytest
-from recordings import BFLOAT16, Log, layer
 
 import nvcoll
+from dryrun.recordings import BFLOAT16, Log, layer
 from nvcoll.dryrun.record import training_step
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import CAPTURED, Group, Kind

@@ -3,9 +3,9 @@
 import dataclasses
 
 import pytest
-from recordings import Log, layer
 
 import nvcoll
+from dryrun.recordings import Log, layer
 from nvcoll.dryrun import roles, script
 from nvcoll.dryrun.failures import OutOfGpuMemory, ScriptFailed
 from nvcoll.dryrun.launch import Request

@@ -3,8 +3,8 @@
 import io
 
 import numpy as np
-from recordings import Log, layer
 
+from dryrun.recordings import Log, layer
 from nvcoll.dryrun.record import step_and_places
 from nvcoll.dryrun.recording import CAPTURED, Kind
 from nvcoll.dryrun.times import saved, times_of

@@ -65,7 +65,7 @@ def grouped(op: Op) -> Row | None:
     (one, dtype), (other, _) = op.inputs[:2]
     ends = [shape for shape, kind in op.inputs[2:] if kind == "int32" and len(shape) == 1]
     experts = one[0] if len(one) == 3 else other[0] if len(other) == 3 else ends[0][0] if ends else 1
-    m, k, n = one[-2], one[-1], other[-1]
+    m, k, n = float(one[-2]), float(one[-1]), float(other[-1])
     if len(one) == 2 and len(other) == 3:
         m /= experts
     elif len(one) == 3 and len(other) == 2:
