@@ -59,6 +59,10 @@ class Spec:
     """Ranks that run side by side, this one included."""
     memory: int = 0
     """Bytes that programs can get from the GPU, for the recording."""
+    times: str = ""
+    """File of predicted times, for a second pass, which ends with the script; empty: the first pass."""
+    period_ns: int = 0
+    """Nanoseconds of a step in a second pass."""
 
     @classmethod
     def load(cls, path: str) -> Spec:
@@ -144,7 +148,8 @@ class Child:
 
         trace = _of_script(error.__traceback__)
         sys.stdout.flush()
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        if not isinstance(error, DryRunError):  # which the parent prints
+            sys.excepthook(type(error), error.with_traceback(trace), trace)
         self.run.line = self.session.lines.of_trace(trace) if self.session is not None else ""
         status: Status = "failed"
         if isinstance(error, DryRunError):

@@ -156,8 +156,25 @@ def virtual_gpu(gpu: GpuRow, devices: int, cuda_major: int) -> str:
     return f"name={name};cc={gpu.sm};sms={gpu.sms};memory={memory_of(gpu)};devices={devices};cuda={cuda_major}"
 
 
-def spec_of(request: Request, rank: int, ranks: Sequence[int], folder: Path) -> dict[str, Any]:
-    """Returns what a rank is told: the fields of `nvcoll.dryrun.inside.Spec`, and ``times`` of a second pass."""
+@dataclass(frozen=True)
+class Predicted:
+    """What a second pass shows the script.
+
+    Attributes:
+        times: for each rank that runs the file of times, of `nvcoll.dryrun.times`.
+        period_ns: nanoseconds of a step.
+        has_clock: the clock of the script shows them, too; not only its events and its profiler.
+    """
+
+    times: Mapping[int, bytes]
+    period_ns: int
+    has_clock: bool
+
+
+def spec_of(
+    request: Request, rank: int, ranks: Sequence[int], folder: Path, predicted: Predicted | None = None
+) -> dict[str, Any]:
+    """Returns what a rank is told: the fields of `nvcoll.dryrun.inside.Spec`."""
     times = folder / "times" / str(rank)
     return {
         "rank": rank,
@@ -171,7 +188,8 @@ def spec_of(request: Request, rank: int, ranks: Sequence[int], folder: Path) -> 
         "mail": str(folder / "mail"),
         "roles": list(ranks),
         "memory": memory_of(request.gpu),
-        "times": str(times) if times.exists() else "",
+        "times": "" if predicted is None else str(times),
+        "period_ns": 0 if predicted is None else predicted.period_ns,
     }
 
 
@@ -209,14 +227,14 @@ def user_cache() -> Path:
 
 
 def run_ranks(
-    request: Request, ranks: Sequence[int], *, times: Mapping[int, bytes] | None = None
+    request: Request, ranks: Sequence[int], predicted: Predicted | None = None
 ) -> list[tuple[Recording | None, Run]]:
     """Runs some ranks of a script side by side, to their end.
 
     Args:
         request: what is recorded.
         ranks: the ranks that run.
-        times: predicted times of each rank, for a second pass.
+        predicted: predicted times, for a second pass, which ends with the script.
 
     Raises:
         CannotDryRun: this machine cannot do a dry run.
@@ -231,12 +249,14 @@ def run_ranks(
     with Folder() as folder:
         for name in ("mail", "tmp", "out", "times", "specs"):
             (folder.path / name).mkdir()
-        for rank, text in (times or {}).items():
+        for rank, text in (predicted.times if predicted is not None else {}).items():
             (folder.path / "times" / str(rank)).write_bytes(text)
         environment = environment_of(request, torch, driver, names, folder.path / "tmp")
+        if predicted is not None and predicted.has_clock:
+            environment["NVCOLL_VGPU_CLOCK"] = "1"
         with _Ranks(request, folder) as running:
             for rank in ranks:
-                running.begin(rank, spec_of(request, rank, ranks, folder.path), environment)
+                running.begin(rank, spec_of(request, rank, ranks, folder.path, predicted), environment)
             running.see_to_the_end()
             return [running.told(process) for process in running.processes]
 

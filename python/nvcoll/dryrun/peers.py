@@ -26,6 +26,9 @@ from nvcoll.dryrun.ops import Recorder
 from nvcoll.dryrun.recording import Group, Kind
 from nvcoll.dryrun.refusals import no_peer
 
+STAGES = 64
+"""The most ranks of a group that is taken for a pipeline when one of them waits for words of another. Chosen."""
+
 
 class Peers:
     """The other ranks of the world."""
@@ -212,7 +215,9 @@ class Peers:
         **_others: Any,
     ) -> int:
         """Stands for `torch.distributed.recv_object_list`."""
-        source = self._source(group, src, group_src)
+        source, members = self._source(group, src, group_src), self._members(group)
+        if (self._mail is None or source not in self._mail.ranks) and len(members) <= STAGES:
+            self.wanted.update(members)  # stages of a pipeline, which tell each other shapes
         object_list[:] = self._heard(source, "send")
         return source
 

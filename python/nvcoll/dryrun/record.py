@@ -234,7 +234,8 @@ class _Rank:
             if other == self._recording.rank:
                 return [row | {"work": "copy", "bytes": nbytes, "direction": "d2d"}] if call == "send" else []
             tag = {"tag": self._order[shape.name]} if self._order[shape.name] else {}
-            return [row | {"work": call, "bytes": nbytes, "peer": other} | tag | part_of]
+            named = {"name": f"{shape.name} {call}", "work": call, "bytes": nbytes, "peer": other}
+            return [row | named | tag | part_of]
         if shape.size == 1:
             return [row | {"work": "kernel", "bytes": 2 * nbytes}]
         total = nbytes * (shape.size if call in SHARES else 1)

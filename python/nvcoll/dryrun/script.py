@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from nvcoll.dryrun import cache, roles
 from nvcoll.dryrun.facts import facts_of
 from nvcoll.dryrun.failures import OUT_OF_MEMORY, OutOfGpuMemory, ScriptFailed
-from nvcoll.dryrun.launch import Request, run_ranks
-from nvcoll.dryrun.record import training_step
+from nvcoll.dryrun.launch import Predicted, Request, run_ranks
+from nvcoll.dryrun.record import step_and_places
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import Recording, Run
+from nvcoll.dryrun.times import saved, times_of
 from nvcoll.text.formatting import listed
+from nvcoll.training.planning import Machine
 
 NOISE = r" Process \d+ has .*? memory in use\."
 """What torch adds to its message that memory is out, and says nothing of the script."""
@@ -42,11 +46,47 @@ def record(
     key = cache.key_of(request, ranks) if is_cached else ""
     if is_cached and (found := cache.cached(key)) is not None:
         return found
-    recordings, runs = recordings_of(request, ranks, tell)
-    row = training_step(recordings, gpu=request.gpu.name, name=f"{request.words} on {request.world_size} GPUs")
-    recorded = Recorded(row, facts_of(request, recordings, runs))
+    recorded = _recorded(request, *recordings_of(request, ranks, tell))[0]
     if is_cached:
         cache.keep(key, recorded)
+    return recorded
+
+
+def _recorded(
+    request: Request, recordings: Sequence[Recording], runs: Sequence[Run]
+) -> tuple[Recorded, list[list[int]]]:
+    """Returns the recorded step, and the places of the records of each rank in it."""
+    name = f"{request.words} on {request.world_size} GPUs"
+    row, places = step_and_places(recordings, gpu=request.gpu.name, name=name)
+    return Recorded(row, facts_of(request, recordings, runs)), places
+
+
+def record_twice(
+    request: Request, machine: Machine, *, ranks: Sequence[int] | None = None, has_clock: bool = False
+) -> Recorded:
+    """Records a script, then runs it to its end with the times that a machine would take.
+
+    What the script prints in the second pass is shown: its profiler and its events have predicted times.
+
+    Args:
+        request: what is recorded.
+        machine: the machine whose times the script shows.
+        ranks: the ranks that run, in any case. Default: those that are needed.
+        has_clock: the clock of the script shows predicted times, too.
+
+    Raises:
+        ScriptFailed: the script did not reach the step that counts, or its end.
+    """
+    recordings, runs = recordings_of(replace(request, is_quiet=True), ranks)
+    recorded, places = _recorded(request, recordings, runs)
+    timeline = json.loads(machine.pricer.timeline(recorded.step))
+    files = {
+        one.rank: saved(times_of(one, of_rank, row))
+        for one, of_rank, row in zip(recordings, places, timeline["ranks"], strict=True)
+    }
+    ended = run_ranks(request, list(files), Predicted(files, timeline["period_ns"], has_clock))
+    if failed := [run for _, run in ended if run.status != "ended" or run.exit_status]:
+        raise failure_of(request, failed)
     return recorded
 
 
@@ -72,13 +112,13 @@ def recordings_of(
 
 def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
     """Returns the error of ranks of which one has failed, the first cause first."""
-    order = {"failed": 0, "refused": 1, "ended": 2, "counted": 3}
+    order: dict[str, int] = {"failed": 0, "refused": 1, "ended": 2, "counted": 3}
     run = min(runs, key=lambda one: (order[one.status], "waits for rank" in one.message))
     where = "" if not run.line or run.line in run.message else f"{run.line}: "
-    who = f"rank {run.rank} of {request.world_size}, {where}"
+    who, message = f"rank {run.rank} of {request.world_size}, {where}", run.message.removeprefix("DryRunError: ")
     if run.status == "ended":
-        return ScriptFailed(f"{who}{run.message}: have it do more, or pass another --steps", line=run.line)
+        return ScriptFailed(f"{who}{message}: have it do more, or pass another --steps", line=run.line)
     if any(word in run.message for word in OUT_OF_MEMORY):
         kept = re.sub(NOISE, "", run.message).partition(" If reserved")[0]
         return OutOfGpuMemory(f"{who}{kept}", line=run.line)
-    return ScriptFailed(f"{who}{run.message}", line=run.line)
+    return ScriptFailed(f"{who}{message}", line=run.line)

@@ -21,6 +21,7 @@ from nvcoll.dryrun.memory import MemoryWatch
 from nvcoll.dryrun.ops import Recorder, Watch
 from nvcoll.dryrun.peers import Peers
 from nvcoll.dryrun.recording import Kind, Recording
+from nvcoll.dryrun.second_pass import SecondPass
 from nvcoll.dryrun.steps import Steps
 
 FRAMEWORKS = {  # module: distribution
@@ -53,7 +54,10 @@ class Session:
         self.data = Data(self.gpu, self.lines)
         self.memory = MemoryWatch(self.lines)
         self.recorder = Recorder(self.gpu, self.lines, self.memory)
-        self.steps = Steps(spec.steps, self.gpu.count, self._begin, finished, self.memory.note, self.recorder.capture)
+        wanted = sys.maxsize if spec.times else spec.steps
+        self.steps = Steps(wanted, self.gpu.count, self._begin, finished, self.memory.note, self.recorder.capture)
+        if spec.times:
+            self.steps.ended = SecondPass(self.gpu, spec.times, spec.period_ns, spec.steps).ended
         self.peers = Peers(self.gpu, self.mail, self.lines, self.recorder)
         store.install(spec.world_size, self.mail)
         self.peers.install()

@@ -51,6 +51,8 @@ class Steps:
     ) -> None:
         self.wanted, self._position, self._begin, self._end, self._before = wanted, position, begin, end, before
         self._capture, self._captured_step = capture, False
+        self.ended: Callable[[int], None] | None = None
+        """Is told the number of each step that has ended, from 1."""
         self.positions: list[int] = []
         self.times: list[float] = []
         self.optimizer: Any = None
@@ -107,6 +109,8 @@ class Steps:
         self.positions[-1], self.times[-1] = self._position(), time.monotonic()
         self._number = private.sequence_number()
         steps = len(self.positions)
+        if self.ended is not None and self._calls[-1] == self._calls[0]:
+            self.ended(steps)
         if steps == self.wanted and (steps == 1 or self._calls[-1] >= self._calls[-2]):
             self._end()
         elif steps == self.wanted - 1:

@@ -27,7 +27,7 @@ from nvcoll.cli.machines import DEFAULT_MACHINE, Env, named, settings
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.launch import Request, free_bytes, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
-from nvcoll.dryrun.script import record
+from nvcoll.dryrun.script import record, record_twice
 from nvcoll.training import page, trace
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import StepPrediction
@@ -87,6 +87,10 @@ def dryrun(
     record_file: Annotated[
         Path | None, typer.Option("--record", help="Write the recording, for nvcoll price.", metavar="FILE")
     ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Run it again: its profiler and its events have predicted times.")
+    ] = False,
+    clock: Annotated[bool, typer.Option("--clock", help="As --profile; its clock shows predicted times, too.")] = False,
     html: Html = None,
     write_trace: Trace = None,
     as_json: Json = False,
@@ -103,6 +107,8 @@ def dryrun(
     models = list(dict.fromkeys(gpu_of(one).name for one in machines))
     if record_file is not None and len(models) > 1:
         raise InvalidArgument(f"--record is of one model of GPU, and there are {', '.join(models)}: pass one")
+    if (profile or clock) and len(machines) > 1:
+        raise InvalidArgument(f"a second pass is of one machine, and there are {len(machines)}: pass one")
     size = machines[0].world_size if world_size is None else world_size
     found: dict[str, Recorded | OutOfGpuMemory] = {}
     with progress.line() as tell:
@@ -123,7 +129,11 @@ def dryrun(
                 is_quiet=quiet,
             )
             try:
-                found[gpu.name] = record(request, ranks=_numbers(ranks), is_cached=not no_cache, tell=tell)
+                if profile or clock:
+                    there = Machine(machine, size, version=nccl_version, settings=settings(env or ()))
+                    found[gpu.name] = record_twice(request, there, ranks=_numbers(ranks), has_clock=clock)
+                else:
+                    found[gpu.name] = record(request, ranks=_numbers(ranks), is_cached=not no_cache, tell=tell)
             except OutOfGpuMemory as error:
                 found[gpu.name] = error
     for one in found.values():
