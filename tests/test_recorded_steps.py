@@ -106,7 +106,7 @@ def test_streams_are_a_trace_with_messages(tmp_path):
     assert document["stages"] == ["first stage", "last stage"]
     assert min(span["start_s"] for span in document["spans"]) == 0
     assert {span["stream"] for span in document["spans"]} == {"stream 3", "stream 7", "stream 9"}
-    assert {span["args"]["kind"] for span in document["spans"]} == {"computing", "communication", "copies"}
+    assert {span["args"]["kind"] for span in document["spans"]} == {"matrix products", "communication", "copies"}
     assert len(document["sends"]) == 2
     trace.save(document, tmp_path / "step.json")
     events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]

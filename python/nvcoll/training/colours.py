@@ -37,7 +37,9 @@ PASSES: Final = {
     "weights": GREEN,
     "communication": ORANGE,
     "once in a step": PURPLE,
-    "computing": BLUE,
+    "matrix products": BLUE,
+    "attention": SKY,
+    "other kernels": GREEN,
     "copies": VERMILION,
 }
 """Kinds of spans of a timeline. What no span covers is the bubble."""

@@ -112,8 +112,13 @@ def of_pipeline(timeline: Mapping[str, Any], *, send_s: float = 0.0, title: str 
     return Document(title=title, stages=names, spans=spans, sends=sends, loads=loads, unit="sends")
 
 
-KINDS = {"collective": "communication", "send": "communication", "recv": "communication", "copy": "copies"}
-"""Kinds of spans of a recorded step by the work of the operation; all other work is computing."""
+KINDS = {
+    **dict.fromkeys(("collective", "send", "recv"), "communication"),
+    "copy": "copies",
+    "gemm": "matrix products",
+    "attention": "attention",
+}
+"""Kinds of spans of a recorded step by the work of the operation; all other work is of other kernels."""
 
 ORDER = ("record", "wait", "host_waits", "host")
 """Work of a recorded step that has no span on a stream."""
@@ -147,7 +152,7 @@ def of_streams(timeline: Mapping[str, Any], step: Mapping[str, Any]) -> Document
                 ends[(*between, op.get("tag", 0))][work].append(len(spans))
             name = op.get("name") or op.get("pattern") or work
             line = {"line": lines[op["line"]]} if "line" in op else {}
-            args = {"kind": KINDS.get(work, "computing"), **line}
+            args = {"kind": KINDS.get(work, "other kernels"), **line}
             where = _lane(lanes[stage, op.get("stream", 0)], f"stream {op.get('stream', 0)}", start, end)
             start_s, end_s = (start - first) / 1e9, (end - first) / 1e9
             spans.append(Span(stage=stage, stream=where, name=name, start_s=start_s, end_s=end_s, args=args))

@@ -119,6 +119,10 @@ pub(super) struct Task {
     pub(super) meeting: Option<usize>,
     /// The group call of which it is a part.
     pub(super) together: Option<u64>,
+    /// The collective of the same group that ends before it begins, where that is of another stream.
+    pub(super) after: Option<Recording>,
+    /// Whether a collective comes after it so.
+    pub(super) is_awaited: bool,
 }
 
 /// Rounds seconds to picoseconds.
@@ -160,6 +164,7 @@ impl<'p, 's> Maker<'p, 's> {
                 "its operations take {seconds:e} s: a time above 0 and up to {MOST_SECONDS:e} s was expected"
             )));
         }
+        made.iter_mut().zip(ranks).for_each(|(made, rank)| order_groups(&mut made.ops, &rank.ops));
         let meetings = meetings(self.step, ranks);
         for (number, meeting) in meetings.iter().enumerate() {
             for &(rank, op) in meeting {
@@ -252,7 +257,7 @@ impl<'p, 's> Maker<'p, 's> {
         };
         self.seconds += seconds;
         let (alone, together) = (ps(seconds.min(MOST_SECONDS)), op.action.together());
-        Ok(Task { alone, needs, part, computes, nearby, meeting: None, together })
+        Ok(Task { alone, needs, part, computes, nearby, meeting: None, together, after: None, is_awaited: false })
     }
 
     fn kernel(&self, bytes: f64, count: f64) -> Result<f64> {
@@ -334,6 +339,31 @@ impl RecordedOp {
     /// Says whether the processor launches it.
     fn launches(&self) -> bool {
         self.action.is_work() && !self.graph
+    }
+}
+
+/// Orders the collectives of each group as they were issued. NCCL lets kernels of one communicator run one after another, whatever their
+/// streams (`ncclLaunchPrepare` of NVIDIA/nccl).
+fn order_groups(made: &mut [Issued], ops: &[RecordedOp]) {
+    let mut calls: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, op) in ops.iter().enumerate() {
+        if let Action::Collective { group, .. } = &op.action {
+            calls.entry(group).or_default().push(at);
+        }
+    }
+    for calls in calls.values() {
+        for (nth, &at) in calls.iter().enumerate() {
+            let before = calls[(nth + calls.len() - 1) % calls.len()];
+            if made[before].stream == made[at].stream {
+                continue;
+            }
+            if let What::Task(task) = &mut made[at].what {
+                task.after = Some(Recording { op: before, is_before: nth == 0 });
+            }
+            if let What::Task(task) = &mut made[before].what {
+                task.is_awaited = true;
+            }
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! processor   issues operations in order, each takes a time; host_waits holds it up
-//! stream      a queue: its head begins when it is issued and the one before has ended; an event holds it up
+//! stream      a queue: its head begins when it is issued and the one before has ended; an event holds it up, and so does a collective
+//!             of the same group that was issued before
 //! task        begins alone, or when all recorded ranks that take part have reached it; runs at a speed of 0 to 1
 //! speeds      change when a task begins or ends: max-min fair over what tasks need (`share`), and slower where computing and
 //!             collectives run beside each other: 1 / (1 + contention x nearness)
@@ -74,8 +75,8 @@ struct Rank {
     streams: Vec<Stream>,
     /// When events were recorded, by round and operation.
     recorded: Vec<bool>,
-    /// Streams that wait for an operation that records.
-    waiting: Vec<(usize, usize, usize)>,
+    /// Streams that wait, with the place of the recording.
+    waiting: Vec<(usize, usize)>,
     /// Tasks that run, in the order in which they began.
     active: Vec<usize>,
     /// Operations that have begun and wait for other ranks.
@@ -256,49 +257,52 @@ impl<'p> Simulation<'p> {
 
     /// Begins what can begin on a stream.
     fn advance(&mut self, rank: usize, stream: usize) {
-        let (program, now) = (&self.program.ranks[rank], self.now);
-        loop {
-            let state = &mut self.ranks[rank];
-            let of = &mut state.streams[stream];
-            let Some(head) = of.queue.front().filter(|_| of.running == 0) else { break };
-            if head.ready > now {
-                let ready = head.ready;
-                self.push(ready, Event::Wake { rank, stream });
+        while let Some((round, at)) = self.free_head(rank, stream) {
+            let (what, ops) = (&self.program.ranks[rank].ops[at].what, self.program.ranks[rank].ops.len());
+            if matches!(what, What::Task(_)) {
+                let of = &mut self.ranks[rank].streams[stream];
+                let begun = of.queue.front().expect("it has a head").ops.clone();
+                of.running = begun.len();
+                begun.into_iter().for_each(|op| self.begin(rank, round, op));
                 break;
             }
-            let (round, at) = (head.round, head.ops[0]);
-            match &program.ops[at].what {
-                What::Task(_) => {
-                    let ops = head.ops.clone();
-                    of.running = ops.len();
-                    ops.into_iter().for_each(|op| self.begin(rank, round, op));
-                    break;
-                }
-                What::Wait(recording) if !state.is_recorded(*recording, round, program.ops.len()) => {
-                    let place = recording.place(round, program.ops.len());
-                    state.waiting.push((place, stream, at));
-                    break;
-                }
-                what => {
-                    let is_record = matches!(what, What::Record);
-                    state.streams[stream].queue.pop_front();
-                    self.finished(rank, round, at, (now, now));
-                    if is_record {
-                        self.record(rank, round * program.ops.len() + at);
-                    }
-                    self.resume(rank);
-                }
+            self.ranks[rank].streams[stream].queue.pop_front();
+            self.finished(rank, round, at, (self.now, self.now));
+            if matches!(what, What::Record) {
+                self.record(rank, round * ops + at);
             }
+            self.resume(rank);
         }
+    }
+
+    /// Returns the head of a stream, if nothing holds it up: round and operation. Otherwise the stream is woken when it is let go.
+    fn free_head(&mut self, rank: usize, stream: usize) -> Option<(usize, usize)> {
+        let (ops, state) = (&self.program.ranks[rank].ops, &mut self.ranks[rank]);
+        let head = state.streams[stream].queue.front().filter(|_| state.streams[stream].running == 0)?;
+        let (ready, round, at) = (head.ready, head.round, head.ops[0]);
+        if ready > self.now {
+            self.push(ready, Event::Wake { rank, stream });
+            return None;
+        }
+        let awaited = match &ops[at].what {
+            What::Task(task) => task.after,
+            What::Wait(recording) => Some(*recording),
+            _ => None,
+        };
+        if let Some(recording) = awaited.filter(|awaited| !state.is_recorded(*awaited, round, ops.len())) {
+            state.waiting.push((recording.place(round, ops.len()), stream));
+            return None;
+        }
+        Some((round, at))
     }
 
     /// Marks an event as recorded, and lets go what waits for it.
     fn record(&mut self, rank: usize, place: usize) {
         let state = &mut self.ranks[rank];
         state.recorded[place] = true;
-        let (ready, waiting): (Vec<_>, Vec<_>) = state.waiting.drain(..).partition(|(awaited, ..)| *awaited == place);
+        let (ready, waiting): (Vec<_>, Vec<_>) = state.waiting.drain(..).partition(|(awaited, _)| *awaited == place);
         state.waiting = waiting;
-        for (_, stream, _) in ready {
+        for (_, stream) in ready {
             self.push(self.now, Event::Wake { rank, stream });
         }
     }
@@ -374,6 +378,9 @@ impl<'p> Simulation<'p> {
         for &(rank, op) in &members {
             let start = self.ranks[rank].spans[op].start;
             self.finished(rank, round, op, (start, self.now));
+            if self.program.task(rank, op).is_awaited {
+                self.record(rank, round * self.program.ranks[rank].ops.len() + op);
+            }
             let stream = self.program.ranks[rank].ops[op].stream;
             let of = &mut self.ranks[rank].streams[stream];
             of.running -= 1;
