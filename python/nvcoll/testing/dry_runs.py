@@ -94,8 +94,9 @@ def dryrun(
         memory_limit_bytes=free_bytes(),
         environment=environment or {},
     )
+    priced = Machine(machine, request.world_size, **conditions)
     recording = record(request, ranks=ranks, is_cached=is_cached).with_tokens(tokens)
-    found = Machine(machine, request.world_size, **conditions).predict(recording.step)
+    found = priced.predict(recording.step)
     memory = [row["memory"] for row in recording.ranks]
     return DryRun(
         seconds=found.seconds,

@@ -110,6 +110,9 @@ def dryrun(
     if (profile or clock) and len(machines) > 1:
         raise InvalidArgument(f"a second pass is of one machine, and there are {len(machines)}: pass one")
     size = machines[0].world_size if world_size is None else world_size
+    if small := [one for one in machines if one.world_size < size]:
+        what = f"{small[0].name} has {small[0].world_size} GPUs, and {size} ranks need as many"
+        raise InvalidArgument(f"{what}: pass a larger machine, or another --world-size")
     found: dict[str, Recorded | OutOfGpuMemory] = {}
     with progress.line() as tell:
         for machine in machines:
