@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from nvcoll.dryrun.library import FILE, libraries, library
+from nvcoll.dryrun.library import FILE, libraries, library, preloaded
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -435,6 +435,18 @@ def test_the_library_is_named_as_the_driver_and_loads_once():
     )
     names = {path.name for path in libraries().iterdir()}
     assert {"libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.13"} <= names
+
+
+def test_nothing_of_nvidia_is_loaded_if_the_library_has_all_names():
+    run(
+        """
+        torch.nn.Linear(8, 8, device="cuda")(torch.ones(1, 8, device="cuda"))
+        torch.nn.Conv2d(3, 3, 3, device="cuda")(torch.ones(1, 3, 8, 8, device="cuda"))
+        files = {line.split()[-1] for line in open("/proc/self/maps")}
+        assert not [file for file in files if "/nvidia/" in file], files
+        """,
+        LD_PRELOAD=preloaded(),
+    )
 
 
 def test_nvcoll_itself_does_not_load_the_library():

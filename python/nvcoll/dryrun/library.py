@@ -86,3 +86,12 @@ def libraries() -> Path:
                 (made / name).unlink()
             made.rmdir()
     return folder
+
+
+def preloaded() -> str:
+    """Returns what a child preloads: the library under all its names, to be found in the folder `libraries`.
+
+    A library that is there under a name is not loaded again under it. So NVIDIA's own libraries stay out of the child
+    where their wheels are installed, too, and it needs 250 MB less.
+    """
+    return ":".join((*DRIVER_NAMES, *WHEEL_NAMES))

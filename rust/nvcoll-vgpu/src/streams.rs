@@ -309,9 +309,10 @@ pub fn positions(start: Handle, end: Handle) -> Result<(u64, u64), Failure> {
         if event.recorded == 0 || event.flags & DISABLE_TIMING != 0 {
             return Err(Failure::INVALID_HANDLE);
         }
-        query_event(handle)?;
         *position = event.recorded - 1;
     }
+    query_event(start)?;
+    query_event(end)?;
     Ok((positions[0], positions[1]))
 }
 
