@@ -57,14 +57,15 @@ def test_a_scan_has_the_flops_and_bytes_of_the_closed_form_in_bf16(file="scan_bf
 
 def test_gradients_of_sharded_parameters_are_scattered_and_parameters_gathered_in_bf16():
     found = opened([TRACES / "fsdp.hlo.gz"])
-    one = 2 * WIDTH * HIDDEN
+    layers, width, hidden, tokens = 32, 4096, 14336, 65536
+    one = 2 * width * hidden
     made = collectives(found)
     assert made == {
-        ("all_gather", one, 8, 1): 4 * LAYERS,
-        ("reduce_scatter", 2 * one, 8, 1): LAYERS,
+        ("all_gather", one, 8, 1): 4 * layers,
+        ("reduce_scatter", 2 * one, 8, 1): layers,
         ("all_reduce", 4, 8, 1): 1,
     }
-    assert flops(ops_of(found)) == LAYERS * 3 * 2 * 2 * (64 * BATCH // 8) * WIDTH * HIDDEN
+    assert flops(ops_of(found)) == layers * 3 * 2 * 2 * (tokens // 8) * width * hidden
 
 
 def test_each_collective_has_its_bytes_as_nccl_tests_counts_and_its_ranks():

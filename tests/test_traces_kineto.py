@@ -45,7 +45,7 @@ def test_kernels_keep_their_times_and_collectives_get_pattern_bytes_and_group():
     found = read(of_two_layers())
     ops = [op for op in ops_of(found) if op["work"] in ("measured", "collective")]
     assert [op["name"] for op in ops] == ["gemm 1", "all_reduce", "gemm 2", "all_reduce", "adam"]
-    assert [round(op["seconds"] * 1e6) for op in ops if "seconds" in op] == [1000, 1000, 300]
+    assert [round(op["seconds"] * 1e6) for op in ops if "seconds" in op] == [1001, 1000, 300], "with the gap to gemm 2"
     assert all((op["bytes"], op["pattern"], op["group"]) == (4e7, "all_reduce", "dp") for op in ops if "bytes" in op)
     step = json.loads(found.steps[0].to_json())
     assert step["gpus"] == 8 and step["groups"] == {"dp": {"size": 8, "stride": 1}}
@@ -86,7 +86,7 @@ def test_the_processor_keeps_its_time_but_not_that_in_which_it_waited():
         "host",
     ]
     hosts = [round(op["seconds"] * 1e6) for op in ops if op["work"] == "host"]
-    assert hosts == [105, 95, 393, 1495]
+    assert hosts == [105, 95, 395, 1495]
 
 
 def test_a_launch_that_waited_in_a_full_queue_counts_as_a_short_one():

@@ -14,15 +14,17 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 MESH = Mesh(np.array(jax.devices()).reshape(2, 4), ("dp", "tp"))
-LAYERS, WIDTH, HIDDEN, BATCH = 4, 256, 1024, 64
+SMALL, LARGE = (4, 256, 1024, 64), (32, 4096, 14336, 65536)
+"""Layers, width, hidden width and tokens."""
 
 
 def array(shape, spec, dtype=jnp.bfloat16):
     return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(MESH, spec))
 
 
-def step_of(weights_spec, spec, dtype, batch=BATCH):
+def step_of(sizes, weights_spec, spec, dtype):
     """A step of training in bf16: a scan over layers of two products."""
+    layers, width, hidden, tokens = sizes
 
     def layer(x, weights):
         first, second = (one.astype(jnp.bfloat16) for one in weights)
@@ -37,20 +39,20 @@ def step_of(weights_spec, spec, dtype, batch=BATCH):
         found, gradients = jax.value_and_grad(loss)(weights)
         return found, jax.tree.map(lambda one, by: one - 0.1 * by, weights, gradients)
 
-    shapes = (LAYERS, WIDTH, HIDDEN), (LAYERS, HIDDEN, WIDTH)
+    shapes = (layers, width, hidden), (layers, hidden, width)
     weights = [array(shape, one, dtype) for shape, one in zip(shapes, weights_spec, strict=True)]
-    return jax.jit(step).lower(weights, array((batch, WIDTH), spec))
+    return jax.jit(step).lower(weights, array((tokens, width), spec))
 
 
 def scan_bf16():
     """Tensor parallel by 4, data parallel by 2."""
-    return step_of((P(None, None, "tp"), P(None, "tp", None)), P("dp", None), jnp.bfloat16)
+    return step_of(SMALL, (P(None, None, "tp"), P(None, "tp", None)), P("dp", None), jnp.bfloat16)
 
 
 def fsdp():
     """Parameters in f32, sharded by 8."""
     both = ("dp", "tp")
-    return step_of((P(None, both), P(None, both)), P(both, None), jnp.float32, batch=64 * BATCH)
+    return step_of(LARGE, (P(None, both), P(None, both)), P(both, None), jnp.float32)
 
 
 def collectives():

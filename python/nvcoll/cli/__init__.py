@@ -26,7 +26,7 @@ from typer.core import TyperGroup
 
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import collectives
-from nvcoll.cli import algorithms, check, fabric, hints, info, schedules
+from nvcoll.cli import algorithms, check, fabric, hints, info, schedules, whatif
 from nvcoll.cli.bench import explain
 from nvcoll.cli.bench.bench import bench as bench_command
 from nvcoll.cli.dryrun.dryrun import dryrun as dryrun_command
@@ -122,6 +122,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "plan": plan_command,
         "dryrun": dryrun_command,
         "price": price_command,
+        "whatif": whatif.whatif,
         "check": check.check,
     },
     "look": {

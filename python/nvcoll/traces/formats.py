@@ -1,6 +1,7 @@
 """The formats of traces and recordings, by one table. A file is recognised by its content, never by its name.
 
 =========================  =======================================================================================
+a recording                of ``nvcoll dryrun --record``
 a training step            JSON of ``nvcoll.training-step/1``, planned or recorded
 a trace of torch.profiler  Kineto's JSON, one file per rank
 an execution trace         Chakra's protobuf, one file per rank
@@ -60,6 +61,15 @@ def opened(paths: Sequence[str | PathLike[str]], *, gpu: str | None = None, step
     return READERS[formats.pop()](rows, gpu or GPU, step, groups)
 
 
+def is_recording(file: str | PathLike[str]) -> bool:
+    """Says whether a file begins as ``nvcoll dryrun --record`` writes it."""
+    try:
+        with gzip.open(file) as stream:
+            return b'"nvcoll.recorded/' in stream.read(64)
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
 def _files(paths: Sequence[str | PathLike[str]]) -> list[Path]:
     """Returns the files, in the order of their names where a folder stands for them."""
     found: list[Path] = []
@@ -99,8 +109,11 @@ def _recognised(where: str, data: bytes) -> tuple[str, Any]:
     except (ValueError, RecursionError) as error:
         reason = f" ({str(error)[:80]})" if data.lstrip()[:1] in (b"{", b"[") else ""
         raise InvalidArgument(f"{where} has none of the formats that are read{reason}: {'; '.join(TITLES)}") from error
-    if isinstance(document, dict) and str(document.get("schema")).startswith("nvcoll.training-step/"):
-        return "step", text
+    schema = str(document.get("schema")) if isinstance(document, dict) else ""
+    if schema.startswith("nvcoll.recorded/") and isinstance(document.get("step"), dict):
+        return "recording", document["step"]
+    if schema.startswith("nvcoll.training-step/"):
+        return "step", document
     if kineto.is_read(document):
         return "kineto", document
     if isinstance(document, dict) and document and all(_is_ranks(ranks) for ranks in document.values()):
@@ -113,6 +126,7 @@ def _is_ranks(value: object) -> bool:
 
 
 TITLES: Final = (
+    "a recording of nvcoll dryrun",
     "JSON of a training step",
     "a trace of torch.profiler",
     "an execution trace of Chakra",
@@ -124,7 +138,7 @@ Reader = Callable[[Sequence[tuple[str, Any]], str, int | None, Mapping[str, Any]
 
 
 def _step(files: Sequence[tuple[str, Any]], _gpu: str, _number: int | None, _groups: object) -> Trace:
-    return Trace([TrainingStep.from_json(text) for _, text in files])
+    return Trace([TrainingStep.from_json(json.dumps(row)) for _, row in files])
 
 
 def _hlo(files: Sequence[tuple[str, Any]], gpu: str, _number: int | None, _groups: object) -> Trace:
@@ -133,6 +147,7 @@ def _hlo(files: Sequence[tuple[str, Any]], gpu: str, _number: int | None, _group
 
 
 READERS: Final[Mapping[str, Reader]] = {
+    "recording": _step,
     "step": _step,
     "kineto": lambda files, gpu, number, _groups: kineto.read(files, gpu, number),
     "chakra": lambda files, gpu, _number, groups: chakra.read(files, gpu, groups),

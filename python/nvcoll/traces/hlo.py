@@ -8,10 +8,11 @@ what one device does::
     %z = f32[128,64]{1,0} fusion(%y), calls=%fused_computation                    a kernel that moves bytes
 
 Products inside of fusions count as products; what else a fusion does moves the bytes of its operands and its result. Of
-an operand that is sliced, or updated in place, the slice counts. Collectives that start and end apart (``-start``,
-``-done``) run on a stream of their own, others between computing. Loops are unrolled; of branches the most costly one
-counts. A CPU widens bf16: a product of f32 that was converted from bf16 counts as bf16, and a reduction that was
-promoted as bf16.
+an operand that is sliced, or updated in place, the slice counts; conversions alone move nothing. Collectives that start
+and end apart (``-start``, ``-done``) run on a stream of their own, others between computing. Loops are unrolled; of
+branches the most costly one counts. A CPU widens bf16: a product of f32 that was converted from bf16 counts as bf16,
+and a reduction that was promoted as bf16. A CPU keeps an all-reduce of which ranks read their parts alone; it counts as
+the reduce-scatter that it is on GPUs.
 
 What it does not know: memory, kernels that a GPU would fuse or choose otherwise, time of the processor.
 """
@@ -336,6 +337,8 @@ class _Steps:
         if one.opcode == "custom-call":
             yield from self.custom(inside, one, title)
             return
+        if self.converts_alone(one):
+            return
         products: list[Row] = []
         moved = one.bytes + sum(inside[name].bytes for name in one.operands if name in inside)
         if one.opcode == "fusion":
@@ -352,6 +355,12 @@ class _Steps:
             yield from products
         elif moved:
             yield {"name": title, "work": "kernel", "bytes": moved}
+
+    def converts_alone(self, one: Instruction) -> bool:
+        """Says whether an instruction only converts: CPUs do so around what they widen, GPUs with what comes next."""
+        called = self.module.computation(one, "calls").values() if one.opcode == "fusion" else [one]
+        opcodes = {inner.opcode for inner in called} - {"parameter", "bitcast", "copy", "reshape"}
+        return opcodes == {"convert"}
 
     def moved(self, inside: Computation, one: Instruction, called: Computation) -> float:
         """Returns the bytes that a fusion reads and writes; of slices only the slice."""

@@ -21,6 +21,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,15 @@ SAME_US: Final = 2.0
 
 LONGEST_LAUNCH_US: Final = 20.0
 """A launch behind unfinished work counts at most so long: it waited for room in the queue. Chosen: twice the usual."""
+
+LONGEST_GAP_US: Final = 5.0
+"""The longest gap between two kernels of a stream, the second of which was ready, that is one of the GPU. Chosen."""
+
+LONGEST_IDLE_US: Final = 50.0
+"""The longest time from a launch to its start in which the GPU runs nothing that is usual. Chosen."""
+
+LONGEST_IDLE: Final = 0.01
+"""The part of a step that is such time, from which on it is said. Chosen."""
 
 STEP: Final = re.compile(r"ProfilerStep#(\d{1,18})")
 
@@ -117,19 +127,30 @@ class Rank:
     facts: Mapping[str, Any]
     meta: dict[object, Mapping[str, Any]]
     step: str
+    running: list[tuple[float, float]]
+    """When something ran on the GPU, in order: starts, and the latest end up to each."""
     streams: dict[object, list[int]] = field(default_factory=lambda: defaultdict(list))
 
-    blocking: set[object] = field(default_factory=set)
+    blocking: dict[object, Event] = field(default_factory=dict)
+    """Copies for whose end the processor waited, by the correlation of their launches."""
+    gaps: dict[int, float] = field(default_factory=dict)
+    """Microseconds between an operation and the next of its stream, which was ready."""
 
     def __post_init__(self) -> None:
         pairs = zip(self.ops, self.launches, strict=True)
-        self.blocking = {call.correlation for op, call in pairs if "Memcpy" in op.name and call.end >= op.end}
+        self.blocking = {call.correlation: op for op, call in pairs if "Memcpy" in op.name and call.end >= op.end}
         for number, op in enumerate(self.ops):
             self.streams[stream_of(op)].append(number)
+        for numbers in self.streams.values():
+            for one, other in pairwise(numbers):
+                gap = self.ops[other].start - self.ops[one].end
+                if self.launches[other].end < self.ops[one].end and 0 < gap <= LONGEST_GAP_US:
+                    self.gaps[one] = gap
 
-    def is_blocking(self, call: Event) -> bool:
-        """Says whether a launch is of a copy for whose end the processor waited."""
-        return call.correlation in self.blocking
+    def idle(self, call: Event, op: Event) -> float:
+        """Returns the microseconds from a launch to its start in which nothing ran on the GPU."""
+        before = bisect_left(self.running, op.start, key=lambda span: span[0])
+        return max(op.start - max([call.end, *(end for _, end in self.running[max(before - 1, 0) : before])]), 0.0)
 
     def before(self, time: float, stream: object) -> int:
         """Returns how many operations of a stream were launched before a time."""
@@ -163,6 +184,10 @@ def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | Non
     for nth, one in enumerate(ranks):
         known.append([])
         nodes = list(_nodes(one, groups, known[-1], notes))
+        idle = sum(held for held in map(one.idle, one.launches, one.ops) if held > LONGEST_IDLE_US)
+        if idle > LONGEST_IDLE * (one.end - one.start):
+            what = f"for {idle / 1e3:.3g} ms the GPU ran nothing though work was launched"
+            notes[f"{what}; the trace does not say why"] = None
         stands_for = world // len(ranks) + (nth < world % len(ranks))
         rows.append((one.number, max(stands_for, 1), ops_of(nodes, is_timed=True)))
     world = max([world, *(row["size"] * row["stride"] for row in groups.rows.values())])
@@ -277,7 +302,13 @@ def _rank(where: str, document: Any, step: int | None) -> Rank:
             one.external: one.args for one in events if one.name == "record_param_comms" and one.external is not None
         },
         step=title,
+        running=[*zip(sorted(one.start for one in ran), _latest(ran), strict=True)],
     )
+
+
+def _latest(ran: Sequence[Event]) -> Iterator[float]:
+    """Yields the latest end of operations, up to each in the order of their starts."""
+    return accumulate((one.end for one in sorted(ran, key=lambda one: one.start)), max)
 
 
 def _whole(value: object, default: int = 0) -> int:
@@ -309,26 +340,30 @@ def _nodes(
     place: dict[int, int] = {}  # of each operation in what was yielded
     count, clock = 0, rank.start
     moments = [(call.end, 1, number) for number, call in enumerate(rank.launches)]
-    moments += [(call.end, 2 if rank.is_blocking(call) else 0, number) for number, (call, _) in enumerate(waits)]
+    moments += [
+        (call.end, 2 if call.correlation in rank.blocking else 0, number) for number, (call, _) in enumerate(waits)
+    ]
     ended: dict[object, float] = {}
-    for time, kind, number in sorted(moments):
+    for _, kind, number in sorted(moments):
         is_launch = kind == 1
         call = rank.launches[number] if is_launch else waits[number][0]
         spent = call.end - clock if is_launch else call.start - clock
+        is_blocking = call.correlation in rank.blocking
         is_queued = is_launch and ended.get(stream_of(rank.ops[number]), 0.0) > call.end
-        if is_queued or (is_launch and rank.is_blocking(call)):
+        if is_launch and (is_queued or is_blocking):
             spent = min(spent, max(call.start - clock, 0.0) + LONGEST_LAUNCH_US)
         if spent > 0:
             yield Node({"work": "host", "seconds": spent * US})
             count += 1
-        clock = max(clock, time)
         others = after[number] if is_launch else waits[number][1]
+        released = [call.start, *(rank.ops[one].end for one in others)]
+        clock = max(clock, min(call.end, max(released)) if kind == 0 else call.end)
         known = tuple(place[one] for one in others if one in place)
         if is_launch:
             op = rank.ops[number]
             place[number] = count
             ended[stream_of(op)] = op.end
-            yield Node(_op(rank, op, groups, collectives, notes), stream_of(op), known)
+            yield Node(_op(rank, number, groups, collectives, notes), stream_of(op), known)
             count += 1
         elif known:
             yield Node({}, after=known)
@@ -338,11 +373,12 @@ def _nodes(
 
 
 def _op(
-    rank: Rank, op: Event, groups: Groups, collectives: list[tuple[str, str, float, float]], notes: dict[str, None]
+    rank: Rank, number: int, groups: Groups, collectives: list[tuple[str, str, float, float]], notes: dict[str, None]
 ) -> Row:
-    """Returns the recorded operation of an event of the GPU."""
+    """Returns the recorded operation of an event of the GPU; a kernel with the gap to the next that was ready."""
+    op = rank.ops[number]
     seconds = (op.end - op.start) * US
-    measured = {"name": op.name[:80], "work": "measured", "seconds": seconds}
+    measured = {"name": op.name[:80], "work": "measured", "seconds": seconds + rank.gaps.get(number, 0.0) * US}
     if not is_collective(op):
         return measured
     meta = op.args if "Collective name" in op.args else rank.meta.get(op.external or "none", {})
@@ -394,7 +430,7 @@ def _order(rank: Rank, notes: dict[str, None]) -> tuple[list[list[int]], list[tu
     for number, (op, call) in enumerate(zip(rank.ops, rank.launches, strict=True)):
         if is_collective(op) and not rank.syncs:
             after[number] += _launched_before(rank, number)
-        if rank.is_blocking(call) and "Memcpy" in op.name:
+        if rank.blocking.get(call.correlation) is op:
             waits.append((call, [number]))
     if guessed:
         notes["what streams wait for is taken from times: the trace has no events of synchronisation"] = None

@@ -329,3 +329,12 @@ fn several_groups_of_one_kind_are_one_part() {
     let found = price(&plain(), &step(json!([collective(7, 1e8, "tp 2")])));
     assert_near(part(&found, "tensor"), found.seconds, 1e-6);
 }
+
+#[test]
+fn measured_kernels_keep_their_times_beside_collectives_and_each_other() {
+    let measured = |stream: u32, seconds: f64| json!({"stream": stream, "work": "measured", "seconds": seconds});
+    let reduce = json!({"stream": 9, "work": "collective", "pattern": "all_reduce", "bytes": 1e9, "group": "tp"});
+    let found = price(&ON.pricer(true), &step(json!([reduce, measured(1, 0.3), measured(2, 0.5)])));
+    assert_near(found.seconds, 0.5, 1e-6);
+    assert_near(part(&found, "elementwise"), 0.5, 1e-6);
+}

@@ -21,13 +21,15 @@ from typing import Annotated, Any
 import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
-from nvcoll.cli import progress
+from nvcoll.cli import progress, traces
 from nvcoll.cli.dryrun import show
 from nvcoll.cli.machines import DEFAULT_MACHINE, Env, named, settings
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.launch import Request, free_bytes, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.script import record, record_twice
+from nvcoll.traces import chakra
+from nvcoll.traces.formats import is_recording, opened
 from nvcoll.training import page, trace
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import StepPrediction
@@ -147,22 +149,35 @@ def dryrun(
 
 
 def price(
-    file: Annotated[Path, typer.Argument(help="A recording, of nvcoll dryrun --record.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="A recording, of nvcoll dryrun --record; or a step of another tool: docs/traces.md."),
+    ],
     on: On = DEFAULT_MACHINE,
     tokens: Tokens = None,
     nccl_version: Version = None,
     env: Env = None,
     html: Html = None,
     write_trace: Trace = None,
+    chakra_folder: Annotated[
+        Path | None, typer.Option("--chakra", help="Write execution traces of Chakra.", metavar="FOLDER")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predicts a recorded script on machines; it does not run again.
+    """Predicts a recorded script on machines; it does not run again. Reads steps of Chakra and JAX too.
 
     Example: nvcoll price train.json.gz --on hgx-h100x64+ib-ndr-8,hgx-h100x64+roce-100-8
     """
     machines, outputs = [named(one) for one in on.split(",")], Outputs(html, write_trace, as_json)
     outputs.check(machines)
-    recorded = Recorded.load(file).with_tokens(tokens)
+    if len(files) > 1 or not is_recording(files[0]):
+        read = opened(files, gpu=gpu_of(machines[0]).name)
+        conditions = {"version": nccl_version, "settings": settings(env or ())}
+        traces.price(read, machines, conditions, outputs, chakra_folder)
+        return
+    recorded = Recorded.load(files[0]).with_tokens(tokens)
+    if chakra_folder is not None:
+        chakra.write(recorded.step, chakra_folder)
     _answer(machines, [recorded] * len(machines), nccl_version, env, outputs)
 
 

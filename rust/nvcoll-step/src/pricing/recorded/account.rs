@@ -80,8 +80,10 @@ impl Account {
 
     fn add<'t>(&mut self, seconds: f64, active: impl Iterator<Item = (usize, &'t Task)>, arrived: Option<usize>) {
         let (mut computing, mut moving, mut slowing): (Option<Part>, Option<(usize, Part)>, _) = (None, None, None);
+        let mut is_slowed = false;
         for (op, task) in active {
             if task.computes {
+                is_slowed |= !task.is_measured;
                 computing = computing.filter(|&one| first(one) <= first(task.part)).or(Some(task.part));
             } else {
                 moving = moving.or(Some((op, task.part)));
@@ -90,6 +92,7 @@ impl Account {
         }
         let (part, op) = match (computing, moving, arrived) {
             (Some(part), ..) => {
+                let slowing = slowing.filter(|_| is_slowed);
                 let lost = slowing.map_or(0.0, |_| (1.0 - self.slow) * seconds);
                 self.parts.add(part, seconds - lost);
                 let Some((op, part)) = slowing else { return };

@@ -3,6 +3,7 @@
 //! | operation | time alone | needs |
 //! |---|---|---|
 //! | products, attention | as of planned steps, at least the least time of a kernel | the multiprocessors |
+//! | measured kernels | as measured | nothing: what ran beside them is in their time |
 //! | other kernels | bytes at the memory's rate, and the least time of a kernel | the multiprocessors, but for that time |
 //! | copies | bytes at the rate of the link to the processor, and a latency | that link, in its direction |
 //! | collectives, messages | as of planned steps | ports of the GPU or its share of the network cards, or both; messages one direction |
@@ -113,6 +114,8 @@ pub(super) struct Task {
     pub(super) part: Part,
     /// Whether it is computing.
     pub(super) computes: bool,
+    /// Whether its time was measured, with what ran beside it: it keeps it.
+    pub(super) is_measured: bool,
     /// How near its speed is to that of a collective inside a node: by so much of the contention it slows computing.
     pub(super) nearby: f64,
     /// The operations with which it begins, if some are of other recorded ranks.
@@ -247,7 +250,7 @@ impl<'p, 's> Maker<'p, 's> {
                     0.0,
                 )
             }
-            Action::Measured { seconds } => (op.count * seconds, part_of_kernel(&op.name), true, vec![(SMS, 1.0)], 0.0),
+            Action::Measured { seconds } => (op.count * seconds, part_of_kernel(&op.name), true, Vec::new(), 0.0),
             action => {
                 let work = action.as_work().expect("products and attention are left");
                 let of = if matches!(work, Work::Gemm { .. }) { Part::Gemm } else { Part::Attention };
@@ -257,7 +260,9 @@ impl<'p, 's> Maker<'p, 's> {
         };
         self.seconds += seconds;
         let (alone, together) = (ps(seconds.min(MOST_SECONDS)), op.action.together());
-        Ok(Task { alone, needs, part, computes, nearby, meeting: None, together, after: None, is_awaited: false })
+        let is_measured = matches!(op.action, Action::Measured { .. });
+        let (meeting, after, is_awaited) = (None, None, false);
+        Ok(Task { alone, needs, part, computes, is_measured, nearby, meeting, together, after, is_awaited })
     }
 
     fn kernel(&self, bytes: f64, count: f64) -> Result<f64> {

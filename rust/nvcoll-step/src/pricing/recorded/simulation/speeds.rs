@@ -73,7 +73,9 @@ impl<'p> Simulation<'p> {
     fn slowed(&self, number: usize) -> f64 {
         let of_member = |&(rank, op): &(usize, usize)| {
             let task = self.program.task(rank, op);
-            if task.computes {
+            if task.is_measured {
+                1.0
+            } else if task.computes {
                 self.slow_of(rank)
             } else if self.computes(rank) {
                 1.0 / (1.0 + self.contention * task.nearby)
