@@ -353,10 +353,25 @@ extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(handle: Handle, count: Out
     nvmlDeviceGetComputeRunningProcesses(handle, count)
 }
 
-/// Says that there is no fabric of several nodes.
+/// `nvmlGpuFabricInfoV_t`, as far as it is written: its version, the cluster, a status, the clique and the state.
+#[repr(C)]
+struct Fabric {
+    version: c_uint,
+    cluster: [u8; 16],
+    status: c_int,
+    clique: c_uint,
+    state: u8,
+}
+
+/// Writes that there is no fabric of several nodes.
 #[no_mangle]
-extern "C" fn nvmlDeviceGetGpuFabricInfoV(handle: Handle) -> c_int {
-    status(device_of(handle).and(Err(NOT_SUPPORTED)))
+extern "C" fn nvmlDeviceGetGpuFabricInfoV(handle: Handle, out: Option<&mut Fabric>) -> c_int {
+    let write = |_| {
+        let out = out.ok_or(INVALID_ARGUMENT)?;
+        *out = Fabric { version: out.version, cluster: [0; 16], status: SUCCESS, clique: 0, state: 0 };
+        Ok(())
+    };
+    status(device_of(handle).and_then(write))
 }
 
 #[cfg(test)]
