@@ -2,10 +2,12 @@
 
 import pytest
 
-from dryrun.children import children, collectives, counted, gemm_flops, of_kind, on_cpus
+from dryrun.children import PATIENT, children, collectives, counted, gemm_flops, of_kind, on_cpus
 from nvcoll.dryrun.recording import Kind
 
-__all__ = ["children"]
+__all__ = ["children", "counted"]
+
+pytestmark = PATIENT
 
 VOCABULARY, WIDTH, TOKENS, BLOCKS = 512, 256, 512, 2
 BLOCK = 4 * WIDTH * WIDTH + 8 * WIDTH * WIDTH  # parameters of a block's matrices
@@ -21,38 +23,38 @@ def operators(recording):
 
 
 @pytest.mark.parametrize("script", ["ddp.py", "fsdp2.py", "tensor_parallel.py"])
-def test_order_of_products_and_collectives_is_that_of_real_processes(children, tmp_path, script):
+def test_order_of_products_and_collectives_is_that_of_real_processes(counted, tmp_path, script):
     real = on_cpus(script, world_size=2, folder=tmp_path)
-    dry = operators(counted(children, script, world_size=2))
+    dry = operators(counted(script, world_size=2))
     assert dry == real
 
 
 @pytest.mark.parametrize("script", ["ddp.py", "fsdp1.py", "fsdp2.py", "checkpointed.py", "graphed.py", "compiled.py"])
-def test_flops_of_products_are_the_closed_form(children, script):
+def test_flops_of_products_are_the_closed_form(counted, script):
     blocks = 1 if script == "compiled.py" else BLOCKS
     expected = 6 * (blocks * BLOCK + VOCABULARY * WIDTH) * TOKENS
     if script == "checkpointed.py":  # once more forward, but the last product of a block, which nothing needs
         expected += 2 * BLOCKS * (BLOCK - 4 * WIDTH**2) * TOKENS
-    assert gemm_flops(counted(children, script)) == expected
+    assert gemm_flops(counted(script)) == expected
 
 
-def test_ddp_reduces_each_gradient_once(children):
-    reduced = [size for name, _, size in collectives(counted(children, "ddp.py")) if name == "all_reduce"]
+def test_ddp_reduces_each_gradient_once(counted):
+    reduced = [size for name, _, size in collectives(counted("ddp.py")) if name == "all_reduce"]
     assert sum(reduced) == 4 * (BLOCKS * (BLOCK + NORMS) + OUTER)
     assert len(reduced) > 4  # buckets of 1 MiB
 
 
 @pytest.mark.parametrize("args, gathered, reduced", [((), 4, 4), (("--bf16",), 2, 4)])
-def test_fsdp2_gathers_parameters_twice_and_scatters_gradients_once(children, args, gathered, reduced):
-    told = collectives(counted(children, "fsdp2.py", *args, world_size=8))
+def test_fsdp2_gathers_parameters_twice_and_scatters_gradients_once(counted, args, gathered, reduced):
+    told = collectives(counted("fsdp2.py", *args, world_size=8))
     total = {name: sum(size for each, _, size in told if each == name) for name in ("all_gather", "reduce_scatter")}
     inner, outer = BLOCKS * (BLOCK + NORMS), OUTER
     assert total["all_gather"] == gathered * (2 * inner + outer) // 8  # the root stays gathered for the backward pass
     assert total["reduce_scatter"] == reduced * (inner + outer) // 8
 
 
-def test_hybrid_sharding_scatters_within_and_reduces_across(children):
-    recording = counted(children, "fsdp2.py", "--hybrid", world_size=8)
+def test_hybrid_sharding_scatters_within_and_reduces_across(counted):
+    recording = counted("fsdp2.py", "--hybrid", world_size=8)
     groups = {group.name: group.ranks for group in recording.groups.values()}
     assert groups["mesh_shard"] == (0, 1, 2, 3)
     assert groups["mesh_replicate"] == (0, 4)
@@ -65,8 +67,8 @@ def test_hybrid_sharding_scatters_within_and_reduces_across(children):
     assert scattered == reduced == 4 * (BLOCKS * (BLOCK + NORMS) + OUTER) // 4
 
 
-def test_tensor_parallelism_reduces_activations_twice_a_block_each_way(children):
-    recording = counted(children, "tensor_parallel.py", world_size=4)
+def test_tensor_parallelism_reduces_activations_twice_a_block_each_way(counted):
+    recording = counted("tensor_parallel.py", world_size=4)
     reduced = [size for name, _, size in collectives(recording) if name == "all_reduce"]
     assert reduced == [4 * TOKENS * WIDTH] * (4 * BLOCKS)
     assert gemm_flops(recording) == 6 * (BLOCKS * BLOCK // 4 + VOCABULARY * WIDTH) * TOKENS
@@ -85,8 +87,8 @@ def test_stages_of_a_pipeline_exchange_activations_and_gradients(children):
     assert all(stage_0.ops[op].name.startswith("c10d::") for op in of_kind(stage_0, Kind.COLLECTIVE)["op"].tolist())
 
 
-def test_experts_get_equal_numbers_of_tokens(children):
-    recording = counted(children, "experts.py", world_size=4)
+def test_experts_get_equal_numbers_of_tokens(counted):
+    recording = counted("experts.py", world_size=4)
     sent = [size for name, _, size in collectives(recording) if name == "send"]
     if sent:
         assert set(sent) == {4 * WIDTH * 1024 * 2 // 4}
@@ -95,8 +97,8 @@ def test_experts_get_equal_numbers_of_tokens(children):
     )
 
 
-def test_all_batch_norms_of_a_group_share_statistics(children):
-    names = [name for name, _, _ in collectives(counted(children, "batch_norm.py"))]
+def test_all_batch_norms_of_a_group_share_statistics(counted):
+    names = [name for name, _, _ in collectives(counted("batch_norm.py"))]
     assert names.count("all_gather") == 2  # forward, one per norm
     assert names.count("all_reduce") == 2 + 1  # backward, one per norm, and the gradients
 
@@ -107,25 +109,25 @@ def test_scaled_gradients_lead_to_a_step(children):
     assert "scale 65536.0" in out
 
 
-def test_accumulation_is_within_a_step(children):
-    once, twice = (gemm_flops(counted(children, "fsdp2.py", *args)) for args in ((), ("--accumulate",)))
+def test_accumulation_is_within_a_step(counted):
+    once, twice = (gemm_flops(counted("fsdp2.py", *args)) for args in ((), ("--accumulate",)))
     assert twice == 2 * once == 2 * STEP_FLOPS
 
 
-def test_a_launched_graph_is_a_step_with_the_lines_of_its_operators(children):
-    recording = counted(children, "graphed.py")
+def test_a_launched_graph_is_a_step_with_the_lines_of_its_operators(counted):
+    recording = counted("graphed.py")
     launched = of_kind(recording, Kind.GEMM)
     assert gemm_flops(recording) == STEP_FLOPS
     assert all(recording.lines[recording.ops[op].line].startswith("tiny.py") for op in launched["op"].tolist())
 
 
-def test_compiled_kernels_have_rows(children):
-    recording = counted(children, "compiled.py")
+def test_compiled_kernels_have_rows(counted):
+    recording = counted("compiled.py")
     assert any(op.name.startswith("triton_") and op.bytes and op.line for op in recording.ops)
 
 
-def test_kernels_of_the_script_have_rows_and_are_not_timed(children):
-    recording = counted(children, "kernels.py")
+def test_kernels_of_the_script_have_rows_and_are_not_timed(counted):
+    recording = counted("kernels.py")
     [kernel] = [op for op in recording.ops if op.name == "double"]
     assert kernel.bytes == 2 * 4 << 20
     assert recording.lines[kernel.line] == "kernels.py:25 <module>"

@@ -91,5 +91,5 @@ def _flex_attention_flops(name: str, tensors: list[torch.Tensor]) -> int:
     if "flex_attention" not in name or len(tensors) < 2 or not tensors[0].dim() == tensors[1].dim() == 4:
         return 0
     batch, heads, queries, width = tensors[0].shape
-    flops = 2 * batch * heads * queries * tensors[1].shape[2] * width
+    flops = int(2 * batch * heads * queries * tensors[1].shape[2] * width)
     return flops * 5 // 2 if "backward" in name else flops

@@ -267,7 +267,7 @@ class Data:
 
 
 def _fills_storage(tensor: torch.Tensor) -> bool:
-    return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+    return bool(tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes())
 
 
 def _is_mask(index: torch.Tensor | None) -> bool:
@@ -282,5 +282,5 @@ def _choices(rule: Rule, args: Any, tensor: torch.Tensor) -> int:
     if rule.name.startswith("aten::topk"):
         dim = args[2] if len(args) > 2 else -1
     elif dim is None and rule.name.startswith("aten::arg"):
-        return tensor.numel()
+        return int(tensor.numel())
     return int(tensor.shape[-1 if dim is None else dim])

@@ -17,7 +17,7 @@ from nvcoll.dryrun.refusals import unknown_shape
 from nvcoll.dryrun.rules import Rule
 from nvcoll.dryrun.tensors import HOST_FLOAT_BYTES, is_large_on_host, replaced
 
-FILLED = ("zeros", "ones", "full", "rand", "randn", "normal", "scalar_tensor", "eye")
+FILLED = tuple(f"aten::{name}" for name in ("zeros", "ones", "full", "rand", "randn", "normal.float_float", "eye"))
 """Operators that make a tensor from its sizes and write all of it."""
 
 
@@ -52,10 +52,12 @@ def without_values(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], in
 
 
 def _made(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if not rule.name.startswith(tuple(f"aten::{each}" for each in FILLED)):
+    if rule.shown not in FILLED and rule.name not in FILLED:
         return NotImplemented
     sizes = next((each for each in args if isinstance(each, list | tuple)), ())
     dtype = kwargs.get("dtype") or torch.get_default_dtype()
+    if rule.shown == "aten::full" and not (kwargs.get("dtype") or isinstance(args[1], float)):
+        return NotImplemented
     if not (dtype.is_floating_point and prod(sizes) * dtype.itemsize >= HOST_FLOAT_BYTES):
         return NotImplemented
     return _shaped(rule, args, kwargs)

@@ -174,7 +174,7 @@ class Predicted:
 def spec_of(
     request: Request, rank: int, ranks: Sequence[int], folder: Path, predicted: Predicted | None = None
 ) -> dict[str, Any]:
-    """Returns what a rank is told: the fields of `nvcoll.dryrun.inside.Spec`."""
+    """Returns what a rank is told: the fields of `nvcoll.dryrun.spec.Spec`."""
     times = folder / "times" / str(rank)
     return {
         "rank": rank,

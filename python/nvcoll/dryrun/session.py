@@ -22,6 +22,7 @@ from nvcoll.dryrun.ops import Recorder, Watch
 from nvcoll.dryrun.peers import Peers
 from nvcoll.dryrun.recording import Kind, Recording
 from nvcoll.dryrun.second_pass import SecondPass
+from nvcoll.dryrun.spec import Spec
 from nvcoll.dryrun.steps import Steps
 
 FRAMEWORKS = {  # module: distribution
@@ -41,11 +42,11 @@ class Session:
     """What watches the script.
 
     Args:
-        spec: what the parent asks, a `nvcoll.dryrun.inside.Spec`.
+        spec: what the parent asks.
         finished: is called in the optimizer when the counted step has ended.
     """
 
-    def __init__(self, spec: Any, finished: Callable[[], Any]) -> None:
+    def __init__(self, spec: Spec, finished: Callable[[], Any]) -> None:
         self.spec = spec
         np.random.seed(0)
         self.gpu = Gpu()

@@ -35,9 +35,9 @@ class Plain(dict[type, bool]):
     """Says of a class of tensors whether its tensors lie in memory: it has no operators of its own. Asks each once."""
 
     def __missing__(self, kind: type) -> bool:
-        found = issubclass(kind, torch.Tensor) and kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
-        self[kind] = found
-        return found
+        own = getattr(kind, "__torch_dispatch__", None)
+        self[kind] = issubclass(kind, torch.Tensor) and own is torch.Tensor.__torch_dispatch__
+        return self[kind]
 
 
 IS_PLAIN = Plain()

@@ -1,0 +1,65 @@
+"""What the parent of a dry run asks of a child: a file of JSON, and the variables that torchrun would set."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class Spec:
+    """What the parent asks of a child."""
+
+    rank: int
+    world_size: int
+    result: str
+    """Path of the recording to write."""
+    script: str
+    """Path of the script, or name of the module."""
+    args: list[str] = field(default_factory=list)
+    is_module: bool = False
+    local_world_size: int = 8
+    steps: int = 2
+    """Steps to run; the last one counts."""
+    mail: str = ""
+    """Folder that all ranks of the dry run share."""
+    roles: list[int] = field(default_factory=list)
+    """Ranks that run side by side, this one included."""
+    memory: int = 0
+    """Bytes that programs can get from the GPU, for the recording."""
+    times: str = ""
+    """File of predicted times, for a second pass, which ends with the script; empty: the first pass."""
+    period_ns: int = 0
+    """Nanoseconds of a step in a second pass."""
+
+    @classmethod
+    def load(cls, path: str) -> Spec:
+        """Reads a spec from a JSON file. Names that the child does not know are the parent's own."""
+        rows = json.loads(Path(path).read_text())
+        return cls(**{name: value for name, value in rows.items() if name in cls.__dataclass_fields__})
+
+
+def environment(spec: Spec) -> dict[str, str]:
+    """Returns what torchrun would set for a rank."""
+    local = min(spec.local_world_size, spec.world_size)
+    host, rank = spec.rank // local, str(spec.rank)
+    return {
+        "RANK": rank,
+        "WORLD_SIZE": str(spec.world_size),
+        "LOCAL_RANK": str(spec.rank % local),
+        "LOCAL_WORLD_SIZE": str(local),
+        "GROUP_RANK": str(host),
+        "GROUP_WORLD_SIZE": str(-(-spec.world_size // local)),
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": str(spec.world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "TORCHELASTIC_RUN_ID": "nvcoll-dryrun",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCH_NCCL_ENABLE_MONITORING": "0",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    }
