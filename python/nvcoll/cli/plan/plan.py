@@ -41,17 +41,23 @@ def _numbers(text: str | None) -> list[int]:
 
 
 def _fields(given: Sequence[str]) -> dict[str, Any]:
-    """Reads ``--set NAME=VALUE``; a value is JSON, as 25, true or "fa2".
+    """Reads ``--set NAME=VALUE``; a value is JSON, as 25 or true, or else a word, as cudnn.
 
     Raises:
-        InvalidArgument: one has no value, or none that is JSON.
+        InvalidArgument: one has no value.
     """
-    try:
-        return {name: json.loads(value) for name, value in (one.split("=", 1) for one in given)}
-    except ValueError:
-        raise InvalidArgument(
-            f"--set {' '.join(given)}: pass NAME=VALUE, as bucket_mb=25 or overlaps_data=false"
-        ) from None
+    found = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not (name and sign and value):
+            raise InvalidArgument(
+                f"--set {one}: pass NAME=VALUE, as bucket_mb=25, overlaps_data=false or attention=cudnn"
+            )
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
 
 
 def _configured(files: Sequence[str], counts: Sequence[int], quiet: bool) -> dict[str, Any]:

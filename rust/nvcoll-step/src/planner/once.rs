@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | nothing | all-reduce | - |
 //! | optimizer, gradients | reduce-scatter, then all-reduce over copies of the shards | all-gather, or a broadcast of each rank |
-//! | parameters | the first gather and the last reduction of a layer, which nothing hides; the rest is part of each layer | |
+//! | parameters | the gather and the reduction of embedding and head, which nothing hides; the rest is part of each layer | |
 //! | parameters, in a pipeline | each layer once, half of it bare | |
 //!
 //! Reductions hide behind the backward pass of the last micro-batch, gathers behind the forward pass of the first, where the software
@@ -26,7 +26,7 @@ impl Request {
     /// What the ranks of a stage do once in a step.
     pub(super) fn once(&self, parameters: &StageParameters, chunks: &[stages::Chunk]) -> Vec<Op> {
         let mut found = if self.layout.sharding == Sharding::Parameters {
-            self.sharded_once(chunks)
+            self.sharded_once(parameters, chunks)
         } else {
             self.copies_once(parameters).into_iter().map(|op| self.in_buckets(op)).collect()
         };
@@ -46,22 +46,19 @@ impl Request {
         op
     }
 
-    fn sharded_once(&self, chunks: &[stages::Chunk]) -> Vec<Op> {
-        let layers: Vec<_> = chunks.iter().flat_map(|chunk| chunk.layers.iter().copied()).collect();
-        let of = |&(kind, repeat): &(_, u32), hides| {
-            let parameters = Sizes::of(self, kind).parameters();
-            let ops = self.sharded(parameters, true, hides).into_iter();
+    fn sharded_once(&self, parameters: &StageParameters, chunks: &[stages::Chunk]) -> Vec<Op> {
+        if self.layout.stages == 1 {
+            return self.sharded((parameters.ends, 0.0), true, Hides::Nothing);
+        }
+        let of = |&(kind, repeat): &(_, u32)| {
+            let ops = self.sharded(Sizes::of(self, kind).parameters(), true, Hides::Half).into_iter();
             ops.map(move |op| Op { count: op.count * f64::from(repeat), ..op })
         };
-        if self.layout.stages == 1 {
-            let first = layers.first().map(|&(kind, _)| (kind, 1));
-            return first.iter().flat_map(|run| of(run, Hides::Nothing)).collect();
-        }
         let twice = |op: Op| match op.work {
             Work::Collective { pattern: Pattern::AllGather, .. } => Op { count: 2.0 * op.count, ..op },
             _ => op,
         };
-        layers.iter().flat_map(|run| of(run, Hides::Half)).map(twice).collect()
+        chunks.iter().flat_map(|chunk| &chunk.layers).flat_map(of).map(twice).collect()
     }
 
     fn copies_once(&self, parameters: &StageParameters) -> Vec<Op> {
