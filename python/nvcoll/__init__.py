@@ -15,6 +15,7 @@ The package has rooms. A room uses only rooms above it, and no file uses itself 
     authoring   algorithms that users write
     cost        prices, comparisons, reports
     training    steps of training: layouts, their time and memory
+    traces      recorded steps from traces of other tools
     check       logs of benchmarks, beside predictions
     ranks       nodes and jobs, and the processes of ranks
     dryrun      a script of torch on virtual GPUs

@@ -176,7 +176,7 @@ def test_the_cache_keeps_what_was_used_last(attempts, tmp_path, monkeypatch):
     attempts(lambda rank, _: counted(layer(rank)))
     script.record(request())
     monkeypatch.setattr(script.cache, "MOST_BYTES", 1)
-    script.record(request(steps=3))
+    script.record(request(steps=4))
     assert not list((tmp_path / "nvcoll/dryrun/recordings").iterdir())
 
 

@@ -22,9 +22,20 @@ def test_every_record_has_the_time_of_its_operation_or_its_share():
     row, (places,) = step_and_places([recording], gpu="h100-sxm", name="test")
     assert [op["work"] for op in row["recorded"]["ranks"][0]["ops"]] == ["kernel", "kernel", "gemm"]
     assert places == [0, 0, -1, 1, 2], "one for each record that ran"
-    times = times_of(recording, places, {"start_ns": [10, 50, 30], "end_ns": [30, 60, 80]})
+    times = times_of(recording, places, {"start_ns": [10, 50, 30], "end_ns": [30, 60, 80]}, 100)
     assert times.tolist() == [[10, 20, 30, 50, 60, 30], [20, 30, 30, 60, 60, 80]]
     assert np.array_equal(np.load(io.BytesIO(saved(times))), times) and times.dtype == np.uint64
+
+
+def test_an_event_before_all_work_waits_for_the_step_before():
+    log = Log()
+    log.add(Kind.EVENT, 7, None, 0, 5)
+    log.gemm(8, 8, 8)
+    log.add(Kind.EVENT, 7, None, 0, 6)
+    recording = log.recording()
+    _, (places,) = step_and_places([recording], gpu="h100-sxm", name="test")
+    times = times_of(recording, places, {"start_ns": [50], "end_ns": [140]}, 100)
+    assert times.tolist() == [[40, 50, 140], [40, 140, 140]], "the last event is 100 after the first of the next step"
 
 
 def test_each_record_of_a_step_has_a_place_or_none():

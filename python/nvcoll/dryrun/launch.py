@@ -86,7 +86,7 @@ class Request:
     world_size: int = 8
     gpu: GpuRow = field(kw_only=True)
     gpus_per_node: int = 8
-    steps: int = 2
+    steps: int = 3
     time_limit_s: float = 1800.0
     memory_limit_bytes: float = math.inf
     is_quiet: bool = False

@@ -81,7 +81,7 @@ def record_twice(
     recorded, places = _recorded(request, recordings, runs)
     timeline = json.loads(machine.pricer.timeline(recorded.step))
     files = {
-        one.rank: saved(times_of(one, of_rank, row))
+        one.rank: saved(times_of(one, of_rank, row, timeline["period_ns"]))
         for one, of_rank, row in zip(recordings, places, timeline["ranks"], strict=True)
     }
     ended = run_ranks(request, list(files), Predicted(files, timeline["period_ns"], has_clock))

@@ -29,19 +29,22 @@ from nvcoll.dryrun.recording import CAPTURED, Recording
 Times = np.ndarray[Any, np.dtype[np.uint64]]
 
 
-def times_of(recording: Recording, places: Sequence[int], timeline: Mapping[str, Sequence[int]]) -> Times:
+def times_of(
+    recording: Recording, places: Sequence[int], timeline: Mapping[str, Sequence[int]], period_ns: int
+) -> Times:
     """Returns when each record of a rank begins and ends.
 
     Args:
         recording: what the rank recorded.
         places: for each record that ran the position of its operation, or -1.
         timeline: ``start_ns`` and ``end_ns`` of the operations of the rank.
+        period_ns: nanoseconds of a step. Streams begin a step with what the step before has left for them.
 
     Returns:
         array (2, n), uint64: nanoseconds from the begin of the step.
     """
     shares, taken = Counter(places), Counter[int]()
-    ends: dict[int, int] = defaultdict(int)
+    ends = _left(recording, places, timeline["end_ns"], period_ns)
     found = np.zeros((2, len(recording.records)), np.uint64)
     ran, last = iter(places), 0
     for nth, (kind, stream) in enumerate(
@@ -58,6 +61,16 @@ def times_of(recording: Recording, places: Sequence[int], timeline: Mapping[str,
             ends[stream] = max(ends[stream], end)
         found[:, nth] = start, end
         last = end
+    return found
+
+
+def _left(recording: Recording, places: Sequence[int], end_ns: Sequence[int], period_ns: int) -> defaultdict[int, int]:
+    """Returns when each stream has done what was issued in the step before, from the begin of a step on."""
+    found: defaultdict[int, int] = defaultdict(int)
+    ran = recording.records[(recording.records["kind"] & CAPTURED) == 0]
+    for stream, place in zip(ran["stream"].tolist(), places, strict=True):
+        if place >= 0:
+            found[stream] = max(found[stream], end_ns[place] - period_ns)
     return found
 
 

@@ -48,7 +48,7 @@ def dryrun(
     on: str | Fabric,
     world_size: int | None = None,
     is_module: bool = False,
-    steps: int = 2,
+    steps: int = 3,
     ranks: Sequence[int] | None = None,
     tokens: float | None = None,
     time_limit: float = 600.0,

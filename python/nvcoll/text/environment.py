@@ -39,7 +39,7 @@ VARIABLES = (
 )
 """The variables that users set."""
 
-INTERNAL = ("NVCOLL_COUNTS", "NVCOLL_VGPU", "NVCOLL_PYTEST_WORKER", "NVCOLL_PYTEST_FOLDER")
+INTERNAL = ("NVCOLL_COUNTS", "NVCOLL_VGPU", "NVCOLL_VGPU_CLOCK", "NVCOLL_PYTEST_WORKER", "NVCOLL_PYTEST_FOLDER")
 """The variables that nvcoll sets for its own processes."""
 
 

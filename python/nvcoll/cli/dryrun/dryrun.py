@@ -75,7 +75,7 @@ def dryrun(
         int | None, typer.Option(help="The number of ranks. Default: the GPUs of the first machine.", min=1)
     ] = None,
     gpus_per_node: Annotated[int | None, typer.Option(help="Ranks of a host. Default: the machine's.", min=1)] = None,
-    steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = 2,
+    steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = 3,
     ranks: Annotated[str | None, typer.Option(help="Ranks to run, as 0,256. Default: those that differ.")] = None,
     tokens: Tokens = None,
     nccl_version: Version = None,
