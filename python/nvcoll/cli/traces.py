@@ -16,7 +16,7 @@ from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import COMPUTING, StepPrediction
 
 if TYPE_CHECKING:
-    from nvcoll.cli.dryrun.dryrun import Outputs
+    from nvcoll.cli.dryrun.options import Outputs
 
 SCHEMA = "nvcoll.price/1"
 

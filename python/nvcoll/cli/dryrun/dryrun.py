@@ -12,17 +12,15 @@ message of torch's allocator, and the exit status is 3.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll._nvcoll import InvalidArgument
 from nvcoll.cli import progress, traces
-from nvcoll.cli.dryrun import show
+from nvcoll.cli.dryrun.answer import answer
+from nvcoll.cli.dryrun.options import Html, Json, On, Outputs, Tokens, Trace, Version
 from nvcoll.cli.machines import DEFAULT_MACHINE, Env, named, settings
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.launch import Request, free_bytes, gpu_of, hosts_of
@@ -30,40 +28,7 @@ from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.script import record, record_twice
 from nvcoll.traces import chakra
 from nvcoll.traces.formats import is_recording, opened
-from nvcoll.training import page, trace
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import StepPrediction
-
-SCHEMA = "nvcoll.dryrun/1"
-
-DOES_NOT_FIT = 3
-"""The exit status if the script runs out of memory."""
-
-On = Annotated[str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")]
-Tokens = Annotated[float | None, typer.Option(help="Tokens of a step of all ranks. Default: found.", min=0)]
-Version = Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")]
-Html = Annotated[Path | None, typer.Option("--html", help="Write a page with charts.", metavar="FILE")]
-Trace = Annotated[Path | None, typer.Option("--trace", help="Write streams for ui.perfetto.dev.", metavar="FILE")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Where results go: files of the one machine, and JSON instead of text."""
-
-    html: Path | None
-    trace: Path | None
-    as_json: bool
-
-    def check(self, machines: Sequence[Fabric]) -> None:
-        """Refuses files of one machine if there are several.
-
-        Raises:
-            InvalidArgument: it is so.
-        """
-        given = [name for name, value in (("--html", self.html), ("--trace", self.trace)) if value is not None]
-        if len(machines) > 1 and given:
-            raise InvalidArgument(f"{given[0]} is of one machine, and there are {len(machines)}: pass one")
 
 
 def dryrun(
@@ -145,7 +110,7 @@ def dryrun(
         if record_file is not None and isinstance(one, Recorded):
             one.with_tokens(tokens).save(record_file)
     recorded = [found[gpu_of(machine).name] for machine in machines]
-    _answer(machines, [_known(one, tokens) for one in recorded], nccl_version, env, outputs)
+    answer(machines, [_known(one, tokens) for one in recorded], nccl_version, env, outputs)
 
 
 def price(
@@ -178,59 +143,11 @@ def price(
     recorded = Recorded.load(files[0]).with_tokens(tokens)
     if chakra_folder is not None:
         chakra.write(recorded.step, chakra_folder)
-    _answer(machines, [recorded] * len(machines), nccl_version, env, outputs)
+    answer(machines, [recorded] * len(machines), nccl_version, env, outputs)
 
 
 def _known(one: Recorded | OutOfGpuMemory, tokens: float | None) -> Recorded | OutOfGpuMemory:
     return one.with_tokens(tokens) if isinstance(one, Recorded) else one
-
-
-def _answer(
-    fabrics: Sequence[Fabric],
-    recorded: Sequence[Recorded | OutOfGpuMemory],
-    version: str | None,
-    env: Env,
-    outputs: Outputs,
-) -> None:
-    """Prices recordings and prints the answer.
-
-    Raises:
-        Exit: with `DOES_NOT_FIT`, if a script ran out of memory.
-    """
-    conditions: dict[str, Any] = {"version": version, "settings": settings(env or ())}
-    found: list[tuple[Fabric, Recorded, StepPrediction]] = []
-    failed: list[tuple[Fabric, OutOfGpuMemory]] = []
-    for fabric, one in zip(fabrics, recorded, strict=True):
-        if isinstance(one, OutOfGpuMemory):
-            failed.append((fabric, one))
-            continue
-        machine = Machine(fabric, one.step.gpus, **conditions)
-        found.append((fabric, one, machine.predict(one.step)))
-        timeline = machine.timeline(one.step) if outputs.html or outputs.trace else None
-        if outputs.trace is not None and timeline is not None:
-            trace.save(timeline, outputs.trace)
-        if outputs.html is not None:
-            outputs.html.write_text(page.of(found[-1][2], timeline=timeline), encoding="utf-8")
-    if outputs.as_json:
-        print(json.dumps(_row(found, failed), indent=2))
-    else:
-        show.show(found, failed)
-    if failed:
-        raise typer.Exit(DOES_NOT_FIT)
-
-
-def _row(
-    found: Sequence[tuple[Fabric, Recorded, StepPrediction]], failed: Sequence[tuple[Fabric, OutOfGpuMemory]]
-) -> dict[str, Any]:
-    """Returns the answer as JSON; a step is in the file of ``--record``."""
-    predictions = []
-    for _, one, prediction in found:
-        row = prediction.to_dict()
-        del row["step"]
-        predictions.append(row | {"gpu": one.facts["gpu"]})
-    facts = {one.facts["gpu"]: one.facts for _, one, _ in found}
-    out = [{"machine": fabric.name, "message": str(error), "line": error.line} for fabric, error in failed]
-    return {"schema": SCHEMA, "recordings": facts, "predictions": predictions, "out_of_memory": out}
 
 
 def _numbers(text: str | None) -> list[int] | None:

@@ -1,0 +1,38 @@
+"""Options that ``nvcoll dryrun`` and ``nvcoll price`` share, and where their results go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nvcoll._nvcoll import Fabric, InvalidArgument
+
+On = Annotated[str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")]
+Tokens = Annotated[float | None, typer.Option(help="Tokens of a step of all ranks. Default: found.", min=0)]
+Version = Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Write a page with charts.", metavar="FILE")]
+Trace = Annotated[Path | None, typer.Option("--trace", help="Write streams for ui.perfetto.dev.", metavar="FILE")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where results go: files of the one machine, and JSON instead of text."""
+
+    html: Path | None
+    trace: Path | None
+    as_json: bool
+
+    def check(self, machines: Sequence[Fabric]) -> None:
+        """Refuses files of one machine if there are several.
+
+        Raises:
+            InvalidArgument: it is so.
+        """
+        given = [name for name, value in (("--html", self.html), ("--trace", self.trace)) if value is not None]
+        if len(machines) > 1 and given:
+            raise InvalidArgument(f"{given[0]} is of one machine, and there are {len(machines)}: pass one")
