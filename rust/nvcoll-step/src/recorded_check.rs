@@ -20,6 +20,13 @@ use crate::training_step::{TrainingStep, MOST};
 /// The most operations of all ranks. Chosen: a hundred times those of a large step.
 const MOST_OPS: usize = 1 << 20;
 
+/// The most recorded ranks, and operations of a group call. Chosen: what runs at once is priced together.
+const MOST_RANKS: usize = 1024;
+const MOST_TOGETHER: usize = 512;
+
+/// The most streams of a rank. Cited: no GPU runs more than 128 grids at once (CUDA programming guide, table of compute capabilities).
+const MOST_STREAMS: usize = 128;
+
 /// The members of a group that several recorded ranks share: its name and its first rank.
 type Circle<'r> = (&'r str, u32);
 
@@ -75,6 +82,9 @@ impl Recorded {
         if stood_for > u64::from(gpus) || self.ranks.iter().any(|one| one.stands_for == 0) {
             return refuse(format!("its ranks stand for {stood_for} ranks: each for 1 or more, all for up to {gpus}"));
         }
+        if count > MOST_RANKS {
+            return refuse(format!("{count} ranks were recorded, up to {MOST_RANKS} were expected: one of each kind"));
+        }
         let ops: usize = self.ranks.iter().map(|one| one.ops.len()).sum();
         if ops > MOST_OPS || self.ranks.iter().any(|one| !one.ops.iter().any(|op| op.action.is_work())) {
             return refuse(format!("it has {ops} operations: up to {MOST_OPS} were expected, and work on each rank"));
@@ -88,6 +98,16 @@ impl Recorded {
         let numbers = parts.chain([memory.allocated, memory.reserved, rank.operators.unwrap_or(0.0)]);
         if let Some(number) = numbers.into_iter().find(|number| !(0.0..=MOST).contains(number)) {
             return refuse(format!("rank {} has the number {number:?}, 0 to {MOST:e} was expected", rank.rank));
+        }
+        let streams: BTreeSet<u32> = rank.ops.iter().map(|op| op.stream).collect();
+        let calls = rank.ops.chunk_by(|one, next| one.action.together() == next.action.together());
+        let longest = calls.filter(|call| call[0].action.together().is_some()).map(<[_]>::len).max().unwrap_or(0);
+        if streams.len() > MOST_STREAMS || longest > MOST_TOGETHER {
+            let (rank, streams) = (rank.rank, streams.len());
+            return refuse(format!(
+                "rank {rank} has {streams} streams and a group call of {longest} operations: up to {MOST_STREAMS} and {MOST_TOGETHER} \
+                 were expected"
+            ));
         }
         let recorded: BTreeSet<u64> = rank.ops.iter().filter_map(|op| op.action.recorded_event()).collect();
         for (at, op) in rank.ops.iter().enumerate() {

@@ -17,37 +17,46 @@ use crate::pricing::recorded::share::{fair, Need};
 impl<'p> Simulation<'p> {
     /// Gives new speeds to all tasks of ranks where a task began or ended, and of ranks that share a task with them.
     pub(super) fn share(&mut self) {
-        let mut ranks = std::mem::take(&mut self.changed);
-        if ranks.is_empty() {
+        if self.changed.is_empty() {
             return;
         }
-        let mut tasks: Vec<usize> = Vec::new();
-        let mut at = 0;
+        let (ranks, tasks) = self.component();
+        let place = |rank: usize| ranks.iter().position(|&one| one == rank).expect("ranks of tasks were added");
+        let needs: Vec<Vec<Need>> = tasks.iter().map(|&task| self.needs(task, place)).collect();
+        let needs: Vec<&[Need]> = needs.iter().map(Vec::as_slice).collect();
+        let speeds = fair(&needs, ranks.len() * RESOURCES);
+        let loads: Vec<Load> = ranks.iter().map(|&rank| self.load(rank)).collect();
+        let slows: Vec<f64> = tasks.iter().map(|&task| self.slowed(task, |rank| loads[place(rank)])).collect();
+        for ((number, speed), slow) in tasks.into_iter().zip(speeds).zip(slows) {
+            self.set_speed(number, speed * slow);
+        }
+        for (rank, load) in ranks.into_iter().zip(loads) {
+            self.ranks[rank].account.set_slow(load.slow);
+        }
+    }
+
+    /// The ranks where tasks changed, those that share tasks with them, and so on; and all their tasks.
+    fn component(&mut self) -> (Vec<usize>, Vec<usize>) {
+        let mut ranks = std::mem::take(&mut self.changed);
         ranks.sort_unstable();
         ranks.dedup();
+        let mut tasks = Vec::new();
+        let mut at = 0;
         while at < ranks.len() {
             for &number in &self.ranks[ranks[at]].active {
-                if !tasks.contains(&number) {
+                let members = &self.tasks[number].members;
+                // A task of several ranks comes with the first of them in this order.
+                let is_new = members.iter().all(|(rank, _)| !ranks[..at].contains(rank));
+                if is_new {
                     tasks.push(number);
-                    let others = self.tasks[number].members.iter().map(|&(rank, _)| rank);
-                    let new: Vec<usize> = others.filter(|rank| !ranks.contains(rank)).collect();
+                    let new: Vec<usize> =
+                        members.iter().map(|&(rank, _)| rank).filter(|rank| !ranks.contains(rank)).collect();
                     ranks.extend(new);
                 }
             }
             at += 1;
         }
-        let place = |rank: usize| ranks.iter().position(|&one| one == rank).expect("ranks of tasks were added");
-        let needs: Vec<Vec<Need>> = tasks.iter().map(|&task| self.needs(task, place)).collect();
-        let needs: Vec<&[Need]> = needs.iter().map(Vec::as_slice).collect();
-        let speeds = fair(&needs, ranks.len() * RESOURCES);
-        let slows: Vec<f64> = tasks.iter().map(|&task| self.slowed(task)).collect();
-        for ((number, speed), slow) in tasks.into_iter().zip(speeds).zip(slows) {
-            self.set_speed(number, speed * slow);
-        }
-        for rank in ranks {
-            let slow = self.slow_of(rank);
-            self.ranks[rank].account.set_slow(slow);
-        }
+        (ranks, tasks)
     }
 
     fn needs(&self, task: usize, place: impl Fn(usize) -> usize) -> Vec<Need> {
@@ -70,34 +79,34 @@ impl<'p> Simulation<'p> {
     }
 
     /// The speed of a task beside work of the other kind, on the rank where it is least.
-    fn slowed(&self, number: usize) -> f64 {
+    fn slowed(&self, number: usize, load: impl Fn(usize) -> Load) -> f64 {
         let of_member = |&(rank, op): &(usize, usize)| {
-            let task = self.program.task(rank, op);
-            if task.is_measured {
-                1.0
-            } else if task.computes {
-                self.slow_of(rank)
-            } else if self.computes(rank) {
-                1.0 / (1.0 + self.contention * task.nearby)
-            } else {
-                1.0
+            let (task, load) = (self.program.task(rank, op), load(rank));
+            match (task.computes, load.computes) {
+                _ if task.is_measured => 1.0,
+                (true, _) => load.slow,
+                (false, true) => 1.0 / (1.0 + self.contention * task.nearby),
+                (false, false) => 1.0,
             }
         };
         self.tasks[number].members.iter().map(of_member).fold(1.0, f64::min)
     }
 
-    /// The speed of computing on a rank beside its collectives.
-    fn slow_of(&self, rank: usize) -> f64 {
-        let nearby = self.tasks_of(rank).map(|task| task.nearby).fold(0.0, f64::max);
-        1.0 / (1.0 + self.contention * nearby)
-    }
-
-    fn computes(&self, rank: usize) -> bool {
-        self.tasks_of(rank).any(|task| task.computes)
+    fn load(&self, rank: usize) -> Load {
+        let tasks = || self.tasks_of(rank);
+        let nearby = tasks().map(|task| task.nearby).fold(0.0, f64::max);
+        Load { slow: 1.0 / (1.0 + self.contention * nearby), computes: tasks().any(|task| task.computes) }
     }
 
     fn tasks_of(&self, rank: usize) -> impl Iterator<Item = &'p Task> + '_ {
         let members = self.ranks[rank].active.iter().flat_map(|&number| &self.tasks[number].members);
         members.filter(move |(of, _)| *of == rank).map(|&(rank, op)| self.program.task(rank, op))
     }
+}
+
+/// What runs on a rank: the speed of computing beside its collectives, and whether it computes.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    slow: f64,
+    computes: bool,
 }
