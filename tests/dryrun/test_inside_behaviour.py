@@ -206,3 +206,9 @@ def test_what_is_no_recording_is_refused(tmp_path):
         Recording.load(tmp_path / "file")
     Run(0, "ended").save(tmp_path / "x")
     assert Run.load(tmp_path / "x") == Run(0, "ended")
+
+
+@pytest.mark.parametrize("args, steps", [((), 3), (("--ends",), 2)])
+def test_a_step_in_which_torch_compiles_counts_only_if_it_is_the_last(children, args, steps):
+    [(out, run, recording)] = children.run("recompiled.py", *args)
+    assert (run.status, len(recording.steps)) == ("counted", steps), out

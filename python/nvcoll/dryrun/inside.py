@@ -44,6 +44,7 @@ class Child:
         self.spec = spec
         self.run = Run(rank=spec.rank, status="failed", exit_status=1)
         self.session: Session | None = None
+        self.has_recording = False
 
     def main(self) -> NoReturn:
         """Runs the script, and leaves the process."""
@@ -63,11 +64,16 @@ class Child:
             self._failed(error)
         self._leave("ended", f"the script ended after {self._seen()}", 0)
 
-    def finish(self) -> NoReturn:
-        """Writes the recording, and leaves the process: the counted step has ended."""
+    def finish(self) -> None:
+        """Writes the recording, and leaves the process: the counted step has ended.
+
+        A step in which something was compiled is written too, and the next one takes its place, if there is one.
+        """
         assert self.session is not None
         self.session.recording().save(self.spec.result)
-        self._leave("counted", "", 0)
+        self.has_recording = True
+        if not self.session.goes_on():
+            self._leave("counted", "", 0)
 
     def _script(self) -> None:
         spec = self.spec
@@ -99,6 +105,8 @@ class Child:
         self._leave(status, f"{type(error).__name__}: {text}" if text else type(error).__name__, 1)
 
     def _leave(self, status: Status, message: str, exit_status: int) -> NoReturn:
+        if status == "ended" and self.has_recording:
+            status, message, exit_status = "counted", "", 0
         run = self.run
         run.status, run.message, run.exit_status = status, message, exit_status
         run.seconds = time.monotonic() - BEGAN

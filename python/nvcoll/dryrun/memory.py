@@ -65,10 +65,10 @@ class MemoryWatch:
         self._stack: tuple[str, ...] = ()
 
     def look(self, line: int, is_backward: bool) -> None:
-        """Notes who is at work if memory has reached a new peak. It is called after each operator."""
-        most = private.memory_statistics(self._device)["allocated_bytes"]["all"]["peak"]
-        if most > self._most:
-            self._most = most
+        """Notes who is at work if more memory is in use than ever in the step. It is called after each operator."""
+        now = private.memory_statistics(self._device)["allocated_bytes"]["all"]["current"]
+        if now > self._most:
+            self._most = now
             rows = self._lines.stack_here()
             if is_backward:
                 rows = (f"{self._lines.texts[line]} (backward)", *rows)
@@ -77,7 +77,6 @@ class MemoryWatch:
     def begin(self, optimizer: Any) -> None:
         """Begins anew: notes what is alive."""
         self._device = torch.cuda.current_device()
-        torch.cuda.reset_peak_memory_stats()
         private.record_history(None)
         segments = private.memory_snapshot()["segments"]
         self._start = {

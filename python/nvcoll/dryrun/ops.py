@@ -44,6 +44,8 @@ class Recorder:
         self._gpu, self._lines, self._memory = gpu, lines, memory
         self.is_on = False
         self.host_ops = 0
+        self.captures = 0
+        """CUDA graphs that were captured."""
         self._last_collective = 0
         self._rows = [NOTHING]
         self._kept, self._was_on = 1, False
@@ -59,6 +61,7 @@ class Recorder:
         """Says that a CUDA graph is captured from now on, or no longer."""
         if begins:
             self._was_on, self.is_on = self.is_on, True
+            self.captures += 1
         else:
             self.is_on, self._kept = self._was_on, len(self._rows)
 

@@ -10,6 +10,7 @@
 | ``_verify_params_across_processes`` | DDP's check of shapes |
 | ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
 | ``AlgorithmSelectorCache.benchmark_choices``, ``CachingAutotuner.run`` | kernels that torch.compile makes |
+| ``torch._dynamo.utils.counters`` | whether torch.compile was at work |
 | Triton's ``JITFunction.run``, ``Autotuner._bench`` | kernels that scripts and packages write |
 
 `nvcoll.torch.private` is for the backend of torch.distributed, and needs older versions of torch than a dry run does.
@@ -131,6 +132,11 @@ def replace_gloo(make: Any) -> None:
     backends._ensure_backend_registered("gloo")
     plugins = lookup("torch.distributed", "Backend", "_plugins")
     plugins["GLOO"] = lookup("torch.distributed", "Backend", "_BackendPlugin")(make, False)
+
+
+def compiled_graphs() -> int:
+    """Returns how many graphs torch.compile has made."""
+    return int(lookup("torch._dynamo.utils", "counters")["stats"]["unique_graphs"])
 
 
 def autotuner() -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
-from nvcoll.dryrun import compiled, store
+from nvcoll.dryrun import compiled, private, store
 from nvcoll.dryrun.data import Data
 from nvcoll.dryrun.gpu import Gpu
 from nvcoll.dryrun.lines import Lines
@@ -38,6 +38,10 @@ FRAMEWORKS = {  # module: distribution
 }
 
 
+MORE_STEPS = 3
+"""How many steps more may run until nothing is compiled in a step; chosen: graphs of torch.compile need two."""
+
+
 class Session:
     """What watches the script.
 
@@ -50,6 +54,7 @@ class Session:
         self.spec = spec
         np.random.seed(0)
         self.gpu = Gpu()
+        self._made = (0, 0)
         self.lines = Lines("" if spec.is_module else spec.script)
         self.mail = Mail(spec.mail, spec.rank, spec.roles) if spec.mail else None
         self.data = Data(self.gpu, self.lines)
@@ -70,6 +75,19 @@ class Session:
     def _begin(self) -> None:
         self.memory.begin(self.steps.optimizer)
         self.recorder.start()
+        self._made = self._compiled()
+
+    def _compiled(self) -> tuple[int, int]:
+        """Returns how many graphs were compiled and captured so far."""
+        return private.compiled_graphs(), self.recorder.captures
+
+    def goes_on(self) -> bool:
+        """Says whether another step shall count: in the last one torch.compile or a CUDA graph was at work."""
+        if self._made == self._compiled() or self.steps.wanted >= self.spec.steps + MORE_STEPS:
+            return False
+        self.steps.wanted += 1
+        self._begin()
+        return True
 
     def end(self) -> None:
         """Tells the other ranks that this one says nothing more."""
@@ -89,7 +107,6 @@ class Session:
     def recording(self) -> Recording:
         """Returns the counted step."""
         self.recorder.is_on = False
-        self.watch.__exit__(None, None, None)
         positions = self.steps.positions
         memory = self.memory.end(self.spec.memory)
         records, names, communicators = self.gpu.written(positions[-2] if len(positions) > 1 else 0, positions[-1])

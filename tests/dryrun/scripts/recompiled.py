@@ -1,0 +1,15 @@
+"""Changes a shape in its second step, so that torch.compile is at work again; `--ends`: it has two steps."""
+
+import sys
+
+import torch
+from torch import nn
+
+model = nn.Linear(256, 256).cuda()
+model.compile(dynamic=False)
+optimizer = torch.optim.SGD(model.parameters())
+for step in range(2 if "--ends" in sys.argv else 5):
+    rows = 64 if step == 0 else 128
+    model(torch.randn(rows, 256, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
