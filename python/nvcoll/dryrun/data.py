@@ -253,7 +253,8 @@ class Data:
         (tensor,) = args
         if not self.is_unknown(tensor):
             return NotImplemented
-        self.assume(f"a value of {str(tensor.dtype).removeprefix('torch.')} that does not exist is read")
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        self.assume(f"the script reads a {dtype} value that does not exist: 0, or what follows from it")
         found = op(tensor)
         return found if is_small(tensor) else type(found)(0)
 
