@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from nvcoll.dryrun.library import FILE, libraries, library, preloaded
+from nvcoll.dryrun.library import FILE, libraries, library, wheel_names
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -445,7 +445,7 @@ def test_nothing_of_nvidia_is_loaded_if_the_library_has_all_names():
         files = {line.split()[-1] for line in open("/proc/self/maps")}
         assert not [file for file in files if "/nvidia/" in file], files
         """,
-        LD_PRELOAD=preloaded(),
+        LD_PRELOAD=":".join([str(library()), *wheel_names(libraries())]),
     )
 
 

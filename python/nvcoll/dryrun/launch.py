@@ -32,6 +32,7 @@ from typing import IO, Any
 from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, gpus
 from nvcoll.dryrun.failures import CannotDryRun, DryRunLimit
 from nvcoll.dryrun.installed import Torch, torch_installed
+from nvcoll.dryrun.library import wheel_names
 from nvcoll.dryrun.reaper import Folder
 from nvcoll.dryrun.recording import Recording, Run
 from nvcoll.ranks.processes import Process, Supervisor
@@ -209,7 +210,7 @@ def environment_of(request: Request, torch: Torch, library: Path, libraries: Pat
     compiled = user_cache() / "compiled" / f"torch-{torch.version}"
     ours = {
         "NVCOLL_VGPU": virtual_gpu(request.gpu, min(request.world_size, request.gpus_per_node), torch.cuda_major),
-        "LD_PRELOAD": ":".join([str(library), *filter(None, [kept.get("LD_PRELOAD")])]),
+        "LD_PRELOAD": ":".join([str(library), *wheel_names(libraries), *filter(None, [kept.get("LD_PRELOAD")])]),
         "LD_LIBRARY_PATH": ":".join([str(libraries), *filter(None, [kept.get("LD_LIBRARY_PATH")])]),
         "TRITON_LIBCUDA_PATH": str(libraries),
         "TRITON_CACHE_DIR": str(compiled / "triton"),
