@@ -2,6 +2,7 @@ use std::mem::MaybeUninit;
 
 use proptest::prelude::*;
 
+use super::collectives::*;
 use super::ops::*;
 use super::*;
 use crate::log::Record;
