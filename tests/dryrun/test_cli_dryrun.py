@@ -101,7 +101,7 @@ def test_machines_with_the_same_gpu_share_a_recording(ran):
 
 def test_a_rack_has_hosts_of_four_gpus(ran):
     nvcoll_("dryrun", "--on", "gb200-nvl72", "--world-size", "72", "train.py")
-    assert ran.requests[0][0].gpus_per_node == 8 and ran.requests[0][0].gpu.name == "gb200"
+    assert ran.requests[0][0].gpus_per_node == 4 and ran.requests[0][0].gpu.name == "gb200"
 
 
 def test_a_script_without_memory_does_not_fit_with_its_line_and_status_3(ran):

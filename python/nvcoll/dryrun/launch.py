@@ -53,8 +53,8 @@ OTHER_LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "TORCHELASTIC_", "NVCOLL_
 SPARE = 0.9
 """The part of this machine's free memory that ranks may use. Chosen."""
 
-HOST_GPUS = 8
-"""The most GPUs of a host. Chosen: larger domains of NVLink are made of hosts with 4 or 8."""
+HOST_GPUS, TRAY_GPUS = 16, 4
+"""The most GPUs of a host, and those of a tray of a rack. Cited: DGX-2 has 16, a tray of NVL72 has 4 and is a host."""
 
 INSIDE = "nvcoll.dryrun.inside"
 """The module that a rank runs."""
@@ -76,7 +76,7 @@ class Request:
         gpus_per_node: ranks of a node: ``LOCAL_WORLD_SIZE``.
         steps: the steps of the optimizer before the script is ended; the last one counts.
         time_limit_s: when ranks are ended.
-        memory_limit_bytes: the memory of this machine that all ranks together may use.
+        memory_limit_bytes: the memory of this machine that all ranks together may use; None: what is free.
         is_quiet: what the script prints is not shown.
         environment: variables of ranks.
     """
@@ -89,7 +89,7 @@ class Request:
     gpus_per_node: int = 8
     steps: int = 3
     time_limit_s: float = 1800.0
-    memory_limit_bytes: float = math.inf
+    memory_limit_bytes: float | None = None
     is_quiet: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -120,7 +120,7 @@ def gpu_of(machine: Fabric) -> GpuRow:
 def hosts_of(machine: Fabric) -> int:
     """Returns the GPUs of a host: those of a node, or of a tray of a rack."""
     of_node = machine.world_size // machine.nodes
-    return of_node if of_node <= HOST_GPUS else next(count for count in (8, 4, 2, 1) if of_node % count == 0)
+    return of_node if of_node <= HOST_GPUS else TRAY_GPUS
 
 
 def free_bytes() -> float:
@@ -218,7 +218,7 @@ def environment_of(request: Request, torch: Torch, library: Path, libraries: Pat
         "TMPDIR": str(temporary),
         "PYTHONUNBUFFERED": "1",
     }
-    return {"OMP_NUM_THREADS": "1"} | kept | ours | dict(request.environment)
+    return {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"} | kept | ours | dict(request.environment)
 
 
 def user_cache() -> Path:
@@ -268,6 +268,8 @@ class _Ranks(Supervisor):
     def __init__(self, request: Request, folder: Folder) -> None:
         super().__init__(request.time_limit_s)
         self._request, self._folder = request, folder
+        limit = request.memory_limit_bytes
+        self._limit_bytes = free_bytes() if limit is None else limit
         self._last: dict[int, bytes] = {}
         self._shown: Lines | None = None
 
@@ -330,8 +332,8 @@ class _Ranks(Supervisor):
     def _judge(self) -> None:
         """Ends the ranks at a limit, or after one has failed."""
         used = sum(_resident_bytes(process.popen.pid) for process in self.running())
-        if used > self._request.memory_limit_bytes:
-            gb, limit = used / 1e9, self._request.memory_limit_bytes / 1e9
+        if used > self._limit_bytes:
+            gb, limit = used / 1e9, self._limit_bytes / 1e9
             what = f"the ranks of the dry run use {gb:.1f} GB of this machine's memory, the limit is {limit:.1f}"
             raise DryRunLimit(f"{what}: pass a larger --memory-limit, or fewer --ranks")
         if time.monotonic() < self.deadline or not self.running():

@@ -113,7 +113,8 @@ def recordings_of(
 def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
     """Returns the error of ranks of which one has failed, the first cause first."""
     order: dict[str, int] = {"failed": 0, "refused": 1, "ended": 2, "counted": 3}
-    run = min(runs, key=lambda one: (order[one.status], "waits for rank" in one.message))
+    # ranks that were killed because another one failed come last
+    run = min(runs, key=lambda one: ("SIGKILL" in one.message, order[one.status], "waits for rank" in one.message))
     where = "" if not run.line or run.line in run.message else f"{run.line}: "
     who, message = f"rank {run.rank} of {request.world_size}, {where}", run.message.removeprefix("DryRunError: ")
     if run.status == "ended":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nvcoll._nvcoll import Fabric, fabric
-from nvcoll.dryrun.launch import Request, free_bytes, gpu_of, hosts_of
+from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.script import record
 from nvcoll.training.planning import Machine
@@ -91,7 +91,6 @@ def dryrun(
         gpus_per_node=hosts_of(machine),
         steps=steps,
         time_limit_s=time_limit,
-        memory_limit_bytes=free_bytes(),
         environment=environment or {},
     )
     priced = Machine(machine, request.world_size, **conditions)

@@ -23,7 +23,7 @@ from nvcoll.cli.dryrun.answer import answer
 from nvcoll.cli.dryrun.options import Html, Json, On, Outputs, Tokens, Trace, Version
 from nvcoll.cli.machines import DEFAULT_MACHINE, Env, named, settings
 from nvcoll.dryrun.failures import OutOfGpuMemory
-from nvcoll.dryrun.launch import Request, free_bytes, gpu_of, hosts_of
+from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.script import record, record_twice
 from nvcoll.traces import chakra
@@ -95,7 +95,7 @@ def dryrun(
                 gpus_per_node=gpus_per_node or hosts_of(machine),
                 steps=steps,
                 time_limit_s=time_limit,
-                memory_limit_bytes=free_bytes() if memory_limit is None else memory_limit * 1e9,
+                memory_limit_bytes=None if memory_limit is None else memory_limit * 1e9,
                 is_quiet=quiet,
             )
             try:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.text.formatting import sized
-from nvcoll.training.prediction import StepPrediction
+from nvcoll.training.prediction import PARTS, StepPrediction
 
 HOST_BOUND = 0.1
 """The share of the step in which a GPU waits for the processor that is worth a hint. Chosen."""
@@ -38,7 +38,7 @@ def hints(recorded: Recorded, found: StepPrediction) -> list[str]:
     ):
         share = found.parts.get(part, 0.0) / found.seconds
         if share >= EXPOSED:
-            said.append((share, f"{100 * share:.0f} % of the step is exposed {part} communication: {advice}"))
+            said.append((share, f"{PARTS[part]}: {100 * share:.0f} % of the step; {advice}"))
     said += [(0.0, hint) for hint in (*_of_memory(recorded), *_of_calls(recorded))]
     return [hint for _, hint in sorted(said, key=lambda one: -one[0])]
 

@@ -1,0 +1,70 @@
+"""`nvcoll dryrun` from the command line to its report, with the real child, torch and the virtual GPU."""
+
+import json
+import os
+import re
+import sys
+
+import pytest
+from command_line import done
+
+from dryrun.children import PATIENT, SCRIPTS, library
+from nvcoll.testing import dryrun
+
+pytestmark = [PATIENT, pytest.mark.skipif(sys.platform != "linux", reason="a dry run needs Linux")]
+
+EIGHT, SIXTEEN = "hgx-h100", "hgx-h100x2+ib-ndr-8"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """Gives each test a cache of its own, and skips it where torch is not installed."""
+    library()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def nvcoll_(*words, status=0):
+    """Runs the command; returns standard output and standard error."""
+    ended = done(*words, env=os.environ | {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]})
+    assert ended.returncode == status, ended.stdout + ended.stderr
+    return ended.stdout, ended.stderr
+
+
+def test_two_recordings_of_a_script_are_the_same():
+    one, two = (
+        dryrun(SCRIPTS / "fsdp2.py", "--bf16", "--hybrid", on=SIXTEEN, is_cached=False, steps=2) for _ in range(2)
+    )
+    assert one.recording.row == two.recording.row and one.seconds == two.seconds
+    assert one.recording.row["groups"] == {"copies": {"size": 4, "stride": 4}, "shard": {"size": 4, "stride": 1}}
+    assert 0 < one.peak_gib <= one.reserved_gib < 1 and one.fits and 0 < one.exposed < 1
+    assert one.recording.row["tokens"] == 16 * 2 * 256
+
+
+def test_the_stages_of_a_pipeline_run_side_by_side():
+    step = dryrun(SCRIPTS / "pipeline.py", on="hgx-h100[0-3]", is_cached=False, steps=2)
+    assert [row["name"] for row in step.recording.ranks] == ["stage 0", "stage 1", "stage 2", "stage 3"]
+    assert step.prediction.parts["bubble"] > 0 and len(step.prediction.roles) == 4
+    assert "pp" in step.recording.row["groups"]
+
+
+def test_a_script_that_is_too_large_ends_with_the_message_of_torch_and_its_line():
+    text, shown = nvcoll_("dryrun", "--on", EIGHT, SCRIPTS / "too_large.py", status=3)
+    assert re.match(r"memory +hgx-h100: does not fit: rank 0 of 8, too_large.py:11 one_more: .* Tried to alloc", text)
+    assert "OutOfMemoryError" in shown, "the script's own traceback is shown"
+
+
+def test_in_a_second_pass_events_clock_and_profiler_show_the_prediction(tmp_path):
+    trace = tmp_path / "trace.json"
+    how = ("--clock", "--on", SIXTEEN, "--json", "--no-cache")
+    text, shown = nvcoll_("dryrun", *how, SCRIPTS / "timed.py", trace)
+    found = json.loads(text)
+    ms = 1e3 * found["predictions"][0]["seconds"]
+    timed = [json.loads(line.partition("timed ")[2]) for line in shown.splitlines() if line.startswith("timed ")]
+    assert len(timed) == 8
+    assert [row["events"] for row in timed[3:7]] == pytest.approx([ms] * 4, rel=0.02)
+    passed = timed[7]["begin"] - timed[3]["begin"]
+    assert passed == pytest.approx(4 * ms, abs=1.1 * ms), "within a step the clock is the real one, up to its end"
+    kernels = [event for event in json.loads(trace.read_text())["traceEvents"] if event.get("cat") == "kernel"]
+    products = sorted(event["dur"] for event in kernels if "gemm" in event["name"].lower())
+    assert len(products) >= 4 and products[0] == pytest.approx(products[-1], rel=0.2)
+    assert any("nccl" in event["name"].lower() for event in kernels)
