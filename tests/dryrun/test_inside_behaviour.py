@@ -1,9 +1,11 @@
 """The child of a dry run, as a script sees it: values, peers, store, processes, errors; and as its parent sees it."""
 
 import json
+import re
 
 import pytest
 
+import nvcoll
 from dryrun.children import PATIENT, Children, children, counted, of_kind
 from nvcoll.dryrun.recording import Kind, Recording, Run
 
@@ -212,3 +214,20 @@ def test_what_is_no_recording_is_refused(tmp_path):
 def test_a_step_in_which_torch_compiles_counts_only_if_it_is_the_last(children, args, steps):
     [(out, run, recording)] = children.run("recompiled.py", *args)
     assert (run.status, len(recording.steps)) == ("counted", steps), out
+
+
+def test_a_name_that_torch_lacks_is_named_with_its_version():
+    torch = pytest.importorskip("torch")
+    from nvcoll.dryrun import private
+
+    with pytest.raises(nvcoll.DryRunError, match=f"torch {re.escape(torch.__version__)} has no `torch.cuda.nothing`"):
+        private.lookup("torch.cuda", "nothing", "at all")
+    with pytest.raises(nvcoll.DryRunError, match=r"has no `torch.cuda.nothing`"):
+        private.wrap(torch.cuda, "nothing", lambda old: old)
+
+
+def test_the_only_step_begins_with_the_script(children):
+    [(out, run, recording)] = children.run("fsdp2.py", steps=1)
+    assert (run.status, len(recording.steps)) == ("counted", 1), out
+    assert any(op.name == "aten::mm" for op in recording.ops)
+    assert recording.memory.allocated > 0

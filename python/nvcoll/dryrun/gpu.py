@@ -20,8 +20,6 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "name_of": (ctypes.c_char_p, U32),
     "names": (U32,),
     "set_op": (None, U32),
-    "get_op": (U32,),
-    "used": (U64, I32),
     "split_hint": (None, I32, I32),
     "unanswered": (ctypes.c_char_p, U64),
     "address_range": (None, ctypes.POINTER(U64), ctypes.POINTER(U64)),
@@ -36,7 +34,6 @@ class Gpu:
     """
 
     set_op: Any
-    get_op: Any
     split_hint: Any
 
     def __init__(self) -> None:
@@ -52,7 +49,6 @@ class Gpu:
             function.restype, function.argtypes = result, arguments
             self._functions[name] = function
         self.set_op = self._functions["set_op"]
-        self.get_op = self._functions["get_op"]
         self.split_hint = self._functions["split_hint"]
         start, length = U64(), U64()
         self._functions["address_range"](ctypes.byref(start), ctypes.byref(length))
@@ -72,10 +68,6 @@ class Gpu:
         buffer = (ctypes.c_char * ((end - first) * RECORD.itemsize)).from_address(at)
         records: np.ndarray[Any, np.dtype[Any]] = np.frombuffer(memoryview(buffer), RECORD)
         return records.copy()
-
-    def used(self, device: int) -> int:
-        """Returns bytes in use on a device."""
-        return int(self._functions["used"](device))
 
     def name(self, index: int) -> str:
         """Returns a name of the log."""

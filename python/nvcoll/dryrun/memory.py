@@ -110,6 +110,10 @@ class MemoryWatch:
     def end(self, capacity: int) -> Memory:
         """Ends the history, and returns what it says."""
         statistics = torch.cuda.memory_stats()
+        reserved = int(statistics["reserved_bytes.all.peak"])
+        if not self._addresses:  # it never began: there was one step
+            peak = int(statistics["allocated_bytes.all.peak"])
+            return Memory(allocated=peak, reserved=reserved, parts=(("other", peak),), capacity=capacity)
         history = private.memory_snapshot()["device_traces"][self._device]
         private.record_history(None)
         alive = self._at_peak(history)
@@ -119,7 +123,7 @@ class MemoryWatch:
             parts[self._category(address, made, history, ends)] += size
         return Memory(
             allocated=sum(parts.values()),
-            reserved=int(statistics["reserved_bytes.all.peak"]),
+            reserved=reserved,
             parts=tuple((name, size) for name, size in parts.items() if size),
             stack=self._stack,
             capacity=capacity,

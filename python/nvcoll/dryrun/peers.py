@@ -55,11 +55,11 @@ class Peers:
                 private.replace(module, function.__name__, function)
         private.replace(dist, "_verify_params_across_processes", lambda *_args, **_kwargs: None)
         private.replace_gloo(lambda _store, rank, size, _timeout: private.uniform_group(rank, size))
-        private.replace(private.c10d, "_new_process_group_helper", self._hinting(private.new_group))
-        private.replace(dist.ProcessGroup, "split_group", self._splitting(private.split_group))
+        private.wrap(private.c10d, "_new_process_group_helper", self._hinting)
+        private.wrap(dist.ProcessGroup, "split_group", self._splitting)
         for name in ("send", "recv"):
-            private.replace(dist.ProcessGroup, name, self._pairing(getattr(dist.ProcessGroup, name)))
-        private.replace(dist.ProcessGroup, "_end_coalescing", self._ending_batch(dist.ProcessGroup._end_coalescing))
+            private.wrap(dist.ProcessGroup, name, self._pairing)
+        private.wrap(dist.ProcessGroup, "_end_coalescing", self._ending_batch)
         private.replace(torch.multiprocessing, "spawn", self.spawn)
 
     def groups(self, communicators: Any, names: list[str]) -> dict[int, Group]:

@@ -5,7 +5,8 @@
 | ``TorchDispatchMode``, ``HigherOrderOperator``, ``flop_registry`` | operators, and their FLOPs |
 | ``FakeTensor``, ``FunctionalTensor`` | operators that only torch.compile sees |
 | ``_get_sequence_nr``, ``_current_autograd_node`` | the forward operator of a backward one |
-| ``_new_process_group_helper``, ``split_group``, ``Backend._plugins``, ``FakeProcessGroup`` | groups and their ranks |
+| ``_new_process_group_helper``, ``_end_coalescing``, ``FakeProcessGroup`` | groups and their ranks |
+| ``Backend._plugins``, ``Backend._BackendPlugin`` | who makes gloo's part of a group |
 | ``rendezvous``, its module | the store |
 | ``_verify_params_across_processes`` | DDP's check of shapes |
 | ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -61,6 +63,15 @@ def replace(owner: Any, name: str, new: Any) -> Any:
     return old
 
 
+def wrap(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
+    """Replaces a name of a module or class by what `around` makes of it.
+
+    Raises:
+        DryRunError: this version of torch has no such name.
+    """
+    setattr(owner, name, around(replace(owner, name, None)))
+
+
 def _missing(name: str) -> DryRunError:
     return DryRunError(
         f"torch {torch.__version__} has no `{name}`, which the dry run needs: install a version of torch that "
@@ -94,12 +105,6 @@ c10d: ModuleType = lookup("torch.distributed.distributed_c10d")
 
 rendezvous: ModuleType = lookup("torch.distributed.rendezvous")
 """The module; `torch.distributed.rendezvous` is a function."""
-
-new_group: Any = lookup("torch.distributed.distributed_c10d", "_new_process_group_helper")
-"""Makes every process group, but those that are split from another."""
-
-split_group: Any = lookup("torch._C._distributed_c10d", "ProcessGroup", "split_group")
-"""Splits a process group."""
 
 record_history: Any = lookup("torch.cuda.memory", "_record_memory_history")
 """Switches the allocator's history on and off."""

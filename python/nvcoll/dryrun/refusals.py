@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nvcoll.errors import DryRunError
 
-__all__ = ["DryRunError", "no_peer", "unknown_shape", "unknown_value"]
+__all__ = ["DryRunError", "no_peer", "unknown_shape"]
 
 
 def unknown_shape(op: str, shape: tuple[int, ...], dtype: str, line: str) -> DryRunError:
@@ -12,14 +12,6 @@ def unknown_shape(op: str, shape: tuple[int, ...], dtype: str, line: str) -> Dry
     return DryRunError(
         f"{line}: the shape of `{op}` depends on the values of a tensor {shape} {dtype} that comes from large floats, "
         "which have no values in a dry run: make the shape depend on integers, or leave this line out of the dry run",
-        line=line,
-    )
-
-
-def unknown_value(op: str, line: str) -> DryRunError:
-    """An operator needs values that do not exist."""
-    return DryRunError(
-        f"{line}: `{op}` needs the values of large floats, which do not exist in a dry run",
         line=line,
     )
 

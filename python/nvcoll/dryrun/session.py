@@ -71,6 +71,8 @@ class Session:
         compiled.install(self.recorder, self.data)
         self.watch = Watch(self.recorder, self.data, self.lines)
         self.watch.__enter__()
+        if spec.steps == 1:  # the step begins with the script
+            self.recorder.start()
 
     def _begin(self) -> None:
         self.memory.begin(self.steps.optimizer)
