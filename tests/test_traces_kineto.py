@@ -171,6 +171,19 @@ def test_files_of_several_ranks_are_one_step():
         read(of_two_layers(1), of_two_layers(1))
 
 
+def test_all_ranks_take_the_same_step():
+    def rank(number, times):
+        one = Writer(number)
+        for nth, time in enumerate(times):
+            one.step(nth, 1000 * nth, 1000 * nth + time)
+            one.kernel(f"of {nth}", 1000 * nth + 10, 1000 * nth + 20, 5)
+        return one
+
+    found = read(rank(0, [100, 200, 300]), rank(1, [300, 900, 100]))
+    for nth in range(2):
+        assert [op["name"] for op in ops_of(found, nth) if "name" in op] == ["of 1"]
+
+
 def test_the_step_of_median_time_is_taken_or_the_one_that_is_named():
     one = Writer()
     for number, (start, end) in enumerate([(0, 100), (100, 400), (400, 600)]):

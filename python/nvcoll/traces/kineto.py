@@ -18,35 +18,35 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from nvcoll._nvcoll import TrainingStep, gpus
 from nvcoll.errors import InvalidArgument
-from nvcoll.traces.program import MOST, Groups, Node, Row, Trace, ops_of, recorded_step
-
-US: Final = 1e-6
-
-SAME_US: Final = 2.0
-"""Two times that differ by less are one. Chosen: the clocks of GPU and processor agree to a microsecond or two."""
+from nvcoll.traces.kineto_rank import (
+    SAME_US,
+    US,
+    Event,
+    Rank,
+    fields_of,
+    is_collective,
+    key_of,
+    rank_of,
+    stream_of,
+    whole,
+)
+from nvcoll.traces.program import Groups, Node, Row, Trace, ops_of, recorded_step
 
 LONGEST_LAUNCH_US: Final = 20.0
 """A launch behind unfinished work counts at most so long: it waited for room in the queue. Chosen: twice the usual."""
-
-LONGEST_GAP_US: Final = 5.0
-"""The longest gap between two kernels of a stream, the second of which was ready, that is one of the GPU. Chosen."""
 
 LONGEST_IDLE_US: Final = 50.0
 """The longest time from a launch to its start in which the GPU runs nothing that is usual. Chosen."""
 
 LONGEST_IDLE: Final = 0.01
 """The part of a step that is such time, from which on it is said. Chosen."""
-
-STEP: Final = re.compile(r"ProfilerStep#(\d{1,18})")
 
 PATTERNS: Final = {
     "allreduce": "all_reduce",
@@ -55,7 +55,6 @@ PATTERNS: Final = {
     "alltoall": "all_to_all",
     "broadcast": "broadcast",
     "reduce": "reduce",
-    "allpairs": "all_to_all",
     "barrier": "all_reduce",
     "gather": "gather",
     "scatter": "scatter",
@@ -65,36 +64,11 @@ PATTERNS: Final = {
 BYTES: Final = {"double": 8, "long": 8, "complexfloat": 8, "float": 4, "int": 4, "half": 2, "bfloat16": 2, "short": 2}
 """Bytes of an element by torch's names of types in small letters; of others 1."""
 
-GPU_CATEGORIES: Final = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
-CALL_CATEGORIES: Final = frozenset({"cuda_runtime", "cuda_driver"})
-
 
 def is_read(document: Any) -> bool:
     """Says whether a document of JSON is a trace: an object with events, or a list of them."""
     events = document.get("traceEvents") if isinstance(document, dict) else document
     return isinstance(events, list) and any(isinstance(one, dict) and "ph" in one for one in events[:100])
-
-
-@dataclass(frozen=True)
-class Event:
-    """A complete event: name, category, thread, start and end in microseconds, arguments."""
-
-    name: str
-    category: str
-    thread: object
-    start: float
-    end: float
-    args: Mapping[str, Any]
-
-    @property
-    def correlation(self) -> object:
-        """The number that a launch and its kernels share."""
-        return self.args.get("correlation")
-
-    @property
-    def external(self) -> object:
-        """The number of the operator that made it."""
-        return self.args.get("External id")
 
 
 @dataclass(frozen=True)
@@ -111,58 +85,6 @@ class Measured:
     """The step with measured times of collectives: what it takes beyond `seconds` is lost by order and processor."""
 
 
-@dataclass
-class Rank:
-    """One file: what ran on the GPU in the step, in the order of launches, and the calls of the processor."""
-
-    where: str
-    number: int
-    world: int
-    start: float
-    end: float
-    ops: list[Event]
-    launches: list[Event]
-    calls: list[Event]
-    syncs: dict[object, Event]
-    facts: Mapping[str, Any]
-    meta: dict[object, Mapping[str, Any]]
-    step: str
-    running: list[tuple[float, float]]
-    """When something ran on the GPU, in order: starts, and the latest end up to each."""
-    streams: dict[object, list[int]] = field(default_factory=lambda: defaultdict(list))
-
-    blocking: dict[object, Event] = field(default_factory=dict)
-    """Copies for whose end the processor waited, by the correlation of their launches."""
-    gaps: dict[int, float] = field(default_factory=dict)
-    """Microseconds between an operation and the next of its stream, which was ready."""
-
-    def __post_init__(self) -> None:
-        pairs = zip(self.ops, self.launches, strict=True)
-        self.blocking = {call.correlation: op for op, call in pairs if "Memcpy" in op.name and call.end >= op.end}
-        for number, op in enumerate(self.ops):
-            self.streams[stream_of(op)].append(number)
-        for numbers in self.streams.values():
-            for one, other in pairwise(numbers):
-                gap = self.ops[other].start - self.ops[one].end
-                if self.launches[other].end < self.ops[one].end and 0 < gap <= LONGEST_GAP_US:
-                    self.gaps[one] = gap
-
-    def idle(self, call: Event, op: Event) -> float:
-        """Returns the microseconds from a launch to its start in which nothing ran on the GPU."""
-        before = bisect_left(self.running, op.start, key=lambda span: span[0])
-        return max(op.start - max([call.end, *(end for _, end in self.running[max(before - 1, 0) : before])]), 0.0)
-
-    def before(self, time: float, stream: object) -> int:
-        """Returns how many operations of a stream were launched before a time."""
-        return bisect_left(self.streams[stream], time, key=lambda number: self.launches[number].end)
-
-
-def stream_of(op: Event) -> int:
-    """Returns the stream of an operation."""
-    stream = op.args.get("stream")
-    return stream if isinstance(stream, int) and 0 <= stream < 2**31 else 0
-
-
 def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | None = None) -> Trace:
     """Returns the step of a trace.
 
@@ -174,7 +96,8 @@ def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | Non
     Raises:
         InvalidArgument: a document has no launches and kernels, or not this step.
     """
-    ranks = [_rank(where, document, number) for where, document in documents]
+    ranks = [rank_of(*documents[0], number)]
+    ranks += [rank_of(where, document, ranks[0].step) for where, document in documents[1:]]
     if len({one.number for one in ranks}) < len(ranks):
         raise InvalidArgument(f"{ranks[-1].where}: several files are of rank {ranks[-1].number}: pass one of each rank")
     groups, rows = Groups(), []
@@ -192,7 +115,7 @@ def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | Non
         rows.append((one.number, max(stands_for, 1), ops_of(nodes, is_timed=True)))
     world = max([world, *(row["size"] * row["stride"] for row in groups.rows.values())])
     first = ranks[0]
-    title = f"{first.step} of {Path(first.where).name}" + (f" and {len(ranks) - 1} more" if len(ranks) > 1 else "")
+    title = f"{first.title} of {Path(first.where).name}" + (f" and {len(ranks) - 1} more" if len(ranks) > 1 else "")
 
     def step(some: Sequence[tuple[int, int, Sequence[Row]]]) -> TrainingStep:
         gpu = _gpu(first.facts) or named_gpu
@@ -216,120 +139,14 @@ def _replayed(ops: Sequence[Row], collectives: Sequence[tuple[str, str, float, f
     ]
 
 
-def _events(where: str, document: Any) -> list[Event]:
-    rows = document["traceEvents"] if isinstance(document, dict) else document
-    if len(rows) > 8 * MOST:
-        raise InvalidArgument(f"{where} has {len(rows)} events, at most {8 * MOST} are read: trace fewer steps")
-    found = []
-    for row in rows:
-        if isinstance(row, dict) and row.get("ph") == "X":
-            start, duration, args = _number(row.get("ts")), _number(row.get("dur", 0)), row.get("args")
-            if start is None or duration is None or not isinstance(row.get("name"), str):
-                raise InvalidArgument(f"{where} has an event without name, `ts` or `dur`: {str(row)[:80]}")
-            thread = _key(row.get("tid"))
-            args = {key: _key(value) if key == "correlation" else value for key, value in _dict(args).items()}
-            args["External id"] = _key(args.get("External id"))
-            found.append(Event(row["name"], str(row.get("cat")), thread, start, start + max(duration, 0.0), args))
-    return found
-
-
-def _number(value: object) -> float | None:
-    """Returns a finite number, or one that is written as text."""
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if abs(number) < 1e19 else None
-
-
-def _key(value: object) -> object:
-    return value if isinstance(value, int | str) else None
-
-
-def _dict(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _window(where: str, events: Sequence[Event], step: int | None) -> tuple[str, float, float]:
-    """Returns name, start and end of a step; of a trace without steps all."""
-    steps = {
-        int(match[1]): one
-        for one in events
-        if (match := STEP.match(one.name)) and one.category != "gpu_user_annotation"
-    }
-    if not steps and step is None:
-        kept = [one for one in events if one.category in GPU_CATEGORIES | CALL_CATEGORIES]
-        return "all", min(one.start for one in kept), max(one.end for one in kept)
-    if step is not None and step not in steps:
-        there = ", ".join(map(str, sorted(steps))) or "none: the script did not call profiler.step()"
-        raise InvalidArgument(f"{where} has no ProfilerStep#{step}: it has {there}")
-    by_time = sorted(steps, key=lambda number: steps[number].end - steps[number].start)
-    chosen = by_time[len(by_time) // 2] if step is None else step
-    return f"step {chosen}", steps[chosen].start, steps[chosen].end
-
-
-def _rank(where: str, document: Any, step: int | None) -> Rank:
-    events = _events(where, document)
-    calls = [one for one in events if one.category in CALL_CATEGORIES]
-    ran = [one for one in events if one.category in GPU_CATEGORIES]
-    if not calls or not ran:
-        missing = "kernels of a GPU" if calls else "launches (category cuda_runtime)"
-        raise InvalidArgument(f"{where} has no {missing}: profile with ProfilerActivity.CPU and ProfilerActivity.CUDA")
-    if len({str(one.args.get("device")) for one in ran if one.category == "kernel"}) > 1:
-        raise InvalidArgument(f"{where} has kernels of several GPUs, one rank in each file was expected")
-    title, start, end = _window(where, events, step)
-    by_correlation = {one.correlation: one for one in calls if one.correlation is not None}
-    launched = [(by_correlation[one.correlation], one) for one in ran if one.correlation in by_correlation]
-    launched = [pair for pair in launched if start <= pair[0].start < end]
-    launched.sort(key=lambda pair: (pair[0].end, pair[1].start))
-    if not launched:
-        raise InvalidArgument(f"{where} has no kernels in {title}: choose another step")
-    facts = _dict(document) if isinstance(document, dict) else {}
-    job = _dict(facts.get("distributedInfo"))
-    number, world = (_whole(job.get(key), default) for key, default in (("rank", 0), ("world_size", 1)))
-    return Rank(
-        where=where,
-        number=number,
-        world=max(world, 1),
-        start=start,
-        end=end,
-        ops=[op for _, op in launched],
-        launches=[call for call, _ in launched],
-        calls=sorted((one for one in calls if start <= one.start < end), key=lambda one: one.end),
-        syncs={one.correlation: one for one in events if one.category == "cuda_sync"},
-        facts=facts,
-        meta={
-            one.external: one.args for one in events if one.name == "record_param_comms" and one.external is not None
-        },
-        step=title,
-        running=[*zip(sorted(one.start for one in ran), _latest(ran), strict=True)],
-    )
-
-
-def _latest(ran: Sequence[Event]) -> Iterator[float]:
-    """Yields the latest end of operations, up to each in the order of their starts."""
-    return accumulate((one.end for one in sorted(ran, key=lambda one: one.start)), max)
-
-
-def _whole(value: object, default: int = 0) -> int:
-    """Returns a number that a rank, size or count can be, also one that is written as text."""
-    number = _number(value)
-    return int(number) if number is not None and 0 <= number < 2**31 else default
-
-
 def _gpu(facts: Mapping[str, Any]) -> str | None:
     """Returns the name of the GPU of a trace, if nvcoll knows it."""
     devices = facts.get("deviceProperties")
-    device = _dict(devices[0] if isinstance(devices, list) and devices else None)
+    device = fields_of(devices[0] if isinstance(devices, list) and devices else None)
     words = set(re.findall("[a-z0-9]+", str(device.get("name")).lower()))
     words |= {re.sub(r"^(sxm)\d$", r"\1", word) for word in words}
     known = [row.name for row in gpus() if row.name.split("-")[0] in words]
     return max(known, key=lambda name: len(words & set(name.split("-"))), default=None)
-
-
-def is_collective(op: Event) -> bool:
-    """Says whether a kernel is one of NCCL or RCCL."""
-    return op.category == "kernel" and "nccl" in op.name[:24].lower()
 
 
 def _nodes(
@@ -384,7 +201,7 @@ def _op(
     meta = op.args if "Collective name" in op.args else rank.meta.get(op.external or "none", {})
     name = str(meta.get("Collective name") or "").lower().replace("_", "")
     pattern = next((row for word, row in PATTERNS.items() if word in name), None)
-    most = max(_whole(meta.get("In msg nelems")), _whole(meta.get("Out msg nelems")))
+    most = max(whole(meta.get("In msg nelems")), whole(meta.get("Out msg nelems")))
     nbytes = max(most, "barrier" in name) * BYTES.get(str(meta.get("dtype")).lower(), 1)
     if pattern is None or not nbytes:
         why = "sends and receives" if name in ("send", "recv") or "SendRecv" in op.name else "collectives without sizes"
@@ -399,15 +216,15 @@ def _op(
 
 def _members(rank: Rank, meta: Mapping[str, Any]) -> tuple[int, list[int]]:
     """Returns the size of the group of a collective, and its ranks if they are known."""
-    size = _whole(meta.get("Group size"), 1) or 1
+    size = whole(meta.get("Group size"), 1) or 1
     listed = meta.get("Process Group Ranks")
-    ranks = [_whole(one) for one in (listed if isinstance(listed, list) else re.findall(r"\d{1,9}", str(listed)))]
+    ranks = [whole(one) for one in (listed if isinstance(listed, list) else re.findall(r"\d{1,9}", str(listed)))]
     if len(ranks) != size:  # torch shortens long lists
-        config = _dict(rank.facts.get("distributedInfo")).get("pg_config")
-        known = [_dict(one) for one in (config if isinstance(config, list) else [])]
+        config = fields_of(rank.facts.get("distributedInfo")).get("pg_config")
+        known = [fields_of(one) for one in (config if isinstance(config, list) else [])]
         name = meta.get("Process Group Name")
         full = next((one.get("ranks") for one in known if one.get("pg_name") == name), None)
-        ranks = [_whole(one) for one in full] if isinstance(full, list) and len(full) == size else ranks[:2]
+        ranks = [whole(one) for one in full] if isinstance(full, list) and len(full) == size else ranks[:2]
     if 1 < len(ranks) < size and ranks[1] > ranks[0]:
         ranks = [*range(ranks[0], ranks[0] + size * (ranks[1] - ranks[0]), ranks[1] - ranks[0])][:size]
     return size, ranks if len(ranks) == size else []
@@ -447,8 +264,8 @@ def _stream_waits(
 ) -> bool:
     """Adds what a stream waits for after a call; says whether it was guessed."""
     if sync is not None:
-        record = records.get(_key(sync.args.get("wait_on_cuda_event_record_corr_id")))
-        waiting, stream = stream_of(sync), _whole(sync.args.get("wait_on_stream"))
+        record = records.get(key_of(sync.args.get("wait_on_cuda_event_record_corr_id")))
+        waiting, stream = stream_of(sync), whole(sync.args.get("wait_on_stream"))
         later = rank.streams[waiting][rank.before(call.end, waiting) :]
         if record is not None and later and (last := rank.before(record.end, stream)):
             after[later[0]].append(rank.streams[stream][last - 1])
@@ -470,9 +287,9 @@ def _host_waits(rank: Rank, call: Event, sync: Event | None, records: Mapping[ob
         of_one = sync is not None and "Stream" in call.name
         streams: Iterable[object] = [stream_of(sync)] if of_one and sync is not None else list(rank.streams)
         return _ended(rank, streams, call.start, call.end)
-    record = records.get(_key(sync.args.get("wait_on_cuda_event_record_corr_id"))) if sync else None
+    record = records.get(key_of(sync.args.get("wait_on_cuda_event_record_corr_id"))) if sync else None
     if record is not None and sync is not None:
-        stream = _whole(sync.args.get("wait_on_stream"))
+        stream = whole(sync.args.get("wait_on_stream"))
         last = rank.before(record.end, stream)
         return [rank.streams[stream][last - 1]] if last else []
     if sync is not None or call.end - call.start < 5 * SAME_US:

@@ -72,7 +72,7 @@ class Groups:
         count = 1
         while self.rows.setdefault(name, row) != row:
             count += 1
-            name = f"{kind}{count}"
+            name = f"{kind} {count}"
         return name
 
 
