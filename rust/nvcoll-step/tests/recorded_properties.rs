@@ -158,6 +158,34 @@ proptest! {
     }
 
     #[test]
+    fn ranks_that_send_each_other_messages_end_or_are_said_to_hang(
+        messages in prop::collection::vec((any::<bool>(), 0..3_u64, 1..50_u32, any::<bool>()), 1..20), turned in 0..3_usize,
+    ) {
+        let of_rank = |rank: u32| -> Vec<Value> {
+            let message = |&(forward, tag, size, is_grouped): &(bool, u64, u32, bool)| {
+                let kind = if forward == (rank == 0) { "send" } else { "recv" };
+                let mut op = json!({"stream": 5, "work": kind, "bytes": 1e5 * f64::from(size), "peer": 8 - rank, "tag": tag});
+                if is_grouped {
+                    op["together"] = json!(1);
+                }
+                vec![op, work(0, size.into())]
+            };
+            messages.iter().flat_map(message).collect()
+        };
+        let (first, mut last) = (of_rank(0), of_rank(8));
+        let straight = priced(&ON.pricer(true), &step_of(&[first.clone(), last.clone()])).unwrap();
+        let again = priced(&ON.pricer(true), &step_of(&[first.clone(), last.clone()])).unwrap();
+        prop_assert_eq!(straight.seconds, again.seconds);
+        let middle = turned % last.len();
+        last.rotate_left(2 * (middle / 2));
+        match priced(&ON.pricer(true), &step_of(&[first, last])) {
+            Ok(price) => prop_assert!(price.seconds > 0.0),
+            Err(Error::Deadlock(text)) => prop_assert!(text.contains("rank 0 waits") && text.contains("rank 8"), "{text}"),
+            Err(error) => prop_assert!(error.to_string().contains("message"), "{error}"),
+        }
+    }
+
+    #[test]
     fn damaged_steps_are_refused_or_priced(
         ops in programs(), at in any::<Index>(), field in any::<Index>(),
         value in select(vec![json!(0), json!(-1), json!(1e30), json!(1e300), json!("kernel"), json!("send"), json!(null), json!(3), json!({})]),
@@ -204,4 +232,21 @@ fn many_streams_and_large_group_calls_are_priced_or_refused() {
     let calls = |count: u32| step_of(&[(1..=count).map(call).collect()]);
     priced(&plain(), &calls(128)).unwrap();
     assert!(priced(&plain(), &calls(513)).unwrap_err().to_string().contains("of 513 operations"));
+}
+
+#[test]
+fn times_up_to_the_most_do_not_overflow() {
+    let calls = |each: f64| -> Vec<Value> {
+        let call = |_| {
+            let mut op = work(1, each);
+            op["together"] = json!(1);
+            op
+        };
+        (0..500).map(call).collect()
+    };
+    let second = seconds(&[work(1, 1e6)]) / 1e6;
+    let most = seconds(&calls(1.9e3 / second));
+    assert!((0.5e6..1e6).contains(&most), "{most}");
+    let error = priced(&plain(), &step_of(&[calls(3e3 / second)])).unwrap_err().to_string();
+    assert!(error.contains("up to 1e6 s was expected"), "{error}");
 }

@@ -74,7 +74,7 @@ impl<'p> Simulation<'p> {
         }
         task.remaining = (task.remaining - (now - task.since) as f64 * task.speed).max(0.0);
         (task.speed, task.since, task.version) = (speed, now, task.version + 1);
-        let (end, version) = (now + (task.remaining / speed).ceil() as Ps, task.version);
+        let (end, version) = (now.saturating_add((task.remaining / speed).ceil() as Ps), task.version);
         self.push(end, Event::End { task: number, version });
     }
 
