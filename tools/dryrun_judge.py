@@ -43,16 +43,19 @@ HEAD = (
 def line(row: Published, folder: Path) -> tuple[str, dict[str, str]]:
     """Runs one published row; returns its line of the table, and the versions that ran."""
     configuration = CONFIGURATIONS[row.id]
-    assets = ("--hf-assets-path", f"{folder}/tokenizer", "--dataloader.dataset", "c4_test")
+    assets = (
+        *("--hf-assets-path", f"{folder}/tokenizer", "--dump-folder", f"{folder}/outputs"),
+        *("--dataloader.dataset", "c4_test", "--dataloader.dataset-path", f"{folder}/texts"),
+    )
     request = Request(
         str(SCRIPT),
-        ("--module", "llama3", "--config", configuration, *assets, "--dataloader.dataset-path", f"{folder}/texts"),
+        ("--module", "llama3", "--config", configuration, *assets),
         world_size=row.gpus,
         gpu=next(each for each in gpus() if each.name == row.gpu),
         memory_limit_bytes=free_bytes(),
         is_quiet=True,
     )
-    recorded = record(request, is_cached=False)
+    recorded = record(request)
     found = Machine(row.machine, row.gpus, gpu=row.gpu).predict(recorded.step)
     reserved = max(rank["memory"]["reserved"] for rank in recorded.ranks)
     low, high = found.low_s, found.high_s

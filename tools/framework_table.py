@@ -5,6 +5,7 @@ Runs each row of `tests/dryrun/frameworks/script_rows.py` one after the other: s
     python tools/framework_table.py [PART OF A NAME]...
 """
 
+import re
 import shlex
 import sys
 import tempfile
@@ -49,15 +50,14 @@ def line(row, folder):
         *arguments,
         on="hgx-h100x64+ib-ndr-8",
         world_size=row.world_size,
-        ranks=tuple(row.ranks),
         is_cached=False,
     )
     ran = made.recording.facts["ranks"]
     seconds, memory = max(each["seconds"] for each in ran), sum(each["peak_rss_bytes"] for each in ran)
-    command = " ".join(word for word in row.command.split() if "{folder}" not in word and "assets-path" not in word)
+    command = re.sub(r" --\S+ \{folder\}\S*", "", row.command)
     cells = [
         row.name,
-        f"`{command.replace(' --dataloader.dataset-path', '')}`",
+        f"`{command}`",
         row.world_size,
         ", ".join(map(str, row.ranks)),
         f"{seconds:.0f} s",

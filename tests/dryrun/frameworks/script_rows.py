@@ -35,7 +35,7 @@ class Row:
         name: for people.
         command: script in `scripts/` and its arguments; `{folder}` stands for that of `assets.py`.
         world_size: number of ranks.
-        ranks: what each rank does that runs.
+        ranks: what each rank does that runs; the dry run finds them.
         needs: package, if it is not torch.
         is_long: minutes, so only with NVCOLL_LONG_DRYRUNS=1.
     """
@@ -463,7 +463,9 @@ MEGATRON = [
 ]
 
 # torchtitan's Llama 3 for tests: 6 layers of width 256, MLP of 768, 2,048 words; 8 sequences of 2,048 tokens
-TITAN_ASSETS = "--hf-assets-path {folder}/tokenizer --dataloader.dataset-path {folder}/texts"
+TITAN_ASSETS = (
+    "--hf-assets-path {folder}/tokenizer --dataloader.dataset-path {folder}/texts --dump-folder {folder}/outputs"
+)
 TITAN_TOKENS = 8 * 2048
 TITAN_BLOCK = 4 * 256**2 + 3 * 256 * 768
 TITAN_HEAD = 2048 * 256
