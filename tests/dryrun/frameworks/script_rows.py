@@ -71,9 +71,9 @@ def gathered(ranks, stride=1, passes=1):
     return calls
 
 
-def sharded_peak(ranks, kept_blocks=None):
+def sharded_peak(ranks, kept_blocks=None, more=0):
     """Returns the interval of the peak of fully sharded data parallelism: the gathered root stands, too."""
-    standing = MODEL.sharded_states(ranks) + BF16 * (MODEL.root + MODEL.block)
+    standing = MODEL.sharded_states(ranks) + BF16 * (MODEL.root + MODEL.block) + more
     return around(MODEL.peak(standing, kept_blocks))
 
 
@@ -111,7 +111,12 @@ FULLY_SHARDED = [
         "FSDP2, gradients of two micro-batches, AdamW in a loop",
         "fully_shard.py --accumulate 2 --optimizer loop",
         64,
-        Expected(2 * MODEL.flops, gathered(64, passes=2), names=("addcdiv_",)),
+        Expected(
+            2 * MODEL.flops,
+            gathered(64, passes=2),
+            peak=sharded_peak(64, more=FP32 * MODEL.parameters),  # gradients of the first, not yet reduced
+            names=("addcdiv_",),
+        ),
     ),
     one_rank("FSDP1", "fsdp1.py", 64, Expected(MODEL.flops, gathered(64), peak=sharded_peak(64))),
 ]
@@ -124,6 +129,16 @@ PARALLEL_SHARDS = {
     ("all_gather", 8, 8): (1 + 2 * MODEL.layers, BF16 * (PARALLEL_ROOT + 2 * MODEL.layers * PARALLEL_BLOCK)),
     ("reduce_scatter", 8, 8): (MODEL.layers + 1, FP32 * (PARALLEL_ROOT + MODEL.layers * PARALLEL_BLOCK)),
 }
+WORKSPACE = 34 * MIB  # of cuBLAS on Hopper, and what is rounded up
+
+
+def parallel_peak(widths):
+    """Returns the interval of the peak of tensor parallelism, with widths of activations of a token in each block."""
+    gathered_root = BF16 * (PARALLEL_ROOT + PARALLEL_BLOCK)
+    nbytes = MODEL.layers * widths * BETWEEN + MODEL.loss_bytes // 8 + gathered_root
+    return nbytes, nbytes + WORKSPACE
+
+
 LOSS = 3 * MODEL.tokens * FP32  # parallel loss: maximum, sum and the target's logit of each token
 
 TENSOR_PARALLEL = [
@@ -134,6 +149,8 @@ TENSOR_PARALLEL = [
         Expected(
             MODEL.flops // 8,
             PARALLEL_SHARDS | {("all_reduce", 8, 1): (EXCHANGES + 3, EXCHANGES * BETWEEN + LOSS)},
+            # input, norm, sum, norm of all; q, k, v, attention and the MLP in parts
+            peak=parallel_peak(4 + 12 / 8),
         ),
     ),
     one_rank(
@@ -152,6 +169,8 @@ TENSOR_PARALLEL = [
                     LOSS + (2 * MODEL.layers + 1) * MODEL.width * FP32,
                 ),
             },
+            # the two inputs that were gathered; all others in parts
+            peak=parallel_peak(2 + 14 / 8),
         ),
     ),
 ]
@@ -178,29 +197,34 @@ STAGE_FLOPS = 6 * MICRO.tokens * MICRO.block_products
 MESSAGE = MICRO.tokens * MICRO.width * BF16
 
 
-def pipeline(schedule, chunks, sends, head_on, is_long):
+def pipeline(schedule, chunks, sends, in_flight, head_on, is_long):
     """Returns the row of a schedule for 8 micro-batches on 4 ranks.
 
     Args:
         schedule: its name in torch.
         chunks: stages of each rank.
         sends: messages of each rank for a micro-batch.
+        in_flight: micro-batches of a stage whose activations each rank keeps.
         head_on: the rank of the last stage.
         is_long: see `Row`.
     """
     ranks = {}
     for rank in range(4):
+        ends = (rank == 0) + (rank == head_on)  # embedding, head
+        states = 4 * BF16 * (chunks * MICRO.block + ends * MICRO.head)  # weight, gradient and two moments
+        kept = states + in_flight[rank] * MICRO.block_activations + (MICRO.loss_bytes if rank == head_on else 0)
         flops = 8 * (chunks * STAGE_FLOPS + (6 * MICRO.tokens * MICRO.head if rank == head_on else 0))
-        states = 4 * BF16 * chunks * MICRO.block  # weight, gradient and two moments
-        ranks[rank] = Expected(flops, sends=(8 * sends[rank], 8 * sends[rank] * MESSAGE), peak=(states, 400 * MIB))
+        # besides them workspaces, and what a backward pass makes: up to four blocks with separate passes for weights
+        peak = (kept, kept + WORKSPACE + (4 if "Zero" in schedule else 2) * MICRO.block_activations + 16 * MIB)
+        ranks[rank] = Expected(flops, sends=(8 * sends[rank], 8 * sends[rank] * MESSAGE), peak=peak)
     command = f"pipeline.py --schedule {schedule} --chunks {chunks}"
     return Row(f"pipelining, {schedule}", command, 4, ranks, is_long=is_long)
 
 
 PIPELINES = [
-    pipeline("1F1B", 1, [1, 2, 2, 1], head_on=3, is_long=False),
-    pipeline("Interleaved1F1B", 2, [3, 4, 4, 3], head_on=3, is_long=True),
-    pipeline("ZBVZeroBubble", 2, [2, 4, 4, 2], head_on=0, is_long=True),
+    pipeline("1F1B", 1, [1, 2, 2, 1], [4, 3, 2, 1], head_on=3, is_long=False),
+    pipeline("Interleaved1F1B", 2, [3, 4, 4, 3], [11, 9, 7, 5], head_on=3, is_long=True),
+    pipeline("ZBVZeroBubble", 2, [2, 4, 4, 2], [8, 8, 8, 8], head_on=0, is_long=True),
 ]
 
 TWO_LAYERS = Transformer(layers=2)
@@ -221,6 +245,8 @@ EXPERTS = one_rank(
             # rows there and back, in both passes; and the counts, 64 of 8 bytes in each layer
             ("all_to_all", 8, 1): (2 * 4 + 2, 2 * 4 * ROUTED * MODEL.width * BF16 + 2 * 64 * 8),
         },
+        # weights and gradients of 8 experts; and activations: rows are seven widths, others four
+        peak=(2 * 2 * 8 * EXPERT * BF16, 2 * 2 * 8 * EXPERT * BF16 + 2 * (7 * ROUTED + 8 * MODEL.tokens) * 512 * BF16),
     ),
 )
 
@@ -243,7 +269,7 @@ FLOAT8 = one_rank(
     "FSDP2, float8 of torchao",
     "fully_shard.py --float8",
     64,
-    Expected(MODEL.flops, gathered(64), names=("_scaled_mm",)),
+    Expected(MODEL.flops, gathered(64), peak=sharded_peak(64), names=("_scaled_mm",)),
     needs="torchao",
 )
 
@@ -252,7 +278,13 @@ COMPILED = [
         "DDP, torch.compile",
         "compiled.py",
         64,
-        Expected(TWO_LAYERS.flops, {("all_reduce", 64, 1): (3, FP32 * TWO_LAYERS.parameters)}, names=("triton_",)),
+        Expected(
+            TWO_LAYERS.flops,
+            {("all_reduce", 64, 1): (3, FP32 * TWO_LAYERS.parameters)},
+            # weights, gradients, buckets and moments
+            peak=(5 * FP32 * TWO_LAYERS.parameters, TWO_LAYERS.peak(5 * FP32 * TWO_LAYERS.parameters)),
+            names=("triton_",),
+        ),
         needs="triton",
         is_long=True,
     ),
@@ -270,7 +302,12 @@ GRAPH = one_rank(
     "CUDA graph",
     "cuda_graph.py",
     64,
-    Expected(TWO_LAYERS.flops, {("all_reduce", 64, 1): (TWO_LAYERS.tensors, BF16 * TWO_LAYERS.parameters)}),
+    Expected(
+        TWO_LAYERS.flops,
+        {("all_reduce", 64, 1): (TWO_LAYERS.tensors, BF16 * TWO_LAYERS.parameters)},
+        # weights, gradients and moments; activations are in the graph's own pool
+        peak=(4 * BF16 * TWO_LAYERS.parameters, TWO_LAYERS.peak(4 * BF16 * TWO_LAYERS.parameters)),
+    ),
 )
 
 BATCH_NORMS = 64 + 3 * (64 + 128 + 256 + 512)  # channels of 13 layers
@@ -449,6 +486,8 @@ MEGATRON = [
                     4 * (MICRO.block_products // 2 + NORMS) + 2 * MICRO.head // 2 + POSITIONS + NORMS // 2, (8, 2)
                 )
                 | {("all_reduce", 2, 1): (EXCHANGES + 3, EXCHANGES * MESSAGE + 3 * MICRO.tokens * FP32)},
+                # scores and probabilities of four heads in each layer, twice as much with masks and in fp32
+                peak=(4 * 4 * 1024**2 * 2 * BF16, 320 * MIB),
             )
         },
     ),
@@ -467,6 +506,7 @@ TITAN_ASSETS = (
     "--hf-assets-path {folder}/tokenizer --dataloader.dataset-path {folder}/texts --dump-folder {folder}/outputs"
 )
 TITAN_TOKENS = 8 * 2048
+TITAN_WIDTH = TITAN_TOKENS * 256 * BF16  # bytes of a width of all tokens
 TITAN_BLOCK = 4 * 256**2 + 3 * 256 * 768
 TITAN_HEAD = 2048 * 256
 
@@ -500,6 +540,7 @@ TITAN = [
                 ),
                 ("reduce_scatter", 64, 1): (9, FP32 * (6 * (TITAN_BLOCK + 2 * 256) + 2 * TITAN_HEAD + 256)),
             },
+            peak=(6 * 8 * TITAN_WIDTH, 6 * 20 * TITAN_WIDTH),  # 8 to 20 widths of each token in each layer
             names=("flex_attention",),
         ),
         needs="torchtitan",
@@ -525,6 +566,7 @@ TITAN = [
                     5 * (6 * 3 * TITAN_TOKENS * 256 * BF16 + 2 * 8 * 8),
                 ),
             },
+            peak=(6 * 40 * TITAN_WIDTH, 6 * 90 * TITAN_WIDTH),  # queries are 12 widths, keys and values 20
             names=("flex_attention", "_grouped_mm"),
         ),
         needs="torchtitan",
