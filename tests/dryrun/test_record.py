@@ -172,11 +172,12 @@ def test_groups_have_names_of_the_layout_and_one_name_per_shape():
         "PIPELINE_MODEL_PARALLEL_GROUP": "pp",
         "CONTEXT_PARALLEL_GROUP": "cp",
         "ep": "ep",
+        "DATA_PARALLEL_GROUP_WITH_CP": "dp",
     }
     groups = {nth: Group(name, (0, nth)) for nth, name in enumerate(names, 1)}
-    groups |= {9: Group("tp", (0, 1, 2, 3)), 10: Group("unused", (0, 1, 5))}
+    groups |= {19: Group("tp", (0, 1, 2, 3)), 20: Group("unused", (0, 1, 5))}
     log = Log()
-    for number in range(1, 10):
+    for number in range(1, 20):
         if number in groups:
             log.call("all_reduce", number, 64)
     found = [op["group"] for op in ops_of(step_of(log.recording(groups=groups)))]

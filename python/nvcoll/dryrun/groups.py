@@ -69,6 +69,8 @@ def word_of(description: str) -> str | None:
     found = [word for word, names in WORDS.items() if said & set(names)]
     if found == ["shard", "dp"] or found == ["copies", "dp"]:  # dp_shard, dp_replicate
         return found[0]
+    if found == ["cp", "dp"]:  # gradients are reduced over cp, too
+        return "dp"
     if found == ["cp", "shard", "dp"] or found == ["cp", "shard"]:  # parameters are sharded over cp, too
         return "shard"
     return found[0] if len(found) == 1 else None
@@ -100,10 +102,10 @@ def shapes_of(recordings: Sequence[Recording]) -> list[dict[int, Shape]]:
     found: list[dict[int, Shape]] = []
     for one in recordings:
         shapes = {}
-        for number, group in one.groups.items():
-            made = calls.get(tuple(sorted(group.ranks)))
-            if made is None:
-                continue
+        used = one.records[one.records["kind"] == Kind.COLLECTIVE]["args"][:, 2]
+        for number in sorted(set(used.tolist()) & one.groups.keys()):
+            group = one.groups[number]
+            made = calls[tuple(sorted(group.ranks))]
             size, stride = len(group.ranks), stride_of(group)
             word = word_of(group.name) or _by_calls(made)
             shapes[number] = Shape(_free(word, group.name, (size, stride), names), size, stride)
