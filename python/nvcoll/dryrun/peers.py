@@ -54,7 +54,7 @@ class Peers:
             for module in (dist, private.c10d):
                 private.replace(module, function.__name__, function)
         private.replace(dist, "_verify_params_across_processes", lambda *_args, **_kwargs: None)
-        private.replace_gloo(lambda _store, rank, size, _timeout: private.uniform_group(rank, size))
+        private.replace_gloo(lambda _store, rank, size, timeout=None: private.uniform_group(rank, size))
         private.wrap(private.c10d, "_new_process_group_helper", self._hinting)
         private.wrap(dist.ProcessGroup, "split_group", self._splitting)
         for name in ("send", "recv"):

@@ -128,11 +128,25 @@ def uniform_group(rank: int, size: int) -> Any:
     return fake._create_internal(rank, size, options)
 
 
+class Maker(type):
+    """A class whose call makes a fake group, which counts as its instance: older torch calls it, and asks."""
+
+    make: Callable[..., Any]
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.make(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type(instance).__name__ == "FakeProcessGroup"
+
+
 def replace_gloo(make: Any) -> None:
     """Has `make(store, rank, size, timeout)` make the parts of process groups that gloo would make."""
     backends = dist.Backend
     if not hasattr(backends, "_ensure_backend_registered"):
-        replace(c10d, "ProcessGroupGloo", make)
+        fake = lookup("torch._C._distributed_c10d", "FakeProcessGroup")
+        fake._set_sequence_number_for_group = lambda _group: None  # which is asked of gloo's groups
+        replace(c10d, "ProcessGroupGloo", Maker("ProcessGroupGloo", (), {"make": staticmethod(make)}))
         return
     backends._ensure_backend_registered("gloo")
     plugins = lookup("torch.distributed", "Backend", "_plugins")

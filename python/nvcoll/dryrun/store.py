@@ -7,7 +7,8 @@ listens and no file is written. Keys that a rank sets which runs too come throug
 |---|---|
 | `get` of a key that is set | its value |
 | `get` of any other key | the key itself, padded to 128 bytes: the length of an id of NCCL |
-| `wait`, `check`, `barrier` | yes |
+| `wait`, `barrier` | yes |
+| `check` | yes, but for keys that would say that a rank has failed |
 | `add(key, n)` | what this rank added; for n = 0, as if all ranks had added the same |
 """
 
@@ -21,6 +22,8 @@ from nvcoll.dryrun import private
 from nvcoll.dryrun.mail import Mail
 
 NCCL_ID_BYTES = 128
+TROUBLE = ("exception_dump", "remote_error")
+"""Keys by which a rank tells NCCL's watchdogs of the others that something went wrong."""
 
 
 class Answers(private.Store):
@@ -30,9 +33,11 @@ class Answers(private.Store):
     mail: Mail | None = None
     values: dict[str, bytes] = {}  # noqa: RUF012 (shared by all stores of the process, as a server would)
     counts: dict[str, int] = {}  # noqa: RUF012
+    made: list[Answers] = []  # noqa: RUF012 (older torch forgets Python's methods with the Python object)
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
         super().__init__()
+        self.made.append(self)
 
     def set(self, key: str, value: Any) -> None:
         self.values[key] = value if isinstance(value, bytes) else str(value).encode()
@@ -72,8 +77,8 @@ class Answers(private.Store):
 
     def wait(self, *_args: Any) -> None: ...
 
-    def check(self, _keys: list[str]) -> bool:
-        return True
+    def check(self, keys: list[str]) -> bool:
+        return not any(trouble in key for key in keys for trouble in TROUBLE)
 
     def barrier(self, *_args: Any, **_kwargs: Any) -> None: ...
 
