@@ -252,6 +252,14 @@ NCCL = """
     parts = [torch.zeros(1, dtype=torch.int64).cuda() for _ in range(world)]
     keep("gather", group.gather([parts], [t]), *parts)
     keep("barrier", group.barrier())
+    group._start_coalescing()
+    one, two = torch.tensor([1]).cuda(), torch.tensor([2]).cuda()
+    group.allreduce([one]), group.allreduce([two])
+    keep("coalesced", group._end_coalescing(), one, two)
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.bool):
+        part = torch.ones(2, device="cuda").to(dtype)
+        group._allgather_base(torch.zeros(2 * world, device="cuda").to(dtype), part).wait()
+    group.allreduce([torch.ones(2, device="cuda", dtype=torch.complex64)]).wait()
     if world > 1:
         group.send([t], 1, 0).wait()
         group.recv([t], 1, 0).wait()
@@ -271,6 +279,7 @@ def test_the_process_group_of_nccl_acts_as_if_all_ranks_held_the_same(child, wor
     assert said["all_to_all"] == said["uneven"] == [[0, 1] * world]
     assert said["broadcast"] == [[9]] and said["reduce"] == [[9 * world]]
     assert said["gather"][0] == [9 * world], "what others would send to the root alone is not known"
+    assert said["coalesced"] == [[world], [2 * world]]
     made = [args for kind, _, args in ended["records"] if kind == COMMUNICATOR]
     assert made[0][1:3] == [world, 0]
     logged = {name for kind, name, _ in ended["records"] if kind == COLLECTIVE}
