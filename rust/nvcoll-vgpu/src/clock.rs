@@ -9,6 +9,9 @@
 //! inside the step     now = v(k) + min(real - r(k), period)         so it never goes back and never passes the next step
 //! ```
 //!
+//! While the profiler looks, the clock runs as the real one does, as far ahead as it was: the profiler measures the unit of
+//! its stamps by it, and what the host waits for takes real time then (`cupti`).
+//!
 //! Only the main thread sees it: others (NCCL's watchdog, workers of data loaders) wait with deadlines of the real clock.
 //! A deadline that the main thread made with this clock is given to the kernel as the same time by the real one.
 use std::ffi::{c_int, c_void};
@@ -32,6 +35,8 @@ struct Step {
 
 /// Whether the clock differs from the real one. Release when set, after `STEP`; pairs with the Acquire of `ahead_ns`.
 static RUNS: AtomicBool = AtomicBool::new(false);
+/// Whether the profiler looks. Relaxed: the thread that starts it is the one that starts steps.
+static IS_HELD: AtomicBool = AtomicBool::new(false);
 static STEP: Mutex<Step> = Mutex::new(Step { real_ns: 0, ahead_ns: 0, period_ns: i64::MAX });
 static IS_ASKED_FOR: LazyLock<bool> =
     LazyLock::new(|| std::env::var("NVCOLL_VGPU_CLOCK").is_ok_and(|value| value == "1"));
@@ -61,7 +66,8 @@ fn real(clock: c_int, out: &mut libc::timespec) -> c_int {
     unsafe { libc::syscall(libc::SYS_clock_gettime, clock, std::ptr::from_mut(out)) as c_int }
 }
 
-fn monotonic_ns() -> i64 {
+/// The real monotonic time in ns.
+pub(crate) fn monotonic_ns() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     real(libc::CLOCK_MONOTONIC, &mut now);
     now.tv_sec.saturating_mul(SECOND_NS).saturating_add(now.tv_nsec)
@@ -69,12 +75,21 @@ fn monotonic_ns() -> i64 {
 
 /// Starts a step that shall take `period_ns` by this clock, if the clock was asked for.
 pub(crate) fn step(period_ns: u64) {
-    if !*IS_ASKED_FOR {
+    if !*IS_ASKED_FOR || IS_HELD.load(Ordering::Relaxed) {
         return;
     }
     let mut step = lock(&STEP);
     *step = step.next(monotonic_ns(), i64::try_from(period_ns).unwrap_or(i64::MAX - 1));
     RUNS.store(true, Ordering::Release); // pairs with the Acquire of `ahead_ns`
+}
+
+/// Makes the clock run as the real one until the next step after it is let go.
+pub(crate) fn hold(held: bool) {
+    if IS_HELD.swap(held, Ordering::Relaxed) != held && held {
+        let mut step = lock(&STEP);
+        let now = monotonic_ns();
+        *step = Step { real_ns: now, ahead_ns: step.ahead_at(now), period_ns: i64::MAX };
+    }
 }
 
 /// How far this clock is ahead in this thread.
@@ -211,6 +226,14 @@ mod tests {
         assert_eq!((later.tv_sec, later.tv_nsec), (6, 1));
         let earlier = add(later, -2);
         assert_eq!((earlier.tv_sec, earlier.tv_nsec), (5, 999_999_999));
+    }
+
+    #[test]
+    fn a_clock_that_is_held_stays_as_far_ahead_as_it_is() {
+        let step = Step::default().next(0, 500);
+        let held = Step { real_ns: 100, ahead_ns: step.ahead_at(100), period_ns: i64::MAX };
+        assert_eq!(held.ahead_at(10_000), held.ahead_ns);
+        assert_eq!(held.next(20_000, 300).ahead_at(20_000), held.ahead_ns, "the next step goes on from there");
     }
 
     proptest! {

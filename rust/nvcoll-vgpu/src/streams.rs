@@ -275,24 +275,26 @@ pub enum HostWait {
 /// # Errors
 /// [`Failure::CAPTURE_UNSUPPORTED`] in a capture, [`Failure::CAPTURED_EVENT`], [`Failure::INVALID_HANDLE`].
 pub fn wait_for(what: HostWait) -> Result<(), Failure> {
-    let (stream_handle, args, complete) = match what {
-        HostWait::Device => (0, [0, 0], log::count()),
+    let (stream_handle, args, complete, of_stream) = match what {
+        HostWait::Device => (0, [0, 0], log::count(), None),
         HostWait::Stream(handle) => {
             stream(handle)?;
             graphs::refuse_in_capture(handle)?;
-            (handle, [1, 0], log::count())
+            (handle, [1, 0], log::count(), Some(log::stream_number(handle)))
         }
         HostWait::Event(handle) => {
             let (number, event) = event(handle)?;
             if event.capture.is_some() {
                 return Err(Failure::CAPTURED_EVENT);
             }
-            (0, [2, number], event.recorded)
+            let record = event.recorded.checked_sub(1).and_then(log::record);
+            (0, [2, number], event.recorded, record.map(|record| record.stream))
         }
     };
     if !is_watchdog() {
         log::push(Kind::HostWait, stream_handle, 0, args);
         WAITED.fetch_max(complete, Ordering::Relaxed); // see WAITED
+        crate::cupti::pace(complete, of_stream);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@
 //! Kineto joins the three by the correlation id and so finds the operator of a kernel. A kernel's time is the second pass's
 //! (`times`); in a first pass, and before the first step that was told, each kernel takes [`MADE_UP_NS`] and follows the
 //! kernel before it on its stream. Kernels never start before the host issued them: a step is moved as a whole, as far as
-//! its latest record needs.
+//! its latest record needs. A host that waits in a second pass, while the profiler looks, really waits.
 //!
 //! Time stamps are those of the function that the profiler registers, whose unit it does not say: it is measured.
 //! Names, argument orders and layouts of records (own declarations) are those of NVIDIA's documentation, *CUPTI*.
@@ -21,11 +21,10 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
-use std::time::Instant;
 
 use crate::gpu::gpu;
 use crate::log::{lock, Kind, Record, CAPTURED};
-use crate::{set, Handle, Out};
+use crate::{clock, set, times, Handle, Out};
 
 /// Success and the errors of `CUptiResult` that are reported.
 const SUCCESS: c_int = 0;
@@ -59,6 +58,9 @@ struct Note {
     operators: Vec<(u32, u64)>,
 }
 
+/// A stamp of the profiler's clock, and the real monotonic time then in ns.
+type Anchor = (u64, i64);
+
 /// The kinds that the profiler wants, as bits. Relaxed: it is set before and after the work that is looked at.
 static WANTED: AtomicU64 = AtomicU64::new(0);
 /// Whether any of them is written here: what `issued` asks first. Relaxed: as `WANTED`.
@@ -66,8 +68,8 @@ static LOOKS: AtomicBool = AtomicBool::new(false);
 static NOTES: Mutex<Vec<Note>> = Mutex::new(Vec::new());
 /// The profiler's clock, a function without arguments; 0: ns since the epoch. Relaxed: set before it looks.
 static STAMP: AtomicUsize = AtomicUsize::new(0);
-/// A time by that clock and by the processor's, from which its unit is measured.
-static ANCHOR: Mutex<Option<(u64, Instant)>> = Mutex::new(None);
+/// A time by that clock and by the real one in ns, from which its unit is measured.
+static ANCHOR: Mutex<Option<Anchor>> = Mutex::new(None);
 
 thread_local! {
     static OPERATORS: RefCell<Vec<(u32, u64)>> = const { RefCell::new(Vec::new()) };
@@ -105,6 +107,23 @@ pub(crate) fn issued(position: u64, record: &Record) {
     lock(&NOTES).push(Note { position, record: *record, stamp: stamp(), thread, operators });
 }
 
+/// Makes the host wait, while the profiler looks in a second pass, until what it waits for has run: everything before a
+/// position of the log, or of one stream. So the profiler's window holds all of it, as on a GPU.
+pub(crate) fn pace(before: u64, stream: Option<u32>) {
+    if !LOOKS.load(Ordering::Relaxed) {
+        return;
+    }
+    let notes = lock(&NOTES).clone();
+    if notes.last().is_none_or(|last| times::of(last.position).is_none()) {
+        return;
+    }
+    let anchor = *lock(&ANCHOR);
+    let waited = |note: &Note| note.position < before && stream.is_none_or(|stream| stream == note.record.stream);
+    let runs = timeline::timeline(&notes, anchor);
+    let until = notes.iter().zip(&runs).filter(|(note, _)| waited(note)).map(|(_, run)| run.1).max();
+    timeline::sleep_until(until.unwrap_or(0), anchor);
+}
+
 /// The last entry of each kind of a stack.
 fn innermost(stack: &[(u32, u64)]) -> Vec<(u32, u64)> {
     let mut last: Vec<(u32, u64)> = Vec::new();
@@ -130,8 +149,9 @@ fn want(kind: c_int, wanted: bool) -> c_int {
     };
     let shown = [COPY, FILL, KERNEL, CONCURRENT_KERNEL].iter().any(|kind| kinds & 1 << kind != 0);
     LOOKS.store(shown, Ordering::Relaxed);
+    clock::hold(shown);
     if wanted {
-        lock(&ANCHOR).get_or_insert_with(|| (stamp(), Instant::now()));
+        lock(&ANCHOR).get_or_insert_with(|| (stamp(), clock::monotonic_ns()));
     }
     SUCCESS
 }

@@ -1,15 +1,15 @@
 //! When each noted record runs, by the profiler's clock.
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::{stamp, Note, LAUNCH_NS, MADE_UP_NS};
-use crate::times;
+use super::{stamp, Anchor, Note, LAUNCH_NS, MADE_UP_NS};
+use crate::{clock, times};
 
 /// Shortest time over which the unit of the profiler's clock is measured.
-const MEASURED: Duration = Duration::from_millis(2);
+const MEASURED_NS: i64 = 2_000_000;
 
 /// Start and end of each note, in stamps of the profiler's clock.
-pub(super) fn timeline(notes: &[Note], anchor: Option<(u64, Instant)>) -> Vec<(u64, u64)> {
+pub(super) fn timeline(notes: &[Note], anchor: Option<Anchor>) -> Vec<(u64, u64)> {
     let unit = unit(anchor);
     let ns = |stamps: u64| stamps as f64 / unit;
     let first = notes.first().map_or(0, |note| note.stamp);
@@ -21,13 +21,19 @@ pub(super) fn timeline(notes: &[Note], anchor: Option<(u64, Instant)>) -> Vec<(u
 }
 
 /// Stamps per ns.
-fn unit(anchor: Option<(u64, Instant)>) -> f64 {
-    let (before, since) = anchor.unwrap_or_else(|| (stamp(), Instant::now()));
-    while since.elapsed() < MEASURED {
-        std::thread::sleep(MEASURED / 4);
+fn unit(anchor: Option<Anchor>) -> f64 {
+    let (before, since) = anchor.unwrap_or_else(|| (stamp(), clock::monotonic_ns()));
+    while clock::monotonic_ns().saturating_sub(since) < MEASURED_NS {
+        std::thread::sleep(Duration::from_nanos(MEASURED_NS as u64 / 4));
     }
-    let (stamps, ns) = (stamp().saturating_sub(before), since.elapsed().as_nanos());
+    let (stamps, ns) = (stamp().saturating_sub(before), clock::monotonic_ns().saturating_sub(since));
     (stamps as f64 / ns as f64).max(f64::MIN_POSITIVE)
+}
+
+/// Sleeps until a stamp of the profiler's clock, or for a minute (chosen: longer than a step).
+pub(super) fn sleep_until(until: u64, anchor: Option<Anchor>) {
+    let ns = until.saturating_sub(stamp()) as f64 / unit(anchor);
+    std::thread::sleep(Duration::from_nanos(ns as u64).min(Duration::from_secs(60)));
 }
 
 /// Start and end in ns of each record that reached the GPU at `issued`, where `placed` says when it runs in its step.
