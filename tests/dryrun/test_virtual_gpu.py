@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 
+from nvcoll.dryrun.failures import CannotDryRun
 from nvcoll.dryrun.library import FILE, libraries, library, wheel_names
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -447,6 +448,13 @@ def test_nothing_of_nvidia_is_loaded_if_the_library_has_all_names():
         """,
         LD_PRELOAD=":".join([str(library()), *wheel_names(libraries())]),
     )
+
+
+def test_a_wheel_without_the_library_says_so(monkeypatch):
+    monkeypatch.setattr("nvcoll.dryrun.library.FILE", "not-there.so")
+    for asked in (library, libraries):
+        with pytest.raises(CannotDryRun, match="its wheel for Linux on x86-64"):
+            asked()
 
 
 def test_nvcoll_itself_does_not_load_the_library():

@@ -38,6 +38,8 @@ impl Arena {
         let start = start.ok()?;
         // SAFETY: the range is the mapping that was just made. A huge page would take 2 MiB for one written byte.
         let _ = unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) };
+        // SAFETY: as above. A core file of a crashed script need not hold it.
+        let _ = unsafe { madvise(start, bytes, Advice::LinuxDontDump) };
         Some(Arena { start: start as usize, bytes })
     }
 

@@ -1,6 +1,8 @@
 //! CUDA graphs: captures, graphs and what is launched of them.
 #![allow(non_snake_case)] // the names of a public interface
 
+use std::mem::MaybeUninit;
+
 use super::{accept, call};
 use crate::errors::{Failure, Status};
 use crate::gpu::gpu;
@@ -63,21 +65,32 @@ extern "C" fn cudaStreamIsCapturing(stream: Handle, status: Out<i32>) -> Status 
     call(|| capture_info(stream, status, None, None, [None, None, None]))
 }
 
-/// Under CUDA 13 the question with seven places, under CUDA 12 the one with three.
+/// Under CUDA 13 the question with seven places, under CUDA 12 the one with three: there the others are what a register held.
 #[no_mangle]
-extern "C" fn cudaStreamGetCaptureInfo(
+unsafe extern "C" fn cudaStreamGetCaptureInfo(
     stream: Handle,
     status: Out<i32>,
     id: Out<u64>,
-    graph: Option<&mut std::mem::MaybeUninit<Handle>>,
-    dependencies: Out<usize>,
-    edges: Out<usize>,
-    count: Out<usize>,
+    graph: *mut Handle,
+    dependencies: *mut usize,
+    edges: *mut usize,
+    count: *mut usize,
 ) -> Status {
     if gpu().cuda < 13 {
         return call(|| capture_info(stream, status, id, None, [None, None, None]));
     }
-    call(|| capture_info(stream, status, id, graph, [dependencies, edges, count]))
+    // SAFETY: the contract of the C function of CUDA 13: each is null or a place.
+    let (graph, nothing) = unsafe { (place(graph), [place(dependencies), place(edges), place(count)]) };
+    call(|| capture_info(stream, status, id, graph, nothing))
+}
+
+/// The place to which a pointer points.
+///
+/// # Safety
+/// `pointer` is null, or a place for one value that nobody else uses.
+unsafe fn place<'a, T>(pointer: *mut T) -> Out<'a, T> {
+    // SAFETY: the caller's contract; the value may be uninitialised.
+    unsafe { pointer.cast::<MaybeUninit<T>>().as_mut() }
 }
 
 #[no_mangle]
@@ -167,14 +180,31 @@ unsafe extern "C" fn cudaGraphGetNodes(graph: Handle, nodes: *mut Handle, count:
     })
 }
 
+/// Nodes have no dependencies to follow. CUDA 13 has a place for data of edges before the number.
 #[no_mangle]
-extern "C" fn cudaGraphNodeGetDependencies(_node: Handle, _nodes: usize, _edges: usize, count: Out<usize>) -> Status {
-    call(|| set(count, 0))
+unsafe extern "C" fn cudaGraphNodeGetDependencies(
+    _node: Handle,
+    _nodes: usize,
+    edges_or_count: *mut usize,
+    count: *mut usize,
+) -> Status {
+    let count = if gpu().cuda < 13 { edges_or_count } else { count };
+    // SAFETY: the contract of the C function of either version.
+    call(|| set(unsafe { place(count) }, 0))
 }
 
+/// As for [`cudaGraphNodeGetDependencies`].
 #[no_mangle]
-extern "C" fn cudaGraphGetEdges(_graph: Handle, _from: usize, _to: usize, _edges: usize, count: Out<usize>) -> Status {
-    call(|| set(count, 0))
+unsafe extern "C" fn cudaGraphGetEdges(
+    _graph: Handle,
+    _from: usize,
+    _to: usize,
+    edges_or_count: *mut usize,
+    count: *mut usize,
+) -> Status {
+    let count = if gpu().cuda < 13 { edges_or_count } else { count };
+    // SAFETY: the contract of the C function of either version.
+    call(|| set(unsafe { place(count) }, 0))
 }
 
 /// Nodes that choose by a value on the GPU: the value does not exist.
