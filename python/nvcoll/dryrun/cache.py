@@ -8,7 +8,7 @@
 
 Imports are found in the text (``import`` anywhere, by its name), not by running it. A file that a script opens by
 itself, and a module outside of its folder, are not part of the key: ``--no-cache`` records again. Beyond `MOST_BYTES`
-the files that were not used for the longest time go.
+the files that were not used for the longest time go. Kernels that torch.compile made are kept beside them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -33,6 +34,9 @@ from nvcoll.dryrun.recorded import Recorded
 
 MOST_BYTES = 512 << 20
 """The size of the cache of recordings. Chosen: hundreds of recordings."""
+
+MOST_COMPILED_BYTES = 4 << 30
+"""The size of the cache of compiled kernels, of all versions of torch. Chosen. Beyond it, all go."""
 
 MOST_FILE_BYTES = 16 << 20
 """The largest file of an argument whose content is part of the key; of larger ones size and time are. Chosen."""
@@ -195,6 +199,9 @@ def keep(key: str, recorded: Recorded) -> None:
         folder().mkdir(parents=True, exist_ok=True)
         recorded.save(folder() / f"{key}.json.gz")
         _make_room(folder())
+        compiled = user_cache() / "compiled"
+        if sum(path.stat().st_size for path in compiled.rglob("*") if path.is_file()) > MOST_COMPILED_BYTES:
+            shutil.rmtree(compiled, ignore_errors=True)
 
 
 def _make_room(place: Path) -> None:

@@ -1,0 +1,47 @@
+"""Hints of dry runs: each rule at its threshold."""
+
+import types
+
+import pytest
+
+from nvcoll.cli.dryrun.hints import hints
+from nvcoll.dryrun.recorded import Recorded
+
+
+def recorded(allocated=95, reserved=100, ops=()):
+    memory = {"allocated": allocated, "reserved": reserved}
+    return Recorded({"recorded": {"ranks": [{"memory": memory, "ops": list(ops)}]}}, {})
+
+
+def predicted(**parts):
+    return types.SimpleNamespace(seconds=1.0, parts=parts)
+
+
+def test_a_good_step_has_no_hint():
+    assert hints(recorded(), predicted(gemm=0.8, host=0.09, sharded=0.09, data=0.02)) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"host": 0.2}, "20 % of the step waits for the processor"),
+        ({"sharded": 0.2}, "sharded parameters, exposed: 20 % of the step"),
+        ({"data": 0.2}, "bucket_cap_mb"),
+        ({"tensor": 0.2}, "fewer tensor-parallel ranks"),
+    ],
+)
+def test_what_waits_has_a_hint(parts, said):
+    (hint,) = hints(recorded(), predicted(**parts))
+    assert said in hint
+
+
+def test_the_largest_share_comes_first():
+    found = hints(recorded(allocated=50), predicted(host=0.2, sharded=0.5))
+    assert [hint.split(" ")[0] for hint in found] == ["sharded", "20", "50"] and "expandable_segments" in found[2]
+
+
+def test_many_small_collectives_have_a_hint():
+    op = {"work": "collective", "pattern": "all_reduce", "group": "dp", "bytes": 4096}
+    (hint,) = hints(recorded(ops=[op] * 50), predicted())
+    assert hint.startswith("50 calls of all_reduce among dp have 4 KiB each")
+    assert hints(recorded(ops=[op] * 49), predicted()) == []
