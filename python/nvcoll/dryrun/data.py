@@ -9,9 +9,9 @@ the CPU that lie over the GPU's memory (`Mirror`). What a large tensor made is z
 | all tensors small | computed; unknown if one of its inputs is |
 | some large | small results are zero and unknown |
 | `topk`, `argmax`, `max`, `sort` of something unknown | picks in turn, so that experts are balanced: known, and noted |
-| `histc`, `bincount` of something unknown | equal counts: known, and noted |
+| `histc` of something unknown | equal counts: known, and noted |
 | `nonzero`, `masked_select`, masks as indices | the shape is that of the real mask; refused if the mask is unknown |
-| `unique` and others whose shape is data | computed; refused if an input is unknown |
+| `unique`, `bincount` and others whose shape is data | computed; refused if an input is unknown |
 | `item` of something unknown | 0, and noted with the line |
 
 Unknown is a property of a storage, by its address: each operator says it anew of what it writes, so an address that the
@@ -57,6 +57,7 @@ class Data:
             aten.index.Tensor: self._index,
             aten.index_put_.default: self._index,
             aten.index_put.default: self._index,
+            aten._index_put_impl_.default: self._index,
             aten._local_scalar_dense.default: self._item,
             aten.equal.default: self._equal,
         }

@@ -16,7 +16,7 @@ NO_VALUES = ("zeros_like", "ones_like", "full_like", "rand", "new_zeros", "new_o
 """Beginnings of names of operators that read shapes of tensors, and no values."""
 FILLS = ("zero_", "fill_", "uniform_", "normal_", "random_", "bernoulli_.float")
 """Beginnings of names of operators that write a whole tensor without reading it."""
-CHOICES = ("topk", "argmax", "argmin", "max.dim", "min.dim", "sort", "argsort", "multinomial", "histc", "bincount")
+CHOICES = ("topk", "argmax", "argmin", "max.dim", "min.dim", "sort", "argsort", "multinomial", "histc")
 """Operators that choose among values, or count them."""
 
 
@@ -49,7 +49,7 @@ class Rule:
         self.chooses = op.namespace == "aten" and bare.startswith(CHOICES)
         self.picks = self.chooses and bare.startswith(("topk", "arg", "multinomial"))
         """Its indices are what it is called for."""
-        self.counts = op.namespace == "aten" and bare.startswith(("histc", "bincount"))
+        self.counts = op.namespace == "aten" and bare.startswith("histc")
         self._flops = private.flop_registry.get(op.overloadpacket)
         self.causal_at = next((i for i, each in enumerate(schema.arguments) if each.name == "is_causal"), None)
         """Position of the argument that says whether attention is causal."""

@@ -33,6 +33,7 @@ def integers():
     numbers = torch.arange(1000, device="cuda")
     odd = numbers[numbers % 2 == 1]
     counted = torch.bincount(numbers % 7, minlength=7)
+    numbers.index_put_((numbers > 997,), torch.zeros((), dtype=numbers.dtype, device="cuda"))
     return [odd.sum().item(), odd.numel(), counted.tolist(), (numbers > 990).nonzero().flatten().tolist()]
 
 
@@ -52,7 +53,9 @@ def large_floats():
 def on_the_host():
     model = nn.Sequential(*[nn.Linear(8192, 8192, bias=False) for _ in range(24)])  # 6.4 GB of floats
     model.to(torch.bfloat16)
-    return [sum(each.numel() for each in model.parameters()), float(model[3].weight.float().mean())]
+    numbers = torch.randint(1, 5, (4 << 20,))
+    lengths = sum(each.numel() for each in model.parameters()), int(numbers.min()), int(numbers.max())
+    return [*lengths, float(model[3].weight.float().mean())]
 
 
 def workers():
@@ -65,7 +68,8 @@ def workers():
 def store():
     made = dist.TCPStore("somewhere", 1, 8, is_master=False)
     made.set("key", "value")
-    return [made.get("key").decode(), made.add("count", 2), made.add("count", 2), len(made.get("never set"))]
+    checked = [made.check([key]) for key in ("never set", "exception_dump")]
+    return [made.get("key").decode(), made.add("count", 2), made.add("count", 2), len(made.get("never set")), *checked]
 
 
 def out_of_memory():
