@@ -58,7 +58,7 @@ fn runs(issued: &[u64], placed: &[Option<times::Place>], streams: impl Iterator<
     let run = |((issued, place), stream): ((&u64, &Option<times::Place>), u32)| {
         let free = busy.entry(stream).or_default();
         let (start, end) = match place {
-            Some(place) => (starts[&place.step] + place.start_ns, starts[&place.step] + place.end_ns),
+            Some(place) => (starts[&place.step].saturating_add(place.start_ns), starts[&place.step].saturating_add(place.end_ns)),
             None => ((*issued).max(*free), (*issued).max(*free) + MADE_UP_NS),
         };
         *free = end;
