@@ -58,7 +58,10 @@ fn runs(issued: &[u64], placed: &[Option<times::Place>], streams: impl Iterator<
     let run = |((issued, place), stream): ((&u64, &Option<times::Place>), u32)| {
         let free = busy.entry(stream).or_default();
         let (start, end) = match place {
-            Some(place) => (starts[&place.step].saturating_add(place.start_ns), starts[&place.step].saturating_add(place.end_ns)),
+            Some(place) => {
+                let begin = starts[&place.step];
+                (begin.saturating_add(place.start_ns), begin.saturating_add(place.end_ns))
+            }
             None => ((*issued).max(*free), (*issued).max(*free) + MADE_UP_NS),
         };
         *free = end;
