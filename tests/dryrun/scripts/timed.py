@@ -12,9 +12,9 @@ device = start()
 model = nn.parallel.DistributedDataParallel(nn.Linear(4096, 4096, device=device, dtype=torch.bfloat16))
 optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 trace = sys.argv[1]
-schedule = torch.profiler.schedule(wait=4, warmup=1, active=2)
+schedule = torch.profiler.schedule(wait=7, warmup=1, active=2)
 with torch.profiler.profile(schedule=schedule) as profiler:
-    for _ in range(8):
+    for _ in range(11):
         begin, first, last = time.time(), *(torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
         model(torch.randn(8192, 4096, device=device, dtype=torch.bfloat16)).float().pow(2).mean().backward()
