@@ -102,6 +102,10 @@ class Child:
         if isinstance(error, DryRunError):
             status, self.run.line = "refused", error.line or self.run.line
         text = str(error).strip().split("\n")[0]
+        if self.session is not None and type(error).__name__ == "OutOfMemoryError":
+            text = (
+                f"{text.split(' If reserved')[0]} In tensors: {self.session.memory.held(self.session.steps.optimizer)}."
+            )
         self._leave(status, f"{type(error).__name__}: {text}" if text else type(error).__name__, 1)
 
     def _leave(self, status: Status, message: str, exit_status: int) -> NoReturn:

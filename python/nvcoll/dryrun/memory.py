@@ -59,6 +59,7 @@ class MemoryWatch:
         self._device = 0
         self._start: dict[int, int] = {}
         self._addresses: dict[int, str] = {}
+        self._bytes: dict[int, int] = {}
         self._most = 0
         self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
         register_module_parameter_registration_hook(lambda module, *_: self._modules.add(module))
@@ -105,7 +106,19 @@ class MemoryWatch:
     def _note(self, tensor: Any, category: str) -> None:
         local = getattr(tensor, "_local_tensor", tensor)
         if isinstance(local, torch.Tensor) and local.is_cuda:
-            self._addresses[local.untyped_storage().data_ptr()] = category
+            storage = local.untyped_storage()
+            self._addresses[storage.data_ptr()] = category
+            self._bytes[storage.data_ptr()] = storage.nbytes()
+
+    def held(self, optimizer: Any) -> str:
+        """Returns what tensors on the GPU hold now, in words: for a step that runs out of memory."""
+        self._addresses, self._bytes = {}, {}
+        self.note(optimizer)
+        parts = Counter(dict.fromkeys(("parameters", "gradients", "optimizer state"), 0))
+        for address, category in self._addresses.items():
+            parts[category] += self._bytes[address]
+        parts["activations and others"] = torch.cuda.memory_allocated() - sum(parts.values())
+        return ", ".join(f"{name} {size / 2**30:.2f} GiB" for name, size in parts.items() if size)
 
     def end(self, capacity: int) -> Memory:
         """Ends the history, and returns what it says."""
