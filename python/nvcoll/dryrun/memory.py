@@ -11,6 +11,7 @@ were alive at the start, it gives the set of blocks at the peak. A block belongs
 | communication buffers | FSDP made it in the step: parameters gathered, gradients to be reduced |
 | activations | the main thread made it in the step, and it outlives an allocation of autograd's thread |
 | temporary | it was made in the step |
+| CUDA graphs | captured kernels use it, though no tensor has it when the graph is launched |
 | other | it was there before the step |
 
 Autograd runs backward operators for GPUs in a thread of its own, so a stack without the script's first frame is one of
@@ -37,6 +38,7 @@ CATEGORIES = (
     "optimizer state",
     "activations",
     "temporary",
+    "CUDA graphs",
     "other",
 )
 CALLING = (
@@ -127,10 +129,12 @@ class MemoryWatch:
         if not self._addresses:  # it never began: there was one step
             peak = int(statistics["allocated_bytes.all.peak"])
             return Memory(allocated=peak, reserved=reserved, parts=(("other", peak),), capacity=capacity)
-        history = private.memory_snapshot()["device_traces"][self._device]
+        snapshot = private.memory_snapshot()
+        history = snapshot["device_traces"][self._device]
         private.record_history(None)
         alive = self._at_peak(history)
         parts = Counter(dict.fromkeys(CATEGORIES, 0))
+        parts["CUDA graphs"] = _bytes_of_graphs(snapshot["segments"], self._device)
         ends = _ends(history)
         for address, (size, made) in alive.items():
             parts[self._category(address, made, history, ends)] += size
@@ -175,6 +179,15 @@ class MemoryWatch:
             if any(not _is_main(event["frames"]) for event in history[made:end] if event["action"] == "alloc"):
                 return "activations"
         return "temporary"
+
+
+def _bytes_of_graphs(segments: list[Any], device: int) -> int:
+    """Returns the bytes in pools of their own that no tensor has: a graph keeps what was released in its capture."""
+    return sum(
+        segment["total_size"] - segment["active_size"]
+        for segment in segments
+        if segment["device"] == device and tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
+    )
 
 
 def _ends(history: list[Any]) -> dict[int, int]:
