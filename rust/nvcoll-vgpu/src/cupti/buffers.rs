@@ -82,13 +82,13 @@ extern "C" fn cuptiActivityGetNextRecord(buffer: Handle, filled: usize, record: 
     let next = if *record == 0 {
         buffer
     } else {
-        let Some(offset) = record.checked_sub(buffer).filter(|offset| offset + 4 <= filled) else {
+        let Some(offset) = record.checked_sub(buffer).filter(|offset| offset.saturating_add(4) <= filled) else {
             return INVALID_PARAMETER;
         };
         // SAFETY: the record lies in the filled part of the buffer, as just checked, and starts with its kind.
         let kind = unsafe { ((buffer + offset) as *const u32).read_unaligned() };
         let Some(size) = size_of_kind(kind) else { return INVALID_PARAMETER };
-        *record + size
+        record.saturating_add(size)
     };
     if next >= buffer.saturating_add(filled) {
         return MAX_LIMIT_REACHED;
