@@ -158,6 +158,23 @@ def compiled_graphs() -> int:
     return int(lookup("torch._dynamo.utils", "counters")["stats"]["unique_graphs"])
 
 
+def count_rebuilt_buckets() -> Callable[[], int]:
+    """Returns what counts how often DistributedDataParallel has arranged its buckets anew, as in its second step."""
+    rebuilt = 0
+
+    def around(rebuild: Any) -> Any:
+        def counted(reducer: Any) -> Any:
+            nonlocal rebuilt
+            answer = rebuild(reducer)
+            rebuilt += bool(answer)
+            return answer
+
+        return counted
+
+    wrap(lookup("torch._C._distributed_c10d", "Reducer"), "_rebuild_buckets", around)
+    return lambda: rebuilt
+
+
 def autotuner() -> Any:
     """Returns the class whose `run` launches a kernel that torch.compile made."""
     return lookup("torch._inductor.runtime.triton_heuristics", "CachingAutotuner")

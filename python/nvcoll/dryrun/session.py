@@ -39,7 +39,7 @@ FRAMEWORKS = {  # module: distribution
 
 
 MORE_STEPS = 3
-"""How many steps more may run until nothing is compiled in a step; chosen: graphs of torch.compile need two."""
+"""How many steps more may run until nothing is prepared in a step; chosen: graphs of torch.compile need two."""
 
 
 class Session:
@@ -54,7 +54,8 @@ class Session:
         self.spec = spec
         np.random.seed(0)
         self.gpu = Gpu()
-        self._made = (0, 0)
+        self._rebuilt = private.count_rebuilt_buckets()
+        self._made = (0, 0, 0)
         self.lines = Lines("" if spec.is_module else spec.script)
         self.mail = Mail(spec.mail, spec.rank, spec.roles) if spec.mail else None
         self.data = Data(self.gpu, self.lines)
@@ -79,12 +80,12 @@ class Session:
         self.recorder.start()
         self._made = self._compiled()
 
-    def _compiled(self) -> tuple[int, int]:
-        """Returns how many graphs were compiled and captured so far."""
-        return private.compiled_graphs(), self.recorder.captures
+    def _compiled(self) -> tuple[int, int, int]:
+        """Returns how many graphs were compiled and captured so far, and how often DDP has arranged its buckets."""
+        return private.compiled_graphs(), self.recorder.captures, self._rebuilt()
 
     def goes_on(self) -> bool:
-        """Says whether another step shall count: in the last one torch.compile or a CUDA graph was at work."""
+        """Says whether another step shall count: torch.compile, a graph or DDP prepared something in the last one."""
         if self._made == self._compiled() or self.steps.wanted >= self.spec.steps + MORE_STEPS:
             return False
         self.steps.wanted += 1
