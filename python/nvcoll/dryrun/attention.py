@@ -5,7 +5,7 @@ Queries, keys and values are the first tensors of the operator, after the gradie
     aten::_scaled_dot_product_*     (batch, heads, tokens, head)
     flash_attn, aten::_flash_*,     (batch, tokens, heads, head), or (tokens, heads, head) of packed sequences
     aten::_efficient_*
-    flex_attention of Inductor      (batch, heads, tokens, head)
+    flex_attention of Inductor      either, by what it was fused with: the larger one is taken as tokens
 
 Operators of torch say whether they are causal. Masks of others are data: with as many queries as keys these count as
 causal.
@@ -17,8 +17,14 @@ from typing import Any
 
 from nvcoll.dryrun.recording import Op
 
-HEADS_FIRST = ("scaled_dot_product", "flex_attention", "cudnn_attention")
+HEADS_FIRST = ("scaled_dot_product", "cudnn_attention")
 """Parts of names of operators whose heads come before their tokens."""
+
+FLEX = "flex_attention"
+"""A part of the names of Inductor's kernels of attention, and of those that come before and after them."""
+
+BESIDE_FLEX = ("triton_poi", "triton_red", "triton_per")
+"""Beginnings of the names of Inductor's other kernels: element-wise ones and reductions."""
 
 NAMES = ("attention", "attn")
 """Parts of the names of operators of fused attention."""
@@ -28,6 +34,8 @@ def is_attention(op: Op) -> bool:
     """Says whether an operator is fused attention, whose tensors are queries, keys and values."""
     name = op.name.lower()
     if not any(word in name for word in NAMES) or "math" in name or len(op.inputs) < 3:
+        return False
+    if name.startswith(BESIDE_FLEX):
         return False
     return _tensors(op) is not None
 
@@ -52,6 +60,8 @@ def _heads_first(shape: tuple[int, ...], name: str) -> tuple[int, int, int, int]
     if len(shape) != 4:
         return None
     batch, one, two, head = shape
+    if FLEX in name:
+        return batch, min(one, two), max(one, two), head
     return (batch, one, two, head) if any(part in name for part in HEADS_FIRST) else (batch, two, one, head)
 
 

@@ -90,6 +90,6 @@ def _flex_attention_flops(name: str, tensors: list[torch.Tensor]) -> int:
     """Returns FLOPs of a kernel of FlexAttention, as if causal: its mask is a function, which only the kernel knows."""
     if "flex_attention" not in name or len(tensors) < 2 or not tensors[0].dim() == tensors[1].dim() == 4:
         return 0
-    batch, heads, queries, width = tensors[0].shape
-    flops = int(2 * batch * heads * queries * tensors[1].shape[2] * width)
+    batch, one, two, width = tensors[0].shape  # heads and tokens in either order
+    flops = int(2 * batch * one * two * max(tensors[1].shape[1:3]) * width)
     return flops * 5 // 2 if "backward" in name else flops
