@@ -7,7 +7,8 @@ operator -> large floats of the CPU (hosts), values of the host and shapes that 
 ```
 
 Subclasses of tensors (DTensor, FP8) make plain operators first; compiling goes on (`ignore_compile_internals`). Cost,
-as measured on two busy cores: about 10 us for an operator outside the counted step, about 60 us in it.
+as measured on two busy cores, torch's own included: 12 us for an operator on large tensors, 23 us for one that is
+computed, and about 75 us more in the counted step (shapes, FLOPs, line, memory in use).
 
 The line of a backward operator is that of its forward operator: a node of autograd's graph has the number that was
 current when the operator ran. Operators without a node have the line of `backward()`.
