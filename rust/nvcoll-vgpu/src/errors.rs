@@ -77,6 +77,16 @@ pub fn status(result: Result<(), Failure>) -> Status {
     result.err().map_or(0, |failure| failure.0)
 }
 
+/// Runs the body of an entry point of the runtime.
+pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
+    answer(body())
+}
+
+/// Runs the body of an entry point of the driver, which keeps no last error.
+pub(crate) fn call_driver(body: impl FnOnce() -> Result<(), Failure>) -> Status {
+    status(body())
+}
+
 /// The last error of this thread; `forget` clears it.
 pub fn last(forget: bool) -> Status {
     let last = LAST.get();

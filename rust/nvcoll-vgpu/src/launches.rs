@@ -20,6 +20,9 @@ pub const REGISTERS: u32 = 32;
 /// Shared memory of a block that did not ask for more.
 pub const SHARED_BYTES: u32 = 48 << 10;
 
+/// The attribute of a function that lets its blocks have more shared memory.
+pub const DYNAMIC_SHARED: i32 = 8;
+
 /// Threads of a block.
 pub const BLOCK_THREADS: u32 = 1024;
 
@@ -153,6 +156,17 @@ pub fn allow_shared(key: Handle, bytes: i32) -> Result<(), Failure> {
     let mut tables = write();
     tables.functions.get_mut(&key).ok_or(Failure::INVALID_FUNCTION)?.shared_bytes = bytes;
     Ok(())
+}
+
+/// Sets an attribute of a function. All but one are hints.
+///
+/// # Errors
+/// [`Failure::INVALID_VALUE`] for more shared memory than the GPU has, [`Failure::INVALID_FUNCTION`].
+pub fn set_attribute(key: Handle, attribute: i32, value: i32) -> Result<(), Failure> {
+    match attribute {
+        DYNAMIC_SHARED => allow_shared(key, value),
+        _ => function(key).map(drop),
+    }
 }
 
 /// Blocks of a kernel that a multiprocessor holds at once.

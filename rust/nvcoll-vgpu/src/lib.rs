@@ -23,7 +23,7 @@
 //! | [`memory`] | device memory and page-locked memory |
 //! | [`streams`], [`graphs`], [`launches`] | streams and events, CUDA graphs, kernels |
 //! | [`attributes`], [`properties`] | what the runtime says of the GPU |
-//! | `runtime`, `driver` | the entry points of both |
+//! | `runtime`, `driver` | the entry points of both, in tables (`entry_points`) |
 //! | [`mod@nccl`] | communicators and collectives |
 //! | `nvml` | the GPUs as a monitor sees them: idle |
 //! | `nvrtc` | programs that are compiled while torch runs |
@@ -49,6 +49,7 @@ mod clock;
 mod cupti;
 pub mod dnn;
 mod driver;
+mod entry_points;
 pub mod errors;
 pub mod exports;
 mod generated;
@@ -76,6 +77,15 @@ pub type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
 /// A handle (stream, event, graph, function): a number that the caller sees as a pointer and never follows.
 pub type Handle = usize;
+
+/// Makes a value and writes it to an out-parameter; for null nothing is made.
+///
+/// # Errors
+/// [`Failure::INVALID_VALUE`] for null, and why the value cannot be made.
+pub fn make<T>(out: Out<'_, T>, value: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
+    out.ok_or(Failure::INVALID_VALUE)?.write(value()?);
+    Ok(())
+}
 
 /// Writes `value` to an out-parameter.
 ///

@@ -3,11 +3,10 @@
 
 use std::cell::RefCell;
 
-use super::call;
+use crate::entry_points::driver;
 use crate::errors::{Failure, Status};
 use crate::runtime::{accept, device_of};
-use crate::streams::{wait_for, HostWait};
-use crate::{gpu, log, set, Handle, Out};
+use crate::{gpu, log, set, streams, Handle, Out};
 
 /// The handle of the first GPU's context.
 const FIRST: Handle = 0x7000;
@@ -27,22 +26,18 @@ fn device_in(context: Handle) -> Result<u16, Failure> {
     device_of(device.ok_or(Failure::INVALID_CONTEXT)?).map_err(|_| Failure::INVALID_CONTEXT)
 }
 
-#[no_mangle]
-extern "C" fn cuDevicePrimaryCtxRetain(context: Out<Handle>, device: i32) -> Status {
-    call(|| {
+driver! {
+    cuStreamGetCtx(stream: Handle, context: Out<Handle>) => set(context, context_of(streams::stream(stream)?.device));
+    cuDevicePrimaryCtxRetain(context: Out<Handle>, device: i32) => {
         let device = device_of(device)?;
         gpu::use_device(device);
         set(context, context_of(device))
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, is_active: Out<i32>) -> Status {
-    call(|| {
+    };
+    cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, is_active: Out<i32>) => {
         let device = device_of(device)?;
         let _ = set(flags, 0); // optional
         set(is_active, gpu::is_used(device).into())
-    })
+    };
 }
 
 #[no_mangle]
@@ -50,68 +45,33 @@ extern "C" fn cuCtxCreate_v2(context: Out<Handle>, _flags: u32, device: i32) -> 
     cuDevicePrimaryCtxRetain(context, device)
 }
 
-#[no_mangle]
-extern "C" fn cuCtxGetCurrent(context: Out<Handle>) -> Status {
-    call(|| set(context, context_of(log::device())))
-}
-
-/// Null, no context, leaves the GPU as it is.
-#[no_mangle]
-extern "C" fn cuCtxSetCurrent(context: Handle) -> Status {
-    call(|| {
+driver! {
+    cuCtxGetCurrent(context: Out<Handle>) => set(context, context_of(log::device()));
+    /// Null, no context, leaves the GPU as it is.
+    cuCtxSetCurrent(context: Handle) => {
         if context != 0 {
             log::set_device(device_in(context)?);
         }
         Ok(())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuCtxPushCurrent_v2(context: Handle) -> Status {
-    call(|| {
+    };
+    cuCtxPushCurrent_v2(context: Handle) => {
         let device = device_in(context)?;
         PUSHED.with_borrow_mut(|pushed| pushed.push(log::device()));
         log::set_device(device);
         Ok(())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuCtxPopCurrent_v2(context: Out<Handle>) -> Status {
-    call(|| {
+    };
+    cuCtxPopCurrent_v2(context: Out<Handle>) => {
         let before = PUSHED.with_borrow_mut(Vec::pop).ok_or(Failure::INVALID_CONTEXT)?;
         let _ = set(context, context_of(log::device())); // optional
         log::set_device(before);
         Ok(())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuCtxGetDevice(device: Out<i32>) -> Status {
-    call(|| set(device, log::device().into()))
-}
-
-#[no_mangle]
-extern "C" fn cuCtxGetId(context: Handle, id: Out<u64>) -> Status {
-    call(|| {
+    };
+    cuCtxGetId(context: Handle, id: Out<u64>) => {
         let device = if context == 0 { log::device() } else { device_in(context)? };
         set(id, u64::from(device) + 1)
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuCtxSynchronize() -> Status {
-    call(|| wait_for(HostWait::Device))
-}
-
-#[no_mangle]
-extern "C" fn cuCtxGetLimit(value: Out<usize>, _limit: i32) -> Status {
-    call(|| set(value, 0))
-}
-
-#[no_mangle]
-extern "C" fn cuCtxGetApiVersion(_context: Handle, version: Out<u32>) -> Status {
-    call(|| set(version, gpu::gpu().version() as u32))
+    };
+    cuCtxGetLimit(value: Out<usize>, _limit: i32) => set(value, 0);
+    cuCtxGetApiVersion(_context: Handle, version: Out<u32>) => set(version, gpu::gpu().version() as u32);
 }
 
 #[no_mangle]

@@ -4,10 +4,11 @@
 use std::ffi::{c_char, c_void};
 
 use super::{call, refuse};
+use crate::entry_points::driver;
 use crate::errors::{self, Failure, Status, Text};
 use crate::gpu::{gpu, pci_address, uuid};
 use crate::runtime::{device_of, find, write_text};
-use crate::{attributes, set, Handle, Out};
+use crate::{set, Handle, Out};
 
 #[no_mangle]
 extern "C" fn cuInit(_flags: u32) -> Status {
@@ -18,19 +19,9 @@ extern "C" fn cuInit(_flags: u32) -> Status {
     }
 }
 
-#[no_mangle]
-extern "C" fn cuDriverGetVersion(version: Out<i32>) -> Status {
-    call(|| set(version, gpu().version()))
-}
-
-#[no_mangle]
-extern "C" fn cuDeviceGet(device: Out<i32>, ordinal: i32) -> Status {
-    call(|| set(device, device_of(ordinal)?.into()))
-}
-
-#[no_mangle]
-extern "C" fn cuDeviceGetCount(count: Out<i32>) -> Status {
-    call(|| set(count, gpu().devices as i32))
+driver! {
+    cuDeviceGet(device: Out<i32>, ordinal: i32) => set(device, device_of(ordinal)?.into());
+    cuDeviceGetCount(count: Out<i32>) => set(count, gpu().devices as i32);
 }
 
 #[no_mangle]
@@ -42,9 +33,8 @@ unsafe extern "C" fn cuDeviceGetName(buffer: *mut c_char, length: i32, device: i
     })
 }
 
-#[no_mangle]
-extern "C" fn cuDeviceGetUuid_v2(out: Out<[u8; 16]>, device: i32) -> Status {
-    call(|| set(out, uuid(device_of(device)?)))
+driver! {
+    cuDeviceGetUuid_v2(out: Out<[u8; 16]>, device: i32) => set(out, uuid(device_of(device)?));
 }
 
 #[no_mangle]
@@ -52,17 +42,11 @@ extern "C" fn cuDeviceGetUuid(out: Out<[u8; 16]>, device: i32) -> Status {
     cuDeviceGetUuid_v2(out, device)
 }
 
-#[no_mangle]
-extern "C" fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) -> Status {
-    call(|| {
+driver! {
+    cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) => {
         device_of(device)?;
         set(bytes, gpu().memory_bytes as usize)
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32) -> Status {
-    call(|| set(value, attributes::attribute(gpu(), attribute, device_of(device)?)))
+    };
 }
 
 #[no_mangle]
@@ -71,19 +55,15 @@ unsafe extern "C" fn cuDeviceGetPCIBusId(buffer: *mut c_char, length: i32, devic
     call(|| unsafe { write_text(buffer, length, &pci_address(device_of(device)?)) })
 }
 
-#[no_mangle]
-extern "C" fn cuDeviceCanAccessPeer(can: Out<i32>, device: i32, peer: i32) -> Status {
-    call(|| set(can, (device_of(device)? != device_of(peer)?).into()))
-}
-
-#[no_mangle]
-extern "C" fn cuGetErrorString(error: Status, out: Out<*const c_char>) -> Status {
-    call(|| set(out, errors::text(error, Text::Sentence).ok_or(Failure::INVALID_VALUE)?.as_ptr()))
-}
-
-#[no_mangle]
-extern "C" fn cuGetErrorName(error: Status, out: Out<*const c_char>) -> Status {
-    call(|| set(out, errors::text(error, Text::DriverName).ok_or(Failure::INVALID_VALUE)?.as_ptr()))
+driver! {
+    cuGetErrorString(
+        error: Status,
+        out: Out<*const c_char>,
+    ) => set(out, errors::text(error, Text::Sentence).ok_or(Failure::INVALID_VALUE)?.as_ptr());
+    cuGetErrorName(
+        error: Status,
+        out: Out<*const c_char>,
+    ) => set(out, errors::text(error, Text::DriverName).ok_or(Failure::INVALID_VALUE)?.as_ptr());
 }
 
 #[no_mangle]

@@ -2,10 +2,12 @@
 #![allow(non_snake_case)] // the names of a public interface
 
 use super::call;
+use crate::entry_points::driver;
 use crate::errors::{Failure, Status};
 use crate::gpu::gpu;
-use crate::launches::{self, resident_blocks, Dim3, Launch};
-use crate::runtime::{accept, DYNAMIC_SHARED};
+use crate::launches::DYNAMIC_SHARED;
+use crate::launches::{self, Dim3, Launch};
+use crate::runtime::accept;
 use crate::{set, Handle, Out};
 
 #[no_mangle]
@@ -56,24 +58,19 @@ struct LaunchConfiguration {
     attribute_count: u32,
 }
 
-#[no_mangle]
-extern "C" fn cuLaunchKernelEx(
-    configuration: Option<&LaunchConfiguration>,
-    function: Handle,
-    _arguments: usize,
-    _extra: usize,
-) -> Status {
-    call(|| {
+driver! {
+    cuLaunchKernelEx(
+        configuration: Option<&LaunchConfiguration>,
+        function: Handle,
+        _arguments: usize,
+        _extra: usize,
+    ) => {
         let LaunchConfiguration { grid, block, shared_bytes, stream, .. } =
             *configuration.ok_or(Failure::INVALID_VALUE)?;
         let shared_bytes = shared_bytes as usize;
         Launch { function, grid, block, shared_bytes, stream, is_cooperative: false }.run()
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuFuncGetAttribute(value: Out<i32>, attribute: i32, function: Handle) -> Status {
-    call(|| {
+    };
+    cuFuncGetAttribute(value: Out<i32>, attribute: i32, function: Handle) => {
         let known = launches::function(function)?;
         set(
             value,
@@ -86,7 +83,7 @@ extern "C" fn cuFuncGetAttribute(value: Out<i32>, attribute: i32, function: Hand
                 _ => 0,
             },
         )
-    })
+    };
 }
 
 #[no_mangle]
@@ -94,55 +91,12 @@ extern "C" fn cuKernelGetAttribute(value: Out<i32>, attribute: i32, kernel: Hand
     cuFuncGetAttribute(value, attribute, kernel)
 }
 
-#[no_mangle]
-extern "C" fn cuFuncSetAttribute(function: Handle, attribute: i32, value: i32) -> Status {
-    call(|| match attribute {
-        DYNAMIC_SHARED => launches::allow_shared(function, value),
-        _ => launches::function(function).map(drop),
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuKernelSetAttribute(attribute: i32, value: i32, kernel: Handle, _device: i32) -> Status {
-    cuFuncSetAttribute(kernel, attribute, value)
-}
-
-#[no_mangle]
-extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
-    blocks: Out<i32>,
-    function: Handle,
-    threads: i32,
-    shared_bytes: usize,
-) -> Status {
-    call(|| {
-        launches::function(function)?;
-        let threads = u32::try_from(threads).map_err(|_| Failure::INVALID_VALUE)?;
-        set(blocks, resident_blocks(gpu(), threads, shared_bytes) as i32)
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuOccupancyMaxActiveClusters(
-    clusters: Out<i32>,
-    function: Handle,
-    configuration: Option<&LaunchConfiguration>,
-) -> Status {
-    call(|| {
-        launches::function(function)?;
-        configuration.ok_or(Failure::INVALID_VALUE)?;
-        set(clusters, launches::resident_clusters(gpu()) as i32)
-    })
-}
-
-/// Descriptors of tensors for the copy engine of a multiprocessor: 128 bytes that only kernels read.
-#[no_mangle]
-extern "C" fn cuTensorMapEncodeTiled(map: Out<[u64; 16]>) -> Status {
-    call(|| set(map, [0; 16]))
-}
-
-#[no_mangle]
-extern "C" fn cuTensorMapEncodeIm2col(map: Out<[u64; 16]>) -> Status {
-    call(|| set(map, [0; 16]))
+driver! {
+    cuKernelSetAttribute(attribute: i32, value: i32, kernel: Handle, _device: i32) =>
+        launches::set_attribute(kernel, attribute, value);
+    /// Descriptors of tensors for the copy engine of a multiprocessor: 128 bytes that only kernels read.
+    cuTensorMapEncodeTiled(map: Out<[u64; 16]>) => set(map, [0; 16]);
+    cuTensorMapEncodeIm2col(map: Out<[u64; 16]>) => set(map, [0; 16]);
 }
 
 accept! { cuFuncSetCacheConfig cuFuncSetSharedMemConfig }

@@ -2,62 +2,20 @@
 #![allow(non_snake_case)] // the names of a public interface
 
 use super::call;
+use crate::entry_points::driver;
 use crate::errors::{Failure, Status};
-use crate::gpu::gpu;
 use crate::log::{self, Kind};
+use crate::memory;
 use crate::memory::data::{self, Copy};
-use crate::memory::{self, pinned};
 use crate::runtime::{copy, copy_and_wait, fill};
-use crate::{graphs, set, streams, Handle, Out};
+use crate::{graphs, streams, Handle, Out};
 
-#[no_mangle]
-extern "C" fn cuMemAlloc_v2(out: Out<usize>, bytes: usize) -> Status {
-    call(|| {
+driver! {
+    cuMemAlloc_v2(out: Out<usize>, bytes: usize) => {
         let out = out.filter(|_| bytes > 0).ok_or(Failure::INVALID_VALUE)?;
         out.write(memory::allocate(bytes)?);
         Ok(())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuMemFree_v2(address: usize) -> Status {
-    call(|| memory::release(address))
-}
-
-#[no_mangle]
-extern "C" fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) -> Status {
-    let _ = set(free, memory::free(log::device()) as usize); // both are optional
-    let _ = set(total, gpu().memory_bytes as usize);
-    0
-}
-
-#[no_mangle]
-extern "C" fn cuMemHostAlloc(out: Out<usize>, bytes: usize, _flags: u32) -> Status {
-    call(|| {
-        let out = out.ok_or(Failure::INVALID_VALUE)?;
-        out.write(pinned::allocate(bytes)?);
-        Ok(())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cuMemAllocHost_v2(out: Out<usize>, bytes: usize) -> Status {
-    cuMemHostAlloc(out, bytes, 0)
-}
-
-#[no_mangle]
-extern "C" fn cuMemFreeHost(address: usize) -> Status {
-    call(|| pinned::release(address))
-}
-
-#[no_mangle]
-extern "C" fn cuMemHostRegister_v2(address: usize, bytes: usize, _flags: u32) -> Status {
-    call(|| pinned::register(address, bytes))
-}
-
-#[no_mangle]
-extern "C" fn cuMemHostUnregister(address: usize) -> Status {
-    call(|| pinned::unregister(address))
+    };
 }
 
 #[no_mangle]
@@ -96,14 +54,9 @@ unsafe extern "C" fn cuMemcpyDtoDAsync_v2(to: usize, from: usize, bytes: usize, 
     call(|| unsafe { copy(Copy::plain(to, from, bytes), stream) })
 }
 
-#[no_mangle]
-extern "C" fn cuMemsetD8Async(address: usize, value: u8, count: usize, stream: Handle) -> Status {
-    call(|| fill(address, value, count, stream))
-}
-
-#[no_mangle]
-extern "C" fn cuMemsetD8_v2(address: usize, value: u8, count: usize) -> Status {
-    call(|| fill(address, value, count, 0))
+driver! {
+    cuMemsetD8Async(address: usize, value: u8, count: usize, stream: Handle) => fill(address, value, count, stream);
+    cuMemsetD8_v2(address: usize, value: u8, count: usize) => fill(address, value, count, 0);
 }
 
 /// Fills memory with words, of which there are `count`.
@@ -123,17 +76,18 @@ fn fill_words(address: usize, value: u32, count: usize, stream: Handle) -> Resul
     Ok(())
 }
 
-#[no_mangle]
-extern "C" fn cuMemsetD32Async(address: usize, value: u32, count: usize, stream: Handle) -> Status {
-    call(|| fill_words(address, value, count, stream))
-}
-
-#[no_mangle]
-extern "C" fn cuMemsetD32_v2(address: usize, value: u32, count: usize) -> Status {
-    call(|| fill_words(address, value, count, 0))
-}
-
-#[no_mangle]
-extern "C" fn cuStreamWriteValue32_v2(stream: Handle, address: usize, value: u32, _flags: u32) -> Status {
-    call(|| fill_words(address, value, 1, stream))
+driver! {
+    cuMemsetD32Async(
+        address: usize,
+        value: u32,
+        count: usize,
+        stream: Handle,
+    ) => fill_words(address, value, count, stream);
+    cuMemsetD32_v2(address: usize, value: u32, count: usize) => fill_words(address, value, count, 0);
+    cuStreamWriteValue32_v2(
+        stream: Handle,
+        address: usize,
+        value: u32,
+        _flags: u32,
+    ) => fill_words(address, value, 1, stream);
 }

@@ -1,6 +1,7 @@
 //! The entry points of the CUDA driver that programs of training use, directly or through the runtime's table of them.
 //!
-//! Names without a version are not defined here where a later version exists: `entry_point` finds that.
+//! Functions that do what one of the runtime does stand in the runtime's tables, behind its name. Names without a version are
+//! not defined where a later version exists: `entry_point` finds that.
 mod contexts;
 mod devices;
 mod launches;
@@ -8,14 +9,8 @@ mod mapped;
 mod memory;
 mod modules;
 mod pointers;
-mod streams;
 
-use crate::errors::{status, Failure, Status};
-
-/// Runs the body of an entry point. The driver keeps no last error.
-fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
-    status(body())
-}
+use crate::errors::call_driver as call;
 
 /// Declares functions that answer "not supported": a program that can do without does so.
 macro_rules! refuse {

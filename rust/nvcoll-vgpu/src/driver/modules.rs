@@ -4,14 +4,14 @@
 use std::ffi::{c_char, c_void};
 
 use super::{call, refuse};
+use crate::entry_points::driver;
 use crate::errors::{Failure, Status};
 use crate::launches;
 use crate::runtime::text_of;
-use crate::{log, set, Handle, Out};
+use crate::{set, Handle, Out};
 
-#[no_mangle]
-extern "C" fn cuModuleLoadData(module: Out<Handle>, _image: usize) -> Status {
-    call(|| set(module, launches::create_owner()))
+driver! {
+    cuModuleLoadData(module: Out<Handle>, _image: usize) => set(module, launches::create_owner());
 }
 
 #[no_mangle]
@@ -51,10 +51,9 @@ extern "C" fn cuLibraryUnload(library: Handle) -> Status {
     0
 }
 
-/// A library's handle is also its module's.
-#[no_mangle]
-extern "C" fn cuLibraryGetModule(module: Out<Handle>, library: Handle) -> Status {
-    call(|| set(module, library))
+driver! {
+    /// A library's handle is also its module's.
+    cuLibraryGetModule(module: Out<Handle>, library: Handle) => set(module, library);
 }
 
 #[no_mangle]
@@ -69,27 +68,18 @@ unsafe extern "C" fn cuLibraryGetKernel(kernel: Out<Handle>, library: Handle, na
     call(|| set(kernel, launches::function_of(library, unsafe { text_of(name)? })))
 }
 
-/// A kernel's handle is also its function's.
-#[no_mangle]
-extern "C" fn cuKernelGetFunction(function: Out<Handle>, kernel: Handle) -> Status {
-    call(|| {
+driver! {
+    /// A kernel's handle is also its function's.
+    cuKernelGetFunction(function: Out<Handle>, kernel: Handle) => {
         launches::function(kernel)?;
         set(function, kernel)
-    })
+    };
 }
 
 /// Variables of a module are in its code.
 #[no_mangle]
 extern "C" fn cuModuleGetGlobal_v2(_address: *mut c_void, _bytes: *mut usize) -> Status {
     Failure::NOT_FOUND.0
-}
-
-#[no_mangle]
-extern "C" fn cuFuncGetName(name: Out<*const c_char>, function: Handle) -> Status {
-    call(|| {
-        let known = launches::function(function)?;
-        set(name, log::text(known.name).ok_or(Failure::UNKNOWN)?.as_ptr())
-    })
 }
 
 refuse! { cuLinkCreate_v2 cuLinkAddData_v2 cuLinkAddFile_v2 cuLinkComplete cuLinkDestroy }

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 
 use super::call;
 use super::contexts::context_of;
+use crate::entry_points::driver;
 use crate::errors::{Failure, Status};
 use crate::{log, memory, set, Out};
 
@@ -88,12 +89,11 @@ unsafe extern "C" fn cuPointerGetAttributes(
     })
 }
 
-#[no_mangle]
-extern "C" fn cuMemGetAddressRange_v2(start: Out<usize>, bytes: Out<usize>, address: usize) -> Status {
-    call(|| {
+driver! {
+    cuMemGetAddressRange_v2(start: Out<usize>, bytes: Out<usize>, address: usize) => {
         let (first, block) = memory::block_of(address).ok_or(Failure::NOT_FOUND)?;
         let _ = set(start, first); // both are optional
         let _ = set(bytes, block.bytes);
         Ok(())
-    })
+    };
 }

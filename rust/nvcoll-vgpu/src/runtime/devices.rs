@@ -4,6 +4,7 @@
 use std::ffi::{c_char, c_void};
 
 use super::{accept, call, write_text};
+use crate::entry_points::runtime;
 use crate::errors::{self, Failure, Status, Text};
 use crate::gpu::{gpu, pci_address};
 use crate::properties::{layout_12, layout_13, record};
@@ -18,44 +19,23 @@ pub(crate) fn device_of(device: i32) -> Result<u16, Failure> {
     }
 }
 
-#[no_mangle]
-extern "C" fn cudaGetDeviceCount(count: Out<i32>) -> Status {
-    call(|| {
+runtime! {
+    cudaGetDeviceCount(count: Out<i32>) => {
         set(count, gpu().devices as i32)?;
         if gpu().devices > 0 {
             Ok(())
         } else {
             Err(Failure::NO_DEVICE)
         }
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaGetDevice(device: Out<i32>) -> Status {
-    call(|| set(device, log::device().into()))
-}
-
-#[no_mangle]
-extern "C" fn cudaSetDevice(device: i32) -> Status {
-    call(|| {
+    };
+    cudaGetDevice(device: Out<i32>), cuCtxGetDevice => set(device, log::device().into());
+    cudaSetDevice(device: i32) => {
         log::set_device(device_of(device)?);
         Ok(())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaInitDevice(device: i32, _device_flags: u32, _flags: u32) -> Status {
-    call(|| device_of(device).map(drop))
-}
-
-#[no_mangle]
-extern "C" fn cudaDriverGetVersion(version: Out<i32>) -> Status {
-    call(|| set(version, gpu().version()))
-}
-
-#[no_mangle]
-extern "C" fn cudaRuntimeGetVersion(version: Out<i32>) -> Status {
-    call(|| set(version, gpu().version()))
+    };
+    cudaInitDevice(device: i32, _device_flags: u32, _flags: u32) => device_of(device).map(drop);
+    cudaDriverGetVersion(version: Out<i32>), cuDriverGetVersion => set(version, gpu().version());
+    cudaRuntimeGetVersion(version: Out<i32>) => set(version, gpu().version());
 }
 
 /// Writes the record of a GPU.
@@ -86,9 +66,12 @@ unsafe extern "C" fn cudaGetDeviceProperties_v2(properties: *mut c_void, device:
     call(|| unsafe { write_properties(properties, &layout_12(), device) })
 }
 
-#[no_mangle]
-extern "C" fn cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32) -> Status {
-    call(|| set(value, attributes::attribute(gpu(), attribute, device_of(device)?)))
+runtime! {
+    cudaDeviceGetAttribute(
+        value: Out<i32>,
+        attribute: i32,
+        device: i32,
+    ), cuDeviceGetAttribute => set(value, attributes::attribute(gpu(), attribute, device_of(device)?));
 }
 
 #[no_mangle]
@@ -115,43 +98,22 @@ extern "C" fn cudaDeviceGetStreamPriorityRange(least: Out<i32>, greatest: Out<i3
     0
 }
 
-#[no_mangle]
-extern "C" fn cudaDeviceCanAccessPeer(can: Out<i32>, device: i32, peer: i32) -> Status {
-    call(|| set(can, (device_of(device)? != device_of(peer)?).into()))
-}
-
-#[no_mangle]
-extern "C" fn cudaDeviceEnablePeerAccess(peer: i32, _flags: u32) -> Status {
-    call(|| device_of(peer).map(drop))
-}
-
-#[no_mangle]
-extern "C" fn cudaDeviceDisablePeerAccess(peer: i32) -> Status {
-    call(|| device_of(peer).map(drop))
-}
-
-#[no_mangle]
-extern "C" fn cudaDeviceGetP2PAttribute(value: Out<i32>, attribute: i32, device: i32, peer: i32) -> Status {
-    call(|| {
+runtime! {
+    cudaDeviceCanAccessPeer(
+        can: Out<i32>,
+        device: i32,
+        peer: i32,
+    ), cuDeviceCanAccessPeer => set(can, (device_of(device)? != device_of(peer)?).into());
+    cudaDeviceEnablePeerAccess(peer: i32, _flags: u32) => device_of(peer).map(drop);
+    cudaDeviceDisablePeerAccess(peer: i32) => device_of(peer).map(drop);
+    cudaDeviceGetP2PAttribute(value: Out<i32>, attribute: i32, device: i32, peer: i32) => {
         let is_peer = device_of(device)? != device_of(peer)?;
         // 1: the rank of the path, best is 0. Others: access, atomics, arrays.
         set(value, (is_peer && attribute != 1).into())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaDeviceSynchronize() -> Status {
-    call(|| wait_for(HostWait::Device))
-}
-
-#[no_mangle]
-extern "C" fn cudaGetDeviceFlags(flags: Out<u32>) -> Status {
-    call(|| set(flags, 0))
-}
-
-#[no_mangle]
-extern "C" fn cudaDeviceGetLimit(value: Out<usize>, limit: i32) -> Status {
-    call(|| {
+    };
+    cudaDeviceSynchronize(), cuCtxSynchronize => wait_for(HostWait::Device);
+    cudaGetDeviceFlags(flags: Out<u32>) => set(flags, 0);
+    cudaDeviceGetLimit(value: Out<usize>, limit: i32) => {
         // Stack, output of kernels, heap: the defaults of the runtime (cited: its documentation).
         let default = match limit {
             0 => 1 << 10,
@@ -160,7 +122,7 @@ extern "C" fn cudaDeviceGetLimit(value: Out<usize>, limit: i32) -> Status {
             _ => 0,
         };
         set(value, default)
-    })
+    };
 }
 
 accept! { cudaDeviceSetLimit cudaDeviceSetCacheConfig cudaDeviceSetSharedMemConfig cudaSetDeviceFlags cudaProfilerStart cudaProfilerStop

@@ -4,46 +4,38 @@
 use std::mem::MaybeUninit;
 
 use super::{accept, call};
+use crate::entry_points::runtime;
 use crate::errors::{Failure, Status};
 use crate::gpu::gpu;
-use crate::{graphs, set, streams, Handle, Out};
+use crate::{graphs, make, set, streams, Handle, Out};
 
-#[no_mangle]
-extern "C" fn cudaStreamBeginCapture(stream: Handle, _mode: i32) -> Status {
-    call(|| {
+runtime! {
+    cudaStreamBeginCapture(stream: Handle, _mode: i32) => {
         streams::stream(stream)?;
         graphs::begin(stream, None)
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamBeginCaptureToGraph(
-    stream: Handle,
-    graph: Handle,
-    _dependencies: usize,
-    _edges: usize,
-    _count: usize,
-    _mode: i32,
-) -> Status {
-    call(|| {
+    };
+    cudaStreamBeginCaptureToGraph(
+        stream: Handle,
+        graph: Handle,
+        _dependencies: usize,
+        _edges: usize,
+        _count: usize,
+        _mode: i32,
+    ) => {
         streams::stream(stream)?;
         graphs::begin(stream, Some(graph))
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamEndCapture(stream: Handle, graph: Out<Handle>) -> Status {
-    call(|| {
+    };
+    cudaStreamEndCapture(stream: Handle, graph: Out<Handle>) => {
         let graph = graph.ok_or(Failure::INVALID_VALUE)?;
         graph.write(0);
         graph.write(graphs::end(stream)?);
         Ok(())
-    })
+    };
 }
 
 /// Whether a stream captures, and what: the part that all versions of the question share. All places but the first are
 /// optional.
-pub(crate) fn capture_info(
+fn capture_info(
     stream: Handle,
     status: Out<i32>,
     id: Out<u64>,
@@ -60,9 +52,11 @@ pub(crate) fn capture_info(
     Ok(())
 }
 
-#[no_mangle]
-extern "C" fn cudaStreamIsCapturing(stream: Handle, status: Out<i32>) -> Status {
-    call(|| capture_info(stream, status, None, None, [None, None, None]))
+runtime! {
+    cudaStreamIsCapturing(
+        stream: Handle,
+        status: Out<i32>,
+    ), cuStreamIsCapturing => capture_info(stream, status, None, None, [None, None, None]);
 }
 
 /// Under CUDA 13 the question with seven places, under CUDA 12 the one with three: there the others are what a register held.
@@ -93,43 +87,27 @@ unsafe fn place<'a, T>(pointer: *mut T) -> Out<'a, T> {
     unsafe { pointer.cast::<MaybeUninit<T>>().as_mut() }
 }
 
-#[no_mangle]
-extern "C" fn cudaStreamGetCaptureInfo_v2(
-    stream: Handle,
-    status: Out<i32>,
-    id: Out<u64>,
-    graph: Out<Handle>,
-    dependencies: Out<usize>,
-    count: Out<usize>,
-) -> Status {
-    call(|| capture_info(stream, status, id, graph, [dependencies, count, None]))
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamGetCaptureInfo_v3(
-    stream: Handle,
-    status: Out<i32>,
-    id: Out<u64>,
-    graph: Out<Handle>,
-    dependencies: Out<usize>,
-    edges: Out<usize>,
-    count: Out<usize>,
-) -> Status {
-    call(|| capture_info(stream, status, id, graph, [dependencies, edges, count]))
-}
-
-#[no_mangle]
-extern "C" fn cudaGraphCreate(graph: Out<Handle>, _flags: u32) -> Status {
-    call(|| set(graph, graphs::create()))
-}
-
-#[no_mangle]
-extern "C" fn cudaGraphInstantiate(executable: Out<Handle>, graph: Handle, _flags: u64) -> Status {
-    call(|| {
-        let executable = executable.ok_or(Failure::INVALID_VALUE)?;
-        executable.write(graphs::instantiate(graph)?);
-        Ok(())
-    })
+runtime! {
+    cudaStreamGetCaptureInfo_v2(
+        stream: Handle,
+        status: Out<i32>,
+        id: Out<u64>,
+        graph: Out<Handle>,
+        dependencies: Out<usize>,
+        count: Out<usize>,
+    ), cuStreamGetCaptureInfo_v2 => capture_info(stream, status, id, graph, [dependencies, count, None]);
+    cudaStreamGetCaptureInfo_v3(
+        stream: Handle,
+        status: Out<i32>,
+        id: Out<u64>,
+        graph: Out<Handle>,
+        dependencies: Out<usize>,
+        edges: Out<usize>,
+        count: Out<usize>,
+    ), cuStreamGetCaptureInfo_v3 => capture_info(stream, status, id, graph, [dependencies, edges, count]);
+    cudaGraphCreate(graph: Out<Handle>, _flags: u32) => set(graph, graphs::create());
+    cudaGraphInstantiate(executable: Out<Handle>, graph: Handle, _flags: u64) =>
+        make(executable, || graphs::instantiate(graph));
 }
 
 #[no_mangle]
@@ -137,27 +115,14 @@ extern "C" fn cudaGraphInstantiateWithFlags(executable: Out<Handle>, graph: Hand
     cudaGraphInstantiate(executable, graph, flags)
 }
 
-#[no_mangle]
-extern "C" fn cudaGraphExecUpdate(executable: Handle, graph: Handle, _result: usize) -> Status {
-    call(|| graphs::update(executable, graph))
-}
-
-#[no_mangle]
-extern "C" fn cudaGraphLaunch(executable: Handle, stream: Handle) -> Status {
-    call(|| {
+runtime! {
+    cudaGraphExecUpdate(executable: Handle, graph: Handle, _result: usize) => graphs::update(executable, graph);
+    cudaGraphLaunch(executable: Handle, stream: Handle) => {
         streams::stream(stream)?;
         graphs::launch(executable, stream)
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaGraphDestroy(graph: Handle) -> Status {
-    call(|| graphs::destroy(graph))
-}
-
-#[no_mangle]
-extern "C" fn cudaGraphExecDestroy(executable: Handle) -> Status {
-    call(|| graphs::destroy_executable(executable))
+    };
+    cudaGraphDestroy(graph: Handle) => graphs::destroy(graph);
+    cudaGraphExecDestroy(executable: Handle) => graphs::destroy_executable(executable);
 }
 
 /// The nodes of a graph: without a place only their number, else as many handles as `count` says.
@@ -207,21 +172,12 @@ unsafe extern "C" fn cudaGraphGetEdges(
     call(|| set(unsafe { place(count) }, 0))
 }
 
-/// Nodes that choose by a value on the GPU: the value does not exist.
-#[no_mangle]
-extern "C" fn cudaGraphConditionalHandleCreate() -> Status {
-    call(|| Err(Failure::NOT_SUPPORTED))
-}
-
-#[no_mangle]
-extern "C" fn cudaGraphAddNode() -> Status {
-    call(|| Err(Failure::NOT_SUPPORTED))
-}
-
-/// An object that a graph would hold alive: it lives as long as the process.
-#[no_mangle]
-extern "C" fn cudaUserObjectCreate(object: Out<Handle>) -> Status {
-    call(|| set(object, 64))
+runtime! {
+    /// Nodes that choose by a value on the GPU: the value does not exist.
+    cudaGraphConditionalHandleCreate() => Err(Failure::NOT_SUPPORTED);
+    cudaGraphAddNode() => Err(Failure::NOT_SUPPORTED);
+    /// An object that a graph would hold alive: it lives as long as the process.
+    cudaUserObjectCreate(object: Out<Handle>) => set(object, 64);
 }
 
 accept! { cudaUserObjectRelease cudaUserObjectRetain cudaGraphRetainUserObject cudaGraphReleaseUserObject cudaGraphUpload

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
 
 use super::{accept, call, text_of};
+use crate::entry_points::runtime;
 use crate::errors::{Failure, Status};
 use crate::gpu::gpu;
 use crate::launches::{self, resident_blocks, Dim3, Launch};
@@ -49,20 +50,14 @@ extern "C" fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared_bytes:
     0
 }
 
-#[no_mangle]
-extern "C" fn __cudaPopCallConfiguration(
-    grid: Out<Dim3>,
-    block: Out<Dim3>,
-    shared_bytes: Out<usize>,
-    stream: Out<Handle>,
-) -> Status {
-    call(|| {
+runtime! {
+    __cudaPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared_bytes: Out<usize>, stream: Out<Handle>) => {
         let last = CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(Failure::MISSING_CONFIGURATION)?;
         set(grid, last.0)?;
         set(block, last.1)?;
         set(shared_bytes, last.2)?;
         set(stream, last.3)
-    })
+    };
 }
 
 #[no_mangle]
@@ -75,25 +70,20 @@ extern "C" fn cudaGetKernel(kernel: Out<Handle>, host: Handle) -> Status {
     cudaGetFuncBySymbol(kernel, host)
 }
 
-/// A kernel's handle is its key: the address of the host's function.
-#[no_mangle]
-extern "C" fn cudaGetFuncBySymbol(function: Out<Handle>, host: Handle) -> Status {
-    call(|| {
+runtime! {
+    /// A kernel's handle is its key: the address of the host's function.
+    cudaGetFuncBySymbol(function: Out<Handle>, host: Handle) => {
         launches::function(host)?;
         set(function, host)
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaLaunchKernel(
-    function: Handle,
-    grid: Dim3,
-    block: Dim3,
-    _arguments: usize,
-    shared_bytes: usize,
-    stream: Handle,
-) -> Status {
-    call(|| Launch { function, grid, block, shared_bytes, stream, is_cooperative: false }.run())
+    };
+    cudaLaunchKernel(
+        function: Handle,
+        grid: Dim3,
+        block: Dim3,
+        _arguments: usize,
+        shared_bytes: usize,
+        stream: Handle,
+    ) => Launch { function, grid, block, shared_bytes, stream, is_cooperative: false }.run();
 }
 
 #[no_mangle]
@@ -108,16 +98,15 @@ extern "C" fn __cudaLaunchKernel(
     cudaLaunchKernel(function, grid, block, arguments, shared_bytes, stream)
 }
 
-#[no_mangle]
-extern "C" fn cudaLaunchCooperativeKernel(
-    function: Handle,
-    grid: Dim3,
-    block: Dim3,
-    _arguments: usize,
-    shared_bytes: usize,
-    stream: Handle,
-) -> Status {
-    call(|| Launch { function, grid, block, shared_bytes, stream, is_cooperative: true }.run())
+runtime! {
+    cudaLaunchCooperativeKernel(
+        function: Handle,
+        grid: Dim3,
+        block: Dim3,
+        _arguments: usize,
+        shared_bytes: usize,
+        stream: Handle,
+    ) => Launch { function, grid, block, shared_bytes, stream, is_cooperative: true }.run();
 }
 
 /// `cudaLaunchConfig_t`.
@@ -131,17 +120,12 @@ struct LaunchConfiguration {
     attribute_count: u32,
 }
 
-#[no_mangle]
-extern "C" fn cudaLaunchKernelExC(
-    configuration: Option<&LaunchConfiguration>,
-    function: Handle,
-    _arguments: usize,
-) -> Status {
-    call(|| {
+runtime! {
+    cudaLaunchKernelExC(configuration: Option<&LaunchConfiguration>, function: Handle, _arguments: usize) => {
         let LaunchConfiguration { grid, block, shared_bytes, stream, .. } =
             *configuration.ok_or(Failure::INVALID_VALUE)?;
         Launch { function, grid, block, shared_bytes, stream, is_cooperative: false }.run()
-    })
+    };
 }
 
 /// `cudaFuncAttributes`: its fields, and what is reserved.
@@ -161,9 +145,8 @@ struct FunctionAttributes {
     reserved: [i32; 16],
 }
 
-#[no_mangle]
-extern "C" fn cudaFuncGetAttributes(attributes: Out<FunctionAttributes>, function: Handle) -> Status {
-    call(|| {
+runtime! {
+    cudaFuncGetAttributes(attributes: Out<FunctionAttributes>, function: Handle) => {
         let known = launches::function(function)?;
         let capability = gpu().capability as i32;
         set(
@@ -183,47 +166,30 @@ extern "C" fn cudaFuncGetAttributes(attributes: Out<FunctionAttributes>, functio
                 reserved: [0; 16],
             },
         )
-    })
-}
-
-/// The attribute of a function that lets its blocks have more shared memory.
-pub(crate) const DYNAMIC_SHARED: i32 = 8;
-
-#[no_mangle]
-extern "C" fn cudaFuncSetAttribute(function: Handle, attribute: i32, value: i32) -> Status {
-    call(|| match attribute {
-        DYNAMIC_SHARED => launches::allow_shared(function, value),
-        _ => launches::function(function).map(drop),
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaKernelSetAttributeForDevice(kernel: Handle, attribute: i32, value: i32, _device: i32) -> Status {
-    cudaFuncSetAttribute(kernel, attribute, value)
-}
-
-#[no_mangle]
-extern "C" fn cudaFuncGetName(name: Out<*const c_char>, function: Handle) -> Status {
-    call(|| {
+    };
+    cudaFuncSetAttribute(function: Handle, attribute: i32, value: i32), cuFuncSetAttribute =>
+        launches::set_attribute(function, attribute, value);
+    cudaKernelSetAttributeForDevice(kernel: Handle, attribute: i32, value: i32, _device: i32) =>
+        launches::set_attribute(kernel, attribute, value);
+    cudaFuncGetName(name: Out<*const c_char>, function: Handle), cuFuncGetName => {
         let known = launches::function(function)?;
         set(name, log::text(known.name).ok_or(Failure::UNKNOWN)?.as_ptr())
-    })
+    };
 }
 
 accept! { cudaFuncSetCacheConfig cudaFuncSetSharedMemConfig }
 
-#[no_mangle]
-extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-    blocks: Out<i32>,
-    function: Handle,
-    threads: i32,
-    shared_bytes: usize,
-) -> Status {
-    call(|| {
+runtime! {
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        blocks: Out<i32>,
+        function: Handle,
+        threads: i32,
+        shared_bytes: usize,
+    ), cuOccupancyMaxActiveBlocksPerMultiprocessor => {
         launches::function(function)?;
         let threads = u32::try_from(threads).map_err(|_| Failure::INVALID_VALUE)?;
         set(blocks, resident_blocks(gpu(), threads, shared_bytes) as i32)
-    })
+    };
 }
 
 #[no_mangle]
@@ -237,27 +203,18 @@ extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared_bytes)
 }
 
-#[no_mangle]
-extern "C" fn cudaOccupancyMaxActiveClusters(
-    clusters: Out<i32>,
-    function: Handle,
-    configuration: Option<&LaunchConfiguration>,
-) -> Status {
-    call(|| {
+runtime! {
+    cudaOccupancyMaxActiveClusters(
+        clusters: Out<i32>,
+        function: Handle,
+        configuration: Option<&LaunchConfiguration>,
+    ), cuOccupancyMaxActiveClusters => {
         launches::function(function)?;
         configuration.ok_or(Failure::INVALID_VALUE)?;
         set(clusters, launches::resident_clusters(gpu()) as i32)
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaLibraryLoadData(library: Out<Handle>) -> Status {
-    call(|| set(library, launches::create_owner()))
-}
-
-#[no_mangle]
-extern "C" fn cudaLibraryLoadFromFile(library: Out<Handle>) -> Status {
-    call(|| set(library, launches::create_owner()))
+    };
+    cudaLibraryLoadData(library: Out<Handle>) => set(library, launches::create_owner());
+    cudaLibraryLoadFromFile(library: Out<Handle>) => set(library, launches::create_owner());
 }
 
 #[no_mangle]
@@ -272,10 +229,9 @@ unsafe extern "C" fn cudaLibraryGetKernel(kernel: Out<Handle>, library: Handle, 
     call(|| set(kernel, launches::function_of(library, unsafe { text_of(name)? })))
 }
 
-/// Variables of a library are in its code, which is not read.
-#[no_mangle]
-extern "C" fn cudaLibraryGetGlobal(_address: *mut c_void, _bytes: *mut usize) -> Status {
-    call(|| Err(Failure::INVALID_SYMBOL))
+runtime! {
+    /// Variables of a library are in its code, which is not read.
+    cudaLibraryGetGlobal(_address: *mut c_void, _bytes: *mut usize) => Err(Failure::INVALID_SYMBOL);
 }
 
 #[no_mangle]
@@ -288,7 +244,6 @@ extern "C" fn cudaLibraryGetUnifiedFunction(address: *mut c_void, bytes: *mut us
     cudaLibraryGetGlobal(address, bytes)
 }
 
-#[no_mangle]
-extern "C" fn cudaLibraryGetKernelCount(count: Out<u32>, _library: Handle) -> Status {
-    call(|| set(count, 0))
+runtime! {
+    cudaLibraryGetKernelCount(count: Out<u32>, _library: Handle) => set(count, 0);
 }

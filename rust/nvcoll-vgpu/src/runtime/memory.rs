@@ -2,88 +2,49 @@
 #![allow(non_snake_case)] // the names of a public interface
 
 use super::{accept, call};
+use crate::entry_points::runtime;
 use crate::errors::{Failure, Status};
 use crate::gpu::gpu;
 use crate::log::{self, Kind};
 use crate::memory::data::{self, Copy};
 use crate::memory::{self, pinned};
 use crate::streams::{self, HostWait};
-use crate::{graphs, set, Handle, Out};
+use crate::{graphs, make, set, Handle, Out};
 
-#[no_mangle]
-extern "C" fn cudaMalloc(out: Out<usize>, bytes: usize) -> Status {
-    call(|| {
-        let out = out.ok_or(Failure::INVALID_VALUE)?;
-        out.write(memory::allocate(bytes)?);
-        Ok(())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaMallocManaged(out: Out<usize>, bytes: usize, _flags: u32) -> Status {
-    cudaMalloc(out, bytes)
-}
-
-#[no_mangle]
-extern "C" fn cudaMallocPitch(out: Out<usize>, pitch: Out<usize>, width: usize, height: usize) -> Status {
-    call(|| {
+runtime! {
+    cudaMalloc(out: Out<usize>, bytes: usize) => make(out, || memory::allocate(bytes));
+    cudaMallocManaged(out: Out<usize>, bytes: usize, _flags: u32) => make(out, || memory::allocate(bytes));
+    cudaMallocPitch(out: Out<usize>, pitch: Out<usize>, width: usize, height: usize) => {
         let (out, pitch) = (out.ok_or(Failure::INVALID_VALUE)?, pitch.ok_or(Failure::INVALID_VALUE)?);
         let row = width.checked_next_multiple_of(512).ok_or(Failure::INVALID_VALUE)?;
         out.write(memory::allocate(row.checked_mul(height).ok_or(Failure::OUT_OF_MEMORY)?)?);
         pitch.write(row);
         Ok(())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaFree(address: usize) -> Status {
-    call(|| memory::release(address))
-}
-
-#[no_mangle]
-extern "C" fn cudaMemGetInfo(free: Out<usize>, total: Out<usize>) -> Status {
-    let _ = set(free, memory::free(log::device()) as usize); // both are optional
-    let _ = set(total, gpu().memory_bytes as usize);
-    0
-}
-
-#[no_mangle]
-extern "C" fn cudaHostAlloc(out: Out<usize>, bytes: usize, _flags: u32) -> Status {
-    call(|| {
-        let out = out.ok_or(Failure::INVALID_VALUE)?;
-        out.write(pinned::allocate(bytes)?);
+    };
+    cudaFree(address: usize), cuMemFree_v2 => memory::release(address);
+    cudaMemGetInfo(free: Out<usize>, total: Out<usize>), cuMemGetInfo_v2 => {
+        let _ = set(free, memory::free(log::device()) as usize); // both are optional
+        let _ = set(total, gpu().memory_bytes as usize);
         Ok(())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaMallocHost(out: Out<usize>, bytes: usize) -> Status {
-    cudaHostAlloc(out, bytes, 0)
-}
-
-#[no_mangle]
-extern "C" fn cudaFreeHost(address: usize) -> Status {
-    call(|| pinned::release(address))
-}
-
-#[no_mangle]
-extern "C" fn cudaHostRegister(address: usize, bytes: usize, _flags: u32) -> Status {
-    call(|| pinned::register(address, bytes))
-}
-
-#[no_mangle]
-extern "C" fn cudaHostUnregister(address: usize) -> Status {
-    call(|| pinned::unregister(address))
-}
-
-#[no_mangle]
-extern "C" fn cudaHostGetDevicePointer(out: Out<usize>, address: usize, _flags: u32) -> Status {
-    call(|| if memory::is_pinned(address) { set(out, address) } else { Err(Failure::INVALID_VALUE) })
-}
-
-#[no_mangle]
-extern "C" fn cudaHostGetFlags(flags: Out<u32>, address: usize) -> Status {
-    call(|| if memory::is_pinned(address) { set(flags, 0) } else { Err(Failure::INVALID_VALUE) })
+    };
+    cudaHostAlloc(out: Out<usize>, bytes: usize, _flags: u32), cuMemHostAlloc => make(out, || pinned::allocate(bytes));
+    cudaMallocHost(out: Out<usize>, bytes: usize), cuMemAllocHost_v2 => make(out, || pinned::allocate(bytes));
+    cudaFreeHost(address: usize), cuMemFreeHost => pinned::release(address);
+    cudaHostRegister(
+        address: usize,
+        bytes: usize,
+        _flags: u32,
+    ), cuMemHostRegister_v2 => pinned::register(address, bytes);
+    cudaHostUnregister(address: usize), cuMemHostUnregister => pinned::unregister(address);
+    cudaHostGetDevicePointer(
+        out: Out<usize>,
+        address: usize,
+        _flags: u32,
+    ) => if memory::is_pinned(address) { set(out, address) } else { Err(Failure::INVALID_VALUE) };
+    cudaHostGetFlags(
+        flags: Out<u32>,
+        address: usize,
+    ) => if memory::is_pinned(address) { set(flags, 0) } else { Err(Failure::INVALID_VALUE) };
 }
 
 /// What a pointer is: the part of `cudaPointerAttributes` that CUDA 12 and 13 share.
@@ -96,9 +57,8 @@ struct PointerAttributes {
     on_host: usize,
 }
 
-#[no_mangle]
-extern "C" fn cudaPointerGetAttributes(attributes: Out<PointerAttributes>, address: usize) -> Status {
-    call(|| {
+runtime! {
+    cudaPointerGetAttributes(attributes: Out<PointerAttributes>, address: usize) => {
         let device = i32::from(log::device());
         let what = if let Some((_, block)) = memory::block_of(address) {
             PointerAttributes { kind: 2, device: block.device.into(), on_device: address, on_host: 0 }
@@ -110,7 +70,7 @@ extern "C" fn cudaPointerGetAttributes(attributes: Out<PointerAttributes>, addre
             PointerAttributes { kind: 0, device: -2, on_device: 0, on_host: 0 }
         };
         set(attributes, what)
-    })
+    };
 }
 
 /// Writes a copy down and does it; in a capture it is only written down.
@@ -229,32 +189,21 @@ pub(crate) fn fill(address: usize, byte: u8, bytes: usize, stream: Handle) -> Re
     Ok(())
 }
 
-#[no_mangle]
-extern "C" fn cudaMemset(address: usize, value: i32, bytes: usize) -> Status {
-    call(|| fill(address, value as u8, bytes, 0))
-}
-
-#[no_mangle]
-extern "C" fn cudaMemsetAsync(address: usize, value: i32, bytes: usize, stream: Handle) -> Status {
-    call(|| fill(address, value as u8, bytes, stream))
-}
-
-#[no_mangle]
-extern "C" fn cudaMemset2DAsync(
-    address: usize,
-    pitch: usize,
-    value: i32,
-    width: usize,
-    height: usize,
-    stream: Handle,
-) -> Status {
-    call(|| {
+runtime! {
+    cudaMemset(address: usize, value: i32, bytes: usize) => fill(address, value as u8, bytes, 0);
+    cudaMemsetAsync(
+        address: usize,
+        value: i32,
+        bytes: usize,
+        stream: Handle,
+    ) => fill(address, value as u8, bytes, stream);
+    cudaMemset2DAsync(address: usize, pitch: usize, value: i32, width: usize, height: usize, stream: Handle) => {
         for row in 0..height {
             let start = pitch.checked_mul(row).and_then(|offset| address.checked_add(offset));
             fill(start.ok_or(Failure::INVALID_VALUE)?, value as u8, width, stream)?;
         }
         Ok(())
-    })
+    };
 }
 
 accept! { cudaMemPrefetchAsync cudaMemAdvise cudaStreamAttachMemAsync }

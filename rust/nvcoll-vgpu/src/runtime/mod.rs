@@ -13,12 +13,7 @@ mod symbols;
 
 use std::ffi::{c_char, CStr};
 
-use crate::errors::{answer, Failure, Status};
-
-/// Runs the body of an entry point.
-fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
-    answer(body())
-}
+use crate::errors::{call, Failure};
 
 /// Declares functions for which "success" is the whole answer: they tune or announce what a virtual GPU does not have.
 macro_rules! accept {
@@ -32,8 +27,6 @@ macro_rules! accept {
 pub(crate) use accept;
 pub(crate) use devices::device_of;
 pub(crate) use entry::find;
-pub(crate) use graphs::capture_info;
-pub(crate) use launches::DYNAMIC_SHARED;
 pub(crate) use memory::{copy, copy_and_wait, fill};
 
 /// The text of a C string.

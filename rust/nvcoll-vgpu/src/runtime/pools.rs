@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 
 use super::{accept, call};
+use crate::entry_points::runtime;
 use crate::errors::{Failure, Status};
 use crate::{log, memory, set, streams, Handle, Out};
 
@@ -14,14 +15,13 @@ fn pool_of(device: u16) -> Handle {
     0x5000 + 64 * usize::from(device)
 }
 
-#[no_mangle]
-extern "C" fn cudaMallocAsync(out: Out<usize>, bytes: usize, stream: Handle) -> Status {
-    call(|| {
+runtime! {
+    cudaMallocAsync(out: Out<usize>, bytes: usize, stream: Handle) => {
         let out = out.ok_or(Failure::INVALID_VALUE)?;
         streams::check(stream)?;
         out.write(memory::allocate(bytes)?);
         Ok(())
-    })
+    };
 }
 
 #[no_mangle]
@@ -29,17 +29,15 @@ extern "C" fn cudaMallocFromPoolAsync(out: Out<usize>, bytes: usize, _pool: Hand
     cudaMallocAsync(out, bytes, stream)
 }
 
-#[no_mangle]
-extern "C" fn cudaFreeAsync(address: usize, stream: Handle) -> Status {
-    call(|| {
+runtime! {
+    cudaFreeAsync(address: usize, stream: Handle) => {
         streams::check(stream)?;
         memory::release(address)
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaDeviceGetDefaultMemPool(pool: Out<Handle>, device: i32) -> Status {
-    call(|| set(pool, pool_of(super::devices::device_of(device)?)))
+    };
+    cudaDeviceGetDefaultMemPool(
+        pool: Out<Handle>,
+        device: i32,
+    ) => set(pool, pool_of(super::devices::device_of(device)?));
 }
 
 #[no_mangle]
@@ -47,9 +45,8 @@ extern "C" fn cudaDeviceGetMemPool(pool: Out<Handle>, device: i32) -> Status {
     cudaDeviceGetDefaultMemPool(pool, device)
 }
 
-#[no_mangle]
-extern "C" fn cudaMemPoolCreate(pool: Out<Handle>, _properties: usize) -> Status {
-    call(|| set(pool, pool_of(log::device())))
+runtime! {
+    cudaMemPoolCreate(pool: Out<Handle>, _properties: usize) => set(pool, pool_of(log::device()));
 }
 
 /// Attributes 1 to 3 are switches, and `int`; from 4 on they are bytes, and 64 bits wide.
@@ -72,9 +69,8 @@ unsafe extern "C" fn cudaMemPoolGetAttribute(pool: Handle, attribute: i32, value
     })
 }
 
-#[no_mangle]
-extern "C" fn cudaDeviceGetGraphMemAttribute(_device: i32, _attribute: i32, value: Out<u64>) -> Status {
-    call(|| set(value, 0))
+runtime! {
+    cudaDeviceGetGraphMemAttribute(_device: i32, _attribute: i32, value: Out<u64>) => set(value, 0);
 }
 
 accept! { cudaMemPoolSetAttribute cudaMemPoolSetAccess cudaMemPoolTrimTo cudaMemPoolDestroy cudaDeviceSetMemPool

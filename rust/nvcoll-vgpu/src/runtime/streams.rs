@@ -2,70 +2,31 @@
 #![allow(non_snake_case)] // the names of a public interface
 
 use super::{accept, call};
+use crate::entry_points::runtime;
 use crate::errors::{Failure, Status};
 use crate::streams::{self, HostWait};
-use crate::{graphs, log, set, Handle, Out};
+use crate::{graphs, log, make, set, Handle, Out};
 
-#[no_mangle]
-extern "C" fn cudaStreamCreateWithPriority(out: Out<Handle>, flags: u32, priority: i32) -> Status {
-    call(|| {
-        let out = out.ok_or(Failure::INVALID_VALUE)?;
-        out.write(streams::create(flags, priority.clamp(-5, 0)));
-        Ok(())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamCreateWithFlags(out: Out<Handle>, flags: u32) -> Status {
-    cudaStreamCreateWithPriority(out, flags, 0)
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamCreate(out: Out<Handle>) -> Status {
-    cudaStreamCreateWithPriority(out, 0, 0)
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamDestroy(stream: Handle) -> Status {
-    call(|| streams::destroy(stream))
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamGetPriority(stream: Handle, priority: Out<i32>) -> Status {
-    call(|| set(priority, streams::stream(stream)?.priority))
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamGetFlags(stream: Handle, flags: Out<u32>) -> Status {
-    call(|| set(flags, streams::stream(stream)?.flags))
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamGetId(stream: Handle, id: Out<u64>) -> Status {
-    call(|| {
+runtime! {
+    cudaStreamCreateWithPriority(out: Out<Handle>, flags: u32, priority: i32), cuStreamCreateWithPriority =>
+        make(out, || Ok(streams::create(flags, priority.clamp(-5, 0))));
+    cudaStreamCreateWithFlags(out: Out<Handle>, flags: u32), cuStreamCreate =>
+        make(out, || Ok(streams::create(flags, 0)));
+    cudaStreamCreate(out: Out<Handle>) => make(out, || Ok(streams::create(0, 0)));
+    cudaStreamDestroy(stream: Handle), cuStreamDestroy_v2 => streams::destroy(stream);
+    cudaStreamGetPriority(
+        stream: Handle,
+        priority: Out<i32>,
+    ), cuStreamGetPriority => set(priority, streams::stream(stream)?.priority);
+    cudaStreamGetFlags(stream: Handle, flags: Out<u32>) => set(flags, streams::stream(stream)?.flags);
+    cudaStreamGetId(stream: Handle, id: Out<u64>) => {
         streams::stream(stream)?;
         set(id, log::stream_number(stream).into())
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamGetDevice(stream: Handle, device: Out<i32>) -> Status {
-    call(|| set(device, streams::stream(stream)?.device.into()))
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamQuery(stream: Handle) -> Status {
-    call(|| streams::query(stream))
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamSynchronize(stream: Handle) -> Status {
-    call(|| streams::wait_for(HostWait::Stream(stream)))
-}
-
-#[no_mangle]
-extern "C" fn cudaStreamWaitEvent(stream: Handle, event: Handle, _flags: u32) -> Status {
-    call(|| streams::wait(stream, event))
+    };
+    cudaStreamGetDevice(stream: Handle, device: Out<i32>) => set(device, streams::stream(stream)?.device.into());
+    cudaStreamQuery(stream: Handle), cuStreamQuery => streams::query(stream);
+    cudaStreamSynchronize(stream: Handle), cuStreamSynchronize => streams::wait_for(HostWait::Stream(stream));
+    cudaStreamWaitEvent(stream: Handle, event: Handle, _flags: u32), cuStreamWaitEvent => streams::wait(stream, event);
 }
 
 #[no_mangle]
@@ -96,13 +57,9 @@ extern "C" fn cudaStreamAddCallback(
 
 accept! { cudaStreamCopyAttributes cudaStreamSetAttribute }
 
-#[no_mangle]
-extern "C" fn cudaEventCreateWithFlags(out: Out<Handle>, flags: u32) -> Status {
-    call(|| {
-        let out = out.ok_or(Failure::INVALID_VALUE)?;
-        out.write(streams::create_event(flags));
-        Ok(())
-    })
+runtime! {
+    cudaEventCreateWithFlags(out: Out<Handle>, flags: u32), cuEventCreate =>
+        make(out, || Ok(streams::create_event(flags)));
 }
 
 #[no_mangle]
@@ -110,32 +67,15 @@ extern "C" fn cudaEventCreate(out: Out<Handle>) -> Status {
     cudaEventCreateWithFlags(out, 0)
 }
 
-#[no_mangle]
-extern "C" fn cudaEventDestroy(event: Handle) -> Status {
-    call(|| streams::destroy_event(event))
-}
-
-#[no_mangle]
-extern "C" fn cudaEventRecord(event: Handle, stream: Handle) -> Status {
-    call(|| streams::record(event, stream))
-}
-
-#[no_mangle]
-extern "C" fn cudaEventRecordWithFlags(event: Handle, stream: Handle, _flags: u32) -> Status {
-    call(|| streams::record(event, stream))
-}
-
-#[no_mangle]
-extern "C" fn cudaEventQuery(event: Handle) -> Status {
-    call(|| streams::query_event(event))
-}
-
-#[no_mangle]
-extern "C" fn cudaEventSynchronize(event: Handle) -> Status {
-    call(|| streams::wait_for(HostWait::Event(event)))
-}
-
-#[no_mangle]
-extern "C" fn cudaEventElapsedTime(milliseconds: Out<f32>, start: Handle, end: Handle) -> Status {
-    call(|| set(milliseconds, streams::elapsed_ms(start, end)?))
+runtime! {
+    cudaEventDestroy(event: Handle), cuEventDestroy_v2 => streams::destroy_event(event);
+    cudaEventRecord(event: Handle, stream: Handle), cuEventRecord => streams::record(event, stream);
+    cudaEventRecordWithFlags(event: Handle, stream: Handle, _flags: u32) => streams::record(event, stream);
+    cudaEventQuery(event: Handle), cuEventQuery => streams::query_event(event);
+    cudaEventSynchronize(event: Handle), cuEventSynchronize => streams::wait_for(HostWait::Event(event));
+    cudaEventElapsedTime(
+        milliseconds: Out<f32>,
+        start: Handle,
+        end: Handle,
+    ), cuEventElapsedTime, cuEventElapsedTime_v2 => set(milliseconds, streams::elapsed_ms(start, end)?);
 }

@@ -6,6 +6,7 @@ use std::sync::{LazyLock, Mutex};
 
 use super::call;
 use super::memory::{copy, copy_and_wait};
+use crate::entry_points::runtime;
 use crate::errors::{Failure, Status};
 use crate::memory::data::Copy;
 use crate::{log, memory, set, Handle, Out};
@@ -53,14 +54,9 @@ fn part(shadow: Handle, bytes: usize, offset: usize) -> Result<usize, Failure> {
     }
 }
 
-#[no_mangle]
-extern "C" fn cudaGetSymbolAddress(out: Out<usize>, shadow: Handle) -> Status {
-    call(|| set(out, symbol(shadow)?.0))
-}
-
-#[no_mangle]
-extern "C" fn cudaGetSymbolSize(out: Out<usize>, shadow: Handle) -> Status {
-    call(|| set(out, symbol(shadow)?.1))
+runtime! {
+    cudaGetSymbolAddress(out: Out<usize>, shadow: Handle) => set(out, symbol(shadow)?.0);
+    cudaGetSymbolSize(out: Out<usize>, shadow: Handle) => set(out, symbol(shadow)?.1);
 }
 
 #[no_mangle]
