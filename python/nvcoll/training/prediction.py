@@ -177,7 +177,8 @@ class StepPrediction:
         waiting = self.exposed_s / self.seconds
         name, seconds = max(self.parts.items(), key=lambda part: part[1])
         if waiting < 0.25:
-            return f"computing: {PARTS[name]} take {100 * seconds / self.seconds:.0f} % of the time"
+            verb = "take" if PARTS[name].endswith("s") else "takes"
+            return f"computing: {PARTS[name]} {verb} {100 * seconds / self.seconds:.0f} % of the time"
         longest = max((part for part in self.parts.items() if part[0] not in COMPUTING), key=lambda part: part[1])
         share = 100 * longest[1] / self.seconds
         return f"waiting takes {100 * waiting:.0f} % of the time, most of it {PARTS[longest[0]]} ({share:.0f} %)"
