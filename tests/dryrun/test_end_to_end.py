@@ -40,6 +40,16 @@ def test_two_recordings_of_a_script_are_the_same():
     assert one.recording.row["tokens"] == 16 * 2 * 256
 
 
+def test_buckets_of_ddp_overlap_with_the_backward_pass_where_the_backend_lets_them(monkeypatch):
+    """ProcessGroupNCCL2 of torch 2.15 makes the stream wait when DDP asks for a bucket's future: docs/dryrun.md."""
+    monkeypatch.setenv("TORCH_DIST_USE_NCCL2", "0")
+    ops = dryrun(SCRIPTS / "ddp.py", on=SIXTEEN, is_cached=False).recording.ranks[0]["ops"]
+    buckets = [index for index, op in enumerate(ops) if op["work"] == "collective"]
+    recorded = next(op["event"] for op in ops[buckets[0] :] if op["work"] == "record" and op["stream"] != 0)
+    waited = next(index for index, op in enumerate(ops) if op["work"] == "wait" and op["event"] == recorded)
+    assert len(buckets) > 2 and waited > buckets[-1]
+
+
 def test_the_stages_of_a_pipeline_run_side_by_side():
     step = dryrun(SCRIPTS / "pipeline.py", on="hgx-h100[0-3]", is_cached=False, steps=2)
     assert [row["name"] for row in step.recording.ranks] == ["stage 0", "stage 1", "stage 2", "stage 3"]

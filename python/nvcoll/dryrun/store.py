@@ -75,6 +75,8 @@ class Answers(private.Store):
         self.counts.pop(key, None)
         return self.values.pop(key, None) is not None
 
+    deleteKey = delete_key
+
     def wait(self, *_args: Any) -> None: ...
 
     def check(self, keys: list[str]) -> bool:
@@ -86,6 +88,8 @@ class Answers(private.Store):
 
     def num_keys(self) -> int:
         return len(self.values)
+
+    getNumKeys = num_keys
 
     def list_keys(self) -> list[str]:
         return sorted(self.values)
