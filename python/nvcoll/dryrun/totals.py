@@ -70,7 +70,9 @@ class _Flops:
         ops = recording.ops
         seen: set[int] = set()
         attended = attended_again = 0.0
-        for kind, *_, op, args in rows_of(recording.records):
+        rows = list(rows_of(recording.records))
+        of_products = {op for kind, *_, op, _args in rows if kind == Kind.GEMM}  # such convolutions count as these
+        for kind, *_, op, args in rows:
             found = ops[op] if op < len(ops) else Op("")
             if kind == Kind.GEMM:
                 flops = 2.0 * args[0] * args[1] * args[2] * max(1, args[3])
@@ -91,7 +93,7 @@ class _Flops:
                     self.products += 1
                     self.dtypes[experts["dtype"]] += int(flops_of(experts))
                     passes[found.is_backward] += flops_of(experts)
-                elif "convolution" in found.name and found.flops:
+                elif "convolution" in found.name and found.flops and op not in of_products:
                     passes[found.is_backward or "backward" in found.name] += found.flops
         self.all = passes[False] + passes[True] + attended + attended_again
         self.model = passes[False] + min(passes[True], BACKWARD * passes[False])
