@@ -8,6 +8,7 @@ import nvcoll
 from dryrun.recordings import Log, layer
 from nvcoll.dryrun import roles, script
 from nvcoll.dryrun.failures import OutOfGpuMemory, ScriptFailed
+from nvcoll.dryrun.installed import Torch
 from nvcoll.dryrun.launch import Request
 from nvcoll.dryrun.recording import Group, Run
 
@@ -24,6 +25,12 @@ def stage(rank, group, **more):
             log.call("send", 1, 128, peer=peer)
             log.call("recv", 1, 128, peer=peer)
     return log.recording(rank, groups={1: group}, **more)
+
+
+@pytest.fixture(autouse=True)
+def some_torch(monkeypatch, tmp_path):
+    """Keys of the cache name torch, which is not needed here."""
+    monkeypatch.setattr(script.cache, "torch_installed", lambda: Torch("2.15.0", "13.2", tmp_path))
 
 
 @pytest.fixture

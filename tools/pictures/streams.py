@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 
 from chart import page, text
 
 from nvcoll.draw.drawing import FAINT, GRID
-from nvcoll.training.colours import PASSES
+from nvcoll.training.colours import BLUE, PASSES
 from nvcoll.training.trace import Document, Span
 
 LEFT, WIDTH, ROW, HEAD = 190, 760, 22, 34
 """Pixels: where the axis starts, its width, the height of a stream, and of the name of a machine."""
 
 SEAM_S = 0.4e-3
-"""Seconds between spans of one kind that the eye does not see; they are drawn as one."""
+"""Seconds between kernels that the eye does not see; they are drawn as one."""
 
 
 def streams(title: str, note: str, documents: Mapping[str, Document]) -> str:
@@ -61,25 +60,28 @@ def _lanes(spans: Sequence[Span]) -> list[tuple[str, list[Span]]]:
 
 def _title(spans: Sequence[Span]) -> str:
     name, _ = Counter(one["name"] for one in spans).most_common(1)[0]
-    if {one["args"]["kind"] for one in spans} == {"communication"}:
+    if all(map(_communicates, spans)):
         return name
     return "kernels of the model" if len({one["name"] for one in spans}) > 8 else name.removeprefix("fsdp::")
 
 
 def _joined(spans: Sequence[Span]) -> list[Span]:
-    """Joins spans of one kind that follow each other closely, so that the picture stays small."""
+    """Joins kernels that follow each other closely, so that the picture stays small."""
     done: list[Span] = []
-    for kind, run in groupby(spans, key=lambda one: one["args"]["kind"]):
-        for span in run:
-            last = done[-1] if done and done[-1]["args"]["kind"] == kind != "communication" else None
-            if last and span["start_s"] - last["end_s"] < SEAM_S:
-                done[-1] = Span(**{**last, "end_s": max(last["end_s"], span["end_s"])})
-            else:
-                done.append(span)
+    for span in spans:
+        last = done[-1] if done and not _communicates(span) else None
+        if last and not _communicates(last) and span["start_s"] - last["end_s"] < SEAM_S:
+            done[-1] = Span(**{**last, "end_s": max(last["end_s"], span["end_s"])})
+        else:
+            done.append(span)
     return done
+
+
+def _communicates(span: Span) -> bool:
+    return bool(span["args"]["kind"] == "communication")
 
 
 def _drawn(span: Span, begin: float, scale: float, y: float) -> str:
     x, width = LEFT + scale * (span["start_s"] - begin), scale * (span["end_s"] - span["start_s"])
-    colour = PASSES[span["args"]["kind"]]
+    colour = PASSES["communication"] if _communicates(span) else BLUE
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width - 0.3, 0.3):.1f}" height="{ROW - 6}" fill="{colour}"/>'
