@@ -136,7 +136,7 @@ def collectives(recording):
 
 
 def on_cpus(script, *args, world_size, folder):
-    """Runs a script in real processes on CPUs with gloo. Returns names and shapes of rank 0 in its second step."""
+    """Runs a script in real processes on CPUs with gloo. Returns names and shapes of rank 0 in its third step."""
     rendezvous = folder / "rendezvous"
     processes = []
     for rank in range(world_size):
