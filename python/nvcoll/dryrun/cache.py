@@ -29,7 +29,8 @@ from pathlib import Path
 
 from nvcoll._nvcoll import InvalidArgument, __version__
 from nvcoll.dryrun.installed import torch_installed, versions
-from nvcoll.dryrun.launch import HIDDEN, OTHER_LAUNCHERS, Request, user_cache
+from nvcoll.dryrun.launch import HIDDEN, OTHER_LAUNCHERS, Request
+from nvcoll.dryrun.library import user_cache
 from nvcoll.dryrun.recorded import Recorded
 
 MOST_BYTES = 512 << 20

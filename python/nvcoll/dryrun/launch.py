@@ -17,7 +17,6 @@ what the machine really gives (resident bytes of the ranks): the virtual GPUs ha
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -30,9 +29,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, gpus
-from nvcoll.dryrun.failures import CannotDryRun, DryRunLimit
+from nvcoll.dryrun.failures import DryRunLimit
 from nvcoll.dryrun.installed import Torch, torch_installed
-from nvcoll.dryrun.library import wheel_names
+from nvcoll.dryrun.library import libraries, library, user_cache, wheel_names
 from nvcoll.dryrun.reaper import Folder
 from nvcoll.dryrun.recording import Recording, Run
 from nvcoll.ranks.processes import Process, Supervisor
@@ -138,11 +137,7 @@ def driver_of(torch: Torch) -> tuple[Path, Path]:
     Raises:
         CannotDryRun: this nvcoll has none for the torch that is installed.
     """
-    try:
-        drivers: Any = importlib.import_module("nvcoll.dryrun.library")
-    except ImportError:
-        raise CannotDryRun("this nvcoll has no virtual driver: install its wheel for Linux x86-64") from None
-    return drivers.library(), drivers.libraries()
+    return library(), libraries()
 
 
 def memory_of(gpu: GpuRow) -> int:
@@ -219,12 +214,6 @@ def environment_of(request: Request, torch: Torch, library: Path, libraries: Pat
         "PYTHONUNBUFFERED": "1",
     }
     return {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"} | kept | ours | dict(request.environment)
-
-
-def user_cache() -> Path:
-    """Returns the folder in which a dry run keeps recordings and compiled kernels."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "nvcoll" / "dryrun"
 
 
 def run_ranks(

@@ -60,6 +60,12 @@ def library() -> Path:
     return path
 
 
+def user_cache() -> Path:
+    """Returns the folder in which a dry run keeps recordings, compiled kernels and the names of libraries."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "nvcoll" / "dryrun"
+
+
 def libraries() -> Path:
     """Returns a folder in which the library has the names of NVIDIA's libraries.
 
@@ -70,10 +76,9 @@ def libraries() -> Path:
         OSError: the folder cannot be made.
     """
     target = library().resolve()
-    home = os.environ.get("XDG_CACHE_HOME")
     names = (*DRIVER_NAMES, *WHEEL_NAMES)
     key = sha256("\n".join([str(target), *names]).encode()).hexdigest()[:16]
-    folder = (Path(home) if home else Path.home() / ".cache") / "nvcoll" / "dryrun" / "libraries" / key
+    folder = user_cache() / "libraries" / key
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder.parent))

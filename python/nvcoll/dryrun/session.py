@@ -78,15 +78,15 @@ class Session:
     def _begin(self) -> None:
         self.memory.begin(self.steps.optimizer)
         self.recorder.start()
-        self._made = self._compiled()
+        self._made = self._prepared()
 
-    def _compiled(self) -> tuple[int, int, int]:
+    def _prepared(self) -> tuple[int, int, int]:
         """Returns how many graphs were compiled and captured so far, and how often DDP has arranged its buckets."""
         return private.compiled_graphs(), self.recorder.captures, self._rebuilt()
 
     def goes_on(self) -> bool:
         """Says whether another step shall count: torch.compile, a graph or DDP prepared something in the last one."""
-        if self._made == self._compiled() or self.steps.wanted >= self.spec.steps + MORE_STEPS:
+        if self._made == self._prepared() or self.steps.wanted >= self.spec.steps + MORE_STEPS:
             return False
         self.steps.wanted += 1
         self._begin()
