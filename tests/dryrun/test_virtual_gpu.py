@@ -166,6 +166,14 @@ def test_an_event_is_complete_for_a_host_that_only_polls():
             polls += 1
         assert 1000 < polls < 10000, polls
         assert event.query()
+        import time
+        x.zero_()
+        event.record()
+        polls = 1
+        while not event.query():
+            time.sleep(0.001)
+            polls += 1
+        assert 5 < polls < 50, polls
         """
     )
 

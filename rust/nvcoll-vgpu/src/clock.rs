@@ -171,6 +171,7 @@ extern "C" fn clock_nanosleep(
     left: *mut libc::timespec,
 ) -> c_int {
     let Some(time) = time else { return libc::EFAULT };
+    crate::streams::slept();
     let until = if flags & libc::TIMER_ABSTIME == 0 { *time } else { real_deadline(clock, *time) };
     // SAFETY: the system call reads a valid time; `left` is the caller's, null or valid by the C library's interface.
     let status = unsafe { libc::syscall(libc::SYS_clock_nanosleep, clock, flags, std::ptr::from_ref(&until), left) };

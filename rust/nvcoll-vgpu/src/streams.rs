@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! waited    one more than the position in the log of the last thing that the host waited for
-//! complete  the event's record lies before `waited`, or this thread asked POLLS times and nothing was issued meanwhile
+//! complete  the event's record lies before `waited`, or this thread asked POLLS times and nothing was issued meanwhile;
+//!           a sleep counts as many questions
 //! ```
 //!
 //! The thread that watches NCCL asks for ever and changes nothing; for it every event is complete, or it would report a
@@ -25,6 +26,10 @@ use crate::{graphs, Failure, Handle};
 /// Questions in a row after which an event is complete although the host did not wait (chosen: more than a loop over the
 /// events of all blocks asks, less than a human notices).
 const POLLS: u32 = 2000;
+
+/// Questions for which a sleep of the thread counts (chosen: a loop that asks and sleeps ends after ten rounds). The time of
+/// a sleep is not looked at, so that each run is the same.
+const SLEEP: u32 = POLLS / 10;
 
 /// The first handles of streams and events; handles are 64 bytes apart, since torch takes odd numbers for its own.
 const FIRST_STREAM: Handle = 0x10000;
@@ -226,6 +231,12 @@ fn is_complete(recorded: u64) -> bool {
     }
     WAITED.fetch_max(recorded, Ordering::Relaxed); // see WAITED
     true
+}
+
+/// Says that this thread sleeps: if it polls, it does so more patiently.
+pub fn slept() {
+    let (seen, polls) = POLLED.get();
+    POLLED.set((seen, polls.saturating_add(SLEEP)));
 }
 
 /// Whether an event is complete.
