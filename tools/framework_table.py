@@ -52,8 +52,8 @@ def line(row, folder):
         world_size=row.world_size,
         is_cached=False,
     )
-    ran = made.recording.facts["ranks"]
-    seconds, memory = max(each["seconds"] for each in ran), sum(each["peak_rss_bytes"] for each in ran)
+    ran = made.recording.runs
+    seconds, memory = max(run.seconds for run in ran), sum(run.peak_rss_bytes for run in ran)
     command = re.sub(r" --\S+ \{folder\}\S*", "", row.command)
     cells = [
         row.name,

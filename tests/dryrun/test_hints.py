@@ -8,9 +8,9 @@ from nvcoll.cli.dryrun.hints import hints
 from nvcoll.dryrun.recorded import Recorded
 
 
-def recorded(allocated=95, reserved=100, ops=()):
+def recorded(allocated=95, reserved=100, ops=(), **facts):
     memory = {"allocated": allocated, "reserved": reserved}
-    return Recorded({"recorded": {"ranks": [{"memory": memory, "ops": list(ops)}]}}, {})
+    return Recorded({"recorded": {"ranks": [{"memory": memory, "ops": list(ops)}]}}, facts)
 
 
 def predicted(**parts):
@@ -33,6 +33,11 @@ def test_a_good_step_has_no_hint():
 def test_what_waits_has_a_hint(parts, said):
     (hint,) = hints(recorded(), predicted(**parts))
     assert said in hint
+
+
+def test_ddp_on_a_backend_that_waits_is_told_of_the_other_one():
+    (hint,) = hints(recorded(ddp_waits=True), predicted(data=0.2))
+    assert "TORCH_DIST_USE_NCCL2=0" in hint and "bucket_cap_mb" not in hint
 
 
 def test_the_largest_share_comes_first():

@@ -132,6 +132,29 @@ ENDS = {
         "depends on the values of a tensor (1000, 1000) bool",
         ":3 <module>",
     ),
+    "stops": (
+        "import os, torch\nif os.fork() == 0:\n    os._exit(7)\nos.wait()\nmodel = torch.nn.Linear(8, 8).cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters())\n"
+        "model(torch.ones(2, 8).cuda()).sum().backward()\noptimizer.step()\nos._exit(5)",
+        "ended",
+        5,
+        "os._exit(5)` after 1 step of an optimizer was seen, 2 are needed",
+        "",
+    ),
+    "spreads": (
+        "import torch\ntorch.zeros(1, device='cuda')\ntorch.zeros(1, device='cuda:1')",
+        "refused",
+        1,
+        "uses cuda:1 after cuda:0",
+        ":3 <module>",
+    ),
+    "replicates": (
+        "import torch\nmodel = torch.nn.DataParallel(torch.nn.Linear(8, 8).cuda())\nmodel(torch.ones(16, 8).cuda())",
+        "refused",
+        1,
+        "uses cuda:1 after cuda:0",
+        ":3 <module>",
+    ),
     "misses": (
         "import torch.distributed as dist\ndist.init_process_group('nccl')\nheard = [None]\n"
         "dist.broadcast_object_list(heard, src=5)",
@@ -208,6 +231,18 @@ def test_a_child_without_the_virtual_gpu_says_so(children, tmp_path):
     [(_, run, _)] = children.run(tmp_path / "any.py")
     assert run.status == "refused"
     assert "is not preloaded" in run.message
+
+
+def test_records_that_found_no_space_are_an_error():
+    pytest.importorskip("torch")
+    from nvcoll.dryrun.gpu import Gpu
+
+    gpu = object.__new__(Gpu)
+    gpu._functions = {"count": lambda: 5000, "lost": lambda: 0}
+    assert gpu.count() == 5000
+    gpu._functions["lost"] = lambda: 1
+    with pytest.raises(nvcoll.DryRunError, match="more than the 5,000 calls of CUDA"):
+        gpu.count()
 
 
 def test_what_is_no_recording_is_refused(tmp_path):

@@ -1,9 +1,12 @@
-"""Products of experts that one kernel computes are found by the shapes of its operator."""
+"""Products that an operator computes in kernels of its own are found by its shapes: experts, convolutions."""
 
 import pytest
 
+from dryrun.recordings import Log
 from nvcoll.dryrun.products import flops_of, grouped
+from nvcoll.dryrun.record import training_step
 from nvcoll.dryrun.recording import Op
+from nvcoll.dryrun.totals import Totals
 
 ROWS, WIDTH, HIDDEN, EXPERTS = 4096, 512, 1024, 8
 ENDS = ((EXPERTS,), "int32")
@@ -25,3 +28,18 @@ def test_experts_multiply_each_row_once(form):
 
 def test_other_operators_are_no_products_of_experts():
     assert grouped(Op("aten::mm", inputs=(((8, 8), "bfloat16"), ((8, 8), "bfloat16")))) is None
+
+
+@pytest.mark.parametrize("as_products", [False, True], ids=["a kernel of cuDNN", "products of cuBLAS"])
+def test_a_convolution_counts_once_however_it_runs(as_products):
+    images, pixels, channels, filters = 32, 56 * 56, 64, 128
+    flops = 2 * images * pixels * channels * filters
+    log = Log()
+    inputs = ((images, channels, 56, 56), "float16"), ((filters, channels, 1, 1), "float16")
+    convolution = log.op("aten::convolution", 1000, *inputs, flops=flops)
+    if as_products:
+        log.gemm(pixels, filters, channels, op=convolution, batch=images)
+    log.launch(convolution)
+    assert Totals.of([log.recording()], [1]).hardware_flops == flops
+    (rank,) = training_step([log.recording()], gpu="h100-sxm", name="one")["recorded"]["ranks"]
+    assert sum(flops_of(op) for op in rank["ops"] if op["work"] == "gemm") == flops

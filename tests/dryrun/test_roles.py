@@ -163,7 +163,7 @@ def test_the_same_script_is_recorded_once(attempts, tmp_path, monkeypatch):
     of = Request("train.py", ("--config=config.toml",), world_size=16, gpu=H100)
     first = script.record(of)
     again = script.record(of)
-    assert len(made) == 1 and again == first and again.is_cached and not first.is_cached
+    assert len(made) == 1 and again == first and first.runs and not again.runs
     (tmp_path / "alien.py").write_text("1")
     script.record(of)
     assert len(made) == 1, "a file that the script does not import"

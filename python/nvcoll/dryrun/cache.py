@@ -24,7 +24,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from nvcoll._nvcoll import InvalidArgument, __version__
@@ -191,7 +190,7 @@ def cached(key: str) -> Recorded | None:
         os.utime(path)
     except (OSError, InvalidArgument):
         return None
-    return replace(found, is_cached=True)
+    return found
 
 
 def keep(key: str, recorded: Recorded) -> None:

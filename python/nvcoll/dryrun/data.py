@@ -29,7 +29,7 @@ import torch
 from nvcoll.dryrun.gpu import Gpu
 from nvcoll.dryrun.lines import Lines
 from nvcoll.dryrun.recording import Assumption
-from nvcoll.dryrun.refusals import unknown_shape
+from nvcoll.dryrun.refusals import second_gpu, unknown_shape
 from nvcoll.dryrun.rules import Rule
 from nvcoll.dryrun.tensors import Mirror, is_small, is_whole, replaced, tensors_of
 
@@ -45,7 +45,7 @@ class Data:
     """The values of the rank's GPU."""
 
     def __init__(self, gpu: Gpu, lines: Lines) -> None:
-        self._lines = lines
+        self._lines, self._device = lines, -1
         self.mirror = Mirror(gpu)
         self._unknown: set[int] = set()
         self._fresh: set[int] = set()
@@ -77,7 +77,11 @@ class Data:
         return tensor.is_cuda and (tensor.untyped_storage().data_ptr() in self._unknown or not is_small(tensor))
 
     def ran(self, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], result: Any) -> None:
-        """Makes the values that an operator has written."""
+        """Makes the values that an operator has written.
+
+        Raises:
+            DryRunError: it wrote on another GPU than those before.
+        """
         results = tensors_of(result)
         touched = [*results, *rule.mutated(args, kwargs)]
         written = [each for each in touched if each.is_cuda]
@@ -85,6 +89,10 @@ class Data:
             if touched and any(each.is_cuda for each in inputs):
                 self._copied_to_host(rule, args, kwargs, inputs, results)
             return
+        if (device := written[0].get_device()) != self._device:
+            if self._device >= 0:
+                raise second_gpu(self._device, device, self._lines.of_script())
+            self._device = device
         if rule.leaves_data:
             return
         if rule.is_new:

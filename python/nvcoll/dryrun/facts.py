@@ -48,6 +48,7 @@ def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[R
             {"text": one.text, "line": first.lines[one.line], "times": one.times}
             for one in {(one.text, one.line): one for each in recordings[:1] for one in each.assumed}.values()
         ],
+        "ddp_waits": first.ddp_waits,
         "unanswered": sorted({name for one in recordings for name in one.unanswered}),
     }
 
@@ -58,9 +59,6 @@ def _of_rank(recording: Recording, run: Run) -> Facts:
     work = rows[[kind in (Kind.LAUNCH, Kind.GEMM, Kind.COLLECTIVE) for kind in rows["kind"].tolist()]]
     return {
         "rank": recording.rank,
-        "seconds": run.seconds,
-        "step_seconds": run.step_seconds,
-        "peak_rss_bytes": run.peak_rss_bytes,
         "steps": run.steps,
         "launches": kinds[Kind.LAUNCH],
         "products": kinds[Kind.GEMM],

@@ -17,6 +17,7 @@ U32, U64, I32 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
 FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "log": (ctypes.c_void_p,),
     "count": (U64,),
+    "lost": (U64,),
     "name_of": (ctypes.c_char_p, U32),
     "names": (U32,),
     "set_op": (None, U32),
@@ -56,8 +57,18 @@ class Gpu:
         """Address of the GPU's memory, and its bytes, of all devices together."""
 
     def count(self) -> int:
-        """Returns how many records there are."""
-        return int(self._functions["count"]())
+        """Returns how many records there are.
+
+        Raises:
+            DryRunError: some found no space.
+        """
+        count = int(self._functions["count"]())
+        if self._functions["lost"]():
+            raise DryRunError(
+                f"the script has issued more than the {count:,} calls of CUDA for which a dry run has space: "
+                "have a step do less, or pass fewer --steps"
+            )
+        return count
 
     def records(self, first: int = 0, end: int | None = None) -> np.ndarray[Any, np.dtype[Any]]:
         """Returns a copy of records `first` to `end`."""

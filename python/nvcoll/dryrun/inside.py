@@ -45,10 +45,12 @@ class Child:
         self.run = Run(rank=spec.rank, status="failed", exit_status=1)
         self.session: Session | None = None
         self.has_recording = False
+        self._exit, self._process = os._exit, os.getpid()
 
     def main(self) -> NoReturn:
         """Runs the script, and leaves the process."""
         os.environ.update(environment(self.spec))
+        os._exit = self._left
         random.seed(0)
         try:
             from nvcoll.dryrun.session import Session
@@ -63,6 +65,12 @@ class Child:
         except BaseException as error:
             self._failed(error)
         self._leave("ended", f"the script ended after {self._seen()}", 0)
+
+    def _left(self, status: int) -> NoReturn:
+        """Stands for `os._exit`: says what was seen first, unless a process calls it that was forked."""
+        if os.getpid() == self._process:
+            self._leave("ended", f"the script left with `os._exit({status})` after {self._seen()}", status)
+        self._exit(status)
 
     def finish(self) -> None:
         """Writes the recording, and leaves the process: the counted step has ended.
@@ -126,7 +134,7 @@ class Child:
             worker.terminate()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(exit_status)
+        self._exit(exit_status)
 
 
 def _of_script(trace: TracebackType | None) -> TracebackType | None:

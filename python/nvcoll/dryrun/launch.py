@@ -34,6 +34,7 @@ from nvcoll.dryrun.installed import Torch, torch_installed
 from nvcoll.dryrun.library import libraries, library, user_cache, wheel_names
 from nvcoll.dryrun.reaper import Folder
 from nvcoll.dryrun.recording import Recording, Run
+from nvcoll.dryrun.spec import STEPS
 from nvcoll.ranks.processes import Process, Supervisor
 from nvcoll.text.lines import Lines
 
@@ -86,7 +87,7 @@ class Request:
     world_size: int = 8
     gpu: GpuRow = field(kw_only=True)
     gpus_per_node: int = 8
-    steps: int = 3
+    steps: int = STEPS
     time_limit_s: float = 1800.0
     memory_limit_bytes: float | None = None
     is_quiet: bool = False

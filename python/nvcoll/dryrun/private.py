@@ -8,7 +8,8 @@
 | ``_new_process_group_helper``, ``_end_coalescing``, ``FakeProcessGroup`` | groups and their ranks |
 | ``Backend._plugins``, ``Backend._BackendPlugin`` | who makes gloo's part of a group |
 | ``rendezvous``, its module | the store |
-| ``_verify_params_across_processes`` | DDP's check of shapes |
+| ``_verify_params_across_processes``, ``Reducer._rebuild_buckets`` | DDP's check of shapes, and its buckets |
+| ``_get_default_group`` | the backend of NCCL |
 | ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
 | ``AlgorithmSelectorCache.benchmark_choices``, ``CachingAutotuner.run`` | kernels that torch.compile makes |
 | ``torch._dynamo.utils.counters`` | whether torch.compile was at work |
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -158,21 +160,26 @@ def compiled_graphs() -> int:
     return int(lookup("torch._dynamo.utils", "counters")["stats"]["unique_graphs"])
 
 
-def count_rebuilt_buckets() -> Callable[[], int]:
-    """Returns what counts how often DistributedDataParallel has arranged its buckets anew, as in its second step."""
-    rebuilt = 0
+def count_rebuilt_buckets() -> Counter[bool]:
+    """Returns what counts how often DistributedDataParallel arranged its buckets anew (True), or left them (False)."""
+    answers = Counter[bool]()
 
     def around(rebuild: Any) -> Any:
         def counted(reducer: Any) -> Any:
-            nonlocal rebuilt
             answer = rebuild(reducer)
-            rebuilt += bool(answer)
+            answers[bool(answer)] += 1
             return answer
 
         return counted
 
     wrap(lookup("torch._C._distributed_c10d", "Reducer"), "_rebuild_buckets", around)
-    return lambda: rebuilt
+    return answers
+
+
+def futures_wait() -> bool:
+    """Says whether the backend of NCCL makes the stream wait for a collective whose future is asked for."""
+    world = lookup("torch.distributed.distributed_c10d", "_get_default_group")()
+    return type(world._get_backend(torch.device("cuda"))).__name__ == "ProcessGroupNCCL2"
 
 
 def autotuner() -> Any:

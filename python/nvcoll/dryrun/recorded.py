@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nvcoll._nvcoll import InvalidArgument, TrainingStep
+from nvcoll.dryrun.recording import Run
 
 SCHEMA = "nvcoll.recorded/1"
 
@@ -30,12 +31,12 @@ class Recorded:
     Attributes:
         row: the training step, as JSON has it.
         facts: what is said of the recording.
-        is_cached: it was read from the cache.
+        runs: how the ranks ran, with times and memory of this machine; empty if they did not run now. Of no file.
     """
 
     row: dict[str, Any]
     facts: dict[str, Any]
-    is_cached: bool = field(default=False, compare=False)
+    runs: tuple[Run, ...] = field(default=(), compare=False)
 
     @cached_property
     def step(self) -> TrainingStep:
@@ -53,7 +54,7 @@ class Recorded:
         if tokens is None:
             return self
         facts = self.facts | {"tokens": "as given by --tokens"}
-        return Recorded(self.row | {"tokens": tokens}, facts, self.is_cached)
+        return Recorded(self.row | {"tokens": tokens}, facts, self.runs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it to a file, whole or not at all. The same recording is the same bytes."""

@@ -157,6 +157,8 @@ class Recording:
     assumed: list[Assumption] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of Python, torch and the frameworks that the script imported."""
+    ddp_waits: bool = False
+    """DistributedDataParallel runs on a backend that makes the stream wait for each bucket as it is reduced."""
 
     def save(self, path: str | Path) -> None:
         """Writes the recording to a file."""

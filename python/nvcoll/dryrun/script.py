@@ -58,7 +58,7 @@ def _recorded(
     """Returns the recorded step, and the places of the records of each rank in it."""
     name = f"{request.words} on {request.world_size} GPUs"
     row, places = step_and_places(recordings, gpu=request.gpu.name, name=name)
-    return Recorded(row, facts_of(request, recordings, runs)), places
+    return Recorded(row, facts_of(request, recordings, runs), tuple(runs)), places
 
 
 def record_twice(

@@ -82,7 +82,7 @@ class Session:
 
     def _prepared(self) -> tuple[int, int, int]:
         """Returns how many graphs were compiled and captured so far, and how often DDP has arranged its buckets."""
-        return private.compiled_graphs(), self.recorder.captures, self._rebuilt()
+        return private.compiled_graphs(), self.recorder.captures, self._rebuilt[True]
 
     def goes_on(self) -> bool:
         """Says whether another step shall count: torch.compile, a graph or DDP prepared something in the last one."""
@@ -129,6 +129,7 @@ class Session:
             unanswered=self.gpu.unanswered(),
             assumed=self.data.assumed(),
             versions=_versions(),
+            ddp_waits=bool(self._rebuilt) and private.futures_wait(),
         )
 
 

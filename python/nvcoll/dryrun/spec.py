@@ -6,6 +6,10 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+STEPS = 3
+"""Steps of the optimizer that run, if nobody says another number; the last one counts. Chosen: DDP rebuilds its buckets
+in the second one."""
+
 
 @dataclass
 class Spec:
@@ -20,7 +24,7 @@ class Spec:
     args: list[str] = field(default_factory=list)
     is_module: bool = False
     local_world_size: int = 8
-    steps: int = 2
+    steps: int = STEPS
     """Steps to run; the last one counts."""
     mail: str = ""
     """Folder that all ranks of the dry run share."""

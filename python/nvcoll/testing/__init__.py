@@ -9,10 +9,26 @@
 ``docs/testing.md`` and ``docs/dryrun.md`` show tests that use them.
 """
 
+from nvcoll.dryrun.failures import CannotDryRun, DryRunLimit, OutOfGpuMemory, ScriptFailed
 from nvcoll.testing.dry_runs import DryRun, dryrun
 from nvcoll.testing.faults import Fault
 from nvcoll.testing.outcomes import Outcome, Run
 from nvcoll.testing.ranks import Ranks, run_ranks
 from nvcoll.testing.residue import Residue, no_residue, residue
 
-__all__ = ["DryRun", "Fault", "Outcome", "Ranks", "Residue", "Run", "dryrun", "no_residue", "residue", "run_ranks"]
+__all__ = [
+    "CannotDryRun",
+    "DryRun",
+    "DryRunLimit",
+    "Fault",
+    "OutOfGpuMemory",
+    "Outcome",
+    "Ranks",
+    "Residue",
+    "Run",
+    "ScriptFailed",
+    "dryrun",
+    "no_residue",
+    "residue",
+    "run_ranks",
+]

@@ -11,6 +11,7 @@ from nvcoll._nvcoll import Fabric, fabric
 from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.script import record
+from nvcoll.dryrun.spec import STEPS
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import COMMUNICATING, CollectivePrice, StepPrediction
 
@@ -48,7 +49,7 @@ def dryrun(
     on: str | Fabric,
     world_size: int | None = None,
     is_module: bool = False,
-    steps: int = 3,
+    steps: int = STEPS,
     ranks: Sequence[int] | None = None,
     tokens: float | None = None,
     time_limit: float = 600.0,

@@ -26,6 +26,7 @@ from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.script import record, record_twice
+from nvcoll.dryrun.spec import STEPS
 from nvcoll.traces import chakra
 from nvcoll.traces.formats import is_recording, opened
 from nvcoll.training.planning import Machine
@@ -40,7 +41,7 @@ def dryrun(
         int | None, typer.Option(help="The number of ranks. Default: the GPUs of the first machine.", min=1)
     ] = None,
     gpus_per_node: Annotated[int | None, typer.Option(help="Ranks of a host. Default: the machine's.", min=1)] = None,
-    steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = 3,
+    steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = STEPS,
     ranks: Annotated[str | None, typer.Option(help="Ranks to run, as 0,256. Default: those that differ.")] = None,
     tokens: Tokens = None,
     nccl_version: Version = None,

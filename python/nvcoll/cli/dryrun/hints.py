@@ -23,6 +23,9 @@ SMALL_BYTES = 1 << 20
 MANY = 50
 """The number of small collectives of a kind that is worth a hint. Chosen."""
 
+BUCKETS = "larger buckets overlap less, smaller ones are slower: try bucket_cap_mb"
+DDP_WAITS = "torch's backend of NCCL has DDP wait for each bucket: TORCH_DIST_USE_NCCL2=0 overlaps (docs/dryrun.md)"
+
 
 def hints(recorded: Recorded, found: StepPrediction) -> list[str]:
     """Returns what to try, the largest gain first."""
@@ -33,7 +36,7 @@ def hints(recorded: Recorded, found: StepPrediction) -> list[str]:
         said.append((host, f"{what}: torch.compile, CUDA graphs or a larger micro-batch have fewer launches"))
     for part, advice in (
         ("sharded", "prefetch or wrap larger units, or shard within a node (HSDP)"),
-        ("data", "larger buckets overlap less, smaller ones are slower: try bucket_cap_mb"),
+        ("data", DDP_WAITS if recorded.facts.get("ddp_waits") else BUCKETS),
         ("tensor", "fewer tensor-parallel ranks, or keep them within NVLink"),
     ):
         share = found.parts.get(part, 0.0) / found.seconds

@@ -11,6 +11,7 @@ from nvcoll.cli.dryrun.hints import hints
 from nvcoll.cli.plan.show import seconds, show_collectives, show_machines, show_memory, show_parts
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.recording import Run
 from nvcoll.text.formatting import counted
 from nvcoll.text.tables import print_labelled, print_table
 from nvcoll.training.prediction import FITS, StepPrediction
@@ -42,7 +43,7 @@ def show_recording(recorded: Recorded) -> None:
     facts, first = recorded.facts, recorded.facts["ranks"][0]
     ranks = ", ".join(str(row["rank"]) for row in facts["ranks"])
     who = f"rank{'s' if len(facts['ranks']) > 1 else ''} {ranks} of {facts['world_size']}"
-    took = "recorded before" if recorded.is_cached else _took(facts)
+    took = _took(recorded.runs) if recorded.runs else "recorded before"
     print_labelled("", f"{facts['script']}: {who} on a virtual {facts['gpu_title']}, {took}", label=0)
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     if versions:
@@ -55,10 +56,9 @@ def show_recording(recorded: Recorded) -> None:
     print_labelled("tokens", f"{recorded.row['tokens']:,.0f} in a step: {facts['tokens']}")
 
 
-def _took(facts: dict[str, Any]) -> str:
-    rows = facts["ranks"]
-    rss = sum(row["peak_rss_bytes"] for row in rows) / 1e9
-    return f"{counted(rows[0]['steps'], 'step')} in {max(row['seconds'] for row in rows):.0f} s with {rss:.1f} GB"
+def _took(runs: Sequence[Run]) -> str:
+    rss = sum(run.peak_rss_bytes for run in runs) / 1e9
+    return f"{counted(runs[0].steps, 'step')} in {max(run.seconds for run in runs):.0f} s with {rss:.1f} GB"
 
 
 def _group(row: dict[str, Any]) -> str:
