@@ -92,12 +92,12 @@ def test_the_bytes_of_collectives_agree_within_5_percent(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_predicted_times_agree_within_10_percent(name):
+def test_the_predicted_times_agree_within_3_percent(name):
     plan, found = planned(name), recorded(name)
     step = json.loads(plan.step.to_json())
     stopped = every_product(step) - planned_products(step)
     early_s = stopped * found.parts["gemm"] / planned_products(step)
-    assert found.seconds == pytest.approx(plan.seconds - early_s, rel=0.10)
+    assert found.seconds == pytest.approx(plan.seconds - early_s, rel=0.03)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -7,6 +7,7 @@ import pytest
 
 import nvcoll
 from dryrun.recordings import BFLOAT16, Log, layer
+from nvcoll.dryrun.groups import shapes_of
 from nvcoll.dryrun.record import training_step
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import CAPTURED, Group, Kind
@@ -184,11 +185,72 @@ def test_groups_have_names_of_the_layout_and_one_name_per_shape():
     assert found == [*names.values(), "tp 2"]
 
 
-def test_a_group_without_equal_distances_is_refused_with_its_ranks():
+def test_a_second_group_without_a_description_has_its_ranks_as_its_name():
+    groups = {1: Group("default_pg", tuple(range(16))), 2: Group("2", (0, 8)), 3: Group("0f" * 16, (0, 4, 8, 12))}
+    log = Log()
+    for number in groups:
+        log.call("all_reduce", number, 64)
+    row = step_of(log.recording(groups=groups))
+    assert [op["group"] for op in ops_of(row)] == ["dp", "dp of 2, 8 apart", "dp of 4, 4 apart"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "group"),
+    [
+        ((*range(8), *range(128, 136)), {"size": 16, "stride": 1, "runs": 2, "apart": 128}),
+        ((0, 4, 32, 36, 64, 68), {"size": 6, "stride": 4, "runs": 3, "apart": 32}),
+        ((8, 0, 16), {"size": 3, "stride": 8}),
+        ((0, 1, 5), {"size": 3, "stride": 2}),
+        ((0, 4, 5, 9), {"size": 4, "stride": 3}),
+        ((5,), {"size": 1, "stride": 1}),
+    ],
+)
+def test_a_group_has_runs_of_equal_distances_or_is_taken_to_be_evenly_apart(ranks, group):
     log = Log()
     log.call("all_reduce", 1, 64)
-    with pytest.raises(nvcoll.InvalidArgument, match=r"`odd` has the ranks \[0, 1, 5\], whose distances differ"):
-        step_of(log.recording(groups={1: Group("odd", (0, 1, 5))}))
+    recording = log.recording(rank=ranks[0], world_size=256, groups={1: Group("tp", ranks)})
+    row = step_of(recording)
+    assert row["groups"] == {"tp": group}
+    (shape,) = shapes_of([recording])[0].values()
+    assert bool(shape.assumed) == (ranks in ((0, 1, 5), (0, 4, 5, 9)))
+
+
+@pytest.mark.parametrize("ranks", [(0, 0), (0, 1, 1, 2)])
+def test_a_group_with_a_rank_twice_is_refused(ranks):
+    log = Log()
+    log.call("all_reduce", 1, 64)
+    with pytest.raises(nvcoll.InvalidArgument, match="`odd` has the ranks"):
+        step_of(log.recording(groups={1: Group("odd", ranks)}))
+
+
+def test_what_a_cuda_graph_launches_is_marked_but_for_the_first_of_it():
+    log = Log()
+    one, two, three, after = (log.op(f"aten::{name}", 40) for name in ("one", "two", "three", "after"))
+    log.add(Kind.GRAPH_LAUNCH, 7, None, 0, 5)
+    log.add(Kind.EVENT, 7, None, 0, 5)  # nobody waits for it
+    log.launch(one)
+    log.add(Kind.GRAPH_LAUNCH, 7, None, 0, 1)  # a graph in the graph
+    log.launch(two)
+    log.gemm(8, 8, 8, op=three)
+    log.launch(after)
+    log.add(Kind.GRAPH_LAUNCH, 7, None, 0, 2)
+    log.launch(one)
+    log.launch(two)
+    ops = ops_of(step_of(log.recording()))
+    marked = [(op["name"].removeprefix("aten::"), op.get("graph", False)) for op in ops]
+    names = [("one", False), ("two", True), ("three", True), ("after", False), ("one", False), ("two", True)]
+    assert marked == names
+
+
+@pytest.mark.parametrize("name", ["mesh_pp", "2"])
+def test_stages_of_a_pipeline_do_not_multiply_tokens(name):
+    """Also where only the messages of a group say that its ranks are stages."""
+    log = Log()
+    log.launch(log.op("aten::embedding", 100, ((32000, 64), BFLOAT16), ((2, 512), "int64")))
+    log.call("send", 1, 100, peer=1)
+    log.call("recv", 1, 100, peer=1)
+    groups = {1: Group(name, (0, 4, 8, 12)), 2: Group("default_pg", tuple(range(16)))}
+    assert step_of(log.recording(groups=groups))["tokens"] == 4 * 2 * 512
 
 
 def test_a_file_is_the_same_bytes_and_says_what_it_is(tmp_path):

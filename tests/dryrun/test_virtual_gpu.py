@@ -31,6 +31,7 @@ library.nvcoll_vgpu_count.restype = library.nvcoll_vgpu_used.restype = ctypes.c_
 library.nvcoll_vgpu_name_of.restype = library.nvcoll_vgpu_unanswered.restype = ctypes.c_char_p
 
 LAUNCH, GEMM, COPY, FILL, RECORD, WAIT, MALLOC, FREE, HOST_WAIT, STREAM = 1, 2, 3, 4, 5, 6, 7, 8, 11, 13
+GRAPH_LAUNCH = 15
 CAPTURED = 0x100
 
 def count():
@@ -264,6 +265,9 @@ def test_a_cuda_graph_is_recorded_once_and_runs_at_each_replay():
             ran = [record for record in records(before) if record[0] == LAUNCH]
             assert [record[3] for record in ran[-2:]] == [record[3] for record in captured], "the same kernels"
             assert ran[-2][2] == 0, "what was captured on the first stream runs on the stream of the replay"
+            at = before + kinds(before).index(GRAPH_LAUNCH)
+            copies = records(at + 1)
+            assert records(at)[0][5] == len(copies) and copies[-1] == records()[-1], "the launch counts its copies"
         """
     )
 

@@ -28,6 +28,7 @@ def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[R
     names = roles.names_of(ranks, recordings)
     totals = Totals.of(recordings, stands_for)
     first = recordings[0]
+    shapes = [shape for one in shapes_of(recordings) for shape in one.values()]
     return {
         "script": request.words,
         "world_size": request.world_size,
@@ -47,6 +48,10 @@ def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[R
         "assumed": [
             {"text": one.text, "line": first.lines[one.line], "times": one.times}
             for one in {(one.text, one.line): one for each in recordings[:1] for one in each.assumed}.values()
+        ]
+        + [
+            {"text": text, "line": "", "times": 1}
+            for text in dict.fromkeys(one.assumed for one in shapes if one.assumed)
         ],
         "ddp_waits": first.ddp_waits,
         "unanswered": sorted({name for one in recordings for name in one.unanswered}),
@@ -78,6 +83,6 @@ def _groups(recordings: Sequence[Recording]) -> list[Facts]:
     for one, shapes in zip(recordings, shapes_of(recordings), strict=True):
         for number, shape in shapes.items():
             group = one.groups[number]
-            known = {"name": shape.name, "called": group.name, "size": shape.size, "stride": shape.stride}
+            known = {"name": shape.name, "called": group.name, **shape.row}
             found.setdefault(shape.name, known | {"first": min(group.ranks)})
     return sorted(found.values(), key=lambda row: (row["stride"], row["size"], row["name"]))

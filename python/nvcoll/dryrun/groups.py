@@ -1,13 +1,15 @@
 """Names and shapes of the groups of ranks of a recording.
 
-The price of a step knows groups by name, size and stride (``docs/training-step.md``): the name says to which part of
-the time an exposed collective belongs. Frameworks name their groups each in their own words::
+The price of a step knows groups by name, size, stride and runs (``docs/training-step.md``): the name says to which part
+of the time an exposed collective belongs. Frameworks name their groups each in their own words::
 
     torch     mesh_tp, mesh_dp_shard_cp, default_pg        TENSOR_MODEL_PARALLEL_GROUP   Megatron-Core
     words     tp       shard             by its calls      tp
 
 A group whose name has no word is known by its calls in the step: gathers of parameters beside reduce_scatters of
 gradients are ``shard``, messages alone are ``pp``, everything else is ``dp``.
+
+Ranks that are no runs of equal distances, as 0, 1, 5, are priced as if evenly apart, as 0, 2, 4: ``Shape.assumed``.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from nvcoll._nvcoll import InvalidArgument
@@ -39,28 +41,58 @@ MESSAGES = {"send", "recv"}
 """What stages of a pipeline call."""
 
 
+NAMELESS = r"\d+|[0-9a-f_]{16,}"
+"""Names that torch gives to groups without a description: a number, or a digest of their ranks."""
+
+
 @dataclass(frozen=True)
 class Shape:
-    """A group as a step has it: its name, the number of its ranks, and the distance between them."""
+    """A group as a step has it.
+
+    Attributes:
+        name: its name.
+        size: the number of its ranks.
+        stride: the distance between two ranks that follow each other, in a run.
+        runs: the number of runs of its ranks, as 2 of 0 to 7 and 128 to 135.
+        apart: the distance between the first ranks of two runs; 0 for one run.
+        assumed: what was assumed of it, in words.
+    """
 
     name: str
     size: int
     stride: int
+    runs: int = 1
+    apart: int = 0
+    assumed: str = field(default="", compare=False)
+
+    @property
+    def row(self) -> dict[str, int]:
+        """The group as JSON has it."""
+        runs = {"runs": self.runs, "apart": self.apart} if self.runs > 1 else {}
+        return {"size": self.size, "stride": self.stride, **runs}
 
 
-def stride_of(group: Group) -> int:
-    """Returns the distance between two ranks of a group that follow each other; 1 for a single rank.
+def shape_of(group: Group, rank: int, world_size: int) -> Shape:
+    """Returns the shape of the group of a rank.
 
     Raises:
-        InvalidArgument: the distances differ, or a rank is there twice.
+        InvalidArgument: a rank is there twice, or ranks are unevenly apart and such a group does not fit otherwise.
     """
     ranks = sorted(group.ranks)
-    strides = {after - one for one, after in pairwise(ranks)}
-    if len(strides) > 1 or 0 in strides:
-        shown = f"[{', '.join(map(str, ranks[:12]))}{', ...' if len(ranks) > 12 else ''}]"
-        what = f"the group `{group.name}` has the ranks {shown}, whose distances differ"
-        raise InvalidArgument(f"{what}: nvcoll prices groups of equal distances, as [0, 8, 16]")
-    return next(iter(strides), 1)
+    steps = [after - one for one, after in pairwise(ranks)]
+    size, stride = len(ranks), next(iter(steps), 1)
+    length = next((nth for nth, step in enumerate(steps, 1) if step != stride), size)
+    runs, apart = size // length, 0 if length == size else ranks[length] - ranks[0]
+    is_even = ranks == [ranks[0] + run * apart + nth * stride for run in range(runs) for nth in range(length)]
+    if is_even and stride and apart % (length * stride) == 0:
+        return Shape(group.name, size, stride, runs, apart)
+    shown = f"[{', '.join(map(str, ranks[:12]))}{', ...' if size > 12 else ''}]"
+    for even in range((ranks[-1] - ranks[0]) // (size - 1), 0, -1):
+        first = rank - rank // even % size * even
+        if 0 not in steps and first + (size - 1) * even < world_size:
+            what = f"the group `{group.name}` of ranks at unequal distances, {shown}"
+            return Shape(group.name, size, even, assumed=f"{what}, costs what {size} ranks {even} apart would")
+    raise InvalidArgument(f"the group `{group.name}` has the ranks {shown}: nvcoll prices groups of distinct ranks")
 
 
 def word_of(description: str) -> str | None:
@@ -92,13 +124,14 @@ def calls_of(recordings: Sequence[Recording]) -> dict[tuple[int, ...], set[str]]
 def shapes_of(recordings: Sequence[Recording]) -> list[dict[int, Shape]]:
     """Returns for each recording the groups that communicate in its step, by number of communicator.
 
-    Groups of the same shape and word are one; others that share a word have their description as their name.
+    Groups of the same shape and word are one; others that share a word have their description as their name, or, if it
+    says nothing, their size and distance.
 
     Raises:
-        InvalidArgument: a group is no arithmetic progression.
+        InvalidArgument: as of `shape_of`.
     """
     calls = calls_of(recordings)
-    names: dict[str, tuple[int, int]] = {}
+    names: dict[str, Shape] = {}
     found: list[dict[int, Shape]] = []
     for one in recordings:
         shapes = {}
@@ -106,9 +139,9 @@ def shapes_of(recordings: Sequence[Recording]) -> list[dict[int, Shape]]:
         for number in sorted(set(used.tolist()) & one.groups.keys()):
             group = one.groups[number]
             made = calls[tuple(sorted(group.ranks))]
-            size, stride = len(group.ranks), stride_of(group)
+            shape = shape_of(group, one.rank, one.world_size)
             word = word_of(group.name) or _by_calls(made)
-            shapes[number] = Shape(_free(word, group.name, (size, stride), names), size, stride)
+            shapes[number] = replace(shape, name=_free(word, shape, names))
         found.append(shapes)
     return found
 
@@ -117,10 +150,13 @@ def _by_calls(made: set[str]) -> str:
     return "shard" if made >= SHARDED else "pp" if made <= MESSAGES else "dp"
 
 
-def _free(word: str, description: str, shape: tuple[int, int], names: dict[str, tuple[int, int]]) -> str:
+def _free(word: str, shape: Shape, names: dict[str, Shape]) -> str:
     """Returns the first name that no group of another shape has, and notes it."""
-    for name in (word, description, *(f"{word} {nth}" for nth in range(2, len(names) + 3))):
-        if names.setdefault(name, shape) == shape:
+    apart = f"{word} of {shape.size}, {shape.stride} apart"
+    described = apart if re.fullmatch(NAMELESS, shape.name) else shape.name
+    key = replace(shape, name="")
+    for name in (word, described, *(f"{word} {nth}" for nth in range(2, len(names) + 3))):
+        if names.setdefault(name, key) == key:
             return name
     raise AssertionError("there are more names than groups")
 

@@ -120,7 +120,8 @@ class MemoryWatch:
         for address, category in self._addresses.items():
             parts[category] += self._bytes[address]
         parts["activations and others"] = torch.cuda.memory_allocated() - sum(parts.values())
-        return ", ".join(f"{name} {size / 2**30:.2f} GiB" for name, size in parts.items() if size)
+        shown = {name: f"{size / 2**30:.2f} GiB" for name, size in parts.items()}
+        return ", ".join(f"{name} {size}" for name, size in shown.items() if size != "0.00 GiB") or "less than 0.01 GiB"
 
     def end(self, capacity: int) -> Memory:
         """Ends the history, and returns what it says."""

@@ -15,7 +15,7 @@
 
 Launches that follow each other, of one operator on one stream, are one operation with a count. Events for which nobody
 waits are left out, as are waits for events that were recorded before the step. Captured work of a CUDA graph does not
-run; its launch appended copies to the recording.
+run; its launch appended copies to the recording, which the processor issues at once with the first of them.
 
 It is exact in the number of FLOPs and bytes as far as the recording is. An operator that reads a part of a tensor, as
 an index does, counts the whole tensor, at most the bytes of its inputs and outputs.
@@ -65,10 +65,10 @@ def step_and_places(
         The step as JSON has it. For each rank, and each of its records that ran, the position of its operation, or -1.
 
     Raises:
-        InvalidArgument: the ranks of a group have no equal distances.
+        InvalidArgument: a group has a rank twice.
     """
     shapes = shapes_of(recordings)
-    groups = {shape.name: {"size": shape.size, "stride": shape.stride} for one in shapes for shape in one.values()}
+    groups = {shape.name: shape.row for one in shapes for shape in one.values()}
     order = {group: nth for nth, group in enumerate(sorted(groups))}
     ranks = [one.rank for one in recordings]
     world_size, lines = recordings[0].world_size, _Lines()
@@ -143,6 +143,7 @@ class _Rank:
         self._exchanges = _exchanges(rows, recording)
         self._rows = rows
         self._found: list[Row] = []
+        self._of_graph, self._is_launched = 0, False
         self.places: list[int] = []
 
     def ops(self) -> list[Row]:
@@ -154,8 +155,19 @@ class _Rank:
             if key is None or key != last or not self._is_more_of(op):
                 self._found += self._of(kind, stream, name, op, args)
                 last = key if len(self._found) > before or key == last else None
+            self._mark(kind, args, self._found[before:])
             self.places.append(len(self._found) - 1 if len(self._found) > before or key is not None else -1)
         return self._found
+
+    def _mark(self, kind: int, args: Sequence[int], new: Sequence[Row]) -> None:
+        """Marks operations that a CUDA graph launches; its first one stands for the launch of the graph."""
+        for row in new if self._is_launched else ():
+            row["graph"] = True
+        if self._of_graph:
+            self._of_graph -= 1
+            self._is_launched = self._of_graph > 0 and (self._is_launched or bool(new))
+        elif kind == Kind.GRAPH_LAUNCH:
+            self._of_graph = args[0]
 
     def _is_more_of(self, op: int) -> bool:
         """Counts one more launch of the operator whose kernel was the last operation."""

@@ -67,6 +67,8 @@ class Kind(IntEnum):
     """A stream is made: flags, priority."""
     HOST_FUNCTION = 14
     """A function of the host runs in the order of the stream."""
+    GRAPH_LAUNCH = 15
+    """A CUDA graph is launched: the number of records after this one that are of the graph."""
 
 
 @dataclass(frozen=True)

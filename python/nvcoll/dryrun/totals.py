@@ -19,6 +19,7 @@ from nvcoll.dryrun import attention
 from nvcoll.dryrun.groups import sizes_of
 from nvcoll.dryrun.products import flops_of, grouped, precision_of
 from nvcoll.dryrun.recording import Kind, Op, Recording
+from nvcoll.dryrun.roles import pipeline_of
 from nvcoll.dryrun.rows import rows_of
 
 BACKWARD = 2.0
@@ -113,8 +114,8 @@ def tokens_of(recordings: Sequence[Recording]) -> tuple[float, str]:
                     (math.prod(shape) for shape, dtype in op.inputs if dtype in ("int64", "int32")), default=0
                 )
         if any(read.values()):
-            sizes = sizes_of(one.groups)
-            others = sizes.get("tp", 1) * sizes.get("pp", 1)
+            stages = {rank for stages in map(pipeline_of, recordings) if stages for rank in stages.ranks}
+            others = sizes_of(one.groups).get("tp", 1) * max(1, len(stages))
             readers = max(1, one.world_size // others)
             of_rank = max(read.values())
             return float(of_rank * readers), f"{of_rank:,} that the embedding of a rank reads x {readers} ranks"

@@ -6,7 +6,8 @@
 //! lost         K of a tile's prologue and epilogue, sqrt(peak per SM) larger on faster SMs, several times larger for experts
 //! flash        4 FLOPs per score and element (10 backward), causal blocks 9/16, over the kernel's published part of the peak
 //! unfused      two GEMMs with the whole square of scores, and bytes per score
-//! bytes        at 85 % of the memory's rate; element-wise kernels move a generation's multiple of what they must
+//! bytes        at 85 % of the memory's rate
+//! element-wise the least bytes x passes x slowness / rate; passes: how often they are moved; slowness: the rate of A100's in a generation's
 //! ```
 //!
 //! Source: roofline (Williams et al. 2009); tiles and waves (NVIDIA, "Matrix Multiplication Background"); the rest is ours, fitted as the
@@ -189,12 +190,23 @@ impl Compute<'_> {
             }
             Work::Attention { .. } => count * self.attention(work)?,
             Work::Elementwise { bytes } => {
-                count * self.constants.elementwise.of(self.device.class) * bytes / self.stream_rate()
+                let constant = self.constants.elementwise;
+                count * self.moving(constant.of(self.device.class).min(constant.ampere) * bytes)
             }
             Work::Stream { bytes } => count * bytes / self.stream_rate(),
             Work::Host { seconds } | Work::Wait { seconds } => count * seconds,
             Work::Collective { .. } => 0.0,
         })
+    }
+
+    /// Returns the seconds of element-wise kernels that move `bytes`: those that a recording counts.
+    ///
+    /// The fitted constant is the time of the least bytes. It has two factors: how often the bytes are moved, on no GPU more often than on
+    /// A100, whose kernels stream; and how much longer that takes than on A100, in parts of the memory's rate. Chosen: runs tell only the
+    /// product.
+    pub fn moving(&self, bytes: f64) -> f64 {
+        let constant = self.constants.elementwise;
+        (constant.of(self.device.class) / constant.ampere).max(1.0) * bytes / self.stream_rate()
     }
 
     fn gemm(&self, [m, n, k]: [f64; 3], batch: f64, dtype: Dtype, grouped: Option<f64>, count: f64) -> Result<f64> {

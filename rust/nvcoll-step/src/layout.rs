@@ -217,7 +217,7 @@ impl Layout {
         };
         let of_stage = self.groups_of_stage().into_iter();
         let mut groups: Vec<_> = of_stage.filter_map(|(name, of)| Some((name, self.placed(of)?))).collect();
-        groups.push(("pp", Group { size: self.stages.min(2), stride: next_stage }));
+        groups.push(("pp", Group::even(self.stages.min(2), next_stage)));
         groups
     }
 
@@ -225,25 +225,25 @@ impl Layout {
     fn groups_of_stage(&self) -> [(&'static str, Group); 7] {
         let (tensor, shards) = (self.tensor, self.shards());
         [
-            ("tp", Group { size: tensor, stride: 1 }),
-            ("cp", Group { size: self.context, stride: tensor }),
-            ("dp", Group { size: self.replicas(), stride: tensor }),
-            ("shard", Group { size: shards, stride: tensor }),
-            ("copies", Group { size: self.replicas() / shards, stride: tensor * shards }),
-            ("ep", Group { size: self.expert, stride: 1 }),
-            ("edp", Group { size: self.expert_replicas(), stride: self.expert }),
+            ("tp", Group::even(tensor, 1)),
+            ("cp", Group::even(self.context, tensor)),
+            ("dp", Group::even(self.replicas(), tensor)),
+            ("shard", Group::even(shards, tensor)),
+            ("copies", Group::even(self.replicas() / shards, tensor * shards)),
+            ("ep", Group::even(self.expert, 1)),
+            ("edp", Group::even(self.expert_replicas(), self.expert)),
         ]
     }
 
     /// Returns where a group of one stage is among all ranks, if its ranks are evenly apart there.
     fn placed(&self, group: Group) -> Option<Group> {
-        let Group { size, stride } = group;
+        let Group { size, stride, .. } = group;
         let near = self.tensor * self.context;
         match self.order {
             _ if self.stages == 1 || size == 1 => Some(group),
             Order::StagesOutermost => Some(group),
             Order::DataOutermost if near.is_multiple_of(size * stride) => Some(group),
-            Order::DataOutermost if stride.is_multiple_of(near) => Some(Group { size, stride: stride * self.stages }),
+            Order::DataOutermost if stride.is_multiple_of(near) => Some(Group::even(size, stride * self.stages)),
             Order::DataOutermost => None,
         }
     }

@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use nvcoll_fabric::hardware::gpus;
 
 use crate::error::{Error, Result};
-use crate::network::Group;
 use crate::recorded::{Action, Awaited, Recorded, RecordedOp, RecordedRank};
 use crate::training_step::{TrainingStep, MOST};
 
@@ -33,19 +32,6 @@ type Circle<'r> = (&'r str, u32);
 /// Refuses with a reason.
 fn refuse<T>(reason: String) -> Result<T> {
     Err(Error::Step(reason))
-}
-
-impl Group {
-    /// Returns the first rank of the group in which a rank is.
-    pub(crate) fn first(self, rank: u32) -> u32 {
-        let within = (rank / self.stride) % self.size;
-        rank - within * self.stride
-    }
-
-    /// Says whether a rank is in the group that begins with another.
-    pub(crate) fn holds(self, first: u32, rank: u32) -> bool {
-        rank >= first && (rank - first).is_multiple_of(self.stride) && (rank - first) / self.stride < self.size
-    }
 }
 
 impl Recorded {
@@ -213,13 +199,6 @@ impl Recorded {
             ));
         }
         Ok(())
-    }
-}
-
-impl Group {
-    /// Says whether the group of a rank is among the ranks of a step.
-    fn fits(self, rank: u32, gpus: u32) -> bool {
-        u64::from(self.first(rank)) + u64::from(self.size - 1) * u64::from(self.stride) < u64::from(gpus)
     }
 }
 

@@ -307,8 +307,9 @@ impl TrainingStep {
         if self.schema != SCHEMA {
             return refuse(format!("its schema is `{}`, {SCHEMA} was expected", self.schema));
         }
-        if self.gpus == 0 || self.groups.values().any(|group| group.size == 0 || group.stride == 0) {
-            return refuse("it has no GPUs, or a group without ranks or stride: 1 or more were expected".to_owned());
+        if self.gpus == 0 || !self.groups.values().all(|group| group.is_sound()) {
+            let message = "1 or more were expected, and runs of equal size at a multiple of their length";
+            return refuse(format!("it has no GPUs, or a group without ranks, stride or whole runs: {message}"));
         }
         if let Some(recorded) = &self.recorded {
             return recorded.check(self);

@@ -48,10 +48,11 @@ impl Unroller {
 
     /// Adds an operation of the compute stream, or of the processor.
     fn compute(&mut self, op: &Op) {
-        let elementwise = Constants::shipped().elementwise.hopper;
+        let elementwise = Constants::shipped().elementwise;
+        let passes = elementwise.hopper.min(elementwise.ampere);
         let mut work = match &op.work {
-            Work::Elementwise { bytes } => json!({"work": "kernel", "bytes": elementwise * bytes * op.count}),
-            Work::Stream { bytes } => json!({"work": "kernel", "bytes": bytes * op.count}),
+            Work::Elementwise { bytes } => json!({"work": "kernel", "bytes": passes * bytes * op.count}),
+            Work::Stream { bytes } => json!({"work": "copy", "bytes": bytes * op.count / 2.0, "direction": "d2d"}),
             Work::Host { seconds } => return self.add(0, json!({"work": "host", "seconds": seconds * op.count})),
             Work::Wait { seconds } => {
                 self.add(0, json!({"work": "host_waits", "for": "device"}));

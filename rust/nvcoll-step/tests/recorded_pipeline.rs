@@ -89,8 +89,7 @@ fn both(schedule: Schedule, stages: usize, micro_batches: usize, [forward, backw
     let recorded = pricer.price(&TrainingStep::from_json(&text.to_string()).unwrap()).unwrap();
     let parts: f64 = recorded.parts.named().map(|(_, seconds)| seconds).sum();
     assert!((parts / recorded.seconds - 1.0).abs() < 1e-6);
-    let send =
-        constants.network * pricer.network.seconds(Pattern::SendRecv, BYTES, Group { size: 2, stride: 8 }).unwrap();
+    let send = constants.network * pricer.network.seconds(Pattern::SendRecv, BYTES, Group::even(2, 8)).unwrap();
     let chunk = Chunk { forward, backward, weight: 0.0 };
     let pipeline = Pipeline::new(schedule, vec![vec![chunk]; stages], micro_batches as u32, send);
     [recorded.seconds, pipeline.run().step]

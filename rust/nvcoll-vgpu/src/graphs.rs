@@ -5,7 +5,7 @@
 //! t waits for an event that s recorded   t is part of the capture
 //! work on s or t      a record with the bit CAPTURED in the log, a copy in the graph
 //! end(s)              the graph is whole
-//! launch(graph, u)    the copies without the bit; what was captured on s is now on u
+//! launch(graph, u)    a record that counts the copies, then these without the bit; what was captured on s is now on u
 //! ```
 //!
 //! A graph's nodes are launches, copies, fills, collectives and functions of the host; records and waits of events are its
@@ -191,12 +191,15 @@ pub fn host_function(stream: Handle, function: HostFunction) -> Result<(), Failu
     Ok(())
 }
 
+/// Records of a graph that are no nodes; a graph in a graph counts by what it holds.
+const EDGES: [u16; 3] = [Kind::EventRecord as u16, Kind::StreamWait as u16, Kind::GraphLaunch as u16];
+
 /// Nodes of a graph.
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown graph.
 pub fn nodes(graph: Handle) -> Result<usize, Failure> {
-    let is_edge = |record: &&Record| record.kind == Kind::EventRecord as u16 || record.kind == Kind::StreamWait as u16;
+    let is_edge = |record: &&Record| EDGES.contains(&record.kind);
     let mut tables = tables();
     let records = &tables.graph(graph)?.records;
     Ok(records.iter().filter(|record| !is_edge(record)).count())
@@ -232,6 +235,7 @@ pub fn update(executable: Handle, graph: Handle) -> Result<(), Failure> {
 pub fn launch(executable: Handle, stream: Handle) -> Result<(), Failure> {
     let graph = tables().executables.get(&executable).cloned().ok_or(Failure::INVALID_VALUE)?;
     let number = log::stream_number(stream);
+    log::push(Kind::GraphLaunch, stream, 0, [graph.records.len() as u64]);
     for record in &graph.records {
         let mut record = *record;
         if record.stream == graph.origin {

@@ -45,6 +45,8 @@ pub enum Kind {
     StreamMade = 13,
     /// Nothing: a function of the host that runs in the order of the stream.
     HostFunction = 14,
+    /// A CUDA graph is launched: the number of records after this one that are its copies.
+    GraphLaunch = 15,
 }
 
 impl Kind {

@@ -24,6 +24,9 @@ HIDES = {
 MOST = 12
 """The rows of a sweep and of collectives that are shown. Chosen."""
 
+ALL = 0.995
+"""The part of a collective's time from which on all of it is exposed, as far as three digits show. Chosen."""
+
 
 def seconds(time: float, *others: float) -> str:
     """Writes a time, or several with ``to`` between, in the unit of the last: ``14.8 s``, ``12 to 17 ms``."""
@@ -112,7 +115,10 @@ def _hides(one: CollectivePrice) -> str:
     """Says what a collective hides behind; of a recorded step, how much of its calls nothing hides."""
     if one.hides is not None:
         return HIDES[one.hides]
-    return f"all but {seconds(one.exposed_s or 0.0)}"
+    exposed, together = one.exposed_s or 0.0, one.count * one.seconds
+    if exposed >= ALL * together:
+        return "nothing"
+    return f"all but {seconds(exposed)}" if exposed else "all"
 
 
 def _place(one: CollectivePrice, found: StepPrediction) -> str:

@@ -4,6 +4,7 @@
 //! nodes of 8, size 4, stride 2:   0 . 2 . 4 . 6 .   . 1 . 3 . 5 . 7      4 of one node
 //! nodes of 8, size 4, stride 4:   0 . . . 4 . . . │ 8 . . . 12 . . .     2 each of 2 nodes, four such groups
 //! nodes of 8, size 12, stride 1:  0 … 7 │ 8 … 11  and  12 … 15 │ 16 … 23 uneven: as 4 each of 3 nodes
+//! nodes of 8, size 4, stride 1, 2 runs, 16 apart:  0 1 . . . . . . │ │ 16 17 . . . . . .      2 each of 2 nodes
 //! ```
 //!
 //! Groups of a size and stride fill blocks of size × stride ranks. **Uneven groups** have other numbers of ranks in one node than in
@@ -18,14 +19,81 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Groups of ranks `r`, `r + stride`, `r + 2 stride`, and so on.
+/// Groups of ranks `r`, `r + stride`, `r + 2 stride`, and so on; perhaps in several runs, as `0 1 2 3` and `16 17 18 19`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
     /// The number of ranks of a group.
     pub size: u32,
-    /// The distance between two ranks of a group that follow each other.
+    /// The distance between two ranks of a group, or of a run of it, that follow each other.
     pub stride: u32,
+    /// The number of runs that share its ranks equally: 1 if all are `stride` apart.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub runs: u32,
+    /// The distance between the first ranks of two runs that follow each other.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub apart: u32,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Group {
+    /// Returns groups whose ranks are evenly apart.
+    pub const fn even(size: u32, stride: u32) -> Self {
+        Self { size, stride, runs: 1, apart: 0 }
+    }
+
+    /// Says whether it is one: it has ranks in equal runs, and between those of a run is space for whole runs.
+    pub(crate) fn is_sound(self) -> bool {
+        let is_even = self.size > 0 && self.stride > 0 && self.runs > 0 && self.size.is_multiple_of(self.runs);
+        is_even && (self.runs == 1 || self.apart > 0 && u64::from(self.apart) % self.run() == 0)
+    }
+
+    /// Ranks from the first of a run to the next run, if one follows at once.
+    fn run(self) -> u64 {
+        u64::from(self.size / self.runs) * u64::from(self.stride)
+    }
+
+    /// Returns the number of ranks from the first to the last, with those that are between.
+    fn extent(self) -> u64 {
+        self.run() + u64::from(self.runs - 1) * u64::from(self.apart)
+    }
+
+    /// Returns the ranks of the group that begins with a rank, ascending.
+    fn ranks(self, first: u32) -> impl Iterator<Item = u32> {
+        (0..self.runs).flat_map(move |run| {
+            (0..self.size / self.runs).map(move |nth| first + run * self.apart + nth * self.stride)
+        })
+    }
+
+    /// Returns the first rank of the group in which a rank is.
+    pub(crate) fn first(self, rank: u32) -> u32 {
+        let run = if self.runs > 1 { rank / self.apart % self.runs } else { 0 };
+        let within = rank / self.stride % (self.size / self.runs);
+        rank - run * self.apart - within * self.stride
+    }
+
+    /// Says whether a rank is in the group that begins with another.
+    pub(crate) fn holds(self, first: u32, rank: u32) -> bool {
+        rank >= first && u64::from(rank) < u64::from(first) + self.extent() && self.first(rank) == first
+    }
+
+    /// Says whether the group of a rank is among the ranks of a step.
+    pub(crate) fn fits(self, rank: u32, gpus: u32) -> bool {
+        u64::from(self.first(rank)) + self.extent() < u64::from(gpus) + u64::from(self.stride)
+    }
 }
 
 /// How the groups of a kind lie on a machine.
@@ -79,9 +147,8 @@ impl Seats {
     /// # Errors
     /// [`Error::Layout`] for a group that does not fit.
     pub(super) fn of(group: Group, gpus: u32, domain: u32) -> Result<Self> {
-        let Group { size, stride } = group;
-        let block = u64::from(size) * u64::from(stride);
-        if block == 0 || block > u64::from(gpus) {
+        let Group { size, stride, .. } = group;
+        if !group.is_sound() || group.extent() > u64::from(gpus) {
             let message = format!("groups of {size} ranks, {stride} apart, do not fit on {gpus} GPUs");
             return Err(Error::layout(format!("{message}: size x stride must be from 1 to {gpus}")));
         }
@@ -90,7 +157,7 @@ impl Seats {
         let is_even = local == most;
         let nodes = if is_even { size / local } else { (size / local).min(gpus.div_ceil(domain)) };
         let ranks = if is_even {
-            (0..size).map(|nth| nth * stride).collect()
+            group.ranks(0).collect()
         } else {
             (0..nodes).flat_map(|node| (0..local).map(move |nth| node * domain + nth * stride)).collect()
         };
@@ -106,17 +173,15 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(Group { size, stride }: Group, gpus: u32, domain: u32) -> Self {
+    fn of(group: Group, gpus: u32, domain: u32) -> Self {
         let (mut divisor, mut most) = (0, 0);
         let mut leaving = vec![0; gpus.div_ceil(domain) as usize];
-        for start in (0..gpus / (size * stride)).flat_map(|block| (0..stride).map(move |r| block * size * stride + r)) {
-            let mut nth = 0;
-            while nth < size {
-                let node = (start + nth * stride) / domain;
-                let end = ((node + 1) * domain - start).div_ceil(stride).min(size);
-                (divisor, most) = (gcd(divisor, end - nth), most.max(end - nth));
-                leaving[node as usize] += u32::from(end - nth < size);
-                nth = end;
+        for start in (0..gpus).filter(|&rank| group.first(rank) == rank && group.fits(rank, gpus)) {
+            let nodes: Vec<u32> = group.ranks(start).map(|rank| rank / domain).collect();
+            for node in nodes.chunk_by(|one, next| one == next) {
+                let count = node.len() as u32;
+                (divisor, most) = (gcd(divisor, count), most.max(count));
+                leaving[node[0] as usize] += u32::from(count < group.size);
             }
         }
         Self { local: (divisor, most), siblings: leaving.into_iter().max().unwrap_or(0).max(1) }

@@ -12,7 +12,11 @@ fn network(name: &str) -> Network {
 }
 
 fn group(size: u32, stride: u32) -> Group {
-    Group { size, stride }
+    Group::even(size, stride)
+}
+
+fn runs(size: u32, stride: u32, runs: u32, apart: u32) -> Group {
+    Group { size, stride, runs, apart }
 }
 
 fn us(predictor: &Predictor, pattern: Pattern, nbytes: u64) -> f64 {
@@ -76,6 +80,10 @@ fn shapes_say_how_groups_lie() {
         ("gb200-nvl72x8+ib-ndr-4", group(8, 72), 72, "one GPU each of 8 nodes", 72),
         ("gb200-64x8+ib-ndr-4", group(64, 8), 64, "8 GPUs each of 8 nodes", 8),
         ("rtx4090-4-staged", group(2, 2), 4, "2 GPUs of one node", 1),
+        ("hgx-h100x16+ib-ndr-8", runs(16, 1, 2, 64), 8, "8 GPUs each of 2 nodes", 1),
+        ("hgx-h100x16+ib-ndr-8", runs(6, 1, 3, 8), 8, "2 GPUs each of 3 nodes", 4),
+        ("hgx-h100x16+ib-ndr-8", runs(4, 1, 2, 4), 8, "4 GPUs of one node", 1),
+        ("hgx-h100x16+ib-ndr-8", runs(8, 4, 4, 32), 8, "2 GPUs each of 4 nodes", 4),
     ] {
         let network = network(name);
         let shape = network.shape(of).unwrap();

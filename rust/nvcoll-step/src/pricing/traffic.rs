@@ -85,7 +85,7 @@ impl Pricer<'_> {
     /// The same of one call.
     pub(super) fn nearby_seconds(&self, pattern: Pattern, bytes: f64, gpus: u32) -> Result<f64> {
         let size = self.network.domain().min(NEARBY).min(gpus);
-        self.network.seconds(pattern, bytes, Group { size, stride: 1 })
+        self.network.seconds(pattern, bytes, Group::even(size, 1))
     }
 
     /// The part of a collective that nothing hides, where that does not depend on the length of a pass.

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | products, attention | as of planned steps, at least the least time of a kernel | the multiprocessors |
 //! | measured kernels | as measured | nothing: what ran beside them is in their time |
-//! | other kernels | bytes at the memory's rate, and the least time of a kernel | the multiprocessors, but for that time |
+//! | other kernels | bytes at the rate of planned element-wise kernels, those of the optimizer at the memory's, and the least time of a kernel | the multiprocessors, but for that time |
 //! | copies | bytes at the rate of the link to the processor, and a latency | that link, in its direction |
 //! | collectives, messages | as of planned steps | ports of the GPU or its share of the network cards, or both; messages one direction |
 //!
@@ -231,7 +231,7 @@ impl<'p, 's> Maker<'p, 's> {
                 (op.count * call.seconds, Part::Sends, false, call.needs(&[way]), 0.0)
             }
             Action::Copy { bytes, direction: Direction::D2d } => {
-                let seconds = self.kernel(2.0 * bytes * op.count, op.count)?;
+                let seconds = self.streaming(2.0 * bytes * op.count)? + op.count * KERNEL_S;
                 (seconds, Part::Elementwise, true, vec![(SMS, 1.0)], 0.0)
             }
             Action::Copy { bytes, direction } => {
@@ -241,14 +241,11 @@ impl<'p, 's> Maker<'p, 's> {
                 (seconds, Part::Copies, false, vec![(link, part(moving, seconds))], 0.0)
             }
             Action::Kernel { bytes } => {
-                let seconds = self.kernel(*bytes, op.count)?;
-                (
-                    seconds,
-                    part_of_kernel(&op.name),
-                    true,
-                    vec![(SMS, part(seconds - op.count * KERNEL_S, seconds))],
-                    0.0,
-                )
+                let of = part_of_kernel(&op.name);
+                let moving =
+                    if of == Part::Optimizer { self.streaming(*bytes)? } else { self.pricer.compute().moving(*bytes) };
+                let seconds = moving + op.count * KERNEL_S;
+                (seconds, of, true, vec![(SMS, part(moving, seconds))], 0.0)
             }
             Action::Measured { seconds } => (op.count * seconds, part_of_kernel(&op.name), true, Vec::new(), 0.0),
             action => {
@@ -265,8 +262,8 @@ impl<'p, 's> Maker<'p, 's> {
         Ok(Task { alone, needs, part, computes, is_measured, nearby, meeting, together, after, is_awaited })
     }
 
-    fn kernel(&self, bytes: f64, count: f64) -> Result<f64> {
-        Ok(self.pricer.compute().seconds(&Work::Stream { bytes }, 1.0)? + count * KERNEL_S)
+    fn streaming(&self, bytes: f64) -> Result<f64> {
+        self.pricer.compute().seconds(&Work::Stream { bytes }, 1.0)
     }
 
     fn call(&mut self, pattern: Pattern, bytes: f64, group: Group) -> Result<Call> {
@@ -288,7 +285,7 @@ impl Pricer<'_> {
     pub(super) fn pair(&self, step: &TrainingStep, one: u32, other: u32) -> Group {
         let domain = self.network.domain();
         let stride = if one / domain == other / domain { 1 } else { domain.min(step.gpus / 2).max(1) };
-        Group { size: 2, stride }
+        Group::even(2, stride)
     }
 }
 
