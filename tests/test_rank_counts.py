@@ -11,7 +11,7 @@ from command_line import LIMIT_S, PROGRAM
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="ranks are processes on Linux only")
 
 BEGIN = """
-import os, signal, subprocess, sys, time
+import os, select, signal, subprocess, sys, time
 import numpy as np, nvcoll
 """
 
@@ -78,10 +78,14 @@ def test_a_program_has_the_same_table_on_threads_and_on_processes(script):
 def test_ranks_that_fail_and_tell_nothing_are_named(script):
     path = script("""
 comm = nvcoll.init()
+if comm.rank == 0:
+    open(__file__ + ".0", "w").write(str(os.getpid()))
 comm.all_reduce(np.ones(4))
 comm.split(comm.rank).all_reduce(np.ones(5))
+rank_0 = os.pidfd_open(int(open(__file__ + ".0").read()))
 comm.barrier()
 if comm.rank == 2:
+    select.select([rank_0], [], [])  # it has told its calls when it has ended
     os.kill(os.getpid(), 9)
 time.sleep(600 if comm.rank else 0)
 """)
