@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import nvcoll
 from nvcoll import training
+from nvcoll.cli.plan.show import show_collectives
 from nvcoll.training import page, trace
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "training-step.md").read_text(encoding="utf-8")
@@ -63,6 +65,14 @@ def test_the_step_of_the_documentation_has_a_price():
     assert {line.line for line in found.lines} <= set(documented()["recorded"]["lines"])
     assert found.to_dict()["lines"][0]["line"] == found.lines[0].line
     assert "fits" in repr(found)
+
+
+@pytest.mark.parametrize(("part", "words"), [(1.0, r"nothing"), (0.5, r"all but [\d.]+ [um]s"), (0.0, "all")])
+def test_collectives_say_how_much_of_them_hides(capsys, part, words):
+    found = predicted(documented())
+    one = replace(found.collectives[0], count=2.0, exposed_s=part * 2 * found.collectives[0].seconds)
+    show_collectives(replace(found, collectives=(one,)))
+    assert re.search(rf"  {words}$", capsys.readouterr().out.rstrip())
 
 
 def test_a_step_without_tokens_has_no_price_in_dollars():

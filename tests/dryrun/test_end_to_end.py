@@ -57,11 +57,26 @@ def test_buckets_of_ddp_overlap_with_the_backward_pass_where_the_backend_lets_th
     assert len(buckets) > 2 and waited > buckets[-1]
 
 
+def test_a_cuda_graph_costs_the_processor_one_launch():
+    graph, eager = (dryrun(SCRIPTS / "graphed.py", *how, on=EIGHT, is_cached=False) for how in ((), ("--eager",)))
+    kernels = [op for op in graph.recording.ranks[0]["ops"] if op["work"] in ("gemm", "kernel", "attention")]
+    alone = [op["name"] for op in kernels if not op.get("graph")]
+    assert len(kernels) > 50 and alone == ["aten::embedding"], "the first of the graph"
+    assert not any(op.get("graph") for op in eager.recording.ranks[0]["ops"])
+    assert graph.prediction.parts["host"] < 1e-5 and eager.prediction.parts["host"] > 0.5 * eager.seconds
+
+
 def test_the_stages_of_a_pipeline_run_side_by_side():
     step = dryrun(SCRIPTS / "pipeline.py", on="hgx-h100[0-3]", is_cached=False, steps=2)
     assert [row["name"] for row in step.recording.ranks] == ["stage 0", "stage 1", "stage 2", "stage 3"]
     assert step.prediction.parts["bubble"] > 0 and len(step.prediction.roles) == 4
     assert "pp" in step.recording.row["groups"]
+
+
+def test_the_first_stage_of_a_pipeline_reads_the_tokens_of_all_stages():
+    script = SCRIPTS.parent / "frameworks" / "scripts" / "pipeline.py"
+    step = dryrun(script, on="hgx-h100[0-3]", is_cached=False, steps=2)
+    assert step.recording.row["tokens"] == 8 * 1024
 
 
 def test_a_script_that_is_too_large_ends_with_the_message_of_torch_and_its_line():

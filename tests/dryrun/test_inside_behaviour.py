@@ -125,6 +125,13 @@ ENDS = {
         "In tensors: parameters 1.00 GiB.",
         ":3 <module>",
     ),
+    "asks much": (
+        "import torch\nmodel = torch.nn.Linear(8, 8).cuda()\ntorch.empty(90 << 30, dtype=torch.uint8, device='cuda')",
+        "failed",
+        1,
+        "In tensors: less than 0.01 GiB.",
+        ":3 <module>",
+    ),
     "asks": (
         "import torch\nx = torch.randn(1000, 1000, device='cuda')\nprint(x[x > 0].shape)",
         "refused",
