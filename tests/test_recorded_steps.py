@@ -81,6 +81,31 @@ def test_a_step_without_tokens_has_no_price_in_dollars():
         predicted(documented() | {"tokens": 0}).dollars(2.0)
 
 
+def test_a_group_of_runs_costs_what_it_is_to_the_fabric_and_stages_between_its_runs_are_not_in_it():
+    step = stages() | {"gpus": 32}
+    machine = "hgx-h100x4+ib-ndr-8"
+    prices = []
+    for group in ({"size": 16, "stride": 1, "runs": 2, "apart": 16}, {"size": 16, "stride": 1}):
+        reduce = {"stream": 9, "work": "collective", "pattern": "all_reduce", "bytes": 1e9, "group": "dp"}
+        first, last = step["recorded"]["ranks"]
+        both = [{**first, "ops": [*first["ops"], reduce]}, last]
+        again = step | {"groups": {"dp": group}, "recorded": step["recorded"] | {"ranks": both}}
+        if "runs" not in group:
+            with pytest.raises(nvcoll.InvalidArgument, match="rank 8 of the same group none"):
+                predicted(again, machine)
+            again["recorded"]["ranks"] = [first | {"ops": [reduce]}]
+        [price] = [one for one in predicted(again, machine).collectives if one.group == "dp"]
+        prices.append((price.seconds, price.ranks))
+    assert prices[0] == prices[1] and prices[0][1] == "8 GPUs each of 2 nodes"
+
+
+@pytest.mark.parametrize("more", [{"runs": 3, "apart": 16}, {"runs": 2, "apart": 12}, {"runs": 2}, {"runs": 0}])
+def test_runs_that_are_none_are_refused(more):
+    groups = {"shard": {"size": 16, "stride": 1} | more}
+    with pytest.raises(nvcoll.InvalidArgument, match="whole runs"):
+        predicted(documented() | {"groups": groups})
+
+
 def test_planned_steps_are_not_recorded():
     found = training.plan("llama3-8b", on="hgx-h100", zero=3, global_batch=64)
     assert not found.is_recorded and found.lines == () and found.flops_of == "model"

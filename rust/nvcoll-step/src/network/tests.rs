@@ -199,4 +199,20 @@ proptest! {
             prop_assert!(NETWORK.seconds(Pattern::AllGather, 1e6, of).unwrap() > 0.0);
         }
     }
+    #[test]
+    fn groups_of_runs_share_out_all_ranks(length in 1_u32..5, stride in 1_u32..5, count in 1_u32..5, gap in 1_u32..4) {
+        let of = runs(length * count, stride, count, if count == 1 { 0 } else { length * stride * gap });
+        prop_assert!(of.is_sound());
+        let block = length * stride * if count == 1 { 1 } else { gap * count };
+        let mut found: Vec<u32> = Vec::new();
+        for first in (0..block).filter(|&rank| of.first(rank) == rank) {
+            let ranks: Vec<u32> = of.ranks(first).collect();
+            prop_assert!(ranks.iter().all(|&rank| of.first(rank) == first && of.fits(rank, block)));
+            let held: Vec<u32> = (0..2 * block).filter(|&rank| of.holds(first, rank)).collect();
+            prop_assert_eq!(&held, &ranks);
+            found.extend(ranks);
+        }
+        found.sort_unstable();
+        prop_assert_eq!(found, (0..block).collect::<Vec<_>>());
+    }
 }
