@@ -11,7 +11,7 @@ from dryrun.recordings import layer
 from nvcoll.dryrun import cache, script
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.installed import Torch
-from nvcoll.dryrun.recording import Assumption, Run
+from nvcoll.dryrun.recording import Assumption, Group, Run
 from nvcoll.testing import dryrun
 
 FOUR, OTHER = "hgx-h100x2+ib-ndr-8", "hgx-h100x2+roce-100-8"
@@ -23,7 +23,7 @@ MESSAGE = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 def ran(monkeypatch, tmp_path):
     """Replaces the ranks by a recording; returns the requests. `does_not_fit` on GPUs of this name."""
     requests = []
-    ran = type("Ran", (), {"requests": requests, "too_small": ()})
+    ran = type("Ran", (), {"requests": requests, "too_small": (), "groups": None})
 
     def run(request, ranks, predicted=None):
         requests.append((request, tuple(ranks), predicted))
@@ -31,7 +31,7 @@ def ran(monkeypatch, tmp_path):
             return [(None, Run(0, "failed", message=MESSAGE, line="t.py:4 forward"))]
         status = Run(0, "counted" if predicted is None else "ended", steps=2, seconds=3, peak_rss_bytes=10**9)
         more = {"assumed": [Assumption("topk picks experts in turn", 1, 3)], "unanswered": ["cuSomething"]}
-        more |= {"versions": {"torch": "2.15.0"}, "world_size": request.world_size}
+        more |= {"versions": {"torch": "2.15.0"}, "world_size": request.world_size, "groups": ran.groups}
         return [(layer(rank, **more), status) for rank in ranks]
 
     monkeypatch.setattr(script, "run_ranks", run)
@@ -47,6 +47,15 @@ def nvcoll_(*words, status=0):
     ended = CliRunner().invoke(nvcoll.cli.app, [str(word) for word in words], prog_name="nvcoll")
     assert ended.exit_code == status, ended.output
     return ended.stdout if status in (0, 3) else ended.stderr
+
+
+def test_groups_of_several_runs_and_of_unequal_distances_say_which_ranks(ran):
+    ran.groups = {1: Group("mesh_dp_shard", (0, 1, 2, 3, 8, 9, 10, 11))}
+    text = nvcoll_("dryrun", "--on", FOUR, "train.py")
+    assert "\ngroups      shard 8 (ranks 0 to 3 and 8 to 11)\n" in text and "4 GPUs each of 2 nodes" in text
+    ran.groups = {1: Group("mesh_dp_shard", (0, 1, 5))}
+    text = " ".join(nvcoll_("dryrun", "--no-cache", "--on", FOUR, "train.py").split())
+    assert "`mesh_dp_shard` of ranks at unequal distances, [0, 1, 5], costs what 3 ranks 2 apart would" in text
 
 
 def test_one_machine_is_the_step_in_detail():

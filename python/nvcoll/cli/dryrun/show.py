@@ -62,15 +62,18 @@ def _took(runs: Sequence[Run]) -> str:
 
 
 def _group(row: dict[str, Any]) -> str:
-    first, stride, size = row["first"], row["stride"], row["size"]
+    runs, stride = row.get("runs", 1), row["stride"]
+    size, last = row["size"] // runs, row["first"] + (runs - 1) * row.get("apart", 0)
+    shown = [_run(first, stride, size) for first in dict.fromkeys((row["first"], last))]
+    of_ranks = (", ..., " if runs > 2 else " and ").join(shown)
+    return f"{row['name']} {row['size']} (rank{'s' if row['size'] > 1 else ''} {of_ranks})"
+
+
+def _run(first: int, stride: int, size: int) -> str:
     last = first + stride * (size - 1)
-    if size <= 2 or stride == 1:
-        ranks = (
-            f"ranks {first} to {last}" if size > 2 else f"ranks {first} and {last}" if size == 2 else f"rank {first}"
-        )
-    else:
-        ranks = f"ranks {first}, {first + stride}, ..., {last}"
-    return f"{row['name']} {size} ({ranks})"
+    if size <= 2:
+        return f"{first} and {last}" if size == 2 else f"{first}"
+    return f"{first} to {last}" if stride == 1 else f"{first}, {first + stride}, ..., {last}"
 
 
 def show_step(recorded: Recorded, found: StepPrediction) -> None:
