@@ -7,7 +7,7 @@ import pytest
 
 import nvcoll
 from dryrun.recordings import BFLOAT16, Log, layer
-from nvcoll.dryrun.groups import shapes_of
+from nvcoll.dryrun.groups import shapes_of, word_of
 from nvcoll.dryrun.record import training_step
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import CAPTURED, Group, Kind
@@ -175,6 +175,7 @@ def test_groups_have_names_of_the_layout_and_one_name_per_shape():
         "ep": "ep",
         "DATA_PARALLEL_GROUP_WITH_CP": "dp",
     }
+    assert word_of("EXPERT_TENSOR_AND_MODEL_PARALLEL_GROUP") == "ep" and word_of("MODEL_PARALLEL_GROUP") is None
     groups = {nth: Group(name, (0, nth)) for nth, name in enumerate(names, 1)}
     groups |= {19: Group("tp", (0, 1, 2, 3)), 20: Group("unused", (0, 1, 5))}
     log = Log()

@@ -101,6 +101,8 @@ def word_of(description: str) -> str | None:
     found = [word for word, names in WORDS.items() if said & set(names)]
     if found == ["shard", "dp"] or found == ["copies", "dp"]:  # dp_shard, dp_replicate
         return found[0]
+    if found == ["tp", "ep"]:  # experts whose matrices are sharded, too
+        return "ep"
     if found == ["cp", "dp"]:  # gradients are reduced over cp, too
         return "dp"
     if found == ["cp", "shard", "dp"] or found == ["cp", "shard"]:  # parameters are sharded over cp, too
