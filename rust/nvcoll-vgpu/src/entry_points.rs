@@ -1,39 +1,136 @@
-//! Tables of entry points: a row has the names of a C function, its arguments, and what it does.
+//! Tables of entry points: a row has the names of C functions that do the same, their arguments, and what they do.
 //!
 //! ```text
+//! functions! { answer: cublasDestroy_v2 cublasLtDestroy(handle: Handle) => LIBRARIES.remove(handle); }
 //! runtime! { cudaStreamQuery(stream: Handle), cuStreamQuery => streams::query(stream); }
 //! ```
 //!
-//! The function of the runtime remembers its error for `cudaGetLastError`; those of the driver, behind the comma, only return
-//! it. What a row does is `Result<(), Failure>`. Functions that read memory through pointers are written out, since each has
-//! a contract of its own.
+//! What a row does is an [`Answer`](crate::Answer), which `answer` turns into the number that the interface has for the error.
+//! The runtime also remembers it for `cudaGetLastError`; functions of the driver, behind the comma, only return it. Rows of a
+//! table that begins with `unsafe` follow addresses.
+//!
+//! Arguments in square brackets are words (handles, addresses, numbers that nobody reads), as the calling convention passes
+//! each number. Functions ignore the arguments that a row leaves out at the end: on x86-64 the caller removes them.
+use std::ffi::{c_char, CStr};
 
-/// Functions of the runtime, and their names in the driver if it has them, too.
-macro_rules! runtime {
-    ($($(#[$doc:meta])* $name:ident $arguments:tt $(, $driver:ident)* => $body:expr;)*) => { $(
-        $(#[$doc])*
+use crate::{Answer, Failure, Out, Status};
+
+/// Functions of one interface; `answer` turns what a row does into a status.
+macro_rules! functions {
+    (unsafe $answer:path: $($($name:ident)+ ($($argument:tt)*) => $body:expr;)*) => {
+        $($crate::entry_points::functions! { @unsafe $answer, ($($argument)*), $body, $($name)+ })*
+    };
+    (@unsafe $answer:path, $arguments:tt, $body:expr, $($name:ident)*) => { $(
         #[no_mangle]
-        extern "C" fn $name $arguments -> $crate::Status {
-            $crate::errors::call(|| $body)
+        pub(crate) unsafe extern "C" fn $name $arguments -> $crate::Status {
+            // SAFETY: the contract of the C function: ranges of the host, lists and places are as its arguments say.
+            $answer(|| unsafe { $body })
         }
-        $(
-            #[no_mangle]
-            extern "C" fn $driver $arguments -> $crate::Status {
-                $crate::errors::call_driver(|| $body)
-            }
-        )*
+    )* };
+    (@ $answer:path, $arguments:tt, $body:expr, $($name:ident)*) => { $(
+        #[no_mangle]
+        #[allow(unused_variables)] // words are named and perhaps not read
+        pub(crate) extern "C" fn $name $arguments -> $crate::Status {
+            $answer(|| $body)
+        }
+    )* };
+    ($answer:path: $($($name:ident)+ $([$($word:ident)*])? ($($argument:tt)*) => $body:expr;)*) => {
+        $($crate::entry_points::functions! { @ $answer, ($($($word: usize,)*)? $($argument)*), $body, $($name)+ })*
+    };
+}
+pub(crate) use functions;
+
+/// Functions of the runtime, and of the driver if it has them, too.
+macro_rules! runtime {
+    (unsafe: $($($name:ident)+ ($($argument:tt)*) $(, $($driver:ident)+)? => $body:expr;)*) => { $(
+        $crate::entry_points::functions! { @unsafe $crate::errors::runtime, ($($argument)*), $body, $($name)+ }
+        $crate::entry_points::functions! { @unsafe $crate::errors::driver, ($($argument)*), $body, $($($driver)+)? }
+    )* };
+    ($($($name:ident)+ ($($argument:tt)*) $(, $($driver:ident)+)? => $body:expr;)*) => { $(
+        $crate::entry_points::functions! { @ $crate::errors::runtime, ($($argument)*), $body, $($name)+ }
+        $crate::entry_points::functions! { @ $crate::errors::driver, ($($argument)*), $body, $($($driver)+)? }
     )* };
 }
 pub(crate) use runtime;
 
-/// Functions of the driver alone.
-macro_rules! driver {
-    ($($(#[$doc:meta])* $name:ident $arguments:tt => $body:expr;)*) => { $(
-        $(#[$doc])*
+/// Functions that the log names: what a row does is a function of its [`Name`].
+macro_rules! logged {
+    (@ $answer:path, $arguments:tt, $body:expr, $($name:ident)+) => { $(
         #[no_mangle]
-        extern "C" fn $name $arguments -> $crate::Status {
-            $crate::errors::call_driver(|| $body)
+        #[allow(unused_variables)] // words are named and perhaps not read
+        pub(crate) extern "C" fn $name $arguments -> $crate::Status {
+            $answer(|| $crate::entry_points::Name::of($crate::entry_points::named!(stringify!($name)), stringify!($name), $body))
         }
-    )* };
+    )+ };
+    ($answer:path: $($($name:ident)+ $([$($word:ident)*])? ($($argument:tt)*) => $body:expr;)*) => {
+        $($crate::entry_points::logged! { @ $answer, ($($($word: usize,)*)? $($argument)*), $body, $($name)+ })*
+    };
 }
-pub(crate) use driver;
+pub(crate) use logged;
+
+/// The number of a name in the log, looked up once per place that says it.
+macro_rules! named {
+    ($text:expr) => {{
+        static NUMBER: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+        *NUMBER.get_or_init(|| $crate::log::name($text))
+    }};
+}
+pub(crate) use named;
+
+/// The name of a function: in the log, and as a text.
+#[derive(Clone, Copy)]
+pub(crate) struct Name {
+    pub(crate) number: u32,
+    pub(crate) text: &'static str,
+}
+
+impl Name {
+    /// What a row does for a name.
+    pub(crate) fn of(number: u32, text: &'static str, body: impl FnOnce(Name) -> Answer) -> Answer {
+        body(Name { number, text })
+    }
+}
+
+/// The status of a library: its numbers for a handle that names nothing, and for any other error.
+pub(crate) fn number(answer: Answer, handle: Status, other: Status) -> Status {
+    answer.map_or_else(|failure| if failure == Failure::INVALID_HANDLE { handle } else { other }, |()| 0)
+}
+
+/// What a status of a library says.
+pub(crate) fn outcome(status: Status) -> *const c_char {
+    let text = if status == 0 {
+        c"success"
+    } else {
+        c"the virtual GPU does not know a handle or a value, or has no memory left"
+    };
+    text.as_ptr()
+}
+
+/// A C string that a caller passed: null, or its first character.
+pub(crate) type Text<'a> = Option<&'a c_char>;
+
+/// The text of a C string.
+///
+/// # Errors
+/// [`Failure::INVALID_VALUE`] for null.
+pub(crate) fn text_of(text: Text<'_>) -> Result<&CStr, Failure> {
+    let first = text.ok_or(Failure::INVALID_VALUE)?;
+    // SAFETY: the contract of `Text`: a C string begins there, and lives as long as the call.
+    Ok(unsafe { CStr::from_ptr(first) })
+}
+
+/// Writes a text and its zero byte into a buffer of `length` bytes, cut to it.
+///
+/// # Errors
+/// [`Failure::INVALID_VALUE`] for null or a length below 1.
+pub(crate) fn write_text(buffer: Out<'_, u8>, length: i32, text: &str) -> Answer {
+    let room = usize::try_from(length).ok().and_then(|length| length.checked_sub(1));
+    let (room, first) = room.zip(buffer).ok_or(Failure::INVALID_VALUE)?;
+    let (first, bytes) = (first.as_mut_ptr(), &text.as_bytes()[..text.len().min(room)]);
+    // SAFETY: the contract of the C functions: the buffer has `length` bytes, of which one is left for the zero.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), first, bytes.len());
+        first.add(bytes.len()).write(0);
+    }
+    Ok(())
+}

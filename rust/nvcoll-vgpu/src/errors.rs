@@ -5,6 +5,8 @@
 use std::cell::Cell;
 use std::ffi::CStr;
 
+use crate::Answer;
+
 /// What a C function returns: 0, or the number of an error.
 pub type Status = i32;
 
@@ -59,41 +61,23 @@ thread_local! {
     static LAST: Cell<Status> = const { Cell::new(0) };
 }
 
-/// Turns a result into the status that the runtime returns, and remembers an error for `cudaGetLastError`.
-pub fn answer(result: Result<(), Failure>) -> Status {
-    match result {
-        Ok(()) => 0,
-        Err(failure) => {
-            if failure != Failure::NOT_READY {
-                LAST.set(failure.0);
-            }
-            failure.0
-        }
+/// The status that the runtime returns; an error is kept for `cudaGetLastError`.
+pub(crate) fn runtime(body: impl FnOnce() -> Answer) -> Status {
+    let status = driver(body);
+    if status != 0 && status != Failure::NOT_READY.0 {
+        LAST.set(status);
     }
+    status
 }
 
-/// Turns a result into the status that the driver and the libraries return.
-pub fn status(result: Result<(), Failure>) -> Status {
-    result.err().map_or(0, |failure| failure.0)
-}
-
-/// Runs the body of an entry point of the runtime.
-pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> Status {
-    answer(body())
-}
-
-/// Runs the body of an entry point of the driver, which keeps no last error.
-pub(crate) fn call_driver(body: impl FnOnce() -> Result<(), Failure>) -> Status {
-    status(body())
+/// The status that the driver returns, which keeps no last error.
+pub(crate) fn driver(body: impl FnOnce() -> Answer) -> Status {
+    body().err().map_or(0, |failure| failure.0)
 }
 
 /// The last error of this thread; `forget` clears it.
 pub fn last(forget: bool) -> Status {
-    let last = LAST.get();
-    if forget {
-        LAST.set(0);
-    }
-    last
+    LAST.replace(if forget { 0 } else { LAST.get() })
 }
 
 /// Which of the texts of an error is asked for.

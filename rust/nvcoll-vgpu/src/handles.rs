@@ -6,54 +6,55 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
-use crate::Handle;
+use crate::{make, Answer, Failure, Handle, Out};
 
 /// Next number of any table; chosen: below any mapping, aligned as a pointer from an allocator is.
 static NEXT: AtomicUsize = AtomicUsize::new(0x4_0000);
 
 /// The objects of one kind, by handle.
-pub(crate) struct Handles<T> {
-    rows: RwLock<BTreeMap<usize, Arc<T>>>,
-}
+pub(crate) struct Handles<T>(RwLock<BTreeMap<Handle, T>>);
 
-impl<T> Handles<T> {
+impl<T: Clone> Handles<T> {
     /// An empty table.
     pub(crate) const fn new() -> Self {
-        Self { rows: RwLock::new(BTreeMap::new()) }
+        Self(RwLock::new(BTreeMap::new()))
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Handle, T>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner) // as for `log::lock`
     }
 
     /// Keeps `object` and returns its handle.
     pub(crate) fn insert(&self, object: T) -> Handle {
         // Relaxed: only uniqueness counts; the lock of the table orders the rest.
         let number = NEXT.fetch_add(64, Ordering::Relaxed);
-        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
-        rows.insert(number, Arc::new(object));
+        self.write().insert(number, object);
         number
     }
 
-    /// The object of `handle`, if there is one.
-    pub(crate) fn find(&self, handle: Handle) -> Option<Arc<T>> {
-        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
-        rows.get(&handle).cloned()
+    /// Keeps `object` and writes its handle; for null nothing is kept.
+    pub(crate) fn make(&self, out: Out<'_, Handle>, object: T) -> Answer {
+        make(out, || Ok(self.insert(object)))
     }
 
-    /// Forgets `handle`; returns its object, if there was one.
-    pub(crate) fn remove(&self, handle: Handle) -> Option<Arc<T>> {
-        let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
-        rows.remove(&handle)
+    /// The object of `handle`, or [`Failure::INVALID_HANDLE`]; likewise in the next two.
+    pub(crate) fn find(&self, handle: Handle) -> Result<T, Failure> {
+        let rows = self.0.read().unwrap_or_else(PoisonError::into_inner); // as for `log::lock`
+        rows.get(&handle).cloned().ok_or(Failure::INVALID_HANDLE)
+    }
+
+    /// Changes the object of `handle`.
+    pub(crate) fn change(&self, handle: Handle, change: impl FnOnce(&mut T)) -> Answer {
+        self.write().get_mut(&handle).map(change).ok_or(Failure::INVALID_HANDLE)
+    }
+
+    /// Forgets `handle`.
+    pub(crate) fn remove(&self, handle: Handle) -> Answer {
+        self.write().remove(&handle).map(drop).ok_or(Failure::INVALID_HANDLE)
     }
 }
-
-/// The number of a name in the log, looked up once per place that says it.
-macro_rules! named {
-    ($text:expr) => {{
-        static NUMBER: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
-        *NUMBER.get_or_init(|| $crate::log::name($text))
-    }};
-}
-pub(crate) use named;
 
 #[cfg(test)]
 mod tests {
@@ -64,8 +65,8 @@ mod tests {
         let table = Handles::new();
         let (one, two) = (table.insert(1), table.insert(2));
         assert_ne!(one, two);
-        assert_eq!(table.find(two).as_deref(), Some(&2));
-        assert_eq!(table.remove(one).as_deref(), Some(&1));
-        assert!(table.find(one).is_none() && table.find(0).is_none());
+        assert_eq!(table.change(two, |kept| *kept += 1), Ok(()));
+        assert_eq!((table.find(two), table.remove(one)), (Ok(3), Ok(())));
+        assert_eq!([table.find(one), table.find(0)], [Err(Failure::INVALID_HANDLE); 2]);
     }
 }

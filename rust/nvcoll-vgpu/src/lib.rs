@@ -75,6 +75,9 @@ pub use errors::{Failure, Status};
 /// An out-parameter of a C function: null, or a place for one value.
 pub type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
+/// What an entry point does: nothing to say, or an error, for which each interface has its number.
+pub type Answer = Result<(), Failure>;
+
 /// A handle (stream, event, graph, function): a number that the caller sees as a pointer and never follows.
 pub type Handle = usize;
 

@@ -4,250 +4,29 @@
 //! as a size, so each question is answered by hand: no workspace. What they compute (factors, eigenvalues, spectra) does not
 //! exist: matrices read as zero. Operations are not counted; the log has a launch under the name of the call.
 //!
-//! Names and argument orders are those of NVIDIA's documentation of each library. An entry point that declares fewer
-//! arguments than the library has ignores the rest: on x86-64 the caller removes them.
+//! Names and argument orders are those of NVIDIA's documentation of each library.
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::entry_points::{functions, logged, number, outcome};
 use crate::gpu::gpu;
-use crate::handles::{named, Handles};
+use crate::handles::Handles;
 use crate::log::{self, Kind};
-use crate::{memory, set, Handle, Out};
+use crate::{memory, set, Answer, Handle, Out, Status};
 
-/// Success, and the error of all four libraries for a handle that does not exist or a place that is null.
-const SUCCESS: c_int = 0;
-const INVALID: c_int = 1;
-
-/// Anything that one of these libraries hands out, with the stream that was set for it; Relaxed: one thread uses it at a time.
-static OBJECTS: Handles<AtomicUsize> = Handles::new();
+/// Anything that one of these libraries hands out, with the stream that was set for it.
+static OBJECTS: Handles<Handle> = Handles::new();
 /// Rows, columns and elements of sparse matrices.
 static MATRICES: Handles<[i64; 3]> = Handles::new();
 
-fn told<T>(out: Out<'_, T>, value: T) -> c_int {
-    set(out, value).map_or(INVALID, |()| SUCCESS)
-}
-
-fn new(out: Out<'_, Handle>) -> c_int {
-    match out {
-        Some(_) => told(out, OBJECTS.insert(AtomicUsize::new(0))),
-        None => INVALID,
-    }
-}
-
-fn set_stream(handle: Handle, stream: Handle) -> c_int {
-    OBJECTS.find(handle).map_or(INVALID, |object| {
-        object.store(stream, Ordering::Relaxed); // Relaxed: see `OBJECTS`
-        SUCCESS
-    })
+/// The error of all four libraries for a handle that does not exist or a place that is null.
+fn answer(body: impl FnOnce() -> Answer) -> Status {
+    number(body(), 1, 1)
 }
 
 /// Logs a launch that fills the GPU once, on the stream of a handle.
-fn launch(handle: Handle, name: u32) -> c_int {
-    OBJECTS.find(handle).map_or(INVALID, |object| {
-        // Relaxed: see `OBJECTS`.
-        log::push(Kind::Launch, object.load(Ordering::Relaxed), name, [u64::from(gpu().sms), 256, 0]);
-        SUCCESS
-    })
-}
-
-/// Calls that hand out an object, those that forget one, and those that set the stream of one.
-macro_rules! objects {
-    (create $($create:ident)*; destroy $($destroy:ident)*; stream $($stream:ident)*; accept $($accept:ident)*;) => {
-        $(
-            /// Hands out an object.
-            #[no_mangle]
-            extern "C" fn $create(out: Out<'_, Handle>) -> c_int {
-                new(out)
-            }
-        )*
-        $(
-            /// Forgets an object.
-            #[no_mangle]
-            extern "C" fn $destroy(handle: Handle) -> c_int {
-                match (OBJECTS.remove(handle), MATRICES.remove(handle)) {
-                    (None, None) => INVALID,
-                    _ => SUCCESS,
-                }
-            }
-        )*
-        $(
-            /// Sets the stream of an object.
-            #[no_mangle]
-            extern "C" fn $stream(handle: Handle, stream: Handle) -> c_int {
-                set_stream(handle, stream)
-            }
-        )*
-        $(
-            /// Accepts a setting.
-            #[no_mangle]
-            extern "C" fn $accept() -> c_int {
-                SUCCESS
-            }
-        )*
-    };
-}
-objects! {
-    create cusolverDnCreate cusolverDnCreateGesvdjInfo cusolverDnCreateSyevjInfo cusolverDnCreateParams
-        cusparseCreate cusparseCreateMatDescr cusparseCreateBsrsm2Info cusparseCreateBsrsv2Info cusparseCreateDnMat
-        cusparseCreateDnVec cusparseSpGEMM_createDescr cusparseSpSM_createDescr cusparseSpSV_createDescr;
-    destroy cusolverDnDestroy cusolverDnDestroyGesvdjInfo cusolverDnDestroySyevjInfo cusolverDnDestroyParams
-        cusparseDestroy cusparseDestroyMatDescr cusparseDestroyBsrsm2Info cusparseDestroyBsrsv2Info cusparseDestroyDnMat
-        cusparseDestroyDnVec cusparseDestroySpMat cusparseSpGEMM_destroyDescr cusparseSpSM_destroyDescr
-        cusparseSpSV_destroyDescr;
-    stream cusolverDnSetStream cusparseSetStream;
-    accept cusolverDnXgesvdjSetMaxSweeps cusolverDnXgesvdjSetSortEig cusolverDnXgesvdjSetTolerance
-        cusparseSetMatDiagType cusparseSetMatFillMode cusparseSetMatIndexBase cusparseSetMatType cusparseSetPointerMode
-        cusparseCsrSetPointers cusparseCsrSetStridedBatch cusparseDnMatSetStridedBatch cusparseSpMatSetAttribute;
-}
-
-/// Hands out a sparse matrix and keeps its sizes.
-macro_rules! matrices {
-    ($($name:ident)*) => { $(
-        /// Hands out a sparse matrix.
-        #[no_mangle]
-        extern "C" fn $name(out: Out<'_, Handle>, rows: i64, columns: i64, elements: i64) -> c_int {
-            match out {
-                Some(_) => told(out, MATRICES.insert([rows, columns, elements])),
-                None => INVALID,
-            }
-        }
-    )* };
-}
-matrices! { cusparseCreateCoo cusparseCreateCsr }
-
-/// Writes the sizes of a sparse matrix.
-#[no_mangle]
-extern "C" fn cusparseSpMatGetSize(
-    matrix: Handle,
-    rows: Out<'_, i64>,
-    columns: Out<'_, i64>,
-    elements: Out<'_, i64>,
-) -> c_int {
-    let Some(sizes) = MATRICES.find(matrix) else { return INVALID };
-    told(rows, sizes[0]) | told(columns, sizes[1]) | told(elements, sizes[2])
-}
-
-/// Questions for a size: the arguments before the answer, and the type of the answer.
-macro_rules! sizes {
-    ($($type:ty: ($($skipped:ident)*) $($name:ident)*;)*) => { $(sizes!(@ $type, ($($skipped)*), $($name)*);)* };
-    (@ $type:ty, ($($skipped:ident)*), $first:ident $($rest:ident)*) => {
-        /// Writes 0: no workspace.
-        #[no_mangle]
-        extern "C" fn $first($($skipped: usize,)* out: Out<'_, $type>) -> c_int {
-            $(let _ = $skipped;)*
-            told(out, 0)
-        }
-        sizes!(@ $type, ($($skipped)*), $($rest)*);
-    };
-    (@ $type:ty, ($($skipped:ident)*),) => {};
-}
-sizes! {
-    c_int: (h m n a lda) cusolverDnSgeqrf_bufferSize cusolverDnDgeqrf_bufferSize cusolverDnCgeqrf_bufferSize
-        cusolverDnZgeqrf_bufferSize cusolverDnSgetrf_bufferSize cusolverDnDgetrf_bufferSize cusolverDnCgetrf_bufferSize
-        cusolverDnZgetrf_bufferSize;
-    c_int: (h uplo n a lda) cusolverDnSpotrf_bufferSize cusolverDnDpotrf_bufferSize cusolverDnCpotrf_bufferSize
-        cusolverDnZpotrf_bufferSize;
-    c_int: (h n a lda) cusolverDnSsytrf_bufferSize cusolverDnDsytrf_bufferSize cusolverDnCsytrf_bufferSize
-        cusolverDnZsytrf_bufferSize;
-    c_int: (h m n) cusolverDnSgesvd_bufferSize cusolverDnDgesvd_bufferSize cusolverDnCgesvd_bufferSize
-        cusolverDnZgesvd_bufferSize;
-    c_int: (h m n k a lda tau) cusolverDnSorgqr_bufferSize cusolverDnDorgqr_bufferSize cusolverDnCungqr_bufferSize
-        cusolverDnZungqr_bufferSize;
-    c_int: (h side trans m n k a lda tau c ldc) cusolverDnSormqr_bufferSize cusolverDnDormqr_bufferSize
-        cusolverDnCunmqr_bufferSize cusolverDnZunmqr_bufferSize;
-    c_int: (h jobz uplo n a lda w) cusolverDnSsyevd_bufferSize cusolverDnDsyevd_bufferSize cusolverDnCheevd_bufferSize
-        cusolverDnZheevd_bufferSize cusolverDnSsyevj_bufferSize cusolverDnDsyevj_bufferSize cusolverDnCheevj_bufferSize
-        cusolverDnZheevj_bufferSize cusolverDnSsyevjBatched_bufferSize cusolverDnDsyevjBatched_bufferSize
-        cusolverDnCheevjBatched_bufferSize cusolverDnZheevjBatched_bufferSize;
-    c_int: (h jobz econ m n a lda s u ldu v ldv) cusolverDnSgesvdj_bufferSize cusolverDnDgesvdj_bufferSize
-        cusolverDnCgesvdj_bufferSize cusolverDnZgesvdj_bufferSize;
-    c_int: (h jobz m n a lda s u ldu v ldv) cusolverDnSgesvdjBatched_bufferSize cusolverDnDgesvdjBatched_bufferSize
-        cusolverDnCgesvdjBatched_bufferSize cusolverDnZgesvdjBatched_bufferSize;
-    c_int: (h jobz rank m n a lda stride_a s stride_s u ldu stride_u v ldv stride_v)
-        cusolverDnSgesvdaStridedBatched_bufferSize cusolverDnDgesvdaStridedBatched_bufferSize
-        cusolverDnCgesvdaStridedBatched_bufferSize cusolverDnZgesvdaStridedBatched_bufferSize;
-    c_int: (h dir trans mb nnzb descr val row col block info) cusparseSbsrsv2_bufferSize cusparseDbsrsv2_bufferSize
-        cusparseCbsrsv2_bufferSize cusparseZbsrsv2_bufferSize;
-    c_int: (h dir trans trans_xy mb n nnzb descr val row col block info) cusparseSbsrsm2_bufferSize
-        cusparseDbsrsm2_bufferSize cusparseCbsrsm2_bufferSize cusparseZbsrsm2_bufferSize;
-    usize: (h op alpha a x beta y dtype algorithm) cusparseSpMV_bufferSize;
-    usize: (h op_a op_b alpha a b beta c dtype algorithm) cusparseSpMM_bufferSize cusparseSDDMM_bufferSize;
-    usize: (h op alpha a x y dtype algorithm descr) cusparseSpSV_bufferSize;
-    usize: (h op_a op_b alpha a b c dtype algorithm descr) cusparseSpSM_bufferSize;
-    usize: (h op_a op_b alpha a b beta c dtype algorithm descr) cusparseSpGEMM_workEstimation cusparseSpGEMM_compute;
-    usize: (h m n alpha descr_a nnz_a val_a row_a col_a beta descr_b nnz_b val_b row_b col_b descr_c val_c row_c col_c)
-        cusparseScsrgeam2_bufferSizeExt cusparseDcsrgeam2_bufferSizeExt cusparseCcsrgeam2_bufferSizeExt
-        cusparseZcsrgeam2_bufferSizeExt;
-    usize: (h m n nnz row col) cusparseXcoosort_bufferSizeExt cusparseXcsrsort_bufferSizeExt;
-    usize: (h plan) cusparseLtMatmulGetWorkspace;
-    usize: (plan rank n in_embed in_stride in_distance in_type out_embed out_stride out_distance out_type batch)
-        cufftXtMakePlanMany;
-}
-
-/// Questions for two sizes, one of the device and one of the host.
-macro_rules! two_sizes {
-    ($(($($skipped:ident)*) $($name:ident)*;)*) => { $(two_sizes!(@ ($($skipped)*), $($name)*);)* };
-    (@ ($($skipped:ident)*), $first:ident $($rest:ident)*) => {
-        /// Writes 0 twice: no workspace on the device, none on the host.
-        #[no_mangle]
-        extern "C" fn $first($($skipped: usize,)* device: Out<'_, usize>, host: Out<'_, usize>) -> c_int {
-            $(let _ = $skipped;)*
-            told(device, 0) | told(host, 0)
-        }
-        two_sizes!(@ ($($skipped)*), $($rest)*);
-    };
-    (@ ($($skipped:ident)*),) => {};
-}
-two_sizes! {
-    (h params uplo n type_a a lda compute) cusolverDnXpotrf_bufferSize;
-    (h params m n type_a a lda type_tau tau compute) cusolverDnXgeqrf_bufferSize;
-    (h params jobz uplo n type_a a lda type_w w compute) cusolverDnXsyevd_bufferSize cusolverDnXsyevBatched_bufferSize;
-    (h params jobvl jobvr n type_a a lda type_w w type_vl vl ldvl type_vr vr ldvr compute) cusolverDnXgeev_bufferSize;
-    (h uplo n nrhs type_a a lda pivots type_b b ldb) cusolverDnXsytrs_bufferSize;
-    (h descr) cusparseLtSpMMACompressedSize2;
-}
-
-/// Writes the elements of a sum of matrices: of both, as if no element were in the same place.
-#[no_mangle]
-extern "C" fn cusparseXcsrgeam2Nnz(
-    handle: Handle,
-    _m: c_int,
-    _n: c_int,
-    _descr_a: Handle,
-    elements_a: c_int,
-    _rows_a: Handle,
-    _columns_a: Handle,
-    _descr_b: Handle,
-    elements_b: c_int,
-    _rows_b: Handle,
-    _columns_b: Handle,
-    _descr_c: Handle,
-    _rows_c: Handle,
-    elements: Out<'_, c_int>,
-) -> c_int {
-    launch(handle, named!("cusparseXcsrgeam2Nnz")) | told(elements, elements_a.saturating_add(elements_b))
-}
-
-/// Calls that tell the device whether they succeeded: arguments before that place, and whether it is a list whose length is
-/// the next argument, or the one after it.
-macro_rules! solves {
-    ($($lists:literal ($($skipped:ident)*) $($name:ident)*;)*) => { $(solves!(@ $lists, ($($skipped)*), $($name)*);)* };
-    (@ $lists:literal, ($($skipped:ident)*), $first:ident $($rest:ident)*) => {
-        /// Logs a launch, and tells the device that it succeeded.
-        #[no_mangle]
-        extern "C" fn $first(h: Handle, $($skipped: usize,)* info: usize, next: c_int, after: c_int) -> c_int {
-            $(let _ = $skipped;)*
-            let places: c_int = match $lists {
-                0 => 1,
-                1 => next,
-                _ => after,
-            };
-            succeeds(info, places);
-            launch(h, named!(stringify!($first)))
-        }
-        solves!(@ $lists, ($($skipped)*), $($rest)*);
-    };
-    (@ $lists:literal, ($($skipped:ident)*),) => {};
+fn launch(handle: Handle, name: u32) -> Answer {
+    log::push(Kind::Launch, OBJECTS.find(handle)?, name, [u64::from(gpu().sms), 256, 0]);
+    Ok(())
 }
 
 /// Writes success to places of the device, if a program holds them.
@@ -258,43 +37,104 @@ pub(crate) fn succeeds(info: usize, places: c_int) {
     }
 }
 
-solves! {
-    0 (m n a lda work pivots) cusolverDnSgetrf cusolverDnDgetrf cusolverDnCgetrf cusolverDnZgetrf;
-    0 (m n a lda tau work lwork) cusolverDnSgeqrf cusolverDnDgeqrf cusolverDnCgeqrf cusolverDnZgeqrf;
-    0 (uplo n a lda work lwork) cusolverDnSpotrf cusolverDnDpotrf cusolverDnCpotrf cusolverDnZpotrf;
-    0 (trans n nrhs a lda pivots b ldb) cusolverDnSgetrs cusolverDnDgetrs cusolverDnCgetrs cusolverDnZgetrs;
-    0 (uplo n nrhs a lda b ldb) cusolverDnSpotrs cusolverDnDpotrs cusolverDnCpotrs cusolverDnZpotrs;
-    1 (uplo n a lda) cusolverDnSpotrfBatched cusolverDnDpotrfBatched cusolverDnCpotrfBatched cusolverDnZpotrfBatched;
-    1 (uplo n nrhs a lda b ldb) cusolverDnSpotrsBatched cusolverDnDpotrsBatched cusolverDnCpotrsBatched cusolverDnZpotrsBatched;
-    0 (uplo n a lda pivots work lwork) cusolverDnSsytrf cusolverDnDsytrf cusolverDnCsytrf cusolverDnZsytrf;
-    0 (m n k a lda tau work lwork) cusolverDnSorgqr cusolverDnDorgqr cusolverDnCungqr cusolverDnZungqr;
-    0 (side trans m n k a lda tau c ldc work lwork) cusolverDnSormqr cusolverDnDormqr cusolverDnCunmqr cusolverDnZunmqr;
-    0 (jobu jobvt m n a lda s u ldu vt ldvt work lwork rwork) cusolverDnSgesvd cusolverDnDgesvd cusolverDnCgesvd cusolverDnZgesvd;
-    0 (jobz econ m n a lda s u ldu v ldv work lwork) cusolverDnSgesvdj cusolverDnDgesvdj cusolverDnCgesvdj cusolverDnZgesvdj;
-    2 (jobz m n a lda s u ldu v ldv work lwork) cusolverDnSgesvdjBatched cusolverDnDgesvdjBatched cusolverDnCgesvdjBatched cusolverDnZgesvdjBatched;
-    2 (jobz rank m n a lda stride_a s stride_s u ldu stride_u v ldv stride_v work lwork) cusolverDnSgesvdaStridedBatched cusolverDnDgesvdaStridedBatched cusolverDnCgesvdaStridedBatched cusolverDnZgesvdaStridedBatched;
-    0 (jobz uplo n a lda w work lwork) cusolverDnSsyevd cusolverDnDsyevd cusolverDnCheevd cusolverDnZheevd cusolverDnSsyevj cusolverDnDsyevj cusolverDnCheevj cusolverDnZheevj;
-    2 (jobz uplo n a lda w work lwork) cusolverDnSsyevjBatched cusolverDnDsyevjBatched cusolverDnCheevjBatched cusolverDnZheevjBatched;
-    0 (params uplo n type_a a lda compute work lwork host lhost) cusolverDnXpotrf;
-    0 (params uplo n nrhs type_a a lda type_b b ldb) cusolverDnXpotrs;
-    0 (params m n type_a a lda type_tau tau compute work lwork host lhost) cusolverDnXgeqrf;
-    0 (params jobz uplo n type_a a lda type_w w compute work lwork host lhost) cusolverDnXsyevd;
-    1 (params jobz uplo n type_a a lda type_w w compute work lwork host lhost) cusolverDnXsyevBatched;
-    0 (params jobvl jobvr n type_a a lda type_w w type_vl vl ldvl type_vr vr ldvr compute work lwork host lhost) cusolverDnXgeev;
-    0 (uplo n nrhs type_a a lda pivots type_b b ldb work lwork host lhost) cusolverDnXsytrs;
+/// Logs a launch, and tells the device that it succeeded.
+fn solve(handle: Handle, name: u32, info: usize, places: c_int) -> Answer {
+    succeeds(info, places);
+    launch(handle, name)
 }
 
-/// Calls that compute: one launch each, further arguments are not read.
-macro_rules! launches {
-    ($($name:ident)*) => { $(
-        /// Logs a launch.
-        #[no_mangle]
-        extern "C" fn $name(handle: Handle) -> c_int {
-            launch(handle, named!(stringify!($name)))
-        }
-    )* };
+/// No workspace on the device, none on the host.
+fn none(device: Out<'_, usize>, host: Out<'_, usize>) -> Answer {
+    set(device, 0)?;
+    set(host, 0)
 }
-launches! {
+
+#[no_mangle]
+extern "C" fn cusparseGetErrorString(status: c_int) -> *const c_char {
+    outcome(status)
+}
+
+functions! { answer:
+    cusolverDnCreate cusolverDnCreateGesvdjInfo cusolverDnCreateSyevjInfo cusolverDnCreateParams cusparseCreate
+        cusparseCreateMatDescr cusparseCreateBsrsm2Info cusparseCreateBsrsv2Info cusparseCreateDnMat cusparseCreateDnVec
+        cusparseSpGEMM_createDescr cusparseSpSM_createDescr cusparseSpSV_createDescr(out: Out<Handle>) =>
+        OBJECTS.make(out, 0);
+    cusolverDnDestroy cusolverDnDestroyGesvdjInfo cusolverDnDestroySyevjInfo cusolverDnDestroyParams cusparseDestroy
+        cusparseDestroyMatDescr cusparseDestroyBsrsm2Info cusparseDestroyBsrsv2Info cusparseDestroyDnMat cusparseDestroyDnVec
+        cusparseDestroySpMat cusparseSpGEMM_destroyDescr cusparseSpSM_destroyDescr cusparseSpSV_destroyDescr
+        (handle: Handle) => OBJECTS.remove(handle).or(MATRICES.remove(handle));
+    cusolverDnSetStream cusparseSetStream(handle: Handle, stream: Handle) => OBJECTS.change(handle, |kept| *kept = stream);
+    cusolverDnXgesvdjSetMaxSweeps cusolverDnXgesvdjSetSortEig cusolverDnXgesvdjSetTolerance cusparseSetMatDiagType
+        cusparseSetMatFillMode cusparseSetMatIndexBase cusparseSetMatType cusparseSetPointerMode cusparseCsrSetPointers
+        cusparseCsrSetStridedBatch cusparseDnMatSetStridedBatch cusparseSpMatSetAttribute() => Ok(());
+    cusparseCreateCoo cusparseCreateCsr(out: Out<Handle>, rows: i64, columns: i64, elements: i64) =>
+        MATRICES.make(out, [rows, columns, elements]);
+    cusparseSpMatGetSize(matrix: Handle, rows: Out<i64>, columns: Out<i64>, elements: Out<i64>) => {
+        let sizes = MATRICES.find(matrix)?;
+        set(rows, sizes[0])?;
+        set(columns, sizes[1])?;
+        set(elements, sizes[2])
+    };
+    // The place of the first zero on the diagonal: none.
+    cusparseXbsrsm2_zeroPivot cusparseXbsrsv2_zeroPivot[handle info](out: Out<c_int>) => set(out, -1);
+
+    // Sizes of workspaces.
+    cusolverDnSgeqrf_bufferSize cusolverDnDgeqrf_bufferSize cusolverDnCgeqrf_bufferSize cusolverDnZgeqrf_bufferSize
+        cusolverDnSgetrf_bufferSize cusolverDnDgetrf_bufferSize cusolverDnCgetrf_bufferSize cusolverDnZgetrf_bufferSize
+        cusolverDnSpotrf_bufferSize cusolverDnDpotrf_bufferSize cusolverDnCpotrf_bufferSize cusolverDnZpotrf_bufferSize
+        [h m_or_uplo n a lda](out: Out<c_int>) => set(out, 0);
+    cusolverDnSsytrf_bufferSize cusolverDnDsytrf_bufferSize cusolverDnCsytrf_bufferSize cusolverDnZsytrf_bufferSize
+        [h n a lda](out: Out<c_int>) => set(out, 0);
+    cusolverDnSgesvd_bufferSize cusolverDnDgesvd_bufferSize cusolverDnCgesvd_bufferSize cusolverDnZgesvd_bufferSize
+        [h m n](out: Out<c_int>) => set(out, 0);
+    cusolverDnSorgqr_bufferSize cusolverDnDorgqr_bufferSize cusolverDnCungqr_bufferSize cusolverDnZungqr_bufferSize
+        [h m n k a lda tau](out: Out<c_int>) => set(out, 0);
+    cusolverDnSormqr_bufferSize cusolverDnDormqr_bufferSize cusolverDnCunmqr_bufferSize cusolverDnZunmqr_bufferSize
+        cusolverDnSgesvdjBatched_bufferSize cusolverDnDgesvdjBatched_bufferSize cusolverDnCgesvdjBatched_bufferSize
+        cusolverDnZgesvdjBatched_bufferSize cusparseSbsrsv2_bufferSize cusparseDbsrsv2_bufferSize cusparseCbsrsv2_bufferSize
+        cusparseZbsrsv2_bufferSize[h a1 a2 a3 a4 a5 a6 a7 a8 a9 a10](out: Out<c_int>) => set(out, 0);
+    cusolverDnSsyevd_bufferSize cusolverDnDsyevd_bufferSize cusolverDnCheevd_bufferSize cusolverDnZheevd_bufferSize
+        cusolverDnSsyevj_bufferSize cusolverDnDsyevj_bufferSize cusolverDnCheevj_bufferSize cusolverDnZheevj_bufferSize
+        cusolverDnSsyevjBatched_bufferSize cusolverDnDsyevjBatched_bufferSize cusolverDnCheevjBatched_bufferSize
+        cusolverDnZheevjBatched_bufferSize[h jobz uplo n a lda w](out: Out<c_int>) => set(out, 0);
+    cusolverDnSgesvdj_bufferSize cusolverDnDgesvdj_bufferSize cusolverDnCgesvdj_bufferSize cusolverDnZgesvdj_bufferSize
+        [h jobz econ m n a lda s u ldu v ldv](out: Out<c_int>) => set(out, 0);
+    cusolverDnSgesvdaStridedBatched_bufferSize cusolverDnDgesvdaStridedBatched_bufferSize
+        cusolverDnCgesvdaStridedBatched_bufferSize cusolverDnZgesvdaStridedBatched_bufferSize
+        [h jobz rank m n a lda stride_a s stride_s u ldu stride_u v ldv stride_v](out: Out<c_int>) => set(out, 0);
+    cusparseSbsrsm2_bufferSize cusparseDbsrsm2_bufferSize cusparseCbsrsm2_bufferSize cusparseZbsrsm2_bufferSize
+        [h dir trans trans_xy mb n nnzb descr val row col block info](out: Out<c_int>) => set(out, 0);
+    cusparseSpMV_bufferSize[h op alpha a x beta y dtype algorithm](out: Out<usize>) => set(out, 0);
+    cusparseSpMM_bufferSize cusparseSDDMM_bufferSize cusparseSpSM_bufferSize[h op_a op_b a1 a2 a3 a4 a5 a6 a7]
+        (out: Out<usize>) => set(out, 0);
+    cusparseSpSV_bufferSize[h op alpha a x y dtype algorithm descr](out: Out<usize>) => set(out, 0);
+    cusparseSpGEMM_workEstimation cusparseSpGEMM_compute[h op_a op_b alpha a b beta c dtype algorithm descr]
+        (out: Out<usize>) => set(out, 0);
+    cusparseScsrgeam2_bufferSizeExt cusparseDcsrgeam2_bufferSizeExt cusparseCcsrgeam2_bufferSizeExt
+        cusparseZcsrgeam2_bufferSizeExt[h m n alpha descr_a nnz_a val_a row_a col_a beta descr_b nnz_b val_b row_b col_b descr_c
+        val_c row_c col_c](out: Out<usize>) => set(out, 0);
+    cusparseXcoosort_bufferSizeExt cusparseXcsrsort_bufferSizeExt[h m n nnz row col](out: Out<usize>) => set(out, 0);
+    cusparseLtMatmulGetWorkspace[h plan](out: Out<usize>) => set(out, 0);
+    cufftXtMakePlanMany[plan rank n in_embed in_stride in_distance in_type out_embed out_stride out_distance out_type batch]
+        (out: Out<usize>) => set(out, 0);
+    cusolverDnXpotrf_bufferSize[h params uplo n type_a a lda compute](device: Out<usize>, host: Out<usize>) =>
+        none(device, host);
+    cusolverDnXgeqrf_bufferSize[h params m n type_a a lda type_tau tau compute](device: Out<usize>, host: Out<usize>) =>
+        none(device, host);
+    cusolverDnXsyevd_bufferSize cusolverDnXsyevBatched_bufferSize cusolverDnXsytrs_bufferSize
+        [h a1 a2 a3 a4 a5 a6 a7 a8 a9 a10](device: Out<usize>, host: Out<usize>) => none(device, host);
+    cusolverDnXgeev_bufferSize[h params jobvl jobvr n type_a a lda type_w w type_vl vl ldvl type_vr vr ldvr compute]
+        (device: Out<usize>, host: Out<usize>) => none(device, host);
+    cusparseLtSpMMACompressedSize2[h descr](device: Out<usize>, host: Out<usize>) => none(device, host);
+
+    // Handles of cuFFT are small numbers.
+    cufftCreate(out: Out<c_int>) => crate::make(out, || Ok(OBJECTS.insert(0) as c_int));
+    cufftDestroy(plan: u32) => OBJECTS.remove(plan as Handle);
+    cufftSetStream(plan: u32, stream: Handle) => OBJECTS.change(plan as Handle, |kept| *kept = stream);
+    cufftSetAutoAllocation cufftSetWorkArea(plan: u32) => OBJECTS.find(plan as Handle).map(drop);
+}
+
+logged! { answer:
     cusparseSpMM cusparseSpMV cusparseSDDMM cusparseSDDMM_preprocess cusparseSpGEMM_copy
     cusparseSpSM_analysis cusparseSpSM_solve cusparseSpSV_analysis cusparseSpSV_solve
     cusparseSbsrmm cusparseDbsrmm cusparseCbsrmm cusparseZbsrmm cusparseSbsrmv cusparseDbsrmv cusparseCbsrmv cusparseZbsrmv
@@ -304,71 +144,62 @@ launches! {
     cusparseSbsrsv2_solve cusparseDbsrsv2_solve cusparseCbsrsv2_solve cusparseZbsrsv2_solve
     cusparseScsrgeam2 cusparseDcsrgeam2 cusparseCcsrgeam2 cusparseZcsrgeam2
     cusparseCreateIdentityPermutation cusparseXcoo2csr cusparseXcoosortByRow cusparseXcsrsort
-}
+        (handle: Handle) => |name| launch(handle, name.number);
+    cufftXtExec(plan: u32) => |name| launch(plan as Handle, name.number);
+    // The elements of a sum of matrices: of both, as if no element were in the same place.
+    cusparseXcsrgeam2Nnz(handle: Handle, _m: usize, _n: usize, _descr_a: usize, a: c_int, _row_a: usize, _col_a: usize,
+        _descr_b: usize, b: c_int, _row_b: usize, _col_b: usize, _descr_c: usize, _row_c: usize, elements: Out<c_int>) =>
+        |name| launch(handle, name.number).and_then(|()| set(elements, a.saturating_add(b)));
 
-/// Writes the place of the first zero on the diagonal: none.
-macro_rules! pivots {
-    ($($name:ident)*) => { $(
-        /// Writes -1: no zero on the diagonal.
-        #[no_mangle]
-        extern "C" fn $name(_handle: Handle, _info: Handle, out: Out<'_, c_int>) -> c_int {
-            told(out, -1)
-        }
-    )* };
-}
-pivots! { cusparseXbsrsm2_zeroPivot cusparseXbsrsv2_zeroPivot }
-
-/// The text of a status.
-#[no_mangle]
-extern "C" fn cusparseGetErrorString(status: c_int) -> *const c_char {
-    let text =
-        if status == SUCCESS { c"success" } else { c"an object or a place that cuSPARSE was given does not exist" };
-    text.as_ptr()
-}
-
-/// Writes a plan: cuFFT's handles are small numbers.
-#[no_mangle]
-extern "C" fn cufftCreate(out: Out<'_, c_int>) -> c_int {
-    match out {
-        Some(_) => told(out, OBJECTS.insert(AtomicUsize::new(0)) as c_int),
-        None => INVALID,
-    }
-}
-
-/// Forgets a plan.
-#[no_mangle]
-extern "C" fn cufftDestroy(plan: c_int) -> c_int {
-    OBJECTS.remove(plan as u32 as Handle).map_or(INVALID, |_| SUCCESS)
-}
-
-/// Sets the stream of a plan.
-#[no_mangle]
-extern "C" fn cufftSetStream(plan: c_int, stream: Handle) -> c_int {
-    set_stream(plan as u32 as Handle, stream)
-}
-
-/// Accepts a setting of a plan.
-macro_rules! plans {
-    ($($name:ident)*) => { $(
-        /// Accepts a setting of a plan.
-        #[no_mangle]
-        extern "C" fn $name(plan: c_int) -> c_int {
-            OBJECTS.find(plan as u32 as Handle).map_or(INVALID, |_| SUCCESS)
-        }
-    )* };
-}
-plans! { cufftSetAutoAllocation cufftSetWorkArea }
-
-/// Logs a transform.
-#[no_mangle]
-extern "C" fn cufftXtExec(plan: c_int) -> c_int {
-    launch(plan as u32 as Handle, named!("cufftXtExec"))
+    // Factors and solutions, whose last argument is the place for their success.
+    cusolverDnSgetrf cusolverDnDgetrf cusolverDnCgetrf cusolverDnZgetrf cusolverDnSpotrf cusolverDnDpotrf cusolverDnCpotrf
+        cusolverDnZpotrf[h a1 n a lda work a6](info: usize) => |name| solve(h, name.number, info, 1);
+    cusolverDnSgetrs cusolverDnDgetrs cusolverDnCgetrs cusolverDnZgetrs cusolverDnSorgqr cusolverDnDorgqr cusolverDnCungqr
+        cusolverDnZungqr cusolverDnSsyevd cusolverDnDsyevd cusolverDnCheevd cusolverDnZheevd cusolverDnSsyevj cusolverDnDsyevj
+        cusolverDnCheevj cusolverDnZheevj[h a1 a2 a3 a4 a5 a6 a7 a8](info: usize) => |name| solve(h, name.number, info, 1);
+    cusolverDnSgeqrf cusolverDnDgeqrf cusolverDnCgeqrf cusolverDnZgeqrf cusolverDnSpotrs cusolverDnDpotrs cusolverDnCpotrs
+        cusolverDnZpotrs cusolverDnSsytrf cusolverDnDsytrf cusolverDnCsytrf
+        cusolverDnZsytrf[h a1 n a3 a4 a5 a6 a7](info: usize) => |name| solve(h, name.number, info, 1);
+    cusolverDnSormqr cusolverDnDormqr cusolverDnCunmqr cusolverDnZunmqr[h side trans m n k a lda tau c ldc work lwork]
+        (info: usize) => |name| solve(h, name.number, info, 1);
+    cusolverDnSgesvd cusolverDnDgesvd cusolverDnCgesvd cusolverDnZgesvd[h jobu jobvt m n a lda s u ldu vt ldvt work lwork rwork]
+        (info: usize) => |name| solve(h, name.number, info, 1);
+    cusolverDnSgesvdj cusolverDnDgesvdj cusolverDnCgesvdj cusolverDnZgesvdj[h jobz econ m n a lda s u ldu v ldv work lwork]
+        (info: usize) => |name| solve(h, name.number, info, 1);
+    cusolverDnXpotrf[h params uplo n type_a a lda compute work lwork host lhost](info: usize) =>
+        |name| solve(h, name.number, info, 1);
+    cusolverDnXpotrs[h params uplo n nrhs type_a a lda type_b b ldb](info: usize) => |name| solve(h, name.number, info, 1);
+    cusolverDnXgeqrf[h params m n type_a a lda type_tau tau compute work lwork host lhost](info: usize) =>
+        |name| solve(h, name.number, info, 1);
+    cusolverDnXsyevd cusolverDnXsytrs[h a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11 a12 a13 a14](info: usize) =>
+        |name| solve(h, name.number, info, 1);
+    cusolverDnXgeev[h params jobvl jobvr n type_a a lda type_w w type_vl vl ldvl type_vr vr ldvr compute work lwork host lhost]
+        (info: usize) => |name| solve(h, name.number, info, 1);
+    // A list of matrices: its length follows, for some behind an object with parameters.
+    cusolverDnSpotrfBatched cusolverDnDpotrfBatched cusolverDnCpotrfBatched cusolverDnZpotrfBatched[h uplo n a lda]
+        (info: usize, batch: c_int) => |name| solve(h, name.number, info, batch);
+    cusolverDnSpotrsBatched cusolverDnDpotrsBatched cusolverDnCpotrsBatched cusolverDnZpotrsBatched
+        [h uplo n nrhs a lda b ldb](info: usize, batch: c_int) => |name| solve(h, name.number, info, batch);
+    cusolverDnXsyevBatched[h params jobz uplo n type_a a lda type_w w compute work lwork host lhost]
+        (info: usize, batch: c_int) => |name| solve(h, name.number, info, batch);
+    cusolverDnSgesvdjBatched cusolverDnDgesvdjBatched cusolverDnCgesvdjBatched cusolverDnZgesvdjBatched
+        [h jobz m n a lda s u ldu v ldv work lwork](info: usize, _parameters: usize, batch: c_int) =>
+        |name| solve(h, name.number, info, batch);
+    cusolverDnSgesvdaStridedBatched cusolverDnDgesvdaStridedBatched cusolverDnCgesvdaStridedBatched
+        cusolverDnZgesvdaStridedBatched[h jobz rank m n a lda stride_a s stride_s u ldu stride_u v ldv stride_v work lwork]
+        (info: usize, _norms: usize, batch: c_int) => |name| solve(h, name.number, info, batch);
+    cusolverDnSsyevjBatched cusolverDnDsyevjBatched cusolverDnCheevjBatched cusolverDnZheevjBatched
+        [h jobz uplo n a lda w work lwork](info: usize, _parameters: usize, batch: c_int) =>
+        |name| solve(h, name.number, info, batch);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::mem::MaybeUninit;
+
+    const SUCCESS: c_int = 0;
+    const INVALID: c_int = 1;
 
     #[test]
     fn sizes_that_are_asked_for_are_written_as_zero() {
@@ -388,8 +219,8 @@ mod tests {
         let mut plan = MaybeUninit::new(0);
         assert_eq!(cufftCreate(Some(&mut plan)), SUCCESS);
         // SAFETY: it was initialized.
-        let plan = unsafe { plan.assume_init() };
+        let plan = unsafe { plan.assume_init() } as u32;
         assert_eq!((cufftSetStream(plan, 64), cufftXtExec(plan), cufftDestroy(plan)), (SUCCESS, SUCCESS, SUCCESS));
-        assert_eq!((cufftXtExec(plan), cufftDestroy(-1)), (INVALID, INVALID));
+        assert_eq!((cufftXtExec(plan), cufftDestroy(u32::MAX)), (INVALID, INVALID));
     }
 }

@@ -11,11 +11,13 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex};
 
-use super::convolution::{Convolution, Pass};
-use super::{launch, new, put, status, stream_of, Answer, BAD_PARAM};
-use crate::handles::{named, Handles};
+use super::convolution::{convolution, Pass};
+use super::{answer, launch, LIBRARIES};
+use crate::blas::Product;
+use crate::entry_points::{functions, named};
+use crate::handles::Handles;
 use crate::log::lock;
-use crate::{Handle, Out};
+use crate::{set, Answer, Failure, Handle, Out};
 
 /// Types of attributes: `cudnnBackendAttributeType_t`.
 const DATA_TYPE: c_int = 1;
@@ -63,7 +65,7 @@ struct Descriptor {
     attributes: Mutex<BTreeMap<c_int, Values>>,
 }
 
-static DESCRIPTORS: Handles<Descriptor> = Handles::new();
+static DESCRIPTORS: Handles<Arc<Descriptor>> = Handles::new();
 
 impl Descriptor {
     fn new(kind: c_int, attributes: BTreeMap<c_int, Values>) -> Self {
@@ -100,7 +102,7 @@ impl Descriptor {
     }
 
     /// The convolution that an operation is.
-    fn convolution(&self) -> Option<Convolution> {
+    fn convolution(&self) -> Option<Product> {
         let (pass, [x, w, y]) = match self.kind {
             10 => (Pass::Forward, [704, 703, 705]),
             11 => (Pass::BackwardFilter, [716, 715, 717]),
@@ -109,14 +111,14 @@ impl Descriptor {
         };
         let dimensions = |attribute| self.child(attribute).map(|tensor| tensor.numbers(TENSOR_DIMENSIONS));
         let dtype = *self.child(x)?.numbers(TENSOR_TYPE).first()?;
-        Convolution::new(pass, dtype, &dimensions(x)?, &dimensions(w)?, &dimensions(y)?)
+        convolution(pass, dtype, &dimensions(x)?, &dimensions(w)?, &dimensions(y)?)
     }
 
     fn run(&self, handle: Handle) -> Answer {
-        let configuration = self.child(PLAN_CONFIGURATION).ok_or(BAD_PARAM)?;
-        let engine = configuration.child(CONFIGURATION_ENGINE).ok_or(BAD_PARAM)?;
-        let operations = engine.child(ENGINE_GRAPH).ok_or(BAD_PARAM)?.children(GRAPH_OPERATIONS);
-        let stream = stream_of(handle)?;
+        let configuration = self.child(PLAN_CONFIGURATION).ok_or(Failure::INVALID_VALUE)?;
+        let engine = configuration.child(CONFIGURATION_ENGINE).ok_or(Failure::INVALID_VALUE)?;
+        let operations = engine.child(ENGINE_GRAPH).ok_or(Failure::INVALID_VALUE)?.children(GRAPH_OPERATIONS);
+        let stream = LIBRARIES.find(handle)?;
         let convolutions: Vec<_> = operations.iter().filter_map(|operation| operation.convolution()).collect();
         if convolutions.is_empty() {
             return launch(handle, name_of(&operations));
@@ -139,44 +141,9 @@ fn name_of(operations: &[Arc<Descriptor>]) -> u32 {
     }
 }
 
-/// Makes a descriptor.
-#[no_mangle]
-pub(super) extern "C" fn cudnnBackendCreateDescriptor(kind: c_int, out: Out<'_, Handle>) -> c_int {
-    status(new(out, &DESCRIPTORS, Descriptor::new(kind, BTreeMap::new())))
-}
-
-/// Forgets a descriptor; others that hold it keep it.
-#[no_mangle]
-pub(super) extern "C" fn cudnnBackendDestroyDescriptor(descriptor: Handle) -> c_int {
-    status(DESCRIPTORS.remove(descriptor).map(|_| ()).ok_or(BAD_PARAM))
-}
-
-/// Accepts a descriptor as complete.
-#[no_mangle]
-pub(super) extern "C" fn cudnnBackendFinalize(descriptor: Handle) -> c_int {
-    status(DESCRIPTORS.find(descriptor).map(|_| ()).ok_or(BAD_PARAM))
-}
-
-/// Sets an attribute.
-#[no_mangle]
-pub(super) extern "C" fn cudnnBackendSetAttribute(
-    descriptor: Handle,
-    attribute: c_int,
-    of_type: c_int,
-    count: i64,
-    values: Option<&u8>,
-) -> c_int {
-    let Some(descriptor) = DESCRIPTORS.find(descriptor) else { return BAD_PARAM };
-    let count = match usize::try_from(count) {
-        Ok(count) if count <= LONGEST => count,
-        _ => return BAD_PARAM,
-    };
-    let first = match values {
-        Some(first) => std::ptr::from_ref(first),
-        None if count == 0 => return 0,
-        None => return BAD_PARAM,
-    };
-    let kept = match of_type {
+/// Numbers of 4 or 8 bytes, or descriptors, that a caller passed; none for values of other types.
+fn read(of_type: c_int, count: usize, first: *const u8) -> Result<Option<Values>, Failure> {
+    Ok(Some(match of_type {
         // SAFETY: `count` values of the type that the caller states lie there, by cuDNN's interface.
         INT64 => Values::Numbers((0..count).map(|i| unsafe { first.cast::<i64>().add(i).read_unaligned() }).collect()),
         DATA_TYPE | INT32 => {
@@ -187,79 +154,80 @@ pub(super) extern "C" fn cudnnBackendSetAttribute(
         DESCRIPTOR => {
             // SAFETY: as above; a descriptor has the size of a pointer.
             let handle = |i| unsafe { first.cast::<Handle>().add(i).read_unaligned() };
-            let children: Option<Vec<_>> = (0..count).map(|i| DESCRIPTORS.find(handle(i))).collect();
-            let Some(children) = children else { return BAD_PARAM };
-            Values::Descriptors(children)
+            Values::Descriptors((0..count).map(|i| DESCRIPTORS.find(handle(i))).collect::<Result<_, _>>()?)
         }
-        _ => return 0,
-    };
-    lock(&descriptor.attributes).insert(attribute, kept);
-    0
+        _ => return Ok(None),
+    }))
 }
 
-/// Reads an attribute: how many values it has, and as many as there is room for.
-#[no_mangle]
-pub(super) extern "C" fn cudnnBackendGetAttribute(
-    descriptor: Handle,
+fn keep(descriptor: Handle, attribute: c_int, of_type: c_int, count: i64, values: Option<&u8>) -> Answer {
+    let descriptor = DESCRIPTORS.find(descriptor)?;
+    let count = usize::try_from(count).ok().filter(|count| *count <= LONGEST).ok_or(Failure::INVALID_VALUE)?;
+    let first = match values {
+        Some(first) => std::ptr::from_ref(first),
+        None if count == 0 => return Ok(()),
+        None => return Err(Failure::INVALID_VALUE),
+    };
+    if let Some(kept) = read(of_type, count, first)? {
+        lock(&descriptor.attributes).insert(attribute, kept);
+    }
+    Ok(())
+}
+
+/// Writes as many values of an attribute as there is room for, and returns how many it has.
+fn write(
+    descriptor: &Descriptor,
     attribute: c_int,
     of_type: c_int,
-    room: i64,
-    count: Out<'_, i64>,
-    values: Option<&mut u8>,
-) -> c_int {
-    let Some(descriptor) = DESCRIPTORS.find(descriptor) else { return BAD_PARAM };
-    let room = if values.is_some() { usize::try_from(room).unwrap_or(0) } else { 0 };
-    let first = values.map_or(std::ptr::null_mut(), std::ptr::from_mut);
-    let found = match of_type {
-        DESCRIPTOR => {
-            let children = descriptor.answered(attribute);
-            for (index, child) in children.iter().enumerate().take(room) {
-                // SAFETY: there is room for `room` descriptors, by cuDNN's interface.
-                let target = unsafe { first.cast::<Handle>().add(index).read_unaligned() };
-                let Some(target) = DESCRIPTORS.find(target) else { return BAD_PARAM };
-                let attributes = lock(&child.attributes).clone();
-                *lock(&target.attributes) = attributes;
-            }
-            children.len()
+    room: usize,
+    first: *mut u8,
+) -> Result<usize, Failure> {
+    if of_type == DESCRIPTOR {
+        let children = descriptor.answered(attribute);
+        for (index, child) in children.iter().enumerate().take(room) {
+            // SAFETY: there is room for `room` descriptors, by cuDNN's interface.
+            let target = DESCRIPTORS.find(unsafe { first.cast::<Handle>().add(index).read_unaligned() })?;
+            let attributes = lock(&child.attributes).clone();
+            *lock(&target.attributes) = attributes;
         }
-        NUMERICAL_NOTE | BEHAVIOR_NOTE => 0,
-        _ => {
-            let numbers = match (attribute, descriptor.numbers(attribute)) {
-                (GRAPH_ENGINES, _) => vec![1],
-                (_, numbers) if numbers.is_empty() => vec![0],
-                (_, numbers) => numbers,
-            };
-            for (index, number) in numbers.iter().enumerate().take(room) {
-                // SAFETY: there is room for `room` values of the type that the caller states, by cuDNN's interface.
-                unsafe { write(first, of_type, index, *number) };
-            }
-            numbers.len()
-        }
-    };
-    match count {
-        Some(count) => status(put(Some(count), found as i64)),
-        None => 0,
+        return Ok(children.len());
     }
-}
-
-/// Writes a number as value `index` of a list of a type.
-///
-/// # Safety
-/// The list has room for that value.
-unsafe fn write(first: *mut u8, of_type: c_int, index: usize, number: i64) {
-    let bytes = number.to_le_bytes();
     let size = match of_type {
+        NUMERICAL_NOTE | BEHAVIOR_NOTE => return Ok(0),
         INT64 => 8,
         DATA_TYPE | INT32 => 4,
         BOOLEAN | CHAR => 1,
-        _ => return,
+        _ => 0,
     };
-    // SAFETY: the caller says that value `index` has room, and a value of this type has `size` bytes.
-    unsafe { bytes.as_ptr().copy_to_nonoverlapping(first.add(index * size), size) };
+    let numbers = match (attribute, descriptor.numbers(attribute)) {
+        (GRAPH_ENGINES, _) => vec![1],
+        (_, numbers) if numbers.is_empty() => vec![0],
+        (_, numbers) => numbers,
+    };
+    for (index, number) in numbers.iter().enumerate().take(room) {
+        let bytes = number.to_le_bytes();
+        // SAFETY: there is room for `room` values of the type that the caller states, by cuDNN's interface.
+        unsafe { bytes.as_ptr().copy_to_nonoverlapping(first.add(index * size), size) };
+    }
+    Ok(numbers.len())
 }
 
-/// Logs what a plan does.
-#[no_mangle]
-pub(super) extern "C" fn cudnnBackendExecute(handle: Handle, plan: Handle, _pack: Handle) -> c_int {
-    status(DESCRIPTORS.find(plan).ok_or(BAD_PARAM).and_then(|plan| plan.run(handle)))
+functions! { answer:
+    cudnnBackendCreateDescriptor(kind: c_int, out: Out<Handle>) =>
+        DESCRIPTORS.make(out, Arc::new(Descriptor::new(kind, BTreeMap::new())));
+    // Others that hold it keep it.
+    cudnnBackendDestroyDescriptor(descriptor: Handle) => DESCRIPTORS.remove(descriptor);
+    cudnnBackendFinalize(descriptor: Handle) => DESCRIPTORS.find(descriptor).map(drop);
+    cudnnBackendSetAttribute(descriptor: Handle, attribute: c_int, of_type: c_int, count: i64, values: Option<&u8>) =>
+        keep(descriptor, attribute, of_type, count, values);
+    // Without a place for values only their number is asked for.
+    cudnnBackendGetAttribute(descriptor: Handle, attribute: c_int, of_type: c_int, room: i64, count: Out<i64>,
+        values: Option<&mut u8>) => {
+        let room = usize::try_from(room).ok().filter(|_| values.is_some()).unwrap_or(0);
+        let first = values.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+        let found = write(&*DESCRIPTORS.find(descriptor)?, attribute, of_type, room, first)?;
+        let _ = set(count, found as i64); // optional
+        Ok(())
+    };
+    cudnnBackendExecute(handle: Handle, plan: Handle) => DESCRIPTORS.find(plan)?.run(handle);
 }

@@ -17,68 +17,36 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ffi::{c_char, c_int};
 
+use crate::entry_points::{functions, number, outcome};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::log::{self, Kind};
-use crate::{set, Handle, Out};
+use crate::{set, Answer, Failure, Handle, Out, Status};
 
-/// Success and the errors of `cudnnStatus_t` that are reported.
-const SUCCESS: c_int = 0;
-const NOT_INITIALIZED: c_int = 1001;
-const BAD_PARAM: c_int = 2000;
+/// The stream of each handle.
+static LIBRARIES: Handles<Handle> = Handles::new();
 
-/// A pointer that is never followed.
-type Pointer = *const c_void;
-
-/// What a call answers before it becomes a status.
-type Answer = Result<(), c_int>;
-
-/// The stream of each handle. One thread uses a handle at a time, so Relaxed suffices.
-static LIBRARIES: Handles<AtomicUsize> = Handles::new();
-
-fn status(answer: Answer) -> c_int {
-    answer.err().unwrap_or(SUCCESS)
-}
-
-/// Writes to an out-parameter; null is a bad parameter.
-fn put<T>(out: Out<'_, T>, value: T) -> Answer {
-    set(out, value).map_err(|_| BAD_PARAM)
-}
-
-/// Writes the handle of a new object, if there is a place for it.
-fn new<T>(out: Out<'_, Handle>, table: &Handles<T>, object: T) -> Answer {
-    match out {
-        Some(_) => put(out, table.insert(object)),
-        None => Err(BAD_PARAM),
-    }
-}
-
-/// The stream of a handle.
-fn stream_of(handle: Handle) -> Result<Handle, c_int> {
-    // Relaxed: see `LIBRARIES`.
-    LIBRARIES.find(handle).map(|stream| stream.load(Ordering::Relaxed)).ok_or(NOT_INITIALIZED)
+/// `cudnnStatus_t`: bad parameter.
+fn answer(body: impl FnOnce() -> Answer) -> Status {
+    number(body(), 2000, 2000)
 }
 
 /// Logs a launch that fills the GPU once, on the stream of a handle.
 fn launch(handle: Handle, name: u32) -> Answer {
-    log::push(Kind::Launch, stream_of(handle)?, name, [u64::from(gpu().sms), 256, 0]);
+    log::push(Kind::Launch, LIBRARIES.find(handle)?, name, [u64::from(gpu().sms), 256, 0]);
     Ok(())
 }
 
 /// The `cudaDataType_t` of a `cudnnDataType_t`; single precision for those that no product has.
-fn cuda_type(dtype: i64) -> c_int {
+fn cuda_type_of(dtype: i64) -> c_int {
     match dtype {
-        1 => 1,
-        2 => 2,
-        3 => 3,
+        1..=3 => dtype as c_int,
         4 => 10,
         6 => 8,
         9 => 14,
-        12 => 28,
-        13 => 29,
+        12 | 13 => dtype as c_int + 16,
         _ => 0,
     }
 }
@@ -86,11 +54,7 @@ fn cuda_type(dtype: i64) -> c_int {
 /// The version: 9.26 or 9.10, as cuDNN codes it.
 #[no_mangle]
 extern "C" fn cudnnGetVersion() -> usize {
-    if gpu().cuda == 12 {
-        91_002
-    } else {
-        92_600
-    }
+    [92_600, 91_002][usize::from(gpu().cuda == 12)]
 }
 
 /// The version of the runtime.
@@ -99,62 +63,27 @@ extern "C" fn cudnnGetCudartVersion() -> usize {
     gpu().version() as usize
 }
 
-/// Writes the major (0), minor (1) or patch (2) number of the version.
-#[no_mangle]
-extern "C" fn cudnnGetProperty(which: c_int, out: Out<'_, c_int>) -> c_int {
-    let version = cudnnGetVersion() as c_int;
-    status(match which {
-        0 => put(out, version / 10_000),
-        1 => put(out, version / 100 % 100),
-        2 => put(out, version % 100),
-        _ => Err(BAD_PARAM),
-    })
-}
-
-/// The text of a status.
 #[no_mangle]
 extern "C" fn cudnnGetErrorString(status: c_int) -> *const c_char {
-    let text = match status {
-        SUCCESS => c"success",
-        NOT_INITIALIZED => c"the library was not initialized",
-        BAD_PARAM => c"an invalid parameter was passed to the function",
-        _ => c"unknown status of cuDNN",
-    };
-    text.as_ptr()
+    outcome(status)
 }
 
 /// Writes the last error in words: none.
 #[no_mangle]
 extern "C" fn cudnnGetLastErrorString(out: Out<'_, c_char>, size: usize) {
-    if size > 0 {
-        let _ = put(out, 0);
-    }
+    let _ = set(out.filter(|_| size > 0), 0);
 }
 
-/// Writes a new handle.
-#[no_mangle]
-extern "C" fn cudnnCreate(out: Out<'_, Handle>) -> c_int {
-    status(new(out, &LIBRARIES, AtomicUsize::new(0)))
-}
-
-/// Forgets a handle.
-#[no_mangle]
-extern "C" fn cudnnDestroy(handle: Handle) -> c_int {
-    LIBRARIES.remove(handle).map_or(NOT_INITIALIZED, |_| SUCCESS)
-}
-
-/// Sets the stream of a handle.
-#[no_mangle]
-extern "C" fn cudnnSetStream(handle: Handle, stream: Handle) -> c_int {
-    // Relaxed: see `LIBRARIES`.
-    LIBRARIES.find(handle).map_or(NOT_INITIALIZED, |kept| {
-        kept.store(stream, Ordering::Relaxed);
-        SUCCESS
-    })
-}
-
-/// Reads the stream of a handle.
-#[no_mangle]
-extern "C" fn cudnnGetStream(handle: Handle, out: Out<'_, Handle>) -> c_int {
-    status(stream_of(handle).and_then(|stream| put(out, stream)))
+functions! { answer:
+    cudnnCreate(out: Out<Handle>) => LIBRARIES.make(out, 0);
+    cudnnDestroy(handle: Handle) => LIBRARIES.remove(handle);
+    cudnnSetStream(handle: Handle, stream: Handle) => LIBRARIES.change(handle, |kept| *kept = stream);
+    cudnnGetStream(handle: Handle, out: Out<Handle>) => set(out, LIBRARIES.find(handle)?);
+    // The major (0), minor (1) or patch (2) number of the version.
+    cudnnGetProperty(which: c_int, out: Out<c_int>) => match which {
+        0 => set(out, cudnnGetVersion() as c_int / 10_000),
+        1 => set(out, cudnnGetVersion() as c_int / 100 % 100),
+        2 => set(out, cudnnGetVersion() as c_int % 100),
+        _ => Err(Failure::INVALID_VALUE),
+    };
 }

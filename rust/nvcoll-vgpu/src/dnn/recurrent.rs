@@ -10,14 +10,13 @@
 //! A pass over T steps of B sequences is, per pseudo-layer, one product (G H, T B, inputs) and T products (G H, B, R) that
 //! wait for each other; with a projection T more (R, B, H). Gradients of the input and of the weights have the same products.
 use std::ffi::c_int;
-use std::sync::Mutex;
 
 use super::tensors::describe;
-use super::{cuda_type, new, put, status, stream_of, Answer, Pointer, BAD_PARAM};
-use crate::blas::Product;
-use crate::handles::{named, Handles};
-use crate::log::lock;
-use crate::{Handle, Out};
+use super::{answer, cuda_type_of, LIBRARIES};
+use crate::blas::{Product, COMPUTE_32F};
+use crate::entry_points::{functions, logged};
+use crate::handles::Handles;
+use crate::{set, Answer, Failure, Handle, Out};
 
 /// What `cudnnSetRNNDescriptor_v8` said.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -38,9 +37,9 @@ struct Layers {
 const LARGEST: c_int = 1 << 20;
 const MOST_LAYERS: c_int = 1 << 10;
 
-static LAYERS: Handles<Mutex<Layers>> = Handles::new();
+static LAYERS: Handles<Layers> = Handles::new();
 /// Steps and sequences of each descriptor of data.
-static DATA: Handles<Mutex<[i64; 2]>> = Handles::new();
+static DATA: Handles<[i64; 2]> = Handles::new();
 
 impl Layers {
     fn element_bytes(&self) -> usize {
@@ -52,11 +51,7 @@ impl Layers {
     }
 
     fn inputs_of(&self, pseudo: usize) -> usize {
-        if pseudo < self.directions {
-            self.inputs
-        } else {
-            self.outputs * self.directions
-        }
+        [self.outputs * self.directions, self.inputs][usize::from(pseudo < self.directions)]
     }
 
     fn has_projection(&self) -> bool {
@@ -65,17 +60,13 @@ impl Layers {
 
     /// Elements of the matrices of a pseudo-layer.
     fn matrices(&self, pseudo: usize) -> usize {
-        let projection = if self.has_projection() { self.outputs * self.hidden } else { 0 };
+        let projection = self.outputs * self.hidden * usize::from(self.has_projection());
         self.gates * self.hidden * (self.inputs_of(pseudo) + self.outputs) + projection
     }
 
     /// Elements of the biases of a pseudo-layer.
     fn biases(&self) -> usize {
-        if self.has_biases {
-            2 * self.gates * self.hidden
-        } else {
-            0
-        }
+        2 * self.gates * self.hidden * usize::from(self.has_biases)
     }
 
     fn pseudo_layers(&self) -> usize {
@@ -114,25 +105,10 @@ impl Layers {
 
     /// Logs the products of a pass.
     fn log(&self, name: u32, stream: Handle, [steps, sequences]: [i64; 2]) -> Answer {
-        let dtype = cuda_type(self.dtype.into());
+        let types = [cuda_type_of(self.dtype.into()); 2];
         let one = |m: usize, n: i64, k: usize, batch: i64| {
-            let (m, k) = (m as i64, k as i64);
-            let product = Product {
-                name,
-                m,
-                n,
-                k,
-                batch,
-                operations: [0; 2],
-                a_type: dtype,
-                c_type: dtype,
-                epilogue: 0,
-                compute: 68,
-            };
-            match product.log(stream) {
-                0 => Ok(()),
-                _ => Err(BAD_PARAM),
-            }
+            let sizes = [m as i64, n, k as i64, batch];
+            Product { name, sizes, operations: [0; 2], types, epilogue: 0, compute: COMPUTE_32F }.log(stream)
         };
         let rows = self.gates * self.hidden;
         for pseudo in 0..self.pseudo_layers() {
@@ -146,58 +122,10 @@ impl Layers {
     }
 }
 
-fn layers_of(handle: Handle) -> Result<Layers, c_int> {
-    let layers = LAYERS.find(handle).ok_or(BAD_PARAM)?;
-    let layers = *lock(&layers);
-    Ok(layers)
-}
-
-fn data_of(handle: Handle) -> Result<[i64; 2], c_int> {
-    let data = DATA.find(handle).ok_or(BAD_PARAM)?;
-    let data = *lock(&data);
-    Ok(data)
-}
-
-/// Descriptors that are made and forgotten.
-macro_rules! descriptors {
-    ($($table:ident $create:ident $destroy:ident;)*) => { $(
-        /// Makes a descriptor.
-        #[no_mangle]
-        pub(super) extern "C" fn $create(out: Out<'_, Handle>) -> c_int {
-            status(new(out, &$table, Mutex::default()))
-        }
-        /// Forgets a descriptor.
-        #[no_mangle]
-        pub(super) extern "C" fn $destroy(descriptor: Handle) -> c_int {
-            status($table.remove(descriptor).map(|_| ()).ok_or(BAD_PARAM))
-        }
-    )* };
-}
-descriptors! {
-    LAYERS cudnnCreateRNNDescriptor cudnnDestroyRNNDescriptor;
-    DATA cudnnCreateRNNDataDescriptor cudnnDestroyRNNDataDescriptor;
-}
-
-/// Describes recurrent layers.
-#[no_mangle]
-pub(super) extern "C" fn cudnnSetRNNDescriptor_v8(
-    descriptor: Handle,
-    _algorithm: c_int,
-    cell: c_int,
-    biases: c_int,
-    direction: c_int,
-    _input: c_int,
-    dtype: c_int,
-    _precision: c_int,
-    _math: c_int,
-    inputs: c_int,
-    hidden: c_int,
-    projection: c_int,
-    layers: c_int,
-) -> c_int {
-    let sizes = [inputs, hidden, projection, layers];
-    if sizes.iter().any(|size| !(0..=LARGEST).contains(size)) || layers > MOST_LAYERS {
-        return BAD_PARAM;
+/// What a descriptor says: kind of cell, biases, direction, type, and the sizes of input, state, projection, and layers.
+fn layers(cell: c_int, biases: c_int, direction: c_int, dtype: c_int, sizes: [c_int; 4]) -> Result<Layers, Failure> {
+    if sizes.iter().any(|size| !(0..=LARGEST).contains(size)) || sizes[3] > MOST_LAYERS {
+        return Err(Failure::INVALID_VALUE);
     }
     let [inputs, hidden, projection, layers] = sizes.map(|size| size as usize);
     let gates = match cell {
@@ -207,73 +135,53 @@ pub(super) extern "C" fn cudnnSetRNNDescriptor_v8(
     };
     let outputs = if projection == 0 { hidden } else { projection };
     let directions = if direction == 1 { 2 } else { 1 };
-    let kept = Layers { gates, has_biases: biases != 0, directions, dtype, inputs, hidden, outputs, layers };
-    status(LAYERS.find(descriptor).map(|layers| *lock(&layers) = kept).ok_or(BAD_PARAM))
+    Ok(Layers { gates, has_biases: biases != 0, directions, dtype, inputs, hidden, outputs, layers })
 }
 
-/// Describes a batch of sequences; the longest counts for all.
-#[no_mangle]
-pub(super) extern "C" fn cudnnSetRNNDataDescriptor(
-    descriptor: Handle,
-    _dtype: c_int,
-    _layout: c_int,
-    steps: c_int,
-    sequences: c_int,
-) -> c_int {
-    let kept = [steps.into(), sequences.into()];
-    status(DATA.find(descriptor).map(|data| *lock(&data) = kept).ok_or(BAD_PARAM))
+/// Describes a parameter and writes where it lies; a caller that does not ask passes null.
+fn tell(dtype: c_int, is: Option<(Handle, [c_int; 3])>, descriptor: Handle, out: Out<'_, Handle>) -> Answer {
+    match is {
+        _ if descriptor == 0 && out.is_none() => Ok(()),
+        Some((at, sizes)) => describe(descriptor, dtype, &sizes).and_then(|()| set(out, at)),
+        None => set(out, 0),
+    }
 }
 
-/// Writes the bytes of all weights.
-#[no_mangle]
-pub(super) extern "C" fn cudnnGetRNNWeightSpaceSize(_handle: Handle, layers: Handle, out: Out<'_, usize>) -> c_int {
-    status(layers_of(layers).and_then(|layers| put(out, layers.weight_bytes())))
+fn pass(handle: Handle, name: u32, layers: Handle, data: Handle) -> Answer {
+    LAYERS.find(layers)?.log(name, LIBRARIES.find(handle)?, DATA.find(data)?)
 }
 
-/// Writes the bytes of the workspace (none) and of what training keeps: the gates and the state of every step.
-#[no_mangle]
-pub(super) extern "C" fn cudnnGetRNNTempSpaceSizes(
-    _handle: Handle,
-    layers: Handle,
-    _mode: c_int,
-    data: Handle,
-    workspace: Out<'_, usize>,
-    reserve: Out<'_, usize>,
-) -> c_int {
-    let run = || {
-        let (layers, [steps, sequences]) = (layers_of(layers)?, data_of(data)?);
+functions! { answer:
+    cudnnCreateRNNDescriptor(out: Out<Handle>) => LAYERS.make(out, Layers::default());
+    cudnnDestroyRNNDescriptor(descriptor: Handle) => LAYERS.remove(descriptor);
+    cudnnCreateRNNDataDescriptor(out: Out<Handle>) => DATA.make(out, [0; 2]);
+    cudnnDestroyRNNDataDescriptor(descriptor: Handle) => DATA.remove(descriptor);
+    cudnnSetRNNDescriptor_v8(descriptor: Handle, _algorithm: c_int, cell: c_int, biases: c_int, direction: c_int, _input: c_int,
+        dtype: c_int, _precision: c_int, _math: c_int, inputs: c_int, hidden: c_int, projection: c_int, count: c_int) => {
+        let said = layers(cell, biases, direction, dtype, [inputs, hidden, projection, count])?;
+        LAYERS.change(descriptor, |kept| *kept = said)
+    };
+    // The longest sequence counts for all.
+    cudnnSetRNNDataDescriptor(descriptor: Handle, _dtype: c_int, _layout: c_int, steps: c_int, sequences: c_int) =>
+        DATA.change(descriptor, |data| *data = [steps.into(), sequences.into()]);
+    cudnnGetRNNWeightSpaceSize(_handle: Handle, layers: Handle, out: Out<usize>) =>
+        set(out, LAYERS.find(layers)?.weight_bytes());
+    // No workspace, and what training keeps: the gates and the state of every step.
+    cudnnGetRNNTempSpaceSizes(_handle: Handle, layers: Handle, _mode: c_int, data: Handle, workspace: Out<usize>,
+        reserve: Out<usize>) => {
+        let (layers, [steps, sequences]) = (LAYERS.find(layers)?, DATA.find(data)?);
         let states = usize::try_from(steps.saturating_mul(sequences)).unwrap_or(0);
         let kept = (layers.gates + 2) * layers.hidden * layers.pseudo_layers() * layers.element_bytes();
-        if let Some(workspace) = workspace {
-            workspace.write(0);
-        }
-        match reserve {
-            Some(reserve) => put(Some(reserve), states.saturating_mul(kept)),
-            None => Ok(()),
-        }
+        let _ = (set(workspace, 0), set(reserve, states.saturating_mul(kept))); // both are optional
+        Ok(())
     };
-    status(run())
-}
-
-/// Describes the matrix and the bias of a linear layer, and writes where they lie.
-#[no_mangle]
-pub(super) extern "C" fn cudnnGetRNNWeightParams(
-    _handle: Handle,
-    layers: Handle,
-    pseudo: c_int,
-    _bytes: usize,
-    weights: Handle,
-    linear: c_int,
-    matrix: Handle,
-    matrix_at: Out<'_, Handle>,
-    bias: Handle,
-    bias_at: Out<'_, Handle>,
-) -> c_int {
-    let run = || {
-        let layers = layers_of(layers)?;
+    // Describes the matrix and the bias of a linear layer, and writes where they lie.
+    cudnnGetRNNWeightParams(_handle: Handle, layers: Handle, pseudo: c_int, _bytes: usize, weights: Handle, linear: c_int,
+        matrix: Handle, matrix_at: Out<Handle>, bias: Handle, bias_at: Out<Handle>) => {
+        let layers = LAYERS.find(layers)?;
         let [pseudo, linear] = [pseudo, linear].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
         if pseudo >= layers.pseudo_layers() {
-            return Err(BAD_PARAM);
+            return Err(Failure::INVALID_VALUE);
         }
         let at = |elements: usize| weights.wrapping_add(elements.wrapping_mul(layers.element_bytes()));
         let sizes = layers.matrix(pseudo, linear);
@@ -282,56 +190,10 @@ pub(super) extern "C" fn cudnnGetRNNWeightParams(
         tell(layers.dtype, matrix_is, matrix, matrix_at)?;
         tell(layers.dtype, bias_is, bias, bias_at)
     };
-    status(run())
 }
-
-/// Describes a parameter and writes where it lies; a caller that does not ask passes null.
-fn tell(dtype: c_int, is: Option<(Handle, [c_int; 3])>, descriptor: Handle, out: Out<'_, Handle>) -> Answer {
-    if descriptor == 0 && out.is_none() {
-        return Ok(());
-    }
-    match is {
-        Some((at, sizes)) => describe(descriptor, dtype, &sizes).and_then(|()| put(out, at)),
-        None => put(out, 0),
-    }
-}
-
-fn pass(handle: Handle, name: u32, layers: Handle, data: Handle) -> c_int {
-    let run = || layers_of(layers)?.log(name, stream_of(handle)?, data_of(data)?);
-    status(run())
-}
-
-/// Logs a forward pass.
-#[no_mangle]
-pub(super) extern "C" fn cudnnRNNForward(
-    handle: Handle,
-    layers: Handle,
-    _mode: c_int,
-    _lengths: Pointer,
-    x: Handle,
-) -> c_int {
-    pass(handle, named!("cudnnRNNForward"), layers, x)
-}
-
-/// Logs the gradient of the input.
-#[no_mangle]
-pub(super) extern "C" fn cudnnRNNBackwardData_v8(
-    handle: Handle,
-    layers: Handle,
-    _lengths: Pointer,
-    y: Handle,
-) -> c_int {
-    pass(handle, named!("cudnnRNNBackwardData_v8"), layers, y)
-}
-
-/// Logs the gradient of the weights.
-#[no_mangle]
-pub(super) extern "C" fn cudnnRNNBackwardWeights_v8(
-    handle: Handle,
-    layers: Handle,
-    _add: c_int,
-    _lengths: Pointer,
-    x: Handle,
-) -> c_int {
-    pass(handle, named!("cudnnRNNBackwardWeights_v8"), layers, x)
+logged! { answer:
+    cudnnRNNForward cudnnRNNBackwardWeights_v8(handle: Handle, layers: Handle, _mode: c_int, _lengths: usize, x: Handle) =>
+        |name| pass(handle, name.number, layers, x);
+    cudnnRNNBackwardData_v8(handle: Handle, layers: Handle, _lengths: usize, y: Handle) =>
+        |name| pass(handle, name.number, layers, y);
 }

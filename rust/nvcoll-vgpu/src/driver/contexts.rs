@@ -3,9 +3,9 @@
 
 use std::cell::RefCell;
 
-use crate::entry_points::driver;
-use crate::errors::{Failure, Status};
-use crate::runtime::{accept, device_of};
+use crate::entry_points::functions;
+use crate::errors::{self, Failure};
+use crate::runtime::device_of;
 use crate::{gpu, log, set, streams, Handle, Out};
 
 /// The handle of the first GPU's context.
@@ -26,34 +26,24 @@ fn device_in(context: Handle) -> Result<u16, Failure> {
     device_of(device.ok_or(Failure::INVALID_CONTEXT)?).map_err(|_| Failure::INVALID_CONTEXT)
 }
 
-driver! {
+fn retain(context: Out<Handle>, device: i32) -> Result<(), Failure> {
+    let device = device_of(device)?;
+    gpu::use_device(device);
+    set(context, context_of(device))
+}
+
+functions! { errors::driver:
     cuStreamGetCtx(stream: Handle, context: Out<Handle>) => set(context, context_of(streams::stream(stream)?.device));
-    cuDevicePrimaryCtxRetain(context: Out<Handle>, device: i32) => {
-        let device = device_of(device)?;
-        gpu::use_device(device);
-        set(context, context_of(device))
-    };
+    cuDevicePrimaryCtxRetain(context: Out<Handle>, device: i32) => retain(context, device);
+    cuCtxCreate_v2(context: Out<Handle>, _flags: u32, device: i32) => retain(context, device);
     cuDevicePrimaryCtxGetState(device: i32, flags: Out<u32>, is_active: Out<i32>) => {
         let device = device_of(device)?;
         let _ = set(flags, 0); // optional
         set(is_active, gpu::is_used(device).into())
     };
-}
-
-#[no_mangle]
-extern "C" fn cuCtxCreate_v2(context: Out<Handle>, _flags: u32, device: i32) -> Status {
-    cuDevicePrimaryCtxRetain(context, device)
-}
-
-driver! {
     cuCtxGetCurrent(context: Out<Handle>) => set(context, context_of(log::device()));
-    /// Null, no context, leaves the GPU as it is.
-    cuCtxSetCurrent(context: Handle) => {
-        if context != 0 {
-            log::set_device(device_in(context)?);
-        }
-        Ok(())
-    };
+    // Null, no context, leaves the GPU as it is.
+    cuCtxSetCurrent(context: Handle) => if context == 0 { Ok(()) } else { device_in(context).map(log::set_device) };
     cuCtxPushCurrent_v2(context: Handle) => {
         let device = device_in(context)?;
         PUSHED.with_borrow_mut(|pushed| pushed.push(log::device()));
@@ -66,21 +56,8 @@ driver! {
         log::set_device(before);
         Ok(())
     };
-    cuCtxGetId(context: Handle, id: Out<u64>) => {
-        let device = if context == 0 { log::device() } else { device_in(context)? };
-        set(id, u64::from(device) + 1)
-    };
-    cuCtxGetLimit(value: Out<usize>, _limit: i32) => set(value, 0);
-    cuCtxGetApiVersion(_context: Handle, version: Out<u32>) => set(version, gpu::gpu().version() as u32);
+    cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxSetFlags_v2 cuDevicePrimaryCtxReset_v2 cuCtxDestroy_v2() => Ok(());
+    cuLogsRegisterCallback cuLogsUnregisterCallback cuDeviceGetDevResource cuDevSmResourceSplitByCount
+        cuDevResourceGenerateDesc cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxStreamCreate cuCtxFromGreenCtx() =>
+        Err(Failure::NOT_SUPPORTED);
 }
-
-#[no_mangle]
-extern "C" fn cuCtxGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) -> Status {
-    // Both are optional.
-    let _ = set(least, 0);
-    let _ = set(greatest, -5);
-    0
-}
-
-accept! { cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxSetFlags_v2 cuDevicePrimaryCtxReset_v2 cuCtxDestroy_v2 cuCtxSetLimit
-cuCtxSetCacheConfig cuCtxEnablePeerAccess cuCtxDisablePeerAccess cuProfilerStart cuProfilerStop }

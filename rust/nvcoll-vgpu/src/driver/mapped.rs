@@ -1,17 +1,16 @@
 //! Memory that is created and mapped: torch's expandable segments and symmetric memory.
 #![allow(non_snake_case)] // the names of a public interface
 
-use super::refuse;
-use crate::entry_points::driver;
-use crate::errors::Failure;
+use crate::entry_points::functions;
+use crate::errors::{self, Failure};
 use crate::memory::{self, mapped, GRANULARITY};
-use crate::runtime::{accept, device_of};
+use crate::runtime::device_of;
 use crate::{make, set, Handle, Out};
 
 /// `CUmemAllocationProp`: where memory shall be.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct AllocationProperties {
+pub(crate) struct AllocationProperties {
     /// 1: pinned.
     kind: i32,
     handle_types: i32,
@@ -22,7 +21,7 @@ struct AllocationProperties {
     flags: [u8; 8],
 }
 
-driver! {
+functions! { errors::driver:
     cuMemGetAllocationGranularity(bytes: Out<usize>, properties: Option<&AllocationProperties>, _option: i32) => {
         properties.ok_or(Failure::INVALID_VALUE)?;
         set(bytes, GRANULARITY)
@@ -45,7 +44,7 @@ driver! {
             AllocationProperties { kind: 1, handle_types: 0, location: 1, device, windows: 0, flags: [0; 8] },
         )
     };
-    /// The wish for an address and for an alignment are not followed: every address is a multiple of the granularity.
+    // The wish for an address and for an alignment are not followed: every address is a multiple of the granularity.
     cuMemAddressReserve(address: Out<usize>, bytes: usize, _alignment: usize, _wish: usize, _flags: u64) =>
         make(address, || memory::reserve(bytes));
     cuMemAddressFree(address: usize, _bytes: usize) => memory::unreserve(address);
@@ -56,9 +55,7 @@ driver! {
         mapped::map(address, bytes, handle)
     };
     cuMemUnmap(address: usize, bytes: usize) => mapped::unmap(address, bytes);
+    cuMemSetAccess() => Ok(());
+    cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMulticastCreate cuMulticastAddDevice cuMulticastBindMem
+        cuMulticastUnbind cuMulticastGetGranularity() => Err(Failure::NOT_SUPPORTED);
 }
-
-accept! { cuMemSetAccess }
-
-refuse! { cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMulticastCreate cuMulticastAddDevice cuMulticastBindMem
-cuMulticastUnbind cuMulticastGetGranularity }

@@ -3,10 +3,9 @@
 
 use std::ffi::c_void;
 
-use super::call;
 use super::contexts::context_of;
-use crate::entry_points::driver;
-use crate::errors::{Failure, Status};
+use crate::entry_points::functions;
+use crate::errors::{self, Failure};
 use crate::{log, memory, set, Out};
 
 /// One answer: its bytes have the type of the attribute.
@@ -58,38 +57,10 @@ unsafe fn write(out: *mut c_void, answer: Answer) -> Result<(), Failure> {
     Ok(())
 }
 
-#[no_mangle]
-unsafe extern "C" fn cuPointerGetAttribute(out: *mut c_void, number: i32, address: usize) -> Status {
-    // SAFETY: the contract of the C function: `out` has the type of the attribute.
-    call(|| unsafe { write(out, attribute(number, address)?) })
+functions! { unsafe errors::driver:
+    cuPointerGetAttribute(out: *mut c_void, number: i32, address: usize) => write(out, attribute(number, address)?);
 }
-
-/// Attributes of a pointer that CUDA does not know are zero.
-#[no_mangle]
-unsafe extern "C" fn cuPointerGetAttributes(
-    count: u32,
-    numbers: *const i32,
-    outs: *const *mut c_void,
-    address: usize,
-) -> Status {
-    call(|| {
-        if numbers.is_null() || outs.is_null() {
-            return Err(Failure::INVALID_VALUE);
-        }
-        for at in 0..count as usize {
-            // SAFETY: the contract of the C function: both arrays have `count` elements, and each place has the type of
-            // its attribute.
-            unsafe {
-                let number = numbers.add(at).read();
-                let none = if matches!(number, 1 | 3 | 4 | 11 | 12) { Answer::Long(0) } else { Answer::Word(0) };
-                write(outs.add(at).read(), attribute(number, address).unwrap_or(none))?;
-            }
-        }
-        Ok(())
-    })
-}
-
-driver! {
+functions! { errors::driver:
     cuMemGetAddressRange_v2(start: Out<usize>, bytes: Out<usize>, address: usize) => {
         let (first, block) = memory::block_of(address).ok_or(Failure::NOT_FOUND)?;
         let _ = set(start, first); // both are optional

@@ -4,10 +4,11 @@ use std::ffi::c_int;
 use std::sync::Mutex;
 
 use super::numbers::{Dtype, Fold};
-use super::{communicator, put, status, INVALID_ARGUMENT};
+use super::{answer, COMMUNICATORS};
+use crate::entry_points::functions;
 use crate::log::lock;
 use crate::nccl::data::read;
-use crate::{Handle, Out};
+use crate::{set, Failure, Handle, Out};
 
 /// Number of built-in ops: `ncclNumOps`. Ops that a program makes count from here.
 const BUILT_IN: c_int = 5;
@@ -42,27 +43,6 @@ pub(crate) fn fold(op: c_int) -> Option<Fold> {
     }
 }
 
-/// Makes the op "multiply by a scalar, then sum".
-#[no_mangle]
-pub(super) extern "C" fn ncclRedOpCreatePreMulSum(
-    op: Out<'_, c_int>,
-    scalar: Option<&u8>,
-    dtype: c_int,
-    residence: c_int,
-    comm: Handle,
-) -> c_int {
-    let make = || {
-        communicator(comm)?;
-        let dtype = Dtype::of_nccl(dtype).ok_or(INVALID_ARGUMENT)?;
-        let scalar = std::ptr::from_ref(scalar.ok_or(INVALID_ARGUMENT)?);
-        let kept = if residence == 0 { Scalar::At(scalar as usize, dtype) } else { immediate(scalar, dtype) };
-        let mut made = lock(&MADE);
-        made.push(kept);
-        put(op, BUILT_IN + made.len() as c_int - 1)
-    };
-    status(make())
-}
-
 /// Reads a scalar that lies in the host's memory.
 fn immediate(scalar: *const u8, dtype: Dtype) -> Scalar {
     let mut bytes = [0; 8];
@@ -71,11 +51,21 @@ fn immediate(scalar: *const u8, dtype: Dtype) -> Scalar {
     Scalar::Bits(u64::from_le_bytes(bytes))
 }
 
-/// Ends an op that a program made.
-#[no_mangle]
-pub(super) extern "C" fn ncclRedOpDestroy(op: c_int, _comm: Handle) -> c_int {
-    let mut made = lock(&MADE);
-    let index = op.checked_sub(BUILT_IN).and_then(|index| usize::try_from(index).ok());
-    let found = index.and_then(|index| made.get_mut(index)).filter(|scalar| !matches!(scalar, Scalar::Gone));
-    status(found.map(|scalar| *scalar = Scalar::Gone).ok_or(INVALID_ARGUMENT))
+functions! { answer:
+    // The op "multiply by a scalar, then sum".
+    ncclRedOpCreatePreMulSum(op: Out<c_int>, scalar: Option<&u8>, dtype: c_int, residence: c_int, comm: Handle) => {
+        COMMUNICATORS.find(comm)?;
+        let dtype = Dtype::of_nccl(dtype).ok_or(Failure::INVALID_VALUE)?;
+        let scalar = std::ptr::from_ref(scalar.ok_or(Failure::INVALID_VALUE)?);
+        let kept = if residence == 0 { Scalar::At(scalar as usize, dtype) } else { immediate(scalar, dtype) };
+        let mut made = lock(&MADE);
+        made.push(kept);
+        set(op, BUILT_IN + made.len() as c_int - 1)
+    };
+    ncclRedOpDestroy(op: c_int) => {
+        let index = op.checked_sub(BUILT_IN).and_then(|index| usize::try_from(index).ok());
+        let mut made = lock(&MADE);
+        let found = index.and_then(|index| made.get_mut(index)).filter(|scalar| !matches!(scalar, Scalar::Gone));
+        found.map(|scalar| *scalar = Scalar::Gone).ok_or(Failure::INVALID_VALUE)
+    };
 }

@@ -7,6 +7,9 @@ use super::ops::*;
 use super::*;
 use crate::log::Record;
 
+const SUCCESS: c_int = 0;
+const INVALID_ARGUMENT: c_int = 4;
+
 /// What `calls` logs: tests share the log, so each marks its records with an operator of its own.
 fn logged(calls: impl FnOnce()) -> Vec<Record> {
     static NEXT: AtomicU64 = AtomicU64::new(2_000_000);
@@ -62,7 +65,7 @@ fn a_collective_is_logged_by_its_communicator() {
         assert_eq!(ncclReduceScatter(at, at, 1, 7, 0, comm, 0), SUCCESS);
         ncclGroupEnd();
     });
-    let id = communicator(comm).unwrap().id;
+    let id = COMMUNICATORS.find(comm).unwrap().id;
     let [reduce, broadcast, scatter] = records[..] else { panic!("{records:?}") };
     assert_eq!((reduce.stream, reduce.args), (3, [6, 7, id, 0, 0, 24]));
     assert_eq!(log::text(broadcast.name), Some(c"broadcast"));
@@ -103,7 +106,7 @@ fn a_receive_gets_what_the_peer_would_send() {
     ncclRecv(from_peer, 3, 1, 1, comm, 0);
     ncclGroupEnd();
     assert_eq!(read::<u8>(from_peer, 3), [7; 3], "the peer holds the same, so it sends what it has for rank 0");
-    assert_eq!(ncclGroupEnd(), INVALID_USAGE);
+    assert_eq!(ncclGroupEnd(), INVALID_ARGUMENT);
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn an_op_that_scales_first_reads_its_scalar_from_host_or_device() {
     let later = told(0, |out| ncclRedOpCreatePreMulSum(out, later, 7, 0, comm));
     ncclAllReduce(at, at, 1, 7, later, comm, 0);
     assert_eq!(read::<f32>(at, 1), [4.0]);
-    assert_eq!(ncclRedOpDestroy(now, comm), SUCCESS);
+    assert_eq!(ncclRedOpDestroy(now), SUCCESS);
     assert_eq!(ncclAllReduce(at, at, 1, 7, now, comm, 0), INVALID_ARGUMENT);
 }
 

@@ -3,46 +3,28 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::{accept, call, write_text};
-use crate::entry_points::runtime;
+use crate::entry_points::{functions, runtime, write_text};
 use crate::errors::{self, Failure, Status, Text};
-use crate::gpu::{gpu, pci_address};
+use crate::gpu::{gpu, pci_address, uuid};
 use crate::properties::{layout_12, layout_13, record};
 use crate::streams::{wait_for, HostWait};
-use crate::{attributes, log, set, Out};
+use crate::{attributes, log, set, Answer, Out};
 
 /// The number of a GPU, if there is one.
 pub(crate) fn device_of(device: i32) -> Result<u16, Failure> {
-    match u16::try_from(device) {
-        Ok(number) if u32::from(number) < gpu().devices => Ok(number),
-        _ => Err(Failure::INVALID_DEVICE),
-    }
+    let number = u16::try_from(device).ok().filter(|number| u32::from(*number) < gpu().devices);
+    number.ok_or(Failure::INVALID_DEVICE)
 }
 
-runtime! {
-    cudaGetDeviceCount(count: Out<i32>) => {
-        set(count, gpu().devices as i32)?;
-        if gpu().devices > 0 {
-            Ok(())
-        } else {
-            Err(Failure::NO_DEVICE)
-        }
-    };
-    cudaGetDevice(device: Out<i32>), cuCtxGetDevice => set(device, log::device().into());
-    cudaSetDevice(device: i32) => {
-        log::set_device(device_of(device)?);
-        Ok(())
-    };
-    cudaInitDevice(device: i32, _device_flags: u32, _flags: u32) => device_of(device).map(drop);
-    cudaDriverGetVersion(version: Out<i32>), cuDriverGetVersion => set(version, gpu().version());
-    cudaRuntimeGetVersion(version: Out<i32>) => set(version, gpu().version());
+fn some_device() -> Answer {
+    device_of(0).map(drop).map_err(|_| Failure::NO_DEVICE)
 }
 
 /// Writes the record of a GPU.
 ///
 /// # Safety
 /// `properties` is null, or writable for the record of the layout.
-unsafe fn write_properties(properties: *mut c_void, layout: &str, device: i32) -> Result<(), Failure> {
+unsafe fn write_properties(properties: *mut c_void, layout: &str, device: i32) -> Answer {
     let record = record(gpu(), layout, device_of(device)?);
     if properties.is_null() {
         return Err(Failure::INVALID_VALUE);
@@ -52,81 +34,52 @@ unsafe fn write_properties(properties: *mut c_void, layout: &str, device: i32) -
     Ok(())
 }
 
-/// CUDA 13.
-#[no_mangle]
-unsafe extern "C" fn cudaGetDeviceProperties(properties: *mut c_void, device: i32) -> Status {
-    // SAFETY: the contract of the C function: `properties` is a `cudaDeviceProp` of CUDA 13.
-    call(|| unsafe { write_properties(properties, &layout_13(), device) })
-}
-
-/// CUDA 12.
-#[no_mangle]
-unsafe extern "C" fn cudaGetDeviceProperties_v2(properties: *mut c_void, device: i32) -> Status {
-    // SAFETY: the contract of the C function: `properties` is a `cudaDeviceProp` of CUDA 12.
-    call(|| unsafe { write_properties(properties, &layout_12(), device) })
+runtime! { unsafe:
+    // CUDA 13, and CUDA 12.
+    cudaGetDeviceProperties(properties: *mut c_void, device: i32) => write_properties(properties, &layout_13(), device);
+    cudaGetDeviceProperties_v2(properties: *mut c_void, device: i32) => write_properties(properties, &layout_12(), device);
 }
 
 runtime! {
-    cudaDeviceGetAttribute(
-        value: Out<i32>,
-        attribute: i32,
-        device: i32,
-    ), cuDeviceGetAttribute => set(value, attributes::attribute(gpu(), attribute, device_of(device)?));
-}
-
-#[no_mangle]
-unsafe extern "C" fn cudaDeviceGetPCIBusId(buffer: *mut c_char, length: i32, device: i32) -> Status {
-    // SAFETY: the contract of the C function: `buffer` has `length` bytes.
-    call(|| unsafe { write_text(buffer, length, &pci_address(device_of(device)?)) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn cudaDeviceGetByPCIBusId(device: Out<i32>, address: *const c_char) -> Status {
-    call(|| {
-        // SAFETY: the contract of the C function: `address` is a C string.
-        let address = unsafe { super::text_of(address)? }.to_string_lossy().to_lowercase();
-        let found = (0..gpu().devices).find(|device| address.ends_with(&pci_address(*device as u16)[5..]));
-        set(device, found.ok_or(Failure::INVALID_DEVICE)? as i32)
-    })
-}
-
-#[no_mangle]
-extern "C" fn cudaDeviceGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>) -> Status {
+    cudaGetDeviceCount(count: Out<i32>) => set(count, gpu().devices as i32).and_then(|()| some_device());
+    cudaGetDevice(device: Out<i32>), cuCtxGetDevice => set(device, log::device().into());
+    cudaSetDevice(device: i32) => device_of(device).map(log::set_device);
+    cudaInitDevice cudaDeviceEnablePeerAccess cudaDeviceDisablePeerAccess(device: i32) => device_of(device).map(drop);
+    cudaDriverGetVersion cudaRuntimeGetVersion(version: Out<i32>), cuDriverGetVersion => set(version, gpu().version());
+    cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32), cuDeviceGetAttribute =>
+        set(value, attributes::attribute(gpu(), attribute, device_of(device)?));
+    cudaDeviceGetPCIBusId(buffer: Out<u8>, length: i32, device: i32), cuDeviceGetPCIBusId =>
+        write_text(buffer, length, &pci_address(device_of(device)?));
     // Both are optional.
-    let _ = set(least, 0);
-    let _ = set(greatest, -5);
-    0
-}
-
-runtime! {
-    cudaDeviceCanAccessPeer(
-        can: Out<i32>,
-        device: i32,
-        peer: i32,
-    ), cuDeviceCanAccessPeer => set(can, (device_of(device)? != device_of(peer)?).into());
-    cudaDeviceEnablePeerAccess(peer: i32, _flags: u32) => device_of(peer).map(drop);
-    cudaDeviceDisablePeerAccess(peer: i32) => device_of(peer).map(drop);
-    cudaDeviceGetP2PAttribute(value: Out<i32>, attribute: i32, device: i32, peer: i32) => {
-        let is_peer = device_of(device)? != device_of(peer)?;
-        // 1: the rank of the path, best is 0. Others: access, atomics, arrays.
-        set(value, (is_peer && attribute != 1).into())
+    cudaDeviceGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>), cuCtxGetStreamPriorityRange => {
+        let _ = (set(least, 0), set(greatest, -5));
+        Ok(())
     };
+    cudaDeviceCanAccessPeer(can: Out<i32>, device: i32, peer: i32), cuDeviceCanAccessPeer =>
+        set(can, (device_of(device)? != device_of(peer)?).into());
     cudaDeviceSynchronize(), cuCtxSynchronize => wait_for(HostWait::Device);
     cudaGetDeviceFlags(flags: Out<u32>) => set(flags, 0);
-    cudaDeviceGetLimit(value: Out<usize>, limit: i32) => {
-        // Stack, output of kernels, heap: the defaults of the runtime (cited: its documentation).
-        let default = match limit {
-            0 => 1 << 10,
-            1 => 1 << 20,
-            2 => 8 << 20,
-            _ => 0,
-        };
-        set(value, default)
-    };
+    cudaDeviceGetLimit(value: Out<usize>, _limit: i32), cuCtxGetLimit => set(value, 0);
+    cudaDeviceSetLimit cudaDeviceSetCacheConfig cudaDeviceSetSharedMemConfig cudaSetDeviceFlags cudaProfilerStart
+        cudaProfilerStop cudaDeviceReset cudaThreadSynchronize cudaThreadExit cudaCtxResetPersistingL2Cache(),
+        cuCtxSetLimit cuCtxSetCacheConfig cuCtxEnablePeerAccess cuCtxDisablePeerAccess cuProfilerStart cuProfilerStop =>
+        Ok(());
 }
 
-accept! { cudaDeviceSetLimit cudaDeviceSetCacheConfig cudaDeviceSetSharedMemConfig cudaSetDeviceFlags cudaProfilerStart cudaProfilerStop
-cudaDeviceReset cudaThreadSynchronize cudaThreadExit cudaCtxResetPersistingL2Cache }
+functions! { errors::driver:
+    cuInit() => some_device();
+    cuDeviceGet(device: Out<i32>, ordinal: i32) => set(device, device_of(ordinal)?.into());
+    cuDeviceGetCount(count: Out<i32>) => set(count, gpu().devices as i32);
+    cuDeviceGetName(buffer: Out<u8>, length: i32, device: i32) =>
+        device_of(device).and_then(|_| write_text(buffer, length, &gpu().name));
+    cuDeviceGetUuid cuDeviceGetUuid_v2(out: Out<[u8; 16]>, device: i32) => set(out, uuid(device_of(device)?));
+    cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) =>
+        device_of(device).and_then(|_| set(bytes, gpu().memory_bytes as usize));
+    cuGetErrorString(error: Status, out: Out<*const c_char>) =>
+        set(out, errors::text(error, Text::Sentence).ok_or(Failure::INVALID_VALUE)?.as_ptr());
+    cuGetErrorName(error: Status, out: Out<*const c_char>) =>
+        set(out, errors::text(error, Text::DriverName).ok_or(Failure::INVALID_VALUE)?.as_ptr());
+}
 
 #[no_mangle]
 extern "C" fn cudaGetLastError() -> Status {

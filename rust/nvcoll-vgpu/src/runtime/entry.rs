@@ -4,25 +4,21 @@
 //! a third version is not looked for. A name that nobody answers is not found, and the program does without.
 #![allow(non_snake_case)] // the names of a public interface
 
-use std::ffi::{c_char, c_void, CStr, CString};
+use std::ffi::{c_void, CStr, CString};
 
-use super::{call, text_of};
-use crate::errors::{Failure, Status};
+use crate::entry_points::{functions, runtime, text_of, Text};
+use crate::errors::{self, Failure};
 use crate::gpu::gpu;
-use crate::{set, Out};
-
-fn look_up(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: `name` is a C string; looking a symbol up has no other condition.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!address.is_null()).then_some(address)
-}
+use crate::{set, Answer, Out};
 
 /// The function with a name of the driver.
-pub(crate) fn entry_point(name: &CStr) -> Option<*mut c_void> {
+fn entry_point(name: &CStr) -> Option<*mut c_void> {
     let versions: &[&str] = if gpu().cuda >= 13 { &["_v3", "_v2", ""] } else { &["_v2", ""] };
     versions.iter().find_map(|version| {
         let name = CString::new([name.to_bytes(), version.as_bytes()].concat()).ok()?;
-        look_up(&name)
+        // SAFETY: `name` is a C string; looking a symbol up has no other condition.
+        let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        (!address.is_null()).then_some(address)
     })
 }
 
@@ -30,40 +26,20 @@ pub(crate) fn entry_point(name: &CStr) -> Option<*mut c_void> {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for null, [`Failure::NOT_FOUND`] if nobody answers the name and nobody asked whether.
-///
-/// # Safety
-/// `name` is null or a C string.
-pub(crate) unsafe fn find(name: *const c_char, out: Out<*mut c_void>, status: Out<i32>) -> Result<(), Failure> {
-    // SAFETY: the caller's contract.
-    let found = entry_point(unsafe { text_of(name)? });
+fn find(name: Text<'_>, out: Out<*mut c_void>, status: Out<i32>) -> Answer {
+    let found = entry_point(text_of(name)?);
     set(out, found.unwrap_or(std::ptr::null_mut()))?;
     let was_asked = set(status, found.is_none().into()).is_ok();
-    if found.is_some() || was_asked {
-        Ok(())
-    } else {
-        Err(Failure::NOT_FOUND)
-    }
+    found.map(drop).or(was_asked.then_some(())).ok_or(Failure::NOT_FOUND)
 }
 
-#[no_mangle]
-unsafe extern "C" fn cudaGetDriverEntryPoint(
-    name: *const c_char,
-    out: Out<*mut c_void>,
-    _flags: u64,
-    status: Out<i32>,
-) -> Status {
-    // SAFETY: the contract of the C function: `name` is a C string.
-    call(|| unsafe { find(name, out, status) })
+runtime! {
+    cudaGetDriverEntryPoint(name: Text, out: Out<*mut c_void>, _flags: u64, status: Out<i32>) => find(name, out, status);
+    cudaGetDriverEntryPointByVersion(name: Text, out: Out<*mut c_void>, _version: u32, _flags: u64, status: Out<i32>),
+        cuGetProcAddress_v2 => find(name, out, status);
 }
-
-#[no_mangle]
-unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
-    name: *const c_char,
-    out: Out<*mut c_void>,
-    _version: u32,
-    _flags: u64,
-    status: Out<i32>,
-) -> Status {
-    // SAFETY: the contract of the C function: `name` is a C string.
-    call(|| unsafe { find(name, out, status) })
+functions! { errors::driver:
+    cuGetProcAddress(name: Text, out: Out<*mut c_void>) => find(name, out, None);
+    // Tables of functions that no document describes.
+    cuGetExportTable() => Err(Failure::NOT_FOUND);
 }

@@ -3,35 +3,10 @@
 
 use std::mem::MaybeUninit;
 
-use super::{accept, call};
 use crate::entry_points::runtime;
-use crate::errors::{Failure, Status};
+use crate::errors::Failure;
 use crate::gpu::gpu;
-use crate::{graphs, make, set, streams, Handle, Out};
-
-runtime! {
-    cudaStreamBeginCapture(stream: Handle, _mode: i32) => {
-        streams::stream(stream)?;
-        graphs::begin(stream, None)
-    };
-    cudaStreamBeginCaptureToGraph(
-        stream: Handle,
-        graph: Handle,
-        _dependencies: usize,
-        _edges: usize,
-        _count: usize,
-        _mode: i32,
-    ) => {
-        streams::stream(stream)?;
-        graphs::begin(stream, Some(graph))
-    };
-    cudaStreamEndCapture(stream: Handle, graph: Out<Handle>) => {
-        let graph = graph.ok_or(Failure::INVALID_VALUE)?;
-        graph.write(0);
-        graph.write(graphs::end(stream)?);
-        Ok(())
-    };
-}
+use crate::{graphs, make, set, streams, Answer, Handle, Out};
 
 /// Whether a stream captures, and what: the part that all versions of the question share. All places but the first are
 /// optional.
@@ -41,7 +16,7 @@ fn capture_info(
     id: Out<u64>,
     graph: Out<Handle>,
     nothing: [Out<usize>; 3],
-) -> Result<(), Failure> {
+) -> Answer {
     let capture = graphs::capture_of(stream);
     set(status, capture.is_some().into())?;
     let _ = set(id, capture.as_ref().map_or(0, |capture| capture.id));
@@ -50,32 +25,6 @@ fn capture_info(
         let _ = set(place, 0); // dependencies, their edges, their number: none, so that nobody follows them
     }
     Ok(())
-}
-
-runtime! {
-    cudaStreamIsCapturing(
-        stream: Handle,
-        status: Out<i32>,
-    ), cuStreamIsCapturing => capture_info(stream, status, None, None, [None, None, None]);
-}
-
-/// Under CUDA 13 the question with seven places, under CUDA 12 the one with three: there the others are what a register held.
-#[no_mangle]
-unsafe extern "C" fn cudaStreamGetCaptureInfo(
-    stream: Handle,
-    status: Out<i32>,
-    id: Out<u64>,
-    graph: *mut Handle,
-    dependencies: *mut usize,
-    edges: *mut usize,
-    count: *mut usize,
-) -> Status {
-    if gpu().cuda < 13 {
-        return call(|| capture_info(stream, status, id, None, [None, None, None]));
-    }
-    // SAFETY: the contract of the C function of CUDA 13: each is null or a place.
-    let (graph, nothing) = unsafe { (place(graph), [place(dependencies), place(edges), place(count)]) };
-    call(|| capture_info(stream, status, id, graph, nothing))
 }
 
 /// The place to which a pointer points.
@@ -87,98 +36,71 @@ unsafe fn place<'a, T>(pointer: *mut T) -> Out<'a, T> {
     unsafe { pointer.cast::<MaybeUninit<T>>().as_mut() }
 }
 
-runtime! {
-    cudaStreamGetCaptureInfo_v2(
-        stream: Handle,
-        status: Out<i32>,
-        id: Out<u64>,
-        graph: Out<Handle>,
-        dependencies: Out<usize>,
-        count: Out<usize>,
-    ), cuStreamGetCaptureInfo_v2 => capture_info(stream, status, id, graph, [dependencies, count, None]);
-    cudaStreamGetCaptureInfo_v3(
-        stream: Handle,
-        status: Out<i32>,
-        id: Out<u64>,
-        graph: Out<Handle>,
-        dependencies: Out<usize>,
-        edges: Out<usize>,
-        count: Out<usize>,
-    ), cuStreamGetCaptureInfo_v3 => capture_info(stream, status, id, graph, [dependencies, edges, count]);
-    cudaGraphCreate(graph: Out<Handle>, _flags: u32) => set(graph, graphs::create());
-    cudaGraphInstantiate(executable: Out<Handle>, graph: Handle, _flags: u64) =>
-        make(executable, || graphs::instantiate(graph));
-}
-
-#[no_mangle]
-extern "C" fn cudaGraphInstantiateWithFlags(executable: Out<Handle>, graph: Handle, flags: u64) -> Status {
-    cudaGraphInstantiate(executable, graph, flags)
+/// Writes as many nodes as `count` has places for, or without a place their number.
+///
+/// # Safety
+/// `nodes` is null, or has `count` places.
+unsafe fn write_nodes(graph: Handle, nodes: *mut Handle, count: Option<&mut usize>) -> Answer {
+    let count = count.ok_or(Failure::INVALID_VALUE)?;
+    let all = graphs::nodes(graph)?;
+    if nodes.is_null() {
+        *count = all;
+        return Ok(());
+    }
+    for at in 0..*count {
+        // SAFETY: the caller's contract.
+        unsafe { nodes.add(at).write(if at < all { (graph << 24) + 64 * (at + 1) } else { 0 }) };
+    }
+    *count = all.min(*count);
+    Ok(())
 }
 
 runtime! {
-    cudaGraphExecUpdate(executable: Handle, graph: Handle, _result: usize) => graphs::update(executable, graph);
-    cudaGraphLaunch(executable: Handle, stream: Handle) => {
-        streams::stream(stream)?;
-        graphs::launch(executable, stream)
+    cudaStreamBeginCapture(stream: Handle, _mode: i32) =>
+        streams::stream(stream).and_then(|_| graphs::begin(stream, None));
+    cudaStreamBeginCaptureToGraph(stream: Handle, graph: Handle) =>
+        streams::stream(stream).and_then(|_| graphs::begin(stream, Some(graph)));
+    cudaStreamEndCapture(stream: Handle, graph: Out<Handle>) => {
+        let graph = graph.ok_or(Failure::INVALID_VALUE)?;
+        graph.write(0);
+        graph.write(graphs::end(stream)?);
+        Ok(())
     };
+    cudaStreamIsCapturing(stream: Handle, status: Out<i32>), cuStreamIsCapturing =>
+        capture_info(stream, status, None, None, [None, None, None]);
+    cudaStreamGetCaptureInfo_v2(stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
+        dependencies: Out<usize>, count: Out<usize>), cuStreamGetCaptureInfo_v2 =>
+        capture_info(stream, status, id, graph, [dependencies, count, None]);
+    cudaStreamGetCaptureInfo_v3(stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
+        dependencies: Out<usize>, edges: Out<usize>, count: Out<usize>), cuStreamGetCaptureInfo_v3 =>
+        capture_info(stream, status, id, graph, [dependencies, edges, count]);
+    cudaGraphCreate(graph: Out<Handle>, _flags: u32) => set(graph, graphs::create());
+    cudaGraphInstantiate cudaGraphInstantiateWithFlags(executable: Out<Handle>, graph: Handle, _flags: u64) =>
+        make(executable, || graphs::instantiate(graph));
+    cudaGraphLaunch(executable: Handle, stream: Handle) =>
+        streams::stream(stream).and_then(|_| graphs::launch(executable, stream));
     cudaGraphDestroy(graph: Handle) => graphs::destroy(graph);
     cudaGraphExecDestroy(executable: Handle) => graphs::destroy_executable(executable);
-}
-
-/// The nodes of a graph: without a place only their number, else as many handles as `count` says.
-#[no_mangle]
-unsafe extern "C" fn cudaGraphGetNodes(graph: Handle, nodes: *mut Handle, count: Option<&mut usize>) -> Status {
-    call(|| {
-        let count = count.ok_or(Failure::INVALID_VALUE)?;
-        let all = graphs::nodes(graph)?;
-        if nodes.is_null() {
-            *count = all;
-            return Ok(());
-        }
-        for at in 0..*count {
-            let node = if at < all { (graph << 24) + 64 * (at + 1) } else { 0 };
-            // SAFETY: the contract of the C function: `nodes` has `count` places.
-            unsafe { nodes.add(at).write(node) };
-        }
-        *count = all.min(*count);
-        Ok(())
-    })
-}
-
-/// Nodes have no dependencies to follow. CUDA 13 has a place for data of edges before the number.
-#[no_mangle]
-unsafe extern "C" fn cudaGraphNodeGetDependencies(
-    _node: Handle,
-    _nodes: usize,
-    edges_or_count: *mut usize,
-    count: *mut usize,
-) -> Status {
-    let count = if gpu().cuda < 13 { edges_or_count } else { count };
-    // SAFETY: the contract of the C function of either version.
-    call(|| set(unsafe { place(count) }, 0))
-}
-
-/// As for [`cudaGraphNodeGetDependencies`].
-#[no_mangle]
-unsafe extern "C" fn cudaGraphGetEdges(
-    _graph: Handle,
-    _from: usize,
-    _to: usize,
-    edges_or_count: *mut usize,
-    count: *mut usize,
-) -> Status {
-    let count = if gpu().cuda < 13 { edges_or_count } else { count };
-    // SAFETY: the contract of the C function of either version.
-    call(|| set(unsafe { place(count) }, 0))
-}
-
-runtime! {
-    /// Nodes that choose by a value on the GPU: the value does not exist.
-    cudaGraphConditionalHandleCreate() => Err(Failure::NOT_SUPPORTED);
-    cudaGraphAddNode() => Err(Failure::NOT_SUPPORTED);
-    /// An object that a graph would hold alive: it lives as long as the process.
+    // Nodes that choose by a value on the GPU: the value does not exist.
+    cudaGraphConditionalHandleCreate cudaGraphAddNode() => Err(Failure::NOT_SUPPORTED);
+    // An object that a graph would hold alive: it lives as long as the process.
     cudaUserObjectCreate(object: Out<Handle>) => set(object, 64);
+    cudaUserObjectRelease cudaUserObjectRetain cudaGraphRetainUserObject cudaGraphReleaseUserObject cudaGraphUpload
+        cudaThreadExchangeStreamCaptureMode cudaStreamUpdateCaptureDependencies cudaGraphDebugDotPrint() => Ok(());
 }
 
-accept! { cudaUserObjectRelease cudaUserObjectRetain cudaGraphRetainUserObject cudaGraphReleaseUserObject cudaGraphUpload
-cudaThreadExchangeStreamCaptureMode cudaStreamUpdateCaptureDependencies cudaGraphDebugDotPrint }
+runtime! { unsafe:
+    // Under CUDA 13 the question with seven places, under CUDA 12 the one with three: there the others are what a register
+    // held.
+    cudaStreamGetCaptureInfo(stream: Handle, status: Out<i32>, id: Out<u64>, graph: *mut Handle, dependencies: *mut usize,
+        edges: *mut usize, count: *mut usize) => {
+        if gpu().cuda < 13 {
+            return capture_info(stream, status, id, None, [None, None, None]);
+        }
+        capture_info(stream, status, id, place(graph), [place(dependencies), place(edges), place(count)])
+    };
+    cudaGraphGetNodes(graph: Handle, nodes: *mut Handle, count: Option<&mut usize>) => write_nodes(graph, nodes, count);
+    // Nodes have no dependencies to follow. CUDA 13 has a place for data of edges before the number.
+    cudaGraphNodeGetDependencies(_node: Handle, _nodes: usize, edges_or_count: *mut usize, count: *mut usize) =>
+        set(place(if gpu().cuda < 13 { edges_or_count } else { count }), 0);
+}

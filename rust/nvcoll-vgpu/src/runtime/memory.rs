@@ -1,55 +1,24 @@
-//! Memory: allocation, page-locked memory, questions about pointers, copies and fills.
+//! Memory: allocation, in the order of a stream too, page-locked memory, questions about pointers, copies and fills.
+//!
+//! A pool of memory (torch's backend `cudaMallocAsync`) keeps nothing: what is freed goes back to the GPU at once, so its
+//! "reserved" is its "used".
 #![allow(non_snake_case)] // the names of a public interface
 
-use super::{accept, call};
-use crate::entry_points::runtime;
-use crate::errors::{Failure, Status};
+use std::ffi::c_void;
+
+use super::device_of;
+use crate::entry_points::{functions, runtime};
+use crate::errors::{self, Failure};
 use crate::gpu::gpu;
 use crate::log::{self, Kind};
 use crate::memory::data::{self, Copy};
 use crate::memory::{self, pinned};
 use crate::streams::{self, HostWait};
-use crate::{graphs, make, set, Handle, Out};
-
-runtime! {
-    cudaMalloc(out: Out<usize>, bytes: usize) => make(out, || memory::allocate(bytes));
-    cudaMallocManaged(out: Out<usize>, bytes: usize, _flags: u32) => make(out, || memory::allocate(bytes));
-    cudaMallocPitch(out: Out<usize>, pitch: Out<usize>, width: usize, height: usize) => {
-        let (out, pitch) = (out.ok_or(Failure::INVALID_VALUE)?, pitch.ok_or(Failure::INVALID_VALUE)?);
-        let row = width.checked_next_multiple_of(512).ok_or(Failure::INVALID_VALUE)?;
-        out.write(memory::allocate(row.checked_mul(height).ok_or(Failure::OUT_OF_MEMORY)?)?);
-        pitch.write(row);
-        Ok(())
-    };
-    cudaFree(address: usize), cuMemFree_v2 => memory::release(address);
-    cudaMemGetInfo(free: Out<usize>, total: Out<usize>), cuMemGetInfo_v2 => {
-        let _ = set(free, memory::free(log::device()) as usize); // both are optional
-        let _ = set(total, gpu().memory_bytes as usize);
-        Ok(())
-    };
-    cudaHostAlloc(out: Out<usize>, bytes: usize, _flags: u32), cuMemHostAlloc => make(out, || pinned::allocate(bytes));
-    cudaMallocHost(out: Out<usize>, bytes: usize), cuMemAllocHost_v2 => make(out, || pinned::allocate(bytes));
-    cudaFreeHost(address: usize), cuMemFreeHost => pinned::release(address);
-    cudaHostRegister(
-        address: usize,
-        bytes: usize,
-        _flags: u32,
-    ), cuMemHostRegister_v2 => pinned::register(address, bytes);
-    cudaHostUnregister(address: usize), cuMemHostUnregister => pinned::unregister(address);
-    cudaHostGetDevicePointer(
-        out: Out<usize>,
-        address: usize,
-        _flags: u32,
-    ) => if memory::is_pinned(address) { set(out, address) } else { Err(Failure::INVALID_VALUE) };
-    cudaHostGetFlags(
-        flags: Out<u32>,
-        address: usize,
-    ) => if memory::is_pinned(address) { set(flags, 0) } else { Err(Failure::INVALID_VALUE) };
-}
+use crate::{graphs, make, set, Answer, Handle, Out};
 
 /// What a pointer is: the part of `cudaPointerAttributes` that CUDA 12 and 13 share.
 #[repr(C)]
-struct PointerAttributes {
+pub(crate) struct PointerAttributes {
     /// 0 memory that CUDA does not know, 1 page-locked, 2 device.
     kind: i32,
     device: i32,
@@ -57,20 +26,15 @@ struct PointerAttributes {
     on_host: usize,
 }
 
-runtime! {
-    cudaPointerGetAttributes(attributes: Out<PointerAttributes>, address: usize) => {
-        let device = i32::from(log::device());
-        let what = if let Some((_, block)) = memory::block_of(address) {
-            PointerAttributes { kind: 2, device: block.device.into(), on_device: address, on_host: 0 }
-        } else if memory::is_device(address) && memory::is_live(address, 1) {
-            PointerAttributes { kind: 2, device, on_device: address, on_host: 0 }
-        } else if memory::is_pinned(address) {
-            PointerAttributes { kind: 1, device, on_device: address, on_host: address }
-        } else {
-            PointerAttributes { kind: 0, device: -2, on_device: 0, on_host: 0 }
-        };
-        set(attributes, what)
-    };
+fn attributes_of(address: usize) -> PointerAttributes {
+    let device = memory::block_of(address).map_or(log::device(), |(_, block)| block.device).into();
+    if memory::is_device(address) && memory::is_live(address, 1) {
+        PointerAttributes { kind: 2, device, on_device: address, on_host: 0 }
+    } else if memory::is_pinned(address) {
+        PointerAttributes { kind: 1, device, on_device: address, on_host: address }
+    } else {
+        PointerAttributes { kind: 0, device: -2, on_device: 0, on_host: 0 }
+    }
 }
 
 /// Writes a copy down and does it; in a capture it is only written down.
@@ -80,7 +44,7 @@ runtime! {
 ///
 /// # Safety
 /// Ranges of the host are valid.
-pub(crate) unsafe fn copy(copy: Copy, stream: Handle) -> Result<(), Failure> {
+pub(crate) unsafe fn copy(copy: Copy, stream: Handle) -> Answer {
     streams::check(stream)?;
     let bytes = copy.bytes()?;
     if bytes == 0 {
@@ -98,83 +62,17 @@ pub(crate) unsafe fn copy(copy: Copy, stream: Handle) -> Result<(), Failure> {
 ///
 /// # Safety
 /// As for [`copy`].
-pub(crate) unsafe fn copy_and_wait(what: Copy) -> Result<(), Failure> {
+pub(crate) unsafe fn copy_and_wait(what: Copy) -> Answer {
     // SAFETY: the caller's contract.
     unsafe { copy(what, 0)? };
     streams::wait_for(HostWait::Stream(0))
-}
-
-#[no_mangle]
-unsafe extern "C" fn cudaMemcpy(to: usize, from: usize, bytes: usize, _kind: i32) -> Status {
-    // SAFETY: the contract of the C function: both ranges have `bytes` bytes.
-    call(|| unsafe { copy_and_wait(Copy::plain(to, from, bytes)) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn cudaMemcpyAsync(to: usize, from: usize, bytes: usize, _kind: i32, stream: Handle) -> Status {
-    // SAFETY: the contract of the C function: both ranges have `bytes` bytes.
-    call(|| unsafe { copy(Copy::plain(to, from, bytes), stream) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn cudaMemcpyPeer(
-    to: usize,
-    _to_device: i32,
-    from: usize,
-    _from_device: i32,
-    bytes: usize,
-) -> Status {
-    // SAFETY: the contract of the C function: both ranges have `bytes` bytes.
-    call(|| unsafe { copy_and_wait(Copy::plain(to, from, bytes)) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn cudaMemcpyPeerAsync(
-    to: usize,
-    _to_device: i32,
-    from: usize,
-    _from_device: i32,
-    bytes: usize,
-    stream: Handle,
-) -> Status {
-    // SAFETY: the contract of the C function: both ranges have `bytes` bytes.
-    call(|| unsafe { copy(Copy::plain(to, from, bytes), stream) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn cudaMemcpy2D(
-    to: usize,
-    to_pitch: usize,
-    from: usize,
-    from_pitch: usize,
-    width: usize,
-    height: usize,
-    _kind: i32,
-) -> Status {
-    // SAFETY: the contract of the C function: both ranges have `height` rows of `width` bytes.
-    call(|| unsafe { copy_and_wait(Copy { to, to_pitch, from, from_pitch, width, height }) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn cudaMemcpy2DAsync(
-    to: usize,
-    to_pitch: usize,
-    from: usize,
-    from_pitch: usize,
-    width: usize,
-    height: usize,
-    _kind: i32,
-    stream: Handle,
-) -> Status {
-    // SAFETY: the contract of the C function: both ranges have `height` rows of `width` bytes.
-    call(|| unsafe { copy(Copy { to, to_pitch, from, from_pitch, width, height }, stream) })
 }
 
 /// Writes a fill down and does it; in a capture it is only written down.
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for a range that is not device memory in use, [`Failure::INVALID_HANDLE`].
-pub(crate) fn fill(address: usize, byte: u8, bytes: usize, stream: Handle) -> Result<(), Failure> {
+pub(crate) fn fill(address: usize, byte: u8, bytes: usize, stream: Handle) -> Answer {
     streams::check(stream)?;
     if bytes == 0 {
         return Ok(());
@@ -189,33 +87,103 @@ pub(crate) fn fill(address: usize, byte: u8, bytes: usize, stream: Handle) -> Re
     Ok(())
 }
 
+/// Fills memory with words, of which there are `count`.
+fn fill_words(address: usize, value: u32, count: usize, stream: Handle) -> Answer {
+    let bytes = count.checked_mul(4).ok_or(Failure::INVALID_VALUE)?;
+    if value == 0 {
+        return fill(address, 0, bytes, stream);
+    }
+    streams::check(stream)?;
+    if !memory::is_live(address, bytes) {
+        return Err(Failure::INVALID_VALUE);
+    }
+    log::push(Kind::Fill, stream, 0, [bytes as u64]);
+    if graphs::capture_of(stream).is_none() {
+        data::fill_words(address, value, count)?;
+    }
+    Ok(())
+}
+
+/// The pool of a GPU.
+fn pool_of(device: u16) -> Handle {
+    0x5000 + 64 * usize::from(device)
+}
+
+/// Writes an attribute of a pool: 1 to 3 are switches, and `int`; from 4 on they are bytes, and 64 bits wide.
+///
+/// # Safety
+/// `value` has the type of the attribute.
+unsafe fn write_of_pool(pool: Handle, attribute: i32, value: *mut c_void) -> Answer {
+    let bytes = if attribute == 4 { 0 } else { memory::used((pool.saturating_sub(0x5000) / 64) as u16) };
+    // SAFETY: the caller's contract, and the value is not null.
+    match attribute {
+        _ if value.is_null() => return Err(Failure::INVALID_VALUE),
+        // SAFETY: the caller's contract.
+        1..=3 => unsafe { value.cast::<i32>().write(1) },
+        // SAFETY: the caller's contract.
+        4..=8 => unsafe { value.cast::<u64>().write(bytes) },
+        _ => return Err(Failure::INVALID_VALUE),
+    }
+    Ok(())
+}
+
 runtime! {
-    cudaMemset(address: usize, value: i32, bytes: usize) => fill(address, value as u8, bytes, 0);
-    cudaMemsetAsync(
-        address: usize,
-        value: i32,
-        bytes: usize,
-        stream: Handle,
-    ) => fill(address, value as u8, bytes, stream);
-    cudaMemset2DAsync(address: usize, pitch: usize, value: i32, width: usize, height: usize, stream: Handle) => {
-        for row in 0..height {
-            let start = pitch.checked_mul(row).and_then(|offset| address.checked_add(offset));
-            fill(start.ok_or(Failure::INVALID_VALUE)?, value as u8, width, stream)?;
-        }
+    cudaMalloc cudaMallocManaged(out: Out<usize>, bytes: usize) => make(out, || memory::allocate(bytes));
+    cudaFree(address: usize), cuMemFree_v2 => memory::release(address);
+    // Both are optional.
+    cudaMemGetInfo(free: Out<usize>, total: Out<usize>), cuMemGetInfo_v2 => {
+        let _ = (set(free, memory::free(log::device()) as usize), set(total, gpu().memory_bytes as usize));
         Ok(())
     };
+    cudaMallocHost cudaHostAlloc(out: Out<usize>, bytes: usize), cuMemHostAlloc cuMemAllocHost_v2 =>
+        make(out, || pinned::allocate(bytes));
+    cudaFreeHost(address: usize), cuMemFreeHost => pinned::release(address);
+    cudaHostRegister(address: usize, bytes: usize, _flags: u32), cuMemHostRegister_v2 => pinned::register(address, bytes);
+    cudaHostUnregister(address: usize), cuMemHostUnregister => pinned::unregister(address);
+    cudaHostGetDevicePointer(out: Out<usize>, address: usize, _flags: u32) =>
+        set(out.filter(|_| memory::is_pinned(address)), address);
+    cudaPointerGetAttributes(attributes: Out<PointerAttributes>, address: usize) => set(attributes, attributes_of(address));
+    cudaMemset(address: usize, value: i32, bytes: usize) => fill(address, value as u8, bytes, 0);
+    cudaMemsetAsync(address: usize, value: i32, bytes: usize, stream: Handle) => fill(address, value as u8, bytes, stream);
+    cudaMallocAsync(out: Out<usize>, bytes: usize, stream: Handle) =>
+        streams::check(stream).and_then(|()| make(out, || memory::allocate(bytes)));
+    cudaMallocFromPoolAsync(out: Out<usize>, bytes: usize, _pool: Handle, stream: Handle) =>
+        streams::check(stream).and_then(|()| make(out, || memory::allocate(bytes)));
+    cudaFreeAsync(address: usize, stream: Handle) => streams::check(stream).and_then(|()| memory::release(address));
+    cudaDeviceGetDefaultMemPool cudaDeviceGetMemPool(pool: Out<Handle>, device: i32) => set(pool, pool_of(device_of(device)?));
+    cudaMemPoolCreate(pool: Out<Handle>) => set(pool, pool_of(log::device()));
+    cudaDeviceGetGraphMemAttribute(_device: i32, _attribute: i32, value: Out<u64>) => set(value, 0);
+    cudaMemPrefetchAsync cudaMemAdvise cudaStreamAttachMemAsync cudaMemPoolSetAttribute cudaMemPoolSetAccess cudaMemPoolTrimTo
+        cudaMemPoolDestroy cudaDeviceSetMemPool cudaDeviceSetGraphMemAttribute cudaDeviceGraphMemTrim() => Ok(());
+    // Memory is not shared with other processes: they would have other GPUs.
+    cudaIpcGetMemHandle cudaIpcOpenMemHandle cudaIpcCloseMemHandle cudaIpcGetEventHandle cudaIpcOpenEventHandle() =>
+        Err(Failure::NOT_SUPPORTED);
 }
 
-accept! { cudaMemPrefetchAsync cudaMemAdvise cudaStreamAttachMemAsync }
-
-/// Memory is not shared with other processes: they would have other GPUs.
-macro_rules! refuse {
-    ($($name:ident)*) => { $(
-        #[no_mangle]
-        extern "C" fn $name() -> Status {
-            call(|| Err(Failure::NOT_SUPPORTED))
-        }
-    )* };
+runtime! { unsafe:
+    cudaMemcpy(to: usize, from: usize, bytes: usize), cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 =>
+        copy_and_wait(Copy::plain(to, from, bytes));
+    cudaMemcpyAsync(to: usize, from: usize, bytes: usize, _kind: i32, stream: Handle) =>
+        copy(Copy::plain(to, from, bytes), stream);
+    cudaMemcpyPeerAsync(to: usize, _to_device: i32, from: usize, _from_device: i32, bytes: usize, stream: Handle) =>
+        copy(Copy::plain(to, from, bytes), stream);
+    cudaMemcpy2D(to: usize, to_pitch: usize, from: usize, from_pitch: usize, width: usize, height: usize) =>
+        copy_and_wait(Copy { to, to_pitch, from, from_pitch, width, height });
+    cudaMemcpy2DAsync(to: usize, to_pitch: usize, from: usize, from_pitch: usize, width: usize, height: usize, _kind: i32,
+        stream: Handle) => copy(Copy { to, to_pitch, from, from_pitch, width, height }, stream);
+    cudaMemPoolGetAttribute(pool: Handle, attribute: i32, value: *mut c_void) => write_of_pool(pool, attribute, value);
 }
 
-refuse! { cudaIpcGetMemHandle cudaIpcOpenMemHandle cudaIpcCloseMemHandle cudaIpcGetEventHandle cudaIpcOpenEventHandle }
+functions! { unsafe errors::driver:
+    cuMemcpyAsync cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2(to: usize, from: usize, bytes: usize,
+        stream: Handle) => copy(Copy::plain(to, from, bytes), stream);
+}
+
+functions! { errors::driver:
+    cuMemAlloc_v2(out: Out<usize>, bytes: usize) => make(out.filter(|_| bytes > 0), || memory::allocate(bytes));
+    cuMemsetD8_v2(address: usize, value: u8, count: usize) => fill(address, value, count, 0);
+    cuMemsetD8Async(address: usize, value: u8, count: usize, stream: Handle) => fill(address, value, count, stream);
+    cuMemsetD32_v2(address: usize, value: u32, count: usize) => fill_words(address, value, count, 0);
+    cuMemsetD32Async(address: usize, value: u32, count: usize, stream: Handle) => fill_words(address, value, count, stream);
+    cuStreamWriteValue32_v2(stream: Handle, address: usize, value: u32) => fill_words(address, value, 1, stream);
+}

@@ -4,10 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
-use super::call;
-use super::memory::{copy, copy_and_wait};
+use super::copy_and_wait;
 use crate::entry_points::runtime;
-use crate::errors::{Failure, Status};
+use crate::errors::Failure;
 use crate::memory::data::Copy;
 use crate::{log, memory, set, Handle, Out};
 
@@ -56,42 +55,8 @@ fn part(shadow: Handle, bytes: usize, offset: usize) -> Result<usize, Failure> {
 
 runtime! {
     cudaGetSymbolAddress(out: Out<usize>, shadow: Handle) => set(out, symbol(shadow)?.0);
-    cudaGetSymbolSize(out: Out<usize>, shadow: Handle) => set(out, symbol(shadow)?.1);
 }
-
-#[no_mangle]
-unsafe extern "C" fn cudaMemcpyToSymbol(
-    shadow: Handle,
-    from: usize,
-    bytes: usize,
-    offset: usize,
-    _kind: i32,
-) -> Status {
-    // SAFETY: the contract of the C function: `from` has `bytes` bytes.
-    call(|| unsafe { copy_and_wait(Copy::plain(part(shadow, bytes, offset)?, from, bytes)) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn cudaMemcpyToSymbolAsync(
-    shadow: Handle,
-    from: usize,
-    bytes: usize,
-    offset: usize,
-    _kind: i32,
-    stream: Handle,
-) -> Status {
-    // SAFETY: the contract of the C function: `from` has `bytes` bytes.
-    call(|| unsafe { copy(Copy::plain(part(shadow, bytes, offset)?, from, bytes), stream) })
-}
-
-#[no_mangle]
-unsafe extern "C" fn cudaMemcpyFromSymbol(
-    to: usize,
-    shadow: Handle,
-    bytes: usize,
-    offset: usize,
-    _kind: i32,
-) -> Status {
-    // SAFETY: the contract of the C function: `to` has `bytes` bytes.
-    call(|| unsafe { copy_and_wait(Copy::plain(to, part(shadow, bytes, offset)?, bytes)) })
+runtime! { unsafe:
+    cudaMemcpyToSymbol(shadow: Handle, from: usize, bytes: usize, offset: usize) =>
+        copy_and_wait(Copy::plain(part(shadow, bytes, offset)?, from, bytes));
 }
