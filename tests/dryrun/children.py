@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nvcoll.dryrun.library import libraries
 from nvcoll.dryrun.library import library as carried
 from nvcoll.dryrun.recording import Kind, Recording, Run
 
@@ -27,19 +28,11 @@ def library():
     return Path(named) if named else carried()
 
 
-def names_of_libraries(of, folder):
-    """A folder in which the library has the names under which programs look for CUDA's driver."""
-    for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
-        (folder / name).symlink_to(of)
-    return folder
-
-
 class Children:
     """Ranks of one dry run, side by side."""
 
     def __init__(self, folder):
-        self.folder, self.library = folder, library()
-        self.names = names_of_libraries(self.library, folder)
+        self.folder, self.library, self.names = folder, library(), libraries()
         (folder / "mail").mkdir()
 
     def run(self, script, *args, world_size=8, ranks=(0,), steps=2, is_module=False, cwd=None):

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from nvcoll.dryrun.library import WHEEL_NAMES
+from nvcoll.dryrun.library import libraries
 
-from .children import GPU, LIMIT_S, library, names_of_libraries
+from .children import GPU, LIMIT_S, library
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a virtual GPU needs Linux")
 
@@ -59,11 +59,8 @@ F32, F16, BF16, E4M3 = 0, 2, 14, 28
 class Child:
     """Runs scripts on the virtual GPU."""
 
-    def __init__(self, folder):
-        self.library = library()
-        self.names = names_of_libraries(self.library, folder)
-        for name in WHEEL_NAMES:
-            (folder / name).symlink_to(self.library)
+    def __init__(self):
+        self.library, self.names = library(), libraries()
 
     def run(self, script, *flags, **environment):
         """Runs a script to its end. Returns what it said, its records and what nobody answered."""
@@ -88,9 +85,9 @@ class Child:
 
 
 @pytest.fixture
-def child(tmp_path):
+def child():
     """Runs scripts on the virtual GPU."""
-    return Child(tmp_path)
+    return Child()
 
 
 def products(ended):

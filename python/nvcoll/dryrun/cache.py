@@ -45,22 +45,9 @@ MOST_MODULES = 2000
 """The most modules of a script's folder that are read. Chosen."""
 
 VOLATILE = (
-    *(
-        "_",
-        "PWD",
-        "OLDPWD",
-        "SHLVL",
-        "COLUMNS",
-        "LINES",
-        "TERM",
-        "TERM_PROGRAM",
-        "COLORTERM",
-        "DISPLAY",
-        "PS1",
-        "TMPDIR",
-    ),
+    *("_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "TERM", "TERM_PROGRAM", "COLORTERM", "DISPLAY", "PS1"),
     *("LS_COLORS", "WINDOWID", "TMUX", "TMUX_PANE", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST_WORKER"),
-    *("XDG_CACHE_HOME", "HOSTNAME", "MAIL", "LESSOPEN", "INVOCATION_ID", "JOURNAL_STREAM"),
+    *("XDG_CACHE_HOME", "HOSTNAME", "MAIL", "TMPDIR", "LESSOPEN", "INVOCATION_ID", "JOURNAL_STREAM"),
 )
 """Variables that differ from shell to shell, and do not change what a script does. Chosen."""
 

@@ -43,43 +43,33 @@ def install(recorder: Recorder, data: Data) -> None:
 
 
 def _install_triton(recorder: Recorder, data: Data) -> None:
+    def around(run: Any) -> Any:
+        def recorded(this: Any, *args: Any, **kwargs: Any) -> Any:
+            tensors = tensors_of(args, kwargs)
+            data.forget_fresh(tensors)
+            with recorder.kernel(this.__name__, tensors):
+                return run(this, *args, **kwargs)
+
+        return recorded
+
     private.take_first_configuration()
-    function = private.triton_function()
-    run = function.run
-
-    def recorded(this: Any, *args: Any, **kwargs: Any) -> Any:
-        tensors = tensors_of(args, kwargs)
-        data.forget_fresh(tensors)
-        if not recorder.is_on:
-            return run(this, *args, **kwargs)
-        recorder.kernel(this.__name__, tensors)
-        try:
-            return run(this, *args, **kwargs)
-        finally:
-            recorder.leave()
-
-    function.run = recorded
+    private.wrap(private.triton_function(), "run", around)
 
 
 def _install(recorder: Recorder, data: Data) -> None:
+    def around(run: Any) -> Any:
+        def recorded(this: Any, *args: Any, **kwargs: Any) -> Any:
+            tensors = [each for each in args if isinstance(each, torch.Tensor)]
+            names = getattr(this.fn, "arg_names", ())
+            data.forget([each for name, each in zip(names, args, strict=False) if "out_ptr" in name and _on_gpu(each)])
+            name = this.inductor_meta.get("kernel_name") or "triton"
+            with recorder.kernel(name, tensors, _flex_attention_flops(name, tensors)):
+                return run(this, *args, **kwargs)
+
+        return recorded
+
     private.take_first_choice()
-    autotuner = private.autotuner()
-    run = autotuner.run
-
-    def recorded(this: Any, *args: Any, **kwargs: Any) -> Any:
-        tensors = [each for each in args if isinstance(each, torch.Tensor)]
-        names = getattr(this.fn, "arg_names", ())
-        data.forget([each for name, each in zip(names, args, strict=False) if "out_ptr" in name and _on_gpu(each)])
-        if not recorder.is_on:
-            return run(this, *args, **kwargs)
-        name = this.inductor_meta.get("kernel_name") or "triton"
-        recorder.kernel(name, tensors, _flex_attention_flops(name, tensors))
-        try:
-            return run(this, *args, **kwargs)
-        finally:
-            recorder.leave()
-
-    autotuner.run = recorded
+    private.wrap(private.autotuner(), "run", around)
 
 
 def _on_gpu(each: Any) -> bool:

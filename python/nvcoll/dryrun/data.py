@@ -26,10 +26,10 @@ from typing import Any
 
 import torch
 
+from nvcoll.dryrun.failures import second_gpu, unknown_shape
 from nvcoll.dryrun.gpu import Gpu
 from nvcoll.dryrun.lines import Lines
 from nvcoll.dryrun.recording import Assumption
-from nvcoll.dryrun.refusals import second_gpu, unknown_shape
 from nvcoll.dryrun.rules import Rule
 from nvcoll.dryrun.tensors import Mirror, is_small, is_whole, replaced, tensors_of
 

@@ -6,13 +6,16 @@ The library is preloaded, so its functions are among those of the process (`ctyp
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from nvcoll.dryrun.recording import CAPTURED, RECORD, Kind
-from nvcoll.dryrun.refusals import DryRunError
+from nvcoll.errors import DryRunError
 
+Records = np.ndarray[Any, np.dtype[Any]]
+Times = np.ndarray[Any, np.dtype[np.uint64]]
 U32, U64, I32 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
 FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "log": (ctypes.c_void_p,),
@@ -24,6 +27,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
     "split_hint": (None, I32, I32),
     "unanswered": (ctypes.c_char_p, U64),
     "address_range": (None, ctypes.POINTER(U64), ctypes.POINTER(U64)),
+    "set_times": (None, ctypes.POINTER(U64), ctypes.POINTER(U64), U64, U64, U64),
 }
 
 
@@ -70,20 +74,27 @@ class Gpu:
             )
         return count
 
-    def records(self, first: int = 0, end: int | None = None) -> np.ndarray[Any, np.dtype[Any]]:
+    def records(self, first: int = 0, end: int | None = None) -> Records:
         """Returns a copy of records `first` to `end`."""
         end = self.count() if end is None else end
-        if end <= first:
-            return np.empty(0, RECORD)
         at = self._functions["log"]() + first * RECORD.itemsize
         buffer = (ctypes.c_char * ((end - first) * RECORD.itemsize)).from_address(at)
-        records: np.ndarray[Any, np.dtype[Any]] = np.frombuffer(memoryview(buffer), RECORD)
-        return records.copy()
+        return np.frombuffer(memoryview(buffer), RECORD).copy()
 
     def name(self, index: int) -> str:
         """Returns a name of the log."""
         found = self._functions["name_of"](index)
         return found.decode(errors="replace") if found else ""
+
+    def show(self, times: Times, period_ns: int) -> None:
+        """Says when the records of the step that begins now run: events, profiler and clock show it (second pass).
+
+        Args:
+            times: array (2, n), uint64: nanoseconds from the begin of the step at which each record begins and ends.
+            period_ns: nanoseconds of a step.
+        """
+        start, end = (row.ctypes.data_as(ctypes.POINTER(U64)) for row in np.ascontiguousarray(times, np.uint64))
+        self._functions["set_times"](start, end, self.count(), times.shape[1], period_ns)
 
     def unanswered(self) -> list[str]:
         """Returns the symbols that were called and only said "success"."""
@@ -92,31 +103,20 @@ class Gpu:
             names.append(found.decode())
         return sorted(names)
 
-    def written(
-        self, first: int, end: int
-    ) -> tuple[np.ndarray[Any, np.dtype[Any]], list[str], np.ndarray[Any, np.dtype[Any]]]:
+    def written(self, first: int, end: int) -> tuple[Records, list[str], Records]:
         """Returns what is the same in each run: records, their names, and all records of communicators.
 
         Names are numbered in the order in which the records name them; addresses count from the start of memory.
         """
         records, whole = self.records(first, end), self.records()
         communicators = whole[whole["kind"] == Kind.COMMUNICATOR]
-        memory = np.isin(records["kind"] & ~np.uint16(CAPTURED), (Kind.ALLOCATE, Kind.FREE))
+        kinds = records["kind"] & ~np.uint16(CAPTURED)
+        memory = np.isin(kinds, (Kind.ALLOCATE, Kind.FREE))
         records["args"][memory, 1] = np.maximum(records["args"][memory, 1], self.start) - np.uint64(self.start)
-        named = np.isin(
-            records["kind"] & ~np.uint16(CAPTURED), (Kind.LAUNCH, Kind.GEMM, Kind.COLLECTIVE, Kind.COMMUNICATOR)
-        )
-        order: dict[int, int] = {}
-        texts: dict[str, int] = {}
-        names: list[str] = []
-        for index in [*records["name"][named].tolist(), *communicators["name"].tolist()]:
-            if index not in order:
-                text = self.name(index)
-                if text not in texts:
-                    texts[text] = len(names)
-                    names.append(text)
-                order[index] = texts[text]
-        records["name"][named] = [order[index] for index in records["name"][named].tolist()]
+        named = np.isin(kinds, (Kind.LAUNCH, Kind.GEMM, Kind.COLLECTIVE, Kind.COMMUNICATOR))
+        numbers: dict[str, int] = {}
+        number = cache(lambda index: numbers.setdefault(self.name(index), len(numbers)))
+        records["name"][named] = [number(index) for index in records["name"][named].tolist()]
         records["name"][~named] = 0
-        communicators["name"] = [order[index] for index in communicators["name"].tolist()]
-        return records, names, communicators
+        communicators["name"] = [number(index) for index in communicators["name"].tolist()]
+        return records, list(numbers), communicators

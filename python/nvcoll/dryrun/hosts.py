@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from nvcoll.dryrun.failures import unknown_shape
 from nvcoll.dryrun.lines import Lines
-from nvcoll.dryrun.refusals import unknown_shape
 from nvcoll.dryrun.rules import Rule
 from nvcoll.dryrun.tensors import HOST_FLOAT_BYTES, is_large_on_host, replaced
 

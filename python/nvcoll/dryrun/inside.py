@@ -12,7 +12,6 @@ no `finally`, no checkpoint at exit. Data workers are ended. The output of the s
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import resource
@@ -23,7 +22,7 @@ from itertools import pairwise
 from multiprocessing import active_children
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from nvcoll.dryrun.recording import Run, Status
 from nvcoll.dryrun.spec import Spec, environment
@@ -128,7 +127,7 @@ class Child:
             run.steps = len(times)
             run.step_seconds = [later - earlier for earlier, later in pairwise(times)]
             run.wanted = sorted(self.session.peers.wanted)
-            self.session.end()
+            self.session.mail.end()
         run.save(self.spec.result)
         for worker in active_children():
             worker.terminate()
@@ -151,13 +150,5 @@ def _of_script(trace: TracebackType | None) -> TracebackType | None:
     return first or trace
 
 
-def main(argv: list[str] | None = None) -> NoReturn:
-    """Runs the script of a spec."""
-    parser = argparse.ArgumentParser(prog="nvcoll.dryrun.inside", description="the child of `nvcoll dryrun`")
-    parser.add_argument("--spec", required=True, help="JSON file that the parent wrote")
-    options: Any = parser.parse_args(argv)
-    Child(Spec.load(options.spec)).main()
-
-
 if __name__ == "__main__":
-    main()
+    Child(Spec.load(sys.argv[-1])).main()

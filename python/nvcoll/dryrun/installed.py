@@ -22,11 +22,12 @@ LEAST = (2, 11)
 
 INSTALL = "pip install torch, on Linux x86-64, installs the right one"
 
-JUDGED = (
-    *("torch", "triton", "transformers", "accelerate", "lightning", "deepspeed", "megatron-core", "torchtitan"),
-    *("torchao", "transformer-engine", "flash-attn"),
-)
-"""Packages whose versions decide what a script launches: a report names those that the script imported."""
+JUDGED = {
+    **{name: name for name in ("torch", "triton", "transformers", "accelerate", "lightning", "deepspeed")},
+    **{name: name for name in ("torchtitan", "torchao")},
+    **{"megatron.core": "megatron-core", "transformer_engine": "transformer-engine", "flash_attn": "flash-attn"},
+}
+"""Packages whose versions decide what a script launches, by the modules that scripts import: reports name those."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _written(file: Path) -> tuple[str, str]:
     return version[1], "" if cuda is None else cuda[1]
 
 
-def versions(packages: Iterable[str] = JUDGED) -> dict[str, str]:
+def versions(packages: Iterable[str] = JUDGED.values()) -> dict[str, str]:
     """Returns the versions of those packages that are installed."""
     found = {}
     for package in packages:

@@ -126,9 +126,8 @@ def hosts_of(machine: Fabric) -> int:
 def free_bytes() -> float:
     """Returns the memory of this machine that ranks may use."""
     with open("/proc/meminfo", encoding="ascii") as file:
-        found = {name: rest for name, _, rest in (line.partition(":") for line in file)}
-    kib = found.get("MemAvailable", "").split()
-    free = int(kib[0]) << 10 if kib else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        kib = next((int(line.split()[1]) for line in file if line.startswith("MemAvailable")), 0)
+    free = kib << 10 or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return SPARE * free
 
 

@@ -7,7 +7,7 @@ name are links to it in a folder: a link has the same file behind it, so the dyn
 from __future__ import annotations
 
 import os
-import tempfile
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -18,32 +18,15 @@ FILE = "libnvcoll_vgpu.so"
 DRIVER_NAMES = ("libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1")
 """Libraries that come with NVIDIA's driver: programs open them while they run."""
 
-WHEEL_NAMES = (
-    "libcublas.so.12",
-    "libcublas.so.13",
-    "libcublasLt.so.12",
-    "libcublasLt.so.13",
-    "libcudart.so.12",
-    "libcudart.so.13",
-    "libcudnn.so.9",
-    "libcufft.so.11",
-    "libcufft.so.12",
-    "libcufile.so.0",
-    "libcupti.so.12",
-    "libcupti.so.13",
-    "libcurand.so.10",
-    "libcusolver.so.11",
-    "libcusolver.so.12",
-    "libcusparse.so.12",
-    "libcusparseLt.so.0",
-    "libnccl.so.2",
-    "libnvJitLink.so.12",
-    "libnvJitLink.so.13",
-    "libnvrtc.so.12",
-    "libnvrtc.so.13",
-    "libnvshmem_host.so.3",
-)
-"""Libraries in NVIDIA's wheels, for CUDA 12 and 13: torch is linked to them, and finds ours without the wheels."""
+WHEELS: dict[tuple[int, ...], tuple[str, ...]] = {
+    (12, 13): ("cublas", "cublasLt", "cudart", "cupti", "nvJitLink", "nvrtc"),
+    (11, 12): ("cufft", "cusolver"),
+    **{(0,): ("cufile", "cusparseLt"), (2,): ("nccl",), (3,): ("nvshmem_host",)},
+    **{(9,): ("cudnn",), (10,): ("curand",), (12,): ("cusparse",)},
+}
+"""Libraries in NVIDIA's wheels by their versions, for CUDA 12 and 13: torch is linked to them, and finds ours."""
+
+WHEEL_NAMES = tuple(f"lib{name}.so.{one}" for versions, names in WHEELS.items() for name in names for one in versions)
 
 
 def library() -> Path:
@@ -69,27 +52,18 @@ def user_cache() -> Path:
 def libraries() -> Path:
     """Returns a folder in which the library has the names of NVIDIA's libraries.
 
-    The folder is in the user's cache, and is made once for each place where nvcoll is installed.
+    The folder is in the user's cache, one for each nvcoll that is installed: Triton compiles anew for each folder.
 
     Raises:
         CannotDryRun: this wheel carries no library.
         OSError: the folder cannot be made.
     """
     target = library().resolve()
-    names = (*DRIVER_NAMES, *WHEEL_NAMES)
-    key = sha256("\n".join([str(target), *names]).encode()).hexdigest()[:16]
-    folder = user_cache() / "libraries" / key
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=folder.parent))
-        for name in names:
-            (made / name).symlink_to(target)
-        try:
-            made.rename(folder)
-        except OSError:  # another process made it meanwhile
-            for name in names:
-                (made / name).unlink()
-            made.rmdir()
+    folder = user_cache() / "libraries" / sha256(os.fsencode(target)).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*DRIVER_NAMES, *WHEEL_NAMES):
+        with suppress(FileExistsError):
+            (folder / name).symlink_to(target)
     return folder
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import sys
 import sysconfig
 import threading
+from itertools import islice
 from pathlib import Path
+from traceback import walk_stack, walk_tb
 from types import CodeType, FrameType, TracebackType
 
 import torch
@@ -57,37 +59,26 @@ class Lines:
 
     def is_within(self, files: tuple[str, ...], limit: int = 16) -> bool:
         """Says whether one of the innermost frames of this thread is of a file whose name ends so."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and limit:
-            if frame.f_code.co_filename.endswith(files):
-                return True
-            frame, limit = frame.f_back, limit - 1
-        return False
+        frames = islice(walk_stack(sys._getframe(1)), limit)
+        return any(frame.f_code.co_filename.endswith(files) for frame, _ in frames)
 
     def of_trace(self, trace: TracebackType | None) -> str:
         """Returns the innermost line of the script in a traceback, or ""."""
         found = ""
-        while trace is not None:
-            name, is_script = self._name(trace.tb_frame.f_code)
+        for frame, number in walk_tb(trace):
+            name, is_script = self._name(frame.f_code)
             if is_script:
-                found = f"{name}:{trace.tb_lineno} {trace.tb_frame.f_code.co_name}"
-            trace = trace.tb_next
+                found = f"{name}:{number} {frame.f_code.co_name}"
         return found
 
     def stack_here(self, limit: int = 8) -> tuple[str, ...]:
         """Returns the lines at work in this thread, then in the main thread, innermost first."""
-        rows: list[str] = []
-        frames = [sys._getframe(1)]
+        threads = [sys._getframe(1)]
         if threading.get_ident() != self._main:
-            frames.append(sys._current_frames()[self._main or 0])
-        for frame in frames:
-            inner: FrameType | None = frame
-            while inner is not None:
-                name, _ = self._name(inner.f_code)
-                if name:
-                    rows.append(f"{name}:{inner.f_lineno} {inner.f_code.co_name}")
-                inner = inner.f_back
-        return tuple(rows[:limit])
+            threads.append(sys._current_frames()[self._main or 0])
+        frames = ((frame.f_code, number) for thread in threads for frame, number in walk_stack(thread))
+        rows = (f"{name}:{number} {code.co_name}" for code, number in frames if (name := self._name(code)[0]))
+        return tuple(islice(rows, limit))
 
     def _of(self, frame: FrameType | None, of_script: bool = False) -> int:
         names = self._names

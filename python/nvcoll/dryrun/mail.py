@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nvcoll.dryrun.refusals import DryRunError
+from nvcoll.errors import DryRunError
 
 PATIENCE_S = 600.0
 """How long a rank waits for a word of another; chosen: compiling takes minutes."""

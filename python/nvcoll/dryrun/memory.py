@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -32,25 +32,22 @@ from nvcoll.dryrun.lines import Lines
 from nvcoll.dryrun.recording import Memory
 
 CATEGORIES = (
-    "parameters",
-    "communication buffers",
-    "gradients",
-    "optimizer state",
-    "activations",
-    "temporary",
-    "CUDA graphs",
-    "other",
+    *("parameters", "communication buffers", "gradients", "optimizer state"),
+    *("activations", "temporary", "CUDA graphs", "other"),
 )
 CALLING = (
-    "/nvcoll/",
-    "/torch/_ops",
-    "/torch/_compile",
-    "/torch/_dynamo/",
-    "/torch/_library/",
-    "/torch/utils/",
-    "/storage",
+    *("/nvcoll/", "/torch/_ops", "/torch/_compile", "/torch/_dynamo/", "/torch/_library/", "/torch/utils/", "/storage"),
 )
 """Parts of the names of files through which operators are called."""
+
+
+class Block(NamedTuple):
+    """A block of the allocator: where in the history of the step it was made (-1: before) and released."""
+
+    address: int
+    nbytes: int
+    made: int
+    end: int
 
 
 class MemoryWatch:
@@ -60,8 +57,7 @@ class MemoryWatch:
         self._lines = lines
         self._device = 0
         self._start: dict[int, int] = {}
-        self._addresses: dict[int, str] = {}
-        self._bytes: dict[int, int] = {}
+        self._noted: dict[int, tuple[str, int]] = {}
         self._most = 0
         self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
         register_module_parameter_registration_hook(lambda module, *_: self._modules.add(module))
@@ -89,7 +85,7 @@ class MemoryWatch:
             for block in segment["blocks"]
             if block["state"] != "inactive"
         }
-        self._addresses, self._most, self._stack = {}, torch.cuda.memory_allocated(), ()
+        self._noted, self._most, self._stack = {}, torch.cuda.memory_allocated(), ()
         self.note(optimizer)
         private.record_history("all", context="all", stacks="python", max_entries=2**31 - 1)
 
@@ -109,16 +105,15 @@ class MemoryWatch:
         local = getattr(tensor, "_local_tensor", tensor)
         if isinstance(local, torch.Tensor) and local.is_cuda:
             storage = local.untyped_storage()
-            self._addresses[storage.data_ptr()] = category
-            self._bytes[storage.data_ptr()] = storage.nbytes()
+            self._noted[storage.data_ptr()] = category, storage.nbytes()
 
     def held(self, optimizer: Any) -> str:
         """Returns what tensors on the GPU hold now, in words: for a step that runs out of memory."""
-        self._addresses, self._bytes = {}, {}
+        self._noted = {}
         self.note(optimizer)
         parts = Counter(dict.fromkeys(("parameters", "gradients", "optimizer state"), 0))
-        for address, category in self._addresses.items():
-            parts[category] += self._bytes[address]
+        for category, nbytes in self._noted.values():
+            parts[category] += nbytes
         parts["activations and others"] = torch.cuda.memory_allocated() - sum(parts.values())
         shown = {name: f"{size / 2**30:.2f} GiB" for name, size in parts.items()}
         return ", ".join(f"{name} {size}" for name, size in shown.items() if size != "0.00 GiB") or "less than 0.01 GiB"
@@ -127,18 +122,18 @@ class MemoryWatch:
         """Ends the history, and returns what it says."""
         statistics = torch.cuda.memory_stats()
         reserved = int(statistics["reserved_bytes.all.peak"])
-        if not self._addresses:  # it never began: there was one step
+        if not self._noted:  # it never began: there was one step
             peak = int(statistics["allocated_bytes.all.peak"])
             return Memory(allocated=peak, reserved=reserved, parts=(("other", peak),), capacity=capacity)
         snapshot = private.memory_snapshot()
         history = snapshot["device_traces"][self._device]
         private.record_history(None)
-        alive = self._at_peak(history)
+        blocks, peak = self._blocks(history)
         parts = Counter(dict.fromkeys(CATEGORIES, 0))
         parts["CUDA graphs"] = _bytes_of_graphs(snapshot["segments"], self._device)
-        ends = _ends(history)
-        for address, (size, made) in alive.items():
-            parts[self._category(address, made, history, ends)] += size
+        for block in blocks:
+            if block.made <= peak < block.end:
+                parts[self._category(block, history)] += block.nbytes
         return Memory(
             allocated=sum(parts.values()),
             reserved=reserved,
@@ -147,37 +142,35 @@ class MemoryWatch:
             capacity=capacity,
         )
 
-    def _at_peak(self, history: list[Any]) -> dict[int, tuple[int, int]]:
-        """Returns the blocks at the peak: bytes, and the place in the history where each was made, or -1."""
+    def _blocks(self, history: list[Any]) -> tuple[list[Block], int]:
+        """Returns all blocks of the step, and the place in the history at which most bytes are alive."""
         alive = {address: (size, -1) for address, size in self._start.items()}
         now = most = sum(self._start.values())
-        peak = -1
+        blocks, peak = list[Block](), -1
         for place, event in enumerate(history):
             if event["action"] == "alloc":
                 now += event["size"]
+                alive[event["addr"]] = event["size"], place
                 if now > most:
                     most, peak = now, place
             elif event["action"] == "free_completed":
                 now -= event["size"]
-        for place, event in enumerate(history[: peak + 1]):
-            if event["action"] == "alloc":
-                alive[event["addr"]] = event["size"], place
-            elif event["action"] == "free_completed":
-                alive.pop(event["addr"], None)
-        return alive
+                if event["addr"] in alive:
+                    blocks.append(Block(event["addr"], *alive.pop(event["addr"]), place))
+        return [*blocks, *(Block(address, *each, len(history)) for address, each in alive.items())], peak
 
-    def _category(self, address: int, made: int, history: list[Any], ends: dict[int, int]) -> str:
-        known = self._addresses.get(address)
-        if known is not None and (made < 0 or known == "gradients" or ends.get(made) is None):
+    def _category(self, block: Block, history: list[Any]) -> str:
+        known, _ = self._noted.get(block.address, ("", 0))
+        if known and (block.made < 0 or known == "gradients" or block.end == len(history)):
             return known
-        if made < 0:
+        if block.made < 0:
             return "other"
-        frames = history[made]["frames"]
+        frames = history[block.made]["frames"]
         if "/torch/distributed/fsdp/" in _maker(frames):
             return "communication buffers"
         if _is_main(frames):
-            end = ends.get(made, len(history))
-            if any(not _is_main(event["frames"]) for event in history[made:end] if event["action"] == "alloc"):
+            later = (event["frames"] for event in history[block.made : block.end] if event["action"] == "alloc")
+            if not all(map(_is_main, later)):
                 return "activations"
         return "temporary"
 
@@ -189,18 +182,6 @@ def _bytes_of_graphs(segments: list[Any], device: int) -> int:
         for segment in segments
         if segment["device"] == device and tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
     )
-
-
-def _ends(history: list[Any]) -> dict[int, int]:
-    """Returns where each block of the history is released, by the place where it is made."""
-    made: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    for place, event in enumerate(history):
-        if event["action"] == "alloc":
-            made[event["addr"]] = place
-        elif event["action"] == "free_completed" and event["addr"] in made:
-            ends[made.pop(event["addr"])] = place
-    return ends
 
 
 def _is_main(frames: list[Any]) -> bool:

@@ -16,6 +16,8 @@ current when the operator ran. Operators without a node have the line of `backwa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -77,9 +79,12 @@ class Recorder:
         self._gpu.set_op(number)
         return number
 
+    def leave(self) -> None:
+        """Has launches carry no number."""
+        self._gpu.set_op(0)
+
     def end(self, number: int, rule: Rule, args: Any, kwargs: Any, inputs: list[torch.Tensor], result: Any) -> None:
         """Writes the row of an operator."""
-        self._gpu.set_op(0)
         if rule.is_collective:
             self._last_collective = number
         line, is_backward = self._line()
@@ -89,25 +94,33 @@ class Recorder:
         shapes = tuple(_shape(each) for each in inputs[:INPUTS])
         if on_gpu:
             self._memory.look(line, is_backward)
-        self._rows[number] = (
-            rule.shown, flops, size, shapes, line, is_backward, rule.is_causal(args, kwargs)
-        )  # fmt: skip
+        self._rows[number] = rule.shown, flops, size, shapes, line, is_backward, rule.is_causal(args, kwargs)
 
-    def kernel(self, name: str, tensors: list[torch.Tensor], flops: int = 0) -> None:
-        """Begins the row of a kernel that was compiled; `leave` ends it."""
+    @contextmanager
+    def kernel(self, name: str, tensors: list[torch.Tensor], flops: int = 0) -> Iterator[None]:
+        """Writes the row of a kernel that was compiled, whose launches follow."""
+        if not self.is_on:
+            yield
+            return
         number = self.begin()
         line, is_backward = self._line()
         size = sum(each.numel() * each.element_size() for each in tensors)
         shapes = tuple(_shape(each) for each in tensors[:INPUTS])
         self._rows[number] = (name, flops, size, shapes, line, is_backward, False)
+        with self._of(number):
+            yield
 
-    def again(self) -> None:
+    def again(self) -> AbstractContextManager[None]:
         """Goes on with the last collective: NCCL gets sends and receives of a batch when the batch ends."""
-        self._gpu.set_op(self._last_collective)
+        return self._of(self._last_collective)
 
-    def leave(self) -> None:
-        """Ends a row."""
-        self._gpu.set_op(0)
+    @contextmanager
+    def _of(self, number: int) -> Iterator[None]:
+        self._gpu.set_op(number)
+        try:
+            yield
+        finally:
+            self.leave()
 
     def _line(self) -> tuple[int, bool]:
         node, here = private.current_node(), self._lines.here(3)

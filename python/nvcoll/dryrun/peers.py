@@ -11,20 +11,28 @@ mp.spawn      runs the function for this rank only, in this process
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from nvcoll.dryrun import private
+from nvcoll.dryrun.failures import no_peer
 from nvcoll.dryrun.gpu import Gpu
 from nvcoll.dryrun.lines import Lines
 from nvcoll.dryrun.mail import Mail
 from nvcoll.dryrun.ops import Recorder
 from nvcoll.dryrun.recording import Group, Kind
-from nvcoll.dryrun.refusals import no_peer
+
+ON_THE_HOST = (
+    *("all_gather_object", "gather_object", "broadcast_object_list", "send_object_list", "recv_object_list"),
+    *("scatter_object_list", "monitored_barrier"),
+)
+"""Functions of torch.distributed by which ranks speak on the host; methods of `Peers` stand for them."""
 
 STAGES = 64
 """The most ranks of a group that is taken for a pipeline when one of them waits for words of another. Chosen."""
@@ -33,7 +41,7 @@ STAGES = 64
 class Peers:
     """The other ranks of the world."""
 
-    def __init__(self, gpu: Gpu, mail: Mail | None, lines: Lines, recorder: Recorder) -> None:
+    def __init__(self, gpu: Gpu, mail: Mail, lines: Lines, recorder: Recorder) -> None:
         self._gpu, self._mail, self._lines, self._recorder = gpu, mail, lines, recorder
         self._named: dict[str, Group] = {}
         self._pairs: dict[int, Group] = {}
@@ -42,17 +50,10 @@ class Peers:
 
     def install(self) -> None:
         """Replaces what torch.distributed would ask of other processes."""
-        for function in (
-            self.all_gather_object,
-            self.gather_object,
-            self.broadcast_object_list,
-            self.send_object_list,
-            self.recv_object_list,
-            self.scatter_object_list,
-            self.monitored_barrier,
-        ):
+        for name in ON_THE_HOST:
+            stands_in = _by_name(getattr(dist, name), getattr(self, f"_{name}"))
             for module in (dist, private.c10d):
-                private.replace(module, function.__name__, function)
+                private.replace(module, name, stands_in)
         private.replace(dist, "_verify_params_across_processes", lambda *_args, **_kwargs: None)
         private.replace_gloo(lambda _store, rank, size, timeout=None: private.uniform_group(rank, size))
         private.wrap(private.c10d, "_new_process_group_helper", self._hinting)
@@ -60,7 +61,7 @@ class Peers:
         for name in ("send", "recv"):
             private.wrap(dist.ProcessGroup, name, self._pairing)
         private.wrap(dist.ProcessGroup, "_end_coalescing", self._ending_batch)
-        private.replace(torch.multiprocessing, "spawn", self.spawn)
+        private.replace(torch.multiprocessing, "spawn", spawn)
 
     def groups(self, communicators: Any, names: list[str]) -> dict[int, Group]:
         """Returns the groups by number of communicator, from the log's records of communicators."""
@@ -118,11 +119,8 @@ class Peers:
 
     def _ending_batch(self, end: Callable[..., Any]) -> Callable[..., Any]:
         def ending(*args: Any, **kwargs: Any) -> Any:
-            self._recorder.again()
-            try:
+            with self._recorder.again():
                 return end(*args, **kwargs)
-            finally:
-                self._recorder.leave()
 
         return ending
 
@@ -131,10 +129,10 @@ class Peers:
     def _members(self, group: Any) -> list[int]:
         return list(dist.get_process_group_ranks(group if group is not None else dist.group.WORLD))
 
-    def _source(self, group: Any, source: int | None, group_source: int | None) -> int:
-        if source is not None:
-            return source
-        return self._members(group)[group_source or 0]
+    def _end(self, given: Any, end: str) -> int:
+        """Returns the global rank at one end (`src` or `dst`) of a call."""
+        rank: int | None = getattr(given, end)
+        return rank if rank is not None else self._members(given.group)[getattr(given, f"group_{end}") or 0]
 
     def _heard(self, rank: int, what: str) -> Any:
         """Waits for the word of another rank.
@@ -142,107 +140,76 @@ class Peers:
         Raises:
             DryRunError: it does not run.
         """
-        if self._mail is None or rank not in self._mail.ranks:
+        if rank not in self._mail.ranks:
             self.wanted.add(rank)
             raise no_peer(what, rank, self._lines.of_script())
         return self._mail.receive(rank, what)
 
     def _tell(self, rank: int, what: str, message: Any) -> None:
-        if self._mail is not None and rank in self._mail.ranks:
+        if rank in self._mail.ranks:
             self._mail.send(rank, what, message)
 
-    def all_gather_object(self, object_list: list[Any], obj: Any, group: Any = None) -> None:
-        """Stands for `torch.distributed.all_gather_object`."""
-        members = self._members(group)
-        heard = self._mail.exchange(members, "all_gather", obj) if self._mail is not None else {}
-        object_list[:] = [heard.get(rank, obj) for rank in members]
+    def _all_gather_object(self, given: Any) -> None:
+        members = self._members(given.group)
+        heard = self._mail.exchange(members, "all_gather", given.obj)
+        given.object_list[:] = [heard.get(rank, given.obj) for rank in members]
 
-    def gather_object(
-        self,
-        obj: Any,
-        object_gather_list: list[Any] | None = None,
-        dst: int | None = None,
-        group: Any = None,
-        group_dst: int | None = None,
-    ) -> None:
-        """Stands for `torch.distributed.gather_object`."""
-        to, me = self._source(group, dst, group_dst), dist.get_rank()
+    def _gather_object(self, given: Any) -> None:
+        to, me = self._end(given, "dst"), dist.get_rank()
         if to != me:
-            self._tell(to, "gather", obj)
-        elif object_gather_list is not None:
-            runs = self._mail.ranks if self._mail is not None else frozenset()
-            object_gather_list[:] = [
-                self._heard(rank, "gather") if rank in runs and rank != me else obj for rank in self._members(group)
+            self._tell(to, "gather", given.obj)
+        elif given.object_gather_list is not None:
+            others = self._mail.ranks - {me}
+            given.object_gather_list[:] = [
+                self._heard(rank, "gather") if rank in others else given.obj for rank in self._members(given.group)
             ]
 
-    def broadcast_object_list(
-        self,
-        object_list: list[Any],
-        src: int | None = None,
-        group: Any = None,
-        device: Any = None,
-        group_src: int | None = None,
-        **_others: Any,
-    ) -> None:
-        """Stands for `torch.distributed.broadcast_object_list`."""
-        source, me = self._source(group, src, group_src), dist.get_rank()
+    def _broadcast_object_list(self, given: Any) -> None:
+        source, me = self._end(given, "src"), dist.get_rank()
         if source == me:
-            for rank in self._members(group):
+            for rank in self._members(given.group):
                 if rank != me:
-                    self._tell(rank, "broadcast", list(object_list))
-        elif (self._mail is not None and source in self._mail.ranks) or all(each is None for each in object_list):
-            object_list[:] = self._heard(source, "broadcast")
+                    self._tell(rank, "broadcast", list(given.object_list))
+        elif source in self._mail.ranks or all(each is None for each in given.object_list):
+            given.object_list[:] = self._heard(source, "broadcast")
 
-    def send_object_list(
-        self,
-        object_list: list[Any],
-        dst: int | None = None,
-        group: Any = None,
-        device: Any = None,
-        group_dst: int | None = None,
-        **_others: Any,
-    ) -> None:
-        """Stands for `torch.distributed.send_object_list`."""
-        self._tell(self._source(group, dst, group_dst), "send", list(object_list))
+    def _send_object_list(self, given: Any) -> None:
+        self._tell(self._end(given, "dst"), "send", list(given.object_list))
 
-    def recv_object_list(
-        self,
-        object_list: list[Any],
-        src: int | None = None,
-        group: Any = None,
-        device: Any = None,
-        group_src: int | None = None,
-        **_others: Any,
-    ) -> int:
-        """Stands for `torch.distributed.recv_object_list`."""
-        source, members = self._source(group, src, group_src), self._members(group)
-        if (self._mail is None or source not in self._mail.ranks) and len(members) <= STAGES:
+    def _recv_object_list(self, given: Any) -> int:
+        source, members = self._end(given, "src"), self._members(given.group)
+        if source not in self._mail.ranks and len(members) <= STAGES:
             self.wanted.update(members)  # stages of a pipeline, which tell each other shapes
-        object_list[:] = self._heard(source, "send")
+        given.object_list[:] = self._heard(source, "send")
         return source
 
-    def scatter_object_list(
-        self,
-        scatter_object_output_list: list[Any],
-        scatter_object_input_list: list[Any] | None = None,
-        src: int | None = None,
-        group: Any = None,
-        group_src: int | None = None,
-    ) -> None:
-        """Stands for `torch.distributed.scatter_object_list`."""
-        source, me = self._source(group, src, group_src), dist.get_rank()
+    def _scatter_object_list(self, given: Any) -> None:
+        source, me = self._end(given, "src"), dist.get_rank()
         if source != me:
-            scatter_object_output_list[0] = self._heard(source, "scatter")
+            given.scatter_object_output_list[0] = self._heard(source, "scatter")
             return
-        for rank, each in zip(self._members(group), scatter_object_input_list or [], strict=True):
+        for rank, each in zip(self._members(given.group), given.scatter_object_input_list or [], strict=True):
             if rank == me:
-                scatter_object_output_list[0] = each
+                given.scatter_object_output_list[0] = each
             else:
                 self._tell(rank, "scatter", each)
 
-    def monitored_barrier(self, *_args: Any, **_kwargs: Any) -> None:
-        """Stands for `torch.distributed.monitored_barrier`: all ranks are there."""
+    def _monitored_barrier(self, given: Any) -> None:
+        """All ranks are there."""
 
-    def spawn(self, fn: Any, args: tuple[Any, ...] = (), *_args: Any, **_kwargs: Any) -> None:
-        """Stands for `torch.multiprocessing.spawn`: this process is the one rank of its host that runs."""
-        fn(int(os.environ["LOCAL_RANK"]), *args)
+
+def _by_name(function: Any, answer: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Returns what takes the arguments of a function and passes them on by name, defaults included."""
+    signature = inspect.signature(function)
+
+    def answering(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return answer(SimpleNamespace(**given.arguments))
+
+    return answering
+
+
+def spawn(fn: Any, args: tuple[Any, ...] = (), *_args: Any, **_kwargs: Any) -> None:
+    """Stands for `torch.multiprocessing.spawn`: this process is the one rank of its host that runs."""
+    fn(int(os.environ["LOCAL_RANK"]), *args)

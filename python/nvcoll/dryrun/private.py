@@ -11,7 +11,7 @@
 | ``_verify_params_across_processes``, ``Reducer._rebuild_buckets`` | DDP's check of shapes, and its buckets |
 | ``_get_default_group`` | the backend of NCCL |
 | ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
-| ``AlgorithmSelectorCache.benchmark_choices``, ``CachingAutotuner.run`` | kernels that torch.compile makes |
+| ``AlgorithmSelectorCache.benchmark_choices``, ``CachingAutotuner.run`` and ``.bench`` | kernels of torch.compile |
 | ``torch._dynamo.utils.counters`` | whether torch.compile was at work |
 | Triton's ``JITFunction.run``, ``Autotuner._bench`` | kernels that scripts and packages write |
 
@@ -31,7 +31,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.rendezvous
 
-from nvcoll.dryrun.refusals import DryRunError
+from nvcoll.errors import DryRunError
 
 
 def lookup(module: str, *names: str) -> Any:
@@ -199,7 +199,8 @@ def take_first_configuration() -> None:
 
 
 def take_first_choice() -> None:
-    """Has torch.compile take the first of several kernels: timing them means nothing on a virtual GPU."""
+    """Has torch.compile take the first of several kernels, and of their configurations, without timing them."""
     cache = lookup("torch._inductor.select_algorithm", "AlgorithmSelectorCache")
     take = classmethod(lambda _, choices, *_args, **_kwargs: {choice: 1.0 + i for i, choice in enumerate(choices)})
     replace(cache, "benchmark_choices", take)
+    replace(autotuner(), "bench", lambda _this, *_args, **_kwargs: 1.0)

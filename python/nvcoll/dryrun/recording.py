@@ -10,15 +10,14 @@ op          operator of torch: name, FLOPs, bytes, inputs, line
 line        "model.py:42 forward"
 ```
 
-A recording is the same, to the byte, whenever script, arguments and versions are: it holds no addresses, times or
-process numbers. What a run took is in `Run`, in a file of its own.
-
-A file is one line of JSON, then the records as they lie in memory (little-endian).
+A recording is the same whenever script, arguments and versions are: it holds no addresses, times or process numbers.
+What a run took is in `Run`, in a file of its own. Both are files of the folder of the dry run.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -33,9 +32,6 @@ RECORD = np.dtype(
 
 CAPTURED = 0x100
 """A bit of `kind`: recorded while a CUDA graph was captured. A launch of the graph appends copies without this bit."""
-
-FORMAT = 1
-"""The version of the file."""
 
 
 class Kind(IntEnum):
@@ -148,8 +144,6 @@ class Recording:
     memory: Memory
     host_ops: int = 0
     """Operators that the processor dispatched in the counted step, those on the CPU included."""
-    streams: dict[int, int] = field(default_factory=dict)
-    """Priority by number of stream; smaller numbers go first."""
     steps: list[int] = field(default_factory=list)
     """Position in the whole log after each step that was seen. The counted step lies between the last two."""
     optimizer: str = ""
@@ -164,46 +158,14 @@ class Recording:
 
     def save(self, path: str | Path) -> None:
         """Writes the recording to a file."""
-        header = {"format": FORMAT, "count": len(self.records)}
-        header |= {name: value for name, value in vars(self).items() if name != "records"}
-        with open(path, "wb") as file:
-            file.write(json.dumps(header, default=asdict, separators=(",", ":")).encode() + b"\n")
-            file.write(np.ascontiguousarray(self.records, RECORD).tobytes())
+        Path(path).write_bytes(pickle.dumps(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Recording:
-        """Reads a recording from a file.
-
-        Raises:
-            ValueError: the file is not a recording of this version.
-        """
-        with open(path, "rb") as file:
-            try:
-                header = json.loads(file.readline())
-                found = header.pop("format")
-            except (ValueError, KeyError, AttributeError):
-                raise ValueError(f"{path} is not a recording of a dry run") from None
-            if found != FORMAT:
-                raise ValueError(f"{path} is a recording of format {found}, this nvcoll reads format {FORMAT}")
-            data, count = file.read(), header.pop("count")
-        if len(data) != count * RECORD.itemsize:
-            raise ValueError(f"{path} holds {len(data)} bytes of records, its header says {count * RECORD.itemsize}")
-        memory = header.pop("memory")
-        memory |= {"parts": tuple(map(tuple, memory["parts"])), "stack": tuple(memory["stack"])}
-        groups = {int(id): Group(each["name"], tuple(each["ranks"])) for id, each in header.pop("groups").items()}
-        return cls(
-            records=np.frombuffer(data, RECORD).copy(),
-            ops=[Op(**{**row, "inputs": _inputs(row["inputs"])}) for row in header.pop("ops")],
-            groups=groups,
-            streams={int(id): priority for id, priority in header.pop("streams").items()},
-            memory=Memory(**memory),
-            assumed=[Assumption(**row) for row in header.pop("assumed")],
-            **header,
-        )
-
-
-def _inputs(rows: list[Any]) -> tuple[tuple[tuple[int, ...], str], ...]:
-    return tuple((tuple(shape), dtype) for shape, dtype in rows)
+        """Reads a recording from a file that a child has written."""
+        found = pickle.loads(Path(path).read_bytes())
+        assert isinstance(found, cls)
+        return found
 
 
 Status = Literal["counted", "ended", "failed", "refused"]

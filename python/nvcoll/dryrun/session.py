@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -15,28 +14,15 @@ import torch._dynamo  # the first operator would import it, perhaps where a fram
 from nvcoll.dryrun import compiled, private, store
 from nvcoll.dryrun.data import Data
 from nvcoll.dryrun.gpu import Gpu
+from nvcoll.dryrun.installed import JUDGED, versions
 from nvcoll.dryrun.lines import Lines
 from nvcoll.dryrun.mail import Mail
 from nvcoll.dryrun.memory import MemoryWatch
 from nvcoll.dryrun.ops import Recorder, Watch
 from nvcoll.dryrun.peers import Peers
-from nvcoll.dryrun.recording import Kind, Recording
-from nvcoll.dryrun.second_pass import SecondPass
+from nvcoll.dryrun.recording import Recording
 from nvcoll.dryrun.spec import Spec
 from nvcoll.dryrun.steps import Steps
-
-FRAMEWORKS = {  # module: distribution
-    "accelerate": "accelerate",
-    "deepspeed": "deepspeed",
-    "lightning": "lightning",
-    "megatron.core": "megatron-core",
-    "torchao": "torchao",
-    "torchtitan": "torchtitan",
-    "transformer_engine": "transformer-engine",
-    "transformers": "transformers",
-    "triton": "triton",
-}
-
 
 MORE_STEPS = 3
 """How many steps more may run until nothing is prepared in a step; chosen: graphs of torch.compile need two."""
@@ -57,14 +43,15 @@ class Session:
         self._rebuilt = private.count_rebuilt_buckets()
         self._made = (0, 0, 0)
         self.lines = Lines("" if spec.is_module else spec.script)
-        self.mail = Mail(spec.mail, spec.rank, spec.roles) if spec.mail else None
+        self.mail = Mail(spec.mail, spec.rank, spec.roles)
         self.data = Data(self.gpu, self.lines)
         self.memory = MemoryWatch(self.lines)
         self.recorder = Recorder(self.gpu, self.lines, self.memory)
         wanted = sys.maxsize if spec.times else spec.steps
         self.steps = Steps(wanted, self.gpu.count, self._begin, finished, self.memory.note, self.recorder.capture)
         if spec.times:
-            self.steps.ended = SecondPass(self.gpu, spec.times, spec.period_ns, spec.steps).ended
+            self._times = np.load(spec.times)
+            self.steps.ended = self._show_times
         self.peers = Peers(self.gpu, self.mail, self.lines, self.recorder)
         store.install(spec.world_size, self.mail)
         self.peers.install()
@@ -74,6 +61,11 @@ class Session:
         self.watch.__enter__()
         if spec.steps == 1:  # the step begins with the script
             self.recorder.start()
+
+    def _show_times(self, ended: int) -> None:
+        """Has the step that follows show predicted times, from the one on that counted in the first pass."""
+        if ended + 1 >= self.spec.steps:
+            self.gpu.show(self._times, self.spec.period_ns)
 
     def _begin(self) -> None:
         self.memory.begin(self.steps.optimizer)
@@ -92,21 +84,6 @@ class Session:
         self._begin()
         return True
 
-    def end(self) -> None:
-        """Tells the other ranks that this one says nothing more."""
-        if self.mail is not None:
-            self.mail.end()
-
-    def _priorities(self, records: Any) -> dict[int, int]:
-        whole = self.gpu.records()
-        made = whole[whole["kind"] == Kind.STREAM]
-        priorities = made["args"][:, 1].astype(np.int64)
-        used = set(records["stream"].tolist())
-        return {
-            number: int(priority) for number, priority in zip(made["stream"].tolist(), priorities, strict=True)
-            if number in used
-        }  # fmt: skip
-
     def recording(self) -> Recording:
         """Returns the counted step."""
         self.recorder.is_on = False
@@ -123,7 +100,6 @@ class Session:
             groups=self.peers.groups(communicators, names),
             memory=memory,
             host_ops=self.recorder.host_ops,
-            streams=self._priorities(records),
             steps=list(positions),
             optimizer=type(self.steps.optimizer).__name__,
             unanswered=self.gpu.unanswered(),
@@ -134,8 +110,5 @@ class Session:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "torch": torch.__version__}
-    for module, distribution in FRAMEWORKS.items():
-        if module in sys.modules:
-            found[module] = metadata.version(distribution)
-    return found
+    imported = [distribution for module, distribution in JUDGED.items() if module in sys.modules]
+    return {"python": platform.python_version()} | versions(imported) | {"torch": torch.__version__}

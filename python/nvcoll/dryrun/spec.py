@@ -21,13 +21,13 @@ class Spec:
     """Path of the recording to write."""
     script: str
     """Path of the script, or name of the module."""
+    mail: str
+    """Folder that all ranks of the dry run share."""
     args: list[str] = field(default_factory=list)
     is_module: bool = False
     local_world_size: int = 8
     steps: int = STEPS
     """Steps to run; the last one counts."""
-    mail: str = ""
-    """Folder that all ranks of the dry run share."""
     roles: list[int] = field(default_factory=list)
     """Ranks that run side by side, this one included."""
     memory: int = 0

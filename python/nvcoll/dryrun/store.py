@@ -30,7 +30,7 @@ class Answers(private.Store):
     """A `torch.distributed.Store` in which all ranks have been. It takes the arguments of all other stores."""
 
     world_size = 1
-    mail: Mail | None = None
+    mail: Mail
     values: dict[str, bytes] = {}  # noqa: RUF012 (shared by all stores of the process, as a server would)
     counts: dict[str, int] = {}  # noqa: RUF012
     made: list[Answers] = []  # noqa: RUF012 (older torch forgets Python's methods with the Python object)
@@ -41,12 +41,11 @@ class Answers(private.Store):
 
     def set(self, key: str, value: Any) -> None:
         self.values[key] = value if isinstance(value, bytes) else str(value).encode()
-        if self.mail is not None:
-            self.mail.publish(key, self.values[key])
+        self.mail.publish(key, self.values[key])
 
     def get(self, key: str) -> bytes:
         if key not in self.values:
-            published = self.mail.published(key) if self.mail is not None else None
+            published = self.mail.published(key)
             own = key.encode()[-NCCL_ID_BYTES + 1 :].ljust(NCCL_ID_BYTES, b"\0")
             return own if published is None else published
         return self.values[key]
@@ -101,7 +100,7 @@ class Answers(private.Store):
         return self
 
 
-def install(world_size: int, mail: Mail | None) -> None:
+def install(world_size: int, mail: Mail) -> None:
     """Makes every store of the process one that has every answer."""
     Answers.world_size, Answers.mail = world_size, mail
     private.replace(private.rendezvous, "_create_c10d_store", lambda *_args, **_kwargs: Answers())

@@ -21,6 +21,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, Final
@@ -32,39 +33,22 @@ from nvcoll.traces.program import HOST, MOST, Groups, Node, Row, Trace, ops_of, 
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 """Types of nodes; 1 is metadata, 2 and 3 load and store memory."""
 
-PATTERNS: Final = {
-    0: "all_reduce",
-    1: "reduce",
-    2: "all_gather",
-    3: "gather",
-    4: "scatter",
-    5: "broadcast",
-    6: "all_to_all",
-    7: "reduce_scatter",
-    8: "reduce_scatter",
-}
+PATTERNS: Final = (
+    *("all_reduce", "reduce", "all_gather", "gather", "scatter", "broadcast", "all_to_all"),
+    *("reduce_scatter", "reduce_scatter"),
+)
 """Collectives by the number of their type; 9 is a barrier."""
 
-NUMBER: Final = {
-    "double": (3, 1),
-    "float": (5, 2),
-    "int32": (7, 5),
-    "int64": (9, 3),
-    "uint32": (11, 13),
-    "uint64": (13, 4),
-    "sint32": (15, 17),
-    "sint64": (17, 18),
-    "fixed32": (19, 7),
-    "fixed64": (21, 6),
-    "sfixed32": (23, 15),
-    "sfixed64": (25, 16),
-    "bool": (27, 8),
-    "string": (29, 9),
+VALUES: Final = {
+    **{"double": 1, "float": 2, "int32": 5, "int64": 3, "uint32": 13, "uint64": 4, "sint32": 17, "sint64": 18},
+    **{"fixed32": 7, "fixed64": 6, "sfixed32": 15, "sfixed64": 16, "bool": 8, "string": 9},
 }
-"""Number of the field, and of the type in protobuf, of each kind of value that an attribute may have."""
+"""Kinds of values that an attribute may have, with their numbers in protobuf; their fields are 3, 5, 7 and so on."""
+
+_VALUES = [(f"{name}_val", 3 + 2 * nth, kind, False) for nth, (name, kind) in enumerate(VALUES.items())]
 
 SCHEMA: Final[Mapping[str, Sequence[tuple[str, int, int | str, bool]]]] = {
-    "AttributeProto": [("name", 1, 9, False), *((f"{kind}_val", *row, False) for kind, row in NUMBER.items())],
+    "AttributeProto": [("name", 1, 9, False), *_VALUES],
     "GlobalMetadata": [("version", 1, 9, False), ("attr", 2, "AttributeProto", True)],
     "Node": [
         ("id", 1, 4, False),
@@ -204,26 +188,19 @@ def _sorted(where: str, nodes: Sequence[Any]) -> list[Any]:
     by_id = {one.id: one for one in nodes}
     if len(by_id) < len(nodes):
         raise InvalidArgument(f"{where}: {len(nodes)} nodes have {len(by_id)} numbers, each its own was expected")
-    users: dict[int, list[int]] = defaultdict(list)
-    missing = {}
-    for one in nodes:
-        needed = {other for other in one.data_deps if other in by_id}
-        missing[one.id] = len(needed)
-        for other in needed:
-            users[other].append(one.id)
-    ready = sorted(number for number, count in missing.items() if not count)
-    found = []
+    order = TopologicalSorter({one.id: [other for other in one.data_deps if other in by_id] for one in nodes})
+    try:
+        order.prepare()
+    except CycleError as error:
+        ring = len(set(error.args[1]))
+        raise InvalidArgument(f"{where}: {ring} nodes wait for each other in a ring: correct data_deps") from None
+    ready, found = sorted(order.get_ready()), []
     while ready:
         number = heappop(ready)
         found.append(by_id[number])
-        for other in users[number]:
-            missing[other] -= 1
-            if not missing[other]:
-                heappush(ready, other)
-    if len(found) < len(nodes):
-        raise InvalidArgument(
-            f"{where}: {len(nodes) - len(found)} nodes wait for each other in a ring: correct data_deps"
-        )
+        order.done(number)
+        for other in order.get_ready():
+            heappush(ready, other)
     return found
 
 
@@ -260,7 +237,7 @@ class _Reader:
             return {"work": "host", "seconds": seconds} if seconds else {}
         if node.type == COLLECTIVE:
             kind = _whole(attributes.get("comm_type"))
-            pattern = PATTERNS.get(kind, "all_reduce")
+            pattern = PATTERNS[kind] if kind < len(PATTERNS) else "all_reduce"
             name = str(attributes.get("pg_name", ""))
             if name and name not in self.ranks_of:
                 self.notes["groups whose ranks no file says hold all ranks"] = None
@@ -430,7 +407,7 @@ def _describe(node: Any, op: Row, rank: int, groups: Mapping[str, tuple[int, int
     if work == "collective":
         group, size = groups[op["group"]]
         node.type = COLLECTIVE
-        kind = next((number for number, name in PATTERNS.items() if name == op["pattern"]), 6)
+        kind = PATTERNS.index(op["pattern"] if op["pattern"] in PATTERNS else "all_to_all")
         node.attr.add(name="comm_type", int64_val=kind)
         node.attr.add(name="comm_size", int64_val=nbytes // (size if kind == 2 else 1))
         node.attr.add(name="pg_name", string_val=str(group))

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
 from math import prod
 from typing import Any, Final
+
+import numpy as np
 
 from nvcoll.errors import InvalidArgument
 from nvcoll.traces.hlo_module import Array, Computation, Instruction, Module, parsed, whole_numbers
@@ -32,24 +33,10 @@ from nvcoll.traces.program import MOST, Groups, Node, Row, Trace, ops_of, record
 COMPUTE, COMMUNICATION = 0, 1
 """The streams."""
 
-FREE: Final = frozenset(
-    {
-        "parameter",
-        "constant",
-        "tuple",
-        "get-tuple-element",
-        "bitcast",
-        "after-all",
-        "partition-id",
-        "replica-id",
-        "opt-barrier",
-        "iota",
-        "domain",
-        "add-dependency",
-        "get-dimension-size",
-        "rng-get-and-update-state",
-    }
-)
+FREE: Final = {
+    *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id"),
+    *("opt-barrier", "iota", "domain", "add-dependency", "get-dimension-size", "rng-get-and-update-state"),
+}
 """Instructions that move no bytes."""
 
 COLLECTIVES: Final = {
@@ -62,12 +49,10 @@ COLLECTIVES: Final = {
     "collective-broadcast": "broadcast",
 }
 
-VIEWS: Final = frozenset(
-    {"bitcast", "copy", "reshape", "transpose", "slice", "broadcast", "dynamic-slice", "concatenate"}
-)
+VIEWS: Final = {"bitcast", "copy", "reshape", "transpose", "slice", "broadcast", "dynamic-slice", "concatenate"}
 """Instructions whose result has the precision of their operand."""
 
-WHOLE: Final = frozenset({"bitcast", "reshape", "copy", "convert", "transpose"})
+WHOLE: Final = {"bitcast", "reshape", "copy", "convert", "transpose"}
 """Instructions whose result has all elements of their operand."""
 
 
@@ -274,15 +259,16 @@ class _Steps:
             shape, dims, order = (whole_numbers(one or "") for one in tiles.groups())
             if prod(dims) > 2**20 or sorted(order or range(len(dims))) != [*range(len(dims))] or not shape:
                 raise self.module.error(one, f"`{text[:60]}` is no list of groups: pass the text as XLA writes it")
-            return _permuted(dims, order)[: shape[-1]]
+            ranks = np.arange(prod(dims)).reshape(dims).transpose(order or None)
+            return [int(rank) for rank in ranks.flat[: shape[-1]]]
         if mesh := re.match(r"mesh\[([^\]]*)\]\s*\{([^}]*)\}", text):
             axes = [(name, int(size)) for name, size in re.findall(r"'([^']+)'=(\d{1,7})", mesh[1])]
             chosen = re.findall(r"'([^']+)'", mesh[2])
             if prod(size for _, size in axes) > 2**20 or ":" in mesh[2]:
                 raise self.module.error(one, f"`{text[:60]}` is a mesh that is not read: set replica groups by lists")
+            within = tuple(slice(None) if name in chosen else 0 for name, _ in axes)
             sizes = [size for _, size in axes]
-            within = [range(size) if name in chosen else range(1) for name, size in axes]
-            return [_linear(place, sizes) for place in product(*within)]
+            return [int(rank) for rank in np.arange(prod(sizes)).reshape(sizes)[within].flat]
         if re.match(r"\{\}|\{\{\}\}", text) or not text:
             return [*range(self.module.devices)]
         raise self.module.error(one, f"the groups `{text[:60]}` are in no form that is read: a list, iota or mesh")
@@ -448,23 +434,6 @@ class _Steps:
         self.module.notes[f"calls of `{target[:40]}` count by the bytes that they move"] = None
         if moved:
             yield {"name": title, "work": "kernel", "bytes": moved}
-
-
-def _permuted(dims: Sequence[int], order: Sequence[int]) -> list[int]:
-    """Returns the numbers from 0 in the order of an iota whose dimensions are transposed."""
-    order = order or [*range(len(dims))]
-    ranks = []
-    for place in product(*(range(dims[axis]) for axis in order)):
-        back = dict(zip(order, place, strict=True))
-        ranks.append(_linear([back[axis] for axis in range(len(dims))], dims))
-    return ranks
-
-
-def _linear(place: Sequence[int], sizes: Sequence[int]) -> int:
-    number = 0
-    for index, size in zip(place, sizes, strict=True):
-        number = number * size + index
-    return number
 
 
 def _title(one: Instruction) -> str:
