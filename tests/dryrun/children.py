@@ -3,36 +3,31 @@
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from nvcoll.dryrun.library import libraries
-from nvcoll.dryrun.library import library as carried
+from dryrun.forked import Fork, environment
 from nvcoll.dryrun.recording import Kind, Recording, Run
 
 SCRIPTS = Path(__file__).parent / "scripts"
-GPU = "name=NVIDIA H100 80GB HBM3;cc=90;sms=132;memory=85028110336;devices=8;cuda=13"
 LIMIT_S = 280
 """How long ranks may take. Chosen: torch.compile takes a minute and more on a busy machine."""
 PATIENT = pytest.mark.timeout(LIMIT_S + 20)
 
 
-def library():
-    """The library of the virtual GPU: that of the wheel, or one that is named. Skips the test without torch."""
+def needs_torch():
+    """Skips the test without torch."""
     if importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")
-    named = os.environ.get("NVCOLL_VGPU_LIBRARY")
-    return Path(named) if named else carried()
 
 
 class Children:
     """Ranks of one dry run, side by side."""
 
     def __init__(self, folder):
-        self.folder, self.library, self.names = folder, library(), libraries()
+        self.folder = folder
+        needs_torch()
         (folder / "mail").mkdir()
 
     def run(self, script, *args, world_size=8, ranks=(0,), steps=2, is_module=False, cwd=None):
@@ -43,10 +38,9 @@ class Children:
         finally:
             for child in children:
                 child.kill()
-                child.wait()
 
     def _ended(self, rank, child):
-        out, _ = child.communicate(timeout=LIMIT_S)
+        _, out = child.wait(LIMIT_S)
         result = self.folder / f"{rank}.recording"
         assert Run.beside(result).exists(), out
         return out, Run.load(result), Recording.load(result) if result.exists() else None
@@ -63,24 +57,9 @@ class Children:
             "mail": str(self.folder / "mail"),
             "roles": list(ranks),
         }
-        (self.folder / f"{rank}.json").write_text(json.dumps(spec))
-        environment = os.environ | {
-            "NVCOLL_VGPU": GPU,
-            "LD_PRELOAD": str(self.library),
-            "LD_LIBRARY_PATH": str(self.names),
-            "TRITON_LIBCUDA_PATH": str(self.names),
-            "TMPDIR": str(self.folder),
-            "PYTHONHASHSEED": "0",
-            "OMP_NUM_THREADS": "1",
-        }
-        return subprocess.Popen(
-            [sys.executable, "-m", "nvcoll.dryrun.inside", "--spec", str(self.folder / f"{rank}.json")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=environment,
-            cwd=cwd,
-        )
+        file = self.folder / f"{rank}.json"
+        file.write_text(json.dumps(spec))
+        return Fork(file, environment() | {"TMPDIR": str(self.folder)}, cwd)
 
 
 @pytest.fixture
@@ -92,7 +71,7 @@ def children(tmp_path):
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory):
     """Returns the recording of rank 0 of a script. A script runs once for all tests of a file."""
-    library()
+    needs_torch()
     known = {}
 
     def recording_of(script, *args, world_size=8):
@@ -130,20 +109,16 @@ def collectives(recording):
 
 def on_cpus(script, *args, world_size, folder):
     """Runs a script in real processes on CPUs with gloo. Returns names and shapes of rank 0 in its third step."""
-    rendezvous = folder / "rendezvous"
-    processes = []
-    for rank in range(world_size):
-        environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": str(rank)}
-        environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "OPERATORS": str(folder / "operators.json")}
-        environment |= {"RENDEZVOUS": str(rendezvous)}
-        command = [sys.executable, str(SCRIPTS / "watched.py"), str(SCRIPTS / script), *args, "--cpu"]
-        processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+    words = [str(SCRIPTS / "watched.py"), str(SCRIPTS / script), *args, "--cpu"]
+    program = f"import runpy, sys; sys.argv = {words}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    variables = os.environ | {"WORLD_SIZE": str(world_size), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    variables |= {"RENDEZVOUS": str(folder / "rendezvous"), "OPERATORS": str(folder / "operators.json")}
+    forks = [Fork(program, variables | dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))) for rank in range(world_size)]
     try:
-        for process in processes:
-            out, _ = process.communicate(timeout=LIMIT_S)
-            assert process.returncode == 0, out.decode()
+        for fork in forks:
+            status, out = fork.wait(LIMIT_S)
+            assert status == 0, out
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        for fork in forks:
+            fork.kill()
     return [(name, tuple(map(tuple, shapes))) for name, shapes in json.loads((folder / "operators.json").read_text())]

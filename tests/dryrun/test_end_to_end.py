@@ -9,7 +9,7 @@ import time
 import pytest
 from command_line import done
 
-from dryrun.children import PATIENT, SCRIPTS, library
+from dryrun.children import PATIENT, SCRIPTS, needs_torch
 from nvcoll.testing import dryrun
 
 pytestmark = [PATIENT, pytest.mark.skipif(sys.platform != "linux", reason="a dry run needs Linux")]
@@ -20,7 +20,7 @@ EIGHT, SIXTEEN = "hgx-h100", "hgx-h100x2+ib-ndr-8"
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     """Gives each test a cache of its own, and skips it where torch is not installed."""
-    library()
+    needs_torch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 

@@ -2,20 +2,19 @@
 
 import ctypes
 import importlib.util
-import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
+from dryrun import forked
 from nvcoll.dryrun.failures import CannotDryRun
 from nvcoll.dryrun.library import FILE, libraries, library, wheel_names
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 LIMIT_S = 100
-H100 = "name=NVIDIA H100 80GB HBM3;cc=90;sms=132;memory=85028110336;devices=8;cuda=13"
 CONTEXT_BYTES = 600 << 20
 
 # Scripts with a backward pass end by `os._exit`: a thread of autograd that runs when Python 3.11 ends would abort.
@@ -50,20 +49,11 @@ def name(record):
 """
 
 
-def run(script, *, gpu=H100, status=0, **variables):
+def run(script, *, gpu=forked.GPU, status=0, **variables):
     """Runs a script on the virtual GPU; returns its output."""
-    environment = os.environ | {
-        "NVCOLL_VGPU": gpu,
-        "LD_PRELOAD": str(library()),
-        "LD_LIBRARY_PATH": str(libraries()),
-        "TRITON_LIBCUDA_PATH": str(libraries()),
-        "OMP_NUM_THREADS": "1",
-        **variables,
-    }
-    command = [sys.executable, "-c", PREPARED + textwrap.dedent(script)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
-    assert ended.returncode == status, ended.stdout + ended.stderr
-    return ended.stdout + ended.stderr
+    found, output = forked.run(PREPARED + textwrap.dedent(script), LIMIT_S, **{"NVCOLL_VGPU": gpu} | variables)
+    assert found == status, output
+    return output
 
 
 def test_devices_are_those_of_the_environment():

@@ -6,17 +6,14 @@ prints and what the log has. `finish` in the script prints both, and the names o
 
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from nvcoll.dryrun.library import libraries
-
-from .children import GPU, LIMIT_S, library
+from dryrun import forked
+from dryrun.children import LIMIT_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a virtual GPU needs Linux")
 
@@ -49,45 +46,16 @@ def cuda(*shape, dtype=torch.float32, grad=True):
     return torch.zeros(*shape, device="cuda").to(dtype).requires_grad_(grad)
 """
 
-PYTHON = os.environ.get("NVCOLL_TEST_PYTHON", sys.executable)
-"""A Python with another torch, for which `NVCOLL_VGPU` says the version of CUDA."""
-
 LAUNCH, GEMM, COLLECTIVE, COMMUNICATOR = 1, 2, 9, 12
 F32, F16, BF16, E4M3 = 0, 2, 14, 28
 
 
-class Child:
-    """Runs scripts on the virtual GPU."""
-
-    def __init__(self):
-        self.library, self.names = library(), libraries()
-
-    def run(self, script, *flags, **environment):
-        """Runs a script to its end. Returns what it said, its records and what nobody answered."""
-        ours = {
-            "NVCOLL_VGPU": os.environ.get("NVCOLL_VGPU", GPU),
-            "LD_PRELOAD": str(self.library),
-            "LD_LIBRARY_PATH": str(self.names),
-            "OMP_NUM_THREADS": "1",
-        }
-        command = [PYTHON, *flags, "-c", PRELUDE + textwrap.dedent(script)]
-        ended = subprocess.run(
-            command,
-            env=os.environ | ours | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT_S,
-        )
-        lines = [line for line in ended.stdout.splitlines() if line.startswith("FINISHED")]
-        assert ended.returncode == 0 and lines, ended.stdout
-        return json.loads(lines[0].removeprefix("FINISHED"))
-
-
-@pytest.fixture
-def child():
-    """Runs scripts on the virtual GPU."""
-    return Child()
+def run(script, *flags, **variables):
+    """Runs a script to its end. Returns what it said, its records and what nobody answered."""
+    status, output = forked.run(PRELUDE + textwrap.dedent(script), LIMIT_S, *flags, **variables)
+    lines = [line for line in output.splitlines() if line.startswith("FINISHED")]
+    assert status == 0 and lines, output
+    return json.loads(lines[0].removeprefix("FINISHED"))
 
 
 def products(ended):
@@ -101,8 +69,8 @@ def flops(ended):
     return sum(2 * m * n * k * batch for m, n, k, batch, *_ in products(ended))
 
 
-def test_products_of_every_type_are_logged_forward_and_backward(child):
-    ended = child.run("""
+def test_products_of_every_type_are_logged_forward_and_backward():
+    ended = run("""
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
             (cuda(64, 48, dtype=dtype) @ cuda(48, 32, dtype=dtype)).sum().backward()
         finish()
@@ -113,8 +81,8 @@ def test_products_of_every_type_are_logged_forward_and_backward(child):
     assert flops(ended) == 9 * 2 * 64 * 48 * 32
 
 
-def test_products_in_batches_and_with_an_epilogue_keep_their_shape(child):
-    ended = child.run("""
+def test_products_in_batches_and_with_an_epilogue_keep_their_shape():
+    ended = run("""
         a, b, c = cuda(5, 16, 24, grad=False), cuda(5, 24, 40, grad=False), cuda(5, 16, 40, grad=False)
         torch.bmm(a, b), torch.baddbmm(c, a, b)
         bias, x, w = cuda(40, grad=False), cuda(16, 24, grad=False), cuda(40, 24, grad=False)
@@ -133,8 +101,8 @@ def test_products_in_batches_and_with_an_epilogue_keep_their_shape(child):
     assert scaled[:6] == (64, 64, 64, 1, E4M3, BF16)
 
 
-def test_a_grouped_product_runs(child):
-    ended = child.run("""
+def test_a_grouped_product_runs():
+    ended = run("""
         offsets = torch.tensor([64, 128, 192, 256], device="cuda", dtype=torch.int32)
         x, w = cuda(256, 64, dtype=torch.bfloat16, grad=False), cuda(4, 64, 128, dtype=torch.bfloat16, grad=False)
         y = torch._grouped_mm(x, w, offs=offsets)
@@ -144,8 +112,8 @@ def test_a_grouped_product_runs(child):
 
 
 @pytest.mark.parametrize("searches", [False, True])
-def test_convolutions_have_the_operations_of_the_closed_form(child, searches):
-    ended = child.run(f"""
+def test_convolutions_have_the_operations_of_the_closed_form(searches):
+    ended = run(f"""
         torch.backends.cudnn.benchmark = {searches}
         x = cuda(4, 16, 20, 20).to(memory_format=torch.channels_last).detach().requires_grad_()
         net = nn.Sequential(nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.Conv2d(32, 32, 5, groups=4)).cuda()
@@ -161,15 +129,15 @@ def test_convolutions_have_the_operations_of_the_closed_form(child, searches):
     assert any("BatchNormalization" in name or "batch_norm" in name for _, name, _ in ended["records"])
 
 
-def test_recurrent_layers_have_the_operations_of_their_gates(child):
-    ended = child.run("""
+def test_recurrent_layers_have_the_operations_of_their_gates():
+    ended = run("""
         x = cuda(7, 3, 8)
         nn.LSTM(8, 16, num_layers=2, bidirectional=True, dropout=0.1).cuda()(x)[0].sum().backward()
         finish()
     """)
     gates = lambda inputs: 2 * 4 * 16 * 7 * 3 * (inputs + 16)  # noqa: E731
     assert flops(ended) == 3 * 2 * (gates(8) + gates(32)) and ended["unanswered"] == []
-    ended = child.run("""
+    ended = run("""
         x = cuda(7, 3, 8)
         for layer in (nn.LSTM(8, 16, proj_size=4), nn.LSTM(8, 16, bias=False), nn.GRU(8, 16), nn.RNN(8, 16)):
             layer.cuda()(x)[0].sum().backward()
@@ -178,8 +146,8 @@ def test_recurrent_layers_have_the_operations_of_their_gates(child):
     assert ended["unanswered"] == []
 
 
-def test_attention_runs_with_every_kernel_that_torch_has(child):
-    ended = child.run("""
+def test_attention_runs_with_every_kernel_that_torch_has():
+    ended = run("""
         from torch.nn.attention import SDPBackend, sdpa_kernel
         q = cuda(1, 8, 256, 64, dtype=torch.bfloat16)
         names = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
@@ -194,8 +162,8 @@ def test_attention_runs_with_every_kernel_that_torch_has(child):
         assert kernel in names
 
 
-def test_solvers_transforms_and_sparse_matrices_get_through(child):
-    ended = child.run("""
+def test_solvers_transforms_and_sparse_matrices_get_through():
+    ended = run("""
         L, failed = torch.linalg, []
         for shape in ((32, 32), (4, 32, 32)):
             x = cuda(*shape, grad=False)
@@ -265,8 +233,8 @@ NCCL = """
 
 
 @pytest.mark.parametrize("world", [1, 2, 8])
-def test_the_process_group_of_nccl_acts_as_if_all_ranks_held_the_same(child, world):
-    ended = child.run(NCCL, WORLD=str(world))
+def test_the_process_group_of_nccl_acts_as_if_all_ranks_held_the_same(world):
+    ended = run(NCCL, WORLD=str(world))
     said = ended["said"]
     for dtype in ("int64", "float32", "bfloat16", "float16", "uint8"):
         assert said[f"sum torch.{dtype}"] == [[world, 2 * world, 3 * world]]
@@ -313,9 +281,9 @@ PROFILED = """
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_the_profiler_finds_kernels_with_names_operators_and_times(child, tmp_path, told):
+def test_the_profiler_finds_kernels_with_names_operators_and_times(tmp_path, told):
     environment = {"TRACE": str(tmp_path / "trace.json")} | ({"TIMES": "10000"} if told else {})
-    ended = child.run(PROFILED, **environment)
+    ended = run(PROFILED, **environment)
     events = ended["said"]["events"]
     kernels = sorted((e for e in events if e["cat"] in ("kernel", "gpu_memset")), key=lambda e: e["ts"])
     operators = {e["args"]["External id"]: e["name"] for e in events if e["cat"] == "cpu_op"}
@@ -331,8 +299,8 @@ def test_the_profiler_finds_kernels_with_names_operators_and_times(child, tmp_pa
     assert ended["unanswered"] == []
 
 
-def test_events_and_the_clock_tell_the_predicted_times(child):
-    ended = child.run(
+def test_events_and_the_clock_tell_the_predicted_times():
+    ended = run(
         """
         import time, threading
         x = cuda(8, grad=False)
@@ -374,8 +342,8 @@ def test_events_and_the_clock_tell_the_predicted_times(child):
     assert said["ahead"] > 6, "other threads see the real clock"
 
 
-def test_a_monitor_sees_idle_gpus(child):
-    ended = child.run("""
+def test_a_monitor_sees_idle_gpus():
+    ended = run("""
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
         count, handle, rates = ctypes.c_uint(), ctypes.c_void_p(), (ctypes.c_uint * 2)(7, 7)
         name, memory = ctypes.create_string_buffer(96), (ctypes.c_uint64 * 3)()
@@ -394,14 +362,14 @@ def test_a_monitor_sees_idle_gpus(child):
     assert ended["unanswered"] == []
 
 
-def test_torch_runs_without_any_file_of_nvidia(child, tmp_path):
+def test_torch_runs_without_any_file_of_nvidia(tmp_path):
     packages, site = Path(importlib.util.find_spec("torch").origin).parent.parent, tmp_path / "site"
     (site / "torch" / "lib").mkdir(parents=True)  # no links, or the linker would find what lies beside the real ones
     for folder in ("", "torch", "torch/lib"):
         for entry in (packages / folder).iterdir():
             if entry.name != "nvidia" and not (site / folder / entry.name).exists():
                 (site / folder / entry.name).symlink_to(entry)
-    ended = child.run(
+    ended = run(
         """
         (cuda(64, 48) @ cuda(48, 32)).sum().backward()
         nn.Conv2d(4, 4, 3).cuda()(cuda(1, 4, 8, 8)).sum().backward()
