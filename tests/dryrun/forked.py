@@ -27,6 +27,9 @@ from nvcoll.dryrun.library import libraries, library
 
 GPU = "name=NVIDIA H100 80GB HBM3;cc=90;sms=132;memory=85028110336;devices=8;cuda=13"
 
+PYTHON = os.environ.get("NVCOLL_TEST_PYTHON", sys.executable)
+"""A Python with another torch, for which `NVCOLL_VGPU` says the version of CUDA."""
+
 LOADING = {"LD_PRELOAD", "PYTHONPATH", "PYTORCH_CUDA_ALLOC_CONF"}
 """Variables that are read when torch is loaded."""
 
@@ -88,13 +91,13 @@ class Fork:
 def run(program, limit_s, *flags, **variables):
     """Runs text of Python with the virtual GPU to its end; returns the exit status and the output.
 
-    It runs in a new process if there are flags of Python, or variables that are read when torch is loaded.
+    It runs in a new process if there are flags, another Python, or variables that are read when torch is loaded.
     """
     known = environment() | variables
-    if not flags and not variables.keys() & LOADING:
+    if sys.executable == PYTHON and not flags and not variables.keys() & LOADING:
         return Fork(program, known).wait(limit_s)
     ended = subprocess.run(
-        [sys.executable, *flags, "-c", program],
+        [PYTHON, *flags, "-c", program],
         env=known,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -5,11 +5,11 @@ import json
 import pytest
 from command_line import cli
 
-from dryrun.children import SCRIPTS, library
+from dryrun.children import SCRIPTS, needs_torch
 
 
 def test_a_trace_of_predicted_times_gives_the_predicted_collectives(tmp_path):
-    library()
+    needs_torch()
     words = "--world-size", 8, "--on", "hgx-h100", "--steps", 3, "--no-cache", "--profile", "-q", "--json"
     found = cli("dryrun", *words, SCRIPTS / "profiled.py", tmp_path / "trace.json")
     (predicted,) = json.loads(found.stdout)["predictions"]
