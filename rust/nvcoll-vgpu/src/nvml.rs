@@ -4,29 +4,33 @@
 //! temperature. A virtual GPU is idle and cool: what is measured on a real one has a plausible constant here, marked below.
 //!
 //! Names, argument orders, layouts and numbers of enums are those of NVIDIA's documentation, *NVML API reference guide*.
-use std::ffi::{c_char, c_int, c_uint, CStr};
-use std::mem::MaybeUninit;
+use std::ffi::{c_char, c_int, c_uint};
 
+use crate::attributes::{BUS_BITS, CLOCK_KHZ};
+use crate::entry_points::{functions, outcome, text_of, write_text, Text};
 use crate::gpu::{gpu, pci_address, pci_bus, uuid};
-use crate::{memory, set, Handle, Out};
-
-/// Success and the errors of `nvmlReturn_t` that are reported.
-const SUCCESS: c_int = 0;
-const INVALID_ARGUMENT: c_int = 2;
-const NOT_SUPPORTED: c_int = 3;
-const NOT_FOUND: c_int = 6;
-const INSUFFICIENT_SIZE: c_int = 7;
+use crate::{memory, set, Answer, Failure, Handle, Out, Status};
 
 /// The handle of the first GPU, and the distance to the next (chosen: numbers that look like pointers).
 const FIRST: Handle = 0x2_0000;
 const APART: Handle = 64;
 
-/// What a call answers before it becomes a status.
-type Answer = Result<(), c_int>;
+/// `nvmlReturn_t`: invalid argument, not supported, not found, insufficient size.
+fn answer(body: impl FnOnce() -> Answer) -> Status {
+    body().map_or_else(
+        |failure| match failure {
+            Failure::NOT_SUPPORTED => 3,
+            Failure::NOT_FOUND => 6,
+            Failure::OUT_OF_MEMORY => 7,
+            _ => 2,
+        },
+        |()| 0,
+    )
+}
 
 /// `nvmlMemory_t`: bytes.
 #[repr(C)]
-struct Memory {
+pub(crate) struct Memory {
     total: u64,
     free: u64,
     used: u64,
@@ -34,7 +38,7 @@ struct Memory {
 
 /// `nvmlMemory_v2_t`: bytes.
 #[repr(C)]
-struct Memory2 {
+pub(crate) struct Memory2 {
     version: c_uint,
     total: u64,
     reserved: u64,
@@ -42,16 +46,9 @@ struct Memory2 {
     used: u64,
 }
 
-/// `nvmlUtilization_t`: percent of time.
-#[repr(C)]
-struct Utilization {
-    gpu: c_uint,
-    memory: c_uint,
-}
-
 /// `nvmlPciInfo_t`.
 #[repr(C)]
-struct Pci {
+pub(crate) struct Pci {
     legacy_address: [u8; 16],
     domain: c_uint,
     bus: c_uint,
@@ -61,23 +58,18 @@ struct Pci {
     address: [u8; 32],
 }
 
-fn status(answer: Answer) -> c_int {
-    answer.err().unwrap_or(SUCCESS)
-}
-
-fn put<T>(out: Out<'_, T>, value: T) -> Answer {
-    set(out, value).map_err(|_| INVALID_ARGUMENT)
+/// `nvmlGpuFabricInfoV_t`, as far as it is written: its version, the cluster, a status, the clique and the state.
+#[repr(C)]
+pub(crate) struct Fabric {
+    version: c_uint,
+    rest: [u8; 25],
 }
 
 /// The GPU of a handle.
-fn device_of(handle: Handle) -> Result<u16, c_int> {
-    let offset = handle.checked_sub(FIRST).ok_or(INVALID_ARGUMENT)?;
-    let index = offset / APART;
-    if offset % APART == 0 && index < gpu().devices as usize {
-        Ok(index as u16)
-    } else {
-        Err(INVALID_ARGUMENT)
-    }
+fn device_of(handle: Handle) -> Result<u16, Failure> {
+    let offset = handle.checked_sub(FIRST).filter(|offset| offset % APART == 0);
+    let index = offset.map(|offset| offset / APART).filter(|index| *index < gpu().devices as usize);
+    index.map(|index| index as u16).ok_or(Failure::INVALID_HANDLE)
 }
 
 fn handle_of(device: u16) -> Handle {
@@ -85,26 +77,18 @@ fn handle_of(device: u16) -> Handle {
 }
 
 /// Writes the handle of the GPU that a text names.
-fn find(text: Option<&c_char>, out: Out<'_, Handle>, is_named: impl Fn(u16, &str) -> bool) -> Answer {
-    let text = text.ok_or(INVALID_ARGUMENT)?;
-    // SAFETY: the text is a C string, by NVML's interface.
-    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().to_lowercase();
-    let found = (0..gpu().devices as u16).find(|device| is_named(*device, &text)).ok_or(NOT_FOUND)?;
-    put(out, handle_of(found))
+fn find(text: Text<'_>, out: Out<'_, Handle>, is_named: impl Fn(u16, &str) -> bool) -> Answer {
+    let text = text_of(text)?.to_string_lossy().to_lowercase();
+    let found = (0..gpu().devices as u16).find(|device| is_named(*device, &text)).ok_or(Failure::NOT_FOUND)?;
+    set(out, handle_of(found))
 }
 
-/// Writes a text and its zero byte to a place of `size` bytes.
-fn write_text(text: &str, out: Option<&mut MaybeUninit<u8>>, size: c_uint) -> Answer {
-    let out = out.ok_or(INVALID_ARGUMENT)?;
+/// Writes a text and its zero byte to a place of `size` bytes, which must have room for both.
+fn write(text: &str, out: Out<'_, u8>, size: c_uint) -> Answer {
     if text.len() >= size as usize {
-        return Err(INSUFFICIENT_SIZE);
+        return Err(Failure::OUT_OF_MEMORY);
     }
-    // SAFETY: the place has `size` bytes, by NVML's interface, and the text with its zero byte has no more.
-    unsafe {
-        text.as_ptr().copy_to_nonoverlapping(out.as_mut_ptr(), text.len());
-        out.as_mut_ptr().add(text.len()).write(0);
-    }
-    Ok(())
+    write_text(out, size as i32, text)
 }
 
 fn uuid_text(device: u16) -> String {
@@ -112,271 +96,114 @@ fn uuid_text(device: u16) -> String {
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// NVLinks of a GPU: V100 6, A100 12, H100 and B200 18; boards with a lower class of memory have none.
-fn links() -> c_uint {
-    match gpu().capability {
+/// Refuses an NVLink that a GPU does not have: V100 6, A100 12, H100 and B200 18; boards with a lower class of memory have none.
+fn link(handle: Handle, number: c_uint) -> Answer {
+    let links = match gpu().capability {
         70 => 6,
         80 => 12,
         90 | 100 | 103 => 18,
         _ => 0,
-    }
-}
-
-/// Calls without arguments that succeed.
-macro_rules! succeeds {
-    ($($name:ident)*) => { $(
-        /// Succeeds.
-        #[no_mangle]
-        extern "C" fn $name() -> c_int {
-            SUCCESS
-        }
-    )* };
-}
-succeeds! { nvmlInit nvmlInit_v2 nvmlInitWithFlags nvmlShutdown }
-
-/// The text of a status.
-#[no_mangle]
-extern "C" fn nvmlErrorString(status: c_int) -> *const c_char {
-    let text = match status {
-        SUCCESS => c"Success",
-        INVALID_ARGUMENT => c"Invalid Argument",
-        NOT_SUPPORTED => c"Not Supported",
-        NOT_FOUND => c"Not Found",
-        INSUFFICIENT_SIZE => c"Insufficient Size",
-        _ => c"Unknown Error",
     };
-    text.as_ptr()
+    device_of(handle)?;
+    (number < links).then_some(()).ok_or(Failure::NOT_SUPPORTED)
 }
 
-/// Writes the version of CUDA that the driver has.
-#[no_mangle]
-extern "C" fn nvmlSystemGetCudaDriverVersion(out: Out<'_, c_int>) -> c_int {
-    status(put(out, gpu().version()))
-}
-
-/// Writes the version of CUDA that the driver has.
-#[no_mangle]
-extern "C" fn nvmlSystemGetCudaDriverVersion_v2(out: Out<'_, c_int>) -> c_int {
-    status(put(out, gpu().version()))
-}
-
-/// Writes the version of the driver: the first of the branch that has this CUDA.
-#[no_mangle]
-extern "C" fn nvmlSystemGetDriverVersion(out: Option<&mut MaybeUninit<u8>>, size: c_uint) -> c_int {
-    status(write_text(if gpu().cuda == 12 { "575.51.03" } else { "595.45.04" }, out, size))
-}
-
-/// Writes the number of GPUs.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetCount_v2(out: Out<'_, c_uint>) -> c_int {
-    status(put(out, gpu().devices))
-}
-
-/// Writes the handle of a GPU by its number.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: Out<'_, Handle>) -> c_int {
-    let device = u16::try_from(index).ok().filter(|_| index < gpu().devices);
-    status(device.ok_or(INVALID_ARGUMENT).and_then(|device| put(out, handle_of(device))))
-}
-
-/// Writes the handle of a GPU by its PCI address; the domain may have four or eight digits.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(address: Option<&c_char>, out: Out<'_, Handle>) -> c_int {
-    status(find(address, out, |device, text| text.ends_with(&pci_address(device)[5..])))
-}
-
-/// Writes the handle of a GPU by its unique identifier.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetHandleByUUID(text: Option<&c_char>, out: Out<'_, Handle>) -> c_int {
-    status(find(text, out, |device, text| text == uuid_text(device).to_lowercase()))
-}
-
-/// Texts about a GPU.
-macro_rules! texts {
-    ($($name:ident: $text:expr;)*) => { $(
-        /// Writes a text about a GPU.
-        #[no_mangle]
-        extern "C" fn $name(handle: Handle, out: Option<&mut MaybeUninit<u8>>, size: c_uint) -> c_int {
-            let text: fn(u16) -> String = $text;
-            status(device_of(handle).and_then(|device| write_text(&text(device), out, size)))
-        }
-    )* };
-}
-texts! {
-    nvmlDeviceGetName: |_| gpu().name.clone();
-    nvmlDeviceGetUUID: uuid_text;
-}
-
-/// Numbers about a GPU, after arguments that do not matter.
-macro_rules! numbers {
-    ($($name:ident($($skipped:ident)*): $value:expr;)*) => { $(
-        /// Writes a number about a GPU.
-        #[no_mangle]
-        extern "C" fn $name(handle: Handle, $($skipped: c_uint,)* out: Out<'_, c_uint>) -> c_int {
-            $(let _ = $skipped;)*
-            let value: fn(u16) -> c_uint = $value;
-            status(device_of(handle).and_then(|device| put(out, value(device))))
-        }
-    )* };
-}
-numbers! {
-    nvmlDeviceGetIndex(): |device| device.into();
-    nvmlDeviceGetMinorNumber(): |device| device.into();
-    // Chosen: an idle board.
-    nvmlDeviceGetTemperature(sensor): |_| 35;
-    // Chosen, mW: an idle board, and the limit of an H100 SXM.
-    nvmlDeviceGetPowerUsage(): |_| 75_000;
-    nvmlDeviceGetEnforcedPowerLimit(): |_| 700_000;
-    nvmlDeviceGetPowerManagementLimit(): |_| 700_000;
-    // MHz: the clocks that the runtime says.
-    nvmlDeviceGetClockInfo(kind): |_| crate::attributes::CLOCK_KHZ as c_uint / 1000;
-    nvmlDeviceGetMaxClockInfo(kind): |_| crate::attributes::CLOCK_KHZ as c_uint / 1000;
-    nvmlDeviceGetMemoryBusWidth(): |_| crate::attributes::BUS_BITS as c_uint;
-    nvmlDeviceGetMultiGpuBoard(): |_| 0;
-    nvmlDeviceGetPersistenceMode(): |_| 1;
-}
-
-/// Writes the compute capability.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetCudaComputeCapability(
-    handle: Handle,
-    major: Out<'_, c_int>,
-    minor: Out<'_, c_int>,
-) -> c_int {
-    let capability = gpu().capability as c_int;
-    let write = |_| put(major, capability / 10).and_then(|()| put(minor, capability % 10));
-    status(device_of(handle).and_then(write))
-}
-
-/// Writes the energy since the driver was loaded: none, in mJ.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetTotalEnergyConsumption(handle: Handle, out: Out<'_, u64>) -> c_int {
-    status(device_of(handle).and_then(|_| put(out, 0)))
-}
-
-/// Writes the memory of a GPU.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, out: Out<'_, Memory>) -> c_int {
-    let write = |device| {
-        let (total, free) = (gpu().memory_bytes, memory::free(device));
-        put(out, Memory { total, free, used: total - free })
-    };
-    status(device_of(handle).and_then(write))
-}
-
-/// Writes the memory of a GPU, with what the driver keeps of it: nothing.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: Option<&mut Memory2>) -> c_int {
-    let write = |device| {
-        let out = out.ok_or(INVALID_ARGUMENT)?;
-        let (total, free) = (gpu().memory_bytes, memory::free(device));
-        *out = Memory2 { version: out.version, total, reserved: 0, free, used: total - free };
-        Ok(())
-    };
-    status(device_of(handle).and_then(write))
-}
-
-/// Writes the use of a GPU: it is idle.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, out: Out<'_, Utilization>) -> c_int {
-    status(device_of(handle).and_then(|_| put(out, Utilization { gpu: 0, memory: 0 })))
+fn memory_of(handle: Handle) -> Result<Memory, Failure> {
+    let (total, free) = (gpu().memory_bytes, memory::free(device_of(handle)?));
+    Ok(Memory { total, free, used: total - free })
 }
 
 /// The PCI record of a GPU or of its switch.
-fn pci(domain_digits: &str, device: Option<u16>) -> Pci {
+fn pci(device: Option<u16>) -> Pci {
     let address = device.map_or_else(|| "0000:0f:00.0".into(), pci_address);
-    let long = format!("{domain_digits}{address}");
-    let mut info = Pci {
-        legacy_address: [0; 16],
-        domain: 0,
-        bus: device.map_or(15, pci_bus),
-        device: 0,
-        device_id: 0x10de,
-        subsystem_id: 0x10de,
-        address: [0; 32],
+    let bus = device.map_or(15, pci_bus);
+    let (mut legacy_address, mut long) = ([0; 16], [0; 32]);
+    legacy_address[..address.len()].copy_from_slice(address.as_bytes());
+    long[..4].copy_from_slice(b"0000");
+    long[4..4 + address.len()].copy_from_slice(address.as_bytes());
+    Pci { legacy_address, domain: 0, bus, device: 0, device_id: 0x10de, subsystem_id: 0x10de, address: long }
+}
+
+#[no_mangle]
+extern "C" fn nvmlErrorString(status: c_int) -> *const c_char {
+    outcome(status)
+}
+
+functions! { answer:
+    nvmlInit nvmlInit_v2 nvmlInitWithFlags nvmlShutdown() => Ok(());
+    nvmlSystemGetCudaDriverVersion nvmlSystemGetCudaDriverVersion_v2(out: Out<c_int>) => set(out, gpu().version());
+    // The first of the branch that has this CUDA.
+    nvmlSystemGetDriverVersion(out: Out<u8>, size: c_uint) =>
+        write(if gpu().cuda == 12 { "575.51.03" } else { "595.45.04" }, out, size);
+    nvmlDeviceGetCount_v2(out: Out<c_uint>) => set(out, gpu().devices);
+    nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: Out<Handle>) => {
+        let device = u16::try_from(index).ok().filter(|_| index < gpu().devices);
+        set(out, handle_of(device.ok_or(Failure::INVALID_VALUE)?))
     };
-    info.legacy_address[..address.len()].copy_from_slice(address.as_bytes());
-    info.address[..long.len()].copy_from_slice(long.as_bytes());
-    info
-}
-
-/// Writes the PCI record of a GPU.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetPciInfo_v3(handle: Handle, out: Out<'_, Pci>) -> c_int {
-    status(device_of(handle).and_then(|device| put(out, pci("0000", Some(device)))))
-}
-
-/// Answers about an NVLink that exists, or says that it does not.
-fn link(handle: Handle, link: c_uint) -> Answer {
-    device_of(handle)?;
-    if link < links() {
-        Ok(())
-    } else {
-        Err(NOT_SUPPORTED)
-    }
-}
-
-/// Writes the kind of device at the other end of an NVLink: a switch.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetNvLinkRemoteDeviceType(handle: Handle, number: c_uint, out: Out<'_, c_int>) -> c_int {
-    const SWITCH: c_int = 2;
-    status(link(handle, number).and_then(|()| put(out, SWITCH)))
-}
-
-/// Writes the PCI record of the switch at the other end of an NVLink.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(handle: Handle, number: c_uint, out: Out<'_, Pci>) -> c_int {
-    status(link(handle, number).and_then(|()| put(out, pci("0000", None))))
-}
-
-/// Writes whether an NVLink is active: it is.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetNvLinkState(handle: Handle, number: c_uint, out: Out<'_, c_int>) -> c_int {
-    status(link(handle, number).and_then(|()| put(out, 1)))
-}
-
-/// Writes whether two GPUs reach each other: they do.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetP2PStatus(one: Handle, other: Handle, _kind: c_int, out: Out<'_, c_int>) -> c_int {
-    status(device_of(one).and_then(|_| device_of(other)).and_then(|_| put(out, SUCCESS)))
-}
-
-/// Writes the number of processes on a GPU: none that NVML would know.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetComputeRunningProcesses(handle: Handle, count: Out<'_, c_uint>) -> c_int {
-    status(device_of(handle).and_then(|_| put(count, 0)))
-}
-
-/// Writes the number of processes on a GPU: none that NVML would know.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(handle: Handle, count: Out<'_, c_uint>) -> c_int {
-    nvmlDeviceGetComputeRunningProcesses(handle, count)
-}
-
-/// `nvmlGpuFabricInfoV_t`, as far as it is written: its version, the cluster, a status, the clique and the state.
-#[repr(C)]
-struct Fabric {
-    version: c_uint,
-    cluster: [u8; 16],
-    status: c_int,
-    clique: c_uint,
-    state: u8,
-}
-
-/// Writes that there is no fabric of several nodes.
-#[no_mangle]
-extern "C" fn nvmlDeviceGetGpuFabricInfoV(handle: Handle, out: Option<&mut Fabric>) -> c_int {
-    let write = |_| {
-        let out = out.ok_or(INVALID_ARGUMENT)?;
-        *out = Fabric { version: out.version, cluster: [0; 16], status: SUCCESS, clique: 0, state: 0 };
+    // The domain may have four or eight digits.
+    nvmlDeviceGetHandleByPciBusId_v2(address: Text, out: Out<Handle>) =>
+        find(address, out, |device, text| text.ends_with(&pci_address(device)[5..]));
+    nvmlDeviceGetHandleByUUID(text: Text, out: Out<Handle>) =>
+        find(text, out, |device, text| text == uuid_text(device).to_lowercase());
+    nvmlDeviceGetName(handle: Handle, out: Out<u8>, size: c_uint) =>
+        device_of(handle).and_then(|_| write(&gpu().name, out, size));
+    nvmlDeviceGetUUID(handle: Handle, out: Out<u8>, size: c_uint) => write(&uuid_text(device_of(handle)?), out, size);
+    nvmlDeviceGetIndex nvmlDeviceGetMinorNumber(handle: Handle, out: Out<c_uint>) => set(out, device_of(handle)?.into());
+    // Chosen: an idle board, in degrees, mW and mJ, and the limit of an H100 SXM.
+    nvmlDeviceGetTemperature(handle: Handle, _sensor: c_int, out: Out<c_uint>) => device_of(handle).and_then(|_| set(out, 35));
+    nvmlDeviceGetPowerUsage(handle: Handle, out: Out<c_uint>) => device_of(handle).and_then(|_| set(out, 75_000));
+    nvmlDeviceGetEnforcedPowerLimit nvmlDeviceGetPowerManagementLimit(handle: Handle, out: Out<c_uint>) =>
+        device_of(handle).and_then(|_| set(out, 700_000));
+    nvmlDeviceGetTotalEnergyConsumption(handle: Handle, out: Out<u64>) => device_of(handle).and_then(|_| set(out, 0));
+    // Of the GPU and of its memory, in percent of time.
+    nvmlDeviceGetUtilizationRates(handle: Handle, out: Out<[c_uint; 2]>) => device_of(handle).and_then(|_| set(out, [0; 2]));
+    // MHz: the clocks that the runtime says.
+    nvmlDeviceGetClockInfo nvmlDeviceGetMaxClockInfo(handle: Handle, _kind: c_int, out: Out<c_uint>) =>
+        device_of(handle).and_then(|_| set(out, CLOCK_KHZ as c_uint / 1000));
+    nvmlDeviceGetMemoryBusWidth(handle: Handle, out: Out<c_uint>) => device_of(handle).and_then(|_| set(out, BUS_BITS as c_uint));
+    nvmlDeviceGetPersistenceMode(handle: Handle, out: Out<c_uint>) => device_of(handle).and_then(|_| set(out, 1));
+    nvmlDeviceGetCudaComputeCapability(handle: Handle, major: Out<c_int>, minor: Out<c_int>) => {
+        device_of(handle)?;
+        set(major, gpu().capability as c_int / 10)?;
+        set(minor, gpu().capability as c_int % 10)
+    };
+    nvmlDeviceGetMemoryInfo(handle: Handle, out: Out<Memory>) => set(out, memory_of(handle)?);
+    // The driver keeps nothing of it.
+    nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: Option<&mut Memory2>) => {
+        let (out, Memory { total, free, used }) = (out.ok_or(Failure::INVALID_VALUE)?, memory_of(handle)?);
+        *out = Memory2 { version: out.version, total, reserved: 0, free, used };
         Ok(())
     };
-    status(device_of(handle).and_then(write))
+    nvmlDeviceGetPciInfo_v3(handle: Handle, out: Out<Pci>) => set(out, pci(Some(device_of(handle)?)));
+    // At the other end of each NVLink is a switch, and every NVLink is active.
+    nvmlDeviceGetNvLinkRemoteDeviceType(handle: Handle, number: c_uint, out: Out<c_int>) =>
+        link(handle, number).and_then(|()| set(out, 2));
+    nvmlDeviceGetNvLinkRemotePciInfo_v2(handle: Handle, number: c_uint, out: Out<Pci>) =>
+        link(handle, number).and_then(|()| set(out, pci(None)));
+    nvmlDeviceGetNvLinkState(handle: Handle, number: c_uint, out: Out<c_int>) =>
+        link(handle, number).and_then(|()| set(out, 1));
+    // All GPUs reach each other.
+    nvmlDeviceGetP2PStatus(one: Handle, other: Handle, _kind: c_int, out: Out<c_int>) =>
+        device_of(one).and(device_of(other)).and_then(|_| set(out, 0));
+    // None that NVML would know.
+    nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetComputeRunningProcesses_v3(handle: Handle, count: Out<c_uint>) =>
+        device_of(handle).and_then(|_| set(count, 0));
+    // There is no fabric of several nodes.
+    nvmlDeviceGetGpuFabricInfoV(handle: Handle, out: Option<&mut Fabric>) => {
+        device_of(handle)?;
+        out.ok_or(Failure::INVALID_VALUE)?.rest = [0; 25];
+        Ok(())
+    };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::mem::MaybeUninit;
+
+    const SUCCESS: c_int = 0;
+    const INVALID_ARGUMENT: c_int = 2;
+    const INSUFFICIENT_SIZE: c_int = 7;
 
     #[test]
     fn a_gpu_is_found_by_number_address_and_identifier() {

@@ -479,7 +479,10 @@ impl Model {
                     assert_eq!(log::count(), before);
                     return;
                 }
-                assert_eq!((status, log::count()), (OK, before + kinds.len() as u64));
+                let launched = log::record(before).map(|record| record.args[0]);
+                assert_eq!((status, launched), (OK, Some(kinds.len() as u64)));
+                let kinds = [&[Kind::GraphLaunch as u16], &kinds[..]].concat();
+                assert_eq!(log::count(), before + kinds.len() as u64);
                 let added = (before..).zip(&kinds);
                 let runs_now = self.captures.is_empty();
                 for (position, kind) in added {
@@ -519,7 +522,7 @@ impl Model {
         }
         assert_eq!(status, OK);
         let kinds = self.captures.remove(&number).expect("it was found").kinds;
-        let edges = [Kind::EventRecord as u16, Kind::StreamWait as u16];
+        let edges = [Kind::EventRecord, Kind::StreamWait, Kind::GraphLaunch].map(|kind| kind as u16);
         let nodes = kinds.iter().filter(|kind| !edges.contains(kind)).count();
         let (mut count, mut executable) = (0, 0);
         let mut handles = vec![0; nodes + 1];

@@ -2,7 +2,7 @@
 use std::ffi::c_int;
 use std::sync::Mutex;
 
-use super::records::{size_of_kind, Activity};
+use super::records::size_of_kind;
 use super::{INVALID_PARAMETER, MAX_LIMIT_REACHED, SUCCESS};
 use crate::log::lock;
 use crate::Handle;
@@ -42,7 +42,7 @@ pub(super) fn prepare() {
 }
 
 /// Fills as many buffers as the records need, and gives each back.
-pub(super) fn deliver(activities: Vec<Activity>) {
+pub(super) fn deliver(activities: Vec<Vec<u8>>) {
     let callbacks = *lock(&CALLBACKS);
     let Some((ask, give)) = callbacks else { return };
     let mut rest = &activities[..];
@@ -52,10 +52,9 @@ pub(super) fn deliver(activities: Vec<Activity>) {
         let fits = count_that_fits(rest, bytes, most);
         let mut filled = 0;
         for activity in &rest[..fits] {
-            let (from, size) = activity.bytes();
             // SAFETY: the profiler's buffer has `bytes` bytes, and the records that were counted fit in them.
-            unsafe { from.copy_to_nonoverlapping((buffer + filled) as *mut u8, size) };
-            filled += size;
+            unsafe { activity.as_ptr().copy_to_nonoverlapping((buffer + filled) as *mut u8, activity.len()) };
+            filled += activity.len();
         }
         give(0, 0, buffer as *mut u8, bytes, filled);
         if fits == 0 {
@@ -65,11 +64,11 @@ pub(super) fn deliver(activities: Vec<Activity>) {
     }
 }
 
-fn count_that_fits(activities: &[Activity], bytes: usize, most: usize) -> usize {
+fn count_that_fits(activities: &[Vec<u8>], bytes: usize, most: usize) -> usize {
     let most = if most == 0 { activities.len() } else { most };
     let mut end = 0;
-    let fits = |activity: &&Activity| {
-        end += activity.bytes().1;
+    let fits = |activity: &&Vec<u8>| {
+        end += activity.len();
         end <= bytes
     };
     activities.iter().take(most).take_while(fits).count()
