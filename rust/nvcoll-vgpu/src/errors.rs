@@ -30,7 +30,6 @@ macro_rules! failures {
 failures! {
     1 INVALID_VALUE "cudaErrorInvalidValue" "CUDA_ERROR_INVALID_VALUE" "invalid argument"
     2 OUT_OF_MEMORY "cudaErrorMemoryAllocation" "CUDA_ERROR_OUT_OF_MEMORY" "out of memory"
-    3 NOT_INITIALIZED "cudaErrorInitializationError" "CUDA_ERROR_NOT_INITIALIZED" "initialization error"
     9 INVALID_CONFIGURATION "cudaErrorInvalidConfiguration" "CUDA_ERROR_INVALID_CONFIGURATION" "invalid configuration argument"
     13 INVALID_SYMBOL "cudaErrorInvalidSymbol" "CUDA_ERROR_INVALID_SYMBOL" "invalid device symbol"
     52 MISSING_CONFIGURATION "cudaErrorMissingConfiguration" "CUDA_ERROR_MISSING_CONFIGURATION" "no launch was configured"
@@ -38,23 +37,19 @@ failures! {
     100 NO_DEVICE "cudaErrorNoDevice" "CUDA_ERROR_NO_DEVICE" "no CUDA-capable device is detected"
     101 INVALID_DEVICE "cudaErrorInvalidDevice" "CUDA_ERROR_INVALID_DEVICE" "invalid device ordinal"
     201 INVALID_CONTEXT "cudaErrorDeviceUninitialized" "CUDA_ERROR_INVALID_CONTEXT" "invalid device context"
-    211 NOT_MAPPED "cudaErrorNotMapped" "CUDA_ERROR_NOT_MAPPED" "resource not mapped"
     400 INVALID_HANDLE "cudaErrorInvalidResourceHandle" "CUDA_ERROR_INVALID_HANDLE" "invalid resource handle"
     401 ILLEGAL_STATE "cudaErrorIllegalState" "CUDA_ERROR_ILLEGAL_STATE" "the operation cannot be performed in the present state"
     500 NOT_FOUND "cudaErrorSymbolNotFound" "CUDA_ERROR_NOT_FOUND" "named symbol not found"
     600 NOT_READY "cudaErrorNotReady" "CUDA_ERROR_NOT_READY" "device not ready"
-    704 PEER_ACCESS_ALREADY_ENABLED "cudaErrorPeerAccessAlreadyEnabled" "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED" "peer access is already enabled"
     712 ALREADY_REGISTERED "cudaErrorHostMemoryAlreadyRegistered" "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED" "part or all of the requested memory range is already mapped"
     713 NOT_REGISTERED "cudaErrorHostMemoryNotRegistered" "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED" "pointer does not correspond to a registered memory region"
     720 COOPERATIVE_LAUNCH_TOO_LARGE "cudaErrorCooperativeLaunchTooLarge" "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE" "too many blocks in cooperative launch"
     801 NOT_SUPPORTED "cudaErrorNotSupported" "CUDA_ERROR_NOT_SUPPORTED" "operation not supported by the virtual GPU"
     900 CAPTURE_UNSUPPORTED "cudaErrorStreamCaptureUnsupported" "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" "operation not permitted when stream is capturing"
-    901 CAPTURE_INVALIDATED "cudaErrorStreamCaptureInvalidated" "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" "operation failed due to a previous error during capture"
     902 CAPTURE_MERGE "cudaErrorStreamCaptureMerge" "CUDA_ERROR_STREAM_CAPTURE_MERGE" "operation would result in a merge of separate capture sequences"
     903 CAPTURE_UNMATCHED "cudaErrorStreamCaptureUnmatched" "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED" "capture was not ended in the same stream as it began"
     906 CAPTURE_IMPLICIT "cudaErrorStreamCaptureImplicit" "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT" "operation would make the legacy stream depend on a capturing blocking stream"
     907 CAPTURED_EVENT "cudaErrorCapturedEvent" "CUDA_ERROR_CAPTURED_EVENT" "operation not permitted on an event last recorded in a capturing stream"
-    999 UNKNOWN "cudaErrorUnknown" "CUDA_ERROR_UNKNOWN" "unknown error"
 }
 
 thread_local! {
@@ -76,7 +71,7 @@ pub(crate) fn driver(body: impl FnOnce() -> Answer) -> Status {
 }
 
 /// The last error of this thread; `forget` clears it.
-pub fn last(forget: bool) -> Status {
+pub(crate) fn last(forget: bool) -> Status {
     LAST.replace(if forget { 0 } else { LAST.get() })
 }
 

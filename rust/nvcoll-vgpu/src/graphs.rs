@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
 use crate::log::{self, Kind, Record, CAPTURED};
-use crate::{Failure, Handle};
+use crate::{Answer, Failure, Handle};
 
 /// The first handle of graphs and of what is made of them.
 const FIRST: Handle = 0x2000_0000;
@@ -89,7 +89,7 @@ pub fn create() -> Handle {
 /// # Errors
 /// [`Failure::CAPTURE_UNSUPPORTED`] for a default stream, [`Failure::ILLEGAL_STATE`] if the stream captures already,
 /// [`Failure::INVALID_VALUE`] for an unknown graph.
-pub fn begin(stream: Handle, into: Option<Handle>) -> Result<(), Failure> {
+pub fn begin(stream: Handle, into: Option<Handle>) -> Answer {
     let origin = log::stream_number(stream);
     if origin == 0 {
         return Err(Failure::CAPTURE_UNSUPPORTED);
@@ -137,7 +137,7 @@ pub fn capture_of(stream: Handle) -> Option<Capture> {
 ///
 /// # Errors
 /// [`Failure::CAPTURE_MERGE`] if the stream is part of another one, [`Failure::CAPTURE_IMPLICIT`] for a default stream.
-pub fn join(stream: Handle, capture: u64) -> Result<(), Failure> {
+pub fn join(stream: Handle, capture: u64) -> Answer {
     let number = log::stream_number(stream);
     let mut tables = tables();
     if let Some(present) = tables.capture_of(number) {
@@ -157,11 +157,8 @@ pub fn join(stream: Handle, capture: u64) -> Result<(), Failure> {
 ///
 /// # Errors
 /// [`Failure::CAPTURE_UNSUPPORTED`] if it does.
-pub fn refuse_in_capture(stream: Handle) -> Result<(), Failure> {
-    match capture_of(stream) {
-        Some(_) => Err(Failure::CAPTURE_UNSUPPORTED),
-        None => Ok(()),
-    }
+pub fn refuse_in_capture(stream: Handle) -> Answer {
+    capture_of(stream).map_or(Ok(()), |_| Err(Failure::CAPTURE_UNSUPPORTED))
 }
 
 /// Keeps a copy of a record whose stream captures, and marks the record.
@@ -181,7 +178,7 @@ pub(crate) fn take(record: &mut Record) {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] if the graph was destroyed.
-pub fn host_function(stream: Handle, function: HostFunction) -> Result<(), Failure> {
+pub fn host_function(stream: Handle, function: HostFunction) -> Answer {
     log::push(Kind::HostFunction, stream, 0, []);
     let capture = capture_of(stream);
     match capture {
@@ -217,22 +214,11 @@ pub fn instantiate(graph: Handle) -> Result<Handle, Failure> {
     Ok(handle)
 }
 
-/// Gives what can be launched the content of another graph.
-///
-/// # Errors
-/// [`Failure::INVALID_VALUE`] for an unknown handle.
-pub fn update(executable: Handle, graph: Handle) -> Result<(), Failure> {
-    let mut tables = tables();
-    let graph = Arc::new(tables.graph(graph)?.clone());
-    *tables.executables.get_mut(&executable).ok_or(Failure::INVALID_VALUE)? = graph;
-    Ok(())
-}
-
 /// Launches a graph on a stream.
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown handle.
-pub fn launch(executable: Handle, stream: Handle) -> Result<(), Failure> {
+pub fn launch(executable: Handle, stream: Handle) -> Answer {
     let graph = tables().executables.get(&executable).cloned().ok_or(Failure::INVALID_VALUE)?;
     let number = log::stream_number(stream);
     log::push(Kind::GraphLaunch, stream, 0, [graph.records.len() as u64]);
@@ -253,7 +239,7 @@ pub fn launch(executable: Handle, stream: Handle) -> Result<(), Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown or destroyed graph.
-pub fn destroy(graph: Handle) -> Result<(), Failure> {
+pub fn destroy(graph: Handle) -> Answer {
     tables().graphs.remove(&graph).map(drop).ok_or(Failure::INVALID_VALUE)
 }
 
@@ -261,6 +247,6 @@ pub fn destroy(graph: Handle) -> Result<(), Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown handle, or one that was destroyed before.
-pub fn destroy_executable(executable: Handle) -> Result<(), Failure> {
+pub fn destroy_executable(executable: Handle) -> Answer {
     tables().executables.remove(&executable).map(drop).ok_or(Failure::INVALID_VALUE)
 }

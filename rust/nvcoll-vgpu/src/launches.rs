@@ -12,7 +12,7 @@ use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard
 
 use crate::gpu::{gpu, Gpu};
 use crate::log::{self, Kind};
-use crate::{streams, Failure, Handle};
+use crate::{streams, Answer, Failure, Handle};
 
 /// Registers of a thread, of which nothing is known (chosen: a multiprocessor then holds as many threads as it can).
 pub const REGISTERS: u32 = 32;
@@ -148,7 +148,7 @@ pub fn function(key: Handle) -> Result<Function, Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] beyond what the GPU has, [`Failure::INVALID_FUNCTION`].
-pub fn allow_shared(key: Handle, bytes: i32) -> Result<(), Failure> {
+pub fn allow_shared(key: Handle, bytes: i32) -> Answer {
     let bytes = u32::try_from(bytes).map_err(|_| Failure::INVALID_VALUE)?;
     if bytes > gpu().limits.shared_per_block_bytes {
         return Err(Failure::INVALID_VALUE);
@@ -162,7 +162,7 @@ pub fn allow_shared(key: Handle, bytes: i32) -> Result<(), Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for more shared memory than the GPU has, [`Failure::INVALID_FUNCTION`].
-pub fn set_attribute(key: Handle, attribute: i32, value: i32) -> Result<(), Failure> {
+pub fn set_attribute(key: Handle, attribute: i32, value: i32) -> Answer {
     match attribute {
         DYNAMIC_SHARED => allow_shared(key, value),
         _ => function(key).map(drop),
@@ -185,7 +185,7 @@ pub fn resident_blocks(gpu: &Gpu, threads: u32, shared_bytes: usize) -> u32 {
 }
 
 impl Launch {
-    fn check(&self, function: &Function) -> Result<(), Failure> {
+    fn check(&self, function: &Function) -> Answer {
         let (grid, block) = (self.grid, self.block);
         let has_none = [grid.x, grid.y, grid.z, block.x, block.y, block.z].contains(&0);
         let is_beyond = grid.x > i32::MAX as u32 || grid.y > 65535 || grid.z > 65535 || block.z > 64;
@@ -206,7 +206,7 @@ impl Launch {
     ///
     /// # Errors
     /// [`Failure::INVALID_FUNCTION`], [`Failure::INVALID_CONFIGURATION`] and others for what a GPU refuses.
-    pub fn run(&self) -> Result<(), Failure> {
+    pub fn run(&self) -> Answer {
         let function = function(self.function)?;
         self.check(&function)?;
         let args = [self.grid.product(), self.block.product(), self.shared_bytes as u64];

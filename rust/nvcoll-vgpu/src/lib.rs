@@ -85,7 +85,7 @@ pub type Handle = usize;
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for null, and why the value cannot be made.
-pub fn make<T>(out: Out<'_, T>, value: impl FnOnce() -> Result<T, Failure>) -> Result<(), Failure> {
+pub fn make<T>(out: Out<'_, T>, value: impl FnOnce() -> Result<T, Failure>) -> Answer {
     out.ok_or(Failure::INVALID_VALUE)?.write(value()?);
     Ok(())
 }
@@ -94,7 +94,7 @@ pub fn make<T>(out: Out<'_, T>, value: impl FnOnce() -> Result<T, Failure>) -> R
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for null.
-pub fn set<T>(out: Out<'_, T>, value: T) -> Result<(), Failure> {
+pub fn set<T>(out: Out<'_, T>, value: T) -> Answer {
     out.ok_or(Failure::INVALID_VALUE)?.write(value);
     Ok(())
 }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use crate::log::{self, Kind};
-use crate::{graphs, Failure, Handle};
+use crate::{graphs, Answer, Failure, Handle};
 
 /// Questions in a row after which an event is complete although the host did not wait (chosen: more than a loop over the
 /// events of all blocks asks, less than a human notices).
@@ -99,7 +99,7 @@ pub fn create(flags: u32, priority: i32) -> Handle {
 ///
 /// # Errors
 /// [`Failure::INVALID_HANDLE`] if there is none, or it is a default stream.
-pub fn destroy(stream: Handle) -> Result<(), Failure> {
+pub fn destroy(stream: Handle) -> Answer {
     let removed = tables().streams.remove(&log::stream_number(stream));
     removed.map(drop).ok_or(Failure::INVALID_HANDLE)
 }
@@ -121,23 +121,16 @@ pub fn stream(handle: Handle) -> Result<Stream, Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_HANDLE`] if it is not.
-pub fn check(handle: Handle) -> Result<(), Failure> {
+pub fn check(handle: Handle) -> Answer {
     let number = log::stream_number(handle);
     let is_made = number > 0 && number <= STREAMS.load(Ordering::Relaxed); // see STREAMS
-    if handle <= 2 || (is_made && handle == FIRST_STREAM + 64 * number as Handle) {
-        Ok(())
-    } else {
-        Err(Failure::INVALID_HANDLE)
-    }
+    let is_known = handle <= 2 || (is_made && handle == FIRST_STREAM + 64 * number as Handle);
+    is_known.then_some(()).ok_or(Failure::INVALID_HANDLE)
 }
 
 fn number_of_event(event: Handle) -> Result<u64, Failure> {
-    let offset = event.checked_sub(FIRST_EVENT).ok_or(Failure::INVALID_HANDLE)?;
-    if offset.is_multiple_of(64) {
-        Ok(offset as u64 / 64)
-    } else {
-        Err(Failure::INVALID_HANDLE)
-    }
+    let offset = event.checked_sub(FIRST_EVENT).filter(|offset| offset.is_multiple_of(64));
+    offset.map(|offset| offset as u64 / 64).ok_or(Failure::INVALID_HANDLE)
 }
 
 /// Makes an event.
@@ -153,7 +146,7 @@ pub fn create_event(flags: u32) -> Handle {
 ///
 /// # Errors
 /// [`Failure::INVALID_HANDLE`] for an unknown or destroyed event.
-pub fn destroy_event(event: Handle) -> Result<(), Failure> {
+pub fn destroy_event(event: Handle) -> Answer {
     let removed = tables().events.remove(&number_of_event(event)?);
     removed.map(drop).ok_or(Failure::INVALID_HANDLE)
 }
@@ -172,7 +165,7 @@ pub fn event(event: Handle) -> Result<(u64, Event), Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_HANDLE`] for an unknown stream or event.
-pub fn record(handle: Handle, stream_handle: Handle) -> Result<(), Failure> {
+pub fn record(handle: Handle, stream_handle: Handle) -> Answer {
     stream(stream_handle)?;
     let (number, _) = event(handle)?;
     let position = log::push(Kind::EventRecord, stream_handle, 0, [number]);
@@ -189,7 +182,7 @@ pub fn record(handle: Handle, stream_handle: Handle) -> Result<(), Failure> {
 /// # Errors
 /// [`Failure::INVALID_HANDLE`] for an unknown stream or event, [`Failure::CAPTURE_MERGE`] if the stream captures another
 /// graph.
-pub fn wait(stream_handle: Handle, handle: Handle) -> Result<(), Failure> {
+pub fn wait(stream_handle: Handle, handle: Handle) -> Answer {
     stream(stream_handle)?;
     let (number, event) = event(handle)?;
     if event.recorded == 0 {
@@ -244,30 +237,22 @@ pub fn slept() {
 /// # Errors
 /// [`Failure::NOT_READY`] if it is not, [`Failure::CAPTURED_EVENT`] if it was recorded in a capture,
 /// [`Failure::INVALID_HANDLE`].
-pub fn query_event(handle: Handle) -> Result<(), Failure> {
+pub fn query_event(handle: Handle) -> Answer {
     let (_, event) = event(handle)?;
     if event.capture.is_some() {
         return Err(Failure::CAPTURED_EVENT);
     }
-    if is_complete(event.recorded) {
-        Ok(())
-    } else {
-        Err(Failure::NOT_READY)
-    }
+    is_complete(event.recorded).then_some(()).ok_or(Failure::NOT_READY)
 }
 
 /// Whether all that a stream was given is complete.
 ///
 /// # Errors
 /// [`Failure::NOT_READY`] if it is not, [`Failure::CAPTURE_UNSUPPORTED`] in a capture, [`Failure::INVALID_HANDLE`].
-pub fn query(handle: Handle) -> Result<(), Failure> {
+pub fn query(handle: Handle) -> Answer {
     stream(handle)?;
     graphs::refuse_in_capture(handle)?;
-    if is_complete(log::last_of(handle)) {
-        Ok(())
-    } else {
-        Err(Failure::NOT_READY)
-    }
+    is_complete(log::last_of(handle)).then_some(()).ok_or(Failure::NOT_READY)
 }
 
 /// What the host waits for.
@@ -285,7 +270,7 @@ pub enum HostWait {
 ///
 /// # Errors
 /// [`Failure::CAPTURE_UNSUPPORTED`] in a capture, [`Failure::CAPTURED_EVENT`], [`Failure::INVALID_HANDLE`].
-pub fn wait_for(what: HostWait) -> Result<(), Failure> {
+pub fn wait_for(what: HostWait) -> Answer {
     let (stream_handle, args, complete, of_stream) = match what {
         HostWait::Device => (0, [0, 0], log::count(), None),
         HostWait::Stream(handle) => {

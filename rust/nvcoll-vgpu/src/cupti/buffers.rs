@@ -1,26 +1,18 @@
 //! Buffers of the profiler: it hands one out when asked, and reads it record by record.
-use std::ffi::c_int;
 use std::sync::Mutex;
 
+use super::answer;
 use super::records::size_of_kind;
-use super::{INVALID_PARAMETER, MAX_LIMIT_REACHED, SUCCESS};
+use crate::entry_points::functions;
 use crate::log::lock;
-use crate::Handle;
+use crate::{Answer, Failure, Handle};
 
 /// Asks for a buffer: writes its address, its bytes, and how many records it shall take (0: as many as fit).
-type Ask = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+pub(crate) type Ask = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 /// Gives a buffer back: context, stream, address, bytes, bytes that are filled.
-type Give = extern "C" fn(Handle, u32, *mut u8, usize, usize);
+pub(crate) type Give = extern "C" fn(Handle, u32, *mut u8, usize, usize);
 
 static CALLBACKS: Mutex<Option<(Ask, Give)>> = Mutex::new(None);
-
-/// Registers the functions that hand out and take buffers.
-#[no_mangle]
-extern "C" fn cuptiActivityRegisterCallbacks(ask: Option<Ask>, give: Option<Give>) -> c_int {
-    let Some(both) = ask.zip(give) else { return INVALID_PARAMETER };
-    *lock(&CALLBACKS) = Some(both);
-    SUCCESS
-}
 
 /// A buffer of the profiler that is not filled yet: address, bytes, most records.
 static HELD: Mutex<Option<(Handle, usize, usize)>> = Mutex::new(None);
@@ -74,24 +66,29 @@ fn count_that_fits(activities: &[Vec<u8>], bytes: usize, most: usize) -> usize {
     activities.iter().take(most).take_while(fits).count()
 }
 
-/// Writes the record behind `*record`, or the first one for null.
-#[no_mangle]
-extern "C" fn cuptiActivityGetNextRecord(buffer: Handle, filled: usize, record: Option<&mut Handle>) -> c_int {
-    let Some(record) = record else { return INVALID_PARAMETER };
-    let next = if *record == 0 {
-        buffer
-    } else {
-        let Some(offset) = record.checked_sub(buffer).filter(|offset| offset.saturating_add(4) <= filled) else {
-            return INVALID_PARAMETER;
-        };
+/// Moves to the record behind `*record`, or to the first one from null.
+fn advance(buffer: Handle, filled: usize, record: &mut Handle) -> Answer {
+    let mut next = buffer;
+    if *record != 0 {
+        let offset = record.checked_sub(buffer).filter(|offset| offset.saturating_add(4) <= filled);
+        let at = buffer + offset.ok_or(Failure::INVALID_VALUE)?;
         // SAFETY: the record lies in the filled part of the buffer, as just checked, and starts with its kind.
-        let kind = unsafe { ((buffer + offset) as *const u32).read_unaligned() };
-        let Some(size) = size_of_kind(kind) else { return INVALID_PARAMETER };
-        record.saturating_add(size)
-    };
+        let kind = unsafe { (at as *const u32).read_unaligned() };
+        next = at.saturating_add(size_of_kind(kind).ok_or(Failure::INVALID_VALUE)?);
+    }
     if next >= buffer.saturating_add(filled) {
-        return MAX_LIMIT_REACHED;
+        return Err(Failure::NOT_FOUND);
     }
     *record = next;
-    SUCCESS
+    Ok(())
+}
+
+functions! { answer:
+    // The functions that hand out and take buffers.
+    cuptiActivityRegisterCallbacks(ask: Option<Ask>, give: Option<Give>) => {
+        *lock(&CALLBACKS) = Some(ask.zip(give).ok_or(Failure::INVALID_VALUE)?);
+        Ok(())
+    };
+    cuptiActivityGetNextRecord(buffer: Handle, filled: usize, record: Option<&mut Handle>) =>
+        advance(buffer, filled, record.ok_or(Failure::INVALID_VALUE)?);
 }

@@ -18,19 +18,26 @@ mod records;
 mod timeline;
 
 use std::cell::RefCell;
-use std::ffi::{c_char, c_int};
+use std::ffi::c_char;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
 
+use crate::entry_points::{functions, outcome};
 use crate::gpu::gpu;
 use crate::log::{lock, Kind, Record, CAPTURED};
-use crate::{clock, set, times, Handle, Out};
+use crate::{clock, set, times, Answer, Failure, Handle, Out, Status};
 
-/// Success and the errors of `CUptiResult` that are reported.
-const SUCCESS: c_int = 0;
-const INVALID_PARAMETER: c_int = 1;
-const MAX_LIMIT_REACHED: c_int = 12;
-const QUEUE_EMPTY: c_int = 18;
+/// `CUptiResult`: maximum limit reached (no record is left), queue empty, invalid parameter.
+fn answer(body: impl FnOnce() -> Answer) -> Status {
+    body().map_or_else(
+        |failure| match failure {
+            Failure::NOT_FOUND => 12,
+            Failure::NOT_READY => 18,
+            _ => 1,
+        },
+        |()| 0,
+    )
+}
 
 /// Kinds of activities: `CUpti_ActivityKind`.
 const COPY: u32 = 1;
@@ -135,13 +142,9 @@ fn innermost(stack: &[(u32, u64)]) -> Vec<(u32, u64)> {
     last
 }
 
-fn told<T>(out: Out<'_, T>, value: T) -> c_int {
-    set(out, value).map_or(INVALID_PARAMETER, |()| SUCCESS)
-}
-
 /// Wants or no longer wants a kind of activity.
-fn want(kind: c_int, wanted: bool) -> c_int {
-    let Some(bit) = u32::try_from(kind).ok().and_then(|kind| 1u64.checked_shl(kind)) else { return INVALID_PARAMETER };
+fn want(kind: u32, wanted: bool) -> Answer {
+    let bit = 1u64.checked_shl(kind).ok_or(Failure::INVALID_VALUE)?;
     let kinds = if wanted {
         WANTED.fetch_or(bit, Ordering::Relaxed) | bit
     } else {
@@ -152,8 +155,9 @@ fn want(kind: c_int, wanted: bool) -> c_int {
     clock::hold(shown);
     if wanted {
         lock(&ANCHOR).get_or_insert_with(|| (stamp(), clock::monotonic_ns()));
+        EVER_WANTED.fetch_or(kinds, Ordering::Relaxed);
     }
-    SUCCESS
+    Ok(())
 }
 
 /// Whether the profiler wanted a kind since it last flushed, or wants it now.
@@ -164,118 +168,56 @@ fn is_wanted(wanted: u64, kind: u32) -> bool {
 /// Kinds that were wanted when notes were taken: a profiler disables them before it flushes.
 static EVER_WANTED: AtomicU64 = AtomicU64::new(0);
 
-/// Starts to look at a kind of activity.
-#[no_mangle]
-extern "C" fn cuptiActivityEnable(kind: c_int) -> c_int {
-    let status = want(kind, true);
-    EVER_WANTED.fetch_or(WANTED.load(Ordering::Relaxed), Ordering::Relaxed);
-    status
-}
-
-/// Stops to look at a kind of activity.
-#[no_mangle]
-extern "C" fn cuptiActivityDisable(kind: c_int) -> c_int {
-    want(kind, false)
-}
-
-/// Registers the function that gives time stamps.
-#[no_mangle]
-extern "C" fn cuptiActivityRegisterTimestampCallback(function: usize) -> c_int {
-    STAMP.store(function, Ordering::Relaxed);
-    *lock(&ANCHOR) = None;
-    SUCCESS
-}
-
-/// Puts an operator on this thread's stack.
-#[no_mangle]
-extern "C" fn cuptiActivityPushExternalCorrelationId(kind: u32, id: u64) -> c_int {
-    OPERATORS.try_with(|stack| stack.borrow_mut().push((kind, id))).map_or(INVALID_PARAMETER, |()| SUCCESS)
-}
-
-/// Takes the last operator of a kind from this thread's stack, and writes it unless the place is null.
-#[no_mangle]
-extern "C" fn cuptiActivityPopExternalCorrelationId(kind: u32, last: Out<'_, u64>) -> c_int {
-    let taken = OPERATORS.try_with(|stack| {
-        let mut stack = stack.borrow_mut();
-        let index = stack.iter().rposition(|entry| entry.0 == kind)?;
-        Some(stack.remove(index).1)
-    });
-    match (taken, last) {
-        (Ok(Some(id)), Some(last)) => told(Some(last), id),
-        (Ok(Some(_)), None) => SUCCESS,
-        _ => QUEUE_EMPTY,
-    }
-}
-
 /// Hands all notes to the profiler.
-#[no_mangle]
-extern "C" fn cuptiActivityFlushAll(_flags: u32) -> c_int {
+fn flush() {
     let notes = std::mem::take(&mut *lock(&NOTES));
-    let wanted = EVER_WANTED.load(Ordering::Relaxed);
     if notes.is_empty() {
-        return SUCCESS;
+        return;
     }
     let anchor = *lock(&ANCHOR);
     let times = timeline::timeline(&notes, anchor);
-    buffers::deliver(records::of(&notes, &times, wanted));
-    SUCCESS
+    buffers::deliver(records::of(&notes, &times, EVER_WANTED.load(Ordering::Relaxed)));
 }
 
-/// Writes the number of records that found no place: none.
-#[no_mangle]
-extern "C" fn cuptiActivityGetNumDroppedRecords(_context: Handle, _stream: u32, out: Out<'_, usize>) -> c_int {
-    told(out, 0)
+/// What `with` makes of this thread's operators; an error where a thread ends.
+fn operators<T>(with: impl FnOnce(&mut Vec<(u32, u64)>) -> T) -> Result<T, Failure> {
+    OPERATORS.try_with(|stack| with(&mut stack.borrow_mut())).map_err(|_| Failure::INVALID_VALUE)
 }
 
-/// Writes the version of CUPTI's interface.
-#[no_mangle]
-extern "C" fn cuptiGetVersion(out: Out<'_, u32>) -> c_int {
-    told(out, if gpu().cuda == 12 { 26 } else { 130_202 })
-}
-
-/// Writes a handle of a subscriber; callbacks are never called.
-#[no_mangle]
-extern "C" fn cuptiSubscribe(out: Out<'_, Handle>) -> c_int {
-    told(out, 64)
-}
-
-/// Writes the name of a call of the runtime or driver.
-#[no_mangle]
-extern "C" fn cuptiGetCallbackName(_domain: c_int, number: u32, out: Out<'_, *const c_char>) -> c_int {
-    told(out, records::call_name(number).as_ptr())
-}
-
-/// Writes the text of a result.
-#[no_mangle]
-extern "C" fn cuptiGetResultString(result: c_int, out: Out<'_, *const c_char>) -> c_int {
-    let text = match result {
-        SUCCESS => c"CUPTI_SUCCESS",
-        INVALID_PARAMETER => c"CUPTI_ERROR_INVALID_PARAMETER",
-        MAX_LIMIT_REACHED => c"CUPTI_ERROR_MAX_LIMIT_REACHED",
-        QUEUE_EMPTY => c"CUPTI_ERROR_QUEUE_EMPTY",
-        _ => c"CUPTI_ERROR unknown",
+functions! { answer:
+    cuptiActivityEnable(kind: u32) => want(kind, true);
+    cuptiActivityDisable(kind: u32) => want(kind, false);
+    // The function that gives time stamps.
+    cuptiActivityRegisterTimestampCallback(function: usize) => {
+        STAMP.store(function, Ordering::Relaxed);
+        *lock(&ANCHOR) = None;
+        Ok(())
     };
-    told(out, text.as_ptr())
-}
-
-/// Settings that change nothing.
-macro_rules! accepts {
-    ($($name:ident)*) => { $(
-        /// Accepts a setting.
-        #[no_mangle]
-        extern "C" fn $name() -> c_int {
-            SUCCESS
-        }
-    )* };
-}
-accepts! {
+    cuptiActivityPushExternalCorrelationId(kind: u32, id: u64) => operators(|stack| stack.push((kind, id)));
+    // The place for the last operator of the kind is optional.
+    cuptiActivityPopExternalCorrelationId(kind: u32, last: Out<u64>) => {
+        let taken = operators(|stack| stack.iter().rposition(|entry| entry.0 == kind).map(|index| stack.remove(index)))?;
+        let _ = set(last, taken.ok_or(Failure::NOT_READY)?.1);
+        Ok(())
+    };
+    cuptiActivityFlushAll() => { flush(); Ok(()) };
+    // Records that found no place: none.
+    cuptiActivityGetNumDroppedRecords(_context: Handle, _stream: u32, out: Out<usize>) => set(out, 0);
+    cuptiGetVersion(out: Out<u32>) => set(out, if gpu().cuda == 12 { 26 } else { 130_202 });
+    // Callbacks are never called.
+    cuptiSubscribe(out: Out<Handle>) => set(out, 64);
+    cuptiGetCallbackName(_domain: u32, number: u32, out: Out<*const c_char>) => set(out, records::call_name(number).as_ptr());
+    cuptiGetResultString(result: Status, out: Out<*const c_char>) => set(out, outcome(result));
     cuptiActivityEnableCudaEventDeviceTimestamps cuptiActivityEnableDriverApi cuptiActivityEnableRuntimeApi
-    cuptiActivitySetAttribute cuptiEnableCallback cuptiEnableDomain cuptiFinalize cuptiUnsubscribe
+        cuptiActivitySetAttribute cuptiEnableCallback cuptiEnableDomain cuptiFinalize cuptiUnsubscribe() => Ok(());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SUCCESS: Status = 0;
+    const QUEUE_EMPTY: Status = 18;
 
     #[test]
     fn the_innermost_operator_of_each_kind_counts() {

@@ -2,33 +2,17 @@
 //!
 //! A launch has the name that its library registered. A product of matrices has none, since cuBLAS would choose the kernel:
 //! its name says that it is a product, its types and its shape. A collective has the name of NCCL's kernel for it.
-use std::collections::HashMap;
-use std::ffi::{CStr, CString};
-use std::sync::{LazyLock, Mutex};
+use std::ffi::CStr;
 
-use crate::log::{self, lock, Kind, Record};
+use crate::log::{self, Kind, Record};
 
-/// Names that were made here; they live as long as the process, as the profiler expects.
-static MADE: LazyLock<Mutex<HashMap<String, &'static CStr>>> = LazyLock::new(Mutex::default);
-
-fn kept(name: String) -> &'static CStr {
-    let mut made = lock(&MADE);
-    if let Some(kept) = made.get(&name) {
-        return kept;
-    }
-    let text = CString::new(name.as_str()).unwrap_or_default();
-    let text: &'static CStr = Box::leak(text.into_boxed_c_str());
-    made.insert(name, text);
-    text
-}
-
-/// The name of the kernel of a record.
+/// The name of the kernel of a record. Names that are made here are kept by the log, as long as the profiler expects.
 pub(super) fn kernel_name(record: &Record) -> &'static CStr {
-    let name = log::text(record.name).unwrap_or(c"unknown");
+    let text = |name: u32| log::text(name).unwrap_or(c"unknown");
     match record.kind {
-        kind if kind == Kind::Gemm as u16 => kept(product(record)),
-        kind if kind == Kind::Collective as u16 => kept(collective(name, record)),
-        _ => name,
+        kind if kind == Kind::Gemm as u16 => text(log::name(&product(record))),
+        kind if kind == Kind::Collective as u16 => text(log::name(&collective(text(record.name), record))),
+        _ => text(record.name),
     }
 }
 

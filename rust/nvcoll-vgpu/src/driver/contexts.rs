@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use crate::entry_points::functions;
 use crate::errors::{self, Failure};
 use crate::runtime::device_of;
-use crate::{gpu, log, set, streams, Handle, Out};
+use crate::{gpu, log, set, streams, Answer, Handle, Out};
 
 /// The handle of the first GPU's context.
 const FIRST: Handle = 0x7000;
@@ -26,7 +26,7 @@ fn device_in(context: Handle) -> Result<u16, Failure> {
     device_of(device.ok_or(Failure::INVALID_CONTEXT)?).map_err(|_| Failure::INVALID_CONTEXT)
 }
 
-fn retain(context: Out<Handle>, device: i32) -> Result<(), Failure> {
+fn retain(context: Out<Handle>, device: i32) -> Answer {
     let device = device_of(device)?;
     gpu::use_device(device);
     set(context, context_of(device))

@@ -6,16 +6,16 @@ use std::ffi::c_void;
 use super::contexts::context_of;
 use crate::entry_points::functions;
 use crate::errors::{self, Failure};
-use crate::{log, memory, set, Out};
+use crate::{log, memory, set, Answer, Out};
 
-/// One answer: its bytes have the type of the attribute.
-enum Answer {
+/// One value: its bytes have the type of the attribute.
+enum Value {
     Word(i32),
     Long(usize),
 }
 
 /// The attribute with a number of a pointer to device memory or to page-locked memory.
-fn attribute(number: i32, address: usize) -> Result<Answer, Failure> {
+fn attribute(number: i32, address: usize) -> Result<Value, Failure> {
     let block = memory::block_of(address);
     let is_device = block.is_some() || (memory::is_device(address) && memory::is_live(address, 1));
     if !is_device && !memory::is_pinned(address) {
@@ -24,34 +24,34 @@ fn attribute(number: i32, address: usize) -> Result<Answer, Failure> {
     let device = block.map_or(log::device(), |(_, block)| block.device);
     let (start, bytes) = block.map_or((address, 1), |(start, block)| (start, block.bytes));
     Ok(match number {
-        1 => Answer::Long(context_of(device)),
-        2 => Answer::Word(if is_device { 2 } else { 1 }),
-        3 => Answer::Long(address),
+        1 => Value::Long(context_of(device)),
+        2 => Value::Word(if is_device { 2 } else { 1 }),
+        3 => Value::Long(address),
         4 if is_device => return Err(Failure::INVALID_VALUE),
-        4 => Answer::Long(address),
-        9 => Answer::Word(device.into()),
-        11 | 19 => Answer::Long(start),
-        12 | 18 => Answer::Long(bytes),
-        7 | 14 | 17 | 20 => Answer::Long(0),
-        13 => Answer::Word(1),
-        16 => Answer::Word(3),
-        _ => Answer::Word(0),
+        4 => Value::Long(address),
+        9 => Value::Word(device.into()),
+        11 | 19 => Value::Long(start),
+        12 | 18 => Value::Long(bytes),
+        7 | 14 | 17 | 20 => Value::Long(0),
+        13 => Value::Word(1),
+        16 => Value::Word(3),
+        _ => Value::Word(0),
     })
 }
 
-/// Writes an answer.
+/// Writes a value.
 ///
 /// # Safety
 /// `out` has the type of the attribute that was asked for.
-unsafe fn write(out: *mut c_void, answer: Answer) -> Result<(), Failure> {
+unsafe fn write(out: *mut c_void, value: Value) -> Answer {
     if out.is_null() {
         return Err(Failure::INVALID_VALUE);
     }
     // SAFETY: the caller's contract.
     unsafe {
-        match answer {
-            Answer::Word(word) => out.cast::<i32>().write(word),
-            Answer::Long(long) => out.cast::<usize>().write(long),
+        match value {
+            Value::Word(word) => out.cast::<i32>().write(word),
+            Value::Long(long) => out.cast::<usize>().write(long),
         }
     }
     Ok(())

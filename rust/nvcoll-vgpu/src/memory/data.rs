@@ -9,7 +9,7 @@
 //! So a program reads what it wrote itself if that is small, and never what lay there before.
 use super::arena::PAGE_BYTES;
 use super::{is_device, is_live, DEVICE};
-use crate::Failure;
+use crate::{Answer, Failure};
 
 /// Copies up to this size are done (chosen: tables of parameters and indices fit, weights do not).
 pub const KEPT_BYTES: usize = 4 << 20;
@@ -104,7 +104,7 @@ fn has_pages(address: usize, bytes: usize) -> bool {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] if the range is not device memory in use.
-pub fn fill(address: usize, byte: u8, bytes: usize) -> Result<(), Failure> {
+pub fn fill(address: usize, byte: u8, bytes: usize) -> Answer {
     if bytes == 0 {
         return Ok(());
     }
@@ -124,7 +124,7 @@ pub fn fill(address: usize, byte: u8, bytes: usize) -> Result<(), Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] if the range is not device memory in use, or does not start at a multiple of 4.
-pub fn fill_words(address: usize, word: u32, count: usize) -> Result<(), Failure> {
+pub fn fill_words(address: usize, word: u32, count: usize) -> Answer {
     let bytes = count.checked_mul(4).ok_or(Failure::INVALID_VALUE)?;
     if !address.is_multiple_of(4) || !is_device(address) || !is_live(address, bytes) {
         return Err(Failure::INVALID_VALUE);
@@ -144,7 +144,7 @@ pub fn fill_words(address: usize, word: u32, count: usize) -> Result<(), Failure
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] if the range is not device memory.
-pub fn forget(address: usize, bytes: usize) -> Result<(), Failure> {
+pub fn forget(address: usize, bytes: usize) -> Answer {
     if !DEVICE.has_all(address, bytes) {
         return Err(Failure::INVALID_VALUE);
     }

@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex};
 
 use super::{memory, Block, DEVICE, GRANULARITY};
 use crate::log::{self, Kind};
-use crate::{Failure, Handle};
+use crate::{Answer, Failure, Handle};
 
 struct Created {
     bytes: usize,
@@ -63,7 +63,7 @@ impl Handles {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown handle, or one that was released before.
-pub fn release(handle: Handle) -> Result<(), Failure> {
+pub fn release(handle: Handle) -> Answer {
     let mut handles = log::lock(&HANDLES);
     let created = handles.created.get_mut(&handle).filter(|created| created.releases > 0);
     created.ok_or(Failure::INVALID_VALUE)?.releases -= 1;
@@ -99,7 +99,7 @@ pub fn device_of(handle: Handle) -> Result<u16, Failure> {
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown handle, a size that is not the handle's, addresses that are not reserved or
 /// into which memory is mapped.
-pub fn map(address: usize, bytes: usize, handle: Handle) -> Result<(), Failure> {
+pub fn map(address: usize, bytes: usize, handle: Handle) -> Answer {
     let mut handles = log::lock(&HANDLES);
     let created = handles.created.get_mut(&handle).ok_or(Failure::INVALID_VALUE)?;
     let mut memory = memory();
@@ -120,7 +120,7 @@ pub fn map(address: usize, bytes: usize, handle: Handle) -> Result<(), Failure> 
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] if it does not, or if nothing is mapped there.
-pub fn unmap(address: usize, bytes: usize) -> Result<(), Failure> {
+pub fn unmap(address: usize, bytes: usize) -> Answer {
     let mut handles = log::lock(&HANDLES);
     let end = address.checked_add(bytes).ok_or(Failure::INVALID_VALUE)?;
     let found: Vec<(usize, Handle)> = handles.mapped.range(address..end).map(|(at, handle)| (*at, *handle)).collect();

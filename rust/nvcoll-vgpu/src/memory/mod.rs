@@ -20,7 +20,7 @@ use ranges::Ranges;
 
 use crate::gpu::gpu;
 use crate::log::{self, Kind};
-use crate::Failure;
+use crate::{Answer, Failure};
 
 /// Address space of the memory of all GPUs: 32 TiB from 32 TiB on (chosen; no common layout of x86-64 uses it).
 static DEVICE: LazyLock<Arena> = LazyLock::new(|| Arena::reserve(1 << 45, 1 << 45));
@@ -79,7 +79,7 @@ fn alignment(bytes: usize) -> usize {
 
 impl Memory {
     /// Counts bytes of a GPU.
-    fn count(&mut self, device: u16, bytes: usize) -> Result<(), Failure> {
+    fn count(&mut self, device: u16, bytes: usize) -> Answer {
         let used = self.used.get_mut(device as usize).ok_or(Failure::INVALID_DEVICE)?;
         let more = used.checked_add(bytes as u64).ok_or(Failure::OUT_OF_MEMORY)?;
         if more > gpu().available_bytes() {
@@ -126,7 +126,7 @@ pub fn allocate(bytes: usize) -> Result<usize, Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for any other address, one that was released before included.
-pub fn release(address: usize) -> Result<(), Failure> {
+pub fn release(address: usize) -> Answer {
     if address == 0 {
         return Ok(());
     }
@@ -162,7 +162,7 @@ pub fn reserve(bytes: usize) -> Result<usize, Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an address that it did not give, or into which memory is mapped.
-pub fn unreserve(address: usize) -> Result<(), Failure> {
+pub fn unreserve(address: usize) -> Answer {
     let mut memory = memory();
     let &room = memory.reserved.get(&address).ok_or(Failure::INVALID_VALUE)?;
     if memory.blocks.range(address..address + room).next().is_some() {

@@ -4,7 +4,7 @@ use std::sync::{LazyLock, Mutex};
 
 use super::arena::{Arena, PAGE_BYTES};
 use super::ranges::Ranges;
-use crate::{log, Failure};
+use crate::{log, Answer, Failure};
 
 /// Address space of page-locked memory: 4 TiB from 24 TiB on (chosen).
 static PINNED: LazyLock<Arena> = LazyLock::new(|| Arena::reserve(24 << 40, 1 << 42));
@@ -41,7 +41,7 @@ pub fn allocate(bytes: usize) -> Result<usize, Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for any other address but null.
-pub fn release(address: usize) -> Result<(), Failure> {
+pub fn release(address: usize) -> Answer {
     if address == 0 {
         return Ok(());
     }
@@ -56,7 +56,7 @@ pub fn release(address: usize) -> Result<(), Failure> {
 ///
 /// # Errors
 /// [`Failure::ALREADY_REGISTERED`] if part of it is, [`Failure::INVALID_VALUE`] for null or no bytes.
-pub fn register(address: usize, bytes: usize) -> Result<(), Failure> {
+pub fn register(address: usize, bytes: usize) -> Answer {
     let end = address.checked_add(bytes).ok_or(Failure::INVALID_VALUE)?;
     if address == 0 || bytes == 0 {
         return Err(Failure::INVALID_VALUE);
@@ -74,7 +74,7 @@ pub fn register(address: usize, bytes: usize) -> Result<(), Failure> {
 ///
 /// # Errors
 /// [`Failure::NOT_REGISTERED`] for an address that was not registered.
-pub fn unregister(address: usize) -> Result<(), Failure> {
+pub fn unregister(address: usize) -> Answer {
     let removed = log::lock(&STATE).registered.remove(&address);
     removed.map(drop).ok_or(Failure::NOT_REGISTERED)
 }
