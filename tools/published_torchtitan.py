@@ -29,7 +29,7 @@ def of_2024():
 
 def compiled():
     config = of_2024()
-    config.compile = CompileConfig(enable=True)
+    config.compile = CompileConfig(enable=True, components=["model"])
     return config
 
 
