@@ -5,7 +5,7 @@
 Rows of `data/training-steps`: Llama 3 8B on 8 and 128 H100 of 96 GB, December 2024. The script is
 `published_torchtitan.py`, torchtitan's own trainer in the configuration of its benchmark. Nothing is fitted to rows.
 What is judged is the software that is installed now: its kernels, its memory and its order differ from those of 2024.
-A row takes one to four minutes.
+A row takes about a minute.
 """
 
 import argparse

@@ -249,6 +249,23 @@ def test_a_step_in_which_torch_compiles_counts_only_if_it_is_the_last(children, 
     assert (run.status, len(recording.steps)) == ("counted", steps), out
 
 
+def test_torch_compile_times_no_configuration_of_a_kernel(children, tmp_path):
+    text = """
+import torch
+from torch._inductor.runtime import benchmarking
+from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+benchmarking.benchmarker.benchmark_gpu = None  # a kernel that is timed raises
+tune, tuned = CachingAutotuner.autotune_to_one_config, []
+CachingAutotuner.autotune_to_one_config = lambda self, *args, **more: tuned.append(self) or tune(self, *args, **more)
+total = torch.compile(lambda x: x.float().sum(0), options={"max_autotune_pointwise": True})
+total(torch.randn(65536, 512, device="cuda"))
+print("tuned", len(tuned))
+"""
+    (tmp_path / "tunes.py").write_text(text)
+    [(out, run, _)] = children.run(tmp_path / "tunes.py")
+    assert run.status == "ended" and "tuned 0" not in out, out
+
+
 def test_a_name_that_torch_lacks_is_named_with_its_version():
     torch = pytest.importorskip("torch")
     from nvcoll.dryrun import private
