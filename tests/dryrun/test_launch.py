@@ -52,7 +52,8 @@ def ranks_that(tmp_path, monkeypatch):
         (tmp_path / "fake_inside.py").write_text(CHILD + code)
         (tmp_path / "train.py").write_text("")
         monkeypatch.setattr(launch, "INSIDE", "fake_inside")
-        monkeypatch.setattr(launch, "driver_of", lambda torch: (library(), tmp_path))
+        monkeypatch.setattr(launch, "library", library)
+        monkeypatch.setattr(launch, "libraries", lambda: tmp_path)
         monkeypatch.setattr(launch, "torch_installed", lambda: Torch("2.15.0+cu132", "13.2", tmp_path))
         request = Request(
             str(tmp_path / "train.py"),
@@ -149,7 +150,7 @@ from nvcoll.dryrun import launch
 from nvcoll.dryrun.installed import Torch
 folder, library = Path(sys.argv[1]), Path(sys.argv[2])
 launch.INSIDE = "fake_inside"
-launch.driver_of = lambda torch: (library, folder)
+launch.library, launch.libraries = lambda: library, lambda: folder
 launch.torch_installed = lambda: Torch("2.15.0", "13.2", folder)
 gpu = next(row for row in nvcoll._nvcoll.gpus() if row.name == "h100-sxm")
 script, numbers = str(folder / "train.py"), str(folder / "processes")
@@ -218,7 +219,7 @@ def of_version(folder, text):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("__version__ = '2.15.0+cpu'\ncuda: Optional[str] = None\n", "is built without CUDA: pip install torch"),
+        ("__version__ = '2.15.0+cpu'\ncuda: str | None = None\n", "is built without CUDA: pip install torch"),
         ("__version__ = '2.15.0+rocm7'\ncuda = None\nhip = '7.0'\n", "is built without CUDA"),
         ("__version__ = '2.4.1'\ncuda = '12.4'\n", "2.4.1 is too old for a dry run: install 2.11"),
         ("", "has no version that can be read"),
@@ -233,7 +234,7 @@ def test_a_torch_that_cannot_is_refused_without_its_import(tmp_path, monkeypatch
 
 
 def test_a_torch_that_can_is_read_as_a_file(tmp_path, monkeypatch):
-    of_version(tmp_path, "__version__ = '2.15.0+cu132'\ncuda: Optional[str] = '13.2'\n")
+    of_version(tmp_path, "__version__ = '2.15.0+cu132'\ncuda: str | None = '13.2'\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     found = torch_installed()

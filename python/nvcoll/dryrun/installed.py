@@ -10,6 +10,7 @@ import importlib.metadata
 import importlib.util
 import platform
 import re
+import runpy
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -75,14 +76,12 @@ def torch_installed() -> Torch:
 def _written(file: Path) -> tuple[str, str]:
     """Reads the version of torch, and that of its CUDA (empty: none), from the file that its build wrote."""
     try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise CannotDryRun(f"torch has no version ({file}: {error.strerror}): install it again") from None
-    found = {name: re.search(rf"^{name}\b[^=\n]*= *'([^']*)'", text, re.MULTILINE) for name in ("__version__", "cuda")}
-    version, cuda = found["__version__"], found["cuda"]
-    if version is None or not re.match(r"\d+\.\d+", version[1]):
+        found = runpy.run_path(str(file))
+    except (OSError, SyntaxError) as error:
+        raise CannotDryRun(f"torch has no version ({file}: {error}): install it again") from None
+    if not re.match(r"\d+\.\d+", version := str(found.get("__version__"))):
         raise CannotDryRun(f"torch has no version that can be read ({file}): install it again")
-    return version[1], "" if cuda is None else cuda[1]
+    return version, found.get("cuda") or ""
 
 
 def versions(packages: Iterable[str] = JUDGED.values()) -> dict[str, str]:

@@ -131,15 +131,6 @@ def free_bytes() -> float:
     return SPARE * free
 
 
-def driver_of(torch: Torch) -> tuple[Path, Path]:
-    """Returns the virtual driver, and the folder in which it has the names of NVIDIA's libraries.
-
-    Raises:
-        CannotDryRun: this nvcoll has none for the torch that is installed.
-    """
-    return library(), libraries()
-
-
 def memory_of(gpu: GpuRow) -> int:
     """Returns the bytes of a GPU that programs get, before CUDA's context."""
     assert gpu.memory_gb is not None, "a request has checked it"
@@ -189,25 +180,27 @@ def spec_of(
     }
 
 
-def environment_of(request: Request, torch: Torch, library: Path, libraries: Path, temporary: Path) -> dict[str, str]:
+def environment_of(request: Request, torch: Torch, temporary: Path) -> dict[str, str]:
     """Returns all variables of a rank. Its place in the job is told by `spec_of`.
 
     Args:
         request: what is recorded.
         torch: the torch that is installed.
-        library: the virtual driver.
-        libraries: the folder in which it has the names of NVIDIA's libraries.
         temporary: a folder for temporary files.
+
+    Raises:
+        CannotDryRun: this nvcoll has no virtual driver.
     """
+    driver, names = str(library()), libraries()
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(OTHER_LAUNCHERS) and name not in HIDDEN
     }
     compiled = user_cache() / "compiled" / f"torch-{torch.version}"
     ours = {
         "NVCOLL_VGPU": virtual_gpu(request.gpu, min(request.world_size, request.gpus_per_node), torch.cuda_major),
-        "LD_PRELOAD": ":".join([str(library), *wheel_names(libraries), *filter(None, [kept.get("LD_PRELOAD")])]),
-        "LD_LIBRARY_PATH": ":".join([str(libraries), *filter(None, [kept.get("LD_LIBRARY_PATH")])]),
-        "TRITON_LIBCUDA_PATH": str(libraries),
+        "LD_PRELOAD": ":".join([driver, *wheel_names(names), *filter(None, [kept.get("LD_PRELOAD")])]),
+        "LD_LIBRARY_PATH": ":".join([str(names), *filter(None, [kept.get("LD_LIBRARY_PATH")])]),
+        "TRITON_LIBCUDA_PATH": str(names),
         "TRITON_CACHE_DIR": str(compiled / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
         "TMPDIR": str(temporary),
@@ -234,14 +227,13 @@ def run_ranks(
     if bad := [rank for rank in ranks if not 0 <= rank < request.world_size]:
         raise InvalidArgument(f"rank {bad[0]} is not one of {request.world_size} ranks, which count from 0")
     torch = torch_installed()
-    driver, names = driver_of(torch)
     sys.stdout.flush()
     with Folder() as folder:
         for name in ("mail", "tmp", "out", "times", "specs"):
             (folder.path / name).mkdir()
         for rank, text in (predicted.times if predicted is not None else {}).items():
             (folder.path / "times" / str(rank)).write_bytes(text)
-        environment = environment_of(request, torch, driver, names, folder.path / "tmp")
+        environment = environment_of(request, torch, folder.path / "tmp")
         if predicted is not None and predicted.has_clock:
             environment["NVCOLL_VGPU_CLOCK"] = "1"
         with _Ranks(request, folder) as running:
