@@ -66,8 +66,6 @@ pub struct Launch {
     pub shared_bytes: usize,
     /// The stream.
     pub stream: Handle,
-    /// Whether all blocks must run at once.
-    pub is_cooperative: bool,
 }
 
 #[derive(Default)]
@@ -185,7 +183,7 @@ pub fn resident_blocks(gpu: &Gpu, threads: u32, shared_bytes: usize) -> u32 {
 }
 
 impl Launch {
-    fn check(&self, function: &Function) -> Answer {
+    fn check(&self, function: &Function, at_once: bool) -> Answer {
         let (grid, block) = (self.grid, self.block);
         let has_none = [grid.x, grid.y, grid.z, block.x, block.y, block.z].contains(&0);
         let is_beyond = grid.x > i32::MAX as u32 || grid.y > 65535 || grid.z > 65535 || block.z > 64;
@@ -196,19 +194,19 @@ impl Launch {
             return Err(Failure::INVALID_VALUE);
         }
         let resident = resident_blocks(gpu(), block.product() as u32, self.shared_bytes);
-        if self.is_cooperative && grid.product() > u64::from(resident) * u64::from(gpu().sms) {
+        if at_once && grid.product() > u64::from(resident) * u64::from(gpu().sms) {
             return Err(Failure::COOPERATIVE_LAUNCH_TOO_LARGE);
         }
         streams::check(self.stream)
     }
 
-    /// Writes the launch down.
+    /// Writes the launch down; `at_once` says whether all blocks must run at once.
     ///
     /// # Errors
     /// [`Failure::INVALID_FUNCTION`], [`Failure::INVALID_CONFIGURATION`] and others for what a GPU refuses.
-    pub fn run(&self) -> Answer {
+    pub fn run(&self, at_once: bool) -> Answer {
         let function = function(self.function)?;
-        self.check(&function)?;
+        self.check(&function, at_once)?;
         let args = [self.grid.product(), self.block.product(), self.shared_bytes as u64];
         log::push(Kind::Launch, self.stream, function.name, args);
         Ok(())

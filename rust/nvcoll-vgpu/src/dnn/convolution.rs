@@ -13,7 +13,7 @@
 use std::ffi::c_int;
 
 use super::tensors::{dimensions_of, tensor_of};
-use super::{answer, cuda_type_of, LIBRARIES};
+use super::{answer, data_type_of, LIBRARIES};
 use crate::blas::{Product, COMPUTE_32F, COMPUTE_64F, COMPUTE_TF32};
 use crate::entry_points::{functions, named};
 use crate::{set, Answer, Failure, Handle, Out};
@@ -37,7 +37,7 @@ pub(super) fn convolution(pass: Pass, dtype: i64, x: &[i64], w: &[i64], y: &[i64
         Pass::BackwardData => (named!("cudnnConvolutionBackwardData"), pixels, filter, outputs),
         Pass::BackwardFilter => (named!("cudnnConvolutionBackwardFilter"), outputs, filter, pixels),
     };
-    let dtype = cuda_type_of(dtype);
+    let dtype = data_type_of(dtype);
     let compute = match dtype {
         0 => COMPUTE_TF32,
         1 => COMPUTE_64F,

@@ -40,7 +40,7 @@ fn launch(handle: Handle, name: u32) -> Answer {
 }
 
 /// The `cudaDataType_t` of a `cudnnDataType_t`; single precision for those that no product has.
-fn cuda_type_of(dtype: i64) -> c_int {
+fn data_type_of(dtype: i64) -> c_int {
     match dtype {
         1..=3 => dtype as c_int,
         4 => 10,

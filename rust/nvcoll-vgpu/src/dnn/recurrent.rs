@@ -12,7 +12,7 @@
 use std::ffi::c_int;
 
 use super::tensors::describe;
-use super::{answer, cuda_type_of, LIBRARIES};
+use super::{answer, data_type_of, LIBRARIES};
 use crate::blas::{Product, COMPUTE_32F};
 use crate::entry_points::{functions, logged};
 use crate::handles::Handles;
@@ -105,7 +105,7 @@ impl Layers {
 
     /// Logs the products of a pass.
     fn log(&self, name: u32, stream: Handle, [steps, sequences]: [i64; 2]) -> Answer {
-        let types = [cuda_type_of(self.dtype.into()); 2];
+        let types = [data_type_of(self.dtype.into()); 2];
         let one = |m: usize, n: i64, k: usize, batch: i64| {
             let sizes = [m as i64, n, k as i64, batch];
             Product { name, sizes, operations: [0; 2], types, epilogue: 0, compute: COMPUTE_32F }.log(stream)

@@ -100,43 +100,22 @@ fn has_pages(address: usize, bytes: usize) -> bool {
     answered != 0 || resident.iter().any(|page| page & 1 == 1)
 }
 
-/// Fills device memory with a byte. More than [`KEPT_BYTES`] reads as zero afterwards.
+/// Fills device memory with a word, again and again. More than [`KEPT_BYTES`] reads as zero afterwards.
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] if the range is not device memory in use.
-pub fn fill(address: usize, byte: u8, bytes: usize) -> Answer {
-    if bytes == 0 {
-        return Ok(());
-    }
+pub fn fill(address: usize, word: u32, bytes: usize) -> Answer {
     if !is_device(address) || !is_live(address, bytes) {
         return Err(Failure::INVALID_VALUE);
     }
-    if byte == 0 || bytes > KEPT_BYTES {
-        DEVICE.forget(address, bytes);
-    } else {
-        // SAFETY: the range is in use, so it lies in the arena's mapping, which is writable.
-        unsafe { std::ptr::write_bytes(address as *mut u8, byte, bytes) };
+    if word == 0 || bytes > KEPT_BYTES {
+        return forget(address, bytes);
     }
-    Ok(())
-}
-
-/// Fills device memory with words, of which there are `count`; see [`fill`].
-///
-/// # Errors
-/// [`Failure::INVALID_VALUE`] if the range is not device memory in use, or does not start at a multiple of 4.
-pub fn fill_words(address: usize, word: u32, count: usize) -> Answer {
-    let bytes = count.checked_mul(4).ok_or(Failure::INVALID_VALUE)?;
-    if !address.is_multiple_of(4) || !is_device(address) || !is_live(address, bytes) {
-        return Err(Failure::INVALID_VALUE);
-    }
-    if bytes > KEPT_BYTES {
-        DEVICE.forget(address, bytes);
-        return Ok(());
-    }
-    for at in 0..count {
-        // SAFETY: the range is in use, so it lies in the arena's mapping, which is writable; the address is aligned.
-        unsafe { (address as *mut u32).add(at).write(word) };
-    }
+    let pattern = word.to_le_bytes();
+    // SAFETY: the range is in use, so it lies in the arena's mapping, which is writable; its bytes have no type here. The
+    // program that uses it while a call fills it has a race of its own on a GPU, too.
+    let range = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) };
+    range.chunks_mut(4).for_each(|chunk| chunk.copy_from_slice(&pattern[..chunk.len()]));
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct LaunchConfiguration {
 
 fn launch_configured(configuration: Option<&LaunchConfiguration>, function: Handle) -> Answer {
     let LaunchConfiguration { grid, block, shared_bytes, stream } = *configuration.ok_or(Failure::INVALID_VALUE)?;
-    Launch { function, grid, block, shared_bytes: shared_bytes as usize, stream, is_cooperative: false }.run()
+    Launch { function, grid, block, shared_bytes: shared_bytes as usize, stream }.run(false)
 }
 
 /// `cudaFuncAttributes`: its fields, and what is reserved.
@@ -106,9 +106,9 @@ runtime! {
     __cudaGetKernel cudaGetKernel cudaGetFuncBySymbol(kernel: Out<Handle>, host: Handle), cuKernelGetFunction =>
         launches::function(host).and_then(|_| set(kernel, host));
     __cudaLaunchKernel cudaLaunchKernel(function: Handle, grid: Dim3, block: Dim3, _arguments: usize, shared_bytes: usize,
-        stream: Handle) => Launch { function, grid, block, shared_bytes, stream, is_cooperative: false }.run();
+        stream: Handle) => Launch { function, grid, block, shared_bytes, stream }.run(false);
     cudaLaunchCooperativeKernel(function: Handle, grid: Dim3, block: Dim3, _arguments: usize, shared_bytes: usize,
-        stream: Handle) => Launch { function, grid, block, shared_bytes, stream, is_cooperative: true }.run();
+        stream: Handle) => Launch { function, grid, block, shared_bytes, stream }.run(true);
     cudaLaunchKernelExC(configuration: Option<&LaunchConfiguration>, function: Handle), cuLaunchKernelEx =>
         launch_configured(configuration, function);
     cudaFuncGetAttributes(out: Out<FunctionAttributes>, function: Handle) => set(out, attributes(function)?);
@@ -142,12 +142,12 @@ functions! { errors::driver:
     cuLaunchKernel(function: Handle, x: u32, y: u32, z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32,
         stream: Handle) => {
         let (grid, block) = (Dim3 { x, y, z }, Dim3 { x: block_x, y: block_y, z: block_z });
-        Launch { function, grid, block, shared_bytes: shared_bytes as usize, stream, is_cooperative: false }.run()
+        Launch { function, grid, block, shared_bytes: shared_bytes as usize, stream }.run(false)
     };
     cuLaunchCooperativeKernel(function: Handle, x: u32, y: u32, z: u32, block_x: u32, block_y: u32, block_z: u32,
         shared_bytes: u32, stream: Handle) => {
         let (grid, block) = (Dim3 { x, y, z }, Dim3 { x: block_x, y: block_y, z: block_z });
-        Launch { function, grid, block, shared_bytes: shared_bytes as usize, stream, is_cooperative: true }.run()
+        Launch { function, grid, block, shared_bytes: shared_bytes as usize, stream }.run(true)
     };
     cuFuncGetAttribute cuKernelGetAttribute(value: Out<i32>, number: i32, function: Handle) =>
         set(value, attribute(number, function)?);

@@ -68,11 +68,11 @@ pub(crate) unsafe fn copy_and_wait(what: Copy) -> Answer {
     streams::wait_for(HostWait::Stream(0))
 }
 
-/// Writes a fill down and does it; in a capture it is only written down.
+/// Writes a fill with a word down and does it; in a capture it is only written down.
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for a range that is not device memory in use, [`Failure::INVALID_HANDLE`].
-pub(crate) fn fill(address: usize, byte: u8, bytes: usize, stream: Handle) -> Answer {
+fn fill(address: usize, word: u32, bytes: usize, stream: Handle) -> Answer {
     streams::check(stream)?;
     if bytes == 0 {
         return Ok(());
@@ -81,27 +81,18 @@ pub(crate) fn fill(address: usize, byte: u8, bytes: usize, stream: Handle) -> An
         return Err(Failure::INVALID_VALUE);
     }
     log::push(Kind::Fill, stream, 0, [bytes as u64]);
-    if graphs::capture_of(stream).is_none() {
-        data::fill(address, byte, bytes)?;
-    }
-    Ok(())
+    graphs::capture_of(stream).map_or_else(|| data::fill(address, word, bytes), |_| Ok(()))
 }
 
-/// Fills memory with words, of which there are `count`.
-fn fill_words(address: usize, value: u32, count: usize, stream: Handle) -> Answer {
-    let bytes = count.checked_mul(4).ok_or(Failure::INVALID_VALUE)?;
-    if value == 0 {
-        return fill(address, 0, bytes, stream);
-    }
-    streams::check(stream)?;
-    if !memory::is_live(address, bytes) {
-        return Err(Failure::INVALID_VALUE);
-    }
-    log::push(Kind::Fill, stream, 0, [bytes as u64]);
-    if graphs::capture_of(stream).is_none() {
-        data::fill_words(address, value, count)?;
-    }
-    Ok(())
+/// A fill with a byte.
+fn fill_bytes(address: usize, byte: u8, bytes: usize, stream: Handle) -> Answer {
+    fill(address, u32::from_le_bytes([byte; 4]), bytes, stream)
+}
+
+/// A fill of `count` words.
+fn fill_words(address: usize, word: u32, count: usize, stream: Handle) -> Answer {
+    let bytes = count.checked_mul(4).filter(|_| address.is_multiple_of(4));
+    fill(address, word, bytes.ok_or(Failure::INVALID_VALUE)?, stream)
 }
 
 /// The pool of a GPU.
@@ -115,7 +106,6 @@ fn pool_of(device: u16) -> Handle {
 /// `value` has the type of the attribute.
 unsafe fn write_of_pool(pool: Handle, attribute: i32, value: *mut c_void) -> Answer {
     let bytes = if attribute == 4 { 0 } else { memory::used((pool.saturating_sub(0x5000) / 64) as u16) };
-    // SAFETY: the caller's contract, and the value is not null.
     match attribute {
         _ if value.is_null() => return Err(Failure::INVALID_VALUE),
         // SAFETY: the caller's contract.
@@ -143,8 +133,8 @@ runtime! {
     cudaHostGetDevicePointer(out: Out<usize>, address: usize, _flags: u32) =>
         set(out.filter(|_| memory::is_pinned(address)), address);
     cudaPointerGetAttributes(attributes: Out<PointerAttributes>, address: usize) => set(attributes, attributes_of(address));
-    cudaMemset(address: usize, value: i32, bytes: usize) => fill(address, value as u8, bytes, 0);
-    cudaMemsetAsync(address: usize, value: i32, bytes: usize, stream: Handle) => fill(address, value as u8, bytes, stream);
+    cudaMemset(address: usize, value: i32, bytes: usize) => fill_bytes(address, value as u8, bytes, 0);
+    cudaMemsetAsync(address: usize, value: i32, bytes: usize, stream: Handle) => fill_bytes(address, value as u8, bytes, stream);
     cudaMallocAsync(out: Out<usize>, bytes: usize, stream: Handle) =>
         streams::check(stream).and_then(|()| make(out, || memory::allocate(bytes)));
     cudaMallocFromPoolAsync(out: Out<usize>, bytes: usize, _pool: Handle, stream: Handle) =>
@@ -181,8 +171,8 @@ functions! { unsafe errors::driver:
 
 functions! { errors::driver:
     cuMemAlloc_v2(out: Out<usize>, bytes: usize) => make(out.filter(|_| bytes > 0), || memory::allocate(bytes));
-    cuMemsetD8_v2(address: usize, value: u8, count: usize) => fill(address, value, count, 0);
-    cuMemsetD8Async(address: usize, value: u8, count: usize, stream: Handle) => fill(address, value, count, stream);
+    cuMemsetD8_v2(address: usize, value: u8, count: usize) => fill_bytes(address, value, count, 0);
+    cuMemsetD8Async(address: usize, value: u8, count: usize, stream: Handle) => fill_bytes(address, value, count, stream);
     cuMemsetD32_v2(address: usize, value: u32, count: usize) => fill_words(address, value, count, 0);
     cuMemsetD32Async(address: usize, value: u32, count: usize, stream: Handle) => fill_words(address, value, count, stream);
     cuStreamWriteValue32_v2(stream: Handle, address: usize, value: u32) => fill_words(address, value, 1, stream);
