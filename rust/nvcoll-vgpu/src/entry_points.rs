@@ -9,8 +9,8 @@
 //! The runtime also remembers it for `cudaGetLastError`; functions of the driver, behind the comma, only return it. Rows of a
 //! table that begins with `unsafe` follow addresses.
 //!
-//! Arguments in square brackets are words (handles, addresses, numbers that nobody reads), as the calling convention passes
-//! each number. Functions ignore the arguments that a row leaves out at the end: on x86-64 the caller removes them.
+//! Arguments in square brackets are words: handles, addresses, and numbers, of which an `int` is the lower half ([`int`]), as the
+//! calling convention passes them. Functions ignore the arguments that a row leaves out at the end: on x86-64 the caller removes them.
 use std::ffi::{c_char, CStr};
 
 use crate::{Answer, Failure, Out, Status};
@@ -89,6 +89,11 @@ impl Name {
     pub(crate) fn of(number: u32, text: &'static str, body: impl FnOnce(Name) -> Answer) -> Answer {
         body(Name { number, text })
     }
+}
+
+/// The `int` that a word passes.
+pub(crate) fn int(word: usize) -> i32 {
+    word as i32
 }
 
 /// The status of a library: its numbers for a handle that names nothing, and for any other error.

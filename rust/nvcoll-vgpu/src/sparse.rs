@@ -7,7 +7,7 @@
 //! Names and argument orders are those of NVIDIA's documentation of each library.
 use std::ffi::{c_char, c_int};
 
-use crate::entry_points::{functions, logged, number, outcome};
+use crate::entry_points::{functions, int, logged, number, outcome};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::log::{self, Kind};
@@ -147,9 +147,8 @@ logged! { answer:
         (handle: Handle) => |name| launch(handle, name.number);
     cufftXtExec(plan: u32) => |name| launch(plan as Handle, name.number);
     // The elements of a sum of matrices: of both, as if no element were in the same place.
-    cusparseXcsrgeam2Nnz(handle: Handle, _m: usize, _n: usize, _descr_a: usize, a: c_int, _row_a: usize, _col_a: usize,
-        _descr_b: usize, b: c_int, _row_b: usize, _col_b: usize, _descr_c: usize, _row_c: usize, elements: Out<c_int>) =>
-        |name| launch(handle, name.number).and_then(|()| set(elements, a.saturating_add(b)));
+    cusparseXcsrgeam2Nnz[handle m n descr_a a row_a col_a descr_b b row_b col_b descr_c row_c](elements: Out<c_int>) =>
+        |name| launch(handle, name.number).and_then(|()| set(elements, int(a).saturating_add(int(b))));
 
     // Factors and solutions, whose last argument is the place for their success.
     cusolverDnSgetrf cusolverDnDgetrf cusolverDnCgetrf cusolverDnZgetrf cusolverDnSpotrf cusolverDnDpotrf cusolverDnCpotrf

@@ -2,11 +2,11 @@
 use std::ffi::c_int;
 
 use super::{answer, LIBRARIES};
-use crate::entry_points::{functions, logged, Name};
+use crate::entry_points::{functions, int, logged, Name};
 use crate::log::{self, Kind};
 use crate::memory::data::Copy;
 use crate::sparse::succeeds;
-use crate::{set, Answer, Failure, Handle, Out};
+use crate::{runtime, set, Answer, Failure, Handle, Out};
 
 /// Threads of a block of such a launch (chosen).
 const THREADS: u64 = 256;
@@ -53,45 +53,39 @@ logged! { answer:
         (handle: Handle) => |name| launch(name, handle, 0).map(drop);
     cublasSnrm2_v2 cublasScnrm2_v2 cublasSasum_v2 cublasScasum_v2 cublasDnrm2_v2 cublasDznrm2_v2 cublasDasum_v2 cublasDzasum_v2
     cublasIsamax_v2 cublasIdamax_v2 cublasIcamax_v2 cublasIzamax_v2 cublasIsamin_v2 cublasIdamin_v2 cublasIcamin_v2
-    cublasIzamin_v2(handle: Handle, elements: c_int, _: usize, _: usize, out: Out<u8>) =>
-        |name| result(name, handle, elements, out, bytes_of(name));
-    cublasSdot_v2 cublasDdot_v2 cublasCdotu_v2 cublasCdotc_v2 cublasZdotu_v2 cublasZdotc_v2(handle: Handle, elements: c_int,
-        _: usize, _: usize, _: usize, _: usize, out: Out<u8>) => |name| result(name, handle, elements, out, bytes_of(name));
-    cublasDotEx(handle: Handle, elements: c_int, _: usize, _: usize, _: usize, _: usize, _: usize, _: usize, out: Out<u8>,
-        out_type: c_int) => |name| match out_type {
-        2 | 14 => result(name, handle, elements, out, 2),
-        0 => result(name, handle, elements, out, 4),
-        1 | 4 => result(name, handle, elements, out, 8),
-        5 => result(name, handle, elements, out, 16),
+    cublasIzamin_v2[handle n x stride](out: Out<u8>) => |name| result(name, handle, int(n), out, bytes_of(name));
+    cublasSdot_v2 cublasDdot_v2 cublasCdotu_v2 cublasCdotc_v2 cublasZdotu_v2 cublasZdotc_v2[handle n x stride_x y stride_y]
+        (out: Out<u8>) => |name| result(name, handle, int(n), out, bytes_of(name));
+    cublasDotEx[handle n x x_type stride_x y y_type stride_y](out: Out<u8>, out_type: c_int) => |name| match out_type {
+        2 | 14 => result(name, handle, int(n), out, 2),
+        0 => result(name, handle, int(n), out, 4),
+        1 | 4 => result(name, handle, int(n), out, 8),
+        5 => result(name, handle, int(n), out, 16),
         _ => Err(Failure::INVALID_VALUE),
     };
     // Batched factorizations that tell the device whether they succeeded, and those that tell the host that no argument was
     // invalid.
-    cublasSgetrfBatched cublasDgetrfBatched cublasCgetrfBatched cublasZgetrfBatched(handle: Handle, _: usize, _: usize,
-        _: usize, _: usize, info: usize, batch: c_int) => |name| {
-        succeeds(info, batch);
-        launch(name, handle, batch).map(drop)
+    cublasSgetrfBatched cublasDgetrfBatched cublasCgetrfBatched cublasZgetrfBatched[handle n a lda pivots info batch]() =>
+        |name| {
+        succeeds(info, int(batch));
+        launch(name, handle, int(batch)).map(drop)
     };
-    cublasSgeqrfBatched cublasDgeqrfBatched cublasCgeqrfBatched cublasZgeqrfBatched(handle: Handle, _: usize, _: usize,
-        _: usize, _: usize, _: usize, info: Out<c_int>) => |name| launch(name, handle, 0).and_then(|_| set(info, 0));
+    cublasSgeqrfBatched cublasDgeqrfBatched cublasCgeqrfBatched cublasZgeqrfBatched[handle m n a lda tau](info: Out<c_int>) =>
+        |name| launch(name, handle, 0).and_then(|_| set(info, 0));
     cublasSgetrsBatched cublasDgetrsBatched cublasCgetrsBatched cublasZgetrsBatched cublasSgelsBatched cublasDgelsBatched
-    cublasCgelsBatched cublasZgelsBatched(handle: Handle, _: usize, _: usize, _: usize, _: usize, _: usize, _: usize, _: usize,
-        _: usize, info: Out<c_int>) => |name| launch(name, handle, 0).and_then(|_| set(info, 0));
+    cublasCgelsBatched cublasZgelsBatched[handle trans a2 a3 a4 a5 a6 a7 a8](info: Out<c_int>) =>
+        |name| launch(name, handle, 0).and_then(|_| set(info, 0));
 }
 
-/// Logs and does a copy of columns between the host and the device.
-fn copy(columns: [c_int; 3], from: (usize, c_int), to: (usize, c_int), stream: Handle) -> Answer {
+/// Logs and does a copy of columns of elements between the host and the device; distances from column to column count elements.
+fn copy([rows, columns, element]: [c_int; 3], from: (usize, c_int), to: (usize, c_int), stream: Handle) -> Answer {
     let size = |number: c_int| usize::try_from(number).map_err(|_| Failure::INVALID_VALUE);
-    let [rows, height, element] = columns.map(size);
-    let (element, pitch) = (element?, |leading: usize| leading.saturating_mul(element.unwrap_or(0)));
-    let (to_pitch, from_pitch) = (pitch(size(to.1)?), pitch(size(from.1)?));
-    let copy =
-        Copy { to: to.0, to_pitch, from: from.0, from_pitch, width: rows?.saturating_mul(element), height: height? };
-    let bytes = copy.bytes()?;
-    log::push(Kind::Copy, stream, 0, [bytes as u64, copy.direction()]);
-    // SAFETY: the host's matrix has the size that the arguments say, by cuBLAS's interface; `bytes` accepted the copy.
-    unsafe { copy.run(bytes) };
-    Ok(())
+    let element = size(element)?;
+    let bytes = |elements: c_int| size(elements).map(|elements| elements.saturating_mul(element));
+    let (to_pitch, from_pitch, width) = (bytes(to.1)?, bytes(from.1)?, bytes(rows)?);
+    let what = Copy { to: to.0, to_pitch, from: from.0, from_pitch, width, height: size(columns)? };
+    // SAFETY: the host's matrix has the size that the arguments say, by cuBLAS's interface.
+    unsafe { runtime::copy(what, stream) }
 }
 
 functions! { answer:

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use super::products::Product;
 use super::{answer, version};
-use crate::entry_points::{functions, named};
+use crate::entry_points::{functions, int, named};
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out};
 
@@ -114,22 +114,19 @@ functions! { answer:
     cublasLtMatmulPreferenceCreate(out: Out<Handle>) => PREFERENCES.make(out, ());
     cublasLtMatmulPreferenceSetAttribute(preference: Handle) => PREFERENCES.find(preference);
     cublasLtMatmulPreferenceDestroy(preference: Handle) => PREFERENCES.remove(preference);
-    cublasLtMatmulAlgoGetHeuristic(_handle: Handle, description: Handle, a: Handle, _b: Handle, _c: Handle, d: Handle,
-        _preference: Handle, asked: c_int, results: Out<Heuristic>, found: Out<c_int>) => {
+    cublasLtMatmulAlgoGetHeuristic[handle description a b c d preference asked](results: Out<Heuristic>, found: Out<c_int>) => {
         DESCRIPTIONS.find(description)?;
         LAYOUTS.find(a).and(LAYOUTS.find(d))?;
-        set(results.filter(|_| asked > 0), OFFERED)?;
+        set(results.filter(|_| int(asked) > 0), OFFERED)?;
         set(found, 1)
     };
-    cublasLtMatmulAlgoCheck(_handle: Handle, description: Handle, _a: usize, _b: usize, _c: usize, _d: usize,
-        _algorithm: usize, result: Out<Heuristic>) => DESCRIPTIONS.find(description).and_then(|_| set(result, OFFERED));
+    cublasLtMatmulAlgoCheck[handle description a b c d algorithm](result: Out<Heuristic>) =>
+        DESCRIPTIONS.find(description).and_then(|_| set(result, OFFERED));
     // All algorithms are the same, and their settings are zero.
-    cublasLtMatmulAlgoInit(_handle: Handle, _: usize, _: usize, _: usize, _: usize, _: usize, _: usize, _number: usize,
-        out: Out<[u64; 8]>) => set(out, [0; 8]);
+    cublasLtMatmulAlgoInit[handle compute scale a b c d number](out: Out<[u64; 8]>) => set(out, [0; 8]);
     cublasLtMatmulAlgoConfigSetAttribute() => Ok(());
-    cublasLtMatmulAlgoConfigGetAttribute cublasLtMatmulAlgoCapGetAttribute(_algorithm: usize, _attribute: c_int, out: Out<u8>,
-        bytes: usize, written: Out<usize>) => zeros(out, bytes, written);
-    cublasLtMatmul(_handle: Handle, description: Handle, _alpha: usize, _a: usize, a_layout: Handle, _b: usize, _b_layout: usize,
-        _beta: usize, _c: usize, _c_layout: usize, _d: usize, d_layout: Handle, _algorithm: usize, _workspace: usize,
-        _bytes: usize, stream: Handle) => log(description, a_layout, d_layout, stream);
+    cublasLtMatmulAlgoConfigGetAttribute cublasLtMatmulAlgoCapGetAttribute[algorithm attribute](out: Out<u8>, bytes: usize,
+        written: Out<usize>) => zeros(out, bytes, written);
+    cublasLtMatmul[handle description alpha a a_layout b b_layout beta c c_layout d d_layout algorithm workspace bytes stream]() =>
+        log(description, a_layout, d_layout, stream);
 }

@@ -2,7 +2,7 @@
 use std::ffi::c_int;
 
 use super::{answer, LIBRARIES};
-use crate::entry_points::{logged, Name};
+use crate::entry_points::{int, logged, Name};
 use crate::log::{self, Kind};
 use crate::{Answer, Failure, Handle};
 
@@ -61,50 +61,50 @@ impl Product {
     }
 }
 
+/// Sizes of a product that words pass.
+fn sizes(words: [usize; 4]) -> [i64; 4] {
+    words.map(|word| int(word).into())
+}
+
 /// Logs a product without an epilogue; `types` has those of A and C, and the compute type.
-fn typed(name: Name, handle: Handle, sizes: [c_int; 4], operations: [c_int; 2], types: [c_int; 3]) -> Answer {
-    let [a, c, compute] = types;
-    let sizes = sizes.map(i64::from);
+fn typed(name: Name, handle: Handle, sizes: [i64; 4], operations: [usize; 2], types: [usize; 3]) -> Answer {
+    let [a, c, compute] = types.map(int);
+    let operations = operations.map(int);
     Product { name: name.number, sizes, operations, types: [a, c], epilogue: 0, compute }.on(handle)
 }
 
 /// Logs a product of the type that the letter behind `cublas` says.
-pub(super) fn plain(name: Name, handle: Handle, sizes: [i64; 4], operations: [c_int; 2]) -> Answer {
+pub(super) fn plain(name: Name, handle: Handle, sizes: [i64; 4], operations: [usize; 2]) -> Answer {
     let (dtype, compute) = match name.text.as_bytes()[6] {
         b'D' => (R_64F, COMPUTE_64F),
         b'C' => (C_32F, COMPUTE_32F),
         b'Z' => (C_64F, COMPUTE_64F),
         _ => (R_32F, COMPUTE_32F),
     };
+    let operations = operations.map(int);
     Product { name: name.number, sizes, operations, types: [dtype; 2], epilogue: 0, compute }.on(handle)
 }
 
 logged! { answer:
-    cublasSgemm_v2 cublasDgemm_v2 cublasCgemm_v2 cublasZgemm_v2(handle: Handle, op_a: c_int, op_b: c_int, m: c_int, n: c_int,
-        k: c_int) => |name| plain(name, handle, [m, n, k, 1].map(i64::from), [op_a, op_b]);
-    cublasSgemmStridedBatched cublasDgemmStridedBatched cublasCgemmStridedBatched cublasZgemmStridedBatched(handle: Handle,
-        op_a: c_int, op_b: c_int, m: c_int, n: c_int, k: c_int, _alpha: usize, _a: usize, _lda: usize, _stride_a: usize, _b: usize,
-        _ldb: usize, _stride_b: usize, _beta: usize, _c: usize, _ldc: usize, _stride_c: usize, batch: c_int) =>
-        |name| plain(name, handle, [m, n, k, batch].map(i64::from), [op_a, op_b]);
-    cublasSgemmBatched cublasDgemmBatched cublasCgemmBatched cublasZgemmBatched(handle: Handle, op_a: c_int, op_b: c_int, m: c_int,
-        n: c_int, k: c_int, _alpha: usize, _a: usize, _lda: usize, _b: usize, _ldb: usize, _beta: usize, _c: usize,
-        _ldc: usize, batch: c_int) => |name| plain(name, handle, [m, n, k, batch].map(i64::from), [op_a, op_b]);
+    cublasSgemm_v2 cublasDgemm_v2 cublasCgemm_v2 cublasZgemm_v2[handle op_a op_b m n k]() =>
+        |name| plain(name, handle, sizes([m, n, k, 1]), [op_a, op_b]);
+    cublasSgemmStridedBatched cublasDgemmStridedBatched cublasCgemmStridedBatched cublasZgemmStridedBatched
+        [handle op_a op_b m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c batch]() =>
+        |name| plain(name, handle, sizes([m, n, k, batch]), [op_a, op_b]);
+    cublasSgemmBatched cublasDgemmBatched cublasCgemmBatched cublasZgemmBatched
+        [handle op_a op_b m n k alpha a lda b ldb beta c ldc batch]() =>
+        |name| plain(name, handle, sizes([m, n, k, batch]), [op_a, op_b]);
     // The product of an m x n matrix, or of its transpose, with a vector.
-    cublasSgemv_v2 cublasDgemv_v2 cublasCgemv_v2 cublasZgemv_v2(handle: Handle, op_a: c_int, m: c_int, n: c_int) => |name| {
-        let (m, k) = if op_a == 0 { (m, n) } else { (n, m) };
-        plain(name, handle, [m, 1, k, 1].map(i64::from), [op_a, 0])
+    cublasSgemv_v2 cublasDgemv_v2 cublasCgemv_v2 cublasZgemv_v2[handle op_a m n]() => |name| {
+        let (m, k) = if int(op_a) == 0 { (m, n) } else { (n, m) };
+        plain(name, handle, sizes([m, 1, k, 1]), [op_a, 0])
     };
-    cublasSgemmEx(handle: Handle, op_a: c_int, op_b: c_int, m: c_int, n: c_int, k: c_int, _alpha: usize, _a: usize, a_type: c_int,
-        _lda: usize, _b: usize, _b_type: usize, _ldb: usize, _beta: usize, _c: usize, c_type: c_int) =>
-        |name| typed(name, handle, [m, n, k, 1], [op_a, op_b], [a_type, c_type, COMPUTE_32F]);
-    cublasGemmEx(handle: Handle, op_a: c_int, op_b: c_int, m: c_int, n: c_int, k: c_int, _alpha: usize, _a: usize, a_type: c_int,
-        _lda: usize, _b: usize, _b_type: usize, _ldb: usize, _beta: usize, _c: usize, c_type: c_int, _ldc: usize,
-        compute: c_int) => |name| typed(name, handle, [m, n, k, 1], [op_a, op_b], [a_type, c_type, compute]);
-    cublasGemmStridedBatchedEx(handle: Handle, op_a: c_int, op_b: c_int, m: c_int, n: c_int, k: c_int, _alpha: usize, _a: usize,
-        a_type: c_int, _lda: usize, _stride_a: usize, _b: usize, _b_type: usize, _ldb: usize, _stride_b: usize, _beta: usize,
-        _c: usize, c_type: c_int, _ldc: usize, _stride_c: usize, batch: c_int, compute: c_int) =>
-        |name| typed(name, handle, [m, n, k, batch], [op_a, op_b], [a_type, c_type, compute]);
-    cublasGemmBatchedEx(handle: Handle, op_a: c_int, op_b: c_int, m: c_int, n: c_int, k: c_int, _alpha: usize, _a: usize,
-        a_type: c_int, _lda: usize, _b: usize, _b_type: usize, _ldb: usize, _beta: usize, _c: usize, c_type: c_int, _ldc: usize,
-        batch: c_int, compute: c_int) => |name| typed(name, handle, [m, n, k, batch], [op_a, op_b], [a_type, c_type, compute]);
+    cublasSgemmEx[handle op_a op_b m n k alpha a a_type lda b b_type ldb beta c c_type]() =>
+        |name| typed(name, handle, sizes([m, n, k, 1]), [op_a, op_b], [a_type, c_type, COMPUTE_32F as usize]);
+    cublasGemmEx[handle op_a op_b m n k alpha a a_type lda b b_type ldb beta c c_type ldc compute]() =>
+        |name| typed(name, handle, sizes([m, n, k, 1]), [op_a, op_b], [a_type, c_type, compute]);
+    cublasGemmStridedBatchedEx[handle op_a op_b m n k alpha a a_type lda stride_a b b_type ldb stride_b beta c c_type ldc stride_c
+        batch compute]() => |name| typed(name, handle, sizes([m, n, k, batch]), [op_a, op_b], [a_type, c_type, compute]);
+    cublasGemmBatchedEx[handle op_a op_b m n k alpha a a_type lda b b_type ldb beta c c_type ldc batch compute]() =>
+        |name| typed(name, handle, sizes([m, n, k, batch]), [op_a, op_b], [a_type, c_type, compute]);
 }

@@ -11,16 +11,17 @@
 //! | syr2k, her2k | 2 n (n + 1) k | n, n + 1, k |
 //!
 //! Halves are rounded up.
-use std::ffi::c_int;
-
 use super::answer;
 use super::products::plain;
-use crate::entry_points::logged;
-use crate::Handle;
+use crate::entry_points::{int, logged};
+
+fn long(word: usize) -> i64 {
+    int(word).into()
+}
 
 /// The side of the square matrix: `side` is 0 on the left.
-fn square(side: c_int, m: c_int, n: c_int) -> i64 {
-    i64::from(if side == 0 { m } else { n })
+fn square(side: usize, m: usize, n: usize) -> i64 {
+    long(if int(side) == 0 { m } else { n })
 }
 
 fn half(size: i64) -> i64 {
@@ -28,17 +29,16 @@ fn half(size: i64) -> i64 {
 }
 
 logged! { answer:
-    cublasStrsm_v2 cublasDtrsm_v2 cublasCtrsm_v2 cublasZtrsm_v2 cublasStrmm_v2 cublasDtrmm_v2 cublasCtrmm_v2
-    cublasZtrmm_v2(handle: Handle, side: c_int, _uplo: c_int, _trans: c_int, _diag: c_int, m: c_int, n: c_int) =>
-        |name| plain(name, handle, [m.into(), n.into(), half(square(side, m, n)), 1], [0, 0]);
-    cublasStrsmBatched cublasDtrsmBatched cublasCtrsmBatched cublasZtrsmBatched(handle: Handle, side: c_int, _uplo: c_int,
-        _trans: c_int, _diag: c_int, m: c_int, n: c_int, _alpha: usize, _a: usize, _lda: usize, _b: usize, _ldb: usize,
-        batch: c_int) => |name| plain(name, handle, [m.into(), n.into(), half(square(side, m, n)), batch.into()], [0, 0]);
-    cublasSsymm_v2 cublasDsymm_v2 cublasCsymm_v2 cublasZsymm_v2 cublasChemm_v2 cublasZhemm_v2(handle: Handle, side: c_int,
-        _uplo: c_int, m: c_int, n: c_int) => |name| plain(name, handle, [m.into(), n.into(), square(side, m, n), 1], [0, 0]);
-    cublasSsyrk_v2 cublasDsyrk_v2 cublasCsyrk_v2 cublasZsyrk_v2 cublasCherk_v2 cublasZherk_v2(handle: Handle, _uplo: c_int,
-        trans: c_int, n: c_int, k: c_int) => |name| plain(name, handle, [n.into(), half(n.into()), k.into(), 1], [trans, 0]);
-    cublasSsyr2k_v2 cublasDsyr2k_v2 cublasCsyr2k_v2 cublasZsyr2k_v2 cublasCher2k_v2 cublasZher2k_v2(handle: Handle,
-        _uplo: c_int, trans: c_int, n: c_int, k: c_int) =>
-        |name| plain(name, handle, [n.into(), i64::from(n) + 1, k.into(), 1], [trans, 0]);
+    cublasStrsm_v2 cublasDtrsm_v2 cublasCtrsm_v2 cublasZtrsm_v2 cublasStrmm_v2 cublasDtrmm_v2 cublasCtrmm_v2 cublasZtrmm_v2
+        [handle side uplo trans diag m n]() =>
+        |name| plain(name, handle, [long(m), long(n), half(square(side, m, n)), 1], [0, 0]);
+    cublasStrsmBatched cublasDtrsmBatched cublasCtrsmBatched cublasZtrsmBatched
+        [handle side uplo trans diag m n alpha a lda b ldb batch]() =>
+        |name| plain(name, handle, [long(m), long(n), half(square(side, m, n)), long(batch)], [0, 0]);
+    cublasSsymm_v2 cublasDsymm_v2 cublasCsymm_v2 cublasZsymm_v2 cublasChemm_v2 cublasZhemm_v2[handle side uplo m n]() =>
+        |name| plain(name, handle, [long(m), long(n), square(side, m, n), 1], [0, 0]);
+    cublasSsyrk_v2 cublasDsyrk_v2 cublasCsyrk_v2 cublasZsyrk_v2 cublasCherk_v2 cublasZherk_v2[handle uplo trans n k]() =>
+        |name| plain(name, handle, [long(n), half(long(n)), long(k), 1], [trans, 0]);
+    cublasSsyr2k_v2 cublasDsyr2k_v2 cublasCsyr2k_v2 cublasZsyr2k_v2 cublasCher2k_v2 cublasZher2k_v2[handle uplo trans n k]() =>
+        |name| plain(name, handle, [long(n), long(n) + 1, long(k), 1], [trans, 0]);
 }

@@ -112,13 +112,15 @@ proptest! {
         types in any::<[c_int; 3]>(), batch in any::<c_int>(),
     ) {
         let handle = if known { library() } else { handle };
-        let [m, n, k] = sizes;
+        let sizes = [sizes[0], sizes[1], sizes[2], batch];
+        let ([m, n, k, batch], operations, types) =
+            (sizes.map(|size| size as usize), operations.map(|op| op as usize), types.map(|kind| kind as usize));
         let records = logged(|| {
             let status = cublasGemmStridedBatchedEx(
                 handle, operations[0], operations[1], m, n, k, 0, 0, types[0], 0, 0, 0, 0, 0, 0, 0, 0, types[1], 0, 0, batch,
                 types[2],
             );
-            let is_valid = known && [m, n, k, batch].iter().all(|size| *size >= 0);
+            let is_valid = known && sizes.iter().all(|size| *size >= 0);
             assert_eq!(status == SUCCESS, is_valid);
         });
         prop_assert!(records.len() <= 1);

@@ -11,4 +11,5 @@ mod streams;
 mod symbols;
 
 pub(crate) use devices::device_of;
+pub(crate) use memory::copy;
 use memory::copy_and_wait;
