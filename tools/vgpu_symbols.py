@@ -19,6 +19,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 CRATE = Path(__file__).resolve().parent.parent / "rust" / "nvcoll-vgpu"
@@ -141,7 +142,10 @@ def generated_text(symbols: list[str]) -> str:
         "}\n\n"
         "succeed! {\n"
     )
-    return head + "".join(f"    {symbol}\n" for symbol in symbols) + "}\n"
+    rows = textwrap.fill(
+        " ".join(symbols), 120, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
+    )
+    return head + rows + "\n}\n"
 
 
 def say(table: dict[str, set[str]], builds: dict[str, set[str]], answered: set[str]) -> None:

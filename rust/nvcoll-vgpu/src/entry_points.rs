@@ -3,6 +3,8 @@
 //! ```text
 //! functions! { answer: cublasDestroy_v2 cublasLtDestroy(handle: Handle) => LIBRARIES.remove(handle); }
 //! runtime! { cudaStreamQuery(stream: Handle), cuStreamQuery => streams::query(stream); }
+//! logged! { answer: cusparseSpMM cusparseSpMV(handle: Handle) => |name| launch(handle, name.number); }
+//! values! { cudaGetLastError() -> Status => errors::last(true); }
 //! ```
 //!
 //! What a row does is an [`Answer`](crate::Answer), which `answer` turns into the number that the interface has for the error.
@@ -68,6 +70,20 @@ macro_rules! logged {
 }
 pub(crate) use logged;
 
+/// Functions that return something else than a status.
+macro_rules! values {
+    (@ $arguments:tt, $result:ty, $body:expr, $($name:ident)+) => { $(
+        #[no_mangle]
+        pub(crate) extern "C" fn $name $arguments -> $result {
+            $body
+        }
+    )+ };
+    ($($($name:ident)+ ($($argument:tt)*) -> $result:ty => $body:expr;)*) => {
+        $($crate::entry_points::values! { @ ($($argument)*), $result, $body, $($name)+ })*
+    };
+}
+pub(crate) use values;
+
 /// The number of a name in the log, looked up once per place that says it.
 macro_rules! named {
     ($text:expr) => {{
@@ -101,14 +117,16 @@ pub(crate) fn number(answer: Answer, handle: Status, other: Status) -> Status {
     answer.map_or_else(|failure| if failure == Failure::INVALID_HANDLE { handle } else { other }, |()| 0)
 }
 
+values! {
+    // What a status of a library says.
+    cublasGetStatusString cudnnGetErrorString cusparseGetErrorString ncclGetErrorString nvmlErrorString nvrtcGetErrorString
+        (status: Status) -> *const c_char => outcome(status);
+}
+
 /// What a status of a library says.
 pub(crate) fn outcome(status: Status) -> *const c_char {
-    let text = if status == 0 {
-        c"success"
-    } else {
-        c"the virtual GPU does not know a handle or a value, or has no memory left"
-    };
-    text.as_ptr()
+    let unknown = c"the virtual GPU does not know a handle or a value, or has no memory left";
+    if status == 0 { c"success" } else { unknown }.as_ptr()
 }
 
 /// A C string that a caller passed: null, or its first character.

@@ -2,6 +2,7 @@
 use std::ffi::{c_char, CStr};
 use std::sync::Mutex;
 
+use crate::entry_points::values;
 use crate::log::{self, Record};
 use crate::{memory, set, streams, Out};
 
@@ -20,61 +21,20 @@ pub fn note_unanswered(symbol: &'static CStr) {
     }
 }
 
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_log() -> *const Record {
-    log::records()
-}
-
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_count() -> u64 {
-    log::count()
-}
-
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_lost() -> u64 {
-    log::lost()
-}
-
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_name_of(name: u32) -> *const c_char {
-    log::text(name).map_or(std::ptr::null(), CStr::as_ptr)
-}
-
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_names() -> u32 {
-    log::names()
-}
-
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_set_op(op: u32) {
-    log::set_op(op);
-}
-
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_get_op() -> u32 {
-    log::op()
-}
-
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_used(device: i32) -> u64 {
-    u16::try_from(device).map_or(0, memory::used)
-}
-
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_watchdog(is_watchdog: i32) {
-    streams::set_watchdog(is_watchdog != 0);
-}
-
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_unanswered(index: i32) -> *const c_char {
-    let noted = log::lock(&UNANSWERED);
-    let symbol = usize::try_from(index).ok().and_then(|index| noted.get(index));
-    symbol.map_or(std::ptr::null(), |symbol| symbol.as_ptr())
-}
-
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_address_range(start: Out<u64>, length: Out<u64>) {
-    let (first, bytes) = memory::address_range();
-    let _ = set(start, first as u64);
-    let _ = set(length, bytes as u64);
+values! {
+    nvcoll_vgpu_log() -> *const Record => log::records();
+    nvcoll_vgpu_count() -> u64 => log::count();
+    nvcoll_vgpu_lost() -> u64 => log::lost();
+    nvcoll_vgpu_name_of(name: u32) -> *const c_char => log::text(name).map_or(std::ptr::null(), CStr::as_ptr);
+    nvcoll_vgpu_names() -> u32 => log::names();
+    nvcoll_vgpu_set_op(op: u32) -> () => log::set_op(op);
+    nvcoll_vgpu_get_op() -> u32 => log::op();
+    nvcoll_vgpu_used(device: i32) -> u64 => u16::try_from(device).map_or(0, memory::used);
+    nvcoll_vgpu_watchdog(is_watchdog: i32) -> () => streams::set_watchdog(is_watchdog != 0);
+    nvcoll_vgpu_unanswered(index: u32) -> *const c_char =>
+        log::lock(&UNANSWERED).get(index as usize).map_or(std::ptr::null(), |symbol| symbol.as_ptr());
+    nvcoll_vgpu_address_range(start: Out<u64>, length: Out<u64>) -> () => {
+        let (first, bytes) = memory::address_range();
+        let _ = (set(start, first as u64), set(length, bytes as u64));
+    };
 }

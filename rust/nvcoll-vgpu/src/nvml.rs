@@ -4,10 +4,10 @@
 //! temperature. A virtual GPU is idle and cool: what is measured on a real one has a plausible constant here, marked below.
 //!
 //! Names, argument orders, layouts and numbers of enums are those of NVIDIA's documentation, *NVML API reference guide*.
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{c_int, c_uint};
 
 use crate::attributes::{BUS_BITS, CLOCK_KHZ};
-use crate::entry_points::{functions, outcome, text_of, write_text, Text};
+use crate::entry_points::{functions, text_of, write_text, Text};
 use crate::gpu::{gpu, pci_address, pci_bus, uuid};
 use crate::{memory, set, Answer, Failure, Handle, Out, Status};
 
@@ -122,11 +122,6 @@ fn pci(device: Option<u16>) -> Pci {
     long[..4].copy_from_slice(b"0000");
     long[4..4 + address.len()].copy_from_slice(address.as_bytes());
     Pci { legacy_address, domain: 0, bus, device: 0, device_id: 0x10de, subsystem_id: 0x10de, address: long }
-}
-
-#[no_mangle]
-extern "C" fn nvmlErrorString(status: c_int) -> *const c_char {
-    outcome(status)
 }
 
 functions! { answer:

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::sync::Arc;
 
-use crate::entry_points::{functions, number, outcome, text_of, Text};
+use crate::entry_points::{functions, number, text_of, Text};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out, Status};
@@ -28,11 +28,6 @@ fn write(program: Handle, out: Out<'_, c_char>, text: &CStr) -> Answer {
     // SAFETY: the caller has room for as many bytes as it was told, by NVRTC's interface.
     unsafe { text.as_ptr().copy_to_nonoverlapping(out.as_mut_ptr(), text.count_bytes() + 1) };
     Ok(())
-}
-
-#[no_mangle]
-extern "C" fn nvrtcGetErrorString(result: c_int) -> *const c_char {
-    outcome(result)
 }
 
 functions! { answer:

@@ -5,9 +5,9 @@
 //! exist: matrices read as zero. Operations are not counted; the log has a launch under the name of the call.
 //!
 //! Names and argument orders are those of NVIDIA's documentation of each library.
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 
-use crate::entry_points::{functions, int, logged, number, outcome};
+use crate::entry_points::{functions, int, logged, number};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::log::{self, Kind};
@@ -47,11 +47,6 @@ fn solve(handle: Handle, name: u32, info: usize, places: c_int) -> Answer {
 fn none(device: Out<'_, usize>, host: Out<'_, usize>) -> Answer {
     set(device, 0)?;
     set(host, 0)
-}
-
-#[no_mangle]
-extern "C" fn cusparseGetErrorString(status: c_int) -> *const c_char {
-    outcome(status)
 }
 
 functions! { answer:

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use super::products::Product;
 use super::{answer, version};
-use crate::entry_points::{functions, int, named};
+use crate::entry_points::{functions, int, named, values};
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out};
 
@@ -45,10 +45,8 @@ pub(crate) struct Heuristic {
 /// The only algorithm, which needs no workspace.
 const OFFERED: Heuristic = Heuristic { algorithm: [0; 8], workspace_bytes: 0, state: 0, waves: 1.0, reserved: [0; 4] };
 
-/// The version, as cuBLASLt codes it.
-#[no_mangle]
-extern "C" fn cublasLtGetVersion() -> usize {
-    version() as usize
+values! {
+    cublasLtGetVersion() -> usize => version() as usize;
 }
 
 /// Sets an attribute of a description; those that are kept have 4 bytes.

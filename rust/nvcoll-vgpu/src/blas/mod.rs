@@ -17,11 +17,11 @@ mod solves;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 
 pub(crate) use products::{Product, COMPUTE_32F, COMPUTE_64F, COMPUTE_TF32};
 
-use crate::entry_points::{functions, number, outcome};
+use crate::entry_points::{functions, number};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out, Status};
@@ -65,9 +65,4 @@ functions! { answer:
         2 => set(out, version() % 100),
         _ => Err(Failure::INVALID_VALUE),
     };
-}
-
-#[no_mangle]
-extern "C" fn cublasGetStatusString(status: c_int) -> *const c_char {
-    outcome(status)
 }

@@ -19,7 +19,7 @@ mod tests;
 
 use std::ffi::{c_char, c_int};
 
-use crate::entry_points::{functions, number, outcome};
+use crate::entry_points::{functions, number, values};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::log::{self, Kind};
@@ -51,27 +51,12 @@ fn data_type_of(dtype: i64) -> c_int {
     }
 }
 
-/// The version: 9.26 or 9.10, as cuDNN codes it.
-#[no_mangle]
-extern "C" fn cudnnGetVersion() -> usize {
-    [92_600, 91_002][usize::from(gpu().cuda == 12)]
-}
-
-/// The version of the runtime.
-#[no_mangle]
-extern "C" fn cudnnGetCudartVersion() -> usize {
-    gpu().version() as usize
-}
-
-#[no_mangle]
-extern "C" fn cudnnGetErrorString(status: c_int) -> *const c_char {
-    outcome(status)
-}
-
-/// Writes the last error in words: none.
-#[no_mangle]
-extern "C" fn cudnnGetLastErrorString(out: Out<'_, c_char>, size: usize) {
-    let _ = set(out.filter(|_| size > 0), 0);
+values! {
+    // 9.26 or 9.10, as cuDNN codes it.
+    cudnnGetVersion() -> usize => [92_600, 91_002][usize::from(gpu().cuda == 12)];
+    cudnnGetCudartVersion() -> usize => gpu().version() as usize;
+    // The last error in words: none.
+    cudnnGetLastErrorString(out: Out<c_char>, size: usize) -> () => { let _ = set(out.filter(|_| size > 0), 0); };
 }
 
 functions! { answer:

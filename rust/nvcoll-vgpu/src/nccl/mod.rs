@@ -21,7 +21,7 @@ mod tests;
 use std::ffi::{c_char, c_int, CStr};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use crate::entry_points::{functions, number, outcome};
+use crate::entry_points::{functions, number, values};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::log::{self, Kind};
@@ -157,15 +157,9 @@ fn shrink(
     make(out, &name, (whole.ranks as c_int).saturating_sub(count), whole.rank as c_int - before as c_int)
 }
 
-#[no_mangle]
-extern "C" fn ncclGetErrorString(result: c_int) -> *const c_char {
-    outcome(result)
-}
-
-/// The last error in words: none.
-#[no_mangle]
-extern "C" fn ncclGetLastError(_comm: Handle) -> *const c_char {
-    c"".as_ptr()
+values! {
+    // The last error in words: none.
+    ncclGetLastError() -> *const c_char => c"".as_ptr();
 }
 
 functions! { answer:

@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::entry_points::{functions, runtime, write_text};
+use crate::entry_points::{functions, runtime, values, write_text};
 use crate::errors::{self, Failure, Status, Text};
 use crate::gpu::{gpu, pci_address, uuid};
 use crate::properties::{layout_12, layout_13, record};
@@ -81,22 +81,11 @@ functions! { errors::driver:
         set(out, errors::text(error, Text::DriverName).ok_or(Failure::INVALID_VALUE)?.as_ptr());
 }
 
-#[no_mangle]
-extern "C" fn cudaGetLastError() -> Status {
-    errors::last(true)
-}
-
-#[no_mangle]
-extern "C" fn cudaPeekAtLastError() -> Status {
-    errors::last(false)
-}
-
-#[no_mangle]
-extern "C" fn cudaGetErrorName(error: Status) -> *const c_char {
-    errors::text(error, Text::RuntimeName).unwrap_or(c"unrecognized error code").as_ptr()
-}
-
-#[no_mangle]
-extern "C" fn cudaGetErrorString(error: Status) -> *const c_char {
-    errors::text(error, Text::Sentence).unwrap_or(c"unrecognized error code").as_ptr()
+values! {
+    cudaGetLastError() -> Status => errors::last(true);
+    cudaPeekAtLastError() -> Status => errors::last(false);
+    cudaGetErrorName(error: Status) -> *const c_char =>
+        errors::text(error, Text::RuntimeName).unwrap_or(c"unrecognized error code").as_ptr();
+    cudaGetErrorString(error: Status) -> *const c_char =>
+        errors::text(error, Text::Sentence).unwrap_or(c"unrecognized error code").as_ptr();
 }

@@ -4,26 +4,17 @@
 
 use std::cell::RefCell;
 
-use crate::entry_points::{functions, runtime, text_of, Text};
+use crate::entry_points::{functions, runtime, text_of, values, Text};
 use crate::errors::{self, Failure};
 use crate::gpu::gpu;
 use crate::launches::{self, resident_blocks, Dim3, Launch, DYNAMIC_SHARED};
 use crate::{set, Answer, Handle, Out};
 
-/// The handle of a fat binary is a pointer that the caller keeps and never follows.
-#[no_mangle]
-extern "C" fn __cudaRegisterFatBinary(_binary: usize) -> Handle {
-    launches::create_owner()
-}
-
-#[no_mangle]
-extern "C" fn __cudaUnregisterFatBinary(owner: Handle) {
-    launches::unload(owner);
-}
-
-#[no_mangle]
-extern "C" fn __cudaInitModule(_owner: Handle) -> u8 {
-    1
+values! {
+    // The handle of a fat binary is a pointer that the caller keeps and never follows.
+    __cudaRegisterFatBinary() -> Handle => launches::create_owner();
+    __cudaUnregisterFatBinary(owner: Handle) -> () => launches::unload(owner);
+    __cudaInitModule() -> u8 => 1;
 }
 
 /// Grid, block, shared memory and stream of a launch in the form `kernel<<<...>>>`.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
 
 use super::copy_and_wait;
-use crate::entry_points::runtime;
+use crate::entry_points::{runtime, values};
 use crate::errors::Failure;
 use crate::memory::data::Copy;
 use crate::{log, memory, set, Handle, Out};
@@ -19,18 +19,9 @@ struct Symbol {
 /// By the address of the host's shadow of the variable.
 static SYMBOLS: LazyLock<Mutex<HashMap<Handle, Symbol>>> = LazyLock::new(Mutex::default);
 
-#[no_mangle]
-extern "C" fn __cudaRegisterVar(
-    _owner: Handle,
-    shadow: Handle,
-    _device_address: usize,
-    _name: usize,
-    _is_external: i32,
-    bytes: usize,
-    _is_constant: i32,
-    _is_global: i32,
-) {
-    log::lock(&SYMBOLS).entry(shadow).or_insert(Symbol { bytes, address: None });
+values! {
+    __cudaRegisterVar(_owner: Handle, shadow: Handle, _device_address: usize, _name: usize, _is_external: i32, bytes: usize)
+        -> () => { log::lock(&SYMBOLS).entry(shadow).or_insert(Symbol { bytes, address: None }); };
 }
 
 /// The address and the bytes of a variable.
