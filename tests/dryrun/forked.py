@@ -43,6 +43,7 @@ def environment():
         "TRITON_LIBCUDA_PATH": str(libraries()),
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # a pool of processes takes longer than a few kernels
     }
 
 
