@@ -66,6 +66,8 @@ pub mod properties;
 mod runtime;
 mod sparse;
 pub mod streams;
+#[cfg(test)]
+mod testing;
 mod times;
 
 use std::mem::MaybeUninit;

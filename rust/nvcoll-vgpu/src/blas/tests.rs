@@ -1,5 +1,4 @@
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 
@@ -8,26 +7,14 @@ use super::products::*;
 use super::solves::*;
 use super::*;
 use crate::log::{self, Record};
+use crate::testing::{records_of, told};
 
 const SUCCESS: c_int = 0;
 const NOT_INITIALIZED: c_int = 1;
 const INVALID_VALUE: c_int = 7;
 
-/// What `calls` logs: tests share the log, so each marks its records with an operator of its own.
-fn logged(calls: impl FnOnce()) -> Vec<Record> {
-    static NEXT: AtomicU32 = AtomicU32::new(1_000_000);
-    let op = NEXT.fetch_add(1, Ordering::Relaxed); // Relaxed: only uniqueness counts
-    log::set_op(op);
-    calls();
-    log::set_op(0);
-    (0..log::count()).filter_map(log::record).filter(|record| record.op == op).collect()
-}
-
 fn made(make: impl FnOnce(Out<'_, Handle>) -> c_int) -> Handle {
-    let mut out = MaybeUninit::new(0);
-    assert_eq!(make(Some(&mut out)), SUCCESS);
-    // SAFETY: it was initialized with 0.
-    unsafe { out.assume_init() }
+    told(0, make)
 }
 
 fn library() -> Handle {
@@ -37,7 +24,7 @@ fn library() -> Handle {
 #[test]
 fn a_product_is_logged_with_its_shape_types_and_stream() {
     let handle = library();
-    let records = logged(|| {
+    let records = records_of(|| {
         assert_eq!(cublasSetStream_v2(handle, 0x10000 + 64 * 5), SUCCESS);
         let status = cublasGemmEx(handle, 1, 0, 30, 20, 10, 0, 0, 14, 0, 0, 14, 0, 0, 0, 0, 0, 68);
         assert_eq!(status, SUCCESS);
@@ -51,7 +38,7 @@ fn a_product_is_logged_with_its_shape_types_and_stream() {
 #[test]
 fn single_precision_says_whether_tf32_is_allowed() {
     let handle = library();
-    let records = logged(|| {
+    let records = records_of(|| {
         cublasSgemm_v2(handle, 0, 0, 1, 2, 3);
         cublasSetMathMode(handle, MATH_TF32);
         cublasSgemm_v2(handle, 0, 0, 1, 2, 3);
@@ -62,7 +49,7 @@ fn single_precision_says_whether_tf32_is_allowed() {
 #[test]
 fn a_triangular_solution_counts_half_of_a_product() {
     let handle = library();
-    let records = logged(|| {
+    let records = records_of(|| {
         cublasStrsm_v2(handle, 0, 0, 0, 0, 64, 10);
         cublasDtrsm_v2(handle, 1, 0, 0, 0, 64, 10);
         cublasCherk_v2(handle, 0, 0, 63, 5);
@@ -76,7 +63,7 @@ fn lt_products_have_the_sizes_of_their_layouts_and_the_epilogue() {
     let description = made(|out| cublasLtMatmulDescCreate(out, 68));
     let layout = |rows, columns| made(|out| cublasLtMatrixLayoutCreate(out, 28, rows, columns));
     let (a, b, d) = (layout(64, 16), layout(64, 32), layout(16, 32));
-    let records = logged(|| {
+    let records = records_of(|| {
         assert_eq!(cublasLtMatmulDescSetAttribute(description, 3, Some(&1), 4), SUCCESS);
         assert_eq!(cublasLtMatmulDescSetAttribute(description, 7, Some(&36), 4), SUCCESS);
         assert_eq!(cublasLtMatrixLayoutSetAttribute(d, 5, Some(&3), 4), SUCCESS);
@@ -115,7 +102,7 @@ proptest! {
         let sizes = [sizes[0], sizes[1], sizes[2], batch];
         let ([m, n, k, batch], operations, types) =
             (sizes.map(|size| size as usize), operations.map(|op| op as usize), types.map(|kind| kind as usize));
-        let records = logged(|| {
+        let records = records_of(|| {
             let status = cublasGemmStridedBatchedEx(
                 handle, operations[0], operations[1], m, n, k, 0, 0, types[0], 0, 0, 0, 0, 0, 0, 0, 0, types[1], 0, 0, batch,
                 types[2],

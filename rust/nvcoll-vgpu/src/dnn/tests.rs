@@ -1,5 +1,4 @@
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
@@ -9,27 +8,10 @@ use super::launches::*;
 use super::recurrent::*;
 use super::tensors::*;
 use super::*;
-use crate::log::Record;
+use crate::testing::{records_of, told};
 
 const SUCCESS: c_int = 0;
 const BAD_PARAM: c_int = 2000;
-
-/// What `calls` logs: tests share the log, so each marks its records with an operator of its own.
-fn logged(calls: impl FnOnce()) -> Vec<Record> {
-    static NEXT: AtomicUsize = AtomicUsize::new(3_000_000);
-    let op = NEXT.fetch_add(1, Ordering::Relaxed) as u32; // Relaxed: only uniqueness counts
-    log::set_op(op);
-    calls();
-    log::set_op(0);
-    (0..log::count()).filter_map(log::record).filter(|record| record.op == op).collect()
-}
-
-fn told<T: Copy>(first: T, tell: impl FnOnce(Out<'_, T>) -> c_int) -> T {
-    let mut out = MaybeUninit::new(first);
-    assert_eq!(tell(Some(&mut out)), SUCCESS);
-    // SAFETY: it was initialized with `first`.
-    unsafe { out.assume_init() }
-}
 
 fn made(kind: c_int) -> Handle {
     told(0, |out| cudnnBackendCreateDescriptor(kind, out))
@@ -72,7 +54,7 @@ fn a_plan_that_the_heuristics_offer_logs_its_convolution() {
     assert_eq!(found, 1);
     holds(plan, 401, &[configuration]);
     let handle = told(0, |out| cudnnCreate(out));
-    let records = logged(|| assert_eq!(cudnnBackendExecute(handle, plan), SUCCESS));
+    let records = records_of(|| assert_eq!(cudnnBackendExecute(handle, plan), SUCCESS));
     let [record] = records[..] else { panic!("{records:?}") };
     assert_eq!(record.args[..5], [32 * 28 * 28, 64, 32 * 9, 2, 0]);
     assert_eq!(record.args[5], 14 | 14 << 8 | 68 << 32);
@@ -82,7 +64,7 @@ fn a_plan_that_the_heuristics_offer_logs_its_convolution() {
 fn all_passes_of_a_convolution_have_the_same_operations() {
     let sizes = |pass| {
         let product = convolution(pass, 0, &[8, 12, 20, 20], &[24, 12, 5, 5], &[8, 24, 16, 16]).unwrap();
-        let records = logged(|| product.log(0).unwrap());
+        let records = records_of(|| product.log(0).unwrap());
         2 * records[0].args[..4].iter().product::<u64>()
     };
     let closed_form = 2 * 8 * 16 * 16 * 24 * 12 * 25;
@@ -126,7 +108,7 @@ fn a_recurrent_pass_logs_the_products_of_each_direction() {
     assert_eq!(cudnnSetRNNDescriptor_v8(layers, 0, 3, 2, 1, 0, 2, 0, 0, 8, 6, 0, 1), SUCCESS);
     assert_eq!(cudnnSetRNNDataDescriptor(data, 2, 0, 5, 7), SUCCESS);
     let handle = told(0, |out| cudnnCreate(out));
-    let records = logged(|| assert_eq!(cudnnRNNForward(handle, layers, 1, 0, data), SUCCESS));
+    let records = records_of(|| assert_eq!(cudnnRNNForward(handle, layers, 1, 0, data), SUCCESS));
     let shapes: Vec<_> = records.iter().map(|record| record.args[..4].to_vec()).collect();
     assert_eq!(shapes, [[18, 35, 8, 1], [18, 7, 6, 5], [18, 35, 8, 1], [18, 7, 6, 5]]);
 }

@@ -1,31 +1,12 @@
-use std::mem::MaybeUninit;
-
 use proptest::prelude::*;
 
 use super::collectives::*;
 use super::ops::*;
 use super::*;
-use crate::log::Record;
+use crate::testing::{records_of, told};
 
 const SUCCESS: c_int = 0;
 const INVALID_ARGUMENT: c_int = 4;
-
-/// What `calls` logs: tests share the log, so each marks its records with an operator of its own.
-fn logged(calls: impl FnOnce()) -> Vec<Record> {
-    static NEXT: AtomicU64 = AtomicU64::new(2_000_000);
-    let op = NEXT.fetch_add(1, Ordering::Relaxed) as u32; // Relaxed: only uniqueness counts
-    log::set_op(op);
-    calls();
-    log::set_op(0);
-    (0..log::count()).filter_map(log::record).filter(|record| record.op == op).collect()
-}
-
-fn told<T: Copy>(first: T, tell: impl FnOnce(Out<'_, T>) -> c_int) -> T {
-    let mut out = MaybeUninit::new(first);
-    assert_eq!(tell(Some(&mut out)), SUCCESS);
-    // SAFETY: it was initialized with `first`.
-    unsafe { out.assume_init() }
-}
 
 fn comm(ranks: c_int, rank: c_int) -> Handle {
     told(0, |out| ncclCommInitRank(out, ranks, UniqueId([65; 128]), rank))
@@ -58,7 +39,7 @@ fn a_communicator_knows_its_ranks_and_has_no_errors() {
 fn a_collective_is_logged_by_its_communicator() {
     let comm = comm(4, 1);
     let at = device(&[1f32; 6]);
-    let records = logged(|| {
+    let records = records_of(|| {
         assert_eq!(ncclAllReduce(at, at, 6, 7, 0, comm, 0x10000 + 64 * 3), SUCCESS);
         ncclGroupStart();
         assert_eq!(ncclBroadcast(at, at, 6, 7, 2, comm, 0), SUCCESS);

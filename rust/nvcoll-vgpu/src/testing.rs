@@ -1,0 +1,24 @@
+//! What tests of entry points share: the records that calls write, and values that calls tell.
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::log::{self, Record};
+use crate::{Out, Status};
+
+/// What `calls` writes into the log, which tests share: each marks its records with an operator of its own.
+pub(crate) fn records_of(calls: impl FnOnce()) -> Vec<Record> {
+    static NEXT: AtomicU32 = AtomicU32::new(1_000_000);
+    let op = NEXT.fetch_add(1, Ordering::Relaxed); // Relaxed: only uniqueness counts
+    log::set_op(op);
+    calls();
+    log::set_op(0);
+    (0..log::count()).filter_map(log::record).filter(|record| record.op == op).collect()
+}
+
+/// What a call that succeeds leaves in a place that held `first`.
+pub(crate) fn told<T: Copy>(first: T, tell: impl FnOnce(Out<'_, T>) -> Status) -> T {
+    let mut out = MaybeUninit::new(first);
+    assert_eq!(tell(Some(&mut out)), 0);
+    // SAFETY: it was initialized with `first`.
+    unsafe { out.assume_init() }
+}
