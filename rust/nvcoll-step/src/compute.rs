@@ -19,6 +19,7 @@ use std::sync::LazyLock;
 use nvcoll_fabric::hardware::gpus::{Generation, Gpu};
 use serde::Deserialize;
 
+use crate::attention::Attention;
 use crate::constants::{ByGeneration, Constants};
 use crate::error::{Error, Result};
 use crate::layout::Dtype;
@@ -188,7 +189,7 @@ impl Compute<'_> {
             Work::Gemm { m, n, k, batch, dtype, grouped } => {
                 count * self.gemm([m, n, k], batch, dtype, grouped, count)?
             }
-            Work::Attention { .. } => count * self.attention(work)?,
+            Work::Attention(attention) => count * self.attention(attention)?,
             Work::Elementwise { bytes } => {
                 let constant = self.constants.elementwise;
                 count * self.moving(constant.of(self.device.class).min(constant.ampere) * bytes)
@@ -236,13 +237,9 @@ impl Compute<'_> {
         used.into_iter().fold(f64::MIN_POSITIVE, f64::max)
     }
 
-    fn attention(&self, work: &Work) -> Result<f64> {
-        let Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward, causal } =
-            *work
-        else {
-            unreachable!("the caller has matched attention")
-        };
-        let scores = sequences * heads * queries * keys;
+    fn attention(&self, work: Attention) -> Result<f64> {
+        let Attention { qk_dim, v_dim, kernel, backward, causal, .. } = work;
+        let scores = work.scores();
         let square = 2.0 * scores * (qk_dim + v_dim);
         let peak = self.device.peak(Dtype::Bf16).or_else(|_| self.device.peak(Dtype::Fp16))?;
         if kernel == AttentionKernel::Unfused {
@@ -251,7 +248,7 @@ impl Compute<'_> {
         let row = KERNELS.iter().find(|row| row.kernel == kernel).expect("the table has every kernel");
         let part = if backward { row.backward } else { row.forward }.of(self.device.class);
         let head = row.heads.get(&format!("{qk_dim}")).copied().unwrap_or(OTHER_HEADS);
-        let part_of_keys = window.map_or(1.0, |tokens| (tokens / keys).min(1.0));
+        let part_of_keys = work.part_of_keys();
         let seen = if causal { CAUSAL * part_of_keys * (2.0 - part_of_keys) } else { part_of_keys };
         let passes = if backward { 2.5 } else { 1.0 };
         Ok(passes * square * seen / (peak * part * self.constants.attention * head))

@@ -6,6 +6,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`attention`] | one kernel of attention |
 //! | [`error`] | what can go wrong between a layout and the time of a step |
 //! | `tables` | tables that are shipped: rows that are found by name |
 //! | [`model`] | transformers: their dimensions and parameters |
@@ -23,6 +24,7 @@
 //! | [`pricing`] | what a step costs on a machine |
 #![forbid(unsafe_code)]
 
+pub mod attention;
 pub mod compute;
 pub mod constants;
 pub mod error;

@@ -13,9 +13,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::attention::Attention;
 use crate::layout::Dtype;
 use crate::memory::Part;
-use crate::software::AttentionKernel;
 use crate::training_step::{pattern, Work};
 use nvcoll_fabric::predict::Pattern;
 
@@ -95,23 +95,8 @@ pub enum Action {
         #[serde(default, skip_serializing_if = "is_false")]
         grouped: bool,
     },
-    /// Fused attention; the fields are those of [`Work::Attention`].
-    #[expect(missing_docs, reason = "the fields are those of Work::Attention")]
-    Attention {
-        queries: f64,
-        keys: f64,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        window: Option<f64>,
-        sequences: f64,
-        heads: f64,
-        qk_dim: f64,
-        v_dim: f64,
-        kernel: AttentionKernel,
-        #[serde(default)]
-        backward: bool,
-        #[serde(default = "yes")]
-        causal: bool,
-    },
+    /// Fused attention.
+    Attention(Attention),
     /// A kernel that moves bytes.
     Kernel {
         /// The bytes that it reads and writes.
@@ -235,10 +220,6 @@ fn one() -> f64 {
     1.0
 }
 
-const fn yes() -> bool {
-    true
-}
-
 fn is_one(number: &f64) -> bool {
     *number == 1.0
 }
@@ -258,9 +239,7 @@ impl Action {
             Self::Gemm { m, n, k, batch, dtype, grouped } => {
                 Work::Gemm { m, n, k, batch, dtype, grouped: grouped.then_some(1.0) }
             }
-            Self::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward, causal } => {
-                Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward, causal }
-            }
+            Self::Attention(attention) => Work::Attention(attention),
             _ => return None,
         })
     }
@@ -282,9 +261,7 @@ impl Action {
     pub(crate) fn numbers(&self) -> Vec<f64> {
         match *self {
             Self::Gemm { m, n, k, batch, .. } => vec![m, n, k, batch],
-            Self::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, .. } => {
-                vec![queries, keys, window.unwrap_or(1.0), sequences, heads, qk_dim, v_dim]
-            }
+            Self::Attention(attention) => attention.numbers(),
             Self::Kernel { bytes }
             | Self::Copy { bytes, .. }
             | Self::Collective { bytes, .. }

@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use nvcoll_fabric::predict::Pattern;
 use serde::{Deserialize, Serialize};
 
+use crate::attention::Attention;
 use crate::error::{Error, Result};
 use crate::layout::{Dtype, Recompute};
 use crate::memory::Memory;
 use crate::network::Group;
 use crate::pipeline::Schedule;
 use crate::recorded::Recorded;
-use crate::software::AttentionKernel;
 
 /// The name of the format.
 pub const SCHEMA: &str = "nvcoll.training-step/1";
@@ -151,14 +151,6 @@ fn is_once(number: &f64) -> bool {
     *number == 1.0
 }
 
-const fn yes() -> bool {
-    true
-}
-
-const fn is_yes(value: &bool) -> bool {
-    *value
-}
-
 /// What an operation does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case", deny_unknown_fields)]
@@ -182,31 +174,7 @@ pub enum Work {
         grouped: Option<f64>,
     },
     /// Attention of all heads of a rank.
-    Attention {
-        /// The queries of one sequence on this rank.
-        queries: f64,
-        /// The keys that the last query of the sequence sees without a window: its tokens.
-        keys: f64,
-        /// The tokens of the sliding window, if there is one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        window: Option<f64>,
-        /// The sequences of a micro-batch.
-        sequences: f64,
-        /// The heads of queries on this rank.
-        heads: f64,
-        /// Elements of a query and a key.
-        qk_dim: f64,
-        /// Elements of a value.
-        v_dim: f64,
-        /// The kernel.
-        kernel: AttentionKernel,
-        /// Whether it is the backward pass.
-        #[serde(default)]
-        backward: bool,
-        /// Whether a query sees only the keys before it.
-        #[serde(default = "yes", skip_serializing_if = "is_yes")]
-        causal: bool,
-    },
+    Attention(Attention),
     /// Element-wise work: the bytes that it reads and writes, times a factor of the generation.
     Elementwise {
         /// The bytes.
@@ -390,9 +358,7 @@ impl TrainingStep {
     fn check_op(&self, op: &Op) -> Result<()> {
         let numbers = match &op.work {
             Work::Gemm { m, n, k, batch, grouped, .. } => vec![*m, *n, *k, *batch, grouped.unwrap_or(1.0)],
-            Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, .. } => {
-                vec![*queries, *keys, window.unwrap_or(1.0), *sequences, *heads, *qk_dim, *v_dim]
-            }
+            Work::Attention(attention) => attention.numbers(),
             Work::Elementwise { bytes } | Work::Stream { bytes } => vec![*bytes],
             Work::Host { seconds } | Work::Wait { seconds } => vec![*seconds],
             Work::Collective { bytes, group, once_per_node, .. } => {

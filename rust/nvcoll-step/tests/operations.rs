@@ -1,6 +1,7 @@
 //! Seconds of operations on a GPU, against the formulas written out for one case each, and their order for others.
 
 use nvcoll_fabric::hardware::gpus;
+use nvcoll_step::attention::Attention;
 use nvcoll_step::compute::{Compute, Device};
 use nvcoll_step::constants::Constants;
 use nvcoll_step::layout::Dtype;
@@ -20,8 +21,18 @@ fn gemm(m: f64, n: f64, k: f64, dtype: Dtype, grouped: Option<f64>) -> Work {
 
 fn attention(keys: f64, window: Option<f64>, kernel: AttentionKernel, backward: bool) -> Work {
     let (queries, sequences, heads, qk_dim, v_dim) = (keys, 1.0, 32.0, 128.0, 128.0);
-    let causal = true;
-    Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward, causal }
+    Work::Attention(Attention {
+        queries,
+        keys,
+        window,
+        sequences,
+        heads,
+        qk_dim,
+        v_dim,
+        kernel,
+        backward,
+        causal: true,
+    })
 }
 
 fn assert_equal(found: f64, expected: f64) {
@@ -75,14 +86,8 @@ fn attention_counts_the_scores_that_causal_kernels_compute() {
 #[test]
 fn heads_of_no_multiple_of_8_need_no_tensor_cores() {
     let of = |elements: f64| {
-        let Work::Attention { queries, keys, window, sequences, heads, kernel, backward, .. } =
-            attention(2048.0, None, AttentionKernel::Unfused, false)
-        else {
-            unreachable!()
-        };
-        let (qk_dim, v_dim) = (elements, elements);
-        let causal = true;
-        let work = Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward, causal };
+        let Work::Attention(other) = attention(2048.0, None, AttentionKernel::Unfused, false) else { unreachable!() };
+        let work = Work::Attention(Attention { qk_dim: elements, v_dim: elements, ..other });
         seconds("a100-sxm", &work, 1.0).unwrap()
     };
     assert!(of(108.0) > 1.5 * of(112.0));

@@ -94,9 +94,7 @@ fn scores_are_those_of_all_heads_and_pairs() {
             let (model, step) = (Model::named(name).unwrap(), planned(name, fields.clone(), "megatron-core"));
             let scores = |of_backward| {
                 let ops = all_ops(&step).into_iter().map(move |(op, times, _)| match op.work {
-                    Work::Attention { queries, keys, sequences, heads, backward, .. } if backward == of_backward => {
-                        queries * keys * sequences * heads * times
-                    }
+                    Work::Attention(attention) if attention.backward == of_backward => attention.scores() * times,
                     _ => 0.0,
                 });
                 ops.sum::<f64>()
@@ -119,7 +117,7 @@ fn windows_are_those_of_the_layers_that_have_them() {
     let of = |block: &str| layers.iter().find(|run| run.block == block).map(|run| run.repeat);
     assert_eq!((of("expert layer with window"), of("expert layer")), (Some(12), Some(12)));
     let window = step.blocks["expert layer with window"].forward.iter().find_map(|op| match op.work {
-        Work::Attention { window, .. } => window,
+        Work::Attention(attention) => attention.window,
         _ => None,
     });
     assert_eq!(window, Some(128.0));

@@ -13,6 +13,7 @@
 //! the result backward. Source of the byte counts: ours, from what fused kernels of Transformer Engine must read and write.
 
 use super::Request;
+use crate::attention::Attention;
 use crate::layout::Dtype;
 use crate::model::{Experts, Layer};
 use crate::software::AttentionKernel;
@@ -175,7 +176,7 @@ impl<'r> Sizes<'r> {
             Some(mla) => (mla.nope + mla.rope, mla.v),
             None => (model.head_dim, model.head_dim),
         };
-        let work = Work::Attention {
+        let work = Work::Attention(Attention {
             queries: layout.sequence as f64 / f64::from(layout.context),
             keys: layout.sequence as f64,
             window: model.window.filter(|_| self.layer.has_window).map(|one| one.tokens as f64),
@@ -186,7 +187,7 @@ impl<'r> Sizes<'r> {
             kernel: self.request.software.attention,
             backward,
             causal: true,
-        };
+        });
         op(if backward { "attention backward" } else { "attention" }, work)
     }
 

@@ -125,7 +125,7 @@ impl Pass {
 fn computing_part(work: &Work) -> Part {
     match work {
         Work::Gemm { .. } => Part::Gemm,
-        Work::Attention { .. } => Part::Attention,
+        Work::Attention(_) => Part::Attention,
         _ => Part::Elementwise,
     }
 }

@@ -81,7 +81,7 @@ impl Pricer<'_> {
             return vec![format!("no run of {model} in {} on {title} was published", step.dtype.name())];
         };
         let keys = step.works().filter_map(|work| match work {
-            Work::Attention { keys, .. } => Some(keys),
+            Work::Attention(attention) => Some(attention.keys),
             _ => None,
         });
         let sequence = keys.fold(0.0, f64::max);

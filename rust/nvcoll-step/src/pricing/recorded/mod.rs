@@ -253,16 +253,11 @@ impl Recorded {
     }
 }
 
-/// FLOPs of a product, or of attention: of its scores that are seen, backward with the scores computed again.
+/// FLOPs of a product, or of attention.
 fn flops_of(work: &Work) -> f64 {
     match *work {
         Work::Gemm { m, n, k, batch, .. } => 2.0 * m * n * k * batch,
-        Work::Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, backward, causal, .. } => {
-            let part = window.map_or(1.0, |tokens| (tokens / keys).min(1.0));
-            let seen = if causal { part * (1.0 - part / 2.0) } else { part };
-            let passes = if backward { 2.5 } else { 1.0 };
-            passes * 2.0 * sequences * heads * queries * keys * (qk_dim + v_dim) * seen
-        }
+        Work::Attention(attention) => attention.flops(),
         _ => 0.0,
     }
 }
