@@ -91,7 +91,7 @@ def test_a_compiled_function_is_priced_on_machines(tmp_path):
         (("whatif", DDP, "--step", "7"), "has no ProfilerStep#7: it has 5"),
         (("whatif", DDP, "--from", "nowhere"), "nowhere"),
         (("price", TRACES / "README.md"), "has none of the formats that are read"),
-        (("price", TRACES / "fsdp.hlo.gz", "--on", "hgx-h100,hgx-b200", "--html", "x"), "--html is of one machine"),
+        (("price", TRACES / "fsdp.hlo.gz", "--on", "hgx-h100,hgx-b200", "--html", "x"), "--html takes one machine"),
         (("price", "gone.json"), "gone.json cannot be read"),
     ],
 )

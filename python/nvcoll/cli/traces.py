@@ -1,4 +1,4 @@
-"""Steps that another tool wrote, on machines: what ``nvcoll whatif`` and ``nvcoll price`` print of them."""
+"""Predicts steps that another tool wrote: the output of ``nvcoll price`` for them, shared in part with ``whatif``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def price(
     outputs: Outputs,
     folder: Path | None,
 ) -> None:
-    """Prices a step that no dry run recorded, and prints the answer: its memory and its script are not known."""
+    """Predicts a step that no dry run recorded, and prints the output, without memory and script: they are unknown."""
     step = read.steps[0]
     asked = [Machine(one, step.gpus, **conditions) for one in fabrics]
     found = [one.predict(step) for one in asked]
@@ -61,14 +61,14 @@ def price(
 
 
 def show_step(name: str, ranks: int, notes: Sequence[str]) -> None:
-    """Prints what was read."""
+    """Prints name, ranks and assumptions of a step."""
     print_labelled("", f"{name}, {ranks} GPUs", label=0)
     for nth, note in enumerate(notes):
         print_labelled("assumed" if nth == 0 else "", note)
 
 
 def parts(found: StepPrediction) -> Mapping[str, float]:
-    """Returns the parts of a prediction in the words of what a trace measures, in seconds."""
+    """Returns the parts of a prediction that a trace measures, too, in seconds."""
     computing = sum(time for name, time in found.parts.items() if name in COMPUTING)
     processor = found.parts.get("host", 0.0)
     return {"computing": computing, "exposed": found.seconds - computing - processor, "processor": processor}

@@ -1,4 +1,4 @@
-"""``nvcoll whatif``: a step that torch.profiler traced, with the collectives of other machines."""
+"""``nvcoll whatif``: predicts a step that torch.profiler traced with collectives of other machines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nvcoll.training.prediction import StepPrediction
 SCHEMA = "nvcoll.whatif/1"
 
 UNLIKE = 1.5
-"""The times by which collectives may differ from a prediction before a line says so. Chosen."""
+"""The factor by which collectives may differ from a prediction before a line says so. Chosen."""
 
 MOST = 8
 """The rows of collectives that are shown. Chosen."""
@@ -37,10 +37,10 @@ def whatif(
     traces: Annotated[list[str], typer.Argument(help="A trace of torch.profiler, or one of each rank, or a folder.")],
     on: On = None,
     recorded_on: Annotated[
-        str | None, typer.Option("--from", help="The machine on which it was traced: checks the prediction with it.")
+        str | None, typer.Option("--from", help="The traced machine: compares its prediction with the trace.")
     ] = None,
     step: Annotated[
-        int | None, typer.Option(help="The number N of ProfilerStep#N. Default: the one of median time.")
+        int | None, typer.Option(help="The number N of ProfilerStep#N. Default: the step of median time.")
     ] = None,
     nccl_version: Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")] = None,
     env: Env = None,
@@ -50,7 +50,7 @@ def whatif(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Prices a traced step on other machines: kernels and processor as measured, collectives as predicted there.
+    """Predicts a traced step on other machines: measured kernels and processor, predicted collectives.
 
     Example: nvcoll whatif trace.json.gz --from hgx-a100 --on hgx-h100,hgx-a100x2+ib-ndr-8
     """
@@ -58,7 +58,7 @@ def whatif(
     trace = opened(traces, gpu=None if there is None else gpu_of(there).name, step=step)
     if not isinstance(trace.measured, Measured):
         raise InvalidArgument(
-            f"{traces[0]} is no trace of torch.profiler: nothing in it is measured; pass it to nvcoll price"
+            f"{traces[0]} is no trace of torch.profiler: it has no measured times; pass it to nvcoll price"
         )
     (found,) = trace.steps
     if record is not None:
@@ -95,14 +95,14 @@ def whatif(
 
 
 def _row(measured: Measured) -> dict[str, Any]:
-    """Returns what was measured for JSON."""
+    """Returns measured times for JSON."""
     keys = ("pattern", "group", "bytes", "seconds")
     times = {key: value for key, value in vars(measured).items() if key.endswith("s") and key != "collectives"}
     return times | {"collectives": [dict(zip(keys, one, strict=True)) for one in measured.collectives]}
 
 
 def _show_check(measured: Measured, replayed_s: float, check: StepPrediction) -> None:
-    """Prints what was measured beside what is predicted for the same machine."""
+    """Prints measured times beside predictions for the same machine."""
     of = parts(check)
     rows = [
         ("the GPU computes", measured.computing_s, of["computing"]),
@@ -128,7 +128,7 @@ def _difference(was: float, now: float) -> str:
 
 
 def _collectives(measured: Measured, check: StepPrediction) -> Iterator[tuple[str, float, float]]:
-    """Yields each collective with its median as measured, and as predicted: those that took longest first."""
+    """Yields each collective with the median of measured times and the predicted time, the longest in total first."""
     took: dict[tuple[str, str, float], list[float]] = defaultdict(list)
     for pattern, group, nbytes, time in measured.collectives:
         took[pattern, group, nbytes].append(time)

@@ -1,12 +1,12 @@
-"""``nvcoll.testing``: makes ranks die, stop or fail at a step that a test names, and finds what they leave open.
+"""``nvcoll.testing``: makes ranks die, stop or fail at a step that a test names, and finds resources they leave open.
 
 >>> from nvcoll.testing import Fault, run_ranks
 >>> run = run_ranks(program, 3, fault=Fault.kill(rank=1, call=3, step=2))
 >>> run[1].status, type(run[0].error)
 
-`dryrun` runs a training script on GPUs that do not exist, for tests of its memory and overlap.
+`dryrun` runs a training script on virtual GPUs, for tests of its memory and overlap.
 
-``docs/testing.md`` and ``docs/dryrun.md`` show tests that use them.
+``docs/testing.md`` and ``docs/dryrun.md`` show such tests.
 """
 
 from nvcoll.dryrun.failures import CannotDryRun, DryRunLimit, OutOfGpuMemory, ScriptFailed

@@ -1,4 +1,4 @@
-"""Tests of memory and overlap of a training script on GPUs that nobody needs: `dryrun`."""
+"""`dryrun`: a training script on virtual GPUs, for tests of its memory and overlap."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class DryRun:
     Attributes:
         seconds: the predicted time of the step.
         peak_gib: GiB in tensors at the peak of the fullest rank, as torch's allocator counts.
-        reserved_gib: GiB that the allocator held at most.
+        reserved_gib: the most GiB that the allocator of a rank held.
         exposed: the share of the step in which computing waits for communication.
-        fits: whether reserved memory, NCCL and CUDA fit into the GPU.
-        tokens_per_second: tokens per second and GPU; 0: no tokens were found.
-        collectives: the collectives of the step with their prices.
-        prediction: everything that is predicted.
-        recording: everything that was recorded.
+        fits: whether memory in tensors, NCCL and CUDA fit into the GPU.
+        tokens_per_second: tokens per second per GPU; 0: no tokens were found.
+        collectives: the collectives of the step with predicted times.
+        prediction: the whole prediction.
+        recording: the whole recording.
     """
 
     seconds: float
@@ -67,18 +67,18 @@ def dryrun(
         args: its arguments.
         on: the machine, or its name.
         world_size: the number of ranks. Default: the GPUs of the machine.
-        is_module: as ``python -m``.
+        is_module: runs the script as ``python -m``.
         steps: steps of the optimizer to run; the last one counts.
         ranks: ranks to run. Default: those that differ.
-        tokens: tokens of a step of all ranks. Default: found.
+        tokens: tokens in a step of all ranks. Default: found in the recording.
         time_limit: seconds after which the script is ended.
-        environment: variables of the script.
-        is_cached: a recording of the same script is used, and this one is kept.
+        environment: environment variables of the script.
+        is_cached: whether an earlier recording of the same script is used, and this one is kept.
         conditions: ``version`` and ``settings`` of NCCL, as of `nvcoll.training.Machine`.
 
     Raises:
         OutOfGpuMemory: the script runs out of memory; the message is that of torch's allocator, with the line.
-        ScriptFailed: the script did not reach the step that counts.
+        ScriptFailed: the script did not reach the counted step.
         DryRunLimit: the limit of time or memory was reached.
         CannotDryRun: this machine or its torch cannot do a dry run.
     """

@@ -1,4 +1,4 @@
-"""Other doors to a recorded step: traces of torch.profiler, execution traces of Chakra, compiled functions of JAX.
+"""Reads recorded steps from traces of torch.profiler, execution traces of Chakra, and compiled functions of JAX.
 
 >>> from nvcoll.training import Machine  # doctest: +SKIP
 >>> from nvcoll.traces import read  # doctest: +SKIP

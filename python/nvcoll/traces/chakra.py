@@ -1,17 +1,16 @@
-"""Execution traces of MLCommons Chakra, read and written: a recorded step for simulators such as ASTRA-sim, and theirs.
+"""Reads and writes execution traces of MLCommons Chakra, the format of simulators such as ASTRA-sim.
 
-A file per rank, as ``NAME.RANK.et``: messages of protobuf, each behind its length; first `GlobalMetadata`, then nodes.
-Numbers of fields are those of schema 1.0 (``et_def.proto`` of mlcommons/chakra), which `SCHEMA` declares in the part
-that is used.
+One file per rank, ``NAME.RANK.et``: protobuf messages, each after its length; first `GlobalMetadata`, then nodes.
+`SCHEMA` declares the used part of schema 1.0 (``et_def.proto`` of mlcommons/chakra).
 
-Written: a node per operation, whose number is its place in the order in which the processor issued them. It depends on
-the operation before it on its stream, and on those for which its stream, or the processor, waited. What Chakra has no
-attribute for (the sides of a product) stands in the attribute ``nvcoll``, which other readers pass over.
+Written: one node per operation. Its number is the position of the operation in the order of issue. It depends on the
+operation before it on its stream, and on those for which its stream, or the processor, waited. Fields that Chakra lacks
+(m, n and k of a product) stand in the attribute ``nvcoll``, which other readers ignore.
 
 Read: data dependencies become events between streams; control dependencies name callers, and order nothing. Nodes
-without attribute ``stream`` (or ``tid``) are on one stream if they compute, and on another if they communicate, as
-ASTRA-sim runs them. Nodes of the processor are its time. A node that has a
-duration keeps it; one that has FLOPs alone is a square product of as many.
+without attribute ``stream`` (or ``tid``) are on one stream if they compute, and on another if they communicate, as in
+ASTRA-sim. Nodes of the processor take its time. A node with a duration keeps it; a node with FLOPs alone counts as a
+square product of these FLOPs.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ VALUES: Final = {
     **{"double": 1, "float": 2, "int32": 5, "int64": 3, "uint32": 13, "uint64": 4, "sint32": 17, "sint64": 18},
     **{"fixed32": 7, "fixed64": 6, "sfixed32": 15, "sfixed64": 16, "bool": 8, "string": 9},
 }
-"""Kinds of values that an attribute may have, with their numbers in protobuf; their fields are 3, 5, 7 and so on."""
+"""Types of attribute values, with their numbers in protobuf; their fields are 3, 5, 7 and so on."""
 
 _VALUES = [(f"{name}_val", 3 + 2 * nth, kind, False) for nth, (name, kind) in enumerate(VALUES.items())]
 
@@ -61,12 +60,12 @@ SCHEMA: Final[Mapping[str, Sequence[tuple[str, int, int | str, bool]]]] = {
         ("attr", 10, "AttributeProto", True),
     ],
 }
-"""Messages: name, number, type (a number of protobuf, or a message) and whether it is repeated, of each field."""
+"""Fields of each message: name, number, type (a protobuf number, or a message), and whether it is repeated."""
 
 VERSION: Final = "1.0.0"
 
 OURS: Final = "nvcoll"
-"""The attribute with what Chakra has no attribute for, as JSON."""
+"""The attribute for fields that Chakra lacks, as JSON."""
 
 GROUPS: Final = "comm_groups.json"
 """The file of groups beside traces: ranks by the number of the group, as ASTRA-sim reads it."""
@@ -180,10 +179,10 @@ def _attributes(message: Any) -> dict[str, Any]:
 
 
 def _sorted(where: str, nodes: Sequence[Any]) -> list[Any]:
-    """Returns nodes in an order in which each follows those that it depends on; of those ready the least number first.
+    """Returns nodes in topological order; of several nodes that are ready, the least number comes first.
 
     Raises:
-        InvalidArgument: some wait for each other, or two have one number.
+        InvalidArgument: some nodes wait for each other, or two have the same number.
     """
     by_id = {one.id: one for one in nodes}
     if len(by_id) < len(nodes):
@@ -205,7 +204,7 @@ def _sorted(where: str, nodes: Sequence[Any]) -> list[Any]:
 
 
 class _Reader:
-    """Nodes of Chakra as operations."""
+    """Makes operations of Chakra's nodes."""
 
     def __init__(self, world: int, ranks_of: Mapping[str, Sequence[int]]) -> None:
         self.world = world
@@ -264,7 +263,7 @@ def _whole(value: object) -> int:
 
 
 def _own(where: str, metadata: Any) -> Mapping[str, Any] | None:
-    """Returns what `write` left in the metadata of a file, if nvcoll wrote it."""
+    """Returns nvcoll's attribute in the metadata of a file; None: another tool wrote the file."""
     text = _attributes(metadata).get(OURS)
     if text is None:
         return None
@@ -350,7 +349,7 @@ def _first(rank: int, group: Mapping[str, int]) -> int:
 
 
 def _members(ranks: Sequence[Row], groups: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, int], list[int]]:
-    """Returns the ranks of each group in which some ranks are, by its name and its first rank."""
+    """Returns the ranks of each group that contains a recorded rank, by its name and its first rank."""
     keys = sorted({(name, _first(row["rank"], group)) for row in ranks for name, group in groups.items()})
     return {
         (name, first): [first + groups[name]["stride"] * nth for nth in range(groups[name]["size"])]
@@ -367,7 +366,7 @@ def _delimited(data: bytes) -> bytes:
 
 
 def _written(ops: Sequence[Row], rank: int, groups: Mapping[str, tuple[int, int]]) -> Iterator[Any]:
-    """Yields the nodes of a rank; a group has a number and a size."""
+    """Yields the nodes of a rank; `groups` has number and size of each group."""
     last: dict[int, int] = {}  # of each stream, and of the processor, the number of its last node
     events: dict[int, int] = {}
     waiting: dict[int, list[int]] = defaultdict(list)
@@ -402,7 +401,7 @@ def _written(ops: Sequence[Row], rank: int, groups: Mapping[str, tuple[int, int]
 
 
 def _describe(node: Any, op: Row, rank: int, groups: Mapping[str, tuple[int, int]]) -> None:
-    """Says what an operation does in the words of Chakra."""
+    """Adds the attributes of an operation to its node."""
     work, nbytes = op.get("work"), int(op.get("bytes", 0))
     if work == "collective":
         group, size = groups[op["group"]]

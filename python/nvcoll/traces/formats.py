@@ -1,4 +1,4 @@
-"""The formats of traces and recordings, by one table. A file is recognised by its content, never by its name.
+"""The formats of traces and recordings, in one table. The content of a file decides its format, never its name.
 
 =========================  =======================================================================================
 a recording                of ``nvcoll dryrun --record``
@@ -30,21 +30,21 @@ LARGEST: Final = 1 << 31
 """The most bytes of a file, unpacked. Chosen: a trace of a few steps has some hundred MB."""
 
 GPU: Final = "h100-sxm"
-"""The model of GPU of a file that names none, if the caller names none. Chosen."""
+"""The model of GPU if neither file nor caller names one. Chosen."""
 
 
 def read(path: str | PathLike[str], *paths: str | PathLike[str], gpu: str | None = None) -> list[TrainingStep]:
-    """Returns the steps of a file, or of the files of several ranks; arguments and errors as of `opened`."""
+    """Returns the steps of a file, or of the files of several ranks. Arguments and errors are those of `opened`."""
     return opened([path, *paths], gpu=gpu).steps
 
 
 def opened(paths: Sequence[str | PathLike[str]], *, gpu: str | None = None, step: int | None = None) -> Trace:
-    """Returns the steps of some files, and what was assumed.
+    """Returns the steps of some files, and assumptions.
 
     Args:
         paths: a file, or one of each rank, or a folder of such files.
         gpu: the model of GPU, as ``a100-sxm``, if the files name none.
-        step: the number of the step of a trace of torch.profiler. Default: the one of median time.
+        step: the number of the step in a trace of torch.profiler. Default: the step of median time.
 
     Raises:
         InvalidArgument: a file cannot be read, no format recognises it, the files are of several formats, or a file
@@ -71,7 +71,7 @@ def is_recording(file: str | PathLike[str]) -> bool:
 
 
 def _files(paths: Sequence[str | PathLike[str]]) -> list[Path]:
-    """Returns the files, in the order of their names where a folder stands for them."""
+    """Returns the files; those of a folder in the order of their names."""
     found: list[Path] = []
     for one in map(Path, paths):
         found += sorted(file for file in one.iterdir() if file.is_file()) if one.is_dir() else [one]
@@ -89,12 +89,12 @@ def _unpacked(file: Path) -> bytes:
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise InvalidArgument(f"{file} cannot be read ({error}): pass a trace or a recording") from error
     if len(data) > LARGEST:
-        raise InvalidArgument(f"{file} has more than {LARGEST} bytes: trace fewer steps")
+        raise InvalidArgument(f"{file} has more than {LARGEST} bytes unpacked: trace fewer steps")
     return data
 
 
 def _recognised(where: str, data: bytes) -> tuple[str, Any]:
-    """Returns the name of the format of a file, and its content as the reader takes it.
+    """Returns the name of the format of a file, and its content in the form that the reader expects.
 
     Raises:
         InvalidArgument: no format recognises it.
@@ -132,7 +132,7 @@ TITLES: Final = (
     "an execution trace of Chakra",
     "text of HLO",
 )
-"""The formats, for people."""
+"""The formats in words, for errors."""
 
 Reader = Callable[[Sequence[tuple[str, Any]], str, int | None, Mapping[str, Any] | None], Trace]
 
@@ -153,4 +153,4 @@ READERS: Final[Mapping[str, Reader]] = {
     "chakra": lambda files, gpu, _number, groups: chakra.read(files, gpu, groups),
     "hlo": _hlo,
 }
-"""How files of each format become steps."""
+"""The reader of each format."""

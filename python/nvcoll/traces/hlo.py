@@ -1,20 +1,20 @@
 """Reads a compiled function of JAX as text: ``jax.jit(f).lower(...).compile().as_text()``, for any number of devices.
 
-``XLA_FLAGS=--xla_force_host_platform_device_count=512`` gives a CPU as many devices, so no GPU is needed. The text is
-what one device does::
+``XLA_FLAGS=--xla_force_host_platform_device_count=512`` gives a CPU 512 devices, so no GPU is needed. The text is the
+program of one device::
 
     %ag = f32[128,512]{1,0} all-gather(%x), replica_groups={{0,1},{2,3}}, ...     a collective
     %y = f32[128,64]{1,0} dot(%ag, %w), lhs_contracting_dims={1}, ...             a product
     %z = f32[128,64]{1,0} fusion(%y), calls=%fused_computation                    a kernel that moves bytes
 
-Products inside of fusions count as products; what else a fusion does moves the bytes of its operands and its result. Of
-an operand that is sliced, or updated in place, the slice counts; conversions alone move nothing. Collectives that start
-and end apart (``-start``, ``-done``) run on a stream of their own, others between computing. Loops are unrolled; of
-branches the most costly one counts. A CPU widens bf16: a product of f32 that was converted from bf16 counts as bf16,
-and a reduction that was promoted as bf16. A CPU keeps an all-reduce of which ranks read their parts alone; it counts as
-the reduce-scatter that it is on GPUs.
+A fusion with products counts as these products; any other fusion moves the bytes of its operands and its result. Of an
+operand that is sliced, or updated in place, the slice counts; conversions alone move nothing. Collectives that start
+and end apart (``-start``, ``-done``) run on their own stream, others between computing. Loops are unrolled; of branches
+the most costly one counts. XLA for CPUs converts bf16 to f32: a product of f32 that comes from bf16, or a promoted
+reduction, counts as bf16. XLA for CPUs keeps an all-reduce of which each rank reads only its own part; it counts as a
+reduce-scatter, which XLA emits for GPUs.
 
-What it does not know: memory, kernels that a GPU would fuse or choose otherwise, time of the processor.
+What it does not know: memory, other fusions and kernels of GPUs, time of the processor.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ VIEWS: Final = {"bitcast", "copy", "reshape", "transpose", "slice", "broadcast",
 """Instructions whose result has the precision of their operand."""
 
 WHOLE: Final = {"bitcast", "reshape", "copy", "convert", "transpose"}
-"""Instructions whose result has all elements of their operand."""
+"""Instructions whose result contains all elements of their operand."""
 
 
 def is_read(text: str) -> bool:
@@ -96,7 +96,7 @@ class _Steps:
         self.users: dict[int, dict[str, list[Instruction]]] = {}
 
     def run(self, inside: Computation, depth: int) -> None:
-        """Adds what a computation does."""
+        """Adds the operations of a computation."""
         if depth > 64:
             raise InvalidArgument(f"{self.module.where} calls computations in a ring: pass the text as XLA writes it")
         for one in inside.values():
@@ -105,7 +105,7 @@ class _Steps:
             self.add(inside, one, depth)
 
     def add(self, inside: Computation, one: Instruction, depth: int) -> None:
-        """Adds what one instruction does."""
+        """Adds the operations of one instruction."""
         opcode = one.opcode.removesuffix("-start")
         if opcode in COLLECTIVES:
             self.collective(inside, one, one.opcode != opcode)
@@ -134,7 +134,7 @@ class _Steps:
         return int(found[1])
 
     def conditional(self, one: Instruction, depth: int) -> None:
-        """Adds the branch of most operations."""
+        """Adds the most costly branch."""
         keys = ("branch_computations", "true_computation", "false_computation")
         branches = [self.module.computations.get(name) for key in keys for name in one.called(key)]
         made: list[list[Node]] = []
@@ -150,7 +150,7 @@ class _Steps:
         self.module.notes["of branches the most costly one counts"] = None
 
     def asynchronous(self, called: Computation, one: Instruction) -> None:
-        """Starts what an ``async-start`` wraps: a collective, or computing, which runs in its place."""
+        """Starts the collective inside an ``async-start``; computing inside of it runs at once."""
         for inner in called.values():
             if inner.opcode in COLLECTIVES:
                 self.collective(called, inner, True)
@@ -184,7 +184,7 @@ class _Steps:
             self.started[one.name] = len(self.nodes) - 1
 
     def sliced(self, inside: Computation, one: Instruction, size: int) -> Iterator[Array]:
-        """Yields the results of an all-reduce of which each rank reads its part alone: on GPUs XLA scatters them."""
+        """Yields the results of an all-reduce of which each rank reads only its own part: XLA scatters them on GPUs."""
         for number, array in enumerate(one.result):
             value = one
             if len(one.result) > 1:
@@ -236,7 +236,7 @@ class _Steps:
         return self.users[id(inside)].get(name, [])
 
     def wait(self, one: Instruction) -> None:
-        """Has computing wait for a collective that was started."""
+        """Makes computing wait for a collective that was started."""
         for name in one.operands:
             if (number := self.started.pop(name, None)) is not None and number < len(self.nodes):
                 self.nodes.append(Node({}, COMPUTE, (number,)))
@@ -251,7 +251,7 @@ class _Steps:
         return len(ranks), self.groups.named(ranks) if len(ranks) > 1 else ""
 
     def ranks(self, one: Instruction) -> list[int]:
-        """Returns the first group of a collective, of any of the three ways in which XLA writes them."""
+        """Returns the first group of a collective, in any of XLA's three notations."""
         text = one.rest.partition("replica_groups=")[2]
         if listed := re.match(r"\{\{([\d,]+)\}", text):
             return whole_numbers(listed[1])
@@ -274,7 +274,7 @@ class _Steps:
         raise self.module.error(one, f"the groups `{text[:60]}` are in no form that is read: a list, iota or mesh")
 
     def is_narrow(self, inside: Computation, one: Instruction, sources: Sequence[Instruction]) -> bool:
-        """Says whether a CPU has widened the elements of a collective from 16 to 32 bits."""
+        """Says whether XLA for CPUs converted the elements of a collective from 16 to 32 bits."""
         if any(array.dtype != "f32" for source in sources for array in source.result):
             return False
         promoted = any(name.endswith("_promoted") for name in one.called("to_apply"))
@@ -315,7 +315,7 @@ class _Steps:
         return False
 
     def kernel(self, inside: Computation, one: Instruction) -> Iterator[Row]:
-        """Yields what an instruction that is no collective does: its products, and the bytes that it moves."""
+        """Yields the products of an instruction other than a collective, or else the bytes that it moves."""
         title = _title(one)
         if one.opcode in ("dot", "convolution"):
             yield from self.product(inside, one, title, inside, None)
@@ -343,7 +343,7 @@ class _Steps:
             yield {"name": title, "work": "kernel", "bytes": moved}
 
     def converts_alone(self, one: Instruction) -> bool:
-        """Says whether an instruction only converts: CPUs do so around what they widen, GPUs with what comes next."""
+        """Says whether an instruction only converts types, as XLA for CPUs adds them; on GPUs the next kernel does."""
         called = self.module.computation(one, "calls").values() if one.opcode == "fusion" else [one]
         opcodes = {inner.opcode for inner in called} - {"parameter", "bitcast", "copy", "reshape"}
         return opcodes == {"convert"}
@@ -365,7 +365,7 @@ class _Steps:
         return total + (updated or one.bytes)
 
     def through_views(self, inside: Computation, name: str, depth: int = 0) -> Iterator[Instruction]:
-        """Yields what reads an array, also through conversions and other views of the whole array."""
+        """Yields the readers of an array, also through conversions and other views of the whole array."""
         for one in self.readers(inside, name):
             if one.opcode in WHOLE and depth < 8 and not one.is_root:
                 yield from self.through_views(inside, one.name, depth + 1)
@@ -375,7 +375,7 @@ class _Steps:
     def product(
         self, inside: Computation, one: Instruction, title: str, outside: Computation, call: Instruction | None
     ) -> Iterator[Row]:
-        """Yields a product, or a convolution as the product that has as many FLOPs."""
+        """Yields a product, or a convolution as a product of the same FLOPs."""
         left, right = (self.module.operand(inside, one, number) for number in (0, 1))
         if not left.result or not right.result or not one.result:
             raise self.module.error(one, f"`{one.name}` has an operand without a shape: pass the text as XLA writes it")
@@ -404,7 +404,7 @@ class _Steps:
         yield {"name": title, "work": "gemm", "m": m, "n": n, "k": k, "batch": batch, "dtype": dtype}
 
     def convolved(self, one: Instruction, b: tuple[int, ...], c: tuple[int, ...]) -> tuple[int, int, int, int]:
-        """Returns k, m, n and batch of the product that a convolution is."""
+        """Returns k, m, n and batch of the product for a convolution."""
         labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", one.rest)
         groups = int((re.search(r"feature_group_count=(\d{1,9})", one.rest) or ["", "1"])[1]) or 1
         if labels is None or len(labels[2]) != len(b) or len(labels[3]) != len(c) or "o" not in labels[2]:
@@ -437,7 +437,7 @@ class _Steps:
 
 
 def _title(one: Instruction) -> str:
-    """Returns the name of the operator of JAX, or else of the instruction."""
+    """Returns the name of the JAX operator, or else of the instruction."""
     found = re.search(r'op_name="([^"]*)"', one.rest)
     return (found[1].rsplit("/", 2)[-1] if found else one.name)[:80] or one.opcode
 
@@ -452,7 +452,7 @@ def _dtype(name: str) -> str:
 
 
 def _size(nodes: Sequence[Node]) -> float:
-    """Returns a measure of cost: FLOPs, with a byte of memory as 100 of them and one of a link as 1,000."""
+    """Returns the cost in FLOPs: a byte of memory counts as 100 FLOPs, a byte of a link as 1,000. Chosen."""
     total = 0.0
     for node in nodes:
         op: Mapping[str, Any] = node.op

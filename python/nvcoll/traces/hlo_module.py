@@ -20,7 +20,7 @@ from typing import Final
 from nvcoll.errors import InvalidArgument
 
 BITS: Final = {"pred": 8, "token": 0, "opaque": 0, "c64": 64, "c128": 128}
-"""Bits of an element by type; of others the number in the name, as of bf16, s32 and f8e4m3fn."""
+"""Bits of an element by type; other types have them in their name, as bf16, s32 and f8e4m3fn."""
 
 _HEAD: Final = re.compile(r"^(?:ENTRY\s+)?%?(?P<name>[\w.\-]+)\s*\(.*->.*\{\s*$")
 _INSTRUCTION: Final = re.compile(r"^\s*(?P<root>ROOT\s+)?%?(?P<name>[\w.\-]+)\s*=\s*(?P<rest>.+)$")
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"%([\w.\-]+)")
 
 
 def whole_numbers(text: str) -> list[int]:
-    """Returns the numbers of a text; one of more than 18 digits as several."""
+    """Returns the numbers of a text; a number of more than 18 digits is split."""
     return [int(one) for one in re.findall(r"\d{1,18}", text)]
 
 
@@ -49,7 +49,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line: name, arrays of the result, opcode, names of operands, and what follows."""
+    """One line: name, arrays of the result, opcode, names of operands, and the rest of the line."""
 
     name: str
     result: tuple[Array, ...]
@@ -85,7 +85,7 @@ Computation = dict[str, Instruction]
 
 @dataclass
 class Module:
-    """A module: its computations by name, which one is the entry, and the number of devices."""
+    """A module: its computations by name, the name of the entry, and the number of devices."""
 
     where: str
     computations: dict[str, Computation] = field(default_factory=dict)
@@ -152,7 +152,7 @@ def _instruction(module: Module, line: int, found: re.Match[str]) -> Instruction
 
 
 def _bracketed(text: str) -> tuple[str, str]:
-    """Splits a text that begins with a bracket behind the one that closes it."""
+    """Splits a text that begins with a bracket after the matching closing bracket."""
     depth = 0
     for at, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")

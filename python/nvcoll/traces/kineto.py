@@ -1,17 +1,18 @@
-"""Reads traces of torch.profiler (JSON of Kineto): measured computing, with collectives that can be priced anew.
+"""Reads traces of torch.profiler (JSON of Kineto): measured kernels, and collectives to predict on other machines.
 
-One file per rank. A kernel keeps its measured time and its stream. A collective of NCCL becomes its pattern, bytes and
-group. The processor keeps the time between two launches, but not the time in which it waited for a GPU. What waits for
-what comes from, best first:
+One file per rank. A kernel keeps its measured time and its stream. A collective of NCCL keeps its pattern, bytes and
+group. The processor keeps the time between two launches, without waits for the GPU. Dependencies come from one of two
+sources:
 
-1. events ``cuda_sync``, which say stream and event exactly
+1. events ``cuda_sync``, if there are any: they name stream and event
    (``_ExperimentalConfig(enable_cuda_sync_events=True)`` of torch.profiler writes them);
-2. calls and times: a collective waits for what its thread launched before it; after any other ``cudaStreamWaitEvent``,
-   and after a call that waits, comes what was launched before and had ended when the next operation began. So an order
-   that the trace cannot refute is kept, also where it was chance.
+2. otherwise calls and times: a collective waits for the last operation that its thread launched before it. An operation
+   after any other ``cudaStreamWaitEvent`` waits for operations that were launched before the call and had ended when it
+   began. A call that waits does so for operations that were launched before it and ended by its end. An order that was
+   chance is kept, too.
 
-What it does not do: the peer of a send is not in all traces, so sends and receives keep their measured time; a kernel
-that was slower beside a collective stays so.
+What it does not do: the peer of a send is not in all traces, so sends and receives keep their measured time. A kernel
+that ran slower beside a collective keeps its time.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ from nvcoll.traces.kineto_rank import (
 from nvcoll.traces.program import Groups, Node, Row, Trace, ops_of, recorded_step
 
 LONGEST_LAUNCH_US: Final = 20.0
-"""A launch behind unfinished work counts at most so long: it waited for room in the queue. Chosen: twice the usual."""
+"""The most time of a launch behind unfinished work that counts: the rest waits for the queue. Chosen: twice usual."""
 
 LONGEST_IDLE_US: Final = 50.0
-"""The longest time from a launch to its start in which the GPU runs nothing that is usual. Chosen."""
+"""The longest usual time from a launch to its start in which the GPU runs nothing. Chosen."""
 
 LONGEST_IDLE: Final = 0.01
-"""The part of a step that is such time, from which on it is said. Chosen."""
+"""The least part of a step of longer such times that gives a note. Chosen."""
 
 PATTERNS: Final = {
     "allreduce": "all_reduce",
@@ -59,10 +60,10 @@ PATTERNS: Final = {
     "gather": "gather",
     "scatter": "scatter",
 }
-"""Patterns by what the name of a collective contains without underscores; the first that is found counts."""
+"""Patterns by a part of the collective's name without underscores; the first match counts."""
 
 BYTES: Final = {"double": 8, "long": 8, "complexfloat": 8, "float": 4, "int": 4, "half": 2, "bfloat16": 2, "short": 2}
-"""Bytes of an element by torch's names of types in small letters; of others 1."""
+"""Bytes of an element by torch's name of its type in lower case; other types have 1."""
 
 
 def is_read(document: Any) -> bool:
@@ -73,7 +74,7 @@ def is_read(document: Any) -> bool:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a trace measured in a step, in seconds of its slowest rank; the parts sum up to the step."""
+    """Measured seconds of one rank in a step; computing, exposed and idle time add up to the step."""
 
     seconds: float
     computing_s: float
@@ -82,7 +83,7 @@ class Measured:
     collectives: Sequence[tuple[str, str, float, float]]
     """Pattern, group, bytes and seconds of each."""
     replay: TrainingStep
-    """The step with measured times of collectives: what it takes beyond `seconds` is lost by order and processor."""
+    """The step with measured collectives: its prediction differs from `seconds` by order, waits and processor alone."""
 
 
 def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | None = None) -> Trace:
@@ -91,10 +92,10 @@ def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | Non
     Args:
         documents: file and document of each rank.
         named_gpu: the model of GPU, if the trace names none that nvcoll knows.
-        number: the number of the ProfilerStep. Default: the one of median time of the first file.
+        number: the number of the ProfilerStep. Default: the step of median time of the first file.
 
     Raises:
-        InvalidArgument: a document has no launches and kernels, or not this step.
+        InvalidArgument: a document has no launches, no kernels, or no such step.
     """
     ranks = [rank_of(*documents[0], number)]
     ranks += [rank_of(where, document, ranks[0].step) for where, document in documents[1:]]
@@ -128,7 +129,7 @@ def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | Non
 
 
 def _replayed(ops: Sequence[Row], collectives: Sequence[tuple[str, str, float, float]]) -> list[Row]:
-    """Returns operations with the measured times of collectives, which are in the order of the operations."""
+    """Returns operations with measured times of collectives; `collectives` has the order of the operations."""
     times = iter(collectives)
     taken = ("work", "pattern", "bytes", "group")
     return [
@@ -152,7 +153,7 @@ def _gpu(facts: Mapping[str, Any]) -> str | None:
 def _nodes(
     rank: Rank, groups: Groups, collectives: list[tuple[str, str, float, float]], notes: dict[str, None]
 ) -> Iterator[Node]:
-    """Yields the operations of a rank, with those of the processor between; numbers in `after` are those of nodes."""
+    """Yields the operations of a rank, GPU and processor; numbers in `after` are positions of nodes."""
     after, waits = _order(rank, notes)
     place: dict[int, int] = {}  # of each operation in what was yielded
     count, clock = 0, rank.start
@@ -192,7 +193,7 @@ def _nodes(
 def _op(
     rank: Rank, number: int, groups: Groups, collectives: list[tuple[str, str, float, float]], notes: dict[str, None]
 ) -> Row:
-    """Returns the recorded operation of an event of the GPU; a kernel with the gap to the next that was ready."""
+    """Returns the operation of a GPU event; a kernel's time includes the gap before a next one that was ready."""
     op = rank.ops[number]
     seconds = (op.end - op.start) * US
     measured = {"name": op.name[:80], "work": "measured", "seconds": seconds + rank.gaps.get(number, 0.0) * US}
@@ -231,7 +232,7 @@ def _members(rank: Rank, meta: Mapping[str, Any]) -> tuple[int, list[int]]:
 
 
 def _order(rank: Rank, notes: dict[str, None]) -> tuple[list[list[int]], list[tuple[Event, list[int]]]]:
-    """Returns the operations that each operation waits for, and calls that wait with the operations they wait for."""
+    """Returns for each operation, and for each call that waits, the operations for which it waits."""
     after: list[list[int]] = [[] for _ in rank.ops]
     waits: list[tuple[Event, list[int]]] = []
     threads = {call.thread for call in rank.launches}
@@ -262,7 +263,7 @@ def _stream_waits(
     of_collectives: set[object],
     after: list[list[int]],
 ) -> bool:
-    """Adds what a stream waits for after a call; says whether it was guessed."""
+    """Adds the operations for which a stream waits after a call; says whether they were guessed."""
     if sync is not None:
         record = records.get(key_of(sync.args.get("wait_on_cuda_event_record_corr_id")))
         waiting, stream = stream_of(sync), whole(sync.args.get("wait_on_stream"))
@@ -282,7 +283,7 @@ def _stream_waits(
 
 
 def _host_waits(rank: Rank, call: Event, sync: Event | None, records: Mapping[object, Event]) -> list[int]:
-    """Returns the operations that a call waits for."""
+    """Returns the operations for which a call waits."""
     if "Event" not in call.name:
         of_one = sync is not None and "Stream" in call.name
         streams: Iterable[object] = [stream_of(sync)] if of_one and sync is not None else list(rank.streams)
@@ -293,12 +294,12 @@ def _host_waits(rank: Rank, call: Event, sync: Event | None, records: Mapping[ob
         last = rank.before(record.end, stream)
         return [rank.streams[stream][last - 1]] if last else []
     if sync is not None or call.end - call.start < 5 * SAME_US:
-        return []  # of a step before, or nothing was waited for
+        return []  # the event is of a step before, or had passed
     return sorted(_ended(rank, list(rank.streams), call.start, call.end), key=lambda one: rank.ops[one].end)[-1:]
 
 
 def _ended(rank: Rank, streams: Iterable[object], launched: float, ended: float) -> list[int]:
-    """Returns of each stream the last operation that was launched before one time and had ended at another."""
+    """Returns of each stream the last operation launched before the time `launched` that ended by the time `ended`."""
     found = []
     for stream in streams:
         numbers = rank.streams[stream][: rank.before(launched, stream)]

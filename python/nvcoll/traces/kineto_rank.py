@@ -1,4 +1,4 @@
-"""What one file of torch.profiler says: events, the step that is read, and what ran on the GPU in it.
+"""One file of torch.profiler: its events, the step that is read, and the operations of the GPU in it.
 
 ::
 
@@ -23,10 +23,10 @@ from nvcoll.traces.program import MOST
 US: Final = 1e-6
 
 SAME_US: Final = 2.0
-"""Two times that differ by less are one. Chosen: the clocks of GPU and processor agree to a microsecond or two."""
+"""Times that differ by less count as equal. Chosen: the clocks of GPU and processor agree to a microsecond or two."""
 
 LONGEST_GAP_US: Final = 5.0
-"""The longest gap between two kernels of a stream, the second of which was ready, that is one of the GPU. Chosen."""
+"""The longest gap before a kernel that was ready which counts as the GPU's own. Chosen."""
 
 STEP: Final = re.compile(r"ProfilerStep#(\d{1,18})")
 
@@ -52,13 +52,13 @@ class Event:
 
     @property
     def external(self) -> object:
-        """The number of the operator that made it."""
+        """The number of the operator that launched it."""
         return self.args.get("External id")
 
 
 @dataclass
 class Rank:
-    """One file: what ran on the GPU in the step, in the order of launches, and the calls of the processor."""
+    """One file: the operations of the GPU in the step, in the order of launches, and the calls of the processor."""
 
     where: str
     number: int
@@ -74,13 +74,13 @@ class Rank:
     step: int | None
     """The number of its step; None if it is the whole trace."""
     running: list[tuple[float, float]]
-    """When something ran on the GPU, in order: starts, and the latest end up to each."""
+    """Starts of operations of the GPU, in order, each with the latest end so far."""
     streams: dict[object, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     blocking: dict[object, Event] = field(default_factory=dict)
-    """Copies for whose end the processor waited, by the correlation of their launches."""
+    """Copies whose end the processor awaited, by the correlation of their launches."""
     gaps: dict[int, float] = field(default_factory=dict)
-    """Microseconds between an operation and the next of its stream, which was ready."""
+    """Microseconds between an operation and the next one of its stream, if that was ready."""
 
     def __post_init__(self) -> None:
         pairs = zip(self.ops, self.launches, strict=True)
@@ -104,7 +104,7 @@ class Rank:
         return max(op.start - max([call.end, *(end for _, end in self.running[max(before - 1, 0) : before])]), 0.0)
 
     def before(self, time: float, stream: object) -> int:
-        """Returns how many operations of a stream were launched before a time."""
+        """Returns the number of operations of a stream that were launched before a time."""
         return bisect_left(self.streams[stream], time, key=lambda number: self.launches[number].end)
 
 
@@ -149,7 +149,7 @@ def fields_of(value: object) -> Mapping[str, Any]:
 
 
 def window_of(where: str, events: Sequence[Event], step: int | None) -> tuple[int | None, float, float]:
-    """Returns number, start and end of a step; of a trace without steps all."""
+    """Returns number, start and end of a step; None, start and end of a trace without steps."""
     steps = {
         int(match[1]): one
         for one in events
@@ -205,12 +205,12 @@ def rank_of(where: str, document: Any, step: int | None) -> Rank:
 
 
 def latest_ends(ran: Sequence[Event]) -> Iterator[float]:
-    """Yields the latest end of operations, up to each in the order of their starts."""
+    """Yields for each operation, in the order of starts, the latest end so far."""
     return accumulate((one.end for one in sorted(ran, key=lambda one: one.start)), max)
 
 
 def whole(value: object, default: int = 0) -> int:
-    """Returns a number that a rank, size or count can be, also one that is written as text."""
+    """Returns a number, or text of a number, as a rank, size or count; `default` if it cannot be one."""
     number = number_of(value)
     return int(number) if number is not None and 0 <= number < 2**31 else default
 

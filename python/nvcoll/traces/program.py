@@ -1,14 +1,14 @@
-"""What one rank does, as operations with dependencies, and the recorded step that it becomes.
+"""The operations of one rank with dependencies, and the recorded step made of them.
 
-Readers of traces know of each operation its stream and the operations that it waits for. A recorded step has streams,
-events and waits instead::
+A trace gives the stream of each operation and the operations for which it waits. A recorded step has streams, events
+and waits instead::
 
     operation 3 on stream 7                        record event 3 on stream 7
     operation 5 on stream 9, after operation 3  -> stream 9 waits for event 3
     the processor goes on after operation 5        the processor waits for event 5
 
-Operations of one stream are in order, so a wait for an earlier one of the same stream is left out, as is a wait for
-what a stream has waited for before.
+Operations of one stream run in order, so a wait for an earlier operation of the same stream is left out. A second wait
+of a stream for the same operation is left out, too.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from nvcoll._nvcoll import TrainingStep
 Row = dict[str, Any]
 
 MOST: Final = 1 << 20
-"""The most operations of a step that are read, as many as a recorded step may have."""
+"""The most operations of a step that are read: the most that a recorded step may have."""
 
 HOST: Final = -1
-"""The stream of what the processor does."""
+"""The stream number of operations of the processor."""
 
 KINDS: Final = {
     "tp": ("tensor", "tp", "model_parallel"),
@@ -36,12 +36,12 @@ KINDS: Final = {
     "pp": ("pipeline", "pp", "stage"),
     "shard": ("fsdp", "shard", "zero"),
 }
-"""The parallelism that the description of a group names, by a part of it or by a word of it."""
+"""Words in the descriptions of groups, by the parallelism that they name."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One operation: the fields of the recorded one, its stream, and the numbers of operations that it waits for."""
+    """One operation: its fields in a recorded step, its stream, and the numbers of operations for which it waits."""
 
     op: Row
     stream: int = HOST
@@ -50,13 +50,13 @@ class Node:
 
 @dataclass
 class Groups:
-    """Groups of ranks as (size, stride), by names that say to which parallelism they belong."""
+    """Groups of ranks as (size, stride), by name. The name says to which parallelism a group belongs."""
 
     rows: dict[str, dict[str, int]] = field(default_factory=dict)
     notes: set[str] = field(default_factory=set)
 
     def named(self, ranks: Sequence[int], description: str = "") -> str:
-        """Returns the name of a group of ranks; a description as of torch's process groups helps to name it."""
+        """Returns the name of a group of ranks. The description of torch's process group, if any, decides the name."""
         ranks = sorted(set(ranks))
         strides = {second - first for first, second in pairwise(ranks)}
         if len(strides) > 1:
@@ -78,12 +78,12 @@ class Groups:
 
 @dataclass
 class Trace:
-    """What a file says: its steps, and what was assumed."""
+    """The steps of a file, and the assumptions made in reading it."""
 
     steps: list[TrainingStep]
     notes: list[str] = field(default_factory=list)
     measured: Any = None
-    """For a trace of a profiler the times that it measured."""
+    """The measured times of a profiler's trace, otherwise None."""
 
 
 def ops_of(nodes: Sequence[Node], is_timed: bool = False) -> list[Row]:
@@ -91,7 +91,7 @@ def ops_of(nodes: Sequence[Node], is_timed: bool = False) -> list[Row]:
 
     Args:
         nodes: the operations.
-        is_timed: whether they say all time of the processor. So launches take none, as those of a CUDA graph.
+        is_timed: whether `nodes` contain all time of the processor; then launches take none, as in a CUDA graph.
     """
     waited_for = _waited_for(nodes)
     recorded = {one for some in waited_for for one in some}
@@ -108,7 +108,7 @@ def ops_of(nodes: Sequence[Node], is_timed: bool = False) -> list[Row]:
 
 
 def _waited_for(nodes: Sequence[Node]) -> list[list[int]]:
-    """Returns for each operation those of other streams that it has to wait for, and no wait twice."""
+    """Returns for each operation those of other streams for which it has to wait, each wait once."""
     seen: dict[tuple[int, int], int] = {}
     found: list[list[int]] = []
     for node in nodes:
@@ -140,7 +140,7 @@ def recorded_step(
         groups: the groups of its collectives.
         ranks: the number of each rank, the number of ranks that it stands for, and its operations.
         gpu: the model of GPU for which its kernels were chosen.
-        operators: the operators that the processor dispatched; 0 if operations say the processor's time.
+        operators: the number of operators that the processor dispatched; 0 if operations have the processor's time.
         dtype: the precision of most products.
 
     Raises:

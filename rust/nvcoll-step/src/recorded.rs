@@ -1,15 +1,15 @@
-//! A recorded step: what the ranks of a real script did, operation by operation, on streams.
+//! A recorded step: the operations of the ranks of a real script, on streams.
 //!
 //! ```text
-//! Recorded ─── ranks      one for each kind of rank; ranks that do the same are one
+//! Recorded ─── ranks      one of each kind of rank: ranks that do the same are one
 //!               ├─ ops    in the order in which the processor issued them: on a stream, or of the processor itself
-//!               └─ memory what the framework's allocator reserved
+//!               └─ memory that the framework's allocator reserved
 //! ```
 //!
-//! A stream is a queue: its operations run one after another. `record` and `wait` order streams, `host_waits` holds the processor up.
-//! An event is waited for as it was recorded last before the wait: in this step, or else in the step before, for steps repeat.
+//! A stream is a queue: its operations run one after another. `record` and `wait` order streams, `host_waits` stops the processor.
+//! A wait is for the last record of the event: earlier in this step, or else in the step before, as steps repeat.
 //!
-//! It does not know data: what was computed is not here, and control flow is that of the recording.
+//! It contains no data: the values of tensors are not here, and control flow is that of the recording.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub struct Recorded {
     pub ranks: Vec<RecordedRank>,
 }
 
-/// What one rank did, and all that do the same.
+/// The operations and memory of one rank, which stands for all ranks that do the same.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedRank {
@@ -40,14 +40,14 @@ pub struct RecordedRank {
     pub rank: u32,
     /// The number of ranks that do the same, this one included.
     pub stands_for: u32,
-    /// What they are, as `first stage`.
+    /// Their name, as `first stage`.
     pub name: String,
     /// The operations, in the order in which the processor issued them.
     pub ops: Vec<RecordedOp>,
-    /// The operators that the processor dispatched, if known; else one for each operation of the GPU.
+    /// The number of operators that the processor dispatched. None: one for each operation of the GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operators: Option<f64>,
-    /// What it kept in memory.
+    /// Its memory.
     pub memory: RecordedMemory,
 }
 
@@ -60,7 +60,7 @@ pub struct RecordedOp {
     /// Its name, as `aten::mm`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// How often it was launched in a row. The launches of a `kernel` share its bytes; others have all that is said, each.
+    /// Launches in a row. Those of a `kernel` share its bytes; each launch of another operation does all of its work.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub count: f64,
     /// The position of its line in [`Recorded::lines`].
@@ -69,12 +69,12 @@ pub struct RecordedOp {
     /// Whether a CUDA graph launched it: the processor did not issue it by itself.
     #[serde(default, skip_serializing_if = "is_false")]
     pub graph: bool,
-    /// What it does.
+    /// Its kind of work.
     #[serde(flatten)]
     pub action: Action,
 }
 
-/// What an operation of a recorded step does.
+/// The work of an operation of a recorded step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Action {
@@ -84,9 +84,9 @@ pub enum Action {
         m: f64,
         /// Columns of the result.
         n: f64,
-        /// Elements of each product.
+        /// Columns of the left matrix.
         k: f64,
-        /// The products of the kernel.
+        /// The number of products in the kernel.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         batch: f64,
         /// The precision of the inputs.
@@ -102,7 +102,7 @@ pub enum Action {
         /// The bytes that it reads and writes.
         bytes: f64,
     },
-    /// A kernel, copy or collective whose time is known, as of a trace.
+    /// A kernel, copy or collective of known time, as in a trace.
     Measured {
         /// Seconds.
         seconds: f64,
@@ -111,19 +111,19 @@ pub enum Action {
     Copy {
         /// The bytes.
         bytes: f64,
-        /// From where to where.
+        /// Its direction.
         direction: Direction,
     },
     /// A collective among the ranks of a group.
     Collective {
-        /// Which.
+        /// The collective.
         #[serde(with = "pattern")]
         pattern: Pattern,
         /// The bytes as nccl-tests counts them: those of all ranks together for all_gather and reduce_scatter.
         bytes: f64,
         /// The name of the group.
         group: String,
-        /// The group call of which it is a part; operations of one group call and stream run together.
+        /// Its group call; operations of one group call and stream run together.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         together: Option<u64>,
     },
@@ -133,10 +133,10 @@ pub enum Action {
         bytes: f64,
         /// The rank that receives.
         peer: u32,
-        /// What tells it from other messages between the two; equal ones match in their order.
+        /// Messages between the two ranks with the same tag match in order.
         #[serde(default, skip_serializing_if = "is_zero")]
         tag: u64,
-        /// The group call of which it is a part.
+        /// Its group call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         together: Option<u64>,
     },
@@ -146,10 +146,10 @@ pub enum Action {
         bytes: f64,
         /// The rank that sends.
         peer: u32,
-        /// As of a send.
+        /// The tag of the send.
         #[serde(default, skip_serializing_if = "is_zero")]
         tag: u64,
-        /// The group call of which it is a part.
+        /// Its group call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         together: Option<u64>,
     },
@@ -165,7 +165,7 @@ pub enum Action {
     },
     /// The processor waits.
     HostWaits {
-        /// For what.
+        /// The work for which it waits.
         #[serde(rename = "for")]
         target: Awaited,
     },
@@ -176,7 +176,7 @@ pub enum Action {
     },
 }
 
-/// From where to where a copy goes.
+/// The direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -188,19 +188,19 @@ pub enum Direction {
     D2d,
 }
 
-/// What the processor waits for.
+/// The work for which the processor waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Awaited {
-    /// All that it issued.
+    /// All operations that it issued.
     Device,
-    /// All that it issued to a stream.
+    /// All operations that it issued to a stream.
     Stream(u32),
     /// An event.
     Event(u64),
 }
 
-/// What a rank kept in memory, as its allocator counted.
+/// The memory of a rank, as the framework's allocator counts it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedMemory {
@@ -208,10 +208,10 @@ pub struct RecordedMemory {
     pub allocated: f64,
     /// The most bytes that the allocator had reserved.
     pub reserved: f64,
-    /// What was allocated at the peak, by kind; what they leave of `allocated` is shown as `other`.
+    /// Allocations at the peak, by kind; the rest of `allocated` is shown as `other`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
-    /// The script's lines of the peak, innermost last.
+    /// Lines of the script at the peak, innermost last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
 }
@@ -249,7 +249,7 @@ impl Action {
         !matches!(self, Self::HostWaits { .. } | Self::Host { .. })
     }
 
-    /// Returns the group call of which it is a part.
+    /// Returns its group call.
     pub const fn together(&self) -> Option<u64> {
         match self {
             Self::Collective { together, .. } | Self::Send { together, .. } | Self::Recv { together, .. } => *together,

@@ -1,12 +1,12 @@
-//! What is refused of a recorded step: names without a meaning, impossible numbers, and ranks that do not fit together.
+//! Checks a recorded step: refuses unknown names, impossible numbers, and ranks whose messages or collectives do not match.
 //!
 //! ```text
-//! alone     lines, groups, peers and events exist; numbers are numbers
-//! together  between two recorded ranks every send has a receive of as many bytes; in a group that holds several of them, all run the same
-//!           collectives in the same order
+//! each rank   lines, groups, peers and events exist; numbers are finite and at least 0
+//! all ranks   between two recorded ranks each send has a receive of equal bytes; recorded ranks of one group run the same collectives in
+//!             the same order
 //! ```
 //!
-//! Ranks that are not recorded are taken to be ready whenever a recorded one needs them. What still hangs is found when the step is priced.
+//! Ranks that are not recorded are assumed to be ready whenever a recorded one needs them. Pricing finds steps that hang nevertheless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::training_step::{TrainingStep, MOST};
 /// The most operations of all ranks. Chosen: a hundred times those of a large step.
 const MOST_OPS: usize = 1 << 20;
 
-/// The most recorded ranks, and operations of a group call. Chosen: what runs at once is priced together.
+/// The most recorded ranks, and operations of a group call. Chosen: operations that run at the same time are priced together.
 const MOST_RANKS: usize = 1024;
 const MOST_TOGETHER: usize = 512;
 
@@ -35,14 +35,14 @@ fn refuse<T>(reason: String) -> Result<T> {
 }
 
 impl Recorded {
-    /// Refuses what contradicts itself.
+    /// Refuses a step that contradicts itself.
     ///
     /// # Errors
     /// [`Error::Step`] with what was found and what was expected; [`Error::Fabric`] for an unknown GPU.
     pub(crate) fn check(&self, step: &TrainingStep) -> Result<()> {
         gpus::named(&self.gpu)?;
         if !step.blocks.is_empty() || !step.roles.is_empty() || step.pipeline.stages != 1 {
-            return refuse("it is recorded, and has blocks, roles or stages: those of planned steps".to_owned());
+            return refuse("it is recorded, and has blocks, roles or stages: only planned steps have them".to_owned());
         }
         if [step.tokens, step.model_flops].iter().any(|number| !(0.0..=MOST).contains(number)) {
             return refuse(format!("its tokens or FLOPs are no number from 0 to {MOST:e}"));
@@ -105,7 +105,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Says what is wrong with an operation.
+    /// Returns the error of an operation, if it has one.
     fn wrong(
         &self,
         step: &TrainingStep,
@@ -118,7 +118,7 @@ impl Recorded {
             return Some(format!("has the number {number:?}, 0 to {MOST:e} was expected"));
         }
         if let Some(line) = op.line.filter(|&line| line as usize >= self.lines.len()) {
-            return Some(format!("is of line {line}, and there are {} from 0", self.lines.len()));
+            return Some(format!("has the line {line}: a number below {} was expected", self.lines.len()));
         }
         match &op.action {
             Action::Collective { group, .. } if !step.groups.contains_key(group) => {
@@ -170,7 +170,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Refuses collectives of a group which the recorded ranks in it do not all run alike.
+    /// Refuses a group whose recorded ranks do not run the same collectives in the same order.
     fn check_circles(&self, step: &TrainingStep) -> Result<()> {
         let mut circles: BTreeMap<Circle<'_>, Vec<(u32, Vec<&'static str>)>> = BTreeMap::new();
         for rank in &self.ranks {

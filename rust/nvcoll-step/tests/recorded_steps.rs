@@ -73,7 +73,7 @@ fn contradictions_are_refused_with_what_was_found() {
         ("/groups", json!({}), "`dp`, which does not exist"),
         ("0/m", json!(-64), "-64"),
         ("0/count", json!(-1), "-1"),
-        ("0/line", json!(2), "is of line 2, and there are 2"),
+        ("0/line", json!(2), "has the line 2: a number below 2"),
         ("0/dtype", json!("fp128"), "fp128"),
         ("0/work", json!("magic"), "magic"),
         ("4/event", json!(4), "event 3, which is never recorded"),
@@ -105,7 +105,7 @@ fn a_step_is_planned_or_recorded_and_not_both() {
     both["roles"] = json!([{"name": "a", "stages": [0], "chunks": [[]], "once": [],
                             "memory": {"standing": [], "activations": 0, "in_flight": 1}}]);
     let error = TrainingStep::from_json(&both.to_string()).unwrap_err().to_string();
-    assert!(error.contains("those of planned steps"), "{error}");
+    assert!(error.contains("only planned steps have them"), "{error}");
     let mut neither = step();
     neither.as_object_mut().unwrap().remove("recorded");
     assert!(TrainingStep::from_json(&neither.to_string()).unwrap_err().to_string().contains("have 0 stages"));

@@ -1,1 +1,1 @@
-"""``nvcoll dryrun`` and ``nvcoll price``: a training script on machines that you do not have, and its recording."""
+"""``nvcoll dryrun`` runs a training script on virtual GPUs; ``nvcoll price`` predicts its recording on machines."""

@@ -1,4 +1,4 @@
-"""The answer of ``nvcoll dryrun`` and ``nvcoll price``: recordings, priced on machines, as text, JSON and files."""
+"""The output of ``nvcoll dryrun`` and ``nvcoll price``: recordings on machines, as text, JSON and files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def answer(
     env: Env,
     outputs: Outputs,
 ) -> None:
-    """Prices recordings and prints the answer.
+    """Predicts recordings and prints the output.
 
     Raises:
         Exit: with `DOES_NOT_FIT`, if a script ran out of memory.
@@ -61,7 +61,7 @@ def answer(
 def _row(
     found: Sequence[tuple[Fabric, Recorded, StepPrediction]], failed: Sequence[tuple[Fabric, OutOfGpuMemory]]
 ) -> dict[str, Any]:
-    """Returns the answer as JSON; a step is in the file of ``--record``."""
+    """Returns the output as JSON, without the step, which ``--record`` writes."""
     predictions = []
     for _, one, prediction in found:
         row = prediction.to_dict()

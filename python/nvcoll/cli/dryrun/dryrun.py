@@ -1,13 +1,13 @@
-"""``nvcoll dryrun``: a training script, unmodified, on GPUs that you do not have; ``nvcoll price``: its recording.
+"""``nvcoll dryrun``: runs a training script, unmodified, on virtual GPUs; ``nvcoll price``: predicts its recording.
 
 ::
 
     for each model of GPU in --on      record the script (or take the recording from the cache)
-    for each machine                   price the recording of its GPU
-    report                             on standard output; what the script prints goes to standard error
+    for each machine                   predict the recording of its GPU
+    report                             to standard output; the output of the script goes to standard error
 
-A script that runs out of memory on a model of GPU has no recording there: its machines are said not to fit, with the
-message of torch's allocator, and the exit status is 3.
+A script that runs out of memory on a model of GPU has no recording for it: the report says for these machines that the
+script does not fit, with the message of torch's allocator, and the exit status is 3.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def dryrun(
     world_size: Annotated[
         int | None, typer.Option(help="The number of ranks. Default: the GPUs of the first machine.", min=1)
     ] = None,
-    gpus_per_node: Annotated[int | None, typer.Option(help="Ranks of a host. Default: the machine's.", min=1)] = None,
+    gpus_per_node: Annotated[int | None, typer.Option(help="Ranks on a host. Default: the machine's.", min=1)] = None,
     steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = STEPS,
     ranks: Annotated[str | None, typer.Option(help="Ranks to run, as 0,256. Default: those that differ.")] = None,
     tokens: Tokens = None,
@@ -48,25 +48,27 @@ def dryrun(
     env: Env = None,
     time_limit: Annotated[float, typer.Option(help="Seconds after which the script is ended.", min=1)] = 1800,
     memory_limit: Annotated[
-        float | None, typer.Option(help="GB of this machine that ranks may use. Default: 90 % of what is free.", min=0)
+        float | None, typer.Option(help="GB of this machine that ranks may use. Default: 90 % of free memory.", min=0)
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show what the script prints.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Hide the output of the script.")] = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Record again, and keep nothing.")] = False,
     record_file: Annotated[
         Path | None, typer.Option("--record", help="Write the recording, for nvcoll price.", metavar="FILE")
     ] = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Run it again: its profiler and its events have predicted times.")
+        bool, typer.Option("--profile", help="Run the script again, with predicted times in its profiler and events.")
     ] = False,
-    clock: Annotated[bool, typer.Option("--clock", help="As --profile; its clock shows predicted times, too.")] = False,
+    clock: Annotated[
+        bool, typer.Option("--clock", help="As --profile, with predicted times in its clock, too.")
+    ] = False,
     html: Html = None,
     write_trace: Trace = None,
     as_json: Json = False,
 ) -> None:
     """Runs a training script, unmodified, on virtual GPUs, and predicts its step on machines that you do not have.
 
-    No GPU and no driver are needed, but torch's CUDA build on Linux x86-64. Options stand before the script; its own
-    stand behind it. The exit status is 3 if the script runs out of GPU memory.
+    It needs torch's CUDA build on Linux x86-64, but no GPU and no driver. Options of nvcoll come before the script, its
+    own after it. The exit status is 3 if the script runs out of GPU memory.
 
     Example: nvcoll dryrun --world-size 512 --on hgx-h100x64+ib-ndr-8,hgx-b200x64+ib-ndr-8 train.py --layers 32
     """
@@ -74,12 +76,12 @@ def dryrun(
     outputs.check(machines)
     models = list(dict.fromkeys(gpu_of(one).name for one in machines))
     if record_file is not None and len(models) > 1:
-        raise InvalidArgument(f"--record is of one model of GPU, and there are {', '.join(models)}: pass one")
+        raise InvalidArgument(f"--record takes one model of GPU, and there are {', '.join(models)}: pass one")
     if (profile or clock) and len(machines) > 1:
-        raise InvalidArgument(f"a second pass is of one machine, and there are {len(machines)}: pass one")
+        raise InvalidArgument(f"--profile and --clock take one machine, and there are {len(machines)}: pass one")
     size = machines[0].world_size if world_size is None else world_size
     if small := [one for one in machines if one.world_size < size]:
-        what = f"{small[0].name} has {small[0].world_size} GPUs, and {size} ranks need as many"
+        what = f"{small[0].name} has {small[0].world_size} GPUs, and {size} ranks need {size}"
         raise InvalidArgument(f"{what}: pass a larger machine, or another --world-size")
     found: dict[str, Recorded | OutOfGpuMemory] = {}
     with progress.line() as tell:
@@ -117,7 +119,7 @@ def dryrun(
 def price(
     files: Annotated[
         list[Path],
-        typer.Argument(help="A recording, of nvcoll dryrun --record; or a step of another tool: docs/traces.md."),
+        typer.Argument(help="A recording of nvcoll dryrun --record, or a step of another tool (docs/traces.md)."),
     ],
     on: On = DEFAULT_MACHINE,
     tokens: Tokens = None,
@@ -130,7 +132,7 @@ def price(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predicts a recorded script on machines; it does not run again. Reads steps of Chakra and JAX too.
+    """Predicts a recorded script on machines, without running it again. Also reads steps of Chakra and JAX.
 
     Example: nvcoll price train.json.gz --on hgx-h100x64+ib-ndr-8,hgx-h100x64+roce-100-8
     """
@@ -155,5 +157,5 @@ def _numbers(text: str | None) -> list[int] | None:
     try:
         numbers = None if text is None else sorted({int(one) for one in text.split(",")})
     except ValueError:
-        raise InvalidArgument(f"--ranks {text} are no ranks: pass numbers with commas between, as 0,256") from None
+        raise InvalidArgument(f"--ranks {text} are no ranks: pass numbers separated by commas, as 0,256") from None
     return numbers

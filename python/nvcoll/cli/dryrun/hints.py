@@ -1,4 +1,4 @@
-"""What to try next, from a recording and its price: each hint is a rule with a threshold, and names a number."""
+"""Hints from a recording and its prediction: each is a rule with a threshold, and names a number."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from nvcoll.text.formatting import sized
 from nvcoll.training.prediction import PARTS, StepPrediction
 
 HOST_BOUND = 0.1
-"""The share of the step in which a GPU waits for the processor that is worth a hint. Chosen."""
+"""The least share of the step in which a GPU waits for the processor that gives a hint. Chosen."""
 
 EXPOSED = 0.1
-"""The share of exposed communication that is worth a hint. Chosen."""
+"""The least share of exposed communication that gives a hint. Chosen."""
 
 SLACK = 0.2
-"""The share of reserved memory that is not in tensors at the peak that is worth a hint. Chosen."""
+"""The least share of reserved memory outside of tensors at the peak that gives a hint. Chosen."""
 
 SMALL_BYTES = 1 << 20
-"""Collectives of fewer bytes are latency. Chosen: an all_reduce over several nodes takes as long at 64 KiB."""
+"""Collectives of fewer bytes are bound by latency. Chosen: at 64 KiB an all_reduce over several nodes takes as long."""
 
 MANY = 50
-"""The number of small collectives of a kind that is worth a hint. Chosen."""
+"""The least number of small collectives of a kind that gives a hint. Chosen."""
 
 BUCKETS = "larger buckets overlap less, smaller ones are slower: try bucket_cap_mb"
 DDP_WAITS = "torch's backend of NCCL has DDP wait for each bucket: TORCH_DIST_USE_NCCL2=0 overlaps (docs/dryrun.md)"
 
 
 def hints(recorded: Recorded, found: StepPrediction) -> list[str]:
-    """Returns what to try, the largest gain first."""
+    """Returns hints, the largest gain first."""
     said: list[tuple[float, str]] = []
     host = found.parts.get("host", 0.0) / found.seconds
     if host >= HOST_BOUND:

@@ -1,4 +1,4 @@
-"""Options that ``nvcoll dryrun`` and ``nvcoll price`` share, and where their results go."""
+"""Options that ``nvcoll dryrun`` and ``nvcoll price`` share, and the destinations of results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import typer
 from nvcoll._nvcoll import Fabric, InvalidArgument
 
 On = Annotated[str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")]
-Tokens = Annotated[float | None, typer.Option(help="Tokens of a step of all ranks. Default: found.", min=0)]
+Tokens = Annotated[
+    float | None, typer.Option(help="Tokens in a step of all ranks. Default: found in the recording.", min=0)
+]
 Version = Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")]
 Html = Annotated[Path | None, typer.Option("--html", help="Write a page with charts.", metavar="FILE")]
 Trace = Annotated[Path | None, typer.Option("--trace", help="Write streams for ui.perfetto.dev.", metavar="FILE")]
@@ -21,18 +23,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where results go: files of the one machine, and JSON instead of text."""
+    """Destinations of results: files, for one machine; JSON instead of text."""
 
     html: Path | None
     trace: Path | None
     as_json: bool
 
     def check(self, machines: Sequence[Fabric]) -> None:
-        """Refuses files of one machine if there are several.
+        """Refuses files for several machines.
 
         Raises:
-            InvalidArgument: it is so.
+            InvalidArgument: there are a file and several machines.
         """
         given = [name for name, value in (("--html", self.html), ("--trace", self.trace)) if value is not None]
         if len(machines) > 1 and given:
-            raise InvalidArgument(f"{given[0]} is of one machine, and there are {len(machines)}: pass one")
+            raise InvalidArgument(f"{given[0]} takes one machine, and there are {len(machines)}: pass one")

@@ -1,5 +1,5 @@
-"""What ``nvcoll dryrun`` prints: what was recorded, then the step as ``nvcoll plan`` shows it, then what only a
-recording knows: the peak of memory by line, exposed communication by line, hints, assumptions, versions."""
+"""The text that ``nvcoll dryrun`` prints: facts of the recording; the step as ``nvcoll plan`` shows it; and, from the
+recording alone, the line of the memory peak, exposed communication by line, hints, assumptions, versions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST = 8
 
 
 def show(found: Sequence[Priced], failed: Sequence[tuple[Fabric, OutOfGpuMemory]]) -> None:
-    """Prints the answer for all machines."""
+    """Prints predictions for all machines."""
     for one in {id(recorded): recorded for _, recorded, _ in found}.values():
         show_recording(one)
     if len(found) == 1:
@@ -39,7 +39,7 @@ def show(found: Sequence[Priced], failed: Sequence[tuple[Fabric, OutOfGpuMemory]
 
 
 def show_recording(recorded: Recorded) -> None:
-    """Prints what was recorded."""
+    """Prints facts of a recording."""
     facts, first = recorded.facts, recorded.facts["ranks"][0]
     ranks = ", ".join(str(row["rank"]) for row in facts["ranks"])
     who = f"rank{'s' if len(facts['ranks']) > 1 else ''} {ranks} of {facts['world_size']}"

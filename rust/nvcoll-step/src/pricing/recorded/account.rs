@@ -1,10 +1,10 @@
-//! Where the time of a recorded rank goes: each picosecond belongs to one part.
+//! The account of a recorded rank: each picosecond of its time belongs to one part.
 //!
 //! ```text
-//! it computes                      the part of the kernel; beside a slowing collective, what that takes belongs to the collective
-//! else something moves             the part of the collective, send or copy that began first: exposed
+//! a kernel computes                the part of the kernel; time lost to a collective beside it belongs to the collective
+//! else data move                   the part of the collective, send or copy that began first: exposed
 //! else it waits for another rank   bubble
-//! else                             the processor: nothing was issued that could run
+//! else                             the processor: no operation was issued that could run
 //! ```
 
 use nvcoll_fabric::units::Ps;
@@ -12,14 +12,14 @@ use nvcoll_fabric::units::Ps;
 use super::program::Task;
 use crate::pricing::parts::{Part, Parts};
 
-/// Seconds of an operation that nothing hides, and those before it begins.
+/// Seconds of an operation that nothing hides, and seconds before it begins.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bare {
-    /// It moves, or slows computing.
+    /// Seconds in which it moves data, or slows computing.
     pub(super) exposed: f64,
-    /// It waits for other ranks.
+    /// Seconds in which it waits for other ranks.
     pub(super) waits: f64,
-    /// The GPU waits for the processor to issue it.
+    /// Seconds in which the GPU waits for the processor to issue it.
     pub(super) host: f64,
 }
 
@@ -31,9 +31,9 @@ pub(super) struct Account {
     is_open: bool,
     /// Seconds by part.
     pub(super) parts: Parts,
-    /// By operation.
+    /// Exposed and waiting seconds by operation.
     pub(super) ops: Vec<Bare>,
-    /// Time of the processor before an operation that is not known yet.
+    /// Seconds of the processor before the next operation, which is not known yet.
     idle: f64,
 }
 
@@ -42,12 +42,12 @@ impl Account {
         Self { slow: 1.0, ops: vec![Bare::default(); ops], ..Self::default() }
     }
 
-    /// Begins to count.
+    /// Starts counting.
     pub(super) fn open(&mut self) {
         self.is_open = true;
     }
 
-    /// Ends to count.
+    /// Stops counting.
     pub(super) fn close(&mut self) {
         self.is_open = false;
     }
@@ -57,7 +57,7 @@ impl Account {
         self.slow = slow;
     }
 
-    /// Accounts for the time up to now: what ran in it, what waited for other ranks, and what begins now, if something does.
+    /// Accounts for the time up to now: `active` ran in it, `arrived` waited for other ranks, and `next` begins now.
     pub(super) fn until<'t>(
         &mut self,
         now: Ps,

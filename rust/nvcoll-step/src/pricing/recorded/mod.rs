@@ -1,18 +1,18 @@
-//! How long a recorded step takes on a machine.
+//! The time of a recorded step on a machine.
 //!
 //! ```text
 //! operations ─compute, network─▶ program ─virtual time─▶ ends of rounds, spans, accounts ─▶ seconds, parts, collectives, lines, memory
 //! ```
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
-//! | `program` | each operation with its time alone, its needs, and what it waits for |
-//! | `share` | max-min fair speeds of what runs at once |
-//! | `simulation` | processors, streams and events in virtual time; how fast tasks run beside each other |
-//! | `account` | to which part each moment belongs |
+//! | `program` | each operation with its time alone, the resources that it needs, and the operations for which it waits |
+//! | `share` | max-min fair speeds of tasks that run at the same time |
+//! | `simulation` | processors, streams and events in virtual time; speeds of tasks beside each other |
+//! | `account` | the part of the time to which each moment belongs |
 //!
-//! The step runs four times in a row; its time is that from the end of the second to the end of the third. Parts are those of the
-//! rank that waits least for others. Memory is what the framework's allocator reserved: it fits if that fits beside context and NCCL.
+//! The step runs four times in a row; its time is from the end of the second run to the end of the third. Parts are those of the rank
+//! that waits least for others. Memory is the memory that the framework's allocator reserved, CUDA's context and NCCL's buffers.
 
 mod account;
 mod program;
@@ -33,12 +33,12 @@ use account::Account;
 use program::{Maker, Program, What};
 use simulation::{Outcome, COUNTED};
 
-/// What the GPU loses for a line of the script.
+/// The time that the GPU loses for a line of the script.
 #[derive(Debug, Clone, Serialize)]
 pub struct LinePrice {
     /// The line.
     pub line: String,
-    /// Seconds of its collectives, messages and copies that nothing hides.
+    /// Seconds of exposed collectives, messages and copies.
     pub exposed_s: f64,
     /// Seconds in which they wait for other ranks.
     pub waits_s: f64,
@@ -63,7 +63,7 @@ pub struct RankTimeline {
     pub rank: u32,
     /// When each operation was issued.
     pub issued_ns: Vec<u64>,
-    /// When it began: on its stream, or on the processor if it is of that.
+    /// When it began: on its stream, or on the processor if it runs there.
     pub start_ns: Vec<u64>,
     /// When it ended.
     pub end_ns: Vec<u64>,
@@ -144,7 +144,7 @@ impl Pricer<'_> {
         Ok(Run { step, recorded, program, outcome })
     }
 
-    /// Collectives and messages of each rank: those of one name, group and size together.
+    /// Returns the collectives and messages of each rank; one row for those of the same name, group and size.
     fn collectives_of(&self, run: &Run<'_>) -> Result<Vec<CollectivePrice>> {
         let mut found: Vec<CollectivePrice> = Vec::new();
         for (place, rank) in run.recorded.ranks.iter().enumerate() {
@@ -197,7 +197,7 @@ impl Run<'_> {
         Ok(seconds)
     }
 
-    /// The position of the rank that waits least for others.
+    /// Returns the position of the rank that waits least for others.
     fn slowest(&self) -> usize {
         let waits = self.outcome.accounts.iter().map(|account| account.parts.seconds(Part::Bubble)).enumerate();
         waits.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(place, _)| place)
@@ -207,7 +207,7 @@ impl Run<'_> {
         &self.outcome.accounts[self.slowest()]
     }
 
-    /// Lines of the script for which the GPU waits, most first.
+    /// Returns the lines of the script for which the GPU waits, the longest wait first.
     fn lines(&self) -> Vec<LinePrice> {
         let mut lines: BTreeMap<u32, LinePrice> = BTreeMap::new();
         for (op, bare) in self.recorded.ranks[self.slowest()].ops.iter().zip(&self.account().ops) {
@@ -227,7 +227,7 @@ impl Run<'_> {
 }
 
 impl Recorded {
-    /// Returns FLOPs of products and attention of all ranks, with what is computed twice.
+    /// Returns FLOPs of products and attention of all ranks, recomputation included.
     fn flops(&self) -> f64 {
         let of_op =
             |op: &crate::recorded::RecordedOp| op.count * op.action.as_work().map_or(0.0, |work| flops_of(&work));
@@ -235,7 +235,7 @@ impl Recorded {
         self.ranks.iter().map(of_rank).sum()
     }
 
-    /// Says for what a rank waits.
+    /// Returns the sentence that says for what a rank waits.
     fn waits(&self, rank: usize, op: usize) -> String {
         let rank = &self.ranks[rank];
         let op = &rank.ops[op];
@@ -253,7 +253,7 @@ impl Recorded {
     }
 }
 
-/// FLOPs of a product, or of attention.
+/// Returns FLOPs of a product or of attention.
 fn flops_of(work: &Work) -> f64 {
     match *work {
         Work::Gemm { m, n, k, batch, .. } => 2.0 * m * n * k * batch,
@@ -275,14 +275,14 @@ fn role_price(rank: &RecordedRank, gpus: u32) -> RolePrice {
     }
 }
 
-/// Bytes of a GPU beside what the framework reserves: NCCL, if there are other GPUs, and the context.
+/// Returns memory in bytes beside the framework's: NCCL, if there are other GPUs, and CUDA's context.
 fn beside(gpus: u32) -> [(&'static str, f64); 2] {
     [("NCCL", if gpus > 1 { NCCL_BYTES } else { 0.0 }), ("CUDA context", CONTEXT_BYTES)]
 }
 
 impl RecordedMemory {
-    /// Returns every part with its bytes: what was allocated at the peak, what was reserved beyond, NCCL and the context of CUDA. None if
-    /// nothing is known, as of a trace.
+    /// Returns parts with their bytes: allocated at the peak, reserved beyond, NCCL, and CUDA's context. If `reserved` is not known, as in a
+    /// trace, only the recorded parts.
     fn parts_of_gpu(&self, gpus: u32) -> Vec<MemoryPart> {
         let part = |name: &str, bytes: f64| MemoryPart { name: name.to_owned(), bytes };
         let named: f64 = self.parts.iter().map(|one| one.bytes).sum();
@@ -298,8 +298,8 @@ impl RecordedMemory {
         parts
     }
 
-    /// Judges as the framework's allocator does: it fits if what it reserves fits; if only what is allocated does, it may fit, for the
-    /// allocator then gives back what it holds unused and tries again.
+    /// Judges as the framework's allocator does. The step fits if reserved memory fits. If only allocated memory fits, the step may fit, as
+    /// the allocator gives back unused memory and tries again.
     fn fit(&self, memory: f64, gpus: u32) -> Fit {
         let left = memory - beside(gpus).iter().map(|(_, bytes)| bytes).sum::<f64>();
         match (self.reserved <= left, self.allocated <= left) {

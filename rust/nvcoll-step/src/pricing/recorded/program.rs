@@ -1,15 +1,14 @@
-//! What a recorded rank runs on a machine: each operation with its time alone, what it needs meanwhile, and what it waits for.
+//! The program of a recorded rank on a machine: each operation with its time alone, the resources that it needs, and its waits.
 //!
 //! | operation | time alone | needs |
 //! |---|---|---|
-//! | products, attention | as of planned steps, at least the least time of a kernel | the multiprocessors |
-//! | measured kernels | as measured | nothing: what ran beside them is in their time |
-//! | other kernels | bytes at the rate of planned element-wise kernels, those of the optimizer at the memory's, and the least time of a kernel | the multiprocessors, but for that time |
+//! | products, attention | as in planned steps, at least the least time of a kernel | the multiprocessors |
+//! | measured kernels | as measured | nothing: their time includes the effect of work beside them |
+//! | other kernels | bytes at the rate of planned element-wise kernels, those of the optimizer at the memory's rate, and the least time of a kernel | the multiprocessors, except in the least time |
 //! | copies | bytes at the rate of the link to the processor, and a latency | that link, in its direction |
-//! | collectives, messages | as of planned steps | ports of the GPU or its share of the network cards, or both; messages one direction |
+//! | collectives, messages | as in planned steps | ports of the GPU or its share of the network cards, or both; messages one direction |
 //!
-//! A collective needs all of the link that limits it, but for the part of its time that is latency. The processor takes a time for each
-//! operator, launch and event.
+//! A collective needs all of the link that limits it, except in its latency. The processor takes time for each operator, launch and event.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,16 +32,16 @@ const KERNEL_S: f64 = 2e-6;
 const LAUNCH_S: f64 = 2.5e-6;
 const OPERATOR_S: f64 = 1.5e-6;
 
-/// Seconds of the processor to record an event, to let a stream wait, or to wake up. Chosen.
+/// Seconds of the processor to record an event, to make a stream wait, or to wake up. Chosen.
 const EVENT_S: f64 = 5e-7;
 
 /// Seconds until the first byte of a copy has arrived. Chosen: small copies between processor and GPU take about 5 us.
 const COPY_S: f64 = 5e-6;
 
-/// The most seconds of all operations. Four steps of them fit in picoseconds of 64 bits.
+/// The most seconds of all operations together. Chosen: four such steps fit in picoseconds of 64 bits.
 const MOST_SECONDS: f64 = 1e6;
 
-/// The resources of a rank: multiprocessors; ports to other GPUs, share of network cards, link to the processor, each out and in.
+/// The number of resources of a rank: multiprocessors; ports to other GPUs, share of network cards, link to the processor, each out and in.
 pub(super) const RESOURCES: usize = 7;
 const SMS: usize = 0;
 const PORTS: [usize; 2] = [1, 2];
@@ -75,7 +74,7 @@ pub(super) struct Issued {
     pub(super) what: What,
 }
 
-/// What an operation does.
+/// The work of an operation.
 pub(super) enum What {
     /// Work on a stream.
     Task(Task),
@@ -96,7 +95,7 @@ pub(super) struct Recording {
     pub(super) is_before: bool,
 }
 
-/// What the processor waits for.
+/// The work for which the processor waits.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target {
     Device,
@@ -108,23 +107,23 @@ pub(super) enum Target {
 pub(super) struct Task {
     /// Its time alone.
     pub(super) alone: Ps,
-    /// What it needs at full speed.
+    /// Its needs at full speed.
     pub(super) needs: Vec<Need>,
-    /// The part of the step's time if nothing hides it.
+    /// The part of the step's time to which it belongs where nothing hides it.
     pub(super) part: Part,
-    /// Whether it is computing.
+    /// Whether it computes.
     pub(super) computes: bool,
-    /// Whether its time was measured, with what ran beside it: it keeps it.
+    /// Whether its time was measured; then work beside it does not slow it.
     pub(super) is_measured: bool,
-    /// How near its speed is to that of a collective inside a node: by so much of the contention it slows computing.
+    /// Its speed as a part of that of a collective inside a node: this part of the contention slows computing beside it.
     pub(super) nearby: f64,
-    /// The operations with which it begins, if some are of other recorded ranks.
+    /// The meeting of operations with which it begins, if some are of other recorded ranks.
     pub(super) meeting: Option<usize>,
-    /// The group call of which it is a part.
+    /// Its group call.
     pub(super) together: Option<u64>,
-    /// The collective of the same group that ends before it begins, where that is of another stream.
+    /// The collective of the same group, on another stream, that must end before it begins.
     pub(super) after: Option<Recording>,
-    /// Whether a collective comes after it so.
+    /// Whether it is the `after` of another collective.
     pub(super) is_awaited: bool,
 }
 
@@ -133,7 +132,7 @@ fn ps(seconds: f64) -> Ps {
     (seconds * 1e12).round() as Ps
 }
 
-/// The price of a collective or message: seconds, needs, and how near it is to the speed inside a node.
+/// The price of a collective or message: seconds, needs, and `nearby` as in [`Task`].
 #[derive(Debug, Clone, Copy)]
 struct Call {
     seconds: f64,
@@ -142,7 +141,7 @@ struct Call {
     nearby: f64,
 }
 
-/// What makes the program of a step.
+/// Makes the program of a step.
 pub(super) struct Maker<'p, 's> {
     pricer: &'p Pricer<'p>,
     step: &'s TrainingStep,
@@ -158,7 +157,7 @@ impl<'p, 's> Maker<'p, 's> {
     /// Returns the program.
     ///
     /// # Errors
-    /// [`Error::Gpu`], [`Error::Fabric`] where the machine lacks what the step needs; [`Error::Step`] for times that are no times.
+    /// [`Error::Gpu`], [`Error::Fabric`] if the machine lacks a rate that the step needs; [`Error::Step`] for a total time of 0 or too large.
     pub(super) fn program(mut self, ranks: &[RecordedRank]) -> Result<Program> {
         let mut made = ranks.iter().map(|rank| self.rank(rank)).collect::<Result<Vec<_>>>()?;
         if !(self.seconds > 0.0 && self.seconds <= MOST_SECONDS) {
@@ -281,7 +280,7 @@ impl<'p, 's> Maker<'p, 's> {
 }
 
 impl Pricer<'_> {
-    /// The pair of ranks that stands for two: of one node, or of neighbouring nodes.
+    /// Returns a pair of ranks with the same price as two given ranks: of one node, or of neighbouring nodes.
     pub(super) fn pair(&self, step: &TrainingStep, one: u32, other: u32) -> Group {
         let domain = self.network.domain();
         let stride = if one / domain == other / domain { 1 } else { domain.min(step.gpus / 2).max(1) };
@@ -290,14 +289,14 @@ impl Pricer<'_> {
 }
 
 impl Call {
-    /// What it needs in some directions.
+    /// Returns its needs in some directions.
     fn needs(&self, ways: &[usize]) -> Vec<Need> {
         let of_way = |&way: &usize| [(PORTS[way], self.ports), (CARDS[way], self.cards)];
         ways.iter().flat_map(of_way).filter(|(_, part)| *part > 0.0).collect()
     }
 }
 
-/// A part of the whole, at most 1; nothing of nothing.
+/// Returns `of / whole`, from 0 to 1; 0 if the whole is 0.
 fn part(of: f64, whole: f64) -> f64 {
     if whole > 0.0 {
         (of / whole).clamp(0.0, 1.0)
@@ -313,7 +312,7 @@ fn recorded_events(ops: &[RecordedOp]) -> impl Iterator<Item = (u64, usize)> + '
     })
 }
 
-/// Seconds in which the processor issues an operation; a CUDA graph issues all of its own at once.
+/// Returns the processor's seconds to issue an operation; 0 for operations that a CUDA graph launches.
 fn host_seconds(op: &RecordedOp, dispatch_s: f64) -> f64 {
     match op.action {
         Action::Host { seconds } => op.count * seconds,
@@ -323,7 +322,7 @@ fn host_seconds(op: &RecordedOp, dispatch_s: f64) -> f64 {
     }
 }
 
-/// The part of a kernel, by its name.
+/// Returns the part of the time to which a kernel belongs, by its name.
 fn part_of_kernel(name: &str) -> Part {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     if has(&["optimizer", "adam", "_fused_sgd", "_foreach_"]) {
@@ -344,8 +343,8 @@ impl RecordedOp {
     }
 }
 
-/// Orders the collectives of each group as they were issued. NCCL lets kernels of one communicator run one after another, whatever their
-/// streams (said by its maintainers: NVIDIA/nccl, issue 574).
+/// Orders the collectives of each group as they were issued. NCCL runs kernels of one communicator one after another, on any streams
+/// (source: its maintainers, NVIDIA/nccl issue 574).
 fn order_groups(made: &mut [Issued], ops: &[RecordedOp]) {
     let mut calls: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, op) in ops.iter().enumerate() {
@@ -369,10 +368,10 @@ fn order_groups(made: &mut [Issued], ops: &[RecordedOp]) {
     }
 }
 
-/// What tells meetings from each other: the group, the first rank of it or both ends of a message, the tag.
+/// The key of meetings that follow each other: the group and its first rank, or both ends of a message and its tag.
 type Key<'s> = (Option<&'s str>, [u32; 2], u64);
 
-/// Finds operations of several recorded ranks that begin together: the nth collective of a group that holds them, the nth message.
+/// Finds operations of several recorded ranks that begin together: the nth collective of a group, the nth message between two ranks.
 fn meetings(step: &TrainingStep, ranks: &[RecordedRank]) -> Vec<Vec<(usize, usize)>> {
     let places: HashMap<u32, usize> = ranks.iter().enumerate().map(|(place, rank)| (rank.rank, place)).collect();
     let mut met: BTreeMap<(Key<'_>, usize), Vec<(usize, usize)>> = BTreeMap::new();

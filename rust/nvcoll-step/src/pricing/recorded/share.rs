@@ -1,13 +1,13 @@
-//! How work that runs at once shares what it needs: max-min fair.
+//! Max-min fair shares of resources among tasks that run at the same time.
 //!
-//! Each task needs parts of resources while it runs at full speed, at most 1 of each. All speeds rise together; when a resource is full,
-//! the tasks that need it keep their speed, and the others rise on, at most to 1. Source: progressive filling (Bertsekas and Gallager,
+//! A task at full speed needs a part of each resource, at most 1. All speeds rise together; when a resource is full, the tasks that need
+//! it keep their speed, and the speeds of the others rise on, at most to 1. Source: progressive filling (Bertsekas and Gallager,
 //! "Data Networks", 1992, section 6.5.2). Cost: tasks x resources for each resource that fills.
 
-/// What a task needs of one resource: the resource, and the part of it.
+/// A need of a task at full speed: the resource, and the part of it.
 pub(super) type Need = (usize, f64);
 
-/// Below this a need counts as none, and what is left of a resource as nothing. Chosen: a thousandth of a permille.
+/// The part below which a need, or the rest of a resource, counts as 0. Chosen.
 const LEAST: f64 = 1e-6;
 
 /// Returns the speed of each task, from 0 to 1, for `resources` resources.

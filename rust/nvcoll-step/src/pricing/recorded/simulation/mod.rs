@@ -1,20 +1,20 @@
 //! The streams of recorded ranks in virtual time.
 //!
 //! ```text
-//! processor   issues operations in order, each takes a time; host_waits holds it up
-//! stream      a queue: its head begins when it is issued and the one before has ended; an event holds it up, and so does a collective
-//!             of the same group that was issued before
+//! processor   issues operations in order; each takes time; it stops at host_waits
+//! stream      a queue: its head begins when it is issued and the operation before it has ended. It waits for events, and for the
+//!             collective of the same group that was issued before
 //! task        begins alone, or when all recorded ranks that take part have reached it; runs at a speed of 0 to 1
-//! speeds      change when a task begins or ends: max-min fair over what tasks need (`share`), and slower where computing and
-//!             collectives run beside each other: 1 / (1 + contention x nearness)
+//! speeds      change when a task begins or ends: max-min fair shares of resources (`share`), times 1 / (1 + contention x nearness)
+//!             where computing and collectives run beside each other
 //! ```
 //!
-//! The step is run some times in a row, so that work may hide behind the next step. Time is in integer picoseconds. Events of one time are
-//! handled in the order in which they came up, so the result is the same everywhere. Cost: for each operation, the tasks that run beside it.
+//! The step runs four times in a row, so that work may hide behind the next step. Time is in integer picoseconds. Events of one time are
+//! handled in the order in which they were made, so the result is the same everywhere. Cost: for each operation, the tasks beside it.
 //!
-//! It does not model: the limit of launches in flight (about 1,024), kernels that are too small to fill the GPU, the implicit waits of the
-//! legacy default stream, PCIe that network cards and copies share, collectives of other ranks on the same links: all ranks of a kind do
-//! the same at the same time, which the price of one collective already counts.
+//! It does not model: the limit of launches in flight (about 1,024), kernels too small to fill the GPU, the implicit waits of the legacy
+//! default stream, PCIe that network cards and copies share, and collectives of other ranks on the same links. All ranks of a kind do the
+//! same at the same time, which the price of one collective already includes.
 
 mod speeds;
 
@@ -27,7 +27,7 @@ use super::account::Account;
 use super::program::{Program, Recording, Target, Task, What};
 use crate::error::{Error, Result};
 
-/// How often the step runs. The third counts: two before it let the processor run ahead, one after it hides its end.
+/// The number of runs of the step. The third counts: in two runs before it the processor gets ahead, one after it hides its end.
 pub(super) const ROUNDS: usize = 4;
 
 /// The round that counts, from 0.
@@ -41,7 +41,7 @@ pub(super) struct Span {
     pub(super) end: Ps,
 }
 
-/// What a run leaves.
+/// The result of a simulation.
 pub(super) struct Outcome {
     /// When all ranks had ended each round.
     pub(super) ends: [Ps; ROUNDS],
@@ -49,7 +49,7 @@ pub(super) struct Outcome {
     pub(super) spans: Vec<Vec<Span>>,
     /// When the processor of each rank began the round that counts.
     pub(super) begins: Vec<Ps>,
-    /// Where the time between the end of the round before and the end of the round that counts went, by rank.
+    /// The account of each rank, from the end of the round before to the end of the round that counts.
     pub(super) accounts: Vec<Account>,
 }
 
@@ -96,7 +96,7 @@ struct Active {
     version: u32,
 }
 
-/// What happens at a time.
+/// An event of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Wake { rank: usize, stream: usize },
@@ -114,7 +114,7 @@ pub(super) struct Simulation<'p> {
     free: Vec<usize>,
     /// The ranks that have reached each meeting, by round.
     reached: Vec<usize>,
-    /// Ranks whose processor can go on.
+    /// Ranks whose processor can continue.
     resumed: Vec<usize>,
     /// Ranks whose tasks changed at this time.
     changed: Vec<usize>,
@@ -255,7 +255,7 @@ impl<'p> Simulation<'p> {
         }
     }
 
-    /// Begins what can begin on a stream.
+    /// Begins operations of a stream that can begin.
     fn advance(&mut self, rank: usize, stream: usize) {
         while let Some((round, at)) = self.free_head(rank, stream) {
             let (what, ops) = (&self.program.ranks[rank].ops[at].what, self.program.ranks[rank].ops.len());
@@ -275,7 +275,7 @@ impl<'p> Simulation<'p> {
         }
     }
 
-    /// Returns the head of a stream, if nothing holds it up: round and operation. Otherwise the stream is woken when it is let go.
+    /// Returns the head of a stream, round and operation, if it can begin. Otherwise the stream is woken when it can.
     fn free_head(&mut self, rank: usize, stream: usize) -> Option<(usize, usize)> {
         let (ops, state) = (&self.program.ranks[rank].ops, &mut self.ranks[rank]);
         let head = state.streams[stream].queue.front().filter(|_| state.streams[stream].running == 0)?;
@@ -296,7 +296,7 @@ impl<'p> Simulation<'p> {
         Some((round, at))
     }
 
-    /// Marks an event as recorded, and lets go what waits for it.
+    /// Marks an event as recorded, and wakes the streams that wait for it.
     fn record(&mut self, rank: usize, place: usize) {
         let state = &mut self.ranks[rank];
         state.recorded[place] = true;
@@ -313,7 +313,7 @@ impl<'p> Simulation<'p> {
         }
     }
 
-    /// Lets the processor go on if what it waits for has come.
+    /// Lets the processor continue if its wait is over.
     fn resume(&mut self, rank: usize) {
         let (ops, state) = (&self.program.ranks[rank].ops, &self.ranks[rank]);
         let (round, at) = state.next;
@@ -413,7 +413,7 @@ impl<'p> Simulation<'p> {
         }
     }
 
-    /// Accounts for the time of a rank since its tasks last changed; `next` is what begins now.
+    /// Accounts for the time of a rank since its tasks last changed; `next` is the operation that begins now.
     fn account(&mut self, rank: usize, next: Option<usize>) {
         let state = &mut self.ranks[rank];
         let op_of = |&number: &usize| {
@@ -424,7 +424,7 @@ impl<'p> Simulation<'p> {
         state.account.until(self.now, active, state.arrived.first().copied(), next);
     }
 
-    /// The operation for which a rank waits for ever.
+    /// Returns the operation at which a rank waits for ever.
     fn held_up(&self, rank: usize) -> Option<usize> {
         let (state, ops) = (&self.ranks[rank], &self.program.ranks[rank].ops);
         let head = state.streams.iter().find_map(|stream| Some(stream.queue.front()?.ops[0]));
@@ -447,7 +447,7 @@ impl Rank {
 }
 
 impl Recording {
-    /// The place of the recording in those of all rounds.
+    /// Returns the position of the recording among those of all rounds.
     fn place(self, round: usize, ops: usize) -> usize {
         let round = if self.is_before { round.saturating_sub(1) } else { round };
         round * ops + self.op
@@ -473,7 +473,7 @@ impl Program {
     }
 }
 
-/// Says which operations wait for ever.
+/// Returns the error that names the operations that wait for ever.
 pub(super) fn hangs(waiting: &[(usize, usize)], name: impl Fn(usize, usize) -> String) -> Error {
     let said: Vec<String> = waiting.iter().take(4).map(|&(rank, op)| name(rank, op)).collect();
     let more = if waiting.len() > 4 { format!(", and {} more ranks wait", waiting.len() - 4) } else { String::new() };

@@ -1,12 +1,12 @@
-//! The speeds of tasks that run at once: shares of what they need, and what computing and collectives lose beside each other.
+//! The speeds of tasks that run at the same time: shares of resources, and the loss of computing and collectives beside each other.
 //!
 //! ```text
 //! speed = share (max-min fair, `share`) x 1 / (1 + contention x nearness)
 //! nearness: seconds of the collective inside a node over its seconds, at most 1: only at the speed of NVLink it takes SMs and memory
 //! ```
 //!
-//! The second factor is that of planned steps, for which `contention` was fitted: what both lose together is contention x the time in
-//! which both run (arXiv 2507.03114). Tasks of several ranks tie the shares of these ranks, so all of them are computed together.
+//! The second factor is that of planned steps, to which `contention` was fitted: computing and collective lose contention x the time in
+//! which both run (arXiv 2507.03114). A task of several ranks connects their shares, so each connected component is computed together.
 
 use nvcoll_fabric::units::Ps;
 
@@ -35,7 +35,7 @@ impl<'p> Simulation<'p> {
         }
     }
 
-    /// The ranks where tasks changed, those that share tasks with them, and so on; and all their tasks.
+    /// Returns the connected components of ranks whose tasks changed, joined by shared tasks; and all their tasks.
     fn component(&mut self) -> (Vec<usize>, Vec<usize>) {
         let mut ranks = std::mem::take(&mut self.changed);
         ranks.sort_unstable();
@@ -78,7 +78,7 @@ impl<'p> Simulation<'p> {
         self.push(end, Event::End { task: number, version });
     }
 
-    /// The speed of a task beside work of the other kind, on the rank where it is least.
+    /// Returns the speed of a task beside work of the other kind, on the rank where it is least.
     fn slowed(&self, number: usize, load: impl Fn(usize) -> Load) -> f64 {
         let of_member = |&(rank, op): &(usize, usize)| {
             let (task, load) = (self.program.task(rank, op), load(rank));
@@ -104,7 +104,7 @@ impl<'p> Simulation<'p> {
     }
 }
 
-/// What runs on a rank: the speed of computing beside its collectives, and whether it computes.
+/// The work on a rank: the speed of computing beside its collectives, and whether it computes.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     slow: f64,
