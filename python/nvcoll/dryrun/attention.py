@@ -1,14 +1,14 @@
-"""Fused attention in a recording: which operators are attention, and the shapes that its price needs.
+"""Fused attention in a recording: recognises its operators, and finds their shapes.
 
 Queries, keys and values are the first tensors of the operator, after the gradient of the output in a backward pass::
 
     aten::_scaled_dot_product_*     (batch, heads, tokens, head)
     flash_attn, aten::_flash_*,     (batch, tokens, heads, head), or (tokens, heads, head) of packed sequences
     aten::_efficient_*
-    flex_attention of Inductor      either, by what it was fused with: the larger one is taken as tokens
+    flex_attention of Inductor      either order; the larger dimension counts as tokens
 
-Operators of torch say whether they are causal. Masks of others are data: with as many queries as keys these count as
-causal.
+Operators of torch say whether they are causal. Masks of other operators are data: these operators count as causal if
+they have as many queries as keys.
 """
 
 from __future__ import annotations

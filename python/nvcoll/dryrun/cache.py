@@ -6,9 +6,9 @@
            folder, world size, steps, ranks, GPU, versions of Python, torch, frameworks and nvcoll
     value  a file of `nvcoll.dryrun.recorded`, in $XDG_CACHE_HOME/nvcoll/dryrun/recordings
 
-Imports are found in the text (``import`` anywhere, by its name), not by running it. A file that a script opens by
-itself, and a module outside of its folder, are not part of the key: ``--no-cache`` records again. Beyond `MOST_BYTES`
-the files that were not used for the longest time go. Kernels that torch.compile made are kept beside them.
+Imports are found in the text, without running it. A file that a script opens by itself, and a module outside of its
+folder, are not part of the key: ``--no-cache`` records again. Beyond `MOST_BYTES` the least recently used recordings
+are removed. Kernels that torch.compile made are kept in the same cache.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ MOST_BYTES = 512 << 20
 """The size of the cache of recordings. Chosen: hundreds of recordings."""
 
 MOST_COMPILED_BYTES = 4 << 30
-"""The size of the cache of compiled kernels, of all versions of torch. Chosen. Beyond it, all go."""
+"""The size of the cache of compiled kernels, of all versions of torch. Chosen. Beyond it, all are removed."""
 
 MOST_FILE_BYTES = 16 << 20
-"""The largest file of an argument whose content is part of the key; of larger ones size and time are. Chosen."""
+"""The largest file of an argument whose content is part of the key; larger files count by size and time. Chosen."""
 
 MOST_MODULES = 2000
 """The most modules of a script's folder that are read. Chosen."""
@@ -59,8 +59,8 @@ def key_of(request: Request, ranks: Sequence[int] | None) -> str:
     """Returns the name under which a recording is kept.
 
     Args:
-        request: what is recorded.
-        ranks: the ranks that were asked for; None: found by `nvcoll.dryrun.roles`.
+        request: the request.
+        ranks: the requested ranks; None: found by `nvcoll.dryrun.roles`.
     """
     digest = hashlib.sha256()
     for path in _files(request):
@@ -84,7 +84,7 @@ def _environment() -> Iterator[tuple[str, str]]:
 
 
 def _nvcoll() -> tuple[str, ...]:
-    """Returns what identifies this nvcoll, also one that is being changed."""
+    """Returns an identification of this nvcoll: version and files, as a developer may change them."""
     here = Path(__file__).parent
     found = sorted(f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in here.glob("*"))
     return __version__, *found
@@ -101,7 +101,7 @@ def _content(path: Path) -> bytes:
 
 
 def _files(request: Request) -> Iterator[Path]:
-    """Yields the files whose content decides what a script does."""
+    """Yields the files that decide the behaviour of a script."""
     if request.is_module:
         yield from _of_module(request.script)
     else:
@@ -114,7 +114,7 @@ def _files(request: Request) -> Iterator[Path]:
 
 
 def _of_module(name: str) -> Iterator[Path]:
-    """Yields the files of a module that stands in the folder; an installed one has a version."""
+    """Yields the files of a module in the current folder; of an installed module, its package and version."""
     sys.path.insert(0, os.getcwd())
     try:
         spec = importlib.util.find_spec(name)
@@ -133,7 +133,7 @@ def _of_module(name: str) -> Iterator[Path]:
 
 
 def _imported(script: Path, folder: Path) -> Iterator[Path]:
-    """Yields a script and the modules of a folder that it imports, and these import, each once."""
+    """Yields a script and the modules of a folder that it imports, directly or not, each once."""
     waiting, seen = [script.resolve()], {script.resolve()}
     while waiting and len(seen) <= MOST_MODULES:
         path = waiting.pop()

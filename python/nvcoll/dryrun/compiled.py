@@ -1,6 +1,6 @@
-"""Kernels that torch.compile and Triton made: the virtual GPU sees a name and a grid, here are their tensors.
+"""Finds the tensors of kernels that torch.compile and Triton made, of which the virtual GPU sees name and grid alone.
 
-Timing kernels on a virtual GPU means nothing, so autotuning takes the first choice.
+Times of kernels on a virtual GPU mean nothing, so autotuning takes the first choice.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _on_gpu(each: Any) -> bool:
 
 
 def _flex_attention_flops(name: str, tensors: list[torch.Tensor]) -> int:
-    """Returns FLOPs of a kernel of FlexAttention, as if causal: its mask is a function, which only the kernel knows."""
+    """Returns FLOPs of a kernel of FlexAttention, counted as causal: its mask is a function inside of the kernel."""
     if "flex_attention" not in name or len(tensors) < 2 or not tensors[0].dim() == tensors[1].dim() == 4:
         return 0
     batch, one, two, width = tensors[0].shape  # heads and tokens in either order

@@ -1,21 +1,21 @@
-"""Values on the virtual GPU: small ones are computed, large floats have none, and no shape may depend on them.
+"""Values on the virtual GPU: small tensors are computed, large floats have no values, and no shape may depend on them.
 
-A launch does nothing, so an operator on small tensors is computed a second time: by the same operator, on tensors of
-the CPU that lie over the GPU's memory (`Mirror`). What a large tensor made is zero, never what lay there before, and is
-*unknown*; what is made from something unknown is computed (from zeros) and unknown too.
+A launch does nothing, so an operator on small tensors is computed a second time: by the same operator, on CPU tensors
+over the GPU's memory (`Mirror`). A small result of a large tensor is zero and *unknown*; a result of an unknown tensor
+is computed (from zeros) and unknown, too.
 
 | operator | rule |
 |---|---|
 | all tensors small | computed; unknown if one of its inputs is |
 | some large | small results are zero and unknown |
-| `topk`, `argmax`, `max`, `sort` of something unknown | picks in turn, so that experts are balanced: known, and noted |
-| `histc` of something unknown | equal counts: known, and noted |
+| `topk`, `argmax`, `max`, `sort` of unknown values | indices in turn, so that experts are balanced: known, and noted |
+| `histc` of unknown values | equal counts: known, and noted |
 | `nonzero`, `masked_select`, masks as indices | the shape is that of the real mask; refused if the mask is unknown |
 | `unique`, `bincount` and others whose shape is data | computed; refused if an input is unknown |
-| `item` of something unknown | 0, and noted with the line |
+| `item` of an unknown value | 0, and noted with the line |
 
-Unknown is a property of a storage, by its address: each operator says it anew of what it writes, so an address that the
-allocator gives out again is not mistaken. Random numbers come from a generator of this file, not from the script's.
+Unknown is a property of a storage, by its address. Each operator sets it for the storages that it writes, so an address
+that the allocator reuses has no stale mark. Random numbers come from a generator of this file, not from the script's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from nvcoll.dryrun.tensors import Mirror, is_small, is_whole, replaced, tensors_
 
 aten = torch.ops.aten
 COUNTING = ("/torch/nn/modules/_functions.py",)
-"""Files whose masks are of counts, which are real, though they lie in one tensor with floats: SyncBatchNorm's."""
+"""Files whose masks are of counts, which are known, in one tensor with unknown floats: SyncBatchNorm's."""
 MOVED_BYTES = 4 << 20
 """Results of collectives have values up to this size: `INTEGER_BYTES` of the virtual GPU's NCCL."""
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -61,26 +61,26 @@ class Data:
             aten._local_scalar_dense.default: self._item,
             aten.equal.default: self._equal,
         }
-        """Operators that run in another way: called instead, and may return NotImplemented."""
+        """Functions called in place of an operator; they may return NotImplemented."""
 
     def assumed(self) -> list[Assumption]:
-        """Returns what was assumed, in the order in which it first was."""
+        """Returns assumptions, in the order of their first time."""
         return [Assumption(text, line, times) for (text, line), times in self._assumed.items()]
 
     def assume(self, text: str) -> None:
-        """Notes an assumption at the line at work."""
+        """Notes an assumption at the current line."""
         key = text, self._lines.here(2)
         self._assumed[key] = self._assumed.get(key, 0) + 1
 
     def is_unknown(self, tensor: torch.Tensor) -> bool:
-        """Says whether a tensor on the GPU has no values, or values that large floats made."""
+        """Says whether a tensor on the GPU has no values, or values that depend on large floats."""
         return tensor.is_cuda and (tensor.untyped_storage().data_ptr() in self._unknown or not is_small(tensor))
 
     def ran(self, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], result: Any) -> None:
-        """Makes the values that an operator has written.
+        """Computes the values that an operator has written.
 
         Raises:
-            DryRunError: it wrote on another GPU than those before.
+            DryRunError: it wrote to another GPU than the operators before it.
         """
         results = tensors_of(result)
         touched = [*results, *rule.mutated(args, kwargs)]
@@ -113,7 +113,7 @@ class Data:
             self._forget(each)
 
     def _makes_unknown(self, rule: Rule, involved: list[torch.Tensor]) -> bool:
-        """Says whether an operator on small tensors reads something unknown."""
+        """Says whether an operator on small tensors reads unknown values."""
         if rule.fills and involved and _fills_storage(involved[0]):
             involved = involved[1:]
         return not self._unknown.isdisjoint(each.untyped_storage().data_ptr() for each in involved)
@@ -139,13 +139,13 @@ class Data:
             self._mark([tensor], is_unknown=True)
 
     def forget_fresh(self, tensors: list[torch.Tensor]) -> None:
-        """Says that something unseen wrote those tensors that nothing has written yet: they must be its results."""
+        """Marks tensors that no operator has written yet: they are results of a kernel that nvcoll does not know."""
         for each in tensors:
             if each.is_cuda and each.untyped_storage().data_ptr() in self._fresh:
                 self._forget(each)
 
     def forget(self, tensors: list[torch.Tensor]) -> None:
-        """Says that something unseen wrote these tensors (a kernel of Triton)."""
+        """Marks tensors that a kernel of Triton wrote."""
         for each in tensors:
             self._forget(each)
 
@@ -182,7 +182,7 @@ class Data:
             torch.set_rng_state(state)
 
     def _computed_otherwise(self, rule: Rule, args: Any, results: list[torch.Tensor]) -> bool:
-        """Computes what CPUs lack: counts of integers."""
+        """Computes operators that torch lacks on CPUs: counts of integers."""
         if rule.op is not aten.histc.default:
             return False
         self.mirror(results[0]).copy_(torch.histc(self.mirror(args[0]).double(), *args[1:]))
@@ -191,7 +191,7 @@ class Data:
     # ---- choices that large floats would make ----
 
     def _choose(self, rule: Rule, args: Any, inputs: list[Any], results: list[torch.Tensor]) -> bool:
-        """Answers choices among something unknown in turn, and counts of it equally. Returns whether it did."""
+        """Makes choices among unknown values in turn, and counts of them equal. Returns whether it did."""
         if not rule.chooses or not results:
             return False
         indices = results[-1]
@@ -285,7 +285,7 @@ def _is_mask(index: torch.Tensor | None) -> bool:
 
 
 def _choices(rule: Rule, args: Any, tensor: torch.Tensor) -> int:
-    """Returns among how many elements an operator picks."""
+    """Returns the number of elements among which an operator picks."""
     if not tensor.dim():
         return 1
     dim = next((each for each in args[1:] if isinstance(each, int)), None)

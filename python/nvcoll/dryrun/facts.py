@@ -1,4 +1,4 @@
-"""What a dry run found besides the step: what was run, counts, groups, assumptions. JSON, for reports and files."""
+"""Facts of a dry run beside the step: script, versions, counts, groups, assumptions. JSON, for reports and files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Facts = dict[str, Any]
 
 
 def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[Run]) -> Facts:
-    """Returns what is said of a recording.
+    """Returns the facts of a recording.
 
     Args:
-        request: what was recorded.
-        recordings: those of the ranks that ran side by side.
-        runs: how these ended.
+        request: the request.
+        recordings: those of the ranks that ran at the same time.
+        runs: how these ranks ended.
     """
     ranks = [one.rank for one in recordings]
     stands_for = roles.stand_for(ranks, request.world_size)

@@ -1,11 +1,11 @@
-"""Why a dry run has no result. All are `nvcoll.errors.DryRunError`."""
+"""Errors of dry runs. All are `nvcoll.errors.DryRunError`."""
 
 from __future__ import annotations
 
 from nvcoll.errors import DryRunError
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "CUDA out of memory")
-"""What messages of torch say when the memory of a GPU is out."""
+"""Texts in torch's messages when a GPU runs out of memory."""
 
 
 class CannotDryRun(DryRunError):
@@ -17,7 +17,7 @@ class DryRunLimit(DryRunError):
 
 
 class ScriptFailed(DryRunError):
-    """The script did not reach the step that counts; the message says why, with the line of the script."""
+    """The script did not reach the counted step; the message says why, with the line of the script."""
 
 
 class OutOfGpuMemory(ScriptFailed):
@@ -25,7 +25,7 @@ class OutOfGpuMemory(ScriptFailed):
 
 
 def unknown_shape(op: str, shape: tuple[int, ...], dtype: str, line: str) -> DryRunError:
-    """A shape depends on values that do not exist."""
+    """Returns the error of a shape that depends on values that do not exist."""
     return DryRunError(
         f"{line}: the shape of `{op}` depends on the values of a tensor {shape} {dtype} that comes from large floats, "
         "which have no values in a dry run: make the shape depend on integers, or leave this line out of the dry run",
@@ -34,18 +34,18 @@ def unknown_shape(op: str, shape: tuple[int, ...], dtype: str, line: str) -> Dry
 
 
 def second_gpu(first: int, second: int, line: str) -> DryRunError:
-    """One process works on two GPUs, and a recording is of one."""
+    """Returns the error of a process that uses two GPUs."""
     return DryRunError(
-        f"{line}: this process uses cuda:{second} after cuda:{first}, and a dry run records one GPU of a process: use "
+        f"{line}: this process uses cuda:{second} after cuda:{first}, and a dry run records one GPU per process: use "
         "that of LOCAL_RANK alone, as with torchrun (DistributedDataParallel in place of DataParallel)",
         line=line,
     )
 
 
 def no_peer(what: str, rank: int, line: str) -> DryRunError:
-    """Another rank would say something, but it does not run."""
+    """Returns the error of a rank that waits for an object of a rank that does not run."""
     return DryRunError(
-        f"{line}: {what} of rank {rank} is needed, and this rank does not run: run it too (`roles`)",
+        f"{line}: {what} of rank {rank} is needed, and this rank does not run: add it to --ranks",
         line=line,
         ranks=(rank,),
     )

@@ -1,4 +1,4 @@
-"""The virtual GPU, as the child's Python sees it: its log, and who is at work.
+"""The virtual GPU for the child's Python: its log, and the operator that launches carry.
 
 The library is preloaded, so its functions are among those of the process (`ctypes.CDLL(None)`).
 """
@@ -61,10 +61,10 @@ class Gpu:
         """Address of the GPU's memory, and its bytes, of all devices together."""
 
     def count(self) -> int:
-        """Returns how many records there are.
+        """Returns the number of records.
 
         Raises:
-            DryRunError: some found no space.
+            DryRunError: the log is full, and some calls are not in it.
         """
         count = int(self._functions["count"]())
         if self._functions["lost"]():
@@ -87,7 +87,7 @@ class Gpu:
         return found.decode(errors="replace") if found else ""
 
     def show(self, times: Times, period_ns: int) -> None:
-        """Says when the records of the step that begins now run: events, profiler and clock show it (second pass).
+        """Sets the times of the records of the step that begins now: events, profiler and clock show them (second run).
 
         Args:
             times: array (2, n), uint64: nanoseconds from the begin of the step at which each record begins and ends.
@@ -97,14 +97,14 @@ class Gpu:
         self._functions["set_times"](start, end, self.count(), times.shape[1], period_ns)
 
     def unanswered(self) -> list[str]:
-        """Returns the symbols that were called and only said "success"."""
+        """Returns the names of called functions that the virtual GPU does not implement: they return success."""
         names: list[str] = []
         while found := self._functions["unanswered"](len(names)):
             names.append(found.decode())
         return sorted(names)
 
     def written(self, first: int, end: int) -> tuple[Records, list[str], Records]:
-        """Returns what is the same in each run: records, their names, and all records of communicators.
+        """Returns records, their names, and all records of communicators, in a form that is the same in each run.
 
         Names are numbered in the order in which the records name them; addresses count from the start of memory.
         """

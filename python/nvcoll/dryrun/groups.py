@@ -1,13 +1,13 @@
 """Names and shapes of the groups of ranks of a recording.
 
-The price of a step knows groups by name, size, stride and runs (``docs/training-step.md``): the name says to which part
-of the time an exposed collective belongs. Frameworks name their groups each in their own words::
+A step has groups with name, size, stride and runs (``docs/training-step.md``). The name says to which part of the time
+an exposed collective belongs. Each framework names its groups in its own words::
 
     torch     mesh_tp, mesh_dp_shard_cp, default_pg        TENSOR_MODEL_PARALLEL_GROUP   Megatron-Core
     words     tp       shard             by its calls      tp
 
-A group whose name has no word is known by its calls in the step: gathers of parameters beside reduce_scatters of
-gradients are ``shard``, messages alone are ``pp``, everything else is ``dp``.
+If the name of a group has none of these words, its calls in the step decide: all_gather and reduce_scatter are
+``shard``, messages alone are ``pp``, everything else is ``dp``.
 
 Ranks that are no runs of equal distances, as 0, 1, 5, are priced as if evenly apart, as 0, 2, 4: ``Shape.assumed``.
 """
@@ -32,13 +32,13 @@ WORDS = {
     "copies": ("replicate", "replica", "copies"),
     "dp": ("dp", "data", "ddp"),
 }
-"""Names of the parts of a layout, with the words by which frameworks call them."""
+"""Names of the parts of a layout, with the words of frameworks for them."""
 
 SHARDED = {"all_gather", "reduce_scatter"}
 """The collectives of sharded parameters."""
 
 MESSAGES = {"send", "recv"}
-"""What stages of a pipeline call."""
+"""The calls between stages of a pipeline."""
 
 
 NAMELESS = r"\d+|[0-9a-f_]{16,}"
@@ -55,7 +55,7 @@ class Shape:
         stride: the distance between two ranks that follow each other, in a run.
         runs: the number of runs of its ranks, as 2 of 0 to 7 and 128 to 135.
         apart: the distance between the first ranks of two runs; 0 for one run.
-        assumed: what was assumed of it, in words.
+        assumed: the assumption about its ranks, in words; empty: none.
     """
 
     name: str
@@ -76,7 +76,7 @@ def shape_of(group: Group, rank: int, world_size: int) -> Shape:
     """Returns the shape of the group of a rank.
 
     Raises:
-        InvalidArgument: a rank is there twice, or ranks are unevenly apart and such a group does not fit otherwise.
+        InvalidArgument: a rank is there twice, or no evenly spaced group of this size fits.
     """
     ranks = sorted(group.ranks)
     steps = [after - one for one, after in pairwise(ranks)]
@@ -96,7 +96,7 @@ def shape_of(group: Group, rank: int, world_size: int) -> Shape:
 
 
 def word_of(description: str) -> str | None:
-    """Returns the part of the layout of which a description of a group speaks; None: of none, or of several."""
+    """Returns the part of the layout that a description of a group names; None: it names none, or several."""
     said = set(re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", description).lower()))
     found = [word for word, names in WORDS.items() if said & set(names)]
     if found == ["shard", "dp"] or found == ["copies", "dp"]:  # dp_shard, dp_replicate
@@ -111,7 +111,7 @@ def word_of(description: str) -> str | None:
 
 
 def calls_of(recordings: Sequence[Recording]) -> dict[tuple[int, ...], set[str]]:
-    """Returns the names of the calls that each group makes in the step; who sends to itself makes an all_to_all."""
+    """Returns the names of the calls of each group in the step; a send to the rank itself is part of an all_to_all."""
     found: dict[tuple[int, ...], set[str]] = defaultdict(set)
     for one in recordings:
         rows = one.records[one.records["kind"] == Kind.COLLECTIVE]
@@ -126,8 +126,8 @@ def calls_of(recordings: Sequence[Recording]) -> dict[tuple[int, ...], set[str]]
 def shapes_of(recordings: Sequence[Recording]) -> list[dict[int, Shape]]:
     """Returns for each recording the groups that communicate in its step, by number of communicator.
 
-    Groups of the same shape and word are one; others that share a word have their description as their name, or, if it
-    says nothing, their size and distance.
+    Groups of the same shape and word are one. Further groups of a word are named by their description or, if torch made
+    that up, by size and distance.
 
     Raises:
         InvalidArgument: as of `shape_of`.

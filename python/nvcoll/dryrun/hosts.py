@@ -1,8 +1,8 @@
 """Large float tensors on the CPU: they have no values and take no memory.
 
 A model that is built on the CPU and sharded later would take its whole size, and minutes of random numbers. So a large
-float tensor there is address space that nobody touches: operators that write into it do nothing, operators that make
-one only make its shape, and what they make besides (a sum, a mask) is zero.
+float tensor on the CPU is address space without pages: operators that write to it do nothing, operators that make one
+only make its shape, and their small results (a sum, a mask) are zero.
 """
 
 from __future__ import annotations

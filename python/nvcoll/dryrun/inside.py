@@ -2,12 +2,12 @@
 
 ```
 environment as torchrun sets it -> torch -> store, peers, operators, steps -> the script, by runpy, as `__main__`
-          the optimizer returns for the last wanted step: the recording is written, and the process leaves
-          the script ends, leaves or raises before: what was seen is written
+          the optimizer returns for the last wanted step: the recording is written, and the process exits
+          the script ends, exits or raises before: the number of steps is written
 ```
 
-The process leaves with `os._exit` where it stands, in the optimizer: nothing of the script after the counted step runs,
-no `finally`, no checkpoint at exit. Data workers are ended. The output of the script is not touched.
+The process exits with `os._exit` inside of the optimizer's call: no code of the script after the counted step runs, no
+`finally`, no checkpoint at exit. Data workers are ended. The output of the script is not changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nvcoll.dryrun.session import Session
 
 WATCHING = ("/torch/_compile.py", "/nvcoll/dryrun/ops.py")
-"""Files through which an operator is called in a dry run, and not otherwise."""
+"""Files through which operators are called in a dry run alone."""
 
 BEGAN = time.monotonic()
 
@@ -47,7 +47,7 @@ class Child:
         self._exit, self._process = os._exit, os.getpid()
 
     def main(self) -> NoReturn:
-        """Runs the script, and leaves the process."""
+        """Runs the script, and exits."""
         os.environ.update(environment(self.spec))
         os._exit = self._left
         random.seed(0)
@@ -66,15 +66,15 @@ class Child:
         self._leave("ended", f"the script ended after {self._seen()}", 0)
 
     def _left(self, status: int) -> NoReturn:
-        """Stands for `os._exit`: says what was seen first, unless a process calls it that was forked."""
+        """Stands for `os._exit`: writes the number of steps first, except in a forked process."""
         if os.getpid() == self._process:
             self._leave("ended", f"the script left with `os._exit({status})` after {self._seen()}", status)
         self._exit(status)
 
     def finish(self) -> None:
-        """Writes the recording, and leaves the process: the counted step has ended.
+        """Writes the recording of the counted step, which has ended, and exits.
 
-        A step in which something was compiled is written too, and the next one takes its place, if there is one.
+        If torch compiled something in the step, the next step counts instead, if there is one.
         """
         assert self.session is not None
         self.session.recording().save(self.spec.result)
@@ -137,7 +137,7 @@ class Child:
 
 
 def _of_script(trace: TracebackType | None) -> TracebackType | None:
-    """Returns a traceback without the frames of the dry run before and after the script; the whole if none is left."""
+    """Returns a traceback without the dry run's frames around the script; the whole traceback if no frame is left."""
     own = ("<frozen runpy>", runpy.__file__, __file__)
     first = trace
     while first is not None and first.tb_frame.f_code.co_filename in own:

@@ -1,4 +1,4 @@
-"""Which torch a dry run would use, without importing it: version, CUDA, and whether a dry run can use it.
+"""Finds the torch that a dry run would use, without importing it: version, CUDA, and whether a dry run can use it.
 
 A dry run needs Linux on x86-64 and a build of torch for CUDA, as ``pip install torch`` installs there. The GPU, its
 driver and NVIDIA's packages need not be there. torch is read as a file, because its import takes seconds.
@@ -28,7 +28,7 @@ JUDGED = {
     **{name: name for name in ("torchtitan", "torchao")},
     **{"megatron.core": "megatron-core", "transformer_engine": "transformer-engine", "flash_attn": "flash-attn"},
 }
-"""Packages whose versions decide what a script launches, by the modules that scripts import: reports name those."""
+"""Packages whose versions decide the launches of a script, by the modules that scripts import. Reports name them."""
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,18 @@
-"""Starts the ranks of a dry run as processes on virtual GPUs, and sees them to their end.
+"""Starts the ranks of a dry run as processes on virtual GPUs, and waits for their end.
 
 ::
 
-    dry run ── reaper                          ends all and removes the folder, whatever happens to the dry run
-       ├────── rank 0    LD_PRELOAD=virtual driver   python -m nvcoll.dryrun.inside: the script, unmodified
-       └────── rank 8    the same                    ranks that run side by side exchange objects in the folder
+    dry run ── reaper                             ends all and removes the folder, whatever happens to the dry run
+       ├────── rank 0    LD_PRELOAD=virtual GPU   python -m nvcoll.dryrun.inside: the script, unmodified
+       └────── rank 8    the same                 ranks that run at the same time exchange objects in the folder
 
-The virtual driver is loaded in these processes alone. Each is the first of a session and ends with the dry run
-(`nvcoll.ranks.processes`); what a rank has started ends with the session (`nvcoll.dryrun.reaper`). Temporary files of a
-rank are in the folder of the dry run, so no file is left; compiled kernels are in the user's cache, as they take
-minutes.
+The virtual GPU is loaded in these processes alone. Each is the first of a session and ends with the dry run
+(`nvcoll.ranks.processes`); processes that a rank has started end with the session (`nvcoll.dryrun.reaper`). Temporary
+files of a rank are in the folder of the dry run, so no file is left; compiled kernels are in the user's cache, as
+compiling takes minutes.
 
 A rank ends by itself when its steps are recorded. The limits of time and memory end all ranks with an error. Memory is
-what the machine really gives (resident bytes of the ranks): the virtual GPUs have address space without pages.
+the resident memory of the ranks: virtual GPUs have address space without pages.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ USABLE = 0.99
 """The part of a GPU's memory that programs get. Cited: what PyTorch prints, as for `USABLE_BYTES` of nvcoll-step."""
 
 LOOK_S = 0.25
-"""How often the memory of ranks is looked at. Chosen."""
+"""Seconds between two readings of the memory of ranks. Chosen."""
 
 LAST_LINES = 30
-"""Lines of standard error that an error of a rank has. Chosen: the end of a traceback."""
+"""The most lines of standard error in the error of a rank. Chosen: the end of a traceback."""
 
 OTHER_LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "TORCHELASTIC_", "NVCOLL_RANK", "NVCOLL_WORLD_SIZE")
-"""Variables of launchers, by which frameworks would see another job than that of the dry run."""
+"""Variables of launchers, which would tell frameworks of another job than the dry run."""
 
 SPARE = 0.9
 """The part of this machine's free memory that ranks may use. Chosen."""
@@ -60,25 +60,25 @@ INSIDE = "nvcoll.dryrun.inside"
 """The module that a rank runs."""
 
 HIDDEN = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVCOLL_REPORT", "NVCOLL_TORCH", "NVCOLL_STRICT")
-"""Other variables that a rank does not see: those of GPUs of this machine, and those of nvcoll's own backend."""
+"""Other variables that a rank does not see: those of this machine's GPUs, and those of nvcoll's own backend."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is recorded.
+    """A script to record, and the conditions.
 
     Attributes:
         script: the script, or a module.
         arguments: its arguments.
-        is_module: as ``python -m``.
+        is_module: whether it runs as ``python -m``.
         world_size: the number of ranks.
         gpu: the GPU.
-        gpus_per_node: ranks of a node: ``LOCAL_WORLD_SIZE``.
-        steps: the steps of the optimizer before the script is ended; the last one counts.
-        time_limit_s: when ranks are ended.
-        memory_limit_bytes: the memory of this machine that all ranks together may use; None: what is free.
-        is_quiet: what the script prints is not shown.
-        environment: variables of ranks.
+        gpus_per_node: the number of ranks on a host: ``LOCAL_WORLD_SIZE``.
+        steps: the number of steps of the optimizer before the script is ended; the last one counts.
+        time_limit_s: seconds after which ranks are ended.
+        memory_limit_bytes: bytes of this machine that all ranks together may use; None: 90 % of free memory.
+        is_quiet: whether the output of the script is hidden.
+        environment: environment variables of ranks.
     """
 
     script: str
@@ -94,7 +94,7 @@ class Request:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be run."""
+        """Refuses a request that cannot run."""
         if self.world_size < 1:
             raise InvalidArgument(f"the world size is {self.world_size}: pass 1 or more")
         if self.steps < 1:
@@ -138,19 +138,19 @@ def memory_of(gpu: GpuRow) -> int:
 
 
 def virtual_gpu(gpu: GpuRow, devices: int, cuda_major: int) -> str:
-    """Returns the value of NVCOLL_VGPU: the GPU as the virtual driver describes it."""
+    """Returns the value of NVCOLL_VGPU, which describes the GPU to the library."""
     name = f"NVIDIA {gpu.names[0] if gpu.names else gpu.title}"
     return f"name={name};cc={gpu.sm};sms={gpu.sms};memory={memory_of(gpu)};devices={devices};cuda={cuda_major}"
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a second pass shows the script.
+    """Predicted times that a second run shows the script.
 
     Attributes:
-        times: for each rank that runs the file of times, of `nvcoll.dryrun.times`.
+        times: the file of times (`nvcoll.dryrun.times`) of each rank that runs.
         period_ns: nanoseconds of a step.
-        has_clock: the clock of the script shows them, too; not only its events and its profiler.
+        has_clock: whether the script's clock shows them, too, and not only its events and its profiler.
     """
 
     times: Mapping[int, bytes]
@@ -161,7 +161,7 @@ class Predicted:
 def spec_of(
     request: Request, rank: int, ranks: Sequence[int], folder: Path, predicted: Predicted | None = None
 ) -> dict[str, Any]:
-    """Returns what a rank is told: the fields of `nvcoll.dryrun.spec.Spec`."""
+    """Returns the spec of a rank: the fields of `nvcoll.dryrun.spec.Spec`."""
     times = folder / "times" / str(rank)
     return {
         "rank": rank,
@@ -181,15 +181,15 @@ def spec_of(
 
 
 def environment_of(request: Request, torch: Torch, temporary: Path) -> dict[str, str]:
-    """Returns all variables of a rank. Its place in the job is told by `spec_of`.
+    """Returns all environment variables of a rank; its place in the job is in its spec.
 
     Args:
-        request: what is recorded.
+        request: the request.
         torch: the torch that is installed.
         temporary: a folder for temporary files.
 
     Raises:
-        CannotDryRun: this nvcoll has no virtual driver.
+        CannotDryRun: this nvcoll has no virtual GPU.
     """
     driver, names = str(library()), libraries()
     kept = {
@@ -212,12 +212,12 @@ def environment_of(request: Request, torch: Torch, temporary: Path) -> dict[str,
 def run_ranks(
     request: Request, ranks: Sequence[int], predicted: Predicted | None = None
 ) -> list[tuple[Recording | None, Run]]:
-    """Runs some ranks of a script side by side, to their end.
+    """Runs some ranks of a script at the same time, to their end.
 
     Args:
-        request: what is recorded.
+        request: the request.
         ranks: the ranks that run.
-        predicted: predicted times, for a second pass, which ends with the script.
+        predicted: predicted times, for a second run, which ends with the script.
 
     Raises:
         CannotDryRun: this machine cannot do a dry run.
@@ -311,7 +311,7 @@ class _Ranks(Supervisor):
             self._shown.pass_on_rests()
 
     def _judge(self) -> None:
-        """Ends the ranks at a limit, or after one has failed."""
+        """Ends all ranks at a limit, or after one of them has failed."""
         used = sum(_resident_bytes(process.popen.pid) for process in self.running())
         if used > self._limit_bytes:
             gb, limit = used / 1e9, self._limit_bytes / 1e9
@@ -328,7 +328,7 @@ class _Ranks(Supervisor):
         raise DryRunLimit(f"{what}: pass a larger --time-limit")
 
     def told(self, process: Process) -> tuple[Recording | None, Run]:
-        """Returns what a rank recorded, and how it ended."""
+        """Returns the recording of a rank, and how the rank ended."""
         out = self._folder.path / "out" / str(process.rank)
         if not Run.beside(out).exists():
             last = self._last.get(process.rank, b"").decode(errors="replace").strip()

@@ -1,7 +1,7 @@
-"""Where the library of the virtual GPU lies, and the names under which a program looks for it.
+"""The path of the library of the virtual GPU, and the names of NVIDIA's libraries that link to it.
 
-The wheel for Linux on x86-64 carries the library. A child of a dry run preloads it. Libraries that the child opens by
-name are links to it in a folder: a link has the same file behind it, so the dynamic linker loads it once.
+The wheel for Linux on x86-64 contains the library. A child of a dry run preloads it. Libraries that the child opens by
+name are links to it in a folder: all links name the same file, so the dynamic linker loads it once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WHEELS: dict[tuple[int, ...], tuple[str, ...]] = {
     **{(0,): ("cufile", "cusparseLt"), (2,): ("nccl",), (3,): ("nvshmem_host",)},
     **{(9,): ("cudnn",), (10,): ("curand",), (12,): ("cusparse",)},
 }
-"""Libraries in NVIDIA's wheels by their versions, for CUDA 12 and 13: torch is linked to them, and finds ours."""
+"""Libraries in NVIDIA's wheels by their versions, for CUDA 12 and 13: torch is linked to them, and finds nvcoll's."""
 
 WHEEL_NAMES = tuple(f"lib{name}.so.{one}" for versions, names in WHEELS.items() for name in names for one in versions)
 
@@ -33,12 +33,12 @@ def library() -> Path:
     """Returns the library that a child preloads.
 
     Raises:
-        CannotDryRun: this wheel carries none.
+        CannotDryRun: this wheel contains none.
     """
     path = Path(__file__).parent / FILE
     if not path.is_file():
         raise CannotDryRun(
-            f"this nvcoll has no virtual GPU ({path} is not there): only its wheel for Linux on x86-64 carries one"
+            f"this nvcoll has no virtual GPU ({path} does not exist): install its wheel for Linux on x86-64"
         )
     return path
 
@@ -50,12 +50,12 @@ def user_cache() -> Path:
 
 
 def libraries() -> Path:
-    """Returns a folder in which the library has the names of NVIDIA's libraries.
+    """Returns a folder with links to the library under the names of NVIDIA's libraries.
 
     The folder is in the user's cache, one for each nvcoll that is installed: Triton compiles anew for each folder.
 
     Raises:
-        CannotDryRun: this wheel carries no library.
+        CannotDryRun: this wheel contains no library.
         OSError: the folder cannot be made.
     """
     target = library().resolve()
@@ -68,9 +68,9 @@ def libraries() -> Path:
 
 
 def wheel_names(folder: Path) -> list[str]:
-    """Returns the names of libraries of NVIDIA's wheels that a folder has, for a child to preload, too.
+    """Returns the names of NVIDIA's libraries in a folder, for a child to preload, too.
 
-    A library that is loaded under a name is not loaded again under it. So NVIDIA's own libraries stay out of the child
-    where their wheels are installed, and it needs 250 MB less.
+    The dynamic linker loads one library per name. So the child does not load NVIDIA's own libraries where their wheels
+    are installed, and needs 250 MB less.
     """
     return [name for name in WHEEL_NAMES if (folder / name).exists()]

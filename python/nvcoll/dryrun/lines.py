@@ -1,8 +1,7 @@
-"""Which line of which program is at work: the nearest frame outside torch and the standard library.
+"""The current line: the nearest frame outside torch and the standard library.
 
-A model that a framework defines has its lines there ("transformers/models/llama/modeling_llama.py:243 forward"); the
-line of the script is the nearest frame outside installed packages. Compiled code has no lines; the line of its call
-stands.
+The current line may be in a framework ("transformers/models/llama/modeling_llama.py:243 forward"); the line of the
+script is the nearest frame outside installed packages. Compiled code has no lines: the line of its call counts.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ COMPILERS = ("triton/", "torchinductor", "_distutils_hack/")
 
 
 class Lines:
-    """Lines by number, numbered in the order in which they were at work. Row 0 is "no line".
+    """Lines by number, in the order of their first use. Row 0 is "no line".
 
     Args:
         script: the path of the script, or "" for a module.
@@ -42,15 +41,15 @@ class Lines:
         self._by_text: dict[str, int] = {"": 0}
 
     def here(self, depth: int = 1) -> int:
-        """Returns the number of the line at work in this thread, or 0."""
+        """Returns the number of this thread's current line, or 0."""
         return self._of(sys._getframe(depth))
 
     def of_main_thread(self) -> int:
-        """Returns the number of the line at which the main thread is: that of `backward()`, for its threads."""
+        """Returns the number of the main thread's current line: for threads of autograd, that of `backward()`."""
         return self._of(sys._current_frames().get(self._main or 0))
 
     def of_script(self) -> str:
-        """Returns the line of the script at work in this thread, else in the main thread, or ""."""
+        """Returns the current line of the script in this thread, else in the main thread, or ""."""
         for frame in (sys._getframe(1), sys._current_frames().get(self._main or 0)):
             found = self._of(frame, of_script=True) or self._of(frame)
             if found:
@@ -72,7 +71,7 @@ class Lines:
         return found
 
     def stack_here(self, limit: int = 8) -> tuple[str, ...]:
-        """Returns the lines at work in this thread, then in the main thread, innermost first."""
+        """Returns the lines on the stack of this thread, then of the main thread, innermost first."""
         threads = [sys._getframe(1)]
         if threading.get_ident() != self._main:
             threads.append(sys._current_frames()[self._main or 0])

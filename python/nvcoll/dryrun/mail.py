@@ -1,8 +1,8 @@
-"""What ranks that run side by side tell each other on the host: a folder in which each message is a file.
+"""Messages on the host between ranks that run at the same time: a folder in which each message is a file.
 
-A folder needs no server, no order of starting and no port, and dies with the temporary folder of the dry run. A message
-is written under another name and renamed, so that nobody reads half of it; its name has the kind, both ranks and a
-number that counts up. A rank that ends leaves a file that says so, and ranks that wait for it are told at once.
+A folder needs no server, no order of starting and no port, and is removed with the folder of the dry run. A message is
+written under another name and renamed, so that no rank reads half of it. Its name has the kind, both ranks and a
+counter. A rank that ends leaves a file that says so, and ranks that wait for it fail at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from nvcoll.errors import DryRunError
 
 PATIENCE_S = 600.0
-"""How long a rank waits for a word of another; chosen: compiling takes minutes."""
+"""Seconds for which a rank waits for a message of another. Chosen: compiling takes minutes."""
 
 
 class Mail:

@@ -1,18 +1,18 @@
-"""Memory of the counted step, as torch's caching allocator counts it: the peak, what it consists of, who was at work.
+"""Memory of the counted step, as torch's caching allocator counts it: the peak, its categories, and its line.
 
-The allocator's history tells each allocation and release with its Python stack, in order. Played from the blocks that
-were alive at the start, it gives the set of blocks at the peak. A block belongs to
+The allocator's history has each allocation and release with its Python stack, in order. Replayed from the blocks that
+were alive at the start, it gives the set of blocks at the peak. A block belongs to the first category that matches:
 
-| category | if |
+| category | condition |
 |---|---|
-| parameters | a parameter of a module or of the optimizer lies in it |
-| gradients | a gradient does, when the optimizer is called; also `main_grad`, that of Megatron |
-| optimizer state | a tensor of the optimizer's state does |
-| communication buffers | FSDP made it in the step: parameters gathered, gradients to be reduced |
+| parameters | contains a parameter of a module or of the optimizer |
+| gradients | contains a gradient when the optimizer is called; also Megatron's `main_grad` |
+| optimizer state | contains a tensor of the optimizer's state |
+| communication buffers | FSDP made it in the step: gathered parameters, gradients to be reduced |
 | activations | the main thread made it in the step, and it outlives an allocation of autograd's thread |
-| temporary | it was made in the step |
+| temporary | made in the step |
 | CUDA graphs | captured kernels use it, though no tensor has it when the graph is launched |
-| other | it was there before the step |
+| other | made before the step |
 
 Autograd runs backward operators for GPUs in a thread of its own, so a stack without the script's first frame is one of
 a backward pass.
@@ -42,7 +42,7 @@ CALLING = (
 
 
 class Block(NamedTuple):
-    """A block of the allocator: where in the history of the step it was made (-1: before) and released."""
+    """A block of the allocator, and the positions in the history at which it was made (-1: before) and freed."""
 
     address: int
     nbytes: int
@@ -64,7 +64,7 @@ class MemoryWatch:
         self._stack: tuple[str, ...] = ()
 
     def look(self, line: int, is_backward: bool) -> None:
-        """Notes who is at work if more memory is in use than ever in the step. It is called after each operator."""
+        """Notes the stack if more memory is in use than before in the step. It is called after each operator."""
         now = private.memory_statistics(self._device)["allocated_bytes"]["all"]["current"]
         if now > self._most:
             self._most = now
@@ -74,7 +74,7 @@ class MemoryWatch:
             self._stack = tuple(dict.fromkeys(rows))
 
     def begin(self, optimizer: Any) -> None:
-        """Begins anew: notes what is alive."""
+        """Begins the step: notes the blocks that are alive."""
         self._device = torch.cuda.current_device()
         private.record_history(None)
         segments = private.memory_snapshot()["segments"]
@@ -90,7 +90,7 @@ class MemoryWatch:
         private.record_history("all", context="all", stacks="python", max_entries=2**31 - 1)
 
     def note(self, optimizer: Any) -> None:
-        """Notes where parameters, gradients and the optimizer's state lie."""
+        """Notes the addresses of parameters, gradients and the optimizer's state."""
         of_modules = (each for module in self._modules for each in module._parameters.values() if each is not None)
         of_optimizer = (each for group in getattr(optimizer, "param_groups", ()) for each in group["params"])
         for parameter in (*of_modules, *of_optimizer):
@@ -108,7 +108,7 @@ class MemoryWatch:
             self._noted[storage.data_ptr()] = category, storage.nbytes()
 
     def held(self, optimizer: Any) -> str:
-        """Returns what tensors on the GPU hold now, in words: for a step that runs out of memory."""
+        """Returns the memory in tensors by category, in words: for a step that runs out of memory."""
         self._noted = {}
         self.note(optimizer)
         parts = Counter(dict.fromkeys(("parameters", "gradients", "optimizer state"), 0))
@@ -119,7 +119,7 @@ class MemoryWatch:
         return ", ".join(f"{name} {size}" for name, size in shown.items() if size != "0.00 GiB") or "less than 0.01 GiB"
 
     def end(self, capacity: int) -> Memory:
-        """Ends the history, and returns what it says."""
+        """Ends the history, and returns the memory of the step."""
         statistics = torch.cuda.memory_stats()
         reserved = int(statistics["reserved_bytes.all.peak"])
         if not self._noted:  # it never began: there was one step
@@ -143,7 +143,7 @@ class MemoryWatch:
         )
 
     def _blocks(self, history: list[Any]) -> tuple[list[Block], int]:
-        """Returns all blocks of the step, and the place in the history at which most bytes are alive."""
+        """Returns all blocks of the step, and the position in the history at which most bytes are alive."""
         alive = {address: (size, -1) for address, size in self._start.items()}
         now = most = sum(self._start.values())
         blocks, peak = list[Block](), -1
@@ -176,7 +176,7 @@ class MemoryWatch:
 
 
 def _bytes_of_graphs(segments: list[Any], device: int) -> int:
-    """Returns the bytes in pools of their own that no tensor has: a graph keeps what was released in its capture."""
+    """Returns the bytes in pools of CUDA graphs outside of tensors: a graph keeps memory released in its capture."""
     return sum(
         segment["total_size"] - segment["active_size"]
         for segment in segments
@@ -189,5 +189,5 @@ def _is_main(frames: list[Any]) -> bool:
 
 
 def _maker(frames: list[Any]) -> str:
-    """Returns the file of the innermost frame that is not about calling operators."""
+    """Returns the file of the innermost frame outside of the files that call operators."""
     return next((frame["filename"] for frame in frames if not any(each in frame["filename"] for each in CALLING)), "")

@@ -3,12 +3,12 @@
 ```
 operator -> large floats of the CPU (hosts), values of the host and shapes that are data (data)
          -> the real operator, with its number set in the virtual GPU: launches carry it
-         -> what it wrote gets its values (data), and in the counted step it gets a row (Recorder)
+         -> its results get their values (data), and in the counted step it gets a row (Recorder)
 ```
 
-Subclasses of tensors (DTensor, FP8) make plain operators first; compiling goes on (`ignore_compile_internals`). Cost,
-as measured on two busy cores, torch's own included: 12 us for an operator on large tensors, 23 us for one that is
-computed, and about 75 us more in the counted step (shapes, FLOPs, line, memory in use).
+Subclasses of tensors (DTensor, FP8) make plain operators first; torch.compile still compiles
+(`ignore_compile_internals`). Cost, measured on two busy cores, torch's own included: 12 us for an operator on large
+tensors, 23 us for one that is computed, and about 75 us more in the counted step (shapes, FLOPs, line, memory in use).
 
 The line of a backward operator is that of its forward operator: a node of autograd's graph has the number that was
 current when the operator ran. Operators without a node have the line of `backward()`.
@@ -33,7 +33,7 @@ from nvcoll.dryrun.rules import Rule
 from nvcoll.dryrun.tensors import IS_PLAIN, tensors_of
 
 INPUTS = 4
-"""Shapes of how many tensors a row keeps; chosen: query, key and value, and a mask."""
+"""The most tensors whose shapes a row keeps. Chosen: query, key and value, and a mask."""
 
 
 NOTHING: tuple[Any, ...] = ("", 0, 0, (), 0, False, False)
@@ -55,13 +55,13 @@ class Recorder:
         self._by_sequence: dict[int, int] = {}
 
     def start(self) -> None:
-        """Begins anew. Rows of operators that a CUDA graph holds stay: its launches carry their numbers."""
+        """Starts a step, without rows. Rows of operators in a CUDA graph stay: its launches carry their numbers."""
         self.is_on, self.host_ops, self._last_collective = True, 0, 0
         del self._rows[self._kept :]
         self._by_sequence = {}
 
     def capture(self, begins: bool) -> None:
-        """Says that a CUDA graph is captured from now on, or no longer."""
+        """Notes that the capture of a CUDA graph begins, or ends."""
         if begins:
             self._was_on, self.is_on = self.is_on, True
             self.captures += 1
@@ -73,14 +73,14 @@ class Recorder:
         return [Op(*row) for row in self._rows]
 
     def begin(self) -> int:
-        """Gives an operator its number, and has launches carry it."""
+        """Gives an operator its number, which launches carry from now on."""
         self._rows.append(NOTHING)
         number = len(self._rows) - 1
         self._gpu.set_op(number)
         return number
 
     def leave(self) -> None:
-        """Has launches carry no number."""
+        """Ends the operator: launches carry no number."""
         self._gpu.set_op(0)
 
     def end(self, number: int, rule: Rule, args: Any, kwargs: Any, inputs: list[torch.Tensor], result: Any) -> None:
@@ -98,7 +98,7 @@ class Recorder:
 
     @contextmanager
     def kernel(self, name: str, tensors: list[torch.Tensor], flops: int = 0) -> Iterator[None]:
-        """Writes the row of a kernel that was compiled, whose launches follow."""
+        """Writes the row of a compiled kernel, which is launched inside of `with`."""
         if not self.is_on:
             yield
             return
@@ -111,7 +111,7 @@ class Recorder:
             yield
 
     def again(self) -> AbstractContextManager[None]:
-        """Goes on with the last collective: NCCL gets sends and receives of a batch when the batch ends."""
+        """Makes launches carry the last collective's number: NCCL gets messages of a batch when the batch ends."""
         return self._of(self._last_collective)
 
     @contextmanager
@@ -148,7 +148,7 @@ class Watch(private.Mode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Says to torch.compile that it may go on."""
+        """Lets torch.compile compile in this mode."""
         return True
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -1,9 +1,9 @@
-"""What the other ranks say on the host, and the groups that they form with this rank.
+"""The other ranks: their objects on the host, and the groups that they form with this rank.
 
 ```
-objects       of ranks that run: by mail. Of all others: what this rank holds
-gloo          torch's fake process group, in which all ranks hold what this rank holds
-groups        torch says name and ranks, the log of the virtual GPU says number and name of the communicator
+objects       of ranks that run: by mail. Of all others: copies of this rank's objects
+gloo          torch's fake process group, in which all ranks hold the same data as this rank
+groups        torch gives name and ranks, the log of the virtual GPU gives number and name of the communicator
 send, recv    without a batch, NCCL gets a communicator of two ranks for each pair: its ranks are noted here
 mp.spawn      runs the function for this rank only, in this process
 ```
@@ -32,10 +32,10 @@ ON_THE_HOST = (
     *("all_gather_object", "gather_object", "broadcast_object_list", "send_object_list", "recv_object_list"),
     *("scatter_object_list", "monitored_barrier"),
 )
-"""Functions of torch.distributed by which ranks speak on the host; methods of `Peers` stand for them."""
+"""Functions of torch.distributed by which ranks exchange objects on the host; methods of `Peers` replace them."""
 
 STAGES = 64
-"""The most ranks of a group that is taken for a pipeline when one of them waits for words of another. Chosen."""
+"""The most ranks of a group that counts as a pipeline when one of them waits for an object of another. Chosen."""
 
 
 class Peers:
@@ -46,10 +46,10 @@ class Peers:
         self._named: dict[str, Group] = {}
         self._pairs: dict[int, Group] = {}
         self.wanted: set[int] = set()
-        """Ranks that do not run and whose words were needed."""
+        """Ranks that do not run, and for whose objects this rank waited."""
 
     def install(self) -> None:
-        """Replaces what torch.distributed would ask of other processes."""
+        """Replaces functions of torch.distributed that need other processes."""
         for name in ON_THE_HOST:
             stands_in = _by_name(getattr(dist, name), getattr(self, f"_{name}"))
             for module in (dist, private.c10d):
@@ -135,7 +135,7 @@ class Peers:
         return rank if rank is not None else self._members(given.group)[getattr(given, f"group_{end}") or 0]
 
     def _heard(self, rank: int, what: str) -> Any:
-        """Waits for the word of another rank.
+        """Waits for an object of another rank.
 
         Raises:
             DryRunError: it does not run.
@@ -195,11 +195,11 @@ class Peers:
                 self._tell(rank, "scatter", each)
 
     def _monitored_barrier(self, given: Any) -> None:
-        """All ranks are there."""
+        """Returns at once, as if all ranks had come."""
 
 
 def _by_name(function: Any, answer: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Returns what takes the arguments of a function and passes them on by name, defaults included."""
+    """Returns a function with the signature of `function` that passes its arguments by name, defaults included."""
     signature = inspect.signature(function)
 
     def answering(*args: Any, **kwargs: Any) -> Any:

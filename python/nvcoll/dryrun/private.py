@@ -1,12 +1,12 @@
-"""Private names of torch: all that the child of a dry run uses, each looked up here and nowhere else.
+"""Private names of torch that the child of a dry run uses, each looked up here and nowhere else.
 
-| private name of torch | what for |
+| private name of torch | use |
 |---|---|
 | ``TorchDispatchMode``, ``HigherOrderOperator``, ``flop_registry`` | operators, and their FLOPs |
 | ``FakeTensor``, ``FunctionalTensor`` | operators that only torch.compile sees |
 | ``_get_sequence_nr``, ``_current_autograd_node`` | the forward operator of a backward one |
 | ``_new_process_group_helper``, ``_end_coalescing``, ``FakeProcessGroup`` | groups and their ranks |
-| ``Backend._plugins``, ``Backend._BackendPlugin`` | who makes gloo's part of a group |
+| ``Backend._plugins``, ``Backend._BackendPlugin`` | the function that makes gloo's part of a group |
 | ``rendezvous``, its module | the store |
 | ``_verify_params_across_processes``, ``Reducer._rebuild_buckets`` | DDP's check of shapes, and its buckets |
 | ``_get_default_group`` | the backend of NCCL |
@@ -52,7 +52,7 @@ def lookup(module: str, *names: str) -> Any:
 
 
 def replace(owner: Any, name: str, new: Any) -> Any:
-    """Replaces a name of a module or class, and returns what it was.
+    """Replaces a name of a module or class, and returns the old value.
 
     Raises:
         DryRunError: this version of torch has no such name.
@@ -66,7 +66,7 @@ def replace(owner: Any, name: str, new: Any) -> Any:
 
 
 def wrap(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
-    """Replaces a name of a module or class by what `around` makes of it.
+    """Replaces the value of a name of a module or class by `around(value)`.
 
     Raises:
         DryRunError: this version of torch has no such name.
@@ -97,7 +97,7 @@ flop_registry: dict[Any, Any] = lookup("torch.utils.flop_counter", "flop_registr
 """FLOPs by operator."""
 
 sequence_number: Any = lookup("torch._C", "_autograd", "_get_sequence_nr")
-"""The number that the next node of the autograd graph gets, of this thread."""
+"""The number of the next node of the autograd graph in this thread."""
 
 current_node: Any = lookup("torch._C", "_current_autograd_node")
 """The node of the autograd graph that this thread runs, or None."""
@@ -112,7 +112,7 @@ record_history: Any = lookup("torch.cuda.memory", "_record_memory_history")
 """Switches the allocator's history on and off."""
 
 memory_statistics: Any = lookup("torch._C", "_cuda_memoryStats")
-"""What the allocator counts, of a device."""
+"""The allocator's counters of a device."""
 
 memory_snapshot: Any = lookup("torch.cuda.memory", "_snapshot")
 """Blocks of the allocator, and its history."""
@@ -131,7 +131,7 @@ def uniform_group(rank: int, size: int) -> Any:
 
 
 class Maker(type):
-    """A class whose call makes a fake group, which counts as its instance: older torch calls it, and asks."""
+    """A class whose call makes a fake group that counts as its instance; older torch calls it and checks the class."""
 
     make: Callable[..., Any]
 
@@ -143,7 +143,7 @@ class Maker(type):
 
 
 def replace_gloo(make: Any) -> None:
-    """Has `make(store, rank, size, timeout)` make the parts of process groups that gloo would make."""
+    """Makes `make(store, rank, size, timeout)` create the parts of process groups that gloo would create."""
     backends = dist.Backend
     if not hasattr(backends, "_ensure_backend_registered"):
         fake = lookup("torch._C._distributed_c10d", "FakeProcessGroup")
@@ -156,12 +156,12 @@ def replace_gloo(make: Any) -> None:
 
 
 def compiled_graphs() -> int:
-    """Returns how many graphs torch.compile has made."""
+    """Returns the number of graphs that torch.compile has made."""
     return int(lookup("torch._dynamo.utils", "counters")["stats"]["unique_graphs"])
 
 
 def count_rebuilt_buckets() -> Counter[bool]:
-    """Returns what counts how often DistributedDataParallel arranged its buckets anew (True), or left them (False)."""
+    """Returns a counter of DistributedDataParallel's checks of its buckets: rearranged (True) or left (False)."""
     answers = Counter[bool]()
 
     def around(rebuild: Any) -> Any:
@@ -177,7 +177,7 @@ def count_rebuilt_buckets() -> Counter[bool]:
 
 
 def futures_wait() -> bool:
-    """Says whether the backend of NCCL makes the stream wait for a collective whose future is asked for."""
+    """Says whether the NCCL backend makes the stream wait for a collective when its future is requested."""
     world = lookup("torch.distributed.distributed_c10d", "_get_default_group")()
     return type(world._get_backend(torch.device("cuda"))).__name__ == "ProcessGroupNCCL2"
 
@@ -193,13 +193,13 @@ def triton_function() -> Any:
 
 
 def take_first_configuration() -> None:
-    """Has Triton take the first of several configurations of a kernel, without timing them."""
+    """Makes Triton take the first of several configurations of a kernel, without timing them."""
     tuner = lookup("triton.runtime.autotuner", "Autotuner")
     replace(tuner, "_bench", lambda _this, *_args, **_kwargs: [1.0, 1.0, 1.0])
 
 
 def take_first_choice() -> None:
-    """Has torch.compile take the first of several kernels, and of their configurations, without timing them."""
+    """Makes torch.compile take the first of several kernels, and of their configurations, without timing them."""
     cache = lookup("torch._inductor.select_algorithm", "AlgorithmSelectorCache")
     take = classmethod(lambda _, choices, *_args, **_kwargs: {choice: 1.0 + i for i, choice in enumerate(choices)})
     replace(cache, "benchmark_choices", take)

@@ -41,7 +41,7 @@ def bytes_of(args: Sequence[int]) -> float:
 
 
 def convolution(op: Op, launches: int) -> Row:
-    """Returns the product of as many FLOPs as one launch of a convolution: pixels by filters by weights of a filter."""
+    """Returns a product of the same FLOPs as one launch of a convolution: pixels x filters x weights of a filter."""
     backward = "backward" in op.name
     shapes = [shape for shape, _ in op.inputs]
     filters = next((shape for shape in shapes[2 if backward else 1 :] if len(shape) >= 3), (1, 1))
@@ -51,14 +51,14 @@ def convolution(op: Op, launches: int) -> Row:
 
 
 GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
-"""Operators that multiply the rows of each expert by its weights, in one kernel that is none of cuBLAS."""
+"""Operators that multiply the rows of each expert by its weights, in one kernel outside of cuBLAS."""
 
 
 def grouped(op: Op) -> Row | None:
-    """Returns the products of experts, which are taken as equal; None: the operator makes none.
+    """Returns the products of experts, assumed to be equal; None: the operator makes none.
 
     Its tensors are (rows, k) and (experts, k, n); or (experts, m, k) and (k, rows); or, for gradients of weights,
-    (m, rows) and (rows, n); then the last row of each expert, of which the third tensor has one for each.
+    (m, rows) and (rows, n). A third tensor has the last row of each expert.
     """
     if op.name not in GROUPED or len(op.inputs) < 2:
         return None

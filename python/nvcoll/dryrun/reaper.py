@@ -1,4 +1,4 @@
-"""Ends what a dry run has started and removes its folder, however the dry run itself ends.
+"""Ends the processes of a dry run and removes its folder, however the dry run itself ends.
 
 A dry run has processes (its ranks, and what they start: workers of loaders, compilers) and one folder (messages between
 ranks, recordings, temporary files). `Folder` makes the folder and starts this file as a process of its own, which holds
@@ -8,7 +8,7 @@ the other end of a pipe::
     dry run    ends, or is killed: the pipe ends
                                reaper        kills the sessions, removes the folder, ends
 
-So a SIGKILL of the dry run leaves nothing either. The process imports the standard library alone, and starts in 20 ms.
+So nothing is left after a SIGKILL, either. The process imports the standard library alone, and starts in 20 ms.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Self
 
 TRIES = 50
-"""How often the folder is removed, if what is killed still writes to it. Chosen: 0.1 s apart."""
+"""The most attempts to remove the folder, 0.1 s apart, while killed processes still write to it. Chosen."""
 
 
 class Folder:
-    """The folder of a dry run. ``with`` removes it at the end, with all that its processes left.
+    """The folder of a dry run. ``with`` ends the processes that it owns and removes it.
 
     Attributes:
         path: where it is.
@@ -49,7 +49,7 @@ class Folder:
         self._reaper.wait()
 
     def owns(self, process: int) -> None:
-        """Has the session of a process end with this folder."""
+        """Makes the session of a process end with this folder."""
         assert self._reaper.stdin is not None
         self._reaper.stdin.write(b"%d\n" % process)
 

@@ -1,11 +1,11 @@
-"""From what ranks recorded to a recorded training step, which any machine prices.
+"""Makes a recorded training step of the recordings of ranks.
 
 ::
 
     Recording of a rank (nvcoll.dryrun.recording)        operation of the step (docs/training-step.md)
     gemm                                                 gemm: m, n, k, batch, precision
     launches of an operator of attention                 attention: its shapes, then kernels
-    launches of a convolution                            gemm of as many FLOPs
+    launches of a convolution                            gemm of the same FLOPs
     launches of products of experts                      gemm: experts with equal rows, then kernels
     launches of any other operator                       one kernel that moves the operator's bytes
     collective                                           collective: pattern, bytes as nccl-tests counts, group
@@ -13,12 +13,12 @@
     other sends and receives                             send, recv: global rank of the peer
     event, wait, host waits, copies, memset              the same
 
-Launches that follow each other, of one operator on one stream, are one operation with a count. Events for which nobody
-waits are left out, as are waits for events that were recorded before the step. Captured work of a CUDA graph does not
-run; its launch appended copies to the recording, which the processor issues at once with the first of them.
+Consecutive launches of one operator on one stream are one operation with a count. Events for which nothing waits are
+left out, and so are waits for events that the step does not record. Captured work of a CUDA graph does not run; its
+launch appends copies to the recording, which the processor issues together with the first of them.
 
-It is exact in the number of FLOPs and bytes as far as the recording is. An operator that reads a part of a tensor, as
-an index does, counts the whole tensor, at most the bytes of its inputs and outputs.
+FLOPs and bytes are as exact as the recording. An operator that reads a part of a tensor, as an index does, counts the
+whole tensor.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ Row = dict[str, Any]
 SCHEMA = "nvcoll.training-step/1"
 
 SHARES = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
-"""Collectives whose count is that of one rank's share, where nccl-tests counts the shares of all ranks."""
+"""Collectives whose recorded bytes are one rank's share; nccl-tests counts the shares of all ranks."""
 
 DIRECTIONS = {1: "d2h", 2: "h2d", 3: "d2d"}
-"""Directions of copies by cudaMemcpyKind. Copies on the host are not on the GPU."""
+"""Directions of copies by cudaMemcpyKind. Copies within the host do not use the GPU."""
 
 
 def training_step(recordings: Sequence[Recording], *, gpu: str, name: str, tokens: float | None = None) -> Row:
-    """Makes the step of one or more ranks that ran side by side; arguments as of `step_and_places`."""
+    """Makes the step of one or more ranks that ran at the same time; arguments are those of `step_and_places`."""
     return step_and_places(recordings, gpu=gpu, name=name, tokens=tokens)[0]
 
 
 def step_and_places(
     recordings: Sequence[Recording], *, gpu: str, name: str, tokens: float | None = None
 ) -> tuple[Row, list[list[int]]]:
-    """Makes the step of one or more ranks that ran side by side.
+    """Makes the step of one or more ranks that ran at the same time.
 
     Args:
         recordings: one for each kind of rank.
         gpu: the model of GPU on which they were recorded, as ``h100-sxm``.
-        name: what it is a step of.
-        tokens: tokens of a step of all ranks. Default: found in the recordings.
+        name: the name of the step.
+        tokens: tokens in a step of all ranks. Default: found in the recordings.
 
     Returns:
         The step as JSON has it. For each rank, and each of its records that ran, the position of its operation, or -1.
@@ -209,7 +209,7 @@ class _Rank:
         return row
 
     def _share(self, op: int) -> float:
-        """Returns the bytes of one launch of an operator: those of the operator that no product of it moves."""
+        """Returns the bytes of one launch of an operator, without the bytes that its products move."""
         return max(0.0, self._op(op).bytes - self._products[op]) / max(1, self._launches[op])
 
     def _launch(self, stream: int, name: int, op: int) -> Row:
@@ -256,7 +256,11 @@ class _Rank:
 
 
 class _Exchanges(dict[tuple[int, int], int]):
-    """Bytes of group calls that are all_to_alls, by communicator and number; `done` has those that were taken."""
+    """Bytes of group calls that are all_to_alls, by communicator and number of the group call.
+
+    Attributes:
+        done: the group calls that were taken out.
+    """
 
     def __init__(self) -> None:
         super().__init__()

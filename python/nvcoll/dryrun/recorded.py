@@ -1,4 +1,4 @@
-"""A recorded script as a file: the step that machines price, and what is said of the recording.
+"""A recorded script as a file: the training step, and facts of the recording.
 
 The file is gzip JSON, in the cache (`nvcoll.dryrun.cache`) and of ``nvcoll dryrun --record FILE``::
 
@@ -30,8 +30,8 @@ class Recorded:
 
     Attributes:
         row: the training step, as JSON has it.
-        facts: what is said of the recording.
-        runs: how the ranks ran, with times and memory of this machine; empty if they did not run now. Of no file.
+        facts: the facts of the recording, for reports.
+        runs: how the ranks ran, with times and memory of this machine; empty if they did not run now. Files have none.
     """
 
     row: dict[str, Any]
@@ -50,7 +50,7 @@ class Recorded:
         return found
 
     def with_tokens(self, tokens: float | None) -> Recorded:
-        """Returns the same step with a number of tokens that somebody knows; None: as found."""
+        """Returns the same step with a given number of tokens; None: the number that was found."""
         if tokens is None:
             return self
         facts = self.facts | {"tokens": "as given by --tokens"}

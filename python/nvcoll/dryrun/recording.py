@@ -1,7 +1,7 @@
-"""What one rank of a dry run recorded: the counted step, as the virtual GPU and the child saw it.
+"""The recording of one rank of a dry run: its calls in the counted step.
 
 ```
-record      64 bytes: what one call asked of the GPU, in the order in which the host asked
+record      64 bytes: one call to the GPU, in the order of the host's calls
   |  .op    number of a row of `ops` (0: no operator of torch was at work)
   |  .name  number of a row of `names`
   |  .args  by kind, see `Kind`
@@ -10,8 +10,8 @@ op          operator of torch: name, FLOPs, bytes, inputs, line
 line        "model.py:42 forward"
 ```
 
-A recording is the same whenever script, arguments and versions are: it holds no addresses, times or process numbers.
-What a run took is in `Run`, in a file of its own. Both are files of the folder of the dry run.
+Recordings of the same script, arguments and versions are identical: they hold no addresses, times or process numbers.
+Time and memory of a run are in `Run`, in another file. Both files are in the folder of the dry run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CAPTURED = 0x100
 
 
 class Kind(IntEnum):
-    """Kinds of records, and what `args` holds. Without a name: `name` is not used."""
+    """Kinds of records, and the content of `args`. If no name is listed, `name` is not used."""
 
     LAUNCH = 1
     """Name of the kernel. Blocks of the grid, threads per block, bytes of shared memory."""
@@ -82,9 +82,9 @@ class Op:
     line: int = 0
     """Number of its row in `lines`."""
     is_backward: bool = False
-    """The autograd engine issued it; its line is that of the forward operator."""
+    """Whether the autograd engine issued it; then its line is that of the forward operator."""
     is_causal: bool = False
-    """Attention that masks what comes later."""
+    """Whether it is attention in which a query sees no later keys."""
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,14 @@ class Memory:
 
 @dataclass(frozen=True)
 class Assumption:
-    """What the dry run assumed of data that does not exist."""
+    """An assumption of the dry run about data that do not exist."""
 
     text: str
     """A sentence: "topk picks experts in turn"."""
     line: int
     """Number of its row in `lines`."""
     times: int = 1
-    """How often, from the start of the script on."""
+    """The number of times since the start of the script."""
 
 
 @dataclass
@@ -149,12 +149,12 @@ class Recording:
     optimizer: str = ""
     """The class of the optimizer at which steps were recognised."""
     unanswered: list[str] = field(default_factory=list)
-    """Symbols of CUDA that were called and only said "success"."""
+    """CUDA functions that were called, and that the virtual GPU does not implement: they return success."""
     assumed: list[Assumption] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     """Versions of Python, torch and the frameworks that the script imported."""
     ddp_waits: bool = False
-    """DistributedDataParallel runs on a backend that makes the stream wait for each bucket as it is reduced."""
+    """Whether DistributedDataParallel runs on a backend that makes the stream wait for each bucket's all_reduce."""
 
     def save(self, path: str | Path) -> None:
         """Writes the recording to a file."""
@@ -173,7 +173,7 @@ Status = Literal["counted", "ended", "failed", "refused"]
 
 @dataclass
 class Run:
-    """How a child ended. It stands in a JSON file beside the recording, `RESULT.run.json`, whatever happened."""
+    """How a child ended. Each child writes it to a JSON file beside the recording, `RESULT.run.json`."""
 
     rank: int
     status: Status
@@ -182,7 +182,7 @@ class Run:
     steps: int = 0
     """Steps that were seen."""
     message: str = ""
-    """What was seen, or the error, in one sentence."""
+    """The number of steps, or the error, in one sentence."""
     line: str = ""
     """The line of the script, if it failed or was refused."""
     exit_status: int = 0
@@ -190,10 +190,10 @@ class Run:
     seconds: float = 0.0
     """From the start of the child."""
     step_seconds: list[float] = field(default_factory=list)
-    """Of each step that was seen."""
+    """Seconds of each step that was seen."""
     peak_rss_bytes: int = 0
     wanted: list[int] = field(default_factory=list)
-    """Ranks that do not run and whose words on the host were needed: run them too."""
+    """Ranks that do not run, and for whose objects this rank waited: they must run, too."""
 
     @staticmethod
     def beside(result: str | Path) -> Path:

@@ -1,20 +1,20 @@
-"""Which ranks of a script must run, and for how many each stands.
+"""Finds the ranks of a script that must run, and the number of ranks for which each stands.
 
 Most ranks do the same: FSDP, DDP, tensor, context and expert parallelism give each rank the same calls with the same
 sizes (experts are balanced, as no router has data). The stages of a pipeline differ, and wait for each other on the
 host: they exchange shapes. So::
 
     attempt 1    rank 0 alone
-                 its groups name a pipeline, or it sends to ranks that send to it, or it waited for words of ranks
-    attempt 2    one rank of each stage, those of rank 0's group, side by side
+                 its groups name a pipeline, or it sends to ranks that send to it, or it waited for objects of ranks
+    attempt 2    one rank of each stage, those of rank 0's group, at the same time
     attempt 3    ranks for which these waited, too
 
-Attempt 1 of a pipeline ends early, at the first word of another stage, unless rank 0 needs none. A ring of context
-parallelism sends to one neighbour and receives from the other, so it is no pipeline: in a pipeline messages go both
-ways between two stages.
+Attempt 1 of a pipeline ends when rank 0 needs an object of another stage. A ring of context parallelism sends to one
+neighbour and receives from the other, so it is no pipeline: in a pipeline, two stages exchange messages in both
+directions.
 
-Rank 0 stands for all ranks where it does more than others (logs, checkpoints): its time is that of the slowest. Ranks
-that are given (``--ranks 0,256``) run as they are, and stand for equal parts of the job.
+Rank 0 stands for all ranks, also where it does more than others (logs, checkpoints): its time is that of the slowest.
+Ranks of ``--ranks 0,256`` run without further ranks, and stand for equal parts of the job.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nvcoll.dryrun.groups import word_of
 from nvcoll.dryrun.recording import Group, Kind, Recording, Run
 
 ATTEMPTS = 8
-"""How often ranks are added before a dry run gives up. Chosen."""
+"""The most attempts with more ranks before a dry run fails. Chosen."""
 
 
 def pipeline_of(recording: Recording) -> Group | None:
@@ -51,7 +51,7 @@ def pipeline_of(recording: Recording) -> Group | None:
 
 
 def wanted(ranks: Sequence[int], recordings: Sequence[Recording | None], runs: Sequence[Run]) -> tuple[int, ...]:
-    """Returns the ranks that must run, given what some ranks recorded; the same ranks: they are enough."""
+    """Returns the ranks that must run, from the recordings of some ranks; the same ranks if they are enough."""
     found = {*ranks, *(other for run in runs for other in run.wanted)}
     for recording in recordings:
         if recording is not None and (stages := pipeline_of(recording)) is not None:
@@ -60,13 +60,13 @@ def wanted(ranks: Sequence[int], recordings: Sequence[Recording | None], runs: S
 
 
 def stand_for(ranks: Sequence[int], world_size: int) -> list[int]:
-    """Returns for how many ranks of the job each of those that ran stands."""
+    """Returns the number of ranks for which each rank that ran stands."""
     each, more = divmod(world_size, len(ranks))
     return [each + (nth < more) for nth in range(len(ranks))]
 
 
 def names_of(ranks: Sequence[int], recordings: Sequence[Recording]) -> list[str]:
-    """Returns what the ranks are, as ``stage 1``."""
+    """Returns the names of the ranks, as ``stage 1``."""
     if len(ranks) == 1:
         return ["all ranks" if ranks[0] == 0 else f"rank {ranks[0]}"]
     stages = next(filter(None, map(pipeline_of, recordings)), None)

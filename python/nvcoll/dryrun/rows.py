@@ -13,6 +13,6 @@ LogRow = tuple[int, int, int, int, list[int]]
 
 
 def rows_of(records: np.ndarray[Any, np.dtype[Any]]) -> list[LogRow]:
-    """Returns the records that ran, those of captured work left out."""
+    """Returns the records that ran, without captured work."""
     ran = records[(records["kind"] & CAPTURED) == 0]
     return list(zip(*(ran[name].tolist() for name in ("kind", "stream", "name", "op", "args")), strict=True))

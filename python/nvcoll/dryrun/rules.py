@@ -1,4 +1,4 @@
-"""What the dry run knows of an operator: looked up once per operator, from its schema."""
+"""Properties of an operator, looked up once, from its schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from nvcoll.dryrun import private
 
 NEW = ("empty", "new_empty", "lift_fresh")
-"""Beginnings of names of operators whose results hold anything, or what the host gave."""
+"""Beginnings of names of operators whose results are uninitialized, or come from the host."""
 NO_DATA = ("record_stream", "resize_", "_resize", "set_", "is_pinned", "_assert_", "sym_")
 """Beginnings of names of operators that write no elements."""
 NO_VALUES = ("zeros_like", "ones_like", "full_like", "rand", "new_zeros", "new_ones", "new_full")
@@ -38,9 +38,9 @@ class Rule:
         self.is_collective = op.namespace in ("c10d", "_c10d_functional")
         self.is_view = bool(op.is_view) or bare.startswith(("detach", "alias", "_unsafe_view"))
         self.leaves_data = self.is_view or bare.startswith(NO_DATA)
-        """Its results hold what they held."""
+        """It writes no elements: results keep their contents."""
         self.is_new = bare.startswith(NEW)
-        """Its results hold anything."""
+        """Its results are uninitialized."""
         self.reads_no_values = op.namespace == "aten" and bare.startswith(NO_VALUES)
         self.fills = op.namespace == "aten" and bare.startswith(FILLS)
         self.is_mutable = bool(schema.is_mutable)
@@ -48,7 +48,7 @@ class Rule:
         self.shape_is_data = torch.Tag.dynamic_output_shape in op.tags
         self.chooses = op.namespace == "aten" and bare.startswith(CHOICES)
         self.picks = self.chooses and bare.startswith(("topk", "arg", "multinomial"))
-        """Its indices are what it is called for."""
+        """It is called for its indices."""
         self.counts = op.namespace == "aten" and bare.startswith("histc")
         self._flops = private.flop_registry.get(op.overloadpacket)
         self.causal_at = next((i for i, each in enumerate(schema.arguments) if each.name == "is_causal"), None)

@@ -1,4 +1,4 @@
-"""`record`: from a script to a recorded step, by as many attempts as its ranks need."""
+"""`record` makes a recorded step of a script, in several attempts if more ranks must run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nvcoll.text.formatting import listed
 from nvcoll.training.planning import Machine
 
 NOISE = r" Process \d+ has .*? memory in use\."
-"""What torch adds to its message that memory is out, and says nothing of the script."""
+"""A part of torch's out-of-memory message that says nothing of the script."""
 
 
 def record(
@@ -32,15 +32,15 @@ def record(
     """Records a script.
 
     Args:
-        request: what is recorded.
-        ranks: the ranks that run, in any case. Default: those that are needed (`nvcoll.dryrun.roles`).
-        is_cached: a recording of the same script is used, and this one is kept.
-        tell: is told what is done now.
+        request: the request.
+        ranks: the ranks that run. Default: those that are needed (`nvcoll.dryrun.roles`).
+        is_cached: whether an earlier recording of the same script is used, and this one is kept.
+        tell: is called with each line of progress.
 
     Raises:
         CannotDryRun: this machine cannot do a dry run.
         OutOfGpuMemory: the script does not fit.
-        ScriptFailed: the script did not reach the step that counts.
+        ScriptFailed: the script did not reach the counted step.
         DryRunLimit: the limit of time or memory was reached.
     """
     key = cache.key_of(request, ranks) if is_cached else ""
@@ -55,7 +55,7 @@ def record(
 def _recorded(
     request: Request, recordings: Sequence[Recording], runs: Sequence[Run]
 ) -> tuple[Recorded, list[list[int]]]:
-    """Returns the recorded step, and the places of the records of each rank in it."""
+    """Returns the recorded step, and the positions of each rank's records in it."""
     name = f"{request.words} on {request.world_size} GPUs"
     row, places = step_and_places(recordings, gpu=request.gpu.name, name=name)
     return Recorded(row, facts_of(request, recordings, runs), tuple(runs)), places
@@ -64,18 +64,18 @@ def _recorded(
 def record_twice(
     request: Request, machine: Machine, *, ranks: Sequence[int] | None = None, has_clock: bool = False
 ) -> Recorded:
-    """Records a script, then runs it to its end with the times that a machine would take.
+    """Records a script, then runs it again, to its end, with predicted times of a machine.
 
-    What the script prints in the second pass is shown: its profiler and its events have predicted times.
+    The output of the second run is shown: its profiler and its events have predicted times.
 
     Args:
-        request: what is recorded.
+        request: the request.
         machine: the machine whose times the script shows.
-        ranks: the ranks that run, in any case. Default: those that are needed.
-        has_clock: the clock of the script shows predicted times, too.
+        ranks: the ranks that run. Default: those that are needed.
+        has_clock: whether the script's clock shows predicted times, too.
 
     Raises:
-        ScriptFailed: the script did not reach the step that counts, or its end.
+        ScriptFailed: the script did not reach the counted step, or its end.
     """
     recordings, runs = recordings_of(replace(request, is_quiet=True), ranks)
     recorded, places = _recorded(request, recordings, runs)
@@ -93,7 +93,7 @@ def record_twice(
 def recordings_of(
     request: Request, ranks: Sequence[int] | None, tell: Callable[[str], None] = lambda _: None
 ) -> tuple[list[Recording], list[Run]]:
-    """Runs rank 0, and again with more ranks until those run that are needed; returns what they recorded."""
+    """Runs rank 0, then again with more ranks until all needed ranks run; returns their recordings."""
     running = tuple(ranks) if ranks is not None else (0,)
     for _ in range(roles.ATTEMPTS):
         tell(f"{listed(running)} of {request.world_size} on a virtual {request.gpu.title}")
@@ -111,7 +111,7 @@ def recordings_of(
 
 
 def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
-    """Returns the error of ranks of which one has failed, the first cause first."""
+    """Returns the error for ranks of which one has failed: that of the first cause."""
     order: dict[str, int] = {"failed": 0, "refused": 1, "ended": 2, "counted": 3}
     # ranks that were killed because another one failed come last
     run = min(runs, key=lambda one: ("SIGKILL" in one.message, order[one.status], "waits for rank" in one.message))

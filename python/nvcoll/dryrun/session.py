@@ -1,4 +1,4 @@
-"""All that watches a script in the child: made before the script starts, read when the counted step has ended."""
+"""The observers of a script in the child: made before the script starts, read when the counted step has ended."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from nvcoll.dryrun.spec import Spec
 from nvcoll.dryrun.steps import Steps
 
 MORE_STEPS = 3
-"""How many steps more may run until nothing is prepared in a step; chosen: graphs of torch.compile need two."""
+"""The most further steps until torch prepares nothing in a step. Chosen: graphs of torch.compile need two."""
 
 
 class Session:
-    """What watches the script.
+    """The observers of the script.
 
     Args:
-        spec: what the parent asks.
+        spec: the parent's spec.
         finished: is called in the optimizer when the counted step has ended.
     """
 
@@ -63,7 +63,7 @@ class Session:
             self.recorder.start()
 
     def _show_times(self, ended: int) -> None:
-        """Has the step that follows show predicted times, from the one on that counted in the first pass."""
+        """Makes the next step show predicted times, if it is the counted step of the first run or a later one."""
         if ended + 1 >= self.spec.steps:
             self.gpu.show(self._times, self.spec.period_ns)
 
@@ -73,11 +73,11 @@ class Session:
         self._made = self._prepared()
 
     def _prepared(self) -> tuple[int, int, int]:
-        """Returns how many graphs were compiled and captured so far, and how often DDP has arranged its buckets."""
+        """Returns counts so far: graphs compiled, graphs captured, and DDP's arrangements of buckets."""
         return private.compiled_graphs(), self.recorder.captures, self._rebuilt[True]
 
     def goes_on(self) -> bool:
-        """Says whether another step shall count: torch.compile, a graph or DDP prepared something in the last one."""
+        """Says whether another step counts, as torch.compile, a graph or DDP prepared something in the last one."""
         if self._made == self._prepared() or self.steps.wanted >= self.spec.steps + MORE_STEPS:
             return False
         self.steps.wanted += 1

@@ -1,4 +1,4 @@
-"""What the parent of a dry run asks of a child: a file of JSON, and the variables that torchrun would set."""
+"""The spec of a child of a dry run: a JSON file from the parent, and the variables that torchrun would set."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STEPS = 3
-"""Steps of the optimizer that run, if nobody says another number; the last one counts. Chosen: DDP rebuilds its buckets
-in the second one."""
+"""The default number of steps of the optimizer; the last one counts. Chosen: DDP rebuilds its buckets in the second."""
 
 
 @dataclass
 class Spec:
-    """What the parent asks of a child."""
+    """The fields of the JSON file."""
 
     rank: int
     world_size: int
@@ -29,23 +28,23 @@ class Spec:
     steps: int = STEPS
     """Steps to run; the last one counts."""
     roles: list[int] = field(default_factory=list)
-    """Ranks that run side by side, this one included."""
+    """Ranks that run at the same time, this one included."""
     memory: int = 0
     """Bytes that programs can get from the GPU, for the recording."""
     times: str = ""
-    """File of predicted times, for a second pass, which ends with the script; empty: the first pass."""
+    """File of predicted times, for a second run, which ends with the script; empty: the first run."""
     period_ns: int = 0
-    """Nanoseconds of a step in a second pass."""
+    """Nanoseconds of a step in a second run."""
 
     @classmethod
     def load(cls, path: str) -> Spec:
-        """Reads a spec from a JSON file. Names that the child does not know are the parent's own."""
+        """Reads a spec from a JSON file. Unknown names are ignored."""
         rows = json.loads(Path(path).read_text())
         return cls(**{name: value for name, value in rows.items() if name in cls.__dataclass_fields__})
 
 
 def environment(spec: Spec) -> dict[str, str]:
-    """Returns what torchrun would set for a rank."""
+    """Returns the variables that torchrun would set for a rank."""
     local = min(spec.local_world_size, spec.world_size)
     host, rank = spec.rank // local, str(spec.rank)
     return {

@@ -1,9 +1,9 @@
-"""Where a step of training ends: at the optimizer.
+"""Recognises steps of training: a step ends at the optimizer.
 
-A step is all calls of the optimizer that was called first, between two forward passes. So gradient accumulation is
-inside a step, the second optimizer of a GAN too, and a framework that calls its optimizer once per piece of the
-parameters (DeepSpeed ZeRO-3) makes one step of them. Whether a forward pass lay between two calls, autograd's sequence
-number says: each node of the graph counts it up, and an optimizer makes no nodes.
+A step contains all calls of one optimizer, the one that was called first, between two forward passes. So a step
+contains gradient accumulation and the second optimizer of a GAN, and the many calls of a framework that updates
+parameters in pieces (DeepSpeed ZeRO-3). Autograd's sequence number tells whether a forward pass lay between two calls:
+each node of the graph increases it, and an optimizer makes no nodes.
 
 ```
 calls      A A A       A A A       A A A           A: the optimizer's post hook
@@ -13,7 +13,7 @@ steps    |---1---|     2     |
 ```
 
 A step that is captured in a CUDA graph runs when the graph is launched: then each launch of that graph is a call.
-GradScaler calls its optimizer unless it found infinities, and large floats are zero, so it calls it.
+GradScaler calls its optimizer, as it finds no infinities: large floats are zero.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Steps:
     """Counts steps, and says when the counted one begins and ends.
 
     Args:
-        wanted: steps to run; the last one counts.
+        wanted: the number of steps to run; the last one counts.
         position: returns the position in the log.
         begin: is called at the end of each call of the optimizer that may be the last before the counted step.
         end: is called when the counted step has ended.
         before: is called before each call of the optimizer in the counted step.
-        capture: is told that a CUDA graph is captured from now on (True), or no longer.
+        capture: is called with True when the capture of a CUDA graph begins, with False when it ends.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Steps:
         self.wanted, self._position, self._begin, self._end, self._before = wanted, position, begin, end, before
         self._capture, self._captured_step = capture, False
         self.ended: Callable[[int], None] | None = None
-        """Is told the number of each step that has ended, from 1."""
+        """Is called with the number of each step that has ended, from 1."""
         self.positions: list[int] = []
         self.times: list[float] = []
         self.optimizer: Any = None

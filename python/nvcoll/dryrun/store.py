@@ -1,15 +1,15 @@
-"""A store that has every answer: the other ranks have said already what this rank asks for.
+"""A store of torch.distributed that answers as if all other ranks had already set their keys.
 
-`TCPStore`, `FileStore`, `HashStore` and the rendezvous of `env://`, `tcp://` and `file://` become this store; nothing
-listens and no file is written. Keys that a rank sets which runs too come through the mail.
+It replaces `TCPStore`, `FileStore`, `HashStore` and the rendezvous of `env://`, `tcp://` and `file://`; no process
+listens and no file is written. Keys of other ranks that run come through the mail.
 
-| asked | answer |
+| call | answer |
 |---|---|
 | `get` of a key that is set | its value |
-| `get` of any other key | the key itself, padded to 128 bytes: the length of an id of NCCL |
+| `get` of any other key | the key itself, padded to 128 bytes: the length of an NCCL id |
 | `wait`, `barrier` | yes |
-| `check` | yes, but for keys that would say that a rank has failed |
-| `add(key, n)` | what this rank added; for n = 0, as if all ranks had added the same |
+| `check` | yes, except for keys that would say that a rank has failed |
+| `add(key, n)` | the sum of this rank; for n = 0, as if all ranks had added the same |
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nvcoll.dryrun.mail import Mail
 
 NCCL_ID_BYTES = 128
 TROUBLE = ("exception_dump", "remote_error")
-"""Keys by which a rank tells NCCL's watchdogs of the others that something went wrong."""
+"""Keys by which a rank tells the NCCL watchdogs of other ranks that it failed."""
 
 
 class Answers(private.Store):
@@ -101,7 +101,7 @@ class Answers(private.Store):
 
 
 def install(world_size: int, mail: Mail) -> None:
-    """Makes every store of the process one that has every answer."""
+    """Makes every store of the process an `Answers`."""
     Answers.world_size, Answers.mail = world_size, mail
     private.replace(private.rendezvous, "_create_c10d_store", lambda *_args, **_kwargs: Answers())
     for module in (dist, private.c10d, private.rendezvous):

@@ -1,4 +1,4 @@
-"""Tensors of an operator: which there are, where they lie, and whether they have values.
+"""Tensors of an operator: how to find them, their memory, and whether they have values.
 
 | tensor | on the GPU | on the CPU |
 |---|---|---|
@@ -6,7 +6,7 @@
 | floats | real up to 64 KiB | real below 8 MiB |
 | larger | has no values, and reads as zero | has no values, and takes no memory |
 
-What decides is the storage: a small view of a large tensor has no values.
+The size of the storage decides: a small view of a large tensor has no values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LIBC = ctypes.CDLL(None)
 
 
 class Plain(dict[type, bool]):
-    """Says of a class of tensors whether its tensors lie in memory: it has no operators of its own. Asks each once."""
+    """Says of a class of tensors, looked up once, whether its tensors lie in memory: it has no operators of its own."""
 
     def __missing__(self, kind: type) -> bool:
         own = getattr(kind, "__torch_dispatch__", None)

@@ -1,4 +1,4 @@
-"""Predicted times of each record of a rank, for a second pass in which clocks and profilers of the script show them.
+"""Predicted times of each record of a rank, for a second run in which clock and profiler of the script show them.
 
 ::
 
@@ -7,9 +7,9 @@
     prediction             3 us to 9 us    -      9 to 40     ...      of each operation (StepPricer.timeline)
     times of records       3-6     6-9     9-9    9-40  ...
 
-Launches that are one operation share its time. A record that is no operation (an event for which no stream waits) takes
+Launches that are one operation share its time. A record without an operation (an event for which no stream waits) takes
 no time, at the end of the operation before it on its stream: so `torch.cuda.Event.elapsed_time` is right. Captured
-work, which does not run in the step, has the time of the record before.
+work, which does not run in the step, has the time of the record before it.
 
 A file of times is an array (2, n) of uint64, as numpy saves it: nanoseconds from the begin of the step at which each
 record begins and ends.
@@ -35,10 +35,10 @@ def times_of(
     """Returns when each record of a rank begins and ends.
 
     Args:
-        recording: what the rank recorded.
+        recording: the recording of the rank.
         places: for each record that ran the position of its operation, or -1.
         timeline: ``start_ns`` and ``end_ns`` of the operations of the rank.
-        period_ns: nanoseconds of a step. Streams begin a step with what the step before has left for them.
+        period_ns: nanoseconds of a step. Streams begin a step with work that the step before has left.
 
     Returns:
         array (2, n), uint64: nanoseconds from the begin of the step.
@@ -65,7 +65,7 @@ def times_of(
 
 
 def _left(recording: Recording, places: Sequence[int], end_ns: Sequence[int], period_ns: int) -> defaultdict[int, int]:
-    """Returns when each stream has done what was issued in the step before, from the begin of a step on."""
+    """Returns when each stream has finished the work of the step before, in ns from the begin of a step."""
     found: defaultdict[int, int] = defaultdict(int)
     ran = recording.records[(recording.records["kind"] & CAPTURED) == 0]
     for stream, place in zip(ran["stream"].tolist(), places, strict=True):

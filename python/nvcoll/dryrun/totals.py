@@ -1,11 +1,11 @@
 """Tokens, FLOPs and precision of a recorded step, for tokens per second and MFU.
 
-FLOPs of the model are those of the forward pass, and of the backward pass at most twice as many: what a backward pass
-has more was computed again (activation checkpointing), which does not count. Operators of a backward pass are those
-that torch's autograd engine issued. If it issued none, as with compiled autograd, everything counts.
+FLOPs of the model are those of the forward pass, and those of the backward pass, but at most twice as many: further
+FLOPs are recomputation (activation checkpointing), which does not count. Operators of a backward pass are those that
+torch's autograd engine issued. If it issued none, as with compiled autograd, everything counts.
 
-Tokens are the integers that the largest embedding of a rank reads in the forward pass, times the ranks that read
-others: all but those of tensor and pipeline parallelism. Without an embedding there are none: ``--tokens`` says them.
+Tokens are the integers that the largest embedding of a rank reads in the forward pass, times the number of ranks with
+different data: all but those of tensor and pipeline parallelism. Without an embedding, ``--tokens`` sets the number.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ BACKWARD = 2.0
 
 @dataclass(frozen=True)
 class Totals:
-    """What all ranks compute in a step.
+    """Totals of all ranks in a step.
 
     Attributes:
         tokens: tokens; 0: not known.
         found: how the tokens were found, in words.
         model_flops: FLOPs of the model.
-        hardware_flops: FLOPs that were computed, those that were computed again, too.
+        hardware_flops: FLOPs that were computed, recomputation included.
         dtype: the precision of most FLOPs.
         products: the number of matrix products of the recorded ranks.
     """
@@ -48,7 +48,7 @@ class Totals:
 
     @classmethod
     def of(cls, recordings: Sequence[Recording], stands_for: Sequence[int]) -> Totals:
-        """Counts what recorded ranks do, each as often as ranks do the same."""
+        """Counts the work of recorded ranks, each times the number of ranks for which it stands."""
         model = hardware = 0.0
         products, dtypes = 0, Counter[str]()
         for one, count in zip(recordings, stands_for, strict=True):
