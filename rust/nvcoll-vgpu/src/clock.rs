@@ -1,6 +1,6 @@
-//! The clock of the process in a second pass: it advances by the predicted time of each step.
+//! The clock of the process in a second run: it advances by the predicted time of each step.
 //!
-//! With `NVCOLL_VGPU_CLOCK=1`, a script that measures its own steps measures the machine that it does not have. The clock
+//! With `NVCOLL_VGPU_CLOCK=1`, a script that measures its own steps gets the times of the predicted machine. The clock
 //! is `clock_gettime` for `CLOCK_REALTIME` and `CLOCK_MONOTONIC`, which Python's `time.time`, `time.monotonic` and
 //! `time.perf_counter` call:
 //!
@@ -9,8 +9,8 @@
 //! inside the step     now = v(k) + min(real - r(k), period)         so it never goes back and never passes the next step
 //! ```
 //!
-//! While the profiler looks, the clock runs as the real one does, as far ahead as it was: the profiler measures the unit of
-//! its stamps by it, and what the host waits for takes real time then (`cupti`).
+//! While the profiler records, the clock runs as the real one does, at its last distance: the profiler measures the unit of
+//! its stamps by it, and waits of the host take real time (`cupti`).
 //!
 //! Only the main thread sees it: others (NCCL's watchdog, workers of data loaders) wait with deadlines of the real clock.
 //! A deadline that the main thread made with this clock is given to the kernel as the same time by the real one.

@@ -1,4 +1,4 @@
-//! What Python in the child asks of the library itself: the log, its names, and settings of a thread.
+//! Functions for Python in the child: the log, its names, and settings of a thread.
 use std::ffi::{c_char, CStr};
 use std::sync::Mutex;
 

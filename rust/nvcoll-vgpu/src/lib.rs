@@ -1,8 +1,8 @@
 //! A virtual GPU: one shared library that a dry run preloads in its child process.
 //!
 //! A build of torch for CUDA reaches the GPU through shared libraries: the CUDA runtime and driver, cuBLAS, cuDNN, NCCL,
-//! CUPTI, NVML. This library has their names and answers for all of them, so torch runs unmodified on GPUs that do not exist.
-//! Nothing is computed: what a program asks of the GPU is written into a log, which the dry run reads.
+//! CUPTI, NVML. This library has their names and functions, so torch runs unmodified on GPUs that do not exist.
+//! It runs no kernel: each call of a program to the GPU is a record in a log, which the dry run reads.
 //!
 //! ```text
 //! torch ──cudaMalloc──────▶ memory     an address without pages, counted against the capacity of the GPU
@@ -12,17 +12,17 @@
 //!       ──cudaEventQuery──▶ streams    complete only after the host waited for something that was issued later
 //! ```
 //!
-//! | module | what it answers |
+//! | module | content |
 //! |---|---|
 //! | [`mod@blas`] | matrix products of cuBLAS and cuBLASLt |
-//! | `cupti`, `times`, `clock` | what the profiler, events and the clock say in a second pass |
+//! | `cupti`, `times`, `clock` | predicted times in the profiler, events and the clock of a second run |
 //! | [`mod@dnn`] | convolutions, recurrent layers and graphs of cuDNN |
-//! | `generated` | every other function that torch wants: success, and its name is noted |
+//! | `generated` | every other function that torch needs: returns success, and its name is noted |
 //! | [`log`] | the records, and the names of kernels |
 //! | [`gpu`] | the GPU that is imitated, its limits by compute capability |
 //! | [`memory`] | device memory and page-locked memory |
 //! | [`streams`], [`graphs`], [`launches`] | streams and events, CUDA graphs, kernels |
-//! | [`attributes`], [`properties`] | what the runtime says of the GPU |
+//! | [`attributes`], [`properties`] | the runtime's description of the GPU |
 //! | `runtime`, `driver` | the entry points of both, in tables (`entry_points`) |
 //! | [`mod@nccl`] | communicators and collectives |
 //! | `nvml` | the GPUs as a monitor sees them: idle |
@@ -32,8 +32,8 @@
 //! Rules:
 //!
 //! 1. An event is complete when the host waited for something that was issued later, or when the host only polls.
-//! 2. Memory is honest: an allocation beyond the capacity of the GPU, less its context, fails.
-//! 3. Small data is real: copies of up to 4 MiB are done. Large data reads as zero, never as what lay there before.
+//! 2. An allocation beyond the capacity of the GPU, less its context, fails.
+//! 3. Small data is real: copies of up to 4 MiB are done. Larger data reads as zero, never as old contents.
 //! 4. Handles are numbers in tables, never addresses: an unknown or destroyed handle is an error, not a crash.
 //!
 //! The entry points are those of public interfaces, in declarations of this crate; it contains and loads nothing of

@@ -1,4 +1,4 @@
-//! The log: one record of 64 bytes for each thing that a program asked of the GPU, in the order in which it asked.
+//! The log: one record of 64 bytes for each call of a program to the GPU, in the order of the calls.
 //!
 //! The records lie in one anonymous mapping, which Python reads in place. Address space for all of them is reserved at the
 //! start, pages come as records do: a million records take 64 MB. A record is written before the count says so, both under

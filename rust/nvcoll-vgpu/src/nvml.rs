@@ -1,7 +1,7 @@
 //! NVML: the same GPUs as the runtime sees, idle, in one node with a switch.
 //!
 //! torch asks it for NVLinks, peer access and the processes of an error message; scripts ask for use, memory, power and
-//! temperature. A virtual GPU is idle and cool: what is measured on a real one has a plausible constant here, marked below.
+//! temperature. A virtual GPU is idle and cool: measured quantities have plausible constants here, marked below.
 //!
 //! Names, argument orders, layouts and numbers of enums are those of NVIDIA's documentation, *NVML API reference guide*.
 use std::ffi::{c_int, c_uint};

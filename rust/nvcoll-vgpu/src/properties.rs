@@ -1,4 +1,4 @@
-//! `cudaDeviceProp`, the record of what a GPU is: it differs between CUDA 12 and 13.
+//! `cudaDeviceProp`, the properties of a GPU, whose layout differs between CUDA 12 and 13.
 //!
 //! A layout is the list of the record's fields in order, with their types; the rules of C give the offsets. Both records
 //! have what [`value`] names, and zero elsewhere.

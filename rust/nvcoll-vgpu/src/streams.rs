@@ -314,8 +314,7 @@ pub fn positions(start: Handle, end: Handle) -> Result<(u64, u64), Failure> {
     Ok((positions[0], positions[1]))
 }
 
-/// Milliseconds between two events: what a second pass was told, or one, since nothing takes time before a dry run says how
-/// much.
+/// Milliseconds between two events: as predicted in a second run; otherwise one.
 ///
 /// # Errors
 /// As [`positions`].

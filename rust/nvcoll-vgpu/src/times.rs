@@ -1,6 +1,6 @@
-//! When things ran: what a second pass over a script was told of each record of a step.
+//! Predicted times of each record of a step, in a second run of a script.
 //!
-//! The first pass records a step, the pricing predicts when each of its records runs, and a second pass of the same script
+//! The first run records a step, pricing predicts the times of each of its records, and a second run of the same script
 //! hands these times to the profiler (`cupti`), to events and to the clock. Python says at the start of each step:
 //!
 //! ```text

@@ -1,14 +1,14 @@
-//! CUPTI: the profiler of torch finds what the log has, with the times that a second pass was told.
+//! CUPTI: the profiler of torch finds the records of the log, in a second run with predicted times.
 //!
 //! ```text
 //! a record is written ─▶ note: position, host time, thread, the operator's ids on this thread's stack
 //! flush               ─▶ for each note: link (operator ─ correlation), call of the runtime, kernel or copy or fill
 //! ```
 //!
-//! Kineto joins the three by the correlation id and so finds the operator of a kernel. A kernel's time is the second pass's
-//! (`times`); in a first pass, and before the first step that was told, each kernel takes [`MADE_UP_NS`] and follows the
+//! Kineto joins the three by the correlation id and so finds the operator of a kernel. A kernel's time is predicted
+//! (`times`); in a first run, and before the first step with predicted times, each kernel takes [`MADE_UP_NS`] and follows the
 //! kernel before it on its stream. Kernels never start before the host issued them: a step is moved as a whole, as far as
-//! its latest record needs. A host that waits in a second pass, while the profiler looks, really waits.
+//! its latest record needs. Waits of the host in a second run take real time while the profiler records.
 //!
 //! Time stamps are those of the function that the profiler registers, whose unit it does not say: it is measured.
 //! Names, argument orders and layouts of records (own declarations) are those of NVIDIA's documentation, *CUPTI*.
@@ -114,7 +114,7 @@ pub(crate) fn issued(position: u64, record: &Record) {
     lock(&NOTES).push(Note { position, record: *record, stamp: stamp(), thread, operators });
 }
 
-/// Makes the host wait, while the profiler looks in a second pass, until what it waits for has run: everything before a
+/// Makes the host wait, while the profiler records in a second run, until the awaited work has run: everything before a
 /// position of the log, or of one stream. So the profiler's window holds all of it, as on a GPU.
 pub(crate) fn pace(before: u64, stream: Option<u32>) {
     if !LOOKS.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! A convolution as the product of matrices that has its operations, and the calls of the older interface.
+//! A convolution as a matrix product of the same FLOPs, and the calls of the older interface.
 //!
 //! ```text
 //! x (N, C, H, W) * w (K, C / g, R, S) = y (N, K, P, Q)          g groups

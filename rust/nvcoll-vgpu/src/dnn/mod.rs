@@ -1,10 +1,10 @@
 //! cuDNN: convolutions and recurrent layers as products of matrices in the log, everything else as a launch.
 //!
-//! | module | what it answers |
+//! | module | content |
 //! |---|---|
 //! | `graph` | the graph interface: descriptors keep their attributes, one plan is always offered, running it is logged |
 //! | `tensors` | descriptors of tensors and filters of the older interface |
-//! | `convolution` | a convolution as the product of matrices that has its operations; the older calls |
+//! | `convolution` | a convolution as a matrix product of the same FLOPs; the older calls |
 //! | `recurrent` | RNN, GRU, LSTM: layout and size of weights, products of each layer and direction |
 //! | `launches` | normalization, dropout, CTC loss, sampling |
 //!

@@ -1,4 +1,4 @@
-//! Device memory and page-locked memory: honest counts, addresses, and little data.
+//! Device memory and page-locked memory: exact counts, addresses, and small data.
 //!
 //! Device memory is address space ([`arena`]): an allocation takes a range of it and counts against the capacity of its GPU,
 //! and a page exists only where a small copy or the host wrote. What is released gives its pages back and its range is used

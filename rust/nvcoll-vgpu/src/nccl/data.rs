@@ -1,4 +1,4 @@
-//! What small collectives leave in memory: what they would leave if all ranks held the same as this one.
+//! Results of small collectives in memory, as if all ranks held the same data as this one.
 //!
 //! ```text
 //! all_reduce      receive = send folded with itself, once per rank       reduce_scatter   the same on this rank's part
@@ -7,7 +7,7 @@
 //! send and receive in one group call: a peer sends what this rank sends to itself, or else what it sends to the peer
 //! ```
 //!
-//! That keeps programs going that agree on sizes, seeds, routes and flags through the GPU. Small is at most 64 KiB of one
+//! So programs work whose ranks agree on sizes, seeds, routes and flags through the GPU. Small is at most 64 KiB of one
 //! rank's data and 1 MiB of the result; integers, which steer programs, at most 4 MiB. A larger result reads as zero, unless
 //! it lies where the data lay.
 use super::numbers::{Dtype, Fold};
