@@ -92,6 +92,16 @@ def test_the_arguments_of_the_script_pass_through(ran):
     assert (request.script, request.is_module, request.arguments) == ("json.tool", True, ("--x",))
 
 
+def test_options_of_machines_after_the_script_are_noted():
+    words = ("dryrun", "--on", FOUR, "train.py", "--on", "x", "--world-size=5", "--on=y", "--ranks", "3")
+    ended = CliRunner().invoke(nvcoll.cli.app, list(words))
+    notes = [line for line in ended.stderr.splitlines() if line.startswith("nvcoll: ")]
+    assert ended.exit_code == 0 and notes == [
+        "nvcoll: --on stands after the script and is passed to it",
+        "nvcoll: --world-size stands after the script and is passed to it",
+    ]
+
+
 def test_options_reach_the_request(ran):
     how = ("--steps", "3", "--ranks", "8,0", "--gpus-per-node", "4", "--time-limit", "50", "--memory-limit", "2", "-q")
     nvcoll_("dryrun", "--on", FOUR, *how, "--no-cache", "train.py")

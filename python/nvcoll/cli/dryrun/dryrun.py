@@ -12,6 +12,8 @@ script does not fit, with the message of torch's allocator, and the exit status 
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +32,9 @@ from nvcoll.dryrun.spec import STEPS
 from nvcoll.traces import chakra
 from nvcoll.traces.formats import is_recording, opened
 from nvcoll.training.planning import Machine
+
+OF_MACHINES = ("--on", "--world-size")
+"""Options whose place after the script is worth a note: without them the answer is for another machine."""
 
 
 def dryrun(
@@ -74,6 +79,7 @@ def dryrun(
     """
     machines, outputs = [named(one) for one in on.split(",")], Outputs(html, write_trace, as_json)
     outputs.check(machines)
+    _note_late_options(arguments or ())
     models = list(dict.fromkeys(gpu_of(one).name for one in machines))
     if record_file is not None and len(models) > 1:
         raise InvalidArgument(f"--record takes one model of GPU, and there are {', '.join(models)}: pass one")
@@ -147,6 +153,12 @@ def price(
     if chakra_folder is not None:
         chakra.write(recorded.step, chakra_folder)
     answer(machines, [recorded] * len(machines), nccl_version, env, outputs)
+
+
+def _note_late_options(arguments: Sequence[str]) -> None:
+    for name in dict.fromkeys(word.partition("=")[0] for word in arguments):
+        if name in OF_MACHINES:
+            print(f"nvcoll: {name} stands after the script and is passed to it", file=sys.stderr)
 
 
 def _known(one: Recorded | OutOfGpuMemory, tokens: float | None) -> Recorded | OutOfGpuMemory:
