@@ -1,6 +1,7 @@
 """The child of a dry run, as a script sees it: values, peers, store, processes, errors; and as its parent sees it."""
 
 import json
+import pickletools
 import re
 
 import pytest
@@ -50,6 +51,18 @@ def test_integers_are_computed(facts):
 def test_small_floats_are_computed_and_large_ones_are_zero(facts):
     assert facts["small_floats"] == [[6.0, 22.0], [4.0, 6.0, 8.0, 10.0]]
     assert facts["large_floats"] == [0.0, 0.0, False, 0.0]
+
+
+def test_tensors_of_the_gpu_are_printed(facts):
+    small, large = facts["printed"]
+    assert small == "tensor([4., 6., 8.], device='cuda:0')"
+    assert large.startswith("tensor([0., 0., 0.,  ..., 0., 0., 0.], device='cuda:0'")
+
+
+def test_the_parent_needs_no_torch_to_read_a_recording(counted, tmp_path):
+    counted("ddp.py").save(tmp_path / "0.recording")
+    words = [arg for _, arg, _ in pickletools.genops((tmp_path / "0.recording").read_bytes()) if isinstance(arg, str)]
+    assert "nvcoll.dryrun.recording" in words and not [word for word in words if word.startswith("torch.")]
 
 
 def test_random_numbers_of_the_gpu_leave_those_of_the_script_alone(facts):

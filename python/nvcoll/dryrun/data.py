@@ -31,7 +31,7 @@ from nvcoll.dryrun.gpu import Gpu
 from nvcoll.dryrun.lines import Lines
 from nvcoll.dryrun.recording import Assumption
 from nvcoll.dryrun.rules import Rule
-from nvcoll.dryrun.tensors import Mirror, is_small, is_whole, replaced, tensors_of
+from nvcoll.dryrun.tensors import IS_PLAIN, Mirror, is_small, is_whole, replaced, tensors_of
 
 aten = torch.ops.aten
 COUNTING = ("/torch/nn/modules/_functions.py",)
@@ -257,6 +257,20 @@ class Data:
         return op(args[0], indices, *args[2:])
 
     # ---- values that the host reads ----
+
+    def printing(self, plain: Callable[..., str]) -> Callable[..., str]:
+        """Makes torch's text of a tensor's elements read those of the GPU from the CPU: torch prints without modes."""
+
+        def text(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
+            if not tensor.is_cuda or not IS_PLAIN[type(tensor)]:
+                return plain(tensor, *args, **kwargs)
+            if tensor.numel():
+                tensor.reshape(-1)[:1].cpu()  # the copy for which the host waits
+            if self.is_unknown(tensor):
+                self.assume("values that do not exist are printed")
+            return plain(self.mirror(tensor), *args, **kwargs)
+
+        return text
 
     def _item(self, op: Any, args: Any, kwargs: Any) -> Any:
         (tensor,) = args

@@ -117,6 +117,9 @@ memory_statistics: Any = lookup("torch._C", "_cuda_memoryStats")
 memory_snapshot: Any = lookup("torch.cuda.memory", "_snapshot")
 """Blocks of the allocator, and its history."""
 
+printer: ModuleType = lookup("torch._tensor_str")
+"""The module that makes texts of tensors."""
+
 Store: Any = lookup("torch.distributed", "Store")
 """The base class of stores."""
 

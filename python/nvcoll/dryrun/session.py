@@ -57,6 +57,7 @@ class Session:
         self.peers.install()
         self.steps.install()
         compiled.install(self.recorder, self.data)
+        private.wrap(private.printer, "_tensor_str", self.data.printing)
         self.watch = Watch(self.recorder, self.data, self.lines)
         self.watch.__enter__()
         if spec.steps == 1:  # the step begins with the script
@@ -110,5 +111,6 @@ class Session:
 
 
 def _versions() -> dict[str, str]:
+    """Returns versions as plain strings: of torch's own class it would have to import torch."""
     imported = [distribution for module, distribution in JUDGED.items() if module in sys.modules]
-    return {"python": platform.python_version()} | versions(imported) | {"torch": torch.__version__}
+    return {"python": platform.python_version()} | versions(imported) | {"torch": str(torch.__version__)}
