@@ -13,8 +13,9 @@ def recorded(allocated=95, reserved=100, ops=(), **facts):
     return Recorded({"recorded": {"ranks": [{"memory": memory, "ops": list(ops)}]}}, facts)
 
 
-def predicted(**parts):
-    return types.SimpleNamespace(seconds=1.0, parts=parts)
+def predicted(*collectives, **parts):
+    made = [types.SimpleNamespace(group=group, ranks=ranks) for group, ranks in collectives]
+    return types.SimpleNamespace(seconds=1.0, parts=parts, collectives=made)
 
 
 def test_a_good_step_has_no_hint():
@@ -33,6 +34,18 @@ def test_a_good_step_has_no_hint():
 def test_what_waits_has_a_hint(parts, said):
     (hint,) = hints(recorded(), predicted(**parts))
     assert said in hint
+
+
+@pytest.mark.parametrize(
+    ("part", "group", "advice"), [("tensor", "tp 2", "within NVLink"), ("sharded", "shard", "within a node")]
+)
+def test_a_group_that_leaves_the_node_alone_is_told_to_stay_in_it(part, group, advice):
+    inside, outside = (group, "8 GPUs of one node"), (group, "4 GPUs each of 2 nodes")
+    scattered = (group, "one GPU each of 8 nodes")  # sharding that other groups leave one GPU of a node
+    cases = ((outside, inside), True), ((inside, ("dp", "8 nodes")), False), ((scattered,), part == "tensor")
+    for made, is_said in cases:
+        (hint,) = hints(recorded(), predicted(*made, **{part: 0.2}))
+        assert (advice in hint) == is_said
 
 
 def test_ddp_on_a_backend_that_waits_is_told_of_the_other_one():

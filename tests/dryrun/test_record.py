@@ -192,7 +192,27 @@ def test_a_second_group_without_a_description_has_its_ranks_as_its_name():
     for number in groups:
         log.call("all_reduce", number, 64)
     row = step_of(log.recording(groups=groups))
-    assert [op["group"] for op in ops_of(row)] == ["dp", "dp of 2, 8 apart", "dp of 4, 4 apart"]
+    assert [op["group"] for op in ops_of(row)] == ["world", "dp", "dp of 4, 4 apart"]
+
+
+@pytest.mark.parametrize(("nbytes", "beside", "name"), [(4, True, "world"), (4, False, "dp"), (1 << 24, True, "dp")])
+def test_small_all_reduces_of_all_ranks_beside_other_groups_are_of_the_world(nbytes, beside, name):
+    log = Log()
+    log.call("all_reduce", 1, nbytes)
+    groups = {1: Group("default_pg", tuple(range(16)))}
+    if beside:
+        groups[2] = Group("mesh_tp", tuple(range(8)))
+        log.call("all_reduce", 2, 1 << 24)
+    assert ops_of(step_of(log.recording(groups=groups)))[0]["group"] == name
+
+
+def test_gathers_and_reduce_scatters_are_of_sharded_parameters_though_the_group_is_called_dp():
+    log = Log()
+    groups = {1: Group("mesh_dp", (0, 8)), 2: Group("mesh_tp", tuple(range(8)))}
+    for number in groups:
+        log.call("all_gather", number, 64)
+        log.call("reduce_scatter", number, 64)
+    assert [op["group"] for op in ops_of(step_of(log.recording(groups=groups)))] == ["shard", "shard", "tp", "tp"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ an exposed collective belongs. Each framework names its groups in its own words:
     words     tp       shard             by its calls      tp
 
 If the name of a group has none of these words, its calls in the step decide: all_gather and reduce_scatter are
-``shard``, messages alone are ``pp``, everything else is ``dp``.
+``shard``, messages alone are ``pp``, small all_reduces of all ranks beside other groups, as of the gradients' norm, are
+``world``, everything else is ``dp``. A group called ``dp`` with all_gather and reduce_scatter is ``shard``, too.
 
 Ranks that are no runs of equal distances, as 0, 1, 5, are priced as if evenly apart, as 0, 2, 4: ``Shape.assumed``.
 """
@@ -39,6 +40,9 @@ SHARDED = {"all_gather", "reduce_scatter"}
 
 MESSAGES = {"send", "recv"}
 """The calls between stages of a pipeline."""
+
+SMALL_BYTES = 1 << 20
+"""Gradients of a model are at least as many bytes; norms and losses are fewer. Chosen."""
 
 
 NAMELESS = r"\d+|[0-9a-f_]{16,}"
@@ -110,16 +114,20 @@ def word_of(description: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def calls_of(recordings: Sequence[Recording]) -> dict[tuple[int, ...], set[str]]:
-    """Returns the names of the calls of each group in the step; a send to the rank itself is part of an all_to_all."""
-    found: dict[tuple[int, ...], set[str]] = defaultdict(set)
+def calls_of(recordings: Sequence[Recording]) -> dict[tuple[int, ...], dict[str, int]]:
+    """Returns the calls of each group in the step by name, with the bytes of the largest.
+
+    A send to the rank itself is part of an all_to_all.
+    """
+    found: dict[tuple[int, ...], dict[str, int]] = defaultdict(dict)
     for one in recordings:
         rows = one.records[one.records["kind"] == Kind.COLLECTIVE]
         for row in rows:
             if (group := one.groups.get(int(row["args"][2]))) is not None:
                 call, peer = one.names[int(row["name"])], int(row["args"][3])
                 to_self = call in MESSAGES and group.ranks[peer] == one.rank
-                found[tuple(sorted(group.ranks))].add("all_to_all" if to_self else call)
+                made, name = found[tuple(sorted(group.ranks))], "all_to_all" if to_self else call
+                made[name] = max(made.get(name, 0), int(row["args"][5]))
     return found
 
 
@@ -135,6 +143,7 @@ def shapes_of(recordings: Sequence[Recording]) -> list[dict[int, Shape]]:
     calls = calls_of(recordings)
     names: dict[str, Shape] = {}
     found: list[dict[int, Shape]] = []
+    is_split = any(1 < len(ranks) < recordings[0].world_size for ranks in calls)
     for one in recordings:
         shapes = {}
         used = one.records[one.records["kind"] == Kind.COLLECTIVE]["args"][:, 2]
@@ -142,14 +151,18 @@ def shapes_of(recordings: Sequence[Recording]) -> list[dict[int, Shape]]:
             group = one.groups[number]
             made = calls[tuple(sorted(group.ranks))]
             shape = shape_of(group, one.rank, one.world_size)
-            word = word_of(group.name) or _by_calls(made)
+            word = word_of(group.name) or _by_calls(made, is_split and len(group.ranks) == one.world_size)
+            word = "shard" if word == "dp" and made.keys() >= SHARDED else word
             shapes[number] = replace(shape, name=_free(word, shape, names))
         found.append(shapes)
     return found
 
 
-def _by_calls(made: set[str]) -> str:
-    return "shard" if made >= SHARDED else "pp" if made <= MESSAGES else "dp"
+def _by_calls(made: Mapping[str, int], is_world: bool) -> str:
+    """Returns the part of the layout that calls show; `is_world`: it has all ranks, and others have fewer."""
+    if made.keys() >= SHARDED or made.keys() <= MESSAGES:
+        return "shard" if made.keys() >= SHARDED else "pp"
+    return "world" if is_world and made.keys() == {"all_reduce"} and made["all_reduce"] < SMALL_BYTES else "dp"
 
 
 def _free(word: str, shape: Shape, names: dict[str, Shape]) -> str:

@@ -35,15 +35,23 @@ def hints(recorded: Recorded, found: StepPrediction) -> list[str]:
         what = f"{100 * host:.0f} % of the step waits for the processor to launch kernels"
         said.append((host, f"{what}: torch.compile, CUDA graphs or a larger micro-batch have fewer launches"))
     for part, advice in (
-        ("sharded", "prefetch or wrap larger units, or shard within a node (HSDP)"),
+        ("sharded", f"prefetch or wrap larger units{', or shard within a node (HSDP)' * _is_wide(found, 'shard')}"),
         ("data", DDP_WAITS if recorded.facts.get("ddp_waits") else BUCKETS),
-        ("tensor", "fewer tensor-parallel ranks, or keep them within NVLink"),
+        ("tensor", f"fewer tensor-parallel ranks{', or keep them within NVLink' * _is_wide(found, 'tp')}"),
     ):
         share = found.parts.get(part, 0.0) / found.seconds
         if share >= EXPOSED:
             said.append((share, f"{PARTS[part]}: {100 * share:.0f} % of the step; {advice}"))
     said += [(0.0, hint) for hint in (*_of_memory(recorded), *_of_calls(recorded))]
     return [hint for _, hint in sorted(said, key=lambda one: -one[0])]
+
+
+def _is_wide(found: StepPrediction, word: str) -> bool:
+    """Says whether collectives of groups of this word leave the node; not sharding with one GPU of each node."""
+    inside = ("of one node", "one GPU each") if word == "shard" else ("of one node",)
+    return any(
+        one.group.split(" ")[0] == word and not any(where in one.ranks for where in inside) for one in found.collectives
+    )
 
 
 def _of_memory(recorded: Recorded) -> list[str]:
