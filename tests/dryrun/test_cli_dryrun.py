@@ -11,6 +11,7 @@ from dryrun.recordings import layer
 from nvcoll.dryrun import cache, script
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.installed import Torch
+from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import Assumption, Group, Run
 from nvcoll.testing import dryrun
 
@@ -145,6 +146,16 @@ def test_a_recording_is_priced_without_the_script(ran):
     assert ratio == pytest.approx(16384 / 7)
 
 
+def test_a_recording_is_priced_on_its_own_machine(ran):
+    nvcoll_("dryrun", "--on", f"{FOUR},{OTHER}", "--record", "r.json.gz", "train.py")
+    found = json.loads(nvcoll_("price", "r.json.gz", "--json"))
+    assert [one["machine"] for one in found["predictions"]] == [FOUR]
+    Recorded.load("r.json.gz").with_facts(machine=None).save("old.json.gz")
+    said = nvcoll_("price", "old.json.gz", status=2)
+    assert "old.json.gz does not name its machine of 16 GPUs (H100 SXM): pass --on hgx-h100x2+ib-ndr-8" in said
+    nvcoll_("price", "old.json.gz", "--on", said.split()[-1])
+
+
 def test_traces_and_pages_are_written():
     nvcoll_("dryrun", "--on", FOUR, "--trace", "t.json", "--html", "p.html", "train.py")
     events = json.loads(Path("t.json").read_text())["traceEvents"]
@@ -185,6 +196,7 @@ def test_in_a_test_a_step_has_memory_and_exposed_share(nvcoll_dryrun, ran):
     assert [one.name for one in step.collectives] == ["shard all_gather", "shard reduce_scatter"]
     assert step.recording.facts["world_size"] == 16 and step.prediction.machine.name == FOUR
     assert ran.requests[0][0].arguments == ("--layers", "2")
+    assert dryrun("train.py").prediction.machine.name == "hgx-h100", "the machine of the command"
     ran.too_small = ("h100-sxm",)
     with pytest.raises(OutOfGpuMemory, match=r"2\.00 GiB"):
         dryrun("train.py", on=FOUR, is_cached=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,11 @@ class Recorded:
         """Returns the same step with a given number of tokens; None: the number that was found."""
         if tokens is None:
             return self
-        facts = self.facts | {"tokens": "as given by --tokens"}
-        return Recorded(self.row | {"tokens": tokens}, facts, self.runs)
+        return replace(self, row=self.row | {"tokens": tokens}).with_facts(tokens="as given by --tokens")
+
+    def with_facts(self, **facts: Any) -> Recorded:
+        """Returns the same step with further facts."""
+        return replace(self, facts=self.facts | facts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it to a file, whole or not at all. The same recording is the same bytes."""

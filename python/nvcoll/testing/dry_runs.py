@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nvcoll._nvcoll import Fabric, fabric
+from nvcoll.cli.machines import DEFAULT_MACHINE
 from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.script import record
@@ -46,7 +47,7 @@ class DryRun:
 def dryrun(
     script: str | os.PathLike[str],
     *args: str,
-    on: str | Fabric,
+    on: str | Fabric = DEFAULT_MACHINE,
     world_size: int | None = None,
     is_module: bool = False,
     steps: int = STEPS,
@@ -65,7 +66,7 @@ def dryrun(
     Args:
         script: the script; with ``is_module`` a module.
         args: its arguments.
-        on: the machine, or its name.
+        on: the machine, or its name. Default: that of ``nvcoll dryrun``.
         world_size: the number of ranks. Default: the GPUs of the machine.
         is_module: runs the script as ``python -m``.
         steps: steps of the optimizer to run; the last one counts.

@@ -19,16 +19,17 @@ from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import InvalidArgument
+from nvcoll._nvcoll import InvalidArgument, fabrics
 from nvcoll.cli import progress, traces
 from nvcoll.cli.dryrun.answer import answer
-from nvcoll.cli.dryrun.options import Html, Json, On, Outputs, Tokens, Trace, Version
+from nvcoll.cli.dryrun.options import Html, Json, On, Outputs, Recorders, Tokens, Trace, Version
 from nvcoll.cli.machines import DEFAULT_MACHINE, Env, named, settings
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.script import record, record_twice
 from nvcoll.dryrun.spec import STEPS
+from nvcoll.text.formatting import counted
 from nvcoll.traces import chakra
 from nvcoll.traces.formats import is_recording, opened
 from nvcoll.training.planning import Machine
@@ -117,7 +118,7 @@ def dryrun(
                 found[gpu.name] = error
     for one in found.values():
         if record_file is not None and isinstance(one, Recorded):
-            one.with_tokens(tokens).save(record_file)
+            one.with_tokens(tokens).with_facts(machine=on.split(",")[0]).save(record_file)
     recorded = [found[gpu_of(machine).name] for machine in machines]
     answer(machines, [_known(one, tokens) for one in recorded], nccl_version, env, outputs)
 
@@ -127,7 +128,7 @@ def price(
         list[Path],
         typer.Argument(help="A recording of nvcoll dryrun --record, or a step of another tool (docs/traces.md)."),
     ],
-    on: On = DEFAULT_MACHINE,
+    on: Recorders = None,
     tokens: Tokens = None,
     nccl_version: Version = None,
     env: Env = None,
@@ -142,14 +143,17 @@ def price(
 
     Example: nvcoll price train.json.gz --on hgx-h100x64+ib-ndr-8,hgx-h100x64+roce-100-8
     """
-    machines, outputs = [named(one) for one in on.split(",")], Outputs(html, write_trace, as_json)
+    outputs = Outputs(html, write_trace, as_json)
+    recorded = Recorded.load(files[0]) if len(files) == 1 and is_recording(files[0]) else None
+    on = on or (DEFAULT_MACHINE if recorded is None else _machine_of(recorded, files[0]))
+    machines = [named(one) for one in on.split(",")]
     outputs.check(machines)
-    if len(files) > 1 or not is_recording(files[0]):
+    if recorded is None:
         read = opened(files, gpu=gpu_of(machines[0]).name)
         conditions = {"version": nccl_version, "settings": settings(env or ())}
         traces.price(read, machines, conditions, outputs, chakra_folder)
         return
-    recorded = Recorded.load(files[0]).with_tokens(tokens)
+    recorded = recorded.with_tokens(tokens)
     if chakra_folder is not None:
         chakra.write(recorded.step, chakra_folder)
     answer(machines, [recorded] * len(machines), nccl_version, env, outputs)
@@ -159,6 +163,17 @@ def _note_late_options(arguments: Sequence[str]) -> None:
     for name in dict.fromkeys(word.partition("=")[0] for word in arguments):
         if name in OF_MACHINES:
             print(f"nvcoll: {name} stands after the script and is passed to it", file=sys.stderr)
+
+
+def _machine_of(recorded: Recorded, file: Path) -> str:
+    """Returns the machine on which a script was recorded."""
+    if (found := recorded.facts.get("machine")) is not None:
+        return str(found)
+    size, title = recorded.row["gpus"], recorded.facts["gpu_title"]
+    node = next((one for one in fabrics() if one.gpu == title and one.nodes == 1), named(DEFAULT_MACHINE))
+    nodes = -(-size // node.world_size)
+    name = f"{node.name}x{nodes}+ib-ndr-8" if nodes > 1 else node.name
+    raise InvalidArgument(f"{file} does not name its machine of {counted(size, 'GPU')} ({title}): pass --on {name}")
 
 
 def _known(one: Recorded | OutOfGpuMemory, tokens: float | None) -> Recorded | OutOfGpuMemory:

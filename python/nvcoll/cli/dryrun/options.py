@@ -12,6 +12,9 @@ import typer
 from nvcoll._nvcoll import Fabric, InvalidArgument
 
 On = Annotated[str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")]
+Recorders = Annotated[
+    str | None, typer.Option("--on", help="Machines, separated by commas. Default: that of the recording.")
+]
 Tokens = Annotated[
     float | None, typer.Option(help="Tokens in a step of all ranks. Default: found in the recording.", min=0)
 ]
