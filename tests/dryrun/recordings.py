@@ -83,3 +83,11 @@ def layer(rank=0, world_size=16, groups=None, **more):
     log.call("reduce_scatter", 1, 8192)
     log.add(Kind.HOST_WAITS, 9, None, 0, 1)
     return log.recording(rank, world_size, groups, host_ops=50, **more)
+
+
+def alone(rank=0, world_size=16):
+    """A step of a script that calls no torch.distributed: an embedding and a product."""
+    log = Log()
+    log.launch(log.op("aten::embedding", 100, ((32000, 64), BFLOAT16), ((2, 512), "int64"), line="t.py:4 forward"))
+    log.gemm(1024, 64, 64, op=log.op("aten::mm", 1000, ((1024, 64), BFLOAT16), ((64, 64), BFLOAT16)))
+    return log.recording(rank, world_size, {}, is_alone=True)

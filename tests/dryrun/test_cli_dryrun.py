@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nvcoll.cli
-from dryrun.recordings import layer
+from dryrun.recordings import alone, layer
 from nvcoll.dryrun import cache, script
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.installed import Torch
@@ -24,7 +24,7 @@ MESSAGE = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 def ran(monkeypatch, tmp_path):
     """Replaces the ranks by a recording; returns the requests. `does_not_fit` on GPUs of this name."""
     requests = []
-    ran = type("Ran", (), {"requests": requests, "too_small": (), "groups": None})
+    ran = type("Ran", (), {"requests": requests, "too_small": (), "groups": None, "is_alone": False})
 
     def run(request, ranks, predicted=None):
         requests.append((request, tuple(ranks), predicted))
@@ -33,6 +33,8 @@ def ran(monkeypatch, tmp_path):
         status = Run(0, "counted" if predicted is None else "ended", steps=2, seconds=3, peak_rss_bytes=10**9)
         more = {"assumed": [Assumption("topk picks experts in turn", 1, 3)], "unanswered": ["cuSomething"]}
         more |= {"versions": {"torch": "2.15.0"}, "world_size": request.world_size, "groups": ran.groups}
+        if ran.is_alone:
+            return [(alone(rank, request.world_size), status) for rank in ranks]
         return [(layer(rank, **more), status) for rank in ranks]
 
     monkeypatch.setattr(script, "run_ranks", run)
@@ -117,6 +119,18 @@ def test_machines_with_the_same_gpu_share_a_recording(ran):
     assert [request.gpu.name for request, *_ in ran.requests] == ["h100-sxm", "b200"]
     assert all(name in text for name in (FOUR, OTHER, "hgx-b200x2+ib-ndr-8")) and "vs best" in text
     assert text.count("on a virtual") == 2
+
+
+def test_a_script_without_torch_distributed_is_one_gpu(ran):
+    ran.is_alone = True
+    lines = nvcoll_("dryrun", "--on", FOUR, "train.py").splitlines()
+    assert lines[0].startswith("train.py: rank 0 of 1 on a virtual H100 SXM")
+    assert lines[1] == "hint        the script does not call torch.distributed: one GPU"
+    assert "tokens      1,024 in a step: 1,024 that the embedding of a rank reads x 1 rank" in lines
+    assert not [line for line in lines if line.startswith("NCCL")], "no memory of NCCL"
+    text = " ".join(nvcoll_("dryrun", "--on", FOUR, "--world-size", "4", "--clock", "train.py").split())
+    assert "one GPU; the 4 ranks of --world-size do not communicate" in text
+    assert dryrun("train.py", on=FOUR).recording.step.gpus == 1
 
 
 def test_a_rack_has_hosts_of_four_gpus(ran):

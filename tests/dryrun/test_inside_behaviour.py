@@ -294,3 +294,10 @@ def test_the_only_step_begins_with_the_script(children):
     assert (run.status, len(recording.steps)) == ("counted", 1), out
     assert any(op.name == "aten::mm" for op in recording.ops)
     assert recording.memory.allocated > 0
+
+
+def test_a_script_without_a_process_group_is_alone(children, counted):
+    [(out, run, recording)] = children.run("single.py")
+    assert run.status == "counted", out
+    assert recording.is_alone and not recording.groups
+    assert not counted("ddp.py").is_alone

@@ -14,6 +14,9 @@ from nvcoll.dryrun.totals import Totals
 
 Facts = dict[str, Any]
 
+ALONE = "the script does not call torch.distributed: one GPU"
+"""The fact of a script that made no process group."""
+
 
 def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[Run]) -> Facts:
     """Returns the facts of a recording.
@@ -53,6 +56,7 @@ def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[R
             {"text": text, "line": "", "times": 1}
             for text in dict.fromkeys(one.assumed for one in shapes if one.assumed)
         ],
+        "alone": ALONE if first.is_alone and request.world_size == 1 else "",
         "ddp_waits": first.ddp_waits,
         "unanswered": sorted({name for one in recordings for name in one.unanswered}),
     }

@@ -155,6 +155,8 @@ class Recording:
     """Versions of Python, torch and the frameworks that the script imported."""
     ddp_waits: bool = False
     """Whether DistributedDataParallel runs on a backend that makes the stream wait for each bucket's all_reduce."""
+    is_alone: bool = False
+    """Whether the script made no process group and no communicator: it trains on one GPU."""
 
     def save(self, path: str | Path) -> None:
         """Writes the recording to a file."""

@@ -15,7 +15,7 @@ from nvcoll.dryrun.record import step_and_places
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import Recording, Run
 from nvcoll.dryrun.times import saved, times_of
-from nvcoll.text.formatting import listed
+from nvcoll.text.formatting import counted, listed
 from nvcoll.training.planning import Machine
 
 NOISE = r" Process \d+ has .*? memory in use\."
@@ -55,14 +55,16 @@ def record(
 def _recorded(
     request: Request, recordings: Sequence[Recording], runs: Sequence[Run]
 ) -> tuple[Recorded, list[list[int]]]:
-    """Returns the recorded step, and the positions of each rank's records in it."""
-    name = f"{request.words} on {request.world_size} GPUs"
+    """Returns the recorded step, and the positions of each rank's records in it; that of one GPU without a group."""
+    if len(recordings) == 1 and recordings[0].is_alone:
+        request, recordings = replace(request, world_size=1), [replace(recordings[0], rank=0, world_size=1)]
+    name = f"{request.words} on {counted(request.world_size, 'GPU')}"
     row, places = step_and_places(recordings, gpu=request.gpu.name, name=name)
     return Recorded(row, facts_of(request, recordings, runs), tuple(runs)), places
 
 
 def record_twice(
-    request: Request, machine: Machine, *, ranks: Sequence[int] | None = None, has_clock: bool = False
+    request: Request, price: Callable[[int], Machine], *, ranks: Sequence[int] | None = None, has_clock: bool = False
 ) -> Recorded:
     """Records a script, then runs it again, to its end, with predicted times of a machine.
 
@@ -70,16 +72,17 @@ def record_twice(
 
     Args:
         request: the request.
-        machine: the machine whose times the script shows.
+        price: returns the machine whose times the script shows, for a number of its GPUs.
         ranks: the ranks that run. Default: those that are needed.
         has_clock: whether the script's clock shows predicted times, too.
 
     Raises:
         ScriptFailed: the script did not reach the counted step, or its end.
     """
+    price(request.world_size)  # refuses what it cannot price before the script runs
     recordings, runs = recordings_of(replace(request, is_quiet=True), ranks)
     recorded, places = _recorded(request, recordings, runs)
-    timeline = json.loads(machine.pricer.timeline(recorded.step))
+    timeline = json.loads(price(recorded.step.gpus).pricer.timeline(recorded.step))
     files = {
         one.rank: saved(times_of(one, of_rank, row, timeline["period_ns"]))
         for one, of_rank, row in zip(recordings, places, timeline["ranks"], strict=True)

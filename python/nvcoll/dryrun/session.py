@@ -107,6 +107,7 @@ class Session:
             assumed=self.data.assumed(),
             versions=_versions(),
             ddp_waits=bool(self._rebuilt) and private.futures_wait(),
+            is_alone=len(communicators) == 0 and not torch.distributed.is_initialized(),
         )
 
 

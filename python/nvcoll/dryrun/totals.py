@@ -21,6 +21,7 @@ from nvcoll.dryrun.products import flops_of, grouped, precision_of
 from nvcoll.dryrun.recording import Kind, Op, Recording
 from nvcoll.dryrun.roles import pipeline_of
 from nvcoll.dryrun.rows import rows_of
+from nvcoll.text.formatting import counted
 
 BACKWARD = 2.0
 """FLOPs of a backward pass in those of the forward pass: gradients of inputs and of weights."""
@@ -118,5 +119,7 @@ def tokens_of(recordings: Sequence[Recording]) -> tuple[float, str]:
             others = sizes_of(one.groups).get("tp", 1) * max(1, len(stages))
             readers = max(1, one.world_size // others)
             of_rank = max(read.values())
-            return float(of_rank * readers), f"{of_rank:,} that the embedding of a rank reads x {readers} ranks"
+            return float(
+                of_rank * readers
+            ), f"{of_rank:,} that the embedding of a rank reads x {counted(readers, 'rank')}"
     return 0.0, "no embedding reads tokens: --tokens says them"

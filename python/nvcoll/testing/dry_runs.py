@@ -97,6 +97,8 @@ def dryrun(
     )
     priced = Machine(machine, request.world_size, **conditions)
     recording = record(request, ranks=ranks, is_cached=is_cached).with_tokens(tokens)
+    if recording.step.gpus != priced.gpus:  # a script that does not communicate
+        priced = Machine(machine, recording.step.gpus, **conditions)
     found = priced.predict(recording.step)
     memory = [row["memory"] for row in recording.ranks]
     return DryRun(

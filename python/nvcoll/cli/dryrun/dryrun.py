@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -110,17 +111,21 @@ def dryrun(
             )
             try:
                 if profile or clock:
-                    there = Machine(machine, size, version=nccl_version, settings=settings(env or ()))
-                    found[gpu.name] = record_twice(request, there, ranks=_numbers(ranks), has_clock=clock)
+                    there = partial(Machine, machine, version=nccl_version, settings=settings(env or ()))
+                    recorded = record_twice(request, there, ranks=_numbers(ranks), has_clock=clock)
                 else:
-                    found[gpu.name] = record(request, ranks=_numbers(ranks), is_cached=not no_cache, tell=tell)
+                    recorded = record(request, ranks=_numbers(ranks), is_cached=not no_cache, tell=tell)
+                if recorded.facts["alone"] and (world_size or 1) > 1:
+                    what = f"the {world_size} ranks of --world-size do not communicate"
+                    recorded = recorded.with_facts(alone=f"{recorded.facts['alone']}; {what}")
+                found[gpu.name] = recorded
             except OutOfGpuMemory as error:
                 found[gpu.name] = error
     for one in found.values():
         if record_file is not None and isinstance(one, Recorded):
             one.with_tokens(tokens).with_facts(machine=on.split(",")[0]).save(record_file)
-    recorded = [found[gpu_of(machine).name] for machine in machines]
-    answer(machines, [_known(one, tokens) for one in recorded], nccl_version, env, outputs)
+    each = [_known(found[gpu_of(machine).name], tokens) for machine in machines]
+    answer(machines, each, nccl_version, env, outputs)
 
 
 def price(

@@ -45,6 +45,8 @@ def show_recording(recorded: Recorded) -> None:
     who = f"rank{'s' if len(facts['ranks']) > 1 else ''} {ranks} of {facts['world_size']}"
     took = _took(recorded.runs) if recorded.runs else "recorded before"
     print_labelled("", f"{facts['script']}: {who} on a virtual {facts['gpu_title']}, {took}", label=0)
+    if facts.get("alone"):
+        print_labelled("hint", facts["alone"])
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     if versions:
         print_labelled("judged", versions)
