@@ -48,7 +48,7 @@ def test_what_was_measured_stands_beside_what_is_predicted(tmp_path):
     assert lines[0] == "step 1 of rank0.json, 8 GPUs"
     table = {line[:34].strip(): line[34:].split() for line in lines}
     assert table["the GPU computes"][:4] == ["2.3", "ms", "2.3", "ms"]
-    assert any(line.startswith("all_reduce 38.15 MiB in dp, 2 x") for line in lines)
+    assert any(line.startswith("all_reduce 38.15 MiB of 8 ranks, 2 x") for line in lines)
     assert "replayed    with measured collectives the step takes" in text
     assert lines[-2].startswith("hgx-h100") and "vs hgx-a100" in lines[-3] and lines[-1].startswith("accuracy")
 

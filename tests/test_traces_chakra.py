@@ -144,7 +144,7 @@ def test_traces_of_others_have_streams_groups_and_times():
     numbers = ops[0]["seconds"], ops[1]["seconds"], ops[4]["bytes"], ops[7]["m"]
     assert numbers == pytest.approx((3e-5, 4e-4, 400, 100))
     step = json.loads(found.steps[0].to_json())
-    assert step["gpus"] == 7 and step["groups"] == {"dp": {"size": 4, "stride": 2}}
+    assert step["gpus"] == 7 and step["groups"] == {"4 ranks": {"size": 4, "stride": 2}}
     assert any("square products" in note for note in found.notes)
 
 

@@ -9,6 +9,7 @@ from kineto_traces import Writer, of_two_layers
 
 import nvcoll
 from nvcoll.traces import kineto, opened
+from nvcoll.traces.program import Groups
 
 TRACES = Path(__file__).parent / "traces"
 
@@ -46,9 +47,11 @@ def test_kernels_keep_their_times_and_collectives_get_pattern_bytes_and_group():
     ops = [op for op in ops_of(found) if op["work"] in ("measured", "collective")]
     assert [op["name"] for op in ops] == ["gemm 1", "all_reduce", "gemm 2", "all_reduce", "adam"]
     assert [round(op["seconds"] * 1e6) for op in ops if "seconds" in op] == [1001, 1000, 300], "with the gap to gemm 2"
-    assert all((op["bytes"], op["pattern"], op["group"]) == (4e7, "all_reduce", "dp") for op in ops if "bytes" in op)
+    assert all(
+        (op["bytes"], op["pattern"], op["group"]) == (4e7, "all_reduce", "8 ranks") for op in ops if "bytes" in op
+    )
     step = json.loads(found.steps[0].to_json())
-    assert step["gpus"] == 8 and step["groups"] == {"dp": {"size": 8, "stride": 1}}
+    assert step["gpus"] == 8 and step["groups"] == {"8 ranks": {"size": 8, "stride": 1}}
     assert step["recorded"]["gpu"] == "a100-sxm" and step["recorded"]["ranks"][0]["stands_for"] == 8
 
 
@@ -139,6 +142,14 @@ def test_ranks_of_groups_may_be_shortened_and_stand_elsewhere():
     )
     groups = json.loads(read(one).steps[0].to_json())["groups"]
     assert groups == {"shard": {"size": 8, "stride": 8}, "tp": {"size": 8, "stride": 1}}
+
+
+def test_groups_are_named_by_their_parallelism_or_by_their_ranks():
+    groups = Groups()
+    names = [groups.named(ranks, "default_pg") for ranks in ((0, 1), (0, 8), (0, 8), (0, 2), range(16))]
+    assert names == ["2 ranks", "2 ranks, 8 apart", "2 ranks, 8 apart", "2 ranks, 2 apart", "16 ranks"]
+    assert [groups.named(range(size), "mesh_tp") for size in (8, 8, 4)] == ["tp", "tp", "tp 2"]
+    assert groups.named((0, 8), "DATA_PARALLEL_GROUP") == "dp"
 
 
 def test_older_traces_say_sizes_with_the_call_of_torch_alone():

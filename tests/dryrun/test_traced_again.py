@@ -1,11 +1,13 @@
-"""A trace that a script writes of itself in a second pass says what was predicted, when `nvcoll whatif` reads it."""
+"""A trace that a script writes of itself in a second pass says what was predicted, but `nvcoll whatif` refuses it."""
 
 import json
 
 import pytest
-from command_line import cli
+from command_line import cli, refused
 
 from dryrun.children import SCRIPTS, needs_torch
+from nvcoll.traces import opened
+from nvcoll.training.planning import Machine
 
 
 def test_a_trace_of_predicted_times_gives_the_predicted_collectives(tmp_path):
@@ -13,12 +15,17 @@ def test_a_trace_of_predicted_times_gives_the_predicted_collectives(tmp_path):
     words = "--world-size", 8, "--on", "hgx-h100", "--steps", 3, "--no-cache", "--profile", "-q", "--json"
     found = cli("dryrun", *words, SCRIPTS / "profiled.py", tmp_path / "trace.json")
     (predicted,) = json.loads(found.stdout)["predictions"]
-    again = json.loads(cli("whatif", tmp_path / "trace.json", "--from", "hgx-h100", "--json").stdout)
-    assert again["replayed_s"] == pytest.approx(again["measured"]["seconds"], rel=0.02)
+    again = opened([tmp_path / "trace.json"])
+    machine = Machine("hgx-h100", 8)
+    assert machine.predict(again.measured.replay).seconds == pytest.approx(again.measured.seconds, rel=0.02)
     times = {row["bytes"]: row["seconds"] for row in predicted["collectives"]}
-    traced = [(row["bytes"], row["seconds"]) for row in again["measured"]["collectives"]]
+    traced = [(nbytes, seconds) for _, _, nbytes, seconds in again.measured.collectives]
+    repeated = machine.predict(again.steps[0]).collectives
     assert len(traced) == sum(row["count"] for row in predicted["collectives"]) >= 2
     for nbytes, seconds in traced:
         assert seconds == pytest.approx(times[nbytes], rel=0.01)
-        (same,) = (row for row in again["from"]["collectives"] if row["bytes"] == nbytes)
-        assert same["seconds"] == pytest.approx(times[nbytes], rel=1e-6)
+        (same,) = (row for row in repeated if row.bytes == nbytes)
+        assert same.seconds == pytest.approx(times[nbytes], rel=1e-6)
+    for command, machine_option in (("whatif", "--from"), ("price", "--on")):
+        said = refused(command, tmp_path / "trace.json", machine_option, "hgx-h100")
+        assert "is the trace of a dry run" in said and "nvcoll price" in said

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nvcoll._nvcoll import Fabric
+from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli.plan.show import seconds, show_collectives, show_parts
 from nvcoll.text.tables import print_labelled, print_table
 from nvcoll.traces import Trace, chakra
+from nvcoll.traces.kineto import Measured
 from nvcoll.training import page, trace
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import COMPUTING, StepPrediction
@@ -58,6 +59,19 @@ def price(
     if one.collectives:
         print()
         show_collectives(one)
+
+
+def refuse_virtual(read: Trace, file: str | Path) -> None:
+    """Refuses traces of the virtual GPU: their processor is that of the machine of the dry run.
+
+    Raises:
+        InvalidArgument: it is one.
+    """
+    if isinstance(read.measured, Measured) and read.measured.is_virtual:
+        raise InvalidArgument(
+            f"{file} is the trace of a dry run: its processor's times are of the machine that ran it, not of a GPU's "
+            "host; pass the recording (nvcoll dryrun --record) to nvcoll price"
+        )
 
 
 def show_step(name: str, ranks: int, notes: Sequence[str]) -> None:

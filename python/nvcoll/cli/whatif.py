@@ -14,7 +14,7 @@ import typer
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.cli.machines import Env, On, machines, named, settings
 from nvcoll.cli.plan.show import seconds
-from nvcoll.cli.traces import parts, show_machines, show_step
+from nvcoll.cli.traces import parts, refuse_virtual, show_machines, show_step
 from nvcoll.dryrun.launch import gpu_of
 from nvcoll.text.formatting import sized
 from nvcoll.text.tables import print_labelled, print_table
@@ -60,6 +60,7 @@ def whatif(
         raise InvalidArgument(
             f"{traces[0]} is no trace of torch.profiler: it has no measured times; pass it to nvcoll price"
         )
+    refuse_virtual(trace, traces[0])
     (found,) = trace.steps
     if record is not None:
         record.write_text(found.to_json(), encoding="utf-8")
@@ -136,4 +137,4 @@ def _collectives(measured: Measured, check: StepPrediction) -> Iterator[tuple[st
     for key, times in sorted(took.items(), key=lambda row: -sum(row[1]))[:MOST]:
         pattern, group, nbytes = key
         if key in known:
-            yield f"{pattern} {sized(round(nbytes))} in {group}, {len(times)} x", median(times), known[key]
+            yield f"{pattern} {sized(round(nbytes))} of {group}, {len(times)} x", median(times), known[key]

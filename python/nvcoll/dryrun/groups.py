@@ -26,10 +26,10 @@ from nvcoll.dryrun.recording import Group, Kind, Recording
 
 WORDS = {
     "tp": ("tp", "tensor"),
-    "cp": ("cp", "context"),
-    "ep": ("ep", "expert"),
-    "pp": ("pp", "pipe", "pipeline"),
-    "shard": ("shard", "fsdp"),
+    "cp": ("cp", "context", "sequence"),
+    "ep": ("ep", "expert", "moe"),
+    "pp": ("pp", "pipe", "pipeline", "stage"),
+    "shard": ("shard", "fsdp", "zero"),
     "copies": ("replicate", "replica", "copies"),
     "dp": ("dp", "data", "ddp"),
 }

@@ -62,6 +62,9 @@ PATTERNS: Final = {
 }
 """Patterns by a part of the collective's name without underscores; the first match counts."""
 
+VIRTUAL: Final = re.compile(r"gemm_[a-z0-9]+_[nt]{2}_\d+x\d+x\d+(x\d+)?")
+"""Names of matrix products on the virtual GPU of a dry run; those of cuBLAS have no shapes."""
+
 BYTES: Final = {"double": 8, "long": 8, "complexfloat": 8, "float": 4, "int": 4, "half": 2, "bfloat16": 2, "short": 2}
 """Bytes of an element by torch's name of its type in lower case; other types have 1."""
 
@@ -82,6 +85,8 @@ class Measured:
     idle_s: float
     collectives: Sequence[tuple[str, str, float, float]]
     """Pattern, group, bytes and seconds of each."""
+    is_virtual: bool
+    """Whether the GPU was that of a dry run: then the processor's time is of another machine than the GPU's."""
     replay: TrainingStep
     """The step with measured collectives: its prediction differs from `seconds` by order, waits and processor alone."""
 
@@ -318,7 +323,8 @@ def _measured(rank: Rank, collectives: Sequence[tuple[str, str, float, float]], 
     computing = _length([(op.start, op.end) for op in rank.ops if not is_collective(op)]) * US
     busy = _length([(op.start, op.end) for op in rank.ops]) * US
     seconds = max((rank.end - rank.start) * US, busy)
-    return Measured(seconds, computing, busy - computing, seconds - busy, collectives, replay)
+    is_virtual = any(VIRTUAL.fullmatch(op.name) for op in rank.ops)
+    return Measured(seconds, computing, busy - computing, seconds - busy, collectives, is_virtual, replay)
 
 
 def _length(spans: Sequence[tuple[float, float]]) -> float:

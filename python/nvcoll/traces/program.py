@@ -16,10 +16,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, Final
 
 from nvcoll._nvcoll import TrainingStep
+from nvcoll.dryrun.groups import word_of
 
 Row = dict[str, Any]
 
@@ -28,15 +29,6 @@ MOST: Final = 1 << 20
 
 HOST: Final = -1
 """The stream number of operations of the processor."""
-
-KINDS: Final = {
-    "tp": ("tensor", "tp", "model_parallel"),
-    "ep": ("expert", "ep", "moe"),
-    "cp": ("context", "cp", "sequence"),
-    "pp": ("pipeline", "pp", "stage"),
-    "shard": ("fsdp", "shard", "zero"),
-}
-"""Words in the descriptions of groups, by the parallelism that they name."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +42,7 @@ class Node:
 
 @dataclass
 class Groups:
-    """Groups of ranks as (size, stride), by name. The name says to which parallelism a group belongs."""
+    """Groups of ranks as (size, stride), by name: their parallelism, or if it is not known, the number of ranks."""
 
     rows: dict[str, dict[str, int]] = field(default_factory=dict)
     notes: set[str] = field(default_factory=set)
@@ -66,14 +58,11 @@ class Groups:
     def shaped(self, size: int, stride: int, description: str = "") -> str:
         """Returns the name of a group of some size and stride."""
         row = {"size": size, "stride": stride}
-        words = description.lower().replace("-", "_").split("_")
-        kinds = (kind for kind, names in KINDS.items() if any(one in words for one in names))
-        name = kind = next(kinds, "dp")
-        count = 1
-        while self.rows.setdefault(name, row) != row:
-            count += 1
-            name = f"{kind} {count}"
-        return name
+        kind = word_of(description)
+        names: Iterable[str] = (f"{size} ranks", f"{size} ranks, {stride} apart")
+        if kind is not None:
+            names = (kind if nth == 1 else f"{kind} {nth}" for nth in count(1))
+        return next(name for name in names if self.rows.setdefault(name, row) == row)
 
 
 @dataclass

@@ -155,6 +155,7 @@ def price(
     outputs.check(machines)
     if recorded is None:
         read = opened(files, gpu=gpu_of(machines[0]).name)
+        traces.refuse_virtual(read, files[0])
         conditions = {"version": nccl_version, "settings": settings(env or ())}
         traces.price(read, machines, conditions, outputs, chakra_folder)
         return
