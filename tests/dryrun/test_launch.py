@@ -48,9 +48,9 @@ def library():
 def ranks_that(tmp_path, monkeypatch):
     """Returns a function that runs ranks of a script by another child."""
 
-    def run(code, ranks=(0,), **more):
+    def run(code, ranks=(0,), script="", **more):
         (tmp_path / "fake_inside.py").write_text(CHILD + code)
-        (tmp_path / "train.py").write_text("")
+        (tmp_path / "train.py").write_text(script)
         monkeypatch.setattr(launch, "INSIDE", "fake_inside")
         monkeypatch.setattr(launch, "library", library)
         monkeypatch.setattr(launch, "libraries", lambda: tmp_path)
@@ -133,6 +133,26 @@ def test_the_limit_of_memory_leaves_nothing(ranks_that, tmp_path):
     with pytest.raises(DryRunLimit, match="pass a larger --memory-limit"):
         ranks_that(HANGS.replace("\ntime", "\nx = bytearray(300 << 20)\ntime"), memory_limit_bytes=200e6)
     assert_gone((tmp_path / "processes").read_text().split())
+
+
+RUNS_SCRIPT = """
+import runpy
+from nvcoll.dryrun import stacks
+stacks.register(spec["result"])
+runpy.run_path(spec["script"])
+"""
+
+
+def test_a_limit_names_the_line_of_the_script(ranks_that):
+    sleeps = "import time, threading\n\ndef main():\n    time.sleep(1000)\n\nmain()\n"
+    with pytest.raises(DryRunLimit, match=r"after 2 s; rank 0 is at train\.py:4 main: pass a larger --t") as caught:
+        ranks_that(RUNS_SCRIPT, script=sleeps, time_limit_s=2)
+    assert caught.value.line == "train.py:4 main"
+    fills = "import threading\nx = bytearray(300 << 20)\nthreading.Event().wait()\n"
+    with pytest.raises(DryRunLimit, match=r"rank 0 is at train\.py:[23] <module>: pass a larger --memory-limit$"):
+        ranks_that(RUNS_SCRIPT, script=fills, memory_limit_bytes=200e6)
+    with pytest.raises(DryRunLimit, match="or fewer --ranks"):
+        ranks_that(RUNS_SCRIPT, ranks=(0, 9), script=fills, memory_limit_bytes=200e6)
 
 
 def test_ranks_end_when_another_has_failed(ranks_that, tmp_path):

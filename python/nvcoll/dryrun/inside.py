@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
+from nvcoll.dryrun import stacks
 from nvcoll.dryrun.recording import Run, Status
 from nvcoll.dryrun.spec import Spec, environment
 
@@ -51,6 +52,7 @@ class Child:
         os.environ.update(environment(self.spec))
         os._exit = self._left
         random.seed(0)
+        stacks.register(self.spec.result)
         try:
             from nvcoll.dryrun.session import Session
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, gpus
+from nvcoll.dryrun import stacks
 from nvcoll.dryrun.failures import DryRunLimit
 from nvcoll.dryrun.installed import Torch, torch_installed
 from nvcoll.dryrun.library import libraries, library, user_cache, wheel_names
@@ -312,20 +313,29 @@ class _Ranks(Supervisor):
 
     def _judge(self) -> None:
         """Ends all ranks at a limit, or after one of them has failed."""
-        used = sum(_resident_bytes(process.popen.pid) for process in self.running())
-        if used > self._limit_bytes:
-            gb, limit = used / 1e9, self._limit_bytes / 1e9
+        used = {process: _resident_bytes(process.popen.pid) for process in self.running()}
+        if sum(used.values()) > self._limit_bytes:
+            gb, limit = sum(used.values()) / 1e9, self._limit_bytes / 1e9
             what = f"the ranks of the dry run use {gb:.1f} GB of this machine's memory, the limit is {limit:.1f}"
-            raise DryRunLimit(f"{what}: pass a larger --memory-limit, or fewer --ranks")
+            fewer = ", or fewer --ranks" if len(used) > 1 else ""
+            raise self._limit(what, max(used, key=lambda one: used[one]), f"pass a larger --memory-limit{fewer}")
         if time.monotonic() < self.deadline or not self.running():
             return
         if any(process.status for process in self.processes):
             self.kill()  # and what the failed one said is the answer
             self.deadline = math.inf
             return
-        seconds, waiting = self._request.time_limit_s, self.running()[0].rank
-        what = f"rank {waiting} has not reached the end of step {self._request.steps} after {seconds:g} s"
-        raise DryRunLimit(f"{what}: pass a larger --time-limit")
+        seconds, waiting = self._request.time_limit_s, self.running()[0]
+        what = f"rank {waiting.rank} has not reached the end of step {self._request.steps} after {seconds:g} s"
+        raise self._limit(what, waiting, "pass a larger --time-limit")
+
+    def _limit(self, what: str, process: Process, advice: str) -> DryRunLimit:
+        """Returns the error of a limit, with the line of the script at which a rank is."""
+        script = Path(self._request.script)
+        homes = [Path.cwd()] if self._request.is_module else [script.absolute().parent, script.resolve().parent]
+        line = stacks.line_of(process.popen.pid, self._folder.path / "out" / str(process.rank), homes)
+        where = f"; rank {process.rank} is at {line}" if line else ""
+        return DryRunLimit(f"{what}{where}: {advice}", line=line)
 
     def told(self, process: Process) -> tuple[Recording | None, Run]:
         """Returns the recording of a rank, and how the rank ended."""
