@@ -46,7 +46,7 @@ def test_the_headline_has_step_interval_tokens_mfu_and_memory(whole):
     assert f"Step {spoken(found.seconds)} 90 %: {spoken(found.low_s)} to {spoken(found.high_s)}" in text
     assert f"Tokens per second and GPU {found.tokens_per_second:,.0f}" in text
     assert f"MFU {100 * found.mfu:.1f} % {found.tflops:,.0f} TFLOP/s per GPU" in text
-    assert f"{found.memory_gb:.1f} GB of 79.2 GB: fits" in text
+    assert f"{found.memory_gb:.1f} GiB of 79.2 GiB: fits" in text
     assert "model Llama 3 70B" in text and "machine hgx-h100x64+ib-ndr-8: 64 x" in text
     assert "TP 8, PP 4, DP 16, ZeRO 1, micro-batch 1, bf16, global batch 1,024 sequences of 8,192 tokens" in text
 
@@ -69,7 +69,7 @@ def test_memory_traffic_and_sweep_are_tables(whole):
     assert f"all {' '.join(f'{role.memory_gb:.1f}' for role in found.roles)}" in text
     assert re.search(r"tensor 8 GPUs of one node [\d,.]+ [\d.]+ s \d+ % \d+\.\d %", text)
     best = min((one for one in swept().candidates if one.fit != "too_large"), key=lambda one: one.seconds)
-    assert f"{best.words.replace('  ', ', ')} {spoken(best.seconds)} {best.memory_gb:.1f} GB" in text
+    assert f"{best.words.replace('  ', ', ')} {spoken(best.seconds)} {best.memory_gb:.1f} GiB" in text
     heads = [attrs for tag, attrs in Reader(whole).elements if tag == "th"]
     assert heads and all("scope" in attrs for attrs in heads)
 
@@ -166,7 +166,7 @@ def test_a_slow_step_with_dollars_and_several_numbers_of_gpus_has_their_columns(
         for gpus, paid in ((64, 2), (128, 2.5))
     ]
     text = Reader(page("a step", planned()[0].to_dict(), sweep=rows)).text
-    assert "layout step memory GPUs dollars fit DP 128 7,030 s 70.0 GB 128 2.50 may fit DP 64" in text
+    assert "layout step memory GPUs dollars fit DP 128 7,030 s 70.0 GiB 128 2.50 may fit DP 64" in text
     assert "Pareto front of each number of GPUs" in text
 
 

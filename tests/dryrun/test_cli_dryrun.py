@@ -80,7 +80,7 @@ def test_one_machine_is_the_step_in_detail():
     }
     assert "groups      shard 16 (ranks 0 to 15)" in lines
     assert "tokens      16,384 in a step: 1,024 that the embedding of a rank reads x 16 ranks" in lines
-    assert "8.0 GB in tensors, 9.0 reserved" in text and "peak        at m.py:3 f" in lines
+    assert "8.0 GiB in tensors, 9.0 reserved" in text and "peak        at m.py:3 f" in lines
     assert "assumed     topk picks experts in turn (t.py:4 forward), 3 times" in lines
     assert "cuSomething" in text and "where the time goes" in text and "shard all_gather" in text
 

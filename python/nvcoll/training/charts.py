@@ -128,14 +128,14 @@ def memory(rows: Rows, roles: Sequence[str], gpu_gb: float) -> dict[str, Any]:
         alt.Chart(alt.Data(values=_segments(rows, "role", "gb")))
         .mark_bar(height=24)
         .encode(
-            x=alt.X("start:Q", title="GB on one GPU"),
+            x=alt.X("start:Q", title="GiB on one GPU"),
             x2="end:Q",
             y=alt.Y("role:N", sort=list(roles), title=None),
             color=alt.Color("colour:N", scale=None),
             tooltip=_tips(role="role", name="part", text="memory"),
         )
     )
-    limit = alt.Chart(alt.Data(values=[{"start": gpu_gb, "label": f"GPU: {gpu_gb:.4g} GB"}]))
+    limit = alt.Chart(alt.Data(values=[{"start": gpu_gb, "label": f"GPU: {gpu_gb:.4g} GiB"}]))
     line = limit.mark_rule(strokeWidth=2, strokeDash=[5, 3]).encode(x="start:Q")
     label = limit.mark_text(align="right", baseline="bottom", dx=-2, dy=-4).encode(x="start:Q", y=alt.value(0))
     chart = bars + line + label.encode(text="label:N")
@@ -157,7 +157,7 @@ def sweep(rows: Rows, gpu_gb: float, chosen: Mapping[str, Any]) -> dict[str, Any
         is_wide = max(values) > 6 * min(values) > 0
         return alt.Scale(type="log", nice=False, padding=12) if is_wide else alt.Scale(zero=False, padding=12)
 
-    x = alt.X("memory_gb:Q", title="GB on one GPU", scale=scale("memory_gb"))
+    x = alt.X("memory_gb:Q", title="GiB on one GPU", scale=scale("memory_gb"))
     y = alt.Y("seconds:Q", title="seconds of a step", scale=scale("seconds"))
     colours, shapes = zip(*FITS.values(), strict=True)
     tips = _tips(layout="layout", gpus="GPUs", text="step", memory="memory", fit="fit")

@@ -58,7 +58,7 @@ def of_memory(price: Fields) -> list[Row]:
             "name": name,
             "colour": _colour(name),
             "gb": nbytes / 2**30,
-            "text": f"{nbytes / 2**30:.1f} GB",
+            "text": f"{nbytes / 2**30:.1f} GiB",
         }
         for role in price["roles"]
         for name, nbytes in role["memory"].items()
@@ -105,7 +105,7 @@ def of_price(row: Fields) -> Row:
         "memory_gb": memory_gb,
         "fit": fit,
         "text": timed(seconds),
-        "memory": f"{memory_gb:.1f} GB",
+        "memory": f"{memory_gb:.1f} GiB",
     }
 
 

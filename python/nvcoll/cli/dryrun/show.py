@@ -88,7 +88,7 @@ def show_step(recorded: Recorded, found: StepPrediction) -> None:
     interval = f"{seconds(found.seconds)} (90 %: {seconds(found.low_s, found.high_s)})"
     print_labelled("step", ", ".join([interval, *rates]))
     fullest = max(recorded.ranks, key=lambda row: row["memory"]["reserved"])["memory"]
-    held = f"{fullest['allocated'] / 2**30:.1f} GB in tensors, {fullest['reserved'] / 2**30:.1f} reserved"
+    held = f"{fullest['allocated'] / 2**30:.1f} GiB in tensors, {fullest['reserved'] / 2**30:.1f} reserved"
     print_labelled("memory", f"{held}, {found.memory_gb:.0f} of {found.gpu_memory_gb:.0f} with NCCL and CUDA: "
                              f"{FITS[found.fit]}")  # fmt: skip
     if fullest.get("stack"):

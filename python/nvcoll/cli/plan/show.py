@@ -43,7 +43,7 @@ def show_step(found: StepPrediction, tries: Sequence[Candidate], dollars: float 
         print_labelled("layout", found.words)
     rate = f"{found.tokens_per_second:,.0f} tokens/s per GPU, {100 * found.mfu:.1f} % MFU"
     print_labelled("step", f"{seconds(found.seconds)} (90 %: {seconds(found.low_s, found.high_s)}), {rate}")
-    memory = f"{found.memory_gb:.0f} of {found.gpu_memory_gb:.0f} GB on the fullest GPU: {FITS[found.fit]}"
+    memory = f"{found.memory_gb:.0f} of {found.gpu_memory_gb:.0f} GiB on the fullest GPU: {FITS[found.fit]}"
     print_labelled("memory", memory)
     print_labelled("limit", found.limit)
     if dollars is not None:
@@ -61,7 +61,7 @@ def show_step(found: StepPrediction, tries: Sequence[Candidate], dollars: float 
     for nth, one in enumerate(tries[:3]):
         share = 100 * (1 - one.seconds / found.seconds)
         change = f"{share:.0f} % faster" if share > 0 else f"{-share:.0f} % slower"
-        fit = f"{one.memory_gb:.0f} GB, {FITS[one.fit]}"
+        fit = f"{one.memory_gb:.0f} GiB, {FITS[one.fit]}"
         print_labelled("try" if nth == 0 else "", f"{one.words}: {seconds(one.seconds)}, {change}, {fit}")
     if not tries:
         fits = found.fit != "too_large"
@@ -87,7 +87,7 @@ def show_memory(found: StepPrediction) -> None:
     rows = [(name, f"{nbytes / 2**30:.1f}") for name, nbytes in fullest.memory.items()]
     rows.append(("together", f"{fullest.memory_gb:.1f}"))
     head = f"memory of {'a GPU' if len(found.roles) == 1 else f'the {fullest.name}'}"
-    print_table((head, "GB"), rows, left=(head,))
+    print_table((head, "GiB"), rows, left=(head,))
 
 
 def show_collectives(found: StepPrediction) -> None:
@@ -137,7 +137,7 @@ def show_machines(found: Sequence[StepPrediction], dollars: Mapping[str, float])
     if shown := list(dict.fromkeys(one.words for one in found if one.words)):
         print_labelled("layout", ", or ".join(shown))
     priced = ("$/10^12 tokens",) if dollars else ()
-    heads = (*("machine", "step", "90 % interval", "tokens/s/GPU", "MFU", "waits", "GB", "memory", "vs best"), *priced)
+    heads = (*("machine", "step", "90 % interval", "tokens/s/GPU", "MFU", "waits", "GiB", "memory", "vs best"), *priced)
     rows = [
         (*_machine_row(one, best), *(f"{one.dollars(dollars[one.machine.name]):,.0f}" for _ in priced)) for one in found
     ]
@@ -155,7 +155,7 @@ def _machine_row(one: StepPrediction, best: float) -> Iterator[str]:
     yield from (f"{one.memory_gb:.0f} of {one.gpu_memory_gb:.0f}", FITS[one.fit], f"{one.seconds / best:.2f}x")
 
 
-SWEEP = ("GPUs", "layout", "micro-batch", "recompute", "step", "90 % interval", "tokens/s/GPU", "GB", "memory")
+SWEEP = ("GPUs", "layout", "micro-batch", "recompute", "step", "90 % interval", "tokens/s/GPU", "GiB", "memory")
 
 
 def _show_candidates(some: Sequence[Candidate], dollars: float | None) -> None:
