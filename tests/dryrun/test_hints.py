@@ -63,3 +63,11 @@ def test_many_small_collectives_have_a_hint():
     (hint,) = hints(recorded(ops=[op] * 50), predicted())
     assert hint.startswith("50 calls of all_reduce among dp have 4 KiB each")
     assert hints(recorded(ops=[op] * 49), predicted()) == []
+
+
+def test_work_that_is_no_training_is_told_with_its_lines():
+    (hint,) = hints(
+        recorded(without_gradients={"t.py:8 f": 0.14, "rope.py:2 f": 0.009}, saves=["t.py:9 g"]), predicted()
+    )
+    assert "holds 14 % of FLOPs without gradients (t.py:8 f), torch.save (t.py:9 g);" in hint
+    assert "--steps N counts another step" in hint and "rope" not in hint

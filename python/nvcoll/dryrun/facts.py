@@ -58,6 +58,8 @@ def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[R
         ],
         "alone": ALONE if first.is_alone and request.world_size == 1 else "",
         "ddp_waits": first.ddp_waits,
+        "without_gradients": first.without_gradients,
+        "saves": first.saves,
         "unanswered": sorted({name for one in recordings for name in one.unanswered}),
     }
 

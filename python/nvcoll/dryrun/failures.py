@@ -42,6 +42,15 @@ def second_gpu(first: int, second: int, line: str) -> DryRunError:
     )
 
 
+def overwrites(file: str, line: str) -> DryRunError:
+    """Returns the error of a checkpoint that would be overwritten."""
+    return DryRunError(
+        f"{line}: torch.save would overwrite {file}, and floats of a dry run are zeros: give the script another folder "
+        "for its output, or move the file",
+        line=line,
+    )
+
+
 def no_peer(what: str, rank: int, line: str) -> DryRunError:
     """Returns the error of a rank that waits for an object of a rank that does not run."""
     return DryRunError(

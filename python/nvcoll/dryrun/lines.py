@@ -21,6 +21,10 @@ SITE = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(
 """Folders of installed packages."""
 TOOLS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[1]}/")
 """Packages whose frames are never a line."""
+TRAINING = ("/torch/autograd/graph.py", "/torch/optim/optimizer.py")
+"""Files that train without gradients: backward passes, and optimizers, which may multiply matrices (Muon)."""
+MODULES = "/torch/nn/modules/module.py"
+"""The file that calls `forward` of modules."""
 COMPILERS = ("triton/", "torchinductor", "_distutils_hack/")
 
 
@@ -55,6 +59,20 @@ class Lines:
             if found:
                 return self.texts[found]
         return ""
+
+    def without_gradients(self) -> int:
+        """Returns the line that calls the outermost module of this thread, whose gradients are off; 0: in training.
+
+        A function with a backward of its own runs without gradients, and so does a reentrant checkpoint, which is one:
+        its `forward` is no method of a module.
+        """
+        found = NO_LINE
+        for frame, _ in walk_stack(sys._getframe(1)):
+            code = frame.f_code
+            if code.co_filename.endswith(TRAINING) or (code.co_name == "forward" and not _is_of_module(frame)):
+                return NO_LINE
+            found = NO_LINE if code.co_filename.endswith(MODULES) else found or self._of(frame)
+        return found
 
     def is_within(self, files: tuple[str, ...], limit: int = 16) -> bool:
         """Says whether one of the innermost frames of this thread is of a file whose name ends so."""
@@ -116,3 +134,8 @@ class Lines:
         if file.startswith(self._standard) or any(each in file for each in COMPILERS):
             return None
         return "/".join(Path(file).parts[-2:]), True
+
+
+def _is_of_module(frame: FrameType) -> bool:
+    first = frame.f_code.co_varnames[:1]
+    return bool(first) and isinstance(frame.f_locals.get(first[0]), torch.nn.Module)

@@ -16,6 +16,7 @@ current when the operator ran. Operators without a node have the line of `backwa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -53,12 +54,18 @@ class Recorder:
         self._rows = [NOTHING]
         self._kept, self._was_on = 1, False
         self._by_sequence: dict[int, int] = {}
+        self.without_gradients = Counter[int]()
+        """FLOPs of forward passes without gradients in the step, by the line that calls them."""
+        self.saves: list[str] = []
+        """Lines that called `torch.save` in the step."""
 
     def start(self) -> None:
         """Starts a step, without rows. Rows of operators in a CUDA graph stay: its launches carry their numbers."""
         self.is_on, self.host_ops, self._last_collective = True, 0, 0
         del self._rows[self._kept :]
         self._by_sequence = {}
+        self.without_gradients.clear()
+        self.saves.clear()
 
     def capture(self, begins: bool) -> None:
         """Notes that the capture of a CUDA graph begins, or ends."""
@@ -90,6 +97,8 @@ class Recorder:
         line, is_backward = self._line()
         on_gpu = {id(each): each for each in (*inputs, *tensors_of(result)) if each.is_cuda}
         flops = rule.flops_of(args, kwargs, result) if on_gpu else 0
+        if flops and not is_backward and not torch.is_grad_enabled() and (caller := self._lines.without_gradients()):
+            self.without_gradients[caller] += flops
         size = sum(each.numel() * each.element_size() for each in on_gpu.values())
         shapes = tuple(_shape(each) for each in inputs[:INPUTS])
         if on_gpu:

@@ -157,6 +157,10 @@ class Recording:
     """Whether DistributedDataParallel runs on a backend that makes the stream wait for each bucket's all_reduce."""
     is_alone: bool = False
     """Whether the script made no process group and no communicator: it trains on one GPU."""
+    without_gradients: dict[str, float] = field(default_factory=dict)
+    """Share of the step's FLOPs in forward passes without gradients, by the line that calls them."""
+    saves: list[str] = field(default_factory=list)
+    """Lines that called `torch.save` in the step."""
 
     def save(self, path: str | Path) -> None:
         """Writes the recording to a file."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
-from nvcoll.dryrun import compiled, private, store
+from nvcoll.dryrun import checkpoints, compiled, private, store
 from nvcoll.dryrun.data import Data
 from nvcoll.dryrun.gpu import Gpu
 from nvcoll.dryrun.installed import JUDGED, versions
@@ -58,6 +58,7 @@ class Session:
         self.steps.install()
         compiled.install(self.recorder, self.data)
         private.wrap(private.printer, "_tensor_str", self.data.printing)
+        checkpoints.install(self.recorder, self.data, self.lines)
         self.watch = Watch(self.recorder, self.data, self.lines)
         self.watch.__enter__()
         if spec.steps == 1:  # the step begins with the script
@@ -108,7 +109,13 @@ class Session:
             versions=_versions(),
             ddp_waits=bool(self._rebuilt) and private.futures_wait(),
             is_alone=len(communicators) == 0 and not torch.distributed.is_initialized(),
+            without_gradients=self._without_gradients(),
+            saves=list(dict.fromkeys(self.recorder.saves)),
         )
+
+    def _without_gradients(self) -> dict[str, float]:
+        flops = sum(op.flops for op in self.recorder.ops())
+        return {self.lines.texts[line]: each / flops for line, each in self.recorder.without_gradients.items()}
 
 
 def _versions() -> dict[str, str]:

@@ -23,6 +23,9 @@ SMALL_BYTES = 1 << 20
 MANY = 50
 """The least number of small collectives of a kind that gives a hint. Chosen."""
 
+UNTRAINED = 0.01
+"""The least share of FLOPs without gradients that gives a hint. Chosen: rotary embeddings make tiny products so."""
+
 BUCKETS = "larger buckets overlap less, smaller ones are slower: try bucket_cap_mb"
 DDP_WAITS = "torch's backend of NCCL has DDP wait for each bucket: TORCH_DIST_USE_NCCL2=0 overlaps (docs/dryrun.md)"
 
@@ -42,7 +45,7 @@ def hints(recorded: Recorded, found: StepPrediction) -> list[str]:
         share = found.parts.get(part, 0.0) / found.seconds
         if share >= EXPOSED:
             said.append((share, f"{PARTS[part]}: {100 * share:.0f} % of the step; {advice}"))
-    said += [(0.0, hint) for hint in (*_of_memory(recorded), *_of_calls(recorded))]
+    said += [(0.0, hint) for hint in (*_of_memory(recorded), *_of_calls(recorded), *_of_other_work(recorded))]
     return [hint for _, hint in sorted(said, key=lambda one: -one[0])]
 
 
@@ -78,3 +81,13 @@ def _of_calls(recorded: Recorded) -> list[str]:
         for (pattern, group), count in calls.most_common(1)
         if count >= MANY
     ]
+
+
+def _of_other_work(recorded: Recorded) -> list[str]:
+    """Returns hints of evaluation and checkpoints within the counted step."""
+    shares: dict[str, float] = recorded.facts.get("without_gradients", {})
+    other = [f"{100 * share:.0f} % of FLOPs without gradients ({line})" for line, share in shares.items()
+             if share >= UNTRAINED]  # fmt: skip
+    other += [f"torch.save ({line})" for line in recorded.facts.get("saves", ())]
+    advice = "if training does without, --steps N counts another step"
+    return [f"the counted step holds {', '.join(other)}; time, tokens and MFU include it: {advice}"] if other else []
