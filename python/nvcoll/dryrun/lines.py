@@ -25,7 +25,7 @@ TRAINING = ("/torch/autograd/graph.py", "/torch/optim/optimizer.py")
 """Files that train without gradients: backward passes, and optimizers, which may multiply matrices (Muon)."""
 MODULES = "/torch/nn/modules/module.py"
 """The file that calls `forward` of modules."""
-COMPILERS = ("triton/", "torchinductor", "_distutils_hack/")
+COMPILERS = ("triton/", "/inductor/", "torchinductor", "_distutils_hack/")
 
 
 class Lines:
