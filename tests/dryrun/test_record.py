@@ -7,12 +7,13 @@ import pytest
 
 import nvcoll
 from dryrun.recordings import BFLOAT16, Log, layer
-from nvcoll.dryrun.groups import shapes_of, word_of
+from nvcoll.dryrun.groups import shapes_of
 from nvcoll.dryrun.record import training_step
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import CAPTURED, Group, Kind
 from nvcoll.dryrun.totals import Totals
 from nvcoll.training import TrainingStep
+from nvcoll.training.group_words import word_of
 
 
 def step_of(*recordings, **more):

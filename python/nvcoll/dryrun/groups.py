@@ -23,17 +23,7 @@ from itertools import pairwise
 
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.dryrun.recording import Group, Kind, Recording
-
-WORDS = {
-    "tp": ("tp", "tensor"),
-    "cp": ("cp", "context", "sequence"),
-    "ep": ("ep", "expert", "moe"),
-    "pp": ("pp", "pipe", "pipeline", "stage"),
-    "shard": ("shard", "fsdp", "zero"),
-    "copies": ("replicate", "replica", "copies"),
-    "dp": ("dp", "data", "ddp"),
-}
-"""Names of the parts of a layout, with the words of frameworks for them."""
+from nvcoll.training.group_words import word_of
 
 SHARDED = {"all_gather", "reduce_scatter"}
 """The collectives of sharded parameters."""
@@ -97,21 +87,6 @@ def shape_of(group: Group, rank: int, world_size: int) -> Shape:
             what = f"the group `{group.name}` of ranks at unequal distances, {shown}"
             return Shape(group.name, size, even, assumed=f"{what}, costs what {size} ranks {even} apart would")
     raise InvalidArgument(f"the group `{group.name}` has the ranks {shown}: nvcoll prices groups of distinct ranks")
-
-
-def word_of(description: str) -> str | None:
-    """Returns the part of the layout that a description of a group names; None: it names none, or several."""
-    said = set(re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", description).lower()))
-    found = [word for word, names in WORDS.items() if said & set(names)]
-    if found == ["shard", "dp"] or found == ["copies", "dp"]:  # dp_shard, dp_replicate
-        return found[0]
-    if found == ["tp", "ep"]:  # experts whose matrices are sharded, too
-        return "ep"
-    if found == ["cp", "dp"]:  # gradients are reduced over cp, too
-        return "dp"
-    if found == ["cp", "shard", "dp"] or found == ["cp", "shard"]:  # parameters are sharded over cp, too
-        return "shard"
-    return found[0] if len(found) == 1 else None
 
 
 def calls_of(recordings: Sequence[Recording]) -> dict[tuple[int, ...], dict[str, int]]:

@@ -22,8 +22,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from nvcoll.dryrun.groups import word_of
 from nvcoll.dryrun.recording import Group, Kind, Recording, Run
+from nvcoll.training.group_words import word_of
 
 ATTEMPTS = 8
 """The most attempts with more ranks before a dry run fails. Chosen."""

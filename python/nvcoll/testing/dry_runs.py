@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nvcoll._nvcoll import Fabric, fabric
-from nvcoll.cli.machines import DEFAULT_MACHINE
 from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.script import record
@@ -47,7 +46,7 @@ class DryRun:
 def dryrun(
     script: str | os.PathLike[str],
     *args: str,
-    on: str | Fabric = DEFAULT_MACHINE,
+    on: str | Fabric = "hgx-h100",
     world_size: int | None = None,
     is_module: bool = False,
     steps: int = STEPS,

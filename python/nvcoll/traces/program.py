@@ -20,7 +20,7 @@ from itertools import count, pairwise
 from typing import Any, Final
 
 from nvcoll._nvcoll import TrainingStep
-from nvcoll.dryrun.groups import word_of
+from nvcoll.training.group_words import word_of
 
 Row = dict[str, Any]
 
