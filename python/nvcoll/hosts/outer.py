@@ -1,0 +1,94 @@
+"""What nvcoll needs of an engine that carries messages between hosts: eight methods.
+
+Messages go from a rank of the job to a rank of the job, by a tag. Two with one tag from one rank to another arrive in
+the order of their sends. The engine may copy a message or not: its bytes must stay as they are until a wait for its
+request has returned. No message is longer than the receive that takes it, since a record precedes data
+(`nvcoll.hosts.meeting`); it may be shorter, and the receiver knows its length from the record.
+
+An engine may move bytes only while a rank is in one of its calls, as MPI does, or on a thread of its own, as gloo does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+"""A contiguous vector of bytes."""
+
+Request = Any
+"""A send or a receive under way; each may be waited for once."""
+
+
+class Late(Exception):
+    """A deadline has passed."""
+
+
+class Lost(Exception):
+    """The engine has lost a peer, or cannot go on; the message is the engine's."""
+
+
+class Stopped(Exception):
+    """`close` ended the waits of this process; the message is what `close` was told."""
+
+
+class Outer(Protocol):
+    """An engine between hosts. Every method may be called from several threads at once.
+
+    Attributes:
+        name: its name for people: ``gloo``, ``MPI``.
+        rank: this process, in the job.
+        size: the number of ranks of the job.
+        max_tag: the largest tag; at least `nvcoll.hosts.channel.MAX_TAG`.
+    """
+
+    name: str
+    rank: int
+    size: int
+    max_tag: int
+
+    def exchange(self, own: bytes) -> list[bytes]:
+        """Gives every rank the bytes of all ranks, by rank; once, at the start. Lengths may differ.
+
+        Raises:
+            Late, Lost: a rank did not come, or is gone.
+        """
+        ...
+
+    def isend(self, x: Bytes, peer: int, tag: int) -> Request:
+        """Begins to send bytes to a rank."""
+        ...
+
+    def irecv(self, x: Bytes, peer: int | None, tag: int) -> Request:
+        """Begins to receive at most ``len(x)`` bytes from a rank; None: from any."""
+        ...
+
+    def wait(self, requests: Sequence[Request], deadline: float | None) -> None:
+        """Waits until all requests are over.
+
+        Args:
+            requests: each is waited for once only.
+            deadline: a time of ``time.monotonic``; None: no limit.
+
+        Raises:
+            Late: the deadline has passed. The buffers may still be written or read: keep them.
+            Lost: a peer is gone.
+            Stopped: `close` was called with a reason.
+        """
+        ...
+
+    def poke(self, requests: Sequence[Request]) -> None:
+        """Lets the engine move the bytes of requests, without waiting. It raises nothing."""
+        ...
+
+    def close(self, failed: str | None) -> None:
+        """Ends the engine.
+
+        Args:
+            failed: None: this rank leaves in order. Else why it cannot go on: waits of this process, also those of other
+                threads, and later ones end with `Stopped` and this text, and resources in flight are left alone.
+        """
+        ...
