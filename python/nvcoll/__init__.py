@@ -17,6 +17,7 @@ The package has rooms. A room uses only rooms above it, and no file uses itself 
     training    steps of training: layouts, their time and memory
     traces      recorded steps from traces of other tools
     check       logs of benchmarks, beside predictions
+    hosts       communicators of ranks on several hosts
     ranks       nodes and jobs, and the processes of ranks
     dryrun      a script of torch on virtual GPUs
     testing     runs with faults

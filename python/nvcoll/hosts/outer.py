@@ -88,7 +88,7 @@ class Outer(Protocol):
         """Ends the engine.
 
         Args:
-            failed: None: this rank leaves in order. Else why it cannot go on: waits of this process, also those of other
-                threads, and later ones end with `Stopped` and this text, and resources in flight are left alone.
+            failed: None: this rank leaves in order. Else why it cannot go on: waits of this process, also of other
+                threads, and later ones end with `Stopped` and this text; what is in flight is left alone.
         """
         ...
