@@ -3154,6 +3154,7 @@ class Work:
             KeyboardInterrupt: Ctrl-C ended the wait; the call stays in flight."""
 
 def _end_attaching() -> None: ...
+def _fold(sources: Any, out: Any, op: _Op, *, carry: Any | None = None, divide_by: int | None = None) -> None: ...
 def algorithm_parameters(collective: str, name: str) -> list[ParameterRow]:
     """Returns the parameters of a registered algorithm."""
 

@@ -46,6 +46,7 @@ mod _nvcoll {
         communicator::{Communicator, Message},
         faults::arm,
         group::Group,
+        left_fold::fold,
         node::Node,
         plan::Plan,
         team::Team,

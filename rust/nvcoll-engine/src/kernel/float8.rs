@@ -39,6 +39,8 @@ use std::marker::PhantomData;
 pub(super) trait ByteFormat: Copy {
     /// Bits of mantissa.
     const MANTISSA: u32;
+    /// The accumulated value of 1.
+    const ONE: f32 = 1.0;
     type ForMin: Element;
     type ForMax: Element;
 
@@ -76,6 +78,7 @@ pub(super) struct E4M3;
 
 impl ByteFormat for E4M3 {
     const MANTISSA: u32 = 3;
+    const ONE: f32 = 1.0 / 256.0;
     type ForMin = Ordered8<-1>;
     type ForMax = Ordered8<1>;
 

@@ -26,15 +26,18 @@ mod float8;
 mod fold;
 mod half;
 mod isa;
+mod left_fold;
 mod number;
 mod ordered;
 mod prefetch;
 mod run;
 mod select;
 mod stream;
+mod wide;
 
 pub use arm::Arm;
 pub use environment::FloatEnvironment;
 pub use isa::Isa;
+pub use left_fold::{LeftFold, Vector};
 pub use run::{Args, Kernel};
 pub use select::select;

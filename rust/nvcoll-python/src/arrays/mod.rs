@@ -25,6 +25,7 @@
 //! | [`in_flight`] | the arrays of calls in flight |
 //! | [`element`] | dtypes as DLPack and the buffer protocol spell them |
 //! | [`reason`] | reasons why an array is refused |
+//! | [`left_fold`] | the arrays of a fold on the calling thread: it passes addresses to the engine |
 //! | [`symmetric`] | arrays that every rank can reach |
 //! | [`roofline`] | the hand-written loop of benchmarks |
 //!
@@ -51,6 +52,7 @@ mod dlpack;
 mod element;
 pub(crate) mod in_flight;
 mod inferred;
+mod left_fold;
 mod message;
 mod numpy;
 mod operands;
@@ -64,6 +66,7 @@ mod symmetric;
 
 pub(crate) use bound_call::{BoundCall, Programs, SharedProgram, WordExchange};
 pub(crate) use contract::Contract;
+pub(crate) use left_fold::FoldArrays;
 pub(crate) use message::{IssuedMessage, MessageArray, ReceivedEnvelope};
 pub(crate) use operands::{Operands, Passed};
 pub(crate) use ranks::{place_of_rank, places_of};

@@ -10,6 +10,7 @@ pub(crate) mod group;
 pub(crate) mod issue;
 #[cfg(target_os = "linux")]
 pub(crate) mod job;
+pub(crate) mod left_fold;
 pub(crate) mod node;
 pub(crate) mod open_group;
 pub(crate) mod plan;
