@@ -21,6 +21,7 @@ _AlgorithmName: TypeAlias = Literal[
     "halving_doubling",
     "two_level",
     "two_level(outer=halving_doubling)",
+    "host_chain",
     "direct",
     "recursive_halving",
     "pat",

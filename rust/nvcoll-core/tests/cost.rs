@@ -110,6 +110,7 @@ const FORMULAS: &[(&Collective, &str, Formula)] = &[
         (3.0 * p * rounds + 5.0 * e + again) / n
     }),
     (&ALL_REDUCE, "halving_doubling", |n, _| 5.0 * (n - 1.0) / n),
+    (&ALL_REDUCE, "host_chain", |n, _| 2.0 + 3.0 * ((n / 2.0).ceil() - 1.0) / n),
     (&REDUCE_SCATTER, "nvswitch", |n, _| 1.0 + 1.0 / n),
     (&REDUCE_SCATTER, "direct", |n, _| 1.0 + 1.0 / n),
     (&REDUCE_SCATTER, "ring", |n, _| 3.0 * (n - 1.0) / n),

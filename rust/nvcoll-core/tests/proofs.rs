@@ -110,6 +110,23 @@ fn two_level_is_proved_with_nodes_of_any_size() {
 }
 
 #[test]
+fn host_chain_is_the_left_fold_over_ranks_with_hosts_of_any_size() {
+    for (per_host, n) in (1..=6).flat_map(|m| (1..=13).map(move |n| (m, n))) {
+        let name = format!("host_chain(per_host={per_host})");
+        for (&aliasing, &path) in Aliasing::ALL.iter().flat_map(|a| Path::ALL.iter().map(move |p| (a, p))) {
+            let mapped = algorithm::build(&ALL_REDUCE, &name, Roles::of(n), aliasing).unwrap();
+            let verified = verify(lower(&mapped, path).unwrap()).unwrap_or_else(|refutation| panic!("{refutation}"));
+            let ranks: Vec<String> = (0..n).map(|r| format!("r{r}")).collect();
+            for chunk in 0..verified.schedule().chunks_per_part {
+                let expression = verified.expression(chunk);
+                let folds = expression.trim_start_matches('(');
+                assert_eq!(folds.replace(')', ""), ranks.join(" + "), "{name}: {expression}");
+            }
+        }
+    }
+}
+
+#[test]
 fn every_proved_order_is_at_least_the_declared_one() {
     for algorithm in ALGORITHMS {
         for schedule in (1..=9).flat_map(|n| algorithm.schedules(n)).map(Result::unwrap) {
@@ -148,4 +165,5 @@ fn a_proof_prints_the_order_of_every_fold() {
     assert_eq!(of("two_level", 9).expression(0), "(((r0 + r1 + r2) + (r3 + r4 + r5)) + (r6 + r7 + r8))");
     let pairs = "(((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7)))";
     assert_eq!(of("two_level(per_node=2,outer=halving_doubling)", 8).expression(7), pairs);
+    assert_eq!(of("host_chain", 5).expression(1), "(((r0 + r1) + r2 + r3) + r4)");
 }

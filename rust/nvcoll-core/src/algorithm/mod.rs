@@ -6,6 +6,7 @@ mod bruck;
 mod chain;
 mod direct;
 mod halving_doubling;
+mod host_chain;
 mod named;
 mod neighbor_exchange;
 mod nvswitch;

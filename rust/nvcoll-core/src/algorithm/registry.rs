@@ -3,8 +3,8 @@
 use super::row::Build::{self, Plain, With};
 use super::row::{Algorithm, Order};
 use super::{
-    binomial_tree, bruck, chain, direct, halving_doubling, neighbor_exchange, nvswitch, one_shot, pairwise, pat,
-    recursive_doubling, recursive_doubling_scan, recursive_halving, ring, scatter_all_gather, tree, two_level,
+    binomial_tree, bruck, chain, direct, halving_doubling, host_chain, neighbor_exchange, nvswitch, one_shot, pairwise,
+    pat, recursive_doubling, recursive_doubling_scan, recursive_halving, ring, scatter_all_gather, tree, two_level,
     two_shot,
 };
 use crate::collective::{self, Collective};
@@ -44,6 +44,8 @@ algorithms! {
         "reduce_scatter in each node, ring across nodes, all_gather in each node";
     ALL_REDUCE "two_level(outer=halving_doubling)" by TWO_LEVEL, order Nested, from "Jia et al. 2018, Rabenseifner 2004";
         "reduce_scatter in each node, halving_doubling across nodes, all_gather in each node";
+    ALL_REDUCE "host_chain" by With(host_chain::PARAMETERS, host_chain::all_reduce), order Own, from "ours";
+        "ranks of a host continue the fold of the host before, then the result runs back";
     REDUCE_SCATTER "nvswitch" by Plain(nvswitch::reduce_scatter), order Rank, from "NVLink SHARP, NCCL 2.17 and 2.27";
         "each rank reduces its part over all ranks";
     REDUCE_SCATTER "direct" by Plain(direct::reduce_scatter), order Rank, from "MPI libraries";
