@@ -25,7 +25,9 @@ _Algorithm: TypeAlias = _AlgorithmName | str | Algorithm | Schedule
 """A registered name, a name with parameters such as `"two_level(per_node=4)"`, or an algorithm of the user."""
 _Sizes: TypeAlias = list[_Size] | tuple[_Size, ...] | Iterable[int | float]
 
-class Error(Exception): ...
+class Error(Exception):
+    host: str | None
+
 class InvalidArgument(Error, ValueError): ...
 class BuildError(Error): ...
 
@@ -52,6 +54,8 @@ class Group:
     ) -> Literal[False]: ...
 
 class Communicator:
+    @property
+    def hosts(self) -> tuple[tuple[int, ...], ...]: ...
     @overload
     def barrier(self, *, timeout: float | None = None, async_op: Literal[False] = False) -> None: ...
     @overload

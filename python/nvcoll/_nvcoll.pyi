@@ -77,7 +77,9 @@ _Algorithm: TypeAlias = _AlgorithmName | str | Algorithm | Schedule
 _Sizes: TypeAlias = list[_Size] | tuple[_Size, ...] | Iterable[int | float]
 
 class Error(Exception):
-    """Any error of nvcoll."""
+    """Any error of nvcoll; `host` names the host of the rank that failed, and is None if that is this host."""
+
+    host: str | None
 
 class InvalidArgument(Error, ValueError):
     """An argument that cannot be used; the message says which, and what to pass."""
@@ -438,6 +440,11 @@ class Communicator:
     """The collectives of one rank. `nvcoll.init` returns the communicator of a rank that is a process, `Node.run` passes one to the
     program of each rank that is a thread, and `split` makes others. A communicator ends with the program of its rank. One thread
     at a time may use it; several threads of a rank use one each."""
+
+    @property
+    def hosts(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks of this communicator on each host, hosts in the order of their lowest ranks: `((0, 1), (2, 3))`. A communicator of this
+        class is on one host."""
 
     @overload
     def barrier(self, *, timeout: float | None = None, async_op: Literal[False] = False) -> None:

@@ -2,7 +2,9 @@
 
 
 class Error(Exception):
-    """Any error of nvcoll."""
+    """Any error of nvcoll; `host` names the host of the rank that failed, and is None if that is this host."""
+
+    host: str | None = None
 
 
 class InvalidArgument(Error, ValueError):

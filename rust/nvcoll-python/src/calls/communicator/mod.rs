@@ -55,6 +55,13 @@ impl Communicator {
         PyTuple::new(py, self.member.ranks())
     }
 
+    /// The ranks of this communicator on each host, hosts in the order of their lowest ranks: `((0, 1), (2, 3))`. A communicator of this
+    /// class is on one host.
+    #[getter]
+    fn hosts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, [PyTuple::new(py, 0..self.world_size())?])
+    }
+
     /// Waits until every rank has called it.
     ///
     /// Args:
