@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nvcoll
+from nvcoll.hosts.opening import PRETEND
 from nvcoll.ranks.job import TOKEN, TOKEN_BYTES, environment_of, fresh, settings
 from nvcoll.ranks.launchers import LAUNCHERS, OTHERS, OURS, name_of_job
 
@@ -78,16 +79,31 @@ def test_launchers_that_contradict_each_other_are_both_named(pair, place, other)
 
 
 @given(others, places)
-def test_ranks_on_several_hosts_are_refused_by_the_launchers_variables(row, place):
+def test_launchers_say_that_ranks_are_on_several_hosts(row, place):
+    assert settings(environ=variables_of(row, *place)).several_hosts is None
     for environ, names in (
         (variables_of(row, *place, here=place[1] - 1), row.local_size),
         (variables_of(row, *place, hosts=2), row.hosts),
     ):
         if names:
-            message = refused(environ)
-            assert message.startswith(f"{row.name} has started ranks on several hosts ({row.world_size[0]}={place[1]}")
-            assert f"{names[0]}={environ[names[0]]}" in message and "nvcoll runs on one machine" in message
-            assert settings(0, 2, environ=environ | {OURS.job[0]: "one of each host"}).world_size == 2
+            found = settings(environ=environ)
+            assert found.several_hosts.startswith(f"{row.world_size[0]}={place[1]}") and found.has_mpi == row.has_mpi
+            assert f"{names[0]}={environ[names[0]]}" in found.several_hosts
+            assert settings(*place, environ=environ).several_hosts == found.several_hosts
+            of_a_host = settings(0, 2, environ=environ | {OURS.job[0]: "one of each host"})
+            assert of_a_host.world_size == 2 and of_a_host.several_hosts is None
+
+
+def test_ranks_without_a_name_of_their_job_meet_at_the_master():
+    meets = {"MASTER_ADDR": "node0"}
+    pods = {"JOB_COMPLETION_INDEX": "1", "WORLD_SIZE": "2"}
+    for environ in ({"NVCOLL_RANK": "1", "NVCOLL_WORLD_SIZE": "2"}, pods, {"RANK": "1", "WORLD_SIZE": "2"}):
+        assert settings(environ=environ | meets).several_hosts.endswith("MASTER_ADDR=node0")
+        assert settings(environ=environ | meets | {OURS.job[0]: "a", "LOCAL_WORLD_SIZE": "2"}).several_hosts is None
+    torch_like = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    assert settings(environ=torch_like).several_hosts is None
+    assert settings(environ=torch_like | {PRETEND: "1"}).several_hosts == f"{PRETEND}=1"
+    assert settings(0, 1, environ=meets).several_hosts is None
 
 
 @pytest.mark.parametrize("row", LAUNCHERS, ids=lambda row: row.name)

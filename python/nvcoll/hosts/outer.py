@@ -1,4 +1,4 @@
-"""What nvcoll needs of an engine that carries messages between hosts: eight methods.
+"""What nvcoll needs of an engine that carries messages between hosts: nine attributes and methods.
 
 Messages go from a rank of the job to a rank of the job, by a tag. Two with one tag from one rank to another arrive in
 the order of their sends. The engine may copy a message or not: its bytes must stay as they are until a wait for its
@@ -51,10 +51,24 @@ class Outer(Protocol):
     max_tag: int
 
     def exchange(self, own: bytes) -> list[bytes]:
-        """Gives every rank the bytes of all ranks, by rank; once, at the start. Lengths may differ.
+        """Gives every rank the bytes of all ranks, by rank; at the start only. Lengths may differ.
 
         Raises:
             Late, Lost: a rank did not come, or is gone.
+        """
+        ...
+
+    def connect(self, is_one_machine: bool) -> str:
+        """Connects the ranks; once, after an exchange, by all of them. Messages follow.
+
+        Args:
+            is_one_machine: hosts are pretended, or share a network: loopback will do.
+
+        Returns:
+            The way that messages take, for people.
+
+        Raises:
+            Late, Lost: a rank did not come, or cannot be reached.
         """
         ...
 

@@ -12,7 +12,8 @@ A variable that is set to nothing counts as not set. What launchers say is check
 2. Launchers that contradict each other are an error that names both. Two exceptions: a launcher that has started one
    process says nothing beside another one, which ran in that process (``srun -n 1 torchrun``); and the index of a pod
    says nothing beside a launcher that ran in the pod.
-3. Ranks on several hosts are an error: all ranks of a job are on one machine.
+3. Ranks may be on several hosts where a launcher says so, and where they have no name of a job but ``MASTER_ADDR``:
+   they meet through an engine (`nvcoll.hosts`). A name that an argument or nvcoll's variable gives is one of this host.
 
 The name of a job is no secret; the token is one. What this does not do: it starts nothing, connects nothing, and does
 not look whether the other ranks exist.
@@ -29,6 +30,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nvcoll._nvcoll import InvalidArgument
+from nvcoll.hosts.opening import PRETEND
 from nvcoll.ranks.launchers import OTHERS, OURS, Launcher, name_of_job
 
 TOKEN_BYTES = 32
@@ -60,6 +62,8 @@ class JobSettings:
     job: str
     token: bytes | None = field(default=None, repr=False)
     launcher: str | None = None
+    several_hosts: str | None = None
+    has_mpi: bool = False
 
 
 _NUMBER = re.compile("[0-9]{1,9}")
@@ -102,27 +106,32 @@ def settings(
         its own.
 
     Raises:
-        InvalidArgument: something is missing, is no such number, or contradicts something else, or ranks are on several
-            hosts; the message names variables and values.
+        InvalidArgument: something is missing, is no such number, or contradicts something else; the message names
+            variables and values.
     """
     ours = _claim(OURS, environ)
     own = _argument("rank", rank) or ours.rank
     size = _argument("world_size", world_size) or ours.world_size
     launchers = [row for row in OTHERS if _has_started(row, environ)]
-    if own is None or size is None:
+    is_told = own is not None and size is not None
+    if not is_told:
         claims = _agreeing(_claims(launchers, environ))
         own = own or next((claim.rank for claim in claims if claim.rank), None)
         size = size or next((claim.world_size for claim in claims if claim.world_size), None)
         if own is None and size is None and job is None and not environ.get(OURS.job[0]):
             return JobSettings(0, 1, _fresh_name("alone"))
-        _check_hosts(claims, environ)
         launchers = [claim.launcher for claim in claims]
     own, size = _fitting(own, size)
     name, token = _job(job, launchers, environ)
-    if name is None and size.value > 1:
+    is_named = job is not None or bool(environ.get(OURS.job[0]))
+    hosts = None if is_told and is_named else _several_hosts(launchers, size.value, environ)
+    if size.value > 1 and not is_named and hosts is None:
+        hosts = _set("MASTER_ADDR", environ) if name is None else _set(PRETEND, environ)
+    if name is None and size.value > 1 and hosts is None:
         raise InvalidArgument(_nameless(own))
     launcher = own.launcher.name if own.launcher else None
-    return JobSettings(own.value, size.value, name or _fresh_name("alone"), token, launcher)
+    has_mpi = any(row.has_mpi for row in launchers)
+    return JobSettings(own.value, size.value, name or _fresh_name("alone"), token, launcher, hosts, has_mpi)
 
 
 def environment_of(rank: int, world_size: int, job: str, token: bytes) -> dict[str, str]:
@@ -205,17 +214,30 @@ def _agreeing(claims: list[_Claim]) -> list[_Claim]:
     return claims
 
 
-def _check_hosts(claims: Sequence[_Claim], environ: Mapping[str, str]) -> None:
-    """Refuses ranks on several hosts."""
-    for launcher, world_size in ((claim.launcher, claim.world_size) for claim in claims):
-        here, hosts = (_number(names, environ, launcher) for names in (launcher.local_size, launcher.hosts))
-        is_elsewhere = here is not None and world_size is not None and here.value < world_size.value
-        if is_elsewhere or (hosts is not None and hosts.value > 1):
-            said = ", ".join(number.origin for number in (world_size, here, hosts) if number is not None)
-            raise InvalidArgument(
-                f"{launcher.name} has started ranks on several hosts ({said}), and nvcoll runs on one machine: start "
-                "all ranks on one host, or pass `rank` and `world_size` that count the ranks of each host"
-            )
+def _several_hosts(launchers: Sequence[Launcher], size: int, environ: Mapping[str, str]) -> str | None:
+    """Returns what says that the ranks of a job of some size may be on several hosts; None: they are on one."""
+    for launcher in launchers:
+        names = launcher.world_size, launcher.local_size, launcher.hosts
+        world_size, here, hosts = (_number(each, environ, launcher) for each in names)
+        if world_size is None or world_size.value != size or size == 1:
+            continue
+        said = ", ".join(number.origin for number in (world_size, here, hosts) if number is not None)
+        if (here is not None and here.value < size) or (hosts is not None and hosts.value > 1):
+            return said
+        if "MASTER_ADDR" in launcher.job and here is None and hosts is None and not _is_loopback(environ):
+            return f"{said}, {_set('MASTER_ADDR', environ)}"
+    return None
+
+
+def _set(name: str, environ: Mapping[str, str]) -> str | None:
+    """Returns a variable and its value, if it is set."""
+    return f"{name}={value}" if (value := environ.get(name)) else None
+
+
+def _is_loopback(environ: Mapping[str, str]) -> bool:
+    """Says whether ranks meet nowhere, or at an address that only one host reaches, as all ranks see it."""
+    address = environ.get("MASTER_ADDR") or "localhost"
+    return address in ("localhost", "::1") or address.startswith("127.")
 
 
 def _fitting(rank: _Number | None, world_size: _Number | None) -> tuple[_Number, _Number]:
@@ -278,4 +300,7 @@ def _token(environ: Mapping[str, str]) -> bytes | None:
 def _nameless(rank: _Number) -> str:
     """Returns the message for a job without a name."""
     said = f"{rank.launcher.name} gives" if rank.launcher and rank.launcher is not OURS else "there is"
-    return f"{said} no name of the job: set {OURS.job[0]} to a name that is the same on all ranks, or pass `job`"
+    return (
+        f"{said} no name of the job: set {OURS.job[0]} to a name that is the same on all ranks, or pass `job`; for "
+        "ranks on several hosts, set MASTER_ADDR"
+    )

@@ -33,6 +33,7 @@ class Launcher:
         hosts: the variables of the number of hosts.
         job: the variables that together name the job.
         parent: the name of the process that starts all ranks of a host; it names the job if no variable does.
+        has_mpi: MPI knows it, so ranks on several hosts can meet by MPI.
         numbers_pods: it numbers pods, and other launchers run in them.
         source: where this is documented.
     """
@@ -46,6 +47,7 @@ class Launcher:
     hosts: tuple[str, ...] = ()
     job: tuple[str, ...] = ()
     parent: str | None = None
+    has_mpi: bool = False
     numbers_pods: bool = False
 
 
@@ -78,6 +80,7 @@ OTHERS = (
         started=("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
         local_size=("OMPI_COMM_WORLD_LOCAL_SIZE",),
         job=("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+        has_mpi=True,
         source="https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html",
     ),
     Launcher(
@@ -88,6 +91,7 @@ OTHERS = (
         local_size=("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
         job=("I_MPI_HYDRA_UUID", "PMI_JOBID"),
         parent="hydra_pmi_proxy",
+        has_mpi=True,
         source="https://github.com/pmodels/mpich/blob/main/src/pm/hydra/proxy/pmip_cb.c",
     ),
     Launcher(
@@ -98,6 +102,7 @@ OTHERS = (
         started=("SLURM_STEP_NUM_TASKS",),
         hosts=("SLURM_STEP_NUM_NODES",),
         job=("SLURM_JOB_ID", "SLURM_STEP_ID"),
+        has_mpi=True,
         source="https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES",
     ),
     Launcher(

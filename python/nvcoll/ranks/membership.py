@@ -3,6 +3,8 @@
 A process is in one job at a time. It leaves when it ends, if not before: as a rank that returned, or, after an uncaught
 exception or with another exit status than 0, as one that failed. Peers learn of both. A child that was forked off is no
 rank.
+
+Ranks on several hosts meet through an engine between hosts, and the ranks of each host join each other.
 """
 
 from __future__ import annotations
@@ -10,11 +12,16 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Busy, Communicator, InvalidArgument
 from nvcoll.cost.steps import MarkedCounts
+from nvcoll.hosts.opening import engine, open_world
+from nvcoll.hosts.outer import Outer
 from nvcoll.ranks.job import JobSettings, settings
 from nvcoll.ranks.rank_counts import tell_at_end
 
@@ -24,10 +31,14 @@ JOIN_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class _Membership:
+    """The job that a process is in; if it is on several hosts, its communicator and the engine between hosts."""
+
     settings: JobSettings
     job: _nvcoll.Job
     counts: MarkedCounts
     process: int
+    world: Any = None
+    outer: Outer | None = None
 
 
 _current: _Membership | None = None
@@ -41,10 +52,12 @@ def init(
     timeout: float | None = None,
     join_timeout: float | None = JOIN_TIMEOUT_S,
 ) -> Communicator:
-    """Makes this process one rank of a job on this machine, and returns its communicator.
+    """Makes this process one rank of a job, and returns its communicator.
 
     All ranks call it. ``nvcoll run -n``, torchrun, mpirun, srun and ``nvcoll.spawn`` tell each process its place, and
     then no argument is needed. Without a launcher and without arguments the process is the only rank of a job.
+    Ranks may be on several hosts: torchrun and mpirun say so, and processes without a name of their job meet at
+    ``MASTER_ADDR``.
 
     Args:
         rank: this process, from 0. Default: what the launcher says.
@@ -58,8 +71,8 @@ def init(
         process.
 
     Raises:
-        InvalidArgument: the place of this process is unknown or contradictory, ranks are on several hosts, two
-            processes have one rank, or this process is in a job; the message says what to pass.
+        InvalidArgument: the place of this process is unknown or contradictory, two processes have one rank, nothing
+            carries messages between the hosts, or this process is in a job; the message says what to pass.
         Timeout: ranks are missing; the message names them.
         Closed: another rank ended during the join.
         Aborted: another rank has no memory or descriptors for what ranks share.
@@ -72,30 +85,82 @@ def init(
         array([1., 1., 1.])
         >>> nvcoll.finalize()
     """
-    global _current
+    _check_free()
+    place = settings(rank, world_size, job)
+    if place.several_hosts is None:
+        joined = _nvcoll.Job(place.rank, place.world_size, place.job, place.token, join_timeout, timeout)
+        _enter(place, joined)
+        return joined.communicator(timeout)
+    until = None if join_timeout is None else time.monotonic() + join_timeout
+    outer = engine(place.rank, place.world_size, place.has_mpi, place.several_hosts, join_timeout)
+    left = None if until is None else max(until - time.monotonic(), 0.0)
+    comm: Communicator = init_across(outer, place, timeout=timeout, join_timeout=left)
+    return comm
+
+
+def init_across(outer: Outer, place: JobSettings, *, timeout: float | None, join_timeout: float | None) -> Any:
+    """Makes this process one rank of a job, whose ranks meet through an engine between hosts.
+
+    Args:
+        outer: the engine; it is closed if all ranks are on one host.
+        place: rank and world size.
+        timeout: seconds that each collective may take; default for calls that do not say. None: no limit.
+        join_timeout: seconds until the ranks of a host must have joined each other. None: no limit.
+
+    Returns:
+        The communicator of all ranks.
+
+    Raises:
+        Error: see `init` and `nvcoll.hosts.opening.open_world`.
+    """
+    _check_free()
+    joined: list[_nvcoll.Job] = []
+
+    def join(rank: int, size: int, job: str, token: bytes) -> Communicator:
+        joined.append(_nvcoll.Job(rank, size, job, token, join_timeout, timeout))
+        return joined[0].communicator(timeout)
+
+    try:
+        comm = open_world(outer, join, timeout, import_module("nvcoll.hosts.communicator").across)
+    except BaseException as error:
+        outer.close(str(error) or type(error).__name__)
+        for job in joined:
+            job.fail()
+        raise
+    if isinstance(comm, Communicator):
+        _enter(place, joined[0])
+    else:
+        _enter(place, joined[0], comm, outer)
+    return comm
+
+
+def _check_free() -> None:
+    """Checks that this process is in no job."""
     if _current is not None and _current.process == os.getpid():
         place = _current.settings
         raise InvalidArgument(
             f"this process is rank {place.rank} of job {place.job} already: call nvcoll.finalize() before it joins "
             "another"
         )
-    place = settings(rank, world_size, job)
-    joined = _nvcoll.Job(place.rank, place.world_size, place.job, place.token, join_timeout, timeout)
-    counts = MarkedCounts(joined.call_counts)
-    _current = _Membership(place, joined, counts, os.getpid())
+
+
+def _enter(place: JobSettings, job: _nvcoll.Job, world: Any = None, outer: Outer | None = None) -> None:
+    global _current
+    counts = MarkedCounts(job.call_counts)
+    _current = _Membership(place, job, counts, os.getpid(), world, outer)
     tell_at_end(counts)
-    return joined.communicator(timeout)
 
 
-def current(timeout: float | None = None) -> Communicator | None:
+def current(timeout: float | None = None) -> Any:
     """Returns a communicator of all ranks of the job that this process is in; None if it is in none.
 
     Args:
-        timeout: seconds that each collective may take; default for calls that do not say.
+        timeout: seconds that each collective may take; default for calls that do not say. Ranks on several hosts keep
+            that of `init`.
     """
     if _current is None or _current.process != os.getpid():
         return None
-    return _current.job.communicator(timeout)
+    return _current.world or _current.job.communicator(timeout)
 
 
 def step() -> None:
@@ -128,6 +193,8 @@ def finalize() -> None:
         except Busy:
             _current = membership
             raise
+        if membership.outer is not None:
+            membership.outer.close(None)
 
 
 def fail() -> None:
@@ -135,18 +202,25 @@ def fail() -> None:
     global _current
     membership, _current = _current, None
     if membership is not None and membership.process == os.getpid():
+        if membership.outer is not None:
+            membership.outer.close(f"the program of rank {membership.settings.rank} has failed")
         membership.job.fail()
 
 
 def _leave_at_exit() -> None:
     """Tells peers that the program of this rank failed; if no exception says so, the exit status will say it."""
+    has_failed = getattr(sys, "last_value", None) is not None
     try:
-        if getattr(sys, "last_value", None) is not None:
+        if has_failed:
             fail()
         elif _current is not None and _current.process == os.getpid():
+            if _current.outer is not None:
+                _current.outer.close(None)
             _current.job.leave_at_exit()
     finally:
         _nvcoll._end_attaching()
+    if (mpi := sys.modules.get("nvcoll.hosts.mpi")) is not None:
+        mpi.end(has_failed)
 
 
 atexit.register(_leave_at_exit)

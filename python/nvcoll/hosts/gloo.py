@@ -1,0 +1,318 @@
+"""The engine between hosts over gloo, which comes with torch: TCP, with a thread of its own that moves bytes.
+
+Ranks meet at torch's store. There they exchange what they say of themselves, then the addresses at which they listen,
+and at last gloo connects each two ranks, twice: once for data, once for control messages.
+
+How gloo differs from what `nvcoll.hosts.outer` asks, and what is done about it:
+
+1. A wait that exceeds its time closes every connection of its context. So control has a context of its own, and a rank
+   that is late with data can still say so.
+2. Nothing ends a wait of another thread, except for (1): `close` starts a receive that times out at once.
+3. A receive from any rank is not even ended by (1). Its buffer is filled with random bytes, and looked at until they
+   change; only then is it waited for.
+4. A second wait for a request hangs. Each is waited for once, as the contract says.
+
+Cost: 2 (size - 1) sockets per rank, a thread and a loop of gloo. Connections on first use (gloo's lazy devices) were
+tried: a send blocks there until its receiver has touched the connection, and ranks that send in a circle hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nvcoll._nvcoll import InvalidArgument, Timeout
+from nvcoll.hosts.channel import SUBSETS
+from nvcoll.hosts.interfaces import Interface, between_hosts, towards
+from nvcoll.hosts.outer import Bytes, Late, Lost, Stopped
+from nvcoll.text.formatting import listed
+
+CLOSING_TAG = 2**31 - 1
+"""The tag of the receives that nobody answers."""
+
+FOREVER = timedelta(days=3650)
+"""The time of a wait without a limit: gloo knows only waits with one. Chosen."""
+
+LOOK_S = 0.02
+"""How often a receive of control messages and the store are looked at. Chosen: failures are told in less than 0.1 s."""
+
+SHORT_LOOK_S = 1e-3
+"""How often a receive of other messages from any rank is looked at, in the end; at first more often. Chosen."""
+
+PORT = 29500
+"""The port of the store where ``MASTER_PORT`` is not set. Cited: torch.distributed.run."""
+
+TOLD = 4096
+"""How many sends of control messages are kept: their senders may not wait for them. Chosen."""
+
+ENDED = "this rank has left the job"
+
+_stores: dict[tuple[str, int, str], Any] = {}
+"""The stores of this process: rank 0 serves its own until the process ends."""
+
+_left: list[Any] = []
+"""Engines that failed, with all they refer to: nobody knows what gloo still reads and writes."""
+
+
+class Request(NamedTuple):
+    """A send or a receive under way.
+
+    Attributes:
+        work: torch's.
+        x: its bytes.
+        peer: the other rank; None: any.
+        tag: its tag.
+        before: what the bytes of a receive from any rank were.
+    """
+
+    work: Any
+    x: Bytes
+    peer: int | None
+    tag: int
+    before: Bytes | None = None
+
+
+class Gloo:
+    """The engine over gloo."""
+
+    name = "gloo"
+    max_tag = CLOSING_TAG - 1
+
+    def __init__(
+        self, store: Any, rank: int, size: int, timeout: float | None, master: str, interface: str | None = None
+    ) -> None:
+        """Makes the engine; `connect` connects it.
+
+        Args:
+            store: torch's, the same on all ranks; it may have served other engines before.
+            rank: this process.
+            size: the number of ranks.
+            timeout: seconds from now until all ranks must have come; None: no limit.
+            master: the address of the store, to which other hosts have a route.
+            interface: the interfaces to use, separated by commas. Default: ``GLOO_SOCKET_IFNAME``, else the one that
+                leads to `master`.
+        """
+        from torch.distributed import PrefixStore
+
+        self.rank, self.size = rank, size
+        self._master, self._names = master, interface or os.environ.get("GLOO_SOCKET_IFNAME", "")
+        self._end = None if timeout is None else time.monotonic() + timeout
+        self._limit = timeout
+        self._store = PrefixStore(f"nvcoll.outer/{store.add(f'nvcoll.outer/{rank}', 1)}", store)
+        self._exchanged = 0
+        self._data: Any = None
+        self._control: Any = None
+        self._told: deque[Request] = deque(maxlen=TOLD)
+        self._why: str | None = None
+        self._closing = threading.Lock()
+
+    @classmethod
+    def at_master(cls, rank: int, size: int, timeout: float | None) -> Gloo:
+        """Returns the engine of ranks that meet at the store at ``MASTER_ADDR``.
+
+        Raises:
+            InvalidArgument: the address does not resolve, or no route leads there.
+            Timeout: nobody serves the store.
+        """
+        return cls(_store_at_master(rank, timeout), rank, size, timeout, os.environ["MASTER_ADDR"])
+
+    def exchange(self, own: bytes) -> list[bytes]:
+        """Gives every rank the bytes of all ranks, by rank."""
+        self._exchanged += 1
+        keys = [f"{self._exchanged}/{rank}" for rank in range(self.size)]
+        self._store.set(keys[self.rank], own)
+        try:
+            while not self._store.check(keys):
+                if self._end is not None and time.monotonic() > self._end:
+                    missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
+                    raise Late(f"{listed(missing)} did not come to the store at {self._master} in {self._limit} s")
+                time.sleep(LOOK_S)
+            return [bytes(one) for one in self._store.multi_get(keys)]
+        except RuntimeError as error:
+            raise Lost(f"the store at {self._master}: {_first_line(error)}") from error
+
+    def connect(self, is_one_machine: bool) -> str:
+        """Connects each two ranks. All ranks call it, after an exchange.
+
+        Args:
+            is_one_machine: loopback will do.
+
+        Returns:
+            The interface, for people.
+
+        Raises:
+            Late, Lost: a rank did not come, or cannot be reached; the message names both addresses.
+        """
+        from torch.distributed import PrefixStore, ProcessGroupGloo
+
+        try:
+            own = towards(self._master)
+            addresses = [one.decode() for one in self.exchange(own.address.encode())]
+            if not self._names and not is_one_machine:
+                own = between_hosts(own, addresses)
+        except OSError as error:
+            raise Lost(f"no interface leads from here to MASTER_ADDR={self._master}: {error}") from error
+        try:
+            devices = [ProcessGroupGloo.create_device(interface=name) for name in self._names.split(",") if name]
+            devices = devices or [ProcessGroupGloo.create_device(hostname=own.address)]
+            for name in ("data", "control"):
+                options = ProcessGroupGloo._Options()
+                options._devices, options._threads, options._timeout = devices, 1, self._left_of(self._end)
+                group = ProcessGroupGloo(PrefixStore(name, self._store), self.rank, self.size, options)
+                setattr(self, f"_{name}", group)
+        except RuntimeError as error:
+            said = f"gloo at {self._names or own} did not reach all ranks (MASTER_ADDR={self._master})"
+            raise Lost(f"{said}: {_first_line(error)}") from error
+        return self._names or str(own)
+
+    def isend(self, x: Bytes, peer: int, tag: int) -> Request:
+        """Begins to send bytes to a rank."""
+        request = Request(self._begin("send", x, tag, peer), x, peer, tag)
+        if tag < SUBSETS:
+            self._told.append(request)
+        return request
+
+    def irecv(self, x: Bytes, peer: int | None, tag: int) -> Request:
+        """Begins to receive at most ``len(x)`` bytes from a rank; None: from any."""
+        if peer is not None:
+            return Request(self._begin("recv", x, tag, peer), x, peer, tag)
+        x[:] = before = np.frombuffer(secrets.token_bytes(len(x)), np.uint8)
+        return Request(self._begin("recv_anysource", x, tag), x, None, tag, before)
+
+    def wait(self, requests: Sequence[Request], deadline: float | None) -> None:
+        """Waits until all requests are over."""
+        try:
+            for request in requests:
+                self._look_for(request, deadline)
+                self._check()
+                request.work.wait(self._left_of(deadline))
+        except RuntimeError as error:
+            _left.append(requests)
+            raise self._meaning(error, request.peer) from error
+        except (Late, Stopped):
+            _left.append(requests)
+            raise
+
+    def poke(self, requests: Sequence[Request]) -> None:
+        """Does nothing: gloo's own thread moves bytes."""
+
+    def close(self, failed: str | None) -> None:
+        """Ends the engine; see `nvcoll.hosts.outer`. Control messages under way still arrive."""
+        with self._closing:
+            if self._why is not None:
+                return
+            self._why = failed or ENDED
+        data = self._data
+        if failed is None:
+            self._data = self._control = None
+        else:
+            _left.append(self)
+        if data is not None:
+            with contextlib.suppress(RuntimeError):  # by this all other waits end too
+                nobody = data.recv_anysource([_tensor(np.empty(1, np.uint8))], CLOSING_TAG)
+                nobody.wait(timedelta(milliseconds=1))
+
+    def _begin(self, call: str, x: Bytes, tag: int, *peer: int) -> Any:
+        self._check()
+        group = self._control if tag < SUBSETS else self._data
+        try:
+            return getattr(group, call)([_tensor(x)], *peer, tag)
+        except RuntimeError as error:
+            raise self._meaning(error, peer[0] if peer else None) from error
+
+    def _look_for(self, request: Request, deadline: float | None) -> None:
+        """Returns when the bytes of a receive from any rank begin to come."""
+        pause, longest = 2e-5, LOOK_S if request.tag < SUBSETS else SHORT_LOOK_S
+        while request.before is not None and np.array_equal(request.x, request.before):
+            self._check()
+            if deadline is not None and time.monotonic() > deadline:
+                raise Late("no rank has sent a message")
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
+
+    def _check(self) -> None:
+        if self._why is not None:
+            raise Stopped(self._why)
+
+    def _meaning(self, error: RuntimeError, peer: int | None) -> Exception:
+        if self._why is not None:
+            return Stopped(self._why)
+        text = f"{'any rank' if peer is None else f'rank {peer}'}: {_first_line(error)}"
+        return Late(text) if "timed out" in text.lower() or "timeout" in text.lower() else Lost(text)
+
+    @staticmethod
+    def _left_of(deadline: float | None) -> timedelta:
+        return FOREVER if deadline is None else timedelta(seconds=max(deadline - time.monotonic(), 0.001))
+
+
+def _tensor(x: Bytes) -> Any:
+    """Returns a tensor on the memory of an array, also of one that may only be read: torch warns of those."""
+    import torch
+
+    if not x.flags.writeable and len(x):
+        x = np.ctypeslib.as_array((ctypes.c_uint8 * len(x)).from_address(x.ctypes.data))
+    return torch.from_numpy(x)
+
+
+def _first_line(error: BaseException) -> str:
+    """Returns a message of torch or gloo without the place in its source, its advice and the stack of C++."""
+    return re.sub(r"^(\[[^]]*\] )?(.*?)(\. .*)?$", r"\2", str(error).partition("\n")[0]) or type(error).__name__
+
+
+def _store_at_master(rank: int, timeout: float | None) -> Any:
+    """Returns torch's store at ``MASTER_ADDR``, which rank 0 serves, or torchrun's agent."""
+    from torch.distributed import PrefixStore, TCPStore
+
+    host, port = os.environ["MASTER_ADDR"], int(os.environ.get("MASTER_PORT") or PORT)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    key = host, port, attempt
+    if key not in _stores:
+        serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        own = _route_to(host)
+        if not serves:
+            _await(host, port, own, timeout)
+        limit = FOREVER if timeout is None else timedelta(seconds=timeout)
+        try:
+            store = TCPStore(host, port, None, serves, limit, wait_for_workers=False, multi_tenant=True)
+        except RuntimeError as error:
+            raise InvalidArgument(f"no store at MASTER_ADDR={host}, port {port}: {_first_line(error)}") from error
+        _stores[key] = PrefixStore(f"nvcoll/{attempt}", store)
+    return _stores[key]
+
+
+def _route_to(host: str) -> Interface:
+    try:
+        return towards(host)
+    except OSError as error:
+        raise InvalidArgument(f"MASTER_ADDR={host} cannot be reached from {socket.gethostname()}: {error}") from error
+
+
+def _await(host: str, port: int, own: Interface, timeout: float | None) -> None:
+    """Returns when somebody listens at an address. torch would print a stack for every try."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        try:
+            socket.create_connection((host, port), 1).close()
+            return
+        except OSError as error:
+            problem = error
+        if end is not None and time.monotonic() > end:
+            break
+        time.sleep(LOOK_S)
+    loopback = ", a loopback address, which only processes of this host reach" if own.is_loopback else ""
+    raise Timeout(
+        f"nothing answers at MASTER_ADDR={host}, port {port}, from {own} within {timeout} s ({problem}){loopback}: see "
+        "whether rank 0 was started, and set MASTER_ADDR to an address of its host that other hosts reach"
+    )
