@@ -150,7 +150,7 @@ class Gloo:
             is_one_machine: loopback will do.
 
         Returns:
-            The interface, for people.
+            gloo and its interface, for people.
 
         Raises:
             Late, Lost: a rank did not come, or cannot be reached; the message names both addresses.
@@ -175,7 +175,7 @@ class Gloo:
         except RuntimeError as error:
             said = f"gloo at {self._names or own} did not reach all ranks (MASTER_ADDR={self._master})"
             raise Lost(f"{said}: {_first_line(error)}") from error
-        return self._names or str(own)
+        return f"gloo over {self._names or own}"
 
     def isend(self, x: Bytes, peer: int, tag: int) -> Request:
         """Begins to send bytes to a rank."""

@@ -44,6 +44,9 @@ CONTROL_SLEEP_S = 0.02
 GRACE_S = 2.0
 """How long a failed rank waits before it aborts the job. Chosen: control messages arrive in less."""
 
+CLOSE_S = 1.0
+"""How long `close` waits for waits of other threads, which see it. Chosen: they look more often."""
+
 ENDED = "this rank has left the job"
 
 _left: list[Any] = []
@@ -131,7 +134,9 @@ class Mpi:
         if self.max_tag < MAX_TAG:
             raise InvalidArgument(f"the largest tag of this MPI is {self.max_tag}, nvcoll needs {MAX_TAG}")
         self._why: str | None = None
-        self._closing = threading.Lock()
+        self._turn = threading.Lock()
+        self._waits = 0
+        self._posted: dict[int, Request] = {}
 
     def exchange(self, own: bytes) -> list[bytes]:
         """Gives every rank the bytes of all ranks, by rank."""
@@ -142,8 +147,9 @@ class Mpi:
         return [bytes(part) for part in np.split(text, np.cumsum(lengths)[:-1])]
 
     def connect(self, is_one_machine: bool) -> str:
-        """Does nothing: MPI connects ranks when they talk. Returns the name of the MPI."""
-        return str(self._mpi.Get_library_version()).partition(",")[0].split("\n")[0].strip("\0 ")
+        """Does nothing: MPI connects ranks when they talk. Returns its name."""
+        first = str(self._mpi.Get_library_version()).strip("\0").partition(",")[0].partition("\n")[0]
+        return f"MPI ({' '.join(first.split())})"
 
     def isend(self, x: Bytes, peer: int, tag: int) -> Request:
         """Begins to send bytes to a rank."""
@@ -151,7 +157,9 @@ class Mpi:
 
     def irecv(self, x: Bytes, peer: int | None, tag: int) -> Request:
         """Begins to receive at most ``len(x)`` bytes from a rank; None: from any."""
-        return self._begin(self._comm.Irecv, x, self._mpi.ANY_SOURCE if peer is None else peer, tag)
+        request = self._begin(self._comm.Irecv, x, self._mpi.ANY_SOURCE if peer is None else peer, tag)
+        self._posted[id(request)] = request
+        return request
 
     def wait(self, requests: Sequence[Request], deadline: float | None) -> None:
         """Waits until all requests are over."""
@@ -162,6 +170,8 @@ class Mpi:
         except BaseException:
             _left.append(requests)
             raise
+        for request in requests:
+            self._posted.pop(id(request), None)
 
     def poke(self, requests: Sequence[Request]) -> None:
         """Lets MPI move bytes, without waiting."""
@@ -172,8 +182,18 @@ class Mpi:
 
     def close(self, failed: str | None) -> None:
         """Ends the engine; see `nvcoll.hosts.outer`."""
-        with self._closing:
-            self._why = self._why or failed or ENDED
+        if self._why is not None:
+            return
+        self._why = failed or ENDED
+        until = time.monotonic() + CLOSE_S
+        while self._waits and time.monotonic() < until:
+            time.sleep(SLEEP_S)
+        if failed is None and not self._waits:
+            for request in self._posted.values():
+                for piece in request.pieces:
+                    if piece:  # not over
+                        piece.Cancel()
+                        piece.Free()
 
     def _begin(self, call: Any, x: Bytes, peer: int, tag: int) -> Request:
         self._check()
@@ -195,9 +215,10 @@ class Mpi:
 
     def _loop(self, pieces: list[Any], deadline: float | None, is_control: bool) -> None:
         test, looks, begin = self._mpi.Request.Testall, 0, time.monotonic()
+        with self._turn:
+            self._waits += 1
         try:
-            while not test(pieces):
-                self._check()
+            while self._check() or not test(pieces):
                 now, looks = time.monotonic(), looks + 1
                 if deadline is not None and now > deadline:
                     raise Late("MPI did not finish in time")
@@ -209,6 +230,9 @@ class Mpi:
                     time.sleep(SLEEP_S if now - begin < 1 else LONG_SLEEP_S)
         except self._mpi.Exception as error:
             raise Lost(f"MPI: {error}") from error
+        finally:
+            with self._turn:
+                self._waits -= 1
 
     def _check(self) -> None:
         if self._why is not None:

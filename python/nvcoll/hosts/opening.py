@@ -104,7 +104,7 @@ def open_world(
             return join(outer.rank, outer.size, leader.job, token)
         way = outer.connect(len({one.machine for one in cards}) == 1)
         if outer.rank == 0:
-            print(f"nvcoll: {_described(places)}, {outer.name} over {way}", file=sys.stderr, flush=True)
+            print(f"nvcoll: {_described(places)}, by {way}", file=sys.stderr, flush=True)
         inner = _joined(outer, places, lambda: join(places.local, len(places.mine), leader.job, token))
         return across(places, inner, outer, timeout)
     except Late as error:
@@ -114,9 +114,13 @@ def open_world(
 
 
 def _check(cards: list[Card]) -> None:
-    versions = {one.version: rank for rank, one in reversed(list(enumerate(cards)))}
+    versions: dict[str, int] = {}
+    for rank, one in enumerate(cards):
+        versions.setdefault(one.version, rank)
     if len(versions) > 1:
-        said = " and ".join(f"{version} on rank {rank} ({cards[rank].name})" for version, rank in versions.items())
+        said = " and ".join(
+            f"{version} on rank {rank} ({cards[rank].name})" for version, rank in reversed(versions.items())
+        )
         raise InvalidArgument(f"ranks have different versions of nvcoll, {said}: install one on all hosts")
     users: dict[str, tuple[int, int]] = {}
     for rank, one in enumerate(cards):

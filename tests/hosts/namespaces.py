@@ -1,0 +1,109 @@
+"""Hosts on this machine: network namespaces on a bridge, each with a name of its own and an interface ``e0``.
+
+All live in namespaces of mounts and processes too, whose first process ends with this one: so nothing is left, not even
+after SIGKILL. Root needs nothing else; others need user namespaces (``unshare -Ur``).
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+START = "mount -t tmpfs none /run && mkdir /run/netns && echo ready && exec cat"
+
+AGENT = """#!/bin/sh
+# Starts a command on a host, in the manner of ssh: agent [-options] HOST COMMAND...
+while [ "${1#-}" != "$1" ]; do shift; done
+host=$1; shift
+exec ip netns exec "$host" unshare -u sh -c 'hostname "$0"; exec sh -c "$1"' "$host" "$*"
+"""
+
+
+class Refused(Exception):
+    """The kernel refuses namespaces; the message says why."""
+
+
+class Namespaces:
+    """Hosts ``a``, ``b``, ... with addresses 10.77.0.1, 10.77.0.2, ..."""
+
+    def __init__(self, hosts=2, rate=None):
+        """Makes hosts; `rate`: of the interface of each, as ``1gbit``."""
+        mine = [] if os.geteuid() == 0 else ["-Ur"]
+        command = ["unshare", *mine, "-nm", "--pid", "--fork", "--mount-proc", "sh", "-c", START]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.keeper = subprocess.Popen(command, **pipes)
+        if self.keeper.stdout.readline() != b"ready\n":
+            raise Refused(self.keeper.communicate()[1].decode().strip())
+        first = Path(f"/proc/{self.keeper.pid}/task/{self.keeper.pid}/children").read_text().split()[0]
+        user = ["-U", "--preserve-credentials"] if mine else []
+        self.enter = ["nsenter", "-t", first, *user, "-n", "-m", "-p"]
+        self.names = "abcdefgh"[:hosts]
+        try:
+            self.ip("link add br0 type bridge; ip link set br0 mtu 9000 up")
+            for number, name in enumerate(self.names, 1):
+                self.ip(f"netns add {name}; ip link add v{name} type veth peer name e0 netns {name}")
+                self.ip(f"link set v{name} mtu 9000 master br0 up; ip -n {name} link set e0 mtu 9000 up")
+                self.ip(f"-n {name} link set lo up; ip -n {name} addr add 10.77.0.{number}/24 dev e0")
+            if rate is not None:
+                self.shape(rate)
+        except subprocess.CalledProcessError as error:
+            self.close()
+            raise Refused(error.stderr.strip()) from error
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    def close(self):
+        """Ends all processes on the hosts, and the hosts."""
+        self.keeper.stdin.close()
+        self.keeper.wait(30)
+        self.keeper.stdout.close()
+        self.keeper.stderr.close()
+
+    def ip(self, arguments):
+        """Runs ``ip`` with arguments, which may go on with ``;``."""
+        run = [*self.enter, "sh", "-ec", f"ip {arguments}"]
+        subprocess.run(run, check=True, capture_output=True, text=True, timeout=30)
+
+    def shape(self, rate):
+        """Limits what each host sends; ``None``: not."""
+        for name in self.names:
+            how = f"replace dev e0 root tbf rate {rate} burst 256kb latency 50ms" if rate else "del dev e0 root"
+            self.ip(f"link show br0 > /dev/null; ip netns exec {name} tc qdisc {how}")
+
+    def start(self, host, command, **environment):
+        """Starts a command on a host; its output is its pipe."""
+        inside = ["ip", "netns", "exec", host, "unshare", "-u", "sh", "-c", f'hostname {host}; exec "$@"', host]
+        return subprocess.Popen(
+            [*self.enter, *inside, *map(str, command)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | environment,
+        )
+
+    def torchrun(self, *program, ranks=2, limit=120, **environment):
+        """Runs a program under torchrun on all hosts; returns exit status and output by host.
+
+        Args:
+            program: a script and its arguments.
+            ranks: of each host; a number, or one for each.
+            limit: seconds.
+        """
+        ranks = [ranks] * len(self.names) if isinstance(ranks, int) else ranks
+        environment = {"OMP_NUM_THREADS": "1"} | environment
+        running = []
+        for number, (name, own) in enumerate(zip(self.names, ranks, strict=True)):
+            where = ["--nnodes", len(ranks), "--node-rank", number, "--nproc-per-node", own]
+            where += ["--master-addr", "10.77.0.1", "--master-port", 29501]
+            command = [sys.executable, "-m", "torch.distributed.run", *where, *program]
+            running.append(self.start(name, command, **environment))
+        try:
+            return [(each.communicate(timeout=limit)[0], each.returncode)[::-1] for each in running]
+        except subprocess.TimeoutExpired:
+            self.close()
+            said = "\n".join(each.communicate()[0] for each in running)
+            raise AssertionError(f"the ranks did not end within {limit} s:\n{said}") from None
