@@ -1,0 +1,403 @@
+"""The collectives that reduce, across hosts.
+
+::
+
+    small     contributions meet with the records, and the first rank of each host folds all of them
+    chain     host h continues the fold of host h-1; results run back; in chunks
+    exchange  every contribution goes to the rank that folds it: ranks of a host that are no neighbours, one rank a host
+    nested    sums of hosts meet at the chunk's home and are added in the order of hosts: ``two_level``, and ops
+              whose result does not depend on the order
+
+All but ``nested`` fold in the order of ranks, as on one host. Ranks of a host share out each chunk: each folds its shard
+and sends it on its rail. Partial sums of small floats travel as float32 and are rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nvcoll._nvcoll import _fold, premul_sum
+from nvcoll.hosts.arrays import ROWS, Operand, even
+from nvcoll.hosts.channel import BACK, FORWARD
+from nvcoll.hosts.copies import Ahead, all_gather, cuts, exchange, offsets
+from nvcoll.hosts.meeting import WITH_RECORD, Meeting
+from nvcoll.hosts.outer import Bytes, Request
+from nvcoll.hosts.team import Team
+
+FREE_OPS = {"min", "max", "band", "bor", "bxor", "land", "lor"}
+"""Ops whose result does not depend on the order."""
+
+ROUNDING_OPS = {"sum", "prod", "avg", "premul_sum"}
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """An op on arrays of one dtype.
+
+    Attributes:
+        op: its name.
+        like: an array of the call.
+        size: the number of ranks.
+        scalars: of ``premul_sum``, that of each rank.
+    """
+
+    op: str
+    like: Operand
+    size: int
+    scalars: Sequence[float] = ()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the result does not depend on the order of the fold."""
+        return self.op in FREE_OPS or ROWS[self.like.dtype].kind in ("signed integer", "unsigned integer", "bool")
+
+    @property
+    def wide(self) -> np.dtype[Any] | None:
+        """The dtype of partial results, if it is not that of the arrays."""
+        name = ROWS[self.like.dtype].accumulator
+        return None if name == self.like.dtype or self.op not in ROUNDING_OPS else np.dtype(name)
+
+    @property
+    def partial_size(self) -> int:
+        """The bytes of an element of a partial result."""
+        return self.like.itemsize if self.wide is None else self.wide.itemsize
+
+    def _partial(self, raw: Bytes) -> Any:
+        return self.like.typed(raw) if self.wide is None else raw.view(self.wide)
+
+    def fold(
+        self, parts: Bytes, ranks: Sequence[int], out: Bytes, carry: Bytes | None = None, *, is_last: bool = True
+    ) -> None:
+        """Folds contributions from left to right.
+
+        Args:
+            parts: those of some ranks, one after the other.
+            ranks: the ranks.
+            out: the result: a partial one, unless it is the last.
+            carry: the partial result that is continued.
+            is_last: whether the result is that of all ranks.
+        """
+        if not len(out):
+            return
+        _fold(
+            self.like.typed(parts),
+            self.like.typed(out) if is_last else self._partial(out),
+            premul_sum([self.scalars[rank] for rank in ranks]) if self.op == "premul_sum" else self.op,
+            carry=None if carry is None else self._partial(carry),
+            divide_by=self.size if is_last and self.op == "avg" else None,
+        )
+
+    def add_partial(self, sums: Bytes, out: Bytes) -> None:
+        """Folds partial results, one after the other, to the result of all ranks."""
+        if not len(out):
+            return
+        into = self.like.typed(out) if self.wide is None else np.empty(len(out) // self.like.itemsize, self.wide)
+        op = "sum" if self.op == "premul_sum" else self.op
+        _fold(self._partial(sums), into, op, divide_by=self.size if op == "avg" else None)
+        if self.wide is not None:
+            self.like.round_to(into, out)
+
+
+def all_reduce(
+    team: Team, meeting: Meeting, record: Bytes, x: Operand, out: Operand, how: Reduction, *, is_nested: bool
+) -> None:
+    """Reduces the arrays of all ranks, and gives every rank the result.
+
+    Args:
+        team: the ranks.
+        meeting: their records.
+        record: that of this call, which the ranks of the host have compared.
+        x: this rank's array.
+        out: this rank's result; it may be the memory of ``x``.
+        how: the op.
+        is_nested: whether sums of hosts may be added.
+    """
+    most = max(map(len, team.places.hosts)) * len(x.bytes)
+    if most <= WITH_RECORD and not is_nested:
+        _small(team, meeting, record, x, out, how)
+        return
+    meeting.agree(record)
+    if is_nested or how.is_free:
+        _nested(team, x, out, how, None)
+    elif not team.places.are_neighbours or most == len(x.bytes):
+        parts = [count * x.itemsize for count in even(x.count, team.places.size)]
+        own = x.scratch(parts[team.places.rank] // x.itemsize)
+        _exchanged(team, x, parts, own, how)
+        all_gather(team, own, parts, out.bytes)
+    else:
+        _chain(team, x, out, how, None)
+
+
+def reduce_scatter(
+    team: Team, x: Operand, counts: Sequence[int], out: Operand, how: Reduction, *, is_nested: bool
+) -> None:
+    """Reduces the arrays of all ranks, and gives rank r part r of the result. The ranks have met.
+
+    Args:
+        team: the ranks.
+        x: this rank's array.
+        counts: the elements of each part.
+        out: this rank's part; it may be its part of ``x``.
+        how: the op.
+        is_nested: whether sums of hosts may be added.
+    """
+    places = team.places
+    if not places.are_neighbours or max(map(len, places.hosts)) == 1:
+        _exchanged(team, x, [count * x.itemsize for count in counts], out.bytes, how)
+    elif is_nested or how.is_free:
+        _nested(team, x, out, how, counts)
+    else:
+        _chain(team, x, out, how, counts)
+
+
+def scan(team: Team, x: Operand, out: Operand, how: Reduction, *, is_exclusive: bool) -> None:
+    """Gives rank r the reduction of the arrays of ranks 0 to r, or to r - 1. The ranks have met."""
+    size, rank = team.places.size, team.places.rank
+    counts = even(x.count, size)
+    own = counts[rank]
+    parts = x.scratch(own * size)
+    exchange(team, x.bytes, np.tile(np.array(counts) * x.itemsize, (size, 1)), parts)
+    results, carries = x.scratch(own * size), [np.empty(own * how.partial_size, np.uint8) for _ in range(2)]
+    nbytes = own * x.itemsize
+    for one in range(size):
+        part = parts[one * nbytes : (one + 1) * nbytes]
+        before = carries[one % 2] if one else None
+        to = one + is_exclusive
+        if not is_exclusive:
+            how.fold(part, [one], results[one * nbytes : (one + 1) * nbytes], before)
+        how.fold(part, [one], carries[1 - one % 2], before, is_last=False)
+        if is_exclusive and to < size:
+            raw = results[to * nbytes : (to + 1) * nbytes]
+            how.fold(part, [one], raw, before)
+    back = np.repeat(np.array(counts)[:, None] * x.itemsize, size, axis=1)
+    if is_exclusive:
+        back[:, 0] = 0
+        results = results[nbytes:]
+    got = x.scratch(int(back[:, rank].sum()) // x.itemsize)
+    exchange(team, results, back, got)
+    out.bytes[: len(got)] = got
+
+
+def _small(team: Team, meeting: Meeting, record: Bytes, x: Operand, out: Operand, how: Reduction) -> None:
+    places = team.places
+    is_first = places.local == 0
+    mine = x.scratch(x.count * len(places.mine)) if is_first else None
+    team.collect(x.bytes, mine)
+    if mine is not None:
+        by_rank = meeting.between_hosts(record, mine)
+        by_host = [by_rank.get(ranks[0], mine)[: len(ranks) * len(x.bytes)] for ranks in places.hosts]
+        parts = np.concatenate(by_host)
+        if not places.are_neighbours:
+            order = np.argsort([rank for ranks in places.hosts for rank in ranks])
+            parts = parts.reshape(places.size, -1)[order].reshape(-1)
+        how.fold(parts, range(places.size), out.bytes)
+    team.spread(out.bytes)
+
+
+def _exchanged(team: Team, x: Operand, parts: Sequence[int], out: Bytes, how: Reduction) -> None:
+    size, own = team.places.size, parts[team.places.rank]
+    received = np.empty(own * size, np.uint8)
+    exchange(team, x.bytes, np.tile(np.array(parts), (size, 1)), received)
+    how.fold(received, range(size), out)
+
+
+class _Chunks:
+    """An array in chunks, of which each rank of a host folds its shard.
+
+    Args:
+        team: the ranks.
+        x: the array.
+        counts: None: every host needs each chunk. Else the elements of each rank's part: a chunk is of ranks of one
+            host, which alone needs it.
+    """
+
+    def __init__(self, team: Team, x: Operand, how: Reduction, counts: Sequence[int] | None) -> None:
+        self._team, self._x, self.how = team, x, how
+        places = team.places
+        self._begins = None if counts is None else offsets(counts)
+        if self._begins is None:
+            self._cuts = cuts(x.count, x.itemsize)
+            self.homes = [k % len(places.hosts) for k in range(len(self._cuts))]
+        else:
+            of_host = [(self._begins[ranks[0]], self._begins[ranks[-1] + 1]) for ranks in places.hosts]
+            found = [
+                (h, (a + begin, b + begin))
+                for h, (begin, end) in enumerate(of_host)
+                for a, b in cuts(end - begin, x.itemsize)
+            ]
+            self._cuts, self.homes = [cut for _, cut in found], [home for home, _ in found]
+        self._shards = [team.shards(end - begin) for begin, end in self._cuts]
+        self._parts = x.scratch(max((s[places.local] for s in self._shards), default=0) * len(places.mine))
+
+    def __len__(self) -> int:
+        return len(self._cuts)
+
+    def own(self, k: int) -> int:
+        """The elements of this rank's shard of a chunk."""
+        return self._shards[k][self._team.places.local]
+
+    @property
+    def most(self) -> int:
+        """The elements of this rank's largest shard."""
+        return max(map(self.own, range(len(self))), default=0)
+
+    def parts(self, k: int) -> Bytes:
+        """Returns what each rank of this host contributes to this rank's shard; valid until the next chunk."""
+        size, places = self._x.itemsize, self._team.places
+        parts = self._parts[: self.own(k) * size * len(places.mine)]
+        self._team.deal(self._x.cut(*self._cuts[k]), [count * size for count in self._shards[k]], parts)
+        return parts
+
+    def deliver(self, k: int, shard: Bytes, out: Operand) -> None:
+        """Gives the ranks of this host what they need of a chunk, of which each has its shard."""
+        (begin, end), places, size = self._cuts[k], self._team.places, self._x.itemsize
+        if self._begins is None:
+            self._team.gather(shard, [count * size for count in self._shards[k]], out.cut(begin, end))
+            return
+        edges = [begin + at for at in offsets(self._shards[k])]
+        table = [
+            [
+                max(0, min(edges[q + 1], self._begins[r + 1]) - max(edges[q], self._begins[r])) * size
+                for r in places.mine
+            ]
+            for q in range(len(places.mine))
+        ]
+        mine = self._begins[places.rank]
+        at = max(begin, mine) - mine
+        length = max(0, min(end, self._begins[places.rank + 1]) - max(begin, mine))
+        self._team.exchange(shard, table, out.cut(at, at + length))
+
+    @property
+    def are_for_all(self) -> bool:
+        """Whether every host needs each chunk."""
+        return self._begins is None
+
+
+def _chain(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequence[int] | None) -> None:
+    """Host h continues the fold of host h-1, chunk by chunk; the last host sends the result back.
+
+    A result comes back to host h after the chunk has passed the hosts behind it twice, so host h takes it that many
+    chunks later, and never waits for one that its own next chunk has to push.
+    """
+    places, channel = team.places, team.channel
+    host, last = places.host, len(places.hosts) - 1
+    chunks = _Chunks(team, x, how, counts)
+    lag = 2 * (last - host) + 1 if host < last else 0
+    depth = lag + 4
+    wide, size, most = how.partial_size, x.itemsize, chunks.most
+    before = [np.empty(most * wide, np.uint8) for _ in range(depth)] if host else []
+    partial = [np.empty(most * wide, np.uint8) for _ in range(depth)] if host < last else []
+    total = [np.empty(most * size, np.uint8) for _ in range(depth)]
+    is_active = team.is_on_a_rail
+    previous = team.peer(host - 1) if host and is_active else None
+    following = team.peer(host + 1) if host < last and is_active else None
+    needed = [k for k in range(len(chunks)) if chunks.are_for_all or chunks.homes[k] == host]
+    first, end = (needed[0], needed[-1] + 1) if needed else (0, 0)
+    source = following if chunks.are_for_all or following is None else team.peer(last)
+    sent: dict[int, list[Request]] = {k: [] for k in range(len(chunks))}
+
+    def result_of(k: int) -> Bytes:
+        return total[k % depth][: chunks.own(k) * size]
+
+    arriving = returning = None
+    if previous is not None:
+        arriving = Ahead(
+            team,
+            lambda k: channel.irecv(before[k % depth][: chunks.own(k) * wide], previous, FORWARD),
+            len(chunks),
+            depth,
+        )
+    if source is not None:
+        returning = Ahead(team, lambda i: channel.irecv(result_of(first + i), source, BACK), len(needed), lag)
+
+    def forward(k: int) -> None:
+        if k >= depth:
+            team.wait(sent.pop(k - depth))
+        if arriving:
+            arriving.take()
+        parts, carry = chunks.parts(k), before[k % depth][: chunks.own(k) * wide] if host else None
+        if host < last:
+            leaving = partial[k % depth][: chunks.own(k) * wide]
+            how.fold(parts, places.mine, leaving, carry, is_last=False)
+            if following is not None:
+                sent[k].append(channel.isend(leaving, following, FORWARD))
+        else:
+            how.fold(parts, places.mine, result_of(k), carry)
+            to = previous if chunks.are_for_all else team.peer(chunks.homes[k]) if is_active else None
+            if to is not None and to != places.rank:
+                sent[k].append(channel.isend(result_of(k), to, BACK))
+        if arriving:
+            arriving.free()
+
+    def back(k: int) -> None:
+        if returning:
+            returning.take()
+            if chunks.are_for_all and previous is not None:
+                sent[k].append(channel.isend(result_of(k), previous, BACK))
+        chunks.deliver(k, result_of(k), out)
+        if returning:
+            returning.free()
+
+    for k in range(len(chunks) + lag):
+        if k < len(chunks):
+            forward(k)
+        if first <= k - lag < end:
+            back(k - lag)
+        team.poke([request for requests in sent.values() for request in requests])
+    for requests in sent.values():
+        team.wait(requests)
+
+
+LAG = 3
+"""Chunks of `_nested` in flight. Measured by the study of hosts."""
+
+
+def _nested(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequence[int] | None) -> None:
+    """The sums of all hosts meet at the home of a chunk, which adds them in the order of hosts."""
+    places, channel, size = team.places, team.channel, x.itemsize
+    chunks = _Chunks(team, x, how, counts)
+    depth, hosts, most = LAG + 2, len(places.hosts), chunks.most
+    sums = [np.empty(most * how.partial_size * hosts, np.uint8) for _ in range(depth)]
+    totals = [np.empty(most * size, np.uint8) for _ in range(depth)]
+    peers = {host: team.peer(host) for host in team.others} if team.is_on_a_rail else {}
+    arriving: dict[int, list[Request]] = {}
+    sent: dict[int, list[Request]] = {}
+
+    def total(k: int) -> Bytes:
+        return totals[k % depth][: chunks.own(k) * size]
+
+    def forward(k: int) -> None:
+        if k >= depth:
+            team.wait(sent.pop(k - depth))
+        nbytes, home = chunks.own(k) * how.partial_size, chunks.homes[k]
+        of_host = [sums[k % depth][host * nbytes : (host + 1) * nbytes] for host in range(hosts)]
+        arriving[k], sent[k] = [], []
+        if home == places.host:
+            arriving[k] = [channel.irecv(of_host[host], peer, FORWARD) for host, peer in peers.items()]
+        elif peers and chunks.are_for_all:
+            arriving[k] = [channel.irecv(total(k), peers[home], BACK)]
+        how.fold(chunks.parts(k), places.mine, of_host[places.host], is_last=False)
+        if home in peers:
+            sent[k].append(channel.isend(of_host[places.host], peers[home], FORWARD))
+
+    def back(k: int) -> None:
+        team.wait(arriving.pop(k))
+        if chunks.homes[k] == places.host:
+            how.add_partial(sums[k % depth][: chunks.own(k) * how.partial_size * hosts], total(k))
+            if chunks.are_for_all:
+                sent[k] += [channel.isend(total(k), peer, BACK) for peer in peers.values()]
+        if chunks.are_for_all or chunks.homes[k] == places.host:
+            chunks.deliver(k, total(k), out)
+
+    for k in range(len(chunks) + LAG):
+        if k < len(chunks):
+            forward(k)
+        if k >= LAG:
+            back(k - LAG)
+        team.poke([request for under_way in (arriving, sent) for each in under_way.values() for request in each])
+    for requests in sent.values():
+        team.wait(requests)

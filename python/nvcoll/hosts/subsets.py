@@ -1,0 +1,64 @@
+"""The numbers of communicators, on which the ranks of each agree."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from nvcoll._nvcoll import InvalidArgument, Mismatch
+from nvcoll.hosts.channel import COMMUNICATORS, SUBSETS
+from nvcoll.hosts.outer import Outer
+from nvcoll.hosts.places import Places
+
+
+class Numbers:
+    """This process's next number.
+
+    The first rank of a new communicator takes the largest next number of its ranks: no two communicators of a rank have
+    one number, so no two of one pair of ranks.
+
+    Args:
+        outer: the outer engine.
+    """
+
+    def __init__(self, outer: Outer) -> None:
+        self._outer, self._next, self._turn = outer, 2, threading.Lock()
+
+    def agree(self, places: Places, tag: int, deadline: float | None) -> int:
+        """Returns the number of a new communicator, which all its ranks ask for.
+
+        Raises:
+            Mismatch: another rank makes another communicator.
+            InvalidArgument: there are no numbers left.
+            Late, Lost, Stopped: as `Outer.wait`.
+        """
+        with self._turn:
+            own = np.array([self._next, tag, hash(places.world) & 0x7FFFFFFF], np.int64)
+            first, others = places.world[0], places.world[1:]
+            if places.rank:
+                answer = np.empty_like(own)
+                reply = self._outer.irecv(answer.view(np.uint8), first, SUBSETS)
+                self._outer.wait([self._outer.isend(own.view(np.uint8), first, SUBSETS)], deadline)
+                self._outer.wait([reply], deadline)
+            else:
+                asked = {rank: np.empty_like(own) for rank in others}
+                self._outer.wait(
+                    [self._outer.irecv(x.view(np.uint8), rank, SUBSETS) for rank, x in asked.items()], deadline
+                )
+                answer = own.copy()
+                answer[0] = max([own[0], *(x[0] for x in asked.values())])
+                self._outer.wait([self._outer.isend(answer.view(np.uint8), rank, SUBSETS) for rank in others], deadline)
+                answer_of = [answer, *asked.values()]
+                for rank, x in zip(places.world, answer_of, strict=True):
+                    if (x[1:] != own[1:]).any():
+                        raise Mismatch(
+                            f"rank {first} makes a communicator of ranks {places.world}, and rank {rank} another"
+                        )
+            if (answer[1:] != own[1:]).any():
+                raise Mismatch(f"rank {first} makes another communicator than one of ranks {places.world}")
+            number = int(answer[0])
+            if number > COMMUNICATORS:
+                raise InvalidArgument(f"a rank has made {COMMUNICATORS} communicators: make fewer, and keep them")
+            self._next = number + 1
+            return number

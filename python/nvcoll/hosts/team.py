@@ -1,0 +1,99 @@
+"""What the calls of a communicator use: who is where, the communicator of this host, a channel to other hosts, a deadline.
+
+Rows of sizes are bytes per rank of this host, equal on all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from nvcoll._nvcoll import Communicator as HostCommunicator
+from nvcoll.hosts.channel import Channel
+from nvcoll.hosts.outer import Bytes, Request
+from nvcoll.hosts.places import Places
+
+LATER_S = 1.0
+"""Calls inside the host have a later deadline, so that the reason of the other hosts comes first. Chosen."""
+
+
+class Team:
+    """The ranks of a communicator, for one call at a time.
+
+    Args:
+        places: the ranks by host.
+        inner: the communicator of the ranks of this host.
+        channel: the messages to other hosts.
+    """
+
+    def __init__(self, places: Places, inner: HostCommunicator, channel: Channel) -> None:
+        self.places, self.inner, self.channel = places, inner, channel
+        self.deadline: float | None = None
+
+    @property
+    def others(self) -> list[int]:
+        """The other hosts."""
+        return [host for host in range(len(self.places.hosts)) if host != self.places.host]
+
+    @property
+    def is_on_a_rail(self) -> bool:
+        """Whether every host has a rank with this local index."""
+        return self.places.local < self.places.rails
+
+    def peer(self, host: int) -> int:
+        """Returns the rank of this rail on a host."""
+        rank = self.places.peer(host)
+        assert rank is not None
+        return rank
+
+    def shards(self, count: int) -> list[int]:
+        """Returns the elements of each rank of this host, of elements that are shared out among the rails."""
+        rails = self.places.rails
+        return [count // rails + (rail < count % rails) if rail < rails else 0 for rail in range(len(self.places.mine))]
+
+    def begin(self, timeout: float | None) -> None:
+        """Begins a call that may take some seconds."""
+        self.deadline = None if timeout is None else time.monotonic() + timeout
+
+    def wait(self, requests: Sequence[Request]) -> None:
+        """Waits for messages."""
+        self.channel.wait(requests, self.deadline)
+
+    def poke(self, requests: Sequence[Request]) -> None:
+        """Lets messages move."""
+        self.channel.outer.poke(requests)
+
+    # Inside the host
+
+    def _how(self, sizes: Any = None) -> dict[str, Any]:
+        left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0) + LATER_S
+        return {"timeout": left} if sizes is None else {"timeout": left, "counts": sizes}
+
+    def gather(self, own: Bytes, sizes: Sequence[int], out: Bytes) -> None:
+        """Gives every rank of the host the bytes of all; in place if ``own`` is this rank's part of ``out``."""
+        if sum(sizes):
+            self.inner.all_gather(own, out=out, **self._how(list(sizes)))
+
+    def exchange(self, x: Bytes, table: Sequence[Sequence[int]], out: Bytes) -> None:
+        """Moves parts between the ranks of the host: row q of the table has the bytes from rank q to each."""
+        if any(map(any, table)):
+            self.inner.all_to_all(x, out=out, **self._how([list(row) for row in table]))
+
+    def deal(self, x: Bytes, sizes: Sequence[int], out: Bytes) -> None:
+        """Gives rank r of the host part r of every rank's bytes, in the order of ranks."""
+        self.exchange(x, [sizes] * len(sizes), out)
+
+    def collect(self, own: Bytes, out: Bytes | None) -> None:
+        """Gives the first rank of the host the bytes of all, which are equally many."""
+        if len(own):
+            self.inner.gather(own, root=0, out=out, **self._how())
+
+    def spread(self, x: Bytes, root: int = 0) -> None:
+        """Gives every rank of the host the bytes of one."""
+        if len(x):
+            self.inner.broadcast(x, root=root, **self._how())
+
+    def barrier(self) -> None:
+        """Waits for the ranks of the host."""
+        self.inner.barrier(**self._how())

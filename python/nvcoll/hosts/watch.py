@@ -1,0 +1,210 @@
+"""Failures, told to all ranks of a job on several hosts.
+
+Who first sees a failure tells every other rank, in a control message, and ends what this process waits for: messages
+between hosts (`Outer.close`) and calls inside the host (`abort`). A thread of every process waits for control messages
+and does the same. So each survivor raises the error of whoever saw the failure, with the host of the rank that failed.
+
+The first ranks of hosts send each other a sign of life, from host to host around, once per second. A host is lost after
+30 s without one: no engine says that a link is down, and a call may have no deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from nvcoll._nvcoll import Aborted, Busy, Closed, Error, InvalidArgument, Mismatch, PeerLost, Timeout
+from nvcoll._nvcoll import Communicator as HostCommunicator
+from nvcoll.hosts.channel import BEAT, CONTROL
+from nvcoll.hosts.outer import Late, Lost, Outer, Stopped
+from nvcoll.hosts.places import Places
+
+CONTROL_BYTES = 1024
+"""The length of a control message. Chosen: errors inside a host are shorter."""
+
+BEAT_S, SILENCE_S = 1.0, 30.0
+"""The time between two signs of life, and after how long without one a host is lost. Chosen."""
+
+REASON_S = 2.0
+"""How long a rank whose connection broke waits for a rank that knows why. Chosen: control messages take milliseconds."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a job cannot go on.
+
+    Attributes:
+        kind: the name of the error.
+        text: its message, with ranks of the job.
+        rank: the rank of the job that failed, if one did.
+        host: the index of its host, or of the host that is lost.
+        pid, signal, status: of a rank whose process ended, if somebody knows.
+    """
+
+    kind: str
+    text: str
+    rank: int | None = None
+    host: int | None = None
+    pid: int | None = None
+    signal: int | None = None
+    status: int | None = None
+
+
+class Watch:
+    """Watches over the ranks of a job.
+
+    Args:
+        outer: the engine between hosts.
+        inner: the communicator of the ranks of this host.
+        places: the ranks of the job.
+    """
+
+    def __init__(self, outer: Outer, inner: HostCommunicator, places: Places) -> None:
+        self._outer, self._inner, self._places = outer, inner, places
+        self._lock = threading.Lock()
+        self._seen = threading.Event()
+        self._is_over = False
+        self.failure: Failure | None = None
+        self._start(self._listen)
+        if places.local == 0:
+            self._start(self._beat)
+
+    @staticmethod
+    def _start(run: object) -> None:
+        threading.Thread(target=run, name="nvcoll watch", daemon=True).start()  # type: ignore[arg-type]
+
+    @contextmanager
+    def guard(self, places: Places, patience: float | None) -> Iterator[float | None]:
+        """Runs a part of a call: its failure becomes that of the job, and the error that the call raises.
+
+        Args:
+            places: the ranks of the communicator.
+            patience: seconds that it may take.
+
+        Yields:
+            The deadline.
+        """
+        if self.failure is not None:
+            raise self._error(self.failure)
+        try:
+            yield None if patience is None else time.monotonic() + patience
+        except (InvalidArgument, Busy):
+            raise
+        except (Error, Late, Lost, Stopped) as error:
+            raise self._meaning(error, places, patience) from error
+        except BaseException as error:  # Ctrl-C in the middle of a call: the others cannot go on
+            rank = self._places.rank
+            self.tell(Failure("Aborted", f"rank {rank} left a call: {type(error).__name__}", rank, self._places.host))
+            raise
+
+    def tell(self, failure: Failure) -> None:
+        """Ends what all ranks of the job wait for. The first failure counts."""
+        if not self._take(failure):
+            return
+        message = np.zeros(CONTROL_BYTES, np.uint8)
+        text = json.dumps(asdict(failure)).encode()
+        if len(text) > CONTROL_BYTES:
+            short = Failure(failure.kind, failure.text[: CONTROL_BYTES // 2], failure.rank, failure.host)
+            text = json.dumps(asdict(short)).encode()[:CONTROL_BYTES]
+        message[: len(text)] = np.frombuffer(text, np.uint8)
+        for rank in range(self._places.size):
+            if rank != self._places.rank:
+                with suppress(Late, Lost, Stopped):
+                    self._outer.isend(message, rank, CONTROL)
+        self._end_waits(failure)
+
+    def abort(self, places: Places) -> None:
+        """Ends the calls of all ranks."""
+        rank = places.world[places.rank]
+        self.tell(Failure("Aborted", f"rank {rank} called abort", rank, self._places.host))
+
+    def end(self) -> None:
+        """Ends the watch: this rank leaves in order."""
+        self._is_over = True
+
+    def _take(self, failure: Failure) -> bool:
+        with self._lock:
+            if self.failure is not None or self._is_over:
+                return False
+            self.failure = failure
+        self._seen.set()
+        return True
+
+    def _end_waits(self, failure: Failure) -> None:
+        self._outer.close(failed=failure.text)
+        with suppress(Error):
+            self._inner.abort()
+
+    def _listen(self) -> None:
+        message = np.zeros(CONTROL_BYTES, np.uint8)
+        try:
+            self._outer.wait([self._outer.irecv(message, None, CONTROL)], None)
+        except (Late, Lost, Stopped):
+            return
+        failure = Failure(**json.loads(bytes(message).rstrip(b"\0")))
+        if self._take(failure):
+            self._end_waits(failure)
+
+    def _beat(self) -> None:
+        hosts, host = self._places.hosts, self._places.host
+        before, after = (host - 1) % len(hosts), (host + 1) % len(hosts)
+        sign, received = np.ones(1, np.uint8), np.empty(1, np.uint8)
+        while self.failure is None:
+            sign[0] = not self._is_over
+            try:
+                posted = self._outer.irecv(received, hosts[before][0], BEAT)
+                self._outer.wait([self._outer.isend(sign, hosts[after][0], BEAT), posted], time.monotonic() + SILENCE_S)
+            except Stopped:
+                return
+            except (Late, Lost) as error:
+                if not self._seen.wait(REASON_S):
+                    names = self._places.names
+                    why = f"gave no sign of life for {SILENCE_S:g} s" if isinstance(error, Late) else str(error)
+                    self.tell(Failure("PeerLost", f"host {names[before]} is lost: {why}", None, before))
+                return
+            if not received[0] or not sign[0]:
+                return
+            self._seen.wait(BEAT_S)
+
+    def _meaning(self, error: Exception, places: Places, patience: float | None) -> Exception:
+        """Returns the error of a call, and tells the others of a failure that nobody has told."""
+        is_echo = isinstance(error, Stopped) or type(error) is Aborted
+        if isinstance(error, (Lost, Stopped, Late)) or type(error) in (Aborted, Closed):
+            self._seen.wait(REASON_S if isinstance(error, Lost) or is_echo else 0)
+        if self.failure is None:
+            self.tell(self._seen_here(error, places, patience))
+        assert self.failure is not None
+        if isinstance(error, Mismatch):
+            return error
+        return self._error(self.failure)
+
+    def _seen_here(self, error: Exception, places: Places, patience: float | None) -> Failure:
+        host = self._places.host
+        if isinstance(error, Late):
+            return Failure("Timeout", f"timed out after {patience:g} s: {error}" if patience else str(error))
+        if isinstance(error, Lost):
+            return Failure("Aborted", f"a connection between hosts broke: {error}")
+        text = str(error)
+        if isinstance(error, PeerLost):
+            rank = places.world[places.mine[error.rank]]
+            text = text.replace(f"rank {error.rank}", f"rank {rank}")
+            return Failure("PeerLost", text, rank, host, error.pid, error.signal, error.status)
+        return Failure(type(error).__name__, text, None, host)
+
+    def _error(self, failure: Failure) -> Error:
+        """Returns the error of a failure. Its host is None if the failure is of this rank's host."""
+        names, is_far = self._places.names, failure.host is not None and failure.host != self._places.host
+        kind = {each.__name__: each for each in (PeerLost, Timeout, Mismatch, Closed)}.get(failure.kind, Aborted)
+        name = names[failure.host] if failure.host is not None and is_far else None
+        error = kind(failure.text if name is None else f"{failure.text}, on host {name}")
+        error.host = name
+        if isinstance(error, PeerLost):
+            error.rank, error.pid = failure.rank, failure.pid
+            error.signal, error.status = failure.signal, failure.status
+        return error
