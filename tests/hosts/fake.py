@@ -43,9 +43,7 @@ class Network:
         for key, requests in self.posted.items():
             source, to, tag = key
             while requests:
-                queues = (
-                    [self.sent[key]] if source is not None else [q for k, q in self.sent.items() if k[1:] == (to, tag)]
-                )
+                queues = [q for k, q in self.sent.items() if k[1:] == (to, tag) and source in (None, k[0])]
                 ready = [q for q in queues if q and q[0][1] <= time.monotonic()]
                 if not ready:
                     break

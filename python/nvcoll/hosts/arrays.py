@@ -41,10 +41,7 @@ class Operand:
         torch = sys.modules.get("torch")
         self._torch: Any = torch if torch is not None and isinstance(x, torch.Tensor) else None
         self._strided: Any = None
-        if self._torch:
-            flat = self._of_torch(x, name)
-        else:
-            flat = self._of_numpy(x, name, is_written)
+        flat = self._of_torch(x, name) if self._torch else self._of_numpy(x, name, is_written)
         self._kind = flat.dtype
         self.dtype = str(flat.dtype).removeprefix("torch.") if self._torch else flat.dtype.name
         if self.dtype not in ROWS or (not self._torch and not flat.dtype.isnative):
@@ -104,7 +101,7 @@ class Operand:
             self.typed(out)[...] = wide
 
     def like(self, count: int, parts: Sequence[int] = ()) -> Operand:
-        """Returns a new array of this kind, with this one's axes after the first if it and all parts have whole rows."""
+        """Returns a new array of this kind, with this one's axes after the first if all parts have whole rows."""
         rows = tuple(self.x.shape[1:]) if hasattr(self.x, "shape") else ()
         width = math.prod(rows)
         shape: tuple[int, ...] = (count,)

@@ -16,8 +16,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from nvcoll._nvcoll import Busy, InvalidArgument, Mismatch
 from nvcoll._nvcoll import Communicator as HostCommunicator
-from nvcoll._nvcoll import InvalidArgument, Mismatch
 from nvcoll._nvcoll import ops as _ops
 from nvcoll.hosts import copies, reductions
 from nvcoll.hosts.arrays import Operand, even, row_of
@@ -31,9 +31,12 @@ from nvcoll.hosts.places import Places
 from nvcoll.hosts.reductions import Reduction
 from nvcoll.hosts.subsets import Numbers
 from nvcoll.hosts.team import Team
-from nvcoll.hosts.watch import Watch
+from nvcoll.hosts.watch import Failure, Watch
 
 OPS = {row.name: set(row.dtypes) for row in _ops()}
+
+LEAVING_S = 5.0
+"""How long a rank that leaves waits for its calls in flight. Chosen."""
 
 RECENT = 15
 """How many calls a communicator remembers, as on one host."""
@@ -348,8 +351,8 @@ class Communicator:
             if wanted is not None and wanted != column:
                 q = next(q for q in range(size) if wanted[q] != column[q])
                 raise Mismatch(
-                    f"rank {q} sends {column[q]} elements to rank {self.rank}, which expects {wanted[q]}: pass `counts` "
-                    "and `recv_counts` that agree"
+                    f"rank {q} sends {column[q]} elements to rank {self.rank}, which expects {wanted[q]}: "
+                    "pass `counts` and `recv_counts` that agree"
                 )
             target = given or source.like(sum(column), column)
             self._check_sum("out", target, sum(column))
@@ -461,6 +464,20 @@ class Communicator:
     def abort(self) -> None:
         """Ends the calls of all communicators of the job, on every rank."""
         self._world.watch.abort(self._places)
+
+    def leave(self) -> None:
+        """Leaves the job in order, after the calls in flight.
+
+        Raises:
+            Busy: another thread is in a call.
+        """
+        if not self._lane.drain(LEAVING_S):
+            raise Busy("a call is in flight: wait for it before this rank leaves")
+        self._world.watch.end()
+
+    def fail(self, text: str) -> None:
+        """Leaves the job as a rank that has failed: the calls of all ranks end with `Aborted`."""
+        self._world.watch.tell(Failure("Aborted", text, self._world.places.rank, self._world.places.host))
 
     # Memory
 

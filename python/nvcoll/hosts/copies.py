@@ -24,7 +24,7 @@ Table = NDArray[np.int64]
 """Bytes from each rank (row) to each rank (column)."""
 
 LEAST_CHUNK, MOST_CHUNK, CHUNKS = 64 << 10, 1 << 20, 8
-"""Large arrays move in chunks: an eighth of the array, within bounds. Measured by the study of hosts (docs/hosts.md)."""
+"""Large arrays move in chunks: an eighth of the array, within bounds. Measured: docs/hosts.md."""
 
 
 def cuts(count: int, itemsize: int) -> list[tuple[int, int]]:

@@ -133,11 +133,12 @@ class Lane:
             self._awake()
         return work
 
-    def drain(self, seconds: float) -> None:
-        """Waits until no call is in flight, at most for some seconds."""
+    def drain(self, seconds: float) -> bool:
+        """Waits until no call is in flight, at most for some seconds, and says whether none is."""
         end = time.monotonic() + seconds
         while self._is_taken and time.monotonic() < end:
             time.sleep(0.001)
+        return not self._is_taken
 
     def _pass_on(self) -> None:
         with self._lock:

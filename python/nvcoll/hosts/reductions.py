@@ -8,14 +8,15 @@
     nested    sums of hosts meet at the chunk's home and are added in the order of hosts: ``two_level``, and ops
               whose result does not depend on the order
 
-All but ``nested`` fold in the order of ranks, as on one host. Ranks of a host share out each chunk: each folds its shard
-and sends it on its rail. Partial sums of small floats travel as float32 and are rounded once.
+All but ``nested`` fold in the order of ranks, as on one host. Ranks of a host share out each chunk: each folds its
+shard and sends it on its rail. Partial sums of small floats travel as float32 and are rounded once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -224,12 +225,11 @@ class _Chunks:
             self.homes = [k % len(places.hosts) for k in range(len(self._cuts))]
         else:
             of_host = [(self._begins[ranks[0]], self._begins[ranks[-1] + 1]) for ranks in places.hosts]
-            found = [
-                (h, (a + begin, b + begin))
-                for h, (begin, end) in enumerate(of_host)
-                for a, b in cuts(end - begin, x.itemsize)
-            ]
-            self._cuts, self.homes = [cut for _, cut in found], [home for home, _ in found]
+            self._cuts, self.homes = [], []
+            for host, (begin, end) in enumerate(of_host):
+                inside = cuts(end - begin, x.itemsize)
+                self._cuts += [(begin + a, begin + b) for a, b in inside]
+                self.homes += [host] * len(inside)
         self._shards = [team.shards(end - begin) for begin, end in self._cuts]
         self._parts = x.scratch(max((s[places.local] for s in self._shards), default=0) * len(places.mine))
 
@@ -259,13 +259,8 @@ class _Chunks:
             self._team.gather(shard, [count * size for count in self._shards[k]], out.cut(begin, end))
             return
         edges = [begin + at for at in offsets(self._shards[k])]
-        table = [
-            [
-                max(0, min(edges[q + 1], self._begins[r + 1]) - max(edges[q], self._begins[r])) * size
-                for r in places.mine
-            ]
-            for q in range(len(places.mine))
-        ]
+        parts = [(self._begins[r], self._begins[r + 1]) for r in places.mine]
+        table = [[max(0, min(b, d) - max(a, c)) * size for c, d in parts] for a, b in pairwise(edges)]
         mine = self._begins[places.rank]
         at = max(begin, mine) - mine
         length = max(0, min(end, self._begins[places.rank + 1]) - max(begin, mine))
@@ -303,14 +298,12 @@ def _chain(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequenc
     def result_of(k: int) -> Bytes:
         return total[k % depth][: chunks.own(k) * size]
 
+    def carry_of(k: int) -> Bytes:
+        return before[k % depth][: chunks.own(k) * wide]
+
     arriving = returning = None
     if previous is not None:
-        arriving = Ahead(
-            team,
-            lambda k: channel.irecv(before[k % depth][: chunks.own(k) * wide], previous, FORWARD),
-            len(chunks),
-            depth,
-        )
+        arriving = Ahead(team, lambda k: channel.irecv(carry_of(k), previous, FORWARD), len(chunks), depth)
     if source is not None:
         returning = Ahead(team, lambda i: channel.irecv(result_of(first + i), source, BACK), len(needed), lag)
 
@@ -319,7 +312,7 @@ def _chain(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequenc
             team.wait(sent.pop(k - depth))
         if arriving:
             arriving.take()
-        parts, carry = chunks.parts(k), before[k % depth][: chunks.own(k) * wide] if host else None
+        parts, carry = chunks.parts(k), carry_of(k) if host else None
         if host < last:
             leaving = partial[k % depth][: chunks.own(k) * wide]
             how.fold(parts, places.mine, leaving, carry, is_last=False)

@@ -1,4 +1,4 @@
-"""What the calls of a communicator use: who is where, the communicator of this host, a channel to other hosts, a deadline.
+"""What the calls of a communicator use: places, the communicator of this host, a channel to others, a deadline.
 
 Rows of sizes are bytes per rank of this host, equal on all of them.
 """

@@ -31,8 +31,11 @@ CONTROL_BYTES = 1024
 BEAT_S, SILENCE_S = 1.0, 30.0
 """The time between two signs of life, and after how long without one a host is lost. Chosen."""
 
+LEAVING_S = 2.0
+"""How long a rank that leaves waits until its last sign of life has gone. Chosen: signs come each second."""
+
 REASON_S = 2.0
-"""How long a rank whose connection broke waits for a rank that knows why. Chosen: control messages take milliseconds."""
+"""How long a rank whose connection broke waits for one that knows why. Chosen: control messages take milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +74,11 @@ class Watch:
         self._seen = threading.Event()
         self._is_over = False
         self.failure: Failure | None = None
-        self._start(self._listen)
+        threading.Thread(target=self._listen, name="nvcoll watch", daemon=True).start()
+        self._beating: threading.Thread | None = None
         if places.local == 0:
-            self._start(self._beat)
-
-    @staticmethod
-    def _start(run: object) -> None:
-        threading.Thread(target=run, name="nvcoll watch", daemon=True).start()  # type: ignore[arg-type]
+            self._beating = threading.Thread(target=self._beat, name="nvcoll beat", daemon=True)
+            self._beating.start()
 
     @contextmanager
     def guard(self, places: Places, patience: float | None) -> Iterator[float | None]:
@@ -125,8 +126,12 @@ class Watch:
         self.tell(Failure("Aborted", f"rank {rank} called abort", rank, self._places.host))
 
     def end(self) -> None:
-        """Ends the watch: this rank leaves in order."""
+        """Ends the watch and the engine: this rank leaves in order, and no silence of it is a failure."""
         self._is_over = True
+        self._seen.set()
+        if self._beating is not None:
+            self._beating.join(LEAVING_S)
+        self._outer.close(None)
 
     def _take(self, failure: Failure) -> bool:
         with self._lock:
