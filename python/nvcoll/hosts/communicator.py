@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from nvcoll._nvcoll import Busy, InvalidArgument, Mismatch
+from nvcoll._nvcoll import Busy, InvalidArgument, Mismatch, _op
 from nvcoll._nvcoll import Communicator as HostCommunicator
 from nvcoll._nvcoll import ops as _ops
 from nvcoll.hosts import copies, reductions
@@ -606,11 +606,3 @@ def across(places: Places, inner: HostCommunicator, outer: Outer, timeout: float
     """
     world = World(Watch(outer, inner, places), Numbers(outer), places)
     return Communicator(world, places, inner, Channel(outer, 1, places), timeout)
-
-
-def _op(op):
-    import re
-
-    if isinstance(op, str):
-        return op, []
-    return "premul_sum", [float(re.sub(r"[^0-9.e-]", "", repr(op).split("(")[1]))]

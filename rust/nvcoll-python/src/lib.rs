@@ -42,7 +42,7 @@ mod _nvcoll {
     #[pymodule_export]
     use crate::calls::{
         call_counts::{CallCounts, Calls},
-        choices::{premul_sum, PremulSum},
+        choices::{op_of, premul_sum, PremulSum},
         communicator::{Communicator, Message},
         faults::arm,
         group::Group,
