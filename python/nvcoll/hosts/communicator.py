@@ -82,7 +82,8 @@ class Communicator:
             self._meeting = Meeting(self._team)
         self._lane = Lane(f"communicator {channel.number}")
         self._messages = Messages(places, inner, channel, world.watch, timeout)
-        self._group: Group | None = None
+        self._opened: list[Group] = []
+        self._patience_of_group: float | None = None
         self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT)
         self._count = 0
 
@@ -458,8 +459,14 @@ class Communicator:
         )
 
     def group(self, *, timeout: float | None = None, async_op: bool = False) -> Group:
-        """Collects the calls of a ``with`` block, which run one after the other: see `nvcoll.Communicator.group`."""
-        return Group(self, timeout, async_op=async_op)
+        """Collects the calls of a ``with`` block, which run one after the other: see `nvcoll.Communicator.group`.
+
+        Args:
+            timeout: seconds that each of its calls may take. Default: that of the communicator.
+            async_op: whether the program continues after the block while the calls run.
+        """
+        self._patience_of_group = timeout
+        return Group(self._lane, self._opened, async_op=async_op)
 
     def abort(self) -> None:
         """Ends the calls of all communicators of the job, on every rank."""
@@ -509,7 +516,9 @@ class Communicator:
             timeout: seconds that it may take, from its turn.
             async_op: whether to return a work at once.
         """
-        patience = self._timeout if timeout is None else timeout
+        patience = self._timeout
+        if timeout is not None or (self._opened and self._patience_of_group is not None):
+            patience = self._patience_of_group if timeout is None else timeout
 
         def call() -> Any:
             self._count += 1
@@ -518,8 +527,8 @@ class Communicator:
                 self._team.begin(patience)
                 return make(self._meeting.in_host(name))
 
-        if self._group is not None:
-            self._group.add(name, call)
+        if self._opened:
+            self._opened[0].add(call)
             return result
         return self._lane.issue(call, name) if async_op else self._lane.run(call, name)
 

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from nvcoll._nvcoll import Busy
-from nvcoll.hosts.lane import Work
-
-if TYPE_CHECKING:
-    from nvcoll.hosts.communicator import Communicator
+from nvcoll.hosts.lane import Lane, Work
 
 
 class Group:
-    """The calls of a ``with`` block: see `nvcoll.Group`. Made by `Communicator.group`."""
+    """The calls of a ``with`` block: see `nvcoll.Group`. Made by `Communicator.group`.
 
-    def __init__(self, comm: Communicator, timeout: float | None, *, async_op: bool) -> None:
-        self._comm, self._timeout, self._is_async = comm, timeout, async_op
+    Args:
+        lane: runs the calls.
+        opened: the open group of the communicator, if there is one.
+        async_op: whether the program continues after the block while the calls run.
+    """
+
+    def __init__(self, lane: Lane, opened: list[Group], *, async_op: bool) -> None:
+        self._lane, self._opened, self._is_async = lane, opened, async_op
         self._calls: list[Callable[[], Any]] = []
         self._work: Work | None = None
 
-    def add(self, name: str, call: Callable[[], Any]) -> None:
+    def add(self, call: Callable[[], Any]) -> None:
         """Adds a call."""
         self._calls.append(call)
 
@@ -29,25 +32,25 @@ class Group:
         return len(self._calls)
 
     def __enter__(self) -> Group:
-        if self._comm._group is not None:
+        if self._opened:
             raise Busy("another group of this communicator is open: end its block first")
-        self._comm._group = self
+        self._opened.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> Literal[False]:
-        self._comm._group = None
+        self._opened.clear()
         if kind is None and self._calls:
             if self._is_async:
-                self._work = self._comm._lane.issue(self._all, self._name)
+                self._work = self._lane.issue(self._all, self._name)
             else:
                 self.run()
         return False
 
-    def run(self, *, timeout: float | None = None) -> None:
+    def run(self) -> None:
         """Makes the calls, again if they were made, on the present elements of their arrays."""
-        self._comm._lane.run(self._all, self._name)
+        self._lane.run(self._all, self._name)
 
     @property
     def work(self) -> Work | None:

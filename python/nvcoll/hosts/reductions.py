@@ -84,10 +84,11 @@ class Reduction:
         """
         if not len(out):
             return
+        op: Any = premul_sum([self.scalars[rank] for rank in ranks]) if self.op == "premul_sum" else self.op
         _fold(
             self.like.typed(parts),
             self.like.typed(out) if is_last else self._partial(out),
-            premul_sum([self.scalars[rank] for rank in ranks]) if self.op == "premul_sum" else self.op,
+            op,
             carry=None if carry is None else self._partial(carry),
             divide_by=self.size if is_last and self.op == "avg" else None,
         )
@@ -97,7 +98,7 @@ class Reduction:
         if not len(out):
             return
         into = self.like.typed(out) if self.wide is None else np.empty(len(out) // self.like.itemsize, self.wide)
-        op = "sum" if self.op == "premul_sum" else self.op
+        op: Any = "sum" if self.op == "premul_sum" else self.op
         _fold(self._partial(sums), into, op, divide_by=self.size if op == "avg" else None)
         if self.wide is not None:
             self.like.round_to(into, out)

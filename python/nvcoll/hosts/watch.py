@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -202,12 +203,12 @@ class Watch:
             return Failure("PeerLost", text, rank, host, error.pid, error.signal, error.status)
         return Failure(type(error).__name__, text, None, host)
 
-    def _error(self, failure: Failure) -> Error:
+    def _error(self, failure: Failure) -> Any:
         """Returns the error of a failure. Its host is None if the failure is of this rank's host."""
         names, is_far = self._places.names, failure.host is not None and failure.host != self._places.host
         kind = {each.__name__: each for each in (PeerLost, Timeout, Mismatch, Closed)}.get(failure.kind, Aborted)
         name = names[failure.host] if failure.host is not None and is_far else None
-        error = kind(failure.text if name is None else f"{failure.text}, on host {name}")
+        error: Any = kind(failure.text if name is None else f"{failure.text}, on host {name}")
         error.host = name
         if isinstance(error, PeerLost):
             error.rank, error.pid = failure.rank, failure.pid
