@@ -5,11 +5,36 @@ after SIGKILL. Root needs nothing else; others need user namespaces (``unshare -
 """
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-START = "mount -t tmpfs none /run && mkdir /run/netns && echo ready && exec cat"
+START = """
+mount -t tmpfs none /run && mkdir /run/netns
+printf '127.0.0.1 localhost\\n10.77.0.1 a\\n10.77.0.2 b\\n10.77.0.3 c\\n10.77.0.4 d\\n' > /run/hosts
+mount --bind /run/hosts /etc/hosts && echo ready && exec cat
+"""
+
+OPEN_MPI = [
+    *(
+        "--allow-run-as-root",
+        "--map-by",
+        "slot:OVERSUBSCRIBE",
+        "--bind-to",
+        "none",
+        "--mca",
+        "mpi_yield_when_idle",
+        "1",
+    ),
+    *("--prtemca", "prte_if_include", "10.77.0.0/24", "--mca", "btl_tcp_if_include", "10.77.0.0/24"),
+    *("--mca", "pml", "ob1", "--mca", "btl", "tcp,self,sm"),
+]
+INTEL = {"I_MPI_HYDRA_BOOTSTRAP": "ssh", "I_MPI_HYDRA_IFACE": "e0", "I_MPI_PIN": "0", "I_MPI_OFI_PROVIDER": "tcp"}
+MPICH = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
+MPI = INTEL | MPICH | {"FI_TCP_IFACE": "e0", "I_MPI_THREAD_YIELD": "3"}
+"""By default MPIs look for other networks, and use what they think to be the memory of one machine."""
 
 AGENT = """#!/bin/sh
 # Starts a command on a host, in the manner of ssh: agent [-options] HOST COMMAND...
@@ -101,6 +126,35 @@ class Namespaces:
             where += ["--master-addr", "10.77.0.1", "--master-port", 29501]
             command = [sys.executable, "-m", "torch.distributed.run", *where, *program]
             running.append(self.start(name, command, **environment))
+        return self.ends(running, limit)
+
+    def mpirun(self, mpirun, *program, ranks=2, limit=120, **environment):
+        """Runs a program under an mpirun, ranks on each host; returns exit status and output."""
+        version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=60).stdout
+        agent, count = Path(tempfile.mkdtemp()) / "agent", ranks * len(self.names)
+        agent.write_text(AGENT)
+        agent.chmod(0o755)
+        on = ",".join(f"{name}:{ranks}" for name in self.names)
+        if "Open MPI" in version or "Open-MPI" in version:
+            how = ["--host", on, "--prtemca", "plm_ssh_agent", agent, *OPEN_MPI]
+        elif "Intel" in version:
+            how, environment = ["-hosts", ",".join(self.names), "-ppn", ranks], environment | MPI
+            environment |= {"I_MPI_HYDRA_BOOTSTRAP_EXEC": str(agent)}
+        else:
+            how, environment = (
+                ["-launcher", "ssh", "-launcher-exec", agent, "-iface", "e0", "-hosts", on],
+                environment | MPI,
+            )
+        environment = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29502"} | environment
+        environment["PATH"] = f"{Path(mpirun).parent}:{os.environ['PATH']}"
+        running = self.start("a", [mpirun, *how, "-n", count, *program], **environment)
+        try:
+            return self.ends([running], limit)[0]
+        finally:
+            shutil.rmtree(agent.parent)
+
+    def ends(self, running, limit):
+        """Returns exit status and output of processes; more than `limit` seconds are an error."""
         try:
             return [(each.communicate(timeout=limit)[0], each.returncode)[::-1] for each in running]
         except subprocess.TimeoutExpired:
