@@ -6,11 +6,10 @@ What is not there yet refuses with its reason: algorithms but ``auto`` and ``two
 
 from __future__ import annotations
 
-import threading
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -45,7 +44,7 @@ Made = Callable[[Bytes], Any]
 """What a call does once the ranks of the host have compared its record."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class World:
     """What the communicators of a job share.
 
@@ -59,7 +58,7 @@ class World:
     watch: Watch
     numbers: Numbers
     places: Places
-    is_nested: threading.Event = field(default_factory=threading.Event)
+    is_nested: bool = False
 
 
 class Communicator:
@@ -472,6 +471,10 @@ class Communicator:
         """Ends the calls of all communicators of the job, on every rank."""
         self._world.watch.abort(self._places)
 
+    def add_sums_of_hosts(self) -> None:
+        """Makes ``two_level`` the default of all communicators of this job, on this rank: all ranks call it."""
+        self._world.is_nested = True
+
     def leave(self) -> None:
         """Leaves the job in order, after the calls in flight.
 
@@ -542,7 +545,7 @@ class Communicator:
             raise InvalidArgument(
                 f"{op_name} is not defined on {x.dtype}: pass one of {', '.join(sorted(OPS[op_name]))}"
             )
-        is_nested = algorithm == "two_level" or (algorithm is None and self._world.is_nested.is_set())
+        is_nested = algorithm == "two_level" or (algorithm is None and self._world.is_nested)
         call = f"{name} of {x.count} {x.dtype}, {op_name}{', two_level' if is_nested else ''}"
 
         def reduce() -> Reduction:

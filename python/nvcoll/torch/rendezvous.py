@@ -3,6 +3,7 @@
 ::
 
     default group    rank 0 tells the others the name of a job by torch's store; each process joins the job
+                     on several hosts, they meet by the same store through gloo, or through MPI
     another group    its members make a communicator of their own; other ranks do nothing
     neither          the default group is not of nvcoll: the group is a job of its own
 
@@ -21,16 +22,26 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from torch.distributed import PrefixStore
+
 import nvcoll
 from nvcoll import _nvcoll
+from nvcoll.hosts.gloo import Gloo
+from nvcoll.hosts.opening import BETWEEN, card, engine
 from nvcoll.ranks import membership
-from nvcoll.text.formatting import listed
+from nvcoll.ranks.job import JobSettings
 from nvcoll.torch.reporting import Reporting
+
+ORDER = "NVCOLL_ORDER"
+"""The variable of the order of additions between hosts: ``rank`` or ``nested``."""
+
+SEVERAL = "several hosts"
+"""What rank 0 says instead of the name of a job."""
 
 SILENCE = timedelta(seconds=30)
 """How long a rank waits for another in torch's store before it says so. Chosen: jobs start within seconds."""
 
-_world: nvcoll.Communicator | None = None
+_world: Any = None
 """The communicator of the default group, if it is of nvcoll."""
 
 
@@ -58,7 +69,7 @@ def ranks_of(options: Any) -> Ranks:
         options: torch's: store, rank, size, timeout, name, ranks of the default group (none for the default group).
 
     Raises:
-        InvalidArgument: the ranks are on several hosts, or this process is in another job.
+        InvalidArgument: this process is in another job, or ranks on several hosts cannot meet.
         Timeout: ranks are missing.
     """
     global _world
@@ -70,7 +81,12 @@ def ranks_of(options: Any) -> Ranks:
     if _world is not None:
         return Ranks(_world.subset(among))
     seconds = options.timeout.total_seconds()
-    job = _nvcoll.Job(options.group_rank, options.group_size, _job_of(options), None, seconds, seconds)
+    name = _job_of(options)
+    if name is None:
+        raise nvcoll.InvalidArgument(
+            'ranks are on several hosts, and the default group is not of nvcoll: pass "nvcoll" to init_process_group'
+        )
+    job = _nvcoll.Job(options.group_rank, options.group_size, name, None, seconds, seconds)
     return Ranks(job.communicator(seconds), job.leave)
 
 
@@ -86,7 +102,10 @@ def _join(options: Any) -> nvcoll.Communicator:
     rank, size, seconds = options.group_rank, options.group_size, options.timeout.total_seconds()
     current = membership.current(seconds)
     if current is None:
-        return nvcoll.init(rank, size, _job_of(options), timeout=seconds, join_timeout=seconds)
+        name = _job_of(options)
+        if name is None:
+            return _across(options)
+        return nvcoll.init(rank, size, name, timeout=seconds, join_timeout=seconds)
     if (current.rank, current.world_size) != (rank, size):
         raise nvcoll.InvalidArgument(
             f"this process is rank {current.rank} of {current.world_size} in a job of nvcoll, and torch asks for rank "
@@ -95,11 +114,10 @@ def _join(options: Any) -> nvcoll.Communicator:
     return current
 
 
-def _job_of(options: Any) -> str:
-    """Returns the name of a new job, which rank 0 chooses, if all ranks are on one machine.
+def _job_of(options: Any) -> str | None:
+    """Returns the name of a new job, which rank 0 chooses; None if ranks are on several hosts.
 
     Raises:
-        InvalidArgument: they are not.
         Timeout: a rank did not come to the store.
     """
     store, rank, size = options.store, options.group_rank, options.group_size
@@ -122,32 +140,46 @@ def _job_of(options: Any) -> str:
 
     # A store may outlive a group: that of torchrun serves the next init_process_group too.
     turn = store.add(f"nvcoll/turns/{rank}", 1)
-    store.set(f"nvcoll/host/{turn}/{rank}", _host())
+    own = card(rank)
+    store.set(f"nvcoll/host/{turn}/{rank}", f"{own.host} {own.name}")
     if rank == 0:
         hosts = [told(f"nvcoll/host/{turn}/{peer}", peer) for peer in range(size)]
-        store.set(f"nvcoll/job/{turn}", _on_several(hosts) or f"ok torch-{uuid.uuid4().hex[:16]}")
-    verdict, _, text = told(f"nvcoll/job/{turn}", 0).partition(" ")
-    if verdict != "ok":
-        raise nvcoll.InvalidArgument(text)
-    return str(text)
+        store.set(f"nvcoll/job/{turn}", SEVERAL if _on_several(hosts) else f"torch-{uuid.uuid4().hex[:16]}")
+    name = told(f"nvcoll/job/{turn}", 0)
+    return None if name == SEVERAL else name
 
 
-def _host() -> str:
-    """Returns what identifies this machine for ranks that look for each other: boot, network namespace, name."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        boot = file.read().strip()
-    return f"{boot}/{os.stat('/proc/self/ns/net').st_ino} {socket.gethostname()}"
+def _on_several(hosts: list[str]) -> bool:
+    """Says whether ranks are on several hosts."""
+    return len({host.partition(" ")[0] for host in hosts}) > 1
 
 
-def _on_several(hosts: list[str]) -> str | None:
-    """Returns the refusal of ranks on several hosts; None if they are on one."""
-    places: dict[str, list[int]] = {}
-    for rank, host in enumerate(hosts):
-        places.setdefault(host, []).append(rank)
-    if len(places) == 1:
-        return None
-    named = "; ".join(f"{listed(ranks)} on {host.partition(' ')[2]}" for host, ranks in places.items())
-    return (
-        f"refused found ranks on several hosts, or in containers with separate network namespaces ({named}), expected "
-        "one host: start all ranks there"
-    )
+def _across(options: Any) -> Any:
+    """Joins the job of ranks on several hosts, and returns its communicator.
+
+    ``NVCOLL_ORDER=nested`` adds sums of hosts: fewer bytes between three or more hosts, and bits that depend on them.
+
+    Raises:
+        InvalidArgument: the variable has another value, or nothing carries messages between the hosts.
+        Timeout: ranks are missing.
+    """
+    order = os.environ.get(ORDER) or "rank"
+    if order not in ("rank", "nested"):
+        raise nvcoll.InvalidArgument(f"{ORDER}={order} is no order of additions: set it to rank or nested, or unset it")
+    rank, size, seconds = options.group_rank, options.group_size, options.timeout.total_seconds()
+    if os.environ.get(BETWEEN) == "mpi":
+        outer = engine(rank, size, True, "init_process_group", seconds)
+    else:
+        outer = Gloo(PrefixStore("nvcoll/hosts", options.store), rank, size, seconds, _master(options.store))
+    place = JobSettings(rank, size, "torch")
+    comm = membership.init_across(outer, place, timeout=seconds, join_timeout=seconds)
+    if order == "nested":
+        comm.add_sums_of_hosts()
+    return comm
+
+
+def _master(store: Any) -> str:
+    """Returns an address to which other hosts have a route: that of the store, if it has one."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return str(getattr(store, "host", None) or os.environ.get("MASTER_ADDR") or socket.gethostname())
