@@ -121,6 +121,27 @@ def test_ranks_without_elements_call_as_those_that_are_in_place(job, path):
     assert job.run(partial(calls_in_place_with_empty_parts, path=path)) == [of_first, of_others, of_others]
 
 
+def repeated_calls(comm, path, dtype):
+    """Returns the calls whose bits changed within eight rounds, of which the first try the kinds of stores in turn."""
+    x = np.random.default_rng(comm.rank).integers(1, 100, 30_003).astype(dtype) / np.array(3, dtype)
+    calls = {
+        "sum": lambda y: comm.all_reduce(y, path=path),
+        "max": lambda y: comm.all_reduce(y, "max", path=path),
+        "root": lambda y: comm.broadcast(y, root=1, path=path),
+        "gather": lambda y: comm.all_gather(y[1:], path=path),
+        "scatter": lambda y: comm.reduce_scatter(y, "prod", path=path),
+        "strided": lambda y: comm.all_reduce(np.repeat(y, 2)[::2], path=path),
+    }
+    different = {name for name, call in calls.items() if len({call(x.copy()).tobytes() for _ in range(8)}) != 1}
+    return sorted(different), comm.all_reduce(x.copy()).tobytes() == comm.all_reduce(x.copy(), path="pushed").tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "f8"])
+@pytest.mark.parametrize("path", ["staged", "pushed"])
+def test_calls_give_the_same_bits_however_they_store(job, path, dtype):
+    assert job.run(partial(repeated_calls, path=path, dtype=dtype)) == [([], True)] * 3
+
+
 def test_init_checks_its_arguments_before_it_joins():
     program = """
         for arguments in ({"timeout": "x"}, {"join_timeout": -1}):

@@ -81,6 +81,33 @@ fn a_large_call_out_of_place_gives_the_sum_however_it_stores() {
 }
 
 #[test]
+fn a_staged_call_gives_the_sum_however_it_stores() {
+    let (world_size, count) = (3, 30_011);
+    let node = Arc::new(Node::new(world_size, Some(2)).unwrap());
+    for (algorithm, path) in algorithm::of(&ALL_REDUCE).flat_map(|a| [(a, Path::Staged), (a, Path::Pushed)]) {
+        let team = Team::new(world_size);
+        std::thread::scope(|scope| {
+            for rank in 0..world_size {
+                let (node, team) = (node.clone(), team.clone());
+                scope.spawn(move || {
+                    let member = team.member(rank).unwrap();
+                    let program = node.program_of_rank(&call(algorithm.name, count, path), None).unwrap();
+                    // The first calls try the kinds of stores in turn.
+                    for round in 0..8 {
+                        let mut data = inputs(world_size, count);
+                        let expected = sums(&data);
+                        let mine = &mut data[rank as usize];
+                        // SAFETY: `mine` is `count` elements, used by this call only.
+                        unsafe { member.run(&program, in_place(mine), watchdog()) }.unwrap();
+                        assert!(*mine == expected, "{} {path:?} in round {round}", algorithm.name);
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn ranks_that_are_threads_give_the_sum_round_after_round() {
     for world_size in [2, 3, 8] {
         let node = Arc::new(Node::new(world_size, None).unwrap());

@@ -23,6 +23,10 @@ const ALONE_BYTES: usize = 1 << 20;
 /// soon look for results in the caches. Chosen: more than the share of one or two cores in most last-level caches.
 const STREAMED_BYTES: usize = 32 << 20;
 
+/// The least size of all buffers for which streaming stores to staging are tried, in bytes. Measured: below, the fence behind the
+/// stores takes longer than the lines, even between processors that share no cache.
+const STREAMED_STAGING_BYTES: usize = 32 << 10;
+
 /// The longest slice of a chunk, in bytes. An abort is acknowledged between slices. Chosen.
 const LONGEST_SLICE_BYTES: usize = 256 << 10;
 
@@ -53,6 +57,11 @@ pub(crate) fn wants_help(buffer_bytes: usize) -> bool {
 /// Says whether streaming stores may pay in a call of `buffer_bytes`.
 pub(crate) fn may_stream(buffer_bytes: usize) -> bool {
     buffer_bytes >= STREAMED_BYTES
+}
+
+/// Says whether streaming stores to staging may pay in a call of `buffer_bytes`.
+pub(crate) fn may_stream_staging(buffer_bytes: usize) -> bool {
+    buffer_bytes >= STREAMED_STAGING_BYTES
 }
 
 impl WorkSplit {

@@ -19,10 +19,11 @@ use super::bound_fold::{BoundFold, ViewAddress};
 use super::chunk_offsets::ChunkOffsets;
 use super::extents::Extents;
 use super::order::StepOrder;
+use super::store_choice::{StoreChoice, Streaming};
 use super::written_once::WrittenOnce;
 use super::{Program, Task};
 use crate::auto::components::connected_components;
-use crate::auto::work_split::may_stream;
+use crate::auto::work_split::{may_stream, may_stream_staging};
 use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::kernel::{select, Arm, Isa};
@@ -112,9 +113,7 @@ impl Program {
         }
         program.is_scaled = program.folds.iter().any(|fold| fold.is_scaled);
         program.fuse_folds();
-        if program.folds.iter().any(|fold| fold.n_plain < fold.n_dst) {
-            program.stores = Some(Mutex::default());
-        }
+        program.stores = program.store_choice().map(Mutex::new);
         Ok(program)
     }
 
@@ -137,6 +136,14 @@ impl Program {
         Ok(())
     }
 
+    /// Returns the choice between the kinds of stores; `None` if every call stores plainly.
+    fn store_choice(&self) -> Option<StoreChoice> {
+        let has_once = self.folds.iter().any(|fold| fold.n_plain + fold.n_staging < fold.n_dst);
+        let is_staging = self.is_staged && may_stream_staging(self.buffer_bytes);
+        let kinds = [has_once.then_some(Streaming::Outputs), is_staging.then_some(Streaming::Staging)];
+        (has_once || is_staging).then(|| StoreChoice::of(kinds.into_iter().flatten()))
+    }
+
     fn add_task(&mut self, step: &Step, layout: &ScheduleLayout<'_>, isa: Isa) {
         let first_fold = self.folds.len() as u32;
         let n_src = step.src.len();
@@ -153,18 +160,31 @@ impl Program {
                 continue;
             }
             let first_address = self.addresses.len() as u32;
-            // What other steps touch comes first: staging is read again, and stays in the caches.
+            let (staged, own): (Vec<&View>, Vec<&View>) = written.iter().partition(|view| view.buffer.is_staging());
             let (once, plain): (Vec<&View>, Vec<&View>) =
-                written.iter().partition(|view| !view.buffer.is_staging() && layout.written_once.holds(view, nth));
-            for view in step.src.iter().map(|source| &source.view).chain(plain.iter().chain(&once).copied()) {
+                own.into_iter().partition(|view| layout.written_once.holds(view, nth));
+            // In the order of `BoundFold::n_kept`.
+            let sources = step.src.iter().map(|source| &source.view);
+            for view in sources.chain(plain.iter().chain(&staged).chain(&once).copied()) {
                 self.addresses.push(layout.address_of(view, nth, self.call.dtype.bytes()));
             }
             self.scalar_of.extend(step.src.iter().map(|source| source.contribution));
             self.scalar_of.extend(std::iter::repeat_n(None, written.len()));
             let kernel = select(isa, self.call.dtype, arm);
             let is_scaled = arm == Arm::SumScaled;
-            let (n_src, n_dst, n_plain) = (n_src as u32, written.len() as u32, plain.len() as u32);
-            self.folds.push(BoundFold { kernel, first_address, n_src, n_dst, is_scaled, n_plain, chunk, count });
+            let [n_src, n_dst, n_plain, n_staging] =
+                [n_src, written.len(), plain.len(), staged.len()].map(|number| number as u32);
+            self.folds.push(BoundFold {
+                kernel,
+                first_address,
+                n_src,
+                n_dst,
+                is_scaled,
+                n_plain,
+                n_staging,
+                chunk,
+                count,
+            });
             self.widest = self.widest.max((n_src + n_dst) as usize);
         }
         let folds = self.folds.len() as u32 - first_fold;

@@ -1,6 +1,7 @@
 //! How the folds of a task run: base pointers of a call and offsets of a tile give the arguments of one kernel.
 
 use super::bound_fold::{BoundFold, ViewAddress};
+use super::store_choice::Streaming;
 use super::{Piece, Program};
 use crate::auto::work_split::wants_help;
 use crate::kernel::Args;
@@ -28,8 +29,8 @@ impl Slot {
 pub struct Workspace {
     pointers: Vec<*mut u8>,
     scalars: Vec<f64>,
-    /// Whether destinations that are only written bypass the caches.
-    is_streaming: bool,
+    /// The stores that bypass the caches.
+    streaming: Streaming,
 }
 
 // SAFETY: the pointers are leftovers of the last fold and are overwritten before they are used again.
@@ -38,8 +39,8 @@ unsafe impl Send for Workspace {}
 impl Workspace {
     /// Makes room for the folds of a program. It allocates only if all earlier programs were narrower.
     #[inline]
-    pub fn fit(&mut self, program: &Program, is_streaming: bool) {
-        self.is_streaming = is_streaming;
+    pub fn fit(&mut self, program: &Program, streaming: Streaming) {
+        self.streaming = streaming;
         if self.pointers.len() < program.widest {
             self.pointers.resize(program.widest, std::ptr::null_mut());
             self.scalars.resize(program.widest, 1.0);
@@ -161,7 +162,7 @@ impl Program {
             count,
             scalars: workspace.scalars.as_ptr(),
             divisor: self.world_size(),
-            plain: if workspace.is_streaming { fold.n_plain as usize } else { n_dst },
+            plain: fold.n_kept(workspace.streaming),
             is_far: wants_help(self.buffer_bytes),
         };
         // SAFETY: `Verified` says that views are in bounds and that no other step writes them now, because the task's waits are

@@ -11,7 +11,7 @@ use crate::memory::block::MemoryBlock;
 use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
-use crate::program::store_choice::TimedStores;
+use crate::program::store_choice::{Streaming, TimedStores};
 use crate::program::{Program, Workspace};
 use crate::run::by_rank::RankWorker;
 use crate::run::by_tile::{self, Claims};
@@ -113,12 +113,12 @@ impl Driver {
             !has_timed_out && !is_interrupted()
         };
         let stores = pass.stores().map(TimedStores::begin);
-        let is_streaming = stores.as_ref().is_some_and(|stores| stores.is_streamed);
+        let streaming = stores.as_ref().map_or(Streaming::Nothing, |stores| stores.kind);
         // SAFETY: this function demands what `run_pieces` does.
-        let is_done = unsafe { self.run_pieces(pass.programs(), buffers, is_streaming, &mut goes_on) };
+        let is_done = unsafe { self.run_pieces(pass.programs(), buffers, streaming, &mut goes_on) };
         match (is_done, has_timed_out) {
             (true, _) => {
-                stores.into_iter().for_each(TimedStores::learn);
+                stores.into_iter().for_each(|stores| stores.learn(|| true));
                 Ok(())
             }
             (false, true) => Err(deadline.error(pass.first().call().clone().into(), "not all steps were done".into())),
@@ -135,7 +135,7 @@ impl Driver {
         &mut self,
         programs: &[Arc<Program>],
         buffers: &[Buffers],
-        is_streaming: bool,
+        streaming: Streaming,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> bool {
         let pool = self.pool.as_mut().expect("prepare made it");
@@ -149,14 +149,14 @@ impl Driver {
             let mut of_programs = programs.iter().zip(buffers.chunks_exact(ranks));
             let is_long = wants_help(bytes);
             return of_programs.all(|(program, buffers)| {
-                workspace.fit(program, is_streaming);
+                workspace.fit(program, streaming);
                 // SAFETY: the caller of `run` vouches for the buffers; the workspace fits.
                 (!is_long || goes_on()) && unsafe { by_tile::run_alone(program, buffers, workspace, &mut *goes_on) }
             });
         }
         for workspace in &mut *workspaces {
             let workspace = workspace.get_mut().unwrap_or_else(PoisonError::into_inner);
-            programs.iter().for_each(|program| workspace.fit(program, is_streaming));
+            programs.iter().for_each(|program| workspace.fit(program, streaming));
         }
         let work = |worker: usize, goes_on: &mut dyn FnMut() -> bool| {
             let _environment = FloatEnvironment::round_to_nearest();

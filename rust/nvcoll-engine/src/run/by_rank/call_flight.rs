@@ -70,6 +70,7 @@ impl<'a> Flight<'a> for CallFlight<'_, 'a> {
                     // SAFETY: `RankWorker::run`, which makes a flight, demands the same; `begin_work` fitted the worker to the pass,
                     // and the ranks have entered.
                     let has_moved = unsafe { self.worker.run_ready_steps(world, self.pass, self.tiles, number) }?;
+                    self.stores.iter_mut().for_each(|stores| stores.note(has_moved));
                     if !self.worker.cursors.is_empty() {
                         return Ok(if has_moved { Advance::Moved } else { Advance::Waits });
                     }
@@ -127,7 +128,7 @@ impl CallFlight<'_, '_> {
         // Peers may store otherwise: the bits are the same.
         self.stores = self.pass.stores().map(TimedStores::begin);
         if let Some(stores) = &self.stores {
-            self.worker.workspace.fit(self.pass.first(), stores.is_streamed);
+            self.worker.workspace.fit(self.pass.first(), stores.kind);
         }
         (self.stage, self.tiles) = (CallStage::Work, self.pass.tiles());
         self.worker.strike_at(self.world, self.number, Moment::After(0))
@@ -230,8 +231,7 @@ impl RankWorker {
             // A small call would feel one more layer of futures.
             outcome = if limit.is_of_issued() { fly(&mut flight, limit).await } else { wait(&mut flight, limit) };
         }
-        let (pass, stores) = (flight.pass, flight.stores);
-        stores.into_iter().filter(|_| outcome.is_ok()).for_each(TimedStores::learn);
+        let (pass, tiles, stores) = (flight.pass, flight.tiles, flight.stores);
         std::mem::forget(panicking);
         if let (true, Err(cause)) = (self.is_member, outcome) {
             // Peers may have to name a call of a batch.
@@ -244,6 +244,9 @@ impl RankWorker {
             } else {
                 activity.acknowledge()
             }
+        }
+        if outcome.is_ok() {
+            stores.into_iter().for_each(|stores| stores.learn(|| are_all_done(world, pass, number, tiles)));
         }
         self.has_seen_all = outcome.is_ok() && pass.is_symmetric();
         let Err(cause) = outcome else { return Ok(()) };
@@ -263,6 +266,17 @@ impl RankWorker {
         };
         error_of(world, &self.ranks, cause, own_call, own_end)
     }
+}
+
+/// Says whether every rank has run all its steps of call `number`.
+fn are_all_done(world: &World, pass: Pass<'_>, number: u32, tiles: u32) -> bool {
+    let is_done = |(rank, (queue, tasks)): (u32, (u32, &Vec<u32>))| {
+        let length = tasks.len() as u32;
+        length == 0 || is_over(world, &Wait::Steps { rank, queue, length, done: length, lag: 0 }, number, tiles - 1)
+    };
+    let queues =
+        (0..).zip(&pass.order().queues).flat_map(|(rank, of_rank)| (0..).zip(of_rank).map(move |of| (rank, of)));
+    tiles == 0 || queues.into_iter().all(is_done)
 }
 
 /// Returns a call of a pass, or its last if it has fewer.

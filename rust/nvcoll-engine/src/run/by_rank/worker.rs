@@ -7,6 +7,7 @@ use crate::memory::buffers::Buffers;
 use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::order::Wait;
+use crate::program::store_choice::Streaming;
 use crate::program::Workspace;
 use crate::run::fault::{Fault, Moment};
 use crate::sync::{Cause, Doorbell};
@@ -135,7 +136,7 @@ impl RankWorker {
 
     /// Fits the workspace to the pass, and begins its queues.
     pub(super) fn fit(&mut self, pass: Pass<'_>) {
-        pass.programs().iter().for_each(|program| self.workspace.fit(program, false));
+        pass.programs().iter().for_each(|program| self.workspace.fit(program, Streaming::Nothing));
         self.cursors.clear();
         for rank in self.ranks.clone() {
             let queues = (0..).zip(&pass.order().queues[rank as usize]);
