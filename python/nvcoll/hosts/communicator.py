@@ -9,13 +9,14 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nvcoll._nvcoll import Busy, InvalidArgument, Mismatch, _op
+from nvcoll._nvcoll import Busy, Error, InvalidArgument, Mismatch, _op
 from nvcoll._nvcoll import Communicator as HostCommunicator
 from nvcoll._nvcoll import ops as _ops
 from nvcoll.hosts import copies, reductions
@@ -23,9 +24,9 @@ from nvcoll.hosts.arrays import Operand, even, row_of
 from nvcoll.hosts.channel import Channel
 from nvcoll.hosts.group import Group
 from nvcoll.hosts.lane import Lane
-from nvcoll.hosts.meeting import Meeting
+from nvcoll.hosts.meeting import WITH_RECORD_IN_HOST, Meeting
 from nvcoll.hosts.messages import Message, Messages
-from nvcoll.hosts.outer import Bytes, Outer
+from nvcoll.hosts.outer import Bytes, Late, Lost, Outer, Stopped
 from nvcoll.hosts.places import Places
 from nvcoll.hosts.reductions import Reduction
 from nvcoll.hosts.subsets import Numbers
@@ -130,7 +131,7 @@ class Communicator:
             target.put_back()
             return into
 
-        return self._make(name, make, into, **how)
+        return self._make(name, make, into, payload=source.bytes, **how)
 
     def reduce(
         self,
@@ -158,7 +159,7 @@ class Communicator:
                 target.put_back()
             return into
 
-        return self._make(f"{name}, root {root}", make, into, **how)
+        return self._make(f"{name}, root {root}", make, into, payload=source.bytes, **how)
 
     def reduce_scatter(
         self,
@@ -378,7 +379,6 @@ class Communicator:
 
         def make(record: Bytes) -> None:
             self._meeting.agree(record)
-            self._team.barrier()
 
         return self._make("barrier", make, None, **how)
 
@@ -386,11 +386,20 @@ class Communicator:
 
     def send(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> None:
         """Sends an array to a rank, which calls `recv`: see `nvcoll.Communicator.send`."""
-        self.isend(x, dst, tag=tag, timeout=timeout).wait()
+        dst = self._checked(dst, "dst")
+        if self._opened:
+            self._opened[0].add(lambda: self._messages.isend(x, dst, tag, timeout))
+        else:
+            self._messages.isend(x, dst, tag, timeout).wait()
 
     def recv(self, x: Any, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Message:
         """Receives an array that a rank sends: see `nvcoll.Communicator.recv`."""
-        return cast(Message, self.irecv(x, src, tag=tag, timeout=timeout).wait())
+        message, src = Message(), None if src is None else self._checked(src, "src")
+        if self._opened:
+            self._opened[0].add(lambda: self._messages.irecv(x, src, tag, timeout, message))
+        else:
+            self._messages.irecv(x, src, tag, timeout, message).wait()
+        return message
 
     def isend(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> Any:
         """Begins to send an array to a rank: see `nvcoll.Communicator.isend`."""
@@ -412,11 +421,13 @@ class Communicator:
         timeout: float | None = None,
     ) -> Message:
         """Sends an array to one rank and receives an array from one: see `nvcoll.Communicator.sendrecv`."""
+        if self._opened:
+            self.send(x, dst, tag=tag, timeout=timeout)
+            return self.recv(out, src, tag=recv_tag, timeout=timeout)
         received = self.irecv(out, src, tag=recv_tag, timeout=timeout)
-        sent = self.isend(x, dst, tag=tag, timeout=timeout)
-        message = received.wait()
-        sent.wait()
-        return cast(Message, message)
+        self.isend(x, dst, tag=tag, timeout=timeout).wait()
+        message: Message = received.wait()
+        return message
 
     # Communicators
 
@@ -483,6 +494,8 @@ class Communicator:
         """
         if not self._lane.drain(LEAVING_S):
             raise Busy("a call is in flight: wait for it before this rank leaves")
+        with suppress(Late, Lost, Stopped, Error):
+            self._messages.drain(LEAVING_S)
         self._world.watch.end()
 
     def fail(self, text: str) -> None:
@@ -509,13 +522,23 @@ class Communicator:
 
     # How a call is made
 
-    def _make(self, name: str, make: Made, result: Any, *, timeout: float | None = None, async_op: bool = False) -> Any:
+    def _make(
+        self,
+        name: str,
+        make: Made,
+        result: Any,
+        *,
+        payload: Bytes | None = None,
+        timeout: float | None = None,
+        async_op: bool = False,
+    ) -> Any:
         """Makes a call in its turn, or collects it for the open group.
 
         Args:
             name: the call, as records compare it.
             make: what it does.
             result: what it returns in a group.
+            payload: what goes with the record inside the host, if it is small.
             timeout: seconds that it may take, from its turn.
             async_op: whether to return a work at once.
         """
@@ -523,12 +546,14 @@ class Communicator:
         if timeout is not None or (self._opened and self._patience_of_group is not None):
             patience = self._patience_of_group if timeout is None else timeout
 
+        early = payload if payload is not None and len(payload) <= WITH_RECORD_IN_HOST else None
+
         def call() -> Any:
             self._count += 1
             self._recent.append((self._count, name))
             with self._world.watch.guard(self._places, patience):
                 self._team.begin(patience)
-                return make(self._meeting.in_host(name))
+                return make(self._meeting.in_host(name, early))
 
         if self._opened:
             self._opened[0].add(call)

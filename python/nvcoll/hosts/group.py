@@ -62,5 +62,6 @@ class Group:
         return f"a group of {len(self)} calls"
 
     def _all(self) -> None:
-        for call in self._calls:
-            call()
+        begun = [work for work in (call() for call in self._calls) if hasattr(work, "_when_done")]
+        for message in begun:
+            message.wait()

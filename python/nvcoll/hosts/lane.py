@@ -23,11 +23,11 @@ class Work:
     """A call in flight, with the methods of `nvcoll.Work`.
 
     Args:
-        call: what to run; it returns the result.
+        call: what `run` makes; it returns the result. None: somebody calls `finish`.
         name: the call, for errors.
     """
 
-    def __init__(self, call: Call, name: str) -> None:
+    def __init__(self, call: Call | None, name: str) -> None:
         self._call, self._name = call, name
         self._over = threading.Event()
         self._result: Any = None
@@ -38,17 +38,24 @@ class Work:
 
     def run(self) -> None:
         """Makes the call, once."""
+        call, self._call = self._call, None
+        assert call is not None
         try:
-            self._result = self._call()
+            result = call()
         except BaseException as error:
-            self._error = error
+            self.finish(error=error)
+        else:
+            self.finish(result)
+
+    def finish(self, result: Any = None, error: BaseException | None = None) -> None:
+        """Ends the call with a result or an error."""
+        self._result, self._error = result, error
         with self._lock:
             self._over.set()
             rings, self._rings = self._rings, []
         for ring in rings:
             with contextlib.suppress(Exception):
                 ring()
-        del self._call
 
     def wait(self, timeout: float | None = None) -> Any:
         """Waits until the call is over, and returns its result.

@@ -2,7 +2,8 @@
 
 A record is 64 bytes: a digest of the call with all its counts, and its beginning in words. A rank of a rail always has
 a receive posted for the record of each other host, so a record never waits for its receiver, and no engine ever sees a
-message that is longer than its receive. Small data travel with the record.
+message that is longer than its receive. Small data travel with the record: one call inside the host and one message
+to each other host make a small all_reduce.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ RECORD_BYTES = 64
 DIGEST_BYTES = 8
 
 WITH_RECORD = 32 << 10
-"""The most bytes that travel with a record; measured: above, the chain is faster."""
+"""The most bytes of a host that travel with a record; measured: above, the chain is faster."""
+
+IN_HOST = 512
+"""The length of a record with data inside a host: always the same, so that calls with other data can be compared."""
+
+WITH_RECORD_IN_HOST = IN_HOST - RECORD_BYTES
+"""The most bytes of a rank that travel with its record inside the host."""
 
 
 class Meeting:
@@ -36,13 +43,18 @@ class Meeting:
         self._slots = {rank: np.empty(RECORD_BYTES + WITH_RECORD, np.uint8) for rank in ranks}
         self._posted = {rank: self._post(rank) for rank in ranks}
         self._sent: list[tuple[list[Request], Bytes]] = []
-        self._host = np.empty(RECORD_BYTES * len(team.places.mine), np.uint8)
+        self._own = np.zeros(IN_HOST, np.uint8)
+        self._host = np.empty((len(team.places.mine), IN_HOST), np.uint8)
 
     def _post(self, rank: int) -> Request:
         return self._team.channel.irecv(self._slots[rank], rank, RECORD)
 
-    def in_host(self, call: str) -> Bytes:
+    def in_host(self, call: str, payload: Bytes | None = None) -> Bytes:
         """Compares a call with those of the ranks of this host, and returns its record.
+
+        Args:
+            call: the call, in words.
+            payload: data that go with it, at most `WITH_RECORD_IN_HOST` bytes: see `payloads`.
 
         Raises:
             Mismatch: another rank of this host made another call.
@@ -51,13 +63,18 @@ class Meeting:
         words = call.encode()[: RECORD_BYTES - DIGEST_BYTES].ljust(RECORD_BYTES - DIGEST_BYTES)
         record = np.frombuffer(digest + words, np.uint8)
         places = self._team.places
-        self._team.gather(record, [RECORD_BYTES] * len(places.mine), self._host)
-        rows = self._host.reshape(-1, RECORD_BYTES)
-        unlike = (rows != rows[0]).any(axis=1)
-        if unlike.any():
-            other = int(unlike.argmax())
-            raise _mismatch(places.mine[0], rows[0], places.mine[other], rows[other])
+        self._own[:RECORD_BYTES] = record
+        if payload is not None:
+            self._own[RECORD_BYTES : RECORD_BYTES + len(payload)] = payload
+        self._team.gather(self._own, [IN_HOST] * len(places.mine), self._host.reshape(-1))
+        for rank, row in zip(places.mine, self._host[:, :RECORD_BYTES], strict=True):
+            if row.tobytes() != self._host[0, :RECORD_BYTES].tobytes():
+                raise _mismatch(places.mine[0], self._host[0, :RECORD_BYTES], rank, row)
         return record
+
+    def payloads(self, nbytes: int) -> Bytes:
+        """Returns the data that went with the records of this host's ranks, one after the other."""
+        return self._host[:, RECORD_BYTES : RECORD_BYTES + nbytes].reshape(-1)
 
     def agree(self, record: Bytes) -> None:
         """Compares a call with those of other hosts; no rank of this host goes on before.
@@ -93,7 +110,7 @@ class Meeting:
         for rank, slot in self._slots.items():
             team.wait([self._posted[rank]])
             received[rank] = slot
-            if (slot[:RECORD_BYTES] != record).any():
+            if slot[:RECORD_BYTES].tobytes() != record.tobytes():
                 raise _mismatch(team.places.rank, record, rank, slot[:RECORD_BYTES])
             if payload is not None:
                 self._slots[rank] = np.empty_like(slot)

@@ -2,7 +2,7 @@
 
 ::
 
-    small     contributions meet with the records, and the first rank of each host folds all of them
+    small     contributions meet with the records, and every rank folds all of them
     chain     host h continues the fold of host h-1; results run back; in chunks
     exchange  every contribution goes to the rank that folds it: ranks of a host that are no neighbours, one rank a host
     nested    sums of hosts meet at the chunk's home and are added in the order of hosts: ``two_level``, and ops
@@ -25,7 +25,7 @@ from nvcoll._nvcoll import _fold, premul_sum
 from nvcoll.hosts.arrays import ROWS, Operand, even
 from nvcoll.hosts.channel import BACK, FORWARD
 from nvcoll.hosts.copies import Ahead, all_gather, cuts, exchange, offsets
-from nvcoll.hosts.meeting import WITH_RECORD, Meeting
+from nvcoll.hosts.meeting import WITH_RECORD, WITH_RECORD_IN_HOST, Meeting
 from nvcoll.hosts.outer import Bytes, Request
 from nvcoll.hosts.team import Team
 
@@ -186,18 +186,24 @@ def scan(team: Team, x: Operand, out: Operand, how: Reduction, *, is_exclusive: 
 
 def _small(team: Team, meeting: Meeting, record: Bytes, x: Operand, out: Operand, how: Reduction) -> None:
     places = team.places
-    is_first = places.local == 0
-    mine = x.scratch(x.count * len(places.mine)) if is_first else None
-    team.collect(x.bytes, mine)
-    if mine is not None:
+    if len(x.bytes) <= WITH_RECORD_IN_HOST:
+        mine = meeting.payloads(len(x.bytes))
+    else:
+        mine = x.scratch(x.count * len(places.mine))
+        team.gather(x.bytes, [len(x.bytes)] * len(places.mine), mine)
+    if team.is_on_a_rail:
         by_rank = meeting.between_hosts(record, mine)
-        by_host = [by_rank.get(ranks[0], mine)[: len(ranks) * len(x.bytes)] for ranks in places.hosts]
+        by_host = [
+            mine if host == places.host else by_rank[team.peer(host)][: len(ranks) * len(x.bytes)]
+            for host, ranks in enumerate(places.hosts)
+        ]
         parts = np.concatenate(by_host)
         if not places.are_neighbours:
             order = np.argsort([rank for ranks in places.hosts for rank in ranks])
             parts = parts.reshape(places.size, -1)[order].reshape(-1)
         how.fold(parts, range(places.size), out.bytes)
-    team.spread(out.bytes)
+    if places.rails < len(places.mine):
+        team.spread(out.bytes)
 
 
 def _exchanged(team: Team, x: Operand, parts: Sequence[int], out: Bytes, how: Reduction) -> None:

@@ -84,11 +84,6 @@ class Team:
         """Gives rank r of the host part r of every rank's bytes, in the order of ranks."""
         self.exchange(x, [sizes] * len(sizes), out)
 
-    def collect(self, own: Bytes, out: Bytes | None) -> None:
-        """Gives the first rank of the host the bytes of all, which are equally many."""
-        if len(own):
-            self.inner.gather(own, root=0, out=out, **self._how())
-
     def spread(self, x: Bytes, root: int = 0) -> None:
         """Gives every rank of the host the bytes of one."""
         if len(x):

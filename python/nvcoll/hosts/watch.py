@@ -178,7 +178,7 @@ class Watch:
                 return
             self._seen.wait(BEAT_S)
 
-    def _meaning(self, error: Exception, places: Places, patience: float | None) -> Exception:
+    def _meaning(self, error: Exception, places: Places, patience: float | None) -> Any:
         """Returns the error of a call, and tells the others of a failure that nobody has told."""
         is_echo = isinstance(error, Stopped) or type(error) is Aborted
         if isinstance(error, (Lost, Stopped, Late)) or type(error) in (Aborted, Closed):
@@ -211,6 +211,6 @@ class Watch:
         error: Any = kind(failure.text if name is None else f"{failure.text}, on host {name}")
         error.host = name
         if isinstance(error, PeerLost):
-            error.rank, error.pid = failure.rank, failure.pid
-            error.signal, error.status = failure.signal, failure.status
+            for name in ("rank", "pid", "signal", "status"):
+                setattr(error, name, getattr(failure, name))
         return error
