@@ -24,7 +24,7 @@ class Network:
     def __init__(self, size, seed=0, delay=0.0):
         self.size, self.delay, self.random = size, delay, random.Random(seed)
         self.changed = threading.Condition()
-        self.sent = defaultdict(deque)  # by (from, to, tag): bytes, when they arrive
+        self.sent = defaultdict(deque)  # by (from, to, tag): bytes, when they arrive, request
         self.posted = defaultdict(deque)  # by (from or None, to, tag): requests
         self.exchanged = {}
         self.dead, self.cut = set(), set()
@@ -47,16 +47,17 @@ class Network:
                 ready = [q for q in queues if q and q[0][1] <= time.monotonic()]
                 if not ready:
                     break
-                message, _ = ready[0].popleft()
-                request = requests.popleft()
+                message, _, send = ready[0].popleft()
+                request, send.is_over = requests.popleft(), True
                 assert len(message) <= len(request.buffer), f"{len(message)} bytes for {len(request.buffer)}, {key}"
                 request.buffer[: len(message)] = np.frombuffer(message, np.uint8)
                 request.is_over = True
+                self.changed.notify_all()
 
 
 class Request:
     def __init__(self, buffer=None, peer=None):
-        self.buffer, self.peer, self.is_over, self.is_waited = buffer, peer, buffer is None, False
+        self.buffer, self.peer, self.is_over, self.is_waited = buffer, peer, False, False
 
 
 class Fake:
@@ -82,11 +83,12 @@ class Fake:
             after = network.random.uniform(0, network.delay)
             queue = network.sent[self.rank, peer, tag]
             arrives = max(time.monotonic() + after, queue[-1][1] if queue else 0)
+            request = Request(peer=peer)
             if (self.rank, peer) not in network.cut:
-                queue.append((bytes(x), arrives))
+                queue.append((bytes(x), arrives, request))
                 network.bytes += len(x)
             network.changed.notify_all()
-            return Request(peer=peer)
+            return request
 
     def irecv(self, x, peer, tag):
         network = self.network

@@ -1,5 +1,7 @@
 """Messages between hosts arrive as on one host: by tag, in the order of sends, whatever their length."""
 
+import time
+
 import numpy as np
 import pytest
 from conftest import run_hosts
@@ -48,6 +50,7 @@ def test_rings_groups_and_any_tag():
     def program(comm):
         n, rank = comm.world_size, comm.rank
         out, grouped = np.zeros(1), np.zeros(4000)
+        comm.sendrecv(np.array([float(rank)]), (rank + 1) % n, out, (rank - 1) % n)
         with comm.group():
             comm.send(np.full(4000, float(rank)), (rank + 2) % n, tag=5)
             message = comm.recv(grouped, (rank + 2) % n)
@@ -100,3 +103,88 @@ def test_a_lost_rank_ends_receives():
         return True
 
     run_hosts(HOSTS, program, network=network)
+
+
+def test_a_later_receive_takes_a_message_that_came_before():
+    """And a deadline holds while a receive without one waits."""
+
+    def program(comm):
+        comm.barrier()
+        x = np.zeros(1)
+        for n in (1, 9000):
+            if comm.rank == 2:
+                comm.isend(np.full(n, 5.0), 0, tag=5)
+                comm.recv(x, 0, tag=9)
+                comm.send(np.full(n, 6.0), 0, tag=6)
+            elif comm.rank == 0:
+                early, late = np.zeros(n), np.zeros(n)
+                work = comm.irecv(late, 2, tag=6)
+                time.sleep(0.2)
+                comm.recv(early, 2, tag=5)
+                comm.send(x, 2, tag=9)
+                work.wait()
+                assert early[0] == 5 and late[0] == 6
+            comm.barrier()
+        with pytest.raises(nvcoll.Timeout) as caught:
+            if comm.rank == 0:
+                comm.irecv(np.zeros(1), 2, tag=1)
+                comm.recv(np.zeros(1), 2, tag=2, timeout=0.3)
+            comm.barrier()
+        return str(caught.value)
+
+    assert all("after 0.3 s: rank 2: no message with tag 2" in text for text in run_hosts(HOSTS, program))
+
+
+def test_data_of_one_kind_come_in_the_order_of_sends():
+    def program(comm):
+        comm.barrier()
+        if comm.rank == 2:
+            works = [comm.isend(np.full(3000, float(k)), 0, tag=k) for k in range(230)]
+            works.append(comm.isend(np.zeros(1), 0, tag=300))
+            for work in works:
+                work.wait()
+        elif comm.rank == 0:
+            out = np.zeros(3000)
+            comm.recv(np.zeros(1), 2, tag=300)
+            for k in reversed(range(230)):
+                comm.recv(out, 2, tag=k)
+                assert (out == k).all()
+        comm.barrier()
+
+    run_hosts(HOSTS, program)
+
+
+def test_a_failure_inside_a_host_ends_the_others_with_ranks_of_the_communicator():
+    def program(comm):
+        comm.barrier()
+        with pytest.raises(nvcoll.Error) as caught:
+            if comm.rank == 2:
+                comm.send(np.zeros(4), 3, tag=1)
+            elif comm.rank == 3:
+                comm.recv(np.zeros(5), 2)
+            comm.barrier()
+        return str(caught.value)
+
+    for text in run_hosts(HOSTS, program):
+        assert "rank 2 sent 4 float64 with tag 1, and rank 3 receives it" in text
+
+
+def test_sends_that_nobody_receives_yet_do_not_block_and_a_rank_that_leaves_waits_for_them():
+    def program(comm):
+        pair = comm.subset([0, 2]) if comm.rank in (0, 2) else None
+        peer, out = (comm.rank + 2) % 4, np.zeros(200)
+        works = [comm.isend(np.full(1, float(k)), peer) for k in range(200)]
+        works += [comm.irecv(out[k : k + 1], peer) for k in range(200)]
+        for work in works:
+            work.wait()
+        assert (out == np.arange(200)).all()
+        comm.barrier()
+        if comm.rank == 2:
+            pair.send(np.ones(2), 0)
+            comm.leave()
+        elif comm.rank == 0:
+            time.sleep(0.2)
+            pair.recv(out[::100], 1)
+            assert out[100] == 1
+
+    run_hosts(HOSTS, program)

@@ -6,11 +6,12 @@ What is not there yet refuses with its reason: algorithms but ``auto`` and ``two
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from nvcoll.hosts.channel import Channel
 from nvcoll.hosts.group import Group
 from nvcoll.hosts.lane import Lane
 from nvcoll.hosts.meeting import WITH_RECORD_IN_HOST, Meeting
-from nvcoll.hosts.messages import Message, Messages
+from nvcoll.hosts.messages import Message, Messages, Outbox
 from nvcoll.hosts.outer import Bytes, Late, Lost, Outer, Stopped
 from nvcoll.hosts.places import Places
 from nvcoll.hosts.reductions import Reduction
@@ -54,12 +55,14 @@ class World:
         numbers: the numbers of communicators.
         places: the ranks of the job.
         is_nested: whether sums of hosts are added by default.
+        outboxes: the sends of its communicators.
     """
 
     watch: Watch
     numbers: Numbers
     places: Places
     is_nested: bool = False
+    outboxes: list[Outbox] = field(default_factory=list)
 
 
 class Communicator:
@@ -82,6 +85,7 @@ class Communicator:
             self._meeting = Meeting(self._team)
         self._lane = Lane(f"communicator {channel.number}")
         self._messages = Messages(places, inner, channel, world.watch, timeout)
+        world.outboxes.append(self._messages.outbox)
         self._opened: list[Group] = []
         self._patience_of_group: float | None = None
         self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT)
@@ -388,7 +392,8 @@ class Communicator:
         """Sends an array to a rank, which calls `recv`: see `nvcoll.Communicator.send`."""
         dst = self._checked(dst, "dst")
         if self._opened:
-            self._opened[0].add(lambda: self._messages.isend(x, dst, tag, timeout))
+            patience = self._patience_of_group if timeout is None else timeout
+            self._opened[0].add(lambda: self._messages.isend(x, dst, tag, patience))
         else:
             self._messages.isend(x, dst, tag, timeout).wait()
 
@@ -396,7 +401,8 @@ class Communicator:
         """Receives an array that a rank sends: see `nvcoll.Communicator.recv`."""
         message, src = Message(), None if src is None else self._checked(src, "src")
         if self._opened:
-            self._opened[0].add(lambda: self._messages.irecv(x, src, tag, timeout, message))
+            patience = self._patience_of_group if timeout is None else timeout
+            self._opened[0].add(lambda: self._messages.irecv(x, src, tag, patience, message))
         else:
             self._messages.irecv(x, src, tag, timeout, message).wait()
         return message
@@ -495,7 +501,9 @@ class Communicator:
         if not self._lane.drain(LEAVING_S):
             raise Busy("a call is in flight: wait for it before this rank leaves")
         with suppress(Late, Lost, Stopped, Error):
-            self._messages.drain(LEAVING_S)
+            end = time.monotonic() + LEAVING_S
+            for outbox in self._world.outboxes:
+                outbox.drain(end)
         self._world.watch.end()
 
     def fail(self, text: str) -> None:

@@ -3,28 +3,30 @@
 Between hosts a record of 64 bytes goes first: number, tag, length, dtype. It carries the elements if they are few; then
 `send` does not wait for the receiver. Else the elements follow on a tag of their own, which the receiver asks for once
 it has found the receive that takes the message, so that no engine sees a wrong length. A thread per source reads the
-records while receives wait. Whoever waits for a send waits for its engine.
+records while receives wait, and one per communicator watches their deadlines: no wait of an engine can be cut short.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import struct
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from nvcoll._nvcoll import Communicator as HostCommunicator
-from nvcoll._nvcoll import InvalidArgument, Mismatch
+from nvcoll._nvcoll import InvalidArgument, Mismatch, PeerLost
 from nvcoll._nvcoll import Work as HostWork
 from nvcoll.hosts.arrays import ROWS, Operand
 from nvcoll.hosts.channel import FIRST_OF_MESSAGES, KINDS, MESSAGE, Channel
-from nvcoll.hosts.lane import Work
-from nvcoll.hosts.outer import Bytes, Request
+from nvcoll.hosts.lane import Call, Work
+from nvcoll.hosts.outer import Bytes, Late, Request
 from nvcoll.hosts.places import Places
 from nvcoll.hosts.watch import Watch
 
@@ -36,6 +38,12 @@ WITH_RECORD = 16 << 10
 
 UNWAITED = 64
 """How many small messages to one rank may be on their way before a send waits. Chosen."""
+
+MOST_TAG = 2**31 - 1
+"""The greatest tag, as inside a host."""
+
+LINGER_S = 1.0
+"""How long a thread without a receive stays. Chosen: making one takes as long as a message."""
 
 
 @dataclass
@@ -53,78 +61,144 @@ class Message:
     count: int | None = None
 
 
-class _Sent(Work):
-    """A send under way: who waits for it first waits for the engine; who only asks starts a thread that does."""
+class _UnderWay(Work):
+    """A message under way: who waits for it first waits for the engine; who only asks starts a thread that does."""
 
-    def __init__(self, call: Callable[[], None], name: str) -> None:
+    def __init__(self, call: Call | None, name: str) -> None:
         super().__init__(call, name)
         self._claim = threading.Lock()
 
-    def _make(self) -> None:
-        if self._claim.acquire(blocking=False):
+    def run_once(self) -> None:
+        """Makes the call, if there is one and nobody else does."""
+        if self._call is not None and self._claim.acquire(blocking=False):
             self.run()
 
-    def _make_beside(self) -> None:
-        if not self._claim.locked():
-            threading.Thread(target=self._make, name="nvcoll send", daemon=True).start()
+    def _run_beside(self) -> None:
+        if self._call is not None and not self._claim.locked():
+            threading.Thread(target=self.run_once, name="nvcoll message", daemon=True).start()
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         if timeout is None:
-            self._make()
+            self.run_once()
         else:
-            self._make_beside()
+            self._run_beside()
         return super().exception(timeout)
 
     def done(self) -> bool:
-        self._make_beside()
+        self._run_beside()
         return super().done()
 
     def _when_done(self, ring: Callable[[], object]) -> None:
         super()._when_done(ring)
-        self._make_beside()
+        self._run_beside()
 
 
 class _Near:
-    """A receive inside this host, whose message names ranks of the communicator."""
+    """A message inside this host. Its failure is that of the job, and names ranks of the communicator."""
 
-    def __init__(self, work: HostWork, message: Message, ranks: Sequence[int]) -> None:
-        self._work, self._message, self._ranks = work, message, ranks
-        self.done, self.exception = work.done, work.exception
-        self._keep, self._when_done = work._keep, work._when_done
+    def __init__(self, work: HostWork, messages: Messages, patience: float | None, message: Message | None) -> None:
+        self._work, self._messages, self._patience, self._message = work, messages, patience, message
+        self.done, self._keep, self._when_done = work.done, work._keep, work._when_done
 
-    def wait(self, timeout: float | None = None) -> Message:
-        return self._told(self._work.wait(timeout))
+    def wait(self, timeout: float | None = None) -> Message | None:
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._message
 
-    def __await__(self) -> Generator[Any, None, Message]:
-        return self._told((yield from self._work.__await__()))
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        places, told = self._messages.places, self._message
+        error = self._work.exception(timeout)
+        if error is None:
+            if told is not None:
+                found = self._work.wait()
+                told.source, told.tag, told.count = places.mine[found.source], found.tag, found.count
+            return None
+        try:
+            with self._messages.watch.guard(places, self._patience):
+                if isinstance(error, PeerLost):  # the watch knows its ranks
+                    raise error
+                raise type(error)(re.sub(r"\brank (\d+)", lambda m: f"rank {places.mine[int(m[1])]}", str(error)))
+        except BaseException as meant:
+            return meant
 
-    def _told(self, found: Any) -> Message:
-        told = self._message
-        told.source, told.tag, told.count = self._ranks[found.source], found.tag, found.count
-        return told
+    def __await__(self) -> Generator[Any, None, Message | None]:
+        with suppress(Exception):
+            yield from self._work.__await__()
+        return self.wait()
 
 
-@dataclass
-class _Receive:
-    """A receive that waits for its message."""
-
-    x: Operand
-    tag: int | None
-    deadline: float | None
-    patience: float | None
-    message: Message
-    work: Work
-
-
-@dataclass
+@dataclass(eq=False)
 class _Early:
-    """A message whose record has come."""
+    """A message whose record has come. Its data are here, or come into an array of their own, or are asked for."""
 
     number: int
     tag: int
     nbytes: int
     dtype: str
-    inline: Bytes
+    data: Bytes | None
+    requests: list[Request] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, slot: Bytes) -> _Early:
+        """Returns the message of a record."""
+        number, tag, nbytes, dtype = RECORD.unpack(slot[: RECORD.size].tobytes())
+        data = slot[RECORD.size :][:nbytes].copy() if nbytes <= WITH_RECORD else None
+        return cls(number, tag, nbytes, dtype.rstrip(b"\0").decode(), data)
+
+
+class _Receive(_UnderWay):
+    """A receive from another host."""
+
+    def __init__(self, x: Operand, src: int, tag: int | None, patience: float | None, message: Message) -> None:
+        super().__init__(None, f"receive of {x.count} {x.dtype} from rank {src}")
+        self.x, self.src, self.tag, self.patience, self.message = x, src, tag, patience, message
+        self.deadline = math.inf if patience is None else time.monotonic() + patience
+
+    def takes(self, early: _Early) -> bool:
+        """Says whether the tag fits."""
+        return self.tag in (None, early.tag)
+
+
+class _Clock:
+    """Keeps receives, and tells of one that has passed its deadline, by a thread that lives while receives wait."""
+
+    def __init__(self, tell: Callable[[_Receive], None]) -> None:
+        self._tell, self._changed = tell, threading.Condition()
+        self._waiting: set[_Receive] = set()
+        self._next: float | None = None
+
+    def add(self, receive: _Receive) -> None:
+        """Begins to look at a receive."""
+        with self._changed:
+            self._waiting.add(receive)
+            if self._next is None:
+                self._next = receive.deadline
+                threading.Thread(target=self._serve, name="nvcoll deadlines", daemon=True).start()
+            elif receive.deadline < self._next:
+                self._changed.notify()
+        receive._when_done(lambda: self._remove(receive))
+
+    def _remove(self, receive: _Receive) -> None:
+        with self._changed:
+            self._waiting.discard(receive)
+
+    def _serve(self) -> None:
+        while (late := self._late()) is not None:
+            self._tell(late)
+            self._remove(late)
+
+    def _late(self) -> _Receive | None:
+        with self._changed:
+            while self._waiting:
+                first = min(self._waiting, key=lambda one: one.deadline)
+                self._next = first.deadline
+                if self._next <= time.monotonic():
+                    return first
+                del first  # its array is the caller's
+                self._changed.wait(min(self._next - time.monotonic(), LINGER_S))
+            self._next = None
+            return None
 
 
 class _Source:
@@ -137,69 +211,152 @@ class _Source:
         self._early: list[_Early] = []
         self._slot = np.empty(RECORD.size + WITH_RECORD, np.uint8)
         self._posted: Request = None
-        threading.Thread(target=self._serve, name=f"nvcoll receives from {rank}", daemon=True).start()
+        self._is_served = False
 
     def post(self, receive: _Receive) -> None:
-        """Adds a receive."""
+        """Gives a receive its message, if it has come; else adds it."""
         with self._changed:
-            self._receives.append(receive)
-            self._changed.notify()
+            early = next((one for one in self._early if receive.takes(one)), None)
+            if early is None:
+                self._receives.append(receive)
+                if not self._is_served:
+                    self._is_served = True
+                    name = f"nvcoll receives from {self._rank}"
+                    threading.Thread(target=self._serve, name=name, daemon=True).start()
+                self._changed.notify()
+                return
+            receive._call = self._take(receive, early)
+            self._early.remove(early)
+        if early.nbytes <= WITH_RECORD:
+            receive.run_once()
 
     def _serve(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._receives)
-                receive = self._receives[0]
+                if not self._changed.wait_for(lambda: self._receives, LINGER_S):
+                    self._is_served = False
+                    return
             try:
-                with self._messages.watch.guard(self._messages.places, receive.patience):
-                    self._step(receive.deadline)
+                with self._messages.watch.guard(self._messages.places, None):
+                    self._read()
             except BaseException as error:
                 with self._changed:
                     failed, self._receives = self._receives, []
-                for each in failed:
-                    each.work.finish(error=error)
+                for receive in failed:
+                    receive.finish(error=error)
+                del failed
 
-    def _step(self, deadline: float | None) -> None:
-        """Ends a receive whose message has come, or reads one more record."""
-        for receive in list(self._receives):
-            early = next((one for one in self._early if receive.tag in (None, one.tag)), None)
-            if early is not None:
-                self._early.remove(early)
-                self._fill(receive, early)
-                with self._changed:
-                    self._receives.remove(receive)
-                receive.work.finish(receive.message)
-                return
+    def _read(self) -> None:
+        """Reads one more record, and ends the receive that takes its message."""
         channel = self._messages.channel
-        if self._posted is None:
-            self._posted = channel.irecv(self._slot, self._rank, MESSAGE)
-        posted, self._posted = self._posted, None
-        channel.wait([posted], deadline)
-        number, tag, nbytes, dtype = RECORD.unpack(bytes(self._slot[: RECORD.size]))
-        inline = self._slot[RECORD.size :][: nbytes if nbytes <= WITH_RECORD else 0].copy()
-        self._early.append(_Early(number, tag, nbytes, dtype.rstrip(b"\0").decode(), inline))
+        posted, self._posted = self._posted or channel.irecv(self._slot, self._rank, MESSAGE), None
+        channel.wait([posted], None)
+        early = _Early.read(self._slot)
         self._posted = channel.irecv(self._slot, self._rank, MESSAGE)
+        with self._changed:
+            receive = next((one for one in self._receives if one.takes(early)), None)
+            if receive is None:
+                self._early.append(early)
+                return
+            receive._call = self._take(receive, early)
+            self._receives.remove(receive)
+        receive.run_once()
 
-    def _fill(self, receive: _Receive, early: _Early) -> None:
-        x, channel = receive.x, self._messages.channel
-        count = early.nbytes // ROWS[early.dtype].nbytes
-        if (x.dtype, len(x.bytes)) != (early.dtype, early.nbytes):
-            own = self._messages.places.rank
-            raise Mismatch(
-                f"rank {self._rank} sent {count} {early.dtype} with tag {early.tag}, and rank {own} receives it into "
-                f"an array of {x.count} {x.dtype}: both must have the same dtype and number of elements"
-            )
-        if early.nbytes <= WITH_RECORD:
-            x.bytes[:] = early.inline
-        else:
-            channel.wait([channel.irecv(x.bytes, self._rank, _kind(early.number))], receive.deadline)
-        x.put_back()
-        told = receive.message
-        told.source, told.tag, told.count = self._rank, early.tag, count
+    def _take(self, receive: _Receive, early: _Early) -> Call:
+        """Asks for the data of a message, and returns what waits for them. Whoever calls it holds the lock."""
+        x, messages = receive.x, self._messages
+        count, kind = early.nbytes // ROWS[early.dtype].nbytes, _kind(early.number)
+        is_alike = (x.dtype, len(x.bytes)) == (early.dtype, early.nbytes)
+        if is_alike and early.data is None:
+            for one in self._early:  # the engine gives the data of one kind in the order of sends
+                if one.data is None and _kind(one.number) == kind and one.number < early.number:
+                    one.data = np.empty(one.nbytes, np.uint8)
+                    one.requests.append(messages.channel.irecv(one.data, self._rank, kind))
+            early.requests.append(messages.channel.irecv(x.bytes, self._rank, kind))
+
+        def end() -> Message:
+            with messages.watch.guard(messages.places, receive.patience):
+                if not is_alike:
+                    raise Mismatch(
+                        f"rank {self._rank} sent {count} {early.dtype} with tag {early.tag}, and rank "
+                        f"{messages.places.rank} receives it into an array of {x.count} {x.dtype}: both must have the "
+                        "same dtype and number of elements"
+                    )
+                messages.channel.wait(early.requests, None)  # the clock knows the deadline
+            if early.data is not None:
+                x.bytes[:] = early.data
+            x.put_back()
+            told = receive.message
+            told.source, told.tag, told.count = self._rank, early.tag, count
+            return told
+
+        return end
 
 
 def _kind(number: int) -> int:
     return FIRST_OF_MESSAGES + number % (KINDS - FIRST_OF_MESSAGES)
+
+
+class Outbox:
+    """The sends of a communicator to other hosts.
+
+    Args:
+        channel: where they go.
+        places: the ranks.
+        watch: failures.
+    """
+
+    def __init__(self, channel: Channel, places: Places, watch: Watch) -> None:
+        self._channel, self._places, self._watch = channel, places, watch
+        self._lock = threading.Lock()
+        self._numbers: dict[int, int] = {}
+        self._small: dict[int, list[tuple[Request, Bytes]]] = {}
+        self._open: set[_UnderWay] = set()  # also those that the program forgets
+
+    def send(self, x: Operand, dst: int, tag: int, patience: float | None) -> Work:
+        """Begins to send an array to a rank of another host."""
+        name = f"send of {x.count} {x.dtype} to rank {dst}"
+        with self._watch.guard(self._places, patience) as deadline, self._lock:
+            number = self._numbers[dst] = self._numbers.get(dst, -1) + 1
+            record = np.frombuffer(RECORD.pack(number, tag, len(x.bytes), x.dtype.encode()), np.uint8)
+            if len(x.bytes) <= WITH_RECORD:
+                record = np.concatenate((record, x.bytes))
+            requests = [self._channel.isend(record, dst, MESSAGE)]
+            if len(x.bytes) > WITH_RECORD:
+                requests.append(self._channel.isend(x.bytes, dst, _kind(number)))
+            else:
+                small = self._small.setdefault(dst, [])
+                small.append((requests[0], record))
+                if len(small) < UNWAITED:
+                    sent = Work(None, name)
+                    sent.finish()
+                    return sent
+                requests = self._waited(small)
+
+        def wait() -> None:
+            with self._watch.guard(self._places, patience):
+                self._channel.wait(requests, deadline)
+
+        work = _UnderWay(wait, name)
+        work._keep([x, record])
+        self._open.add(work)
+        Work._when_done(work, lambda: self._open.discard(work))
+        return work
+
+    def drain(self, end: float) -> None:
+        """Waits until all sends are over, or until a time: this rank leaves."""
+        with self._lock:
+            requests = [request for small in self._small.values() for request in self._waited(small)]
+        for work in list(self._open):
+            work.exception(max(end - time.monotonic(), 0))
+        if self._watch.failure is None:
+            self._channel.wait(requests, end)
+
+    @staticmethod
+    def _waited(small: list[tuple[Request, Bytes]]) -> list[Request]:
+        requests = [request for request, _ in small]
+        small.clear()
+        return requests
 
 
 class Messages:
@@ -211,56 +368,29 @@ class Messages:
         channel: the messages to the others.
         watch: failures.
         timeout: seconds that each may take; default for those that do not say.
+
+    Attributes:
+        outbox: the sends to other hosts.
     """
 
     def __init__(
         self, places: Places, inner: HostCommunicator, channel: Channel, watch: Watch, timeout: float | None
     ) -> None:
         self.places, self.channel, self.watch = places, channel, watch
+        self.outbox = Outbox(channel, places, watch)
         self._inner, self._timeout = inner, timeout
         self._lock = threading.Lock()
-        self._numbers: dict[int, int] = {}
-        self._small: dict[int, deque[tuple[Request, Bytes]]] = {}
-        self._large: set[_Sent] = set()
         self._sources: dict[int, _Source] = {}
+        self._clock = _Clock(self._tell_late)
 
     def isend(self, x: Any, dst: int, tag: int | None, timeout: float | None) -> Any:
         """Begins to send an array to a rank; see `nvcoll.Communicator.isend`."""
-        if dst in self.places.mine:
-            return self._inner.isend(x, self.places.mine.index(dst), tag=tag, timeout=self._patience(timeout))
-        operand, patience = Operand(x, "x"), self._patience(timeout)
-        name = f"send of {operand.count} {operand.dtype} to rank {dst}"
-        with self.watch.guard(self.places, patience) as deadline, self._lock:
-            number = self._numbers[dst] = self._numbers.get(dst, -1) + 1
-            head = RECORD.pack(number, _checked(tag) or 0, len(operand.bytes), operand.dtype.encode())
-            record = np.frombuffer(head, np.uint8)
-            if len(operand.bytes) <= WITH_RECORD:
-                self._send_small(np.concatenate((record, operand.bytes)), dst, deadline)
-                sent = Work(None, name)
-                sent.finish()
-                return sent
-            requests = [
-                self.channel.isend(record, dst, MESSAGE),
-                self.channel.isend(operand.bytes, dst, _kind(number)),
-            ]
-
-        def wait() -> None:
-            try:
-                with self.watch.guard(self.places, patience):
-                    self.channel.wait(requests, deadline)
-            finally:
-                self._large.discard(large)
-
-        large = _Sent(wait, name)
-        large._keep([operand, record])
-        self._large.add(large)
-        return large
-
-    def _send_small(self, message: Bytes, dst: int, deadline: float | None) -> None:
-        under_way = self._small.setdefault(dst, deque())
-        if len(under_way) >= UNWAITED:
-            self.channel.wait([under_way.popleft()[0]], deadline)
-        under_way.append((self.channel.isend(message, dst, MESSAGE), message))
+        patience = self._timeout if timeout is None else timeout
+        if dst not in self.places.mine:
+            return self.outbox.send(Operand(x, "x"), dst, _checked(tag) or 0, patience)
+        with self.watch.guard(self.places, patience):
+            work = self._inner.isend(x, self.places.mine.index(dst), tag=tag, timeout=patience)
+        return _Near(work, self, patience, None)
 
     def irecv(
         self, x: Any, src: int | None, tag: int | None, timeout: float | None, message: Message | None = None
@@ -273,34 +403,26 @@ class Messages:
         Raises:
             InvalidArgument: no rank is given.
         """
-        patience, told = self._patience(timeout), Message() if message is None else message
+        patience, told = self._timeout if timeout is None else timeout, Message() if message is None else message
         if src is None:
             raise InvalidArgument("`src` is None: with ranks on several hosts, pass the rank that sends")
-        if src in self.places.mine:
-            near = self._inner.irecv(x, self.places.mine.index(src), tag=tag, timeout=patience)
-            return _Near(near, told, self.places.mine)
-        operand = Operand(x, "x", is_written=True)
-        with self.watch.guard(self.places, patience) as deadline:
-            work = Work(None, f"receive of {operand.count} {operand.dtype} from rank {src}")
+        with self.watch.guard(self.places, patience):
+            if src in self.places.mine:
+                near = self._inner.irecv(x, self.places.mine.index(src), tag=tag, timeout=patience)
+                return _Near(near, self, patience, told)
+            receive = _Receive(Operand(x, "x", is_written=True), src, _checked(tag), patience, told)
             with self._lock:
                 source = self._sources.get(src) or self._sources.setdefault(src, _Source(self, src))
-            source.post(_Receive(operand, _checked(tag), deadline, patience, told, work))
-        return work
+            self._clock.add(receive)
+            source.post(receive)
+        return receive
 
-    def drain(self, seconds: float) -> None:
-        """Waits until all sends are over, at most for some seconds: this rank leaves."""
-        end = time.monotonic() + seconds
-        for sent in list(self._large):
-            sent.exception(max(end - time.monotonic(), 0))
-        for under_way in self._small.values():
-            while under_way and self.watch.failure is None:
-                self.channel.wait([under_way.popleft()[0]], end)
-
-    def _patience(self, timeout: float | None) -> float | None:
-        return self._timeout if timeout is None else timeout
+    def _tell_late(self, receive: _Receive) -> None:
+        with suppress(Exception), self.watch.guard(self.places, receive.patience):
+            raise Late(f"rank {receive.src}: no message{'' if receive.tag is None else f' with tag {receive.tag}'}")
 
 
 def _checked(tag: Any) -> int | None:
-    if tag is not None and (not isinstance(tag, (int, np.integer)) or tag < 0):
-        raise InvalidArgument(f"`tag` is {tag!r}: pass a whole number from 0")
+    if tag is not None and (not isinstance(tag, (int, np.integer)) or not 0 <= tag <= MOST_TAG):
+        raise InvalidArgument(f"`tag` is {tag!r}: pass a whole number, 0 to {MOST_TAG}")
     return None if tag is None else int(tag)
