@@ -63,8 +63,8 @@ def test_rings_groups_and_any_tag():
 
 def test_a_message_that_does_not_fit_is_named_on_both_sides():
     def program(comm):
-        comm.barrier()
         with pytest.raises(nvcoll.Error) as caught:
+            comm.barrier()
             if comm.rank == 0:
                 comm.send(np.zeros(9000), 3)
             elif comm.rank == 3:
@@ -78,10 +78,10 @@ def test_a_message_that_does_not_fit_is_named_on_both_sides():
 
 def test_a_receive_has_a_deadline_and_needs_a_source():
     def program(comm):
-        comm.barrier()
         with pytest.raises(nvcoll.InvalidArgument, match="pass the rank that sends"):
             comm.recv(np.zeros(1))
         with pytest.raises(nvcoll.Timeout) as caught:
+            comm.barrier()
             if comm.rank == 0:
                 comm.recv(np.zeros(1), 2, timeout=0.3)
             comm.barrier()
@@ -94,11 +94,12 @@ def test_a_lost_rank_ends_receives():
     network = Network(4)
 
     def program(comm):
-        comm.barrier()
         if comm.rank == 2:
+            comm.barrier()
             network.kill(2)
             return None
         with pytest.raises(nvcoll.Error):
+            comm.barrier()
             comm.recv(np.zeros(1), 2) if comm.rank == 0 else comm.barrier()
         return True
 
