@@ -7,9 +7,8 @@
 //! narrow   round                           once
 //! ```
 //!
-//! Dtypes that accumulate in themselves have none.
-
-use std::mem::MaybeUninit;
+//! Dtypes that accumulate in themselves have none. Blocks are converted by functions that are always inlined: a closure that the compiler
+//! leaves out of line has no instruction set, and is 20 to 100 times as slow (measured).
 
 use super::bfloat16::Bf16;
 use super::element::Element;
@@ -33,6 +32,22 @@ trait Small: Element<Acc = f32> {
     const ONE: f32 = 1.0;
     /// The bits that a NaN may have before it is rounded; see `bfloat16`.
     const NAN_BITS: u32 = u32::MAX;
+
+    /// Returns the accumulated values of a block in the order of memory.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of a block, and the instruction set `S` is available.
+    #[inline(always)]
+    unsafe fn widened<S: Halves>(from: *const Self) -> [f32; BLOCK] {
+        let (mut taken, mut values) = ([0.0; BLOCK], [0.0; BLOCK]);
+        // SAFETY: this function demands what `take` does.
+        unsafe { Self::take::<S, BLOCK>(&mut taken, from, |_, value| value) };
+        for at in 0..BLOCK / 2 {
+            let [even, odd] = places::<Self>(at);
+            (values[2 * at], values[2 * at + 1]) = (taken[even], taken[odd]);
+        }
+        values
+    }
 }
 
 impl Small for F16 {
@@ -42,6 +57,13 @@ impl Small for F16 {
 impl Small for Bf16 {
     const IS_SPLIT: bool = true;
     const NAN_BITS: u32 = 0xffff_0000;
+
+    /// Measured: 16 times as fast as putting the halves of words in order, for which the compiler finds no vectors.
+    #[inline(always)]
+    unsafe fn widened<S: Halves>(from: *const Self) -> [f32; BLOCK] {
+        // SAFETY: the block is readable, as the trait demands; an element is the upper half of its float32.
+        unsafe { from.cast::<[u16; BLOCK]>().read_unaligned() }.map(|bits| f32::from_bits(u32::from(bits) << 16))
+    }
 }
 
 impl<B: ByteFormat> Small for F8<B> {
@@ -105,40 +127,41 @@ unsafe fn with_avx512<E: Small, const WIDENS: bool>(from: *const u8, to: *mut u8
     unsafe { convert::<E, Avx512, WIDENS>(from, to, count) }
 }
 
-/// Converts `count` elements in one direction.
+/// Converts `count` elements, block by block; the last ones are copied into a whole block.
 ///
 /// # Safety
 /// As [`Conversions`] says.
 #[inline(always)]
 unsafe fn convert<E: Small, S: Halves, const WIDENS: bool>(from: *const u8, to: *mut u8, count: usize) {
-    // SAFETY: `blocks` demands what this function does, and passes on what a block demands.
+    let [read, written] = if WIDENS { [size_of::<E>(), 4] } else { [4, size_of::<E>()] };
+    let whole = count - count % BLOCK;
+    // SAFETY: blocks and the rest lie below the count, for which the caller vouches; float32 are the widest elements of both arrays.
     unsafe {
-        match WIDENS {
-            true => blocks(from, to, count, |from, to| widen::<E, S>(from, to)),
-            false => blocks(from, to, count, |from, to| narrow::<E, S>(from, to)),
+        for at in (0..whole).step_by(BLOCK) {
+            convert_block::<E, S, WIDENS>(from.add(at * read), to.add(at * written));
+        }
+        if whole < count {
+            let (mut last, mut converted) = ([0_f32; BLOCK], [0_f32; BLOCK]);
+            let (last, converted) = (last.as_mut_ptr().cast::<u8>(), converted.as_mut_ptr().cast::<u8>());
+            last.copy_from_nonoverlapping(from.add(whole * read), (count - whole) * read);
+            convert_block::<E, S, WIDENS>(last, converted);
+            converted.copy_to_nonoverlapping(to.add(whole * written), (count - whole) * written);
         }
     }
 }
 
-/// Converts block by block; the elements of the last block are copied into a whole one.
+/// Converts a block.
 ///
 /// # Safety
-/// `from` and `to` are valid for `count` elements and share no byte; `convert` is safe for two blocks of which this holds.
+/// As [`Conversions`] says, for the elements of a block.
 #[inline(always)]
-unsafe fn blocks<A, B>(from: *const u8, to: *mut u8, count: usize, convert: impl Fn(*const A, *mut B)) {
-    let (from, to, whole) = (from.cast::<A>(), to.cast::<B>(), count - count % BLOCK);
-    for at in (0..whole).step_by(BLOCK) {
-        convert(from.wrapping_add(at), to.wrapping_add(at));
-    }
-    if whole < count {
-        let (mut last, mut converted) = (MaybeUninit::<[A; BLOCK]>::zeroed(), MaybeUninit::<[B; BLOCK]>::zeroed());
-        let (last_at, converted_at) = (last.as_mut_ptr().cast::<u8>(), converted.as_mut_ptr().cast::<u8>());
-        let odd = count - whole;
-        // SAFETY: `odd` elements are left in both arrays and fit a block; bytes have no alignment.
-        unsafe {
-            from.add(whole).cast::<u8>().copy_to_nonoverlapping(last_at, odd * size_of::<A>());
-            convert(last_at.cast(), converted_at.cast());
-            to.add(whole).cast::<u8>().copy_from_nonoverlapping(converted_at, odd * size_of::<B>());
+unsafe fn convert_block<E: Small, S: Halves, const WIDENS: bool>(from: *const u8, to: *mut u8) {
+    // SAFETY: both demand what this function does.
+    unsafe {
+        if WIDENS {
+            widen::<E, S>(from.cast(), to.cast())
+        } else {
+            narrow::<E, S>(from.cast(), to.cast())
         }
     }
 }
@@ -149,16 +172,8 @@ unsafe fn blocks<A, B>(from: *const u8, to: *mut u8, count: usize, convert: impl
 /// `from` and `to` are valid for a block; the instruction set `S` is available.
 #[inline(always)]
 unsafe fn widen<E: Small, S: Halves>(from: *const E, to: *mut f32) {
-    let mut taken = [0.0; BLOCK];
-    // SAFETY: the block is readable, and the instruction set available, as this function demands.
-    unsafe { E::take::<S, BLOCK>(&mut taken, from, |_, value| value) };
-    let mut values = [0.0; BLOCK];
-    for at in 0..BLOCK / 2 {
-        let [even, odd] = places::<E>(at);
-        (values[2 * at], values[2 * at + 1]) = (taken[even] / E::ONE, taken[odd] / E::ONE);
-    }
-    // SAFETY: the block is writable, as this function demands.
-    unsafe { to.cast::<[f32; BLOCK]>().write_unaligned(values) };
+    // SAFETY: the block is readable and writable, and the instruction set available, as this function demands.
+    unsafe { to.cast::<[f32; BLOCK]>().write_unaligned(E::widened::<S>(from).map(|value| value / E::ONE)) };
 }
 
 /// Rounds a block.
