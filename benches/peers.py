@@ -12,6 +12,9 @@ rounds of nvcoll's time by the peer's in the same round. `private` arrays are nu
 ``ping_pong`` sends an array from rank 0 to rank 1 and back. A round makes so many trips that it takes a millisecond or
 one trip, and its time is half of a trip. Both arrays are rewritten before each trip, and compared after the last one.
 
+Before and after the table rank 0 measures the handoff: the time until the processor of rank 1 sees a store of its own.
+Processors that share no cache take 100 ns and more. On a virtual machine that changes within minutes.
+
 One rank per processor gives the least noise: ``--bind-to core`` or ``taskset``. Ranks that share processors need MPI's
 own setting for it, such as ``--oversubscribe``.
 """
@@ -19,6 +22,7 @@ own setting for it, such as ``--oversubscribe``.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import tempfile
@@ -31,7 +35,7 @@ from rich.console import Console
 from rich.table import Table
 
 import nvcoll
-from nvcoll._nvcoll import parse_size
+from nvcoll._nvcoll import handoff_ns, parse_size
 
 SIZES = ("8", "256", "1K", "4K", "16K", "64K", "1M", "16M", "64M")
 SIDES = ("private", "symmetric")
@@ -162,6 +166,20 @@ def times_of(comm: nvcoll.Communicator, peer: Peer, collective: str, nbytes: int
     return {name: list(seconds[3:]) for name, seconds in slowest.items()}
 
 
+def handoff_of(comm: nvcoll.Communicator) -> str:
+    """Returns the handoff between the processors of ranks 0 and 1, in words, on rank 0."""
+    allowed = sorted(os.sched_getaffinity(0))
+    firsts = comm.all_gather(np.array([allowed[0]]))
+    # Ranks that are bound to the same processors run on any two of them.
+    pair = firsts[:2] if len(set(firsts[:2])) == 2 else allowed[:2]
+    if comm.rank or len(pair) < 2:
+        comm.barrier()
+        return "unknown"
+    measured = f"{handoff_ns(int(pair[0]), int(pair[1])):.0f} ns"
+    comm.barrier()
+    return measured
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collectives", nargs="*", default=["all_reduce"], metavar="COLLECTIVE")
@@ -172,6 +190,7 @@ def main() -> None:
     comm = nvcoll.init(timeout=120)
     library, peer = gloo(comm) if arguments.gloo else mpi()
     table = Table("us", "size", "peer", *SIDES, *(f"{side} / peer" for side in SIDES), box=None, pad_edge=False)
+    before = handoff_of(comm)
     for collective in arguments.collectives:
         for text in arguments.sizes:
             times = times_of(comm, peer, collective, parse_size(text), arguments.rounds)
@@ -179,8 +198,10 @@ def main() -> None:
             pairs = [zip(times[side], times["peer"], strict=True) for side in SIDES]
             ratio = [f"{statistics.median(ours / theirs for ours, theirs in pair):.2f}" for pair in pairs]
             table.add_row(collective, text, *median, *ratio)
+    after = handoff_of(comm)
     if comm.rank == 0:
-        Console(width=120).print(f"{library}, {comm.world_size} ranks", table)
+        words = f"{library}, {comm.world_size} ranks, handoff {before} before and {after} after"
+        Console(width=120).print(words, table)
 
 
 if __name__ == "__main__":

@@ -113,6 +113,8 @@ def test_info_says_what_the_machine_is_and_why_the_defaults_are_what_they_are():
     for label in ("cpu", "usable", "caches", "kernels", "workers", "pinning", "auto", "path"):
         assert re.search(rf"^{label} ", text, re.MULTILINE), label
     assert "pinned" in text or facts["usable_cpus"] == 1
+    if sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1:
+        assert re.search(r"^handoff +\d+ ns from CPU \d+ to CPU \d+", text, re.MULTILINE)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems tell less")

@@ -3227,6 +3227,18 @@ def fabrics() -> list[Fabric]:
 def gpus() -> list[GpuRow]:
     """Returns every model of GPU."""
 
+def handoff_ns(first: int, second: int) -> float:
+    """Measures the time from a store on one of two processors until the other one sees it. It takes some milliseconds.
+
+    Args:
+        first, second: the processors, by their numbers in the system.
+
+    Returns:
+        The time in nanoseconds.
+
+    Raises:
+        InvalidArgument: a number is no processor's."""
+
 def launch_named(name: str) -> _Launch:
     """Returns the name of a launch.
 

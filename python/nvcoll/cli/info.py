@@ -46,6 +46,19 @@ def _huge_pages(has_them: bool | None) -> str:
     return f"between processes: {words}; {SHARED_PAGES} is {setting}"
 
 
+MOST_MEASURED = 16
+"""Processors to which the handoff is measured. Chosen: some milliseconds each."""
+
+
+def _handoff(processors: list[int]) -> str:
+    """Returns how long the first processor's stores take to reach the others, in words."""
+    first, *others = processors
+    measured = sorted((_nvcoll.handoff_ns(first, other), other) for other in others[:MOST_MEASURED])
+    (near_ns, near), (far_ns, far) = measured[0], measured[-1]
+    words = f"{near_ns:.0f} ns from CPU {first} to CPU {near}"
+    return words if near == far else f"{words}, {far_ns:.0f} ns to CPU {far}"
+
+
 def info() -> None:
     """Prints cores, caches, memory, the instruction set, and the defaults with their reasons.
 
@@ -63,6 +76,9 @@ def info() -> None:
     print_labelled("usable", _processors(workers, facts["cpu_quota"]))
     print_labelled("caches", ", ".join(caches))
     if sys.platform.startswith("linux"):
+        processors = sorted(os.sched_getaffinity(0))
+        if len(processors) > 1:
+            print_labelled("handoff", _handoff(processors))
         memory = _nvcoll.memory()
         print_labelled("memory", _memory(memory))
         print_labelled("huge pages", _huge_pages(memory["has_huge_pages"]))

@@ -75,7 +75,8 @@ mod _nvcoll {
     use crate::schedules::{
         builder::{Builder, View},
         registries::{
-            algorithm_parameters, algorithms, bus_factor, collective_spelled, collectives, dtypes, machine, ops,
+            algorithm_parameters, algorithms, bus_factor, collective_spelled, collectives, dtypes, handoff_ns, machine,
+            ops,
         },
         schedule::{schedule, verify, why, Proof, Schedule, Step},
     };

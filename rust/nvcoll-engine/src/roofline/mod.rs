@@ -11,6 +11,7 @@
 //!
 //! Cost: `2 * n * count * 4` bytes. It has no other dtypes and ops.
 
+mod handoff;
 mod sum;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use crate::system::processors;
 
+pub use handoff::handoff;
 pub use sum::StoreMode;
 
 #[derive(Clone)]

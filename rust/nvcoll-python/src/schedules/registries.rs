@@ -11,6 +11,7 @@ use nvcoll_core::op::Op;
 use nvcoll_engine::kernel::Isa;
 #[cfg(target_os = "linux")]
 use nvcoll_engine::memory::has_huge_pages;
+use nvcoll_engine::roofline::handoff;
 use nvcoll_engine::system::cpus;
 #[cfg(target_os = "linux")]
 use nvcoll_engine::system::memory::{available_bytes, group_memory};
@@ -21,6 +22,9 @@ use crate::error::of_core;
 use crate::integers::integer;
 use crate::rows::{AlgorithmRow, CollectiveRow, DtypeRow, OpRow, ParameterRow};
 use crate::schedules::schedule::collective_named;
+
+/// More than the numbers of processors. Chosen: as many as an affinity mask of the system has.
+const MOST_PROCESSORS: u32 = 1024;
 
 /// Returns all registered algorithms.
 #[pyfunction]
@@ -94,4 +98,22 @@ pub(crate) fn memory(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     facts.set_item("group_left_bytes", group.map(|group| group.left_bytes))?;
     facts.set_item("has_huge_pages", py.detach(has_huge_pages))?;
     Ok(facts)
+}
+
+/// Measures the time from a store on one of two processors until the other one sees it. It takes some milliseconds.
+///
+/// Args:
+///     first, second: the processors, by their numbers in the system.
+///
+/// Returns:
+///     The time in nanoseconds.
+///
+/// Raises:
+///     InvalidArgument: a number is no processor's.
+#[pyfunction]
+#[pyo3(signature = (first: "int", second: "int"))]
+pub(crate) fn handoff_ns(py: Python<'_>, first: &Bound<'_, PyAny>, second: &Bound<'_, PyAny>) -> PyResult<f64> {
+    let number = |name, value| integer(name, value, 0..=MOST_PROCESSORS - 1).map(|number| number as usize);
+    let pair = [number("first", first)?, number("second", second)?];
+    Ok(py.detach(|| handoff(pair)).as_secs_f64() * 1e9)
 }
