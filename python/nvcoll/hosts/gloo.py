@@ -8,9 +8,12 @@ How gloo differs from what `nvcoll.hosts.outer` asks, and what is done about it:
 1. A wait that exceeds its time closes every connection of its context. So control has a context of its own, and a rank
    that is late with data can still say so.
 2. Nothing ends a wait of another thread, except for (1): `close` starts a receive that times out at once.
-3. A receive from any rank is not even ended by (1). Its buffer is filled with random bytes, and looked at until they
-   change; only then is it waited for.
+3. A receive from any rank is not even ended by (1), and control must outlive `close`. The buffers of both are filled
+   with random bytes, and looked at until they change; only then are they waited for. Sends of control are not waited
+   for: their receives are posted.
 4. A second wait for a request hangs. Each is waited for once, as the contract says.
+5. A thread that waits in C++ when Python ends terminates the process. By (2) and (3) none does, and `close` returns
+   when the last has come back.
 
 Cost: 2 (size - 1) sockets per rank, a thread and a loop of gloo. Connections on first use (gloo's lazy devices) were
 tried: a send blocks there until its receiver has touched the connection, and ranks that send in a circle hang.
@@ -57,6 +60,9 @@ PORT = 29500
 TOLD = 4096
 """How many sends of control messages are kept: their senders may not wait for them. Chosen."""
 
+CLOSE_S = 1.0
+"""How long `close` waits until waits of other threads have seen it. Measured: milliseconds. Chosen."""
+
 ENDED = "this rank has left the job"
 
 _stores: dict[tuple[str, int, str], Any] = {}
@@ -70,11 +76,11 @@ class Request(NamedTuple):
     """A send or a receive under way.
 
     Attributes:
-        work: torch's.
+        work: torch's; None: not waited for.
         x: its bytes.
         peer: the other rank; None: any.
         tag: its tag.
-        before: what the bytes of a receive from any rank were.
+        before: what the bytes of a receive from any rank or of control were.
     """
 
     work: Any
@@ -114,9 +120,9 @@ class Gloo:
         self._exchanged = 0
         self._data: Any = None
         self._control: Any = None
-        self._told: deque[Request] = deque(maxlen=TOLD)
+        self._told: deque[Any] = deque(maxlen=TOLD)
         self._why: str | None = None
-        self._closing = threading.Lock()
+        self._closing, self._turn, self._waits = threading.Lock(), threading.Lock(), 0
 
     @classmethod
     def at_master(cls, rank: int, size: int, timeout: float | None) -> Gloo:
@@ -179,17 +185,19 @@ class Gloo:
 
     def isend(self, x: Bytes, peer: int, tag: int) -> Request:
         """Begins to send bytes to a rank."""
-        request = Request(self._begin("send", x, tag, peer), x, peer, tag)
-        if tag < SUBSETS:
-            self._told.append(request)
-        return request
+        if tag >= SUBSETS:
+            return Request(self._begin("send", x, tag, peer), x, peer, tag)
+        x = x.copy()
+        self._told.append((self._begin("send", x, tag, peer), x))
+        return Request(None, x, peer, tag)
 
     def irecv(self, x: Bytes, peer: int | None, tag: int) -> Request:
         """Begins to receive at most ``len(x)`` bytes from a rank; None: from any."""
-        if peer is not None:
-            return Request(self._begin("recv", x, tag, peer), x, peer, tag)
-        x[:] = before = np.frombuffer(secrets.token_bytes(len(x)), np.uint8)
-        return Request(self._begin("recv_anysource", x, tag), x, None, tag, before)
+        before = None
+        if peer is None or tag < SUBSETS:
+            x[:] = before = np.frombuffer(secrets.token_bytes(len(x)), np.uint8)
+        work = self._begin("recv_anysource", x, tag) if peer is None else self._begin("recv", x, tag, peer)
+        return Request(work, x, peer, tag, before)
 
     def wait(self, requests: Sequence[Request], deadline: float | None) -> None:
         """Waits until all requests are over."""
@@ -197,7 +205,8 @@ class Gloo:
             for request in requests:
                 self._look_for(request, deadline)
                 self._check()
-                request.work.wait(self._left_of(deadline))
+                if request.work is not None:
+                    self._wait(request, deadline)
         except RuntimeError as error:
             _left.append(requests)
             raise self._meaning(error, request.peer) from error
@@ -211,17 +220,21 @@ class Gloo:
     def close(self, failed: str | None) -> None:
         """Ends the engine; see `nvcoll.hosts.outer`. Control messages under way still arrive."""
         with self._closing:
-            if self._why is not None:
-                return
-            self._why = failed or ENDED
-        data = self._data
-        if failed is None:
-            self._data = self._control = None
-        else:
-            _left.append(self)
-        if data is not None:
-            with contextlib.suppress(RuntimeError):  # by this all other waits end too
-                nobody = data.recv_anysource([_tensor(np.empty(1, np.uint8))], CLOSING_TAG)
+            if self._why is None:
+                self._why = failed or ENDED
+                self._end_waits()
+            until = time.monotonic() + CLOSE_S
+            while self._waits and time.monotonic() < until:
+                time.sleep(SHORT_LOOK_S)
+            if failed is None:
+                self._data = self._control = None
+            else:
+                _left.append(self)
+
+    def _end_waits(self) -> None:
+        if self._data is not None:
+            with contextlib.suppress(RuntimeError):
+                nobody = self._data.recv_anysource([_tensor(np.empty(1, np.uint8))], CLOSING_TAG)
                 nobody.wait(timedelta(milliseconds=1))
 
     def _begin(self, call: str, x: Bytes, tag: int, *peer: int) -> Any:
@@ -232,13 +245,22 @@ class Gloo:
         except RuntimeError as error:
             raise self._meaning(error, peer[0] if peer else None) from error
 
+    def _wait(self, request: Request, deadline: float | None) -> None:
+        with self._turn:
+            self._waits += 1
+        try:
+            request.work.wait(self._left_of(deadline))
+        finally:
+            with self._turn:
+                self._waits -= 1
+
     def _look_for(self, request: Request, deadline: float | None) -> None:
-        """Returns when the bytes of a receive from any rank begin to come."""
+        """Returns when the bytes of a receive that is looked at begin to come."""
         pause, longest = 2e-5, LOOK_S if request.tag < SUBSETS else SHORT_LOOK_S
         while request.before is not None and np.array_equal(request.x, request.before):
             self._check()
             if deadline is not None and time.monotonic() > deadline:
-                raise Late("no rank has sent a message")
+                raise Late(f"{'any rank' if request.peer is None else f'rank {request.peer}'} has sent nothing")
             time.sleep(pause)
             pause = min(2 * pause, longest)
 

@@ -118,9 +118,7 @@ def _check(cards: list[Card]) -> None:
     for rank, one in enumerate(cards):
         versions.setdefault(one.version, rank)
     if len(versions) > 1:
-        said = " and ".join(
-            f"{version} on rank {rank} ({cards[rank].name})" for version, rank in reversed(versions.items())
-        )
+        said = " and ".join(f"{version} on rank {rank} ({cards[rank].name})" for version, rank in versions.items())
         raise InvalidArgument(f"ranks have different versions of nvcoll, {said}: install one on all hosts")
     users: dict[str, tuple[int, int]] = {}
     for rank, one in enumerate(cards):

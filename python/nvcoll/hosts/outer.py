@@ -77,7 +77,11 @@ class Outer(Protocol):
         ...
 
     def irecv(self, x: Bytes, peer: int | None, tag: int) -> Request:
-        """Begins to receive at most ``len(x)`` bytes from a rank; None: from any."""
+        """Begins to receive at most ``len(x)`` bytes from a rank; None: from any.
+
+        A message is as long as `x` if it is longer than a piece, 60,000 bytes. It has 8 bytes or more if it is of
+        control, or if its receive is from any rank.
+        """
         ...
 
     def wait(self, requests: Sequence[Request], deadline: float | None) -> None:

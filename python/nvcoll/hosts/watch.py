@@ -160,7 +160,7 @@ class Watch:
     def _beat(self) -> None:
         hosts, host = self._places.hosts, self._places.host
         before, after = (host - 1) % len(hosts), (host + 1) % len(hosts)
-        sign, received = np.ones(1, np.uint8), np.empty(1, np.uint8)
+        sign, received = np.ones(8, np.uint8), np.empty(8, np.uint8)
         while self.failure is None:
             sign[0] = not self._is_over
             try:

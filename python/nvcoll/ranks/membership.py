@@ -14,7 +14,6 @@ import os
 import sys
 import time
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from nvcoll import _nvcoll
@@ -31,7 +30,7 @@ JOIN_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class _Membership:
-    """The job that a process is in; if it is on several hosts, its communicator and the engine between hosts."""
+    """The job that a process is in; on several hosts with its communicator and the engine between hosts."""
 
     settings: JobSettings
     job: _nvcoll.Job
@@ -113,6 +112,8 @@ def init_across(outer: Outer, place: JobSettings, *, timeout: float | None, join
     Raises:
         Error: see `init` and `nvcoll.hosts.opening.open_world`.
     """
+    from nvcoll.hosts.communicator import across
+
     _check_free()
     joined: list[_nvcoll.Job] = []
 
@@ -121,16 +122,13 @@ def init_across(outer: Outer, place: JobSettings, *, timeout: float | None, join
         return joined[0].communicator(timeout)
 
     try:
-        comm = open_world(outer, join, timeout, import_module("nvcoll.hosts.communicator").across)
+        comm = open_world(outer, join, timeout, across)
     except BaseException as error:
         outer.close(str(error) or type(error).__name__)
         for job in joined:
             job.fail()
         raise
-    if isinstance(comm, Communicator):
-        _enter(place, joined[0])
-    else:
-        _enter(place, joined[0], comm, outer)
+    _enter(place, joined[0], *(() if isinstance(comm, Communicator) else (comm, outer)))
     return comm
 
 
@@ -189,12 +187,12 @@ def finalize() -> None:
     membership, _current = _current, None
     if membership is not None and membership.process == os.getpid():
         try:
+            if membership.world is not None:
+                membership.world.leave()
             membership.job.leave()
         except Busy:
             _current = membership
             raise
-        if membership.outer is not None:
-            membership.outer.close(None)
 
 
 def fail() -> None:
@@ -202,20 +200,30 @@ def fail() -> None:
     global _current
     membership, _current = _current, None
     if membership is not None and membership.process == os.getpid():
-        if membership.outer is not None:
-            membership.outer.close(f"the program of rank {membership.settings.rank} has failed")
+        if membership.world is not None and membership.outer is not None:
+            text = f"the program of rank {membership.settings.rank} has failed"
+            membership.world.fail(text)
+            membership.outer.close(text)  # another thread may have begun to close it
         membership.job.fail()
+
+
+def _has_left_world() -> bool:
+    """Leaves the ranks of other hosts, if there are any; says whether no call was in flight."""
+    try:
+        if _current is not None and _current.process == os.getpid() and _current.world is not None:
+            _current.world.leave()
+    except Busy:
+        return False
+    return True
 
 
 def _leave_at_exit() -> None:
     """Tells peers that the program of this rank failed; if no exception says so, the exit status will say it."""
     has_failed = getattr(sys, "last_value", None) is not None
     try:
-        if has_failed:
+        if has_failed or not _has_left_world():
             fail()
         elif _current is not None and _current.process == os.getpid():
-            if _current.outer is not None:
-                _current.outer.close(None)
             _current.job.leave_at_exit()
     finally:
         _nvcoll._end_attaching()
