@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fake import Network
 
 
-def run_hosts(hosts, program, *, seed=0, delay=0.0, timeout=20.0, network=None):
+def run_hosts(hosts, program, *, seed=0, delay=0.0, timeout=60.0, network=None):
     """Runs a program on every rank of hosts, given by the ranks of each; returns the results by rank."""
     size = sum(map(len, hosts))
     network = network or Network(size, seed, delay)
@@ -27,7 +27,7 @@ def run_hosts(hosts, program, *, seed=0, delay=0.0, timeout=20.0, network=None):
         return program(made)
 
     with nvcoll.Node(size) as node:
-        return node.run(rank_program, timeout=60)
+        return node.run(rank_program, timeout=120)
 
 
 @pytest.fixture
