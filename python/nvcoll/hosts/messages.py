@@ -26,7 +26,7 @@ from nvcoll._nvcoll import Work as HostWork
 from nvcoll.hosts.arrays import ROWS, Operand
 from nvcoll.hosts.channel import FIRST_OF_MESSAGES, KINDS, MESSAGE, Channel
 from nvcoll.hosts.lane import Call, Work
-from nvcoll.hosts.outer import Bytes, Late, Request
+from nvcoll.hosts.outer import Bytes, Late, Lost, Request, Stopped
 from nvcoll.hosts.places import Places
 from nvcoll.hosts.watch import Watch
 
@@ -252,7 +252,8 @@ class _Source:
         posted, self._posted = self._posted or channel.irecv(self._slot, self._rank, MESSAGE), None
         channel.wait([posted], None)
         early = _Early.read(self._slot)
-        self._posted = channel.irecv(self._slot, self._rank, MESSAGE)
+        with suppress(Lost, Stopped):  # the sender may have left
+            self._posted = channel.irecv(self._slot, self._rank, MESSAGE)
         with self._changed:
             receive = next((one for one in self._receives if one.takes(early)), None)
             if receive is None:
