@@ -1,6 +1,11 @@
 """Messages between hosts arrive as on one host: by tag, in the order of sends, whatever their length."""
 
+import os
+import socket
+import subprocess
+import sys
 import time
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -189,3 +194,44 @@ def test_sends_that_nobody_receives_yet_do_not_block_and_a_rank_that_leaves_wait
             assert out[100] == 1
 
     run_hosts(HOSTS, program)
+
+
+OVER_GLOO = """
+import time
+import numpy as np, nvcoll
+comm = nvcoll.init(timeout=60)
+far, lengths, many = (comm.rank + 2) % 4, [1, 2048, 2049, 300_000], np.zeros(200)
+outs = [np.zeros(n) for n in lengths]
+works = [comm.isend(np.full(1, float(k)), far, tag=9) for k in range(200)]
+works += [comm.irecv(many[k : k + 1], far, tag=9) for k in range(200)]
+works += [comm.irecv(outs[tag], far, tag=tag) for tag in (3, 1, 0, 2)]
+works += [comm.isend(np.full(lengths[tag], 10.0 * comm.rank + tag), far, tag=tag) for tag in range(4)]
+for work in works:
+    work.wait()
+assert (many == np.arange(200)).all() and all((out == 10 * far + tag).all() for tag, out in enumerate(outs))
+if comm.rank == 2:
+    comm.send(np.ones(2), 0)
+elif comm.rank == 0:
+    time.sleep(0.5)  # its sender is leaving
+    assert comm.recv(many[:2], 2).count == 2 and many[0] == 1
+print(len(comm.hosts), "right")
+"""
+
+
+def test_messages_over_gloo():
+    if find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NVCOLL_WORLD_SIZE": "4", "NVCOLL_PRETEND_HOSTS": "2"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    base, command = os.environ | place, [sys.executable, "-c", OVER_GLOO]
+    ranks = [subprocess.Popen(command, env=base | {"NVCOLL_RANK": str(rank)}, **pipes) for rank in range(4)]
+    try:
+        for rank in ranks:
+            output = rank.communicate(timeout=100)[0]
+            assert "2 right" in output and rank.returncode == 0, output
+    finally:
+        for rank in ranks:
+            rank.kill()
