@@ -11,6 +11,8 @@ The first ranks of hosts send each other a sign of life, from host to host aroun
 from __future__ import annotations
 
 import json
+import re
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -35,8 +37,12 @@ BEAT_S, SILENCE_S = 1.0, 30.0
 LEAVING_S = 2.0
 """How long a rank that leaves waits until its last sign of life has gone. Chosen: signs come each second."""
 
-REASON_S = 2.0
-"""How long a rank whose connection broke waits for one that knows why. Chosen: control messages take milliseconds."""
+REASON_S = 1.5
+"""How long a rank that does not know why a call ended waits for one that does: calls inside a host end `LATER_S` later.
+Chosen: control messages take milliseconds."""
+
+STOPPED = "is stopped"
+"""What the message of a call inside a host says of a stopped process, which is a reason."""
 
 
 @dataclass(frozen=True)
@@ -180,9 +186,8 @@ class Watch:
 
     def _meaning(self, error: Exception, places: Places, patience: float | None) -> Any:
         """Returns the error of a call, and tells the others of a failure that nobody has told."""
-        is_echo = isinstance(error, Stopped) or type(error) is Aborted
-        if isinstance(error, (Lost, Stopped, Late)) or type(error) in (Aborted, Closed):
-            self._seen.wait(REASON_S if isinstance(error, Lost) or is_echo else 0)
+        if type(error) not in (Mismatch, PeerLost) and STOPPED not in str(error):
+            self._seen.wait(REASON_S)
         if self.failure is None:
             self.tell(self._seen_here(error, places, patience))
         assert self.failure is not None
@@ -191,16 +196,31 @@ class Watch:
         return self._error(self.failure)
 
     def _seen_here(self, error: Exception, places: Places, patience: float | None) -> Failure:
-        host = self._places.host
-        if isinstance(error, Late):
-            return Failure("Timeout", f"timed out after {patience:g} s: {error}" if patience else str(error))
-        if isinstance(error, Lost):
-            return Failure("Aborted", f"a connection between hosts broke: {error}")
-        text = str(error)
+        """Returns what this rank knows: a message of this host with ranks of the job, or one of the engine."""
+        text, host = re.sub("Timed out waiting .*", "no answer", str(error)), self._places.host
+        if isinstance(error, (Late, Lost)):
+            peer = re.match(r"rank (\d+): ", text)
+            far = None if peer is None else self._places.host_of(int(peer[1]))
+            if isinstance(error, Late):
+                return Failure("Timeout", f"timed out after {patience or 0:g} s: {text}", None, far)
+            return Failure("Aborted", f"a connection between hosts broke: {text}", None, far)
+
+        def of_job(rank: int) -> int:
+            return places.world[places.mine[rank]] if rank < len(places.mine) else rank
+
         if isinstance(error, PeerLost):
-            rank = places.world[places.mine[error.rank]]
-            text = text.replace(f"rank {error.rank}", f"rank {rank}")
+            if error.signal:
+                end = f"was killed by signal {error.signal} ({signal.Signals(error.signal).name})"
+            else:
+                end = f"ended with status {error.status}" if error.status is not None else "ended"
+            rank = of_job(error.rank)
+            text = f"rank {rank} (process {error.pid}) {end} without leaving the job"
             return Failure("PeerLost", text, rank, host, error.pid, error.signal, error.status)
+        if isinstance(error, Timeout):  # without the moves inside the host of which the call is made
+            stopped = re.search(r"the process of rank \d+ is stopped.*", text)
+            reason = stopped or re.search(r"ranks? [\d, and]+ ha(s|ve) not entered the call", text)
+            text = f"timed out after {patience or 0:g} s: {text if reason is None else reason[0]}"
+        text = re.sub(r"\brank (\d+)", lambda found: f"rank {of_job(int(found[1]))}", text)
         return Failure(type(error).__name__, text, None, host)
 
     def _error(self, failure: Failure) -> Any:
