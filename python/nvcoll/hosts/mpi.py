@@ -52,6 +52,9 @@ ENDED = "this rank has left the job"
 _left: list[Any] = []
 """Requests of waits that failed: sends of MPI cannot be cancelled."""
 
+_failed: list[str] = []
+"""Why engines of this process have failed."""
+
 _is_ours = False
 """Whether nvcoll has started MPI, and so ends it."""
 
@@ -84,11 +87,11 @@ def without_mpi() -> str:
 
 
 def end(has_failed: bool) -> None:
-    """Ends MPI with the process, if it runs: in order, or for the whole job."""
+    """Ends MPI with the process, if it runs: in order, or for the whole job if a rank or an engine has failed."""
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not module.Is_initialized() or module.Is_finalized():
         return
-    if has_failed:
+    if has_failed or _failed:
         until = time.monotonic() + GRACE_S
         while time.monotonic() < until:
             module.COMM_WORLD.Iprobe()  # pushes what is under way
@@ -185,6 +188,8 @@ class Mpi:
         if self._why is not None:
             return
         self._why = failed or ENDED
+        if failed is not None:
+            _failed.append(failed)
         until = time.monotonic() + CLOSE_S
         while self._waits and time.monotonic() < until:
             time.sleep(SLEEP_S)
@@ -218,7 +223,7 @@ class Mpi:
         with self._turn:
             self._waits += 1
         try:
-            while self._check() or not test(pieces):
+            while not self._is_over(test, pieces):
                 now, looks = time.monotonic(), looks + 1
                 if deadline is not None and now > deadline:
                     raise Late("MPI did not finish in time")
@@ -233,6 +238,10 @@ class Mpi:
         finally:
             with self._turn:
                 self._waits -= 1
+
+    def _is_over(self, test: Any, pieces: list[Any]) -> bool:
+        self._check()
+        return bool(test(pieces))
 
     def _check(self) -> None:
         if self._why is not None:
