@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from nvcoll._nvcoll import Communicator as HostCommunicator
-from nvcoll._nvcoll import InvalidArgument, Mismatch, PeerLost
+from nvcoll._nvcoll import InvalidArgument, Mismatch
 from nvcoll._nvcoll import Work as HostWork
 from nvcoll.hosts.arrays import ROWS, Operand
 from nvcoll.hosts.channel import FIRST_OF_MESSAGES, KINDS, MESSAGE, Channel
@@ -116,7 +116,7 @@ class _Near:
             return None
         try:
             with self._messages.watch.guard(places, self._patience):
-                if isinstance(error, PeerLost):  # the watch knows its ranks
+                if not isinstance(error, Mismatch):  # the watch knows its ranks
                     raise error
                 raise type(error)(re.sub(r"\brank (\d+)", lambda m: f"rank {places.mine[int(m[1])]}", str(error)))
         except BaseException as meant:

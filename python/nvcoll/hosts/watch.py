@@ -220,7 +220,8 @@ class Watch:
             stopped = re.search(r"the process of rank \d+ is stopped.*", text)
             reason = stopped or re.search(r"ranks? [\d, and]+ ha(s|ve) not entered the call", text)
             text = f"timed out after {patience or 0:g} s: {text if reason is None else reason[0]}"
-        text = re.sub(r"\brank (\d+)", lambda found: f"rank {of_job(int(found[1]))}", text)
+        if not isinstance(error, Mismatch):  # those are of hosts, and name ranks of the communicator
+            text = re.sub(r"\brank (\d+)", lambda found: f"rank {of_job(int(found[1]))}", text)
         return Failure(type(error).__name__, text, None, host)
 
     def _error(self, failure: Failure) -> Any:
