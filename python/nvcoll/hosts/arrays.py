@@ -93,13 +93,6 @@ class Operand:
         else:
             np.copyto(self._strided, self.typed(self.bytes).reshape(self._strided.shape))
 
-    def round_to(self, wide: Any, out: Bytes) -> None:
-        """Writes values of a wider dtype as elements of this one."""
-        if self._torch:
-            self.typed(out).copy_(self._torch.from_numpy(wide))
-        else:
-            self.typed(out)[...] = wide
-
     def like(self, count: int, parts: Sequence[int] = ()) -> Operand:
         """Returns a new array of this kind, with this one's axes after the first if all parts have whole rows."""
         rows = tuple(self.x.shape[1:]) if hasattr(self.x, "shape") else ()

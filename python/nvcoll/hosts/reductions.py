@@ -97,11 +97,8 @@ class Reduction:
         """Folds partial results, one after the other, to the result of all ranks."""
         if not len(out):
             return
-        into = self.like.typed(out) if self.wide is None else np.empty(len(out) // self.like.itemsize, self.wide)
         op: Any = "sum" if self.op == "premul_sum" else self.op
-        _fold(self._partial(sums), into, op, divide_by=self.size if op == "avg" else None)
-        if self.wide is not None:
-            self.like.round_to(into, out)
+        _fold(self._partial(sums), self.like.typed(out), op, divide_by=self.size if op == "avg" else None)
 
 
 def all_reduce(
