@@ -97,7 +97,7 @@ def _leave_world(reporting: Reporting) -> None:
     membership.finalize()
 
 
-def _join(options: Any) -> nvcoll.Communicator:
+def _join(options: Any) -> Any:
     """Joins the job of all ranks, unless this process is in one already."""
     rank, size, seconds = options.group_rank, options.group_size, options.timeout.total_seconds()
     current = membership.current(seconds)
