@@ -63,6 +63,7 @@ class Namespaces:
         user = ["-U", "--preserve-credentials"] if mine else []
         self.enter = ["nsenter", "-t", first, *user, "-n", "-m", "-p"]
         self.names = "abcdefgh"[:hosts]
+        self.started: list[subprocess.Popen[str]] = []
         try:
             self.ip("link add br0 type bridge; ip link set br0 mtu 9000 up")
             for number, name in enumerate(self.names, 1):
@@ -83,6 +84,8 @@ class Namespaces:
 
     def close(self):
         """Ends all processes on the hosts, and the hosts."""
+        for process in self.started:  # `nsenter` stops itself with a child that is stopped
+            process.kill()
         self.keeper.stdin.close()
         self.keeper.wait(30)
         self.keeper.stdout.close()
@@ -102,13 +105,15 @@ class Namespaces:
     def start(self, host, command, **environment):
         """Starts a command on a host; its output is its pipe."""
         inside = ["ip", "netns", "exec", host, "unshare", "-u", "sh", "-c", f'hostname {host}; exec "$@"', host]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [*self.enter, *inside, *map(str, command)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             env=os.environ | environment,
         )
+        self.started.append(process)
+        return process
 
     def torchrun(self, *program, ranks=2, limit=120, **environment):
         """Runs a program under torchrun on all hosts; returns exit status and output by host.

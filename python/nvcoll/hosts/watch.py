@@ -176,9 +176,8 @@ class Watch:
                 return
             except (Late, Lost) as error:
                 if not self._seen.wait(REASON_S):
-                    names = self._places.names
-                    why = f"gave no sign of life for {SILENCE_S:g} s" if isinstance(error, Late) else str(error)
-                    self.tell(Failure("PeerLost", f"host {names[before]} is lost: {why}", None, before))
+                    why = f"no sign of life for {SILENCE_S:g} s" if isinstance(error, Late) else str(error)
+                    self.tell(Failure("PeerLost", why, None, before))
                 return
             if not received[0] or not sign[0]:
                 return
@@ -203,7 +202,11 @@ class Watch:
             far = None if peer is None else self._places.host_of(int(peer[1]))
             if isinstance(error, Late):
                 return Failure("Timeout", f"timed out after {patience or 0:g} s: {text}", None, far)
-            return Failure("Aborted", f"a connection between hosts broke: {text}", None, far)
+            if peer is None:
+                return Failure("Aborted", f"a connection between hosts broke: {text}")
+            return Failure(
+                "PeerLost", f"the connection to rank {peer[1]} broke: {text[peer.end() :]}", int(peer[1]), far
+            )
 
         def of_job(rank: int) -> int:
             return places.world[places.mine[rank]] if rank < len(places.mine) else rank
