@@ -9,10 +9,10 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from conftest import run_hosts
 from fake import Network
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pretended import run_hosts
 
 import nvcoll
 

@@ -1,16 +1,10 @@
 """Ranks on hosts that are threads: one node, split into hosts, with a fake engine between them."""
 
-import sys
-from pathlib import Path
-
-import pytest
+from fake import Network
 
 import nvcoll
 from nvcoll.hosts.communicator import across
 from nvcoll.hosts.places import Places
-
-sys.path.insert(0, str(Path(__file__).parent))
-from fake import Network
 
 
 def run_hosts(hosts, program, *, seed=0, delay=0.0, timeout=60.0, network=None):
@@ -28,8 +22,3 @@ def run_hosts(hosts, program, *, seed=0, delay=0.0, timeout=60.0, network=None):
 
     with nvcoll.Node(size) as node:
         return node.run(rank_program, timeout=120)
-
-
-@pytest.fixture
-def on_hosts():
-    return run_hosts

@@ -3,9 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from conftest import run_hosts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pretended import run_hosts
 
 import nvcoll
 from nvcoll._nvcoll import dtypes, ops
