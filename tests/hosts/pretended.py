@@ -18,7 +18,10 @@ def run_hosts(hosts, program, *, seed=0, delay=0.0, timeout=60.0, network=None):
         places = Places.of(comm.rank, keys, [f"host-{key}" for key in keys])
         inner = comm.split(host_of[comm.rank])
         made = across(places, inner, network.engine(comm.rank), timeout)
-        return program(made)
+        try:
+            return program(made)
+        finally:
+            made.leave()  # ends its threads
 
     with nvcoll.Node(size) as node:
         return node.run(rank_program, timeout=120)
