@@ -87,7 +87,6 @@ class Communicator:
         self._messages = Messages(places, inner, channel, world.watch, timeout)
         world.outboxes.append(self._messages.outbox)
         self._opened: list[Group] = []
-        self._patience_of_group: float | None = None
         self._recent: deque[tuple[int, str]] = deque(maxlen=RECENT)
         self._count = 0
 
@@ -207,8 +206,8 @@ class Communicator:
         self, name: str, x: Any, op: Any, *, out: Any = None, algorithm: Any = None, path: Any = None, **how: Any
     ) -> Any:
         into, source, target = self._in_and_out(x, out)
-        reduce, name, is_nested = self._reduction(name, source, op, algorithm, path)
-        if "avg" in name or "premul_sum" in name or (is_nested and algorithm == "two_level"):
+        reduce, name, _ = self._reduction(name, source, op, algorithm, path)
+        if "avg" in name or "premul_sum" in name or algorithm == "two_level":
             raise InvalidArgument(f"{name}: scans take any op but avg and premul_sum, in the order of ranks")
         is_exclusive = name.startswith("exscan")
 
@@ -392,7 +391,7 @@ class Communicator:
         """Sends an array to a rank, which calls `recv`: see `nvcoll.Communicator.send`."""
         dst = self._checked(dst, "dst")
         if self._opened:
-            patience = self._patience_of_group if timeout is None else timeout
+            patience = self._patience(timeout)
             self._opened[0].add(lambda: self._messages.isend(x, dst, tag, patience))
         else:
             self._messages.isend(x, dst, tag, timeout).wait()
@@ -401,7 +400,7 @@ class Communicator:
         """Receives an array that a rank sends: see `nvcoll.Communicator.recv`."""
         message, src = Message(), None if src is None else self._checked(src, "src")
         if self._opened:
-            patience = self._patience_of_group if timeout is None else timeout
+            patience = self._patience(timeout)
             self._opened[0].add(lambda: self._messages.irecv(x, src, tag, patience, message))
         else:
             self._messages.irecv(x, src, tag, timeout, message).wait()
@@ -481,8 +480,7 @@ class Communicator:
             timeout: seconds that each of its calls may take. Default: that of the communicator.
             async_op: whether the program continues after the block while the calls run.
         """
-        self._patience_of_group = timeout
-        return Group(self._lane, self._opened, async_op=async_op)
+        return Group(self._lane, self._opened, timeout, async_op=async_op)
 
     def abort(self) -> None:
         """Ends the calls of all communicators of the job, on every rank."""
@@ -550,10 +548,7 @@ class Communicator:
             timeout: seconds that it may take, from its turn.
             async_op: whether to return a work at once.
         """
-        patience = self._timeout
-        if timeout is not None or (self._opened and self._patience_of_group is not None):
-            patience = self._patience_of_group if timeout is None else timeout
-
+        patience = self._patience(timeout)
         early = payload if payload is not None and len(payload) <= WITH_RECORD_IN_HOST else None
 
         def call() -> Any:
@@ -567,6 +562,11 @@ class Communicator:
             self._opened[0].add(call)
             return result
         return self._lane.issue(call, name) if async_op else self._lane.run(call, name)
+
+    def _patience(self, timeout: float | None) -> float | None:
+        """Returns the seconds that a call may take: its own, else those of the open group, else the communicator's."""
+        of_group = self._opened[0].timeout if self._opened else None
+        return next((one for one in (timeout, of_group) if one is not None), self._timeout)
 
     def _reduction(
         self, name: str, x: Operand, op: Any, algorithm: Any, path: Any

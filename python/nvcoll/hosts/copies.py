@@ -103,7 +103,7 @@ def all_gather(team: Team, own: Bytes, sizes: Sequence[int], out: Bytes) -> None
     blocks = [by_host[a:b] for a, b in pairwise(offsets(list(map(sum, lengths))))]
     block = blocks[places.host]
     shards = [team.shards(len(each)) for each in blocks]
-    shard = [each[sum(s[: places.local]) :][: s[places.local]] for each, s in zip(blocks, shards, strict=True)]
+    shard = [team.own(each, s) for each, s in zip(blocks, shards, strict=True)]
     arriving = {h: channel.irecv(shard[h], team.peer(h), DATA) for h in team.others if len(shard[h])}
     team.gather(own, lengths[places.host], block)
     leaving = [channel.isend(shard[places.host], team.peer(h), DATA) for h in team.others if len(shard[places.host])]
@@ -136,7 +136,7 @@ def broadcast(team: Team, x: Bytes, root: int) -> None:
     after = team.peer(order[place + 1]) if place + 1 < len(order) and team.is_on_a_rail else None
     chunks = cuts(len(x), 1)
     shards = [team.shards(end - begin) for begin, end in chunks]
-    own = [x[begin + sum(s[: places.local]) :][: s[places.local]] for (begin, _), s in zip(chunks, shards, strict=True)]
+    own = [team.own(x[begin:end], s) for (begin, end), s in zip(chunks, shards, strict=True)]
     arriving = None
     if before is not None:
         arriving = Ahead(team, lambda k: channel.irecv(own[k], before, DATA), len(own), CHUNKS)

@@ -16,10 +16,12 @@ class Group:
     Args:
         lane: runs the calls.
         opened: the open group of the communicator, if there is one.
+        timeout: seconds that each call may take that does not say; None: as outside of the group.
         async_op: whether the program continues after the block while the calls run.
     """
 
-    def __init__(self, lane: Lane, opened: list[Group], *, async_op: bool) -> None:
+    def __init__(self, lane: Lane, opened: list[Group], timeout: float | None, *, async_op: bool) -> None:
+        self.timeout = timeout
         self._lane, self._opened, self._is_async = lane, opened, async_op
         self._calls: list[Callable[[], Any]] = []
         self._work: Work | None = None

@@ -49,8 +49,7 @@ class Numbers:
                 answer = own.copy()
                 answer[0] = max([own[0], *(x[0] for x in asked.values())])
                 self._outer.wait([self._outer.isend(answer.view(np.uint8), rank, SUBSETS) for rank in others], deadline)
-                answer_of = [answer, *asked.values()]
-                for rank, x in zip(places.world, answer_of, strict=True):
+                for rank, x in asked.items():
                     if (x[1:] != own[1:]).any():
                         raise Mismatch(
                             f"rank {first} makes a communicator of ranks {places.world}, and rank {rank} another"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nvcoll._nvcoll import Communicator as HostCommunicator
+from nvcoll.hosts.arrays import even
 from nvcoll.hosts.channel import Channel
 from nvcoll.hosts.outer import Bytes, Request
 from nvcoll.hosts.places import Places
@@ -50,7 +51,12 @@ class Team:
     def shards(self, count: int) -> list[int]:
         """Returns the elements of each rank of this host, of elements that are shared out among the rails."""
         rails = self.places.rails
-        return [count // rails + (rail < count % rails) if rail < rails else 0 for rail in range(len(self.places.mine))]
+        return even(count, rails) + [0] * (len(self.places.mine) - rails)
+
+    def own(self, block: Bytes, shards: Sequence[int]) -> Bytes:
+        """Returns this rank's shard of bytes that are shared out."""
+        local = self.places.local
+        return block[sum(shards[:local]) :][: shards[local]]
 
     def begin(self, timeout: float | None) -> None:
         """Begins a call that may take some seconds."""
