@@ -1,6 +1,7 @@
 """What ranks do to try an engine between hosts: ``engine_programs.py PROGRAM``, with the variables of a launcher."""
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -111,6 +112,19 @@ def killed(engine):
         else:
             raise AssertionError("a dead rank answers")
     assert len(ended_waits(engine, 2 - engine.rank)) >= 3
+
+
+def interrupted(engine):
+    """Ctrl-C ends a wait of the main thread, while another thread waits for control."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    control = engine.irecv(np.zeros(8, np.uint8), None, 0)
+    threading.Thread(target=lambda: engine.wait([control], None), daemon=True).start()
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        engine.wait([engine.irecv(np.zeros(8, np.uint8), around(engine)[0], TAG)], None)
+    except KeyboardInterrupt:
+        return
+    raise AssertionError("the wait is over")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def run_mpi(program):
 
 
 @pytest.mark.parametrize("run", [run_gloo, run_mpi], ids=["gloo", "mpi"])
-@pytest.mark.parametrize("program", ["messages", "exchanges", "close_ends_waits", "late"])
+@pytest.mark.parametrize("program", ["messages", "exchanges", "close_ends_waits", "late", "interrupted"])
 def test_engine_keeps_its_promises(run, program):
     for output, status in run(program):
         assert "right" in output and status == 0, output

@@ -14,6 +14,8 @@ How gloo differs from what `nvcoll.hosts.outer` asks, and what is done about it:
 4. A second wait for a request hangs. Each is waited for once, as the contract says.
 5. A thread that waits in C++ when Python ends terminates the process. By (2) and (3) none does, and `close` returns
    when the last has come back.
+6. Ctrl-C does not end a wait in C++. So Python writes the signals of the main thread's waits to a socket. The thread
+   that waits for control looks at it, and ends the waits as `close` does.
 
 Cost: 2 (size - 1) sockets per rank, a thread and a loop of gloo. Connections on first use (gloo's lazy devices) were
 tried: a send blocks there until its receiver has touched the connection, and ranks that send in a circle hang.
@@ -26,6 +28,7 @@ import ctypes
 import os
 import re
 import secrets
+import signal
 import socket
 import threading
 import time
@@ -123,6 +126,9 @@ class Gloo:
         self._told: deque[Any] = deque(maxlen=TOLD)
         self._why: str | None = None
         self._closing, self._turn, self._waits = threading.Lock(), threading.Lock(), 0
+        self._signals = socket.socketpair()
+        for end in self._signals:
+            end.setblocking(False)
 
     @classmethod
     def at_master(cls, rank: int, size: int, timeout: float | None) -> Gloo:
@@ -246,19 +252,43 @@ class Gloo:
             raise self._meaning(error, peer[0] if peer else None) from error
 
     def _wait(self, request: Request, deadline: float | None) -> None:
+        is_mine = False
         with self._turn:
             self._waits += 1
         try:
-            request.work.wait(self._left_of(deadline))
+            try:
+                is_mine = self._takes_signals()
+                request.work.wait(self._left_of(deadline))
+            finally:
+                if is_mine:
+                    signal.set_wakeup_fd(-1)
         finally:
             with self._turn:
                 self._waits -= 1
+
+    def _takes_signals(self) -> bool:
+        """Has Python write the signals of the main thread's wait to a socket, unless it writes them elsewhere."""
+        if threading.current_thread() is not threading.main_thread():
+            return False
+        before = signal.set_wakeup_fd(self._signals[1].fileno(), warn_on_full_buffer=False)
+        if before >= 0:
+            signal.set_wakeup_fd(before)
+        return before < 0
+
+    def _look_at_signals(self) -> None:
+        """Ends the waits of this process after Ctrl-C, so that the main thread raises `KeyboardInterrupt`."""
+        is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with contextlib.suppress(BlockingIOError):
+            if signal.SIGINT in self._signals[0].recv(64) and is_default:
+                self._end_waits()
 
     def _look_for(self, request: Request, deadline: float | None) -> None:
         """Returns when the bytes of a receive that is looked at begin to come."""
         pause, longest = 2e-5, LOOK_S if request.tag < SUBSETS else SHORT_LOOK_S
         while request.before is not None and np.array_equal(request.x, request.before):
             self._check()
+            if request.tag < SUBSETS:
+                self._look_at_signals()
             if deadline is not None and time.monotonic() > deadline:
                 raise Late(f"{'any rank' if request.peer is None else f'rank {request.peer}'} has sent nothing")
             time.sleep(pause)
