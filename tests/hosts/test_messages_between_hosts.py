@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pretended import run_hosts
 
 import nvcoll
+from nvcoll.hosts import watch
 
 HOSTS = ((0, 1), (2, 3))
 SENDS = st.tuples(
@@ -109,6 +110,21 @@ def test_a_lost_rank_ends_receives():
         return True
 
     run_hosts(HOSTS, program, network=network)
+
+
+def test_a_host_that_has_left_is_not_lost(monkeypatch):
+    for name, seconds in (("SILENCE_S", 0.5), ("BEAT_S", 0.05), ("REASON_S", 0.1)):
+        monkeypatch.setattr(watch, name, seconds)
+
+    def program(comm):
+        comm.barrier()
+        if comm.rank != 1:
+            pair = comm.subset([0, 2])
+            for _ in range(20):
+                pair.barrier()
+                time.sleep(0.05)
+
+    run_hosts(((0,), (1,), (2,)), program)
 
 
 def test_a_later_receive_takes_a_message_that_came_before():

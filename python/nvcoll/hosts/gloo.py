@@ -64,7 +64,8 @@ TOLD = 4096
 """How many sends of control messages are kept: their senders may not wait for them. Chosen."""
 
 CLOSE_S = 1.0
-"""How long `close` waits until waits of other threads have seen it. Measured: milliseconds. Chosen."""
+"""How long `close` waits until waits of other threads have seen it, and until its last control message has gone.
+Measured: milliseconds. Chosen."""
 
 ENDED = "this rank has left the job"
 
@@ -229,6 +230,9 @@ class Gloo:
             if self._why is None:
                 self._why = failed or ENDED
                 self._end_waits()
+                if failed is None and self._told:
+                    with contextlib.suppress(RuntimeError):  # the last to be told has left
+                        self._told[-1][0].wait(timedelta(seconds=CLOSE_S))
             until = time.monotonic() + CLOSE_S
             while self._waits and time.monotonic() < until:
                 time.sleep(SHORT_LOOK_S)

@@ -25,7 +25,7 @@ import numpy as np
 from nvcoll._nvcoll import Aborted, Busy, Closed, Error, InvalidArgument, Mismatch, PeerLost, Timeout
 from nvcoll._nvcoll import Communicator as HostCommunicator
 from nvcoll.hosts.channel import BEAT, CONTROL
-from nvcoll.hosts.outer import Late, Lost, Outer, Stopped
+from nvcoll.hosts.outer import Late, Lost, Outer, Request, Stopped
 from nvcoll.hosts.places import Places
 
 CONTROL_BYTES = 1024
@@ -34,15 +34,12 @@ CONTROL_BYTES = 1024
 BEAT_S, SILENCE_S = 1.0, 30.0
 """The time between two signs of life, and after how long without one a host is lost. Chosen."""
 
-LEAVING_S = 2.0
-"""How long a rank that leaves waits until its last sign of life has gone. Chosen: signs come each second."""
-
 REASON_S = 1.5
 """How long a rank that does not know why a call ended waits for one that does: calls inside a host end `LATER_S` later.
 Chosen: control messages take milliseconds."""
 
-STOPPED = "is stopped"
-"""What the message of a call inside a host says of a stopped process, which is a reason."""
+REASON = "is stopped|ended with status"
+"""What the message of a call inside a host says of a process, if that is the reason."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +76,11 @@ class Watch:
         self._outer, self._inner, self._places = outer, inner, places
         self._lock = threading.Lock()
         self._seen = threading.Event()
-        self._is_over = False
+        self._is_over = self._is_silent = False
         self.failure: Failure | None = None
         threading.Thread(target=self._listen, name="nvcoll watch", daemon=True).start()
-        self._beating: threading.Thread | None = None
         if places.local == 0:
-            self._beating = threading.Thread(target=self._beat, name="nvcoll beat", daemon=True)
-            self._beating.start()
+            threading.Thread(target=self._beat, name="nvcoll beat", daemon=True).start()
 
     @contextmanager
     def guard(self, places: Places, patience: float | None) -> Iterator[float | None]:
@@ -136,8 +131,8 @@ class Watch:
         """Ends the watch and the engine: this rank leaves in order, and no silence of it is a failure."""
         self._is_over = True
         self._seen.set()
-        if self._beating is not None:
-            self._beating.join(LEAVING_S)
+        if self._places.local == 0:
+            self._sign(is_last=True)
         self._outer.close(None)
 
     def _take(self, failure: Failure) -> bool:
@@ -164,28 +159,38 @@ class Watch:
             self._end_waits(failure)
 
     def _beat(self) -> None:
-        hosts, host = self._places.hosts, self._places.host
-        before, after = (host - 1) % len(hosts), (host + 1) % len(hosts)
-        sign, received = np.ones(8, np.uint8), np.empty(8, np.uint8)
-        while self.failure is None:
-            sign[0] = not self._is_over
-            try:
-                posted = self._outer.irecv(received, hosts[before][0], BEAT)
-                self._outer.wait([self._outer.isend(sign, hosts[after][0], BEAT), posted], time.monotonic() + SILENCE_S)
-            except Stopped:
-                return
-            except (Late, Lost) as error:
-                if not self._seen.wait(REASON_S):
-                    why = f"no sign of life for {SILENCE_S:g} s" if isinstance(error, Late) else str(error)
-                    self.tell(Failure("PeerLost", why, None, before))
-                return
-            if not received[0] or not sign[0]:
-                return
-            self._seen.wait(BEAT_S)
+        before = (self._places.host - 1) % len(self._places.hosts)
+        received = np.empty(8, np.uint8)
+        try:
+            while self.failure is None:
+                posted = self._outer.irecv(received, self._places.hosts[before][0], BEAT)
+                self._seen.wait(BEAT_S)
+                sent = self._sign(is_last=self._is_over)
+                self._outer.wait([posted], time.monotonic() + SILENCE_S)
+                self._outer.poke(sent)  # it is not waited for: its receiver may have left
+                if not received[0]:
+                    self._sign(is_last=True)
+                    return
+        except Stopped:
+            return
+        except (Late, Lost) as error:
+            if not self._seen.wait(REASON_S):
+                why = f"no sign of life for {SILENCE_S:g} s" if isinstance(error, Late) else str(error)
+                self.tell(Failure("PeerLost", why, None, before))
+
+    def _sign(self, *, is_last: bool) -> list[Request]:
+        """Sends the next host a sign of life; the last one, once, if this host or one before it leaves."""
+        after = (self._places.host + 1) % len(self._places.hosts)
+        with self._lock:
+            is_due, self._is_silent = not self._is_silent, self._is_silent or is_last
+        with suppress(Late, Lost, Stopped):  # a host that is lost sends none itself
+            if is_due:
+                return [self._outer.isend(np.full(8, not is_last, np.uint8), self._places.hosts[after][0], BEAT)]
+        return []
 
     def _meaning(self, error: Exception, places: Places, patience: float | None) -> Any:
         """Returns the error of a call, and tells the others of a failure that nobody has told."""
-        if type(error) not in (Mismatch, PeerLost) and STOPPED not in str(error):
+        if type(error) not in (Mismatch, PeerLost) and not re.search(REASON, str(error)):
             self._seen.wait(REASON_S)
         if self.failure is None:
             self.tell(self._seen_here(error, places, patience))
