@@ -13,6 +13,7 @@ what they know.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sys
 import threading
 import time
@@ -87,7 +88,7 @@ def without_mpi() -> str:
 
 
 def end(has_failed: bool) -> None:
-    """Ends MPI with the process, if it runs: in order, or for the whole job if a rank or an engine has failed."""
+    """Ends MPI, if it runs: now and for the whole job if a rank or an engine has failed, else with the process."""
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not module.Is_initialized() or module.Is_finalized():
         return
@@ -98,6 +99,14 @@ def end(has_failed: bool) -> None:
             time.sleep(SLEEP_S)
         module.COMM_WORLD.Abort(1)
     elif _is_ours:
+        _finalize_at_exit(module)
+
+
+def _finalize_at_exit(module: Any) -> None:
+    """Has the C library finalize MPI, which waits for all ranks, once those of this host know the exit status."""
+    try:
+        ctypes.CDLL(None).on_exit(ctypes.CDLL(module.__file__).MPI_Finalize, None)
+    except AttributeError:  # not the GNU C library
         module.Finalize()
 
 

@@ -219,16 +219,16 @@ def _has_left_world() -> bool:
 
 def _leave_at_exit() -> None:
     """Tells peers that the program of this rank failed; if no exception says so, the exit status will say it."""
-    has_failed = getattr(sys, "last_value", None) is not None
+    has_failed = getattr(sys, "last_value", None) is not None or not _has_left_world()
     try:
-        if has_failed or not _has_left_world():
+        if has_failed:
             fail()
-        elif _current is not None and _current.process == os.getpid():
+        if (mpi := sys.modules.get("nvcoll.hosts.mpi")) is not None:
+            mpi.end(has_failed)  # before the job: the exit runs first what is registered last
+        if _current is not None and _current.process == os.getpid():
             _current.job.leave_at_exit()
     finally:
         _nvcoll._end_attaching()
-    if (mpi := sys.modules.get("nvcoll.hosts.mpi")) is not None:
-        mpi.end(has_failed)
 
 
 atexit.register(_leave_at_exit)
