@@ -1,14 +1,15 @@
-"""Records of a call meet before its data: inside a host, then between hosts.
+"""Records of a call meet before its data: inside a host, then between the first ranks of the hosts.
 
-A record is 64 bytes: a digest of the call with all its counts, and its beginning in words. A rank of a rail always has
-a receive posted for the record of each other host, so a record never waits for its receiver, and no engine ever sees a
-message that is longer than its receive. Small data travel with the record: one call inside the host and one message
+A record is 64 bytes: a digest of the call with all its counts, and its beginning in words. A first rank always has
+receives posted for the records of each other host, so a record never waits for its receiver, and no engine ever sees a
+message that is longer than its receive. Small data travel with the record: two calls inside the host and one message
 to each other host make a small all_reduce.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 
 import numpy as np
 
@@ -30,6 +31,10 @@ WITH_RECORD_IN_HOST = IN_HOST - RECORD_BYTES
 """The most bytes of a rank that travel with its record inside the host."""
 
 
+AHEAD = 2
+"""Receives of records that are posted for each other host, so that a rank that is early sends without a wait."""
+
+
 class Meeting:
     """The records of the calls of one communicator.
 
@@ -39,15 +44,15 @@ class Meeting:
 
     def __init__(self, team: Team) -> None:
         self._team = team
-        ranks = [team.peer(host) for host in team.others] if team.is_on_a_rail else []
-        self._slots = {rank: np.empty(RECORD_BYTES + WITH_RECORD, np.uint8) for rank in ranks}
-        self._posted = {rank: self._post(rank) for rank in ranks}
+        ranks = [team.peer(host) for host in team.others] if team.is_first else []
+        self._posted = {rank: deque(self._post(rank) for _ in range(AHEAD)) for rank in ranks}
         self._sent: list[tuple[list[Request], Bytes]] = []
         self._own = np.zeros(IN_HOST, np.uint8)
         self._host = np.empty((len(team.places.mine), IN_HOST), np.uint8)
 
-    def _post(self, rank: int) -> Request:
-        return self._team.channel.irecv(self._slots[rank], rank, RECORD)
+    def _post(self, rank: int) -> tuple[Bytes, Request]:
+        slot = np.empty(RECORD_BYTES + WITH_RECORD, np.uint8)
+        return slot, self._team.channel.irecv(slot, rank, RECORD)
 
     def in_host(self, call: str, payload: Bytes | None = None) -> Bytes:
         """Compares a call with those of the ranks of this host, and returns its record.
@@ -80,42 +85,39 @@ class Meeting:
         """Compares a call with those of other hosts; no rank of this host goes on before.
 
         Raises:
-            Mismatch: another rank of the rail made another call.
+            Mismatch: the ranks of another host made another call.
         """
         self.between_hosts(record)
-        places = self._team.places
-        if len(places.mine) > places.rails:
-            self._team.barrier()
+        self._team.barrier()
 
     def between_hosts(self, record: Bytes, payload: Bytes | None = None) -> dict[int, Bytes]:
-        """Compares a call with those of this rail's ranks on other hosts.
+        """Compares a call with those of other hosts, on the first rank of each.
 
         Args:
             record: that of this rank.
             payload: data that go with it, at most `WITH_RECORD` bytes.
 
         Returns:
-            The data of each other rank of the rail, and what may lie behind them; valid until the next meeting.
+            The data of each other first rank, and what may lie behind them.
 
         Raises:
-            Mismatch: another rank made another call.
+            Mismatch: the ranks of another host made another call.
         """
         team = self._team
         while len(self._sent) > 1:
             team.wait(self._sent[0][0])
             self._sent.pop(0)
         message = record if payload is None else np.concatenate((record, payload))
-        self._sent.append(([team.channel.isend(message, rank, RECORD) for rank in self._slots], message))
+        self._sent.append(([team.channel.isend(message, rank, RECORD) for rank in self._posted], message))
         received = {}
-        for rank, slot in self._slots.items():
-            team.wait([self._posted[rank]])
-            received[rank] = slot
+        for rank, posted in self._posted.items():
+            slot, request = posted.popleft()
+            team.wait([request])
             if slot[:RECORD_BYTES].tobytes() != record.tobytes():
                 raise _mismatch(team.places.rank, record, rank, slot[:RECORD_BYTES])
-            if payload is not None:
-                self._slots[rank] = np.empty_like(slot)
-            self._posted[rank] = self._post(rank)
-        return {rank: slot[RECORD_BYTES:] for rank, slot in received.items()}
+            received[rank] = slot[RECORD_BYTES:]
+            posted.append(self._post(rank))
+        return received
 
 
 def _mismatch(rank: int, record: Bytes, other: int, others: Bytes) -> Mismatch:

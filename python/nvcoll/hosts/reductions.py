@@ -188,7 +188,7 @@ def _small(team: Team, meeting: Meeting, record: Bytes, x: Operand, out: Operand
     else:
         mine = x.scratch(x.count * len(places.mine))
         team.gather(x.bytes, [len(x.bytes)] * len(places.mine), mine)
-    if team.is_on_a_rail:
+    if team.is_first:
         by_rank = meeting.between_hosts(record, mine)
         by_host = [
             mine if host == places.host else by_rank[team.peer(host)][: len(ranks) * len(x.bytes)]
@@ -199,8 +199,7 @@ def _small(team: Team, meeting: Meeting, record: Bytes, x: Operand, out: Operand
             order = np.argsort([rank for ranks in places.hosts for rank in ranks])
             parts = parts.reshape(places.size, -1)[order].reshape(-1)
         how.fold(parts, range(places.size), out.bytes)
-    if places.rails < len(places.mine):
-        team.spread(out.bytes)
+    team.spread(out.bytes)
 
 
 def _exchanged(team: Team, x: Operand, parts: Sequence[int], out: Bytes, how: Reduction) -> None:
@@ -218,9 +217,12 @@ class _Chunks:
         x: the array.
         counts: None: every host needs each chunk. Else the elements of each rank's part: a chunk is of ranks of one
             host, which alone needs it.
+        are_crossing: whether the chunks of the hosts take turns.
     """
 
-    def __init__(self, team: Team, x: Operand, how: Reduction, counts: Sequence[int] | None) -> None:
+    def __init__(
+        self, team: Team, x: Operand, how: Reduction, counts: Sequence[int] | None, *, are_crossing: bool = False
+    ) -> None:
         self._team, self._x, self.how = team, x, how
         places = team.places
         self._begins = None if counts is None else offsets(counts)
@@ -229,11 +231,13 @@ class _Chunks:
             self.homes = [k % len(places.hosts) for k in range(len(self._cuts))]
         else:
             of_host = [(self._begins[ranks[0]], self._begins[ranks[-1] + 1]) for ranks in places.hosts]
-            self._cuts, self.homes = [], []
-            for host, (begin, end) in enumerate(of_host):
-                inside = cuts(end - begin, x.itemsize)
-                self._cuts += [(begin + a, begin + b) for a, b in inside]
-                self.homes += [host] * len(inside)
+            found = [
+                (number, host, (begin + a, begin + b))
+                for host, (begin, end) in enumerate(of_host)
+                for number, (a, b) in enumerate(cuts(end - begin, x.itemsize))
+            ]
+            found = sorted(found) if are_crossing else found
+            self._cuts, self.homes = [cut for _, _, cut in found], [host for _, host, _ in found]
         self._shards = [team.shards(end - begin) for begin, end in self._cuts]
         self._parts = x.scratch(max((s[places.local] for s in self._shards), default=0) * len(places.mine))
 
@@ -349,15 +353,21 @@ def _chain(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequenc
         team.wait(requests)
 
 
-LAG = 3
-"""Chunks of `_nested` in flight. Measured by the study of hosts."""
+LEAST_LAG = 4
+"""Chunks of `_nested` in flight, at least. Measured: docs/hosts.md."""
 
 
 def _nested(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequence[int] | None) -> None:
-    """The sums of all hosts meet at the home of a chunk, which adds them in the order of hosts."""
+    """The sums of all hosts meet at the home of a chunk, which adds them in the order of hosts.
+
+    Homes take turns. A result leaves a round of turns later, when the home receives again: so both directions of its
+    link are busy.
+    """
     places, channel, size = team.places, team.channel, x.itemsize
-    chunks = _Chunks(team, x, how, counts)
-    depth, hosts, most = LAG + 2, len(places.hosts), chunks.most
+    chunks = _Chunks(team, x, how, counts, are_crossing=True)
+    hosts, most = len(places.hosts), chunks.most
+    lag = -(-LEAST_LAG // hosts) * hosts
+    depth = lag + 2
     sums = [np.empty(most * how.partial_size * hosts, np.uint8) for _ in range(depth)]
     totals = [np.empty(most * size, np.uint8) for _ in range(depth)]
     peers = {host: team.peer(host) for host in team.others} if team.is_on_a_rail else {}
@@ -390,11 +400,11 @@ def _nested(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequen
         if chunks.are_for_all or chunks.homes[k] == places.host:
             chunks.deliver(k, total(k), out)
 
-    for k in range(len(chunks) + LAG):
+    for k in range(len(chunks) + lag):
         if k < len(chunks):
             forward(k)
-        if k >= LAG:
-            back(k - LAG)
+        if k >= lag:
+            back(k - lag)
         team.poke([request for under_way in (arriving, sent) for each in under_way.values() for request in each])
     for requests in sent.values():
         team.wait(requests)

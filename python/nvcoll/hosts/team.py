@@ -42,6 +42,11 @@ class Team:
         """Whether every host has a rank with this local index."""
         return self.places.local < self.places.rails
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank is the first of its host, which meets those of other hosts."""
+        return self.places.local == 0
+
     def peer(self, host: int) -> int:
         """Returns the rank of this rail on a host."""
         rank = self.places.peer(host)
@@ -92,9 +97,10 @@ class Team:
 
     def spread(self, x: Bytes, root: int = 0) -> None:
         """Gives every rank of the host the bytes of one."""
-        if len(x):
+        if len(x) and len(self.places.mine) > 1:
             self.inner.broadcast(x, root=root, **self._how())
 
     def barrier(self) -> None:
         """Waits for the ranks of the host."""
-        self.inner.barrier(**self._how())
+        if len(self.places.mine) > 1:
+            self.inner.barrier(**self._how())
