@@ -36,11 +36,14 @@ MPICH = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
 MPI = INTEL | MPICH | {"FI_TCP_IFACE": "e0", "I_MPI_THREAD_YIELD": "3"}
 """By default MPIs look for other networks, and use what they think to be the memory of one machine."""
 
+PLACE = 'hostname "$0"; exec taskset -c "$(printenv CPUS_$0)" "$@"'
+"""How a command starts on a host: hosts share no processor, if there are enough."""
+
 AGENT = """#!/bin/sh
 # Starts a command on a host, in the manner of ssh: agent [-options] HOST COMMAND...
 while [ "${1#-}" != "$1" ]; do shift; done
 host=$1; shift
-exec ip netns exec "$host" unshare -u sh -c 'hostname "$0"; exec sh -c "$1"' "$host" "$*"
+exec ip netns exec "$host" unshare -u sh -c 'hostname "$0"; exec taskset -c "$(printenv CPUS_$0)" sh -c "$1"' "$host" "$*"
 """
 
 
@@ -63,6 +66,9 @@ class Namespaces:
         user = ["-U", "--preserve-credentials"] if mine else []
         self.enter = ["nsenter", "-t", first, *user, "-n", "-m", "-p"]
         self.names = "abcdefgh"[:hosts]
+        cpus = sorted(os.sched_getaffinity(0))
+        own = [cpus[i::hosts] or [cpus[i % len(cpus)]] for i in range(hosts)]
+        self.cpus = {f"CPUS_{name}": ",".join(map(str, each)) for name, each in zip(self.names, own, strict=True)}
         self.started: list[subprocess.Popen[str]] = []
         try:
             self.ip("link add br0 type bridge; ip link set br0 mtu 9000 up")
@@ -104,13 +110,13 @@ class Namespaces:
 
     def start(self, host, command, **environment):
         """Starts a command on a host; its output is its pipe."""
-        inside = ["ip", "netns", "exec", host, "unshare", "-u", "sh", "-c", f'hostname {host}; exec "$@"', host]
+        inside = ["ip", "netns", "exec", host, "unshare", "-u", "sh", "-c", PLACE, host]
         process = subprocess.Popen(
             [*self.enter, *inside, *map(str, command)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=os.environ | environment,
+            env=os.environ | self.cpus | environment,
         )
         self.started.append(process)
         return process
