@@ -36,14 +36,14 @@ MPICH = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
 MPI = INTEL | MPICH | {"FI_TCP_IFACE": "e0", "I_MPI_THREAD_YIELD": "3"}
 """By default MPIs look for other networks, and use what they think to be the memory of one machine."""
 
-PLACE = 'hostname "$0"; exec taskset -c "$(printenv CPUS_$0)" "$@"'
+PLACE = 'hostname $0; exec taskset -c $(printenv CPUS_$0) "$@"'
 """How a command starts on a host: hosts share no processor, if there are enough."""
 
 AGENT = """#!/bin/sh
 # Starts a command on a host, in the manner of ssh: agent [-options] HOST COMMAND...
 while [ "${1#-}" != "$1" ]; do shift; done
 host=$1; shift
-exec ip netns exec "$host" unshare -u sh -c 'hostname "$0"; exec taskset -c "$(printenv CPUS_$0)" sh -c "$1"' "$host" "$*"
+exec ip netns exec "$host" unshare -u sh -c 'hostname $0; exec taskset -c $(printenv CPUS_$0) sh -c "$1"' "$host" "$*"
 """
 
 

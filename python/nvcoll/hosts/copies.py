@@ -23,7 +23,7 @@ from nvcoll.hosts.team import Team
 Table = NDArray[np.int64]
 """Bytes from each rank (row) to each rank (column)."""
 
-LEAST_CHUNK, MOST_CHUNK, CHUNKS = 256 << 10, 1 << 20, 16
+LEAST_CHUNK, MOST_CHUNK, CHUNKS = 256 << 10, 512 << 10, 16
 """Large arrays move in chunks: a sixteenth of the array, within bounds. Measured: docs/hosts.md."""
 
 
