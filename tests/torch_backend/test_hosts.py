@@ -1,4 +1,7 @@
-"""Training on two hosts of two ranks, started by torchrun: DDP and FSDP2 give the bits that they give on one host."""
+"""Training on two hosts of two ranks, started by torchrun: DDP and FSDP2 give the bits that they give on one host.
+
+A pipeline gives those of gloo.
+"""
 
 import subprocess
 import sys
@@ -16,6 +19,7 @@ SCRIPT = """
 import torch, torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.nn.parallel import DistributedDataParallel
 
 torch.set_num_threads(1)
@@ -43,11 +47,25 @@ def losses(wrap, group):
         dist.all_reduce(loss := loss.detach(), group=group)
         yield loss.item()
 
+def pipeline(group):
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(257, 257) for _ in range(4)]
+    stage = PipelineStage(layers[rank], rank, 4, torch.device("cpu"), group=group)
+    schedule = Schedule1F1B(stage, 8, loss_fn=torch.nn.functional.mse_loss)
+    optimizer = torch.optim.SGD(layers[rank].parameters(), lr=0.1)
+    x, losses = torch.randn(64, 257), []
+    for _ in range(3):
+        optimizer.zero_grad()
+        schedule.step(*[x] * (rank == 0), **{"target": x.tanh(), "losses": losses} if rank == 3 else {})
+        optimizer.step()
+    dist.broadcast(found := torch.tensor(float(sum(losses))), 3, group=group)
+    yield found.item()
+
 groups = {"nvcoll": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
-wraps = {"DDP": lambda model, group: DistributedDataParallel(model, process_group=group), "FSDP2": shard}
+wraps = {"DDP": lambda model, group: DistributedDataParallel(model, process_group=group), "FSDP2": shard, "1F1B": None}
 for kind, wrap in wraps.items():
     for name, group in groups.items():
-        found = " ".join(loss.hex() for loss in losses(wrap, group))
+        found = " ".join(loss.hex() for loss in (losses(wrap, group) if wrap else pipeline(group)))
         if rank == 0:
             print("LOSSES", kind, name, found, flush=True)
 halves = [dist.new_group(ranks) for ranks in ([0, 3], [1, 2])]
@@ -77,6 +95,7 @@ def test_training_gives_the_losses_of_gloo_and_the_bits_of_one_host(tmp_path, or
     for kind in ("DDP", "FSDP2"):
         assert across[kind, "nvcoll"] == pytest.approx(across[kind, "gloo"], rel=1e-4), ends[0][1]
         assert across[kind, "nvcoll"][4] < across[kind, "nvcoll"][0]
+    assert across["1F1B", "nvcoll"] == across["1F1B", "gloo"]
     if order == "rank":
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
         done = subprocess.run([*command, tmp_path / "script.py"], capture_output=True, text=True, timeout=180)
