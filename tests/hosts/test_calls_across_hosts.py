@@ -201,6 +201,7 @@ def test_arguments_that_cannot_be_used():
             lambda: comm.broadcast(x, root=4),
             lambda: comm.reduce_scatter(x, counts=[1, 1, 1, 2]),
             lambda: comm.all_gather(x, counts=[1, 2]),
+            lambda: comm.all_gather(x, counts=[4.0] * comm.world_size),
             lambda: comm.all_reduce(x, out=np.zeros(3)),
             lambda: comm.all_reduce("text"),
             lambda: comm.shrink(),

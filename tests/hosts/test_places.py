@@ -135,6 +135,19 @@ def test_ranks_that_do_not_fit_are_refused_on_all(monkeypatch, cards, said):
             raise error
 
 
+def test_versions_whose_cards_have_other_fields_are_named(monkeypatch):
+    other = dataclasses.make_dataclass("Card", ["version", "name", "color"])("1.1", "b", "red")
+    for error in opened(monkeypatch, [card(), other], lambda *place: place)[0]:
+        assert isinstance(error, nvcoll.InvalidArgument) and "1.0 on rank 0 (a) and 1.1 on rank 1 (b)" in str(error)
+
+
+@pytest.mark.parametrize("number", ["x", "0", "-1"])
+def test_hosts_are_pretended_by_a_number_of_ranks(monkeypatch, number):
+    monkeypatch.setenv(opening.PRETEND, number)
+    with pytest.raises(nvcoll.InvalidArgument, match=f"NVCOLL_PRETEND_HOSTS={number} is no number of ranks"):
+        opening.card(0)
+
+
 def test_all_ranks_are_in_the_job_or_none(monkeypatch):
     def join(rank, size, job, token):
         if job.endswith("b"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -53,6 +54,8 @@ class Operand:
     def _of_torch(self, x: Any, name: str) -> Any:
         if not x.is_cpu or x.layout is not self._torch.strided:
             raise InvalidArgument(f"`{name}` is a tensor on {x.device} of {x.layout}: pass a dense one, x.cpu()")
+        if x.is_quantized:  # torch crashes in views of it
+            raise InvalidArgument(f"`{name}` is a quantized tensor: pass x.int_repr()")
         if x.is_conj() or x.is_neg():
             raise InvalidArgument(f"`{name}` is a lazy view: pass x.resolve_conj().resolve_neg()")
         x = x.detach()
@@ -117,8 +120,8 @@ def row_of(counts: Any, size: int, name: str) -> list[int]:
         InvalidArgument: it is not one number of elements, 0 or more, per rank.
     """
     try:
-        row = [int(count) for count in counts]
-    except (TypeError, ValueError):
+        row = [operator.index(count) for count in counts]
+    except TypeError:
         row = []
     if len(row) != size or min(row, default=-1) < 0:
         raise InvalidArgument(f"`{name}` is {counts!r}: pass {size} numbers of elements, one per rank, 0 or more")

@@ -68,6 +68,8 @@ def card(rank: int) -> Card:
         machine = f"{file.read().strip()}/{os.stat('/proc/self/ns/net').st_ino}"
     host, name = machine, socket.gethostname()
     if pretended := os.environ.get(PRETEND):
+        if not pretended.isdecimal() or not int(pretended):
+            raise InvalidArgument(f"{PRETEND}={pretended} is no number of ranks: set it to 1 or more, or unset it")
         number = rank // int(pretended)
         host, name = f"{machine}/{number}", f"{name}-{number}"
     return Card(__version__, machine, host, name, os.getuid(), f"hosts-{secrets.token_hex(8)}", secrets.token_hex(32))
@@ -94,8 +96,10 @@ def open_world(
         Aborted: another rank could not join those of its host.
     """
     try:
-        cards = [Card(**json.loads(one)) for one in outer.exchange(json.dumps(asdict(card(outer.rank))).encode())]
-        _check(cards)
+        rows = [json.loads(one) for one in outer.exchange(json.dumps(asdict(card(outer.rank))).encode())]
+        _check_versions(rows)  # first: a card of another version may have other fields
+        cards = [Card(**row) for row in rows]
+        _check_users(cards)
         places = Places.of(outer.rank, [one.host for one in cards], [one.name for one in cards])
         leader = cards[places.mine[0]]
         token = bytes.fromhex(leader.token)
@@ -113,13 +117,16 @@ def open_world(
         raise Closed(f"ranks on several hosts cannot meet: {error}") from error
 
 
-def _check(cards: list[Card]) -> None:
+def _check_versions(rows: list[dict[str, Any]]) -> None:
     versions: dict[str, int] = {}
-    for rank, one in enumerate(cards):
-        versions.setdefault(one.version, rank)
+    for rank, one in enumerate(rows):
+        versions.setdefault(one["version"], rank)
     if len(versions) > 1:
-        said = " and ".join(f"{version} on rank {rank} ({cards[rank].name})" for version, rank in versions.items())
+        said = " and ".join(f"{version} on rank {rank} ({rows[rank]['name']})" for version, rank in versions.items())
         raise InvalidArgument(f"ranks have different versions of nvcoll, {said}: install one on all hosts")
+
+
+def _check_users(cards: list[Card]) -> None:
     users: dict[str, tuple[int, int]] = {}
     for rank, one in enumerate(cards):
         first, user = users.setdefault(one.host, (rank, one.user))
