@@ -97,9 +97,6 @@ class Request(NamedTuple):
 class Gloo:
     """The engine over gloo."""
 
-    name = "gloo"
-    max_tag = CLOSING_TAG - 1
-
     def __init__(
         self, store: Any, rank: int, size: int, timeout: float | None, master: str, interface: str | None = None
     ) -> None:

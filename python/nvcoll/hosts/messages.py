@@ -13,7 +13,7 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,39 +93,25 @@ class _UnderWay(Work):
         self._run_beside()
 
 
-class _Near:
+class _Near(_UnderWay):
     """A message inside this host. Its failure is that of the job, and names ranks of the communicator."""
 
-    def __init__(self, work: HostWork, messages: Messages, patience: float | None, message: Message | None) -> None:
-        self._work, self._messages, self._patience, self._message = work, messages, patience, message
-        self.done, self._keep, self._when_done = work.done, work._keep, work._when_done
+    def __init__(self, work: HostWork, messages: Messages, patience: float | None, told: Message | None) -> None:
+        places = messages.places
 
-    def wait(self, timeout: float | None = None) -> Message | None:
-        error = self.exception(timeout)
-        if error is not None:
-            raise error
-        return self._message
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        places, told = self._messages.places, self._message
-        error = self._work.exception(timeout)
-        if error is None:
+        def end() -> Message | None:
+            with messages.watch.guard(places, patience):
+                try:
+                    found = work.wait()
+                except Mismatch as error:  # the watch knows the ranks of others
+                    named = re.sub(r"\brank (\d+)", lambda m: f"rank {places.mine[int(m[1])]}", str(error))
+                    raise Mismatch(named) from None
             if told is not None:
-                found = self._work.wait()
                 told.source, told.tag, told.count = places.mine[found.source], found.tag, found.count
-            return None
-        try:
-            with self._messages.watch.guard(places, self._patience):
-                if not isinstance(error, Mismatch):  # the watch knows its ranks
-                    raise error
-                raise type(error)(re.sub(r"\brank (\d+)", lambda m: f"rank {places.mine[int(m[1])]}", str(error)))
-        except BaseException as meant:
-            return meant
+            return told
 
-    def __await__(self) -> Generator[Any, None, Message | None]:
-        with suppress(Exception):
-            yield from self._work.__await__()
-        return self.wait()
+        super().__init__(end, "the message")
+        vars(self).update(done=work.done, _keep=work._keep, _when_done=work._when_done)
 
 
 @dataclass(eq=False)

@@ -113,8 +113,6 @@ def _finalize_at_exit(module: Any) -> None:
 class Mpi:
     """The engine over MPI."""
 
-    name = "MPI"
-
     def __init__(self, rank: int, size: int, timeout: float | None) -> None:
         """Makes a communicator of all ranks of MPI.
 
@@ -142,9 +140,8 @@ class Mpi:
         self._comm = world.Dup()
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size, self._limit = rank, size, timeout
-        self.max_tag = self._comm.Get_attr(MPI.TAG_UB)
-        if self.max_tag < MAX_TAG:
-            raise InvalidArgument(f"the largest tag of this MPI is {self.max_tag}, nvcoll needs {MAX_TAG}")
+        if (most := self._comm.Get_attr(MPI.TAG_UB)) < MAX_TAG:
+            raise InvalidArgument(f"the largest tag of this MPI is {most}, nvcoll needs {MAX_TAG}")
         self._why: str | None = None
         self._turn = threading.Lock()
         self._waits = 0
@@ -232,7 +229,10 @@ class Mpi:
         with self._turn:
             self._waits += 1
         try:
-            while not self._is_over(test, pieces):
+            while True:
+                self._check()
+                if test(pieces):
+                    return
                 now, looks = time.monotonic(), looks + 1
                 if deadline is not None and now > deadline:
                     raise Late("MPI did not finish in time")
@@ -247,10 +247,6 @@ class Mpi:
         finally:
             with self._turn:
                 self._waits -= 1
-
-    def _is_over(self, test: Any, pieces: list[Any]) -> bool:
-        self._check()
-        return bool(test(pieces))
 
     def _check(self) -> None:
         if self._why is not None:

@@ -1,9 +1,9 @@
-"""What nvcoll needs of an engine that carries messages between hosts: nine attributes and methods.
+"""What nvcoll needs of an engine that carries messages between hosts: two attributes and seven methods.
 
-Messages go from a rank of the job to a rank of the job, by a tag. Two with one tag from one rank to another arrive in
-the order of their sends. The engine may copy a message or not: its bytes must stay as they are until a wait for its
-request has returned. No message is longer than the receive that takes it, since a record precedes data
-(`nvcoll.hosts.meeting`); it may be shorter, and the receiver knows its length from the record.
+Messages go from a rank of the job to a rank of the job, by a tag up to `nvcoll.hosts.channel.MAX_TAG`. Two with one tag
+from one rank to another arrive in the order of their sends. The engine may copy a message or not: its bytes must stay
+as they are until a wait for its request has returned. No message is longer than the receive that takes it, since a
+record precedes data (`nvcoll.hosts.meeting`); it may be shorter, and the receiver knows its length from the record.
 
 An engine may move bytes only while a rank is in one of its calls, as MPI does, or on a thread of its own, as gloo does.
 """
@@ -39,16 +39,12 @@ class Outer(Protocol):
     """An engine between hosts. Every method may be called from several threads at once.
 
     Attributes:
-        name: its name for people: ``gloo``, ``MPI``.
         rank: this process, in the job.
         size: the number of ranks of the job.
-        max_tag: the largest tag; at least `nvcoll.hosts.channel.MAX_TAG`.
     """
 
-    name: str
     rank: int
     size: int
-    max_tag: int
 
     def exchange(self, own: bytes) -> list[bytes]:
         """Gives every rank the bytes of all ranks, by rank; at the start only. Lengths may differ.
