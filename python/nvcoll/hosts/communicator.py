@@ -182,7 +182,7 @@ class Communicator:
         source = Operand(x, "x")
         row = even(source.count, self.world_size) if counts is None else row_of(counts, self.world_size, "counts")
         self._check_sum("x", source, sum(row))
-        target = self._output(out, source, row[self.rank], row)
+        target = self._output(out, source, row[self.rank], row, row[: self.rank])
         reduce, name, is_nested = self._reduction("reduce_scatter", source, op, algorithm, path)
 
         def make(record: Bytes) -> Any:
@@ -229,7 +229,7 @@ class Communicator:
         source = Operand(x, "x")
         row = [source.count] * self.world_size if counts is None else row_of(counts, self.world_size, "counts")
         self._check_sum("x", source, row[self.rank])
-        target = self._output(out, source, sum(row), row)
+        target = self._output(out, source, sum(row), row, row[: self.rank])
 
         def make(record: Bytes) -> Any:
             self._meeting.agree(record)
@@ -276,7 +276,7 @@ class Communicator:
         row = [source.count] * self.world_size if counts is None else row_of(counts, self.world_size, "counts")
         self._check_sum("x", source, row[self.rank])
         is_root = self._checked(root) == self.rank
-        target = self._output(out, source, sum(row), row) if is_root else None
+        target = self._output(out, source, sum(row), row, row[:root]) if is_root else None
         table = np.zeros((self.world_size,) * 2, np.int64)
         table[:, root] = np.array(row) * source.itemsize
         name = f"gather of {sum(row)} {source.dtype}, root {root}{_digest(row)}"
@@ -301,9 +301,12 @@ class Communicator:
         like = Operand(out, "out", is_written=True) if x is None else Operand(x, "x")
         n = like.count * self.world_size if x is None else like.count
         row = even(n, self.world_size) if counts is None else row_of(counts, self.world_size, "counts")
-        if x is not None:
+        if x is None:
+            target = like
+            self._check_sum("out", like, row[self.rank])
+        else:
             self._check_sum("x", like, sum(row))
-        target = self._output(out, like, row[self.rank], row)
+            target = self._output(out, like, row[self.rank], row, row[:root] if is_root else None)
         table = np.zeros((self.world_size,) * 2, np.int64)
         table[root] = np.array(row) * like.itemsize
         source = like.bytes if is_root else like.bytes[:0]
@@ -458,8 +461,11 @@ class Communicator:
 
     def split(self, color: int | None, key: int | None = None, *, timeout: float | None = None) -> Any:
         """Splits the ranks into groups, each with its own communicator: see `nvcoll.Communicator.split`."""
-        if (color is not None and color < 0) or (color is None and key is not None and key < 0):
-            raise InvalidArgument(f"`color` is {color!r}: pass a whole number from 0, or None")
+        for name, number, least in (("color", color, 0), ("key", key, -(2**31))):
+            if number is not None and not (isinstance(number, (int, np.integer)) and least <= number < 2**31):
+                raise InvalidArgument(f"`{name}` is {number!r}: pass a whole number, {least} to {2**31 - 1}, or None")
+        if self._opened:
+            raise InvalidArgument("split in a group: its ranks talk to each other, and a group begins at its end")
         own = np.array([-1 if color is None else color, key or 0], np.int64)
         rows = self.all_gather(own, timeout=timeout).reshape(-1, 2).tolist()
         if color is None:
@@ -565,6 +571,8 @@ class Communicator:
 
     def _patience(self, timeout: float | None) -> float | None:
         """Returns the seconds that a call may take: its own, else those of the open group, else the communicator's."""
+        if timeout is not None and not (isinstance(timeout, (int, float)) and timeout >= 0):
+            raise InvalidArgument(f"`timeout` is {timeout!r}: pass seconds, 0 or more, or None to wait without a limit")
         of_group = self._opened[0].timeout if self._opened else None
         return next((one for one in (timeout, of_group) if one is not None), self._timeout)
 
@@ -572,7 +580,7 @@ class Communicator:
         self, name: str, x: Operand, op: Any, algorithm: Any, path: Any
     ) -> tuple[Callable[[], Reduction], str, bool]:
         """Returns what makes the reduction of a call, the name of the call, and whether sums of hosts may be added."""
-        self._refuse(algorithm, path)
+        self._refuse(algorithm, path, "two_level")
         op_name, scalars = ("sum", []) if op is None else _op(op)
         if x.dtype not in OPS[op_name]:
             raise InvalidArgument(
@@ -596,23 +604,39 @@ class Communicator:
             operand = Operand(x, "x", is_written=True)
             return x, operand, operand
         source, target = Operand(x, "x"), Operand(out, "out", is_written=True)
-        self._check_like(source, target)
+        self._check_like(source, target, 0)
         self._check_sum("out", target, source.count)
         return out, source, target
 
-    def _output(self, out: Any, like: Operand, count: int, parts: Sequence[int]) -> Operand:
-        """Returns the output of a call, a new array by default."""
+    def _output(
+        self, out: Any, like: Operand, count: int, parts: Sequence[int], before: Sequence[int] | None = None
+    ) -> Operand:
+        """Returns the output of a call, a new array by default.
+
+        Args:
+            out: what the program passed.
+            like: the input.
+            count: the elements of the output.
+            parts: the elements of each of its parts.
+            before: the parts of the longer of both before this rank's, which may be the shorter of both; None: the call
+                is never in place.
+        """
         if out is None:
             return like.like(count, parts)
         target = Operand(out, "out", is_written=True)
-        self._check_like(like, target)
+        self._check_like(like, target, None if before is None else sum(before) * like.itemsize)
         self._check_sum("out", target, count)
         return target
 
     @staticmethod
-    def _check_like(x: Operand, out: Operand) -> None:
+    def _check_like(x: Operand, out: Operand, before: int | None) -> None:
+        """Refuses an output of another dtype, or that shares bytes with the input elsewhere than `before` bytes in."""
         if x.dtype != out.dtype:
             raise InvalidArgument(f"`out` is {out.dtype}, and `x` {x.dtype}: pass arrays of one dtype")
+        shorter, longer = sorted((x.bytes, out.bytes), key=len)
+        apart = shorter.ctypes.data - longer.ctypes.data
+        if before != apart and -len(shorter) < apart < len(longer) and len(shorter):
+            raise InvalidArgument("`x` and `out` overlap, and one is written: pass arrays that share no byte")
 
     @staticmethod
     def _check_sum(name: str, x: Operand, count: int) -> None:
@@ -620,14 +644,15 @@ class Communicator:
             raise InvalidArgument(f"`{name}` has {x.count} elements, and the call {count}: pass an array of {count}")
 
     def _checked(self, rank: Any, name: str = "root") -> int:
-        if not isinstance(rank, (int, np.integer)) or not 0 <= rank < self.world_size:
+        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 0 <= rank < self.world_size:
             raise InvalidArgument(f"`{name}` is {rank!r}: pass a rank, 0 to {self.world_size - 1}")
         return int(rank)
 
     @staticmethod
-    def _refuse(algorithm: Any, path: Any) -> None:
-        if algorithm not in (None, "auto", "two_level"):
-            raise InvalidArgument(f"`algorithm` is {algorithm!r}: ranks are on several hosts, pass auto or two_level")
+    def _refuse(algorithm: Any, path: Any, *others: str) -> None:
+        if algorithm not in (None, "auto", *others):
+            known = " or ".join(("auto", *others))
+            raise InvalidArgument(f"`algorithm` is {algorithm!r}: ranks are on several hosts, pass {known}")
         if path is not None:
             raise InvalidArgument(f"`path` is {path!r}: ranks are on several hosts, leave it out")
 
