@@ -190,25 +190,57 @@ def test_a_mismatch_names_both_calls_on_every_rank(other):
     assert all("all_reduce of 3 float32, sum" in text and "all_reduce of 2 float32, sum" in text for _, text in told)
 
 
-def test_arguments_that_cannot_be_used():
+def refusals(comm, calls):
+    told = []
+    for call in calls:
+        with pytest.raises(nvcoll.InvalidArgument) as refused:
+            call()
+        told.append(str(refused.value))
+    assert (comm.all_reduce(np.ones(2)) == comm.world_size).all(), "the others wait"
+    return told
+
+
+def test_arguments_are_refused_as_on_one_host():
+    def program(comm):
+        x = np.zeros(16)
+        return refusals(
+            comm,
+            [
+                lambda: comm.all_reduce(x, "nothing"),
+                lambda: comm.all_reduce(x > 0, "avg"),
+                lambda: comm.scan(x, "avg"),
+                lambda: comm.broadcast(x, root=4),
+                lambda: comm.broadcast(x, root=True),
+                lambda: comm.reduce_scatter(x, counts=[1, 1, 1, 2]),
+                lambda: comm.all_gather(x, counts=[1, 2]),
+                lambda: comm.all_reduce(x, out=np.zeros(3)),
+                lambda: comm.all_reduce(x[:4], out=x[1:5]),
+                lambda: comm.all_gather(x[3:5], out=x[:8]),
+                lambda: comm.all_to_all(x[:4], out=x[:4]),
+                lambda: comm.all_reduce("text"),
+                lambda: comm.all_reduce(np.broadcast_to(x, (2, 16))),
+                lambda: comm.gather(x, counts=[8.5] * 4),
+                lambda: comm.scatter(None, root=0),
+            ],
+        )
+
+    with nvcoll.Node(4) as node:
+        assert run_hosts(HOSTS[0], program) == node.run(program)
+
+
+def test_what_hosts_refuse():
     def program(comm):
         x = np.zeros(4)
-        for wrong in (
-            lambda: comm.all_reduce(x, algorithm="ring"),
-            lambda: comm.all_reduce(x, path="mapped"),
-            lambda: comm.all_reduce(x, "nothing"),
-            lambda: comm.all_reduce(x > 0, "avg"),
-            lambda: comm.broadcast(x, root=4),
-            lambda: comm.reduce_scatter(x, counts=[1, 1, 1, 2]),
-            lambda: comm.all_gather(x, counts=[1, 2]),
-            lambda: comm.all_gather(x, counts=[4.0] * comm.world_size),
-            lambda: comm.all_reduce(x, out=np.zeros(3)),
-            lambda: comm.all_reduce("text"),
-            lambda: comm.shrink(),
-            lambda: comm.scatter(None, root=0),
-        ):
-            with pytest.raises(nvcoll.InvalidArgument):
-                wrong()
-        return comm.all_reduce(np.ones(2))
+        return refusals(
+            comm,
+            [
+                lambda: comm.all_reduce(x, algorithm="ring"),
+                lambda: comm.all_reduce(x, path="mapped"),
+                lambda: comm.broadcast(x, algorithm="two_level"),
+                lambda: comm.barrier(timeout=-1),
+                lambda: comm.split("blue"),
+                lambda: comm.shrink(),
+            ],
+        )
 
-    assert all((got == 4).all() for got in run_hosts(HOSTS[0], program))
+    assert len(run_hosts(HOSTS[0], program)) == 4

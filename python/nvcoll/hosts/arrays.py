@@ -1,83 +1,47 @@
-"""Arrays of calls as bytes: inside a host and between hosts only bytes move, and only `_nvcoll._fold` knows dtypes."""
+"""Arrays of calls as bytes: inside a host and between hosts only bytes move, and only `_nvcoll._fold` knows dtypes.
+
+Arguments are read and checked by the code of calls on one host.
+"""
 
 from __future__ import annotations
 
-import math
-import operator
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from nvcoll._nvcoll import InvalidArgument, dtypes
+from nvcoll._nvcoll import _Passed, _read, dtypes
 from nvcoll.hosts.outer import Bytes
+from nvcoll.hosts.places import Places
 
 ROWS = {row.name: row for row in dtypes()}
 
 
 class Operand:
-    """An array of a call.
-
-    A strided array is copied; `put_back` copies the bytes to it.
+    """What a rank contributes to a call, or what it receives, as bytes.
 
     Args:
-        x: numpy, a CPU tensor of torch, or memory with the buffer protocol or DLPack.
-        name: its name in errors.
-        is_written: whether the call writes to it.
+        raw: the bytes.
+        dtype: the name of their dtype.
+        kind: the dtype of numpy or torch.
 
     Attributes:
-        x: the array.
-        bytes: its elements, one after the other.
-        dtype: the name of its dtype.
+        bytes: the elements, one after the other.
+        dtype: the name of their dtype.
         itemsize: the bytes of an element.
-        count: its elements.
-
-    Raises:
-        InvalidArgument: the array cannot be used.
+        count: the elements.
     """
 
-    def __init__(self, x: Any, name: str, *, is_written: bool = False) -> None:
-        self.x = x
-        torch = sys.modules.get("torch")
-        self._torch: Any = torch if torch is not None and isinstance(x, torch.Tensor) else None
-        self._strided: Any = None
-        flat = self._of_torch(x, name) if self._torch else self._of_numpy(x, name, is_written)
-        self._kind = flat.dtype
-        self.dtype = str(flat.dtype).removeprefix("torch.") if self._torch else flat.dtype.name
-        if self.dtype not in ROWS or (not self._torch and not flat.dtype.isnative):
-            raise InvalidArgument(f"`{name}` is of dtype {flat.dtype}: pass one of {', '.join(ROWS)}")
-        self.itemsize = ROWS[self.dtype].nbytes
-        self.bytes: Bytes = flat.view(torch.uint8).numpy() if self._torch and torch else flat.view(np.uint8)
+    def __init__(self, raw: Any, dtype: str, kind: Any) -> None:
+        self.bytes: Bytes = np.asarray(raw)
+        self.dtype, self._kind, self.itemsize = dtype, kind, ROWS[dtype].nbytes
         self.count = len(self.bytes) // self.itemsize
-
-    def _of_torch(self, x: Any, name: str) -> Any:
-        if not x.is_cpu or x.layout is not self._torch.strided:
-            raise InvalidArgument(f"`{name}` is a tensor on {x.device} of {x.layout}: pass a dense one, x.cpu()")
-        if x.is_quantized:  # torch crashes in views of it
-            raise InvalidArgument(f"`{name}` is a quantized tensor: pass x.int_repr()")
-        if x.is_conj() or x.is_neg():
-            raise InvalidArgument(f"`{name}` is a lazy view: pass x.resolve_conj().resolve_neg()")
-        x = x.detach()
-        if not x.is_contiguous():
-            self._strided = x
-        return x.contiguous().view(-1)
-
-    def _of_numpy(self, x: Any, name: str, is_written: bool) -> Any:
-        if not isinstance(x, np.ndarray):
-            try:
-                x = np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(memoryview(x))
-            except (TypeError, BufferError, RuntimeError) as error:
-                raise InvalidArgument(f"`{name}` is a {type(x).__name__}: pass an array ({error})") from error
-        if is_written and not x.flags.writeable:
-            raise InvalidArgument(f"`{name}` is read-only: pass an array that can be written")
-        if not x.flags.c_contiguous:
-            self._strided = x
-        return np.ascontiguousarray(x).reshape(-1)
 
     def typed(self, raw: Bytes) -> Any:
         """Returns bytes as a vector of this dtype."""
-        return self._torch.from_numpy(raw).view(self._kind) if self._torch else raw.view(self._kind)
+        if isinstance(self._kind, np.dtype):
+            return raw.view(self._kind)
+        return sys.modules["torch"].from_numpy(raw).view(self._kind)
 
     def cut(self, begin: int, end: int) -> Bytes:
         """Returns the bytes of some elements."""
@@ -87,42 +51,43 @@ class Operand:
         """Returns bytes for some elements."""
         return np.empty(count * self.itemsize, np.uint8)
 
-    def put_back(self) -> None:
-        """Copies the bytes to the array, if they are a copy of it."""
-        if self._strided is None:
-            return
-        if self._torch:
-            self._strided.copy_(self.typed(self.bytes).view(self._strided.shape))
-        else:
-            np.copyto(self._strided, self.typed(self.bytes).reshape(self._strided.shape))
+    def like(self, count: int) -> Operand:
+        """Returns memory for some elements."""
+        return Operand(self.scratch(count), self.dtype, self._kind)
 
-    def like(self, count: int, parts: Sequence[int] = ()) -> Operand:
-        """Returns a new array of this kind, with this one's axes after the first if all parts have whole rows."""
-        rows = tuple(self.x.shape[1:]) if hasattr(self.x, "shape") else ()
-        width = math.prod(rows)
-        shape: tuple[int, ...] = (count,)
-        if width and not any(part % width for part in (count, *parts)):
-            shape = (count // width, *rows)
-        if self._torch:
-            return Operand(self._torch.empty(shape, dtype=self.x.dtype), "out")
-        return Operand(np.empty(shape, self._kind), "out")
+
+class Arguments:
+    """What this rank passes to a call, checked.
+
+    Args:
+        places: the ranks.
+        collective: the name of the call.
+        x: as in the call.
+        given: the other arguments: ``op``, ``root``, ``counts``, ``out``; None: left out.
+
+    Attributes:
+        passed: the same, as the extension has it: ``result``, ``counts``, ``root``, ``op``, ``scalar``.
+        x: what this rank contributes.
+        out: what it receives; it may be the memory of `x`, or some of it.
+
+    Raises:
+        InvalidArgument: as the call on one host.
+    """
+
+    def __init__(self, places: Places, collective: str, x: Any, **given: Any) -> None:
+        self.passed: _Passed = _read(collective, places.rank, places.size, x, **given)
+        kind = getattr(given.get("out") if x is None else x, "dtype", None)
+        if not isinstance(kind, np.dtype) and "torch" not in type(kind).__module__:
+            kind = np.dtype(self.passed.dtype)
+        self.x = Operand(self.passed.input, self.passed.dtype, kind)
+        self.out = Operand(self.passed.output, self.passed.dtype, kind)
+
+    def finish(self) -> Any:
+        """Copies what was received to a strided array, and returns the result of the call."""
+        self.passed.write_back()
+        return self.passed.result
 
 
 def even(count: int, parts: int) -> list[int]:
     """Returns the lengths of parts, as numpy's ``array_split`` cuts."""
     return [count // parts + (part < count % parts) for part in range(parts)]
-
-
-def row_of(counts: Any, size: int, name: str) -> list[int]:
-    """Returns a row of counts, checked.
-
-    Raises:
-        InvalidArgument: it is not one number of elements, 0 or more, per rank.
-    """
-    try:
-        row = [operator.index(count) for count in counts]
-    except TypeError:
-        row = []
-    if len(row) != size or min(row, default=-1) < 0:
-        raise InvalidArgument(f"`{name}` is {counts!r}: pass {size} numbers of elements, one per rank, 0 or more")
-    return row

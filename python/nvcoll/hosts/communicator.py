@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nvcoll._nvcoll import Busy, Error, InvalidArgument, Mismatch, _op
+from nvcoll._nvcoll import Busy, Error, InvalidArgument, Mismatch
 from nvcoll._nvcoll import Communicator as HostCommunicator
-from nvcoll._nvcoll import ops as _ops
 from nvcoll.hosts import copies, reductions
-from nvcoll.hosts.arrays import Operand, even, row_of
+from nvcoll.hosts.arrays import Arguments
 from nvcoll.hosts.channel import Channel
 from nvcoll.hosts.group import Group
 from nvcoll.hosts.lane import Lane
@@ -33,8 +32,6 @@ from nvcoll.hosts.reductions import Reduction
 from nvcoll.hosts.subsets import Numbers
 from nvcoll.hosts.team import Team
 from nvcoll.hosts.watch import Failure, Watch
-
-OPS = {row.name: set(row.dtypes) for row in _ops()}
 
 LEAVING_S = 5.0
 """How long a rank that leaves waits for its calls in flight. Chosen."""
@@ -118,267 +115,163 @@ class Communicator:
 
     # Reductions
 
-    def all_reduce(
-        self, x: Any, op: Any = None, *, out: Any = None, algorithm: Any = None, path: Any = None, **how: Any
-    ) -> Any:
+    def all_reduce(self, x: Any, op: Any = None, *, out: Any = None, **how: Any) -> Any:
         """Reduces the arrays of all ranks element by element and gives every rank the result.
 
         Args, results, errors: as `nvcoll.Communicator.all_reduce`; ``algorithm`` is ``auto`` or ``two_level``.
         """
-        into, source, target = self._in_and_out(x, out)
-        reduce, name, is_nested = self._reduction("all_reduce", source, op, algorithm, path)
+        return self._all_reduce("all_reduce", x, op, out, how)
 
-        def make(record: Bytes) -> Any:
-            red = reduce()
-            reductions.all_reduce(self._team, self._meeting, record, source, target, red, is_nested=is_nested)
-            target.put_back()
-            return into
-
-        return self._make(name, make, into, payload=source.bytes, **how)
-
-    def reduce(
-        self,
-        x: Any,
-        op: Any = None,
-        *,
-        root: int = 0,
-        out: Any = None,
-        algorithm: Any = None,
-        path: Any = None,
-        **how: Any,
-    ) -> Any:
+    def reduce(self, x: Any, op: Any = None, *, root: int = 0, out: Any = None, **how: Any) -> Any:
         """Reduces the arrays of all ranks element by element and gives the root the result.
 
         Args, results, errors: as `nvcoll.Communicator.reduce`.
         """
-        is_root = self._checked(root) == self.rank
-        into, source, target = self._in_and_out(x, out) if is_root else (None, Operand(x, "x"), None)
-        reduce, name, is_nested = self._reduction("reduce", source, op, algorithm, path)
+        return self._all_reduce("reduce", x, op, out, how, root=root)
+
+    def _all_reduce(self, name: str, x: Any, op: Any, out: Any, how: dict[str, Any], **root: Any) -> Any:
+        is_nested = self._takes("two_level", how)
+        given = Arguments(self._places, name, x, op=op, out=out, **root)
 
         def make(record: Bytes) -> Any:
-            to = target or source.like(source.count)
-            reductions.all_reduce(self._team, self._meeting, record, source, to, reduce(), is_nested=is_nested)
-            if target:
-                target.put_back()
-            return into
+            target = given.out if given.out.count else given.x.like(given.x.count)
+            red = self._reduction(given)
+            reductions.all_reduce(self._team, self._meeting, record, given.x, target, red, is_nested=is_nested)
+            return given.finish()
 
-        return self._make(f"{name}, root {root}", make, into, payload=source.bytes, **how)
+        name = f"{_reduces(name, given, is_nested)}{', root ' * len(root)}{root.get('root', '')}"
+        return self._make(name, make, given.passed.result, payload=given.x.bytes, **how)
 
-    def reduce_scatter(
-        self,
-        x: Any,
-        op: Any = None,
-        *,
-        counts: Any = None,
-        out: Any = None,
-        algorithm: Any = None,
-        path: Any = None,
-        **how: Any,
-    ) -> Any:
+    def reduce_scatter(self, x: Any, op: Any = None, *, counts: Any = None, out: Any = None, **how: Any) -> Any:
         """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
 
-        Args, results, errors: as `nvcoll.Communicator.reduce_scatter`.
+        Args, results, errors: as `nvcoll.Communicator.reduce_scatter`; ``algorithm`` is ``auto`` or ``two_level``.
         """
-        source = Operand(x, "x")
-        row = even(source.count, self.world_size) if counts is None else row_of(counts, self.world_size, "counts")
-        self._check_sum("x", source, sum(row))
-        target = self._output(out, source, row[self.rank], row, row[: self.rank])
-        reduce, name, is_nested = self._reduction("reduce_scatter", source, op, algorithm, path)
+        is_nested = self._takes("two_level", how)
+        given = Arguments(self._places, "reduce_scatter", x, op=op, counts=counts, out=out)
+        row = given.passed.counts
 
         def make(record: Bytes) -> Any:
-            red = reduce()
+            red = self._reduction(given)
             self._meeting.agree(record)
-            reductions.reduce_scatter(self._team, source, row, target, red, is_nested=is_nested)
-            target.put_back()
-            return target.x
+            reductions.reduce_scatter(self._team, given.x, row, given.out, red, is_nested=is_nested)
+            return given.finish()
 
-        return self._make(name + _digest(row), make, target.x, **how)
+        name = _reduces("reduce_scatter", given, is_nested) + _digest(row)
+        return self._make(name, make, given.passed.result, **how)
 
-    def scan(self, x: Any, op: Any = None, **how: Any) -> Any:
+    def scan(self, x: Any, op: Any = None, *, out: Any = None, **how: Any) -> Any:
         """Gives rank r the reduction of the arrays of ranks 0 to r: see `nvcoll.Communicator.scan`."""
-        return self._scan("scan", x, op, **how)
+        return self._scan("scan", x, op, out, how)
 
-    def exscan(self, x: Any, op: Any = None, **how: Any) -> Any:
+    def exscan(self, x: Any, op: Any = None, *, out: Any = None, **how: Any) -> Any:
         """Gives rank r the reduction of the arrays of ranks 0 to r - 1: see `nvcoll.Communicator.exscan`."""
-        return self._scan("exscan", x, op, **how)
+        return self._scan("exscan", x, op, out, how)
 
-    def _scan(
-        self, name: str, x: Any, op: Any, *, out: Any = None, algorithm: Any = None, path: Any = None, **how: Any
-    ) -> Any:
-        into, source, target = self._in_and_out(x, out)
-        reduce, name, _ = self._reduction(name, source, op, algorithm, path)
-        if "avg" in name or "premul_sum" in name or algorithm == "two_level":
-            raise InvalidArgument(f"{name}: scans take any op but avg and premul_sum, in the order of ranks")
-        is_exclusive = name.startswith("exscan")
+    def _scan(self, name: str, x: Any, op: Any, out: Any, how: dict[str, Any]) -> Any:
+        self._takes(None, how)
+        given = Arguments(self._places, name, x, op=op, out=out)
 
         def make(record: Bytes) -> Any:
             self._meeting.agree(record)
-            reductions.scan(self._team, source, target, reduce(), is_exclusive=is_exclusive)
-            target.put_back()
-            return into
+            target = given.out if given.out.count else given.x.like(given.x.count)
+            how_to = self._reduction(given)
+            reductions.scan(self._team, given.x, target, how_to, is_exclusive=name == "exscan")
+            return given.finish()
 
-        return self._make(name, make, into, **how)
+        return self._make(_reduces(name, given, False), make, given.passed.result, **how)
 
     # Copies
 
-    def all_gather(
-        self, x: Any, *, counts: Any = None, out: Any = None, algorithm: Any = None, path: Any = None, **how: Any
-    ) -> Any:
+    def all_gather(self, x: Any, *, counts: Any = None, out: Any = None, **how: Any) -> Any:
         """Gives every rank the arrays of all ranks, one after the other: see `nvcoll.Communicator.all_gather`."""
-        self._refuse(algorithm, path)
-        source = Operand(x, "x")
-        row = [source.count] * self.world_size if counts is None else row_of(counts, self.world_size, "counts")
-        self._check_sum("x", source, row[self.rank])
-        target = self._output(out, source, sum(row), row, row[: self.rank])
+        self._takes(None, how)
+        given = Arguments(self._places, "all_gather", x, counts=counts, out=out)
+        sizes = [count * given.x.itemsize for count in given.passed.counts]
 
         def make(record: Bytes) -> Any:
             self._meeting.agree(record)
-            copies.all_gather(self._team, source.bytes, [n * source.itemsize for n in row], target.bytes)
-            target.put_back()
-            return target.x
+            copies.all_gather(self._team, given.x.bytes, sizes, given.out.bytes)
+            return given.finish()
 
-        return self._make(f"all_gather of {sum(row)} {source.dtype}{_digest(row)}", make, target.x, **how)
+        name = f"all_gather of {given.out.count} {given.x.dtype}{_digest(sizes)}"
+        return self._make(name, make, given.passed.result, **how)
 
-    def broadcast(
-        self, x: Any, *, root: int = 0, out: Any = None, algorithm: Any = None, path: Any = None, **how: Any
-    ) -> Any:
+    def broadcast(self, x: Any, *, root: int = 0, out: Any = None, **how: Any) -> Any:
         """Gives every rank the array of the root: see `nvcoll.Communicator.broadcast`."""
-        self._refuse(algorithm, path)
-        is_root = self._checked(root) == self.rank
-        target = Operand(x if out is None else out, "x" if out is None else "out", is_written=True)
-        source = Operand(x, "x") if is_root and out is not None else target
-        self._check_sum("out", target, source.count)
+        self._takes(None, how)
+        given = Arguments(self._places, "broadcast", x, root=root, out=out)
+        root = given.passed.root
 
         def make(record: Bytes) -> Any:
             self._meeting.agree(record)
-            if source is not target:
-                target.bytes[:] = source.bytes
-            copies.broadcast(self._team, target.bytes, root)
-            target.put_back()
-            return target.x
+            if self.rank == root and out is not None:
+                given.out.bytes[:] = given.x.bytes
+            copies.broadcast(self._team, given.out.bytes, root)
+            return given.finish()
 
-        return self._make(f"broadcast of {target.count} {target.dtype}, root {root}", make, target.x, **how)
+        name = f"broadcast of {given.out.count} {given.x.dtype}, root {root}"
+        return self._make(name, make, given.passed.result, **how)
 
-    def gather(
-        self,
-        x: Any,
-        *,
-        root: int = 0,
-        counts: Any = None,
-        out: Any = None,
-        algorithm: Any = None,
-        path: Any = None,
-        **how: Any,
-    ) -> Any:
+    def gather(self, x: Any, *, root: int = 0, counts: Any = None, out: Any = None, **how: Any) -> Any:
         """Gives the root the arrays of all ranks, one after the other: see `nvcoll.Communicator.gather`."""
-        self._refuse(algorithm, path)
-        source = Operand(x, "x")
-        row = [source.count] * self.world_size if counts is None else row_of(counts, self.world_size, "counts")
-        self._check_sum("x", source, row[self.rank])
-        is_root = self._checked(root) == self.rank
-        target = self._output(out, source, sum(row), row, row[:root]) if is_root else None
-        table = np.zeros((self.world_size,) * 2, np.int64)
-        table[:, root] = np.array(row) * source.itemsize
-        name = f"gather of {sum(row)} {source.dtype}, root {root}{_digest(row)}"
-        return self._exchange(name, source.bytes, table, target, **how)
+        return self._exchange("gather", x, how, root=root, counts=counts, out=out)
 
-    def scatter(
-        self,
-        x: Any,
-        *,
-        root: int = 0,
-        counts: Any = None,
-        out: Any = None,
-        algorithm: Any = None,
-        path: Any = None,
-        **how: Any,
-    ) -> Any:
+    def scatter(self, x: Any, *, root: int = 0, counts: Any = None, out: Any = None, **how: Any) -> Any:
         """Gives rank r part r of the root's array: see `nvcoll.Communicator.scatter`."""
-        self._refuse(algorithm, path)
-        is_root = self._checked(root) == self.rank
-        if x is None and (is_root or out is None):
-            raise InvalidArgument("`x` is None: the root passes its array, and other ranks one like it or `out`")
-        like = Operand(out, "out", is_written=True) if x is None else Operand(x, "x")
-        n = like.count * self.world_size if x is None else like.count
-        row = even(n, self.world_size) if counts is None else row_of(counts, self.world_size, "counts")
-        if x is None:
-            target = like
-            self._check_sum("out", like, row[self.rank])
-        else:
-            self._check_sum("x", like, sum(row))
-            target = self._output(out, like, row[self.rank], row, row[:root] if is_root else None)
-        table = np.zeros((self.world_size,) * 2, np.int64)
-        table[root] = np.array(row) * like.itemsize
-        source = like.bytes if is_root else like.bytes[:0]
-        name = f"scatter of {sum(row)} {like.dtype}, root {root}{_digest(row)}"
-        return self._exchange(name, source, table, target, **how)
+        return self._exchange("scatter", x, how, root=root, counts=counts, out=out)
 
-    def all_to_all(
-        self,
-        x: Any,
-        *,
-        counts: Any = None,
-        recv_counts: Any = None,
-        out: Any = None,
-        algorithm: Any = None,
-        path: Any = None,
-        **how: Any,
-    ) -> Any:
+    def all_to_all(self, x: Any, *, counts: Any = None, recv_counts: Any = None, out: Any = None, **how: Any) -> Any:
         """Gives rank r part r of the array of every rank: see `nvcoll.Communicator.all_to_all`."""
-        self._refuse(algorithm, path)
-        source, size = Operand(x, "x"), self.world_size
         is_row = counts is not None and not (len(counts) and np.ndim(counts[0]))
         if recv_counts is not None and not is_row:
             raise InvalidArgument("`recv_counts` is given without a row of `counts`: pass what this rank sends")
         if is_row:
-            return self._rows_first(source, row_of(counts, size, "counts"), recv_counts, out, how)
-        rows = [even(source.count, size)] * size if counts is None else [row_of(r, size, "counts") for r in counts]
-        if len(rows) != size:
-            raise InvalidArgument(f"`counts` has {len(rows)} rows: pass {size}, one per rank")
-        table = np.array(rows, np.int64)
-        self._check_sum("x", source, int(table[self.rank].sum()))
-        column = table[:, self.rank].tolist()
-        target = self._output(out, source, sum(column), column)
-        name = f"all_to_all of {source.dtype}{_digest(table.tolist())}"
-        return self._exchange(name, source.bytes, table * source.itemsize, target, **how)
+            return self._rows_first(x, counts, recv_counts, out, how)
+        return self._exchange("all_to_all", x, how, counts=counts, out=out)
 
-    def _rows_first(self, source: Operand, row: list[int], expected: Any, out: Any, how: dict[str, Any]) -> Any:
+    def _exchange(self, name: str, x: Any, how: dict[str, Any], **given: Any) -> Any:
+        """Makes a call that moves a part from some ranks to some ranks."""
+        self._takes(None, how)
+        arguments = Arguments(self._places, name, x, **given)
+        counts, root, size = arguments.passed.counts, arguments.passed.root, self.world_size
+        table = np.zeros((size, size), np.int64)
+        table[_who(name, root)] = np.reshape(counts, table[_who(name, root)].shape)
+
+        def make(record: Bytes) -> Any:
+            self._meeting.agree(record)
+            copies.exchange(self._team, arguments.x.bytes, table * arguments.x.itemsize, arguments.out.bytes)
+            return arguments.finish()
+
+        name = f"{name} of {sum(counts)} {arguments.x.dtype}, root {root}{_digest(counts)}"
+        return self._make(name, make, arguments.passed.result, **how)
+
+    def _rows_first(self, x: Any, counts: Any, expected: Any, out: Any, how: dict[str, Any]) -> Any:
         """Makes an all_to_all whose ranks tell each other their rows first."""
+        self._takes(None, how)
         size = self.world_size
-        wanted = None if expected is None else row_of(expected, size, "recv_counts")
-        self._check_sum("x", source, sum(row))
-        given = None if out is None else Operand(out, "out", is_written=True)
+        sent = Arguments(self._places, "scatter", x, root=self.rank, counts=counts)
+        wanted = None if expected is None else np.asarray(expected).tolist()
+        if wanted is not None and not (len(wanted) == size and all(isinstance(count, int) for count in wanted)):
+            raise InvalidArgument(f"`recv_counts` is {expected!r}: pass {size} whole numbers, one for each rank")
 
         def make(record: Bytes) -> Any:
             self._meeting.agree(record)
             table = np.empty((size, size), np.int64)
-            own = np.array(row, np.int64)
+            own = np.array(sent.passed.counts, np.int64)
             copies.all_gather(self._team, own.view(np.uint8), [own.nbytes] * size, table.reshape(-1).view(np.uint8))
             column = table[:, self.rank].tolist()
-            if wanted is not None and wanted != column:
+            if wanted not in (None, column):
                 q = next(q for q in range(size) if wanted[q] != column[q])
                 raise Mismatch(
                     f"rank {q} sends {column[q]} elements to rank {self.rank}, which expects {wanted[q]}: "
                     "pass `counts` and `recv_counts` that agree"
                 )
-            target = given or source.like(sum(column), column)
-            self._check_sum("out", target, sum(column))
-            copies.exchange(self._team, source.bytes, table * source.itemsize, target.bytes)
-            target.put_back()
-            return target.x
+            given = Arguments(self._places, "all_to_all", x, counts=table.tolist(), out=out)
+            copies.exchange(self._team, given.x.bytes, table * given.x.itemsize, given.out.bytes)
+            return given.finish()
 
-        return self._make(f"all_to_all of {source.dtype}, by rows", make, out, **how)
-
-    def _exchange(self, name: str, x: Bytes, table: copies.Table, target: Operand | None, **how: Any) -> Any:
-        def make(record: Bytes) -> Any:
-            self._meeting.agree(record)
-            copies.exchange(self._team, x, table, np.empty(0, np.uint8) if target is None else target.bytes)
-            if target is None:
-                return None
-            target.put_back()
-            return target.x
-
-        return self._make(name, make, None if target is None else target.x, **how)
+        return self._make(f"all_to_all of {sent.x.dtype}, by rows", make, out, **how)
 
     def barrier(self, **how: Any) -> Any:
         """Waits until every rank has called it: see `nvcoll.Communicator.barrier`."""
@@ -576,88 +469,49 @@ class Communicator:
         of_group = self._opened[0].timeout if self._opened else None
         return next((one for one in (timeout, of_group) if one is not None), self._timeout)
 
-    def _reduction(
-        self, name: str, x: Operand, op: Any, algorithm: Any, path: Any
-    ) -> tuple[Callable[[], Reduction], str, bool]:
-        """Returns what makes the reduction of a call, the name of the call, and whether sums of hosts may be added."""
-        self._refuse(algorithm, path, "two_level")
-        op_name, scalars = ("sum", []) if op is None else _op(op)
-        if x.dtype not in OPS[op_name]:
-            raise InvalidArgument(
-                f"{op_name} is not defined on {x.dtype}: pass one of {', '.join(sorted(OPS[op_name]))}"
-            )
-        is_nested = algorithm == "two_level" or (algorithm is None and self._world.is_nested)
-        call = f"{name} of {x.count} {x.dtype}, {op_name}{', two_level' if is_nested else ''}"
+    def _reduction(self, given: Arguments) -> Reduction:
+        """Returns the op of a call, with the scalars of all ranks if they have some."""
+        passed, size = given.passed, self.world_size
+        if passed.op != "premul_sum":
+            return Reduction(passed.op, given.x, size)
+        scalars = np.empty(size)
+        copies.all_gather(self._team, np.array([passed.scalar]).view(np.uint8), [8] * size, scalars.view(np.uint8))
+        return Reduction(passed.op, given.x, size, scalars.tolist())
 
-        def reduce() -> Reduction:
-            if not scalars:
-                return Reduction(op_name, x, self.world_size)
-            own, all_of_them = np.array(scalars[:1]), np.empty(self.world_size)
-            copies.all_gather(self._team, own.view(np.uint8), [8] * self.world_size, all_of_them.view(np.uint8))
-            return Reduction(op_name, x, self.world_size, all_of_them.tolist())
-
-        return reduce, call, is_nested
-
-    def _in_and_out(self, x: Any, out: Any) -> tuple[Any, Operand, Operand]:
-        """Returns the result, the input and the output of a call that is in place without ``out``."""
-        if out is None:
-            operand = Operand(x, "x", is_written=True)
-            return x, operand, operand
-        source, target = Operand(x, "x"), Operand(out, "out", is_written=True)
-        self._check_like(source, target, 0)
-        self._check_sum("out", target, source.count)
-        return out, source, target
-
-    def _output(
-        self, out: Any, like: Operand, count: int, parts: Sequence[int], before: Sequence[int] | None = None
-    ) -> Operand:
-        """Returns the output of a call, a new array by default.
+    def _takes(self, other: str | None, how: dict[str, Any]) -> bool:
+        """Takes ``algorithm`` and ``path`` from the arguments of a call; says whether sums of hosts may be added.
 
         Args:
-            out: what the program passed.
-            like: the input.
-            count: the elements of the output.
-            parts: the elements of each of its parts.
-            before: the parts of the longer of both before this rank's, which may be the shorter of both; None: the call
-                is never in place.
+            other: the algorithm that the call knows beside ``auto``.
+            how: the arguments.
         """
-        if out is None:
-            return like.like(count, parts)
-        target = Operand(out, "out", is_written=True)
-        self._check_like(like, target, None if before is None else sum(before) * like.itemsize)
-        self._check_sum("out", target, count)
-        return target
+        algorithm, path = how.pop("algorithm", None), how.pop("path", None)
+        if algorithm not in (None, "auto", other):
+            known = "auto" if other is None else f"auto or {other}"
+            raise InvalidArgument(f"`algorithm` is {algorithm!r}: ranks are on several hosts, pass {known}")
+        if unknown := how.keys() - {"timeout", "async_op"}:
+            raise TypeError(f"got an unexpected keyword argument {unknown.pop()!r}")
+        if path is not None:
+            raise InvalidArgument(f"`path` is {path!r}: ranks are on several hosts, leave it out")
+        return other is not None and (self._world.is_nested if algorithm is None else algorithm == other)
 
-    @staticmethod
-    def _check_like(x: Operand, out: Operand, before: int | None) -> None:
-        """Refuses an output of another dtype, or that shares bytes with the input elsewhere than `before` bytes in."""
-        if x.dtype != out.dtype:
-            raise InvalidArgument(f"`out` is {out.dtype}, and `x` {x.dtype}: pass arrays of one dtype")
-        shorter, longer = sorted((x.bytes, out.bytes), key=len)
-        apart = shorter.ctypes.data - longer.ctypes.data
-        if before != apart and -len(shorter) < apart < len(longer) and len(shorter):
-            raise InvalidArgument("`x` and `out` overlap, and one is written: pass arrays that share no byte")
-
-    @staticmethod
-    def _check_sum(name: str, x: Operand, count: int) -> None:
-        if x.count != count:
-            raise InvalidArgument(f"`{name}` has {x.count} elements, and the call {count}: pass an array of {count}")
-
-    def _checked(self, rank: Any, name: str = "root") -> int:
+    def _checked(self, rank: Any, name: str) -> int:
         if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 0 <= rank < self.world_size:
             raise InvalidArgument(f"`{name}` is {rank!r}: pass a rank, 0 to {self.world_size - 1}")
         return int(rank)
 
-    @staticmethod
-    def _refuse(algorithm: Any, path: Any, *others: str) -> None:
-        if algorithm not in (None, "auto", *others):
-            known = " or ".join(("auto", *others))
-            raise InvalidArgument(f"`algorithm` is {algorithm!r}: ranks are on several hosts, pass {known}")
-        if path is not None:
-            raise InvalidArgument(f"`path` is {path!r}: ranks are on several hosts, leave it out")
-
     def _refuse_in_flight(self, arrays: Sequence[Any], is_written: bool) -> None:
         """Refuses nothing: calls of a communicator of several hosts run in their order."""
+
+
+def _reduces(name: str, given: Arguments, is_nested: bool) -> str:
+    """Returns the name of a call that reduces, as records compare it."""
+    return f"{name} of {given.x.count} {given.x.dtype}, {given.passed.op}{', two_level' if is_nested else ''}"
+
+
+def _who(name: str, root: int) -> Any:
+    """Returns the place in a table of parts, from each rank (row) to each, of those that a call moves."""
+    return {"gather": (slice(None), root), "scatter": root, "all_to_all": slice(None)}[name]
 
 
 def _digest(counts: Any) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from nvcoll._nvcoll import Communicator as HostCommunicator
 from nvcoll._nvcoll import InvalidArgument, Mismatch
 from nvcoll._nvcoll import Work as HostWork
-from nvcoll.hosts.arrays import ROWS, Operand
+from nvcoll.hosts.arrays import ROWS, Arguments
 from nvcoll.hosts.channel import FIRST_OF_MESSAGES, KINDS, MESSAGE, Channel
 from nvcoll.hosts.lane import Call, Work
 from nvcoll.hosts.outer import Bytes, Late, Lost, Request, Stopped
@@ -136,9 +136,10 @@ class _Early:
 class _Receive(_UnderWay):
     """A receive from another host."""
 
-    def __init__(self, x: Operand, src: int, tag: int | None, patience: float | None, message: Message) -> None:
+    def __init__(self, given: Arguments, src: int, tag: int | None, patience: float | None, message: Message) -> None:
+        x = given.out
         super().__init__(None, f"receive of {x.count} {x.dtype} from rank {src}")
-        self.x, self.src, self.tag, self.patience, self.message = x, src, tag, patience, message
+        self.given, self.x, self.src, self.tag, self.patience, self.message = given, x, src, tag, patience, message
         self.deadline = math.inf if patience is None else time.monotonic() + patience
 
     def takes(self, early: _Early) -> bool:
@@ -272,7 +273,7 @@ class _Source:
                 messages.channel.wait(early.requests, None)  # the clock knows the deadline
             if early.data is not None:
                 x.bytes[:] = early.data
-            x.put_back()
+            receive.given.finish()
             told = receive.message
             told.source, told.tag, told.count = self._rank, early.tag, count
             return told
@@ -300,8 +301,9 @@ class Outbox:
         self._small: dict[int, list[tuple[Request, Bytes]]] = {}
         self._open: set[_UnderWay] = set()  # also those that the program forgets
 
-    def send(self, x: Operand, dst: int, tag: int, patience: float | None) -> Work:
+    def send(self, given: Arguments, dst: int, tag: int, patience: float | None) -> Work:
         """Begins to send an array to a rank of another host."""
+        x = given.x
         name = f"send of {x.count} {x.dtype} to rank {dst}"
         with self._watch.guard(self._places, patience) as deadline, self._lock:
             number = self._numbers[dst] = self._numbers.get(dst, -1) + 1
@@ -374,7 +376,9 @@ class Messages:
         """Begins to send an array to a rank; see `nvcoll.Communicator.isend`."""
         patience = self._timeout if timeout is None else timeout
         if dst not in self.places.mine:
-            return self.outbox.send(Operand(x, "x"), dst, _checked(tag) or 0, patience)
+            return self.outbox.send(
+                Arguments(self.places, "broadcast", x, root=self.places.rank), dst, _checked(tag) or 0, patience
+            )
         with self.watch.guard(self.places, patience):
             work = self._inner.isend(x, self.places.mine.index(dst), tag=tag, timeout=patience)
         return _Near(work, self, patience, None)
@@ -397,7 +401,8 @@ class Messages:
             if src in self.places.mine:
                 near = self._inner.irecv(x, self.places.mine.index(src), tag=tag, timeout=patience)
                 return _Near(near, self, patience, told)
-            receive = _Receive(Operand(x, "x", is_written=True), src, _checked(tag), patience, told)
+            given = Arguments(self.places, "broadcast", x, root=src)
+            receive = _Receive(given, src, _checked(tag), patience, told)
             with self._lock:
                 source = self._sources.get(src) or self._sources.setdefault(src, _Source(self, src))
             self._clock.add(receive)

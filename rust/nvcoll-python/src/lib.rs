@@ -38,16 +38,17 @@ mod _nvcoll {
     use crate::{error, interpreter, rows};
 
     #[pymodule_export]
-    use crate::arrays::roofline::roofline;
+    use crate::arrays::{roofline::roofline, PassedArrays};
     #[pymodule_export]
     use crate::calls::{
         call_counts::{CallCounts, Calls},
-        choices::{op_of, premul_sum, PremulSum},
+        choices::{premul_sum, PremulSum},
         communicator::{Communicator, Message},
         faults::arm,
         group::Group,
         left_fold::fold,
         node::Node,
+        passed::read,
         plan::Plan,
         team::Team,
         tuning::{auto_candidates, cost_model},

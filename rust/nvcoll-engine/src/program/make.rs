@@ -18,8 +18,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nvcoll_core::algorithm::{self, NamedAlgorithm};
-use nvcoll_core::collective::Roles;
+use nvcoll_core::collective::{Collective, Roles};
 use nvcoll_core::counts::Counts;
+use nvcoll_core::dtype::DType;
 use nvcoll_core::interrupt::Interrupt;
 use nvcoll_core::lower::{lower_interruptible, stage_early};
 use nvcoll_core::op::Op;
@@ -124,7 +125,7 @@ impl Programs {
     #[cold]
     fn make(&self, key: &ProgramKey, proof: Option<&Verified>, unlocked: &impl Unlocked) -> Result<Arc<Program>> {
         let (call, split, world_size) = key;
-        check_op(call)?;
+        check_op(call.collective, call.op, call.dtype)?;
         let verified = match proof {
             Some(verified) => verified.clone(),
             None => {
@@ -264,14 +265,16 @@ fn check_proof(verified: &Verified, call: &Call, world_size: u32) -> Result<()> 
 }
 
 /// Refuses an op that has no meaning on the dtype, or in the collective.
-fn check_op(call: &Call) -> Result<()> {
-    let Call { collective, op, dtype, .. } = call;
+///
+/// # Errors
+/// Such an op.
+pub fn check_op(collective: &Collective, op: Op, dtype: DType) -> Result<()> {
     if !collective.folds() {
         return Ok(());
     }
-    op.check(*dtype)?;
-    if !collective.is_defined_with(*op) {
-        let defined = Op::ALL.iter().filter(|op| collective.is_defined_with(**op) && op.is_defined_on(*dtype));
+    op.check(dtype)?;
+    if !collective.is_defined_with(op) {
+        let defined = Op::ALL.iter().filter(|op| collective.is_defined_with(**op) && op.is_defined_on(dtype));
         let defined = defined.map(|op| op.name()).collect::<Vec<_>>().join(", ");
         return Err(Error::Invalid(format!("{op} is not defined for {}: choose from {defined}", collective.name)));
     }

@@ -48,6 +48,14 @@ impl Contract {
         Self { counts, of_parts, ..self }
     }
 
+    /// Returns the elements of each part; of the one array if there is one part.
+    pub(super) fn counts_of_parts(&self) -> Vec<usize> {
+        match &self.counts {
+            Counts::Even(count) if self.of_parts.is_empty() => vec![*count],
+            _ => self.of_parts.clone(),
+        }
+    }
+
     /// Returns the name of the argument with the arrays.
     pub(super) fn argument(&self) -> &'static str {
         self.own.map_or("arrays", |_| "x")

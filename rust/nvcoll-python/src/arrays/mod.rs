@@ -25,6 +25,7 @@
 //! | [`in_flight`] | the arrays of calls in flight |
 //! | [`element`] | dtypes as DLPack and the buffer protocol spell them |
 //! | [`reason`] | reasons why an array is refused |
+//! | [`passed`] | the arrays of a call as bytes, for calls across hosts |
 //! | [`left_fold`] | the arrays of a fold on the calling thread: it passes addresses to the engine |
 //! | [`symmetric`] | arrays that every rank can reach |
 //! | [`roofline`] | the hand-written loop of benchmarks |
@@ -56,6 +57,7 @@ mod left_fold;
 mod message;
 mod numpy;
 mod operands;
+mod passed;
 mod ranks;
 mod reason;
 mod repeated;
@@ -69,6 +71,7 @@ pub(crate) use contract::Contract;
 pub(crate) use left_fold::FoldArrays;
 pub(crate) use message::{IssuedMessage, MessageArray, ReceivedEnvelope};
 pub(crate) use operands::{Operands, Passed};
+pub(crate) use passed::PassedArrays;
 pub(crate) use ranks::{place_of_rank, places_of};
 pub(crate) use repeated::{PlainCall, RepeatedCalls};
 pub(crate) use symmetric::empty as empty_symmetric;

@@ -52,14 +52,6 @@ pub(crate) fn premul_sum(scalars: &Bound<'_, PyAny>) -> PyResult<PremulSum> {
     Ok(PremulSum { scalars })
 }
 
-/// Returns the name of an op of one rank and, of `premul_sum`, its scalar. Not public: it is for hosts.
-#[pyfunction(name = "_op")]
-#[pyo3(signature = (op: "_Op"))]
-pub(crate) fn op_of(op: &Bound<'_, PyAny>) -> PyResult<(&'static str, Vec<f64>)> {
-    let reduction = Reduction::of(op, 1)?;
-    Ok((reduction.op.name(), reduction.scalars))
-}
-
 /// Reads a scalar. Integers that a float64 cannot hold are refused.
 fn exact(scalar: &Bound<'_, PyAny>) -> PyResult<f64> {
     let py = scalar.py();

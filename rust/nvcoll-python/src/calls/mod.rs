@@ -13,6 +13,7 @@ pub(crate) mod job;
 pub(crate) mod left_fold;
 pub(crate) mod node;
 pub(crate) mod open_group;
+pub(crate) mod passed;
 pub(crate) mod plan;
 #[cfg(target_os = "linux")]
 pub(crate) mod recorder;

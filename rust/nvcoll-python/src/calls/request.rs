@@ -67,25 +67,16 @@ impl<'a, 'py> Request<'a, 'py> {
         program: impl Fn(&Call, Option<&Verified>) -> PyResult<SharedProgram>,
     ) -> PyResult<(BoundCall, Bound<'py, PyAny>)> {
         let (collective, py) = (self.collective, self.arrays.py());
-        self.refuse_superfluous(py)?;
-        let root = self.root.map_or(Ok(0), |root| integer("root", root, 0..=world_size - 1))?;
-        let roles = Roles { world_size, root };
-        let read = |counts| counts::read(collective, world_size, counts);
-        let table = self.table.take().map_or_else(|| self.counts.map(read).transpose(), |table| Ok(Some(table)))?;
-        let counts = table.map(|table| counts::of_table(py, collective, roles, table)).transpose()?;
-        let passed = Passed { arrays: self.arrays, out: self.out, counts, is_deferred: self.is_deferred, member };
-        let (operands, result) = Operands::new(py, Contract::new(collective, roles, member.map(Member::rank)), passed)?;
-        let (aliasing, dtype) = (operands.aliasing, operands.dtype);
+        let (operands, result, reduction) = self.read(member.map(Member::rank), member, world_size)?;
+        let (aliasing, dtype, roles) = (operands.aliasing, operands.dtype, operands.contract.roles);
         let (path, is_path_agreed) = match (self.path, default_path) {
             (Some(path), _) => (path_named(py, path)?, false),
             (None, Path::Mapped) => (Path::Mapped, false),
             (None, other) => (other, true),
         };
-        let speaks_for = if member.is_none() { world_size as usize } else { 1 };
-        let reduction = Reduction::of_option(self.op, speaks_for)?;
-        reduction.check(py, dtype)?;
         let (op, counts, algorithm) = (reduction.op, operands.contract.counts.clone(), "auto".into());
         let purpose = CallPurpose::Itself;
+        let root = roles.root;
         let call = Call { collective, root, algorithm, dtype, op, counts, path, is_path_agreed, aliasing, purpose };
         let program_of = |mut call: Call| {
             let proof = self.algorithm.map(|algorithm| choose(algorithm, &mut call, roles, deadline)).transpose()?;
@@ -96,6 +87,31 @@ impl<'a, 'py> Request<'a, 'py> {
         let mapped = is_offered.then(|| program_of(Call { path: Path::Mapped, ..call.clone() })).transpose()?;
         let programs = Programs { own: program_of(call)?, mapped };
         Ok((BoundCall::new(programs, operands, |at| reduction.scalar(at)), result))
+    }
+
+    /// Reads and checks the arrays and the op of a call by rank `own`, or by a node for all ranks. Makes new arrays for the result if the
+    /// caller passed none, and returns the result, too.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, with the name of the argument.
+    pub(crate) fn read(
+        &mut self,
+        own: Option<u32>,
+        member: Option<&Member>,
+        world_size: u32,
+    ) -> PyResult<(Operands, Bound<'py, PyAny>, Reduction)> {
+        let (collective, py) = (self.collective, self.arrays.py());
+        self.refuse_superfluous(py)?;
+        let root = self.root.map_or(Ok(0), |root| integer("root", root, 0..=world_size - 1))?;
+        let roles = Roles { world_size, root };
+        let read = |counts| counts::read(collective, world_size, counts);
+        let table = self.table.take().map_or_else(|| self.counts.map(read).transpose(), |table| Ok(Some(table)))?;
+        let counts = table.map(|table| counts::of_table(py, collective, roles, table)).transpose()?;
+        let passed = Passed { arrays: self.arrays, out: self.out, counts, is_deferred: self.is_deferred, member };
+        let (operands, result) = Operands::new(py, Contract::new(collective, roles, own), passed)?;
+        let reduction = Reduction::of_option(self.op, own.map_or(world_size as usize, |_| 1))?;
+        reduction.check(py, operands.dtype)?;
+        Ok((operands, result, reduction))
     }
 
     /// Refuses arguments that the collective does not have. `plan` accepts the arguments of all collectives.

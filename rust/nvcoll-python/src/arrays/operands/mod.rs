@@ -181,6 +181,18 @@ impl Operands {
         self.copies_input_to_output || self.is_strided()
     }
 
+    /// Returns where the array of one rank, or its copy, begins, and its bytes.
+    pub(super) fn bytes_of_one_rank(&self, side: Side) -> (*mut u8, usize) {
+        let array = match side {
+            Side::Input => &self.input.arrays[0],
+            Side::Output => self.written(0),
+        };
+        match self.has(0, side) && array.is_there() {
+            true => (array.start(), array.layout.bytes()),
+            false => (std::ptr::null_mut(), 0),
+        }
+    }
+
     /// Returns the addresses of each rank's arrays or copies; `scalar(i)` is the scalar of the i-th rank.
     pub(super) fn buffers(&self, scalar: impl Fn(usize) -> f64) -> Vec<Buffers> {
         let of_rank = |at: usize| {
