@@ -3,12 +3,11 @@
 Between hosts a record of 64 bytes goes first: number, tag, length, dtype. It carries the elements if they are few; then
 `send` does not wait for the receiver. Else the elements follow on a tag of their own, which the receiver asks for once
 it has found the receive that takes the message, so that no engine sees a wrong length. A thread per source reads the
-records while receives wait, and one per communicator watches their deadlines: no wait of an engine can be cut short.
+records while receives wait. No wait of an engine can be cut short, so who waits for a receive looks at its deadline.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import struct
 import threading
@@ -134,58 +133,45 @@ class _Early:
 
 
 class _Receive(_UnderWay):
-    """A receive from another host."""
+    """A receive from another host. Who waits for it tells that its deadline has passed."""
 
-    def __init__(self, given: Arguments, src: int, tag: int | None, patience: float | None, message: Message) -> None:
+    def __init__(
+        self,
+        messages: Messages,
+        given: Arguments,
+        src: int,
+        tag: int | None,
+        patience: float | None,
+        message: Message,
+    ) -> None:
         x = given.out
         super().__init__(None, f"receive of {x.count} {x.dtype} from rank {src}")
+        self._messages, self._has_waiter = messages, False
         self.given, self.x, self.src, self.tag, self.patience, self.message = given, x, src, tag, patience, message
-        self.deadline = math.inf if patience is None else time.monotonic() + patience
+        self.deadline = None if patience is None else time.monotonic() + min(patience, threading.TIMEOUT_MAX)
 
     def takes(self, early: _Early) -> bool:
         """Says whether the tag fits."""
         return self.tag in (None, early.tag)
 
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if self._call is None and self.deadline is not None:
+            left = self.deadline - time.monotonic()
+            if (timeout is None or left < timeout) and not self._over.wait(left):
+                with suppress(Exception), self._messages.watch.guard(self._messages.places, self.patience):
+                    tag = "" if self.tag is None else f" with tag {self.tag}"
+                    raise Late(f"rank {self.src}: no message{tag}")
+        return super().exception(timeout)
 
-class _Clock:
-    """Keeps receives, and tells of one that has passed its deadline, by a thread that lives while receives wait."""
+    def done(self) -> bool:
+        is_early = self.deadline is None or time.monotonic() < self.deadline
+        return self._over.is_set() if self._call is None and is_early else super().done()
 
-    def __init__(self, tell: Callable[[_Receive], None]) -> None:
-        self._tell, self._changed = tell, threading.Condition()
-        self._waiting: set[_Receive] = set()
-        self._next: float | None = None
-
-    def add(self, receive: _Receive) -> None:
-        """Begins to look at a receive."""
-        with self._changed:
-            self._waiting.add(receive)
-            if self._next is None:
-                self._next = receive.deadline
-                threading.Thread(target=self._serve, name="nvcoll deadlines", daemon=True).start()
-            elif receive.deadline < self._next:
-                self._changed.notify()
-        receive._when_done(lambda: self._remove(receive))
-
-    def _remove(self, receive: _Receive) -> None:
-        with self._changed:
-            self._waiting.discard(receive)
-
-    def _serve(self) -> None:
-        while (late := self._late()) is not None:
-            self._tell(late)
-            self._remove(late)
-
-    def _late(self) -> _Receive | None:
-        with self._changed:
-            while self._waiting:
-                first = min(self._waiting, key=lambda one: one.deadline)
-                self._next = first.deadline
-                if self._next <= time.monotonic():
-                    return first
-                del first  # its array is the caller's
-                self._changed.wait(min(self._next - time.monotonic(), LINGER_S))
-            self._next = None
-            return None
+    def _run_beside(self) -> None:
+        super()._run_beside()
+        if self._call is None and not (self._has_waiter or self.deadline is None or self._over.is_set()):
+            self._has_waiter = True
+            threading.Thread(target=self.exception, name="nvcoll receive", daemon=True).start()
 
 
 class _Source:
@@ -270,7 +256,7 @@ class _Source:
                         f"{messages.places.rank} receives it into an array of {x.count} {x.dtype}: both must have the "
                         "same dtype and number of elements"
                     )
-                messages.channel.wait(early.requests, None)  # the clock knows the deadline
+                messages.channel.wait(early.requests, receive.deadline)
             if early.data is not None:
                 x.bytes[:] = early.data
             receive.given.finish()
@@ -370,7 +356,6 @@ class Messages:
         self._inner, self._timeout = inner, timeout
         self._lock = threading.Lock()
         self._sources: dict[int, _Source] = {}
-        self._clock = _Clock(self._tell_late)
 
     def isend(self, x: Any, dst: int, tag: int | None, timeout: float | None) -> Any:
         """Begins to send an array to a rank; see `nvcoll.Communicator.isend`."""
@@ -402,16 +387,11 @@ class Messages:
                 near = self._inner.irecv(x, self.places.mine.index(src), tag=tag, timeout=patience)
                 return _Near(near, self, patience, told)
             given = Arguments(self.places, "broadcast", x, root=src)
-            receive = _Receive(given, src, _checked(tag), patience, told)
+            receive = _Receive(self, given, src, _checked(tag), patience, told)
             with self._lock:
                 source = self._sources.get(src) or self._sources.setdefault(src, _Source(self, src))
-            self._clock.add(receive)
             source.post(receive)
         return receive
-
-    def _tell_late(self, receive: _Receive) -> None:
-        with suppress(Exception), self.watch.guard(self.places, receive.patience):
-            raise Late(f"rank {receive.src}: no message{'' if receive.tag is None else f' with tag {receive.tag}'}")
 
 
 def _checked(tag: Any) -> int | None:
