@@ -16,7 +16,7 @@ from namespaces import Namespaces, Refused
 pytestmark = pytest.mark.timeout(400)
 
 SCRIPT = """
-import torch, torch.distributed as dist
+import os, torch, torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
@@ -62,7 +62,9 @@ def pipeline(group):
     yield found.item()
 
 groups = {"nvcoll": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
-wraps = {"DDP": lambda model, group: DistributedDataParallel(model, process_group=group), "FSDP2": shard, "1F1B": None}
+wraps = {"DDP": lambda model, group: DistributedDataParallel(model, process_group=group), "FSDP2": shard}
+if os.environ["GROUP_WORLD_SIZE"] == "2":  # on one host, those of torch 2.11 are refused
+    wraps["1F1B"] = None
 for kind, wrap in wraps.items():
     for name, group in groups.items():
         found = " ".join(loss.hex() for loss in (losses(wrap, group) if wrap else pipeline(group)))
