@@ -141,7 +141,9 @@ class Namespaces:
 
     def mpirun(self, mpirun, *program, ranks=2, limit=120, **environment):
         """Runs a program under an mpirun, ranks on each host; returns exit status and output."""
-        version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=60).stdout
+        path = {"PATH": f"{Path(mpirun).parent}:{os.environ['PATH']}"}
+        ask = [mpirun, "--version"]
+        version = subprocess.run(ask, capture_output=True, text=True, timeout=60, env=os.environ | path).stdout
         agent, count = Path(tempfile.mkdtemp()) / "agent", ranks * len(self.names)
         agent.write_text(AGENT)
         agent.chmod(0o755)
@@ -156,8 +158,7 @@ class Namespaces:
                 ["-launcher", "ssh", "-launcher-exec", agent, "-iface", "e0", "-hosts", on],
                 environment | MPI,
             )
-        environment = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29502"} | environment
-        environment["PATH"] = f"{Path(mpirun).parent}:{os.environ['PATH']}"
+        environment = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29502"} | environment | path
         running = self.start("a", [mpirun, *how, "-n", count, *program], **environment)
         try:
             return self.ends([running], limit)[0]
