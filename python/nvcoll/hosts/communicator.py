@@ -344,7 +344,8 @@ class Communicator:
         mine = self._places.mine
         local = [mine.index(ranks[one]) for one in places.mine]
         patience = self._timeout if timeout is None else timeout
-        inner = self._inner.subset(local, tag, timeout=patience)
+        with self._world.watch.guard(self._places, patience):
+            inner = self._inner.subset(local, tag, timeout=patience)
         if len(places.hosts) == 1:
             return inner
         with self._world.watch.guard(places, patience) as deadline:
@@ -453,7 +454,7 @@ class Communicator:
         def call() -> Any:
             self._count += 1
             self._recent.append((self._count, name))
-            with self._world.watch.guard(self._places, patience):
+            with self._world.watch.guard(self._places, patience, has_begun=True):
                 self._team.begin(patience)
                 return make(self._meeting.in_host(name, early))
 

@@ -18,6 +18,9 @@ from nvcoll._nvcoll import Timeout
 
 Call = Callable[[], Any]
 
+LINGER_S = 1.0
+"""How long the thread of a lane waits for a call before it ends. Chosen."""
+
 
 class Work:
     """A call in flight, with the methods of `nvcoll.Work`.
@@ -160,9 +163,19 @@ class Lane:
             self._thread.start()
         self._wake.release()
 
+    def _rests(self) -> bool:
+        """Ends the thread, unless a call is under way."""
+        with self._lock:
+            if not self._is_taken:
+                self._thread = None
+            return not self._is_taken
+
     def _serve(self) -> None:
         while True:
-            self._wake.acquire()
+            if not self._wake.acquire(timeout=LINGER_S):
+                if self._rests():
+                    return
+                continue
             while True:
                 with self._lock:
                     if not self._waiting:

@@ -15,7 +15,7 @@ import numpy as np
 
 from nvcoll._nvcoll import Mismatch
 from nvcoll.hosts.channel import RECORD
-from nvcoll.hosts.outer import Bytes, Request
+from nvcoll.hosts.outer import Bytes, Lost, Request
 from nvcoll.hosts.team import Team
 
 RECORD_BYTES = 64
@@ -52,7 +52,10 @@ class Meeting:
 
     def _post(self, rank: int) -> tuple[Bytes, Request]:
         slot = np.empty(RECORD_BYTES + WITH_RECORD, np.uint8)
-        return slot, self._team.channel.irecv(slot, rank, RECORD)
+        try:
+            return slot, self._team.channel.irecv(slot, rank, RECORD)
+        except Lost as error:  # the rank has left, perhaps in order: only the next call is one too many
+            return slot, error
 
     def in_host(self, call: str, payload: Bytes | None = None) -> Bytes:
         """Compares a call with those of the ranks of this host, and returns its record.
@@ -112,6 +115,8 @@ class Meeting:
         received = {}
         for rank, posted in self._posted.items():
             slot, request = posted.popleft()
+            if isinstance(request, Lost):
+                raise request
             team.wait([request])
             if slot[:RECORD_BYTES].tobytes() != record.tobytes():
                 raise _mismatch(team.places.rank, record, rank, slot[:RECORD_BYTES])

@@ -11,6 +11,7 @@ The first ranks of hosts send each other a sign of life, from host to host aroun
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import threading
@@ -38,8 +39,12 @@ REASON_S = 1.5
 """How long a rank that does not know why a call ended waits for one that does: calls inside a host end `LATER_S` later.
 Chosen: control messages take milliseconds."""
 
-REASON = "is stopped|ended with status"
+REASON = "is stopped|ended with status|not entered the call"
 """What the message of a call inside a host says of a process, if that is the reason."""
+
+
+LEFT = re.compile(r"the program of rank \d+ (has )?returned")
+"""A mismatch inside a host: a rank has left."""
 
 
 @dataclass(frozen=True)
@@ -77,27 +82,35 @@ class Watch:
         self._lock = threading.Lock()
         self._seen = threading.Event()
         self._is_over = self._is_silent = False
+        self._process = os.getpid()
         self.failure: Failure | None = None
         threading.Thread(target=self._listen, name="nvcoll watch", daemon=True).start()
         if places.local == 0:
             threading.Thread(target=self._beat, name="nvcoll beat", daemon=True).start()
 
     @contextmanager
-    def guard(self, places: Places, patience: float | None) -> Iterator[float | None]:
+    def guard(self, places: Places, patience: float | None, *, has_begun: bool = False) -> Iterator[float | None]:
         """Runs a part of a call: its failure becomes that of the job, and the error that the call raises.
 
         Args:
             places: the ranks of the communicator.
             patience: seconds that it may take.
+            has_begun: whether the arguments are checked, so that others wait for a rank that refuses one now.
 
         Yields:
             The deadline.
         """
+        if not self._is_here:
+            raise Closed("this process was forked off inside a run, and only the process that was is a rank")
         if self.failure is not None:
             raise self._error(self.failure)
+        if self._is_over:
+            raise Closed("the program of this rank has ended, and its communicators with it")
         try:
             yield None if patience is None else time.monotonic() + patience
-        except (InvalidArgument, Busy):
+        except (InvalidArgument, Busy) as error:
+            if has_begun:
+                self.tell(self._seen_here(error, places, patience))
             raise
         except (Error, Late, Lost, Stopped) as error:
             raise self._meaning(error, places, patience) from error
@@ -106,9 +119,14 @@ class Watch:
             self.tell(Failure("Aborted", f"rank {rank} left a call: {type(error).__name__}", rank, self._places.host))
             raise
 
+    @property
+    def _is_here(self) -> bool:
+        """Whether this process is the rank, and no child of it, whose sockets are the rank's."""
+        return os.getpid() == self._process
+
     def tell(self, failure: Failure) -> None:
         """Ends what all ranks of the job wait for. The first failure counts."""
-        if not self._take(failure):
+        if not self._is_here or not self._take(failure):
             return
         message = np.zeros(CONTROL_BYTES, np.uint8)
         text = json.dumps(asdict(failure)).encode()
@@ -129,6 +147,8 @@ class Watch:
 
     def end(self) -> None:
         """Ends the watch and the engine: this rank leaves in order, and no silence of it is a failure."""
+        if not self._is_here:
+            return
         self._is_over = True
         self._seen.set()
         if self._places.local == 0:
@@ -191,13 +211,13 @@ class Watch:
     def _meaning(self, error: Exception, places: Places, patience: float | None) -> Any:
         """Returns the error of a call, and tells the others of a failure that nobody has told."""
         if type(error) not in (Mismatch, PeerLost) and not re.search(REASON, str(error)):
-            self._seen.wait(REASON_S)
+            self._seen.wait(2 * REASON_S if isinstance(error, Lost) else REASON_S)  # a late rank closes connections
         if self.failure is None:
             self.tell(self._seen_here(error, places, patience))
-        assert self.failure is not None
-        if isinstance(error, Mismatch):
-            return error
-        return self._error(self.failure)
+        if self.failure is None:
+            return Closed("this rank has left the job during the call")
+        is_of_hosts = isinstance(error, Mismatch) and not LEFT.match(str(error))
+        return error if is_of_hosts else self._error(self.failure)
 
     def _seen_here(self, error: Exception, places: Places, patience: float | None) -> Failure:
         """Returns what this rank knows: a message of this host with ranks of the job, or one of the engine."""
@@ -228,7 +248,9 @@ class Watch:
             stopped = re.search(r"the process of rank \d+ is stopped.*", text)
             reason = stopped or re.search(r"ranks? [\d, and]+ ha(s|ve) not entered the call", text)
             text = f"timed out after {patience or 0:g} s: {text if reason is None else reason[0]}"
-        if not isinstance(error, Mismatch):  # those are of hosts, and name ranks of the communicator
+        if left := LEFT.match(text):  # while others were in a call, of which this names a part
+            text = f"{left[0]}, and the others wait for it in a call"
+        if left or not isinstance(error, Mismatch):  # the others are of hosts, and name ranks of the communicator
             text = re.sub(r"\brank (\d+)", lambda found: f"rank {of_job(int(found[1]))}", text)
         return Failure(type(error).__name__, text, None, host)
 
