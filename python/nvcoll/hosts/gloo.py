@@ -215,7 +215,8 @@ class Gloo:
             _left.append(requests)
             raise self._meaning(error, request.peer) from error
         except (Late, Stopped):
-            _left.append(requests)
+            if self._why != ENDED:
+                _left.append(requests)
             raise
 
     def poke(self, requests: Sequence[Request]) -> None:

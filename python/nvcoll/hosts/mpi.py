@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
-from os import sched_yield
+from os import getpid, sched_yield
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +56,9 @@ _left: list[Any] = []
 _failed: list[str] = []
 """Why engines of this process have failed."""
 
+_process = getpid()
+"""The process that runs MPI: its forked children must not end it."""
+
 _is_ours = False
 """Whether nvcoll has started MPI, and so ends it."""
 
@@ -90,7 +93,7 @@ def without_mpi() -> str:
 def end(has_failed: bool) -> None:
     """Ends MPI, if it runs: now and for the whole job if a rank or an engine has failed, else with the process."""
     module = sys.modules.get("mpi4py.MPI")
-    if module is None or not module.Is_initialized() or module.Is_finalized():
+    if getpid() != _process or module is None or not module.Is_initialized() or module.Is_finalized():
         return
     if has_failed or _failed:
         until = time.monotonic() + GRACE_S

@@ -76,7 +76,7 @@ def ranks_of(options: Any) -> Ranks:
     among = list(options.global_ranks_in_group)
     if not among:
         _world = _join(options)
-        reporting = Reporting(options.store, options.group_rank, options.group_size)
+        reporting = Reporting(options.store, options.group_rank, options.group_size, len(_world.hosts))
         return Ranks(_world, lambda: _leave_world(reporting))
     if _world is not None:
         return Ranks(_world.subset(among))

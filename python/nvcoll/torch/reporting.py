@@ -41,15 +41,20 @@ class Reporting:
     Args:
         store: torch's store of all ranks.
         rank, world_size: this process.
+        hosts: the number of hosts. On several, calls are made of other calls inside hosts, so there is no report.
 
     Raises:
         InvalidArgument: a machine is not known, or too small.
     """
 
-    def __init__(self, store: dist.Store, rank: int, world_size: int) -> None:
+    def __init__(self, store: dist.Store, rank: int, world_size: int, hosts: int = 1) -> None:
         self._store, self._rank, self._world_size = store, rank, world_size
         names = [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
         self._machines = machines_of(names, world_size) if names else []
+        if self._machines and hosts > 1:
+            if rank == 0:
+                print(f"nvcoll: no {VARIABLE}: it is of ranks on one host, and these are on {hosts}", file=sys.stderr)
+            self._machines = []
         self._process = os.getpid()
         mark_steps()
         if self._machines:
