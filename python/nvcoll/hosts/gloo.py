@@ -329,7 +329,9 @@ def _store_at_master(rank: int, timeout: float | None) -> Any:
     """Returns torch's store at ``MASTER_ADDR``, which rank 0 serves, or torchrun's agent."""
     from torch.distributed import PrefixStore, TCPStore
 
-    host, port = os.environ["MASTER_ADDR"], int(os.environ.get("MASTER_PORT") or PORT)
+    host, said = os.environ["MASTER_ADDR"], os.environ.get("MASTER_PORT") or str(PORT)
+    if not said.isdecimal() or not 0 < (port := int(said)) < 2**16:
+        raise InvalidArgument(f"MASTER_PORT={said} is no port: set it to a number, 1 to 65535, or unset it")
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     key = host, port, attempt
     if key not in _stores:
