@@ -159,6 +159,7 @@ class Namespaces:
                 environment | MPI,
             )
         environment = {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29502"} | environment | path
+        environment["TMPDIR"] = str(agent.parent)  # Open MPI refuses folders of processes that had the same numbers
         running = self.start("a", [mpirun, *how, "-n", count, *program], **environment)
         try:
             return self.ends([running], limit)[0]
