@@ -22,14 +22,14 @@ RECORD_BYTES = 64
 DIGEST_BYTES = 8
 
 WITH_RECORD = 32 << 10
-"""The most bytes of a host that travel with a record; measured: above, the chain is faster."""
+"""The most bytes of a host that travel with a record. Measured: it takes half of the time of a chain. Chosen: less than
+the pieces into which engines cut messages."""
 
 IN_HOST = 512
 """The length of a record with data inside a host: always the same, so that calls with other data can be compared."""
 
 WITH_RECORD_IN_HOST = IN_HOST - RECORD_BYTES
 """The most bytes of a rank that travel with its record inside the host."""
-
 
 AHEAD = 2
 """Receives of records that are posted for each other host, so that a rank that is early sends without a wait."""
