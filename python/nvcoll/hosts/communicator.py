@@ -139,7 +139,7 @@ class Communicator:
             reductions.all_reduce(self._team, self._meeting, record, given.x, target, red, is_nested=is_nested)
             return given.finish()
 
-        name = f"{_reduces(name, given, is_nested)}{', root ' * len(root)}{root.get('root', '')}"
+        name = _reduces(name, given, is_nested) + "".join(f", root {one}" for one in root.values())
         return self._make(name, make, given.passed.result, payload=given.x.bytes, **how)
 
     def reduce_scatter(self, x: Any, op: Any = None, *, counts: Any = None, out: Any = None, **how: Any) -> Any:
@@ -243,7 +243,8 @@ class Communicator:
             copies.exchange(self._team, arguments.x.bytes, table * arguments.x.itemsize, arguments.out.bytes)
             return arguments.finish()
 
-        name = f"{name} of {sum(counts)} {arguments.x.dtype}, root {root}{_digest(counts)}"
+        of_root = "" if name == "all_to_all" else f", root {root}"
+        name = f"{name} of {sum(counts)} {arguments.x.dtype}{of_root}{_digest(counts)}"
         return self._make(name, make, arguments.passed.result, **how)
 
     def _rows_first(self, x: Any, counts: Any, expected: Any, out: Any, how: dict[str, Any]) -> Any:

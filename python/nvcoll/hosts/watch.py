@@ -39,6 +39,9 @@ REASON_S = 1.5
 """How long a rank that does not know why a call ended waits for one that does: calls inside a host end `LATER_S` later.
 Chosen: control messages take milliseconds."""
 
+ENDING_S = 1.0
+"""How long a rank that leaves waits for its threads. Chosen: they look every 20 ms."""
+
 REASON = "is stopped|ended with status|not entered the call"
 """What the message of a call inside a host says of a process, if that is the reason."""
 
@@ -84,9 +87,11 @@ class Watch:
         self._is_over = self._is_silent = False
         self._process = os.getpid()
         self.failure: Failure | None = None
-        threading.Thread(target=self._listen, name="nvcoll watch", daemon=True).start()
+        self._threads = [threading.Thread(target=self._listen, name="nvcoll watch", daemon=True)]
         if places.local == 0:
-            threading.Thread(target=self._beat, name="nvcoll beat", daemon=True).start()
+            self._threads.append(threading.Thread(target=self._beat, name="nvcoll beat", daemon=True))
+        for thread in self._threads:
+            thread.start()
 
     @contextmanager
     def guard(self, places: Places, patience: float | None, *, has_begun: bool = False) -> Iterator[float | None]:
@@ -154,6 +159,8 @@ class Watch:
         if self._places.local == 0:
             self._sign(is_last=True)
         self._outer.close(None)
+        for thread in self._threads:  # they may be the last to hold the engine, whose end must not meet that of Python
+            thread.join(ENDING_S)
 
     def _take(self, failure: Failure) -> bool:
         with self._lock:
