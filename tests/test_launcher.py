@@ -106,7 +106,10 @@ def test_every_rank_has_its_place_in_one_job_with_one_token(script):
     for _ in range(2):
         lines = by_rank(run(3, show)[0])
         found = {
-            rank: re.fullmatch(r"JobSettings\((.*), job='(.*)', launcher='nvcoll'.*\) (\w{64})", line[0]).groups()
+            rank: re.fullmatch(
+                r"JobSettings\((.*), job='(.*)', launcher='nvcoll', several_hosts=None, has_mpi=False\) (\w{64})",
+                line[0],
+            ).groups()
             for rank, line in lines.items()
         }
         assert {rank: place for rank, (place, _, _) in found.items()} == {

@@ -42,8 +42,9 @@ Chosen: control messages take milliseconds."""
 ENDING_S = 1.0
 """How long a rank that leaves waits for its threads. Chosen: they look every 20 ms."""
 
-REASON = "is stopped|ended with status|not entered the call"
-"""What the message of a call inside a host says of a process, if that is the reason."""
+REASON = "is stopped|ended with status|ranks? [1-9][0-9, and]* ha(s|ve) not entered the call"
+"""What the message of a call inside a host says of a process, if that is the reason.
+Not of rank 0: it waits for other hosts."""
 
 
 LEFT = re.compile(r"the program of rank \d+ (has )?returned")
