@@ -1,6 +1,8 @@
 //! What tests of steps share: requests by names, and machines that price them.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub(crate) mod unrolled;
+
 use nvcoll_fabric::nccl::NcclSettings;
 use nvcoll_fabric::preset::preset;
 use nvcoll_step::compute::Device;
