@@ -8,9 +8,8 @@ from typer.testing import CliRunner
 
 import nvcoll.cli
 from dryrun.recordings import alone, layer
-from nvcoll.dryrun import cache, script
+from nvcoll.dryrun import script
 from nvcoll.dryrun.failures import OutOfGpuMemory
-from nvcoll.dryrun.installed import Torch
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import Assumption, Group, Run
 from nvcoll.testing import dryrun
@@ -25,12 +24,14 @@ def ran(monkeypatch, tmp_path):
     """Replaces the ranks by a recording; returns the requests. `does_not_fit` on GPUs of this name."""
     requests = []
     ran = type("Ran", (), {"requests": requests, "too_small": (), "groups": None, "is_alone": False})
+    ran.noted = [["begun", "1"]]
 
     def run(request, ranks, predicted=None):
         requests.append((request, tuple(ranks), predicted))
         if request.gpu.name in ran.too_small:
             return [(None, Run(0, "failed", message=MESSAGE, line="t.py:4 forward"))]
         status = Run(0, "counted" if predicted is None else "ended", steps=2, seconds=3, peak_rss_bytes=10**9)
+        status.noted = ran.noted
         more = {"assumed": [Assumption("topk picks experts in turn", 1, 3)], "unanswered": ["cuSomething"]}
         more |= {"versions": {"torch": "2.15.0"}, "world_size": request.world_size, "groups": ran.groups}
         if ran.is_alone:
@@ -38,7 +39,6 @@ def ran(monkeypatch, tmp_path):
         return [(layer(rank, **more), status) for rank in ranks]
 
     monkeypatch.setattr(script, "run_ranks", run)
-    monkeypatch.setattr(cache, "torch_installed", lambda: Torch("2.15.0", "13.2", tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     Path("train.py").write_text("")
@@ -131,6 +131,12 @@ def test_a_script_without_torch_distributed_is_one_gpu(ran):
     text = " ".join(nvcoll_("dryrun", "--on", FOUR, "--world-size", "4", "--clock", "train.py").split())
     assert "one GPU; the 4 ranks of --world-size do not communicate" in text
     assert dryrun("train.py", on=FOUR).recording.step.gpus == 1
+
+
+def test_a_recording_that_is_not_kept_is_said(ran):
+    ran.noted = None
+    text = nvcoll_("dryrun", "--on", FOUR, "train.py")
+    assert "hint        the script will run again next time: rank 0 could not note what the script reads" in text
 
 
 def test_a_rack_has_hosts_of_four_gpus(ran):

@@ -1,6 +1,7 @@
 """Which ranks run, how often a dry run tries, and what failures become."""
 
 import dataclasses
+import os
 
 import pytest
 
@@ -8,8 +9,8 @@ import nvcoll
 from dryrun.recordings import Log, layer
 from nvcoll.dryrun import roles, script
 from nvcoll.dryrun.failures import OutOfGpuMemory, ScriptFailed
-from nvcoll.dryrun.installed import Torch
 from nvcoll.dryrun.launch import Request
+from nvcoll.dryrun.reads import stamp_of
 from nvcoll.dryrun.recording import Group, Run
 
 H100 = next(row for row in nvcoll._nvcoll.gpus() if row.name == "h100-sxm")
@@ -25,12 +26,6 @@ def stage(rank, group, **more):
             log.call("send", 1, 128, peer=peer)
             log.call("recv", 1, 128, peer=peer)
     return log.recording(rank, groups={1: group}, **more)
-
-
-@pytest.fixture(autouse=True)
-def some_torch(monkeypatch, tmp_path):
-    """Keys of the cache name torch, which is not needed here."""
-    monkeypatch.setattr(script.cache, "torch_installed", lambda: Torch("2.15.0", "13.2", tmp_path))
 
 
 @pytest.fixture
@@ -53,8 +48,10 @@ def request(**more):
     return Request(__file__, world_size=16, gpu=H100, **more)
 
 
-def counted(recording):
-    return recording, Run(recording.rank, "counted", steps=2)
+def counted(recording, *files):
+    """A rank that has read some files."""
+    noted = [["begun", "1"], *(["read", os.path.abspath(file), stamp_of(file)] for file in files)]
+    return recording, Run(recording.rank, "counted", steps=2, noted=noted)
 
 
 def test_rank_0_is_enough_if_all_ranks_do_the_same(attempts):
@@ -151,35 +148,63 @@ def test_the_cause_is_the_rank_that_failed_and_not_those_that_wait(attempts):
         script.recordings_of(request(), [0, 9])
 
 
-def test_the_same_script_is_recorded_once(attempts, tmp_path, monkeypatch):
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder with a script and a cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").write_text("import part\n")
-    (tmp_path / "part.py").write_text("from other import thing\n")
-    (tmp_path / "other.py").write_text("thing = 1\n")
-    (tmp_path / "alien.py").write_text("")
-    (tmp_path / "config.toml").write_text("layers = 2")
-    made = attempts(lambda rank, _: counted(layer(rank)))
-    of = Request("train.py", ("--config=config.toml",), world_size=16, gpu=H100)
+    (tmp_path / "train.py").write_text("import part")
+    (tmp_path / "part.py").write_text("")
+    return tmp_path
+
+
+def test_a_script_is_recorded_again_if_something_that_it_reads_or_that_decides_changes(attempts, here, monkeypatch):
+    made = attempts(lambda rank, _: counted(layer(rank), "train.py", "part.py"))
+    of = Request("train.py", ("--layers=2",), world_size=16, gpu=H100)
     first = script.record(of)
     again = script.record(of)
     assert len(made) == 1 and again == first and first.runs and not again.runs
-    (tmp_path / "alien.py").write_text("1")
+    monkeypatch.setenv("COLUMNS", "70")
+    (here / "alien.py").write_text("1")
     script.record(of)
-    assert len(made) == 1, "a file that the script does not import"
+    assert len(made) == 1, "what the script does not read"
     changes = [
-        lambda: (tmp_path / "train.py").write_text("import part, part\n"),
-        lambda: (tmp_path / "other.py").write_text("thing = 2\n"),
-        lambda: (tmp_path / "config.toml").write_text("layers = 3"),
+        lambda: (here / "train.py").write_text("import part, part\n"),
+        lambda: (here / "part.py").unlink(),
         lambda: monkeypatch.setenv("LAYERS", "3"),
+        lambda: monkeypatch.setenv("DISPLAY", ":7"),
+        lambda: monkeypatch.setattr("subprocess._args_from_interpreter_flags", lambda: ["-O"]),
     ]
     for nth, change in enumerate(changes, 2):
         change()
+        script.record(of)
         script.record(of)
         assert len(made) == nth
     script.record(dataclasses.replace(of, world_size=8))
     script.record(of, is_cached=False)
     assert len(made) == len(changes) + 3
+
+
+def test_versions_of_a_script_are_kept_side_by_side(attempts, here, monkeypatch):
+    made = attempts(lambda rank, _: counted(layer(rank), "train.py"))
+    for text in ("1", "2", "1", "2"):
+        (here / "train.py").write_text(text)
+        script.record(request())
+    assert len(made) == 2
+    monkeypatch.setattr(script.cache, "MOST_OF_KEY", 1)
+    (here / "train.py").write_text("3")
+    script.record(request())
+    assert len(list((here / "cache/nvcoll/dryrun/recordings").iterdir())) == 2, "one recording and its inputs"
+
+
+def test_a_recording_whose_inputs_are_not_known_is_not_kept(attempts, here):
+    made = attempts(lambda rank, _: (layer(rank), Run(rank, "counted")))
+    assert script.record(request()).not_kept == "rank 0 could not note what the script reads"
+    stale = ["read", str(here / "train.py"), [1, 2, 3, 4]]
+    made = attempts(lambda rank, _: (layer(rank), Run(rank, "counted", noted=[["begun", "1"], stale])))
+    for _ in range(2):
+        assert script.record(request()).not_kept == f"{here / 'train.py'} changed while the script ran"
+    assert len(made) == 3 and not (here / "cache").exists()
 
 
 def test_the_cache_keeps_what_was_used_last(attempts, tmp_path, monkeypatch):
@@ -189,8 +214,3 @@ def test_the_cache_keeps_what_was_used_last(attempts, tmp_path, monkeypatch):
     monkeypatch.setattr(script.cache, "MOST_BYTES", 1)
     script.record(request(steps=4))
     assert not list((tmp_path / "nvcoll/dryrun/recordings").iterdir())
-
-
-def test_a_module_that_is_not_there_is_refused():
-    with pytest.raises(nvcoll.InvalidArgument, match=r"there is no module `no\.such\.thing`"):
-        script.record(Request("no.such.thing", is_module=True, gpu=H100))

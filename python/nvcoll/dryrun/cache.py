@@ -1,33 +1,30 @@
-"""The cache of recordings: a script that did not change is not run again.
+"""The cache of recordings: a script is not run again if nothing changed that it read.
 
 ::
 
-    key    script, modules of its folder that it imports, arguments and the files that they name, environment,
-           folder, world size, steps, ranks, GPU, versions of Python, torch, frameworks and nvcoll
-    value  a file of `nvcoll.dryrun.recorded`, in $XDG_CACHE_HOME/nvcoll/dryrun/recordings
+    key       script, arguments, environment, folder, world size, steps, ranks, GPU, Python with its flags, nvcoll
+    KEY-n.inputs     what the script read (`nvcoll.dryrun.inputs`), for each of the last recordings of this key
+    KEY-n.json.gz    the recording (`nvcoll.dryrun.recorded`)
 
-Imports are found in the text, without running it. A file that a script opens by itself, and a module outside of its
-folder, are not part of the key: ``--no-cache`` records again. Beyond `MOST_BYTES` the least recently used recordings
-are removed. Kernels that torch.compile made are kept in the same cache.
+Both are in $XDG_CACHE_HOME/nvcoll/dryrun/recordings. A recording counts whose inputs are all as they were. Beyond
+`MOST_BYTES` the least recently used recordings are removed. Kernels that torch.compile made are kept in the same cache.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from nvcoll._nvcoll import InvalidArgument, __version__
-from nvcoll.dryrun.installed import torch_installed, versions
+from nvcoll._nvcoll import __version__
+from nvcoll.dryrun.inputs import Inputs
 from nvcoll.dryrun.launch import HIDDEN, OTHER_LAUNCHERS, Request
 from nvcoll.dryrun.library import user_cache
 from nvcoll.dryrun.recorded import Recorded
@@ -38,16 +35,13 @@ MOST_BYTES = 512 << 20
 MOST_COMPILED_BYTES = 4 << 30
 """The size of the cache of compiled kernels, of all versions of torch. Chosen. Beyond it, all are removed."""
 
-MOST_FILE_BYTES = 16 << 20
-"""The largest file of an argument whose content is part of the key; larger files count by size and time. Chosen."""
-
-MOST_MODULES = 2000
-"""The most modules of a script's folder that are read. Chosen."""
+MOST_OF_KEY = 8
+"""The most recordings of a key: of versions of a script. Chosen: each is compared, which takes 20 ms."""
 
 VOLATILE = (
-    *("_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "TERM", "TERM_PROGRAM", "COLORTERM", "DISPLAY", "PS1"),
-    *("LS_COLORS", "WINDOWID", "TMUX", "TMUX_PANE", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST_WORKER"),
-    *("XDG_CACHE_HOME", "HOSTNAME", "MAIL", "TMPDIR", "LESSOPEN", "INVOCATION_ID", "JOURNAL_STREAM"),
+    *("_", "PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "PS1", "LS_COLORS", "WINDOWID", "TMUX", "TMUX_PANE"),
+    *("PYTEST_CURRENT_TEST", "PYTEST_VERSION", "PYTEST_XDIST_WORKER", "XDG_CACHE_HOME", "MAIL", "TMPDIR", "LESSOPEN"),
+    *("INVOCATION_ID", "JOURNAL_STREAM"),
 )
 """Variables that differ from shell to shell, and do not change what a script does. Chosen."""
 
@@ -56,25 +50,22 @@ VOLATILE_BEGINNINGS = ("SSH_", "XDG_SESSION", "DBUS_", "VSCODE_", "GPG_", *OTHER
 
 
 def key_of(request: Request, ranks: Sequence[int] | None) -> str:
-    """Returns the name under which a recording is kept.
+    """Returns the name under which recordings of a request are kept.
 
     Args:
         request: the request.
         ranks: the requested ranks; None: found by `nvcoll.dryrun.roles`.
     """
-    digest = hashlib.sha256()
-    for path in _files(request):
-        digest.update(f"{path}\0".encode())
-        digest.update(_content(path))
-    rest = {
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    what = {
         "script": (request.script, request.is_module, request.arguments, dict(request.environment)),
         "place": (os.getcwd(), request.world_size, request.gpus_per_node, request.steps, ranks),
         "gpu": tuple(request.gpu),
         "environment": sorted(_environment()),
-        "versions": (platform.python_version(), torch_installed().version, versions(), _nvcoll()),
+        "python": (platform.python_version(), sys.executable, sys.prefix, flags, os.cpu_count()),
+        "nvcoll": _nvcoll(),
     }
-    digest.update(json.dumps(rest, default=str).encode())
-    return digest.hexdigest()[:40]
+    return hashlib.sha256(json.dumps(what, default=str).encode()).hexdigest()[:40]
 
 
 def _environment() -> Iterator[tuple[str, str]]:
@@ -85,83 +76,8 @@ def _environment() -> Iterator[tuple[str, str]]:
 
 def _nvcoll() -> tuple[str, ...]:
     """Returns an identification of this nvcoll: version and files, as a developer may change them."""
-    here = Path(__file__).parent
-    found = sorted(f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in here.glob("*"))
-    return __version__, *found
-
-
-def _content(path: Path) -> bytes:
-    try:
-        found = path.stat()
-        if found.st_size > MOST_FILE_BYTES:
-            return f"{found.st_size} {found.st_mtime_ns}".encode()
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def _files(request: Request) -> Iterator[Path]:
-    """Yields the files that decide the behaviour of a script."""
-    if request.is_module:
-        yield from _of_module(request.script)
-    else:
-        yield from _imported(Path(request.script), Path(request.script).resolve().parent)
-    for word in request.arguments:
-        path = Path(word.rpartition("=")[2] or ".")
-        with suppress(OSError, ValueError):
-            if path.is_file():
-                yield path
-
-
-def _of_module(name: str) -> Iterator[Path]:
-    """Yields the files of a module in the current folder; of an installed module, its package and version."""
-    sys.path.insert(0, os.getcwd())
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):
-        spec = None
-    finally:
-        sys.path.pop(0)
-    if spec is None or not spec.origin:
-        raise InvalidArgument(f"there is no module `{name}` in this Python ({sys.executable}): pass another after -m")
-    if Path(spec.origin).is_relative_to(os.getcwd()):
-        yield from _imported(Path(spec.origin), Path.cwd())
-        return
-    with suppress(KeyError):
-        for package in importlib.metadata.packages_distributions()[name.partition(".")[0]]:
-            yield Path(f"{package}=={importlib.metadata.version(package)}")
-
-
-def _imported(script: Path, folder: Path) -> Iterator[Path]:
-    """Yields a script and the modules of a folder that it imports, directly or not, each once."""
-    waiting, seen = [script.resolve()], {script.resolve()}
-    while waiting and len(seen) <= MOST_MODULES:
-        path = waiting.pop()
-        yield path
-        for name in _names(path):
-            parts = name.split(".")
-            for base in {folder, path.parent}:
-                place = base.joinpath(*parts)
-                for found in (place.with_suffix(".py"), place / "__init__.py"):
-                    if found not in seen and found.is_file():
-                        seen.add(found)
-                        waiting.append(found)
-
-
-def _names(path: Path) -> Iterator[str]:
-    """Yields the names that a file imports, relative ones without their dots."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, ValueError, SyntaxError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module = node.module or ""
-            if module:
-                yield module
-            yield from (f"{module}.{one.name}".strip(".") for one in node.names if one.name != "*")
+    files = (path for path in Path(__file__).parents[1].rglob("*") if path.suffix in (".py", ".so"))
+    return __version__, *sorted(f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files)
 
 
 def folder() -> Path:
@@ -170,31 +86,50 @@ def folder() -> Path:
 
 
 def cached(key: str) -> Recorded | None:
-    """Returns the recording of a key. A file that cannot be read counts as none."""
-    path = folder() / f"{key}.json.gz"
-    try:
-        found = Recorded.load(path)
-        os.utime(path)
-    except (OSError, InvalidArgument):
-        return None
-    return found
+    """Returns the recording of a key whose inputs are as they were. A file that cannot be read counts as none."""
+    for inputs in _of_key(key):
+        recording = inputs.with_suffix(".json.gz")
+        try:
+            if not Inputs.load(inputs).changed():
+                found = Recorded.load(recording)
+                os.utime(inputs)
+                return found
+        except Exception:  # whatever a damaged file makes Python raise
+            _remove(inputs)
+    return None
 
 
-def keep(key: str, recorded: Recorded) -> None:
+def keep(key: str, recorded: Recorded, inputs: Inputs) -> None:
     """Keeps a recording. A cache that cannot be written keeps nothing."""
     with suppress(OSError):
         folder().mkdir(parents=True, exist_ok=True)
-        recorded.save(folder() / f"{key}.json.gz")
+        path = folder() / f"{key}-{inputs.digest()}.inputs"
+        recorded.save(path.with_suffix(".json.gz"))
+        inputs.save(path)
+        for old in _of_key(key)[MOST_OF_KEY:]:
+            _remove(old)
         _make_room(folder())
         compiled = user_cache() / "compiled"
         if sum(path.stat().st_size for path in compiled.rglob("*") if path.is_file()) > MOST_COMPILED_BYTES:
             shutil.rmtree(compiled, ignore_errors=True)
 
 
-def _make_room(place: Path) -> None:
-    files = sorted(((path.stat().st_mtime_ns, path) for path in place.glob("*.json.gz")), reverse=True)
-    used = 0
-    for _, path in files:
-        used += path.stat().st_size
-        if used > MOST_BYTES:
+def _of_key(key: str) -> list[Path]:
+    """Returns the files of inputs of a key, that which was used last first."""
+    with suppress(OSError):
+        return sorted(folder().glob(f"{key}-*.inputs"), key=lambda path: -path.stat().st_mtime_ns)
+    return []
+
+
+def _remove(inputs: Path) -> None:
+    for path in (inputs, inputs.with_suffix(".json.gz")):
+        with suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+def _make_room(place: Path) -> None:
+    used = 0
+    for inputs in sorted(place.glob("*.inputs"), key=lambda path: -path.stat().st_mtime_ns):
+        used += sum(path.stat().st_size for path in (inputs, inputs.with_suffix(".json.gz")) if path.exists())
+        if used > MOST_BYTES:
+            _remove(inputs)

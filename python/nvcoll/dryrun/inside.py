@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
 from nvcoll.dryrun import stacks
+from nvcoll.dryrun.reads import Reads
 from nvcoll.dryrun.recording import Run, Status
 from nvcoll.dryrun.spec import Spec, environment
 
@@ -45,6 +46,7 @@ class Child:
         self.run = Run(rank=spec.rank, status="failed", exit_status=1)
         self.session: Session | None = None
         self.has_recording = False
+        self.reads = Reads(spec.reads, spec.own) if spec.reads else None
         self._exit, self._process = os._exit, os.getpid()
 
     def main(self) -> NoReturn:
@@ -53,6 +55,8 @@ class Child:
         os._exit = self._left
         random.seed(0)
         stacks.register(self.spec.result)
+        if self.reads is not None:
+            self.reads.begin(self.spec.args)
         try:
             from nvcoll.dryrun.session import Session
 
@@ -131,6 +135,8 @@ class Child:
             run.wanted = sorted(self.session.peers.wanted)
             self.session.mail.end()
         run.save(self.spec.result)
+        if self.reads is not None:
+            self.reads.end()
         for worker in active_children():
             worker.terminate()
         sys.stdout.flush()

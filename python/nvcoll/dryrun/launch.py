@@ -31,6 +31,7 @@ from typing import IO, Any
 from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, gpus
 from nvcoll.dryrun import stacks
 from nvcoll.dryrun.failures import DryRunLimit
+from nvcoll.dryrun.inputs import noted_in
 from nvcoll.dryrun.installed import Torch, torch_installed
 from nvcoll.dryrun.library import libraries, library, user_cache, wheel_names
 from nvcoll.dryrun.reaper import Folder
@@ -178,6 +179,8 @@ def spec_of(
         "memory": memory_of(request.gpu),
         "times": "" if predicted is None else str(times),
         "period_ns": 0 if predicted is None else predicted.period_ns,
+        "reads": str(folder / "out" / f"{rank}.reads"),
+        "own": [f"{os.path.abspath(one)}/" for one in (folder, user_cache(), Path(__file__).parents[1])],
     }
 
 
@@ -345,6 +348,7 @@ class _Ranks(Supervisor):
             message = f"its process {process.how()}" + (f": {last}" if last else "")
             return None, Run(process.rank, "failed", message=message)
         run = Run.load(out)
+        run.noted = noted_in(out.with_suffix(".reads"))
         return Recording.load(out) if run.status == "counted" else None, run
 
 

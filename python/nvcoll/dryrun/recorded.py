@@ -32,11 +32,13 @@ class Recorded:
         row: the training step, as JSON has it.
         facts: the facts of the recording, for reports.
         runs: how the ranks ran, with times and memory of this machine; empty if they did not run now. Files have none.
+        not_kept: why the cache did not keep it, and the script will run again; empty: it did, or was not to.
     """
 
     row: dict[str, Any]
     facts: dict[str, Any]
     runs: tuple[Run, ...] = field(default=(), compare=False)
+    not_kept: str = field(default="", compare=False)
 
     @cached_property
     def step(self) -> TrainingStep:

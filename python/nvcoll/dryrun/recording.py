@@ -200,6 +200,8 @@ class Run:
     peak_rss_bytes: int = 0
     wanted: list[int] = field(default_factory=list)
     """Ranks that do not run, and for whose objects this rank waited: they must run, too."""
+    noted: list[list[Any]] | None = field(default=None, repr=False)
+    """What the script read (`nvcoll.dryrun.reads`), for the cache; None: it is not known. The parent adds it."""
 
     @staticmethod
     def beside(result: str | Path) -> Path:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from nvcoll.dryrun import cache, roles
 from nvcoll.dryrun.facts import facts_of
 from nvcoll.dryrun.failures import OUT_OF_MEMORY, OutOfGpuMemory, ScriptFailed
+from nvcoll.dryrun.inputs import UnknownInputs, inputs_of
 from nvcoll.dryrun.launch import Predicted, Request, run_ranks
 from nvcoll.dryrun.record import step_and_places
 from nvcoll.dryrun.recorded import Recorded
@@ -46,10 +48,22 @@ def record(
     key = cache.key_of(request, ranks) if is_cached else ""
     if is_cached and (found := cache.cached(key)) is not None:
         return found
-    recorded = _recorded(request, *recordings_of(request, ranks, tell))[0]
-    if is_cached:
-        cache.keep(key, recorded)
+    recordings, runs = recordings_of(request, ranks, tell)
+    recorded = _recorded(request, recordings, runs)[0]
+    if not is_cached:
+        return recorded
+    try:
+        cache.keep(key, recorded, inputs_of(_noted(runs)))
+    except UnknownInputs as why:
+        return replace(recorded, not_kept=str(why))
     return recorded
+
+
+def _noted(runs: Sequence[Run]) -> Iterator[Sequence[Any]]:
+    for run in runs:
+        if run.noted is None:
+            raise UnknownInputs(f"rank {run.rank} could not note what the script reads")
+        yield from run.noted
 
 
 def _recorded(
@@ -98,6 +112,7 @@ def recordings_of(
 ) -> tuple[list[Recording], list[Run]]:
     """Runs rank 0, then again with more ranks until all needed ranks run; returns their recordings."""
     running = tuple(ranks) if ranks is not None else (0,)
+    earlier: list[list[Any]] = []
     for _ in range(roles.ATTEMPTS):
         tell(f"{listed(running)} of {request.world_size} on a virtual {request.gpu.title}")
         ended = run_ranks(request, running)
@@ -105,9 +120,12 @@ def recordings_of(
         more = running if ranks is not None else roles.wanted(running, recordings, runs)
         if more != running:
             running = more
+            earlier += [row for run in runs for row in run.noted or ()]
             continue
         found = [one for one in recordings if one is not None]
         if len(found) == len(running):
+            if runs[0].noted is not None:
+                runs[0].noted = earlier + runs[0].noted
             return found, runs
         raise failure_of(request, runs)
     raise ScriptFailed(f"ranks wait for more and more other ranks, at last {listed(running)}: pass --ranks")

@@ -35,6 +35,10 @@ class Spec:
     """File of predicted times, for a second run, which ends with the script; empty: the first run."""
     period_ns: int = 0
     """Nanoseconds of a step in a second run."""
+    reads: str = ""
+    """File in which the rank notes what the script reads; empty: it notes nothing."""
+    own: list[str] = field(default_factory=list)
+    """Beginnings of the names of files of the dry run itself, which do not count."""
 
     @classmethod
     def load(cls, path: str) -> Spec:

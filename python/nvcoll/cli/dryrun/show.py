@@ -47,6 +47,8 @@ def show_recording(recorded: Recorded) -> None:
     print_labelled("", f"{facts['script']}: {who} on a virtual {facts['gpu_title']}, {took}", label=0)
     if facts.get("alone"):
         print_labelled("hint", facts["alone"])
+    if recorded.not_kept:
+        print_labelled("hint", f"the script will run again next time: {recorded.not_kept}")
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     if versions:
         print_labelled("judged", versions)
