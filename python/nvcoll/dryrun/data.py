@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ class Data:
         self.mirror = Mirror(gpu)
         self._unknown: set[int] = set()
         self._fresh: set[int] = set()
-        self._random_state = torch.Generator().get_state()
+        self._random_state, self.drawing = torch.Generator().get_state(), RLock()
         self._assumed: dict[tuple[str, int], int] = {}
         self.handlers: dict[Any, Handler] = {
             aten.nonzero.default: self._nonzero,
@@ -173,13 +174,14 @@ class Data:
 
     @contextmanager
     def _own_random_state(self) -> Iterator[None]:
-        state = torch.get_rng_state()
-        torch.set_rng_state(self._random_state)
-        try:
-            yield
-        finally:
-            self._random_state = torch.get_rng_state()
-            torch.set_rng_state(state)
+        with self.drawing:
+            state = torch.get_rng_state()
+            torch.set_rng_state(self._random_state)
+            try:
+                yield
+            finally:
+                self._random_state = torch.get_rng_state()
+                torch.set_rng_state(state)
 
     def _computed_otherwise(self, rule: Rule, args: Any, results: list[torch.Tensor]) -> bool:
         """Computes operators that torch lacks on CPUs: counts of integers."""

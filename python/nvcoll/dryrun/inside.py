@@ -60,7 +60,7 @@ class Child:
         try:
             from nvcoll.dryrun.session import Session
 
-            self.session = Session(self.spec, self.finish)
+            self.session = Session(self.spec, self.finish, self._failed)
             self._script()
         except SystemExit as exit:
             status = exit.code if isinstance(exit.code, int) else 0 if exit.code is None else 1

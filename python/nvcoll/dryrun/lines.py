@@ -37,7 +37,9 @@ class Lines:
 
     def __init__(self, script: str) -> None:
         self.texts = [""]
-        self._main = threading.main_thread().ident
+        self.training = threading.main_thread().ident or 0
+        """The thread that trains: the main thread, or that which has called the optimizer."""
+        self._lock = threading.Lock()
         self._home = str(Path(script).resolve().parent) + "/" if script else str(Path.cwd()) + "/"
         self._standard = sysconfig.get_path("stdlib") + "/"
         self._names: dict[CodeType, tuple[str, bool]] = {}
@@ -48,13 +50,17 @@ class Lines:
         """Returns the number of this thread's current line, or 0."""
         return self._of(sys._getframe(depth))
 
-    def of_main_thread(self) -> int:
-        """Returns the number of the main thread's current line: for threads of autograd, that of `backward()`."""
-        return self._of(sys._current_frames().get(self._main or 0))
+    def train_here(self) -> None:
+        """Makes this thread the one that trains."""
+        self.training = threading.get_ident()
+
+    def of_training(self) -> int:
+        """Returns the number of the current line of the thread that trains: for threads of autograd, `backward()`."""
+        return self._of(sys._current_frames().get(self.training))
 
     def of_script(self) -> str:
-        """Returns the current line of the script in this thread, else in the main thread, or ""."""
-        for frame in (sys._getframe(1), sys._current_frames().get(self._main or 0)):
+        """Returns the current line of the script in this thread, else in the thread that trains, or ""."""
+        for frame in (sys._getframe(1), sys._current_frames().get(self.training)):
             found = self._of(frame, of_script=True) or self._of(frame)
             if found:
                 return self.texts[found]
@@ -89,10 +95,10 @@ class Lines:
         return found
 
     def stack_here(self, limit: int = 8) -> tuple[str, ...]:
-        """Returns the lines on the stack of this thread, then of the main thread, innermost first."""
+        """Returns the lines on the stack of this thread, then of that which trains, innermost first."""
         threads = [sys._getframe(1)]
-        if threading.get_ident() != self._main:
-            threads.append(sys._current_frames()[self._main or 0])
+        if threading.get_ident() != self.training:
+            threads.append(sys._current_frames()[self.training])
         frames = ((frame.f_code, number) for thread in threads for frame, number in walk_stack(thread))
         rows = (f"{name}:{number} {code.co_name}" for code, number in frames if (name := self._name(code)[0]))
         return tuple(islice(rows, limit))
@@ -111,9 +117,10 @@ class Lines:
         row = self._rows.get((code, number))
         if row is None:
             text = f"{name}:{number} {code.co_name}"
-            row = self._by_text.setdefault(text, len(self.texts))
-            if row == len(self.texts):
-                self.texts.append(text)
+            with self._lock:
+                row = self._by_text.setdefault(text, len(self.texts))
+                if row == len(self.texts):
+                    self.texts.append(text)
             self._rows[code, number] = row
         return row
 

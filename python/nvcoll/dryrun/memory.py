@@ -9,13 +9,13 @@ were alive at the start, it gives the set of blocks at the peak. A block belongs
 | gradients | contains a gradient when the optimizer is called; also Megatron's `main_grad` |
 | optimizer state | contains a tensor of the optimizer's state |
 | communication buffers | FSDP made it in the step: gathered parameters, gradients to be reduced |
-| activations | the main thread made it in the step, and it outlives an allocation of autograd's thread |
+| activations | a thread of the script made it in the step, and it outlives an allocation of autograd's thread |
 | temporary | made in the step |
 | CUDA graphs | captured kernels use it, though no tensor has it when the graph is launched |
 | other | made before the step |
 
-Autograd runs backward operators for GPUs in a thread of its own, so a stack without the script's first frame is one of
-a backward pass.
+Autograd runs backward operators for GPUs in a thread of its own, so a stack without the first frame of the script or of
+a thread of Python is one of a backward pass.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _bytes_of_graphs(segments: list[Any], device: int) -> int:
 
 
 def _is_main(frames: list[Any]) -> bool:
-    return bool(frames) and frames[-1]["filename"].endswith(("runpy.py", "<frozen runpy>"))
+    return bool(frames) and frames[-1]["filename"].endswith(("runpy.py", "<frozen runpy>", "/threading.py"))
 
 
 def _maker(frames: list[Any]) -> str:

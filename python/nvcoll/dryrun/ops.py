@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from threading import Lock, get_ident
 from typing import Any
 
 import torch
@@ -51,7 +52,7 @@ class Recorder:
         self.captures = 0
         """CUDA graphs that were captured."""
         self._last_collective = 0
-        self._rows = [NOTHING]
+        self._rows, self._lock = [NOTHING], Lock()
         self._kept, self._was_on = 1, False
         self._by_sequence: dict[int, int] = {}
         self.without_gradients = Counter[int]()
@@ -62,7 +63,7 @@ class Recorder:
     def start(self) -> None:
         """Starts a step, without rows. Rows of operators in a CUDA graph stay: its launches carry their numbers."""
         self.is_on, self.host_ops, self._last_collective = True, 0, 0
-        del self._rows[self._kept :]
+        self._rows = self._rows[: self._kept]
         self._by_sequence = {}
         self.without_gradients.clear()
         self.saves.clear()
@@ -81,8 +82,9 @@ class Recorder:
 
     def begin(self) -> int:
         """Gives an operator its number, which launches carry from now on."""
-        self._rows.append(NOTHING)
-        number = len(self._rows) - 1
+        with self._lock:  # threads of the script begin operators at the same time
+            self._rows.append(NOTHING)
+            number = len(self._rows) - 1
         self._gpu.set_op(number)
         return number
 
@@ -103,7 +105,8 @@ class Recorder:
         shapes = tuple(_shape(each) for each in inputs[:INPUTS])
         if on_gpu:
             self._memory.look(line, is_backward)
-        self._rows[number] = rule.shown, flops, size, shapes, line, is_backward, rule.is_causal(args, kwargs)
+        if number < len(self._rows):  # else another thread has begun a step meanwhile
+            self._rows[number] = rule.shown, flops, size, shapes, line, is_backward, rule.is_causal(args, kwargs)
 
     @contextmanager
     def kernel(self, name: str, tensors: list[torch.Tensor], flops: int = 0) -> Iterator[None]:
@@ -136,9 +139,9 @@ class Recorder:
         if node is None:
             if here:
                 self._by_sequence.setdefault(private.sequence_number() - 1, here)
-            return here or self._lines.of_main_thread(), False
+            return here or self._lines.of_training(), False
         forward = self._by_sequence.get(node._sequence_nr(), 0)
-        return here or forward or self._lines.of_main_thread(), True
+        return here or forward or self._lines.of_training(), True
 
 
 def _shape(tensor: torch.Tensor) -> tuple[tuple[int, ...], str]:
@@ -150,10 +153,15 @@ class Watch(private.Mode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, recorder: Recorder, data: Data, lines: Lines) -> None:
+    def __init__(self, recorder: Recorder, data: Data, lines: Lines, rules: dict[Any, Rule] | None = None) -> None:
         super().__init__()
         self._recorder, self._data, self._lines = recorder, data, lines
-        self._rules: dict[Any, Rule] = {}
+        self._rules: dict[Any, Rule] = {} if rules is None else rules
+        self._thread = get_ident()
+
+    def of_thread(self) -> Watch:
+        """Returns the same watch for this thread."""
+        return Watch(self._recorder, self._data, self._lines, self._rules)
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -174,7 +182,7 @@ class Watch(private.Mode):
         if inputs and inputs[0].is_meta:
             return op(*args, **kwargs)
         recorder = self._recorder
-        if not recorder.is_on:
+        if not recorder.is_on or self._is_beside(kwargs, inputs):
             result = self._run(rule, args, kwargs, inputs)
             self._data.ran(rule, args, kwargs, inputs, result)
             return result
@@ -188,6 +196,12 @@ class Watch(private.Mode):
         self._data.ran(rule, args, kwargs, inputs, result)
         return result
 
+    def _is_beside(self, kwargs: Any, inputs: list[torch.Tensor]) -> bool:
+        """Says whether an operator is none of the step: work on the CPU in another thread than that which trains."""
+        if self._thread == self._lines.training or any(each.is_cuda for each in inputs):
+            return False
+        return torch.device(kwargs.get("device") or "cpu").type != "cuda"
+
     def _run(self, rule: Rule, args: Any, kwargs: Any, inputs: list[torch.Tensor]) -> Any:
         handler = self._data.handlers.get(rule.op)
         result = handler(rule.op, args, kwargs) if handler is not None else NotImplemented
@@ -195,4 +209,9 @@ class Watch(private.Mode):
             result = self._data.shape_is_data(rule, args, kwargs, inputs)
         if result is NotImplemented:
             result = without_values(rule, args, kwargs, inputs, self._lines)
-        return rule.op(*args, **kwargs) if result is NotImplemented else result
+        if result is not NotImplemented:
+            return result
+        if not rule.is_random:
+            return rule.op(*args, **kwargs)
+        with self._data.drawing:  # not from the generator that another thread has put in the place of the script's
+            return rule.op(*args, **kwargs)

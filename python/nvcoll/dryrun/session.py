@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
-from nvcoll.dryrun import checkpoints, compiled, private, store
+from nvcoll.dryrun import checkpoints, compiled, private, store, threads
 from nvcoll.dryrun.data import Data
 from nvcoll.dryrun.gpu import Gpu
 from nvcoll.dryrun.installed import JUDGED, versions
@@ -34,9 +34,10 @@ class Session:
     Args:
         spec: the parent's spec.
         finished: is called in the optimizer when the counted step has ended.
+        failed: is called with an error that has ended a thread of the script.
     """
 
-    def __init__(self, spec: Spec, finished: Callable[[], Any]) -> None:
+    def __init__(self, spec: Spec, finished: Callable[[], Any], failed: Callable[[BaseException], Any]) -> None:
         self.spec = spec
         np.random.seed(0)
         self.gpu = Gpu()
@@ -61,6 +62,7 @@ class Session:
         checkpoints.install(self.recorder, self.data, self.lines)
         self.watch = Watch(self.recorder, self.data, self.lines)
         self.watch.__enter__()
+        threads.install(self.watch.of_thread, failed)
         if spec.steps == 1:  # the step begins with the script
             self.recorder.start()
 
@@ -70,6 +72,7 @@ class Session:
             self.gpu.show(self._times, self.spec.period_ns)
 
     def _begin(self) -> None:
+        self.lines.train_here()
         self.memory.begin(self.steps.optimizer)
         self.recorder.start()
         self._made = self._prepared()
