@@ -9,7 +9,9 @@ import textwrap
 import pytest
 
 from dryrun import forked
+from nvcoll._nvcoll import gpus
 from nvcoll.dryrun.failures import CannotDryRun
+from nvcoll.dryrun.launch import virtual_gpu
 from nvcoll.dryrun.library import FILE, libraries, library, wheel_names
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -71,6 +73,37 @@ def test_devices_are_those_of_the_environment():
         assert torch.cuda.can_device_access_peer(0, 1)
         """,
         gpu=f"name=NVIDIA B200;cc=100;sms=148;memory={190 << 30};devices=3",
+    )
+
+
+@pytest.mark.parametrize(
+    "gpu", [gpu for gpu in gpus() if gpu.sm and gpu.sms and gpu.memory_gb], ids=lambda gpu: gpu.name
+)
+def test_each_gpu_of_the_registry_runs_kernels_as_a_real_one_of_its_capability(gpu):
+    run(
+        f"""
+        properties = torch.cuda.get_device_properties(0)
+        assert (10 * properties.major + properties.minor, properties.multi_processor_count) == ({gpu.sm}, {gpu.sms})
+        """
+        """
+        codes = [int(code[3:].rstrip("af")) for code in torch.cuda.get_arch_list() if code.startswith("sm_")]
+        capability = 10 * properties.major + properties.minor
+        runs = any(code // 10 == capability // 10 and code <= capability for code in codes)
+        try:
+            x, r = torch.randint(0, 1000, (4, 512), device="cuda"), torch.rand(4096, device="cuda")
+        except RuntimeError as error:
+            assert not runs and "no kernel image is available" in str(error), error
+            os._exit(0)
+        assert runs, codes
+        words = torch.nn.Embedding(1000, 64).cuda()
+        y = torch.nn.LayerNorm(64).cuda()(words(x)).flatten(0, 1)
+        torch.nn.functional.cross_entropy(y, x.flatten() % 64).backward()
+        torch.sort(r), torch.unique(r), torch.nonzero(r), r.cumsum(0), r.topk(8), r[r > 2]
+        torch.multinomial(r, 16), torch.randperm(100_000, device="cuda"), torch.bincount(x.view(-1))
+        torch.cuda.synchronize()
+        os._exit(0)
+        """,
+        gpu=virtual_gpu(gpu, 1, 13),
     )
 
 

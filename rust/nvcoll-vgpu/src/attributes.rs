@@ -1,5 +1,5 @@
 //! Attributes of a GPU by number: `cudaDeviceGetAttribute` and `cuDeviceGetAttribute`, which share their numbers.
-use crate::gpu::{pci_bus, Gpu, LIMITS};
+use crate::gpu::{pci_bus, Gpu};
 use crate::launches::{BLOCK_THREADS, SHARED_BYTES};
 
 /// The longest side of a grid along x.
@@ -55,7 +55,7 @@ pub fn attribute(gpu: &Gpu, number: i32, device: u16) -> i32 {
         111 => limits.reserved_per_block_bytes as i32,
         // Handles of memory that another process opens, and multicast: not answered here.
         103..=105 | 119 | 128 | 132 => i32::from(number == 103),
-        120 => i32::from(gpu.capability >= LIMITS[5].capability),
+        120 => i32::from(gpu.capability >= 90),
         126 => 4,
         131 | 134 => -1,
         _ => i32::from(!ZERO.contains(&number)),

@@ -45,6 +45,7 @@ const fn limits(capability: u32, sm_kib: u32, threads: u32, blocks: u32, l2_mib:
 
 /// Limits in rising order of compute capability.
 pub const LIMITS: &[Limits] = &[
+    Limits { shared_per_block_bytes: 48 << 10, ..limits(60, 64, 2048, 32, 4) },
     limits(70, 96, 2048, 32, 6),
     limits(75, 64, 1024, 16, 4),
     limits(80, 164, 2048, 32, 40),
@@ -114,7 +115,7 @@ impl Gpu {
         };
         match key {
             "name" => self.name = value.replace('\0', ""),
-            "cc" => self.capability = number(70, 199)? as u32,
+            "cc" => self.capability = number(60, 199)? as u32,
             "sms" => self.sms = number(1, 4096)? as u32,
             "memory" => self.memory_bytes = number(CONTEXT_BYTES, 1 << 44)?,
             "devices" => self.devices = number(0, 64)? as u32,

@@ -2,7 +2,8 @@
 //!
 //! A program's libraries carry their kernels in fat binaries and register each under the address of its host function; a
 //! compiler at run time loads modules and asks for functions by name. Both are a name here, under a key that a launch gives.
-//! The code of a kernel is never read, so what only the code knows is assumed: [`REGISTERS`], no static shared memory.
+//! The code of a kernel is never read, so what only the code knows is assumed: [`REGISTERS`], no static shared memory. Which image
+//! of a fat binary the GPU runs is known ([`images`](crate::images)); without one a launch fails.
 //!
 //! A launch that a GPU would refuse is refused: too many threads, a grid beyond the limits, more shared memory than the
 //! kernel asked for, a cooperative grid that does not fit.
@@ -11,6 +12,7 @@ use std::ffi::CStr;
 use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::gpu::{gpu, Gpu};
+use crate::images::{Binary, Version};
 use crate::log::{self, Kind};
 use crate::{streams, Answer, Failure, Handle};
 
@@ -33,6 +35,8 @@ pub struct Function {
     pub name: u32,
     /// Dynamic shared memory that its blocks may have.
     pub shared_bytes: u32,
+    /// The fat binary or module that holds it.
+    pub owner: Handle,
 }
 
 /// Grid or block.
@@ -71,6 +75,8 @@ pub struct Launch {
 #[derive(Default)]
 struct Tables {
     functions: HashMap<Handle, Function>,
+    /// Fat binaries and modules.
+    owners: HashMap<Handle, Binary>,
     /// The keys of a fat binary or module.
     owned: HashMap<Handle, Vec<Handle>>,
     /// Functions of modules, by module and name.
@@ -82,7 +88,7 @@ static TABLES: LazyLock<RwLock<Tables>> = LazyLock::new(RwLock::default);
 
 impl Tables {
     fn add(&mut self, owner: Handle, key: Handle, name: u32) {
-        self.functions.insert(key, Function { name, shared_bytes: SHARED_BYTES });
+        self.functions.insert(key, Function { name, shared_bytes: SHARED_BYTES, owner });
         self.owned.entry(owner).or_default().push(key);
     }
 }
@@ -98,11 +104,18 @@ fn write() -> RwLockWriteGuard<'static, Tables> {
     TABLES.write().unwrap_or_else(PoisonError::into_inner) // as for `log::lock`
 }
 
-/// Makes the handle of a fat binary or module.
-pub fn create_owner() -> Handle {
+/// Makes the handle of a module that was compiled for this GPU.
+pub fn create_module() -> Handle {
+    create_owner(Binary::default())
+}
+
+/// Makes the handle of a fat binary.
+pub(crate) fn create_owner(binary: Binary) -> Handle {
     let mut tables = write();
     tables.made += 1;
-    FIRST + 64 * tables.made
+    let handle = FIRST + 64 * tables.made;
+    tables.owners.insert(handle, binary);
+    handle
 }
 
 /// Registers a kernel under the address of its host function.
@@ -127,6 +140,7 @@ pub fn function_of(module: Handle, name: &CStr) -> Handle {
 /// Forgets the functions of a fat binary or module.
 pub fn unload(owner: Handle) {
     let mut tables = write();
+    tables.owners.remove(&owner);
     for key in tables.owned.remove(&owner).unwrap_or_default() {
         if let Some(function) = tables.functions.remove(&key) {
             tables.by_name.remove(&(owner, function.name));
@@ -134,12 +148,23 @@ pub fn unload(owner: Handle) {
     }
 }
 
-/// A function.
+/// A function, which a program may ask for without code that this GPU runs.
 ///
 /// # Errors
 /// [`Failure::INVALID_FUNCTION`] for an unknown key.
-pub fn function(key: Handle) -> Result<Function, Failure> {
+pub fn registered(key: Handle) -> Result<Function, Failure> {
     read().functions.get(&key).copied().ok_or(Failure::INVALID_FUNCTION)
+}
+
+/// A function, and the version of its code that this GPU runs.
+///
+/// # Errors
+/// [`Failure::INVALID_FUNCTION`] for an unknown key, [`Failure::NO_KERNEL_IMAGE`] for code that this GPU does not run.
+pub fn function(key: Handle) -> Result<(Function, Version), Failure> {
+    let tables = read();
+    let function = tables.functions.get(&key).copied().ok_or(Failure::INVALID_FUNCTION)?;
+    let binary = tables.owners.get(&function.owner).ok_or(Failure::INVALID_FUNCTION)?;
+    Ok((function, binary.version(gpu().capability).ok_or(Failure::NO_KERNEL_IMAGE)?))
 }
 
 /// Lets the blocks of a function have more shared memory.
@@ -203,9 +228,9 @@ impl Launch {
     /// Writes the launch down; `at_once` says whether all blocks must run at once.
     ///
     /// # Errors
-    /// [`Failure::INVALID_FUNCTION`], [`Failure::INVALID_CONFIGURATION`] and others for what a GPU refuses.
+    /// [`Failure::INVALID_FUNCTION`], [`Failure::NO_KERNEL_IMAGE`], [`Failure::INVALID_CONFIGURATION`] and others for what a GPU refuses.
     pub fn run(&self, at_once: bool) -> Answer {
-        let function = function(self.function)?;
+        let (function, _) = function(self.function)?;
         self.check(&function, at_once)?;
         let args = [self.grid.product(), self.block.product(), self.shared_bytes as u64];
         log::push(Kind::Launch, self.stream, function.name, args);

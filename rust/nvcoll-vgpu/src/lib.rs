@@ -20,6 +20,7 @@
 //! | `generated` | every other function that torch needs: returns success, and its name is noted |
 //! | [`log`] | the records, and the names of kernels |
 //! | [`gpu`] | the GPU that is imitated, its limits by compute capability |
+//! | [`images`] | which code of a fat binary a GPU runs |
 //! | [`memory`] | device memory and page-locked memory |
 //! | [`streams`], [`graphs`], [`launches`] | streams and events, CUDA graphs, kernels |
 //! | [`attributes`], [`properties`] | the runtime's description of the GPU |
@@ -56,6 +57,7 @@ mod generated;
 pub mod gpu;
 pub mod graphs;
 mod handles;
+pub mod images;
 pub mod launches;
 pub mod log;
 pub mod memory;

@@ -1,5 +1,5 @@
 //! Kernels: fat binaries, launches, attributes of functions, occupancy, modules and libraries that are loaded while a program
-//! runs. Code is not read: a function of a module exists when it is asked for by its name.
+//! runs. Code is not read: a function of a module exists when it is asked for by its name, and modules are made for this GPU.
 #![allow(non_snake_case)] // the names of a public interface
 
 use std::cell::RefCell;
@@ -7,14 +7,24 @@ use std::cell::RefCell;
 use crate::entry_points::{functions, runtime, text_of, values, Text};
 use crate::errors::{self, Failure};
 use crate::gpu::gpu;
+use crate::images::{Binary, Wrapper};
 use crate::launches::{self, resident_blocks, Dim3, Launch, DYNAMIC_SHARED};
 use crate::{set, Answer, Handle, Out};
 
 values! {
     // The handle of a fat binary is a pointer that the caller keeps and never follows.
-    __cudaRegisterFatBinary() -> Handle => launches::create_owner();
     __cudaUnregisterFatBinary(owner: Handle) -> () => launches::unload(owner);
     __cudaInitModule() -> u8 => 1;
+}
+
+/// Registers a fat binary.
+///
+/// # Safety
+/// The contract of the C function: `wrapper` is the compiler's, and its binary lives until it is unregistered.
+#[no_mangle]
+pub(crate) unsafe extern "C" fn __cudaRegisterFatBinary(wrapper: *const Wrapper) -> Handle {
+    // SAFETY: the contract of this function.
+    launches::create_owner(unsafe { Binary::of(wrapper) })
 }
 
 /// Grid, block, shared memory and stream of a launch in the form `kernel<<<...>>>`.
@@ -53,15 +63,15 @@ pub(crate) struct FunctionAttributes {
 }
 
 fn attributes(function: Handle) -> Result<FunctionAttributes, Failure> {
-    let capability = gpu().capability as i32;
+    let (function, version) = launches::function(function)?;
     Ok(FunctionAttributes {
         static_constant_local_bytes: [0; 3],
         threads: launches::BLOCK_THREADS as i32,
         registers: launches::REGISTERS as i32,
-        ptx: capability,
-        binary: capability,
+        ptx: version.ptx as i32,
+        binary: version.binary as i32,
         caches: 0,
-        dynamic_shared_bytes: launches::function(function)?.shared_bytes as i32,
+        dynamic_shared_bytes: function.shared_bytes as i32,
         carveout: -1,
         reserved: [0; 22],
     })
@@ -73,7 +83,8 @@ fn attribute(number: i32, function: Handle) -> Result<i32, Failure> {
     Ok(match number {
         0 => known.threads,
         4 => known.registers,
-        5 | 6 => known.binary,
+        5 => known.ptx,
+        6 => known.binary,
         DYNAMIC_SHARED => known.dynamic_shared_bytes,
         9 => known.carveout,
         _ => 0,
@@ -95,7 +106,7 @@ runtime! {
     };
     // A kernel's handle is its key: the address of the host's function.
     __cudaGetKernel cudaGetKernel cudaGetFuncBySymbol(kernel: Out<Handle>, host: Handle), cuKernelGetFunction =>
-        launches::function(host).and_then(|_| set(kernel, host));
+        launches::registered(host).and_then(|_| set(kernel, host));
     __cudaLaunchKernel cudaLaunchKernel(function: Handle, grid: Dim3, block: Dim3, _arguments: usize, shared_bytes: usize,
         stream: Handle) => Launch { function, grid, block, shared_bytes, stream }.run(false);
     cudaLaunchCooperativeKernel(function: Handle, grid: Dim3, block: Dim3, _arguments: usize, shared_bytes: usize,
@@ -118,7 +129,7 @@ runtime! {
         set(clusters, launches::resident_clusters(gpu()) as i32)
     };
     cudaLibraryLoadData cudaLibraryLoadFromFile(library: Out<Handle>), cuModuleLoad cuModuleLoadData cuModuleLoadDataEx
-        cuModuleLoadFatBinary cuLibraryLoadData cuLibraryLoadFromFile => set(library, launches::create_owner());
+        cuModuleLoadFatBinary cuLibraryLoadData cuLibraryLoadFromFile => set(library, launches::create_module());
     cudaLibraryUnload(library: Handle), cuModuleUnload cuLibraryUnload => { launches::unload(library); Ok(()) };
     cudaLibraryGetKernel(kernel: Out<Handle>, library: Handle, name: Text), cuModuleGetFunction cuLibraryGetKernel =>
         set(kernel, launches::function_of(library, text_of(name)?));
