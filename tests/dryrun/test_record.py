@@ -1,6 +1,5 @@
 """From recordings to recorded steps: FLOPs, bytes, groups, messages and totals, by hand."""
 
-import gzip
 import json
 
 import pytest
@@ -9,7 +8,6 @@ import nvcoll
 from dryrun.recordings import BFLOAT16, Log, layer
 from nvcoll.dryrun.groups import shapes_of
 from nvcoll.dryrun.record import training_step
-from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import CAPTURED, Group, Kind
 from nvcoll.dryrun.totals import Totals
 from nvcoll.training import TrainingStep
@@ -273,29 +271,3 @@ def test_stages_of_a_pipeline_do_not_multiply_tokens(name):
     log.call("recv", 1, 100, peer=1)
     groups = {1: Group(name, (0, 4, 8, 12)), 2: Group("default_pg", tuple(range(16)))}
     assert step_of(log.recording(groups=groups))["tokens"] == 4 * 2 * 512
-
-
-def test_a_file_is_the_same_bytes_and_says_what_it_is(tmp_path):
-    recorded = Recorded(training_step([layer()], gpu="h100-sxm", name="test"), {"tokens": "found"})
-    one, two = tmp_path / "one", tmp_path / "two"
-    recorded.save(one)
-    recorded.save(two)
-    assert one.read_bytes() == two.read_bytes() and Recorded.load(one) == recorded
-    assert Recorded.load(one).with_tokens(7).step.to_json() != recorded.step.to_json()
-    assert [path.name for path in tmp_path.iterdir()] == ["one", "two"], "no draft is left"
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"{}", "is no recording"),
-        (gzip.compress(b"[]"), "has the schema None"),
-        (gzip.compress(b'{"schema": "nvcoll.recorded/9"}'), "'nvcoll.recorded/9'"),
-        (gzip.compress(b'{"schema": "nvcoll.recorded/1", "step": {}, "facts": {}}'), "has no recorded step"),
-        (gzip.compress(b"{}")[:-9], "is no recording"),
-    ],
-)
-def test_a_file_that_is_none_is_refused(tmp_path, content, said):
-    (tmp_path / "file").write_bytes(content)
-    with pytest.raises(nvcoll.InvalidArgument, match=said):
-        Recorded.load(tmp_path / "file")

@@ -1,6 +1,7 @@
 """Which ranks run, how often a dry run tries, and what failures become."""
 
 import dataclasses
+import gzip
 import os
 
 import pytest
@@ -183,6 +184,32 @@ def test_a_script_is_recorded_again_if_something_that_it_reads_or_that_decides_c
     script.record(dataclasses.replace(of, world_size=8))
     script.record(of, is_cached=False)
     assert len(made) == len(changes) + 3
+
+
+@pytest.mark.parametrize("ending", [".inputs", ".json.gz"])
+@pytest.mark.parametrize("damage", ["a byte", "half", "all", "other", "a name", "unreadable"])
+def test_a_damaged_file_of_the_cache_counts_as_none(attempts, here, ending, damage):
+    made = attempts(lambda rank, _: counted(layer(rank), "train.py"))
+    first = script.record(request())
+    (file,) = (here / "cache/nvcoll/dryrun/recordings").glob(f"*{ending}")
+    content = file.read_bytes()
+    if damage == "a name":
+        text = gzip.decompress(content).replace(b'"script"', b'"skript"').replace(b'"host"', b'"hosts"')
+        content = gzip.compress(text)
+    elif damage == "unreadable":
+        file.unlink()
+        file.mkdir()
+    else:
+        content = {
+            "a byte": content[:40] + bytes([content[40] ^ 255]) + content[41:],
+            "half": content[: len(content) // 2],
+            "all": b"",
+            "other": gzip.compress(b'{"schema": "nvcoll.recorded/1", "step": {"recorded": 0}, "facts": {}}'),
+        }[damage]
+    if damage != "unreadable":
+        file.write_bytes(content)
+    assert script.record(request()).row == first.row
+    assert len(made) == 2
 
 
 def test_versions_of_a_script_are_kept_side_by_side(attempts, here, monkeypatch):

@@ -92,6 +92,7 @@ def cached(key: str) -> Recorded | None:
         try:
             if not Inputs.load(inputs).changed():
                 found = Recorded.load(recording)
+                assert found.step is not None, "it can be read"
                 os.utime(inputs)
                 return found
         except Exception:  # whatever a damaged file makes Python raise

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +25,37 @@ SCHEMA = "nvcoll.recorded/1"
 
 MOST_BYTES = 1 << 30
 """The largest text of a recording that is read. Chosen: a hundred times that of a large script."""
+
+
+FACTS: dict[Any, Any] = {
+    **{"script": str, "world_size": int, "gpu": str, "gpu_title": str, "tokens": str, "flops": float},
+    "versions": {...: str},
+    "ranks": [dict.fromkeys(("rank", "products", "launches", "calls", "streams"), int)],
+    "groups": [{"name": str, **dict.fromkeys(("size", "stride", "first", "runs?", "apart?"), int)}],
+    "assumed": [{"text": str, "line": str, "times": int}],
+    **{"unanswered": [str], "saves?": [str], "without_gradients?": {...: float}},
+    **{"alone?": str, "ddp_waits?": bool, "machine?": str | None},
+}
+"""What readers of facts rely on: types by name, with `?` where a name may be missing; `...` stands for all names."""
+
+
+def _wrong(value: Any, shape: Any, where: str) -> Iterator[str]:
+    """Yields the places at which a value has not a shape."""
+    if isinstance(shape, list) and isinstance(value, list):
+        for nth, row in enumerate(value):
+            yield from _wrong(row, shape[0], f"{where}[{nth}]")
+    elif isinstance(shape, dict) and isinstance(value, dict):
+        for name, one in (dict.fromkeys(value, shape[...]) if ... in shape else shape).items():
+            known = name.removesuffix("?")
+            if known == name or known in value:
+                yield from _wrong(value.get(known), one, f"{where}.{known}")
+    elif isinstance(shape, list | dict):
+        yield where
+    elif shape is float:
+        if type(value) not in (int, float) or not math.isfinite(value):
+            yield where
+    elif not isinstance(value, shape) or (isinstance(value, bool) and shape is not bool):
+        yield where
 
 
 @dataclass(frozen=True)
@@ -84,8 +118,8 @@ class Recorded:
         try:
             with gzip.open(path) as file:
                 text = file.read(MOST_BYTES + 1)
-            row = json.loads(text) if len(text) <= MOST_BYTES else None
-        except (gzip.BadGzipFile, EOFError, ValueError, RecursionError) as error:
+            row = json.loads(text, parse_constant=_no_number) if len(text) <= MOST_BYTES else None
+        except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, RecursionError) as error:
             raise InvalidArgument(f"{path} is no recording ({error}): {what}") from None
         if not isinstance(row, dict) or row.get("schema") != SCHEMA:
             found = row.get("schema") if isinstance(row, dict) else None
@@ -93,4 +127,10 @@ class Recorded:
         step, facts = row.get("step"), row.get("facts")
         if not isinstance(step, dict) or not isinstance(facts, dict) or "recorded" not in step:
             raise InvalidArgument(f"{path} has no recorded step: {what}")
+        if where := next(_wrong(facts, FACTS, "facts"), None if facts.get("ranks") else "facts.ranks"):
+            raise InvalidArgument(f"{path} is a damaged recording (`{where}`): {what}")
         return cls(step, facts)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")

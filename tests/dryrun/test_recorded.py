@@ -1,0 +1,109 @@
+"""Files of recordings: the same bytes for the same script, and an error of nvcoll for whatever else a file holds."""
+
+import copy
+import gzip
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import nvcoll
+import nvcoll.cli
+from dryrun.recordings import layer
+from nvcoll.dryrun.facts import facts_of
+from nvcoll.dryrun.launch import Request
+from nvcoll.dryrun.record import training_step
+from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.recording import Assumption, Run
+
+H100 = next(row for row in nvcoll._nvcoll.gpus() if row.name == "h100-sxm")
+
+MACHINE = "hgx-h100x2+ib-ndr-8"
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """A recording with all facts."""
+    more = {"assumed": [Assumption("topk picks experts in turn", 1, 3)], "unanswered": ["cuSomething"]}
+    one = layer(versions={"torch": "2.15.0"}, without_gradients={"t.py:4 forward": 0.1}, saves=["t.py:9 main"], **more)
+    request = Request(__file__, world_size=one.world_size, gpu=H100)
+    row = training_step([one], gpu="h100-sxm", name="test")
+    return Recorded(row, facts_of(request, [one], [Run(0, "counted", steps=2)])).with_facts(machine=MACHINE)
+
+
+def test_a_file_is_the_same_bytes_and_says_what_it_is(tmp_path, recorded):
+    one, two = tmp_path / "one", tmp_path / "two"
+    recorded.save(one)
+    recorded.save(two)
+    assert one.read_bytes() == two.read_bytes() and Recorded.load(one) == recorded
+    assert Recorded.load(one).with_tokens(7).step.to_json() != recorded.step.to_json()
+    assert [path.name for path in tmp_path.iterdir()] == ["one", "two"], "no draft is left"
+
+
+def flipped(content, at=20):
+    """A file with a damaged byte."""
+    return content[:at] + bytes([content[at] ^ 255]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{}", "is no recording"),
+        (gzip.compress(b"[]"), "has the schema None"),
+        (gzip.compress(b'{"schema": "nvcoll.recorded/9"}'), "'nvcoll.recorded/9'"),
+        (gzip.compress(b'{"schema": "nvcoll.recorded/1", "step": {}, "facts": {}}'), "has no recorded step"),
+        (gzip.compress(b"{}")[:-9], "is no recording"),
+        (flipped(gzip.compress(bytes(range(256)) * 9)), "is no recording"),
+        (gzip.compress(b'{"schema": NaN}'), "NaN is no number"),
+        (gzip.compress(b"[" * 100_000), "is no recording"),
+        (gzip.compress(b'{"schema": %s}' % (b"9" * 5000)), "is no recording"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(tmp_path, content, said):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(nvcoll.InvalidArgument, match=said):
+        Recorded.load(tmp_path / "file")
+
+
+def places(value, path=()):
+    """The paths of all values within a value."""
+    for name, one in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (*path, name)
+        if isinstance(one, dict | list):
+            yield from places(one, (*path, name))
+
+
+def damaged(facts):
+    """Facts with one wrong value each, and without one."""
+    for *path, name in places(facts):
+        for wrong in (None, [], {}, "text", -1.5, True, float("inf"), ...):
+            again = copy.deepcopy(facts)
+            owner = again
+            for one in path:
+                owner = owner[one]
+            if wrong is ...:
+                del owner[name]
+            else:
+                owner[name] = wrong
+            yield [*path, name], wrong, again
+
+
+def test_damaged_facts_are_an_error_of_nvcoll_or_can_be_shown(tmp_path, recorded):
+    file, refused, shown = tmp_path / "r.json.gz", 0, 0
+    for path, wrong, facts in damaged(recorded.facts):
+        text = json.dumps({"schema": "nvcoll.recorded/1", "step": recorded.row, "facts": facts})
+        file.write_bytes(gzip.compress(text.encode().replace(b"Infinity", b"1e999"), compresslevel=1))
+        try:
+            Recorded.load(file)
+        except nvcoll.InvalidArgument as error:
+            assert "is a damaged recording (`facts" in str(error), (path, wrong)
+            refused += 1
+            continue
+        ended = CliRunner().invoke(nvcoll.cli.app, ["price", str(file)], prog_name="nvcoll")
+        assert ended.exit_code in (0, 2) and isinstance(ended.exception, SystemExit | None), (
+            path,
+            wrong,
+            ended.exception,
+        )
+        shown += 1
+    assert refused > 200 and shown > 20
