@@ -1,5 +1,7 @@
 """Work between two steps that is no training: evaluation, which is told, and checkpoints, which overwrite nothing."""
 
+import zipfile
+
 import pytest
 
 from dryrun.children import PATIENT, children, counted
@@ -55,3 +57,51 @@ def test_a_checkpoint_of_the_user_is_not_overwritten(children, tmp_path, is_rena
 def test_a_checkpoint_may_replace_that_of_an_earlier_step(children, tmp_path):
     out, run, _ = saved(children, "--save", str(tmp_path / "draft.pt"), "--replace", str(tmp_path / "last.pt"))
     assert run.status == "counted", out
+
+
+WAYS = [
+    *("save", "path", "older", "serialization", "keyword", "link", "symlink", "rename", "rename of older"),
+    *("rename by pathlib", "rename within", "move", "copy", "stream", "remove", "unlink", "truncate", "remove folder"),
+]
+
+OLDER = bytes.fromhex("80028a0a6cfc9c46f9206aa85019") + b"weeks of work"
+SAFE = (2).to_bytes(8, "little") + b'{"a": 1}' + b"weeks of work"
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """A file as torch writes it."""
+    with zipfile.ZipFile(tmp_path / "archive.pt", "w") as records:
+        records.writestr("archive/data.pkl", b"weeks of work")
+    return (tmp_path / "archive.pt").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["archive", "older", "safe"])
+def test_no_way_loses_a_checkpoint_of_the_user(children, tmp_path, archive, kind):
+    content = {"archive": archive, "older": OLDER, "safe": SAFE}[kind]
+    for way in WAYS:
+        (tmp_path / "files" / way).mkdir(parents=True)
+        (tmp_path / "files" / way / "user.pt").write_bytes(content)
+    [(out, run, _)] = children.run("loses.py", str(tmp_path / "files"))
+    assert [line for line in out.splitlines() if ": " in line] == [f"{way}: DryRunError" for way in WAYS], out
+    assert {(tmp_path / "files" / way / "user.pt").read_bytes() for way in WAYS} == {content}
+    assert run.status == "ended" and out.count("loaded [1.0, 1.0, 1.0]") == 2, "its own files are written again"
+
+
+SAFETENSORS = """
+import sys, torch
+from safetensors.torch import load_file, save_file
+for _ in range(2):
+    save_file({"w": torch.ones(3)}, sys.argv[1] + "/own.safetensors", metadata={"format": "pt"})
+print("loaded", load_file(sys.argv[1] + "/own.safetensors")["w"].tolist())
+save_file({"w": torch.ones(3)}, sys.argv[1] + "/user.safetensors")
+"""
+
+
+def test_safetensors_do_not_overwrite_a_checkpoint_of_the_user(children, tmp_path):
+    pytest.importorskip("safetensors")
+    (tmp_path / "saves.py").write_text(SAFETENSORS)
+    (tmp_path / "user.safetensors").write_bytes(SAFE)
+    [(out, run, _)] = children.run(tmp_path / "saves.py", str(tmp_path))
+    assert run.status == "refused" and run.line == "saves.py:7 <module>" and "loaded [1.0, 1.0, 1.0]" in out
+    assert (tmp_path / "user.safetensors").read_bytes() == SAFE

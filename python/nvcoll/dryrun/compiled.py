@@ -23,21 +23,21 @@ TRIGGER = "torch._inductor.compile_fx"
 
 
 class OnFirstUse(MetaPathFinder):
-    """Calls a function when torch.compile is first used: importing it before would cost seconds."""
+    """Calls a function before a module is first imported: importing it now might cost seconds."""
 
-    def __init__(self, install: Callable[[], None]) -> None:
-        self._install = install
+    def __init__(self, module: str, install: Callable[[], None]) -> None:
+        self._module, self._install = module, install
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         """Finds nothing; calls the function before the module is looked for."""
-        if fullname == TRIGGER:
+        if fullname == self._module:
             sys.meta_path.remove(self)
             self._install()
 
 
 def install(recorder: Recorder, data: Data) -> None:
     """Prepares Triton, and torch.compile when it is used."""
-    sys.meta_path.insert(0, OnFirstUse(lambda: _install(recorder, data)))
+    sys.meta_path.insert(0, OnFirstUse(TRIGGER, lambda: _install(recorder, data)))
     if importlib.util.find_spec("triton") is not None:
         _install_triton(recorder, data)
 

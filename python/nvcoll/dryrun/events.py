@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 Handler = Callable[..., Any]
 """Is called with the arguments of the event; what it raises is raised where the event happens."""
 
 _handlers: defaultdict[str, list[Handler]] = defaultdict(list)
+_silent: set[int] = set()
 
 
 def on(event: str, handler: Handler) -> None:
@@ -24,7 +27,20 @@ def on(event: str, handler: Handler) -> None:
     _handlers[event].append(handler)
 
 
+@contextmanager
+def silence() -> Iterator[None]:
+    """Has no function called for what this thread does inside of `with`: handlers read files, too."""
+    me = get_ident()
+    was = me in _silent
+    _silent.add(me)
+    try:
+        yield
+    finally:
+        if not was:
+            _silent.discard(me)
+
+
 def _announced(event: str, args: tuple[Any, ...]) -> None:
-    if event in _handlers:
+    if event in _handlers and get_ident() not in _silent:
         for handler in _handlers[event]:
             handler(*args)

@@ -42,11 +42,11 @@ def second_gpu(first: int, second: int, line: str) -> DryRunError:
     )
 
 
-def overwrites(file: str, line: str) -> DryRunError:
-    """Returns the error of a checkpoint that would be overwritten."""
+def loses(file: str, verb: str, line: str) -> DryRunError:
+    """Returns the error of a checkpoint that would be overwritten or deleted."""
     return DryRunError(
-        f"{line}: torch.save would overwrite {file}, and floats of a dry run are zeros: give the script another folder "
-        "for its output, or move the file",
+        f"{line}: the script would {verb} {file}, which no dry run wrote, and floats of a dry run are zeros: give the "
+        "script another folder for its output, or move the file",
         line=line,
     )
 

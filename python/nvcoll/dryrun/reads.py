@@ -31,7 +31,6 @@ from contextlib import suppress
 from importlib.machinery import all_suffixes
 from importlib.util import source_from_cache
 from itertools import islice
-from threading import get_ident
 from typing import Any
 
 from nvcoll.dryrun import events
@@ -93,8 +92,7 @@ class Reads:
         self.file, self.own = file, tuple(own)
         self._installed = tuple({f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib")})
         self._standard = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib")})
-        self._seen = {("made", file)}
-        self._looking: set[int] = set()
+        self._seen: set[tuple[str, str]] = set()
 
     def begin(self, arguments: Sequence[str] = ()) -> None:
         """Notes what Python has read so far, files that are arguments, and all that is read from now on."""
@@ -165,7 +163,7 @@ class Reads:
             self._note("sought", last)
 
     def _scanned(self, folder: Any = None) -> None:
-        if not isinstance(folder, int) and get_ident() not in self._looking:
+        if not isinstance(folder, int):
             by_finder = sys._getframe(2).f_code.co_filename.endswith(FINDERS)
             self._listed("searched" if by_finder else "listed", folder or os.curdir)
 
@@ -173,11 +171,8 @@ class Reads:
         path = _path(folder)
         if self._is_aside(what, path):
             return
-        self._looking.add(me := get_ident())
-        try:
+        with events.silence():
             stamp, names = stamp_of(path), names_in(path)
-        finally:
-            self._looking.discard(me)
         if what == "searched" and names is not None:
             names = [name for name in names if may_be_imported(name)]
         self._note(what, path, stamp, names)
@@ -213,7 +208,8 @@ class Reads:
         line = json.dumps([what, path, *more]) + "\n"
         # opened for each line: a descriptor that stayed open might be closed by the script, and become another file's
         try:
-            file = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+            with events.silence():
+                file = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
             try:
                 os.write(file, line.encode())
             finally:
