@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dryrun.forked import Fork, environment
+from nvcoll.dryrun.children import VARIABLES
 from nvcoll.dryrun.recording import Kind, Recording, Run
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -56,6 +57,9 @@ class Children:
             "steps": steps,
             "mail": str(self.folder / "mail"),
             "roles": list(ranks),
+            "outside": dict.fromkeys(VARIABLES),
+            "reads": str(self.folder / f"{rank}.reads"),
+            "own": [f"{self.folder}/mail/"],
         }
         file = self.folder / f"{rank}.json"
         file.write_text(json.dumps(spec))

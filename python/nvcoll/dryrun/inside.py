@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
-from nvcoll.dryrun import stacks
+from nvcoll.dryrun import children, stacks
 from nvcoll.dryrun.reads import Reads
 from nvcoll.dryrun.recording import Run, Status
 from nvcoll.dryrun.spec import Spec, environment
@@ -61,6 +61,7 @@ class Child:
             from nvcoll.dryrun.session import Session
 
             self.session = Session(self.spec, self.finish, self._failed)
+            children.begin(self.spec.outside, self.spec.reads, self.spec.own, notes=False)
             self._script()
         except SystemExit as exit:
             status = exit.code if isinstance(exit.code, int) else 0 if exit.code is None else 1

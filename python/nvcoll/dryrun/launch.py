@@ -6,7 +6,8 @@
        ├────── rank 0    LD_PRELOAD=virtual GPU   python -m nvcoll.dryrun.inside: the script, unmodified
        └────── rank 8    the same                 ranks that run at the same time exchange objects in the folder
 
-The virtual GPU is loaded in these processes alone. Each is the first of a session and ends with the dry run
+The virtual GPU is loaded in these processes alone, and in those that multiprocessing starts for the script
+(`nvcoll.dryrun.children`). Each is the first of a session and ends with the dry run
 (`nvcoll.ranks.processes`); processes that a rank has started end with the session (`nvcoll.dryrun.reaper`). Temporary
 files of a rank are in the folder of the dry run, so no file is left; compiled kernels are in the user's cache, as
 compiling takes minutes.
@@ -30,6 +31,7 @@ from typing import IO, Any
 
 from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, gpus
 from nvcoll.dryrun import stacks
+from nvcoll.dryrun.children import VARIABLES
 from nvcoll.dryrun.failures import DryRunLimit
 from nvcoll.dryrun.inputs import noted_in
 from nvcoll.dryrun.installed import Torch, torch_installed
@@ -179,6 +181,7 @@ def spec_of(
         "memory": memory_of(request.gpu),
         "times": "" if predicted is None else str(times),
         "period_ns": 0 if predicted is None else predicted.period_ns,
+        "outside": {name: (os.environ | dict(request.environment)).get(name) for name in VARIABLES},
         "reads": str(folder / "out" / f"{rank}.reads"),
         "own": [f"{os.path.abspath(one)}/" for one in (folder, user_cache(), Path(__file__).parents[1])],
     }

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
-from nvcoll.dryrun import checkpoints, compiled, private, store, threads
+from nvcoll.dryrun import checkpoints, children, compiled, private, store, threads
 from nvcoll.dryrun.data import Data
 from nvcoll.dryrun.gpu import Gpu
 from nvcoll.dryrun.installed import JUDGED, versions
@@ -63,6 +63,7 @@ class Session:
         self.watch = Watch(self.recorder, self.data, self.lines)
         self.watch.__enter__()
         threads.install(self.watch.of_thread, failed)
+        children.listen(self.data.assume)
         if spec.steps == 1:  # the step begins with the script
             self.recorder.start()
 

@@ -39,6 +39,8 @@ class Spec:
     """File in which the rank notes what the script reads; empty: it notes nothing."""
     own: list[str] = field(default_factory=list)
     """Beginnings of the names of files of the dry run itself, which do not count."""
+    outside: dict[str, str | None] = field(default_factory=dict)
+    """Variables as programs get them that the script starts."""
 
     @classmethod
     def load(cls, path: str) -> Spec:

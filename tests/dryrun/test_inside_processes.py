@@ -1,0 +1,58 @@
+"""Processes that a script starts in a dry run: those of multiprocessing are of its rank, programs are not."""
+
+import pytest
+
+from dryrun.children import PATIENT, children
+from nvcoll.dryrun.inputs import inputs_of, noted_in
+
+__all__ = ["children"]
+
+pytestmark = PATIENT
+
+SPAWNS = """
+import multiprocessing, os, sys
+
+def work(queue):
+    import conf, torch
+    queue.put((os.environ.get("LD_PRELOAD"), torch.cuda.get_device_name(0)))
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    queue = context.SimpleQueue()
+    process = context.Process(target=work, args=(queue,))
+    process.start()
+    print("found", *queue.get())
+    process.join()
+"""
+
+
+@pytest.mark.parametrize("how", ["spawn", "forkserver"])
+def test_a_process_of_multiprocessing_has_the_virtual_gpu_and_notes_what_it_reads(children, tmp_path, how):
+    (tmp_path / "spawns.py").write_text(SPAWNS)
+    (tmp_path / "conf.py").write_text("")
+    [(out, _, _)] = children.run(tmp_path / "spawns.py", how)
+    assert "found None NVIDIA H100" in out, out
+    assert str(tmp_path / "conf.py") in inputs_of(noted_in(tmp_path / "0.reads")).paths["read"]
+
+
+STARTS = """
+import os, subprocess, sys
+program = "import os; print('found', [name for name in os.environ if 'VGPU' in name or name == 'LD_PRELOAD'])"
+for _ in range(2):
+    print(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout)
+with open("/proc/self/environ") as file:
+    assert "LD_PRELOAD" in file.read(), "it was there"
+os.system("true")
+subprocess.run("grep -c vgpu /proc/self/maps", shell=True)
+"""
+
+
+def test_a_program_has_no_virtual_gpu_and_is_told_in_the_report(children, tmp_path):
+    step = "import torch\nmodel = torch.nn.Linear(8, 8).cuda()\noptimizer = torch.optim.SGD(model.parameters())\n"
+    step += "for _ in range(2):\n    model(torch.ones(2, 8).cuda()).sum().backward()\n    optimizer.step()\n"
+    (tmp_path / "starts.py").write_text(STARTS + step)
+    [(out, run, recording)] = children.run(tmp_path / "starts.py")
+    assert run.status == "counted" and out.count("found []") == 2 and "\n0\n" in out, out
+    said = [one.text for one in recording.assumed if "starts" in one.text]
+    assert [text.split("`")[1] for text in said] == ["python", "true", "grep"]
+    assert recording.assumed[0].times == 2 and all("without the virtual GPU" in text for text in said)
