@@ -10,8 +10,8 @@ from command_line import cli
 
 import nvcoll
 from nvcoll.cli.machines import ALIASES, machines, named
-from nvcoll.cli.predict.predict import duration
 from nvcoll.cli.predict.rows import Question, ask_all
+from nvcoll.text.formatting import duration
 
 MIB = 1 << 20
 
@@ -27,8 +27,8 @@ def test_one_size_is_a_line_per_machine_with_three_answers_kept_apart():
     assert "Ring/Simple" in slow
     for name, line in (("hgx-h100", fast), ("rtx4090-4-staged", slow)):
         found = nvcoll.fabric(name).predict("all_reduce", 1 << 30)
-        assert duration(found.time_us) in line and duration(found.low_us, found.high_us) in line
-        assert line.split("|")[1].split()[-3:-1] == duration(found.floor_us).split()
+        assert duration(found.time_us / 1e6) in line and duration(found.low_us / 1e6, found.high_us / 1e6) in line
+        assert line.split("|")[1].split()[-3:-1] == duration(found.floor_us / 1e6).split()
         assert any(found.bottleneck in line for line in lines)
         assert any(line.endswith(found.trust) for line in lines)
     assert any(line.startswith("bottleneck  ") for line in lines) and any(
@@ -47,7 +47,7 @@ def test_a_sweep_is_a_table_per_machine():
 def test_sends_and_receives_are_predicted_and_have_a_floor():
     lines = cli("predict", "sendrecv", "-b", "1G").stdout.splitlines()
     found = nvcoll.fabric("hgx-h100").predict("sendrecv", 1 << 30)
-    assert "SendRecv/" in lines[2] and duration(found.floor_us) in lines[2]
+    assert "SendRecv/" in lines[2] and duration(found.floor_us / 1e6) in lines[2]
     assert "no NCCL     hgx-h100: NCCL has no cost model of sendrecv" in lines
 
 
@@ -103,9 +103,18 @@ def test_what_limits_successive_sizes_is_said_once():
 
 @pytest.mark.parametrize(
     ("times", "text"),
-    [((28.04,), "28.0 us"), ((999,), "999 us"), ((4020, 3800, 4300), "4.0-3.8-4.3 ms"), ((622e3,), "622 ms")],
+    [
+        ((28.04e-6,), "28.0 us"),
+        ((999e-6,), "999 us"),
+        ((3.8e-3, 4.304e-3), "3.80 to 4.30 ms"),
+        ((0.907, 1.226), "0.907 to 1.23 s"),
+        ((0.9999,), "1,000 ms"),
+        ((1226,), "1,226 s"),
+        ((9.0,), "9.00 s"),
+        ((0,), "0 us"),
+    ],
 )
-def test_times_are_written_in_the_unit_of_the_first(times, text):
+def test_times_have_three_digits_in_the_unit_of_the_last(times, text):
     assert duration(*times) == text
 
 

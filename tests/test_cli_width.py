@@ -66,8 +66,31 @@ def test_a_pipe_has_no_width(tmp_path):
 def test_columns_that_are_left_out_are_named_and_those_that_matter_stay(tmp_path):
     lines = printed(80, "predict", "all_reduce", "-b", "1G", "--on", "hgx-h100,hgx-a100")
     head = next(line for line in lines if line.startswith("machine"))
-    assert all(name in head for name in ("machine", "NCCL picks", "time", "90 % interval", "bound"))
+    assert all(name in head for name in ("machine", "NCCL picks", "time", "90 % interval", "vs best"))
     assert any("left out: description" in line for line in lines)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (("compare", "ring,tree", "--on", "hgx-h100", "-b", "1M", "-e", "4M"), ["ring", "tree"]),
+        (("predict", "all_reduce", "-b", "1G", "--on", "hgx-h100,rtx4090-8-staged"), ["90 % interval", "vs best"]),
+        (("plan", "llama3-8b", "--on", "hgx-h100,hgx-a100", "--zero", "3"), ["MFU", "vs best"]),
+        (("fabric",), ["8 x H100, PCIe 5"]),
+    ],
+    ids=["compare", "predict", "plan", "fabric"],
+)
+def test_a_narrow_table_keeps_what_was_asked(columns, arguments, asked):
+    text = "\n".join(printed(columns, *arguments))
+    kept, _, _ = text.partition("(column")
+    assert [words for words in asked if words not in kept.replace("\n", " ")] == []
+
+
+def test_a_last_column_of_text_is_wrapped_before_a_column_is_left_out():
+    rows = [["a", "1", "one two three four five six seven eight nine"]]
+    found = list(fitted(["name", "n", "text"], rows, left=["name", "text"], optional=["n"], width=40))
+    assert found == ["name  n  text", "a     1  one two three four five six", "         seven eight nine"]
 
 
 def test_every_cell_of_a_turned_table_is_there():

@@ -202,7 +202,7 @@ def test_every_constant_can_be_tried():
 def test_a_prediction_prints_as_one_line_with_units():
     found = nvcoll.fabric("hgx-h100").predict("all_reduce", "1G")
     line = str(found)
-    assert line.startswith(f"all_reduce of 1 GiB on hgx-h100: {found.time_us / 1e3:.1f} ms (90 %: ")
+    assert line.startswith(f"all_reduce of 1 GiB on hgx-h100: {found.time_us / 1e3:.2f} ms (90 %: ")
     assert "GB/s busbw" in line and found.trust in line and "\n" not in line
     assert repr(found) == f"<nvcoll.Prediction {line}>"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from nvcoll.draw.drawing import FAINT, GRID, INK, PAPER, document, text
 from nvcoll.draw.machine_drawing import LINES
-from nvcoll.text.formatting import escaped
+from nvcoll.text.formatting import duration, escaped
 
 BUS, SWITCH, NETWORK, MESH = LINES["pcie"], LINES["nvlink"], LINES["network"], LINES["c2c"]
 """Colours of PCIe, NVLink, networks and meshes, as in the pictures of machines."""
@@ -52,11 +52,8 @@ def plain(value: float) -> str:
 
 
 def seconds(microseconds: float) -> str:
-    """Writes a time with three digits in the unit that fits."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if microseconds >= size:
-            return f"{microseconds / size:,.3g} {unit}"
-    return f"{microseconds:.3g} us"
+    """Writes a time as commands do."""
+    return duration(microseconds / 1e6)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import nvcoll
 from nvcoll import training
 from nvcoll._nvcoll import bus_factor, media
 from nvcoll.dryrun.recorded import Recorded
-from nvcoll.text.formatting import sized
+from nvcoll.text.formatting import duration, sized
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -96,7 +96,7 @@ def busbw_measured(system: str) -> float:
 
 def span(one: nvcoll.Prediction) -> str:
     """Writes a predicted time with its interval."""
-    return f"{seconds(one.time_us)} ({seconds(one.low_us)} to {seconds(one.high_us)})"
+    return f"{seconds(one.time_us)} ({duration(one.low_us / 1e6, one.high_us / 1e6)})"
 
 
 def time_line(name: str, one: nvcoll.Prediction, hue: str) -> chart.Line:

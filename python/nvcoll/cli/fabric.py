@@ -31,11 +31,11 @@ def _list() -> None:
         ("name", "GPUs", "description", "accuracy"),
         machines,
         left=("name", "description", "accuracy"),
-        optional=("accuracy", "description"),
+        optional=("accuracy",),
     )
     print_labelled(
         "accuracy",
-        "of predictions of all_reduce, at the sizes with most measurements; others: nvcoll predict",
+        "of all_reduce, at the sizes with most measurements; nvcoll fabric NAME and nvcoll predict say it too",
     )
     print()
     rows = [(row.name, f"{row.gbps:g}", row.title) for row in networks()]

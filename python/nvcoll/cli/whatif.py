@@ -13,9 +13,9 @@ import typer
 
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.cli.machines import Env, On, machines, named, settings
-from nvcoll.cli.plan.show import seconds
 from nvcoll.cli.traces import parts, refuse_virtual, show_machines, show_step
 from nvcoll.dryrun.launch import gpu_of
+from nvcoll.text.formatting import duration as seconds
 from nvcoll.text.formatting import sized
 from nvcoll.text.tables import print_labelled, print_table
 from nvcoll.traces import chakra
@@ -44,7 +44,7 @@ def whatif(
     ] = None,
     nccl_version: Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")] = None,
     env: Env = None,
-    record: Annotated[Path | None, typer.Option(help="Write the step as JSON.", metavar="FILE")] = None,
+    record: Annotated[Path | None, typer.Option("--save", help="Write the step as JSON.", metavar="FILE")] = None,
     chakra_folder: Annotated[
         Path | None, typer.Option("--chakra", help="Write the step as execution traces of Chakra.", metavar="FOLDER")
     ] = None,

@@ -36,7 +36,7 @@ from nvcoll._nvcoll import (
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.authoring.algorithms import Algorithm
-from nvcoll.text.formatting import sized
+from nvcoll.text.formatting import number, sized
 from nvcoll.text.tables import fitted, labelled
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ DTYPE = "uint8"
 
 SIZES = tuple(1 << power for power in range(10, 31))
 """The sizes of a comparison unless others are given."""
+
+ASKED = 4
+"""The most algorithms whose columns every table keeps. Chosen: of more, a narrow table answers which is the fastest."""
 
 NCCL = ("NCCL picks", "NCCL us", "vs fastest")
 """The headings of the columns about NCCL."""
@@ -179,28 +182,24 @@ class Comparison:
             "lower bound",
             "x bound",
         )
-        slowest = sorted(self.algorithms, key=lambda name: -sum(row.times[name].time_us for row in self.rows))
-        never = [f"{name} " for name in slowest if all(row.fastest != name for row in self.rows)]
-        others = [f"{name} " for name in slowest if f"{name} " not in never]
-        optional = [*never, *others, "x bound", "ahead", NCCL[1]]
+        optional = ["x bound", "ahead", NCCL[1], "lower bound", NCCL[0], "time", NCCL[2]]
+        if len(self.algorithms) > ASKED:
+            slowest = sorted(self.algorithms, key=lambda name: -sum(row.times[name].time_us for row in self.rows))
+            slowest.sort(key=lambda name: any(row.fastest == name for row in self.rows))
+            optional = [*(f"{name} " for name in slowest), "x bound", "ahead", NCCL[1]]
         yield from fitted(headings, [*self._cells()], left=("fastest", NCCL[0]), optional=optional)
 
     def _cells(self) -> Iterator[Sequence[str]]:
         for row in self.rows:
-            times = [f"{micros(t.time_us)}{'*' if name == row.fastest else ' '}" for name, t in row.times.items()]
+            times = [f"{number(t.time_us)}{'*' if name == row.fastest else ' '}" for name, t in row.times.items()]
             ahead = "-" if row.ahead is None else f"{row.ahead:.2f}x"
             nccl: tuple[str, ...] = ("-", "-", "-")
             if row.nccl is not None and row.nccl_us is not None:
                 choice = f"{row.nccl.algorithm}/{row.nccl.protocol}"
-                nccl = (choice, micros(row.nccl_us), f"{row.nccl_us / row.fastest_us:.2f}x")
+                nccl = (choice, number(row.nccl_us), f"{row.nccl_us / row.fastest_us:.2f}x")
             over = f"{row.fastest_us / row.floor_us:.2f}" if row.floor_us else "-"
-            fastest = (f"{row.fastest} {row.times[row.fastest].protocol}", micros(row.fastest_us), ahead)
-            yield sized(row.nbytes), *fastest, *times, *nccl, micros(row.floor_us), over
-
-
-def micros(microseconds: float) -> str:
-    """Writes a time in microseconds: four digits, and all those before the point."""
-    return f"{microseconds:.4g}" if microseconds < 1e4 else f"{microseconds:.0f}"
+            fastest = (f"{row.fastest} {row.times[row.fastest].protocol}", number(row.fastest_us), ahead)
+            yield sized(row.nbytes), *fastest, *times, *nccl, number(row.floor_us), over
 
 
 def protocols_on(fabric: Fabric) -> list[str]:

@@ -23,7 +23,7 @@ from nvcoll.cost.comparison import LAUNCH
 from nvcoll.cost.counts import AnyCalls, AnyCounts
 from nvcoll.cost.price import Price, Pricer
 from nvcoll.cost.rows import ReportRow, Total
-from nvcoll.text.formatting import counted, escaped, listed, sized
+from nvcoll.text.formatting import counted, escaped, listed, number, sized
 from nvcoll.text.tables import LABEL, fitted, labelled, terminal_columns
 
 if TYPE_CHECKING:
@@ -253,12 +253,12 @@ def _by(price: Price) -> str:
 def _interval(total: Total) -> str:
     if (total.low_us, total.high_us) == (total.time_us, total.time_us):
         return ""
-    return f"90 %: {microseconds(total.low_us)}-{microseconds(total.high_us)} us"
+    return f"90 %: {microseconds(total.low_us)} to {microseconds(total.high_us)} us"
 
 
 def microseconds(us: float | None) -> str:
-    """Writes a time: three digits, none behind the point from 100 on."""
-    return "-" if us is None else f"{us:,.0f}" if us >= 100 else f"{us:.3g}"
+    """Writes a time; ``-`` if there is none."""
+    return "-" if us is None else number(us)
 
 
 def notes(report: Report) -> Iterator[str]:

@@ -29,6 +29,19 @@ def sized(nbytes: int) -> str:
     return f"{nbytes} B"
 
 
+def number(value: float) -> str:
+    """Returns a number with three digits, zeros at its end too, or all before the point: ``3.80``, ``1,226``."""
+    if value == 0:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}"
+
+
+def duration(*seconds: float) -> str:
+    """Returns a time, or the ends of an interval, with three digits in the unit of the last: ``12.8 to 17.6 ms``."""
+    scale, unit = next((row for row in ((1.0, "s"), (1e-3, "ms")) if seconds[-1] >= row[0]), (1e-6, "us"))
+    return f"{' to '.join(number(time / scale) for time in seconds)} {unit}"
+
+
 def shortened(expression: str) -> str:
     """Returns the two ends of an expression that is too long to read."""
     if len(expression) <= 3 * EXPRESSION_LETTERS:

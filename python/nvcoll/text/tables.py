@@ -2,9 +2,12 @@
 
 A table that is too wide for the terminal is narrowed in this order, and only as far as needed::
 
-    1. optional columns are left out, the first of `optional` first; a line below names them
-    2. rows become columns, in blocks that are as wide as the terminal
+    1. the last column is wrapped, if it is text (aligned left) and at least `LEAST_WRAPPED` wide then
+    2. optional columns are left out, the first of `optional` first; a line below names them
+    3. rows become columns, in blocks that are as wide as the terminal; no column is left out
 
+So a column that answers the question is never optional: what was asked (the algorithms of ``compare ring,tree``), the
+figure that decides (``vs best``), the words by which a row is found (the description of a machine).
 Text that goes to a file or a pipe has no width, unless the environment variable COLUMNS sets one. Source: ours.
 """
 
@@ -19,6 +22,9 @@ UNLIMITED = 1 << 30
 
 LEAST = 40
 """The least width of a table; narrower terminals wrap it. Chosen."""
+
+LEAST_WRAPPED = 24
+"""The least width of a wrapped column. Chosen: some words a line."""
 
 LABEL = 12
 """The width of the label before a sentence, in characters. Chosen."""
@@ -67,19 +73,30 @@ def fitted(
         at_left = {nth for nth, at in enumerate(shown) if headings[at] in left}
         return list(aligned([[row[at] for at in shown] for row in table], at_left))
 
-    def fits(shown: Sequence[int]) -> bool:
-        return max(map(len, lines(shown))) <= width
+    def narrow(shown: Sequence[int]) -> list[str] | None:
+        """Returns the lines if they fit, where need be with the last column wrapped; else None."""
+        whole, last = lines(shown), shown[-1]
+        if max(map(len, whole)) <= width:
+            return whole
+        before = lines(shown[:-1])
+        indent = max(map(len, before), default=width) + len(GAP)
+        if headings[last] not in left or width - indent < LEAST_WRAPPED:
+            return None
+        cells = zip(before, table, strict=True)
+        return [line for row, texts in cells for line in labelled(row, texts[last], width, label=indent)]
 
     left_out: list[str] = []
+    found = narrow(columns)
     for heading in optional:
-        if fits(columns):
+        if found is not None:
             break
         kept = [at for at in columns if headings[at] != heading]
         if len(kept) < len(columns):
             left_out += [table[0][at].strip() for at in columns if headings[at] == heading][:1]
             columns = kept
-    if fits(columns):
-        yield from lines(columns)
+            found = narrow(columns)
+    if found is not None:
+        yield from found
     else:
         columns, left_out = [*range(len(headings))], []
         yield from _turned(table, width)

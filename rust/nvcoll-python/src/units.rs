@@ -1,12 +1,25 @@
 //! Times, sizes and rates in sentences, with units.
 
-/// Writes microseconds in the unit that suits them.
-pub(crate) fn timed(us: f64) -> String {
-    match us {
-        us if us < 999.95 => format!("{us:.1} us"),
-        us if us < 999_950.0 => format!("{:.1} ms", us / 1e3),
-        us => format!("{:.2} s", us / 1e6),
+/// Writes microseconds, or the two ends of an interval, with three digits in the unit of the last, as
+/// `duration` in python/nvcoll/text/formatting.py does.
+pub(crate) fn timed(times_us: &[f64]) -> String {
+    let last = times_us.last().copied().unwrap_or_default();
+    let (scale, unit) = [(1e6, "s"), (1e3, "ms")].into_iter().find(|&(scale, _)| last >= scale).unwrap_or((1.0, "us"));
+    let numbers: Vec<String> = times_us.iter().map(|us| three_digits(us / scale)).collect();
+    format!("{} {unit}", numbers.join(" to "))
+}
+
+/// Writes a number with three digits, zeros at its end too, and all digits before the point.
+fn three_digits(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
     }
+    if value >= 99.95 {
+        return format!("{value:.0}");
+    }
+    let scientific = format!("{value:.2e}");
+    let exponent: i32 = scientific.split('e').nth(1).and_then(|text| text.parse().ok()).unwrap_or_default();
+    format!("{value:.*}", (2 - exponent).max(0) as usize)
 }
 
 /// Writes bytes in the largest unit of which there is at least one.

@@ -8,11 +8,12 @@ from typing import Any
 
 from nvcoll._nvcoll import Fabric
 from nvcoll.cli.dryrun.hints import hints
-from nvcoll.cli.plan.show import seconds, show_collectives, show_machines, show_memory, show_parts
+from nvcoll.cli.plan.show import show_collectives, show_machines, show_memory, show_parts
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import Run
 from nvcoll.text.formatting import counted
+from nvcoll.text.formatting import duration as seconds
 from nvcoll.text.tables import print_labelled, print_table
 from nvcoll.training.prediction import FITS, StepPrediction
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nvcoll.text.formatting import counted, sized
+from nvcoll.text.formatting import duration as seconds
 from nvcoll.text.tables import print_labelled, print_table
 from nvcoll.training.prediction import COMPUTING, FITS, PARTS, CollectivePrice, StepPrediction
 from nvcoll.training.sweep import Candidate, Sweep
@@ -26,14 +27,6 @@ MOST = 12
 
 ALL = 0.995
 """The part of a collective's time from which on all of it is exposed, as far as three digits show. Chosen."""
-
-
-def seconds(time: float, *others: float) -> str:
-    """Writes a time, or several with ``to`` between, in the unit of the last: ``14.8 s``, ``12 to 17 ms``."""
-    last = (time, *others)[-1]
-    scale, unit = next((row for row in ((1.0, "s"), (1e-3, "ms")) if last >= row[0]), (1e-6, "us"))
-    scaled = [value / scale for value in (time, *others)]
-    return f"{' to '.join(f'{value:.0f}' if value >= 100 else f'{value:.3g}' for value in scaled)} {unit}"
 
 
 def show_step(found: StepPrediction, tries: Sequence[Candidate], dollars: float | None) -> None:
@@ -141,7 +134,7 @@ def show_machines(found: Sequence[StepPrediction], dollars: Mapping[str, float])
     rows = [
         (*_machine_row(one, best), *(f"{one.dollars(dollars[one.machine.name]):,.0f}" for _ in priced)) for one in found
     ]
-    print_table(heads, rows, left=("machine", "memory"), optional=("vs best", "MFU", "tokens/s/GPU", "90 % interval"))
+    print_table(heads, rows, left=("machine", "memory"), optional=("waits", "tokens/s/GPU", "GiB", "90 % interval"))
     for one in found:
         print_labelled("limit", f"{one.machine.name}: {one.limit}")
     for one in found:

@@ -20,7 +20,7 @@ from nvcoll.cli.hints import collective_name
 from nvcoll.cli.machines import Env, Gpu, Launch, On, machines, settings
 from nvcoll.cli.predict.rows import Answer, Question, ask_all
 from nvcoll.cost.comparison import LAUNCH
-from nvcoll.text.formatting import counted, sized
+from nvcoll.text.formatting import counted, duration, number, sized
 from nvcoll.text.tables import print_labelled, print_table
 
 DEFAULT_BYTES = 1 << 20
@@ -30,11 +30,8 @@ FORMULA = "NCCL's own cost model"
 """The value of `Prediction.choice` that needs no note."""
 
 
-def duration(microseconds: float, *others: float) -> str:
-    """Writes a time, or several with dashes between, in the unit of the first."""
-    scale, unit = next((row for row in ((1e6, "s"), (1e3, "ms")) if microseconds >= row[0]), (1.0, "us"))
-    scaled = [time / scale for time in (microseconds, *others)]
-    return f"{'-'.join(f'{time:.1f}' if scaled[0] < 100 else f'{time:.0f}' for time in scaled)} {unit}"
+def _time(*microseconds: float) -> str:
+    return duration(*(time / 1e6 for time in microseconds))
 
 
 def _way(found: Prediction | None) -> str:
@@ -42,14 +39,14 @@ def _way(found: Prediction | None) -> str:
 
 
 def _rate(gbps: float | None) -> str:
-    return "-" if gbps is None else f"{gbps:.1f}" if gbps < 100 else f"{gbps:.0f}"
+    return "-" if gbps is None else number(gbps)
 
 
 def _apart(answer: Answer) -> tuple[str, str, str, str]:
     """Returns the other two answers: a bar, NCCL's estimate, the lower bound, the prediction as a multiple of it."""
     estimate = answer.nccl.chosen.time_us if answer.nccl and not answer.nccl.is_last_resort else None
     times = "-" if answer.times_floor is None else f"{answer.times_floor:.2f}"
-    return "|", "-" if estimate is None else duration(estimate), duration(answer.floor), times
+    return "|", "-" if estimate is None else _time(estimate), _time(answer.floor), times
 
 
 TIMES = ("NCCL picks", "time", "90 % interval", "busbw GB/s")
@@ -67,10 +64,10 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
             told: tuple[str, ...] = ("-", "-", "-", "-", links, "-")
         else:
             slower = found.time_us / min(times)
-            interval = duration(found.low_us, found.high_us)
+            interval = _time(found.low_us, found.high_us)
             told = (
                 _way(found),
-                duration(found.time_us),
+                _time(found.time_us),
                 interval,
                 _rate(found.busbw),
                 links,
@@ -91,7 +88,7 @@ def _show_machines(question: Question, answers: Sequence[Answer]) -> None:
         heads,
         [*_machine_rows(answers)],
         left=("machine", "description", TIMES[0]),
-        optional=("description", LINK, "x bound", "|", "NCCL est.", "vs best", "busbw GB/s"),
+        optional=("description", LINK, "x bound", "|", "NCCL est.", "lower bound", "busbw GB/s", "NCCL picks"),
     )
     _print_lines("bottleneck", [(one.fabric.name, one.prediction.bottleneck) for one in answers if one.prediction])
 
@@ -103,7 +100,7 @@ def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
         if found is None:
             yield sized(one.nbytes), "-", "-", "-", "-", *_apart(one)
         else:
-            times = (duration(found.time_us), duration(found.low_us, found.high_us))
+            times = (_time(found.time_us), _time(found.low_us, found.high_us))
             yield sized(one.nbytes), _way(found), *times, _rate(found.busbw), *_apart(one)
 
 
@@ -116,7 +113,7 @@ def _show_sizes(question: Question, answers: Sequence[Answer]) -> None:
         ("size", *TIMES, *APART),
         [*_size_rows(answers)],
         left=(TIMES[0],),
-        optional=("x bound", "|", "NCCL est.", "busbw GB/s"),
+        optional=("x bound", "|", "NCCL est.", "busbw GB/s", "NCCL picks"),
     )
     _print_lines("bottleneck", _bounds(answers))
 
@@ -146,9 +143,9 @@ def _alike(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 def _print_lines(what: str, lines: Iterable[tuple[str, str]]) -> None:
     lines = list(lines)
     widest = max((len(name) for name, _ in lines), default=0)
-    for number, (name, words) in enumerate(lines):
+    for nth, (name, words) in enumerate(lines):
         said = words.replace(f"{name}: ", "")  # errors name the machine themselves
-        print_labelled("" if number else what, f"{name + ':':{widest + 1}} {said}")
+        print_labelled("" if nth else what, f"{name + ':':{widest + 1}} {said}")
 
 
 def _model(question: Question, tag: str) -> str:
@@ -165,7 +162,7 @@ def _faster(answers: Sequence[Answer]) -> Iterator[tuple[str, str]]:
         return
     best, nbytes = max(known, key=lambda pair: pair[0].saved)
     found = best.prediction
-    time = f"{duration(found.time_us)}, 90 %: {duration(found.low_us, found.high_us)}"
+    time = f"{_time(found.time_us)}, 90 %: {_time(found.low_us, found.high_us)}"
     where = f" at {sized(nbytes)}" if len(answers) > 1 else ""
     more = f"; less too at {counted(len(known) - 1, 'other size')}" if len(known) > 1 else ""
     yield answers[0].fabric.name, f"{best.setting} would take {100 * best.saved:.0f} % less{where} ({time}){more}"

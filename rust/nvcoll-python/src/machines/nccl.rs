@@ -54,7 +54,7 @@ impl NcclCandidate {
 impl NcclCandidate {
     fn __repr__(&self) -> String {
         let what = match (self.time_us, self.why_disabled) {
-            (Some(us), _) => format!("{}, {}", timed(us), counted(self.channels, "channel")),
+            (Some(us), _) => format!("{}, {}", timed(&[us]), counted(self.channels, "channel")),
             (None, why) => format!("not considered: {}", why.unwrap_or("no time")),
         };
         format!("<nvcoll.NcclCandidate {} {}: {what}>", self.algorithm, self.protocol)
@@ -85,7 +85,7 @@ impl NcclEstimate {
     fn __repr__(&self) -> String {
         let first = self.candidates[0].get();
         let doubt = if self.is_last_resort { ", a last resort: the estimate means nothing" } else { "" };
-        let (bytes, time) = (sized(self.nbytes), first.time_us.map_or_else(|| "no time".to_owned(), timed));
+        let (bytes, time) = (sized(self.nbytes), first.time_us.map_or_else(|| "no time".to_owned(), |us| timed(&[us])));
         let (algorithm, protocol) = (first.algorithm, first.protocol);
         format!("<nvcoll.NcclEstimate {bytes}: {algorithm} {protocol}, {time}, NCCL {}{doubt}>", self.tag)
     }

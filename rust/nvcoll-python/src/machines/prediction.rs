@@ -80,10 +80,10 @@ impl Prediction {
 
 impl Display for Prediction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let [time, low, high] = [self.time_us, self.low_us, self.high_us].map(timed);
+        let (time, interval) = (timed(&[self.time_us]), timed(&[self.low_us, self.high_us]));
         let Self { collective, fabric, algorithm, protocol, busbw, trust, .. } = self;
         let bytes = sized(self.nbytes);
-        write!(f, "{collective} of {bytes} on {fabric}: {time} (90 %: {low} to {high}), ")?;
+        write!(f, "{collective} of {bytes} on {fabric}: {time} (90 %: {interval}), ")?;
         write!(f, "{busbw:.1} GB/s busbw, {algorithm} {protocol}, {trust}")
     }
 }

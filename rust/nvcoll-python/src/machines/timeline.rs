@@ -140,7 +140,7 @@ impl Timeline {
     fn __repr__(&self) -> String {
         let (Self { schedule, time_us, bottleneck, .. }, fabric) = (self, self.fabric());
         let most = bottleneck.split(", ").next().unwrap_or_default();
-        format!("<nvcoll.Timeline {schedule} on {fabric}: {}, {most}>", timed(*time_us))
+        format!("<nvcoll.Timeline {schedule} on {fabric}: {}, {most}>", timed(&[*time_us]))
     }
 }
 
