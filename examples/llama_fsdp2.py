@@ -1,7 +1,7 @@
 """Trains a Llama 3 from nothing with FSDP2, in bf16, on random tokens: an ordinary script for GPUs.
 
 torchrun --nproc-per-node 8 examples/llama_fsdp2.py --model 8b
-nvcoll dryrun --world-size 512 --on hgx-h100x64+ib-ndr-8 examples/llama_fsdp2.py --model 70b --checkpointing
+nvcoll dryrun -n 512 --on hgx-h100x64+ib-ndr-8 examples/llama_fsdp2.py --model 70b --checkpointing
 """
 
 import argparse

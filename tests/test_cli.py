@@ -11,20 +11,23 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from command_line import PROGRAM, refused, run
 
 import nvcoll
+from nvcoll.cli import hints
 from nvcoll.cli.info import info
 
-COMMANDS = ["bench", "explain", "run", "verify", "predict", "compare", "show", "algorithms", "fabric", "info", "dump"]
+COMMANDS = [name for commands in nvcoll.cli.COMMANDS.values() for name in commands]
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
 DOCUMENTED = (Path(__file__).parent.parent / "docs" / "json.md").read_text()
 
 
 def test_bare_it_lists_every_command_by_purpose():
     text, _ = run(env={**os.environ, "COLUMNS": "100"})
-    places = [text.index(f" {purpose} ─") for purpose in ("run", "prove", "predict", "look")]
+    places = [text.index(f" {purpose} ─") for purpose in nvcoll.cli.COMMANDS]
     assert places == sorted(places) and all(f"│ {command} " in text for command in COMMANDS)
+    assert text.index("│ plan ") < text.index("│ dryrun ") < text.index("│ predict ")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -37,6 +40,14 @@ def test_the_help_of_every_command_has_an_example(command):
     ("arguments", "hint"),
     [
         (("bench", "-g", "8"), "pass -n RANKS"),
+        (("plan", "llama3-8b", "--gpus", "8"), "pass -n RANKS"),
+        (("dryrun", "--ranks", "8", "x.py"), "pass -n RANKS"),
+        (("predict", "all_reduce", "-n", "16"), "pass --on hgx-h100x2+ib-ndr-8"),
+        (("predict", "all_reduce", "--world-size", "16"), "pass --on hgx-h100x2+ib-ndr-8"),
+        (("predict", "all_reduce", "--algo", "Tree"), "pass --env NCCL_ALGO=Tree"),
+        (("bench", "--algo", "ring"), "pass -a NAME"),
+        (("plan", "llama3-8b", "--step", "x"), "pass --save FILE"),
+        (("run", "-np", "2", "x.py"), "-n / --world-size takes a number: pass one, as -n 4"),
         (("bench", "--iters", "2"), "pass --rounds"),
         (("bench", "-d", "all"), "one dtype at a time"),
         (("bench", "-o", "all"), "one op at a time"),
@@ -65,8 +76,34 @@ def test_the_installed_command_is_the_same_program():
 
 
 def test_help_names_every_status():
-    text, _ = run("--help")
-    assert all(word in text for word in ("0 success", "1 a refuted schedule", "130 interrupted"))
+    words = " ".join(run("-h")[0].split())
+    assert all(f"{status} {meaning}" in words for status, meaning in nvcoll.cli.STATUSES.items())
+
+
+def test_help_shows_a_value_only_beside_options_that_take_one():
+    for command in COMMANDS:
+        text, _ = run(command, "-h", env={**os.environ, "COLUMNS": "200"})
+        assert "<bool>" not in text and "<list[str]>" not in text.partition("─ Options")[2], command
+
+
+def _options(command):
+    return {option for one in command.params for option in one.opts}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_hint_names_only_options_that_the_command_has(command):
+    has = _options(typer.main.get_command(nvcoll.cli.app).commands[command])
+    for option in hints.OPTIONS.keys() - has:
+        hint = re.sub(r"^.*No such option: \S+( \(Possible.*\))?", "", refused(command, option))
+        assert {word.rstrip(",:") for word in hint.split() if word.startswith("-")} <= has, hint
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "show", "algorithms", "bench", "explain", "plan", "dryrun"])
+def test_the_number_of_ranks_is_the_same_option_in_every_command(command):
+    commands = typer.main.get_command(nvcoll.cli.app).commands
+    assert {"-n", "--world-size"} <= _options(commands[command])
+    for name, one in commands.items():
+        assert not _options(one) & {"--ranks", "--gpus", "--step-file", "--record"}, name
 
 
 # algorithms
@@ -146,7 +183,7 @@ def test_info_has_the_memory_of_the_engine_and_the_pages_that_it_gets(monkeypatc
         (("verify", "nothing.txt"), "cannot be read"),
         (("show", "all_reduce", "ring", "-n", "0"), "1 to 16384"),
         (("verify", "all_reduce", "ring", "-n", "2000"), "would have 7996000 steps"),
-        (("show", "all_reduce", "ring", "-n", "two"), "integer"),
+        (("show", "all_reduce", "ring", "-n", "two"), "-n / --world-size takes a number"),
         (("show", "all_reduce", "ring", "--svg", "nowhere/ring.svg"), "No such file or directory"),
         (("show", "all_reduce", "ring", "--svg", "ring.png"), "end its name in .svg"),
         (("bench", "all_reduce", "-n", "0"), "1 to 1024"),
@@ -174,7 +211,7 @@ def test_info_has_the_memory_of_the_engine_and_the_pages_that_it_gets(monkeypatc
         (("show", "all_reduce", "ring", "-n", "64", "--svg", "ring.svg"), "draw fewer ranks (-n 8)"),
         (("algorithms", "all_rong"), "choose from all_reduce"),
         (("algorithms", "-n", "0"), "1 to 1024"),
-        (("rong",), "choose from bench"),
+        (("rong",), "choose from plan"),
     ],
     ids=" ".join,
 )

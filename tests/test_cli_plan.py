@@ -43,7 +43,7 @@ def test_a_sweep_that_finds_nothing_begins_with_the_least_memory():
     assert lines[0].endswith(", 0 fit or may fit") and lines[1] == "those that need the least memory:"
     memory = [int(line.split()[-4]) for line in lines[3:] if line.endswith("does not fit")]
     assert len(memory) == 12 and memory == sorted(memory)
-    assert "fits: pass --sweep, or more GPUs" in cli("plan", "llama3-70b", "--gpus", "1", "--micro-batch", "2").stdout
+    assert "fits: pass --sweep, or more GPUs" in cli("plan", "llama3-70b", "-n", "1", "--micro-batch", "2").stdout
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_a_sweep_that_finds_nothing_begins_with_the_least_memory():
         (("llama3-8b", "--sequence", "-5"), "Invalid value for '--sequence'"),
         (("train.sh",), "there is no file `train.sh`"),
         (("llama3-8b", "--sweep", "--trace", "x"), "--trace is of one layout"),
-        (("llama3-8b", "--sweep", "--step", "x"), "--step is of one layout"),
+        (("llama3-8b", "--sweep", "--save", "x"), "--save is of one layout"),
         (("llama3-8b", "--dollars-per-gpu-hour", "-3"), "has the price -3: pass 0 or more"),
-        (("llama3-8b", "--gpus", "4,8"), "several numbers of GPUs are for --sweep"),
+        (("llama3-8b", "-n", "4,8"), "several numbers of GPUs are for --sweep"),
         (("llama3-8b", "--measured", "fast"), "--measured fast is no time"),
     ],
 )

@@ -47,7 +47,7 @@ def test_what_was_measured_stands_beside_what_is_predicted(tmp_path):
     lines = text.splitlines()
     assert lines[0] == "step 1 of rank0.json, 8 GPUs"
     table = {line[:34].strip(): line[34:].split() for line in lines}
-    assert table["the GPU computes"][:4] == ["2.3", "ms", "2.3", "ms"]
+    assert table["the GPU computes"][:4] == ["2.30", "ms", "2.30", "ms"]
     assert any(line.startswith("all_reduce 38.15 MiB of 8 ranks, 2 x") for line in lines)
     assert "replayed    with measured collectives the step takes" in text
     assert lines[-2].startswith("hgx-h100") and "vs hgx-a100" in lines[-3] and lines[-1].startswith("accuracy")
@@ -66,7 +66,7 @@ def test_ranks_wait_for_the_one_that_comes_late(tmp_path):
 
 def test_steps_are_written_as_json_and_as_chakra_and_priced_again(tmp_path):
     (folder := tmp_path / "traces").mkdir()
-    words = "whatif", traced(folder), "--record", tmp_path / "step.json", "--chakra", tmp_path / "et"
+    words = "whatif", traced(folder), "--save", tmp_path / "step.json", "--chakra", tmp_path / "et"
     first = json.loads(cli(*words, "--on", "hgx-a100", "--json").stdout)["predictions"][0]
     for again in ("step.json", "et"):
         found = json.loads(cli("price", tmp_path / again, "--on", "hgx-a100", "--json").stdout)

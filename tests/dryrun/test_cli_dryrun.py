@@ -106,7 +106,19 @@ def test_options_of_machines_after_the_script_are_noted():
 
 
 def test_options_reach_the_request(ran):
-    how = ("--steps", "3", "--ranks", "8,0", "--gpus-per-node", "4", "--time-limit", "50", "--memory-limit", "2", "-q")
+    how = (
+        "--steps",
+        "3",
+        "--only-ranks",
+        "8,0",
+        "--gpus-per-node",
+        "4",
+        "--time-limit",
+        "50",
+        "--memory-limit",
+        "2",
+        "-q",
+    )
     nvcoll_("dryrun", "--on", FOUR, *how, "--no-cache", "train.py")
     request, ranks, _ = ran.requests[0]
     assert (request.steps, request.gpus_per_node, request.time_limit_s) == (3, 4, 50)
@@ -129,7 +141,7 @@ def test_a_script_without_torch_distributed_is_one_gpu(ran):
     assert "tokens      1,024 in a step: 1,024 that the embedding of a rank reads x 1 rank" in lines
     assert not [line for line in lines if line.startswith("NCCL")], "no memory of NCCL"
     text = " ".join(nvcoll_("dryrun", "--on", FOUR, "--world-size", "4", "--clock", "train.py").split())
-    assert "one GPU; the 4 ranks of --world-size do not communicate" in text
+    assert "one GPU; the 4 ranks of -n do not communicate" in text
     assert dryrun("train.py", on=FOUR).recording.step.gpus == 1
 
 
@@ -155,7 +167,7 @@ def test_a_script_without_memory_does_not_fit_with_its_line_and_status_3(ran):
 
 
 def test_a_recording_is_priced_without_the_script(ran):
-    nvcoll_("dryrun", "--on", FOUR, "--record", "r.json.gz", "train.py")
+    nvcoll_("dryrun", "--on", FOUR, "--save", "r.json.gz", "train.py")
     Path("train.py").unlink()
     first = json.loads(nvcoll_("price", "r.json.gz", "--on", FOUR, "--json"))
     there = json.loads(nvcoll_("price", "r.json.gz", "--on", f"{FOUR},{OTHER}", "--tokens", "7", "--json"))
@@ -167,7 +179,7 @@ def test_a_recording_is_priced_without_the_script(ran):
 
 
 def test_a_recording_is_priced_on_its_own_machine(ran):
-    nvcoll_("dryrun", "--on", f"{FOUR},{OTHER}", "--record", "r.json.gz", "train.py")
+    nvcoll_("dryrun", "--on", f"{FOUR},{OTHER}", "--save", "r.json.gz", "train.py")
     found = json.loads(nvcoll_("price", "r.json.gz", "--json"))
     assert [one["machine"] for one in found["predictions"]] == [FOUR]
     Recorded.load("r.json.gz").with_facts(machine=None).save("old.json.gz")
@@ -195,10 +207,10 @@ def test_a_second_pass_gets_the_times_of_each_record(ran):
     [
         (("dryrun", "nothing.py"), "there is no script `nothing.py`"),
         (("dryrun", "--on", "mi300x-8", "train.py"), "cannot be a virtual GPU"),
-        (("dryrun", "--ranks", "a", "train.py"), "--ranks a are no ranks"),
+        (("dryrun", "--only-ranks", "a", "train.py"), "--only-ranks a are no ranks"),
         (("dryrun", "--on", f"{FOUR},{OTHER}", "--html", "x", "train.py"), "--html takes one machine"),
-        (("dryrun", "--on", f"{FOUR},{OTHER}", "--profile", "train.py"), "--profile and --clock take one machine"),
-        (("dryrun", "--on", f"{FOUR},hgx-b200", "--record", "x", "train.py"), "--record takes one model of GPU"),
+        (("dryrun", "--on", f"{FOUR},{OTHER}", "--profile", "train.py"), "--profile takes one machine"),
+        (("dryrun", "--on", f"{FOUR},hgx-b200", "--save", "x", "train.py"), "--save takes one model of GPU"),
         (("dryrun", "--on", "hgx-h100", "--world-size", "16", "train.py"), "hgx-h100 has 8 GPUs, and 16 ranks"),
         (("price", "train.py"), "has none of the formats that are read: a recording of nvcoll dryrun"),
     ],

@@ -151,7 +151,7 @@ def test_a_limit_names_the_line_of_the_script(ranks_that):
     fills = "import threading\nx = bytearray(300 << 20)\nthreading.Event().wait()\n"
     with pytest.raises(DryRunLimit, match=r"rank 0 is at train\.py:[23] <module>: pass a larger --memory-limit$"):
         ranks_that(RUNS_SCRIPT, script=fills, memory_limit_bytes=200e6)
-    with pytest.raises(DryRunLimit, match="or fewer --ranks"):
+    with pytest.raises(DryRunLimit, match="or fewer --only-ranks"):
         ranks_that(RUNS_SCRIPT, ranks=(0, 9), script=fills, memory_limit_bytes=200e6)
 
 

@@ -106,7 +106,7 @@ def test_given_ranks_run_as_they_are(attempts):
 
 def test_ranks_without_end_are_given_up(attempts):
     made = attempts(lambda rank, ranks: (None, Run(rank, "refused", wanted=[max(ranks) + 1])))
-    with pytest.raises(ScriptFailed, match="pass --ranks"):
+    with pytest.raises(ScriptFailed, match="pass --only-ranks"):
         script.recordings_of(request(), None)
     assert len(made) == roles.ATTEMPTS
 

@@ -1,16 +1,7 @@
 """The command line: ``nvcoll``. One function per command; arguments by typer.
 
-An error is one line on stderr: ``nvcoll: found, expected, remedy``. The exit status:
-
-====  =====================================================================
-0     success; for ``verify`` proved, for ``bench`` every element right, for ``check`` all logs healthy
-1     a refuted schedule, a wrong element, or a log that is not healthy
-2     an error: of the arguments, a file, memory or the disk
-3     for ``dryrun``, the script runs out of memory of the GPU
-130   interrupted (Ctrl-C)
-141   the reader of the output ended (``nvcoll show ... | head``)
-any   for ``run``, that of the script; with ``-n`` that of the first rank that failed
-====  =====================================================================
+An error is one line on stderr: ``nvcoll: found, expected, remedy``. `STATUSES` has the exit statuses. One thing has one
+word in all commands: ``-n`` is the number of ranks, ``--save`` writes what the command found, ``--json`` prints it.
 """
 
 from __future__ import annotations
@@ -22,13 +13,14 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import collectives
 from nvcoll.cli import algorithms, check, fabric, hints, info, schedules, whatif
 from nvcoll.cli.bench import explain
 from nvcoll.cli.bench.bench import bench as bench_command
+from nvcoll.cli.dryrun.answer import DOES_NOT_FIT
 from nvcoll.cli.dryrun.dryrun import dryrun as dryrun_command
 from nvcoll.cli.dryrun.dryrun import price as price_command
 from nvcoll.cli.plan.plan import plan as plan_command
@@ -40,7 +32,15 @@ from nvcoll.text.environment import VARIABLES
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 
-STATUS = "Exit status: 0 success, 1 a refuted schedule or a wrong element, 2 an error, 130 interrupted."
+STATUSES = {
+    0: "success",
+    REFUTED: "a refuted schedule, a wrong element, or a log that is not healthy",
+    CANNOT: "an error: of the arguments, a file, memory or the disk; or a log of which check can say nothing",
+    DOES_NOT_FIT: "a script of dryrun that runs out of memory of the GPU",
+    INTERRUPTED: "interrupted (Ctrl-C)",
+    NO_READER: "the reader of the output ended (nvcoll show ... | head)",
+}
+"""The exit statuses. That of ``run`` is the script's, or with ``-n`` that of the first rank that failed."""
 
 
 @contextmanager
@@ -72,9 +72,7 @@ def _errors_in_one_line() -> Iterator[None]:
     except Exception as error:
         if not hasattr(error, "format_message"):  # which usage errors of every click that typer brings have
             raise
-        message = error.format_message()
-        if hint := hints.OPTIONS.get(getattr(error, "option_name", "")):
-            message = f"{message.rstrip('.')}: {hint}"
+        message = hints.message(error)
     typer.echo(f"nvcoll: {message}", err=True)
     raise typer.Exit(status)
 
@@ -84,7 +82,23 @@ def _let_go_of_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class Commands(TyperGroup):
+class _Helps:
+    """The help of a command: a value stands only beside options that take one."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Returns the parameters with their values as the help shows them."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for one in params:
+            if isinstance(one, TyperOption) and one.metavar is None and (one.is_flag or one.multiple):
+                one.metavar = "" if one.is_flag else "<str>"
+        return params
+
+
+class Command(_Helps, TyperCommand):
+    """A command."""
+
+
+class Commands(_Helps, TyperGroup):
     """The commands, whose errors are one line."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
@@ -108,44 +122,59 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
+HELP = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     cls=Commands,
     pretty_exceptions_enable=False,
-    epilog=f"{STATUS}\n\nEnvironment: {', '.join(row.name for row in VARIABLES)}: docs/cli.md.",
+    context_settings=HELP,
+    epilog="\n\n".join(
+        [
+            f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in STATUSES.items())}.",
+            "The exit status of run is that of the script, or of the first rank that failed.",
+            f"Environment: {', '.join(row.name for row in VARIABLES)}: docs/cli.md.",
+        ]
+    ),
 )
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
-    "run": {"bench": bench_command, "explain": explain.explain, "run": run_command},
-    "prove": {"verify": schedules.verify},
-    "predict": {
-        "predict": predict_command,
-        "compare": compare.compare,
+    "training steps": {
         "plan": plan_command,
         "dryrun": dryrun_command,
         "price": price_command,
         "whatif": whatif.whatif,
-        "check": check.check,
     },
-    "look": {
-        "show": schedules.show,
-        "algorithms": algorithms.algorithms,
+    "collectives on machines": {
+        "predict": predict_command,
+        "compare": compare.compare,
+        "check": check.check,
         "fabric": fabric.fabric,
-        "info": info.info,
+    },
+    "programs on this machine": {
+        "run": run_command,
         "dump": dump.dump,
+        "bench": bench_command,
+        "explain": explain.explain,
+        "info": info.info,
+    },
+    "algorithms": {
+        "algorithms": algorithms.algorithms,
+        "show": schedules.show,
+        "verify": schedules.verify,
     },
 }
 """The commands by purpose."""
 
 for purpose, commands in COMMANDS.items():
     for name, command in commands.items():
-        takes_all = {"allow_interspersed_args": name not in ("run", "dryrun")}
-        app.command(name, context_settings=takes_all, rich_help_panel=purpose)(command)
+        takes_all: dict[str, Any] = {"allow_interspersed_args": name not in ("run", "dryrun")}
+        app.command(name, cls=Command, context_settings=HELP | takes_all, rich_help_panel=purpose)(command)
 
 
 @app.callback(invoke_without_command=True)
 def greet(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
-    """Run, prove and predict collectives; no GPU is needed."""
+    """Predict training steps and collectives on GPUs that you do not have; prove and run collectives."""
     if version:
         print(f"nvcoll {__version__}")
     elif context.invoked_subcommand is None:

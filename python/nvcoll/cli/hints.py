@@ -4,23 +4,48 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import Any
 
 from nvcoll._nvcoll import collective_spelled
 
-OPTIONS = {
-    "-g": "ranks are threads of this process: pass -n RANKS",
-    "--ngpus": "ranks are threads of this process: pass -n RANKS",
-    "-t": "ranks are threads of this process: pass -n RANKS",
-    "--nthreads": "ranks are threads of this process: pass -n RANKS",
-    "--iters": "pass --rounds (-n is the number of ranks)",
-    "-J": "pass --json",
-    "--nccl": "pass --nccl-version VERSION",
-    "--algo": "pass -a; with predict --algorithm",
-    "--world-size": "pass -n",
-    "--nproc-per-node": "pass -n RANKS",
-    "--nproc_per_node": "pass -n RANKS",
+_RANKS = {
+    "--world-size": "pass -n RANKS",
+    "--on": "the machine has the number of GPUs: pass --on hgx-h100x2+ib-ndr-8, or --on 'hgx-h100[0-3]' for some of it",
 }
-"""For options of other tools, most of nccl-tests, the replacement."""
+_ALGORITHM = {"--algorithm": "pass -a NAME", "--env": "pass --env NCCL_ALGO=Tree"}
+_FILE = {"--save": "pass --save FILE"}
+
+OPTIONS: dict[str, dict[str, str]] = {
+    **dict.fromkeys(("-g", "--ngpus", "-t", "--nthreads", "--nproc-per-node", "--nproc_per_node", "-np"), _RANKS),
+    **dict.fromkeys(("-n", "--world-size", "--ranks", "--gpus", "--nranks", "--world_size"), _RANKS),
+    "--iters": {"--rounds": "pass --rounds (-n is the number of ranks)"},
+    "-J": {"--json": "pass --json"},
+    "--nccl": {"--nccl-version": "pass --nccl-version VERSION"},
+    "--algo": _ALGORITHM,
+    "--algorithm": _ALGORITHM,
+    **dict.fromkeys(("--output", "--out", "--record", "--step"), _FILE),
+    "--machine": {"--on": "pass --on MACHINE"},
+    "--fabric": {"--on": "pass --on MACHINE"},
+}
+"""For options of other tools and commands, what to pass instead, by the option that the command must have for it."""
+
+
+NUMBERS = ("Input should be a valid integer", "Input should be a valid number", "is not a valid")
+"""How the errors of typer begin that say that a value is no number; of its old versions too."""
+
+
+def message(error: Any) -> str:
+    """Returns the message of an error in the arguments: in our words, with what to pass; the command has all of it."""
+    text: str = error.format_message()
+    context, param = getattr(error, "ctx", None), getattr(error, "param", None)
+    if param is not None and any(words in text for words in NUMBERS):
+        return f"{' / '.join(param.opts)} takes a number: pass one, as {param.opts[0]} 4"
+    if context is None:
+        return text
+    has = {option for one in context.command.params for option in one.opts}
+    known = OPTIONS.get(getattr(error, "option_name", ""), {})
+    hint = next((hint for option, hint in known.items() if option in has), None)
+    return f"{text.partition(' (Possible')[0].rstrip('.')}: {hint}" if hint else text
 
 
 def collective_name(name: str | None) -> str | None:

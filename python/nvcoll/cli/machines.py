@@ -115,6 +115,11 @@ def machines(names: str | Sequence[str] | None, gpu: str | None) -> list[Fabric]
     return [named(name, gpu if takes_gpu(name) else None) for name in split]
 
 
+def one_machine(option: str, there_are: int) -> str:
+    """Returns the error of an option whose output is of one machine."""
+    return f"{option} takes one machine, and there are {there_are}: pass one"
+
+
 def settings(given: Sequence[str]) -> dict[str, str]:
     """Reads ``--env NAME=VALUE``.
 

@@ -24,7 +24,7 @@ def _ranks(help: str, most: int = MAX_WORLD_SIZE) -> Any:
             raise InvalidArgument(f"-n is {ranks}: there can be 1 to {most} ranks")
         return ranks
 
-    return typer.Option("-n", "--ranks", help=help, callback=checked)
+    return typer.Option("-n", "--world-size", help=help, callback=checked)
 
 
 Name = Annotated[

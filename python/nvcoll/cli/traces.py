@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
-from nvcoll.cli.plan.show import seconds, show_collectives, show_parts
+from nvcoll.cli.plan.show import show_collectives, show_parts
+from nvcoll.text.formatting import duration as seconds
 from nvcoll.text.tables import print_labelled, print_table
 from nvcoll.traces import Trace, chakra
 from nvcoll.traces.kineto import Measured
@@ -70,7 +71,7 @@ def refuse_virtual(read: Trace, file: str | Path) -> None:
     if isinstance(read.measured, Measured) and read.measured.is_virtual:
         raise InvalidArgument(
             f"{file} is the trace of a dry run: its processor's times are of the machine that ran it, not of a GPU's "
-            "host; pass the recording (nvcoll dryrun --record) to nvcoll price"
+            "host; pass the recording (nvcoll dryrun --save) to nvcoll price"
         )
 
 

@@ -54,7 +54,7 @@ def loses(file: str, verb: str, line: str) -> DryRunError:
 def no_peer(what: str, rank: int, line: str) -> DryRunError:
     """Returns the error of a rank that waits for an object of a rank that does not run."""
     return DryRunError(
-        f"{line}: {what} of rank {rank} is needed, and this rank does not run: add it to --ranks",
+        f"{line}: {what} of rank {rank} is needed, and this rank does not run: add it to --only-ranks",
         line=line,
         ranks=(rank,),
     )

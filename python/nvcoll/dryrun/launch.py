@@ -323,7 +323,7 @@ class _Ranks(Supervisor):
         if sum(used.values()) > self._limit_bytes:
             gb, limit = sum(used.values()) / 1e9, self._limit_bytes / 1e9
             what = f"the ranks of the dry run use {gb:.1f} GB of this machine's memory, the limit is {limit:.1f}"
-            fewer = ", or fewer --ranks" if len(used) > 1 else ""
+            fewer = ", or fewer --only-ranks" if len(used) > 1 else ""
             raise self._limit(what, max(used, key=lambda one: used[one]), f"pass a larger --memory-limit{fewer}")
         if time.monotonic() < self.deadline or not self.running():
             return

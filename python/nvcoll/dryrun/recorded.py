@@ -1,6 +1,6 @@
 """A recorded script as a file: the training step, and facts of the recording.
 
-The file is gzip JSON, in the cache (`nvcoll.dryrun.cache`) and of ``nvcoll dryrun --record FILE``::
+The file is gzip JSON, in the cache (`nvcoll.dryrun.cache`) and of ``nvcoll dryrun --save FILE``::
 
     {"schema": "nvcoll.recorded/1", "step": {... docs/training-step.md ...}, "facts": {... nvcoll.dryrun.facts ...}}
 """
@@ -114,7 +114,7 @@ class Recorded:
             InvalidArgument: it is no recording, or one of another version.
             OSError: it cannot be read.
         """
-        what = "pass a file of nvcoll dryrun --record"
+        what = "pass a file of nvcoll dryrun --save"
         try:
             with gzip.open(path) as file:
                 text = file.read(MOST_BYTES + 1)

@@ -14,7 +14,7 @@ neighbour and receives from the other, so it is no pipeline: in a pipeline, two 
 directions.
 
 Rank 0 stands for all ranks, also where it does more than others (logs, checkpoints): its time is that of the slowest.
-Ranks of ``--ranks 0,256`` run without further ranks, and stand for equal parts of the job.
+Ranks of ``--only-ranks 0,256`` run without further ranks, and stand for equal parts of the job.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def recordings_of(
                 runs[0].noted = earlier + runs[0].noted
             return found, runs
         raise failure_of(request, runs)
-    raise ScriptFailed(f"ranks wait for more and more other ranks, at last {listed(running)}: pass --ranks")
+    raise ScriptFailed(f"ranks wait for more and more other ranks, at last {listed(running)}: pass --only-ranks")
 
 
 def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:

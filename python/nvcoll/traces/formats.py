@@ -1,7 +1,7 @@
 """The formats of traces and recordings, in one table. The content of a file decides its format, never its name.
 
 =========================  =======================================================================================
-a recording                of ``nvcoll dryrun --record``
+a recording                of ``nvcoll dryrun --save``
 a training step            JSON of ``nvcoll.training-step/1``, planned or recorded
 a trace of torch.profiler  Kineto's JSON, one file per rank
 an execution trace         Chakra's protobuf, one file per rank
@@ -62,7 +62,7 @@ def opened(paths: Sequence[str | PathLike[str]], *, gpu: str | None = None, step
 
 
 def is_recording(file: str | PathLike[str]) -> bool:
-    """Says whether a file begins as ``nvcoll dryrun --record`` writes it."""
+    """Says whether a file begins as ``nvcoll dryrun --save`` writes it."""
     try:
         with gzip.open(file) as stream:
             return b'"nvcoll.recorded/' in stream.read(64)

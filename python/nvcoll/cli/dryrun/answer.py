@@ -61,7 +61,7 @@ def answer(
 def _row(
     found: Sequence[tuple[Fabric, Recorded, StepPrediction]], failed: Sequence[tuple[Fabric, OutOfGpuMemory]]
 ) -> dict[str, Any]:
-    """Returns the output as JSON, without the step, which ``--record`` writes."""
+    """Returns the output as JSON, without the step, which ``--save`` writes."""
     predictions = []
     for _, one, prediction in found:
         row = prediction.to_dict()

@@ -24,7 +24,7 @@ from nvcoll._nvcoll import InvalidArgument, fabrics
 from nvcoll.cli import progress, traces
 from nvcoll.cli.dryrun.answer import answer
 from nvcoll.cli.dryrun.options import Html, Json, On, Outputs, Recorders, Tokens, Trace, Version
-from nvcoll.cli.machines import DEFAULT_MACHINE, Env, named, settings
+from nvcoll.cli.machines import DEFAULT_MACHINE, Env, named, one_machine, settings
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
@@ -35,7 +35,7 @@ from nvcoll.traces import chakra
 from nvcoll.traces.formats import is_recording, opened
 from nvcoll.training.planning import Machine
 
-OF_MACHINES = ("--on", "--world-size")
+OF_MACHINES = ("--on", "-n", "--world-size")
 """Options whose place after the script is worth a note: without them the answer is for another machine."""
 
 
@@ -45,11 +45,14 @@ def dryrun(
     is_module: Annotated[bool, typer.Option("-m", help="Run a module, as python -m.")] = False,
     on: On = DEFAULT_MACHINE,
     world_size: Annotated[
-        int | None, typer.Option(help="The number of ranks. Default: the GPUs of the first machine.", min=1)
+        int | None,
+        typer.Option("-n", "--world-size", help="The number of ranks. Default: the GPUs of the first machine.", min=1),
     ] = None,
     gpus_per_node: Annotated[int | None, typer.Option(help="Ranks on a host. Default: the machine's.", min=1)] = None,
     steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = STEPS,
-    ranks: Annotated[str | None, typer.Option(help="Ranks to run, as 0,256. Default: those that differ.")] = None,
+    ranks: Annotated[
+        str | None, typer.Option("--only-ranks", help="Ranks to run, as 0,256. Default: those that differ.")
+    ] = None,
     tokens: Tokens = None,
     nccl_version: Version = None,
     env: Env = None,
@@ -60,7 +63,7 @@ def dryrun(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Hide the output of the script.")] = False,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Record again, and keep nothing.")] = False,
     record_file: Annotated[
-        Path | None, typer.Option("--record", help="Write the recording, for nvcoll price.", metavar="FILE")
+        Path | None, typer.Option("--save", help="Write the recording, for nvcoll price.", metavar="FILE")
     ] = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Run the script again, with predicted times in its profiler and events.")
@@ -77,20 +80,20 @@ def dryrun(
     It needs torch's CUDA build on Linux x86-64, but no GPU and no driver. Options of nvcoll come before the script, its
     own after it. The exit status is 3 if the script runs out of GPU memory.
 
-    Example: nvcoll dryrun --world-size 512 --on hgx-h100x64+ib-ndr-8,hgx-b200x64+ib-ndr-8 train.py --layers 32
+    Example: nvcoll dryrun -n 512 --on hgx-h100x64+ib-ndr-8,hgx-b200x64+ib-ndr-8 train.py --layers 32
     """
     machines, outputs = [named(one) for one in on.split(",")], Outputs(html, write_trace, as_json)
     outputs.check(machines)
     _note_late_options(arguments or ())
     models = list(dict.fromkeys(gpu_of(one).name for one in machines))
     if record_file is not None and len(models) > 1:
-        raise InvalidArgument(f"--record takes one model of GPU, and there are {', '.join(models)}: pass one")
+        raise InvalidArgument(f"--save takes one model of GPU, and there are {', '.join(models)}: pass one")
     if (profile or clock) and len(machines) > 1:
-        raise InvalidArgument(f"--profile and --clock take one machine, and there are {len(machines)}: pass one")
+        raise InvalidArgument(one_machine("--clock" if clock else "--profile", len(machines)))
     size = machines[0].world_size if world_size is None else world_size
     if small := [one for one in machines if one.world_size < size]:
         what = f"{small[0].name} has {small[0].world_size} GPUs, and {size} ranks need {size}"
-        raise InvalidArgument(f"{what}: pass a larger machine, or another --world-size")
+        raise InvalidArgument(f"{what}: pass a larger machine, or another -n")
     found: dict[str, Recorded | OutOfGpuMemory] = {}
     with progress.line() as tell:
         for machine in machines:
@@ -116,7 +119,7 @@ def dryrun(
                 else:
                     recorded = record(request, ranks=_numbers(ranks), is_cached=not no_cache, tell=tell)
                 if recorded.facts["alone"] and (world_size or 1) > 1:
-                    what = f"the {world_size} ranks of --world-size do not communicate"
+                    what = f"the {world_size} ranks of -n do not communicate"
                     recorded = recorded.with_facts(alone=f"{recorded.facts['alone']}; {what}")
                 found[gpu.name] = recorded
             except OutOfGpuMemory as error:
@@ -131,7 +134,7 @@ def dryrun(
 def price(
     files: Annotated[
         list[Path],
-        typer.Argument(help="A recording of nvcoll dryrun --record, or a step of another tool (docs/traces.md)."),
+        typer.Argument(help="A recording of nvcoll dryrun --save, or a step of another tool (docs/traces.md)."),
     ],
     on: Recorders = None,
     tokens: Tokens = None,
@@ -190,5 +193,5 @@ def _numbers(text: str | None) -> list[int] | None:
     try:
         numbers = None if text is None else sorted({int(one) for one in text.split(",")})
     except ValueError:
-        raise InvalidArgument(f"--ranks {text} are no ranks: pass numbers separated by commas, as 0,256") from None
+        raise InvalidArgument(f"--only-ranks {text} are no ranks: pass numbers separated by commas, as 0,256") from None
     return numbers

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll.cli.machines import one_machine
 
 On = Annotated[str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")]
 Recorders = Annotated[
@@ -40,4 +41,4 @@ class Outputs:
         """
         given = [name for name, value in (("--html", self.html), ("--trace", self.trace)) if value is not None]
         if len(machines) > 1 and given:
-            raise InvalidArgument(f"{given[0]} takes one machine, and there are {len(machines)}: pass one")
+            raise InvalidArgument(one_machine(given[0], len(machines)))

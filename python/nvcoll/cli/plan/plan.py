@@ -15,7 +15,7 @@ import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli import progress
-from nvcoll.cli.machines import Env, named, settings
+from nvcoll.cli.machines import Env, named, one_machine, settings
 from nvcoll.cli.plan import show
 from nvcoll.text.tables import print_labelled
 from nvcoll.training import configurations, layouts, page, trace
@@ -37,7 +37,7 @@ def _numbers(text: str | None) -> list[int]:
     try:
         return [int(one) for one in text.split(",")] if text else []
     except ValueError:
-        raise InvalidArgument(f"--gpus {text} is no number of GPUs: pass one, or several with commas") from None
+        raise InvalidArgument(f"-n {text} is no number of GPUs: pass one, or several with commas") from None
 
 
 def _fields(given: Sequence[str]) -> dict[str, Any]:
@@ -135,7 +135,9 @@ def plan(
     ] = "hgx-h100",
     gpus: Annotated[
         str | None,
-        typer.Option(help="The number of GPUs; several with --sweep. Default: all of the machine."),
+        typer.Option(
+            "-n", "--world-size", help="The number of GPUs; several with --sweep. Default: all of the machine."
+        ),
     ] = None,
     global_batch: Annotated[
         int | None, typer.Option(help=f"Sequences of a step. Default: {GLOBAL_BATCH}.", min=1)
@@ -192,7 +194,7 @@ def plan(
     dollars: Annotated[
         list[str] | None, typer.Option("--dollars-per-gpu-hour", help="Price of a GPU and hour, one for each machine.")
     ] = None,
-    write_step: Annotated[Path | None, typer.Option("--step", help="Write the step as JSON.", metavar="FILE")] = None,
+    write_step: Annotated[Path | None, typer.Option("--save", help="Write the step as JSON.", metavar="FILE")] = None,
     write_trace: Annotated[
         Path | None, typer.Option("--trace", help="Write the pipeline for ui.perfetto.dev.", metavar="FILE")
     ] = None,
@@ -232,7 +234,7 @@ def plan(
     model = how.pop("model")
     calibration: Calibration | None = None
     if sweeps:
-        of_one = {"--step": write_step, "--trace": write_trace}
+        of_one = {"--save": write_step, "--trace": write_trace}
         if given := [name for name, value in of_one.items() if value is not None]:
             raise InvalidArgument(f"{given[0]} is of one layout: pass it without --sweep, with the layout of a row")
         machines += _changed(machines, what_if)
@@ -255,9 +257,9 @@ def plan(
     if len(counts) > 1:
         raise InvalidArgument("several numbers of GPUs are for --sweep: pass one")
     asked = [Machine(one, *counts, **conditions) for one in (*machines, *_changed(machines, what_if))]
-    of_first = {"--step": write_step, "--trace": write_trace, "--html": write_html}
+    of_first = {"--save": write_step, "--trace": write_trace, "--html": write_html}
     if len(asked) > 1 and (given := [name for name, value in of_first.items() if value is not None]):
-        raise InvalidArgument(f"{given[0]} is of one machine, and there are {len(asked)}: pass one, without --what-if")
+        raise InvalidArgument(one_machine(given[0], len(asked)))
     found = [machine.plan(model, **how) for machine in asked]
     if measured is not None:
         calibration = _calibration(found[0], measured, quiet=as_json)

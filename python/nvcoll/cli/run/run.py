@@ -28,7 +28,7 @@ from nvcoll.cost.report import Report, report_of
 from nvcoll.ranks.rank_counts import Inbox
 from nvcoll.text.tables import print_labelled
 
-OURS = ("-n", "--ranks", "--on", "--gpu", "--launch", "--json", "--save", "--no-prefix")
+OURS = ("-n", "--world-size", "--on", "--gpu", "--launch", "--json", "--save", "--no-prefix")
 """Options of nvcoll run. After the script, they belong to the script."""
 
 
