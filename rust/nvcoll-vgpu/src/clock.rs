@@ -18,7 +18,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex};
 
-use crate::log::lock;
+use crate::lock::lock;
 
 /// A second in ns.
 const SECOND_NS: i64 = 1_000_000_000;

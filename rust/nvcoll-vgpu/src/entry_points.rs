@@ -13,9 +13,9 @@
 //!
 //! Arguments in square brackets are words: handles, addresses, and numbers, of which an `int` is the lower half ([`int`]), as the
 //! calling convention passes them. Functions ignore the arguments that a row leaves out at the end: on x86-64 the caller removes them.
-use std::ffi::{c_char, CStr};
+use std::ffi::c_char;
 
-use crate::{Answer, Failure, Out, Status};
+use crate::{Answer, Failure, Status};
 
 /// Functions of one interface; `answer` turns what a row does into a status.
 macro_rules! functions {
@@ -127,33 +127,4 @@ values! {
 pub(crate) fn outcome(status: Status) -> *const c_char {
     let unknown = c"the virtual GPU does not know a handle or a value, or has no memory left";
     if status == 0 { c"success" } else { unknown }.as_ptr()
-}
-
-/// A C string that a caller passed: null, or its first character.
-pub(crate) type Text<'a> = Option<&'a c_char>;
-
-/// The text of a C string.
-///
-/// # Errors
-/// [`Failure::INVALID_VALUE`] for null.
-pub(crate) fn text_of(text: Text<'_>) -> Result<&CStr, Failure> {
-    let first = text.ok_or(Failure::INVALID_VALUE)?;
-    // SAFETY: the contract of `Text`: a C string begins there, and lives as long as the call.
-    Ok(unsafe { CStr::from_ptr(first) })
-}
-
-/// Writes a text and its zero byte into a buffer of `length` bytes, cut to it.
-///
-/// # Errors
-/// [`Failure::INVALID_VALUE`] for null or a length below 1.
-pub(crate) fn write_text(buffer: Out<'_, u8>, length: i32, text: &str) -> Answer {
-    let room = usize::try_from(length).ok().and_then(|length| length.checked_sub(1));
-    let (room, first) = room.zip(buffer).ok_or(Failure::INVALID_VALUE)?;
-    let (first, bytes) = (first.as_mut_ptr(), &text.as_bytes()[..text.len().min(room)]);
-    // SAFETY: the contract of the C functions: the buffer has `length` bytes, of which one is left for the zero.
-    unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), first, bytes.len());
-        first.add(bytes.len()).write(0);
-    }
-    Ok(())
 }

@@ -32,6 +32,7 @@ failures! {
     2 OUT_OF_MEMORY "cudaErrorMemoryAllocation" "CUDA_ERROR_OUT_OF_MEMORY" "out of memory"
     9 INVALID_CONFIGURATION "cudaErrorInvalidConfiguration" "CUDA_ERROR_INVALID_CONFIGURATION" "invalid configuration argument"
     13 INVALID_SYMBOL "cudaErrorInvalidSymbol" "CUDA_ERROR_INVALID_SYMBOL" "invalid device symbol"
+    21 INVALID_DIRECTION "cudaErrorInvalidMemcpyDirection" "CUDA_ERROR_INVALID_VALUE" "invalid copy direction for memcpy"
     52 MISSING_CONFIGURATION "cudaErrorMissingConfiguration" "CUDA_ERROR_MISSING_CONFIGURATION" "no launch was configured"
     98 INVALID_FUNCTION "cudaErrorInvalidDeviceFunction" "CUDA_ERROR_INVALID_DEVICE_FUNCTION" "invalid device function"
     100 NO_DEVICE "cudaErrorNoDevice" "CUDA_ERROR_NO_DEVICE" "no CUDA-capable device is detected"

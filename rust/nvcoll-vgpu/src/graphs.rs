@@ -1,178 +1,19 @@
-//! CUDA graphs: a capture keeps copies of the records of its streams, and a launch appends them to the log again.
+//! CUDA graphs: a launch appends the records that a capture kept ([`captures`](crate::captures)) to the log again.
 //!
 //! ```text
-//! begin(s)            a capture with one stream, its graph empty
-//! t waits for an event that s recorded   t is part of the capture
-//! work on s or t      a record with the bit CAPTURED in the log, a copy in the graph
-//! end(s)              the graph is whole
 //! launch(graph, u)    a record that counts the copies, then these without the bit; what was captured on s is now on u
 //! ```
 //!
-//! A graph's nodes are launches, copies, fills, collectives and functions of the host; records and waits of events are its
-//! edges. Functions of the host run at each launch. Nodes that choose (`cudaGraphAddNode` with a condition) are refused.
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+//! Functions of the host run at each launch. Nodes that choose (`cudaGraphAddNode` with a condition) are refused.
+use std::sync::Arc;
 
-use crate::log::{self, Kind, Record, CAPTURED};
+use crate::captures::{self, Graph, HostFunction};
+use crate::handles::Handles;
+use crate::log::{self, Kind};
 use crate::{Answer, Failure, Handle};
 
-/// The first handle of graphs and of what is made of them.
-const FIRST: Handle = 0x2000_0000;
-
-/// A function of the host in a graph: its address and its argument.
-pub type HostFunction = (extern "C" fn(usize), usize);
-
-/// What a graph holds.
-#[derive(Clone, Default)]
-struct Graph {
-    records: Vec<Record>,
-    functions: Vec<HostFunction>,
-    /// The number of the stream on which its capture began.
-    origin: u32,
-}
-
-/// A capture that has begun.
-#[derive(Clone, Debug)]
-pub struct Capture {
-    /// Counts from 1.
-    pub id: u64,
-    /// The graph that it fills.
-    pub graph: Handle,
-    origin: u32,
-    streams: Vec<u32>,
-}
-
-#[derive(Default)]
-struct Tables {
-    captures: Vec<Capture>,
-    graphs: HashMap<Handle, Graph>,
-    executables: HashMap<Handle, Arc<Graph>>,
-    made: usize,
-    begun: u64,
-}
-
-static TABLES: LazyLock<Mutex<Tables>> = LazyLock::new(Mutex::default);
-/// Captures that have begun. Release after the tables changed, Acquire before they are read; a stream that captures is used
-/// by a second thread only after the program synchronised both.
-static CAPTURES: AtomicUsize = AtomicUsize::new(0);
-
-fn tables() -> MutexGuard<'static, Tables> {
-    log::lock(&TABLES)
-}
-
-impl Tables {
-    fn make_handle(&mut self) -> Handle {
-        self.made += 1;
-        FIRST + 64 * self.made
-    }
-
-    fn capture_of(&mut self, stream: u32) -> Option<&mut Capture> {
-        self.captures.iter_mut().find(|capture| capture.streams.contains(&stream))
-    }
-
-    fn graph(&mut self, graph: Handle) -> Result<&mut Graph, Failure> {
-        self.graphs.get_mut(&graph).ok_or(Failure::INVALID_VALUE)
-    }
-}
-
-/// Makes an empty graph.
-pub fn create() -> Handle {
-    let mut tables = tables();
-    let handle = tables.make_handle();
-    tables.graphs.insert(handle, Graph::default());
-    handle
-}
-
-/// Begins a capture on a stream, into a graph of its own or one that exists.
-///
-/// # Errors
-/// [`Failure::CAPTURE_UNSUPPORTED`] for a default stream, [`Failure::ILLEGAL_STATE`] if the stream captures already,
-/// [`Failure::INVALID_VALUE`] for an unknown graph.
-pub fn begin(stream: Handle, into: Option<Handle>) -> Answer {
-    let origin = log::stream_number(stream);
-    if origin == 0 {
-        return Err(Failure::CAPTURE_UNSUPPORTED);
-    }
-    let graph = into.unwrap_or_else(create);
-    let mut tables = tables();
-    if tables.capture_of(origin).is_some() {
-        return Err(Failure::ILLEGAL_STATE);
-    }
-    tables.graph(graph)?.origin = origin;
-    tables.begun += 1;
-    let capture = Capture { id: tables.begun, graph, origin, streams: vec![origin] };
-    tables.captures.push(capture);
-    CAPTURES.store(tables.captures.len(), Ordering::Release); // pairs with the Acquire of `capture_of`
-    Ok(())
-}
-
-/// Ends the capture that began on a stream, and gives its graph.
-///
-/// # Errors
-/// [`Failure::ILLEGAL_STATE`] if the stream captures nothing, [`Failure::CAPTURE_UNMATCHED`] if the capture began on
-/// another stream.
-pub fn end(stream: Handle) -> Result<Handle, Failure> {
-    let number = log::stream_number(stream);
-    let mut tables = tables();
-    let at = tables.captures.iter().position(|capture| capture.streams.contains(&number));
-    let at = at.ok_or(Failure::ILLEGAL_STATE)?;
-    if tables.captures[at].origin != number {
-        return Err(Failure::CAPTURE_UNMATCHED);
-    }
-    let capture = tables.captures.remove(at);
-    CAPTURES.store(tables.captures.len(), Ordering::Release); // pairs with the Acquire of `capture_of`
-    Ok(capture.graph)
-}
-
-/// The capture of which a stream is part.
-pub fn capture_of(stream: Handle) -> Option<Capture> {
-    if CAPTURES.load(Ordering::Acquire) == 0 {
-        return None; // pairs with the Release of `begin` and `end`
-    }
-    tables().capture_of(log::stream_number(stream)).cloned()
-}
-
-/// Makes a stream part of a capture, if that still runs.
-///
-/// # Errors
-/// [`Failure::CAPTURE_MERGE`] if the stream is part of another one, [`Failure::CAPTURE_IMPLICIT`] for a default stream.
-pub fn join(stream: Handle, capture: u64) -> Answer {
-    let number = log::stream_number(stream);
-    let mut tables = tables();
-    if let Some(present) = tables.capture_of(number) {
-        return if present.id == capture { Ok(()) } else { Err(Failure::CAPTURE_MERGE) };
-    }
-    match tables.captures.iter_mut().find(|running| running.id == capture) {
-        Some(_) if number == 0 => Err(Failure::CAPTURE_IMPLICIT),
-        Some(running) => {
-            running.streams.push(number);
-            Ok(())
-        }
-        None => Ok(()),
-    }
-}
-
-/// Refuses what must not happen to a stream that captures.
-///
-/// # Errors
-/// [`Failure::CAPTURE_UNSUPPORTED`] if it does.
-pub fn refuse_in_capture(stream: Handle) -> Answer {
-    capture_of(stream).map_or(Ok(()), |_| Err(Failure::CAPTURE_UNSUPPORTED))
-}
-
-/// Keeps a copy of a record whose stream captures, and marks the record.
-pub(crate) fn take(record: &mut Record) {
-    if CAPTURES.load(Ordering::Acquire) == 0 {
-        return; // pairs with the Release of `begin` and `end`
-    }
-    let mut tables = tables();
-    let Some(graph) = tables.capture_of(record.stream).map(|capture| capture.graph) else { return };
-    if let Ok(graph) = tables.graph(graph) {
-        graph.records.push(*record);
-    }
-    record.kind |= CAPTURED;
-}
+/// What can be launched.
+static EXECUTABLES: Handles<Arc<Graph>> = Handles::new();
 
 /// Runs a function of the host in the order of a stream: now, or at each launch of the graph that the stream captures.
 ///
@@ -180,26 +21,11 @@ pub(crate) fn take(record: &mut Record) {
 /// [`Failure::INVALID_VALUE`] if the graph was destroyed.
 pub fn host_function(stream: Handle, function: HostFunction) -> Answer {
     log::push(Kind::HostFunction, stream, 0, []);
-    let capture = capture_of(stream);
-    match capture {
-        Some(capture) => tables().graph(capture.graph)?.functions.push(function),
-        None => function.0(function.1),
+    if let Some(capture) = captures::capture_of(stream) {
+        return captures::keep_function(capture.graph, function);
     }
+    function.0(function.1);
     Ok(())
-}
-
-/// Records of a graph that are no nodes; a graph in a graph counts by what it holds.
-const EDGES: [u16; 3] = [Kind::EventRecord as u16, Kind::StreamWait as u16, Kind::GraphLaunch as u16];
-
-/// Nodes of a graph.
-///
-/// # Errors
-/// [`Failure::INVALID_VALUE`] for an unknown graph.
-pub fn nodes(graph: Handle) -> Result<usize, Failure> {
-    let is_edge = |record: &&Record| EDGES.contains(&record.kind);
-    let mut tables = tables();
-    let records = &tables.graph(graph)?.records;
-    Ok(records.iter().filter(|record| !is_edge(record)).count())
 }
 
 /// Makes what can be launched of a graph.
@@ -207,11 +33,7 @@ pub fn nodes(graph: Handle) -> Result<usize, Failure> {
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown graph.
 pub fn instantiate(graph: Handle) -> Result<Handle, Failure> {
-    let mut tables = tables();
-    let graph = Arc::new(tables.graph(graph)?.clone());
-    let handle = tables.make_handle();
-    tables.executables.insert(handle, graph);
-    Ok(handle)
+    Ok(EXECUTABLES.insert(Arc::new(captures::graph(graph)?)))
 }
 
 /// Launches a graph on a stream.
@@ -219,7 +41,7 @@ pub fn instantiate(graph: Handle) -> Result<Handle, Failure> {
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown handle.
 pub fn launch(executable: Handle, stream: Handle) -> Answer {
-    let graph = tables().executables.get(&executable).cloned().ok_or(Failure::INVALID_VALUE)?;
+    let graph = EXECUTABLES.find(executable).map_err(|_| Failure::INVALID_VALUE)?;
     let number = log::stream_number(stream);
     log::push(Kind::GraphLaunch, stream, 0, [graph.records.len() as u64]);
     for record in &graph.records {
@@ -235,18 +57,10 @@ pub fn launch(executable: Handle, stream: Handle) -> Answer {
     Ok(())
 }
 
-/// Destroys a graph.
-///
-/// # Errors
-/// [`Failure::INVALID_VALUE`] for an unknown or destroyed graph.
-pub fn destroy(graph: Handle) -> Answer {
-    tables().graphs.remove(&graph).map(drop).ok_or(Failure::INVALID_VALUE)
-}
-
 /// Destroys what can be launched.
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown handle, or one that was destroyed before.
 pub fn destroy_executable(executable: Handle) -> Answer {
-    tables().executables.remove(&executable).map(drop).ok_or(Failure::INVALID_VALUE)
+    EXECUTABLES.remove(executable).map_err(|_| Failure::INVALID_VALUE)
 }

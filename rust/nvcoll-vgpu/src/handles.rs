@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::RwLock;
 
+use crate::lock::{read, write};
 use crate::{make, Answer, Failure, Handle, Out};
 
 /// Next number of any table; chosen: below any mapping, aligned as a pointer from an allocator is.
@@ -22,15 +23,11 @@ impl<T: Clone> Handles<T> {
         Self(RwLock::new(BTreeMap::new()))
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Handle, T>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner) // as for `log::lock`
-    }
-
     /// Keeps `object` and returns its handle.
     pub(crate) fn insert(&self, object: T) -> Handle {
         // Relaxed: only uniqueness counts; the lock of the table orders the rest.
         let number = NEXT.fetch_add(64, Ordering::Relaxed);
-        self.write().insert(number, object);
+        write(&self.0).insert(number, object);
         number
     }
 
@@ -41,18 +38,17 @@ impl<T: Clone> Handles<T> {
 
     /// The object of `handle`, or [`Failure::INVALID_HANDLE`]; likewise in the next two.
     pub(crate) fn find(&self, handle: Handle) -> Result<T, Failure> {
-        let rows = self.0.read().unwrap_or_else(PoisonError::into_inner); // as for `log::lock`
-        rows.get(&handle).cloned().ok_or(Failure::INVALID_HANDLE)
+        read(&self.0).get(&handle).cloned().ok_or(Failure::INVALID_HANDLE)
     }
 
     /// Changes the object of `handle`.
     pub(crate) fn change(&self, handle: Handle, change: impl FnOnce(&mut T)) -> Answer {
-        self.write().get_mut(&handle).map(change).ok_or(Failure::INVALID_HANDLE)
+        write(&self.0).get_mut(&handle).map(change).ok_or(Failure::INVALID_HANDLE)
     }
 
     /// Forgets `handle`.
     pub(crate) fn remove(&self, handle: Handle) -> Answer {
-        self.write().remove(&handle).map(drop).ok_or(Failure::INVALID_HANDLE)
+        write(&self.0).remove(&handle).map(drop).ok_or(Failure::INVALID_HANDLE)
     }
 }
 

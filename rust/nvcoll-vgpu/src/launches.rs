@@ -9,12 +9,12 @@
 //! kernel asked for, a cooperative grid that does not fit.
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::sync::{LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{LazyLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::gpu::{gpu, Gpu};
 use crate::images::{Binary, Version};
 use crate::log::{self, Kind};
-use crate::{streams, Answer, Failure, Handle};
+use crate::{lock, streams, Answer, Failure, Handle};
 
 /// Registers of a thread, of which nothing is known (chosen: a multiprocessor then holds as many threads as it can).
 pub const REGISTERS: u32 = 32;
@@ -97,11 +97,11 @@ impl Tables {
 const FIRST: Handle = 0x3000_0000;
 
 fn read() -> RwLockReadGuard<'static, Tables> {
-    TABLES.read().unwrap_or_else(PoisonError::into_inner) // as for `log::lock`
+    lock::read(&TABLES)
 }
 
 fn write() -> RwLockWriteGuard<'static, Tables> {
-    TABLES.write().unwrap_or_else(PoisonError::into_inner) // as for `log::lock`
+    lock::write(&TABLES)
 }
 
 /// Makes the handle of a module that was compiled for this GPU.
@@ -181,14 +181,19 @@ pub fn allow_shared(key: Handle, bytes: i32) -> Answer {
     Ok(())
 }
 
-/// Sets an attribute of a function. All but one are hints.
+/// Attributes of a function that are hints: the carveout of shared memory, clusters of blocks.
+const HINTS: std::ops::RangeInclusive<i32> = 9..=15;
+
+/// Sets an attribute of a function.
 ///
 /// # Errors
-/// [`Failure::INVALID_VALUE`] for more shared memory than the GPU has, [`Failure::INVALID_FUNCTION`].
+/// [`Failure::INVALID_VALUE`] for more shared memory than the GPU has and for attributes that CUDA 13.2 does not have or set (Triton
+/// then takes another way), [`Failure::INVALID_FUNCTION`].
 pub fn set_attribute(key: Handle, attribute: i32, value: i32) -> Answer {
     match attribute {
         DYNAMIC_SHARED => allow_shared(key, value),
-        _ => function(key).map(drop),
+        _ if HINTS.contains(&attribute) => function(key).map(drop),
+        _ => Err(Failure::INVALID_VALUE),
     }
 }
 

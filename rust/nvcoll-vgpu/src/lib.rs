@@ -14,21 +14,22 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`mod@blas`] | matrix products of cuBLAS and cuBLASLt |
-//! | `cupti`, `times`, `clock` | predicted times in the profiler, events and the clock of a second run |
-//! | [`mod@dnn`] | convolutions, recurrent layers and graphs of cuDNN |
-//! | `generated` | every other function that torch needs: returns success, and its name is noted |
-//! | [`log`] | the records, and the names of kernels |
-//! | [`gpu`] | the GPU that is imitated, its limits by compute capability |
-//! | [`images`] | which code of a fat binary a GPU runs |
+//! | `lock`, [`errors`], `arguments` | what every entry point needs: locks, errors of CUDA, addresses that C passes |
+//! | [`gpu`], [`images`] | the GPU that is imitated, its limits; which code of a fat binary it runs |
+//! | `handles` | tables of objects that a program names by numbers |
+//! | [`records`], [`captures`], [`log`] | the records, those of CUDA graphs, and all of them in order with the names of kernels |
+//! | `entry_points` | tables of entry points |
 //! | [`memory`] | device memory and page-locked memory |
+//! | `times` | predicted times of records in a second run |
 //! | [`streams`], [`graphs`], [`launches`] | streams and events, CUDA graphs, kernels |
+//! | `clock`, `cupti` | predicted times in the clock and the profiler of a second run |
 //! | [`attributes`], [`properties`] | the runtime's description of the GPU |
-//! | `runtime`, `driver` | the entry points of both, in tables (`entry_points`) |
-//! | [`mod@nccl`] | communicators and collectives |
-//! | `nvml` | the GPUs as a monitor sees them: idle |
-//! | `nvrtc` | programs that are compiled while torch runs |
+//! | `runtime`, `driver` | the entry points of both |
 //! | `sparse` | cuSPARSE, cuSOLVER and cuFFT: sizes of workspaces, launches |
+//! | `blas`, `dnn` | matrix products of cuBLAS and cuBLASLt; convolutions, recurrent layers and graphs of cuDNN |
+//! | `nccl` | communicators and collectives |
+//! | `nvml`, `nvrtc` | the GPUs as a monitor sees them: idle; programs that are compiled while torch runs |
+//! | [`exports`], `generated` | functions for Python; every other function that torch needs: returns success, and its name is noted |
 //!
 //! Rules:
 //!
@@ -38,14 +39,16 @@
 //! 4. Handles are numbers in tables, never addresses: an unknown or destroyed handle is an error, not a crash.
 //!
 //! The entry points are those of public interfaces, in declarations of this crate; it contains and loads nothing of
-//! NVIDIA's. An entry point declares an out-parameter as [`Out`]: null, or a valid place for one value. That is the contract
+//! NVIDIA's. An entry point declares an out-parameter as [`Out`]: null, or a valid place for one value; the address of several values is a type of `arguments`. That is the contract
 //! of the C function, and the witness of each access through it.
 //!
 //! Limits: Linux on x86-64. A process that forks while another thread is inside this library must not use it in the child.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod arguments;
 pub mod attributes;
 pub mod blas;
+pub mod captures;
 mod clock;
 mod cupti;
 pub mod dnn;
@@ -59,12 +62,14 @@ pub mod graphs;
 mod handles;
 pub mod images;
 pub mod launches;
+mod lock;
 pub mod log;
 pub mod memory;
 pub mod nccl;
 mod nvml;
 mod nvrtc;
 pub mod properties;
+pub mod records;
 mod runtime;
 mod sparse;
 pub mod streams;

@@ -9,73 +9,14 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock};
 
 use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
 
+use crate::captures;
+use crate::lock::lock;
+pub use crate::records::{stream_number, Kind, Record, CAPTURED};
 use crate::Handle;
-
-/// What a record says. `docs` of each variant: its arguments.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u16)]
-pub enum Kind {
-    /// Name; blocks of the grid, threads of a block, bytes of shared memory.
-    Launch = 1,
-    /// Name; m, n, k, batch, transposes (2 a + b), types (a, c << 8, epilogue << 16, compute type << 32).
-    Gemm = 2,
-    /// Bytes, direction: 0 host to host, 1 device to host, 2 host to device, 3 device to device.
-    Copy = 3,
-    /// Bytes.
-    Fill = 4,
-    /// Event.
-    EventRecord = 5,
-    /// Event that the stream waits for.
-    StreamWait = 6,
-    /// Bytes, address.
-    Malloc = 7,
-    /// Bytes, address.
-    Free = 8,
-    /// Name; count, type, communicator, operation or root or peer, group call (0: none), bytes.
-    Collective = 9,
-    /// 0: the device, 1: the stream of the record, 2: the event of the second argument.
-    HostWait = 11,
-    /// Name; number, ranks, rank.
-    Communicator = 12,
-    /// Flags, priority.
-    StreamMade = 13,
-    /// Nothing: a function of the host that runs in the order of the stream.
-    HostFunction = 14,
-    /// A CUDA graph is launched: the number of records after this one that are its copies.
-    GraphLaunch = 15,
-}
-
-impl Kind {
-    /// Whether a record of this kind becomes part of a CUDA graph when its stream captures one.
-    pub fn is_captured(self) -> bool {
-        !matches!(self, Kind::Malloc | Kind::Free | Kind::HostWait | Kind::Communicator | Kind::StreamMade)
-    }
-}
-
-/// The bit of [`Record::kind`] that says: captured in a CUDA graph, did not run now.
-pub const CAPTURED: u16 = 0x100;
-
-/// One record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(C)]
-pub struct Record {
-    /// A [`Kind`], and perhaps [`CAPTURED`].
-    pub kind: u16,
-    /// The GPU.
-    pub device: u16,
-    /// The stream, 0 for the default stream.
-    pub stream: u32,
-    /// The name, see [`name`].
-    pub name: u32,
-    /// The operator that Python had set in this thread.
-    pub op: u32,
-    /// Arguments by kind.
-    pub args: [u64; 6],
-}
 
 /// Records that the mapping has space for: 4 GiB of addresses (chosen).
 const CAPACITY: u64 = 1 << 26;
@@ -118,16 +59,6 @@ thread_local! {
     static DEVICE: Cell<u16> = const { Cell::new(0) };
 }
 
-/// Locks a mutex. A panic aborts the process at the border to C, so no lock is ever poisoned.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The number of a stream's handle. Handles below the first stream mean the default stream.
-pub fn stream_number(stream: Handle) -> u32 {
-    stream.saturating_sub(0x10000) as u32 >> 6
-}
-
 /// Appends a record of this thread's operator and device, and returns its position.
 pub fn push<const N: usize>(kind: Kind, stream: Handle, name: u32, args: [u64; N]) -> u64 {
     const { assert!(N <= 6, "a record has six arguments") };
@@ -148,7 +79,7 @@ pub fn push<const N: usize>(kind: Kind, stream: Handle, name: u32, args: [u64; N
 
 /// Appends a record of a kind that graphs hold: if its stream captures, it becomes part of the graph.
 pub fn submit(mut record: Record) -> u64 {
-    crate::graphs::take(&mut record);
+    captures::take(&mut record);
     append(&record)
 }
 
@@ -169,8 +100,33 @@ fn append(record: &Record) -> u64 {
     last[stream] = position + 1;
     LOG.count.store(position + 1, Ordering::Release); // pairs with the Acquire of `count`
     drop(last);
-    crate::cupti::issued(position, record);
+    if let Some(observer) = OBSERVER.get() {
+        observer.wrote(position, record);
+    }
     position
+}
+
+/// Sees the log while a program runs: the profiler.
+pub(crate) trait Observer: Sync {
+    /// A record was written.
+    fn wrote(&self, position: u64, record: &Record);
+
+    /// The host waits for everything before a position of the log, or of one stream.
+    fn host_waits(&self, before: u64, stream: Option<u32>);
+}
+
+static OBSERVER: OnceLock<&'static dyn Observer> = OnceLock::new();
+
+/// Lets the observer see the log from now on. There is one, so a second call changes nothing.
+pub(crate) fn observe(observer: &'static dyn Observer) {
+    OBSERVER.get_or_init(|| observer);
+}
+
+/// Says that the host waits for everything before a position of the log, or of one stream.
+pub(crate) fn host_waits(before: u64, stream: Option<u32>) {
+    if let Some(observer) = OBSERVER.get() {
+        observer.host_waits(before, stream);
+    }
 }
 
 /// Records that were written.

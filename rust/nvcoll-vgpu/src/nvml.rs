@@ -6,8 +6,9 @@
 //! Names, argument orders, layouts and numbers of enums are those of NVIDIA's documentation, *NVML API reference guide*.
 use std::ffi::{c_int, c_uint};
 
+use crate::arguments::{Places, Text};
 use crate::attributes::{BUS_BITS, CLOCK_KHZ};
-use crate::entry_points::{functions, text_of, write_text, Text};
+use crate::entry_points::functions;
 use crate::gpu::{gpu, pci_address, pci_bus, uuid};
 use crate::{memory, set, Answer, Failure, Handle, Out, Status};
 
@@ -78,17 +79,17 @@ fn handle_of(device: u16) -> Handle {
 
 /// Writes the handle of the GPU that a text names.
 fn find(text: Text<'_>, out: Out<'_, Handle>, is_named: impl Fn(u16, &str) -> bool) -> Answer {
-    let text = text_of(text)?.to_string_lossy().to_lowercase();
+    let text = text.read()?.to_string_lossy().to_lowercase();
     let found = (0..gpu().devices as u16).find(|device| is_named(*device, &text)).ok_or(Failure::NOT_FOUND)?;
     set(out, handle_of(found))
 }
 
 /// Writes a text and its zero byte to a place of `size` bytes, which must have room for both.
-fn write(text: &str, out: Out<'_, u8>, size: c_uint) -> Answer {
+fn write(text: &str, out: Places<u8>, size: c_uint) -> Answer {
     if text.len() >= size as usize {
         return Err(Failure::OUT_OF_MEMORY);
     }
-    write_text(out, size as i32, text)
+    out.write_text(size as i32, text)
 }
 
 fn uuid_text(device: u16) -> String {
@@ -128,7 +129,7 @@ functions! { answer:
     nvmlInit nvmlInit_v2 nvmlInitWithFlags nvmlShutdown() => Ok(());
     nvmlSystemGetCudaDriverVersion nvmlSystemGetCudaDriverVersion_v2(out: Out<c_int>) => set(out, gpu().version());
     // The first of the branch that has this CUDA.
-    nvmlSystemGetDriverVersion(out: Out<u8>, size: c_uint) =>
+    nvmlSystemGetDriverVersion(out: Places<u8>, size: c_uint) =>
         write(if gpu().cuda == 12 { "575.51.03" } else { "595.45.04" }, out, size);
     nvmlDeviceGetCount_v2(out: Out<c_uint>) => set(out, gpu().devices);
     nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: Out<Handle>) => {
@@ -140,9 +141,9 @@ functions! { answer:
         find(address, out, |device, text| text.ends_with(&pci_address(device)[5..]));
     nvmlDeviceGetHandleByUUID(text: Text, out: Out<Handle>) =>
         find(text, out, |device, text| text == uuid_text(device).to_lowercase());
-    nvmlDeviceGetName(handle: Handle, out: Out<u8>, size: c_uint) =>
+    nvmlDeviceGetName(handle: Handle, out: Places<u8>, size: c_uint) =>
         device_of(handle).and_then(|_| write(&gpu().name, out, size));
-    nvmlDeviceGetUUID(handle: Handle, out: Out<u8>, size: c_uint) => write(&uuid_text(device_of(handle)?), out, size);
+    nvmlDeviceGetUUID(handle: Handle, out: Places<u8>, size: c_uint) => write(&uuid_text(device_of(handle)?), out, size);
     nvmlDeviceGetIndex nvmlDeviceGetMinorNumber(handle: Handle, out: Out<c_uint>) => set(out, device_of(handle)?.into());
     // Chosen: an idle board, in degrees, mW and mJ, and the limit of an H100 SXM.
     nvmlDeviceGetTemperature(handle: Handle, _sensor: c_int, out: Out<c_uint>) => device_of(handle).and_then(|_| set(out, 35));
@@ -208,12 +209,10 @@ mod tests {
         let handle = unsafe { found.assume_init() };
         for text in [format!("00000000{}", &pci_address(3)[4..]), uuid_text(3).to_uppercase()] {
             let text = std::ffi::CString::new(text).unwrap();
-            // SAFETY: the text is a C string, so its first byte exists.
-            let first = unsafe { text.as_ptr().as_ref() };
             let call =
                 if text.to_bytes()[0] == b'0' { nvmlDeviceGetHandleByPciBusId_v2 } else { nvmlDeviceGetHandleByUUID };
             let mut again = MaybeUninit::new(0);
-            assert_eq!(call(first, Some(&mut again)), SUCCESS);
+            assert_eq!(call(text.as_c_str().into(), Some(&mut again)), SUCCESS);
             // SAFETY: it was initialized.
             assert_eq!(unsafe { again.assume_init() }, handle);
         }
@@ -223,15 +222,12 @@ mod tests {
 
     #[test]
     fn a_text_never_passes_the_place_for_it() {
-        let mut place = [MaybeUninit::new(7u8); 64];
+        let mut place = [7u8; 64];
         let handle = handle_of(0);
-        assert_eq!(nvmlDeviceGetName(handle, place.first_mut(), 4), INSUFFICIENT_SIZE);
-        // SAFETY: all bytes were initialized.
-        assert_eq!(unsafe { place[0].assume_init() }, 7);
-        assert_eq!(nvmlDeviceGetName(handle, place.first_mut(), 64), SUCCESS);
-        // SAFETY: as above.
-        let text: Vec<u8> =
-            place.iter().map(|byte| unsafe { byte.assume_init() }).take_while(|byte| *byte != 0).collect();
+        assert_eq!(nvmlDeviceGetName(handle, Places::from(&mut place[..]), 4), INSUFFICIENT_SIZE);
+        assert_eq!(place, [7; 64]);
+        assert_eq!(nvmlDeviceGetName(handle, Places::from(&mut place[..]), 64), SUCCESS);
+        let text: Vec<u8> = place.into_iter().take_while(|byte| *byte != 0).collect();
         assert_eq!(text, gpu().name.as_bytes());
     }
 }

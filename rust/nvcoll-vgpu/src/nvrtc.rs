@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::sync::Arc;
 
-use crate::entry_points::{functions, number, text_of, Text};
+use crate::arguments::{Places, Text};
+use crate::entry_points::{functions, number};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out, Status};
@@ -23,11 +24,9 @@ fn answer(body: impl FnOnce() -> Answer) -> Status {
 }
 
 /// Writes a text of a program.
-fn write(program: Handle, out: Out<'_, c_char>, text: &CStr) -> Answer {
-    let out = PROGRAMS.find(program).and(out.ok_or(Failure::INVALID_VALUE))?;
-    // SAFETY: the caller has room for as many bytes as it was told, by NVRTC's interface.
-    unsafe { text.as_ptr().copy_to_nonoverlapping(out.as_mut_ptr(), text.count_bytes() + 1) };
-    Ok(())
+fn write(program: Handle, out: Places<c_char>, text: &CStr) -> Answer {
+    PROGRAMS.find(program)?;
+    out.cast().write(text.to_bytes_with_nul())
 }
 
 functions! { answer:
@@ -42,19 +41,19 @@ functions! { answer:
         PROGRAMS.remove(std::mem::take(program.ok_or(Failure::INVALID_VALUE)?));
     nvrtcCompileProgram(program: Handle) => PROGRAMS.find(program).map(drop);
     nvrtcAddNameExpression(program: Handle, name: Text) => {
-        let name = Arc::new(text_of(name)?.to_owned());
+        let name = Arc::new(name.read()?.to_owned());
         PROGRAMS.change(program, |names| names.extend([name]))
     };
     // The text lives as long as the program.
     nvrtcGetLoweredName(program: Handle, name: Text, out: Out<*const c_char>) => {
-        let name = text_of(name)?.to_owned();
+        let name = name.read()?.to_owned();
         set(out, PROGRAMS.find(program)?.get(&name).ok_or(Failure::NOT_FOUND)?.as_ptr())
     };
     nvrtcGetPTXSize nvrtcGetCUBINSize(program: Handle, out: Out<usize>) =>
         PROGRAMS.find(program).and_then(|_| set(out, CODE.count_bytes() + 1));
-    nvrtcGetPTX nvrtcGetCUBIN(program: Handle, out: Out<c_char>) => write(program, out, CODE);
+    nvrtcGetPTX nvrtcGetCUBIN(program: Handle, out: Places<c_char>) => write(program, out, CODE);
     nvrtcGetProgramLogSize(program: Handle, out: Out<usize>) => PROGRAMS.find(program).and_then(|_| set(out, 1));
-    nvrtcGetProgramLog(program: Handle, out: Out<c_char>) => write(program, out, c"");
+    nvrtcGetProgramLog(program: Handle, out: Places<c_char>) => write(program, out, c"");
 }
 
 #[cfg(test)]
@@ -72,8 +71,7 @@ mod tests {
         assert_eq!(nvrtcCreateProgram(Some(&mut out)), SUCCESS);
         // SAFETY: it was initialized.
         let mut program = unsafe { out.assume_init() };
-        // SAFETY: the text lives as long as the program runs.
-        let name = unsafe { c"kernel<float>".as_ptr().as_ref() };
+        let name = Text::from(c"kernel<float>");
         assert_eq!(nvrtcAddNameExpression(program, name), SUCCESS);
         let mut lowered = MaybeUninit::new(std::ptr::null());
         assert_eq!(nvrtcGetLoweredName(program, name, Some(&mut lowered)), SUCCESS);

@@ -204,7 +204,8 @@ mod tests {
         let (mut device, mut host) = (MaybeUninit::new(7), MaybeUninit::new(7));
         let status = cusolverDnXpotrf_bufferSize(0, 0, 0, 0, 0, 0, 0, 0, Some(&mut device), Some(&mut host));
         // SAFETY: both were initialized.
-        assert_eq!((status, unsafe { device.assume_init() }, unsafe { host.assume_init() }), (SUCCESS, 0, 0));
+        let sizes = unsafe { [device.assume_init(), host.assume_init()] };
+        assert_eq!((status, sizes), (SUCCESS, [0, 0]));
         assert_eq!(cusolverDnSgesvd_bufferSize(0, 0, 0, None), INVALID);
     }
 

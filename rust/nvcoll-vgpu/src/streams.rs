@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The thread that watches NCCL asks for ever and changes nothing; for it every event is complete, or it would report a
-//! collective that hangs. It is known by the name that torch gives it, or says so itself.
+//! collective that hangs. It is known by the name that torch gives it.
 //!
 //! Cost: a lock and a look into a table per call. Departure from a GPU: a wait for one stream completes what all streams
 //! were given before.
@@ -20,8 +20,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
+use crate::lock::lock;
 use crate::log::{self, Kind};
-use crate::{graphs, Answer, Failure, Handle};
+use crate::{captures, Answer, Failure, Handle};
 
 /// Questions in a row after which an event is complete although the host did not wait (chosen: more than a loop over the
 /// events of all blocks asks, less than a human notices).
@@ -81,7 +82,7 @@ thread_local! {
 }
 
 fn tables() -> MutexGuard<'static, Tables> {
-    log::lock(&TABLES)
+    lock(&TABLES)
 }
 
 /// Makes a stream of this thread's GPU.
@@ -169,7 +170,7 @@ pub fn record(handle: Handle, stream_handle: Handle) -> Answer {
     stream(stream_handle)?;
     let (number, _) = event(handle)?;
     let position = log::push(Kind::EventRecord, stream_handle, 0, [number]);
-    let capture = graphs::capture_of(stream_handle).map(|capture| capture.id);
+    let capture = captures::capture_of(stream_handle).map(|capture| capture.id);
     if let Some(event) = tables().events.get_mut(&number) {
         event.recorded = position + 1;
         event.capture = capture;
@@ -189,15 +190,10 @@ pub fn wait(stream_handle: Handle, handle: Handle) -> Answer {
         return Ok(());
     }
     if let Some(capture) = event.capture {
-        graphs::join(stream_handle, capture)?;
+        captures::join(stream_handle, capture)?;
     }
     log::push(Kind::StreamWait, stream_handle, 0, [number]);
     Ok(())
-}
-
-/// Says that this thread only watches: for it every event is complete.
-pub fn set_watchdog(is_watchdog: bool) {
-    WATCHDOG.set(Some(is_watchdog));
 }
 
 /// Whether this thread watches NCCL. torch names its threads `pt_nccl_watchdg` and `pt_nccl_heartbt`.
@@ -251,7 +247,7 @@ pub fn query_event(handle: Handle) -> Answer {
 /// [`Failure::NOT_READY`] if it is not, [`Failure::CAPTURE_UNSUPPORTED`] in a capture, [`Failure::INVALID_HANDLE`].
 pub fn query(handle: Handle) -> Answer {
     stream(handle)?;
-    graphs::refuse_in_capture(handle)?;
+    captures::refuse_in_capture(handle)?;
     is_complete(log::last_of(handle)).then_some(()).ok_or(Failure::NOT_READY)
 }
 
@@ -275,7 +271,7 @@ pub fn wait_for(what: HostWait) -> Answer {
         HostWait::Device => (0, [0, 0], log::count(), None),
         HostWait::Stream(handle) => {
             stream(handle)?;
-            graphs::refuse_in_capture(handle)?;
+            captures::refuse_in_capture(handle)?;
             (handle, [1, 0], log::count(), Some(log::stream_number(handle)))
         }
         HostWait::Event(handle) => {
@@ -290,7 +286,7 @@ pub fn wait_for(what: HostWait) -> Answer {
     if !is_watchdog() {
         log::push(Kind::HostWait, stream_handle, 0, args);
         WAITED.fetch_max(complete, Ordering::Relaxed); // see WAITED
-        crate::cupti::pace(complete, of_stream);
+        log::host_waits(complete, of_stream);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@
 //! `first + n` that no later call covers repeat the step.
 use std::sync::{Arc, Mutex};
 
-use crate::log::lock;
+use crate::lock::lock;
 
 /// The times of one step.
 #[derive(Clone, Debug)]
@@ -59,18 +59,8 @@ pub(crate) fn between_ms(start: u64, end: u64) -> Option<f32> {
     Some((end as i64).wrapping_sub(start as i64) as f32 / 1e6)
 }
 
-/// Says when the records of a step run. `n` of 0 changes nothing.
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_set_times(start: Option<&u64>, end: Option<&u64>, first: u64, n: u64, period_ns: u64) {
-    let (Some(start), Some(end), Ok(n @ 1..)) = (start, end, usize::try_from(n)) else { return };
-    // SAFETY: both lists have `n` numbers, by the contract of this function, which only Python of this package calls.
-    let (start, end) = unsafe { (std::slice::from_raw_parts(start, n), std::slice::from_raw_parts(end, n)) };
-    let times: Vec<[u64; 2]> = start.iter().zip(end).map(|(start, end)| [*start, *end.max(start)]).collect();
-    tell(first, &times, period_ns);
-    crate::clock::step(period_ns);
-}
-
-fn tell(first: u64, times: &[[u64; 2]], period_ns: u64) {
+/// Says when the records of a step run, which starts at the record `first`; without times nothing changes.
+pub(crate) fn tell(first: u64, times: &[[u64; 2]], period_ns: u64) {
     let mut steps = lock(&STEPS);
     let last = steps.last();
     let begins_ns = last.map_or(0, |last| last.begins_ns.saturating_add(last.period_ns));

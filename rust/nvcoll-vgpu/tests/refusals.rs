@@ -53,6 +53,11 @@ fn ranges_that_pass_the_end_are_refused() {
         assert_eq!(cudaFree(address + 1), INVALID_VALUE);
         assert_eq!(cudaFree(address), OK);
         assert_eq!(cudaMemcpy(address, from, 64, 1), INVALID_VALUE, "it was released");
+        assert_eq!(
+            [-1, 5, 9].map(|direction| cudaMemcpy(from, from, 4, direction)),
+            [21; 3],
+            "there is no such direction"
+        );
     }
 }
 
@@ -73,6 +78,7 @@ fn launches_that_a_gpu_refuses_are_refused() {
         assert_eq!(launch(line(1), line(1), 49 << 10), INVALID_VALUE, "the function did not ask for more");
         assert_eq!(cudaFuncSetAttribute(function, 8, 228 << 10), INVALID_VALUE);
         assert_eq!(cudaFuncSetAttribute(function, 8, -1), INVALID_VALUE);
+        assert_eq!(cudaFuncSetAttribute(function, 17, 3), INVALID_VALUE, "CUDA 13.2 does not have it");
         assert_eq!(cudaFuncSetAttribute(function, 8, 227 << 10), OK);
         assert_eq!(launch(line(1), line(1), 227 << 10), OK);
         assert_eq!(cudaLaunchCooperativeKernel(function, line(132 * 2), line(1024), 0, 0, 0), OK);

@@ -2,6 +2,7 @@
 use std::ffi::c_int;
 
 use super::{answer, LIBRARIES};
+use crate::arguments::Places;
 use crate::entry_points::{functions, int, logged, Name};
 use crate::log::{self, Kind};
 use crate::memory::data::Copy;
@@ -20,13 +21,13 @@ fn launch(name: Name, handle: Handle, elements: c_int) -> Result<bool, Failure> 
 }
 
 /// Logs a launch whose result is a number of `bytes`; for the host it is a zero.
-fn result(name: Name, handle: Handle, elements: c_int, out: Out<'_, u8>, bytes: usize) -> Answer {
-    let (to_host, out) = (launch(name, handle, elements)?, out.ok_or(Failure::INVALID_VALUE)?);
-    if to_host {
-        // SAFETY: the result is a number of so many bytes in the host's memory, by cuBLAS's interface.
-        unsafe { std::ptr::write_bytes(out.as_mut_ptr(), 0, bytes) };
+fn result(name: Name, handle: Handle, elements: c_int, out: Places<u8>, bytes: usize) -> Answer {
+    let to_host = launch(name, handle, elements)?;
+    match out.is_null() {
+        false if to_host => out.write(&vec![0; bytes]),
+        false => Ok(()),
+        true => Err(Failure::INVALID_VALUE),
     }
-    Ok(())
 }
 
 /// Bytes of a result by the letter behind `cublas`.
@@ -53,10 +54,10 @@ logged! { answer:
         (handle: Handle) => |name| launch(name, handle, 0).map(drop);
     cublasSnrm2_v2 cublasScnrm2_v2 cublasSasum_v2 cublasScasum_v2 cublasDnrm2_v2 cublasDznrm2_v2 cublasDasum_v2 cublasDzasum_v2
     cublasIsamax_v2 cublasIdamax_v2 cublasIcamax_v2 cublasIzamax_v2 cublasIsamin_v2 cublasIdamin_v2 cublasIcamin_v2
-    cublasIzamin_v2[handle n x stride](out: Out<u8>) => |name| result(name, handle, int(n), out, bytes_of(name));
+    cublasIzamin_v2[handle n x stride](out: Places<u8>) => |name| result(name, handle, int(n), out, bytes_of(name));
     cublasSdot_v2 cublasDdot_v2 cublasCdotu_v2 cublasCdotc_v2 cublasZdotu_v2 cublasZdotc_v2[handle n x stride_x y stride_y]
-        (out: Out<u8>) => |name| result(name, handle, int(n), out, bytes_of(name));
-    cublasDotEx[handle n x x_type stride_x y y_type stride_y](out: Out<u8>, out_type: c_int) => |name| match out_type {
+        (out: Places<u8>) => |name| result(name, handle, int(n), out, bytes_of(name));
+    cublasDotEx[handle n x x_type stride_x y y_type stride_y](out: Places<u8>, out_type: c_int) => |name| match out_type {
         2 | 14 => result(name, handle, int(n), out, 2),
         0 => result(name, handle, int(n), out, 4),
         1 | 4 => result(name, handle, int(n), out, 8),

@@ -7,6 +7,7 @@ use std::ffi::c_int;
 
 use super::products::Product;
 use super::{answer, version};
+use crate::arguments::{List, Places};
 use crate::entry_points::{functions, int, named, values};
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out};
@@ -50,7 +51,7 @@ values! {
 }
 
 /// Sets an attribute of a description; those that are kept have 4 bytes.
-fn describe(description: Handle, attribute: c_int, value: Option<&c_int>, bytes: usize) -> Answer {
+fn describe(description: Handle, attribute: c_int, value: List<c_int>, bytes: usize) -> Answer {
     let mut known = DESCRIPTIONS.find(description)?;
     let field = match attribute {
         0 => &mut known.compute,
@@ -58,21 +59,23 @@ fn describe(description: Handle, attribute: c_int, value: Option<&c_int>, bytes:
         7 => &mut known.epilogue,
         _ => return Ok(()),
     };
-    *field = *value.filter(|_| bytes == 4).ok_or(Failure::INVALID_VALUE)?;
+    if bytes != 4 {
+        return Err(Failure::INVALID_VALUE);
+    }
+    *field = value.read(1)?[0];
     DESCRIPTIONS.change(description, |kept| *kept = known)
 }
 
 /// Sets an attribute of a layout: type and batch have 4 bytes, rows and columns 8.
-fn lay_out(layout: Handle, attribute: c_int, value: Option<&c_int>, bytes: usize) -> Answer {
-    let value = value.ok_or(Failure::INVALID_VALUE)?;
-    // SAFETY: where the caller says 8 bytes, the value has them, by cuBLASLt's interface.
-    let long = || unsafe { std::ptr::from_ref(value).cast::<i64>().read_unaligned() };
+fn lay_out(layout: Handle, attribute: c_int, value: List<c_int>, bytes: usize) -> Answer {
+    let int = || Ok(value.read(1)?[0]);
+    let long = || Ok(value.cast::<i64>().read(1)?[0]);
     let mut known = LAYOUTS.find(layout)?;
     match (attribute, bytes) {
-        (0, 4) => known.dtype = *value,
-        (2, 8) => known.rows = long(),
-        (3, 8) => known.columns = long(),
-        (5, 4) => known.batch = *value,
+        (0, 4) => known.dtype = int()?,
+        (2, 8) => known.rows = long()?,
+        (3, 8) => known.columns = long()?,
+        (5, 4) => known.batch = int()?,
         (0 | 2 | 3 | 5, _) => return Err(Failure::INVALID_VALUE),
         _ => {}
     }
@@ -80,10 +83,8 @@ fn lay_out(layout: Handle, attribute: c_int, value: Option<&c_int>, bytes: usize
 }
 
 /// Writes zeros to a place of `bytes`.
-fn zeros(out: Out<'_, u8>, bytes: usize, written: Out<'_, usize>) -> Answer {
-    let out = out.ok_or(Failure::INVALID_VALUE)?;
-    // SAFETY: the place has the size that the caller says, by cuBLASLt's interface.
-    unsafe { std::ptr::write_bytes(out.as_mut_ptr(), 0, bytes) };
+fn zeros(out: Places<u8>, bytes: usize, written: Out<'_, usize>) -> Answer {
+    out.write(&vec![0; bytes])?;
     let _ = set(written, bytes); // optional
     Ok(())
 }
@@ -100,12 +101,12 @@ fn log(description: Handle, a: Handle, d: Handle, stream: Handle) -> Answer {
 functions! { answer:
     cublasLtMatmulDescCreate(out: Out<Handle>, compute: c_int) =>
         DESCRIPTIONS.make(out, Description { compute, transposes: [0, 0], epilogue: 1 });
-    cublasLtMatmulDescSetAttribute(description: Handle, attribute: c_int, value: Option<&c_int>, bytes: usize) =>
+    cublasLtMatmulDescSetAttribute(description: Handle, attribute: c_int, value: List<c_int>, bytes: usize) =>
         describe(description, attribute, value, bytes);
     cublasLtMatmulDescDestroy(description: Handle) => DESCRIPTIONS.remove(description);
     cublasLtMatrixLayoutCreate(out: Out<Handle>, dtype: c_int, rows: i64, columns: i64) =>
         LAYOUTS.make(out.filter(|_| rows >= 0 && columns >= 0), Layout { dtype, rows, columns, batch: 1 });
-    cublasLtMatrixLayoutSetAttribute(layout: Handle, attribute: c_int, value: Option<&c_int>, bytes: usize) =>
+    cublasLtMatrixLayoutSetAttribute(layout: Handle, attribute: c_int, value: List<c_int>, bytes: usize) =>
         lay_out(layout, attribute, value, bytes);
     cublasLtMatrixLayoutDestroy(layout: Handle) => LAYOUTS.remove(layout);
     // Preferences are accepted and not kept.
@@ -123,7 +124,7 @@ functions! { answer:
     // All algorithms are the same, and their settings are zero.
     cublasLtMatmulAlgoInit[handle compute scale a b c d number](out: Out<[u64; 8]>) => set(out, [0; 8]);
     cublasLtMatmulAlgoConfigSetAttribute() => Ok(());
-    cublasLtMatmulAlgoConfigGetAttribute cublasLtMatmulAlgoCapGetAttribute[algorithm attribute](out: Out<u8>, bytes: usize,
+    cublasLtMatmulAlgoConfigGetAttribute cublasLtMatmulAlgoCapGetAttribute[algorithm attribute](out: Places<u8>, bytes: usize,
         written: Out<usize>) => zeros(out, bytes, written);
     cublasLtMatmul[handle description alpha a a_layout b b_layout beta c c_layout d d_layout algorithm workspace bytes stream]() =>
         log(description, a_layout, d_layout, stream);

@@ -6,6 +6,7 @@ use super::lt::*;
 use super::products::*;
 use super::solves::*;
 use super::*;
+use crate::arguments::List;
 use crate::log::{self, Record};
 use crate::testing::{records_of, told};
 
@@ -64,9 +65,9 @@ fn lt_products_have_the_sizes_of_their_layouts_and_the_epilogue() {
     let layout = |rows, columns| made(|out| cublasLtMatrixLayoutCreate(out, 28, rows, columns));
     let (a, b, d) = (layout(64, 16), layout(64, 32), layout(16, 32));
     let records = records_of(|| {
-        assert_eq!(cublasLtMatmulDescSetAttribute(description, 3, Some(&1), 4), SUCCESS);
-        assert_eq!(cublasLtMatmulDescSetAttribute(description, 7, Some(&36), 4), SUCCESS);
-        assert_eq!(cublasLtMatrixLayoutSetAttribute(d, 5, Some(&3), 4), SUCCESS);
+        assert_eq!(cublasLtMatmulDescSetAttribute(description, 3, List::from(&[1][..]), 4), SUCCESS);
+        assert_eq!(cublasLtMatmulDescSetAttribute(description, 7, List::from(&[36][..]), 4), SUCCESS);
+        assert_eq!(cublasLtMatrixLayoutSetAttribute(d, 5, List::from(&[3][..]), 4), SUCCESS);
         let (mut found, mut result) = (MaybeUninit::new(0), MaybeUninit::uninit());
         let offered =
             cublasLtMatmulAlgoGetHeuristic(0, description, a, b, d, d, 0, 1, Some(&mut result), Some(&mut found));
@@ -117,10 +118,10 @@ proptest! {
     fn any_attribute_of_any_size_gives_a_status(attribute in -2..50, value in any::<u64>(), bytes in 0..16usize) {
         let layout = made(|out| cublasLtMatrixLayoutCreate(out, 0, 1, 1));
         let value = [value as c_int, (value >> 32) as c_int];
-        let status = cublasLtMatrixLayoutSetAttribute(layout, attribute, value.first(), bytes);
+        let status = cublasLtMatrixLayoutSetAttribute(layout, attribute, List::from(&value[..]), bytes);
         prop_assert!(status == SUCCESS || status == INVALID_VALUE);
         let description = made(|out| cublasLtMatmulDescCreate(out, 68));
-        let status = cublasLtMatmulDescSetAttribute(description, attribute, value.first(), bytes);
+        let status = cublasLtMatmulDescSetAttribute(description, attribute, List::from(&value[..]), bytes);
         prop_assert!(status == SUCCESS || status == INVALID_VALUE);
     }
 }

@@ -1,16 +1,19 @@
 //! Buffers of the profiler: it hands one out when asked, and reads it record by record.
 use std::sync::Mutex;
 
-use super::answer;
 use super::records::size_of_kind;
-use crate::entry_points::functions;
-use crate::log::lock;
+use crate::lock::lock;
 use crate::{Answer, Failure, Handle};
 
 /// Asks for a buffer: writes its address, its bytes, and how many records it shall take (0: as many as fit).
 pub(crate) type Ask = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 /// Gives a buffer back: context, stream, address, bytes, bytes that are filled.
 pub(crate) type Give = extern "C" fn(Handle, u32, *mut u8, usize, usize);
+
+/// Keeps the functions that hand out and take buffers.
+pub(super) fn register(ask: Ask, give: Give) {
+    *lock(&CALLBACKS) = Some((ask, give));
+}
 
 static CALLBACKS: Mutex<Option<(Ask, Give)>> = Mutex::new(None);
 
@@ -67,7 +70,7 @@ fn count_that_fits(activities: &[Vec<u8>], bytes: usize, most: usize) -> usize {
 }
 
 /// Moves to the record behind `*record`, or to the first one from null.
-fn advance(buffer: Handle, filled: usize, record: &mut Handle) -> Answer {
+pub(super) fn advance(buffer: Handle, filled: usize, record: &mut Handle) -> Answer {
     let mut next = buffer;
     if *record != 0 {
         let offset = record.checked_sub(buffer).filter(|offset| offset.saturating_add(4) <= filled);
@@ -81,14 +84,4 @@ fn advance(buffer: Handle, filled: usize, record: &mut Handle) -> Answer {
     }
     *record = next;
     Ok(())
-}
-
-functions! { answer:
-    // The functions that hand out and take buffers.
-    cuptiActivityRegisterCallbacks(ask: Option<Ask>, give: Option<Give>) => {
-        *lock(&CALLBACKS) = Some(ask.zip(give).ok_or(Failure::INVALID_VALUE)?);
-        Ok(())
-    };
-    cuptiActivityGetNextRecord(buffer: Handle, filled: usize, record: Option<&mut Handle>) =>
-        advance(buffer, filled, record.ok_or(Failure::INVALID_VALUE)?);
 }

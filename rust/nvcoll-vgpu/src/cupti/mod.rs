@@ -14,17 +14,21 @@
 //! Names, argument orders and layouts of records (own declarations) are those of NVIDIA's documentation, *CUPTI*.
 mod buffers;
 mod names;
+mod notes;
 mod records;
 mod timeline;
 
 use std::cell::RefCell;
 use std::ffi::c_char;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
+
+use notes::{stamp, Anchor, Note, CONCURRENT_KERNEL, COPY, FILL, KERNEL, STAMP};
 
 use crate::entry_points::{functions, outcome};
 use crate::gpu::gpu;
-use crate::log::{lock, Kind, Record, CAPTURED};
+use crate::lock::lock;
+use crate::log::{self, Kind, Observer, Record, CAPTURED};
 use crate::{clock, set, times, Answer, Failure, Handle, Out, Status};
 
 /// `CUptiResult`: maximum limit reached (no record is left), queue empty, invalid parameter.
@@ -39,42 +43,11 @@ fn answer(body: impl FnOnce() -> Answer) -> Status {
     )
 }
 
-/// Kinds of activities: `CUpti_ActivityKind`.
-const COPY: u32 = 1;
-const FILL: u32 = 2;
-const KERNEL: u32 = 3;
-const CALL: u32 = 5;
-const CONCURRENT_KERNEL: u32 = 10;
-const LINK: u32 = 39;
-
-/// How long a kernel takes of which nobody said how long it takes (chosen).
-const MADE_UP_NS: u64 = 2_000;
-/// How long a launch takes to reach the GPU (chosen).
-const LAUNCH_NS: u64 = 4_000;
-
-/// A record that was written while the profiler looked.
-#[derive(Clone, Debug)]
-struct Note {
-    position: u64,
-    record: Record,
-    /// The time stamp of the profiler's function.
-    stamp: u64,
-    /// `pthread_self`, as CUPTI gives it.
-    thread: u32,
-    /// Kind and id of the innermost operators of this thread.
-    operators: Vec<(u32, u64)>,
-}
-
-/// A stamp of the profiler's clock, and the real monotonic time then in ns.
-type Anchor = (u64, i64);
-
 /// The kinds that the profiler wants, as bits. Relaxed: it is set before and after the work that is looked at.
 static WANTED: AtomicU64 = AtomicU64::new(0);
-/// Whether any of them is written here: what `issued` asks first. Relaxed: as `WANTED`.
+/// Whether any of them is written here: what `note` asks first. Relaxed: as `WANTED`.
 static LOOKS: AtomicBool = AtomicBool::new(false);
 static NOTES: Mutex<Vec<Note>> = Mutex::new(Vec::new());
-/// The profiler's clock, a function without arguments; 0: ns since the epoch. Relaxed: set before it looks.
-static STAMP: AtomicUsize = AtomicUsize::new(0);
 /// A time by that clock and by the real one in ns, from which its unit is measured.
 static ANCHOR: Mutex<Option<Anchor>> = Mutex::new(None);
 
@@ -82,23 +55,8 @@ thread_local! {
     static OPERATORS: RefCell<Vec<(u32, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A time stamp of the profiler's clock.
-fn stamp() -> u64 {
-    match STAMP.load(Ordering::Relaxed) {
-        0 => {
-            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            since.map_or(0, |since| since.as_nanos() as u64)
-        }
-        function => {
-            // SAFETY: the profiler registered it as a function of this type, by CUPTI's interface.
-            let function = unsafe { std::mem::transmute::<usize, extern "C" fn() -> u64>(function) };
-            function()
-        }
-    }
-}
-
 /// Notes a record that the log just took, if the profiler looks.
-pub(crate) fn issued(position: u64, record: &Record) {
+fn note(position: u64, record: &Record) {
     if !LOOKS.load(Ordering::Relaxed) {
         return;
     }
@@ -116,7 +74,7 @@ pub(crate) fn issued(position: u64, record: &Record) {
 
 /// Makes the host wait, while the profiler records in a second run, until the awaited work has run: everything before a
 /// position of the log, or of one stream. So the profiler's window holds all of it, as on a GPU.
-pub(crate) fn pace(before: u64, stream: Option<u32>) {
+fn pace(before: u64, stream: Option<u32>) {
     if !LOOKS.load(Ordering::Relaxed) {
         return;
     }
@@ -129,6 +87,19 @@ pub(crate) fn pace(before: u64, stream: Option<u32>) {
     let runs = timeline::timeline(&notes, anchor);
     let until = notes.iter().zip(&runs).filter(|(note, _)| waited(note)).map(|(_, run)| run.1).max();
     timeline::sleep_until(until.unwrap_or(0), anchor);
+}
+
+/// The profiler as the log tells it.
+struct Profiler;
+
+impl Observer for Profiler {
+    fn wrote(&self, position: u64, record: &Record) {
+        note(position, record);
+    }
+
+    fn host_waits(&self, before: u64, stream: Option<u32>) {
+        pace(before, stream);
+    }
 }
 
 /// The last entry of each kind of a stack.
@@ -152,17 +123,13 @@ fn want(kind: u32, wanted: bool) -> Answer {
     };
     let shown = [COPY, FILL, KERNEL, CONCURRENT_KERNEL].iter().any(|kind| kinds & 1 << kind != 0);
     LOOKS.store(shown, Ordering::Relaxed);
+    log::observe(&Profiler);
     clock::hold(shown);
     if wanted {
         lock(&ANCHOR).get_or_insert_with(|| (stamp(), clock::monotonic_ns()));
         EVER_WANTED.fetch_or(kinds, Ordering::Relaxed);
     }
     Ok(())
-}
-
-/// Whether the profiler wanted a kind since it last flushed, or wants it now.
-fn is_wanted(wanted: u64, kind: u32) -> bool {
-    wanted & 1 << kind != 0
 }
 
 /// Kinds that were wanted when notes were taken: a profiler disables them before it flushes.
@@ -200,6 +167,14 @@ functions! { answer:
         let _ = set(last, taken.ok_or(Failure::NOT_READY)?.1);
         Ok(())
     };
+    // The functions that hand out and take buffers.
+    cuptiActivityRegisterCallbacks(ask: Option<buffers::Ask>, give: Option<buffers::Give>) => {
+        let (ask, give) = ask.zip(give).ok_or(Failure::INVALID_VALUE)?;
+        buffers::register(ask, give);
+        Ok(())
+    };
+    cuptiActivityGetNextRecord(buffer: Handle, filled: usize, record: Option<&mut Handle>) =>
+        buffers::advance(buffer, filled, record.ok_or(Failure::INVALID_VALUE)?);
     cuptiActivityFlushAll() => { flush(); Ok(()) };
     // Records that found no place: none.
     cuptiActivityGetNumDroppedRecords(_context: Handle, _stream: u32, out: Out<usize>) => set(out, 0);

@@ -5,7 +5,7 @@
 use std::ffi::CStr;
 
 use super::names::kernel_name;
-use super::{is_wanted, Note, CALL, CONCURRENT_KERNEL, COPY, FILL, KERNEL, LINK};
+use super::notes::{is_wanted, Note, CALL, CONCURRENT_KERNEL, COPY, FILL, KERNEL, LINK};
 use crate::log::{Kind, Record};
 
 /// Bytes of a record of a kind: `CUpti_ActivityExternalCorrelation`, `...API`, `...Kernel11`, `...Memcpy6`, `...Memset4`.

@@ -2,7 +2,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::{stamp, Anchor, Note, LAUNCH_NS, MADE_UP_NS};
+use super::notes::{stamp, Anchor, Note, LAUNCH_NS, MADE_UP_NS};
 use crate::{clock, times};
 
 /// Shortest time over which the unit of the profiler's clock is measured.

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex};
 
 use super::convolution::{convolution, Pass};
 use super::{answer, launch, LIBRARIES};
+use crate::arguments::{List, Places};
 use crate::blas::Product;
 use crate::entry_points::{functions, named};
 use crate::handles::Handles;
-use crate::log::lock;
+use crate::lock::lock;
 use crate::{set, Answer, Failure, Handle, Out};
 
 /// Types of attributes: `cudnnBackendAttributeType_t`.
@@ -142,33 +143,25 @@ fn name_of(operations: &[Arc<Descriptor>]) -> u32 {
 }
 
 /// Numbers of 4 or 8 bytes, or descriptors, that a caller passed; none for values of other types.
-fn read(of_type: c_int, count: usize, first: *const u8) -> Result<Option<Values>, Failure> {
+fn read(of_type: c_int, count: usize, values: List<u8>) -> Result<Option<Values>, Failure> {
     Ok(Some(match of_type {
-        // SAFETY: `count` values of the type that the caller states lie there, by cuDNN's interface.
-        INT64 => Values::Numbers((0..count).map(|i| unsafe { first.cast::<i64>().add(i).read_unaligned() }).collect()),
-        DATA_TYPE | INT32 => {
-            // SAFETY: as above; values of these types have 4 bytes.
-            let number = |i| i64::from(unsafe { first.cast::<c_int>().add(i).read_unaligned() });
-            Values::Numbers((0..count).map(number).collect())
-        }
+        INT64 => Values::Numbers(values.cast().read(count)?),
+        DATA_TYPE | INT32 => Values::Numbers(values.cast::<c_int>().read(count)?.into_iter().map(i64::from).collect()),
         DESCRIPTOR => {
-            // SAFETY: as above; a descriptor has the size of a pointer.
-            let handle = |i| unsafe { first.cast::<Handle>().add(i).read_unaligned() };
-            Values::Descriptors((0..count).map(|i| DESCRIPTORS.find(handle(i))).collect::<Result<_, _>>()?)
+            let handles = values.cast::<Handle>().read(count)?;
+            Values::Descriptors(handles.into_iter().map(|handle| DESCRIPTORS.find(handle)).collect::<Result<_, _>>()?)
         }
         _ => return Ok(None),
     }))
 }
 
-fn keep(descriptor: Handle, attribute: c_int, of_type: c_int, count: i64, values: Option<&u8>) -> Answer {
+fn keep(descriptor: Handle, attribute: c_int, of_type: c_int, count: i64, values: List<u8>) -> Answer {
     let descriptor = DESCRIPTORS.find(descriptor)?;
     let count = usize::try_from(count).ok().filter(|count| *count <= LONGEST).ok_or(Failure::INVALID_VALUE)?;
-    let first = match values {
-        Some(first) => std::ptr::from_ref(first),
-        None if count == 0 => return Ok(()),
-        None => return Err(Failure::INVALID_VALUE),
-    };
-    if let Some(kept) = read(of_type, count, first)? {
+    if count == 0 && values.is_null() {
+        return Ok(());
+    }
+    if let Some(kept) = read(of_type, count, values)? {
         lock(&descriptor.attributes).insert(attribute, kept);
     }
     Ok(())
@@ -180,15 +173,15 @@ fn write(
     attribute: c_int,
     of_type: c_int,
     room: usize,
-    first: *mut u8,
+    values: Places<u8>,
 ) -> Result<usize, Failure> {
     if of_type == DESCRIPTOR {
         let children = descriptor.answered(attribute);
-        for (index, child) in children.iter().enumerate().take(room) {
-            // SAFETY: there is room for `room` descriptors, by cuDNN's interface.
-            let target = DESCRIPTORS.find(unsafe { first.cast::<Handle>().add(index).read_unaligned() })?;
+        let shown = children.len().min(room);
+        let targets = if shown == 0 { Vec::new() } else { values.cast::<Handle>().read(shown)? };
+        for (child, target) in children.iter().zip(targets) {
             let attributes = lock(&child.attributes).clone();
-            *lock(&target.attributes) = attributes;
+            *lock(&DESCRIPTORS.find(target)?.attributes) = attributes;
         }
         return Ok(children.len());
     }
@@ -204,10 +197,10 @@ fn write(
         (_, numbers) if numbers.is_empty() => vec![0],
         (_, numbers) => numbers,
     };
-    for (index, number) in numbers.iter().enumerate().take(room) {
-        let bytes = number.to_le_bytes();
-        // SAFETY: there is room for `room` values of the type that the caller states, by cuDNN's interface.
-        unsafe { bytes.as_ptr().copy_to_nonoverlapping(first.add(index * size), size) };
+    let shown = &numbers[..numbers.len().min(room)];
+    if !shown.is_empty() {
+        values
+            .write(&shown.iter().flat_map(|number| number.to_le_bytes().into_iter().take(size)).collect::<Vec<_>>())?;
     }
     Ok(numbers.len())
 }
@@ -218,14 +211,13 @@ functions! { answer:
     // Others that hold it keep it.
     cudnnBackendDestroyDescriptor(descriptor: Handle) => DESCRIPTORS.remove(descriptor);
     cudnnBackendFinalize(descriptor: Handle) => DESCRIPTORS.find(descriptor).map(drop);
-    cudnnBackendSetAttribute(descriptor: Handle, attribute: c_int, of_type: c_int, count: i64, values: Option<&u8>) =>
+    cudnnBackendSetAttribute(descriptor: Handle, attribute: c_int, of_type: c_int, count: i64, values: List<u8>) =>
         keep(descriptor, attribute, of_type, count, values);
     // Without a place for values only their number is asked for.
     cudnnBackendGetAttribute(descriptor: Handle, attribute: c_int, of_type: c_int, room: i64, count: Out<i64>,
-        values: Option<&mut u8>) => {
-        let room = usize::try_from(room).ok().filter(|_| values.is_some()).unwrap_or(0);
-        let first = values.map_or(std::ptr::null_mut(), std::ptr::from_mut);
-        let found = write(&*DESCRIPTORS.find(descriptor)?, attribute, of_type, room, first)?;
+        values: Places<u8>) => {
+        let room = usize::try_from(room).ok().filter(|_| !values.is_null()).unwrap_or(0);
+        let found = write(&*DESCRIPTORS.find(descriptor)?, attribute, of_type, room, values)?;
         let _ = set(count, found as i64); // optional
         Ok(())
     };

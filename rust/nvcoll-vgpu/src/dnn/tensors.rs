@@ -2,6 +2,7 @@
 use std::ffi::c_int;
 
 use super::answer;
+use crate::arguments::{List, Places};
 use crate::entry_points::functions;
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out};
@@ -42,36 +43,30 @@ pub(super) fn describe(handle: Handle, dtype: c_int, dimensions: &[c_int]) -> An
 }
 
 /// A list of `count` numbers that a caller passed.
-fn list(first: Option<&c_int>, count: c_int) -> Result<Vec<c_int>, Failure> {
-    let count = usize::try_from(count).ok().filter(|count| *count <= MOST).ok_or(Failure::INVALID_VALUE)?;
-    let first = first.ok_or(Failure::INVALID_VALUE)?;
-    // SAFETY: the list has `count` numbers, by cuDNN's interface.
-    Ok(unsafe { std::slice::from_raw_parts(first, count) }.to_vec())
+fn list(numbers: List<c_int>, count: c_int) -> Result<Vec<c_int>, Failure> {
+    let count = usize::try_from(count).ok().filter(|count| *count <= MOST);
+    numbers.read(count.ok_or(Failure::INVALID_VALUE)?)
 }
 
 /// Writes as many numbers as there is room for.
-fn hand_out(numbers: &[c_int], out: Out<'_, c_int>, room: c_int) -> Answer {
-    let first = out.ok_or(Failure::INVALID_VALUE)?.as_mut_ptr();
-    let count = numbers.len().min(usize::try_from(room).unwrap_or(0));
-    // SAFETY: the caller has room for `room` numbers, by cuDNN's interface.
-    unsafe { numbers.as_ptr().copy_to_nonoverlapping(first, count) };
-    Ok(())
+fn hand_out(numbers: &[c_int], out: Places<c_int>, room: c_int) -> Answer {
+    out.write(&numbers[..numbers.len().min(usize::try_from(room).unwrap_or(0))])
 }
 
 functions! { answer:
     cudnnCreateTensorDescriptor cudnnCreateFilterDescriptor(out: Out<Handle>) => TENSORS.make(out, Tensor::default());
     cudnnDestroyTensorDescriptor cudnnDestroyFilterDescriptor(descriptor: Handle) => TENSORS.remove(descriptor);
-    cudnnSetTensorNdDescriptor(descriptor: Handle, dtype: c_int, count: c_int, dimensions: Option<&c_int>,
-        strides: Option<&c_int>) => {
+    cudnnSetTensorNdDescriptor(descriptor: Handle, dtype: c_int, count: c_int, dimensions: List<c_int>,
+        strides: List<c_int>) => {
         let kept = Tensor { dtype, format: 0, dimensions: list(dimensions, count)?, strides: list(strides, count)? };
         TENSORS.change(descriptor, |tensor| *tensor = kept)
     };
-    cudnnSetFilterNdDescriptor(descriptor: Handle, dtype: c_int, format: c_int, count: c_int, dimensions: Option<&c_int>) => {
+    cudnnSetFilterNdDescriptor(descriptor: Handle, dtype: c_int, format: c_int, count: c_int, dimensions: List<c_int>) => {
         let kept = Tensor { dtype, format, dimensions: list(dimensions, count)?, strides: Vec::new() };
         TENSORS.change(descriptor, |tensor| *tensor = kept)
     };
-    cudnnGetTensorNdDescriptor(descriptor: Handle, room: c_int, dtype: Out<c_int>, count: Out<c_int>, dimensions: Out<c_int>,
-        strides: Out<c_int>) => {
+    cudnnGetTensorNdDescriptor(descriptor: Handle, room: c_int, dtype: Out<c_int>, count: Out<c_int>, dimensions: Places<c_int>,
+        strides: Places<c_int>) => {
         let tensor = tensor_of(descriptor)?;
         set(dtype, tensor.dtype)?;
         set(count, tensor.dimensions.len() as c_int)?;
@@ -79,7 +74,7 @@ functions! { answer:
         hand_out(&tensor.strides, strides, room)
     };
     cudnnGetFilterNdDescriptor(descriptor: Handle, room: c_int, dtype: Out<c_int>, format: Out<c_int>, count: Out<c_int>,
-        dimensions: Out<c_int>) => {
+        dimensions: Places<c_int>) => {
         let filter = tensor_of(descriptor)?;
         set(dtype, filter.dtype)?;
         set(format, filter.format)?;

@@ -8,6 +8,7 @@ use super::launches::*;
 use super::recurrent::*;
 use super::tensors::*;
 use super::*;
+use crate::arguments::{List, Places};
 use crate::testing::{records_of, told};
 
 const SUCCESS: c_int = 0;
@@ -18,9 +19,8 @@ fn made(kind: c_int) -> Handle {
 }
 
 /// The bytes of a list, as an entry point takes them.
-fn bytes<T>(list: &[T]) -> Option<&u8> {
-    // SAFETY: the list has at least one byte, and any byte is a `u8`.
-    list.first().map(|first| unsafe { &*std::ptr::from_ref(first).cast::<u8>() })
+fn bytes<T: Copy>(list: &[T]) -> List<u8> {
+    List::from(list).cast()
 }
 
 fn holds(descriptor: Handle, attribute: c_int, children: &[Handle]) {
@@ -46,10 +46,7 @@ fn a_plan_that_the_heuristics_offer_logs_its_convolution() {
     assert_eq!(cudnnBackendDestroyDescriptor(operation), SUCCESS, "the graph keeps it");
     holds(heuristic, 201, &[graph]);
     let mut offered = [configuration];
-    let first = offered.first_mut().map(|handle| {
-        // SAFETY: a handle has bytes, and any byte is a `u8`.
-        unsafe { &mut *std::ptr::from_mut(handle).cast::<u8>() }
-    });
+    let first = Places::from(&mut offered[..]).cast();
     let found = told(0, |out| cudnnBackendGetAttribute(heuristic, 202, 15, 1, out, first));
     assert_eq!(found, 1);
     holds(plan, 401, &[configuration]);
@@ -130,14 +127,11 @@ proptest! {
         let status = cudnnBackendSetAttribute(descriptor, attribute, of_type, count, bytes(&value));
         prop_assert!([SUCCESS, BAD_PARAM].contains(&status));
         let mut room = value;
-        let first = room.first_mut().map(|first| {
-            // SAFETY: a number has bytes, and any byte is a `u8`.
-            unsafe { &mut *std::ptr::from_mut(first).cast::<u8>() }
-        });
+        let first = Places::from(&mut room[..]).cast();
         let mut found = MaybeUninit::new(0);
         let status = cudnnBackendGetAttribute(descriptor, attribute, of_type, count, Some(&mut found), first);
         prop_assert!([SUCCESS, BAD_PARAM].contains(&status));
-        prop_assert_eq!(cudnnBackendSetAttribute(handle, attribute, of_type, count, None), BAD_PARAM);
+        prop_assert_eq!(cudnnBackendSetAttribute(handle, attribute, of_type, count, bytes(&value)), BAD_PARAM);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex};
 
 use super::{memory, Block, DEVICE, GRANULARITY};
+use crate::lock::lock;
 use crate::log::{self, Kind};
 use crate::{Answer, Failure, Handle};
 
@@ -37,7 +38,7 @@ pub fn create(device: u16, bytes: usize) -> Result<Handle, Failure> {
     if bytes == 0 || !bytes.is_multiple_of(GRANULARITY) {
         return Err(Failure::INVALID_VALUE);
     }
-    let mut handles = log::lock(&HANDLES);
+    let mut handles = lock(&HANDLES);
     memory().count(device, bytes)?;
     handles.next += 1;
     let handle = handles.next << 6;
@@ -64,7 +65,7 @@ impl Handles {
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown handle, or one that was released before.
 pub fn release(handle: Handle) -> Answer {
-    let mut handles = log::lock(&HANDLES);
+    let mut handles = lock(&HANDLES);
     let created = handles.created.get_mut(&handle).filter(|created| created.releases > 0);
     created.ok_or(Failure::INVALID_VALUE)?.releases -= 1;
     handles.drop_hold(handle);
@@ -76,7 +77,7 @@ pub fn release(handle: Handle) -> Answer {
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an address into which nothing is mapped.
 pub fn retain(address: usize) -> Result<Handle, Failure> {
-    let mut handles = log::lock(&HANDLES);
+    let mut handles = lock(&HANDLES);
     let start = super::block_of(address).ok_or(Failure::INVALID_VALUE)?.0;
     let handle = *handles.mapped.get(&start).ok_or(Failure::INVALID_VALUE)?;
     let created = handles.created.get_mut(&handle).ok_or(Failure::INVALID_VALUE)?;
@@ -90,7 +91,7 @@ pub fn retain(address: usize) -> Result<Handle, Failure> {
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown handle.
 pub fn device_of(handle: Handle) -> Result<u16, Failure> {
-    let handles = log::lock(&HANDLES);
+    let handles = lock(&HANDLES);
     handles.created.get(&handle).map(|created| created.device).ok_or(Failure::INVALID_VALUE)
 }
 
@@ -100,7 +101,7 @@ pub fn device_of(handle: Handle) -> Result<u16, Failure> {
 /// [`Failure::INVALID_VALUE`] for an unknown handle, a size that is not the handle's, addresses that are not reserved or
 /// into which memory is mapped.
 pub fn map(address: usize, bytes: usize, handle: Handle) -> Answer {
-    let mut handles = log::lock(&HANDLES);
+    let mut handles = lock(&HANDLES);
     let created = handles.created.get_mut(&handle).ok_or(Failure::INVALID_VALUE)?;
     let mut memory = memory();
     let end = address.checked_add(bytes).ok_or(Failure::INVALID_VALUE)?;
@@ -121,7 +122,7 @@ pub fn map(address: usize, bytes: usize, handle: Handle) -> Answer {
 /// # Errors
 /// [`Failure::INVALID_VALUE`] if it does not, or if nothing is mapped there.
 pub fn unmap(address: usize, bytes: usize) -> Answer {
-    let mut handles = log::lock(&HANDLES);
+    let mut handles = lock(&HANDLES);
     let end = address.checked_add(bytes).ok_or(Failure::INVALID_VALUE)?;
     let found: Vec<(usize, Handle)> = handles.mapped.range(address..end).map(|(at, handle)| (*at, *handle)).collect();
     let mut memory = memory();

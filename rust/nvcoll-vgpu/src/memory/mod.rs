@@ -19,6 +19,7 @@ use arena::{Arena, PAGE_BYTES};
 use ranges::Ranges;
 
 use crate::gpu::gpu;
+use crate::lock::lock;
 use crate::log::{self, Kind};
 use crate::{Answer, Failure};
 
@@ -61,7 +62,7 @@ static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
 });
 
 fn memory() -> MutexGuard<'static, Memory> {
-    log::lock(&MEMORY)
+    lock(&MEMORY)
 }
 
 /// Bytes of address space that an allocation takes.

@@ -4,7 +4,8 @@ use std::sync::{LazyLock, Mutex};
 
 use super::arena::{Arena, PAGE_BYTES};
 use super::ranges::Ranges;
-use crate::{log, Answer, Failure};
+use crate::lock::lock;
+use crate::{Answer, Failure};
 
 /// Address space of page-locked memory: 4 TiB from 24 TiB on (chosen).
 static PINNED: LazyLock<Arena> = LazyLock::new(|| Arena::reserve(24 << 40, 1 << 42));
@@ -31,7 +32,7 @@ pub fn allocate(bytes: usize) -> Result<usize, Failure> {
         return Ok(0);
     }
     let room = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(Failure::OUT_OF_MEMORY)?;
-    let mut state = log::lock(&STATE);
+    let mut state = lock(&STATE);
     let address = state.free.take(room, PAGE_BYTES).ok_or(Failure::OUT_OF_MEMORY)?;
     state.blocks.insert(address, room);
     Ok(address)
@@ -45,7 +46,7 @@ pub fn release(address: usize) -> Answer {
     if address == 0 {
         return Ok(());
     }
-    let mut state = log::lock(&STATE);
+    let mut state = lock(&STATE);
     let room = state.blocks.remove(&address).ok_or(Failure::INVALID_VALUE)?;
     PINNED.forget(address, room);
     state.free.give(address, room);
@@ -61,7 +62,7 @@ pub fn register(address: usize, bytes: usize) -> Answer {
     if address == 0 || bytes == 0 {
         return Err(Failure::INVALID_VALUE);
     }
-    let mut state = log::lock(&STATE);
+    let mut state = lock(&STATE);
     let before = state.registered.range(..end).next_back();
     if before.is_some_and(|(start, length)| start + length > address) {
         return Err(Failure::ALREADY_REGISTERED);
@@ -75,7 +76,7 @@ pub fn register(address: usize, bytes: usize) -> Answer {
 /// # Errors
 /// [`Failure::NOT_REGISTERED`] for an address that was not registered.
 pub fn unregister(address: usize) -> Answer {
-    let removed = log::lock(&STATE).registered.remove(&address);
+    let removed = lock(&STATE).registered.remove(&address);
     removed.map(drop).ok_or(Failure::NOT_REGISTERED)
 }
 
@@ -84,7 +85,7 @@ pub fn has(address: usize) -> bool {
     if PINNED.has(address) {
         return true;
     }
-    let state = log::lock(&STATE);
+    let state = lock(&STATE);
     let before = state.registered.range(..=address).next_back();
     before.is_some_and(|(start, length)| address - start < *length)
 }

@@ -18,9 +18,10 @@ mod ops;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::{c_char, c_int, CStr};
+use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
+use crate::arguments::{List, Places, Text};
 use crate::entry_points::{functions, number, values};
 use crate::gpu::gpu;
 use crate::handles::Handles;
@@ -54,13 +55,11 @@ static SPLIT_RANK: AtomicI32 = AtomicI32::new(0);
 #[derive(Clone, Copy)]
 pub(crate) struct UniqueId([u8; 128]);
 
-/// The first field of `ncclConfig_t`: the size of the whole in bytes, which differs between versions.
+/// The head of `ncclConfig_t` of 2.27 and later, up to the name of the communicator. Its first field is its size in bytes, which
+/// differs between versions.
 #[repr(C)]
-pub(crate) struct ConfigSize(usize);
-
-/// The head of `ncclConfig_t` of 2.27 and later, up to the name of the communicator.
-#[repr(C)]
-struct Config {
+#[derive(Clone, Copy)]
+pub(crate) struct Config {
     size: usize,
     magic: u32,
     version: u32,
@@ -68,7 +67,7 @@ struct Config {
     net_name: *const c_char,
     split_share: c_int,
     traffic_class: c_int,
-    name: *const c_char,
+    name: Text<'static>,
 }
 
 impl UniqueId {
@@ -79,31 +78,33 @@ impl UniqueId {
 }
 
 /// The name that a configuration gives a communicator, if it gives one.
-fn name_in(config: Option<&ConfigSize>) -> Option<String> {
-    let size = config.filter(|size| size.0 >= size_of::<Config>())?;
-    // SAFETY: the configuration is as large as its first field says, by NCCL's interface, so it reaches past the name.
-    let name = unsafe { (*std::ptr::from_ref(size).cast::<Config>()).name };
-    if name.is_null() {
+fn name_in(config: List<Config>) -> Option<String> {
+    let bytes = config.cast::<usize>().read(1).ok()?[0];
+    if bytes < size_of::<Config>() {
         return None;
     }
-    // SAFETY: a name that is set is a C string, by NCCL's interface.
-    Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    let name = config.read(1).ok()?[0].name;
+    name.read().ok().map(|name| name.to_string_lossy().into_owned())
 }
 
-/// Makes a communicator, logs it and hands out its handle.
+/// Makes a communicator and hands out its handle.
 fn make(out: Out<'_, Handle>, name: &str, ranks: c_int, rank: c_int) -> Answer {
-    if out.is_none() || ranks < 1 || rank < 0 || rank >= ranks {
+    crate::make(out, || create(name, ranks, rank))
+}
+
+/// Makes a communicator and logs it.
+fn create(name: &str, ranks: c_int, rank: c_int) -> Result<Handle, Failure> {
+    if ranks < 1 || rank < 0 || rank >= ranks {
         return Err(Failure::INVALID_VALUE);
     }
     let id = COMMUNICATOR_IDS.fetch_add(1, Ordering::Relaxed) + 1; // Relaxed: only uniqueness counts
     let (ranks, rank) = (ranks as u32, rank as u32);
     log::push(Kind::Communicator, 0, log::name(name), [id, u64::from(ranks), u64::from(rank)]);
-    COMMUNICATORS.make(out, Communicator { id, ranks, rank, device: log::device().into() })
+    Ok(COMMUNICATORS.insert(Communicator { id, ranks, rank, device: log::device().into() }))
 }
 
 /// Says what the next `ncclCommSplit` makes: torch knows the ranks of a split, NCCL's call does not.
-#[no_mangle]
-extern "C" fn nvcoll_vgpu_split_hint(ranks: c_int, rank: c_int) {
+pub(crate) fn set_split_hint(ranks: c_int, rank: c_int) {
     // Relaxed: the thread that splits gave the hint, or was started after it.
     SPLIT_RANKS.store(ranks, Ordering::Relaxed);
     SPLIT_RANK.store(rank, Ordering::Relaxed);
@@ -119,21 +120,21 @@ fn unique_id() -> UniqueId {
 }
 
 /// Makes one communicator per device of this process.
-fn make_all(out: Out<'_, Handle>, devices: c_int) -> Answer {
-    let first = std::ptr::from_mut(out.filter(|_| devices > 0).ok_or(Failure::INVALID_VALUE)?);
-    (0..devices).try_for_each(|rank| {
-        // SAFETY: there is a place for each of `devices` handles, by NCCL's interface.
-        make(Some(unsafe { &mut *first.add(rank as usize) }), "all devices", devices, rank)
-    })
+fn make_all(out: Places<Handle>, devices: c_int) -> Answer {
+    if out.is_null() || devices < 1 {
+        return Err(Failure::INVALID_VALUE);
+    }
+    let made = (0..devices).map(|rank| create("all devices", devices, rank)).collect::<Result<Vec<_>, _>>()?;
+    out.write(&made)
 }
 
 /// Splits a communicator; ranks and rank come from the hint, or are those of the whole.
-fn split(comm: Handle, color: c_int, out: Out<'_, Handle>, config: Option<&ConfigSize>) -> Answer {
+fn split(comm: Handle, color: c_int, out: Out<'_, Handle>, config: List<Config>) -> Answer {
     let whole = COMMUNICATORS.find(comm)?;
     if color < 0 {
         return set(out, 0);
     }
-    // Relaxed: see `nvcoll_vgpu_split_hint`.
+    // Relaxed: see `set_split_hint`.
     let (ranks, rank) = match SPLIT_RANKS.load(Ordering::Relaxed) {
         0 => (whole.ranks as c_int, whole.rank as c_int),
         ranks => (ranks, SPLIT_RANK.load(Ordering::Relaxed)),
@@ -142,16 +143,10 @@ fn split(comm: Handle, color: c_int, out: Out<'_, Handle>, config: Option<&Confi
 }
 
 /// Makes a communicator without the ranks of a list.
-fn shrink(
-    comm: Handle,
-    excluded: Option<&c_int>,
-    count: c_int,
-    out: Out<'_, Handle>,
-    config: Option<&ConfigSize>,
-) -> Answer {
-    let (whole, first) = (COMMUNICATORS.find(comm)?, excluded.filter(|_| count > 0).ok_or(Failure::INVALID_VALUE)?);
-    // SAFETY: the list has `count` entries, by NCCL's interface.
-    let excluded = unsafe { std::slice::from_raw_parts(first, count as usize) };
+fn shrink(comm: Handle, excluded: List<c_int>, count: c_int, out: Out<'_, Handle>, config: List<Config>) -> Answer {
+    let whole = COMMUNICATORS.find(comm)?;
+    let excluded =
+        excluded.read(usize::try_from(count).ok().filter(|count| *count > 0).ok_or(Failure::INVALID_VALUE)?)?;
     let before = excluded.iter().filter(|rank| **rank < whole.rank as c_int).count();
     let name = name_in(config).unwrap_or_else(|| format!("rest of {}", whole.id));
     make(out, &name, (whole.ranks as c_int).saturating_sub(count), whole.rank as c_int - before as c_int)
@@ -169,20 +164,20 @@ functions! { answer:
     // The identifier with which a communicator grows.
     ncclCommGetUniqueId(comm: Handle, out: Out<UniqueId>) => COMMUNICATORS.find(comm).and_then(|_| set(out, unique_id()));
     ncclCommInitRank(out: Out<Handle>, ranks: c_int, id: UniqueId, rank: c_int) => make(out, &id.text(), ranks, rank);
-    ncclCommInitRankConfig(out: Out<Handle>, ranks: c_int, id: UniqueId, rank: c_int, config: Option<&ConfigSize>) =>
+    ncclCommInitRankConfig(out: Out<Handle>, ranks: c_int, id: UniqueId, rank: c_int, config: List<Config>) =>
         make(out, &name_in(config).unwrap_or_else(|| id.text()), ranks, rank);
     // Of several identifiers the first is the name.
     ncclCommInitRankScalable(out: Out<Handle>, ranks: c_int, rank: c_int, _ids: c_int, first: Option<&UniqueId>,
-        config: Option<&ConfigSize>) => {
+        config: List<Config>) => {
         let name = name_in(config).or_else(|| first.map(UniqueId::text));
         make(out, &name.ok_or(Failure::INVALID_VALUE)?, ranks, rank)
     };
-    ncclCommInitAll(out: Out<Handle>, devices: c_int) => make_all(out, devices);
-    ncclCommSplit(comm: Handle, color: c_int, _key: c_int, out: Out<Handle>, config: Option<&ConfigSize>) =>
+    ncclCommInitAll(out: Places<Handle>, devices: c_int) => make_all(out, devices);
+    ncclCommSplit(comm: Handle, color: c_int, _key: c_int, out: Out<Handle>, config: List<Config>) =>
         split(comm, color, out, config);
-    ncclCommShrink(comm: Handle, excluded: Option<&c_int>, count: c_int, out: Out<Handle>, config: Option<&ConfigSize>) =>
+    ncclCommShrink(comm: Handle, excluded: List<c_int>, count: c_int, out: Out<Handle>, config: List<Config>) =>
         shrink(comm, excluded, count, out, config);
-    ncclCommGrow(comm: Handle, ranks: c_int, _id: usize, rank: c_int, out: Out<Handle>, config: Option<&ConfigSize>) => {
+    ncclCommGrow(comm: Handle, ranks: c_int, _id: usize, rank: c_int, out: Out<Handle>, config: List<Config>) => {
         let own = COMMUNICATORS.find(comm).map_or(rank, |whole| whole.rank as c_int);
         make(out, &name_in(config).unwrap_or_else(|| "grown".into()), ranks, own)
     };

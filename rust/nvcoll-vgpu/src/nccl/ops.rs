@@ -5,8 +5,9 @@ use std::sync::Mutex;
 
 use super::numbers::{Dtype, Fold};
 use super::{answer, COMMUNICATORS};
+use crate::arguments::List;
 use crate::entry_points::functions;
-use crate::log::lock;
+use crate::lock::lock;
 use crate::nccl::data::read;
 use crate::{set, Failure, Handle, Out};
 
@@ -44,20 +45,22 @@ pub(crate) fn fold(op: c_int) -> Option<Fold> {
 }
 
 /// Reads a scalar that lies in the host's memory.
-fn immediate(scalar: *const u8, dtype: Dtype) -> Scalar {
+fn immediate(scalar: List<u8>, dtype: Dtype) -> Result<Scalar, Failure> {
     let mut bytes = [0; 8];
-    // SAFETY: the scalar is an element of `dtype`, by NCCL's interface, and an element has at most 8 bytes.
-    unsafe { scalar.copy_to_nonoverlapping(bytes.as_mut_ptr(), dtype.size()) };
-    Scalar::Bits(u64::from_le_bytes(bytes))
+    bytes[..dtype.size()].copy_from_slice(&scalar.read(dtype.size())?);
+    Ok(Scalar::Bits(u64::from_le_bytes(bytes)))
 }
 
 functions! { answer:
     // The op "multiply by a scalar, then sum".
-    ncclRedOpCreatePreMulSum(op: Out<c_int>, scalar: Option<&u8>, dtype: c_int, residence: c_int, comm: Handle) => {
+    ncclRedOpCreatePreMulSum(op: Out<c_int>, scalar: List<u8>, dtype: c_int, residence: c_int, comm: Handle) => {
         COMMUNICATORS.find(comm)?;
         let dtype = Dtype::of_nccl(dtype).ok_or(Failure::INVALID_VALUE)?;
-        let scalar = std::ptr::from_ref(scalar.ok_or(Failure::INVALID_VALUE)?);
-        let kept = if residence == 0 { Scalar::At(scalar as usize, dtype) } else { immediate(scalar, dtype) };
+        let kept = match residence {
+            0 if scalar.is_null() => return Err(Failure::INVALID_VALUE),
+            0 => Scalar::At(scalar.address(), dtype),
+            _ => immediate(scalar, dtype)?,
+        };
         let mut made = lock(&MADE);
         made.push(kept);
         set(op, BUILT_IN + made.len() as c_int - 1)

@@ -95,13 +95,11 @@ fn an_op_that_scales_first_reads_its_scalar_from_host_or_device() {
     let comm = comm(4, 0);
     let at = device(&[2f32]);
     let scalar = 0.25f32.to_le_bytes();
-    let now = told(0, |out| ncclRedOpCreatePreMulSum(out, scalar.first(), 7, 1, comm));
+    let now = told(0, |out| ncclRedOpCreatePreMulSum(out, List::from(&scalar[..]), 7, 1, comm));
     ncclAllReduce(at, at, 1, 7, now, comm, 0);
     assert_eq!(read::<f32>(at, 1), [2.0]);
     let later = device(&[0.5f32]);
-    // SAFETY: the address is that of a float, which the call does not follow.
-    let later = unsafe { (later as *const u8).as_ref() };
-    let later = told(0, |out| ncclRedOpCreatePreMulSum(out, later, 7, 0, comm));
+    let later = told(0, |out| ncclRedOpCreatePreMulSum(out, List::at(later), 7, 0, comm));
     ncclAllReduce(at, at, 1, 7, later, comm, 0);
     assert_eq!(read::<f32>(at, 1), [4.0]);
     assert_eq!(ncclRedOpDestroy(now), SUCCESS);
@@ -111,12 +109,12 @@ fn an_op_that_scales_first_reads_its_scalar_from_host_or_device() {
 #[test]
 fn a_split_has_the_ranks_of_the_hint() {
     let whole = comm(8, 5);
-    nvcoll_vgpu_split_hint(2, 1);
-    let part = told(0, |out| ncclCommSplit(whole, 3, 5, out, None));
-    nvcoll_vgpu_split_hint(0, 0);
+    set_split_hint(2, 1);
+    let part = told(0, |out| ncclCommSplit(whole, 3, 5, out, List::at(0)));
+    set_split_hint(0, 0);
     assert_eq!(told(0, |out| ncclCommCount(part, out)), 2);
     assert_eq!(told(0, |out| ncclCommUserRank(part, out)), 1);
-    assert_eq!(told(1, |out| ncclCommSplit(whole, -1, 5, out, None)), 0, "no color, no communicator");
+    assert_eq!(told(1, |out| ncclCommSplit(whole, -1, 5, out, List::at(0))), 0, "no color, no communicator");
 }
 
 proptest! {

@@ -3,7 +3,8 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::entry_points::{functions, runtime, values, write_text};
+use crate::arguments::Places;
+use crate::entry_points::{functions, runtime, values};
 use crate::errors::{self, Failure, Status, Text};
 use crate::gpu::{gpu, pci_address, uuid};
 use crate::properties::{layout_12, layout_13, record};
@@ -48,8 +49,8 @@ runtime! {
     cudaDriverGetVersion cudaRuntimeGetVersion(version: Out<i32>), cuDriverGetVersion => set(version, gpu().version());
     cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32), cuDeviceGetAttribute =>
         set(value, attributes::attribute(gpu(), attribute, device_of(device)?));
-    cudaDeviceGetPCIBusId(buffer: Out<u8>, length: i32, device: i32), cuDeviceGetPCIBusId =>
-        write_text(buffer, length, &pci_address(device_of(device)?));
+    cudaDeviceGetPCIBusId(buffer: Places<u8>, length: i32, device: i32), cuDeviceGetPCIBusId =>
+        buffer.write_text(length, &pci_address(device_of(device)?));
     // Both are optional.
     cudaDeviceGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>), cuCtxGetStreamPriorityRange => {
         let _ = (set(least, 0), set(greatest, -5));
@@ -70,8 +71,8 @@ functions! { errors::driver:
     cuInit() => some_device();
     cuDeviceGet(device: Out<i32>, ordinal: i32) => set(device, device_of(ordinal)?.into());
     cuDeviceGetCount(count: Out<i32>) => set(count, gpu().devices as i32);
-    cuDeviceGetName(buffer: Out<u8>, length: i32, device: i32) =>
-        device_of(device).and_then(|_| write_text(buffer, length, &gpu().name));
+    cuDeviceGetName(buffer: Places<u8>, length: i32, device: i32) =>
+        device_of(device).and_then(|_| buffer.write_text(length, &gpu().name));
     cuDeviceGetUuid cuDeviceGetUuid_v2(out: Out<[u8; 16]>, device: i32) => set(out, uuid(device_of(device)?));
     cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) =>
         device_of(device).and_then(|_| set(bytes, gpu().memory_bytes as usize));

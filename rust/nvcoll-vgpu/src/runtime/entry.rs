@@ -6,7 +6,8 @@
 
 use std::ffi::{c_void, CStr, CString};
 
-use crate::entry_points::{functions, runtime, text_of, Text};
+use crate::arguments::Text;
+use crate::entry_points::{functions, runtime};
 use crate::errors::{self, Failure};
 use crate::gpu::gpu;
 use crate::{set, Answer, Out};
@@ -27,7 +28,7 @@ fn entry_point(name: &CStr) -> Option<*mut c_void> {
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for null, [`Failure::NOT_FOUND`] if nobody answers the name and nobody asked whether.
 fn find(name: Text<'_>, out: Out<*mut c_void>, status: Out<i32>) -> Answer {
-    let found = entry_point(text_of(name)?);
+    let found = entry_point(name.read()?);
     set(out, found.unwrap_or(std::ptr::null_mut()))?;
     let was_asked = set(status, found.is_none().into()).is_ok();
     found.map(drop).or(was_asked.then_some(())).ok_or(Failure::NOT_FOUND)

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use crate::entry_points::runtime;
 use crate::errors::Failure;
 use crate::gpu::gpu;
-use crate::{graphs, make, set, streams, Answer, Handle, Out};
+use crate::{captures, graphs, make, set, streams, Answer, Handle, Out};
 
 /// Whether a stream captures, and what: the part that all versions of the question share. All places but the first are
 /// optional.
@@ -17,7 +17,7 @@ fn capture_info(
     graph: Out<Handle>,
     nothing: [Out<usize>; 3],
 ) -> Answer {
-    let capture = graphs::capture_of(stream);
+    let capture = captures::capture_of(stream);
     set(status, capture.is_some().into())?;
     let _ = set(id, capture.as_ref().map_or(0, |capture| capture.id));
     let _ = set(graph, capture.map_or(0, |capture| capture.graph));
@@ -42,7 +42,7 @@ unsafe fn place<'a, T>(pointer: *mut T) -> Out<'a, T> {
 /// `nodes` is null, or has `count` places.
 unsafe fn write_nodes(graph: Handle, nodes: *mut Handle, count: Option<&mut usize>) -> Answer {
     let count = count.ok_or(Failure::INVALID_VALUE)?;
-    let all = graphs::nodes(graph)?;
+    let all = captures::nodes(graph)?;
     if nodes.is_null() {
         *count = all;
         return Ok(());
@@ -57,13 +57,13 @@ unsafe fn write_nodes(graph: Handle, nodes: *mut Handle, count: Option<&mut usiz
 
 runtime! {
     cudaStreamBeginCapture(stream: Handle, _mode: i32) =>
-        streams::stream(stream).and_then(|_| graphs::begin(stream, None));
+        streams::stream(stream).and_then(|_| captures::begin(stream, None));
     cudaStreamBeginCaptureToGraph(stream: Handle, graph: Handle) =>
-        streams::stream(stream).and_then(|_| graphs::begin(stream, Some(graph)));
+        streams::stream(stream).and_then(|_| captures::begin(stream, Some(graph)));
     cudaStreamEndCapture(stream: Handle, graph: Out<Handle>) => {
         let graph = graph.ok_or(Failure::INVALID_VALUE)?;
         graph.write(0);
-        graph.write(graphs::end(stream)?);
+        graph.write(captures::end(stream)?);
         Ok(())
     };
     cudaStreamIsCapturing(stream: Handle, status: Out<i32>), cuStreamIsCapturing =>
@@ -74,12 +74,12 @@ runtime! {
     cudaStreamGetCaptureInfo_v3(stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
         dependencies: Out<usize>, edges: Out<usize>, count: Out<usize>), cuStreamGetCaptureInfo_v3 =>
         capture_info(stream, status, id, graph, [dependencies, edges, count]);
-    cudaGraphCreate(graph: Out<Handle>, _flags: u32) => set(graph, graphs::create());
+    cudaGraphCreate(graph: Out<Handle>, _flags: u32) => set(graph, captures::create());
     cudaGraphInstantiate cudaGraphInstantiateWithFlags(executable: Out<Handle>, graph: Handle, _flags: u64) =>
         make(executable, || graphs::instantiate(graph));
     cudaGraphLaunch(executable: Handle, stream: Handle) =>
         streams::stream(stream).and_then(|_| graphs::launch(executable, stream));
-    cudaGraphDestroy(graph: Handle) => graphs::destroy(graph);
+    cudaGraphDestroy(graph: Handle) => captures::destroy(graph);
     cudaGraphExecDestroy(executable: Handle) => graphs::destroy_executable(executable);
     // Nodes that choose by a value on the GPU: the value does not exist.
     cudaGraphConditionalHandleCreate cudaGraphAddNode() => Err(Failure::NOT_SUPPORTED);

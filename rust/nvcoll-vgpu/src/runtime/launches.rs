@@ -4,7 +4,8 @@
 
 use std::cell::RefCell;
 
-use crate::entry_points::{functions, runtime, text_of, values, Text};
+use crate::arguments::Text;
+use crate::entry_points::{functions, runtime, values};
 use crate::errors::{self, Failure};
 use crate::gpu::gpu;
 use crate::images::{Binary, Wrapper};
@@ -94,7 +95,7 @@ fn attribute(number: i32, function: Handle) -> Result<i32, Failure> {
 runtime! {
     // Other arguments of the compiler's call are not read.
     __cudaRegisterFunction(owner: Handle, host: Handle, _device: usize, name: Text) =>
-        text_of(name).map(|name| launches::register(owner, host, name));
+        name.read().map(|name| launches::register(owner, host, name));
     __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared_bytes: usize, stream: Handle) =>
         { CONFIGURATIONS.with_borrow_mut(|all| all.push((grid, block, shared_bytes, stream))); Ok(()) };
     __cudaPopCallConfiguration(grid: Out<Dim3>, block: Out<Dim3>, shared_bytes: Out<usize>, stream: Out<Handle>) => {
@@ -132,7 +133,7 @@ runtime! {
         cuModuleLoadFatBinary cuLibraryLoadData cuLibraryLoadFromFile => set(library, launches::create_module());
     cudaLibraryUnload(library: Handle), cuModuleUnload cuLibraryUnload => { launches::unload(library); Ok(()) };
     cudaLibraryGetKernel(kernel: Out<Handle>, library: Handle, name: Text), cuModuleGetFunction cuLibraryGetKernel =>
-        set(kernel, launches::function_of(library, text_of(name)?));
+        set(kernel, launches::function_of(library, name.read()?));
     // Variables of a module or library are in its code, which is not read.
     cudaLibraryGetGlobal cudaLibraryGetManaged cudaLibraryGetUnifiedFunction() => Err(Failure::INVALID_SYMBOL);
     cudaLibraryGetKernelCount(count: Out<u32>) => set(count, 0);

@@ -14,7 +14,7 @@ use crate::log::{self, Kind};
 use crate::memory::data::{self, Copy};
 use crate::memory::{self, pinned};
 use crate::streams::{self, HostWait};
-use crate::{graphs, make, set, Answer, Handle, Out};
+use crate::{captures, make, set, Answer, Handle, Out};
 
 /// What a pointer is: the part of `cudaPointerAttributes` that CUDA 12 and 13 share.
 #[repr(C)]
@@ -51,11 +51,16 @@ pub(crate) unsafe fn copy(copy: Copy, stream: Handle) -> Answer {
         return Ok(());
     }
     log::push(Kind::Copy, stream, 0, [bytes as u64, copy.direction()]);
-    if graphs::capture_of(stream).is_none() {
+    if captures::capture_of(stream).is_none() {
         // SAFETY: the caller's contract, and `Copy::bytes` accepted the copy.
         unsafe { copy.run(bytes) };
     }
     Ok(())
+}
+
+/// Refuses a direction that is none (`cudaMemcpyKind`). The addresses say where a copy goes, as the default direction has it.
+fn check_direction(direction: i32) -> Answer {
+    (0..=4).contains(&direction).then_some(()).ok_or(Failure::INVALID_DIRECTION)
 }
 
 /// A copy for which the host waits.
@@ -81,7 +86,7 @@ fn fill(address: usize, word: u32, bytes: usize, stream: Handle) -> Answer {
         return Err(Failure::INVALID_VALUE);
     }
     log::push(Kind::Fill, stream, 0, [bytes as u64]);
-    graphs::capture_of(stream).map_or_else(|| data::fill(address, word, bytes), |_| Ok(()))
+    captures::capture_of(stream).map_or_else(|| data::fill(address, word, bytes), |_| Ok(()))
 }
 
 /// A fill with a byte.
@@ -151,20 +156,30 @@ runtime! {
 }
 
 runtime! { unsafe:
-    cudaMemcpy(to: usize, from: usize, bytes: usize), cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 =>
-        copy_and_wait(Copy::plain(to, from, bytes));
-    cudaMemcpyAsync(to: usize, from: usize, bytes: usize, _kind: i32, stream: Handle) =>
-        copy(Copy::plain(to, from, bytes), stream);
+    cudaMemcpy(to: usize, from: usize, bytes: usize, direction: i32) => {
+        check_direction(direction)?;
+        copy_and_wait(Copy::plain(to, from, bytes))
+    };
+    cudaMemcpyAsync(to: usize, from: usize, bytes: usize, direction: i32, stream: Handle) => {
+        check_direction(direction)?;
+        copy(Copy::plain(to, from, bytes), stream)
+    };
     cudaMemcpyPeerAsync(to: usize, _to_device: i32, from: usize, _from_device: i32, bytes: usize, stream: Handle) =>
         copy(Copy::plain(to, from, bytes), stream);
-    cudaMemcpy2D(to: usize, to_pitch: usize, from: usize, from_pitch: usize, width: usize, height: usize) =>
-        copy_and_wait(Copy { to, to_pitch, from, from_pitch, width, height });
-    cudaMemcpy2DAsync(to: usize, to_pitch: usize, from: usize, from_pitch: usize, width: usize, height: usize, _kind: i32,
-        stream: Handle) => copy(Copy { to, to_pitch, from, from_pitch, width, height }, stream);
+    cudaMemcpy2D(to: usize, to_pitch: usize, from: usize, from_pitch: usize, width: usize, height: usize, direction: i32) => {
+        check_direction(direction)?;
+        copy_and_wait(Copy { to, to_pitch, from, from_pitch, width, height })
+    };
+    cudaMemcpy2DAsync(to: usize, to_pitch: usize, from: usize, from_pitch: usize, width: usize, height: usize,
+        direction: i32, stream: Handle) => {
+        check_direction(direction)?;
+        copy(Copy { to, to_pitch, from, from_pitch, width, height }, stream)
+    };
     cudaMemPoolGetAttribute(pool: Handle, attribute: i32, value: *mut c_void) => write_of_pool(pool, attribute, value);
 }
 
 functions! { unsafe errors::driver:
+    cuMemcpyHtoD_v2 cuMemcpyDtoH_v2(to: usize, from: usize, bytes: usize) => copy_and_wait(Copy::plain(to, from, bytes));
     cuMemcpyAsync cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2(to: usize, from: usize, bytes: usize,
         stream: Handle) => copy(Copy::plain(to, from, bytes), stream);
 }

@@ -4,7 +4,7 @@
 use crate::entry_points::runtime;
 use crate::errors::{Failure, Status};
 use crate::streams::{self, HostWait};
-use crate::{graphs, log, make, set, Answer, Handle, Out};
+use crate::{captures, graphs, log, make, set, Answer, Handle, Out};
 
 /// A function of the host in the older form, which also hears the stream and whether there was an error.
 pub(super) type Callback = extern "C" fn(Handle, Status, usize);
@@ -12,7 +12,7 @@ pub(super) type Callback = extern "C" fn(Handle, Status, usize);
 fn call_back(stream: Handle, function: Option<Callback>, argument: usize) -> Answer {
     let function = function.ok_or(Failure::INVALID_VALUE)?;
     streams::stream(stream)?;
-    graphs::refuse_in_capture(stream)?;
+    captures::refuse_in_capture(stream)?;
     log::push(log::Kind::HostFunction, stream, 0, []);
     function(stream, 0, argument);
     Ok(())

@@ -7,8 +7,9 @@ use std::sync::{LazyLock, Mutex};
 use super::copy_and_wait;
 use crate::entry_points::{runtime, values};
 use crate::errors::Failure;
+use crate::lock::lock;
 use crate::memory::data::Copy;
-use crate::{log, memory, set, Handle, Out};
+use crate::{memory, set, Handle, Out};
 
 /// A variable: its bytes, and its address once somebody asked.
 struct Symbol {
@@ -21,12 +22,12 @@ static SYMBOLS: LazyLock<Mutex<HashMap<Handle, Symbol>>> = LazyLock::new(Mutex::
 
 values! {
     __cudaRegisterVar(_owner: Handle, shadow: Handle, _device_address: usize, _name: usize, _is_external: i32, bytes: usize)
-        -> () => { log::lock(&SYMBOLS).entry(shadow).or_insert(Symbol { bytes, address: None }); };
+        -> () => { lock(&SYMBOLS).entry(shadow).or_insert(Symbol { bytes, address: None }); };
 }
 
 /// The address and the bytes of a variable.
 fn symbol(shadow: Handle) -> Result<(usize, usize), Failure> {
-    let mut symbols = log::lock(&SYMBOLS);
+    let mut symbols = lock(&SYMBOLS);
     let symbol = symbols.get_mut(&shadow).ok_or(Failure::INVALID_SYMBOL)?;
     let address = match symbol.address {
         Some(address) => address,
