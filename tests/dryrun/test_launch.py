@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,56 @@ def test_the_limit_of_memory_leaves_nothing(ranks_that, tmp_path):
     with pytest.raises(DryRunLimit, match="pass a larger --memory-limit"):
         ranks_that(HANGS.replace("\ntime", "\nx = bytearray(300 << 20)\ntime"), memory_limit_bytes=200e6)
     assert_gone((tmp_path / "processes").read_text().split())
+
+
+SEMAPHORES = """
+from multiprocessing import get_context
+semaphore = get_context("spawn").Semaphore()
+name = f"/dev/shm/sem.{semaphore._semlock.name.lstrip('/')}"
+assert os.path.exists(name)
+open(spec["args"][0], "a").write(f"{name} ")
+"""
+
+
+@pytest.mark.parametrize("ends", ["run.save(spec['result']); os._exit(0)", "time.sleep(1000)"])
+def test_semaphores_of_multiprocessing_are_removed(ranks_that, tmp_path, ends):
+    with suppress(DryRunLimit):
+        ranks_that(SEMAPHORES + ends, time_limit_s=3)
+    words = (tmp_path / "processes").read_text().split()
+    assert len(words) == 1
+    assert_gone(words)
+
+
+DAEMON = """
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open(spec["args"][0], "a").write(f"{os.getpid()} ")
+        os.closerange(0, 3)
+        time.sleep(1000)
+    os._exit(0)
+while not os.path.exists(spec["args"][0]):
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("ends", ["run.save(spec['result'])", "time.sleep(1000)"])
+def test_a_daemon_of_the_script_ends_with_the_dry_run(ranks_that, tmp_path, ends):
+    with suppress(DryRunLimit):
+        ranks_that(DAEMON + ends, time_limit_s=3)
+    words = (tmp_path / "processes").read_text().split()
+    assert len(words) == 1
+    assert_gone(words)
+
+
+def test_the_limit_of_memory_counts_children_and_what_is_shared_once(ranks_that):
+    own = "import threading\nx = bytearray(150 << 20)\nchildren = [os.fork() for _ in range(3)] if {} else []\n"
+    shares = own.replace("{}", "True") + "if 0 in children: time.sleep(1000)\ntime.sleep(1.5); run.save(spec['result'])"
+    ((_, run),) = ranks_that(shares, memory_limit_bytes=400e6)
+    assert run.status == "ended"
+    grows = "if os.fork() == 0:\n    x = bytearray(300 << 20)\ntime.sleep(1000)"
+    with pytest.raises(DryRunLimit, match="pass a larger --memory-limit"):
+        ranks_that(grows, memory_limit_bytes=200e6)
 
 
 RUNS_SCRIPT = """

@@ -7,13 +7,12 @@
        └────── rank 8    the same                 ranks that run at the same time exchange objects in the folder
 
 The virtual GPU is loaded in these processes alone, and in those that multiprocessing starts for the script
-(`nvcoll.dryrun.children`). Each is the first of a session and ends with the dry run
-(`nvcoll.ranks.processes`); processes that a rank has started end with the session (`nvcoll.dryrun.reaper`). Temporary
-files of a rank are in the folder of the dry run, so no file is left; compiled kernels are in the user's cache, as
-compiling takes minutes.
+(`nvcoll.dryrun.children`). Each is the first of a session and ends with the dry run (`nvcoll.ranks.processes`); what a
+rank has started ends with the folder of the dry run (`nvcoll.dryrun.reaper`). Temporary files of a rank are in this
+folder, so no file is left; compiled kernels are in the user's cache, as compiling takes minutes.
 
 A rank ends by itself when its steps are recorded. The limits of time and memory end all ranks with an error. Memory is
-the resident memory of the ranks: virtual GPUs have address space without pages.
+the resident memory of the ranks and of their children: virtual GPUs have address space without pages.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, gpus
-from nvcoll.dryrun import stacks
+from nvcoll.dryrun import reaper, stacks
 from nvcoll.dryrun.children import VARIABLES
 from nvcoll.dryrun.failures import DryRunLimit
 from nvcoll.dryrun.inputs import noted_in
@@ -317,6 +317,10 @@ class _Ranks(Supervisor):
         if self._shown is not None:
             self._shown.pass_on_rests()
 
+    def kill(self) -> None:
+        """Kills all ranks and what they have started, but for what cleans up after them."""
+        reaper.kill({process.popen.pid for process in self.processes}, str(self._folder.path))
+
     def _judge(self) -> None:
         """Ends all ranks at a limit, or after one of them has failed."""
         used = {process: _resident_bytes(process.popen.pid) for process in self.running()}
@@ -355,11 +359,16 @@ class _Ranks(Supervisor):
         return Recording.load(out) if run.status == "counted" else None, run
 
 
-def _resident_bytes(session: int) -> int:
-    """Returns the resident memory of a process."""
-    try:
-        with open(f"/proc/{session}/statm", encoding="ascii") as file:
-            fields = file.read().split()
-    except OSError:  # it has just ended
-        return 0
-    return int(fields[1]) * os.sysconf("SC_PAGESIZE")
+def _resident_bytes(process: int) -> int:
+    """Returns the resident memory of a process and of what it has started; what they share counts once."""
+    processes = reaper.descendants(process)
+    if len(processes) == 1:
+        return _field(f"/proc/{process}/status", "VmRSS:")
+    return sum(_field(f"/proc/{one}/smaps_rollup", "Pss:") for one in processes)
+
+
+def _field(file: str, name: str) -> int:
+    """Returns the bytes of a field of a file of Linux; 0: the process has just ended."""
+    with suppress(OSError), open(file, encoding="utf-8", errors="replace") as lines:
+        return next((int(line.split()[1]) << 10 for line in lines if line.startswith(name)), 0)
+    return 0
