@@ -46,24 +46,24 @@ def products(op: dict[str, Any]) -> float:
 def planned_products(step: dict[str, Any]) -> float:
     """FLOPs of the matrix products of a rank in a step without pipeline, with the early stop of checkpoints."""
     found = 0.0
-    for run in step["roles"][0]["chunks"][0]:
-        block = step["blocks"][run["block"]]
+    for run in step["layers"]["roles"][0]["chunks"][0]:
+        block = step["layers"]["blocks"][run["block"]]
         forward = [products(op) for op in block["forward"] if op["work"] == "gemm"]
         backward = sum(map(products, [*block["backward"], *block["weights"]]))
         again = block["recompute"]["gemm"] * sum(forward[:-1])
         found += run["repeat"] * (sum(forward) + again + backward)
-    return found * step["pipeline"]["micro_batches"]
+    return found * step["layers"]["pipeline"]["micro_batches"]
 
 
 def every_product(step: dict[str, Any]) -> float:
     """FLOPs of the matrix products as planned, without the early stop."""
-    runs = step["roles"][0]["chunks"][0]
+    runs = step["layers"]["roles"][0]["chunks"][0]
     again = sum(
         run["repeat"] * products([op for op in block["forward"] if op["work"] == "gemm"][-1])
         for run in runs
-        if (block := step["blocks"][run["block"]])["recompute"]["gemm"]
+        if (block := step["layers"]["blocks"][run["block"]])["recompute"]["gemm"]
     )
-    return planned_products(step) + again * step["pipeline"]["micro_batches"]
+    return planned_products(step) + again * step["layers"]["pipeline"]["micro_batches"]
 
 
 def moved(prediction: training.StepPrediction, repeats: dict[str, int]) -> Counter[str]:
@@ -76,7 +76,7 @@ def moved(prediction: training.StepPrediction, repeats: dict[str, int]) -> Count
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_flops_of_matrix_products_agree_within_5_percent(name):
-    ops = json.loads(recorded(name).step.to_json())["recorded"]["ranks"][0]["ops"]
+    ops = json.loads(recorded(name).step.to_json())["streams"]["ranks"][0]["issued"]
     plan = planned_products(json.loads(planned(name).step.to_json()))
     assert sum(map(products, ops)) == pytest.approx(plan, rel=0.05)
 
@@ -84,7 +84,7 @@ def test_the_flops_of_matrix_products_agree_within_5_percent(name):
 @pytest.mark.parametrize("name", CASES)
 def test_the_bytes_of_collectives_agree_within_5_percent(name):
     step = json.loads(planned(name).step.to_json())
-    repeats = {run["block"]: run["repeat"] for run in step["roles"][0]["chunks"][0]}
+    repeats = {run["block"]: run["repeat"] for run in step["layers"]["roles"][0]["chunks"][0]}
     plan = moved(planned(name), repeats)
     found = moved(recorded(name), {})
     for kind in ("all_gather", "reduce_scatter"):
@@ -103,7 +103,6 @@ def test_the_predicted_times_agree_within_3_percent(name):
 @pytest.mark.parametrize("name", CASES)
 def test_the_memory_of_a_plan_is_that_of_tensors_within_a_fifth(name):
     def in_tensors(one: training.StepPrediction) -> float:
-        slack = ("slack of the allocator", "reserved, not allocated")
-        return sum(size for part, size in one.roles[0].memory.items() if part not in slack)
+        return sum(size for part, size in one.roles[0].memory.items() if part != "reserved, not allocated")
 
     assert in_tensors(recorded(name)) == pytest.approx(in_tensors(planned(name)), rel=0.20)

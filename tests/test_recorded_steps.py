@@ -19,7 +19,7 @@ MACHINE = "hgx-h100x2+ib-ndr-8"
 def documented():
     """Returns the recorded step of the documentation."""
     blocks = re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL)
-    return next(json.loads(block) for block in blocks if '"recorded"' in block)
+    return next(json.loads(block) for block in blocks if '"streams"' in block)
 
 
 def stages():
@@ -29,29 +29,30 @@ def stages():
         product = {"stream": 7, "name": "aten::mm", "line": 0, "work": "gemm", "m": 4096, "n": 4096, "k": 4096}
         product |= {"dtype": "bf16"}
         send, receive = (
-            {"stream": 9, "line": 1, "work": work, "bytes": 5e7, "peer": 8 - number} for work in ("send", "recv")
+            {"stream": 9, "line": 1, "work": "message", "way": way, "bytes": 5e7, "peer": 8 - number}
+            for way in ("send", "recv")
         )
         order = [
-            {"stream": 9, "work": "wait", "event": 1},
-            {"stream": 7, "work": "wait", "event": 2},
+            {"stream": 9, "work": "stream_wait", "event": 1},
+            {"stream": 7, "work": "stream_wait", "event": 2},
             {"stream": 7, "work": "record", "event": 1},
             {"stream": 9, "work": "record", "event": 2},
         ]
         first = [product, order[2], order[0], send, receive, order[3], order[1], product]
         last = [receive, order[3], order[1], product, order[2], order[0], send]
         copy = {"stream": 3, "name": "batch", "work": "copy", "bytes": 1e6, "direction": "h2d"}
-        ops = [copy, *(first if send_first else last), {"work": "host_waits", "for": "device"}]
+        ops = [copy, *(first if send_first else last), {"work": "host_wait", "for": "device"}]
         memory = {"allocated": 3e10, "reserved": 4e10, "parts": [{"name": "parameters", "bytes": 1e10}]}
-        return {"rank": number, "stands_for": 8, "name": name, "ops": ops, "memory": memory}
+        return {"rank": number, "stands_for": 8, "name": name, "issued": ops, "memory": {"allocator": memory}}
 
     ranks = [rank(0, "first stage", True), rank(8, "last stage", False)]
     step = documented() | {"name": "two stages", "model_flops": 1e15}
-    step["recorded"] = {"gpu": "h100-sxm", "lines": ["model.py:4 forward", "stage.py:9 send"], "ranks": ranks}
+    step["streams"] = {"gpu": "h100-sxm", "lines": ["model.py:4 forward", "stage.py:9 send"], "ranks": ranks}
     return step
 
 
 def predicted(step, machine=MACHINE):
-    return training.Machine(machine).predict(training.TrainingStep.from_json(json.dumps(step)))
+    return training.Machine(machine).predict(training.WorkStep.from_json(json.dumps(step)))
 
 
 def test_the_step_of_the_documentation_has_a_price():
@@ -60,9 +61,9 @@ def test_the_step_of_the_documentation_has_a_price():
     assert sum(found.parts.values()) == pytest.approx(found.seconds)
     assert found.flops_of == "recorded" and found.tokens_per_second > 0
     [gather] = found.collectives
-    assert (gather.name, gather.group, gather.hides, gather.pass_) == ("all_gather", "shard", None, "recorded")
+    assert (gather.name, gather.group, gather.hides, gather.pass_) == ("all_gather", "shard", None, "streams")
     assert 0 < gather.exposed_s <= gather.seconds
-    assert {line.line for line in found.lines} <= set(documented()["recorded"]["lines"])
+    assert {line.line for line in found.lines} <= set(documented()["streams"]["lines"])
     assert found.to_dict()["lines"][0]["line"] == found.lines[0].line
     assert "fits" in repr(found)
 
@@ -87,13 +88,13 @@ def test_a_group_of_runs_costs_what_it_is_to_the_fabric_and_stages_between_its_r
     prices = []
     for group in ({"size": 16, "stride": 1, "runs": 2, "apart": 16}, {"size": 16, "stride": 1}):
         reduce = {"stream": 9, "work": "collective", "pattern": "all_reduce", "bytes": 1e9, "group": "dp"}
-        first, last = step["recorded"]["ranks"]
-        both = [{**first, "ops": [*first["ops"], reduce]}, last]
-        again = step | {"groups": {"dp": group}, "recorded": step["recorded"] | {"ranks": both}}
+        first, last = step["streams"]["ranks"]
+        both = [{**first, "issued": [*first["issued"], reduce]}, last]
+        again = step | {"groups": {"dp": group}, "streams": step["streams"] | {"ranks": both}}
         if "runs" not in group:
             with pytest.raises(nvcoll.InvalidArgument, match="rank 8 of the same group none"):
                 predicted(again, machine)
-            again["recorded"]["ranks"] = [first | {"ops": [reduce]}]
+            again["streams"]["ranks"] = [first | {"issued": [reduce]}]
         [price] = [one for one in predicted(again, machine).collectives if one.group == "dp"]
         prices.append((price.seconds, price.ranks))
     assert prices[0] == prices[1] and prices[0][1] == "8 GPUs each of 2 nodes"
@@ -122,22 +123,22 @@ def test_stages_wait_for_each_other_and_lines_say_where():
 
 def test_the_timeline_has_each_operation_in_the_order_of_issue():
     machine = training.Machine(MACHINE)
-    step = training.TrainingStep.from_json(json.dumps(stages()))
+    step = training.WorkStep.from_json(json.dumps(stages()))
     timeline = json.loads(machine.pricer.timeline(step))
     assert timeline["period_ns"] == pytest.approx(machine.predict(step).seconds * 1e9, abs=2)
-    for times, rank in zip(timeline["ranks"], stages()["recorded"]["ranks"], strict=True):
+    for times, rank in zip(timeline["ranks"], stages()["streams"]["ranks"], strict=True):
         assert times["rank"] == rank["rank"]
         issued, start, end = (times[name] for name in ("issued_ns", "start_ns", "end_ns"))
-        assert len(issued) == len(start) == len(end) == len(rank["ops"])
+        assert len(issued) == len(start) == len(end) == len(rank["issued"])
         assert issued == sorted(issued)
         assert all(a <= b for a, b in zip(start, end, strict=True))
-        on_stream = [at for at, op in enumerate(rank["ops"]) if op["work"] != "host_waits"]
+        on_stream = [at for at, op in enumerate(rank["issued"]) if op["work"] != "host_wait"]
         assert all(issued[at] <= start[at] for at in on_stream)
 
 
 def test_streams_are_a_trace_with_messages(tmp_path):
     machine = training.Machine(MACHINE)
-    document = machine.timeline(training.TrainingStep.from_json(json.dumps(stages())))
+    document = machine.timeline(training.WorkStep.from_json(json.dumps(stages())))
     assert document["stages"] == ["first stage", "last stage"]
     assert min(span["start_s"] for span in document["spans"]) == 0
     assert {span["stream"] for span in document["spans"]} == {"stream 3", "stream 7", "stream 9"}
@@ -153,8 +154,8 @@ def test_the_operations_of_a_group_call_have_lanes_of_their_own():
     calls = [
         {"stream": 9, "work": "collective", "pattern": "all_gather", "bytes": 1e8, "group": "shard", "together": 1}
     ]
-    step["recorded"]["ranks"][0]["ops"] = calls * 3
-    document = training.Machine(MACHINE).timeline(training.TrainingStep.from_json(json.dumps(step)))
+    step["streams"]["ranks"][0]["issued"] = calls * 3
+    document = training.Machine(MACHINE).timeline(training.WorkStep.from_json(json.dumps(step)))
     assert {span["stream"] for span in document["spans"]} == {"stream 9", "stream 9 (2)", "stream 9 (3)"}
     trace.check(document)
 
@@ -162,7 +163,7 @@ def test_the_operations_of_a_group_call_have_lanes_of_their_own():
 def test_a_page_shows_streams_and_lines_instead_of_stages():
     pytest.importorskip("altair")
     machine = training.Machine(MACHINE)
-    found = machine.predict(training.TrainingStep.from_json(json.dumps(stages())))
+    found = machine.predict(training.WorkStep.from_json(json.dumps(stages())))
     text = page.of(found, timeline=machine.timeline(found.step))
     assert ">Streams<" in text and "Timeline of the pipeline" not in text
     assert "Lines of the script" in text and "stage.py:9 send" in text
@@ -171,8 +172,8 @@ def test_a_page_shows_streams_and_lines_instead_of_stages():
 
 def test_ranks_that_hang_are_an_error_with_lines():
     step = stages()
-    first = step["recorded"]["ranks"][0]["ops"]
-    send, receive = (next(at for at, op in enumerate(first) if op["work"] == work) for work in ("send", "recv"))
+    first = step["streams"]["ranks"][0]["issued"]
+    send, receive = (next(at for at, op in enumerate(first) if op.get("way") == way) for way in ("send", "recv"))
     first[send], first[receive] = first[receive], first[send]
     with pytest.raises(nvcoll.InvalidArgument, match=r"rank 0 waits at stage.py:9 send for rank 8 to send") as error:
         predicted(step)

@@ -9,7 +9,7 @@ from kineto_traces import of_two_layers
 
 import nvcoll
 from nvcoll.traces import chakra, kineto, opened
-from nvcoll.training import TrainingStep
+from nvcoll.training import WorkStep
 
 pytest.importorskip("google.protobuf")
 DOCS = Path(__file__).parents[1] / "docs"
@@ -30,7 +30,7 @@ def written(*nodes, metadata="1.0.0"):
 
 
 def ops_of(step, rank=0):
-    return json.loads(step.to_json())["recorded"]["ranks"][rank]["ops"]
+    return json.loads(step.to_json())["streams"]["ranks"][rank]["issued"]
 
 
 def read(*files, **how):
@@ -45,40 +45,49 @@ def again(step, folder):
 
 def recorded(ops, gpus=16, **more):
     """A recorded step of one rank."""
-    rank = {"rank": 0, "stands_for": 16, "name": "all", "ops": ops, "memory": {"allocated": 5, "reserved": 6}, **more}
-    row = {"schema": "nvcoll.training-step/1", "name": "by hand", "gpus": gpus, "tokens": 7, "model_flops": 8}
+    rank = {
+        "rank": 0,
+        "stands_for": 16,
+        "name": "all",
+        "issued": ops,
+        "memory": {"allocator": {"allocated": 5, "reserved": 6}},
+        **more,
+    }
+    row = {"schema": "nvcoll.step/1", "name": "by hand", "gpus": gpus, "tokens": 7, "model_flops": 8}
     row |= {
         "dtype": "bf16",
-        "groups": {"shard": {"size": 8, "stride": 2}},
-        "recorded": {"gpu": "h100-sxm", "ranks": [rank]},
+        "groups": {"shard": {"kind": "shard", "size": 8, "stride": 2}},
+        "streams": {"gpu": "h100-sxm", "ranks": [rank]},
     }
-    return TrainingStep.from_json(json.dumps(row))
+    return WorkStep.from_json(json.dumps(row))
 
 
 def test_the_step_of_the_documentation_comes_back(tmp_path):
     texts = re.findall(r"```json\n(.*?)```", (DOCS / "training-step.md").read_text(), re.DOTALL)
-    step = TrainingStep.from_json(next(text for text in texts if '"recorded"' in text))
+    step = WorkStep.from_json(next(text for text in texts if '"streams"' in text))
     back = again(step, tmp_path)
     there, here = (json.loads(one.to_json()) for one in (step, back))
-    ops = [[op for op in row["recorded"]["ranks"][0].pop("ops") if "bytes" in op or "m" in op] for row in (there, here)]
+    ops = [
+        [op for op in row["streams"]["ranks"][0].pop("issued") if "bytes" in op or "m" in op] for row in (there, here)
+    ]
     assert there == here and ops[0] == ops[1]
 
 
 def test_order_of_streams_events_and_waits_of_the_processor_come_back(tmp_path):
-    kernel = {"work": "kernel", "bytes": 100.0}
+    kernel = {"work": "move", "bytes": 100.0}
     step = recorded(
         [
             {"work": "host", "seconds": 1e-5},
             {"stream": 7, "name": "a", **kernel},
             {"stream": 7, "work": "record", "event": 1},
             {"stream": 7, "name": "b", **kernel},
-            {"stream": 9, "work": "wait", "event": 1},
+            {"stream": 9, "work": "stream_wait", "event": 1},
             {"stream": 9, "name": "c", "work": "collective", "pattern": "all_gather", "bytes": 800.0, "group": "shard"},
             {"stream": 9, "work": "record", "event": 2},
-            {"work": "host_waits", "for": {"event": 2}},
-            {"work": "host_waits", "for": {"stream": 7}},
+            {"work": "host_wait", "for": {"event": 2}},
+            {"work": "host_wait", "for": {"stream": 7}},
             {"stream": 7, "name": "d", **kernel},
-            {"work": "host_waits", "for": "device"},
+            {"work": "host_wait", "for": "device"},
         ]
     )
     ops = ops_of(again(step, tmp_path))
@@ -91,22 +100,24 @@ def test_order_of_streams_events_and_waits_of_the_processor_come_back(tmp_path):
         ("record", 7, 1),
         "b",
         ("record", 7, 2),
-        ("wait", 9, 1),
+        ("stream_wait", 9, 1),
         "c",
         ("record", 9, 3),
-        ("host_waits", 0, None),
-        ("host_waits", 0, None),
+        ("host_wait", 0, None),
+        ("host_wait", 0, None),
         "d",
         ("record", 7, 6),
-        ("host_waits", 0, None),
+        ("host_wait", 0, None),
     ]
-    assert [op["for"] for op in ops if op["work"] == "host_waits"] == [{"event": 3}, {"event": 2}, {"event": 6}]
+    assert [op["for"] for op in ops if op["work"] == "host_wait"] == [{"event": 3}, {"event": 2}, {"event": 6}]
 
 
 def test_what_is_written_says_sizes_and_groups_as_simulators_read_them(tmp_path):
     more = {"work": "collective", "pattern": "all_gather", "bytes": 800.0, "group": "shard"}
     product = {"work": "gemm", "m": 16, "n": 32, "k": 64, "dtype": "bf16"}
-    step = recorded([{"stream": 1, **more}, {"work": "send", "bytes": 50.0, "peer": 3, "tag": 4}, product])
+    step = recorded(
+        [{"stream": 1, **more}, {"work": "message", "way": "send", "bytes": 50.0, "peer": 3, "tag": 4}, product]
+    )
     *files, groups = chakra.write(step, tmp_path)
     assert [file.name for file in files] == ["step.0.et"]
     assert json.loads(groups.read_text()) == {"1": [*range(0, 16, 2)]}
@@ -140,7 +151,16 @@ def test_traces_of_others_have_streams_groups_and_times():
     )
     found = read(data, ranks_of={"5": [0, 2, 4, 6]})
     ops = ops_of(found.steps[0])
-    assert [op["work"] for op in ops] == ["host", "measured", "record", "wait", "collective", "record", "wait", "gemm"]
+    assert [op["work"] for op in ops] == [
+        "host",
+        "timed",
+        "record",
+        "stream_wait",
+        "collective",
+        "record",
+        "stream_wait",
+        "gemm",
+    ]
     numbers = ops[0]["seconds"], ops[1]["seconds"], ops[4]["bytes"], ops[7]["m"]
     assert numbers == pytest.approx((3e-5, 4e-4, 400, 100))
     step = json.loads(found.steps[0].to_json())
@@ -157,11 +177,11 @@ def test_nodes_without_streams_compute_on_one_and_communicate_on_another():
     found = read(data, data)
     ops = ops_of(found.steps[0])
     assert [(op["work"], op.get("stream", 0)) for op in ops] == [
-        ("kernel", 0),
+        ("move", 0),
         ("collective", 1),
         ("record", 1),
-        ("wait", 0),
-        ("kernel", 0),
+        ("stream_wait", 0),
+        ("move", 0),
     ]
     assert json.loads(found.steps[0].to_json())["gpus"] == 2
 
@@ -171,7 +191,7 @@ def test_sends_and_receives_name_their_peers():
     second = written((1, RECEIVE, [], {"comm_src": 0, "comm_size": 64, "comm_tag": 3}))
     step = read(first, second).steps[0]
     (send,), (receive,) = ops_of(step), ops_of(step, 1)
-    assert (send["work"], send["peer"], receive["work"], receive["peer"]) == ("send", 1, "recv", 0)
+    assert (send["way"], send["peer"], receive["way"], receive["peer"]) == ("send", 1, "recv", 0)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def recorded():
 def test_a_file_is_recognised_by_its_content(tmp_path, name):
     (file := tmp_path / "some name").write_bytes(good(name))
     (step,) = read(file)
-    assert "recorded" in json.loads(step.to_json())
+    assert "streams" in json.loads(step.to_json())
 
 
 def test_planned_steps_are_read_too(tmp_path):
@@ -57,7 +57,7 @@ def test_planned_steps_are_read_too(tmp_path):
 def test_a_folder_stands_for_its_files(tmp_path):
     for rank in range(2):
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(of_two_layers(rank).document))
-    assert len(json.loads(read(tmp_path)[0].to_json())["recorded"]["ranks"]) == 2
+    assert len(json.loads(read(tmp_path)[0].to_json())["streams"]["ranks"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_folder_stands_for_its_files(tmp_path):
         (b"{}", "has none of the formats"),
         (b"\x1f\x8b\x08", "cannot be read"),
         (b"\xff\xfe\x00", "has none of the formats"),
-        (b'{"schema": "nvcoll.training-step/9"}', "schema|missing field"),
+        (b'{"schema": "nvcoll.step/9"}', "schema|missing field"),
     ],
 )
 def test_other_files_are_refused(tmp_path, data, said):

@@ -25,7 +25,7 @@ ENTRY %main (x: f32[128,512], w: f32[512,64]) -> f32[128,64] {
 
 
 def ops_of(found):
-    return json.loads(found.steps[0].to_json())["recorded"]["ranks"][0]["ops"]
+    return json.loads(found.steps[0].to_json())["streams"]["ranks"][0]["issued"]
 
 
 def with_line(line):
@@ -124,7 +124,7 @@ def test_what_starts_and_ends_apart_runs_beside_computing():
     )
     product = "%p = f32[128,64]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
     ops = ops_of(with_line(f"{started}\n  {product}\n  %d = f32[512,512]{{1,0}} all-gather-done(%s)"))
-    assert [op["work"] for op in ops] == ["collective", "record", "gemm", "wait", "gemm"]
+    assert [op["work"] for op in ops] == ["collective", "record", "gemm", "stream_wait", "gemm"]
     assert (ops[0].get("stream"), ops[0]["bytes"], ops[3].get("stream", 0)) == (1, 4 * 4 * 128 * 512, 0)
 
 
@@ -138,7 +138,9 @@ def test_asynchronous_wrappers_are_read():
     line += "  %e = f32[32,512]{1,0} async-done(%s)"
     text = TEXT.replace("ENTRY", inner).replace("LINE", line)
     ops = ops_of(hlo.read("f.hlo", text, "h100-sxm"))
-    assert [op["work"] for op in ops] == ["collective", "record", "wait", "gemm"] and ops[0]["bytes"] == 4 * 128 * 512
+    assert [op["work"] for op in ops] == ["collective", "record", "stream_wait", "gemm"] and ops[0][
+        "bytes"
+    ] == 4 * 128 * 512
 
 
 def test_products_of_cublas_count_as_products():
@@ -150,9 +152,9 @@ def test_products_of_cublas_count_as_products():
 
 def test_slices_and_updates_in_place_move_what_they_touch():
     line = "%d = f32[1,512]{1,0} dynamic-slice(%x, %w, %w), dynamic_slice_sizes={1,512}"
-    assert [op["bytes"] for op in ops_of(with_line(line)) if op["work"] == "kernel"] == [2 * 4 * 512]
+    assert [op["bytes"] for op in ops_of(with_line(line)) if op["work"] == "move"] == [2 * 4 * 512]
     line += "\n  %u = f32[128,512]{1,0} dynamic-update-slice(%x, %d, %w, %w)"
-    assert [op["bytes"] for op in ops_of(with_line(line)) if op["work"] == "kernel"] == [2 * 4 * 512] * 2
+    assert [op["bytes"] for op in ops_of(with_line(line)) if op["work"] == "move"] == [2 * 4 * 512] * 2
 
 
 LOOP = """
@@ -168,7 +170,7 @@ def test_loops_are_unrolled_and_those_without_an_end_are_refused():
     text = TEXT.replace("ENTRY", LOOP)
     line = '%l = f32[128,512]{1,0} while(%x), condition=%c, body=%body, backend_config={"known_trip_count":{"n":"5"}}'
     ops = ops_of(hlo.read("f.hlo", text.replace("LINE", line), "h100-sxm"))
-    assert [op["bytes"] for op in ops if op["work"] == "kernel"] == [2 * 4 * 128 * 512] * 5
+    assert [op["bytes"] for op in ops if op["work"] == "move"] == [2 * 4 * 128 * 512] * 5
     with pytest.raises(nvcoll.InvalidArgument, match=r"f.hlo:12: the loop `l` has no known number of rounds"):
         hlo.read("f.hlo", text.replace("LINE", line.split(", backend")[0]), "h100-sxm")
     with pytest.raises(nvcoll.InvalidArgument, match="loops make more than"):

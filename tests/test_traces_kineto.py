@@ -16,7 +16,7 @@ TRACES = Path(__file__).parent / "traces"
 
 def ops_of(found, rank=0):
     """The operations of a rank of the first step of a trace."""
-    return json.loads(found.steps[0].to_json())["recorded"]["ranks"][rank]["ops"]
+    return json.loads(found.steps[0].to_json())["streams"]["ranks"][rank]["issued"]
 
 
 def read(*writers, **how):
@@ -32,9 +32,9 @@ def waits(ops):
     for op in ops:
         if op["work"] == "record":
             recorded[op["event"]] = names[op["stream"]]
-        elif op["work"] == "wait":
+        elif op["work"] == "stream_wait":
             pending.setdefault(op["stream"], []).append(recorded[op["event"]])
-        elif op["work"] == "host_waits":
+        elif op["work"] == "host_wait":
             pairs.append(("processor", recorded[op["for"]["event"]]))
         elif op["work"] != "host":
             names[op["stream"]] = op["name"]
@@ -44,7 +44,7 @@ def waits(ops):
 
 def test_kernels_keep_their_times_and_collectives_get_pattern_bytes_and_group():
     found = read(of_two_layers())
-    ops = [op for op in ops_of(found) if op["work"] in ("measured", "collective")]
+    ops = [op for op in ops_of(found) if op["work"] in ("timed", "collective")]
     assert [op["name"] for op in ops] == ["gemm 1", "all_reduce", "gemm 2", "all_reduce", "adam"]
     assert [round(op["seconds"] * 1e6) for op in ops if "seconds" in op] == [1001, 1000, 300], "with the gap to gemm 2"
     assert all(
@@ -52,7 +52,7 @@ def test_kernels_keep_their_times_and_collectives_get_pattern_bytes_and_group():
     )
     step = json.loads(found.steps[0].to_json())
     assert step["gpus"] == 8 and step["groups"] == {"8 ranks": {"size": 8, "stride": 1}}
-    assert step["recorded"]["gpu"] == "a100-sxm" and step["recorded"]["ranks"][0]["stands_for"] == 8
+    assert step["streams"]["gpu"] == "a100-sxm" and step["streams"]["ranks"][0]["stands_for"] == 8
 
 
 def test_collectives_wait_for_what_was_launched_before_and_the_optimizer_for_the_last():
@@ -80,12 +80,12 @@ def test_the_processor_keeps_its_time_but_not_that_in_which_it_waited():
     ops = ops_of(read(one))
     assert [op["work"] for op in ops] == [
         "host",
-        "measured",
+        "timed",
         "record",
         "host",
-        "host_waits",
+        "host_wait",
         "host",
-        "measured",
+        "timed",
         "host",
     ]
     hosts = [round(op["seconds"] * 1e6) for op in ops if op["work"] == "host"]
@@ -141,7 +141,10 @@ def test_ranks_of_groups_may_be_shortened_and_stand_elsewhere():
         "AllReduce", 200, 210, 10, 64, **more, **{"Process Group Description": "TENSOR_MODEL_PARALLEL_GROUP"}
     )
     groups = json.loads(read(one).steps[0].to_json())["groups"]
-    assert groups == {"shard": {"size": 8, "stride": 8}, "tp": {"size": 8, "stride": 1}}
+    assert groups == {
+        "shard": {"kind": "shard", "size": 8, "stride": 8},
+        "tp": {"kind": "tp", "size": 8, "stride": 1},
+    }
 
 
 def test_groups_are_named_by_their_parallelism_or_by_their_ranks():
@@ -176,7 +179,7 @@ def test_sends_and_collectives_without_sizes_keep_their_times_and_this_is_said()
 
 def test_files_of_several_ranks_are_one_step():
     found = read(of_two_layers(0), of_two_layers(1))
-    ranks = json.loads(found.steps[0].to_json())["recorded"]["ranks"]
+    ranks = json.loads(found.steps[0].to_json())["streams"]["ranks"]
     assert [(one["rank"], one["stands_for"]) for one in ranks] == [(0, 4), (1, 4)]
     with pytest.raises(nvcoll.InvalidArgument, match="several files are of rank 1"):
         read(of_two_layers(1), of_two_layers(1))
@@ -225,11 +228,11 @@ def test_documents_that_are_no_traces_of_a_gpu_are_refused(change, said):
 def test_events_of_synchronisation_are_exact():
     found = opened([TRACES / "event_sync.json.gz"])
     ops = ops_of(found)
-    names = [op["name"].split("_128")[0] for op in ops if op["work"] == "measured"]
+    names = [op["name"].split("_128")[0] for op in ops if op["work"] == "timed"]
     assert names == ["Memset (Device)", "ampere_sgemm"] * 3 and not found.notes
-    streams = [op["stream"] for op in ops if op["work"] == "measured"]
+    streams = [op["stream"] for op in ops if op["work"] == "timed"]
     assert streams == [20, 20, 28, 28, 24, 24]
-    wait = next(op for op in ops if op["work"] == "wait")
+    wait = next(op for op in ops if op["work"] == "stream_wait")
     record = next(op for op in ops if op["work"] == "record" and op["event"] == wait["event"])
     assert (wait["stream"], record["stream"]) == (24, 20), "cudaStreamWaitEvent of the trace"
 
@@ -240,7 +243,7 @@ def test_a_real_step_of_ddp():
     sizes = [(op["pattern"], op["bytes"]) for op in ops if op["work"] == "collective"]
     assert [name for name, _ in sizes] == ["broadcast"] * 2 + ["all_reduce"] * 5
     assert sum(nbytes for name, nbytes in sizes if name == "all_reduce") == 4 * 25_557_032, "ResNet-50 in fp32"
-    assert sum(op["work"] == "measured" for op in ops) == 1251
+    assert sum(op["work"] == "timed" for op in ops) == 1251
     document = json.loads(gzip.decompress((TRACES / "ddp_two_a100.json.gz").read_bytes()))
     kernels = [one for one in document["traceEvents"] if one["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")]
     assert len(kernels) == 1251 + 7

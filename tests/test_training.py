@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nvcoll
 from nvcoll import InvalidArgument
-from nvcoll.training import Machine, TrainingStep, models, neighbours, plan, software, sweep
+from nvcoll.training import Machine, WorkStep, models, neighbours, plan, software, sweep
 from nvcoll.training.layouts import SCHEDULES, layout
 from nvcoll.training.prediction import PARTS
 
@@ -64,7 +64,7 @@ def test_the_roles_of_a_pipeline_are_its_stages_once(machine):
 
 def test_a_step_is_read_from_the_json_that_it_writes(machine):
     found = machine.plan("deepseek-v3", pp=8, ep=8, global_batch=256)
-    again = TrainingStep.from_json(found.step.to_json())
+    again = WorkStep.from_json(found.step.to_json())
     assert again.to_json() == found.step.to_json()
     assert machine.predict(again).seconds == found.seconds
 
@@ -72,10 +72,10 @@ def test_a_step_is_read_from_the_json_that_it_writes(machine):
 @pytest.mark.parametrize(
     "change",
     [
-        {"schema": "nvcoll.training-step/9"},
-        {"roles": []},
+        {"schema": "nvcoll.step/9"},
+        {"layers": []},
         {"groups": {}},
-        {"blocks": {}},
+        {"streams": {}},
         {"gpus": "many"},
         {"unknown": 1},
     ],
@@ -83,8 +83,8 @@ def test_a_step_is_read_from_the_json_that_it_writes(machine):
 )
 def test_json_that_contradicts_itself_is_no_step(machine, change):
     text = json.loads(machine.plan("llama3-70b", tp=8, global_batch=64).step.to_json()) | change
-    with pytest.raises(InvalidArgument, match="this is no training step"):
-        TrainingStep.from_json(json.dumps(text))
+    with pytest.raises(InvalidArgument, match="this is no step"):
+        WorkStep.from_json(json.dumps(text))
 
 
 @given(
@@ -94,7 +94,7 @@ def test_json_that_contradicts_itself_is_no_step(machine, change):
     )
 )
 def test_any_other_json_is_no_step_and_no_request(value):
-    for read in (TrainingStep.from_json, TrainingStep.plan):
+    for read in (WorkStep.from_json, WorkStep.plan):
         with pytest.raises(InvalidArgument):
             read(json.dumps(value))
 
@@ -208,7 +208,7 @@ def test_a_sweep_is_best_first_and_keeps_what_is_given(machine):
 def test_the_price_in_a_sweep_is_that_of_the_plan(machine):
     best = sweep("llama3-70b", machine, global_batch=128, micro_batch=1, recompute="none").best
     request = machine.request("llama3-70b", global_batch=128) | {"layout": best.layout}
-    found = machine.predict(TrainingStep.plan(json.dumps(request)))
+    found = machine.predict(WorkStep.plan(json.dumps(request)))
     assert 0.97 < best.seconds / found.seconds < 1.03
 
 

@@ -410,7 +410,7 @@ def test_the_planner_takes_what_a_file_says(text, gpus):
     model = models()[found.model] if isinstance(found.model, str) else found.model
     profile = software_of(found.software, found.software_overrides)
     request = {"model": model, "layout": found.layout, "software": profile, "domain": 8}
-    assert nvcoll.training.TrainingStep.plan(json.dumps(request)) is not None
+    assert nvcoll.training.WorkStep.plan(json.dumps(request)) is not None
 
 
 def test_the_words_of_a_file_plan_the_same_step():

@@ -37,7 +37,7 @@ def test_the_software_of_the_page_is_slower_than_that_which_it_is_like(tmp_path)
 
 def test_the_step_by_hand_is_priced():
     written = re.search(r"```json\n(.*?)```", FORMAT, re.DOTALL)
-    step = training.TrainingStep.from_json(written[1])
+    step = training.WorkStep.from_json(written[1])
     found = training.Machine("hgx-h100").predict(step)
     assert 0.3 < found.mfu < 1 and found.fit != "too_large"
     assert set(found.parts) >= {"gemm", "elementwise", "data", "optimizer"}

@@ -98,7 +98,7 @@ def evil_page() -> str:
     prediction, timeline = planned()
     price = json.loads(json.dumps(prediction.to_dict() | {"request": None}))
     step = price["step"]
-    for role, other in zip(price["roles"], step["roles"], strict=True):
+    for role, other in zip(price["roles"], step["layers"]["roles"], strict=True):
         role["name"] = other["name"] = f"{role['name']} {EVIL}"
         role["memory"][EVIL] = 1e9
     price["parts"][EVIL] = 0.1

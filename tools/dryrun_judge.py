@@ -57,7 +57,7 @@ def line(row: Published, folder: Path) -> tuple[str, dict[str, str]]:
     )
     recorded = record(request)
     found = Machine(row.machine, row.gpus, gpu=row.gpu).predict(recorded.step)
-    reserved = max(rank["memory"]["reserved"] for rank in recorded.ranks)
+    reserved = max(memory["reserved"] for memory in recorded.memory)
     low, high = found.low_s, found.high_s
     cells = [
         row.id,

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, TrainingStep, fabric, training_constants
+from nvcoll._nvcoll import Fabric, InvalidArgument, WorkStep, fabric, training_constants
 from nvcoll.training.layouts import words
 from nvcoll.training.planning import Machine
 
@@ -95,7 +95,7 @@ class Judged:
 
     row: Published
     machine: Machine
-    step: TrainingStep
+    step: WorkStep
     layout: Mapping[str, Any]
 
     @property
@@ -136,7 +136,7 @@ def planned() -> list[Judged]:
         machine = machines[key]
         request = machine.request(row.model, software=row.software, overrides=row.overrides, **row.words)
         try:
-            step = TrainingStep.plan(json.dumps(request))
+            step = WorkStep.plan(json.dumps(request))
         except InvalidArgument as error:
             raise SystemExit(f"{row.id}: {error}") from None
         found.append(Judged(row, machine, step, request["layout"]))
@@ -320,9 +320,9 @@ def line(title: str, seconds: np.ndarray) -> None:
     print(f"dense on A100 and H100 {macro(seconds, is_dense_of_two):.1f} %, experts {experts:.1f} %")
 
 
-def fills(step: TrainingStep) -> tuple[float, float]:
+def fills(step: WorkStep) -> tuple[float, float]:
     """Returns GB of the fullest role, and those that the allocator of a framework has of it."""
-    roles = [role["memory"] for role in json.loads(step.to_json())["roles"]]
+    roles = [role["memory"]["sum"] for role in json.loads(step.to_json())["layers"]["roles"]]
     parts = [sum(part["bytes"] for part in role["standing"]) for role in roles]
     kept = [role["activations"] * role["in_flight"] + role["working"] + role["loss"] for role in roles]
     largest = SLACK * max(one + other for one, other in zip(parts, kept, strict=True))
@@ -334,7 +334,7 @@ def of_failed() -> list[float]:
     found = []
     for row in failed():
         try:
-            found.append(fills(TrainingStep.plan(json.dumps(row.request)))[0] / OF_80_GB)
+            found.append(fills(WorkStep.plan(json.dumps(row.request)))[0] / OF_80_GB)
         except InvalidArgument:
             found.append(float("inf"))
     return found
@@ -346,7 +346,7 @@ def of_measured() -> dict[str, list[float]]:
     for row in [*published(DATA / "nanotron-full.csv"), *published()]:
         is_bloom = row.source == "bigscience_bloom"
         if row.memory_gb and (is_bloom or row.id.startswith("nanotron-full")):
-            together, allocated = fills(TrainingStep.plan(json.dumps(row.request())))
+            together, allocated = fills(WorkStep.plan(json.dumps(row.request())))
             found[row.source].append((together if is_bloom else allocated) / row.memory_gb)
     return found
 

@@ -2906,7 +2906,7 @@ class StepPricer:
     def domain(self) -> int:
         """The number of GPUs that NVLink joins."""
 
-    def price(self, step: TrainingStep, *, exact: bool = True) -> str:
+    def price(self, step: WorkStep, *, exact: bool = True) -> str:
         """Prices a step; returns JSON.
 
         Args:
@@ -2916,10 +2916,10 @@ class StepPricer:
     def price_all(self, requests: Sequence[str]) -> list[str]:
         """Plans and prices many requests, on all processors; returns JSON of prices, or of errors, in their order."""
 
-    def seconds(self, step: TrainingStep, constants: dict[str, float]) -> float:
+    def seconds(self, step: WorkStep, constants: dict[str, float]) -> float:
         """Returns the seconds of a step under other constants. For fits: the pipeline is the closed form."""
 
-    def timeline(self, step: TrainingStep) -> str:
+    def timeline(self, step: WorkStep) -> str:
         """Runs a step in virtual time; returns JSON.
 
         Of a planned step: the seconds of a send that nothing hides, and the timeline of its pipeline with spans. Of a recorded step:
@@ -3047,44 +3047,6 @@ class Timeline:
             InvalidArgument: spans were not kept."""
 
 @final
-class TrainingStep:
-    """The step of training: what each rank computes, sends and keeps in memory.
-
-    `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON."""
-
-    @staticmethod
-    def from_json(text: str) -> TrainingStep:
-        """Reads a step from JSON.
-
-        Raises:
-            InvalidArgument: it is no such JSON, or contradicts itself."""
-
-    @property
-    def gpus(self) -> int:
-        """The number of GPUs."""
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether it was recorded, and not planned."""
-
-    @property
-    def name(self) -> str:
-        """What it is a step of."""
-
-    @staticmethod
-    def plan(request: str) -> TrainingStep:
-        """Plans a step.
-
-        Args:
-            request: JSON of model, layout, software and domain.
-
-        Raises:
-            InvalidArgument: it is no such JSON, or the layout breaks a rule, which the message says."""
-
-    def to_json(self) -> str:
-        """Returns the step as JSON."""
-
-@final
 class Trial:
     """Predicts the same calls of one fabric for many sets of constants, for `tools/fit.py`. Not public.
 
@@ -3160,6 +3122,44 @@ class Work:
             Mismatch, Aborted: as the call without `async_op`.
             Closed: this process is a fork, and the call was in flight at the fork.
             KeyboardInterrupt: Ctrl-C ended the wait; the call stays in flight."""
+
+@final
+class WorkStep:
+    """A step of work: what each rank computes, sends and keeps in memory, in planned layers or on recorded streams.
+
+    `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON."""
+
+    @staticmethod
+    def from_json(text: str) -> WorkStep:
+        """Reads a step from JSON.
+
+        Raises:
+            InvalidArgument: it is no such JSON, or contradicts itself."""
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs."""
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it has streams, as recorded steps do, and not layers."""
+
+    @property
+    def name(self) -> str:
+        """What it is a step of."""
+
+    @staticmethod
+    def plan(request: str) -> WorkStep:
+        """Plans a step.
+
+        Args:
+            request: JSON of model, layout, software and domain.
+
+        Raises:
+            InvalidArgument: it is no such JSON, or the layout breaks a rule, which the message says."""
+
+    def to_json(self) -> str:
+        """Returns the step as JSON."""
 
 @final
 class _Passed:

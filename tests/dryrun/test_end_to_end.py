@@ -50,20 +50,20 @@ def test_buckets_of_ddp_overlap_with_the_backward_pass_where_the_backend_lets_th
     """ProcessGroupNCCL2 of torch 2.15 makes the stream wait when DDP asks for a bucket's future: docs/dryrun.md."""
     monkeypatch.setenv("TORCH_DIST_USE_NCCL2", "0")
     recording = dryrun(SCRIPTS / "ddp.py", on=SIXTEEN, is_cached=False).recording
-    ops = recording.ranks[0]["ops"]
+    ops = recording.ranks[0]["issued"]
     assert not recording.facts["ddp_waits"]
     buckets = [index for index, op in enumerate(ops) if op["work"] == "collective"]
     recorded = next(op["event"] for op in ops[buckets[0] :] if op["work"] == "record" and op["stream"] != 0)
-    waited = next(index for index, op in enumerate(ops) if op["work"] == "wait" and op["event"] == recorded)
+    waited = next(index for index, op in enumerate(ops) if op["work"] == "stream_wait" and op["event"] == recorded)
     assert len(buckets) > 2 and waited > buckets[-1]
 
 
 def test_a_cuda_graph_costs_the_processor_one_launch():
     graph, eager = (dryrun(SCRIPTS / "graphed.py", *how, on=EIGHT, is_cached=False) for how in ((), ("--eager",)))
-    kernels = [op for op in graph.recording.ranks[0]["ops"] if op["work"] in ("gemm", "kernel", "attention")]
-    alone = [op["name"] for op in kernels if not op.get("graph")]
+    kernels = [op for op in graph.recording.ranks[0]["issued"] if op["work"] in ("gemm", "move", "attention")]
+    alone = [op["name"] for op in kernels if not op.get("by_graph")]
     assert len(kernels) > 50 and alone == ["aten::embedding"], "the first of the graph"
-    assert not any(op.get("graph") for op in eager.recording.ranks[0]["ops"])
+    assert not any(op.get("by_graph") for op in eager.recording.ranks[0]["issued"])
     assert graph.prediction.parts["host"] < 1e-5 and eager.prediction.parts["host"] > 0.5 * eager.seconds
 
 

@@ -10,7 +10,7 @@ from nvcoll.dryrun.recorded import Recorded
 
 def recorded(allocated=95, reserved=100, ops=(), **facts):
     memory = {"allocated": allocated, "reserved": reserved}
-    return Recorded({"recorded": {"ranks": [{"memory": memory, "ops": list(ops)}]}}, facts)
+    return Recorded({"streams": {"ranks": [{"memory": {"allocator": memory}, "issued": list(ops)}]}}, facts)
 
 
 def predicted(*collectives, **parts):

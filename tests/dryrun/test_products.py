@@ -22,7 +22,7 @@ def test_experts_multiply_each_row_once(form):
     inputs = tuple((shape, "bfloat16") for shape in FORMS[form])
     row = grouped(Op("aten::_grouped_mm", inputs=(*inputs, ENDS)))
     assert flops_of(row) == 2 * ROWS * WIDTH * HIDDEN
-    assert (row["batch"], row["dtype"], row["grouped"]) == (EXPERTS, "bf16", True)
+    assert (row["batch"], row["dtype"], row["experts"]) == (EXPERTS, "bf16", 1)
     assert min(row["m"], row["n"], row["k"]) == ROWS / EXPERTS
 
 
@@ -41,5 +41,5 @@ def test_a_convolution_counts_once_however_it_runs(as_products):
         log.gemm(pixels, filters, channels, op=convolution, batch=images)
     log.launch(convolution)
     assert Totals.of([log.recording()], [1]).hardware_flops == flops
-    (rank,) = training_step([log.recording()], gpu="h100-sxm", name="one")["recorded"]["ranks"]
-    assert sum(flops_of(op) for op in rank["ops"] if op["work"] == "gemm") == flops
+    (rank,) = training_step([log.recording()], gpu="h100-sxm", name="one")["streams"]["ranks"]
+    assert sum(flops_of(op) for op in rank["issued"] if op["work"] == "gemm") == flops

@@ -10,19 +10,19 @@ from nvcoll.dryrun.groups import shapes_of
 from nvcoll.dryrun.record import training_step
 from nvcoll.dryrun.recording import CAPTURED, Group, Kind
 from nvcoll.dryrun.totals import Totals
-from nvcoll.training import TrainingStep
+from nvcoll.training import WorkStep
 from nvcoll.training.group_words import word_of
 
 
 def step_of(*recordings, **more):
     """The step, which the reader of steps has accepted."""
     row = training_step(recordings, gpu="h100-sxm", name="test", **more)
-    TrainingStep.from_json(json.dumps(row))
+    WorkStep.from_json(json.dumps(row))
     return row
 
 
 def ops_of(row, nth=0):
-    return row["recorded"]["ranks"][nth]["ops"]
+    return row["streams"]["ranks"][nth]["issued"]
 
 
 def test_a_layer_is_a_step_with_exact_products_bytes_and_lines():
@@ -30,21 +30,21 @@ def test_a_layer_is_a_step_with_exact_products_bytes_and_lines():
     ops = ops_of(row)
     works = [op["work"] for op in ops]
     assert works == [
-        *("collective", "record", "wait", "kernel", "gemm", "attention", "kernel", "gemm", "gemm"),
-        *("collective", "host_waits"),
+        *("collective", "record", "stream_wait", "move", "gemm", "attention", "move", "gemm", "gemm"),
+        *("collective", "host_wait"),
     ]
-    lines = row["recorded"]["lines"]
+    lines = row["streams"]["lines"]
     assert [lines[op["line"]] for op in ops if "line" in op][:3] == [f"t.py:{n} forward" for n in (4, 5, 6)]
     assert {name: ops[4][name] for name in ("m", "n", "k", "dtype")} == {"m": 1024, "n": 64, "k": 64, "dtype": "bf16"}
     attention = {"queries": 512, "keys": 512, "sequences": 2, "heads": 4, "qk_dim": 16, "v_dim": 16, "causal": True}
     assert attention.items() <= ops[5].items() and not ops[5]["backward"] and ops[5]["kernel"] == "fa2"
-    assert (ops[6]["count"], ops[6]["bytes"]) == (3, 600), "launches of an operator share its bytes"
+    assert (ops[6]["launches"], ops[6]["bytes"]) == (3, 600), "launches of an operator share its bytes"
     assert ops[0]["bytes"] == 16 * 4096 and ops[9]["bytes"] == 16 * 8192, "nccl-tests counts the shares of all ranks"
-    assert ops[0]["group"] == "shard" and row["groups"] == {"shard": {"size": 16, "stride": 1}}
-    assert ops[10] == {"work": "host_waits", "for": {"stream": 9}}
-    memory = row["recorded"]["ranks"][0]["memory"]
+    assert ops[0]["group"] == "shard" and row["groups"] == {"shard": {"kind": "shard", "size": 16, "stride": 1}}
+    assert ops[10] == {"work": "host_wait", "for": {"stream": 9}}
+    memory = row["streams"]["ranks"][0]["memory"]["allocator"]
     assert memory["stack"] == ["t.py:1 <module>", "m.py:3 f"] and memory["reserved"] == 9 << 30
-    assert row["recorded"]["ranks"][0]["operators"] == 50
+    assert row["streams"]["ranks"][0]["host"] == {"launches": {"operators": 50}}
 
 
 def test_tokens_and_flops_count_the_model_once():
@@ -97,7 +97,7 @@ def test_operators_with_a_product_move_the_rest_of_their_bytes_once():
     log.gemm(8, 8, 8, op=linear)
     log.launch(linear, count=2)
     _, kernel = ops_of(step_of(log.recording()))
-    assert (kernel["count"], kernel["bytes"]) == (2, 100)
+    assert (kernel["launches"], kernel["bytes"]) == (2, 100)
 
 
 def test_launches_of_other_streams_or_operators_are_operations_of_their_own():
@@ -106,7 +106,7 @@ def test_launches_of_other_streams_or_operators_are_operations_of_their_own():
     for op, stream in ((one, 7), (one, 8), (two, 7), (two, 7), (one, 7), (0, 7), (0, 7)):
         log.launch(op, stream)
     ops = ops_of(step_of(log.recording()))
-    assert [(op["name"], op["stream"], op.get("count", 1)) for op in ops] == [
+    assert [(op["name"], op["stream"], op.get("launches", 1)) for op in ops] == [
         *(("aten::add", 7, 1), ("aten::add", 8, 1), ("aten::mul", 7, 2), ("aten::add", 7, 1)),
         *(("kernel", 7, 1), ("kernel", 7, 1)),
     ]
@@ -121,7 +121,7 @@ def test_captured_work_does_not_run_and_events_of_nobody_are_left_out():
     log.add(Kind.WAIT, 9, None, 0, 2)
     log.add(Kind.HOST_WAITS, 0, None, 0, 2, 3)
     log.add(Kind.COPY, 7, None, 0, 64, 0)
-    assert [op["work"] for op in ops_of(step_of(log.recording()))] == ["kernel"]
+    assert [op["work"] for op in ops_of(step_of(log.recording()))] == ["move"]
 
 
 def test_sends_to_all_in_one_group_call_are_an_all_to_all():
@@ -139,8 +139,8 @@ def test_messages_have_global_ranks_and_stay_messages():
     log.call("send", 1, 100, peer=1, together=5)
     log.call("recv", 1, 100, peer=1, together=5)
     send, recv = ops_of(step_of(log.recording(rank=3, groups=groups)))
-    assert (send["work"], send["peer"], send["together"]) == ("send", 7, 5)
-    assert (recv["work"], recv["peer"]) == ("recv", 7)
+    assert (send["way"], send["peer"], send["together"]) == ("send", 7, 5)
+    assert (recv["way"], recv["peer"]) == ("recv", 7)
 
 
 def test_convolutions_are_products_of_as_many_flops():
@@ -161,7 +161,7 @@ def test_attention_that_is_packed_or_of_fewer_keys_has_its_shapes():
     first, second, rest = ops_of(step_of(log.recording()))
     assert (first["heads"], first["queries"], first["sequences"], first["causal"]) == (8, 1000, 1, True)
     assert (second["keys"], second["backward"], second["kernel"], second["causal"]) == (256, True, "cudnn", False)
-    assert rest["work"] == "kernel"
+    assert rest["work"] == "move"
 
 
 def test_groups_have_names_of_the_layout_and_one_name_per_shape():
@@ -230,7 +230,7 @@ def test_a_group_has_runs_of_equal_distances_or_is_taken_to_be_evenly_apart(rank
     log.call("all_reduce", 1, 64)
     recording = log.recording(rank=ranks[0], world_size=256, groups={1: Group("tp", ranks)})
     row = step_of(recording)
-    assert row["groups"] == {"tp": group}
+    assert row["groups"] == {"tp": {"kind": "tp"} | group}
     (shape,) = shapes_of([recording])[0].values()
     assert bool(shape.assumed) == (ranks in ((0, 1, 5), (0, 4, 5, 9)))
 
@@ -257,7 +257,7 @@ def test_what_a_cuda_graph_launches_is_marked_but_for_the_first_of_it():
     log.launch(one)
     log.launch(two)
     ops = ops_of(step_of(log.recording()))
-    marked = [(op["name"].removeprefix("aten::"), op.get("graph", False)) for op in ops]
+    marked = [(op["name"].removeprefix("aten::"), op.get("by_graph", False)) for op in ops]
     names = [("one", False), ("two", True), ("three", True), ("after", False), ("one", False), ("two", True)]
     assert marked == names
 

@@ -51,7 +51,7 @@ def flipped(content, at=20):
         (b"{}", "is no recording"),
         (gzip.compress(b"[]"), "has the schema None"),
         (gzip.compress(b'{"schema": "nvcoll.recorded/9"}'), "'nvcoll.recorded/9'"),
-        (gzip.compress(b'{"schema": "nvcoll.recorded/1", "step": {}, "facts": {}}'), "has no recorded step"),
+        (gzip.compress(b'{"schema": "nvcoll.recorded/2", "step": {}, "facts": {}}'), "has no recorded step"),
         (gzip.compress(b"{}")[:-9], "is no recording"),
         (flipped(gzip.compress(bytes(range(256)) * 9)), "is no recording"),
         (gzip.compress(b'{"schema": NaN}'), "NaN is no number"),
@@ -91,7 +91,7 @@ def damaged(facts):
 def test_damaged_facts_are_an_error_of_nvcoll_or_can_be_shown(tmp_path, recorded):
     file, refused, shown = tmp_path / "r.json.gz", 0, 0
     for path, wrong, facts in damaged(recorded.facts):
-        text = json.dumps({"schema": "nvcoll.recorded/1", "step": recorded.row, "facts": facts})
+        text = json.dumps({"schema": "nvcoll.recorded/2", "step": recorded.row, "facts": facts})
         file.write_bytes(gzip.compress(text.encode().replace(b"Infinity", b"1e999"), compresslevel=1))
         try:
             Recorded.load(file)

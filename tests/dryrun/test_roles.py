@@ -204,7 +204,7 @@ def test_a_damaged_file_of_the_cache_counts_as_none(attempts, here, ending, dama
             "a byte": content[:40] + bytes([content[40] ^ 255]) + content[41:],
             "half": content[: len(content) // 2],
             "all": b"",
-            "other": gzip.compress(b'{"schema": "nvcoll.recorded/1", "step": {"recorded": 0}, "facts": {}}'),
+            "other": gzip.compress(b'{"schema": "nvcoll.recorded/2", "step": {"streams": 0}, "facts": {}}'),
         }[damage]
     if damage != "unreadable":
         file.write_bytes(content)

@@ -20,7 +20,7 @@ def test_every_record_has_the_time_of_its_operation_or_its_share():
     log.gemm(8, 8, 8)
     recording = log.recording()
     row, (places,) = step_and_places([recording], gpu="h100-sxm", name="test")
-    assert [op["work"] for op in row["recorded"]["ranks"][0]["ops"]] == ["kernel", "kernel", "gemm"]
+    assert [op["work"] for op in row["streams"]["ranks"][0]["issued"]] == ["move", "move", "gemm"]
     assert places == [0, 0, -1, 1, 2], "one for each record that ran"
     times = times_of(recording, places, {"start_ns": [10, 50, 30], "end_ns": [30, 60, 80]}, 100)
     assert times.tolist() == [[10, 20, 30, 50, 60, 30], [20, 30, 30, 60, 60, 80]]
@@ -42,4 +42,4 @@ def test_each_record_of_a_step_has_a_place_or_none():
     recording = layer()
     row, (places,) = step_and_places([recording], gpu="h100-sxm", name="test")
     assert len(places) == len(recording.records)
-    assert sorted(set(places)) == list(range(len(row["recorded"]["ranks"][0]["ops"])))
+    assert sorted(set(places)) == list(range(len(row["streams"]["ranks"][0]["issued"])))

@@ -50,6 +50,7 @@ class Shape:
         runs: the number of runs of its ranks, as 2 of 0 to 7 and 128 to 135.
         apart: the distance between the first ranks of two runs; 0 for one run.
         assumed: the assumption about its ranks, in words; empty: none.
+        kind: the parallelism for which it communicates, as ``tp``; ``other``: another.
     """
 
     name: str
@@ -58,12 +59,13 @@ class Shape:
     runs: int = 1
     apart: int = 0
     assumed: str = field(default="", compare=False)
+    kind: str = field(default="other", compare=False)
 
     @property
-    def row(self) -> dict[str, int]:
+    def row(self) -> dict[str, int | str]:
         """The group as JSON has it."""
         runs = {"runs": self.runs, "apart": self.apart} if self.runs > 1 else {}
-        return {"size": self.size, "stride": self.stride, **runs}
+        return {"kind": self.kind, "size": self.size, "stride": self.stride, **runs}
 
 
 def shape_of(group: Group, rank: int, world_size: int) -> Shape:
@@ -128,7 +130,7 @@ def shapes_of(recordings: Sequence[Recording]) -> list[dict[int, Shape]]:
             shape = shape_of(group, one.rank, one.world_size)
             word = word_of(group.name) or _by_calls(made, is_split and len(group.ranks) == one.world_size)
             word = "shard" if word == "dp" and made.keys() >= SHARDED else word
-            shapes[number] = replace(shape, name=_free(word, shape, names))
+            shapes[number] = replace(shape, name=_free(word, shape, names), kind="other" if word == "world" else word)
         found.append(shapes)
     return found
 

@@ -73,7 +73,7 @@ def grouped(op: Op) -> Row | None:
     elif len(one) == 2:
         k /= experts
     precision = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}.get(dtype, "fp8")
-    return {"work": "gemm", "m": m, "n": n, "k": k, "batch": experts, "dtype": precision, "grouped": True}
+    return {"work": "gemm", "m": m, "n": n, "k": k, "batch": experts, "dtype": precision, "experts": 1}
 
 
 def flops_of(row: Row) -> float:

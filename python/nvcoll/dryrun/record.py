@@ -7,11 +7,11 @@
     launches of an operator of attention                 attention: its shapes, then kernels
     launches of a convolution                            gemm of the same FLOPs
     launches of products of experts                      gemm: experts with equal rows, then kernels
-    launches of any other operator                       one kernel that moves the operator's bytes
+    launches of any other operator                       one move of the operator's bytes
     collective                                           collective: pattern, bytes as nccl-tests counts, group
     sends and receives to all ranks, in one group call   all_to_all
-    other sends and receives                             send, recv: global rank of the peer
-    event, wait, host waits, copies, memset              the same
+    other sends and receives                             message: global rank of the peer
+    event, wait, host wait, copies, memset               the same
 
 Consecutive launches of one operator on one stream are one operation with a count. Events for which nothing waits are
 left out, and so are waits for events that the step does not record. Captured work of a CUDA graph does not run; its
@@ -33,10 +33,22 @@ from nvcoll.dryrun.products import bytes_of, convolution, grouped, product
 from nvcoll.dryrun.recording import Kind, Op, Recording
 from nvcoll.dryrun.rows import LogRow, rows_of
 from nvcoll.dryrun.totals import Totals
+from nvcoll.training.group_words import moved
 
 Row = dict[str, Any]
 
-SCHEMA = "nvcoll.training-step/1"
+LINES = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer state": "optimizer",
+    "communication buffers": "buffers",
+    "activations": "activations",
+    "temporary": "temporary",
+    "CUDA graphs": "graphs",
+}
+"""Lines of the table of memory by category of the recording; others are ``other``."""
+
+SCHEMA = "nvcoll.step/1"
 
 SHARES = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 """Collectives whose recorded bytes are one rank's share; nccl-tests counts the shares of all ranks."""
@@ -79,9 +91,9 @@ def step_and_places(
             "rank": one.rank,
             "stands_for": count,
             "name": called,
-            "ops": maker.ops(),
-            **({"operators": one.host_ops} if one.host_ops else {}),
-            "memory": _memory(one),
+            "host": {"launches": {"operators": one.host_ops or None}},
+            "memory": {"allocator": _memory(one)},
+            "issued": maker.ops(),
         }
         for one, count, called, maker in zip(recordings, stands_for, names, makers, strict=True)
     ]
@@ -90,11 +102,11 @@ def step_and_places(
         "schema": SCHEMA,
         "name": name,
         "gpus": world_size,
-        "tokens": totals.tokens if tokens is None else tokens,
-        "model_flops": totals.model_flops,
+        "tokens": (totals.tokens or None) if tokens is None else tokens,
+        "model_flops": totals.model_flops or None,
         "dtype": totals.dtype,
         "groups": dict(sorted(groups.items())),
-        "recorded": {"gpu": gpu, "lines": lines.texts, "ranks": rows},
+        "streams": {"gpu": gpu, "lines": lines.texts, "ranks": rows},
     }
     return row, [maker.places for maker in makers]
 
@@ -104,7 +116,7 @@ def _memory(recording: Recording) -> Row:
     return {
         "allocated": memory.allocated,
         "reserved": memory.reserved,
-        "parts": [{"name": name, "bytes": nbytes} for name, nbytes in memory.parts],
+        "parts": [{"name": LINES.get(name, "other"), "bytes": nbytes} for name, nbytes in memory.parts],
         "stack": list(reversed(memory.stack)),
     }
 
@@ -162,7 +174,7 @@ class _Rank:
     def _mark(self, kind: int, args: Sequence[int], new: Sequence[Row]) -> None:
         """Marks operations that a CUDA graph launches; its first one stands for the launch of the graph."""
         for row in new if self._is_launched else ():
-            row["graph"] = True
+            row["by_graph"] = True
         if self._of_graph:
             self._of_graph -= 1
             self._is_launched = self._of_graph > 0 and (self._is_launched or bool(new))
@@ -172,10 +184,10 @@ class _Rank:
     def _is_more_of(self, op: int) -> bool:
         """Counts one more launch of the operator whose kernel was the last operation."""
         row = self._found[-1]
-        if row["work"] != "kernel":
+        if row["work"] != "move":
             return False
         row["bytes"] += self._share(op)
-        row["count"] = row.get("count", 1) + 1
+        row["launches"] = row.get("launches", 1) + 1
         return True
 
     def _of(self, kind: int, stream: int, name: int, op: int, args: Sequence[int]) -> list[Row]:
@@ -188,11 +200,11 @@ class _Rank:
                 row = {"work": "copy", "bytes": args[0], "direction": DIRECTIONS[args[1]]}
                 return [self._placed(stream, op, "copy") | row]
             case Kind.SET:
-                return [self._placed(stream, op, "memset") | {"work": "kernel", "bytes": args[0]}]
+                return [self._placed(stream, op, "memset") | {"work": "move", "bytes": args[0]}]
             case Kind.EVENT if args[0] in self._awaited:
                 return [{"stream": stream, "work": "record", "event": args[0]}]
             case Kind.WAIT if args[0] in self._recorded:
-                return [{"stream": stream, "work": "wait", "event": args[0]}]
+                return [{"stream": stream, "work": "stream_wait", "event": args[0]}]
             case Kind.HOST_WAITS:
                 return self._host_waits(stream, args)
             case Kind.COLLECTIVE:
@@ -221,13 +233,13 @@ class _Rank:
             if work is not None:
                 self._attended.add(op)
                 return row | work
-        return row | {"work": "kernel", "bytes": self._share(op)}
+        return row | moved(row["name"], self._share(op))
 
     def _host_waits(self, stream: int, args: Sequence[int]) -> list[Row]:
         if args[0] == 2 and args[1] not in self._recorded:
             return []
         target: Any = ("device", {"stream": stream}, {"event": args[1]})[min(args[0], 2)]
-        return [{"work": "host_waits", "for": target}]
+        return [{"work": "host_wait", "for": target}]
 
     def _call(self, stream: int, call: str, op: int, args: Sequence[int]) -> list[Row]:
         _, _, communicator, peer, together, nbytes = args
@@ -246,10 +258,10 @@ class _Rank:
             if other == self._recording.rank:
                 return [row | {"work": "copy", "bytes": nbytes, "direction": "d2d"}] if call == "send" else []
             tag = {"tag": self._order[shape.name]} if self._order[shape.name] else {}
-            named = {"name": f"{shape.name} {call}", "work": call, "bytes": nbytes, "peer": other}
+            named = {"name": f"{shape.name} {call}", "work": "message", "way": call, "bytes": nbytes, "peer": other}
             return [row | named | tag | part_of]
         if shape.size == 1:
-            return [row | {"work": "kernel", "bytes": 2 * nbytes}]
+            return [row | {"work": "move", "bytes": 2 * nbytes}]
         total = nbytes * (shape.size if call in SHARES else 1)
         row |= {"name": f"{shape.name} {call}", "work": "collective", "pattern": call, "bytes": total}
         return [row | {"group": shape.name} | part_of]

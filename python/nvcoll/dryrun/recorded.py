@@ -2,7 +2,7 @@
 
 The file is gzip JSON, in the cache (`nvcoll.dryrun.cache`) and of ``nvcoll dryrun --save FILE``::
 
-    {"schema": "nvcoll.recorded/1", "step": {... docs/training-step.md ...}, "facts": {... nvcoll.dryrun.facts ...}}
+    {"schema": "nvcoll.recorded/2", "step": {... docs/training-step.md ...}, "facts": {... nvcoll.dryrun.facts ...}}
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from nvcoll._nvcoll import InvalidArgument, TrainingStep
+from nvcoll._nvcoll import InvalidArgument, WorkStep
 from nvcoll.dryrun.recording import Run
 
-SCHEMA = "nvcoll.recorded/1"
+SCHEMA = "nvcoll.recorded/2"
 
 MOST_BYTES = 1 << 30
 """The largest text of a recording that is read. Chosen: a hundred times that of a large script."""
@@ -75,15 +75,20 @@ class Recorded:
     not_kept: str = field(default="", compare=False)
 
     @cached_property
-    def step(self) -> TrainingStep:
+    def step(self) -> WorkStep:
         """The training step."""
-        return TrainingStep.from_json(json.dumps(self.row))
+        return WorkStep.from_json(json.dumps(self.row))
 
     @property
     def ranks(self) -> list[dict[str, Any]]:
         """The ranks of the step: operations and memory."""
-        found: list[dict[str, Any]] = self.row["recorded"]["ranks"]
+        found: list[dict[str, Any]] = self.row["streams"]["ranks"]
         return found
+
+    @property
+    def memory(self) -> list[dict[str, Any]]:
+        """What the allocator of each rank counted."""
+        return [rank["memory"]["allocator"] for rank in self.ranks]
 
     def with_tokens(self, tokens: float | None) -> Recorded:
         """Returns the same step with a given number of tokens; None: the number that was found."""
@@ -125,7 +130,7 @@ class Recorded:
             found = row.get("schema") if isinstance(row, dict) else None
             raise InvalidArgument(f"{path} has the schema {found!r}, {SCHEMA!r} was expected: {what}")
         step, facts = row.get("step"), row.get("facts")
-        if not isinstance(step, dict) or not isinstance(facts, dict) or "recorded" not in step:
+        if not isinstance(step, dict) or not isinstance(facts, dict) or "streams" not in step:
             raise InvalidArgument(f"{path} has no recorded step: {what}")
         if where := next(_wrong(facts, FACTS, "facts"), None if facts.get("ranks") else "facts.ranks"):
             raise InvalidArgument(f"{path} is a damaged recording (`{where}`): {what}")

@@ -99,7 +99,7 @@ def dryrun(
     if recording.step.gpus != priced.gpus:  # a script that does not communicate
         priced = Machine(machine, recording.step.gpus, **conditions)
     found = priced.predict(recording.step)
-    memory = [row["memory"] for row in recording.ranks]
+    memory = recording.memory
     return DryRun(
         seconds=found.seconds,
         peak_gib=max(row["allocated"] for row in memory) / 2**30,

@@ -25,9 +25,10 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, Final
 
-from nvcoll._nvcoll import TrainingStep
+from nvcoll._nvcoll import WorkStep
 from nvcoll.errors import InvalidArgument
 from nvcoll.traces.program import HOST, MOST, Groups, Node, Row, Trace, ops_of, recorded_step
+from nvcoll.training.group_words import moved, timed
 
 COMPUTE, SEND, RECEIVE, COLLECTIVE = 4, 5, 6, 7
 """Types of nodes; 1 is metadata, 2 and 3 load and store memory."""
@@ -138,9 +139,9 @@ def read(files: Sequence[tuple[str, bytes]], gpu: str, ranks_of: Mapping[str, Se
     title = re.sub(r"(\.\d+)?\.et(\.gz)?$", "", Path(files[0][0]).name)
     reader = _Reader(max(nodes_of) + 1, ranks_of or {})
     reader.world = max([reader.world, *(rank + 1 for ranks in reader.ranks_of.values() for rank in ranks)])
-    rows = [(rank, 1, ops_of(reader.nodes(rank, some), is_timed=True)) for rank, some in nodes_of.items()]
+    rows = [(rank, 1, ops_of(reader.nodes(rank, some))) for rank, some in nodes_of.items()]
     rows[0] = (rows[0][0], reader.world - len(rows) + 1, rows[0][2])
-    step = recorded_step(name=title, gpus=reader.world, groups=reader.groups, ranks=rows, gpu=gpu, operators=0)
+    step = recorded_step(name=title, gpus=reader.world, groups=reader.groups, ranks=rows, gpu=gpu)
     return Trace([step], [*reader.notes, *sorted(reader.groups.notes)])
 
 
@@ -248,14 +249,20 @@ class _Reader:
             is_send = node.type == SEND
             peer, tag = (_whole(attributes.get(key)) for key in ("comm_dst" if is_send else "comm_src", "comm_tag"))
             self.world = max(self.world, min(peer + 1, 2**20))
-            return row | {"work": "send" if is_send else "recv", "bytes": nbytes, "peer": peer, "tag": tag}
+            return row | {
+                "work": "message",
+                "way": "send" if is_send else "recv",
+                "bytes": nbytes,
+                "peer": peer,
+                "tag": tag,
+            }
         if seconds:
-            return row | {"work": "measured", "seconds": seconds}
+            return row | timed(node.name, seconds)
         if (flops := _whole(attributes.get("num_ops"))) > nbytes:
             side = (flops / 2) ** (1 / 3)
             self.notes["nodes that have FLOPs and no duration count as square products in bf16"] = None
             return row | {"work": "gemm", "m": side, "n": side, "k": side, "dtype": "bf16"}
-        return row | {"work": "kernel", "bytes": nbytes}
+        return row | moved(node.name, nbytes)
 
 
 def _whole(value: object) -> int:
@@ -295,14 +302,14 @@ def _restored(where: str, ours: Mapping[int, Mapping[str, Any]], nodes_of: Mappi
             made.append(
                 Node(row if isinstance(row, dict) else {}, stream, [place[n] for n in one.data_deps if n in place])
             )
-        ranks.append({**ours[rank]["rank"], "ops": ops_of(made, bool(ours[rank].get("timed")))})
+        ranks.append({**ours[rank]["rank"], "issued": ops_of(made)})
     step = {**next(iter(ours.values()))["step"]}
-    recorded = step.get("recorded")
-    step["recorded"] = {**(recorded if isinstance(recorded, dict) else {}), "ranks": ranks}
-    return Trace([TrainingStep.from_json(json.dumps(step))])
+    streams = step.get("streams")
+    step["streams"] = {**(streams if isinstance(streams, dict) else {}), "ranks": ranks}
+    return Trace([WorkStep.from_json(json.dumps(step))])
 
 
-def write(step: TrainingStep, folder: str | Path) -> list[Path]:
+def write(step: WorkStep, folder: str | Path) -> list[Path]:
     """Writes a recorded step, a file for each recorded rank, and the groups of ranks as ASTRA-sim reads them.
 
     A wait for an event of the step before is left out: a trace is one step.
@@ -318,19 +325,18 @@ def write(step: TrainingStep, folder: str | Path) -> list[Path]:
         InvalidArgument: the step was planned, not recorded, or protobuf is not installed.
     """
     whole = json.loads(step.to_json())
-    if "recorded" not in whole:
+    if "streams" not in whole:
         raise InvalidArgument(f"`{step.name}` was planned: only a recorded step is a trace; see docs/traces.md")
-    ranks = whole["recorded"].pop("ranks")
+    ranks = whole["streams"].pop("ranks")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     members = _members(ranks, whole["groups"])
     ids = {key: number for number, key in enumerate(members, 1)}
     files = []
     for row in ranks:
-        ops = row.pop("ops")
+        ops = row.pop("issued")
         metadata = messages()["GlobalMetadata"](version=VERSION)
-        timed = all(op.get("graph") for op in ops if op["work"] in ("record", "wait", "host_waits"))
-        metadata.attr.add(name=OURS, string_val=json.dumps({"step": whole, "rank": row, "timed": timed}))
+        metadata.attr.add(name=OURS, string_val=json.dumps({"step": whole, "rank": row}))
         group_of = {
             name: (ids[name, _first(row["rank"], group)], group["size"]) for name, group in whole["groups"].items()
         }
@@ -376,14 +382,14 @@ def _written(ops: Sequence[Row], rank: int, groups: Mapping[str, tuple[int, int]
         if work == "record":
             events[op["event"]] = last.get(stream, -1)
             continue
-        if work == "wait":
+        if work == "stream_wait":
             waiting[stream].append(events.get(op["event"], -1))
             continue
-        is_host = work in ("host", "host_waits")
+        is_host = work in ("host", "host_wait")
         node = messages()["Node"](id=number, name=op.get("name") or work, type=COMPUTE)
         own = HOST if is_host else stream
         needed = {last.get(own, -1), last.get(HOST, -1), *waiting.pop(own, [])}
-        if work == "host_waits":
+        if work == "host_wait":
             target = op["for"]
             needed |= {*last.values()} if target == "device" else set()
             if isinstance(target, dict):
@@ -410,9 +416,10 @@ def _describe(node: Any, op: Row, rank: int, groups: Mapping[str, tuple[int, int
         node.attr.add(name="comm_type", int64_val=kind)
         node.attr.add(name="comm_size", int64_val=nbytes // (size if kind == 2 else 1))
         node.attr.add(name="pg_name", string_val=str(group))
-    elif work in ("send", "recv"):
-        node.type = SEND if work == "send" else RECEIVE
-        source, target = (rank, op["peer"]) if work == "send" else (op["peer"], rank)
+    elif work == "message":
+        is_sent = op["way"] == "send"
+        node.type = SEND if is_sent else RECEIVE
+        source, target = (rank, op["peer"]) if is_sent else (op["peer"], rank)
         for name, value in (("comm_src", source), ("comm_dst", target), ("comm_tag", op.get("tag", 0) % 2**31)):
             node.attr.add(name=name, int32_val=value)
         node.attr.add(name="comm_size", int64_val=nbytes)

@@ -2,7 +2,7 @@
 
 =========================  =======================================================================================
 a recording                of ``nvcoll dryrun --save``
-a training step            JSON of ``nvcoll.training-step/1``, planned or recorded
+a step                     JSON of ``nvcoll.step/1``, planned or recorded
 a trace of torch.profiler  Kineto's JSON, one file per rank
 an execution trace         Chakra's protobuf, one file per rank
 a compiled function        text of HLO, from JAX
@@ -21,7 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from nvcoll._nvcoll import TrainingStep
+from nvcoll._nvcoll import WorkStep
 from nvcoll.errors import InvalidArgument
 from nvcoll.traces import chakra, hlo, kineto
 from nvcoll.traces.program import Trace
@@ -33,7 +33,7 @@ GPU: Final = "h100-sxm"
 """The model of GPU if neither file nor caller names one. Chosen."""
 
 
-def read(path: str | PathLike[str], *paths: str | PathLike[str], gpu: str | None = None) -> list[TrainingStep]:
+def read(path: str | PathLike[str], *paths: str | PathLike[str], gpu: str | None = None) -> list[WorkStep]:
     """Returns the steps of a file, or of the files of several ranks. Arguments and errors are those of `opened`."""
     return opened([path, *paths], gpu=gpu).steps
 
@@ -112,7 +112,7 @@ def _recognised(where: str, data: bytes) -> tuple[str, Any]:
     schema = str(document.get("schema")) if isinstance(document, dict) else ""
     if schema.startswith("nvcoll.recorded/") and isinstance(document.get("step"), dict):
         return "recording", document["step"]
-    if schema.startswith("nvcoll.training-step/"):
+    if schema.startswith("nvcoll.step/"):
         return "step", document
     if kineto.is_read(document):
         return "kineto", document
@@ -127,7 +127,7 @@ def _is_ranks(value: object) -> bool:
 
 TITLES: Final = (
     "a recording of nvcoll dryrun",
-    "JSON of a training step",
+    "JSON of a step",
     "a trace of torch.profiler",
     "an execution trace of Chakra",
     "text of HLO",
@@ -138,7 +138,7 @@ Reader = Callable[[Sequence[tuple[str, Any]], str, int | None, Mapping[str, Any]
 
 
 def _step(files: Sequence[tuple[str, Any]], _gpu: str, _number: int | None, _groups: object) -> Trace:
-    return Trace([TrainingStep.from_json(json.dumps(row)) for _, row in files])
+    return Trace([WorkStep.from_json(json.dumps(row)) for _, row in files])
 
 
 def _hlo(files: Sequence[tuple[str, Any]], gpu: str, _number: int | None, _groups: object) -> Trace:

@@ -29,6 +29,7 @@ import numpy as np
 from nvcoll.errors import InvalidArgument
 from nvcoll.traces.hlo_module import Array, Computation, Instruction, Module, parsed, whole_numbers
 from nvcoll.traces.program import MOST, Groups, Node, Row, Trace, ops_of, recorded_step
+from nvcoll.training.group_words import moved as move
 
 COMPUTE, COMMUNICATION = 0, 1
 """The streams."""
@@ -79,7 +80,13 @@ def read(where: str, text: str, gpu: str) -> Trace:
     most = max(steps.flops, key=lambda dtype: steps.flops[dtype], default="bf16")
     title = re.sub(r"[^\w.\-]", "", text.split(None, 2)[1].rstrip(","))[:60]
     step = recorded_step(
-        name=title, gpus=module.devices, groups=steps.groups, ranks=[rank], gpu=gpu, operators=0, dtype=most
+        name=title,
+        gpus=module.devices,
+        groups=steps.groups,
+        ranks=[rank],
+        gpu=gpu,
+        host={"launches": {"operators": 0}},
+        dtype=most,
     )
     return Trace([step], notes)
 
@@ -340,7 +347,7 @@ class _Steps:
         if products:
             yield from products
         elif moved:
-            yield {"name": title, "work": "kernel", "bytes": moved}
+            yield {"name": title, **move(title, moved)}
 
     def converts_alone(self, one: Instruction) -> bool:
         """Says whether an instruction only converts types, as XLA for CPUs adds them; on GPUs the next kernel does."""
@@ -433,7 +440,7 @@ class _Steps:
             return
         self.module.notes[f"calls of `{target[:40]}` count by the bytes that they move"] = None
         if moved:
-            yield {"name": title, "work": "kernel", "bytes": moved}
+            yield {"name": title, **move(title, moved)}
 
 
 def _title(one: Instruction) -> str:

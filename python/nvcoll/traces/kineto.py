@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nvcoll._nvcoll import TrainingStep, gpus
+from nvcoll._nvcoll import WorkStep, gpus
 from nvcoll.errors import InvalidArgument
 from nvcoll.traces.kineto_rank import (
     SAME_US,
@@ -39,6 +39,7 @@ from nvcoll.traces.kineto_rank import (
     whole,
 )
 from nvcoll.traces.program import Groups, Node, Row, Trace, ops_of, recorded_step
+from nvcoll.training.group_words import timed
 
 LONGEST_LAUNCH_US: Final = 20.0
 """The most time of a launch behind unfinished work that counts: the rest waits for the queue. Chosen: twice usual."""
@@ -87,7 +88,7 @@ class Measured:
     """Pattern, group, bytes and seconds of each."""
     is_virtual: bool
     """Whether the GPU was that of a dry run: then the processor's time is of another machine than the GPU's."""
-    replay: TrainingStep
+    replay: WorkStep
     """The step with measured collectives: its prediction differs from `seconds` by order, waits and processor alone."""
 
 
@@ -118,14 +119,14 @@ def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | Non
             what = f"for {idle / 1e3:.3g} ms the GPU ran nothing though work was launched"
             notes[f"{what}; the trace does not say why"] = None
         stands_for = world // len(ranks) + (nth < world % len(ranks))
-        rows.append((one.number, max(stands_for, 1), ops_of(nodes, is_timed=True)))
+        rows.append((one.number, max(stands_for, 1), ops_of(nodes)))
     world = max([world, *(row["size"] * row["stride"] for row in groups.rows.values())])
     first = ranks[0]
     title = f"{first.title} of {Path(first.where).name}" + (f" and {len(ranks) - 1} more" if len(ranks) > 1 else "")
 
-    def step(some: Sequence[tuple[int, int, Sequence[Row]]]) -> TrainingStep:
+    def step(some: Sequence[tuple[int, int, Sequence[Row]]]) -> WorkStep:
         gpu = _gpu(first.facts) or named_gpu
-        return recorded_step(name=title, gpus=world, groups=groups, ranks=some, gpu=gpu, operators=0)
+        return recorded_step(name=title, gpus=world, groups=groups, ranks=some, gpu=gpu)
 
     replay = step([(*row[:2], _replayed(row[2], some)) for row, some in zip(rows, known, strict=True)])
     times = [_measured(one, some, replay) for one, some in zip(ranks, known, strict=True)]
@@ -138,7 +139,7 @@ def _replayed(ops: Sequence[Row], collectives: Sequence[tuple[str, str, float, f
     times = iter(collectives)
     taken = ("work", "pattern", "bytes", "group")
     return [
-        {key: value for key, value in op.items() if key not in taken} | {"work": "measured", "seconds": next(times)[3]}
+        {key: value for key, value in op.items() if key not in taken} | timed("", next(times)[3])
         if op["work"] == "collective"
         else op
         for op in ops
@@ -201,7 +202,7 @@ def _op(
     """Returns the operation of a GPU event; a kernel's time includes the gap before a next one that was ready."""
     op = rank.ops[number]
     seconds = (op.end - op.start) * US
-    measured = {"name": op.name[:80], "work": "measured", "seconds": seconds + rank.gaps.get(number, 0.0) * US}
+    measured = {"name": op.name[:80], **timed(op.name[:80], seconds + rank.gaps.get(number, 0.0) * US)}
     if not is_collective(op):
         return measured
     meta = op.args if "Collective name" in op.args else rank.meta.get(op.external or "none", {})
@@ -319,7 +320,7 @@ def _launched_before(rank: Rank, number: int) -> list[int]:
     return next(([one] for one in before if not is_collective(rank.ops[one])), [])
 
 
-def _measured(rank: Rank, collectives: Sequence[tuple[str, str, float, float]], replay: TrainingStep) -> Measured:
+def _measured(rank: Rank, collectives: Sequence[tuple[str, str, float, float]], replay: WorkStep) -> Measured:
     computing = _length([(op.start, op.end) for op in rank.ops if not is_collective(op)]) * US
     busy = _length([(op.start, op.end) for op in rank.ops]) * US
     seconds = max((rank.end - rank.start) * US, busy)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Any, Final
 
-from nvcoll._nvcoll import TrainingStep
+from nvcoll._nvcoll import WorkStep
 from nvcoll.training.group_words import word_of
 
 Row = dict[str, Any]
@@ -44,7 +44,7 @@ class Node:
 class Groups:
     """Groups of ranks as (size, stride), by name: their parallelism, or if it is not known, the number of ranks."""
 
-    rows: dict[str, dict[str, int]] = field(default_factory=dict)
+    rows: dict[str, Row] = field(default_factory=dict)
     notes: set[str] = field(default_factory=set)
 
     def named(self, ranks: Sequence[int], description: str = "") -> str:
@@ -57,8 +57,8 @@ class Groups:
 
     def shaped(self, size: int, stride: int, description: str = "") -> str:
         """Returns the name of a group of some size and stride."""
-        row = {"size": size, "stride": stride}
         kind = word_of(description)
+        row: Row = ({"kind": kind} if kind else {}) | {"size": size, "stride": stride}
         names: Iterable[str] = (f"{size} ranks", f"{size} ranks, {stride} apart")
         if kind is not None:
             names = (kind if nth == 1 else f"{kind} {nth}" for nth in count(1))
@@ -69,31 +69,26 @@ class Groups:
 class Trace:
     """The steps of a file, and the assumptions made in reading it."""
 
-    steps: list[TrainingStep]
+    steps: list[WorkStep]
     notes: list[str] = field(default_factory=list)
     measured: Any = None
     """The measured times of a profiler's trace, otherwise None."""
 
 
-def ops_of(nodes: Sequence[Node], is_timed: bool = False) -> list[Row]:
-    """Returns the operations of a recorded rank in the order in which the processor issues them.
-
-    Args:
-        nodes: the operations.
-        is_timed: whether `nodes` contain all time of the processor; then launches take none, as in a CUDA graph.
-    """
+def ops_of(nodes: Sequence[Node]) -> list[Row]:
+    """Returns the operations of a rank in the order in which the processor issues them."""
     waited_for = _waited_for(nodes)
     recorded = {one for some in waited_for for one in some}
     ops: list[Row] = []
     for number, node in enumerate(nodes):
         for other in waited_for[number]:
-            wait = {"work": "host_waits", "for": {"event": other}}
-            ops.append(wait if node.stream == HOST else {"work": "wait", "stream": node.stream, "event": other})
+            wait = {"work": "host_wait", "for": {"event": other}}
+            ops.append(wait if node.stream == HOST else {"work": "stream_wait", "stream": node.stream, "event": other})
         if node.op:
             ops.append(node.op if node.stream == HOST else {"stream": node.stream, **node.op})
         if number in recorded:
             ops.append({"work": "record", "stream": node.stream, "event": number})
-    return [{"graph": True, **op} for op in ops] if is_timed else ops
+    return ops
 
 
 def _waited_for(nodes: Sequence[Node]) -> list[list[int]]:
@@ -118,9 +113,9 @@ def recorded_step(
     groups: Groups,
     ranks: Iterable[tuple[int, int, Sequence[Row]]],
     gpu: str,
-    operators: float | None = None,
+    host: str | Row = "timed",
     dtype: str = "bf16",
-) -> TrainingStep:
+) -> WorkStep:
     """Makes a recorded step.
 
     Args:
@@ -129,26 +124,22 @@ def recorded_step(
         groups: the groups of its collectives.
         ranks: the number of each rank, the number of ranks that it stands for, and its operations.
         gpu: the model of GPU for which its kernels were chosen.
-        operators: the number of operators that the processor dispatched; 0 if operations have the processor's time.
+        host: the clock of the processor; by default operations have all its time, and launches take none.
         dtype: the precision of most products.
 
     Raises:
         InvalidArgument: it contradicts itself.
     """
-    free = {"allocated": 0, "reserved": 0}
     rows = [
-        {"rank": rank, "stands_for": count, "name": f"rank {rank}", "ops": list(ops), "memory": free}
-        | ({} if operators is None else {"operators": operators})
+        {"rank": rank, "stands_for": count, "name": f"rank {rank}", "host": host, "issued": list(ops)}
         for rank, count, ops in ranks
     ]
     step = {
-        "schema": "nvcoll.training-step/1",
+        "schema": "nvcoll.step/1",
         "name": name,
         "gpus": gpus,
-        "tokens": 0,
-        "model_flops": 0,
         "dtype": dtype,
         "groups": groups.rows,
-        "recorded": {"gpu": gpu, "ranks": rows},
+        "streams": {"gpu": gpu, "ranks": rows},
     }
-    return TrainingStep.from_json(json.dumps(step))
+    return WorkStep.from_json(json.dumps(step))

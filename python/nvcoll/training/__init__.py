@@ -18,7 +18,7 @@
 ==================  ====================================================================================================
 """
 
-from nvcoll._nvcoll import TrainingStep
+from nvcoll._nvcoll import WorkStep
 from nvcoll.training.configurations import read as read_configuration
 from nvcoll.training.fields import Configuration
 from nvcoll.training.models import models, software
@@ -37,7 +37,7 @@ __all__ = [
     "RolePrice",
     "StepPrediction",
     "Sweep",
-    "TrainingStep",
+    "WorkStep",
     "models",
     "neighbours",
     "plan",

@@ -20,11 +20,11 @@ OF_PART: Final = {
         BLUE: ("gemm", "parameters"),
         SKY: ("attention", "gradients"),
         GREEN: ("elementwise", "CUDA context"),
-        PURPLE: ("recompute", "gathered layers", "layer at work"),
+        PURPLE: ("recompute", "layer at work"),
         ORANGE: ("tensor", "sends", "activations"),
         VERMILION: ("expert", "context", "logits and loss"),
         YELLOW: ("sharded", "data", "NCCL"),
-        GREY: ("bubble", "slack of the allocator"),
+        GREY: ("bubble", "reserved, not allocated", "communication buffers"),
         SLATE: ("host", "optimizer", "stall", "copies"),
     }.items()
     for part in parts

@@ -76,7 +76,7 @@ def traffic(price: Mapping[str, Any], step: Mapping[str, Any]) -> list[Traffic]:
         step: the step.
     """
     found: dict[str, Traffic] = {}
-    for role in step["roles"] or step.get("recorded", {}).get("ranks", []):
+    for role in step["streams"]["ranks"] if "streams" in step else step["layers"]["roles"]:
         of_role: dict[str, Traffic] = {}
         for one, calls in _calls(price, step, role):
             name = PARALLELISM.get(one["group"], one["group"])
@@ -99,10 +99,10 @@ def _calls(
     price: Mapping[str, Any], step: Mapping[str, Any], role: Mapping[str, Any]
 ) -> Iterator[tuple[Mapping[str, Any], float]]:
     """Yields collectives of a role with the number of their calls in a step."""
-    if "recorded" in step:
+    if "streams" in step:
         yield from ((one, one["count"]) for one in price["collectives"] if one["of"] == role["name"])
         return
-    pipeline = step["pipeline"]
+    pipeline, blocks = step["layers"]["pipeline"], step["layers"]["blocks"]
     micro_batches = pipeline["micro_batches"]
     repeats: Counter[str] = Counter()
     for run in (run for chunk in role["chunks"] for run in chunk):
@@ -113,7 +113,7 @@ def _calls(
         elif one["pass"] == "once" and one["of"] == role["name"]:
             yield one, one["count"]
         elif one["pass"] != "once" and repeats[one["of"]]:
-            is_again = one["pass"] == "forward" and step["blocks"][one["of"]]["recompute"]["gemm"] >= WHOLE
+            is_again = one["pass"] == "forward" and blocks[one["of"]]["recompute"]["gemm"] >= WHOLE
             yield one, one["count"] * repeats[one["of"]] * micro_batches * (2 if is_again else 1)
 
 

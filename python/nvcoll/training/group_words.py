@@ -1,4 +1,4 @@
-"""The part of a layout that frameworks mean by the name of a process group."""
+"""The meaning of names that frameworks give to process groups and kernels."""
 
 from __future__ import annotations
 
@@ -29,3 +29,29 @@ def word_of(description: str) -> str | None:
     if found == ["cp", "shard", "dp"] or found == ["cp", "shard"]:  # parameters are sharded over cp, too
         return "shard"
     return found[0] if len(found) == 1 else None
+
+
+PARTS = {
+    "optimizer": ("optimizer", "adam", "_fused_sgd", "_foreach_"),
+    "attention": ("attention", "flash", "fmha"),
+    "gemm": ("gemm", "nvjet", "cutlass"),
+}
+"""Parts of the time of a step, with words in the names of their kernels."""
+
+
+def part_of(kernel: str) -> str | None:
+    """Returns the part of the time that the name of a kernel tells; None: other work."""
+    return next((part for part, words in PARTS.items() if any(word in kernel for word in words)), None)
+
+
+def moved(name: str, nbytes: float) -> dict[str, object]:
+    """Returns the work of a kernel that moves bytes, by its name: those of optimizers stream."""
+    part = part_of(name)
+    rate = {"rate": "stream"} if part == "optimizer" else {}
+    return {"work": "move", "bytes": nbytes} | ({"part": part} if part else {}) | rate
+
+
+def timed(name: str, seconds: float) -> dict[str, object]:
+    """Returns the work of a kernel of known time, by its name."""
+    part = part_of(name)
+    return {"work": "timed", "seconds": seconds} | ({"part": part} if part else {})

@@ -63,7 +63,7 @@ def of(
     price, request, machine = prediction.to_dict(), prediction.request, prediction.machine
     facts = [("machine", f"{machine.name}: {machine.title}")]
     if prediction.is_recorded:
-        facts.append(("recorded", _recorded(price["step"]["recorded"])))
+        facts.append(("recorded", _recorded(price["step"]["streams"])))
     if request:
         layout, model = request["layout"], request["model"]
         sizes = f"global batch {layout['global_batch']:,} sequences of {layout['sequence']:,} tokens"
@@ -82,10 +82,10 @@ def of(
     )
 
 
-def _recorded(recorded: Mapping[str, Any]) -> str:
-    ops = sum(len(rank["ops"]) for rank in recorded["ranks"])
-    ranks = ", ".join(f"{rank['name']} (rank {rank['rank']} for {rank['stands_for']:,})" for rank in recorded["ranks"])
-    return f"on {recorded['gpu']}, {ops:,} operations of {ranks}"
+def _recorded(streams: Mapping[str, Any]) -> str:
+    ops = sum(len(rank["issued"]) for rank in streams["ranks"])
+    ranks = ", ".join(f"{rank['name']} (rank {rank['rank']} for {rank['stands_for']:,})" for rank in streams["ranks"])
+    return f"on {streams['gpu']}, {ops:,} operations of {ranks}"
 
 
 def page(
@@ -124,7 +124,7 @@ def page(
         "layouts": of_layouts(sweep),
         "spans": of_timeline(timeline) if timeline is not None else [],
         "lines": of_lines(price),
-        "is_recorded": "recorded" in (step or {}),
+        "is_recorded": "streams" in (step or {}),
     }
     gpu_gb = price["gpu_memory_gb"]
     specs = {

@@ -84,7 +84,7 @@ def of_lines(price: Fields) -> list[Row]:
     """Returns the lines of a script for which the GPU waits longest, with seconds of each kind and their share."""
     rows = []
     for one in price.get("lines", [])[:LINES]:
-        lost = one["exposed_s"] + one["waits_s"] + one["host_s"]
+        lost = one["exposed_s"] + one["copies_s"] + one["waits_s"] + one["host_s"]
         rows.append({**one, "lost": lost, "share": lost / price["seconds"]})
     return [row for row in rows if row["share"] >= LEAST]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nvcoll._nvcoll import Fabric, StepPricer, TrainingStep, fabric
+from nvcoll._nvcoll import Fabric, StepPricer, WorkStep, fabric
 from nvcoll.training.layouts import layout
 from nvcoll.training.models import Fields, model_of, software_of
 from nvcoll.training.prediction import StepPrediction
@@ -75,7 +75,7 @@ class Machine:
         how = layout(gpus=self.gpus, sequence=length, sequence_parallel=divided, **words)
         return {"model": of_model, "layout": how, "software": of_software, "domain": self.pricer.domain}
 
-    def predict(self, step: TrainingStep, request: Mapping[str, Any] | None = None) -> StepPrediction:
+    def predict(self, step: WorkStep, request: Mapping[str, Any] | None = None) -> StepPrediction:
         """Prices a step.
 
         Raises:
@@ -83,7 +83,7 @@ class Machine:
         """
         return StepPrediction.of(self.pricer.price(step), self.fabric, step, request or {})
 
-    def timeline(self, step: TrainingStep) -> Document:
+    def timeline(self, step: WorkStep) -> Document:
         """Returns what all stages do in a step, as `nvcoll.training.trace.save` writes it.
 
         The passes of all micro-batches in virtual time, and after them what data parallelism and the optimizer take.
@@ -110,7 +110,7 @@ class Machine:
 
     def planned(self, request: Mapping[str, Any]) -> StepPrediction:
         """Plans what `request` returned and prices it."""
-        return self.predict(TrainingStep.plan(json.dumps(request)), request)
+        return self.predict(WorkStep.plan(json.dumps(request)), request)
 
 
 def plan(

@@ -8,12 +8,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, TypeVar, cast
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, TrainingStep
+from nvcoll._nvcoll import Fabric, InvalidArgument, WorkStep
 from nvcoll.training.layouts import words
 
 T = TypeVar("T")
 
 Fit = Literal["fits", "tight", "too_large"]
+
+TITLES: Final[Mapping[str, str]] = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer": "optimizer state",
+    "buffers": "communication buffers",
+    "activations": "activations",
+    "temporary": "layer at work",
+    "loss": "logits and loss",
+    "graphs": "CUDA graphs",
+    "other": "other",
+    "reserved": "reserved, not allocated",
+    "nccl": "NCCL",
+    "context": "CUDA context",
+}
+"""The lines of the table of memory by name, as people call them."""
 
 FITS: Final[Mapping[str, str]] = {"fits": "fits", "tight": "may fit", "too_large": "does not fit"}
 """The answers about memory, best first, in words."""
@@ -96,12 +112,14 @@ class CollectivePrice:
 class LinePrice:
     """What the GPU of a recorded step loses for a line of the script, in seconds of a step.
 
-    ``exposed_s``: its collectives, messages and copies that nothing hides. ``waits_s``: they wait for other ranks.
+    ``exposed_s``, ``copies_s``: its collectives and messages, and its copies, that nothing hides. ``waits_s``:
+    they wait for other ranks.
     ``host_s``: the GPU waits for the processor to issue its operations.
     """
 
     line: str
     exposed_s: float
+    copies_s: float
     waits_s: float
     host_s: float
 
@@ -133,13 +151,19 @@ class StepPrediction:
     gpu_memory_gb: float
     fit: Fit
     machine: Fabric = field(repr=False)
-    step: TrainingStep = field(repr=False)
+    step: WorkStep = field(repr=False)
     request: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @classmethod
-    def of(cls, text: str, machine: Fabric, step: TrainingStep, request: Mapping[str, Any]) -> StepPrediction:
+    def of(cls, text: str, machine: Fabric, step: WorkStep, request: Mapping[str, Any]) -> StepPrediction:
         """Reads the JSON of a price."""
         row = json.loads(text)
+        for name in ("computes_s", "exposed_s", "idle_s", "limit"):
+            del row[name]
+        tables = {one["role"]: one["lines"] for one in row.pop("memory")}
+        row |= {"memory_gb": row.pop("memory_gib") or 0.0, "gpu_memory_gb": row.pop("gpu_memory_gib")}
+        row["tokens_per_second"] = row["tokens_per_second"] or 0.0
+        row["roles"] = [one | {"memory": tables.get(one["name"], [])} for one in row["roles"]]
         row["extrapolated"] = tuple(row["extrapolated"])
         row["roles"] = tuple(_role(one) for one in row["roles"])
         row["collectives"] = tuple(_collective(one) for one in row["collectives"])
@@ -242,7 +266,8 @@ class Calibration:
 
 
 def _role(row: Mapping[str, Any]) -> RolePrice:
-    memory = {part["name"]: part["bytes"] for part in row["memory"]}
+    memory = {TITLES[part["name"]]: part["bytes"] for part in row["memory"]}
+    row = dict(row) | {"memory_gb": sum(memory.values()) / 2**30}
     rows = {name: tuple(row[name]) for name in ("stages", "forward_s", "backward_s")}
     return RolePrice(**(dict(row) | rows | {"memory": memory}))
 

@@ -143,6 +143,7 @@ def sweep(
 
 def candidate(gpus: int, layout: Mapping[str, Any], price: Mapping[str, Any]) -> Candidate:
     """Returns a layout with its price."""
+    price = dict(price) | {"memory_gb": price["memory_gib"]}
     kept = {name: price[name] for name in Candidate.__dataclass_fields__ if name in price}
     return Candidate(gpus=gpus, layout=layout, **kept)
 

@@ -113,14 +113,14 @@ def of_pipeline(timeline: Mapping[str, Any], *, send_s: float = 0.0, title: str 
 
 
 KINDS = {
-    **dict.fromkeys(("collective", "send", "recv"), "communication"),
+    **dict.fromkeys(("collective", "message"), "communication"),
     "copy": "copies",
     "gemm": "matrix products",
     "attention": "attention",
 }
 """Kinds of spans of a recorded step by the work of the operation; all other work is of other kernels."""
 
-ORDER = ("record", "wait", "host_waits", "host")
+ORDER = ("record", "stream_wait", "host_wait", "host")
 """Work of a recorded step that has no span on a stream."""
 
 
@@ -130,27 +130,28 @@ def of_streams(timeline: Mapping[str, Any], step: Mapping[str, Any]) -> Document
     It begins with the first operation of a stream.
 
     Args:
-        timeline: what ``nvcoll_step::pricing::RecordedTimeline`` is in JSON.
+        timeline: what ``nvcoll_step::pricing::StreamsTimeline`` is in JSON.
         step: the JSON of the step.
     """
-    ranks = step["recorded"]["ranks"]
+    ranks = step["streams"]["ranks"]
     rows = [
-        zip(rank["ops"], times["start_ns"], strict=True) for rank, times in zip(ranks, timeline["ranks"], strict=True)
+        zip(rank["issued"], times["start_ns"], strict=True)
+        for rank, times in zip(ranks, timeline["ranks"], strict=True)
     ]
     first = min(start for row in rows for op, start in row if op["work"] not in ORDER)
-    lines = step["recorded"].get("lines", [])
+    lines = step["streams"].get("lines", [])
     spans: list[Span] = []
     lanes: dict[tuple[int, int], list[int]] = defaultdict(list)
     ends: dict[tuple[int, int, int], dict[str, list[int]]] = defaultdict(lambda: {"send": [], "recv": []})
     for stage, (rank, times) in enumerate(zip(ranks, timeline["ranks"], strict=True)):
-        for op, start, end in zip(rank["ops"], times["start_ns"], times["end_ns"], strict=True):
+        for op, start, end in zip(rank["issued"], times["start_ns"], times["end_ns"], strict=True):
             work = op["work"]
             if work in ORDER:
                 continue
-            if work in ("send", "recv"):
-                between = (rank["rank"], op["peer"]) if work == "send" else (op["peer"], rank["rank"])
-                ends[(*between, op.get("tag", 0))][work].append(len(spans))
-            name = op.get("name") or op.get("pattern") or work
+            if work == "message":
+                between = (rank["rank"], op["peer"]) if op["way"] == "send" else (op["peer"], rank["rank"])
+                ends[(*between, op.get("tag", 0))][op["way"]].append(len(spans))
+            name = op.get("name") or op.get("pattern") or op.get("way") or work
             line = {"line": lines[op["line"]]} if "line" in op else {}
             args = {"kind": KINDS.get(work, "other kernels"), **line}
             where = _lane(lanes[stage, op.get("stream", 0)], f"stream {op.get('stream', 0)}", start, end)

@@ -84,7 +84,7 @@ mod _nvcoll {
     #[pymodule_export]
     use crate::sizes::parse_size;
     #[pymodule_export]
-    use crate::training::{training_constants, training_models, training_software, StepPricer, TrainingStep};
+    use crate::training::{training_constants, training_models, training_software, StepPricer, WorkStep};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -23,15 +23,10 @@ use crate::attention::Attention;
 use crate::constants::{ByGeneration, Constants};
 use crate::error::{Error, Result};
 use crate::layout::Dtype;
-use crate::memory::GIB;
+use crate::memory_constants::{GIB, USABLE};
 use crate::software::AttentionKernel;
+use crate::step::work::{Direction, MoveRate, StepWork};
 use crate::tables;
-use crate::training_step::Work;
-
-/// Bytes that programs get of each GB that the name of a GPU says: GB of memories are 2^30 bytes, and the driver keeps 1 %. Source: what
-/// PyTorch prints when memory is out: 31.75 GiB of 32 (V100), 39.59 of 40 and 79.35 of 80 (A100), 79.1 of 80 (H100), 178.35 of 180
-/// (B200). Boards whose GDDR holds the codes that correct it have 7 % less.
-const USABLE_BYTES: f64 = 0.99 * GIB;
 
 /// A GPU as computing sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,7 +127,7 @@ impl Device {
         Ok(Self {
             name: gpu.name.clone(),
             title: gpu.title.clone(),
-            memory: compute.memory_gb * USABLE_BYTES,
+            memory: compute.memory_gb * (USABLE * GIB),
             rate: gpu.memory_gbps * 1e9,
             sms: compute.sms.into(),
             plain: f64::from(compute.sms) * plain_of_sm(gpu.sm),
@@ -180,23 +175,30 @@ impl Compute<'_> {
         self.device.rate * self.constants.memory_rate
     }
 
-    /// Returns the seconds of `count` operations, which are no collectives.
+    /// Returns the seconds of work of the GPU or of the processor: 0 for what links do and for what orders streams.
     ///
     /// # Errors
     /// [`Error::Gpu`] if the device lacks the precision.
-    pub fn seconds(&self, work: &Work, count: f64) -> Result<f64> {
+    pub fn seconds(&self, work: &StepWork) -> Result<f64> {
         Ok(match *work {
-            Work::Gemm { m, n, k, batch, dtype, grouped } => {
-                count * self.gemm([m, n, k], batch, dtype, grouped, count)?
-            }
-            Work::Attention(attention) => count * self.attention(attention)?,
-            Work::Elementwise { bytes } => {
-                let constant = self.constants.elementwise;
-                count * self.moving(constant.of(self.device.class).min(constant.ampere) * bytes)
-            }
-            Work::Stream { bytes } => count * bytes / self.stream_rate(),
-            Work::Host { seconds } | Work::Wait { seconds } => count * seconds,
-            Work::Collective { .. } => 0.0,
+            StepWork::Gemm { m, n, k, batch, dtype, experts } => self.gemm([m, n, k], batch, dtype, experts)?,
+            StepWork::Attention(attention) => self.attention(attention)?,
+            StepWork::Move { bytes, rate, .. } => match rate {
+                MoveRate::Least => {
+                    let constant = self.constants.elementwise;
+                    self.moving(constant.of(self.device.class).min(constant.ampere) * bytes)
+                }
+                MoveRate::Stream => bytes / self.stream_rate(),
+                MoveRate::Counted => self.moving(bytes),
+            },
+            StepWork::Copy { bytes, direction: Direction::D2d } => 2.0 * bytes / self.stream_rate(),
+            StepWork::Copy { bytes, .. } => bytes / self.device.host_link,
+            StepWork::Timed { seconds } | StepWork::Host { seconds } | StepWork::Stall { seconds } => seconds,
+            StepWork::Collective { .. }
+            | StepWork::Message { .. }
+            | StepWork::Record { .. }
+            | StepWork::StreamWait { .. }
+            | StepWork::HostWait { .. } => 0.0,
         })
     }
 
@@ -205,12 +207,12 @@ impl Compute<'_> {
     /// The fitted constant is the time of the least bytes. It has two factors: how often the bytes are moved, on no GPU more often than on
     /// A100, whose kernels stream; and how much longer that takes than on A100, in parts of the memory's rate. Chosen: runs tell only the
     /// product.
-    pub fn moving(&self, bytes: f64) -> f64 {
+    fn moving(&self, bytes: f64) -> f64 {
         let constant = self.constants.elementwise;
         (constant.of(self.device.class) / constant.ampere).max(1.0) * bytes / self.stream_rate()
     }
 
-    fn gemm(&self, [m, n, k]: [f64; 3], batch: f64, dtype: Dtype, grouped: Option<f64>, count: f64) -> Result<f64> {
+    fn gemm(&self, [m, n, k]: [f64; 3], batch: f64, dtype: Dtype, experts: Option<f64>) -> Result<f64> {
         let constants = self.constants;
         let peak = self.device.peak(dtype)?;
         let narrow = match dtype {
@@ -219,9 +221,8 @@ impl Compute<'_> {
             _ => 1.0,
         };
         let faster = (peak / 1e12 / self.device.sms / A100_SM).sqrt();
-        let lost = constants.gemm_loss * faster * grouped.map_or(1.0, |part| constants.grouped * part);
-        let together = batch * if grouped.is_some() { count.max(1.0) } else { 1.0 };
-        let quantised = self.quantised(m, n, together).powf(constants.quantisation);
+        let lost = constants.gemm_loss * faster * experts.map_or(1.0, |part| constants.grouped * part);
+        let quantised = self.quantised(m, n, batch).powf(constants.quantisation);
         let sustained = peak * constants.gemm.of(self.device.class) * narrow * quantised * k / (k + lost);
         let bytes = (m * k + n * k) * dtype.bytes() + dtype.bytes().max(2.0) * m * n;
         Ok(batch * (2.0 * m * n * k / sustained).max(bytes / self.stream_rate()))

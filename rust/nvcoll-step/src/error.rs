@@ -28,9 +28,9 @@ pub enum Error {
     #[error("this plans no step: {0}")]
     Request(String),
     /// A step, read from a file or made by hand, that contradicts itself.
-    #[error("this is no training step: {0}")]
+    #[error("this is no step: {0}")]
     Step(String),
-    /// A recorded step whose ranks wait for each other for ever.
+    /// A step whose ranks wait for each other for ever.
     #[error("{0}")]
     Deadlock(String),
     /// A GPU whose numbers are not known, or that lacks what the step needs.

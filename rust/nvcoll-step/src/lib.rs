@@ -1,7 +1,7 @@
-//! The step of training: what each rank computes, sends and keeps, and how long it takes on a machine.
+//! The step of work: what each rank computes, sends and keeps, and how long it takes on a machine.
 //!
 //! ```text
-//! model × layout × software ─plan─▶ TrainingStep ─price(machine, GPU)─▶ seconds, parts, memory, interval
+//! model × layout × software ─plan─▶ WorkStep ─price(machine, GPU)─▶ seconds, parts, memory, interval
 //! ```
 //!
 //! | module | what it holds |
@@ -14,10 +14,9 @@
 //! | [`layout`] | how a batch and a model are divided among GPUs |
 //! | [`network`] | groups of ranks on a machine, and what collectives among them cost |
 //! | [`pipeline`] | the order in which stages work on micro-batches, and when they end: virtual time |
+//! | [`memory_constants`] | memory that no allocator counts, for the virtual GPU, too |
 //! | [`memory`] | what a rank keeps, and whether it fits |
-//! | [`training_step`] | the step: groups, blocks, roles; its JSON |
-//! | [`recorded`] | what ranks of a real script did on streams: the other kind of step |
-//! | `recorded_check` | what is refused of it |
+//! | [`step`] | the step: groups and operations, in layers or on streams; its JSON, and what is refused |
 //! | [`planner`] | model, layout and software to a step |
 //! | [`constants`] | physical effects with their ranges |
 //! | [`compute`] | what an operation costs on a GPU |
@@ -30,15 +29,14 @@ pub mod constants;
 pub mod error;
 pub mod layout;
 pub mod memory;
+pub mod memory_constants;
 pub mod model;
 pub mod network;
 pub mod pipeline;
 pub mod planner;
 pub mod pricing;
-pub mod recorded;
-mod recorded_check;
 pub mod software;
+pub mod step;
 mod tables;
-pub mod training_step;
 
 pub use error::{Error, Result};

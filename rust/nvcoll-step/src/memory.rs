@@ -1,63 +1,121 @@
 //! The memory of a rank, and whether it fits.
 //!
-//! ```text
-//! (standing + activations x micro-batches in flight + working + loss) x slack + context + NCCL
-//! ```
+//! | known of it | least that it may need | most that it may need |
+//! |---|---|---|
+//! | a sum: (standing + activations x micro-batches in flight + working + loss) x slack | the sum | the sum / 0.9 |
+//! | what the framework's allocator counted | allocated | reserved |
 //!
-//! GB are 2^30 bytes. Three answers: it fits up to 90 % of what programs get of the GPU's memory, may fit up to all of it, does not fit
-//! above. Of published runs that ran, 98 % need at most all of it by this sum. What PyTorch and nvidia-smi printed of runs is 1.1 times
-//! the sum in the middle, hence the 90 %: allocators fragment, and frameworks have buffers that no text tells. No factor corrects that,
-//! because runs whose memory was not printed ran with sums of 90 to 100 %. `tools/steps.py` prints both, and how many of the runs that
-//! failed are said to fail.
+//! Both with CUDA's context and, on more than one GPU, NCCL. A step fits if the most fits in what programs get of the GPU's memory, may fit if the least
+//! does, and else does not. The lines of the table add up to the sum, or to what is reserved. GB are 2^30 bytes.
+//!
+//! Of published runs that ran, 98 % need at most all of the memory by the sum. What PyTorch and nvidia-smi printed of runs is 1.1 times
+//! the sum in the middle, hence the 0.9: allocators fragment, and frameworks have buffers that no text tells. No factor corrects that,
+//! because runs whose memory was not printed ran with sums of 90 to 100 %. An allocator gives back what it reserved and tries again, so what
+//! it allocated is the least. `tools/steps.py` prints how many of the runs that failed are predicted to fail.
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::memory_constants::{CONTEXT_BYTES, GIB, NCCL_BYTES};
 use crate::pipeline::Schedule;
-
-/// Bytes of a GB of memory, as its makers, nvidia-smi and PyTorch count.
-pub const GIB: f64 = (1u64 << 30) as f64;
-
-/// Bytes of a CUDA context with loaded kernels: 1573 MiB, as the chronicle of BLOOM's training measured it.
-pub const CONTEXT_BYTES: f64 = 1.65e9;
-
-/// Bytes of NCCL's buffers and channels for the communicators of a step. Chosen; NCCL's defaults need 4 MiB a channel and peer.
-pub const NCCL_BYTES: f64 = 1.2e9;
 
 /// What the caching allocator of a framework reserves, in what is allocated. Chosen: 1.04 to 1.10 in published runs.
 pub const ALLOCATOR: f64 = 1.06;
 
-/// The part of the memory of a GPU up to which a step fits: the inverse of measured memory over the sum, 1.1.
+/// The part of the memory of a GPU up to which a sum fits: the inverse of measured memory over the sum, 1.1.
 pub const FITS: f64 = 0.90;
-
-/// The part of the memory above which a step does not fit.
-pub const TIGHT: f64 = 1.0;
 
 /// What the ranks of a role keep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Memory {
-    /// What stays through the step.
-    pub standing: Vec<Part>,
-    /// Bytes that one micro-batch keeps from forward to backward pass, in all chunks of the stage together.
-    pub activations: f64,
-    /// Micro-batches that are kept at once at most; a part, if only some chunks of one are.
-    pub in_flight: f64,
-    /// Bytes that a layer needs while it is computed again, and of what sequence parallelism gathers for it.
-    #[serde(default)]
-    pub working: f64,
-    /// Bytes of the logits and their gradients.
-    #[serde(default)]
-    pub loss: f64,
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RankMemory {
+    /// The tensors of a plan.
+    Sum {
+        /// What stays through the step.
+        standing: Vec<MemoryPart>,
+        /// Bytes that one micro-batch keeps from forward to backward pass, in all chunks of the stage together.
+        activations: f64,
+        /// Micro-batches that are kept at once at most; a part, if only some chunks of one are.
+        in_flight: f64,
+        /// Bytes that a layer needs while it is computed again, and of what sequence parallelism gathers for it.
+        #[serde(default)]
+        working: f64,
+        /// Bytes of the logits and their gradients.
+        #[serde(default)]
+        loss: f64,
+    },
+    /// What the framework's allocator counted.
+    Allocator {
+        /// The most bytes that were allocated at once.
+        allocated: f64,
+        /// The most bytes that the allocator had reserved.
+        reserved: f64,
+        /// Allocations at the peak; the rest of `allocated` is shown as `other`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<MemoryPart>,
+        /// Lines of the script at the peak, innermost last.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        stack: Vec<String>,
+    },
 }
 
 /// A part of the memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
-    /// Its name, as `optimizer`.
-    pub name: String,
+pub struct MemoryPart {
+    /// Its name.
+    pub name: MemoryLine,
     /// Its bytes.
     pub bytes: f64,
+}
+
+/// The lines of the table of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryLine {
+    /// Parameters.
+    Parameters,
+    /// Gradients.
+    Gradients,
+    /// The optimizer's state.
+    Optimizer,
+    /// Buffers of communication: gathered layers, buckets.
+    Buffers,
+    /// What the forward pass keeps for the backward pass.
+    Activations,
+    /// The layer at work.
+    Temporary,
+    /// Logits and what the loss makes of them.
+    Loss,
+    /// Pools of CUDA graphs.
+    Graphs,
+    /// Tensors of no known kind.
+    Other,
+    /// Memory that the allocator reserves beyond its allocations.
+    Reserved,
+    /// NCCL's buffers and channels.
+    Nccl,
+    /// CUDA's context.
+    Context,
+}
+
+impl MemoryLine {
+    /// Returns its name for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Parameters => "parameters",
+            Self::Gradients => "gradients",
+            Self::Optimizer => "optimizer state",
+            Self::Buffers => "communication buffers",
+            Self::Activations => "activations",
+            Self::Temporary => "layer at work",
+            Self::Loss => "logits and loss",
+            Self::Graphs => "CUDA graphs",
+            Self::Other => "other",
+            Self::Reserved => "reserved, not allocated",
+            Self::Nccl => "NCCL",
+            Self::Context => "CUDA context",
+        }
+    }
 }
 
 /// Whether a step fits in the memory of a GPU.
@@ -72,35 +130,86 @@ pub enum Fit {
     TooLarge,
 }
 
-impl Memory {
-    /// Returns every part with its bytes: what the framework allocates, the allocator's slack, NCCL and the context of CUDA.
-    pub fn parts(&self) -> Vec<Part> {
-        let part = |name: &str, bytes| Part { name: name.to_owned(), bytes };
-        let mut parts = self.standing.clone();
-        parts.push(part("activations", self.activations * self.in_flight));
-        parts.push(part("layer at work", self.working));
-        parts.push(part("logits and loss", self.loss));
-        let allocated: f64 = parts.iter().map(|one| one.bytes).sum();
-        parts.push(part("slack of the allocator", allocated * (ALLOCATOR - 1.0)));
-        parts.push(part("NCCL", NCCL_BYTES));
-        parts.push(part("CUDA context", CONTEXT_BYTES));
-        parts.retain(|one| one.bytes > 0.0);
-        parts
+/// The memory of the ranks of a role on a GPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MemoryTable {
+    /// The name of the role.
+    pub role: String,
+    /// Its lines, without those of 0 bytes.
+    pub lines: Vec<MemoryPart>,
+    /// The least bytes that it may need.
+    pub least: f64,
+    /// The most bytes that it may need.
+    pub most: f64,
+}
+
+impl RankMemory {
+    /// Returns the table of the memory of a rank among `gpus` GPUs.
+    pub fn table(&self, role: &str, gpus: u32) -> MemoryTable {
+        let mut lines = self.tensors();
+        let allocated: f64 = lines.iter().map(|one| one.bytes).sum();
+        let reserved = match self {
+            Self::Sum { .. } => allocated * (ALLOCATOR - 1.0),
+            Self::Allocator { reserved, .. } => (reserved - allocated).max(0.0),
+        };
+        lines.push(MemoryPart { name: MemoryLine::Reserved, bytes: reserved });
+        let nccl = if gpus > 1 { NCCL_BYTES } else { 0.0 };
+        lines.push(MemoryPart { name: MemoryLine::Nccl, bytes: nccl });
+        lines.push(MemoryPart { name: MemoryLine::Context, bytes: CONTEXT_BYTES });
+        lines.retain(|one| one.bytes > 0.0);
+        let sum = lines.iter().map(|one| one.bytes).sum();
+        let [least, most] = match *self {
+            Self::Sum { .. } => [sum, sum / FITS],
+            Self::Allocator { allocated, reserved, .. } => {
+                [allocated, reserved].map(|bytes| bytes + nccl + CONTEXT_BYTES)
+            }
+        };
+        MemoryTable { role: role.to_owned(), lines, least, most }
     }
 
-    /// Returns the bytes of all parts together.
-    pub fn bytes(&self) -> f64 {
-        self.parts().iter().map(|one| one.bytes).sum()
+    /// Returns the framework's tensors.
+    fn tensors(&self) -> Vec<MemoryPart> {
+        match self {
+            Self::Sum { standing, activations, in_flight, working, loss } => {
+                let part = |name, bytes| MemoryPart { name, bytes };
+                let mut parts = standing.clone();
+                parts.push(part(MemoryLine::Activations, activations * in_flight));
+                parts.push(part(MemoryLine::Temporary, *working));
+                parts.push(part(MemoryLine::Loss, *loss));
+                parts
+            }
+            Self::Allocator { allocated, parts, .. } => {
+                let named: f64 = parts.iter().map(|one| one.bytes).sum();
+                let other = MemoryPart { name: MemoryLine::Other, bytes: (allocated - named).max(0.0) };
+                parts.iter().cloned().chain([other]).collect()
+            }
+        }
+    }
+
+    /// Returns its numbers, all of which are at least 0.
+    pub(crate) fn numbers(&self) -> Vec<f64> {
+        let (parts, numbers) = match self {
+            Self::Sum { standing, activations, in_flight, working, loss } => {
+                (standing, vec![*activations, *in_flight, *working, *loss])
+            }
+            Self::Allocator { allocated, reserved, parts, .. } => (parts, vec![*allocated, *reserved]),
+        };
+        parts.iter().map(|part| part.bytes).chain(numbers).collect()
     }
 }
 
-impl Fit {
-    /// Judges bytes against the memory of a GPU.
-    pub fn of(bytes: f64, memory: f64) -> Self {
-        match bytes / memory {
-            part if part <= FITS => Self::Fits,
-            part if part <= TIGHT => Self::Tight,
-            _ => Self::TooLarge,
+impl MemoryTable {
+    /// Returns the bytes of all lines together.
+    pub fn bytes(&self) -> f64 {
+        self.lines.iter().map(|one| one.bytes).sum()
+    }
+
+    /// Judges it against the bytes that programs get of a GPU.
+    pub fn fit(&self, usable_bytes: f64) -> Fit {
+        match (self.most <= usable_bytes, self.least <= usable_bytes) {
+            (true, _) => Fit::Fits,
+            (false, true) => Fit::Tight,
+            (false, false) => Fit::TooLarge,
         }
     }
 }

@@ -10,7 +10,9 @@ use nvcoll_step::layout::Layout;
 use nvcoll_step::model::Model;
 use nvcoll_step::planner::Request;
 use nvcoll_step::software::Software;
-use nvcoll_step::training_step::{TrainingStep, Work};
+use nvcoll_step::step::layers::Role;
+use nvcoll_step::step::work::StepWork;
+use nvcoll_step::step::{Form, WorkStep};
 use nvcoll_step::Error;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -65,13 +67,14 @@ fn requests() -> impl Strategy<Value = Request> {
 }
 
 /// Twice the bytes of everything that streams through memory.
-fn with_more_bytes(step: &TrainingStep) -> TrainingStep {
+fn with_more_bytes(step: &WorkStep) -> WorkStep {
     let mut more = step.clone();
+    let Form::Layers(layers) = &mut more.form else { unreachable!() };
     let blocks =
-        more.blocks.values_mut().flat_map(|block| [&mut block.forward, &mut block.backward, &mut block.weights]);
-    let once = more.roles.iter_mut().map(|role| &mut role.once);
+        layers.blocks.values_mut().flat_map(|block| [&mut block.forward, &mut block.backward, &mut block.weights]);
+    let once = layers.roles.iter_mut().map(|role| &mut role.once);
     for op in blocks.chain(once).flatten() {
-        if let Work::Elementwise { bytes } | Work::Stream { bytes } = &mut op.work {
+        if let StepWork::Move { bytes, .. } = &mut op.op.work {
             *bytes *= 2.0;
         }
     }
@@ -88,19 +91,20 @@ proptest! {
             Err(Error::Layout(_)) => return Ok(()),
             Err(error) => return Err(TestCaseError::fail(error.to_string())),
         };
-        prop_assert_eq!(&TrainingStep::from_json(&step.to_json()).unwrap(), &step);
-        let mut stages: Vec<u32> = step.roles.iter().flat_map(|role| role.stages.clone()).collect();
+        prop_assert_eq!(&WorkStep::from_json(&step.to_json()).unwrap(), &step);
+        let layers = step.layers().unwrap();
+        let mut stages: Vec<u32> = layers.roles.iter().flat_map(|role| role.stages.clone()).collect();
         stages.sort_unstable();
         prop_assert_eq!(stages, (0..request.layout.stages).collect::<Vec<_>>());
-        let runs = |role: &nvcoll_step::training_step::Role| {
+        let runs = |role: &Role| {
             let runs = role.chunks.iter().flatten().filter(|run| run.block.contains("layer"));
             runs.map(|run| run.repeat).sum::<u32>() * role.stages.len() as u32
         };
-        prop_assert_eq!(step.roles.iter().map(runs).sum::<u32>(), request.model.layers);
-        for role in &step.roles {
-            prop_assert!(role.memory.parts().iter().all(|part| part.bytes > 0.0 && part.bytes.is_finite()));
+        prop_assert_eq!(layers.roles.iter().map(runs).sum::<u32>(), request.model.layers);
+        for role in &layers.roles {
+            prop_assert!(role.memory.as_ref().unwrap().table("", 2).lines.iter().all(|one| one.bytes > 0.0 && one.bytes.is_finite()));
         }
-        for (name, group) in &step.groups {
+        for (name, group) in step.groups.iter().map(|(name, group)| (name, group.ranks)) {
             prop_assert!(u64::from(group.size) * u64::from(group.stride) <= u64::from(step.gpus) || group.size == 1, "{}", name);
         }
     }
@@ -117,7 +121,7 @@ proptest! {
             prop_assert!((parts / price.seconds - 1.0).abs() < 1e-6, "{:?} of {}", price.parts, price.seconds);
             prop_assert!(price.low_s < price.seconds && price.seconds < price.high_s);
             prop_assert!(price.mfu > 0.0 && price.mfu < 1.0, "{}", price.mfu);
-            prop_assert!(price.memory_gb > 0.0 && price.collectives.iter().all(|one| one.seconds.is_finite()));
+            prop_assert!(price.memory_gib.unwrap() > 0.0 && price.collectives.iter().all(|one| one.seconds.is_finite()));
             seconds[usize::from(is_exact)] = price.seconds;
             let more = machine.pricer(is_exact).seconds(&with_more_bytes(&step)).unwrap();
             // Zero bubble fills bubbles with weight passes: longer ones may fill more, in its formula and in its orders.
@@ -169,9 +173,9 @@ fn groups_without_one_stride_are_refused_with_the_rule() {
     };
     assert!(plan("mixtral-8x7b", experts(2, 4)).unwrap_err().to_string().contains("`ep`"));
     let step = plan("mixtral-8x7b", experts(2, 2)).unwrap();
-    assert_eq!((step.groups["edp"].size, step.groups["edp"].stride), (4, 4));
+    assert_eq!((step.groups["edp"].ranks.size, step.groups["edp"].ranks.stride), (4, 4));
     let step = plan("mixtral-8x7b", experts(1, 4)).unwrap();
-    assert_eq!((step.groups["ep"].size, step.groups["ep"].stride), (4, 2));
+    assert_eq!((step.groups["ep"].ranks.size, step.groups["ep"].ranks.stride), (4, 2));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use common::{request, Machine};
 use nvcoll_step::constants::Constants;
 use nvcoll_step::layout::Layout;
 use nvcoll_step::network::Network;
-use nvcoll_step::pricing::{Pricer, StepPrice};
+use nvcoll_step::pricing::{Pricer, StepReport};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -39,9 +39,9 @@ impl Row {
         let pricer = |is_exact| Pricer { constants, ..machine.pricer(is_exact) };
         request.domain = Network::domain(pricer(false).network);
         let step = request.plan().unwrap();
-        let mut add = |how: &str, price: StepPrice| {
+        let mut add = |how: &str, price: StepReport| {
             let parts: Vec<String> = price.parts.named().map(|(name, seconds)| format!("{name} {seconds:?}")).collect();
-            let (seconds, memory, tflops) = (price.seconds, price.memory_gb, price.tflops);
+            let (seconds, memory, tflops) = (price.seconds, price.memory_gib.unwrap(), price.tflops);
             writeln!(
                 lines,
                 "{} with {}, {how}: {seconds:?} s, {memory:?} GiB, {tflops:?} TFLOP/s; {}",

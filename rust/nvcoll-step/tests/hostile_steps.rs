@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 
 use common::{layout, request, Machine, MACHINE};
 use nvcoll_step::planner::Request;
-use nvcoll_step::training_step::TrainingStep;
+use nvcoll_step::pricing::StepTimeline;
+use nvcoll_step::step::WorkStep;
 use nvcoll_step::Error;
 use proptest::prelude::*;
 use proptest::sample::{select, Index};
@@ -32,7 +33,7 @@ fn with(place: &str, value: Value) -> String {
 
 /// Reads, prices and runs a step; returns its error.
 fn outcome(text: &str) -> Result<(), Error> {
-    let step = TrainingStep::from_json(text)?;
+    let step = WorkStep::from_json(text)?;
     for is_exact in [false, true] {
         let price = ON.pricer(is_exact).price(&step)?;
         let numbers = [
@@ -41,8 +42,8 @@ fn outcome(text: &str) -> Result<(), Error> {
             price.high_s,
             price.mfu,
             price.tflops,
-            price.tokens_per_second,
-            price.memory_gb,
+            price.tokens_per_second.unwrap_or(0.0),
+            price.memory_gib.unwrap_or(0.0),
         ];
         assert!(numbers.iter().all(|number| number.is_finite() && *number >= 0.0), "{numbers:?}");
         let parts: f64 = price.parts.named().map(|(_, seconds)| seconds).sum();
@@ -51,13 +52,13 @@ fn outcome(text: &str) -> Result<(), Error> {
             "{parts} of {}: {is_exact} {:?} {:?} {:?}",
             price.seconds,
             price.parts,
-            step.pipeline,
+            step.layers(),
             step.groups
         );
         assert!(price.collectives.iter().all(|one| one.seconds.is_finite()));
     }
-    let (_, timeline) = ON.pricer(true).timeline(&step)?;
-    assert_eq!(timeline.stages.len(), step.pipeline.stages as usize);
+    let StepTimeline::Pipeline(_, timeline) = ON.pricer(true).timeline(&step)? else { panic!("it has layers") };
+    assert_eq!(timeline.stages.len(), step.layers().unwrap().pipeline.stages as usize);
     Ok(())
 }
 
@@ -68,41 +69,42 @@ fn the_step_itself_has_a_price() {
 
 #[test]
 fn contradictions_are_refused_with_what_was_expected() {
-    let mut roles = step()["roles"].as_array().unwrap().clone();
+    let mut roles = step()["layers"]["roles"].as_array().unwrap().clone();
     roles.remove(0);
     for (place, value, expected) in [
-        ("/schema", json!("nvcoll.training-step/9"), "nvcoll.training-step/1 was expected"),
+        ("/schema", json!("nvcoll.step/9"), "nvcoll.step/1 was expected"),
         ("/gpus", json!(0), "no GPUs"),
         ("/gpus", json!(1_000_000), "has 16"),
-        ("/roles", json!([]), "have 0 stages"),
-        ("/roles", json!(roles), "each of 4 was expected once"),
-        ("/roles/0/stages", json!([7]), "each of 4 was expected once"),
-        ("/roles/0/stages", json!([0, 0]), "each of 4 was expected once"),
-        ("/roles/0/chunks", json!([]), "0 chunks, 2 were expected"),
-        ("/roles/0/chunks/0/0/block", json!("attic"), "`attic`, which does not exist"),
-        ("/blocks", json!({}), "which does not exist"),
-        ("/pipeline/stages", json!(0), "each of 0 was"),
-        ("/pipeline/stages", json!(1_000_000), "each of 1000000"),
-        ("/pipeline/chunks", json!(0), "0 were expected"),
-        ("/pipeline/micro_batches", json!(0), "at least one"),
-        ("/pipeline/micro_batches", json!(4_000_000_000u32), "at most"),
-        ("/pipeline/micro_batches", json!(7), "that the stages divide"),
-        ("/pipeline/stall_s", json!(-1.0), "-1"),
-        ("/pipeline/schedule", json!("gpipe"), "interleaved"),
-        ("/pipeline/send/group", json!("attic"), "`attic`, which does not exist"),
+        ("/layers/roles", json!([]), "have 0 stages"),
+        ("/layers/roles", json!(roles), "each of 4 was expected once"),
+        ("/layers/roles/0/stages", json!([7]), "each of 4 was expected once"),
+        ("/layers/roles/0/stages", json!([0, 0]), "each of 4 was expected once"),
+        ("/layers/roles/0/chunks", json!([]), "0 chunks, 2 were expected"),
+        ("/layers/roles/0/chunks/0/0/block", json!("attic"), "`attic`, which does not exist"),
+        ("/layers/blocks", json!({}), "which does not exist"),
+        ("/layers/pipeline/stages", json!(0), "each of 0 was"),
+        ("/layers/pipeline/stages", json!(1_000_000), "each of 1000000"),
+        ("/layers/pipeline/chunks", json!(0), "0 were expected"),
+        ("/layers/pipeline/micro_batches", json!(0), "at least one"),
+        ("/layers/pipeline/micro_batches", json!(4_000_000_000u32), "at most"),
+        ("/layers/pipeline/micro_batches", json!(7), "that the stages divide"),
+        ("/layers/pipeline/stall_s", json!(-1.0), "-1"),
+        ("/layers/pipeline/schedule", json!("gpipe"), "interleaved"),
+        ("/layers/pipeline/send/group", json!("attic"), "`attic`, which does not exist"),
         ("/groups/tp/size", json!(0), "1 or more"),
         ("/groups/tp/stride", json!(0), "1 or more"),
         ("/groups/tp/size", json!(4_000_000_000u32), "do not fit"),
         ("/groups", json!({}), "which does not exist"),
-        ("/roles/0/memory/activations", json!(1e308), "to 1e30 was"),
-        ("/roles/0/memory/in_flight", json!(-1), "-1"),
+        ("/layers/roles/0/memory/sum/activations", json!(1e308), "to 1e30 was"),
+        ("/layers/roles/0/memory/sum/in_flight", json!(-1), "-1"),
         ("/tokens", json!(1e308), "to 1e30 was"),
         ("/model_flops", json!(-5), "-5"),
-        ("/blocks/head/recompute/gemm", json!(2), "0 to 1"),
-        ("/blocks/head/forward/0/count", json!(-1), "-1"),
-        ("/blocks/head/forward/0/m", json!(1e308), "to 1e30 was"),
-        ("/blocks/head/forward/0/m", json!(1e30), "were expected"),
-        ("/roles/0/once/0/bytes", json!(1e308), "to 1e30 was"),
+        ("/layers/blocks/head/recompute/gemm", json!(2), "0 to 1"),
+        ("/layers/blocks/dense layer/forward/0/hides", json!("tiles"), "only collectives do"),
+        ("/layers/blocks/head/forward/0/k", json!(-1), "-1"),
+        ("/layers/blocks/head/forward/0/m", json!(1e308), "to 1e30 was"),
+        ("/layers/blocks/head/forward/0/m", json!(1e30), "were expected"),
+        ("/layers/roles/0/once/0/bytes", json!(1e308), "to 1e30 was"),
     ] {
         let Err(error) = outcome(&with(place, value.clone())) else { panic!("{place} = {value}") };
         let error = error.to_string();
@@ -114,34 +116,34 @@ fn contradictions_are_refused_with_what_was_expected() {
 #[test]
 fn text_that_is_no_step_is_refused() {
     for text in ["", "null", "[]", "{}", "nan", r#"{"schema": NaN}"#, "\u{feff}{}"] {
-        assert!(matches!(TrainingStep::from_json(text), Err(Error::Step(_))), "{text}");
+        assert!(matches!(WorkStep::from_json(text), Err(Error::Step(_))), "{text}");
     }
-    assert!(matches!(TrainingStep::from_json(&"[".repeat(1 << 20)), Err(Error::Step(_))));
+    assert!(matches!(WorkStep::from_json(&"[".repeat(1 << 20)), Err(Error::Step(_))));
     let infinite = step().to_string().replacen("\"tokens\":", "\"tokens\":1e999,\"was\":", 1);
-    assert!(matches!(TrainingStep::from_json(&infinite), Err(Error::Step(_))));
+    assert!(matches!(WorkStep::from_json(&infinite), Err(Error::Step(_))));
 }
 
 #[test]
 fn work_of_no_size_takes_no_time() {
     for (place, value) in [
-        ("/blocks/head/forward/0/m", json!(0)),
-        ("/blocks/head/forward/0/k", json!(0)),
-        ("/blocks/head/forward/0/count", json!(0)),
-        ("/blocks/embedding", json!({"forward": [], "backward": []})),
-        ("/roles/0/once", json!([])),
-        ("/pipeline/send", Value::Null),
-        ("/roles/0/memory/standing", json!([])),
+        ("/layers/blocks/head/forward/0/m", json!(0)),
+        ("/layers/blocks/head/forward/0/k", json!(0)),
+        ("/layers/blocks/head/forward/0/n", json!(0)),
+        ("/layers/blocks/embedding", json!({"forward": [], "backward": []})),
+        ("/layers/roles/0/once", json!([])),
+        ("/layers/pipeline/send", Value::Null),
+        ("/layers/roles/0/memory/sum/standing", json!([])),
     ] {
         outcome(&with(place, value)).unwrap_or_else(|error| panic!("{place}: {error}"));
     }
     let mut nothing = step();
-    for block in nothing["blocks"].as_object_mut().unwrap().values_mut() {
+    for block in nothing["layers"]["blocks"].as_object_mut().unwrap().values_mut() {
         *block = json!({"forward": [], "backward": []});
     }
-    for role in nothing["roles"].as_array_mut().unwrap() {
+    for role in nothing["layers"]["roles"].as_array_mut().unwrap() {
         role["once"] = json!([]);
     }
-    nothing["pipeline"]["send"] = Value::Null;
+    nothing["layers"]["pipeline"]["send"] = Value::Null;
     assert!(outcome(&nothing.to_string()).unwrap_err().to_string().contains("above 0"));
 }
 
@@ -149,10 +151,10 @@ fn work_of_no_size_takes_no_time() {
 fn a_million_stages_take_no_square_of_time() {
     let mut step = step();
     let stages = 1_000_000;
-    step["roles"] = json!([step["roles"][0]]);
-    step["roles"][0]["stages"] = (0..stages).collect();
-    step["pipeline"]["stages"] = json!(stages);
-    step["pipeline"]["micro_batches"] = json!(stages);
+    step["layers"]["roles"] = json!([step["layers"]["roles"][0]]);
+    step["layers"]["roles"][0]["stages"] = (0..stages).collect();
+    step["layers"]["pipeline"]["stages"] = json!(stages);
+    step["layers"]["pipeline"]["micro_batches"] = json!(stages);
     assert!(matches!(outcome(&step.to_string()), Err(Error::Layout(_))));
 }
 

@@ -6,22 +6,22 @@ use nvcoll_step::compute::{Compute, Device};
 use nvcoll_step::constants::Constants;
 use nvcoll_step::layout::Dtype;
 use nvcoll_step::software::AttentionKernel;
-use nvcoll_step::training_step::Work;
+use nvcoll_step::step::work::StepWork;
 use nvcoll_step::Error;
 use proptest::prelude::*;
 
-fn seconds(gpu: &str, work: &Work, count: f64) -> Result<f64, Error> {
+fn seconds(gpu: &str, work: &StepWork) -> Result<f64, Error> {
     let device = Device::of(gpus::named(gpu).unwrap()).unwrap();
-    Compute { device: &device, constants: Constants::shipped() }.seconds(work, count)
+    Compute { device: &device, constants: Constants::shipped() }.seconds(work)
 }
 
-fn gemm(m: f64, n: f64, k: f64, dtype: Dtype, grouped: Option<f64>) -> Work {
-    Work::Gemm { m, n, k, batch: 1.0, dtype, grouped }
+fn gemm(m: f64, n: f64, k: f64, dtype: Dtype, experts: Option<f64>) -> StepWork {
+    StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts }
 }
 
-fn attention(keys: f64, window: Option<f64>, kernel: AttentionKernel, backward: bool) -> Work {
+fn attention(keys: f64, window: Option<f64>, kernel: AttentionKernel, backward: bool) -> StepWork {
     let (queries, sequences, heads, qk_dim, v_dim) = (keys, 1.0, 32.0, 128.0, 128.0);
-    Work::Attention(Attention {
+    StepWork::Attention(Attention {
         queries,
         keys,
         window,
@@ -46,20 +46,23 @@ fn a_large_product_is_bound_by_the_tensor_cores() {
     let lost = constants.gemm_loss * (989.4_f64 / 132.0 / (312.0 / 108.0)).sqrt();
     let flops = 2.0 * 8192.0 * 8448.0 * 8192.0;
     let expected = flops / (989.4e12 * constants.gemm.hopper * 8192.0 / (8192.0 + lost));
-    let found = seconds("h100-sxm", &gemm(8192.0, 8448.0, 8192.0, Dtype::Bf16, None), 3.0).unwrap();
+    let found = seconds("h100-sxm", &gemm(8192.0, 8448.0, 8192.0, Dtype::Bf16, None)).unwrap() * 3.0;
     assert!((found / (3.0 * expected) - 1.0).abs() < 1e-3, "{found} and {expected}");
 }
 
 #[test]
 fn a_thin_product_is_bound_by_the_memory() {
-    let found = seconds("h100-sxm", &gemm(1.0, 8192.0, 8192.0, Dtype::Bf16, None), 1.0).unwrap();
+    let found = seconds("h100-sxm", &gemm(1.0, 8192.0, 8192.0, Dtype::Bf16, None)).unwrap();
     let bytes = 2.0 * (8192.0 + 8192.0 * 8192.0 + 8192.0);
     assert_equal(found, bytes / (3.35e12 * Constants::shipped().memory_rate));
 }
 
 #[test]
 fn experts_lose_more_of_k_and_share_waves() {
-    let of = |grouped, count| seconds("h100-sxm", &gemm(1024.0, 2048.0, 2048.0, Dtype::Bf16, grouped), count).unwrap();
+    let of = |experts, batch| {
+        let (m, n, k) = (1024.0, 2048.0, 2048.0);
+        seconds("h100-sxm", &StepWork::Gemm { m, n, k, batch, dtype: Dtype::Bf16, experts }).unwrap()
+    };
     assert!(of(Some(1.0), 1.0) > of(None, 1.0));
     assert!(of(Some(1.0), 8.0) < 8.0 * of(Some(1.0), 1.0));
     assert!(of(Some(0.5), 1.0) < of(Some(1.0), 1.0));
@@ -68,8 +71,7 @@ fn experts_lose_more_of_k_and_share_waves() {
 #[test]
 fn attention_counts_the_scores_that_causal_kernels_compute() {
     use AttentionKernel::{Cudnn, Fa1, Fa2, Unfused};
-    let of =
-        |keys, window, kernel, backward| seconds("a100-sxm", &attention(keys, window, kernel, backward), 1.0).unwrap();
+    let of = |keys, window, kernel, backward| seconds("a100-sxm", &attention(keys, window, kernel, backward)).unwrap();
     let full = of(8192.0, None, Fa2, false);
     assert_equal(of(16384.0, None, Fa2, false), 4.0 * full);
     assert_equal(of(8192.0, Some(8192.0), Fa2, false), full);
@@ -86,9 +88,11 @@ fn attention_counts_the_scores_that_causal_kernels_compute() {
 #[test]
 fn heads_of_no_multiple_of_8_need_no_tensor_cores() {
     let of = |elements: f64| {
-        let Work::Attention(other) = attention(2048.0, None, AttentionKernel::Unfused, false) else { unreachable!() };
-        let work = Work::Attention(Attention { qk_dim: elements, v_dim: elements, ..other });
-        seconds("a100-sxm", &work, 1.0).unwrap()
+        let StepWork::Attention(other) = attention(2048.0, None, AttentionKernel::Unfused, false) else {
+            unreachable!()
+        };
+        let work = StepWork::Attention(Attention { qk_dim: elements, v_dim: elements, ..other });
+        seconds("a100-sxm", &work).unwrap()
     };
     assert!(of(108.0) > 1.5 * of(112.0));
 }
@@ -96,11 +100,11 @@ fn heads_of_no_multiple_of_8_need_no_tensor_cores() {
 #[test]
 fn precisions_that_a_gpu_lacks_are_refused_with_those_it_has() {
     for (gpu, dtype) in [("a100-sxm", Dtype::Fp8), ("h100-sxm", Dtype::Fp4), ("v100-sxm", Dtype::Bf16)] {
-        let error = seconds(gpu, &gemm(64.0, 64.0, 64.0, dtype, None), 1.0).unwrap_err().to_string();
+        let error = seconds(gpu, &gemm(64.0, 64.0, 64.0, dtype, None)).unwrap_err().to_string();
         assert!(error.contains("choose one of") && error.contains("fp16"), "{error}");
     }
     let [half, single] = [Dtype::Bf16, Dtype::Tf32]
-        .map(|dtype| seconds("h100-sxm", &gemm(8192.0, 8192.0, 8192.0, dtype, None), 1.0).unwrap());
+        .map(|dtype| seconds("h100-sxm", &gemm(8192.0, 8192.0, 8192.0, dtype, None)).unwrap());
     assert!(single > 1.8 * half && single < 2.1 * half);
 }
 
@@ -109,7 +113,7 @@ fn every_gpu_with_peaks_computes() {
     for gpu in gpus::all().iter().filter(|gpu| gpu.compute.is_some()) {
         let device = Device::of(gpu).unwrap();
         let compute = Compute { device: &device, constants: Constants::shipped() };
-        let took = compute.seconds(&gemm(4096.0, 4096.0, 4096.0, Dtype::Fp16, None), 1.0).unwrap();
+        let took = compute.seconds(&gemm(4096.0, 4096.0, 4096.0, Dtype::Fp16, None)).unwrap();
         let peak = device.peak(Dtype::Fp16).unwrap();
         let reached = 2.0 * 4096.0_f64.powi(3) / took / peak;
         assert!((0.2..0.95).contains(&reached), "{}: {reached}", gpu.name);
@@ -122,7 +126,7 @@ proptest! {
         m in 1.0..1e5_f64, n in 1.0..1e5_f64, k in 1.0..1e5_f64, more in 1.0..4.0_f64, side in 0..3_usize,
     ) {
         let mut sizes = [m, n, k].map(f64::round);
-        let of = |[m, n, k]: [f64; 3]| seconds("b200", &gemm(m, n, k, Dtype::Bf16, None), 1.0).unwrap();
+        let of = |[m, n, k]: [f64; 3]| seconds("b200", &gemm(m, n, k, Dtype::Bf16, None)).unwrap();
         let before = of(sizes);
         sizes[side] = (sizes[side] * more).round();
         prop_assert!(of(sizes) >= before * 0.999, "{sizes:?}: {} after {before}", of(sizes));

@@ -5,11 +5,14 @@ mod common;
 use common::{all_ops, layout, request};
 use nvcoll_fabric::predict::Pattern;
 use nvcoll_step::layout::Layout;
+use nvcoll_step::memory::{MemoryLine, RankMemory};
 use nvcoll_step::model::Model;
-use nvcoll_step::training_step::{TrainingStep, Work};
+use nvcoll_step::step::layers::{LayerOp, Role};
+use nvcoll_step::step::work::{MoveRate, StepWork};
+use nvcoll_step::step::WorkStep;
 use serde_json::{json, Value};
 
-fn planned(model: &str, fields: Value, software: &str) -> TrainingStep {
+fn planned(model: &str, fields: Value, software: &str) -> WorkStep {
     request(model, layout(fields), software).plan().unwrap_or_else(|error| panic!("{model}: {error}"))
 }
 
@@ -79,7 +82,7 @@ fn products_are_6_flops_per_parameter_and_token() {
                 continue; // each tensor-parallel rank computes the latents of all tokens
             }
             let flops = all_ops(&step).into_iter().map(|(op, times, _)| match op.work {
-                Work::Gemm { m, n, k, .. } => 2.0 * m * n * k * times,
+                StepWork::Gemm { .. } => op.work.flops() * times,
                 _ => 0.0,
             });
             assert_equal(flops.sum(), 6.0 * multiplied(model) * 32.0 * 4096.0, &format!("{name} {fields}"));
@@ -94,7 +97,7 @@ fn scores_are_those_of_all_heads_and_pairs() {
             let (model, step) = (Model::named(name).unwrap(), planned(name, fields.clone(), "megatron-core"));
             let scores = |of_backward| {
                 let ops = all_ops(&step).into_iter().map(move |(op, times, _)| match op.work {
-                    Work::Attention(attention) if attention.backward == of_backward => attention.scores() * times,
+                    StepWork::Attention(attention) if attention.backward == of_backward => attention.scores() * times,
                     _ => 0.0,
                 });
                 ops.sum::<f64>()
@@ -113,13 +116,14 @@ fn windows_are_those_of_the_layers_that_have_them() {
         json!({"gpus": 1, "data": 1, "micro_batch": 1, "global_batch": 1, "sequence": 4096}),
         "nemo",
     );
-    let layers = &step.roles[0].chunks[0];
+    let layers = &step.layers().unwrap().roles[0].chunks[0];
     let of = |block: &str| layers.iter().find(|run| run.block == block).map(|run| run.repeat);
     assert_eq!((of("expert layer with window"), of("expert layer")), (Some(12), Some(12)));
-    let window = step.blocks["expert layer with window"].forward.iter().find_map(|op| match op.work {
-        Work::Attention(attention) => attention.window,
-        _ => None,
-    });
+    let window =
+        step.layers().unwrap().blocks["expert layer with window"].forward.iter().find_map(|one| match one.op.work {
+            StepWork::Attention(attention) => attention.window,
+            _ => None,
+        });
     assert_eq!(window, Some(128.0));
 }
 
@@ -127,23 +131,27 @@ fn windows_are_those_of_the_layers_that_have_them() {
 fn elementwise_bytes_of_a_layer_are_the_passes_of_fused_kernels() {
     let fields = json!({"gpus": 1, "data": 1, "micro_batch": 1, "global_batch": 1, "sequence": 2048});
     let step = planned("gpt3-6.7b", fields, "megatron-core");
-    let bytes = |ops: &[nvcoll_step::training_step::Op]| {
-        let of = |work: &Work| if let Work::Elementwise { bytes } = work { *bytes } else { 0.0 };
-        ops.iter().map(|op| of(&op.work) * op.count).sum::<f64>()
+    let bytes = |ops: &[LayerOp]| {
+        let of = |work: &StepWork| match work {
+            StepWork::Move { bytes, rate: MoveRate::Least, .. } => *bytes,
+            _ => 0.0,
+        };
+        ops.iter().map(|one| of(&one.op.work) * one.op.count).sum::<f64>()
     };
     // Two norms read and write, two residual additions read two and write one; GELU reads and writes 4 h; bf16.
     let element = 2.0 * 2048.0 * 4096.0;
-    let block = &step.blocks["dense layer"];
+    let blocks = &step.layers().unwrap().blocks;
+    let block = &blocks["dense layer"];
     assert_equal(bytes(&block.forward), element * (2.0 * 2.0 + 2.0 * 3.0 + 2.0 * 4.0), "forward");
     assert_equal(bytes(&block.backward), element * (12.0 + 5.0 / 3.0 * 2.0 * 4.0), "backward");
-    assert_equal(bytes(&step.blocks["embedding"].forward) * 2.0, element * 4.0, "embedding, both passes");
+    assert_equal(bytes(&blocks["embedding"].forward) * 2.0, element * 4.0, "embedding, both passes");
 }
 
 /// Bytes of the collectives of a group, per rank of it, over all ranks of a step; a rank sends about twice the bytes of an all-reduce.
-fn sent(step: &TrainingStep, of: &[&str], in_blocks: bool) -> f64 {
+fn sent(step: &WorkStep, of: &[&str], in_blocks: bool) -> f64 {
     let ops = all_ops(step).into_iter().filter(|(_, _, is_in_block)| *is_in_block == in_blocks);
     let bytes = ops.map(|(op, times, _)| match &op.work {
-        Work::Collective { pattern, bytes, group, .. } if of.contains(&group.as_str()) => {
+        StepWork::Collective { pattern, bytes, group, .. } if of.contains(&group.as_str()) => {
             times * bytes * if *pattern == Pattern::AllReduce { 2.0 } else { 1.0 }
         }
         _ => 0.0,
@@ -174,7 +182,10 @@ fn shards_in_a_node_reduce_their_copies_over_nodes() {
     let parameters = Model::named("llama3-8b").unwrap().parameters();
     assert_equal(sent(&step, &["shard"], false), 2.0 * 2.0 * parameters, "in a node");
     assert_equal(sent(&step, &["copies"], false), 2.0 * 2.0 * parameters / 8.0, "over nodes");
-    assert_eq!((step.groups["shard"].size, step.groups["copies"].size, step.groups["copies"].stride), (8, 4, 8));
+    assert_eq!(
+        (step.groups["shard"].ranks.size, step.groups["copies"].ranks.size, step.groups["copies"].ranks.stride),
+        (8, 4, 8)
+    );
 }
 
 #[test]
@@ -198,12 +209,13 @@ fn tokens_travel_to_their_experts_and_back_in_both_passes() {
 }
 
 /// Bytes of a part of the memory in all ranks of one data-parallel replica.
-fn kept(step: &TrainingStep, layout: &Layout, part: &str) -> f64 {
-    let of_role = |role: &nvcoll_step::training_step::Role| {
-        let bytes = role.memory.standing.iter().find(|one| one.name == part).map_or(0.0, |one| one.bytes);
+fn kept(step: &WorkStep, layout: &Layout, part: MemoryLine) -> f64 {
+    let of_role = |role: &Role| {
+        let Some(RankMemory::Sum { standing, .. }) = &role.memory else { panic!("it is planned") };
+        let bytes = standing.iter().find(|one| one.name == part).map_or(0.0, |one| one.bytes);
         bytes * role.stages.len() as f64 * f64::from(layout.tensor)
     };
-    step.roles.iter().map(of_role).sum()
+    step.layers().unwrap().roles.iter().map(of_role).sum()
 }
 
 #[test]
@@ -214,10 +226,22 @@ fn ranks_keep_the_parameters_of_the_model_once_in_a_replica() {
             let step = planned(name, fields.clone(), "megatron-core");
             let again = if model.tied && layout.stages > 1 { model.embedding_parameters() } else { 0.0 };
             let (parameters, shards) = (model.parameters() + again, f64::from(layout.shards()));
-            assert_equal(kept(&step, &layout, "optimizer"), 12.0 * parameters / shards, &format!("{name} {fields}"));
+            assert_equal(
+                kept(&step, &layout, MemoryLine::Optimizer),
+                12.0 * parameters / shards,
+                &format!("{name} {fields}"),
+            );
             if fields["sharding"] != "parameters" {
-                assert_equal(kept(&step, &layout, "parameters"), 2.0 * parameters, &format!("{name} {fields}"));
-                assert_equal(kept(&step, &layout, "gradients"), 4.0 * parameters, &format!("{name} {fields}"));
+                assert_equal(
+                    kept(&step, &layout, MemoryLine::Parameters),
+                    2.0 * parameters,
+                    &format!("{name} {fields}"),
+                );
+                assert_equal(
+                    kept(&step, &layout, MemoryLine::Gradients),
+                    4.0 * parameters,
+                    &format!("{name} {fields}"),
+                );
             }
         }
     }
@@ -230,7 +254,7 @@ fn experts_are_kept_once_in_an_expert_group() {
     let step = planned("deepseek-v3", fields.clone(), "megatron-core");
     let experts = 58.0 * 256.0 * 3.0 * 7168.0 * 2048.0;
     let expected = 2.0 * (model.parameters() - 58.0 * 256.0 * 7168.0 - experts + experts / 64.0);
-    let found = kept(&step, &layout(fields), "parameters");
+    let found = kept(&step, &layout(fields), MemoryLine::Parameters);
     assert!((found / expected - 1.0).abs() < 1e-3, "{found:e} and {expected:e}");
 }
 
@@ -240,7 +264,10 @@ fn kept_in_a_layer(model: &str, recompute: Value) -> f64 {
         json!({"gpus": 1, "data": 1, "micro_batch": 1, "global_batch": 1, "sequence": 2048, "recompute": recompute});
     let step = planned(model, fields, "megatron-core");
     let model = Model::named(model).unwrap();
-    step.roles[0].memory.activations / f64::from(model.layers) / (2048.0 * model.hidden as f64)
+    let Some(RankMemory::Sum { activations, .. }) = step.layers().unwrap().roles[0].memory else {
+        panic!("it is planned")
+    };
+    activations / f64::from(model.layers) / (2048.0 * model.hidden as f64)
 }
 
 #[test]
@@ -264,6 +291,6 @@ fn shards_in_a_pipeline_are_whole_until_the_step_ends() {
     let fields = |stages: u32| json!({"gpus": 8 * stages, "data": 8, "stages": stages, "micro_batch": 1, "global_batch": 64, "sequence": 2048, "sharding": "parameters"});
     let parameters = Model::named("llama3-8b").unwrap().parameters();
     let in_pipeline = planned("llama3-8b", fields(4), "fsdp2");
-    assert_equal(kept(&in_pipeline, &layout(fields(4)), "parameters"), 2.0 * parameters, "parameters");
-    assert!(kept(&planned("llama3-8b", fields(1), "fsdp2"), &layout(fields(1)), "gradients") < parameters);
+    assert_equal(kept(&in_pipeline, &layout(fields(4)), MemoryLine::Parameters), 2.0 * parameters, "parameters");
+    assert!(kept(&planned("llama3-8b", fields(1), "fsdp2"), &layout(fields(1)), MemoryLine::Gradients) < parameters);
 }

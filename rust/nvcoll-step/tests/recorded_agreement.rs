@@ -5,10 +5,10 @@ mod common;
 
 use common::unrolled::unrolled;
 use common::{layout, request, Machine, MACHINE};
-use nvcoll_step::pricing::StepPrice;
+use nvcoll_step::pricing::StepReport;
 use serde_json::{json, Value};
 
-fn both(model: &str, fields: Value, software: &str) -> [StepPrice; 2] {
+fn both(model: &str, fields: Value, software: &str) -> [StepReport; 2] {
     let layout = layout(fields);
     let machine = Machine::of(MACHINE, layout.gpus);
     let step = request(model, layout, software).plan().unwrap();
@@ -17,7 +17,7 @@ fn both(model: &str, fields: Value, software: &str) -> [StepPrice; 2] {
 
 fn assert_agree(model: &str, fields: Value, software: &str) {
     let [planned, recorded] = both(model, fields, software);
-    let parts = |price: &StepPrice| {
+    let parts = |price: &StepReport| {
         price.parts.named().map(|(name, seconds)| format!("{name} {seconds:.3}")).collect::<Vec<_>>()
     };
     let (one, other) = (planned.seconds, recorded.seconds);
@@ -58,7 +58,7 @@ fn sharded_parameters_whose_traffic_takes_longer_than_computing() {
     fields["sequence"] = json!(1024);
     let [planned, recorded] = both("llama3-70b", fields, "torchtitan-compile");
     let sharded =
-        |price: &StepPrice| price.parts.named().find(|(name, _)| *name == "sharded").map_or(0.0, |part| part.1);
+        |price: &StepReport| price.parts.named().find(|(name, _)| *name == "sharded").map_or(0.0, |part| part.1);
     assert!(sharded(&planned) > 0.3 * planned.seconds, "{:?}", planned.parts);
     assert!((recorded.seconds / planned.seconds - 1.0).abs() < 0.05, "{:?} and {:?}", planned.parts, recorded.parts);
 }

@@ -10,7 +10,7 @@ use nvcoll_step::constants::Constants;
 use nvcoll_step::network::Group;
 use nvcoll_step::pipeline::{Chunk, Pipeline, Schedule};
 use nvcoll_step::pricing::Pricer;
-use nvcoll_step::training_step::TrainingStep;
+use nvcoll_step::step::WorkStep;
 use serde_json::{json, Value};
 
 const COMPUTE: u32 = 1;
@@ -36,7 +36,7 @@ fn ops(schedule: Schedule, [stages, stage, micro_batches]: [usize; 3], [forward,
     let mut add = |stream: u32, work: Value| {
         let mut op = work;
         op["stream"] = json!(stream);
-        op["graph"] = json!(true);
+        op["by_graph"] = json!(true);
         ops.push(op);
     };
     for is_forward in order(schedule, stages, stage, micro_batches) {
@@ -49,23 +49,23 @@ fn ops(schedule: Schedule, [stages, stage, micro_batches]: [usize; 3], [forward,
         if let Some(peer) = from {
             event += 1;
             let stream = 10 + u32::from(is_forward);
-            add(stream, json!({"work": "recv", "bytes": BYTES, "peer": 8 * peer, "tag": tag}));
+            add(stream, json!({"work": "message", "way": "recv", "bytes": BYTES, "peer": 8 * peer, "tag": tag}));
             add(stream, json!({"work": "record", "event": event}));
-            add(COMPUTE, json!({"work": "wait", "event": event}));
+            add(COMPUTE, json!({"work": "stream_wait", "event": event}));
         }
         add(
             COMPUTE,
-            json!({"work": "measured", "seconds": if is_forward { forward } else { backward }, "name": "cutlass"}),
+            json!({"work": "timed", "seconds": if is_forward { forward } else { backward }, "name": "cutlass"}),
         );
         if let Some(peer) = to {
             event += 1;
             let stream = 20 + u32::from(is_forward);
             add(COMPUTE, json!({"work": "record", "event": event}));
-            add(stream, json!({"work": "wait", "event": event}));
-            add(stream, json!({"work": "send", "bytes": BYTES, "peer": 8 * peer, "tag": tag}));
+            add(stream, json!({"work": "stream_wait", "event": event}));
+            add(stream, json!({"work": "message", "way": "send", "bytes": BYTES, "peer": 8 * peer, "tag": tag}));
         }
     }
-    add(COMPUTE, json!({"work": "host_waits", "for": "device"}));
+    add(COMPUTE, json!({"work": "host_wait", "for": "device"}));
     // The optimizer begins when all stages have ended, as the makespan of a pipeline does.
     add(COMPUTE, json!({"work": "collective", "pattern": "all_reduce", "bytes": 0, "group": "stages"}));
     Value::Array(ops)
@@ -79,14 +79,14 @@ fn both(schedule: Schedule, stages: usize, micro_batches: usize, [forward, backw
     let memory = json!({"allocated": 1e9, "reserved": 1e9});
     let rank = |stage: usize| {
         let ops = ops(schedule, [stages, stage, micro_batches], [forward, backward]);
-        json!({"rank": 8 * stage, "stands_for": 8, "name": format!("stage {stage}"), "ops": ops, "memory": memory})
+        json!({"rank": 8 * stage, "stands_for": 8, "name": format!("stage {stage}"), "issued": ops, "memory": {"allocator": memory}})
     };
     let ranks: Vec<Value> = (0..stages).map(rank).collect();
     let text = json!({
-        "schema": "nvcoll.training-step/1", "name": "stages", "gpus": 8 * stages, "tokens": 0, "model_flops": 0, "dtype": "bf16",
-        "groups": {"stages": {"size": stages, "stride": 8}}, "recorded": {"gpu": "h100-sxm", "ranks": ranks},
+        "schema": "nvcoll.step/1", "name": "stages", "gpus": 8 * stages, "dtype": "bf16",
+        "groups": {"stages": {"size": stages, "stride": 8}}, "streams": {"gpu": "h100-sxm", "ranks": ranks},
     });
-    let recorded = pricer.price(&TrainingStep::from_json(&text.to_string()).unwrap()).unwrap();
+    let recorded = pricer.price(&WorkStep::from_json(&text.to_string()).unwrap()).unwrap();
     let parts: f64 = recorded.parts.named().map(|(_, seconds)| seconds).sum();
     assert!((parts / recorded.seconds - 1.0).abs() < 1e-6);
     let send = constants.network * pricer.network.seconds(Pattern::SendRecv, BYTES, Group::even(2, 8)).unwrap();

@@ -9,9 +9,12 @@ use common::{Machine, MACHINE};
 use nvcoll_fabric::predict::Pattern;
 use nvcoll_step::compute::Compute;
 use nvcoll_step::constants::Constants;
+use nvcoll_step::memory::RankMemory;
 use nvcoll_step::network::Group;
-use nvcoll_step::pricing::{Pricer, StepPrice};
-use nvcoll_step::training_step::{TrainingStep, Work};
+use nvcoll_step::pricing::{Pricer, StepReport};
+use nvcoll_step::step::streams::{HostClock, RankStreams};
+use nvcoll_step::step::work::{MoveRate, StepWork};
+use nvcoll_step::step::{Form, WorkStep};
 use nvcoll_step::Error;
 use serde_json::{json, Value};
 
@@ -27,25 +30,32 @@ fn plain() -> Pricer<'static> {
 
 fn rank(rank: u32, stands_for: u32, ops: Value) -> Value {
     let memory = json!({"allocated": 4e10, "reserved": 5e10, "parts": [{"name": "parameters", "bytes": 1e10}]});
-    json!({"rank": rank, "stands_for": stands_for, "name": format!("rank {rank}"), "ops": ops, "memory": memory})
+    json!({"rank": rank, "stands_for": stands_for, "name": format!("rank {rank}"), "issued": ops, "memory": {"allocator": memory}})
 }
 
-fn step_of(ranks: Value) -> TrainingStep {
+fn step_of(ranks: Value) -> WorkStep {
     let text = json!({
-        "schema": "nvcoll.training-step/1", "name": "by hand", "gpus": 16, "tokens": 0, "model_flops": 0, "dtype": "bf16",
-        "groups": {"tp": {"size": 8, "stride": 1}, "tp 2": {"size": 8, "stride": 1}, "dp": {"size": 2, "stride": 8}, "pp": {"size": 2, "stride": 8}},
-        "recorded": {"gpu": "h100-sxm", "lines": ["a.py:1 f", "a.py:2 g"], "ranks": ranks},
+        "schema": "nvcoll.step/1", "name": "by hand", "gpus": 16, "dtype": "bf16",
+        "groups": {"tp": {"kind": "tp", "size": 8, "stride": 1}, "tp 2": {"kind": "tp", "size": 8, "stride": 1}, "dp": {"kind": "dp", "size": 2, "stride": 8}, "pp": {"kind": "pp", "size": 2, "stride": 8}},
+        "streams": {"gpu": "h100-sxm", "lines": ["a.py:1 f", "a.py:2 g"], "ranks": ranks},
     });
-    TrainingStep::from_json(&text.to_string()).unwrap()
+    WorkStep::from_json(&text.to_string()).unwrap()
 }
 
 /// A step of one kind of rank whose processor takes no time.
-fn step(mut ops: Value) -> TrainingStep {
-    ops.as_array_mut().unwrap().iter_mut().for_each(|op| op["graph"] = json!(true));
-    step_of(json!([rank(0, 16, ops)]))
+fn step(ops: Value) -> WorkStep {
+    let mut step = step_of(json!([rank(0, 16, ops)]));
+    first(&mut step).host = HostClock::Timed;
+    step
 }
 
-fn price(pricer: &Pricer<'_>, step: &TrainingStep) -> StepPrice {
+/// The first rank of a step.
+fn first(step: &mut WorkStep) -> &mut RankStreams {
+    let Form::Streams(streams) = &mut step.form else { panic!("it has streams") };
+    &mut streams.ranks[0]
+}
+
+fn price(pricer: &Pricer<'_>, step: &WorkStep) -> StepReport {
     let price = pricer.price(step).unwrap();
     let parts: f64 = price.parts.named().map(|(_, seconds)| seconds).sum();
     assert!((parts / price.seconds - 1.0).abs() < 1e-6, "{:?} are {parts} of {}", price.parts, price.seconds);
@@ -56,7 +66,7 @@ fn assert_near(found: f64, expected: f64, within: f64) {
     assert!((found / expected - 1.0).abs() < within, "{found} found, {expected} expected");
 }
 
-fn part(price: &StepPrice, name: &str) -> f64 {
+fn part(price: &StepReport, name: &str) -> f64 {
     price.parts.named().find(|(part, _)| *part == name).map_or(0.0, |(_, seconds)| seconds)
 }
 
@@ -69,8 +79,8 @@ fn gemm_s(constants: &Constants) -> f64 {
     compute_s(constants, &work.unwrap())
 }
 
-fn compute_s(constants: &Constants, work: &Work) -> f64 {
-    Compute { device: plain().device, constants }.seconds(work, 1.0).unwrap()
+fn compute_s(constants: &Constants, work: &StepWork) -> f64 {
+    Compute { device: plain().device, constants }.seconds(work).unwrap()
 }
 
 fn collective(stream: u32, bytes: f64, group: &str) -> Value {
@@ -87,12 +97,13 @@ const DP: Group = Group::even(2, 8);
 #[test]
 fn operations_of_one_stream_add_up() {
     let bytes = 1e9;
-    let kernel = json!({"stream": 7, "name": "aten::add", "work": "kernel", "bytes": bytes, "count": 3});
-    let adam = json!({"stream": 7, "name": "aten::_fused_adamw_", "work": "kernel", "bytes": bytes});
+    let kernel = json!({"stream": 7, "name": "aten::add", "work": "move", "bytes": bytes, "launches": 3});
+    let adam = json!({"stream": 7, "name": "aten::_fused_adamw_", "part": "optimizer", "work": "move", "bytes": bytes, "rate": "stream"});
     let found = price(&plain(), &step(json!([gemm(7), kernel, collective(7, 1e8, "tp"), gemm(7), adam])));
     let least = bytes / PLAIN.elementwise.ampere;
-    let kernel_s = compute_s(&PLAIN, &Work::Elementwise { bytes: least }) + 3.0 * 2e-6;
-    let adam_s = compute_s(&PLAIN, &Work::Stream { bytes }) + 2e-6;
+    let kernel_s =
+        compute_s(&PLAIN, &StepWork::Move { bytes: least, launches: 1.0, rate: MoveRate::Least }) + 3.0 * 2e-6;
+    let adam_s = compute_s(&PLAIN, &StepWork::Move { bytes, launches: 1.0, rate: MoveRate::Stream }) + 2e-6;
     assert!(kernel_s > 1.4 * adam_s, "only kernels that are no optimizer's are slower on H100 than on A100");
     assert_near(found.seconds, 2.0 * gemm_s(&PLAIN) + kernel_s + all_reduce_s(1e8, TP) + adam_s, 1e-6);
     assert_near(part(&found, "optimizer"), adam_s, 1e-6);
@@ -112,10 +123,10 @@ fn a_collective_hides_behind_computing_until_an_event_needs_it() {
     let ops = |count: u32| {
         let mut ops = vec![collective(9, 1e8, "dp"), json!({"stream": 9, "work": "record", "event": 1})];
         ops.extend((0..count).map(|_| gemm(7)));
-        ops.extend([json!({"stream": 7, "work": "wait", "event": 1}), gemm(7)]);
+        ops.extend([json!({"stream": 7, "work": "stream_wait", "event": 1}), gemm(7)]);
         ops.extend([
             json!({"stream": 7, "work": "record", "event": 2}),
-            json!({"stream": 9, "work": "wait", "event": 2}),
+            json!({"stream": 9, "work": "stream_wait", "event": 2}),
         ]);
         Value::Array(ops)
     };
@@ -159,13 +170,13 @@ fn collectives_of_one_group_run_one_after_another_as_they_were_issued() {
             collective(8, 4e9, "tp"),
             collective(9, 1e8, group),
             on(9, "record", 1),
-            on(7, "wait", 1),
+            on(7, "stream_wait", 1),
             gemm(7),
             on(8, "record", 2),
-            on(7, "wait", 2),
+            on(7, "stream_wait", 2),
             on(7, "record", 3),
-            on(8, "wait", 3),
-            on(9, "wait", 3)
+            on(8, "stream_wait", 3),
+            on(9, "stream_wait", 3)
         ])
     };
     let [long, short] = [4e9, 1e8].map(|bytes| all_reduce_s(bytes, TP));
@@ -178,10 +189,10 @@ fn collectives_of_one_group_run_one_after_another_as_they_were_issued() {
 fn a_shorter_collective_gives_its_share_back() {
     // Both run at half speed until the short one has ended, after twice its time; then the long one runs alone.
     let (long, short) = (all_reduce_s(8e9, TP), all_reduce_s(2e9, TP));
-    let joined = json!([{"stream": 6, "work": "record", "event": 1}, {"stream": 8, "work": "wait", "event": 1},
-        {"stream": 9, "work": "wait", "event": 1}, collective(8, 8e9, "tp"), collective(9, 2e9, "tp 2"),
+    let joined = json!([{"stream": 6, "work": "record", "event": 1}, {"stream": 8, "work": "stream_wait", "event": 1},
+        {"stream": 9, "work": "stream_wait", "event": 1}, collective(8, 8e9, "tp"), collective(9, 2e9, "tp 2"),
         {"stream": 8, "work": "record", "event": 2}, {"stream": 9, "work": "record", "event": 3},
-        {"stream": 6, "work": "wait", "event": 2}, {"stream": 6, "work": "wait", "event": 3}]);
+        {"stream": 6, "work": "stream_wait", "event": 2}, {"stream": 6, "work": "stream_wait", "event": 3}]);
     let found = price(&plain(), &step(joined));
     assert_near(found.seconds, long + short, 5e-3);
 }
@@ -191,9 +202,9 @@ fn computing_and_collectives_of_a_node_slow_each_other() {
     let constants = Constants::shipped();
     let bytes = 1e9;
     let on = |stream: u32, work: &str, event: u32| json!({"stream": stream, "work": work, "event": event});
-    let moving = [on(9, "wait", 2), collective(9, bytes, "tp"), on(9, "record", 1)];
+    let moving = [on(9, "stream_wait", 2), collective(9, bytes, "tp"), on(9, "record", 1)];
     let [wait, moves, record] = moving;
-    let ops = json!([wait, on(7, "wait", 1), moves, gemm(7), gemm(7), record, on(7, "record", 2)]);
+    let ops = json!([wait, on(7, "stream_wait", 1), moves, gemm(7), gemm(7), record, on(7, "record", 2)]);
     let found = price(&ON.pricer(true), &step(ops));
     let (busy, moves) = (2.0 * gemm_s(constants), all_reduce_s(bytes, TP));
     let slowed = constants.contention * busy.min(moves);
@@ -220,7 +231,7 @@ fn group_calls_run_together() {
 
 #[test]
 fn the_processor_bounds_small_operations() {
-    let small = json!({"stream": 7, "name": "aten::add", "line": 1, "work": "kernel", "bytes": 1000});
+    let small = json!({"stream": 7, "name": "aten::add", "line": 1, "work": "move", "bytes": 1000});
     let many: Vec<Value> = (0..100).map(|_| small.clone()).collect();
     let found = price(&plain(), &step_of(json!([rank(0, 16, Value::Array(many.clone()))])));
     assert_near(found.seconds, 100.0 * 4e-6, 0.01);
@@ -229,14 +240,14 @@ fn the_processor_bounds_small_operations() {
     let graph = price(&plain(), &step(Value::Array(many.clone())));
     assert!(graph.seconds < 0.6 * found.seconds && part(&graph, "host") < 1e-9);
     let mut eager = step_of(json!([rank(0, 16, Value::Array(many))]));
-    eager.recorded.as_mut().unwrap().ranks[0].operators = Some(300.0);
+    first(&mut eager).host = HostClock::Launches { operators: Some(300.0) };
     assert_near(price(&plain(), &eager).seconds, 100.0 * 7e-6, 0.01);
 }
 
 #[test]
 fn a_processor_that_waits_cannot_run_ahead() {
     let ops = |waits: Value| {
-        json!([gemm(7), {"work": "host_waits", "for": waits, "name": "item"}, {"work": "host", "seconds": 2e-3},
+        json!([gemm(7), {"work": "host_wait", "for": waits, "name": "item"}, {"work": "host", "seconds": 2e-3},
         {"stream": 7, "work": "record", "event": 1}])
     };
     let bound = gemm_s(&PLAIN) + 2e-3;
@@ -263,8 +274,8 @@ fn copies_take_the_link_to_the_processor() {
 #[test]
 fn ranks_that_wait_for_each_other_for_ever_are_named() {
     let ops = |first: &str, then: &str, tag: u64, peer: u32| {
-        json!([{"stream": 1, "line": 1, "work": first, "bytes": 8, "peer": peer, "tag": tag},
-               {"stream": 1, "work": then, "bytes": 8, "peer": peer, "tag": 1 - tag}])
+        json!([{"stream": 1, "line": 1, "work": "message", "way": first, "bytes": 8, "peer": peer, "tag": tag},
+               {"stream": 1, "work": "message", "way": then, "bytes": 8, "peer": peer, "tag": 1 - tag}])
     };
     let hangs = step_of(json!([rank(0, 8, ops("send", "recv", 0, 8)), rank(8, 8, ops("send", "recv", 1, 0))]));
     let Err(Error::Deadlock(text)) = ON.pricer(true).price(&hangs) else { panic!("it hangs") };
@@ -273,10 +284,10 @@ fn ranks_that_wait_for_each_other_for_ever_are_named() {
     let mut together = serde_json::to_value(&hangs).unwrap();
     for rank in 0..2 {
         for op in 0..2 {
-            together["recorded"]["ranks"][rank]["ops"][op]["together"] = json!(1);
+            together["streams"]["ranks"][rank]["issued"][op]["together"] = json!(1);
         }
     }
-    price(&plain(), &TrainingStep::from_json(&together.to_string()).unwrap());
+    price(&plain(), &WorkStep::from_json(&together.to_string()).unwrap());
 }
 
 #[test]
@@ -284,7 +295,7 @@ fn a_collective_of_two_recorded_ranks_waits_for_the_later() {
     let ops = |gemms: usize| {
         let mut ops: Vec<Value> = (0..gemms).map(|_| gemm(7)).collect();
         ops.push(collective(7, 1e8, "pp"));
-        ops.iter_mut().for_each(|op| op["graph"] = json!(true));
+        ops.iter_mut().for_each(|op| op["by_graph"] = json!(true));
         Value::Array(ops)
     };
     let found = price(&plain(), &step_of(json!([rank(0, 8, ops(1)), rank(8, 8, ops(3))])));
@@ -297,10 +308,10 @@ fn a_collective_of_two_recorded_ranks_waits_for_the_later() {
 fn memory_fits_as_the_allocator_decides() {
     let of = |allocated: f64, reserved: f64| {
         let mut step = step(json!([gemm(7)]));
-        let memory = &mut step.recorded.as_mut().unwrap().ranks[0].memory;
-        (memory.allocated, memory.reserved) = (allocated, reserved);
+        first(&mut step).memory =
+            Some(RankMemory::Allocator { allocated, reserved, parts: Vec::new(), stack: Vec::new() });
         let found = price(&plain(), &step);
-        assert_near(found.memory_gb * 1024.0_f64.powi(3), reserved + 1.65e9 + 1.2e9, 1e-9);
+        assert_near(found.memory_gib.unwrap() * 1024.0_f64.powi(3), reserved + 1.65e9 + 1.2e9, 1e-9);
         serde_json::to_value(found.fit).unwrap()
     };
     assert_eq!(of(4e10, 8e10), json!("fits"));
@@ -312,21 +323,21 @@ fn memory_fits_as_the_allocator_decides() {
 fn another_generation_of_gpu_is_said() {
     let mut step = step(json!([gemm(7)]));
     assert!(price(&plain(), &step).extrapolated.iter().all(|reason| !reason.contains("recorded")));
-    step.recorded.as_mut().unwrap().gpu = "b200".to_owned();
+    let Form::Streams(streams) = &mut step.form else { panic!("it has streams") };
+    streams.gpu = "b200".to_owned();
     let found = price(&plain(), &step);
     assert!(found.extrapolated.iter().any(|reason| reason.contains("recorded on B200")), "{:?}", found.extrapolated);
     let flops = 2.0 * 8192.0_f64.powi(3);
     assert_near(found.tflops, flops / gemm_s(&PLAIN) / 1e12, 1e-6);
-    assert_eq!((found.flops_of, found.tokens_per_second), ("recorded", 0.0));
+    assert_eq!((found.flops_of, found.tokens_per_second), ("recorded", None));
 }
 
 #[test]
 fn what_is_not_known_of_memory_is_not_made_up() {
     let mut step = step(json!([gemm(7)]));
-    let memory = &mut step.recorded.as_mut().unwrap().ranks[0].memory;
-    (memory.allocated, memory.reserved, memory.parts) = (0.0, 0.0, Vec::new());
+    first(&mut step).memory = None;
     let found = price(&plain(), &step);
-    assert_eq!((found.memory_gb, found.roles[0].memory.len()), (0.0, 0));
+    assert_eq!((found.memory_gib, found.fit, found.memory.len()), (None, None, 0));
 }
 
 #[test]
@@ -337,7 +348,7 @@ fn several_groups_of_one_kind_are_one_part() {
 
 #[test]
 fn measured_kernels_keep_their_times_beside_collectives_and_each_other() {
-    let measured = |stream: u32, seconds: f64| json!({"stream": stream, "work": "measured", "seconds": seconds});
+    let measured = |stream: u32, seconds: f64| json!({"stream": stream, "work": "timed", "seconds": seconds});
     let reduce = json!({"stream": 9, "work": "collective", "pattern": "all_reduce", "bytes": 1e9, "group": "tp"});
     let found = price(&ON.pricer(true), &step(json!([reduce, measured(1, 0.3), measured(2, 0.5)])));
     assert_near(found.seconds, 0.5, 1e-6);

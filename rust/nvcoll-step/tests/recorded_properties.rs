@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use common::{Machine, MACHINE};
 use nvcoll_step::constants::Constants;
-use nvcoll_step::pricing::{Pricer, StepPrice};
-use nvcoll_step::training_step::TrainingStep;
+use nvcoll_step::pricing::{Pricer, StepReport};
+use nvcoll_step::step::WorkStep;
 use nvcoll_step::Error;
 use proptest::prelude::*;
 use proptest::sample::{select, Index};
@@ -23,7 +23,7 @@ static PLAIN: LazyLock<Constants> =
 /// Work of one stream each, so that tasks of one kind never run at once: computing, ports, cards, copies.
 fn work(kind: usize, size: f64) -> Value {
     match kind {
-        0 => json!({"stream": 1, "line": 0, "work": "kernel", "bytes": 1e7 * size}),
+        0 => json!({"stream": 1, "line": 0, "work": "move", "bytes": 1e7 * size}),
         1 => {
             json!({"stream": 2, "line": 1, "work": "collective", "pattern": "all_reduce", "bytes": 1e6 * size, "group": "tp"})
         }
@@ -40,10 +40,10 @@ fn programs() -> impl Strategy<Value = Vec<Value>> {
     let op = prop_oneof![
         5 => (0..5_usize, 1..100_u32).prop_map(|(kind, size)| vec![work(kind, size.into())]),
         3 => (1..5_u32, 1..5_u32, 0..4_u64).prop_map(|(from, to, event)| vec![
-            json!({"stream": from, "work": "record", "event": event}), json!({"stream": to, "work": "wait", "event": event}),
+            json!({"stream": from, "work": "record", "event": event}), json!({"stream": to, "work": "stream_wait", "event": event}),
         ]),
         1 => (select(vec![json!("device"), json!({"stream": 1}), json!({"stream": 3})]))
-            .prop_map(|target| vec![json!({"work": "host_waits", "for": target})]),
+            .prop_map(|target| vec![json!({"work": "host_wait", "for": target})]),
         1 => (1..50_u32).prop_map(|us| vec![json!({"work": "host", "seconds": f64::from(us) * 1e-6})]),
     ];
     prop::collection::vec(op, 1..40).prop_map(|ops| {
@@ -55,17 +55,17 @@ fn programs() -> impl Strategy<Value = Vec<Value>> {
 
 fn step_of(ranks: &[Vec<Value>]) -> Value {
     let memory = json!({"allocated": 1e9, "reserved": 1e9});
-    let rank = |(at, ops): (usize, &Vec<Value>)| json!({"rank": 8 * at, "stands_for": 8, "name": format!("rank {at}"), "ops": ops, "memory": memory});
+    let rank = |(at, ops): (usize, &Vec<Value>)| json!({"rank": 8 * at, "stands_for": 8, "name": format!("rank {at}"), "issued": ops, "memory": {"allocator": memory}});
     let ranks: Vec<Value> = ranks.iter().enumerate().map(rank).collect();
     json!({
-        "schema": "nvcoll.training-step/1", "name": "any", "gpus": 16, "tokens": 0, "model_flops": 0, "dtype": "bf16",
-        "groups": {"tp": {"size": 8, "stride": 1}, "dp": {"size": 2, "stride": 8}},
-        "recorded": {"gpu": "h100-sxm", "lines": ["a", "b"], "ranks": ranks},
+        "schema": "nvcoll.step/1", "name": "any", "gpus": 16, "dtype": "bf16",
+        "groups": {"tp": {"kind": "tp", "size": 8, "stride": 1}, "dp": {"kind": "dp", "size": 2, "stride": 8}},
+        "streams": {"gpu": "h100-sxm", "lines": ["a", "b"], "ranks": ranks},
     })
 }
 
-fn priced(pricer: &Pricer<'_>, step: &Value) -> Result<StepPrice, Error> {
-    let price = pricer.price(&TrainingStep::from_json(&step.to_string())?)?;
+fn priced(pricer: &Pricer<'_>, step: &Value) -> Result<StepReport, Error> {
+    let price = pricer.price(&WorkStep::from_json(&step.to_string())?)?;
     let parts: f64 = price.parts.named().map(|(_, seconds)| seconds).sum();
     assert!((parts / price.seconds - 1.0).abs() < 1e-6, "{:?} are {parts} of {}", price.parts, price.seconds);
     Ok(price)
@@ -85,16 +85,16 @@ proptest! {
     #[test]
     fn a_step_takes_as_long_as_its_longest_stream_and_at_most_all_of_it(mut ops in programs()) {
         // Streams that nothing ties drift apart from step to step.
-        ops.push(json!({"work": "host_waits", "for": "device"}));
+        ops.push(json!({"work": "host_wait", "for": "device"}));
         let found = seconds(&ops);
         prop_assert_eq!(found, seconds(&ops));
-        let alone = |op: &Value| if op["work"] == "host_waits" || op["work"] == "record" || op["work"] == "wait" {
+        let alone = |op: &Value| if op["work"] == "host_wait" || op["work"] == "record" || op["work"] == "stream_wait" {
             0.0
         } else if op["work"] == "host" {
             op["seconds"].as_f64().unwrap()
         } else {
             let mut graph = op.clone();
-            graph["graph"] = json!(true);
+            graph["by_graph"] = json!(true);
             seconds(&[graph])
         };
         let (mut streams, mut all) = (BTreeMap::<String, f64>::new(), 0.0);
@@ -141,7 +141,7 @@ proptest! {
     fn independent_streams_may_be_issued_in_any_order(sizes in prop::collection::vec((0..4_usize, 1..100_u32), 1..30)) {
         let graph = |(kind, size): (usize, u32)| {
             let mut op = work(kind, size.into());
-            op["graph"] = json!(true);
+            op["by_graph"] = json!(true);
             op
         };
         let mixed: Vec<Value> = sizes.iter().copied().map(graph).collect();
@@ -163,8 +163,8 @@ proptest! {
     ) {
         let of_rank = |rank: u32| -> Vec<Value> {
             let message = |&(forward, tag, size, is_grouped): &(bool, u64, u32, bool)| {
-                let kind = if forward == (rank == 0) { "send" } else { "recv" };
-                let mut op = json!({"stream": 5, "work": kind, "bytes": 1e5 * f64::from(size), "peer": 8 - rank, "tag": tag});
+                let way = if forward == (rank == 0) { "send" } else { "recv" };
+                let mut op = json!({"stream": 5, "work": "message", "way": way, "bytes": 1e5 * f64::from(size), "peer": 8 - rank, "tag": tag});
                 if is_grouped {
                     op["together"] = json!(1);
                 }
@@ -188,11 +188,11 @@ proptest! {
     #[test]
     fn damaged_steps_are_refused_or_priced(
         ops in programs(), at in any::<Index>(), field in any::<Index>(),
-        value in select(vec![json!(0), json!(-1), json!(1e30), json!(1e300), json!("kernel"), json!("send"), json!(null), json!(3), json!({})]),
+        value in select(vec![json!(0), json!(-1), json!(1e30), json!(1e300), json!("move"), json!("send"), json!(null), json!(3), json!({})]),
     ) {
         let mut damaged = ops.clone();
-        damaged.push(json!({"stream": 2, "work": "send", "bytes": 10, "peer": 3, "together": 1, "tag": 2}));
-        damaged.push(json!({"stream": 2, "work": "recv", "bytes": 10, "peer": 3, "together": 1, "tag": 2}));
+        damaged.push(json!({"stream": 2, "work": "message", "way": "send", "bytes": 10, "peer": 3, "together": 1, "tag": 2}));
+        damaged.push(json!({"stream": 2, "work": "message", "way": "recv", "bytes": 10, "peer": 3, "together": 1, "tag": 2}));
         let op = at.index(damaged.len());
         let op = damaged[op].as_object_mut().unwrap();
         let field = field.index(op.len());
@@ -210,8 +210,8 @@ proptest! {
 fn many_host_waits_neither_recurse_nor_hang() {
     let mut ops: Vec<Value> = Vec::new();
     for event in 0..100_000 {
-        ops.push(json!({"stream": 1, "work": "record", "event": event, "graph": true}));
-        ops.push(json!({"work": "host_waits", "for": {"event": event}, "graph": true}));
+        ops.push(json!({"stream": 1, "work": "record", "event": event, "by_graph": true}));
+        ops.push(json!({"work": "host_wait", "for": {"event": event}, "by_graph": true}));
     }
     ops.push(work(0, 1.0));
     priced(&ON.pricer(true), &step_of(&[ops])).unwrap();
@@ -219,7 +219,7 @@ fn many_host_waits_neither_recurse_nor_hang() {
 
 #[test]
 fn many_streams_and_large_group_calls_are_priced_or_refused() {
-    let op = |at: u32| json!({"stream": at % 128, "work": "kernel", "bytes": 1e6 + f64::from(at), "graph": true});
+    let op = |at: u32| json!({"stream": at % 128, "work": "move", "bytes": 1e6 + f64::from(at), "by_graph": true});
     let mut wide: Vec<Value> = (0..256).map(op).collect();
     priced(&plain(), &step_of(&[wide.clone(), wide.clone()])).unwrap();
     (0..256_usize).for_each(|at| wide[at]["stream"] = json!(at));

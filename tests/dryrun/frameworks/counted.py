@@ -33,12 +33,12 @@ class Counted:
         """Counts one rank.
 
         Args:
-            step: `nvcoll.training-step/1` as a dict.
+            step: `nvcoll.step/1` as a dict.
             rank: number of the rank; its `ranks` entry must be there.
         """
-        recorded = next(one for one in step["recorded"]["ranks"] if one["rank"] == rank)
+        recorded = next(one for one in step["streams"]["ranks"] if one["rank"] == rank)
         counted = cls(peak=recorded["memory"]["allocated"], reserved=recorded["memory"]["reserved"])
-        for op in recorded["ops"]:
+        for op in recorded["issued"]:
             counted.take(op, step["groups"])
         return counted
 
@@ -52,7 +52,7 @@ class Counted:
             key = op["pattern"], group["size"], group["stride"]
             self.calls[key] += times
             self.bytes[key] += op["bytes"] * times
-        elif op["work"] == "send" and op["bytes"]:
+        elif op.get("way") == "send" and op["bytes"]:
             self.sends += times
             self.sent_bytes += op["bytes"] * times
         self.names[op.get("name", "")] += times

@@ -58,7 +58,7 @@ def _is_wide(found: StepPrediction, word: str) -> bool:
 
 
 def _of_memory(recorded: Recorded) -> list[str]:
-    memory = max((row["memory"] for row in recorded.ranks), key=lambda row: row["reserved"])
+    memory = max(recorded.memory, key=lambda row: row["reserved"])
     allocated, reserved = memory["allocated"], memory["reserved"]
     if not reserved or 1 - allocated / reserved < SLACK:
         return []
@@ -71,7 +71,7 @@ def _of_memory(recorded: Recorded) -> list[str]:
 def _of_calls(recorded: Recorded) -> list[str]:
     calls: Counter[tuple[str, str]] = Counter()
     total: Counter[tuple[str, str]] = Counter()
-    for op in recorded.ranks[0]["ops"]:
+    for op in recorded.ranks[0]["issued"]:
         if op["work"] == "collective" and op["bytes"] < SMALL_BYTES:
             calls[op["pattern"], op["group"]] += 1
             total[op["pattern"], op["group"]] += int(op["bytes"])

@@ -90,7 +90,7 @@ def show_step(recorded: Recorded, found: StepPrediction) -> None:
         rates.append(f"{100 * found.mfu:.1f} % {'MFU' if recorded.row['model_flops'] else 'HFU'}")
     interval = f"{seconds(found.seconds)} (90 %: {seconds(found.low_s, found.high_s)})"
     print_labelled("step", ", ".join([interval, *rates]))
-    fullest = max(recorded.ranks, key=lambda row: row["memory"]["reserved"])["memory"]
+    fullest = max(recorded.memory, key=lambda row: row["reserved"])
     held = f"{fullest['allocated'] / 2**30:.1f} GiB in tensors, {fullest['reserved'] / 2**30:.1f} reserved"
     print_labelled("memory", f"{held}, {found.memory_gb:.0f} of {found.gpu_memory_gb:.0f} with NCCL and CUDA: "
                              f"{FITS[found.fit]}")  # fmt: skip
@@ -114,9 +114,9 @@ def show_step(recorded: Recorded, found: StepPrediction) -> None:
 
 def _show_lines(found: StepPrediction) -> None:
     """Prints the lines of the script at which the GPU waits for communication the longest."""
-    lost = sorted(((row.exposed_s + row.waits_s, row) for row in found.lines), key=lambda one: -one[0])
+    lost = sorted(((row.exposed_s + row.copies_s + row.waits_s, row) for row in found.lines), key=lambda one: -one[0])
     rows = [
-        (row.line, seconds(row.exposed_s), seconds(row.waits_s), f"{100 * both / found.seconds:.1f} %")
+        (row.line, seconds(row.exposed_s + row.copies_s), seconds(row.waits_s), f"{100 * both / found.seconds:.1f} %")
         for both, row in lost
         if both >= 1e-3 * found.seconds
     ]

@@ -12,9 +12,9 @@ use nvcoll_step::constants::{self, Constants};
 use nvcoll_step::model::Model;
 use nvcoll_step::network::{MeasuredBandwidth, Network};
 use nvcoll_step::planner::Request;
-use nvcoll_step::pricing::Pricer;
+use nvcoll_step::pricing::{Pricer, StepTimeline};
 use nvcoll_step::software::Software;
-use nvcoll_step::training_step::TrainingStep as Step;
+use nvcoll_step::step::WorkStep as Step;
 use nvcoll_step::{Error, Result};
 
 use crate::error::{invalid, of_fabric};
@@ -43,14 +43,14 @@ fn planned(request: &str) -> Result<Step> {
     request.plan()
 }
 
-/// The step of training: what each rank computes, sends and keeps in memory.
+/// A step of work: what each rank computes, sends and keeps in memory, in planned layers or on recorded streams.
 ///
 /// `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON.
 #[pyclass(module = "nvcoll", frozen)]
-pub(crate) struct TrainingStep(Step);
+pub(crate) struct WorkStep(Step);
 
 #[pymethods]
-impl TrainingStep {
+impl WorkStep {
     /// Plans a step.
     ///
     /// Args:
@@ -89,14 +89,14 @@ impl TrainingStep {
         self.0.gpus
     }
 
-    /// Whether it was recorded, and not planned.
+    /// Whether it has streams, as recorded steps do, and not layers.
     #[getter]
     fn is_recorded(&self) -> bool {
-        self.0.recorded.is_some()
+        self.0.streams().is_some()
     }
 
     fn __repr__(&self) -> String {
-        format!("<TrainingStep {}>", self.0.name)
+        format!("<WorkStep {}>", self.0.name)
     }
 }
 
@@ -175,13 +175,13 @@ impl StepPricer {
     ///     step: the step.
     ///     exact: whether its pipeline runs in virtual time, instead of a closed form.
     #[pyo3(signature = (step, *, exact=true))]
-    fn price(&self, py: Python<'_>, step: &TrainingStep, exact: bool) -> PyResult<String> {
+    fn price(&self, py: Python<'_>, step: &WorkStep, exact: bool) -> PyResult<String> {
         let priced = py.detach(|| self.pricer(exact).price(&step.0).map(|price| json(&price)));
         priced.map_err(|error| of_step(py, &error))
     }
 
     /// Returns the seconds of a step under other constants. For fits: the pipeline is the closed form.
-    fn seconds(&self, py: Python<'_>, step: &TrainingStep, constants: BTreeMap<String, f64>) -> PyResult<f64> {
+    fn seconds(&self, py: Python<'_>, step: &WorkStep, constants: BTreeMap<String, f64>) -> PyResult<f64> {
         let priced = || {
             let constants = Constants::with(&constants)?;
             Pricer { constants: &constants, ..self.pricer(false) }.seconds(&step.0)
@@ -193,11 +193,13 @@ impl StepPricer {
     ///
     /// Of a planned step: the seconds of a send that nothing hides, and the timeline of its pipeline with spans. Of a recorded step:
     /// `period_ns` of the step, and for each of `ranks` the times `issued_ns`, `start_ns` and `end_ns` of its operations, in their order.
-    fn timeline(&self, py: Python<'_>, step: &TrainingStep) -> PyResult<String> {
+    fn timeline(&self, py: Python<'_>, step: &WorkStep) -> PyResult<String> {
         let pricer = self.pricer(true);
-        let timed = || match step.0.recorded {
-            Some(_) => pricer.recorded_timeline(&step.0).map(|timeline| json(&timeline)),
-            None => pricer.timeline(&step.0).map(|timeline| json(&timeline)),
+        let timed = || {
+            Ok(match pricer.timeline(&step.0)? {
+                StepTimeline::Pipeline(send_s, timeline) => json(&(send_s, timeline)),
+                StepTimeline::Streams(timeline) => json(&timeline),
+            })
         };
         py.detach(timed).map_err(|error| of_step(py, &error))
     }

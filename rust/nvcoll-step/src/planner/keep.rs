@@ -20,14 +20,14 @@
 use super::layers::{keeps_scores, Sizes};
 use super::{stages, Request, StageParameters};
 use crate::layout::{Recompute, Sharding};
-use crate::memory::{in_flight, Memory, Part};
+use crate::memory::{in_flight, MemoryLine, MemoryPart, RankMemory};
 use crate::model::Layer;
 
 /// Bytes of an input that is kept for a narrow GEMM, in those of bf16: 8 bits, a copy in part. Fitted to runs that fitted.
 const NARROW: f64 = 0.6;
 
 impl Request {
-    pub(super) fn memory(&self, of: &StageParameters, chunks: &[stages::Chunk], stages: &[u32]) -> Memory {
+    pub(super) fn memory(&self, of: &StageParameters, chunks: &[stages::Chunk], stages: &[u32]) -> RankMemory {
         let (layout, software) = (&self.layout, &self.software);
         let layers = || chunks.iter().flat_map(|chunk| &chunk.layers);
         let kept: f64 = layers().map(|&(kind, repeat)| f64::from(repeat) * self.kept(kind)).sum();
@@ -36,7 +36,7 @@ impl Request {
         let is_sent = software.keeps_outputs && layout.stages > 1;
         let sent = if is_sent { chunks.len() as f64 * self.stream_bytes() } else { 0.0 };
         let stage = stages.first().copied().unwrap_or(0);
-        Memory {
+        RankMemory::Sum {
             standing: self.standing(of),
             activations: kept * on_gpu + sent,
             in_flight: in_flight(layout.schedule, layout.stages, layout.chunks, stage, layout.micro_batches()),
@@ -45,22 +45,22 @@ impl Request {
         }
     }
 
-    fn standing(&self, of: &StageParameters) -> Vec<Part> {
+    fn standing(&self, of: &StageParameters) -> Vec<MemoryPart> {
         let (layout, software) = (&self.layout, &self.software);
         let (dense, all_experts) = (of.dense + of.ends, of.experts);
         let experts = all_experts / if software.divides_experts { f64::from(layout.tensor) } else { 1.0 };
         let shards = f64::from(layout.shards());
         let expert_shards = f64::from(layout.expert_shards());
         let gradient = software.memory_gradient_bytes.unwrap_or(software.gradient_bytes);
-        let part = |name: &str, bytes: f64| Part { name: name.to_owned(), bytes };
+        let part = |name, bytes| MemoryPart { name, bytes };
         let optimizer = software.optimizer_bytes * (dense / shards + all_experts / expert_shards);
         if self.shards_layers() {
             let layer = (of.dense + if layout.expert == 1 { experts } else { 0.0 }) / of.layers.max(1.0);
             return vec![
-                part("parameters", 2.0 * experts / expert_shards),
-                part("gradients", 4.0 * dense / shards + gradient * experts / expert_shards),
-                part("optimizer", optimizer),
-                part("gathered layers", 2.0 * 2.0 * 2.0 * layer),
+                part(MemoryLine::Parameters, 2.0 * experts / expert_shards),
+                part(MemoryLine::Gradients, 4.0 * dense / shards + gradient * experts / expert_shards),
+                part(MemoryLine::Optimizer, optimizer),
+                part(MemoryLine::Buffers, 2.0 * 2.0 * 2.0 * layer),
             ];
         }
         let gradients = match layout.sharding {
@@ -68,10 +68,10 @@ impl Request {
             _ => gradient * (dense + experts),
         };
         vec![
-            part("parameters", 2.0 * (dense + experts)),
-            part("gradients", gradients),
-            part("optimizer", optimizer),
-            part("buffers", 1e9 * software.buffer_gb),
+            part(MemoryLine::Parameters, 2.0 * (dense + experts)),
+            part(MemoryLine::Gradients, gradients),
+            part(MemoryLine::Optimizer, optimizer),
+            part(MemoryLine::Buffers, 1e9 * software.buffer_gb),
         ]
     }
 

@@ -17,7 +17,8 @@ use crate::attention::Attention;
 use crate::layout::Dtype;
 use crate::model::{Experts, Layer};
 use crate::software::AttentionKernel;
-use crate::training_step::{Block, Hides, Op, Work};
+use crate::step::layers::{Hides, LayerBlock, LayerOp};
+use crate::step::work::{MoveRate, StepOp, StepWork};
 use nvcoll_fabric::predict::Pattern;
 
 /// Bytes of an activation: bf16.
@@ -162,21 +163,21 @@ impl<'r> Sizes<'r> {
         bytes.sum()
     }
 
-    fn gemm(&self, matrix: &Matrix, (m, n, k): (f64, f64, f64), pass: &str) -> Op {
+    fn gemm(&self, matrix: &Matrix, (m, n, k): (f64, f64, f64), pass: &str) -> LayerOp {
         let narrow = self.request.layout.dtype;
         let dtype = if matrix.kind == Kind::Router { wide(narrow) } else { narrow };
-        let grouped = (matrix.kind == Kind::Expert).then_some(self.request.software.grouped_loss);
+        let experts = (matrix.kind == Kind::Expert).then_some(self.request.software.grouped_loss);
         let name = if pass.is_empty() { matrix.name.to_owned() } else { format!("{} {pass}", matrix.name) };
-        Op { name, count: matrix.count, work: Work::Gemm { m, n, k, batch: 1.0, dtype, grouped } }
+        op(&name, StepWork::Gemm { m, n, k, batch: matrix.count, dtype, experts })
     }
 
-    fn attention(&self, backward: bool) -> Op {
+    fn attention(&self, backward: bool) -> LayerOp {
         let (model, layout) = (&self.request.model, &self.request.layout);
         let (qk_dim, v_dim) = match model.mla {
             Some(mla) => (mla.nope + mla.rope, mla.v),
             None => (model.head_dim, model.head_dim),
         };
-        let work = Work::Attention(Attention {
+        let work = StepWork::Attention(Attention {
             queries: layout.sequence as f64 / f64::from(layout.context),
             keys: layout.sequence as f64,
             window: model.window.filter(|_| self.layer.has_window).map(|one| one.tokens as f64),
@@ -202,7 +203,7 @@ impl<'r> Sizes<'r> {
         (shared, self.routed(experts) * experts.ffn as f64 * passes)
     }
 
-    fn elementwise(&self, backward: bool) -> Vec<Op> {
+    fn elementwise(&self, backward: bool) -> Vec<LayerOp> {
         let (model, software) = (&self.request.model, &self.request.software);
         let fused = software.elementwise;
         let norms = if backward { 12.0 } else { 10.0 } * self.stream_bytes() / self.divided();
@@ -213,7 +214,7 @@ impl<'r> Sizes<'r> {
         };
         let (dense, routed) = self.activation_elements();
         let activation = (dense + software.expert_casts * routed) * ELEMENT * if backward { 5.0 / 3.0 } else { 1.0 };
-        let bytes = |bytes| Work::Elementwise { bytes: fused * bytes };
+        let bytes = |bytes| moved(MoveRate::Least, fused * bytes);
         let mut found = vec![op("norms and residuals", bytes(norms)), op("activation", bytes(activation))];
         if rotary > 0.0 {
             found.push(op("rotary positions", bytes(rotary)));
@@ -223,7 +224,7 @@ impl<'r> Sizes<'r> {
             found.push(op("permute and combine", bytes(passes * self.routed(experts) * self.hidden * ELEMENT)));
         }
         if self.request.layout.dtype.is_narrow() {
-            found.push(op("casts", Work::Elementwise { bytes: self.cast_bytes(backward) }));
+            found.push(op("casts", moved(MoveRate::Least, self.cast_bytes(backward))));
         }
         found
     }
@@ -243,14 +244,14 @@ impl<'r> Sizes<'r> {
         elements.sum::<f64>() * if backward { 4.0 } else { 3.0 }
     }
 
-    fn tensor_collectives(&self, backward: bool) -> Vec<Op> {
+    fn tensor_collectives(&self, backward: bool) -> Vec<LayerOp> {
         let (layout, software) = (&self.request.layout, &self.request.software);
         if layout.tensor == 1 {
             return Vec::new();
         }
         let hides = if software.overlaps_tensor { Hides::Tiles } else { Hides::Nothing };
         let bytes = self.stream_bytes();
-        let of = |pattern, count| Op { count, ..collective(pattern, bytes, "tp", hides) };
+        let of = |pattern, count| times(count, collective(pattern, bytes, "tp", hides));
         let mut found = if layout.sequence_parallel {
             let again = if backward && software.gathers_inputs_again { 1.0 } else { 0.0 };
             vec![of(Pattern::AllGather, 2.0 + again), of(Pattern::ReduceScatter, 2.0)]
@@ -260,30 +261,29 @@ impl<'r> Sizes<'r> {
         let over_nodes = layout.tensor > self.request.domain;
         if over_nodes && software.ring_over_nodes_us > 0.0 {
             let seconds = software.ring_over_nodes_us * 1e-6 * (self.tensor - 1.0) * if backward { 6.0 } else { 4.0 };
-            found.push(op("ring over nodes", Work::Wait { seconds }));
+            found.push(op("ring over nodes", StepWork::Stall { seconds }));
         }
         found
     }
 
-    fn expert_collectives(&self) -> Vec<Op> {
+    fn expert_collectives(&self) -> Vec<LayerOp> {
         let (layout, software) = (&self.request.layout, &self.request.software);
         let Some(experts) = self.experts().filter(|_| layout.expert > 1) else {
             return Vec::new();
         };
         let hides = if software.overlaps_experts { Hides::OtherMicroBatch } else { Hides::Nothing };
-        let work = Work::Collective {
+        let work = StepWork::Collective {
             pattern: Pattern::AllToAll,
             bytes: self.routed(experts) * self.hidden * ELEMENT,
             group: "ep".to_owned(),
-            hides,
             once_per_node: software.sends_once_per_node.then_some(experts.top_k as f64),
         };
-        vec![Op { name: "dispatch and combine".to_owned(), count: 2.0, work }]
+        vec![times(2.0, LayerOp { hides, op: StepOp::once("dispatch and combine", work) })]
     }
 
     /// Keys and values of the other context-parallel ranks: gathered at once, or passed on in a ring, a part in each step of it
     /// (ring attention, arXiv 2310.01889).
-    fn context_collectives(&self, backward: bool) -> Vec<Op> {
+    fn context_collectives(&self, backward: bool) -> Vec<LayerOp> {
         let (model, layout) = (&self.request.model, &self.request.layout);
         if layout.context == 1 {
             return Vec::new();
@@ -291,16 +291,16 @@ impl<'r> Sizes<'r> {
         let kept =
             model.mla.map_or(2 * model.kv_heads * model.head_dim, |mla| model.heads * (mla.nope + mla.rope + mla.v));
         let (own, ranks) = (self.tokens * kept as f64 / self.tensor * ELEMENT, f64::from(layout.context));
-        let times = if backward { 2.0 } else { 1.0 };
+        let rounds = if backward { 2.0 } else { 1.0 };
         let (pattern, bytes, count) = match self.request.software.passes_keys_in_ring {
-            true => (Pattern::SendRecv, own, times * (ranks - 1.0)),
-            false => (Pattern::AllGather, own * ranks, times),
+            true => (Pattern::SendRecv, own, rounds * (ranks - 1.0)),
+            false => (Pattern::AllGather, own * ranks, rounds),
         };
-        vec![Op { count, ..collective(pattern, bytes, "cp", Hides::Attention) }]
+        vec![times(count, collective(pattern, bytes, "cp", Hides::Attention))]
     }
 
     /// Gathers of sharded parameters, and reductions of their gradients.
-    fn sharded_collectives(&self, backward: bool) -> Vec<Op> {
+    fn sharded_collectives(&self, backward: bool) -> Vec<LayerOp> {
         if !self.request.shards_layers() {
             return Vec::new();
         }
@@ -308,7 +308,7 @@ impl<'r> Sizes<'r> {
         self.request.sharded(self.parameters(), backward, hides)
     }
 
-    fn host(&self, backward: bool) -> Vec<Op> {
+    fn host(&self, backward: bool) -> Vec<LayerOp> {
         let (layout, software) = (&self.request.layout, &self.request.software);
         let launches = if backward { software.host_backward_us } else { software.host_forward_us };
         let mut seconds = launches * 1e-6 * if layout.tensor > 1 { software.host_tensor_parallel } else { 1.0 };
@@ -322,16 +322,16 @@ impl<'r> Sizes<'r> {
             let collectives = if backward { 6.0 } else { 4.0 };
             seconds += software.host_pipelined_ms * 1e-3 * self.tensor * collectives;
         }
-        let mut found = vec![op("launches", Work::Host { seconds })];
+        let mut found = vec![op("launches", StepWork::Host { seconds })];
         if backward && software.host_added_ms > 0.0 {
             let seconds = software.host_added_ms * 1e-3 * self.tensor;
-            found.push(op("host", Work::Wait { seconds }));
+            found.push(op("host", StepWork::Stall { seconds }));
         }
         found
     }
 
     /// Returns the block of the layer.
-    pub(super) fn block(&self) -> Block {
+    pub(super) fn block(&self) -> LayerBlock {
         let matrices = self.matrices();
         let pass = |backward| {
             let mut ops = vec![self.attention(backward)];
@@ -343,18 +343,18 @@ impl<'r> Sizes<'r> {
             ops.extend(self.host(backward));
             ops
         };
-        let mut forward: Vec<Op> =
+        let mut forward: Vec<LayerOp> =
             matrices.iter().map(|one| self.gemm(one, (one.rows, one.columns, one.inner), "")).collect();
         forward.extend(pass(false));
-        let mut backward: Vec<Op> =
+        let mut backward: Vec<LayerOp> =
             matrices.iter().map(|one| self.gemm(one, (one.rows, one.inner, one.columns), "input gradient")).collect();
         backward.extend(pass(true));
-        let mut weights: Vec<Op> =
+        let mut weights: Vec<LayerOp> =
             matrices.iter().map(|one| self.gemm(one, (one.inner, one.columns, one.rows), "weight gradient")).collect();
         let (dense, experts) = self.parameters();
         let bytes = (dense + experts) * self.request.software.accumulation_bytes;
-        weights.push(op("gradient accumulation", Work::Stream { bytes }));
-        Block { forward, backward, weights, recompute: self.request.layout.recompute }
+        weights.push(op("gradient accumulation", moved(MoveRate::Stream, bytes)));
+        LayerBlock { forward, backward, weights, recompute: self.request.layout.recompute }
     }
 }
 
@@ -367,14 +367,25 @@ const LAUNCH_EXPERT: f64 = 0.1e-3;
 /// The part of the launches of an expert that remains without casts. Fitted on Megatron-Bridge.
 const BF16_EXPERT_LAUNCHES: f64 = 0.4;
 
-fn op(name: &str, work: Work) -> Op {
-    Op { name: name.to_owned(), count: 1.0, work }
+fn op(name: &str, work: StepWork) -> LayerOp {
+    StepOp::once(name, work).into()
+}
+
+/// Returns kernels that move bytes.
+pub(super) const fn moved(rate: MoveRate, bytes: f64) -> StepWork {
+    StepWork::Move { bytes, launches: 1.0, rate }
+}
+
+/// Returns an operation that comes more often by a factor.
+pub(super) fn times(factor: f64, mut op: LayerOp) -> LayerOp {
+    op.op.count *= factor;
+    op
 }
 
 /// Returns a collective.
-pub(super) fn collective(pattern: Pattern, bytes: f64, group: &str, hides: Hides) -> Op {
-    let work = Work::Collective { pattern, bytes, group: group.to_owned(), hides, once_per_node: None };
-    op(&format!("{group} {}", pattern.name()), work)
+pub(super) fn collective(pattern: Pattern, bytes: f64, group: &str, hides: Hides) -> LayerOp {
+    let work = StepWork::Collective { pattern, bytes, group: group.to_owned(), once_per_node: None };
+    LayerOp { hides, op: StepOp::once(format!("{group} {}", pattern.name()), work) }
 }
 
 /// Returns the precision of what stays wide in narrow training: head, router.
@@ -386,28 +397,27 @@ fn wide(dtype: Dtype) -> Dtype {
 }
 
 /// Returns the block of the embedding: four passes over the residual stream.
-pub(super) fn embedding(sizes: &Sizes<'_>) -> Block {
+pub(super) fn embedding(sizes: &Sizes<'_>) -> LayerBlock {
     let bytes = sizes.request.software.elementwise * 2.0 * sizes.stream_bytes();
-    let work = || vec![op("embedding", Work::Elementwise { bytes })];
-    Block { forward: work(), backward: work(), ..Block::default() }
+    let work = || vec![op("embedding", moved(MoveRate::Least, bytes))];
+    LayerBlock { forward: work(), backward: work(), ..LayerBlock::default() }
 }
 
 /// Returns the block of the head and the loss: products, 14 bytes per logit, and one reduction over tensor-parallel ranks.
-pub(super) fn head(sizes: &Sizes<'_>) -> Block {
+pub(super) fn head(sizes: &Sizes<'_>) -> LayerBlock {
     let (request, tokens, hidden) = (sizes.request, sizes.tokens, sizes.hidden);
     let (columns, dtype) = (request.model.vocab as f64 / sizes.tensor, wide(request.layout.dtype));
-    let gemm = |name: &str, m, n, k| op(name, Work::Gemm { m, n, k, batch: 1.0, dtype, grouped: None });
-    let loss =
-        |bytes: f64| op("loss", Work::Elementwise { bytes: request.software.elementwise * bytes * tokens * columns });
+    let gemm = |name: &str, m, n, k| op(name, StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts: None });
+    let loss = |bytes: f64| op("loss", moved(MoveRate::Least, request.software.elementwise * bytes * tokens * columns));
     let mut forward = vec![gemm("head", tokens, columns, hidden), loss(6.0)];
     if request.layout.tensor > 1 {
         forward.push(collective(Pattern::AllReduce, 8.0 * tokens, "tp", Hides::Nothing));
     }
-    Block {
+    LayerBlock {
         forward,
         backward: vec![gemm("head input gradient", tokens, hidden, columns), loss(8.0)],
         weights: vec![gemm("head weight gradient", hidden, columns, tokens)],
-        ..Block::default()
+        ..LayerBlock::default()
     }
 }
 

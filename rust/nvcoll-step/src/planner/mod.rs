@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! model ──layers──▶ blocks ──┐
-//! layout ─stages──▶ runs ────┼──▶ TrainingStep
+//! layout ─stages──▶ runs ────┼──▶ WorkStep
 //! software ─once──▶ gradients, parameters, optimizer
 //! ```
 //!
@@ -21,8 +21,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::layout::{Layout, Sharding};
 use crate::model::{Layer, Model};
+use crate::network::Group;
 use crate::software::Software;
-use crate::training_step::{Block, Hides, Op, Role, Run, Stages, TrainingStep, Work, SCHEMA};
+use crate::step::layers::{BlockRun, Hides, LayerBlock, LayerOp, Layers, Role, Stages};
+use crate::step::work::{StepOp, StepWork};
+use crate::step::{Form, GroupKind, RankGroup, WorkStep, SCHEMA};
 use layers::{collective, Sizes};
 use nvcoll_fabric::predict::Pattern;
 
@@ -45,24 +48,20 @@ impl Request {
     ///
     /// # Errors
     /// [`Error::Model`] if the model is none; [`Error::Layout`] with the rule that the layout breaks.
-    pub fn plan(&self) -> Result<TrainingStep> {
+    pub fn plan(&self) -> Result<WorkStep> {
         self.check()?;
         let layout = &self.layout;
         let split = stages::split(self)?;
-        let step = TrainingStep {
+        let tokens = f64::from(layout.global_batch) * layout.sequence as f64;
+        let step = WorkStep {
             schema: SCHEMA.to_owned(),
             name: format!("{} on {} GPUs with {}", self.model.name, layout.gpus, self.software.name),
             gpus: layout.gpus,
-            tokens: f64::from(layout.global_batch) * layout.sequence as f64,
-            model_flops: f64::from(layout.global_batch)
-                * layout.sequence as f64
-                * self.model.flops_per_token(layout.sequence),
+            tokens: Some(tokens),
+            model_flops: Some(tokens * self.model.flops_per_token(layout.sequence)),
             dtype: layout.dtype,
-            groups: layout.groups().into_iter().map(|(name, group)| (name.to_owned(), group)).collect(),
-            blocks: self.blocks(),
-            pipeline: self.pipeline(),
-            roles: self.roles(&split),
-            recorded: None,
+            groups: layout.groups().into_iter().map(|(name, ranks)| (name.to_owned(), group(name, ranks))).collect(),
+            form: Form::Layers(Layers { blocks: self.blocks(), pipeline: self.pipeline(), roles: self.roles(&split) }),
         };
         step.check()?;
         Ok(step)
@@ -82,8 +81,8 @@ impl Request {
         (0..self.model.layers).map(|index| self.model.layer(index)).collect()
     }
 
-    fn blocks(&self) -> BTreeMap<String, Block> {
-        let mut blocks: BTreeMap<String, Block> =
+    fn blocks(&self) -> BTreeMap<String, LayerBlock> {
+        let mut blocks: BTreeMap<String, LayerBlock> =
             self.kinds().into_iter().map(|kind| (name_of(kind), Sizes::of(self, kind).block())).collect();
         let ends = Sizes::of(self, self.model.layer(0));
         blocks.insert("embedding".to_owned(), layers::embedding(&ends));
@@ -105,7 +104,7 @@ impl Request {
     }
 
     /// What a stage sends to the next: the residual stream of a micro-batch.
-    fn send(&self) -> Op {
+    fn send(&self) -> LayerOp {
         let sizes = Sizes::of(self, self.model.layer(0));
         let divided = if self.software.splits_sends { f64::from(self.layout.tensor) } else { sizes.divided() };
         let hides = if self.software.overlaps_sends { Hides::OtherMicroBatch } else { Hides::Nothing };
@@ -126,8 +125,8 @@ impl Request {
 
     fn role(&self, chunks: &[stages::Chunk], stages: Vec<u32>) -> Role {
         let runs = |chunk: &stages::Chunk| {
-            let layers = chunk.layers.iter().map(|&(kind, repeat)| Run { block: name_of(kind), repeat });
-            let end = |is: bool, block: &str| is.then(|| Run { block: block.to_owned(), repeat: 1 });
+            let layers = chunk.layers.iter().map(|&(kind, repeat)| BlockRun { block: name_of(kind), repeat });
+            let end = |is: bool, block: &str| is.then(|| BlockRun { block: block.to_owned(), repeat: 1 });
             end(chunk.embedding, "embedding").into_iter().chain(layers).chain(end(chunk.head, "head")).collect()
         };
         let parameters = self.parameters(chunks);
@@ -135,7 +134,7 @@ impl Request {
             name: stages::name(&stages, self.layout.stages),
             chunks: chunks.iter().map(runs).collect(),
             once: self.once(&parameters, chunks),
-            memory: self.memory(&parameters, chunks, &stages),
+            memory: Some(self.memory(&parameters, chunks, &stages)),
             stages,
         }
     }
@@ -162,7 +161,7 @@ impl Request {
     }
 
     /// Gathers of sharded parameters, and, backward, reductions of their gradients.
-    fn sharded(&self, (dense, experts): (f64, f64), backward: bool, hides: Hides) -> Vec<Op> {
+    fn sharded(&self, (dense, experts): (f64, f64), backward: bool, hides: Hides) -> Vec<LayerOp> {
         let layout = &self.layout;
         let apart = layout.expert > 1;
         let common = if apart { dense } else { dense + experts };
@@ -180,7 +179,7 @@ impl Request {
     }
 
     /// The reduction of gradients to shards, and over the copies of the shards.
-    fn reduce(&self, bytes: f64, hides: Hides) -> Vec<Op> {
+    fn reduce(&self, bytes: f64, hides: Hides) -> Vec<LayerOp> {
         let shards = self.layout.shards();
         let mut found = vec![collective(Pattern::ReduceScatter, bytes, "shard", hides)];
         if shards < self.layout.replicas() {
@@ -211,6 +210,10 @@ struct StageParameters {
     layers: f64,
 }
 
+fn group(name: &str, ranks: Group) -> RankGroup {
+    RankGroup { kind: GroupKind::named(name), ranks }
+}
+
 fn name_of(kind: Layer) -> String {
     let mlp = if kind.has_experts { "expert layer" } else { "dense layer" };
     if kind.has_window {
@@ -220,6 +223,6 @@ fn name_of(kind: Layer) -> String {
     }
 }
 
-fn wait(name: &str, seconds: f64) -> Op {
-    Op { name: name.to_owned(), count: 1.0, work: Work::Wait { seconds } }
+fn stall(name: &str, seconds: f64) -> StepOp {
+    StepOp::once(name, StepWork::Stall { seconds })
 }

@@ -10,10 +10,12 @@
 //! Reductions hide behind the backward pass of the last micro-batch, gathers behind the forward pass of the first, where the software
 //! does so. Source: ZeRO (arXiv 1910.02054), FSDP (arXiv 2304.11277).
 
-use super::layers::{collective, Sizes};
-use super::{stages, wait, Request, StageParameters};
+use super::layers::{collective, moved, times, Sizes};
+use super::{stages, stall, Request, StageParameters};
 use crate::layout::Sharding;
-use crate::training_step::{Hides, Op, Work};
+use crate::pricing::parts::Part;
+use crate::step::layers::{Hides, LayerOp};
+use crate::step::work::{MoveRate, StepOp, StepWork};
 use nvcoll_fabric::predict::Pattern;
 
 /// Bytes per parameter that the optimizer reads and writes: Adam in fp32 with master weights, gradients, bf16 parameters.
@@ -24,7 +26,7 @@ const OPTIMIZER_SECONDS: f64 = 4e-3;
 
 impl Request {
     /// What the ranks of a stage do once in a step.
-    pub(super) fn once(&self, parameters: &StageParameters, chunks: &[stages::Chunk]) -> Vec<Op> {
+    pub(super) fn once(&self, parameters: &StageParameters, chunks: &[stages::Chunk]) -> Vec<LayerOp> {
         let mut found = if self.layout.sharding == Sharding::Parameters {
             self.sharded_once(parameters, chunks)
         } else {
@@ -35,33 +37,33 @@ impl Request {
     }
 
     /// Splits a collective into its buckets; parameters that ranks broadcast in turn stay whole.
-    fn in_buckets(&self, mut op: Op) -> Op {
-        if let (Work::Collective { bytes, pattern, .. }, Some(most)) = (&mut op.work, self.software.bucket_mb) {
-            if *pattern == Pattern::Broadcast {
-                return op;
+    fn in_buckets(&self, mut layer: LayerOp) -> LayerOp {
+        let op = &mut layer.op;
+        if let (StepWork::Collective { bytes, pattern, .. }, Some(most)) = (&mut op.work, self.software.bucket_mb) {
+            if *pattern != Pattern::Broadcast {
+                let buckets = (*bytes / (most * 1e6)).ceil().max(1.0);
+                (op.count, *bytes) = (op.count * buckets, *bytes / buckets);
             }
-            let buckets = (*bytes / (most * 1e6)).ceil().max(1.0);
-            (op.count, *bytes) = (op.count * buckets, *bytes / buckets);
         }
-        op
+        layer
     }
 
-    fn sharded_once(&self, parameters: &StageParameters, chunks: &[stages::Chunk]) -> Vec<Op> {
+    fn sharded_once(&self, parameters: &StageParameters, chunks: &[stages::Chunk]) -> Vec<LayerOp> {
         if self.layout.stages == 1 {
             return self.sharded((parameters.ends, 0.0), true, Hides::Nothing);
         }
         let of = |&(kind, repeat): &(_, u32)| {
             let ops = self.sharded(Sizes::of(self, kind).parameters(), true, Hides::Half).into_iter();
-            ops.map(move |op| Op { count: op.count * f64::from(repeat), ..op })
+            ops.map(move |op| times(f64::from(repeat), op))
         };
-        let twice = |op: Op| match op.work {
-            Work::Collective { pattern: Pattern::AllGather, .. } => Op { count: 2.0 * op.count, ..op },
-            _ => op,
+        let twice = |layer: LayerOp| match layer.op.work {
+            StepWork::Collective { pattern: Pattern::AllGather, .. } => times(2.0, layer),
+            _ => layer,
         };
         chunks.iter().flat_map(|chunk| &chunk.layers).flat_map(of).map(twice).collect()
     }
 
-    fn copies_once(&self, parameters: &StageParameters) -> Vec<Op> {
+    fn copies_once(&self, parameters: &StageParameters) -> Vec<LayerOp> {
         let (layout, software) = (&self.layout, &self.software);
         let hide = |behind| if software.overlaps_data { behind } else { Hides::Nothing };
         let (dense, sharded) = (parameters.dense + parameters.ends, layout.sharding != Sharding::None);
@@ -70,7 +72,7 @@ impl Request {
             found.extend(self.reduce(dense * software.gradient_bytes, hide(Hides::LastBackward)));
             found.push(self.gather(dense, hide(Hides::FirstForward)));
             if layout.gpus > self.domain && software.host_gather_ms > 0.0 {
-                found.push(wait("gather of parameters", software.host_gather_ms * 1e-3 * parameters.layers));
+                found.push(stall("gather of parameters", software.host_gather_ms * 1e-3 * parameters.layers).into());
             }
         } else if layout.replicas() > 1 {
             let bytes = dense * software.gradient_bytes;
@@ -88,20 +90,21 @@ impl Request {
     }
 
     /// The gather of parameters: one collective, or a broadcast of each rank in turn.
-    fn gather(&self, parameters: f64, hides: Hides) -> Op {
+    fn gather(&self, parameters: f64, hides: Hides) -> LayerOp {
         let shards = f64::from(self.layout.shards());
         if self.software.broadcasts_parameters {
             let each = parameters * 2.0 / shards;
-            return Op { count: shards, ..collective(Pattern::Broadcast, each, "shard", Hides::Nothing) };
+            return times(shards, collective(Pattern::Broadcast, each, "shard", Hides::Nothing));
         }
         collective(Pattern::AllGather, parameters * self.parameter_bytes(), "shard", hides)
     }
 
-    fn optimizer(&self, parameters: &StageParameters) -> Vec<Op> {
+    fn optimizer(&self, parameters: &StageParameters) -> Vec<LayerOp> {
         let layout = &self.layout;
         let dense = (parameters.dense + parameters.ends) / f64::from(layout.shards());
         let own = dense + parameters.experts / f64::from(layout.expert_shards());
-        let stream = Work::Stream { bytes: OPTIMIZER_BYTES * own };
-        vec![Op { name: "optimizer".to_owned(), count: 1.0, work: stream }, wait("optimizer", OPTIMIZER_SECONDS)]
+        let stream = StepOp::once("optimizer", moved(MoveRate::Stream, OPTIMIZER_BYTES * own));
+        let ops = [stream, stall("optimizer", OPTIMIZER_SECONDS)];
+        ops.map(|op| StepOp { part: Some(Part::Optimizer), ..op }.into()).to_vec()
     }
 }

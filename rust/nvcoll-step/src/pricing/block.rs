@@ -12,7 +12,9 @@
 use super::parts::{Part, Parts};
 use super::Pricer;
 use crate::error::Result;
-use crate::training_step::{Block, Hides, Op, TrainingStep, Work};
+use crate::step::layers::{Hides, LayerBlock, LayerOp};
+use crate::step::work::{StepOp, StepWork};
+use crate::step::WorkStep;
 
 /// Seconds of one micro-batch in a block.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,7 +44,7 @@ const SMOOTH: f64 = 6.0;
 const CONTEXT: [f64; 3] = [0.7, 0.5, 0.2];
 
 impl Pricer<'_> {
-    pub(super) fn block(&self, step: &TrainingStep, block: &Block) -> Result<BlockTime> {
+    pub(super) fn block(&self, step: &WorkStep, block: &LayerBlock) -> Result<BlockTime> {
         let forward = self.pass(step, &block.forward, Pass::default())?;
         let weights = self.pass(step, &block.weights, Pass::default())?;
         let backward = self.pass(step, &block.backward, weights)?;
@@ -56,7 +58,7 @@ impl Pricer<'_> {
     }
 
     /// Seconds of what the backward pass computes again: whole layers with their collectives, or parts of what the GPU computes.
-    fn again(&self, block: &Block, forward: &Pass, plain: &Parts) -> f64 {
+    fn again(&self, block: &LayerBlock, forward: &Pass, plain: &Parts) -> f64 {
         let recompute = &block.recompute;
         if recompute.is_full() {
             return plain.total();
@@ -67,26 +69,26 @@ impl Pricer<'_> {
     }
 
     /// Adds operations to a pass.
-    fn pass(&self, step: &TrainingStep, ops: &[Op], mut pass: Pass) -> Result<Pass> {
-        for op in ops {
-            if let Work::Collective { hides, .. } = op.work {
-                self.add_collective(step, op, hides, &mut pass)?;
+    fn pass(&self, step: &WorkStep, ops: &[LayerOp], mut pass: Pass) -> Result<Pass> {
+        for LayerOp { hides, op } in ops {
+            if let StepWork::Collective { group, .. } = &op.work {
+                self.add_collective(step, op, *hides, step.groups[group].kind.part(), &mut pass)?;
                 continue;
             }
-            let seconds = self.compute().seconds(&op.work, op.count)?;
+            let seconds = self.seconds_of(op)?;
             match op.work {
-                Work::Host { .. } => pass.host += seconds,
-                Work::Wait { .. } => pass.parts.add(Part::Host, seconds),
+                StepWork::Host { .. } => pass.host += seconds,
+                StepWork::Stall { .. } => pass.parts.add(Part::Host, seconds),
                 _ => {
                     pass.computing += seconds;
-                    pass.parts.add(computing_part(&op.work), seconds);
+                    pass.parts.add(op.computing_part(), seconds);
                 }
             }
         }
         Ok(pass)
     }
 
-    fn add_collective(&self, step: &TrainingStep, op: &Op, hides: Hides, pass: &mut Pass) -> Result<()> {
+    fn add_collective(&self, step: &WorkStep, op: &StepOp, hides: Hides, part: Part, pass: &mut Pass) -> Result<()> {
         let seconds = self.collective(step, op)?;
         match hides {
             Hides::Attention => pass.around_attention += seconds,
@@ -94,7 +96,7 @@ impl Pricer<'_> {
                 pass.traffic += seconds;
                 pass.traffic_nearby += self.nearby(step, op)?;
             }
-            _ => pass.parts.add(collective_part(op), seconds * self.exposed(hides)),
+            _ => pass.parts.add(part, seconds * self.exposed(hides)),
         }
         Ok(())
     }
@@ -119,33 +121,5 @@ impl Pass {
         let slower = (self.computing.powf(SMOOTH) + self.host.powf(SMOOTH)).powf(1.0 / SMOOTH);
         parts.add(Part::Host, (slower - self.computing).max(0.0));
         parts
-    }
-}
-
-fn computing_part(work: &Work) -> Part {
-    match work {
-        Work::Gemm { .. } => Part::Gemm,
-        Work::Attention(_) => Part::Attention,
-        _ => Part::Elementwise,
-    }
-}
-
-/// The part of a collective, by the name of its group.
-pub(super) fn collective_part(op: &Op) -> Part {
-    let Work::Collective { group, .. } = &op.work else {
-        return Part::Host;
-    };
-    part_of_group(group)
-}
-
-/// The part of collectives of a group; `tp 2` and `tp2` are other groups of the kind `tp`.
-pub(super) fn part_of_group(group: &str) -> Part {
-    match group.trim_end_matches(|end: char| end.is_ascii_digit() || end == ' ') {
-        "tp" => Part::Tensor,
-        "ep" => Part::Expert,
-        "cp" => Part::Context,
-        "pp" => Part::Sends,
-        "shard" | "copies" => Part::Sharded,
-        _ => Part::Data,
     }
 }

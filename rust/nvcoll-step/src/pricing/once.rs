@@ -5,11 +5,12 @@
 //! slowed               = contention x min(traffic, both passes, traffic at the speed of NVLink)
 //! ```
 
-use super::block::collective_part;
 use super::parts::{Part, Parts};
 use super::Pricer;
 use crate::error::Result;
-use crate::training_step::{Hides, Op, TrainingStep, Work};
+use crate::step::layers::{Hides, LayerOp};
+use crate::step::work::StepWork;
+use crate::step::WorkStep;
 
 /// Traffic behind one pass.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,17 +21,12 @@ struct Traffic {
 
 impl Pricer<'_> {
     /// Returns the parts of what a role does once; `forward` and `backward` are its first forward and last backward pass.
-    pub(super) fn once(&self, step: &TrainingStep, ops: &[Op], [forward, backward]: [f64; 2]) -> Result<Parts> {
+    pub(super) fn once(&self, step: &WorkStep, ops: &[LayerOp], [forward, backward]: [f64; 2]) -> Result<Parts> {
         let mut parts = Parts::default();
         let [mut behind_forward, mut behind_backward] = [Traffic::default(); 2];
-        for op in ops {
-            let Work::Collective { hides, .. } = op.work else {
-                let part = if matches!(op.work, Work::Stream { .. }) || op.name == "optimizer" {
-                    Part::Optimizer
-                } else {
-                    Part::Data
-                };
-                parts.add(part, self.compute().seconds(&op.work, op.count)?);
+        for LayerOp { hides, op } in ops {
+            let StepWork::Collective { group, .. } = &op.work else {
+                parts.add(op.part.unwrap_or(Part::Data), self.seconds_of(op)?);
                 continue;
             };
             let seconds = self.collective(step, op)?;
@@ -38,12 +34,11 @@ impl Pricer<'_> {
                 Hides::LastBackward => &mut behind_backward,
                 Hides::FirstForward => &mut behind_forward,
                 _ => {
-                    let part = if collective_part(op) == Part::Sharded && hides != Hides::Half {
-                        Part::Data
-                    } else {
-                        collective_part(op)
+                    let part = match step.groups[group].kind.part() {
+                        Part::Sharded if *hides != Hides::Half => Part::Data,
+                        part => part,
                     };
-                    parts.add(part, seconds * self.exposed(hides));
+                    parts.add(part, seconds * self.exposed(*hides));
                     continue;
                 }
             };

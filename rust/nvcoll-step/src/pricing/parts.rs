@@ -2,10 +2,11 @@
 
 use std::ops::{AddAssign, Mul};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A part of the time of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[repr(usize)]
 pub enum Part {
     /// Matrix products.
@@ -43,24 +44,38 @@ pub enum Part {
 /// The number of parts.
 const COUNT: usize = 15;
 
-/// The names of the parts, in order.
-pub const NAMES: [&str; COUNT] = [
-    "gemm",
-    "attention",
-    "elementwise",
-    "recompute",
-    "host",
-    "tensor",
-    "expert",
-    "context",
-    "sharded",
-    "bubble",
-    "sends",
-    "data",
-    "optimizer",
-    "stall",
-    "copies",
+/// What a GPU does in a part of the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartKind {
+    /// It computes.
+    Computes,
+    /// It waits for data that move between GPUs, or computes slower beside them.
+    Exposed,
+    /// It waits for other stages, the processor or copies.
+    Idle,
+}
+
+/// The parts in order: name, kind, and what people call it.
+pub const PARTS: [(&str, PartKind, &str); COUNT] = [
+    ("gemm", PartKind::Computes, "matrix products"),
+    ("attention", PartKind::Computes, "attention"),
+    ("elementwise", PartKind::Computes, "element-wise work"),
+    ("recompute", PartKind::Computes, "computed again"),
+    ("host", PartKind::Idle, "waits for the processor"),
+    ("tensor", PartKind::Exposed, "tensor parallelism, exposed"),
+    ("expert", PartKind::Exposed, "expert parallelism, exposed"),
+    ("context", PartKind::Exposed, "context parallelism, exposed"),
+    ("sharded", PartKind::Exposed, "sharded parameters, exposed"),
+    ("bubble", PartKind::Idle, "pipeline bubble"),
+    ("sends", PartKind::Exposed, "sends between stages, exposed"),
+    ("data", PartKind::Exposed, "data parallelism, exposed"),
+    ("optimizer", PartKind::Computes, "optimizer"),
+    ("stall", PartKind::Idle, "stalls of the software"),
+    ("copies", PartKind::Idle, "copies to and from the processor, exposed"),
 ];
+
+/// The part of waiting from which on waiting, and not computing, is what limits a step. Chosen.
+const WAITS: f64 = 0.25;
 
 /// Seconds of each part.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -89,9 +104,48 @@ impl Parts {
         self.0.iter().sum()
     }
 
+    fn of_kind(&self, kind: PartKind) -> f64 {
+        PARTS.into_iter().zip(self.0).filter(|((_, of, _), _)| *of == kind).map(|(_, seconds)| seconds).sum()
+    }
+
+    /// Returns the seconds in which the GPU works.
+    pub fn computes_s(&self) -> f64 {
+        self.of_kind(PartKind::Computes)
+    }
+
+    /// Returns the seconds of communication between GPUs that nothing hides.
+    pub fn exposed_s(&self) -> f64 {
+        self.of_kind(PartKind::Exposed)
+    }
+
+    /// Returns the seconds in which the GPU waits for other stages, the processor or copies.
+    pub fn idle_s(&self) -> f64 {
+        self.of_kind(PartKind::Idle)
+    }
+
+    /// Says what takes most of the time.
+    pub fn limit(&self) -> String {
+        let (all, waits) = (self.total(), self.exposed_s() + self.idle_s());
+        let per_cent = |seconds: f64| 100.0 * seconds / all;
+        let longest = |is_of: &dyn Fn(PartKind) -> bool| {
+            let parts = PARTS.into_iter().zip(self.0).filter(|((_, kind, _), _)| is_of(*kind));
+            parts
+                .max_by(|one, other| one.1.total_cmp(&other.1))
+                .map_or(("", 0.0), |((.., title), seconds)| (title, seconds))
+        };
+        if waits / all < WAITS {
+            let (title, seconds) = longest(&|_| true);
+            let verb = if title.ends_with('s') { "take" } else { "takes" };
+            return format!("computing: {title} {verb} {:.0} % of the time", per_cent(seconds));
+        }
+        let (title, seconds) = longest(&|kind| kind != PartKind::Computes);
+        let (waits, share) = (per_cent(waits), per_cent(seconds));
+        format!("waiting takes {waits:.0} % of the time, most of it {title} ({share:.0} %)")
+    }
+
     /// Returns names and seconds of the parts that take any.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
-        NAMES.into_iter().zip(self.0).filter(|(_, seconds)| *seconds > 0.0)
+        PARTS.into_iter().zip(self.0).filter(|(_, seconds)| *seconds > 0.0).map(|((name, ..), seconds)| (name, seconds))
     }
 }
 

@@ -4,54 +4,34 @@
 //! is in `block` and `once`; here is the part that does not depend on the length of a pass.
 
 use nvcoll_fabric::predict::Pattern;
-use serde::Serialize;
 
-use super::Pricer;
+use super::{CollectivePrice, Pricer};
 use crate::error::Result;
 use crate::network::Group;
-use crate::training_step::{Hides, Op, TrainingStep, Work};
+use crate::step::layers::{Hides, Layers};
+use crate::step::work::{StepOp, StepWork};
+use crate::step::WorkStep;
 
 /// The GPUs among which the contention of collectives was fitted: those of a node of eight.
 const NEARBY: u32 = 8;
 
-/// The price of one collective of a step.
-#[derive(Debug, Clone, Serialize)]
-pub struct CollectivePrice {
-    /// The block or role in which it is.
-    pub of: String,
-    /// `forward`, `backward`, `once` or `pipeline`.
-    pub pass: &'static str,
-    /// Its name.
-    pub name: String,
-    /// The name of its group.
-    pub group: String,
-    /// Where the ranks of the group are.
-    pub ranks: String,
-    /// How often it comes there.
-    pub count: f64,
-    /// Its bytes, as nccl-tests counts.
-    pub bytes: f64,
-    /// Seconds of one.
-    pub seconds: f64,
-    /// What it hides behind; not known of a recorded step.
-    pub hides: Option<Hides>,
-    /// Seconds of all together that nothing hides, where the step was recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exposed_s: Option<f64>,
-}
-
 impl Pricer<'_> {
+    /// Seconds of all repetitions of an operation that is no collective.
+    pub(super) fn seconds_of(&self, op: &StepOp) -> Result<f64> {
+        Ok(op.count * self.compute().seconds(&op.work)?)
+    }
+
     /// Seconds of all repetitions of a collective, if nothing hid it.
-    pub(super) fn collective(&self, step: &TrainingStep, op: &Op) -> Result<f64> {
+    pub(super) fn collective(&self, step: &WorkStep, op: &StepOp) -> Result<f64> {
         Ok(op.count * self.one(step, op)?)
     }
 
     /// Seconds of one collective.
-    fn one(&self, step: &TrainingStep, op: &Op) -> Result<f64> {
-        let Work::Collective { pattern, bytes, group, once_per_node, .. } = &op.work else {
+    fn one(&self, step: &WorkStep, op: &StepOp) -> Result<f64> {
+        let StepWork::Collective { pattern, bytes, group, once_per_node, .. } = &op.work else {
             return Ok(0.0);
         };
-        let group = step.groups[group];
+        let group = step.groups[group].ranks;
         let bytes = match once_per_node {
             None => *bytes,
             Some(experts) => bytes * self.distinct_nodes(group, *experts)?,
@@ -75,8 +55,8 @@ impl Pricer<'_> {
     }
 
     /// Seconds of a collective if its ranks were on one node: while its kernels move at the speed of NVLink, they slow computing.
-    pub(super) fn nearby(&self, step: &TrainingStep, op: &Op) -> Result<f64> {
-        let Work::Collective { pattern, bytes, .. } = op.work else {
+    pub(super) fn nearby(&self, step: &WorkStep, op: &StepOp) -> Result<f64> {
+        let StepWork::Collective { pattern, bytes, .. } = op.work else {
             return Ok(0.0);
         };
         Ok(op.count * self.nearby_seconds(pattern, bytes, step.gpus)?)
@@ -102,25 +82,26 @@ impl Pricer<'_> {
     ///
     /// A send that the software overlaps, and each send of a pipeline of one chunk, is a latency that virtual time hides where it can.
     /// Interleaved stages without overlap send and receive between their passes (Megatron-LM's `overlap_p2p_comm`), so both wait.
-    pub(super) fn send(&self, step: &TrainingStep) -> Result<[f64; 2]> {
-        let Some(op) = &step.pipeline.send else { return Ok([0.0; 2]) };
-        let seconds = self.collective(step, op)?;
-        let hides = matches!(op.work, Work::Collective { hides, .. } if hides != Hides::Nothing);
-        Ok(if hides || step.pipeline.chunks == 1 { [0.0, seconds] } else { [seconds, 0.0] })
+    pub(super) fn send(&self, step: &WorkStep, layers: &Layers) -> Result<[f64; 2]> {
+        let Some(layer) = &layers.pipeline.send else { return Ok([0.0; 2]) };
+        let seconds = self.collective(step, &layer.op)?;
+        Ok(if layer.hides != Hides::Nothing || layers.pipeline.chunks == 1 { [0.0, seconds] } else { [seconds, 0.0] })
     }
 
-    pub(super) fn collectives(&self, step: &TrainingStep) -> Result<Vec<CollectivePrice>> {
-        let blocks = step.blocks.iter().flat_map(|(name, block)| {
+    pub(super) fn collectives(&self, step: &WorkStep, layers: &Layers) -> Result<Vec<CollectivePrice>> {
+        let blocks = layers.blocks.iter().flat_map(|(name, block)| {
             [("forward", &block.forward), ("backward", &block.backward)]
                 .map(|(pass, ops)| (name.as_str(), pass, ops.as_slice()))
         });
-        let once = step.roles.iter().map(|role| (role.name.as_str(), "once", role.once.as_slice()));
-        let send = step.pipeline.send.as_slice();
+        let once = layers.roles.iter().map(|role| (role.name.as_str(), "once", role.once.as_slice()));
+        let send = layers.pipeline.send.as_slice();
         let mut found = Vec::new();
         for (of, pass, ops) in blocks.chain(once).chain([("pipeline", "pipeline", send)]) {
-            for op in ops {
-                let Work::Collective { bytes, group, hides, .. } = &op.work else { continue };
-                if step.groups[group].size < 2 {
+            for layer in ops {
+                let op = &layer.op;
+                let StepWork::Collective { bytes, group, .. } = &op.work else { continue };
+                let ranks = step.groups[group].ranks;
+                if ranks.size < 2 {
                     continue;
                 }
                 found.push(CollectivePrice {
@@ -128,11 +109,11 @@ impl Pricer<'_> {
                     pass,
                     name: op.name.clone(),
                     group: group.clone(),
-                    ranks: self.network.shape(step.groups[group])?.to_string(),
+                    ranks: self.network.shape(ranks)?.to_string(),
                     count: op.count,
                     bytes: *bytes,
                     seconds: self.one(step, op)?,
-                    hides: Some(*hides),
+                    hides: Some(layer.hides),
                     exposed_s: None,
                 });
             }

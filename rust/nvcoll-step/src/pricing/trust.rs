@@ -11,8 +11,9 @@ use serde::Deserialize;
 use super::Pricer;
 use crate::error::Result;
 use crate::layout::Dtype;
+use crate::step::work::StepWork;
+use crate::step::WorkStep;
 use crate::tables;
-use crate::training_step::{TrainingStep, Work};
 
 /// A row of `intervals.toml`.
 #[derive(Debug, Deserialize)]
@@ -49,14 +50,12 @@ const WIDER: f64 = 1.5;
 
 impl Pricer<'_> {
     /// Returns the ends of the 90 % interval in times of the prediction, and why it is wider than usual, if it is.
-    pub(super) fn trust(&self, step: &TrainingStep) -> Result<([f64; 2], Vec<String>)> {
-        let has_experts = step.works().any(|work| matches!(work, Work::Gemm { grouped: Some(_), .. }));
+    pub(super) fn trust(&self, step: &WorkStep) -> Result<([f64; 2], Vec<String>)> {
+        let has_experts = step.ops().any(|op| matches!(op.work, StepWork::Gemm { experts: Some(_), .. }));
         let class = if has_experts { "experts" } else { "dense" };
         let ends = tables::named("interval", class, &INTERVALS, |one| &one.class)?;
         let mut reasons = self.unlike(step, has_experts);
-        reasons.extend(
-            step.recorded.as_ref().map(|recorded| self.recorded_elsewhere(&recorded.gpu)).transpose()?.flatten(),
-        );
+        reasons.extend(step.streams().map(|streams| self.recorded_elsewhere(&streams.gpu)).transpose()?.flatten());
         let wider = if reasons.is_empty() { 1.0 } else { WIDER };
         Ok(([ends.low.powf(wider), ends.high.powf(wider)], reasons))
     }
@@ -69,7 +68,7 @@ impl Pricer<'_> {
     }
 
     /// Returns in what a step is like no published run.
-    fn unlike(&self, step: &TrainingStep, has_experts: bool) -> Vec<String> {
+    fn unlike(&self, step: &WorkStep, has_experts: bool) -> Vec<String> {
         let title = &self.device.title;
         let on_gpu: Vec<_> = EVIDENCE.iter().filter(|row| row.gpu == self.device.name).collect();
         if on_gpu.is_empty() {
@@ -80,8 +79,8 @@ impl Pricer<'_> {
             let model = if has_experts { "a model with experts" } else { "a dense model" };
             return vec![format!("no run of {model} in {} on {title} was published", step.dtype.name())];
         };
-        let keys = step.works().filter_map(|work| match work {
-            Work::Attention(attention) => Some(attention.keys),
+        let keys = step.ops().filter_map(|op| match op.work {
+            StepWork::Attention(attention) => Some(attention.keys),
             _ => None,
         });
         let sequence = keys.fold(0.0, f64::max);

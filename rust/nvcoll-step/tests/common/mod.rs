@@ -13,7 +13,8 @@ use nvcoll_step::network::Network;
 use nvcoll_step::planner::Request;
 use nvcoll_step::pricing::Pricer;
 use nvcoll_step::software::Software;
-use nvcoll_step::training_step::{Op, TrainingStep};
+use nvcoll_step::step::work::StepOp;
+use nvcoll_step::step::WorkStep;
 use serde_json::Value;
 
 /// The machine on which tests price: 64 GPUs in nodes of 8.
@@ -46,18 +47,19 @@ impl Machine {
 }
 
 /// Returns every operation of a step with the times that all ranks together run it, and whether it is in a block.
-pub(crate) fn all_ops(step: &TrainingStep) -> Vec<(&Op, f64, bool)> {
-    let ranks = f64::from(step.gpus / step.pipeline.stages);
+pub(crate) fn all_ops(step: &WorkStep) -> Vec<(&StepOp, f64, bool)> {
+    let layers = step.layers().expect("it is planned");
+    let ranks = f64::from(step.gpus / layers.pipeline.stages);
     let mut found = Vec::new();
-    for role in &step.roles {
+    for role in &layers.roles {
         let stages = role.stages.len() as f64 * ranks;
         for run in role.chunks.iter().flatten() {
-            let block = &step.blocks[&run.block];
-            let times = stages * f64::from(run.repeat) * f64::from(step.pipeline.micro_batches);
+            let block = &layers.blocks[&run.block];
+            let times = stages * f64::from(run.repeat) * f64::from(layers.pipeline.micro_batches);
             let ops = block.forward.iter().chain(&block.backward).chain(&block.weights);
-            found.extend(ops.map(|op| (op, times * op.count, true)));
+            found.extend(ops.map(|one| &one.op).map(|op| (op, times * op.count, true)));
         }
-        found.extend(role.once.iter().map(|op| (op, stages * op.count, false)));
+        found.extend(role.once.iter().map(|one| &one.op).map(|op| (op, stages * op.count, false)));
     }
     found
 }

@@ -4,7 +4,9 @@
 //! optimizer waits for them. Time of the processor is that of the plan.
 
 use nvcoll_step::constants::Constants;
-use nvcoll_step::training_step::{Hides, Op, TrainingStep, Work};
+use nvcoll_step::step::layers::{Hides, LayerOp};
+use nvcoll_step::step::work::{MoveRate, StepOp, StepWork};
+use nvcoll_step::step::WorkStep;
 use serde_json::{json, Value};
 
 const COMPUTE: u32 = 7;
@@ -21,7 +23,6 @@ impl Unroller {
     /// Adds an operation that the processor issues in no time of its own.
     fn add(&mut self, stream: u32, mut op: Value) {
         op["stream"] = json!(stream);
-        op["graph"] = json!(true);
         self.ops.push(op);
     }
 
@@ -32,31 +33,35 @@ impl Unroller {
     }
 
     fn wait(&mut self, stream: u32, event: u64) {
-        self.add(stream, json!({"work": "wait", "event": event}));
+        self.add(stream, json!({"work": "stream_wait", "event": event}));
     }
 
-    fn collective(&mut self, stream: u32, op: &Op, parts: f64) {
-        let Work::Collective { pattern, bytes, group, .. } = &op.work else { return };
+    fn collective(&mut self, stream: u32, op: &StepOp, parts: f64) {
+        let StepWork::Collective { pattern, bytes, group, .. } = &op.work else { return };
         let (pattern, bytes) = (pattern.name(), bytes / parts);
         let op = json!({"name": op.name, "count": op.count, "work": "collective", "pattern": pattern, "bytes": bytes, "group": group});
         self.add(stream, op);
     }
 
     /// Adds an operation of the compute stream, or of the processor.
-    fn compute(&mut self, op: &Op) {
+    fn compute(&mut self, op: &StepOp) {
         let elementwise = Constants::shipped().elementwise;
         let passes = elementwise.hopper.min(elementwise.ampere);
         let mut work = match &op.work {
-            Work::Elementwise { bytes } => json!({"work": "kernel", "bytes": passes * bytes * op.count}),
-            Work::Stream { bytes } => json!({"work": "copy", "bytes": bytes * op.count / 2.0, "direction": "d2d"}),
-            Work::Host { seconds } => return self.add(0, json!({"work": "host", "seconds": seconds * op.count})),
-            Work::Wait { seconds } => {
-                self.add(0, json!({"work": "host_waits", "for": "device"}));
+            StepWork::Move { bytes, rate: MoveRate::Least, .. } => {
+                json!({"work": "move", "bytes": passes * bytes * op.count})
+            }
+            StepWork::Move { bytes, .. } => {
+                json!({"work": "copy", "bytes": bytes * op.count / 2.0, "direction": "d2d"})
+            }
+            StepWork::Host { seconds } => return self.add(0, json!({"work": "host", "seconds": seconds * op.count})),
+            StepWork::Stall { seconds } => {
+                self.add(0, json!({"work": "host_wait", "for": "device"}));
                 return self.add(0, json!({"work": "host", "seconds": seconds * op.count}));
             }
-            Work::Collective { .. } => return self.collective(COMPUTE, op, 1.0),
-            Work::Gemm { m, n, k, dtype, grouped: Some(_), .. } => {
-                json!({"work": "gemm", "m": m, "n": n, "k": k, "batch": op.count, "dtype": dtype, "grouped": true})
+            StepWork::Collective { .. } => return self.collective(COMPUTE, op, 1.0),
+            StepWork::Gemm { m, n, k, batch, dtype, experts: Some(_) } => {
+                json!({"work": "gemm", "m": m, "n": n, "k": k, "batch": batch, "dtype": dtype, "experts": 1})
             }
             work => {
                 let mut work = serde_json::to_value(work).unwrap();
@@ -71,18 +76,19 @@ impl Unroller {
 
 /// What one micro-batch does in one layer, in one direction.
 struct Pass<'s> {
-    ops: Vec<&'s Op>,
+    ops: Vec<&'s LayerOp>,
     /// Whether gradients of the layer are complete after it.
     is_last: bool,
 }
 
-fn passes(step: &TrainingStep) -> Vec<Pass<'_>> {
-    let runs = &step.roles[0].chunks[0];
-    let blocks: Vec<_> = runs.iter().flat_map(|run| (0..run.repeat).map(|_| &step.blocks[&run.block])).collect();
+fn passes(step: &WorkStep) -> Vec<Pass<'_>> {
+    let layers = step.layers().expect("it is planned");
+    let runs = &layers.roles[0].chunks[0];
+    let blocks: Vec<_> = runs.iter().flat_map(|run| (0..run.repeat).map(|_| &layers.blocks[&run.block])).collect();
     let mut found = Vec::new();
-    for nth in 1..=step.pipeline.micro_batches {
+    for nth in 1..=layers.pipeline.micro_batches {
         found.extend(blocks.iter().map(|block| Pass { ops: block.forward.iter().collect(), is_last: false }));
-        let is_last = nth == step.pipeline.micro_batches;
+        let is_last = nth == layers.pipeline.micro_batches;
         found.extend(
             blocks
                 .iter()
@@ -93,26 +99,26 @@ fn passes(step: &TrainingStep) -> Vec<Pass<'_>> {
     found
 }
 
-fn is_gather(op: &Op) -> bool {
-    matches!(&op.work, Work::Collective { pattern, .. } if pattern.name() == "all_gather")
+fn is_gather(op: &StepOp) -> bool {
+    matches!(&op.work, StepWork::Collective { pattern, .. } if pattern.name() == "all_gather")
 }
 
-fn hides(op: &Op) -> Option<Hides> {
-    match op.work {
-        Work::Collective { hides, .. } => Some(hides),
+fn hides(one: &LayerOp) -> Option<Hides> {
+    match one.op.work {
+        StepWork::Collective { .. } => Some(one.hides),
         _ => None,
     }
 }
 
 /// Returns a planned step of one stage as streams.
-pub(crate) fn unrolled(step: &TrainingStep) -> TrainingStep {
+pub(crate) fn unrolled(step: &WorkStep) -> WorkStep {
     let mut to = Unroller { ops: Vec::new(), events: 0 };
-    let (passes, once) = (passes(step), &step.roles[0].once);
+    let (passes, once) = (passes(step), &step.layers().expect("it is planned").roles[0].once);
     let layers = passes.iter().filter(|pass| pass.is_last).count() as f64;
     let (mut gathered, mut done): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
-    let sharded = |pass: &Pass<'_>, gather: bool| -> Vec<Op> {
-        let of = pass.ops.iter().filter(|op| hides(op) == Some(Hides::OtherLayer) && is_gather(op) == gather);
-        of.map(|op| (*op).clone()).collect()
+    let sharded = |pass: &Pass<'_>, gather: bool| -> Vec<StepOp> {
+        let of = pass.ops.iter().filter(|one| hides(one) == Some(Hides::OtherLayer) && is_gather(&one.op) == gather);
+        of.map(|one| one.op.clone()).collect()
     };
     for at in 0..passes.len() {
         for (next, pass) in passes.iter().enumerate().skip(at).take(2) {
@@ -126,27 +132,25 @@ pub(crate) fn unrolled(step: &TrainingStep) -> TrainingStep {
             gathered.push(to.record(GATHER));
         }
         to.wait(COMPUTE, gathered[at]);
-        passes[at].ops.iter().filter(|op| hides(op) != Some(Hides::OtherLayer)).for_each(|op| to.compute(op));
+        passes[at].ops.iter().filter(|op| hides(op) != Some(Hides::OtherLayer)).for_each(|one| to.compute(&one.op));
         done.push(to.record(COMPUTE));
         to.wait(REDUCE, done[at]);
         sharded(&passes[at], false).iter().for_each(|op| to.collective(REDUCE, op, 1.0));
         if passes[at].is_last {
             once.iter()
                 .filter(|op| hides(op) == Some(Hides::LastBackward))
-                .for_each(|op| to.collective(REDUCE, op, layers));
+                .for_each(|one| to.collective(REDUCE, &one.op, layers));
         }
     }
     let reduced = to.record(REDUCE);
     to.wait(COMPUTE, reduced);
-    once.iter().filter(|op| hides(op).is_none()).for_each(|op| to.compute(op));
+    once.iter().filter(|one| hides(one).is_none()).for_each(|one| to.compute(&one.op));
     let updated = to.record(COMPUTE);
     to.wait(GATHER, updated);
     let memory = json!({"allocated": 1e9, "reserved": 1e9});
-    let rank = json!({"rank": 0, "stands_for": step.gpus, "name": "all ranks", "ops": to.ops, "memory": memory});
+    let rank = json!({"rank": 0, "stands_for": step.gpus, "name": "all ranks", "host": "timed", "issued": to.ops, "memory": {"allocator": memory}});
     let mut recorded = serde_json::to_value(step).unwrap();
-    for field in ["blocks", "roles", "pipeline"] {
-        recorded.as_object_mut().unwrap().remove(field);
-    }
-    recorded["recorded"] = json!({"gpu": "h100-sxm", "ranks": [rank]});
-    TrainingStep::from_json(&recorded.to_string()).unwrap()
+    recorded.as_object_mut().unwrap().remove("layers");
+    recorded["streams"] = json!({"gpu": "h100-sxm", "ranks": [rank]});
+    WorkStep::from_json(&recorded.to_string()).unwrap()
 }

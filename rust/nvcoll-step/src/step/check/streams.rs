@@ -1,4 +1,4 @@
-//! Checks a recorded step: refuses unknown names, impossible numbers, and ranks whose messages or collectives do not match.
+//! Checks of streams: refuses unknown names, impossible numbers, and ranks whose messages or collectives do not match.
 //!
 //! ```text
 //! each rank   lines, groups, peers and events exist; numbers are finite and at least 0
@@ -12,9 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nvcoll_fabric::hardware::gpus;
 
-use crate::error::{Error, Result};
-use crate::recorded::{Action, Awaited, Recorded, RecordedOp, RecordedRank};
-use crate::training_step::{TrainingStep, MOST};
+use super::{refuse, wrong};
+use crate::error::Result;
+use crate::memory::RankMemory;
+use crate::step::streams::{HostClock, Issued, RankStreams, Streams};
+use crate::step::work::{Awaited, StepWork, Way};
+use crate::step::{WorkStep, MOST};
 
 /// The most operations of all ranks. Chosen: a hundred times those of a large step.
 const MOST_OPS: usize = 1 << 20;
@@ -29,30 +32,17 @@ const MOST_STREAMS: usize = 128;
 /// The members of a group that several recorded ranks share: its name and its first rank.
 type Circle<'r> = (&'r str, u32);
 
-/// Refuses with a reason.
-fn refuse<T>(reason: String) -> Result<T> {
-    Err(Error::Step(reason))
+impl WorkStep {
+    pub(super) fn check_streams(&self, streams: &Streams) -> Result<()> {
+        gpus::named(&streams.gpu)?;
+        streams.check_ranks(self.gpus)?;
+        streams.ranks.iter().try_for_each(|rank| streams.check_rank(self, rank))?;
+        streams.check_messages()?;
+        streams.check_circles(self)
+    }
 }
 
-impl Recorded {
-    /// Refuses a step that contradicts itself.
-    ///
-    /// # Errors
-    /// [`Error::Step`] with what was found and what was expected; [`Error::Fabric`] for an unknown GPU.
-    pub(crate) fn check(&self, step: &TrainingStep) -> Result<()> {
-        gpus::named(&self.gpu)?;
-        if !step.blocks.is_empty() || !step.roles.is_empty() || step.pipeline.stages != 1 {
-            return refuse("it is recorded, and has blocks, roles or stages: only planned steps have them".to_owned());
-        }
-        if [step.tokens, step.model_flops].iter().any(|number| !(0.0..=MOST).contains(number)) {
-            return refuse(format!("its tokens or FLOPs are no number from 0 to {MOST:e}"));
-        }
-        self.check_ranks(step.gpus)?;
-        self.ranks.iter().try_for_each(|rank| self.check_rank(step, rank))?;
-        self.check_messages()?;
-        self.check_circles(step)
-    }
-
+impl Streams {
     fn check_ranks(&self, gpus: u32) -> Result<()> {
         let distinct: BTreeSet<u32> = self.ranks.iter().map(|one| one.rank).collect();
         let names: BTreeSet<&str> = self.ranks.iter().map(|one| one.name.as_str()).collect();
@@ -71,23 +61,25 @@ impl Recorded {
         if count > MOST_RANKS {
             return refuse(format!("{count} ranks were recorded, up to {MOST_RANKS} were expected: one of each kind"));
         }
-        let ops: usize = self.ranks.iter().map(|one| one.ops.len()).sum();
-        if ops > MOST_OPS || self.ranks.iter().any(|one| !one.ops.iter().any(|op| op.action.is_work())) {
+        let ops: usize = self.ranks.iter().map(|one| one.issued.len()).sum();
+        if ops > MOST_OPS || self.ranks.iter().any(|one| !one.issued.iter().any(|one| one.op.work.is_task())) {
             return refuse(format!("it has {ops} operations: up to {MOST_OPS} were expected, and work on each rank"));
         }
         Ok(())
     }
 
-    fn check_rank(&self, step: &TrainingStep, rank: &RecordedRank) -> Result<()> {
-        let memory = &rank.memory;
-        let parts = memory.parts.iter().map(|part| part.bytes);
-        let numbers = parts.chain([memory.allocated, memory.reserved, rank.operators.unwrap_or(0.0)]);
-        if let Some(number) = numbers.into_iter().find(|number| !(0.0..=MOST).contains(number)) {
+    fn check_rank(&self, step: &WorkStep, rank: &RankStreams) -> Result<()> {
+        let operators = match rank.host {
+            HostClock::Timed => None,
+            HostClock::Launches { operators } => operators,
+        };
+        let numbers = rank.memory.as_ref().map_or_else(Vec::new, RankMemory::numbers);
+        if let Some(number) = wrong(numbers.into_iter().chain(operators)) {
             return refuse(format!("rank {} has the number {number:?}, 0 to {MOST:e} was expected", rank.rank));
         }
-        let streams: BTreeSet<u32> = rank.ops.iter().map(|op| op.stream).collect();
-        let calls = rank.ops.chunk_by(|one, next| one.action.together() == next.action.together());
-        let longest = calls.filter(|call| call[0].action.together().is_some()).map(<[_]>::len).max().unwrap_or(0);
+        let streams: BTreeSet<u32> = rank.issued.iter().map(|one| one.stream).collect();
+        let calls = rank.issued.chunk_by(|one, next| one.together == next.together);
+        let longest = calls.filter(|call| call[0].together.is_some()).map(<[_]>::len).max().unwrap_or(0);
         if streams.len() > MOST_STREAMS || longest > MOST_TOGETHER {
             let (rank, streams) = (rank.rank, streams.len());
             return refuse(format!(
@@ -95,46 +87,40 @@ impl Recorded {
                  were expected"
             ));
         }
-        let recorded: BTreeSet<u64> = rank.ops.iter().filter_map(|op| op.action.recorded_event()).collect();
-        for (at, op) in rank.ops.iter().enumerate() {
-            let found = self.wrong(step, rank, op, &recorded);
-            if let Some(found) = found {
-                return refuse(format!("operation {at} of rank {}, `{}`, {found}", rank.rank, op.name));
+        let recorded: BTreeSet<u64> = rank.issued.iter().filter_map(|one| one.op.work.recorded_event()).collect();
+        for (at, one) in rank.issued.iter().enumerate() {
+            if let Some(found) = step.wrong_op(&one.op).or_else(|| self.misplaced(step, rank, one, &recorded)) {
+                return refuse(format!("operation {at} of rank {}, `{}`, {found}", rank.rank, one.op.name));
             }
         }
         Ok(())
     }
 
-    /// Returns the error of an operation, if it has one.
-    fn wrong(
-        &self,
-        step: &TrainingStep,
-        rank: &RecordedRank,
-        op: &RecordedOp,
-        recorded: &BTreeSet<u64>,
-    ) -> Option<String> {
-        let numbers = op.action.numbers().into_iter().chain([op.count]);
-        if let Some(number) = numbers.into_iter().find(|number| !(0.0..=MOST).contains(number)) {
-            return Some(format!("has the number {number:?}, 0 to {MOST:e} was expected"));
-        }
-        if let Some(line) = op.line.filter(|&line| line as usize >= self.lines.len()) {
+    /// Returns why the streams of a rank have no such operation.
+    fn misplaced(&self, step: &WorkStep, rank: &RankStreams, one: &Issued, recorded: &BTreeSet<u64>) -> Option<String> {
+        if let Some(line) = one.line.filter(|&line| line as usize >= self.lines.len()) {
             return Some(format!("has the line {line}: a number below {} was expected", self.lines.len()));
         }
-        match &op.action {
-            Action::Collective { group, .. } if !step.groups.contains_key(group) => {
-                Some(format!("is a collective of the group `{group}`, which does not exist"))
+        match &one.op.work {
+            StepWork::Stall { .. } => {
+                Some("stalls the GPU, which streams do not: `host` is time of the processor".to_owned())
             }
-            Action::Collective { group, .. } if !step.groups[group].fits(rank.rank, step.gpus) => {
+            StepWork::Collective { once_per_node: Some(_), .. } => {
+                Some("sends tokens once to each node, which streams do not say: leave out `once_per_node`".to_owned())
+            }
+            StepWork::Collective { group, .. } if !step.groups[group].ranks.fits(rank.rank, step.gpus) => {
                 Some(format!("is a collective of the group `{group}`, which reaches beyond {} GPUs", step.gpus))
             }
-            Action::Send { peer, .. } | Action::Recv { peer, .. } if *peer >= step.gpus || *peer == rank.rank => {
+            StepWork::Message { peer, .. } if *peer >= step.gpus || *peer == rank.rank => {
                 Some(format!("has the peer {peer}: another rank below {} was expected", step.gpus))
             }
-            Action::Wait { event } | Action::HostWaits { target: Awaited::Event(event) }
+            StepWork::StreamWait { event } | StepWork::HostWait { target: Awaited::Event(event) }
                 if !recorded.contains(event) =>
             {
                 Some(format!("waits for event {event}, which is never recorded"))
             }
+            StepWork::Collective { .. } | StepWork::Message { .. } => None,
+            _ if one.together.is_some() => Some("is in a group call: only collectives and messages are".to_owned()),
             _ => None,
         }
     }
@@ -143,11 +129,11 @@ impl Recorded {
     fn check_messages(&self) -> Result<()> {
         let known: BTreeSet<u32> = self.ranks.iter().map(|one| one.rank).collect();
         let mut messages: BTreeMap<(u32, u32, u64), [Vec<f64>; 2]> = BTreeMap::new();
-        for (rank, op) in self.ranks.iter().flat_map(|rank| rank.ops.iter().map(move |op| (rank.rank, op))) {
-            let (from, to, tag, bytes, end) = match op.action {
-                Action::Send { bytes, peer, tag, .. } => (rank, peer, tag, bytes, 0),
-                Action::Recv { bytes, peer, tag, .. } => (peer, rank, tag, bytes, 1),
-                _ => continue,
+        for (rank, op) in self.ranks.iter().flat_map(|rank| rank.issued.iter().map(move |one| (rank.rank, &one.op))) {
+            let StepWork::Message { way, bytes, peer, tag } = op.work else { continue };
+            let (from, to, end) = match way {
+                Way::Send => (rank, peer, 0),
+                Way::Recv => (peer, rank, 1),
             };
             if known.contains(&from) && known.contains(&to) {
                 messages.entry((from, to, tag)).or_default()[end].push(op.count * bytes);
@@ -171,12 +157,12 @@ impl Recorded {
     }
 
     /// Refuses a group whose recorded ranks do not run the same collectives in the same order.
-    fn check_circles(&self, step: &TrainingStep) -> Result<()> {
+    fn check_circles(&self, step: &WorkStep) -> Result<()> {
         let mut circles: BTreeMap<Circle<'_>, Vec<(u32, Vec<&'static str>)>> = BTreeMap::new();
         for rank in &self.ranks {
-            for op in &rank.ops {
-                let Action::Collective { pattern, group, .. } = &op.action else { continue };
-                let of_group = circles.entry((group, step.groups[group].first(rank.rank))).or_default();
+            for one in &rank.issued {
+                let StepWork::Collective { pattern, group, .. } = &one.op.work else { continue };
+                let of_group = circles.entry((group, step.groups[group].ranks.first(rank.rank))).or_default();
                 if of_group.last().is_none_or(|(last, _)| *last != rank.rank) {
                     of_group.push((rank.rank, Vec::new()));
                 }
@@ -184,7 +170,7 @@ impl Recorded {
             }
         }
         for ((group, first), members) in &circles {
-            let within = |rank: &&RecordedRank| step.groups[*group].holds(*first, rank.rank);
+            let within = |rank: &&RankStreams| step.groups[*group].ranks.holds(*first, rank.rank);
             let missing =
                 self.ranks.iter().filter(within).find(|one| members.iter().all(|(rank, _)| *rank != one.rank));
             let (rank, calls) = &members[0];
@@ -202,12 +188,7 @@ impl Recorded {
     }
 }
 
-impl Action {
-    /// Says whether it is work of the GPU or of links.
-    pub(crate) const fn is_work(&self) -> bool {
-        self.is_on_stream() && !matches!(self, Self::Record { .. } | Self::Wait { .. })
-    }
-
+impl StepWork {
     const fn recorded_event(&self) -> Option<u64> {
         match self {
             Self::Record { event } => Some(*event),

@@ -11,8 +11,8 @@
 use nvcoll_fabric::units::Ps;
 
 use super::{Event, Simulation};
-use crate::pricing::recorded::program::{Task, RESOURCES};
-use crate::pricing::recorded::share::{fair, Need};
+use crate::pricing::streams::program::{Task, RESOURCES};
+use crate::pricing::streams::share::{fair, Need};
 
 impl<'p> Simulation<'p> {
     /// Gives new speeds to all tasks of ranks where a task began or ended, and of ranks that share a task with them.

@@ -1,10 +1,10 @@
-//! The program of a recorded rank on a machine: each operation with its time alone, the resources that it needs, and its waits.
+//! The program of a rank on a machine: each operation with its time alone, the resources that it needs, and its waits.
 //!
 //! | operation | time alone | needs |
 //! |---|---|---|
 //! | products, attention | as in planned steps, at least the least time of a kernel | the multiprocessors |
-//! | measured kernels | as measured | nothing: their time includes the effect of work beside them |
-//! | other kernels | bytes at the rate of planned element-wise kernels, those of the optimizer at the memory's rate, and the least time of a kernel | the multiprocessors, except in the least time |
+//! | kernels of known time | as timed | nothing: their time includes the effect of work beside them |
+//! | other kernels | bytes at the rate of planned element-wise kernels, some at the memory's rate, and the least time of a kernel | the multiprocessors, except in the least time |
 //! | copies | bytes at the rate of the link to the processor, and a latency | that link, in its direction |
 //! | collectives, messages | as in planned steps | ports of the GPU or its share of the network cards, or both; messages one direction |
 //!
@@ -18,11 +18,11 @@ use nvcoll_fabric::units::Ps;
 use super::share::Need;
 use crate::error::{Error, Result};
 use crate::network::Group;
-use crate::pricing::block::part_of_group;
 use crate::pricing::parts::Part;
 use crate::pricing::Pricer;
-use crate::recorded::{Action, Awaited, Direction, RecordedOp, RecordedRank};
-use crate::training_step::{TrainingStep, Work};
+use crate::step::streams::{HostClock, Issued, RankStreams};
+use crate::step::work::{Awaited, Direction, StepWork, Way};
+use crate::step::WorkStep;
 
 /// The least time of a kernel: start, tail, and the gap to the next. Chosen: traces of eager training show 1.5 to 3 us on A100 and H100.
 const KERNEL_S: f64 = 2e-6;
@@ -52,22 +52,31 @@ const PROCESSOR: [usize; 2] = [5, 6];
 const OUT: usize = 0;
 const IN: usize = 1;
 
+impl Way {
+    const fn direction(self) -> usize {
+        match self {
+            Self::Send => OUT,
+            Self::Recv => IN,
+        }
+    }
+}
+
 /// The ranks of a step, ready to run.
 pub(super) struct Program {
     pub(super) ranks: Vec<RankProgram>,
-    /// Operations of several recorded ranks that begin together: the ranks by position, and the operation of each.
+    /// Operations of several ranks that begin together: the ranks by position, and the operation of each.
     pub(super) meetings: Vec<Vec<(usize, usize)>>,
 }
 
 /// The operations of a rank, in the order in which they are issued.
 pub(super) struct RankProgram {
-    pub(super) ops: Vec<Issued>,
+    pub(super) ops: Vec<ProgramOp>,
     /// The number of its streams; operations name them by position.
     pub(super) streams: usize,
 }
 
 /// An operation.
-pub(super) struct Issued {
+pub(super) struct ProgramOp {
     /// The time of the processor to issue it.
     pub(super) host: Ps,
     pub(super) stream: usize,
@@ -113,11 +122,11 @@ pub(super) struct Task {
     pub(super) part: Part,
     /// Whether it computes.
     pub(super) computes: bool,
-    /// Whether its time was measured; then work beside it does not slow it.
+    /// Whether its time is known from a measurement; then work beside it does not slow it.
     pub(super) is_measured: bool,
     /// Its speed as a part of that of a collective inside a node: this part of the contention slows computing beside it.
     pub(super) nearby: f64,
-    /// The meeting of operations with which it begins, if some are of other recorded ranks.
+    /// The meeting of operations with which it begins, if some are of other ranks.
     pub(super) meeting: Option<usize>,
     /// Its group call.
     pub(super) together: Option<u64>,
@@ -144,13 +153,13 @@ struct Call {
 /// Makes the program of a step.
 pub(super) struct Maker<'p, 's> {
     pricer: &'p Pricer<'p>,
-    step: &'s TrainingStep,
+    step: &'s WorkStep,
     calls: HashMap<(usize, u64, Group), Call>,
     seconds: f64,
 }
 
 impl<'p, 's> Maker<'p, 's> {
-    pub(super) fn new(pricer: &'p Pricer<'p>, step: &'s TrainingStep) -> Self {
+    pub(super) fn new(pricer: &'p Pricer<'p>, step: &'s WorkStep) -> Self {
         Self { pricer, step, calls: HashMap::new(), seconds: 0.0 }
     }
 
@@ -158,7 +167,7 @@ impl<'p, 's> Maker<'p, 's> {
     ///
     /// # Errors
     /// [`Error::Gpu`], [`Error::Fabric`] if the machine lacks a rate that the step needs; [`Error::Step`] for a total time of 0 or too large.
-    pub(super) fn program(mut self, ranks: &[RecordedRank]) -> Result<Program> {
+    pub(super) fn program(mut self, ranks: &[RankStreams]) -> Result<Program> {
         let mut made = ranks.iter().map(|rank| self.rank(rank)).collect::<Result<Vec<_>>>()?;
         if !(self.seconds > 0.0 && self.seconds <= MOST_SECONDS) {
             let seconds = self.seconds;
@@ -166,7 +175,7 @@ impl<'p, 's> Maker<'p, 's> {
                 "its operations take {seconds:e} s: a time above 0 and up to {MOST_SECONDS:e} s was expected"
             )));
         }
-        made.iter_mut().zip(ranks).for_each(|(made, rank)| order_groups(&mut made.ops, &rank.ops));
+        made.iter_mut().zip(ranks).for_each(|(made, rank)| order_groups(&mut made.ops, &rank.issued));
         let meetings = meetings(self.step, ranks);
         for (number, meeting) in meetings.iter().enumerate() {
             for &(rank, op) in meeting {
@@ -178,91 +187,83 @@ impl<'p, 's> Maker<'p, 's> {
         Ok(Program { ranks: made, meetings })
     }
 
-    fn rank(&mut self, rank: &RecordedRank) -> Result<RankProgram> {
+    fn rank(&mut self, rank: &RankStreams) -> Result<RankProgram> {
         let numbers: BTreeMap<u32, usize> = {
-            let mut streams: Vec<u32> = rank.ops.iter().map(|op| op.stream).collect();
+            let mut streams: Vec<u32> = rank.issued.iter().map(|one| one.stream).collect();
             streams.sort_unstable();
             streams.dedup();
             streams.into_iter().enumerate().map(|(number, stream)| (stream, number)).collect()
         };
-        let launched = rank.ops.iter().filter(|op| op.launches()).count().max(1) as f64;
-        let dispatch_s = OPERATOR_S * rank.operators.unwrap_or(launched) / launched;
-        let last: HashMap<u64, usize> = recorded_events(&rank.ops).collect();
+        let processor = Processor::of(rank);
+        let last: HashMap<u64, usize> = recorded_events(&rank.issued).collect();
         let mut now: HashMap<u64, usize> = HashMap::new();
-        let mut ops = Vec::with_capacity(rank.ops.len());
-        for (at, op) in rank.ops.iter().enumerate() {
+        let mut ops = Vec::with_capacity(rank.issued.len());
+        for (at, one) in rank.issued.iter().enumerate() {
             let of_event = |event: &u64| match now.get(event) {
                 Some(&op) => Recording { op, is_before: false },
                 None => Recording { op: last[event], is_before: true },
             };
-            let what = match &op.action {
-                Action::Record { event } => {
+            let what = match &one.op.work {
+                StepWork::Record { event } => {
                     now.insert(*event, at);
                     What::Record
                 }
-                Action::Wait { event } => What::Wait(of_event(event)),
-                Action::HostWaits { target } => match target {
+                StepWork::StreamWait { event } => What::Wait(of_event(event)),
+                StepWork::HostWait { target } => match target {
                     Awaited::Device => What::HostWaits(Target::Device),
                     Awaited::Stream(stream) => {
                         numbers.get(stream).map_or(What::Host, |&number| What::HostWaits(Target::Stream(number)))
                     }
                     Awaited::Event(event) => What::HostWaits(Target::Event(of_event(event))),
                 },
-                Action::Host { .. } => What::Host,
-                _ => What::Task(self.task(rank.rank, op)?),
+                StepWork::Host { .. } => What::Host,
+                _ => What::Task(self.task(rank.rank, one)?),
             };
-            let host_s = host_seconds(op, dispatch_s);
+            let host_s = processor.seconds(one);
             self.seconds += host_s;
-            ops.push(Issued { host: ps(host_s.min(MOST_SECONDS)), stream: numbers[&op.stream], what });
+            ops.push(ProgramOp { host: ps(host_s.min(MOST_SECONDS)), stream: numbers[&one.stream], what });
         }
         Ok(RankProgram { ops, streams: numbers.len() })
     }
 
-    fn task(&mut self, rank: u32, op: &RecordedOp) -> Result<Task> {
-        let (seconds, part, computes, needs, nearby) = match &op.action {
-            Action::Collective { pattern, bytes, group, .. } => {
-                let call = self.call(*pattern, *bytes, self.step.groups[group])?;
-                (op.count * call.seconds, part_of_group(group), false, call.needs(&[OUT, IN]), call.nearby)
+    fn task(&mut self, rank: u32, one: &Issued) -> Result<Task> {
+        let (op, compute) = (&one.op, self.pricer.compute());
+        let all_s = || Ok::<f64, Error>(op.count * compute.seconds(&op.work)?);
+        let (seconds, part, computes, needs, nearby) = match &op.work {
+            StepWork::Collective { pattern, bytes, group, .. } => {
+                let group = self.step.groups[group];
+                let call = self.call(*pattern, *bytes, group.ranks)?;
+                (op.count * call.seconds, group.kind.part(), false, call.needs(&[OUT, IN]), call.nearby)
             }
-            action @ (Action::Send { bytes, peer, .. } | Action::Recv { bytes, peer, .. }) => {
-                let way = if matches!(action, Action::Send { .. }) { OUT } else { IN };
+            StepWork::Message { way, bytes, peer, .. } => {
                 let call = self.call(Pattern::SendRecv, *bytes, self.pricer.pair(self.step, rank, *peer))?;
-                (op.count * call.seconds, Part::Sends, false, call.needs(&[way]), 0.0)
+                (op.count * call.seconds, Part::Sends, false, call.needs(&[way.direction()]), 0.0)
             }
-            Action::Copy { bytes, direction: Direction::D2d } => {
-                let seconds = self.streaming(2.0 * bytes * op.count)? + op.count * KERNEL_S;
-                (seconds, Part::Elementwise, true, vec![(SMS, 1.0)], 0.0)
+            StepWork::Copy { direction: Direction::D2d, .. } => {
+                (all_s()? + op.count * KERNEL_S, op.computing_part(), true, vec![(SMS, 1.0)], 0.0)
             }
-            Action::Copy { bytes, direction } => {
+            StepWork::Copy { direction, .. } => {
                 let link = PROCESSOR[if *direction == Direction::H2d { IN } else { OUT }];
-                let moving = op.count * bytes / self.pricer.device.host_link;
+                let moving = all_s()?;
                 let seconds = op.count * COPY_S + moving;
-                (seconds, Part::Copies, false, vec![(link, part(moving, seconds))], 0.0)
+                (seconds, Part::Copies, false, vec![(link, share(moving, seconds))], 0.0)
             }
-            Action::Kernel { bytes } => {
-                let of = part_of_kernel(&op.name);
-                let moving =
-                    if of == Part::Optimizer { self.streaming(*bytes)? } else { self.pricer.compute().moving(*bytes) };
-                let seconds = moving + op.count * KERNEL_S;
-                (seconds, of, true, vec![(SMS, part(moving, seconds))], 0.0)
+            StepWork::Move { launches, .. } => {
+                let moving = all_s()?;
+                let seconds = moving + op.count * launches * KERNEL_S;
+                (seconds, op.computing_part(), true, vec![(SMS, share(moving, seconds))], 0.0)
             }
-            Action::Measured { seconds } => (op.count * seconds, part_of_kernel(&op.name), true, Vec::new(), 0.0),
-            action => {
-                let work = action.as_work().expect("products and attention are left");
-                let of = if matches!(work, Work::Gemm { .. }) { Part::Gemm } else { Part::Attention };
-                let seconds = op.count * self.pricer.compute().seconds(&work, 1.0)?.max(KERNEL_S);
-                (seconds, of, true, vec![(SMS, 1.0)], 0.0)
+            StepWork::Timed { .. } => (all_s()?, op.computing_part(), true, Vec::new(), 0.0),
+            work => {
+                let seconds = op.count * compute.seconds(work)?.max(KERNEL_S);
+                (seconds, op.computing_part(), true, vec![(SMS, 1.0)], 0.0)
             }
         };
         self.seconds += seconds;
-        let (alone, together) = (ps(seconds.min(MOST_SECONDS)), op.action.together());
-        let is_measured = matches!(op.action, Action::Measured { .. });
+        let (alone, together) = (ps(seconds.min(MOST_SECONDS)), one.together);
+        let is_measured = matches!(op.work, StepWork::Timed { .. });
         let (meeting, after, is_awaited) = (None, None, false);
         Ok(Task { alone, needs, part, computes, is_measured, nearby, meeting, together, after, is_awaited })
-    }
-
-    fn streaming(&self, bytes: f64) -> Result<f64> {
-        self.pricer.compute().seconds(&Work::Stream { bytes }, 1.0)
     }
 
     fn call(&mut self, pattern: Pattern, bytes: f64, group: Group) -> Result<Call> {
@@ -272,7 +273,7 @@ impl<'p, 's> Maker<'p, 's> {
         }
         let seconds = self.pricer.call(pattern, bytes, group)?;
         let needs = self.pricer.network.needs(pattern, bytes, group)?;
-        let nearby = part(self.pricer.nearby_seconds(pattern, bytes, self.step.gpus)?, seconds);
+        let nearby = share(self.pricer.nearby_seconds(pattern, bytes, self.step.gpus)?, seconds);
         let call = Call { seconds, ports: needs.ports, cards: needs.cards, nearby };
         self.calls.insert(key, call);
         Ok(call)
@@ -281,7 +282,7 @@ impl<'p, 's> Maker<'p, 's> {
 
 impl Pricer<'_> {
     /// Returns a pair of ranks with the same price as two given ranks: of one node, or of neighbouring nodes.
-    pub(super) fn pair(&self, step: &TrainingStep, one: u32, other: u32) -> Group {
+    pub(super) fn pair(&self, step: &WorkStep, one: u32, other: u32) -> Group {
         let domain = self.network.domain();
         let stride = if one / domain == other / domain { 1 } else { domain.min(step.gpus / 2).max(1) };
         Group::even(2, stride)
@@ -297,7 +298,7 @@ impl Call {
 }
 
 /// Returns `of / whole`, from 0 to 1; 0 if the whole is 0.
-fn part(of: f64, whole: f64) -> f64 {
+fn share(of: f64, whole: f64) -> f64 {
     if whole > 0.0 {
         (of / whole).clamp(0.0, 1.0)
     } else {
@@ -305,50 +306,46 @@ fn part(of: f64, whole: f64) -> f64 {
     }
 }
 
-fn recorded_events(ops: &[RecordedOp]) -> impl Iterator<Item = (u64, usize)> + '_ {
-    ops.iter().enumerate().filter_map(|(at, op)| match op.action {
-        Action::Record { event } => Some((event, at)),
+fn recorded_events(issued: &[Issued]) -> impl Iterator<Item = (u64, usize)> + '_ {
+    issued.iter().enumerate().filter_map(|(at, one)| match one.op.work {
+        StepWork::Record { event } => Some((event, at)),
         _ => None,
     })
 }
 
-/// Returns the processor's seconds to issue an operation; 0 for operations that a CUDA graph launches.
-fn host_seconds(op: &RecordedOp, dispatch_s: f64) -> f64 {
-    match op.action {
-        Action::Host { seconds } => op.count * seconds,
-        _ if op.graph => 0.0,
-        Action::Record { .. } | Action::Wait { .. } | Action::HostWaits { .. } => EVENT_S,
-        _ => dispatch_s + op.count * LAUNCH_S,
-    }
-}
+/// The processor of a rank: seconds of each operator that it dispatches; none if operations `host` have all its time.
+struct Processor(Option<f64>);
 
-/// Returns the part of the time to which a kernel belongs, by its name.
-fn part_of_kernel(name: &str) -> Part {
-    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    if has(&["optimizer", "adam", "_fused_sgd", "_foreach_"]) {
-        Part::Optimizer
-    } else if has(&["attention", "flash", "fmha"]) {
-        Part::Attention
-    } else if has(&["gemm", "nvjet", "cutlass"]) {
-        Part::Gemm
-    } else {
-        Part::Elementwise
+impl Processor {
+    fn of(rank: &RankStreams) -> Self {
+        Self(match rank.host {
+            HostClock::Timed => None,
+            HostClock::Launches { operators } => {
+                let launches = |one: &&Issued| one.op.work.is_task() && !one.by_graph;
+                let launched = rank.issued.iter().filter(launches).count().max(1) as f64;
+                Some(OPERATOR_S * operators.unwrap_or(launched) / launched)
+            }
+        })
     }
-}
 
-impl RecordedOp {
-    /// Says whether the processor launches it.
-    fn launches(&self) -> bool {
-        self.action.is_work() && !self.graph
+    /// Returns the seconds to issue an operation; 0 for operations that a CUDA graph launches.
+    fn seconds(&self, one: &Issued) -> f64 {
+        match (&one.op.work, self.0.filter(|_| !one.by_graph)) {
+            (StepWork::Host { seconds }, _) => one.op.count * seconds,
+            (_, None) => 0.0,
+            (work, Some(_)) if work.is_order() => EVENT_S,
+            (StepWork::Move { launches, .. }, Some(dispatch_s)) => dispatch_s + one.op.count * launches * LAUNCH_S,
+            (_, Some(dispatch_s)) => dispatch_s + one.op.count * LAUNCH_S,
+        }
     }
 }
 
 /// Orders the collectives of each group as they were issued. NCCL runs kernels of one communicator one after another, on any streams
 /// (source: its maintainers, NVIDIA/nccl issue 574).
-fn order_groups(made: &mut [Issued], ops: &[RecordedOp]) {
+fn order_groups(made: &mut [ProgramOp], issued: &[Issued]) {
     let mut calls: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (at, op) in ops.iter().enumerate() {
-        if let Action::Collective { group, .. } = &op.action {
+    for (at, one) in issued.iter().enumerate() {
+        if let StepWork::Collective { group, .. } = &one.op.work {
             calls.entry(group).or_default().push(at);
         }
     }
@@ -371,17 +368,21 @@ fn order_groups(made: &mut [Issued], ops: &[RecordedOp]) {
 /// The key of meetings that follow each other: the group and its first rank, or both ends of a message and its tag.
 type Key<'s> = (Option<&'s str>, [u32; 2], u64);
 
-/// Finds operations of several recorded ranks that begin together: the nth collective of a group, the nth message between two ranks.
-fn meetings(step: &TrainingStep, ranks: &[RecordedRank]) -> Vec<Vec<(usize, usize)>> {
+/// Finds operations of several ranks that begin together: the nth collective of a group, the nth message between two ranks.
+fn meetings(step: &WorkStep, ranks: &[RankStreams]) -> Vec<Vec<(usize, usize)>> {
     let places: HashMap<u32, usize> = ranks.iter().enumerate().map(|(place, rank)| (rank.rank, place)).collect();
     let mut met: BTreeMap<(Key<'_>, usize), Vec<(usize, usize)>> = BTreeMap::new();
     for (place, rank) in ranks.iter().enumerate() {
         let mut counts: HashMap<Key<'_>, usize> = HashMap::new();
-        for (at, op) in rank.ops.iter().enumerate() {
-            let key: Key<'_> = match &op.action {
-                Action::Collective { group, .. } => (Some(group.as_str()), [step.groups[group].first(rank.rank), 0], 0),
-                Action::Send { peer, tag, .. } if places.contains_key(peer) => (None, [rank.rank, *peer], *tag),
-                Action::Recv { peer, tag, .. } if places.contains_key(peer) => (None, [*peer, rank.rank], *tag),
+        for (at, one) in rank.issued.iter().enumerate() {
+            let key: Key<'_> = match &one.op.work {
+                StepWork::Collective { group, .. } => {
+                    (Some(group.as_str()), [step.groups[group].ranks.first(rank.rank), 0], 0)
+                }
+                StepWork::Message { way, peer, tag, .. } if places.contains_key(peer) => match way {
+                    Way::Send => (None, [rank.rank, *peer], *tag),
+                    Way::Recv => (None, [*peer, rank.rank], *tag),
+                },
                 _ => continue,
             };
             let count = counts.entry(key).or_default();
