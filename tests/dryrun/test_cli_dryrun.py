@@ -1,6 +1,7 @@
 """`nvcoll dryrun` and `nvcoll price`: what they print, write and refuse. Ranks are replaced by their recordings."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -193,6 +194,15 @@ def test_traces_and_pages_are_written():
     events = json.loads(Path("t.json").read_text())["traceEvents"]
     assert any("shard all_gather" in event["name"] for event in events)
     assert "train.py on 16 GPUs" in Path("p.html").read_text()
+
+
+def test_a_page_that_cannot_be_drawn_is_refused_before_the_script_runs(ran, monkeypatch):
+    monkeypatch.setitem(sys.modules, "altair", None)
+    said = nvcoll_("dryrun", "--on", FOUR, "--html", "p.html", "train.py", status=2)
+    assert "pip install 'nvcoll[page]'" in said and not ran.requests
+    assert "pip install 'nvcoll[page]'" in nvcoll_(
+        "plan", "llama3-8b", "--on", "hgx-h100", "--html", "p.html", status=2
+    )
 
 
 def test_a_second_pass_gets_the_times_of_each_record(ran):

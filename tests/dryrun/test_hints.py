@@ -36,6 +36,14 @@ def test_what_waits_has_a_hint(parts, said):
     assert said in hint
 
 
+def test_memory_that_grows_has_a_hint_with_the_line_that_keeps_it():
+    (hint,) = hints(recorded(growth={"bytes": 1 << 30, "step": 3, "line": "t.py:9 main"}), predicted())
+    assert hint == (
+        "memory grew by 1 GiB from step 2 to 3, most of it made at t.py:9 main: the script keeps tensors of its steps"
+    )
+    assert hints(recorded(growth={}), predicted()) == []
+
+
 @pytest.mark.parametrize(
     ("part", "group", "advice"), [("tensor", "tp 2", "within NVLink"), ("sharded", "shard", "within a node")]
 )

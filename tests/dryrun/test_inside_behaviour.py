@@ -7,7 +7,7 @@ import re
 import pytest
 
 import nvcoll
-from dryrun.children import PATIENT, Children, children, counted, of_kind
+from dryrun.children import PATIENT, SCRIPTS, Children, children, counted, of_kind
 from nvcoll.dryrun.gpu import Gpu
 from nvcoll.dryrun.recording import Kind, Recording, Run
 
@@ -301,3 +301,35 @@ def test_a_script_without_a_process_group_is_alone(children, counted):
     assert run.status == "counted", out
     assert recording.is_alone and not recording.groups
     assert not counted("ddp.py").is_alone
+
+
+LEAKS = """
+import torch
+from tiny import *
+device = torch.device("cuda")
+model = Transformer().to(device)
+optimizer = torch.optim.AdamW(model.parameters())
+kept = []
+for step in range(4):
+    loss_of(model, batch(device)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    KEEPS
+"""
+
+
+@pytest.mark.parametrize("keeps", ["pass", "kept = [torch.ones(2 << 20, device='cuda')]"])
+def test_a_step_that_keeps_no_more_than_the_one_before_does_not_grow(children, tmp_path, keeps):
+    (tmp_path / "leaks.py").write_text(f"import sys; sys.path.append({str(SCRIPTS)!r})" + LEAKS.replace("KEEPS", keeps))
+    [(out, run, recording)] = children.run(tmp_path / "leaks.py", steps=4)
+    assert run.status == "counted" and recording.growth == {}, out
+
+
+def test_a_step_that_keeps_tensors_says_how_many_bytes_and_where(children, tmp_path):
+    text = LEAKS.replace(
+        "    optimizer.step()", "    kept.append(torch.ones(2 << 20, device='cuda'))\n    optimizer.step()"
+    )
+    (tmp_path / "leaks.py").write_text(f"import sys; sys.path.append({str(SCRIPTS)!r})" + text.replace("KEEPS", "pass"))
+    [(out, run, recording)] = children.run(tmp_path / "leaks.py", steps=3)
+    assert run.status == "counted", out
+    assert recording.growth == {"bytes": 8 << 20, "step": 3, "line": "leaks.py:10 <module>"}

@@ -60,6 +60,7 @@ def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[R
         "ddp_waits": first.ddp_waits,
         "without_gradients": first.without_gradients,
         "saves": first.saves,
+        "growth": first.growth,
         "unanswered": sorted({name for one in recordings for name in one.unanswered}),
     }
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import sys
 import sysconfig
 import threading
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from traceback import walk_stack, walk_tb
 from types import CodeType, FrameType, TracebackType
+from typing import Any
 
 import torch
 
@@ -93,6 +95,14 @@ class Lines:
             if is_script:
                 found = f"{name}:{number} {frame.f_code.co_name}"
         return found
+
+    def of_frames(self, frames: Iterable[Mapping[str, Any]]) -> str:
+        """Returns the innermost line of the script among frames of the allocator's history, or ""."""
+        for frame in frames:
+            name, is_script = self._shown(frame["filename"]) or ("", False)
+            if is_script:
+                return f"{name}:{frame['line']} {frame['name']}"
+        return ""
 
     def stack_here(self, limit: int = 8) -> tuple[str, ...]:
         """Returns the lines on the stack of this thread, then of that which trains, innermost first."""

@@ -140,7 +140,17 @@ class MemoryWatch:
             parts=tuple((name, size) for name, size in parts.items() if size),
             stack=self._stack,
             capacity=capacity,
+            kept_by=self._kept_by(blocks, history),
         )
+
+    def _kept_by(self, blocks: list[Block], history: list[Any]) -> str:
+        """Returns the line that made most of the bytes that are left of the step, or ""."""
+        kept = Counter[str]()
+        for block in blocks:
+            if block.made >= 0 and block.end == len(history) and block.address not in self._noted:
+                kept[self._lines.of_frames(history[block.made]["frames"])] += block.nbytes
+        del kept[""]
+        return max(kept, key=lambda line: kept[line], default="")
 
     def _blocks(self, history: list[Any]) -> tuple[list[Block], int]:
         """Returns all blocks of the step, and the position in the history at which most bytes are alive."""

@@ -35,6 +35,7 @@ FACTS: dict[Any, Any] = {
     "assumed": [{"text": str, "line": str, "times": int}],
     **{"unanswered": [str], "saves?": [str], "without_gradients?": {...: float}},
     **{"alone?": str, "ddp_waits?": bool, "machine?": str | None},
+    "growth?": {"bytes?": int, "step?": int, "line?": str},
 }
 """What readers of facts rely on: types by name, with `?` where a name may be missing; `...` stands for all names."""
 

@@ -111,6 +111,8 @@ class Memory:
     """Lines that were at work at the peak, innermost first."""
     capacity: int = 0
     """Bytes that programs can get from the GPU."""
+    kept_by: str = ""
+    """The line that made most of the bytes that outlive the step, but for parameters, gradients and optimizer state."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,9 @@ class Recording:
     """Share of the step's FLOPs in forward passes without gradients, by the line that calls them."""
     saves: list[str] = field(default_factory=list)
     """Lines that called `torch.save` in the step."""
+    growth: dict[str, Any] = field(default_factory=dict)
+    """`bytes` in tensors at the end of the counted `step` beyond those of the step before, and the `line` that made most
+    of what the step left; empty if there are no more."""
 
     def save(self, path: str | Path) -> None:
         """Writes the recording to a file."""

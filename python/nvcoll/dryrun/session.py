@@ -28,6 +28,13 @@ MORE_STEPS = 3
 """The most further steps until torch prepares nothing in a step. Chosen: graphs of torch.compile need two."""
 
 
+LEAST_STEPS = 3
+"""The least steps after which growing memory is told. Chosen: the first makes state, in the second DDP makes buckets."""
+
+GROWTH_BYTES = 1 << 20
+"""The least growth that is told. Chosen: metrics that a script collects are smaller."""
+
+
 class Session:
     """The observers of the script.
 
@@ -115,7 +122,14 @@ class Session:
             is_alone=len(communicators) == 0 and not torch.distributed.is_initialized(),
             without_gradients=self._without_gradients(),
             saves=list(dict.fromkeys(self.recorder.saves)),
+            growth=self._growth(memory.kept_by),
         )
+
+    def _growth(self, line: str) -> dict[str, Any]:
+        """Returns by how much tensors grew in the counted step; the first steps make state and buffers."""
+        held = self.steps.held
+        grown = held[-1] - held[-2] if len(held) >= LEAST_STEPS else 0
+        return {"bytes": grown, "step": len(held), "line": line} if grown >= GROWTH_BYTES else {}
 
     def _without_gradients(self) -> dict[str, float]:
         flops = sum(op.flops for op in self.recorder.ops())

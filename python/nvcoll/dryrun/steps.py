@@ -55,6 +55,8 @@ class Steps:
         """Is called with the number of each step that has ended, from 1."""
         self.positions: list[int] = []
         self.times: list[float] = []
+        self.held: list[int] = []
+        """Bytes in tensors at the end of each step."""
         self.optimizer: Any = None
         self._calls: list[int] = []
         self._number = -1
@@ -104,9 +106,11 @@ class Steps:
         if has_forward or not self.positions:
             self.positions.append(0)
             self.times.append(0.0)
+            self.held.append(0)
             self._calls.append(0)
         self._calls[-1] += 1
         self.positions[-1], self.times[-1] = self._position(), time.monotonic()
+        self.held[-1] = torch.cuda.memory_allocated()
         self._number = private.sequence_number()
         steps = len(self.positions)
         if self.ended is not None and self._calls[-1] == self._calls[0]:

@@ -115,7 +115,7 @@ def page(
     Raises:
         InvalidArgument: altair, Jinja2 or vl-convert-python is not installed, or the price lacks a field.
     """
-    jinja2, charts = _libraries()
+    jinja2, charts = libraries()
     _check(price)
     shown: dict[str, Any] = {
         "time": of_time(price),
@@ -164,7 +164,12 @@ def _written(jinja2: ModuleType, shown: Mapping[str, Any], specs: Mapping[str, A
     return rendered
 
 
-def _libraries() -> tuple[ModuleType, ModuleType]:
+def libraries() -> tuple[ModuleType, ModuleType]:
+    """Imports what draws pages: Jinja2, and the module of charts.
+
+    Raises:
+        InvalidArgument: altair, Jinja2 or vl-convert-python is not installed.
+    """
     try:
         import altair  # noqa: F401
         import jinja2

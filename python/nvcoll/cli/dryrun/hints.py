@@ -45,7 +45,10 @@ def hints(recorded: Recorded, found: StepPrediction) -> list[str]:
         share = found.parts.get(part, 0.0) / found.seconds
         if share >= EXPOSED:
             said.append((share, f"{PARTS[part]}: {100 * share:.0f} % of the step; {advice}"))
-    said += [(0.0, hint) for hint in (*_of_memory(recorded), *_of_calls(recorded), *_of_other_work(recorded))]
+    said += [
+        (0.0, hint)
+        for hint in (*_of_growth(recorded), *_of_memory(recorded), *_of_calls(recorded), *_of_other_work(recorded))
+    ]
     return [hint for _, hint in sorted(said, key=lambda one: -one[0])]
 
 
@@ -55,6 +58,17 @@ def _is_wide(found: StepPrediction, word: str) -> bool:
     return any(
         one.group.split(" ")[0] == word and not any(where in one.ranks for where in inside) for one in found.collectives
     )
+
+
+def _of_growth(recorded: Recorded) -> list[str]:
+    growth = recorded.facts.get("growth", {})
+    if not (grown := growth.get("bytes", 0)):
+        return []
+    step, line = growth.get("step", 0), growth.get("line", "")
+    where = f", most of it made at {line}" if line else ""
+    return [
+        f"memory grew by {sized(grown)} from step {step - 1} to {step}{where}: the script keeps tensors of its steps"
+    ]
 
 
 def _of_memory(recorded: Recorded) -> list[str]:

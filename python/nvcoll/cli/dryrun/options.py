@@ -11,6 +11,7 @@ import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli.machines import one_machine
+from nvcoll.training import page
 
 On = Annotated[str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")]
 Recorders = Annotated[
@@ -34,11 +35,13 @@ class Outputs:
     as_json: bool
 
     def check(self, machines: Sequence[Fabric]) -> None:
-        """Refuses files for several machines.
+        """Refuses files for several machines, and pages that cannot be drawn.
 
         Raises:
-            InvalidArgument: there are a file and several machines.
+            InvalidArgument: there are a file and several machines, or a library is not installed.
         """
         given = [name for name, value in (("--html", self.html), ("--trace", self.trace)) if value is not None]
         if len(machines) > 1 and given:
             raise InvalidArgument(one_machine(given[0], len(machines)))
+        if self.html is not None:
+            page.libraries()

@@ -233,6 +233,8 @@ def plan(
     how["overrides"] = how.get("overrides", {}) | _fields(given or ())
     model = how.pop("model")
     calibration: Calibration | None = None
+    if write_html is not None:
+        page.libraries()
     if sweeps:
         of_one = {"--save": write_step, "--trace": write_trace}
         if given := [name for name, value in of_one.items() if value is not None]:
