@@ -164,8 +164,8 @@ class Recording:
     saves: list[str] = field(default_factory=list)
     """Lines that called `torch.save` in the step."""
     growth: dict[str, Any] = field(default_factory=dict)
-    """`bytes` in tensors at the end of the counted `step` beyond those of the step before, and the `line` that made most
-    of what the step left; empty if there are no more."""
+    """`bytes` in tensors at the end of the counted `step` beyond those of the step before, and the `line` that made
+    most of what the step left; empty if there are no more."""
 
     def save(self, path: str | Path) -> None:
         """Writes the recording to a file."""

@@ -29,7 +29,7 @@ MORE_STEPS = 3
 
 
 LEAST_STEPS = 3
-"""The least steps after which growing memory is told. Chosen: the first makes state, in the second DDP makes buckets."""
+"""The least steps after which growing memory is told. Chosen: the first makes state, the second DDP's buckets."""
 
 GROWTH_BYTES = 1 << 20
 """The least growth that is told. Chosen: metrics that a script collects are smaller."""
