@@ -136,6 +136,28 @@ def test_behind_it(comm):
     assert re.search(f"rank 1: its process .*{how}", text_of(result))
 
 
+@pytest.mark.parametrize(
+    ("end", "name"), [("raise KeyboardInterrupt", "KeyboardInterrupt"), ("pytest.exit('no')", "Exit")]
+)
+def test_an_end_of_the_session_on_a_rank_is_told_with_its_line(session, end, name):
+    result = session(f"""
+@pytest.mark.ranks(2)
+def test_ends(comm):
+    comm.barrier()
+    if comm.rank == 1:
+        {end}
+    comm.all_reduce(np.ones(7))
+
+@pytest.mark.ranks(2)
+def test_behind_it(comm):
+    comm.barrier()
+""")
+    result.assert_outcomes(failed=1, passed=1)
+    text = text_of(result)
+    assert f"rank 1: the test raised {name}, which ends its process" in text and "status 0" not in text
+    assert "in test_ends" in text
+
+
 def test_skips_and_expected_failures(session):
     result = session("""
 @pytest.mark.ranks(2)

@@ -53,6 +53,7 @@ class RankResult:
         failure: what went wrong outside of the test; None if nothing did.
         stacks: the stacks of its threads, if the time was up.
         is_done: whether it has come to the end of the test.
+        has_died: whether its process has ended.
     """
 
     phases: list[dict[str, Any]] = field(default_factory=list)
@@ -60,6 +61,7 @@ class RankResult:
     failure: str | None = None
     stacks: str = ""
     is_done: bool = False
+    has_died: bool = False
 
     @property
     def has_failed(self) -> bool:
@@ -174,7 +176,8 @@ class Pool:
 
     def _take(self, process: Process, told: Any, result: RankResult) -> None:
         if told is None:
-            if not result.is_done:
+            if not result.is_done and not result.has_died:
+                result.has_died = True
                 result.failure = f"its process {process.how()}{self._output(process.rank)}"
             return
         kind, content = told
@@ -182,6 +185,8 @@ class Pool:
             result.phases.append(content)
         elif kind == "done":
             result.is_done, result.calls = True, content
+        elif kind == "ended":
+            result.has_died, result.failure = True, content
         else:
             result.is_done, result.failure = True, content
 

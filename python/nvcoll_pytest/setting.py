@@ -14,6 +14,12 @@ from typing import Any
 AFTER_TEST_S = 30.0
 """How much longer a call may take than its test. Chosen: so the pool sees where the ranks wait."""
 
+CONSEQUENCE = "nvcoll_consequence"
+"""The property of a report whose test failed on its rank because another one had failed."""
+
+OF_GLOO = ("Connection closed by peer", "Connection reset by peer")
+"""What gloo says if a peer is gone. All its errors have one type."""
+
 NONE = "none"
 """The backend of tests without a process group of torch."""
 
@@ -87,6 +93,13 @@ def fail() -> None:
         from nvcoll.ranks import membership
 
         membership.fail()
+
+
+def is_consequence(error: BaseException) -> bool:
+    """Says whether a rank raises an exception because another rank has failed."""
+    if (nvcoll := sys.modules.get("nvcoll")) is not None and isinstance(error, (nvcoll.Aborted, nvcoll.Closed)):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in OF_GLOO)
 
 
 def end() -> None:

@@ -21,11 +21,9 @@ import pytest
 from _pytest._code.code import ExceptionRepr
 
 from nvcoll_pytest.pool import RankResult
+from nvcoll_pytest.setting import CONSEQUENCE
 
 PHASES = ("setup", "call", "teardown")
-
-CONSEQUENCES = ("Aborted:", "PeerLost:", "Closed:", "Connection closed by peer", "Connection reset by peer")
-"""What a rank raises because another one has failed: nvcoll's exceptions, and words of gloo."""
 
 UNEXPECTED = "[XPASS(strict)]"
 """How pytest begins the words for a test that passes and should not have."""
@@ -94,7 +92,7 @@ def _of_failure(item: pytest.Item, results: Sequence[RankResult], duration_s: fl
     found = [(rank, _read(item, phase)) for rank, result in enumerate(results) for phase in result.phases]
     failed = [(rank, one) for rank, one in found if one.failed]
     culprits = [(rank, one) for rank, one in failed if not _is_consequence(one)]
-    died = any((result.failure or "").startswith("its process") for result in results)
+    died = any(result.has_died for result in results)
     if culprits and not died:
         rank, report = min(culprits, key=lambda pair: pair[1].stop)
         report.when = "call"
@@ -148,7 +146,7 @@ def _calls(result: RankResult) -> list[str]:
 
 
 def _is_consequence(report: pytest.TestReport) -> bool:
-    return any(words in _message(report) for words in CONSEQUENCES)
+    return (CONSEQUENCE, True) in map(tuple, report.user_properties)
 
 
 def _message(report: pytest.TestReport) -> str:

@@ -5,6 +5,7 @@
     pool    ("run", test, next test, setting)   ──▶   worker
             ◀──   ("phase", report)             after set-up, call and tear-down
             ◀──   ("done", last calls)
+            ◀──   ("ended", why)                Ctrl-C or `pytest.exit`: the session ends, and the process with it
 
 So fixtures, marks, parameters, conftest files and rewritten assertions work on every rank as they do elsewhere. A rank
 whose test fails ends the calls of the others at once.
@@ -19,6 +20,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -94,7 +96,13 @@ class Worker:
             settings.end()
             self._send("failed", f"the ranks could not be joined: {type(error).__name__}: {error}")
             return
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        try:
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        except (KeyboardInterrupt, pytest.exit.Exception) as error:
+            settings.fail()
+            where = "".join(traceback.format_exception(error, limit=-2))
+            self._send("ended", f"the test raised {type(error).__name__}, which ends its process\n{where}")
+            raise
         calls = settings.last_calls()
         settings.end()
         self._send("done", calls)
@@ -105,6 +113,7 @@ class Worker:
         report = yield
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
             report.user_properties.append(("nvcoll_calls", settings.last_calls()))
+            report.user_properties.append((settings.CONSEQUENCE, settings.is_consequence(call.excinfo.value)))
             settings.fail()
         return report
 
