@@ -26,7 +26,12 @@ _Algorithm: TypeAlias = _AlgorithmName | str | Algorithm | Schedule
 _Sizes: TypeAlias = list[_Size] | tuple[_Size, ...] | Iterable[int | float]
 
 class Error(Exception):
+    ranks: tuple[int, ...]
+    late: tuple[int, ...]
+    stopped: tuple[int, ...]
+    left: tuple[int, ...]
     host: str | None
+    def __init__(self, *args: object, ranks: tuple[int, ...] = ()) -> None: ...
 
 class InvalidArgument(Error, ValueError): ...
 class BuildError(Error): ...
@@ -36,13 +41,14 @@ class Refuted(Error):
     missing: str | None
 
 class Mismatch(Error): ...
-class Aborted(Error): ...
+
+class Aborted(Error):
+    status: int | None
 
 class PeerLost(Aborted):
-    rank: int
+    rank: int | None
     pid: int | None
     signal: int | None
-    status: int | None
 
 class Timeout(Error, TimeoutError): ...
 class Busy(Error, RuntimeError): ...

@@ -2,9 +2,29 @@
 
 
 class Error(Exception):
-    """Any error of nvcoll; `host` names the host of the rank that failed, and is None if that is this host."""
+    """Any error of nvcoll. What a program may want to know of a failure are attributes: it need not read messages.
 
+    Ranks are those of the communicator whose call failed; across hosts, those of the job. An error that is about no
+    rank, or does not know which, has empty tuples. Errors keep their attributes when they are pickled.
+
+    Attributes:
+        ranks: the ranks that the error is about: those that failed, disagree, or are late.
+        late: the ranks that a wait missed at its deadline.
+        stopped: the late ranks whose process is stopped.
+        left: the ranks whose program has returned or left the job.
+        host: the name of the host of the rank that failed; None if that is this host.
+    """
+
+    ranks: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
+    stopped: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
     host: str | None = None
+
+    def __init__(self, *args: object, ranks: tuple[int, ...] = ()) -> None:
+        super().__init__(*args)
+        if ranks:
+            self.ranks = ranks
 
 
 class InvalidArgument(Error, ValueError):
@@ -23,23 +43,29 @@ class Refuted(Error):
 
 
 class Mismatch(Error):
-    """Ranks made different calls; the message names both."""
+    """Ranks made different calls; the message names both. `left` names a rank that made none, because it has left."""
 
 
 class Aborted(Error):
-    """Another rank failed; the message names it."""
+    """Another rank failed; the message and `ranks` name it. `status` is its exit status, if it ended with one."""
+
+    status: int | None = None
 
 
 class PeerLost(Aborted):
     """The process of another rank ended without leaving the job.
 
     `rank` is its rank in the communicator, `pid` its process number, `signal` the signal that killed it or None,
-    `status` its exit status or None; what nobody could tell is None.
+    `status` its exit status or None; what nobody could tell is None. `rank` is None if a whole host is lost.
     """
+
+    rank: int | None = None
+    pid: int | None = None
+    signal: int | None = None
 
 
 class Timeout(Error, TimeoutError):
-    """A deadline passed; the message names the missing ranks."""
+    """A deadline passed; the message, `late` and `stopped` name the missing ranks."""
 
 
 class Busy(Error, RuntimeError):

@@ -79,6 +79,8 @@ class Fake:
         with network.changed:
             if self.why:
                 raise Stopped(self.why)
+            if peer in network.dead:
+                raise Lost("Connection closed by peer", peer)
             assert 0 <= tag <= self.max_tag and 0 <= peer < self.size and peer != self.rank and x.dtype == np.uint8
             after = network.random.uniform(0, network.delay)
             queue = network.sent[self.rank, peer, tag]
@@ -113,9 +115,9 @@ class Fake:
                     if self.why:
                         raise Stopped(self.why)
                     if request.peer in network.dead or self.rank in network.dead:
-                        raise Lost(f"rank {request.peer}: Connection closed by peer")
+                        raise Lost("Connection closed by peer", request.peer)
                     if deadline is not None and time.monotonic() > deadline:
-                        raise Late(f"rank {request.peer}: no answer")
+                        raise Late("no answer", request.peer)
                     network.changed.wait(0.001 if network.delay else 0.05)
             network.changed.notify_all()
 

@@ -56,7 +56,7 @@ def survive(comm):
             call(comm)
             time.sleep(0.02)
     except nvcoll.Error as error:
-        print(f"{type(error).__name__} on {error.host}: {error}", flush=True)
+        print(f"{type(error).__name__} on {error.host}: {error}, ranks {error.ranks}", flush=True)
         time.sleep(2)  # torchrun ends all ranks of a host when one ends
 
 

@@ -76,9 +76,10 @@ def test_a_message_that_does_not_fit_is_named_on_both_sides():
             elif comm.rank == 3:
                 comm.recv(np.zeros(8000), 0)
             comm.barrier()
-        return str(caught.value)
+        return caught.value.ranks, str(caught.value)
 
-    for text in run_hosts(HOSTS, program):
+    for ranks, text in run_hosts(HOSTS, program):
+        assert ranks == (0, 3)
         assert "rank 0 sent 9000 float64 with tag 0, and rank 3 receives it into an array of 8000 float64" in text
 
 
@@ -110,6 +111,59 @@ def test_a_lost_rank_ends_receives():
         return True
 
     run_hosts(HOSTS, program, network=network)
+
+
+def test_a_rank_that_was_alone_on_its_host_is_lost_at_once(monkeypatch):
+    """Nobody on its host can say more, so nobody waits for a reason."""
+    monkeypatch.setattr(watch, "REASON_S", 1000.0)
+    network = Network(3)
+
+    def program(comm):
+        comm.barrier()
+        if comm.rank == 2:
+            return network.kill(2)
+        with pytest.raises(nvcoll.PeerLost) as caught:
+            comm.barrier()
+            comm.barrier()
+        return caught.value.ranks, caught.value.rank, caught.value.signal, caught.value.host
+
+    told = run_hosts(((0, 1), (2,)), program, network=network)[:2]
+    assert told == [((2,), 2, None, "host-1")] * 2
+
+
+def test_a_rank_does_not_hear_of_itself_that_it_is_late(monkeypatch):
+    """Another host knows only the rank that it waits for, which waits for a rank of its own host."""
+    monkeypatch.setattr(watch, "REASON_S", 0.01)
+
+    def program(comm):
+        comm.barrier()
+        if comm.rank == 2:
+            return time.sleep(3)
+        with pytest.raises(nvcoll.Timeout) as caught:
+            comm.barrier(timeout=0.5)
+        return caught.value
+
+    first, second, _ = run_hosts(((0,), (1, 2)), program)
+    assert first.late == first.ranks == (1,) and first.host == "host-1"
+    assert 1 not in second.late and second.host is None
+    assert "waits for another one of its host" in str(second) or "rank 2 has not entered the call" in str(second)
+
+
+def test_ranks_of_a_communicator_of_some_hosts_are_told_as_ranks_of_the_job():
+    def program(comm):
+        comm.barrier()
+        if comm.rank == 0:
+            return None
+        part = comm.subset([3, 2, 1])
+        if comm.rank == 3:
+            return time.sleep(3)
+        with pytest.raises(nvcoll.Timeout) as caught:
+            part.barrier(timeout=0.3)
+        return caught.value
+
+    errors = run_hosts(((0, 1), (2, 3)), program)[1:3]
+    assert all(error.late in ((3,), (2,), ()) for error in errors)
+    assert (3,) in [error.late for error in errors]
 
 
 def test_a_host_that_has_left_is_not_lost(monkeypatch):
@@ -187,9 +241,10 @@ def test_a_failure_inside_a_host_ends_the_others_with_ranks_of_the_communicator(
             elif comm.rank == 3:
                 comm.recv(np.zeros(5), 2)
             comm.barrier()
-        return str(caught.value)
+        return caught.value.ranks, str(caught.value)
 
-    for text in run_hosts(HOSTS, program):
+    for ranks, text in run_hosts(HOSTS, program):
+        assert ranks == (2, 3)
         assert "rank 2 sent 4 float64 with tag 1, and rank 3 receives it" in text
 
 

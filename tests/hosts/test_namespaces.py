@@ -55,6 +55,15 @@ def test_survivors_on_another_host_are_told(hosts, fault, said):
 
 
 @pytest.mark.timeout(200)
+def test_a_rank_that_was_alone_on_its_host_is_named_with_it(hosts):
+    place = {"NVCOLL_WORLD_SIZE": "2", "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29504"}
+    program = [sys.executable, PROGRAM, "killed"]
+    ranks = [hosts.start(name, program, NVCOLL_RANK=str(rank), **place) for rank, name in enumerate("ab")]
+    output = hosts.ends(ranks, 60)[0][1]
+    assert "PeerLost on b: the connection to rank 1 broke" in output and "ranks (1,)" in output, output
+
+
+@pytest.mark.timeout(200)
 def test_a_lost_link_is_an_error(hosts):
     program = [sys.executable, PROGRAM, "cut"]
     place = {"NVCOLL_WORLD_SIZE": "2", "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29503"}
@@ -62,5 +71,5 @@ def test_a_lost_link_is_an_error(hosts):
     while "begun" not in (line := ranks[0].stdout.readline()):
         assert line, ranks[0].wait(10)
     hosts.ip("-n b link set e0 down")
-    for status, output in hosts.ends(ranks, 60):
-        assert status == 0 and "Timeout on" in output, output
+    for other, (status, output) in zip("ba", hosts.ends(ranks, 60), strict=True):
+        assert status == 0 and f"Timeout on {other}" in output, output

@@ -77,6 +77,7 @@ class Communicator:
         self, world: World, places: Places, inner: HostCommunicator, channel: Channel, timeout: float | None
     ) -> None:
         self._world, self._places, self._inner, self._timeout = world, places, inner, timeout
+        inner._name_ranks(places.mine)
         self._team = Team(places, inner, channel)
         with world.watch.guard(places, timeout):  # other ranks may be in a call, and fail, before this one is ready
             self._meeting = Meeting(self._team)
@@ -266,7 +267,8 @@ class Communicator:
                 q = next(q for q in range(size) if wanted[q] != column[q])
                 raise Mismatch(
                     f"rank {q} sends {column[q]} elements to rank {self.rank}, which expects {wanted[q]}: "
-                    "pass `counts` and `recv_counts` that agree"
+                    "pass `counts` and `recv_counts` that agree",
+                    ranks=(q, self.rank),
                 )
             given = Arguments(self._places, "all_to_all", x, counts=table.tolist(), out=out)
             copies.exchange(self._team, given.x.bytes, table * given.x.itemsize, given.out.bytes)
@@ -407,7 +409,7 @@ class Communicator:
 
     def fail(self, text: str) -> None:
         """Leaves the job as a rank that has failed: the calls of all ranks end with `Aborted`."""
-        self._world.watch.tell(Failure("Aborted", text, self._world.places.rank, self._world.places.host))
+        self._world.watch.tell(Failure("Aborted", text, (self._world.places.rank,), host=self._world.places.host))
 
     # Memory
 

@@ -63,6 +63,9 @@ PORT = 29500
 TOLD = 4096
 """How many sends of control messages are kept: their senders may not wait for them. Chosen."""
 
+GRAIN_S = 2e-3
+"""How much earlier than its deadline a wait may end: gloo counts milliseconds. Chosen."""
+
 CLOSE_S = 1.0
 """How long `close` waits until waits of other threads have seen it, and until its last control message has gone.
 Measured: milliseconds. Chosen."""
@@ -213,7 +216,7 @@ class Gloo:
                     self._wait(request, deadline)
         except RuntimeError as error:
             _left.append(requests)
-            raise self._meaning(error, request.peer) from error
+            raise self._meaning(error, request.peer, deadline) from error
         except (Late, Stopped):
             if self._why != ENDED:
                 _left.append(requests)
@@ -292,7 +295,7 @@ class Gloo:
             if request.tag < SUBSETS:
                 self._look_at_signals()
             if deadline is not None and time.monotonic() > deadline:
-                raise Late(f"{'any rank' if request.peer is None else f'rank {request.peer}'} has sent nothing")
+                raise Late("nothing was sent", request.peer)
             time.sleep(pause)
             pause = min(2 * pause, longest)
 
@@ -300,11 +303,13 @@ class Gloo:
         if self._why is not None:
             raise Stopped(self._why)
 
-    def _meaning(self, error: RuntimeError, peer: int | None) -> Exception:
+    def _meaning(self, error: RuntimeError, peer: int | None, deadline: float | None = None) -> Exception:
+        """Returns what an error of gloo means. All have one type: one that comes at the deadline is of the deadline."""
         if self._why is not None:
             return Stopped(self._why)
-        text = f"{'any rank' if peer is None else f'rank {peer}'}: {_first_line(error)}"
-        return Late(text) if "timed out" in text.lower() or "timeout" in text.lower() else Lost(text)
+        if deadline is not None and time.monotonic() > deadline - GRAIN_S:
+            return Late("no answer", peer)
+        return Lost(_first_line(error), peer)
 
     @staticmethod
     def _left_of(deadline: float | None) -> timedelta:
@@ -330,7 +335,7 @@ def _store_at_master(rank: int, timeout: float | None) -> Any:
     from torch.distributed import PrefixStore, TCPStore
 
     host, said = os.environ["MASTER_ADDR"], os.environ.get("MASTER_PORT") or str(PORT)
-    if not said.isdecimal() or not 0 < (port := int(said)) < 2**16:
+    if not (said.isascii() and said.isdecimal()) or not 0 < (port := int(said)) < 2**16:
         raise InvalidArgument(f"MASTER_PORT={said} is no port: set it to a number, 1 to 65535, or unset it")
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     key = host, port, attempt

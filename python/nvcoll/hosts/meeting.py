@@ -129,5 +129,6 @@ def _mismatch(rank: int, record: Bytes, other: int, others: Bytes) -> Mismatch:
     calls = [bytes(each[DIGEST_BYTES:]).decode(errors="replace").rstrip() for each in (record, others)]
     told = " with other counts" if calls[0] == calls[1] else ""
     return Mismatch(
-        f"rank {rank} called {calls[0]}, but rank {other} called {calls[1]}{told}: every rank must make the same call"
+        f"rank {rank} called {calls[0]}, but rank {other} called {calls[1]}{told}: every rank must make the same call",
+        ranks=(rank, other),
     )

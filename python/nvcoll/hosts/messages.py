@@ -8,7 +8,6 @@ records while receives wait. No wait of an engine can be cut short, so who waits
 
 from __future__ import annotations
 
-import re
 import struct
 import threading
 import time
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from nvcoll._nvcoll import Communicator as HostCommunicator
-from nvcoll._nvcoll import InvalidArgument, Mismatch
+from nvcoll._nvcoll import InvalidArgument, Mismatch, Timeout
 from nvcoll._nvcoll import Work as HostWork
 from nvcoll.hosts.arrays import ROWS, Arguments
 from nvcoll.hosts.channel import FIRST_OF_MESSAGES, KINDS, MESSAGE, Channel
@@ -93,7 +92,7 @@ class _UnderWay(Work):
 
 
 class _Near(_UnderWay):
-    """A message inside this host. Its failure is that of the job, and names ranks of the communicator."""
+    """A message inside this host. Its failure is that of the job."""
 
     def __init__(self, work: HostWork, messages: Messages, patience: float | None, told: Message | None) -> None:
         places = messages.places
@@ -102,9 +101,9 @@ class _Near(_UnderWay):
             with messages.watch.guard(places, patience):
                 try:
                     found = work.wait()
-                except Mismatch as error:  # the watch knows the ranks of others
-                    named = re.sub(r"\brank (\d+)", lambda m: f"rank {places.mine[int(m[1])]}", str(error))
-                    raise Mismatch(named) from None
+                except Timeout as error:
+                    late = places.world[error.late[0]] if error.late else None
+                    raise Late("took no message" if told is None else "no message", late) from error
             if told is not None:
                 told.source, told.tag, told.count = places.mine[found.source], found.tag, found.count
             return told
@@ -160,7 +159,7 @@ class _Receive(_UnderWay):
             if (timeout is None or left < timeout) and not self._over.wait(left):
                 with suppress(Exception), self._messages.watch.guard(self._messages.places, self.patience):
                     tag = "" if self.tag is None else f" with tag {self.tag}"
-                    raise Late(f"rank {self.src}: no message{tag}")
+                    raise Late(f"no message{tag}", self._messages.places.world[self.src])
         return super().exception(timeout)
 
     def done(self) -> bool:
@@ -254,7 +253,8 @@ class _Source:
                     raise Mismatch(
                         f"rank {self._rank} sent {count} {early.dtype} with tag {early.tag}, and rank "
                         f"{messages.places.rank} receives it into an array of {x.count} {x.dtype}: both must have the "
-                        "same dtype and number of elements"
+                        "same dtype and number of elements",
+                        ranks=(self._rank, messages.places.rank),
                     )
                 messages.channel.wait(early.requests, receive.deadline)
             if early.data is not None:

@@ -64,10 +64,11 @@ _is_ours = False
 
 
 class Request(NamedTuple):
-    """A send or a receive under way: mpi4py's requests of its pieces, its bytes, and whether it is of control."""
+    """A send or a receive under way: mpi4py's requests of its pieces, its bytes, the other rank, whether of control."""
 
     pieces: list[Any]
     x: Bytes
+    peer: int | None
     is_control: bool
 
 
@@ -165,11 +166,11 @@ class Mpi:
 
     def isend(self, x: Bytes, peer: int, tag: int) -> Request:
         """Begins to send bytes to a rank."""
-        return self._begin(self._comm.Isend, x, peer, tag)
+        return self._begin(self._comm.Isend, x, peer, peer, tag)
 
     def irecv(self, x: Bytes, peer: int | None, tag: int) -> Request:
         """Begins to receive at most ``len(x)`` bytes from a rank; None: from any."""
-        request = self._begin(self._comm.Irecv, x, self._mpi.ANY_SOURCE if peer is None else peer, tag)
+        request = self._begin(self._comm.Irecv, x, peer, self._mpi.ANY_SOURCE if peer is None else peer, tag)
         self._posted[id(request)] = request
         return request
 
@@ -179,8 +180,11 @@ class Mpi:
         is_control = any(request.is_control for request in requests)
         try:
             self._loop(pieces, deadline, is_control)
-        except BaseException:
+        except BaseException as error:
             _left.append(requests)
+            if isinstance(error, Late):
+                late = (one.peer for one in requests if not self._mpi.Request.Testall(one.pieces))
+                raise Late("no answer", next(late, None)) from None
             raise
         for request in requests:
             self._posted.pop(id(request), None)
@@ -209,15 +213,15 @@ class Mpi:
                         piece.Cancel()
                         piece.Free()
 
-    def _begin(self, call: Any, x: Bytes, peer: int, tag: int) -> Request:
+    def _begin(self, call: Any, x: Bytes, peer: int | None, place: int, tag: int) -> Request:
         self._check()
         starts = range(0, len(x), PIECE_BYTES) if len(x) > PIECE_BYTES else (0,)
         byte = self._mpi.BYTE
         try:
-            pieces = [call([x[at : at + PIECE_BYTES], byte], peer, tag) for at in starts]
+            pieces = [call([x[at : at + PIECE_BYTES], byte], place, tag) for at in starts]
         except self._mpi.Exception as error:
-            raise Lost(f"MPI with rank {peer}: {error}") from error
-        return Request(pieces, x, tag < SUBSETS)
+            raise Lost(f"MPI: {error}", peer) from error
+        return Request(pieces, x, peer, tag < SUBSETS)
 
     def _call(self, name: str, *arrays: Any) -> None:
         """Makes a collective call of MPI's, with the deadline."""

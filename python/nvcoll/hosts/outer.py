@@ -24,11 +24,29 @@ Request = Any
 
 
 class Late(Exception):
-    """A deadline has passed."""
+    """A deadline has passed.
+
+    Args:
+        message: what did not come.
+        peer: the rank of the job that is late; None: nobody knows.
+    """
+
+    def __init__(self, message: str, peer: int | None = None) -> None:
+        super().__init__(message)
+        self.peer = peer
 
 
 class Lost(Exception):
-    """The engine has lost a peer, or cannot go on; the message is the engine's."""
+    """The engine has lost a peer, or cannot go on.
+
+    Args:
+        message: the engine's.
+        peer: the rank of the job that is lost; None: nobody knows.
+    """
+
+    def __init__(self, message: str, peer: int | None = None) -> None:
+        super().__init__(message)
+        self.peer = peer
 
 
 class Stopped(Exception):

@@ -52,10 +52,12 @@ class Numbers:
                 for rank, x in asked.items():
                     if (x[1:] != own[1:]).any():
                         raise Mismatch(
-                            f"rank {first} makes a communicator of ranks {places.world}, and rank {rank} another"
+                            f"rank {first} makes a communicator of ranks {places.world}, and rank {rank} another",
+                            ranks=(0, places.world.index(rank)),
                         )
             if (answer[1:] != own[1:]).any():
-                raise Mismatch(f"rank {first} makes another communicator than one of ranks {places.world}")
+                text = f"rank {first} makes another communicator than one of ranks {places.world}"
+                raise Mismatch(text, ranks=(0, places.rank))
             number = int(answer[0])
             if number > COMMUNICATORS:
                 raise InvalidArgument(f"a rank has made {COMMUNICATORS} communicators: make fewer, and keep them")

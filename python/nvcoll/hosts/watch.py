@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from nvcoll._nvcoll import Communicator as HostCommunicator
 from nvcoll.hosts.channel import BEAT, CONTROL
 from nvcoll.hosts.outer import Late, Lost, Outer, Request, Stopped
 from nvcoll.hosts.places import Places
+from nvcoll.text.formatting import listed
 
 CONTROL_BYTES = 1024
 """The length of a control message. Chosen: errors inside a host are shorter."""
@@ -39,37 +39,56 @@ REASON_S = 1.5
 """How long a rank that does not know why a call ended waits for one that does: calls inside a host end `LATER_S` later.
 Chosen: control messages take milliseconds."""
 
+GONE_S = 0.25
+"""How long a rank waits for the reason if a rank that was alone on its host is gone. Chosen: a reason that it has told
+before arrives in milliseconds."""
+
 ENDING_S = 1.0
 """How long a rank that leaves waits for its threads. Chosen: they look every 20 ms."""
 
-REASON = "is stopped|ended with status|ranks? [1-9][0-9, and]* ha(s|ve) not entered the call"
-"""What the message of a call inside a host says of a process, if that is the reason.
-Not of rank 0: it waits for other hosts."""
-
-
-LEFT = re.compile(r"the program of rank \d+ (has )?returned")
-"""A mismatch inside a host: a rank has left."""
+MOST_TOLD = 16
+"""The most ranks of a kind that a control message names. Chosen."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a job cannot go on.
+    """Why a job cannot go on. Ranks are those of the job.
 
     Attributes:
         kind: the name of the error.
-        text: its message, with ranks of the job.
-        rank: the rank of the job that failed, if one did.
-        host: the index of its host, or of the host that is lost.
+        text: its message.
+        ranks, late, stopped, left: of the error; see `nvcoll.Error`.
+        host: the index of the host of the rank that failed, or of the host that is lost.
         pid, signal, status: of a rank whose process ended, if somebody knows.
     """
 
     kind: str
     text: str
-    rank: int | None = None
+    ranks: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
+    stopped: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
     host: int | None = None
     pid: int | None = None
     signal: int | None = None
     status: int | None = None
+
+    def packed(self) -> bytes:
+        """Returns the failure as JSON that fits a control message; a text that is too long loses its end."""
+        ranks, late, stopped, left = (ranks[:MOST_TOLD] for ranks in (self.ranks, self.late, self.stopped, self.left))
+        text, failure = self.text, replace(self, ranks=ranks, late=late, stopped=stopped, left=left)
+        while len(packed := json.dumps(asdict(failure), ensure_ascii=False).encode(errors="replace")) > CONTROL_BYTES:
+            text = text[: min(len(text) - 1, len(text) * CONTROL_BYTES // len(packed))]
+            failure = replace(failure, text=f"{text} …")
+        return packed
+
+    @classmethod
+    def unpacked(cls, message: bytes) -> Failure:
+        """Returns the failure of a control message."""
+        fields: dict[str, Any] = json.loads(message.rstrip(b"\0"))
+        for name in ("ranks", "late", "stopped", "left"):
+            fields[name] = tuple(fields[name])
+        return cls(**fields)
 
 
 class Watch:
@@ -121,8 +140,9 @@ class Watch:
         except (Error, Late, Lost, Stopped) as error:
             raise self._meaning(error, places, patience) from error
         except BaseException as error:  # Ctrl-C in the middle of a call: the others cannot go on
-            rank = self._places.rank
-            self.tell(Failure("Aborted", f"rank {rank} left a call: {type(error).__name__}", rank, self._places.host))
+            own = self._places
+            text = f"rank {own.rank} left a call: {type(error).__name__}"
+            self.tell(Failure("Aborted", text, (own.rank,), host=own.host))
             raise
 
     @property
@@ -134,12 +154,7 @@ class Watch:
         """Ends what all ranks of the job wait for. The first failure counts."""
         if not self._is_here or not self._take(failure):
             return
-        message = np.zeros(CONTROL_BYTES, np.uint8)
-        text = json.dumps(asdict(failure)).encode()
-        if len(text) > CONTROL_BYTES:
-            short = Failure(failure.kind, failure.text[: CONTROL_BYTES // 2], failure.rank, failure.host)
-            text = json.dumps(asdict(short)).encode()[:CONTROL_BYTES]
-        message[: len(text)] = np.frombuffer(text, np.uint8)
+        message = np.frombuffer(failure.packed().ljust(CONTROL_BYTES, b"\0"), np.uint8)
         for rank in range(self._places.size):
             if rank != self._places.rank:
                 with suppress(Late, Lost, Stopped):
@@ -149,7 +164,7 @@ class Watch:
     def abort(self, places: Places) -> None:
         """Ends the calls of all ranks."""
         rank = places.world[places.rank]
-        self.tell(Failure("Aborted", f"rank {rank} called abort", rank, self._places.host))
+        self.tell(Failure("Aborted", f"rank {rank} called abort", (rank,), host=self._places.host))
 
     def end(self) -> None:
         """Ends the watch and the engine: this rank leaves in order, and no silence of it is a failure."""
@@ -178,13 +193,31 @@ class Watch:
 
     def _listen(self) -> None:
         message = np.zeros(CONTROL_BYTES, np.uint8)
-        try:
-            self._outer.wait([self._outer.irecv(message, None, CONTROL)], None)
-        except (Late, Lost, Stopped):
-            return
-        failure = Failure(**json.loads(bytes(message).rstrip(b"\0")))
+        while not message.any():  # else it asks whether this process is there: see `_is_gone`
+            try:
+                self._outer.wait([self._outer.irecv(message, None, CONTROL)], None)
+            except (Late, Lost, Stopped):
+                return
+        failure = Failure.unpacked(bytes(message))
         if self._take(failure):
             self._end_waits(failure)
+
+    def _is_gone(self, rank: int | None) -> bool:
+        """Says whether the process of a rank that is alone on its host has ended: nobody there can say how.
+
+        A rank whose wait has timed out has closed its connections too, but not those of control messages.
+        """
+        if rank is None or len(self._places.hosts[self._places.host_of(rank)]) > 1:
+            return False
+        try:
+            for _ in range(2):
+                self._outer.isend(np.zeros(CONTROL_BYTES, np.uint8), rank, CONTROL)
+                self._seen.wait(GONE_S / 2)
+        except Lost:
+            return True
+        except (Late, Stopped):
+            pass
+        return False
 
     def _beat(self) -> None:
         before = (self._places.host - 1) % len(self._places.hosts)
@@ -204,7 +237,7 @@ class Watch:
         except (Late, Lost) as error:
             if not self._seen.wait(REASON_S):
                 why = f"no sign of life for {SILENCE_S:g} s" if isinstance(error, Late) else str(error)
-                self.tell(Failure("PeerLost", why, None, before))
+                self.tell(Failure("PeerLost", why, host=before))
 
     def _sign(self, *, is_last: bool) -> list[Request]:
         """Sends the next host a sign of life; the last one, once, if this host or one before it leaves."""
@@ -216,60 +249,94 @@ class Watch:
                 return [self._outer.isend(np.full(8, not is_last, np.uint8), self._places.hosts[after][0], BEAT)]
         return []
 
-    def _meaning(self, error: Exception, places: Places, patience: float | None) -> Any:
+    def _meaning(self, error: Error | Late | Lost | Stopped, places: Places, patience: float | None) -> Error:
         """Returns the error of a call, and tells the others of a failure that nobody has told."""
-        if type(error) not in (Mismatch, PeerLost) and not re.search(REASON, str(error)):
+        is_reason = _is_reason(error, places)
+        if isinstance(error, Lost) and self._is_gone(error.peer):
+            self._seen.wait(GONE_S)
+        elif not is_reason:
             self._seen.wait(2 * REASON_S if isinstance(error, Lost) else REASON_S)  # a late rank closes connections
         if self.failure is None:
             self.tell(self._seen_here(error, places, patience))
         if self.failure is None:
             return Closed("this rank has left the job during the call")
-        is_of_hosts = isinstance(error, Mismatch) and not LEFT.match(str(error))
-        return error if is_of_hosts else self._error(self.failure)
+        if isinstance(error, Mismatch) and not error.left:
+            return error
+        own, failure = self._places.rank, self.failure
+        if own in failure.late:  # says another host, which waits for this rank only
+            if isinstance(error, Timeout) and is_reason:
+                return self._error(self._seen_here(error, places, patience))
+            late = tuple(rank for rank in failure.late if rank != own)
+            text = f"{failure.text}; this rank is in the call, and waits for another one of its host"
+            failure = replace(failure, text=text, late=late)
+        return self._error(failure)
 
     def _seen_here(self, error: Exception, places: Places, patience: float | None) -> Failure:
-        """Returns what this rank knows: a message of this host with ranks of the job, or one of the engine."""
-        text, host = re.sub("Timed out waiting .*", "no answer", str(error)), self._places.host
+        """Returns what this rank knows of a failure, with ranks of the job."""
+        own = self._places
         if isinstance(error, (Late, Lost)):
-            peer = re.match(r"rank (\d+): ", text)
-            far = None if peer is None else self._places.host_of(int(peer[1]))
+            ranks = () if error.peer is None else (error.peer,)
+            far = None if error.peer is None else own.host_of(error.peer)
+            text = str(error) if error.peer is None else f"rank {error.peer}: {error}"
             if isinstance(error, Late):
-                return Failure("Timeout", f"timed out after {patience or 0:g} s: {text}", None, far)
-            if peer is None:
+                return Failure("Timeout", _timed_out(patience, text), ranks, late=ranks, host=far)
+            if error.peer is None:
                 return Failure("Aborted", f"a connection between hosts broke: {text}")
-            return Failure(
-                "PeerLost", f"the connection to rank {peer[1]} broke: {text[peer.end() :]}", int(peer[1]), far
-            )
-
-        def of_job(rank: int) -> int:
-            return places.world[places.mine[rank]] if rank < len(places.mine) else rank
-
+            return Failure("PeerLost", f"the connection to rank {error.peer} broke: {error}", ranks, host=far)
+        text = str(error)
+        failure = Failure(type(error).__name__, text, host=own.host)
+        if isinstance(error, Error):
+            numbers = (error.ranks, error.late, error.stopped, error.left)
+            named, late, stopped, left = (tuple(places.world[rank] for rank in each) for each in numbers)
+            failure = replace(failure, ranks=named, late=late, stopped=stopped, left=left)
+        if isinstance(error, Aborted):
+            failure = replace(failure, status=error.status)
         if isinstance(error, PeerLost):
+            end = "ended" if error.status is None else f"ended with status {error.status}"
             if error.signal:
                 end = f"was killed by signal {error.signal} ({signal.Signals(error.signal).name})"
-            else:
-                end = f"ended with status {error.status}" if error.status is not None else "ended"
-            rank = of_job(error.rank)
-            text = f"rank {rank} (process {error.pid}) {end} without leaving the job"
-            return Failure("PeerLost", text, rank, host, error.pid, error.signal, error.status)
-        if isinstance(error, Timeout):  # without the moves inside the host of which the call is made
-            stopped = re.search(r"the process of rank \d+ is stopped.*", text)
-            reason = stopped or re.search(r"ranks? [\d, and]+ ha(s|ve) not entered the call", text)
-            text = f"timed out after {patience or 0:g} s: {text if reason is None else reason[0]}"
-        if left := LEFT.match(text):  # while others were in a call, of which this names a part
-            text = f"{left[0]}, and the others wait for it in a call"
-        if left or not isinstance(error, Mismatch):  # the others are of hosts, and name ranks of the communicator
-            text = re.sub(r"\brank (\d+)", lambda found: f"rank {of_job(int(found[1]))}", text)
-        return Failure(type(error).__name__, text, None, host)
+            text = f"rank {failure.ranks[0]} (process {error.pid}) {end} without leaving the job"
+            return replace(failure, text=text, pid=error.pid, signal=error.signal)
+        if failure.left:  # while others were in a call, of which this names a part
+            text = f"the program of {listed(failure.left)} returned, and the others wait for it in a call"
+        elif failure.stopped:  # without the moves inside the host of which the call is made
+            text = "; ".join(f"the process of rank {rank} is stopped" for rank in failure.stopped)
+            text = _timed_out(patience, f"{text}: continue it by SIGCONT")
+        elif failure.late:
+            have = "has" if len(failure.late) == 1 else "have"
+            text = _timed_out(patience, f"{listed(failure.late)} {have} not entered the call")
+        elif isinstance(error, Timeout):
+            text = _timed_out(patience, "the ranks of this host were not done")
+        elif failure.ranks and places.size != own.size:  # others have other communicators
+            text = f"{text} (the ranks of this communicator are {listed(places.world)} of the job)"
+        return replace(failure, text=text)
 
-    def _error(self, failure: Failure) -> Any:
+    def _error(self, failure: Failure) -> Error:
         """Returns the error of a failure. Its host is None if the failure is of this rank's host."""
-        names, is_far = self._places.names, failure.host is not None and failure.host != self._places.host
+        is_far = failure.host is not None and failure.host != self._places.host
+        name = self._places.names[failure.host] if failure.host is not None and is_far else None
         kind = {each.__name__: each for each in (PeerLost, Timeout, Mismatch, Closed)}.get(failure.kind, Aborted)
-        name = names[failure.host] if failure.host is not None and is_far else None
-        error: Any = kind(failure.text if name is None else f"{failure.text}, on host {name}")
-        error.host = name
+        error = kind(failure.text if name is None else f"{failure.text}, on host {name}", ranks=failure.ranks)
+        error.host, error.late, error.stopped, error.left = name, failure.late, failure.stopped, failure.left
+        if isinstance(error, Aborted):
+            error.status = failure.status
         if isinstance(error, PeerLost):
-            for name in ("rank", "pid", "signal", "status"):
-                setattr(error, name, getattr(failure, name))
+            error.rank = failure.ranks[0] if failure.ranks else None
+            error.pid, error.signal = failure.pid, failure.signal
         return error
+
+
+def _is_reason(error: Exception, places: Places) -> bool:
+    """Says whether an error tells why a call ended: others then know nothing better.
+
+    The first rank of a host waits for other hosts: that it is late is no reason.
+    """
+    if isinstance(error, (Mismatch, PeerLost)):
+        return True
+    if isinstance(error, Timeout):
+        return bool(error.stopped) or (bool(error.late) and places.mine[0] not in error.late)
+    return isinstance(error, Aborted) and error.status is not None
+
+
+def _timed_out(patience: float | None, why: str) -> str:
+    return f"timed out after {patience or 0:g} s: {why}"

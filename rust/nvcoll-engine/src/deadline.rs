@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nvcoll_core::interrupt::{Interrupt, UNITS_PER_QUESTION};
 
 use crate::call::{Call, PositionedCall};
-use crate::error::Error;
+use crate::error::{Error, LateRanks};
 use crate::sync::condition::IsInterrupted;
 use crate::sync::single_flight::Unlocked;
 
@@ -35,12 +35,12 @@ impl Deadline {
         self.at.is_some_and(|at| Instant::now() >= at)
     }
 
-    pub(crate) fn error(&self, what: PositionedCall, missing: String) -> Error {
-        Error::Timeout { what, seconds: self.seconds, missing }
+    pub(crate) fn error(&self, what: PositionedCall, missing: impl Into<LateRanks>) -> Error {
+        Error::Timeout { what, seconds: self.seconds, missing: Box::new(missing.into()) }
     }
 
-    pub(crate) fn overdue(&self, what: String, missing: String) -> Error {
-        Error::Overdue { what, seconds: self.seconds, missing }
+    pub(crate) fn overdue(&self, what: String, missing: impl Into<LateRanks>) -> Error {
+        Error::Overdue { what, seconds: self.seconds, missing: Box::new(missing.into()) }
     }
 
     /// Returns the allowed time in seconds.
@@ -68,7 +68,7 @@ impl<'a, U: Unlocked> UntilDeadline<'a, U> {
         // Relaxed: the work ran on this thread.
         match error {
             Error::Core(nvcoll_core::Error::Interrupted) if self.has_passed.load(Ordering::Relaxed) => {
-                self.deadline.error(call.clone().into(), missing.into())
+                self.deadline.error(call.clone().into(), missing)
             }
             error => error,
         }

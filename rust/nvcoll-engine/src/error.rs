@@ -99,6 +99,14 @@ pub enum Error {
         /// The cause of the failure.
         cause: Cow<'static, str>,
     },
+    /// The program of another rank ended with an exit status.
+    #[error("rank {rank} ended with status {status}: the call was aborted")]
+    Exited {
+        /// The rank.
+        rank: u32,
+        /// Its exit status.
+        status: u8,
+    },
     /// The process of another rank ended without a word.
     #[error("{0}: the call was aborted")]
     PeerLost(Box<LostPeer>),
@@ -109,8 +117,8 @@ pub enum Error {
         what: PositionedCall,
         /// The allowed time.
         seconds: f64,
-        /// The ranks that did not enter, in words.
-        missing: String,
+        /// Who did not enter.
+        missing: Box<LateRanks>,
     },
     /// The deadline of a wait passed that is no call: of joining, or of a message.
     #[error("{what} timed out after {seconds} s: {missing}")]
@@ -119,8 +127,8 @@ pub enum Error {
         what: String,
         /// The allowed time.
         seconds: f64,
-        /// What did not happen, and what to do, in words.
-        missing: String,
+        /// Who did not come, or what did not happen, and what to do.
+        missing: Box<LateRanks>,
     },
     /// A rank that is a process ended, or closed its connection.
     #[error("rank {rank} left {circumstance}")]
@@ -172,6 +180,95 @@ pub enum Error {
     /// The proof failed.
     #[error("{0}")]
     Refuted(String),
+}
+
+/// What a wait still missed at its deadline. Ranks are those of the communicator.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LateRanks {
+    /// The ranks that are late.
+    pub late: Vec<u32>,
+    /// What they have not done, in words: "entered the call"; empty if `more` says it all.
+    pub not_done: String,
+    /// The late ranks whose process is stopped.
+    pub stopped: Vec<u32>,
+    /// What else is known, in words. It may name ranks of the run.
+    pub more: String,
+}
+
+impl<Words: Into<String>> From<Words> for LateRanks {
+    fn from(words: Words) -> Self {
+        Self { more: words.into(), ..Self::default() }
+    }
+}
+
+impl fmt::Display for LateRanks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranks: Vec<String> = self.late.iter().map(u32::to_string).collect();
+        match (&ranks[..], &self.not_done[..]) {
+            (_, "") | ([], _) => {}
+            ([one], what) => write!(f, "rank {one} has not {what}")?,
+            (several, what) => write!(f, "ranks {} have not {what}", several.join(", "))?,
+        }
+        f.write_str(&self.more)
+    }
+}
+
+/// The ranks that an error is about, for programs.
+#[derive(Debug, Default, PartialEq)]
+pub struct NamedRanks {
+    /// All of them: those that failed, disagree or are late.
+    pub ranks: Vec<u32>,
+    /// Those that are late.
+    pub late: Vec<u32>,
+    /// The late ones whose process is stopped.
+    pub stopped: Vec<u32>,
+    /// Those that have left.
+    pub left: Vec<u32>,
+}
+
+impl Error {
+    /// Returns the ranks that the error is about.
+    pub fn named_ranks(&self) -> NamedRanks {
+        let of = |ranks: &[u32]| NamedRanks { ranks: ranks.to_vec(), ..NamedRanks::default() };
+        match self {
+            Self::Mismatch { rank_a, rank_b, .. } | Self::Overlap { rank_a, rank_b, .. } => of(&[*rank_a, *rank_b]),
+            Self::Returned { rank, caller, .. } => NamedRanks { left: vec![*rank], ..of(&[*rank, *caller]) },
+            Self::NoPeer { rank, waiter, .. } => NamedRanks { left: vec![*rank], ..of(&[*rank, *waiter]) },
+            Self::UnlikeMessage { sender, receiver, .. } => of(&[*sender, *receiver]),
+            Self::Aborted { rank, .. } | Self::Exited { rank, .. } => of(&[*rank]),
+            Self::PeerLost(peer) => of(&[peer.rank]),
+            Self::Left { rank, .. } => NamedRanks { left: vec![*rank], ..of(&[*rank]) },
+            Self::Timeout { missing, .. } | Self::Overdue { missing, .. } => {
+                let LateRanks { late, stopped, .. } = &**missing;
+                NamedRanks { late: late.clone(), stopped: stopped.clone(), ..of(late) }
+            }
+            _ => NamedRanks::default(),
+        }
+    }
+
+    /// Returns the error with other numbers for its ranks: number `r` becomes `numbers[r]`, if there is one.
+    #[must_use]
+    pub fn renumbered(&self, numbers: &[u32]) -> Self {
+        let mut error = self.clone();
+        let number = |rank: &mut u32| *rank = numbers.get(*rank as usize).copied().unwrap_or(*rank);
+        match &mut error {
+            Self::Mismatch { rank_a: one, rank_b: other, .. }
+            | Self::Overlap { rank_a: one, rank_b: other, .. }
+            | Self::Returned { rank: one, caller: other, .. }
+            | Self::UnlikeMessage { sender: one, receiver: other, .. }
+            | Self::NoPeer { rank: one, waiter: other, .. } => [one, other].into_iter().for_each(number),
+            Self::Aborted { rank, .. } | Self::Exited { rank, .. } | Self::Left { rank, .. } => number(rank),
+            Self::PeerLost(peer) => number(&mut peer.rank),
+            Self::Timeout { missing, .. } | Self::Overdue { missing, .. } => {
+                missing.late.iter_mut().chain(&mut missing.stopped).for_each(number);
+                if !missing.not_done.is_empty() {
+                    missing.more.clear();
+                }
+            }
+            _ => {}
+        }
+        error
+    }
 }
 
 /// A rank whose process ended without a word.
@@ -238,5 +335,30 @@ fn advice_about(what: &str) -> &'static str {
     match what {
         SYMMETRIC_MEMORY => "make smaller arrays, or release some",
         _ => "pass smaller arrays, or another algorithm or path",
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_numbers_change_the_words_and_the_named_ranks() {
+        let missing = LateRanks {
+            late: vec![0, 2],
+            not_done: "entered the call".into(),
+            stopped: vec![2],
+            more: "; rank 9 of the run is elsewhere".into(),
+        };
+        let error = Error::Overdue { what: "shrink".into(), seconds: 3.0, missing: Box::new(missing) };
+        let found = error.renumbered(&[4, 5, 6]);
+        assert_eq!(found.to_string(), "shrink timed out after 3 s: ranks 4, 6 have not entered the call");
+        let NamedRanks { ranks, late, stopped, left } = found.named_ranks();
+        assert_eq!((ranks, late, stopped, left), (vec![4, 6], vec![4, 6], vec![6], vec![]));
+
+        let error = Error::NoPeer { rank: 1, waiter: 0, what: "recv of 4 f32".into() }.renumbered(&[7, 8]);
+        assert!(error.to_string().starts_with("the program of rank 8 returned, and rank 7 called recv"), "{error}");
+        assert_eq!(error.named_ranks().left, [8]);
+        assert_eq!(Error::Exited { rank: 3, status: 2 }.renumbered(&[7]).named_ranks().ranks, [3], "no such number");
     }
 }

@@ -2,13 +2,13 @@
 
 use std::cell::RefCell;
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError};
+use pyo3::exceptions::{PyBaseException, PyKeyboardInterrupt, PyMemoryError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyString, PyTuple, PyType};
 
 use nvcoll_core::Error as CoreError;
-use nvcoll_engine::error::LostPeer;
+use nvcoll_engine::error::NamedRanks;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::WaitStatus;
 use nvcoll_engine::Error as EngineError;
@@ -107,19 +107,12 @@ pub(crate) fn of_file(py: Python<'_>, error: &std::io::Error, path: &std::path::
 /// Makes the exception of an engine's error in the call of a rank. A communicator that was split off has ranks of its own: the message
 /// says their numbers in the run.
 pub(crate) fn of_member(py: Python<'_>, member: &Member, error: &EngineError) -> PyErr {
-    let names_ranks = matches!(
-        error,
-        EngineError::Mismatch { .. }
-            | EngineError::Returned { .. }
-            | EngineError::Overlap { .. }
-            | EngineError::Aborted { .. }
-            | EngineError::PeerLost(_)
-            | EngineError::Timeout { .. }
-            | EngineError::Overdue { .. }
-            | EngineError::UnlikeMessage { .. }
-            | EngineError::NoPeer { .. }
-    );
-    if !(names_ranks && member.is_of_group()) {
+    if let Some(numbers) = member.names_of_ranks() {
+        return of_engine(py, &error.renumbered(numbers));
+    }
+    let is_about_ranks = error.named_ranks() != NamedRanks::default()
+        || matches!(error, EngineError::Timeout { .. } | EngineError::Overdue { .. });
+    if !(is_about_ranks && member.is_of_group()) || matches!(error, EngineError::Left { .. }) {
         return of_engine(py, error);
     }
     let ranks = listed(member.ranks());
@@ -154,27 +147,38 @@ fn with_message(py: Python<'_>, error: &EngineError, message: String) -> PyErr {
         | EngineError::Returned { .. }
         | EngineError::UnlikeMessage { .. }
         | EngineError::NoPeer { .. } => "Mismatch",
-        EngineError::Aborted { .. } => "Aborted",
-        EngineError::PeerLost(peer) => return peer_lost(py, peer, message),
+        EngineError::Aborted { .. } | EngineError::Exited { .. } => "Aborted",
+        EngineError::PeerLost(_) => "PeerLost",
         EngineError::Timeout { .. } | EngineError::Overdue { .. } => "Timeout",
         EngineError::Busy(_) => "Busy",
         EngineError::Closed(_) | EngineError::Left { .. } => "Closed",
         EngineError::Refuted(_) => "Refuted",
     };
-    raise(py, name, message)
+    let raised = raise(py, name, message);
+    match tell(raised.value(py), error) {
+        Ok(()) => raised,
+        Err(error) => error,
+    }
 }
 
-/// Makes the exception about a rank whose process ended, with what programs ask of it.
-fn peer_lost(py: Python<'_>, peer: &LostPeer, message: String) -> PyErr {
-    let error = raise(py, "PeerLost", message);
-    let value = error.value(py);
-    let set = || -> PyResult<()> {
-        value.setattr("rank", peer.rank)?;
-        value.setattr("pid", peer.process)?;
-        value.setattr("signal", peer.status.and_then(WaitStatus::signal))?;
-        value.setattr("status", peer.status.and_then(WaitStatus::exit_status))
-    };
-    set().err().unwrap_or(error)
+/// Gives an exception what programs ask of it: the ranks that it is about, and how the process of one ended.
+fn tell(exception: &Bound<'_, PyBaseException>, error: &EngineError) -> PyResult<()> {
+    let NamedRanks { ranks, late, stopped, left } = error.named_ranks();
+    for (name, ranks) in [("ranks", ranks), ("late", late), ("stopped", stopped), ("left", left)] {
+        if !ranks.is_empty() {
+            exception.setattr(name, PyTuple::new(exception.py(), ranks)?)?;
+        }
+    }
+    match error {
+        EngineError::Exited { status, .. } => exception.setattr("status", status),
+        EngineError::PeerLost(peer) => {
+            exception.setattr("rank", peer.rank)?;
+            exception.setattr("pid", peer.process)?;
+            exception.setattr("signal", peer.status.and_then(WaitStatus::signal))?;
+            exception.setattr("status", peer.status.and_then(WaitStatus::exit_status))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

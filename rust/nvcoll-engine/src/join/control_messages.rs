@@ -20,7 +20,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::deadline::WaitLimit;
-use crate::error::{Error, Result};
+use crate::error::{Error, LateRanks, Result};
 use crate::join::patience::{give_up, until_next_look, GiveUp};
 use crate::join::socket::{wait, Awaited, PacketSocket, Receipt, Sending, MOST_DESCRIPTORS};
 use crate::join::wire::{open, MessageBody, PacketKind, LONGEST_MESSAGE, MOST_WORDS};
@@ -107,6 +107,7 @@ impl PeerConnection {
         match reason {
             GiveUp::Interrupted => Error::Interrupted,
             GiveUp::Late => {
+                let missing = LateRanks { late: vec![self.peer], ..missing.into() };
                 Error::Overdue { what: format!("{what} rank {}", self.peer), seconds, missing: missing.into() }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::error::Error;
+use crate::error::{Error, LateRanks};
 use crate::join::settings::JobSettings;
 use crate::join::socket::PeerProcess;
 use crate::join::wire::{RefusalBody, VERSION};
@@ -90,17 +90,17 @@ impl JoinFailure {
     /// Returns the error of the rank that has these settings.
     pub(super) fn error(self, settings: &JobSettings) -> Error {
         let JobSettings { rank: own, world_size, job, .. } = settings;
-        let overdue = |seconds, missing| Error::Overdue {
+        let overdue = |seconds, late: &[u32], words: String| Error::Overdue {
             what: format!("joining job {job:?} as rank {own} of {world_size}"),
             seconds,
-            missing,
+            missing: Box::new(LateRanks { late: late.to_vec(), ..words.into() }),
         };
         let left = |rank, why: &str| Error::Left { rank, circumstance: format!("while job {job:?} joined{why}") };
         match self {
-            Self::NotCome { seconds, .. }
-            | Self::NotConnected { seconds, .. }
-            | Self::NoRankZero { seconds }
-            | Self::Silent { seconds } => overdue(seconds, self.missing()),
+            Self::NotCome { seconds, ref ranks, .. } | Self::NotConnected { seconds, ref ranks, .. } => {
+                overdue(seconds, ranks, self.missing())
+            }
+            Self::NoRankZero { seconds } | Self::Silent { seconds } => overdue(seconds, &[0], self.missing()),
             Self::Left { rank } => left(rank, ""),
             Self::Interrupted { rank } if rank == *own => Error::Interrupted,
             Self::Interrupted { rank } => left(rank, ": it was interrupted"),

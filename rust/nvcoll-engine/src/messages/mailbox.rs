@@ -9,12 +9,13 @@ use super::outgoing::{Outgoing, PendingSend};
 use super::stream::{MessageStream, StreamWords};
 use super::transfer::{Direction, Envelope, MessageBuffer, MessageTransfer};
 use crate::deadline::{Deadline, WaitLimit};
-use crate::error::{Error, Result};
+use crate::error::{Error, LateRanks, Result};
 use crate::memory::world::addresses::Unreached;
 use crate::memory::world::World;
 use crate::run::fault::{Fault, Moment};
 use crate::run::quiesce::{ring_everybody, sleep_until_quiet};
 use crate::run::report::{ended_before, error_of};
+use crate::run::wait_graph::WaitGraph;
 use crate::sync::{Cause, Doorbell, Pair};
 
 /// The messages of one rank. One thread at a time uses it.
@@ -295,7 +296,7 @@ impl Mailbox {
         world: &World,
         transfers: &[Arc<MessageTransfer>],
         limit: &mut WaitLimit<'_>,
-        wait_graph: &str,
+        wait_graph: &WaitGraph,
         cause: Cause,
     ) -> Error {
         let own_end = || {
@@ -304,9 +305,12 @@ impl Mailbox {
                 return if is_own { Error::Interrupted } else { ended_before(self.own, cause) };
             }
             let pending: Vec<_> = transfers.iter().filter(|transfer| transfer.outcome().is_none()).collect();
-            let missing: Vec<_> = pending.iter().map(|transfer| self.missing(transfer)).collect();
+            let words: Vec<_> = pending.iter().map(|transfer| self.missing(transfer)).collect();
             let what = pending.first().map_or_else(String::new, |transfer| transfer.to_string());
-            limit.deadline.overdue(what, missing.join("; ") + wait_graph)
+            let mut late: Vec<u32> = pending.iter().filter_map(|transfer| transfer.direction.peer()).collect();
+            late.sort_unstable();
+            late.dedup();
+            limit.deadline.overdue(what, wait_graph.added_to(LateRanks { late, ..words.join("; ").into() }))
         };
         let error = self.error(world, cause, own_end);
         // What a rank has refused itself, it says in full.

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use super::mailbox::Mailbox;
-use super::transfer::{Direction, MessageTransfer};
+use super::transfer::MessageTransfer;
 use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::memory::world::notice::Notice;
 use crate::memory::world::World;
 use crate::run::fault::Moment;
 use crate::run::wait::{fly, look, now, Advance, Flight};
+use crate::run::wait_graph::WaitGraph;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::condition::{IsInterrupted, QUESTION};
 use crate::sync::record::WORDS;
@@ -210,7 +211,7 @@ struct TransfersFlight<'a, 'transfers> {
     /// Says how the wait ends before the transfers do.
     pause: &'transfers mut (dyn FnMut() -> Option<WaitEnd> + Send),
     until: Option<Instant>,
-    wait_graph: String,
+    wait_graph: WaitGraph,
 }
 
 impl<'a, 'transfers> TransfersFlight<'a, 'transfers> {
@@ -221,7 +222,7 @@ impl<'a, 'transfers> TransfersFlight<'a, 'transfers> {
         transfers: &'transfers [Arc<MessageTransfer>],
         pause: &'transfers mut (dyn FnMut() -> Option<WaitEnd> + Send),
     ) -> Self {
-        Self { mailbox, world, own, transfers, pause, until: None, wait_graph: String::new() }
+        Self { mailbox, world, own, transfers, pause, until: None, wait_graph: WaitGraph::default() }
     }
 
     fn pending(&self) -> impl Iterator<Item = &Arc<MessageTransfer>> {
@@ -264,18 +265,15 @@ impl<'a> Flight<'a> for TransfersFlight<'a, '_> {
     }
 
     fn notice(&self) -> Option<Notice> {
-        let named = self.pending().filter_map(|transfer| match transfer.direction {
-            Direction::To(rank) | Direction::From(Some(rank)) => Some(self.world.ranks()[rank as usize]),
-            Direction::From(None) => None,
-        });
-        let awaited = named.collect();
+        let named = self.pending().filter_map(|transfer| transfer.direction.peer());
+        let awaited = named.map(|rank| self.world.ranks()[rank as usize]).collect();
         let mut pending = self.pending();
         let record = pending.next().map_or([0; WORDS], |first| first.record(pending.count()));
         Some(Notice { world: *self.world.name(), call: 0, record, awaited, since_ns: 0, until_ns: 0 })
     }
 
-    fn keep_wait_graph(&mut self, words: String) {
-        self.wait_graph = words;
+    fn keep_wait_graph(&mut self, found: WaitGraph) {
+        self.wait_graph = found;
     }
 }
 

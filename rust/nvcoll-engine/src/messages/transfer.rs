@@ -63,6 +63,16 @@ pub enum Direction {
     From(Option<u32>),
 }
 
+impl Direction {
+    /// Returns the rank at the other end, if it is one.
+    pub(crate) fn peer(self) -> Option<u32> {
+        match self {
+            Self::To(rank) => Some(rank),
+            Self::From(rank) => rank,
+        }
+    }
+}
+
 /// A send or a receive.
 #[derive(Debug)]
 pub struct MessageTransfer {

@@ -62,6 +62,8 @@ pub struct Member {
     /// Its messages.
     messages: SharedMailbox,
     subsets: SubsetCounts,
+    /// The numbers by which its errors name the ranks, if they have others than here.
+    numbers: OnceLock<Vec<u32>>,
     /// The programs of its splits and of the agreements of its groups, after the first.
     programs_of_words: [OnceLock<Arc<Program>>; 2],
 }
@@ -83,6 +85,7 @@ impl Member {
             issued: IssuedCalls::default(),
             messages,
             subsets: SubsetCounts::default(),
+            numbers: OnceLock::new(),
             programs_of_words: [const { OnceLock::new() }; 2],
         });
         if let Some(end) = member.memberships.add(&member) {
@@ -99,6 +102,16 @@ impl Member {
     /// Returns the ranks of the run that form this communicator, in the order of ranks here.
     pub fn ranks(&self) -> &[u32] {
         self.world.ranks()
+    }
+
+    /// Has errors name the ranks by other numbers from now on: those of a larger communicator. The first numbers stay.
+    pub fn name_ranks(&self, numbers: Vec<u32>) {
+        _ = self.numbers.set(numbers);
+    }
+
+    /// Returns the numbers by which errors name the ranks, if they are others than here.
+    pub fn names_of_ranks(&self) -> Option<&[u32]> {
+        self.numbers.get().map(Vec::as_slice)
     }
 
     /// Says whether all memory of a rank is in reach of the others: they are threads of this process, or there is one rank.

@@ -24,7 +24,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::deadline::WaitLimit;
-use crate::error::{Error, Result};
+use crate::error::{Error, LateRanks, Result};
 use crate::memory::world::{SubsetKey, World};
 use crate::ranks::subset::{make, PAUSE};
 use crate::sync::rendezvous::{give_up, meet, Rendezvous, RendezvousPhase, Said};
@@ -96,19 +96,22 @@ fn gather(world: &World, own: u32, list: &[u32], limit: &mut WaitLimit<'_>) -> R
 }
 
 /// Says which ranks have not come, or else which came and gave up: then their deadline passed before that of the asking rank.
-fn absent(world: &World, places: &[&Rendezvous], tag: u64) -> String {
+fn absent(world: &World, places: &[&Rendezvous], tag: u64) -> LateRanks {
     let left = left_of(world);
     let here = |rank: &u32| world.ranks().iter().position(|of_run| of_run == rank);
-    let those = |is_meant: &dyn Fn(Said) -> bool| -> Vec<String> {
+    let those = |is_meant: &dyn Fn(Said) -> bool| -> Vec<u32> {
         let meant = left.iter().zip(places).filter(|(_, place)| is_meant(place.hear()));
-        meant.filter_map(|(rank, _)| Some(here(rank)?.to_string())).collect()
+        meant.filter_map(|(rank, _)| Some(here(rank)? as u32)).collect()
     };
     let has_given_up = |said: Said| said.tag == tag && said.has_given_up();
     let has_not_come = |said: Said| (said.phase == RendezvousPhase::Idle || said.tag != tag) && !has_given_up(said);
-    match (&those(&has_not_come)[..], &those(&has_given_up)[..]) {
-        ([], []) => "every rank has called it, but they were not done".into(),
-        ([], gone) => format!("rank {} has called it and given up", gone.join(", rank ")),
-        ([one], _) => format!("rank {one} runs and has not called it"),
-        (several, _) => format!("ranks {} run and have not called it", several.join(", ")),
+    let (late, gone) = (those(&has_not_come), those(&has_given_up));
+    if !late.is_empty() {
+        return LateRanks { late, not_done: "called it".into(), ..LateRanks::default() };
+    }
+    let names: Vec<String> = gone.iter().map(u32::to_string).collect();
+    match &names[..] {
+        [] => "every rank has called it, but they were not done".into(),
+        names => format!("rank {} has called it and given up", names.join(", rank ")).into(),
     }
 }

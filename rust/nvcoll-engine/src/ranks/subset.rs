@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::deadline::WaitLimit;
-use crate::error::{Error, Result};
+use crate::error::{Error, LateRanks, Result};
 use crate::memory::world::{SubsetKey, World};
 use crate::run::report::{error_of, peer_lost};
 use crate::sync::Cause;
@@ -54,7 +54,7 @@ pub(crate) fn subset(
     let of_run: Vec<u32> = ranks.iter().map(|&rank| world.ranks()[rank as usize]).collect();
     let attempt = counts.next(tag, ranks);
     let made = make(world, SubsetKey::Tagged { tag, attempt }, of_run, place, limit);
-    made.map_err(|error| explain(ranks, error))
+    made.map_err(|error| explain(world, ranks, error))
 }
 
 /// Makes the world of some ranks of `world`, in which this rank has this place. Subsets, splits and shrinks all do it so. Returns the world
@@ -126,18 +126,17 @@ fn check(world: &World, own: u32, ranks: &[u32]) -> Result<u32> {
 }
 
 /// Turns the failure of making a world into words about the subset.
-fn explain(ranks: &[u32], error: Error) -> Error {
+fn explain(world: &World, ranks: &[u32], error: Error) -> Error {
     match error {
-        Error::Overdue { what, seconds, .. } => {
+        Error::Overdue { what, seconds, missing } => {
+            let here = |late: &u32| Some(world.ranks().iter().position(|of_run| of_run == late)? as u32);
+            let late = missing.late.iter().filter_map(here).collect();
             let others: Vec<String> = ranks.iter().map(u32::to_string).collect();
-            Error::Overdue {
-                what: "subset".into(),
-                seconds,
-                missing: format!(
-                    "found no answer while {what} of the run: every rank of the list ({}) must call subset with the same list and tag",
-                    others.join(", ")
-                ),
-            }
+            let words = format!(
+                "found no answer while {what} of the run: every rank of the list ({}) must call subset with the same list and tag",
+                others.join(", ")
+            );
+            Error::Overdue { what: "subset".into(), seconds, missing: Box::new(LateRanks { late, ..words.into() }) }
         }
         error => error,
     }

@@ -121,7 +121,7 @@ impl Driver {
                 stores.into_iter().for_each(|stores| stores.learn(|| true));
                 Ok(())
             }
-            (false, true) => Err(deadline.error(pass.first().call().clone().into(), "not all steps were done".into())),
+            (false, true) => Err(deadline.error(pass.first().call().clone().into(), "not all steps were done")),
             (false, false) => Err(Error::Interrupted),
         }
     }
@@ -224,7 +224,7 @@ impl Driver {
         let taken = outcomes.map(|outcome| std::mem::replace(outcome, Ok(())));
         let rank = |outcome: &Result<()>| match outcome {
             Ok(()) => 2,
-            Err(Error::Aborted { .. }) => 1,
+            Err(Error::Aborted { .. } | Error::Exited { .. }) => 1,
             Err(_) => 0,
         };
         taken.min_by_key(rank).unwrap_or(Ok(()))

@@ -5,7 +5,7 @@ use std::ops::Range;
 use nvcoll_core::words::counted;
 
 use crate::call::{Call, PositionedCall};
-use crate::error::{Error, LostPeer};
+use crate::error::{Error, LateRanks, LostPeer};
 use crate::memory::world::rank_lines::RankWords;
 use crate::memory::world::World;
 use crate::sync::record::{words_of_message, CALLS, FLAGS, MESSAGES, PLACE, PLACES};
@@ -33,7 +33,7 @@ pub(crate) fn error_of(
     }
     match cause {
         Cause::Failed(rank) => Error::Aborted { rank, cause: "failed".into() },
-        Cause::Exited(rank, status) => Error::Aborted { rank, cause: format!("ended with status {status}").into() },
+        Cause::Exited(rank, status) => Error::Exited { rank, status },
         // Ranks of one program are interrupted together.
         Cause::Interrupted(_) if world.origin().longest_quiesce().is_none() => Error::Interrupted,
         Cause::TimedOut(rank) | Cause::Interrupted(rank) if own.contains(&rank) => own_end(),
@@ -177,19 +177,17 @@ fn place_in(record: &Record) -> (usize, usize) {
 }
 
 /// Says which ranks have not entered a call of `own`, or which have not answered the abort.
-pub(crate) fn missing(world: &World, number: u32, own: &Range<u32>) -> String {
+pub(crate) fn missing(world: &World, number: u32, own: &Range<u32>) -> LateRanks {
     let peers = || (0..world.world_size()).filter(|rank| !own.contains(rank));
     let absent: Vec<u32> = peers().filter(|&rank| !world.lines[rank as usize].stamp.has_entered(number)).collect();
-    let (ranks, what): (Vec<u32>, _) = match absent.is_empty() {
-        true => (peers().filter(|&rank| !world.is_quiet(rank)).collect(), "entered the call and not answered since"),
-        false => (absent, "not entered the call"),
+    let (late, not_done): (Vec<u32>, _) = match absent.is_empty() {
+        true => (peers().filter(|&rank| !world.is_quiet(rank)).collect(), "answered since it entered the call"),
+        false => (absent, "entered the call"),
     };
-    let listed: Vec<String> = ranks.iter().map(u32::to_string).collect();
-    match &listed[..] {
-        [] => "every rank has entered the call, but they were not done".to_owned(),
-        [one] => format!("rank {one} has {what}"),
-        several => format!("ranks {} have {what}", several.join(", ")),
+    if late.is_empty() {
+        return "every rank has entered the call, but they were not done".into();
     }
+    LateRanks { late, not_done: not_done.into(), ..LateRanks::default() }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -26,7 +26,7 @@ use crate::kernel::FloatEnvironment;
 use crate::memory::world::notice::Notice;
 use crate::memory::world::notice_board::PostedNotice;
 use crate::memory::world::World;
-use crate::run::wait_graph::wait_graph;
+use crate::run::wait_graph::{wait_graph, WaitGraph};
 use crate::sync::atomic::pause;
 use crate::sync::backoff::{give_way, Backoff, Next};
 use crate::sync::{Cause, Doorbell};
@@ -68,7 +68,7 @@ pub(crate) trait Flight<'world> {
     fn notice(&self) -> Option<Notice>;
 
     /// Keeps what the peers do when the time is up, in words, for the error.
-    fn keep_wait_graph(&mut self, words: String);
+    fn keep_wait_graph(&mut self, found: WaitGraph);
 }
 
 /// Makes a call whose limit is that of this thread, which waits in it.

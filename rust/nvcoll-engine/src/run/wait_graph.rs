@@ -10,6 +10,7 @@
 //!
 //! What it does not do: a rank that waits in its own code, for a lock or a file, posts nothing.
 
+use crate::error::LateRanks;
 use crate::memory::world::notice::{Notice, RankList, WorldName, SUBSET};
 use crate::memory::world::World;
 use crate::run::report::{words_of_call, words_of_notice};
@@ -19,8 +20,24 @@ use crate::system::other_process::is_stopped;
 /// How many ranks a message describes. Chosen: a screen has room for them.
 const DESCRIBED: usize = 4;
 
-/// Says what the ranks do for which the rank of `own` waits. It begins with the word that goes on a sentence, or is empty.
-pub(crate) fn wait_graph(world: &World, rank: u32, own: &Notice) -> String {
+/// What the ranks do for which a rank waits.
+#[derive(Debug, Default)]
+pub(crate) struct WaitGraph {
+    /// The words that go on a sentence, or none.
+    words: String,
+    /// The ranks of the communicator whose process is stopped.
+    stopped: Vec<u32>,
+}
+
+impl WaitGraph {
+    /// Adds what is known to what a wait missed.
+    pub(crate) fn added_to(&self, missing: LateRanks) -> LateRanks {
+        LateRanks { more: missing.more + &self.words, stopped: self.stopped.clone(), ..missing }
+    }
+}
+
+/// Says what the ranks do for which the rank of `own` waits.
+pub(crate) fn wait_graph(world: &World, rank: u32, own: &Notice) -> WaitGraph {
     let read = |rank| world.board().read(rank);
     if let Some(cycle) = cycle(rank, own, read) {
         let has_messages = cycle.iter().any(|(_, notice)| notice.record[CALLS] & !FLAGS == MESSAGES);
@@ -28,7 +45,7 @@ pub(crate) fn wait_graph(world: &World, rank: u32, own: &Notice) -> String {
             true => "begin sends and receives before you wait for another, by sendrecv, isend, irecv or a group",
             false => "every rank must use communicators that share ranks in the same order",
         };
-        return format!("; {}: {advice}", cycle_words(&cycle));
+        return WaitGraph { words: format!("; {}: {advice}", cycle_words(&cycle)), stopped: Vec::new() };
     }
     let said = own.awaited.first().take(DESCRIBED).map(|rank| {
         let name = rank_words(rank, world);
@@ -37,10 +54,14 @@ pub(crate) fn wait_graph(world: &World, rank: u32, own: &Notice) -> String {
             None => last_words(world, rank).map_or(String::new(), |words| format!("; {name} {words}")),
         }
     });
-    let stopped =
-        own.awaited.first().take(DESCRIBED).filter(|&rank| world.origin().process_of(rank).is_some_and(is_stopped));
-    let stopped = stopped.map(|rank| format!("; the process of rank {rank} is stopped: continue it by SIGCONT"));
-    said.chain(stopped).collect()
+    let is_stopped = |rank: &u32| world.origin().process_of(*rank).is_some_and(is_stopped);
+    let stopped: Vec<u32> = own.awaited.first().take(DESCRIBED).filter(is_stopped).collect();
+    let advice = |rank| format!("; the process of rank {rank} is stopped: continue it by SIGCONT");
+    let here = |of_run: &u32| Some(world.ranks().iter().position(|rank| rank == of_run)? as u32);
+    WaitGraph {
+        words: said.chain(stopped.iter().map(advice)).collect(),
+        stopped: stopped.iter().filter_map(here).collect(),
+    }
 }
 
 /// Returns the notices that say something about a wait: those that last, and those that ended during it.

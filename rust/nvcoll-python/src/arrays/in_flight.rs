@@ -60,7 +60,7 @@ impl Failure {
     pub(crate) fn is_of_ended(&self, own: u32) -> bool {
         match self {
             Self::Engine(Error::Closed(_) | Error::Interrupted) => true,
-            Self::Engine(Error::Aborted { rank, .. }) => *rank == own,
+            Self::Engine(Error::Aborted { rank, .. } | Error::Exited { rank, .. }) => *rank == own,
             Self::Engine(_) | Self::Raised(_) => false,
         }
     }

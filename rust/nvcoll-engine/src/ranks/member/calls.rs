@@ -178,7 +178,7 @@ impl Member {
             WaitEnd::Over => return Ok(()),
             WaitEnd::Interrupted => (Cause::Interrupted(self.rank), Error::Interrupted),
             WaitEnd::TimedOut => {
-                let missing = "calls that this rank issued before were in flight".to_owned();
+                let missing = "calls that this rank issued before were in flight";
                 (Cause::TimedOut(self.rank), limit.deadline.error(call(), missing))
             }
         };

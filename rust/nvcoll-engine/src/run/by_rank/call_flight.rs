@@ -21,6 +21,7 @@ use crate::run::fault::Moment;
 use crate::run::quiesce::{ring_everybody, until_quiet};
 use crate::run::report::{ended_before, error_of, missing, place_of_trouble};
 use crate::run::wait::{fly, wait, Advance, Flight};
+use crate::run::wait_graph::WaitGraph;
 use crate::sync::{Cause, Doorbell, Pair};
 
 /// Where a call is.
@@ -118,8 +119,8 @@ impl<'a> Flight<'a> for CallFlight<'_, 'a> {
         self.worker.is_member.then(new)
     }
 
-    fn keep_wait_graph(&mut self, words: String) {
-        self.worker.wait_graph = words;
+    fn keep_wait_graph(&mut self, found: WaitGraph) {
+        self.worker.wait_graph = found;
     }
 }
 
@@ -262,7 +263,7 @@ impl RankWorker {
             _ if self.has_ended_before => ended_before(self.rank(), cause),
             Cause::Interrupted(_) if limit.is_interrupted() => Error::Interrupted,
             Cause::Interrupted(_) => ended_before(self.rank(), cause),
-            _ => limit.deadline.error(call_in(pass, 0), missing(world, number, &self.ranks) + &self.wait_graph),
+            _ => limit.deadline.error(call_in(pass, 0), self.wait_graph.added_to(missing(world, number, &self.ranks))),
         };
         error_of(world, &self.ranks, cause, own_call, own_end)
     }

@@ -10,6 +10,7 @@ use crate::program::order::Wait;
 use crate::program::store_choice::Streaming;
 use crate::program::Workspace;
 use crate::run::fault::{Fault, Moment};
+use crate::run::wait_graph::WaitGraph;
 use crate::sync::{Cause, Doorbell};
 
 /// The index of the record word that identifies the pass of a batch; single calls have an address there.
@@ -79,7 +80,7 @@ pub(crate) struct RankWorker {
     /// Whether everybody is known to have entered the previous call, by its proof.
     pub(super) has_seen_all: bool,
     /// What its peers did when its time was up.
-    pub(super) wait_graph: String,
+    pub(super) wait_graph: WaitGraph,
     /// What a test has asked to happen.
     pub(crate) fault: Option<Box<Fault>>,
     /// Whether an earlier call ended the communicator.
@@ -105,7 +106,7 @@ impl RankWorker {
             cursors: Vec::new(),
             workspace: Workspace::default(),
             has_seen_all: true,
-            wait_graph: String::new(),
+            wait_graph: WaitGraph::default(),
             fault: None,
             has_ended_before: false,
             deadline: Deadline::default(),
@@ -125,7 +126,7 @@ impl RankWorker {
     /// Prepares a call of the pass.
     pub(super) fn prepare(&mut self, world: &World, pass: Pass<'_>) {
         self.has_ended_before = false;
-        self.wait_graph.clear();
+        self.wait_graph = WaitGraph::default();
         self.fit(pass);
         if self.known.id != pass.id() {
             self.recall(pass.id());

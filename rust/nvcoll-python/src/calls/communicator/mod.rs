@@ -243,6 +243,11 @@ impl Communicator {
         self.member.abort().map_err(|error| of_member(py, &self.member, &error))
     }
 
+    /// Has errors name the ranks by other numbers: this communicator is the part of a larger one that is on this host.
+    fn _name_ranks(&self, numbers: Vec<u32>) {
+        self.member.name_ranks(numbers);
+    }
+
     /// Returns the last calls of this rank in this communicator, newest first, at most 15. Each call is a number and a description.
     ///
     /// The first call of the communicator has number 1. Any thread may call `recent_calls`, also while another thread is in a call.
