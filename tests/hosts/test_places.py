@@ -1,6 +1,7 @@
 """Who is where, through which interface, and how ranks on several hosts become one job."""
 
 import dataclasses
+import json
 import queue
 import socket
 import subprocess
@@ -141,7 +142,55 @@ def test_versions_whose_cards_have_other_fields_are_named(monkeypatch):
         assert isinstance(error, nvcoll.InvalidArgument) and "1.0 on rank 0 (a) and 1.1 on rank 1 (b)" in str(error)
 
 
-@pytest.mark.parametrize("number", ["x", "0", "-1"])
+GOOD = dataclasses.asdict(card("b"))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        *(b"", b"\xff\x00", b"[]", b"{}", b"7", b"[" * 100_000, b'{"version": "1.0"}', b'{"version": [], "name": "b"}'),
+        *(
+            json.dumps(GOOD | changed).encode()
+            for changed in ({"more": 1}, {"token": "zz"}, {"user": []}, {"user": True})
+        ),
+        json.dumps({name: value for name, value in GOOD.items() if name != "job"}).encode(),
+    ],
+    ids=range(13),
+)
+def test_what_is_no_card_is_named_by_its_rank(sent):
+    own = json.dumps(dataclasses.asdict(card())).encode()
+    with pytest.raises(nvcoll.InvalidArgument, match="what came as rank 1 is no rank of nvcoll") as caught:
+        opening._read([own, sent])
+    assert caught.value.ranks == (1,)
+
+
+def test_a_name_of_a_host_does_not_steer_the_terminal():
+    cards = [dataclasses.asdict(card("a")), GOOD | {"name": "\x1b[31mevil\n"}]
+    assert opening._read([json.dumps(one).encode() for one in cards])[1].name == r"\x1b[31mevil\n"
+    cards[1]["version"] = "9\x1b]0;title\x07"
+    with pytest.raises(nvcoll.InvalidArgument) as caught:
+        opening._read([json.dumps(one).encode() for one in cards])
+    assert str(caught.value).isprintable() and r"9\x1b]0;title\x07 on rank 1" in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["a..b", "x" * 300, ".", "ä" * 70])
+def test_an_address_that_is_no_name_is_an_invalid_argument(monkeypatch, address):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("MASTER_ADDR", address)
+    with pytest.raises(nvcoll.InvalidArgument, match="MASTER_ADDR"):
+        opening.engine(1, 2, False, "a test", 1.0)
+
+
+@pytest.mark.parametrize("port", ["٢٩٥٠٠", "²", "0", "65536", "-1", "x"])
+def test_a_port_is_a_number_in_ascii_digits(monkeypatch, port):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", port)
+    with pytest.raises(nvcoll.InvalidArgument, match=r"MASTER_PORT=.* is no port"):
+        opening.engine(1, 2, False, "a test", 1.0)
+
+
+@pytest.mark.parametrize("number", ["x", "0", "-1", "٢"])
 def test_hosts_are_pretended_by_a_number_of_ranks(monkeypatch, number):
     monkeypatch.setenv(opening.PRETEND, number)
     with pytest.raises(nvcoll.InvalidArgument, match=f"NVCOLL_PRETEND_HOSTS={number} is no number of ranks"):

@@ -57,7 +57,11 @@ def towards(host: str) -> Interface:
         OSError: the name does not resolve, or no route leads there.
     """
     problem: OSError | None = None
-    for family, kind, protocol, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
+    try:
+        found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
+    except UnicodeError as error:  # of an empty or too long part of the name
+        raise OSError(f"{host[:300]!r} is no name of a host ({error})") from error
+    for family, kind, protocol, _, address in found:
         try:
             with socket.socket(family, kind, protocol) as probe:
                 probe.connect(address)

@@ -16,24 +16,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.util import find_spec
 from typing import Any
 
 from nvcoll._nvcoll import Aborted, Closed, Communicator, InvalidArgument, Timeout, __version__
 from nvcoll.hosts.outer import Late, Lost, Outer
 from nvcoll.hosts.places import Places
-from nvcoll.text.formatting import listed
+from nvcoll.text.formatting import listed, printable
 
 PRETEND = "NVCOLL_PRETEND_HOSTS"
 """For tests: so many ranks of one machine count as a host."""
 
 BETWEEN = "NVCOLL_BETWEEN"
 """The variable of the engine: ``mpi`` or ``gloo``."""
+
+TOKEN = re.compile("[0-9a-f]{64}")
+"""A token in hexadecimal digits."""
 
 Join = Callable[[int, int, str, bytes], Communicator]
 """Joins the ranks of this host: local rank, their number, name of the job, token."""
@@ -68,7 +72,7 @@ def card(rank: int) -> Card:
         machine = f"{file.read().strip()}/{os.stat('/proc/self/ns/net').st_ino}"
     host, name = machine, socket.gethostname()
     if pretended := os.environ.get(PRETEND):
-        if not pretended.isdecimal() or not int(pretended):
+        if not (pretended.isascii() and pretended.isdecimal()) or not int(pretended):
             raise InvalidArgument(f"{PRETEND}={pretended} is no number of ranks: set it to 1 or more, or unset it")
         number = rank // int(pretended)
         host, name = f"{machine}/{number}", f"{name}-{number}"
@@ -96,9 +100,8 @@ def open_world(
         Aborted: another rank could not join those of its host.
     """
     try:
-        rows = [json.loads(one) for one in outer.exchange(json.dumps(asdict(card(outer.rank))).encode())]
-        _check_versions(rows)  # first: a card of another version may have other fields
-        cards = [Card(**row) for row in rows]
+        rows = outer.exchange(json.dumps(asdict(card(outer.rank))).encode())
+        cards = _read(rows)
         _check_users(cards)
         places = Places.of(outer.rank, [one.host for one in cards], [one.name for one in cards])
         leader = cards[places.mine[0]]
@@ -117,13 +120,46 @@ def open_world(
         raise Closed(f"ranks on several hosts cannot meet: {error}") from error
 
 
-def _check_versions(rows: list[dict[str, Any]]) -> None:
+def _read(rows: list[bytes]) -> list[Card]:
+    """Returns the cards of all ranks.
+
+    Raises:
+        InvalidArgument: ranks have different versions, or what a rank has sent is no card.
+    """
+    found = [_fields(rank, row) for rank, row in enumerate(rows)]
     versions: dict[str, int] = {}
-    for rank, one in enumerate(rows):
+    for rank, one in enumerate(found):
         versions.setdefault(one["version"], rank)
-    if len(versions) > 1:
-        said = " and ".join(f"{version} on rank {rank} ({rows[rank]['name']})" for version, rank in versions.items())
+    if len(versions) > 1:  # first: a card of another version may have other fields
+        said = " and ".join(
+            f"{printable(version)} on rank {rank} ({printable(found[rank]['name'])})"
+            for version, rank in versions.items()
+        )
         raise InvalidArgument(f"ranks have different versions of nvcoll, {said}: install one on all hosts")
+    return [_card(rank, one) for rank, one in enumerate(found)]
+
+
+def _fields(rank: int, row: bytes) -> dict[str, Any]:
+    """Returns the fields of a card, of which every version has a version and a name."""
+    try:
+        found = json.loads(row)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("version", "name")):
+        raise _no_card(rank)
+    return found
+
+
+def _card(rank: int, found: dict[str, Any]) -> Card:
+    kinds = {field.name: int if field.name == "user" else str for field in fields(Card)}
+    if {name: type(value) for name, value in found.items()} != kinds or not TOKEN.fullmatch(found["token"]):
+        raise _no_card(rank)
+    return replace(Card(**found), name=printable(found["name"]))
+
+
+def _no_card(rank: int) -> InvalidArgument:
+    text = f"what came as rank {rank} is no rank of nvcoll: see what else writes to the store or network of this job"
+    return InvalidArgument(text, ranks=(rank,))
 
 
 def _check_users(cards: list[Card]) -> None:
@@ -150,13 +186,16 @@ def _joined(outer: Outer, places: Places, join: Callable[[], Communicator]) -> C
         inner = join()
     except Exception as error:
         problem = error
-    answers = outer.exchange(f"{type(problem).__name__}: {problem}".encode() if problem else b"")
+    answers = outer.exchange(f"{type(problem).__name__}: {problem}".encode(errors="replace") if problem else b"")
     if problem is not None:
         raise problem
     for rank, answer in enumerate(answers):
         if answer:
-            host = places.names[places.host_of(rank)]
-            raise Aborted(f"rank {rank} could not join the ranks of its host: {answer.decode()}, on host {host}")
+            host, why = places.host_of(rank), printable(answer.decode(errors="replace"))
+            text = f"rank {rank} could not join the ranks of its host: {why}, on host {places.names[host]}"
+            aborted = Aborted(text, ranks=(rank,))
+            aborted.host = None if host == places.host else places.names[host]
+            raise aborted
     return inner
 
 

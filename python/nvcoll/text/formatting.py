@@ -54,6 +54,11 @@ def escaped(text: str) -> str:
     return html.escape(NOT_IN_XML.sub("\ufffd", text))
 
 
+def printable(text: str) -> str:
+    """Returns text of others as it may reach a terminal: characters that steer one are written as escapes of Python."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def listed(ranks: Sequence[int]) -> str:
     """Returns some ranks as words: ``rank 3``, ``ranks 0, 1 and 3``."""
     if len(ranks) == 1:
