@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nvcoll.cli
-from dryrun.recordings import alone, layer
+from dryrun.recordings import Log, alone, layer
 from nvcoll.dryrun import script
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.recorded import Recorded
@@ -150,6 +150,14 @@ def test_a_recording_that_is_not_kept_is_said(ran):
     ran.noted = None
     text = nvcoll_("dryrun", "--on", FOUR, "train.py")
     assert "hint        the script will run again next time: rank 0 could not note what the script reads" in text
+
+
+def test_a_script_without_an_embedding_has_no_tokens(monkeypatch):
+    log = Log()
+    log.gemm(64, 64, 64)
+    monkeypatch.setattr(script, "run_ranks", lambda *_: [(log.recording(), Run(0, "counted", noted=[["begun", "1"]]))])
+    for _ in range(2):
+        assert "tokens      0 in a step: no embedding reads tokens" in nvcoll_("dryrun", "--on", FOUR, "train.py")
 
 
 def test_a_rack_has_hosts_of_four_gpus(ran):

@@ -58,7 +58,7 @@ def show_recording(recorded: Recorded) -> None:
     print_labelled("rank 0", f"{work}, {launches}")
     if facts["groups"]:
         print_labelled("groups", ", ".join(_group(row) for row in facts["groups"]))
-    print_labelled("tokens", f"{recorded.row['tokens']:,.0f} in a step: {facts['tokens']}")
+    print_labelled("tokens", f"{recorded.row.get('tokens') or 0:,.0f} in a step: {facts['tokens']}")
 
 
 def _took(runs: Sequence[Run]) -> str:
