@@ -9,7 +9,8 @@ import pytest
 
 from dryrun.forked import Fork, environment
 from nvcoll.dryrun.children import VARIABLES
-from nvcoll.dryrun.recording import Kind, Recording, Run
+from nvcoll.dryrun.recording import Recording, Run
+from nvcoll.dryrun.wire import Kind
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIMIT_S = 280

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from nvcoll.dryrun.recording import RECORD, Group, Kind, Memory, Op, Recording
+from nvcoll.dryrun.recording import Group, Memory, Op, Recording
+from nvcoll.dryrun.wire import RECORD, Kind
 
 BF16, SUM_IN_FP32 = 14, 68
 BFLOAT16 = "bfloat16"
@@ -66,8 +67,8 @@ def layer(rank=0, world_size=16, groups=None, **more):
     """A step of one layer with FSDP: gathers, an embedding, attention, products, and the reduction of gradients."""
     log = Log()
     log.call("all_gather", 1, 4096)
-    log.add(Kind.EVENT, 9, None, 0, 17)
-    log.add(Kind.WAIT, 7, None, 0, 17)
+    log.add(Kind.EVENT_RECORD, 9, None, 0, 17)
+    log.add(Kind.STREAM_WAIT, 7, None, 0, 17)
     tokens = log.op("aten::embedding", 100, ((32000, 64), BFLOAT16), ((2, 512), "int64"), line="t.py:4 forward")
     log.launch(tokens)
     mm = log.op("aten::mm", 1000, ((1024, 64), BFLOAT16), ((64, 64), BFLOAT16), line="t.py:5 forward")
@@ -81,7 +82,7 @@ def layer(rank=0, world_size=16, groups=None, **more):
     log.gemm(64, 64, 1024, op=back)
     log.gemm(1024, 64, 64, op=back)
     log.call("reduce_scatter", 1, 8192)
-    log.add(Kind.HOST_WAITS, 9, None, 0, 1)
+    log.add(Kind.HOST_WAIT, 9, None, 0, 1)
     return log.recording(rank, world_size, groups, host_ops=50, **more)
 
 

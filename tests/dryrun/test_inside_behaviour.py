@@ -9,7 +9,8 @@ import pytest
 import nvcoll
 from dryrun.children import PATIENT, SCRIPTS, Children, children, counted, of_kind
 from nvcoll.dryrun.gpu import Gpu
-from nvcoll.dryrun.recording import Kind, Recording, Run
+from nvcoll.dryrun.recording import Recording, Run
+from nvcoll.dryrun.wire import Kind
 
 __all__ = ["children", "counted"]
 

@@ -8,8 +8,9 @@ import nvcoll
 from dryrun.recordings import BFLOAT16, Log, layer
 from nvcoll.dryrun.groups import shapes_of
 from nvcoll.dryrun.record import training_step
-from nvcoll.dryrun.recording import CAPTURED, Group, Kind
+from nvcoll.dryrun.recording import Group
 from nvcoll.dryrun.totals import Totals
+from nvcoll.dryrun.wire import CAPTURED, Kind
 from nvcoll.training import WorkStep
 from nvcoll.training.group_words import word_of
 
@@ -117,9 +118,9 @@ def test_captured_work_does_not_run_and_events_of_nobody_are_left_out():
     log = Log()
     log.launch(log.op("aten::add", 40))
     log.add(Kind.GEMM | CAPTURED, 7, "cublasGemmEx", 0, 8, 8, 8, 1, 0, 14)
-    log.add(Kind.EVENT, 7, None, 0, 1)
-    log.add(Kind.WAIT, 9, None, 0, 2)
-    log.add(Kind.HOST_WAITS, 0, None, 0, 2, 3)
+    log.add(Kind.EVENT_RECORD, 7, None, 0, 1)
+    log.add(Kind.STREAM_WAIT, 9, None, 0, 2)
+    log.add(Kind.HOST_WAIT, 0, None, 0, 2, 3)
     log.add(Kind.COPY, 7, None, 0, 64, 0)
     assert [op["work"] for op in ops_of(step_of(log.recording()))] == ["move"]
 
@@ -247,7 +248,7 @@ def test_what_a_cuda_graph_launches_is_marked_but_for_the_first_of_it():
     log = Log()
     one, two, three, after = (log.op(f"aten::{name}", 40) for name in ("one", "two", "three", "after"))
     log.add(Kind.GRAPH_LAUNCH, 7, None, 0, 5)
-    log.add(Kind.EVENT, 7, None, 0, 5)  # nobody waits for it
+    log.add(Kind.EVENT_RECORD, 7, None, 0, 5)  # nobody waits for it
     log.launch(one)
     log.add(Kind.GRAPH_LAUNCH, 7, None, 0, 1)  # a graph in the graph
     log.launch(two)

@@ -6,15 +6,15 @@ import numpy as np
 
 from dryrun.recordings import Log, layer
 from nvcoll.dryrun.record import step_and_places
-from nvcoll.dryrun.recording import CAPTURED, Kind
 from nvcoll.dryrun.times import saved, times_of
+from nvcoll.dryrun.wire import CAPTURED, Kind
 
 
 def test_every_record_has_the_time_of_its_operation_or_its_share():
     log = Log()
     add = log.op("aten::add", 100)
     log.launch(add, count=2)
-    log.add(Kind.EVENT, 7, None, 0, 5)
+    log.add(Kind.EVENT_RECORD, 7, None, 0, 5)
     log.launch(add, stream=8)
     log.add(Kind.GEMM | CAPTURED, 7, "cublasGemmEx", 0, 8, 8, 8, 1, 0, 14)
     log.gemm(8, 8, 8)
@@ -29,9 +29,9 @@ def test_every_record_has_the_time_of_its_operation_or_its_share():
 
 def test_an_event_before_all_work_waits_for_the_step_before():
     log = Log()
-    log.add(Kind.EVENT, 7, None, 0, 5)
+    log.add(Kind.EVENT_RECORD, 7, None, 0, 5)
     log.gemm(8, 8, 8)
-    log.add(Kind.EVENT, 7, None, 0, 6)
+    log.add(Kind.EVENT_RECORD, 7, None, 0, 6)
     recording = log.recording()
     _, (places,) = step_and_places([recording], gpu="h100-sxm", name="test")
     times = times_of(recording, places, {"start_ns": [50], "end_ns": [140]}, 100)

@@ -13,6 +13,7 @@ from nvcoll._nvcoll import gpus
 from nvcoll.dryrun.failures import CannotDryRun
 from nvcoll.dryrun.launch import virtual_gpu
 from nvcoll.dryrun.library import FILE, libraries, library, wheel_names
+from nvcoll.dryrun.wire import CAPTURED, Kind
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -31,9 +32,6 @@ library.nvcoll_vgpu_log.restype = ctypes.c_void_p
 library.nvcoll_vgpu_count.restype = library.nvcoll_vgpu_used.restype = ctypes.c_uint64
 library.nvcoll_vgpu_name_of.restype = library.nvcoll_vgpu_unanswered.restype = ctypes.c_char_p
 
-LAUNCH, GEMM, COPY, FILL, RECORD, WAIT, MALLOC, FREE, HOST_WAIT, STREAM = 1, 2, 3, 4, 5, 6, 7, 8, 11, 13
-GRAPH_LAUNCH = 15
-CAPTURED = 0x100
 
 def count():
     return library.nvcoll_vgpu_count()
@@ -49,6 +47,7 @@ def kinds(first=0):
 def name(record):
     return library.nvcoll_vgpu_name_of(record[3]).decode()
 """
+PREPARED += "".join(f"{kind.name} = {int(kind)}\n" for kind in Kind) + f"CAPTURED = {CAPTURED}\n"
 
 
 def run(script, *, gpu=forked.GPU, status=0, **variables):
@@ -172,8 +171,9 @@ def test_an_event_is_complete_after_the_host_waited_and_not_before():
         torch.cuda.synchronize()
         assert later.query() and stream.query()
         told = kinds(first)
-        assert told.count(RECORD) == 4 and told.count(WAIT) == 1 and told.count(HOST_WAIT) == 2, told
-        records_of_side = [record for record in records(first) if record[0] in (RECORD, LAUNCH, FILL) and record[2]]
+        assert told.count(EVENT_RECORD) == 4 and told.count(STREAM_WAIT) == 1 and told.count(HOST_WAIT) == 2, told
+        side_kinds = (EVENT_RECORD, LAUNCH, FILL)
+        records_of_side = [record for record in records(first) if record[0] in side_kinds and record[2]]
         assert len({record[2] for record in records_of_side}) == 1, "one side stream"
         """
     )
@@ -422,7 +422,7 @@ def test_threads_work_at_once():
         [thread.join() for thread in threads]
         assert not failures, failures
         told = kinds()
-        assert told.count(RECORD) == 1600 and told.count(STREAM) >= 8
+        assert told.count(EVENT_RECORD) == 1600 and told.count(STREAM_MADE) >= 8
         """
     )
 

@@ -9,8 +9,9 @@ from typing import Any
 from nvcoll.dryrun import roles
 from nvcoll.dryrun.groups import shapes_of
 from nvcoll.dryrun.launch import Request
-from nvcoll.dryrun.recording import CAPTURED, Kind, Recording, Run
+from nvcoll.dryrun.recording import Recording, Run
 from nvcoll.dryrun.totals import Totals
+from nvcoll.dryrun.wire import CAPTURED, Kind
 
 Facts = dict[str, Any]
 
@@ -75,7 +76,7 @@ def _of_rank(recording: Recording, run: Run) -> Facts:
         "launches": kinds[Kind.LAUNCH],
         "products": kinds[Kind.GEMM],
         "calls": kinds[Kind.COLLECTIVE],
-        "host_waits": kinds[Kind.HOST_WAITS],
+        "host_waits": kinds[Kind.HOST_WAIT],
         "streams": len(set(work["stream"].tolist())),
         "host_ops": recording.host_ops,
         "allocated": recording.memory.allocated,

@@ -11,24 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from nvcoll.dryrun.recording import CAPTURED, RECORD, Kind
+from nvcoll.dryrun.wire import CAPTURED, FUNCTIONS, RECORD, Kind
 from nvcoll.errors import DryRunError
 
 Records = np.ndarray[Any, np.dtype[Any]]
 Times = np.ndarray[Any, np.dtype[np.uint64]]
-U32, U64, I32 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
-FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
-    "log": (ctypes.c_void_p,),
-    "count": (U64,),
-    "lost": (U64,),
-    "name_of": (ctypes.c_char_p, U32),
-    "names": (U32,),
-    "set_op": (None, U32),
-    "split_hint": (None, I32, I32),
-    "unanswered": (ctypes.c_char_p, U64),
-    "address_range": (None, ctypes.POINTER(U64), ctypes.POINTER(U64)),
-    "set_times": (None, ctypes.POINTER(U64), ctypes.POINTER(U64), U64, U64, U64),
-}
 
 
 class Gpu:
@@ -55,7 +42,7 @@ class Gpu:
             self._functions[name] = function
         self.set_op = self._functions["set_op"]
         self.split_hint = self._functions["split_hint"]
-        start, length = U64(), U64()
+        start, length = ctypes.c_uint64(), ctypes.c_uint64()
         self._functions["address_range"](ctypes.byref(start), ctypes.byref(length))
         self.start, self.length = int(start.value), int(length.value)
         """Address of the GPU's memory, and its bytes, of all devices together."""
@@ -93,7 +80,8 @@ class Gpu:
             times: array (2, n), uint64: nanoseconds from the begin of the step at which each record begins and ends.
             period_ns: nanoseconds of a step.
         """
-        start, end = (row.ctypes.data_as(ctypes.POINTER(U64)) for row in np.ascontiguousarray(times, np.uint64))
+        numbers = ctypes.POINTER(ctypes.c_uint64)
+        start, end = (row.ctypes.data_as(numbers) for row in np.ascontiguousarray(times, np.uint64))
         self._functions["set_times"](start, end, self.count(), times.shape[1], period_ns)
 
     def unanswered(self) -> list[str]:
@@ -111,7 +99,7 @@ class Gpu:
         records, whole = self.records(first, end), self.records()
         communicators = whole[whole["kind"] == Kind.COMMUNICATOR]
         kinds = records["kind"] & ~np.uint16(CAPTURED)
-        memory = np.isin(kinds, (Kind.ALLOCATE, Kind.FREE))
+        memory = np.isin(kinds, (Kind.MALLOC, Kind.FREE))
         records["args"][memory, 1] = np.maximum(records["args"][memory, 1], self.start) - np.uint64(self.start)
         named = np.isin(kinds, (Kind.LAUNCH, Kind.GEMM, Kind.COLLECTIVE, Kind.COMMUNICATOR))
         numbers: dict[str, int] = {}

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from nvcoll._nvcoll import InvalidArgument
-from nvcoll.dryrun.recording import Group, Kind, Recording
+from nvcoll.dryrun.recording import Group, Recording
+from nvcoll.dryrun.wire import Kind
 from nvcoll.training.group_words import word_of
 
 SHARDED = {"all_gather", "reduce_scatter"}

@@ -26,7 +26,8 @@ from nvcoll.dryrun.gpu import Gpu
 from nvcoll.dryrun.lines import Lines
 from nvcoll.dryrun.mail import Mail
 from nvcoll.dryrun.ops import Recorder
-from nvcoll.dryrun.recording import Group, Kind
+from nvcoll.dryrun.recording import Group
+from nvcoll.dryrun.wire import Kind
 
 ON_THE_HOST = (
     *("all_gather_object", "gather_object", "broadcast_object_list", "send_object_list", "recv_object_list"),

@@ -30,9 +30,10 @@ from typing import Any
 from nvcoll.dryrun import attention, roles
 from nvcoll.dryrun.groups import Shape, shapes_of
 from nvcoll.dryrun.products import bytes_of, convolution, grouped, product
-from nvcoll.dryrun.recording import Kind, Op, Recording
+from nvcoll.dryrun.recording import Op, Recording
 from nvcoll.dryrun.rows import LogRow, rows_of
 from nvcoll.dryrun.totals import Totals
+from nvcoll.dryrun.wire import Kind
 from nvcoll.training.group_words import moved
 
 Row = dict[str, Any]
@@ -148,9 +149,9 @@ class _Rank:
         for kind, *_, op, args in rows:
             if kind == Kind.GEMM:
                 self._products[op] += bytes_of(args)
-        awaited = {args[0] for kind, *_, args in rows if kind == Kind.WAIT}
-        self._awaited = awaited | {args[1] for kind, *_, args in rows if kind == Kind.HOST_WAITS and args[0] == 2}
-        self._recorded = {args[0] for kind, *_, args in rows if kind == Kind.EVENT}
+        awaited = {args[0] for kind, *_, args in rows if kind == Kind.STREAM_WAIT}
+        self._awaited = awaited | {args[1] for kind, *_, args in rows if kind == Kind.HOST_WAIT and args[0] == 2}
+        self._recorded = {args[0] for kind, *_, args in rows if kind == Kind.EVENT_RECORD}
         self._attended: set[int] = set()
         self._exchanges = _exchanges(rows, recording)
         self._rows = rows
@@ -199,13 +200,13 @@ class _Rank:
             case Kind.COPY if args[1] in DIRECTIONS:
                 row = {"work": "copy", "bytes": args[0], "direction": DIRECTIONS[args[1]]}
                 return [self._placed(stream, op, "copy") | row]
-            case Kind.SET:
+            case Kind.FILL:
                 return [self._placed(stream, op, "memset") | {"work": "move", "bytes": args[0]}]
-            case Kind.EVENT if args[0] in self._awaited:
+            case Kind.EVENT_RECORD if args[0] in self._awaited:
                 return [{"stream": stream, "work": "record", "event": args[0]}]
-            case Kind.WAIT if args[0] in self._recorded:
+            case Kind.STREAM_WAIT if args[0] in self._recorded:
                 return [{"stream": stream, "work": "stream_wait", "event": args[0]}]
-            case Kind.HOST_WAITS:
+            case Kind.HOST_WAIT:
                 return self._host_waits(stream, args)
             case Kind.COLLECTIVE:
                 return self._call(stream, self._recording.names[name], op, args)

@@ -4,7 +4,7 @@
 record      64 bytes: one call to the GPU, in the order of the host's calls
   |  .op    number of a row of `ops` (0: no operator of torch was at work)
   |  .name  number of a row of `names`
-  |  .args  by kind, see `Kind`
+  |  .args  by kind, see `nvcoll.dryrun.wire.Kind`
 op          operator of torch: name, FLOPs, bytes, inputs, line
   |  .line  number of a row of `lines`
 line        "model.py:42 forward"
@@ -19,52 +19,10 @@ from __future__ import annotations
 import json
 import pickle
 from dataclasses import asdict, dataclass, field
-from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-
-RECORD = np.dtype(
-    [("kind", "<u2"), ("device", "<u2"), ("stream", "<u4"), ("name", "<u4"), ("op", "<u4"), ("args", "<u8", 6)]
-)
-"""One record of the virtual GPU's log."""
-
-CAPTURED = 0x100
-"""A bit of `kind`: recorded while a CUDA graph was captured. A launch of the graph appends copies without this bit."""
-
-
-class Kind(IntEnum):
-    """Kinds of records, and the content of `args`. If no name is listed, `name` is not used."""
-
-    LAUNCH = 1
-    """Name of the kernel. Blocks of the grid, threads per block, bytes of shared memory."""
-    GEMM = 2
-    """Name of the call. m, n, k, batch, transposes (2 a + b), types (a | c << 8 | epilogue << 16 | compute << 32)."""
-    COPY = 3
-    """Bytes, direction (3: within the GPU, 2: to it, 1: from it, 0: on the host)."""
-    SET = 4
-    """Bytes."""
-    EVENT = 5
-    """An event is recorded: its number."""
-    WAIT = 6
-    """The stream waits for an event: its number."""
-    ALLOCATE = 7
-    """Bytes, address from the start of the GPU's memory."""
-    FREE = 8
-    """Bytes, address from the start of the GPU's memory."""
-    COLLECTIVE = 9
-    """Name. Count, ncclDataType, communicator, op or root or peer, number of the group call (0: none), bytes."""
-    HOST_WAITS = 11
-    """0: for the device, 1: for the stream, 2: for the event in args[1]."""
-    COMMUNICATOR = 12
-    """Name. Number, ranks, rank."""
-    STREAM = 13
-    """A stream is made: flags, priority."""
-    HOST_FUNCTION = 14
-    """A function of the host runs in the order of the stream."""
-    GRAPH_LAUNCH = 15
-    """A CUDA graph is launched: the number of records after this one that are of the graph."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from nvcoll.dryrun.recording import Group, Kind, Recording, Run
+from nvcoll.dryrun.recording import Group, Recording, Run
+from nvcoll.dryrun.wire import Kind
 from nvcoll.training.group_words import word_of
 
 ATTEMPTS = 8

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nvcoll.dryrun.recording import CAPTURED
+from nvcoll.dryrun.wire import CAPTURED
 
 LogRow = tuple[int, int, int, int, list[int]]
 """Kind, stream, name, operator, arguments."""

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from nvcoll.dryrun.recording import CAPTURED, Recording
+from nvcoll.dryrun.recording import Recording
+from nvcoll.dryrun.wire import CAPTURED
 
 Times = np.ndarray[Any, np.dtype[np.uint64]]
 

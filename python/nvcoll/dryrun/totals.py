@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from nvcoll.dryrun import attention
 from nvcoll.dryrun.groups import sizes_of
 from nvcoll.dryrun.products import flops_of, grouped, precision_of
-from nvcoll.dryrun.recording import Kind, Op, Recording
+from nvcoll.dryrun.recording import Op, Recording
 from nvcoll.dryrun.roles import pipeline_of
 from nvcoll.dryrun.rows import rows_of
+from nvcoll.dryrun.wire import Kind
 from nvcoll.text.formatting import counted
 
 BACKWARD = 2.0

@@ -29,9 +29,9 @@ kinds! {
     EventRecord = 5;
     /// The stream waits for an event: its number.
     StreamWait = 6;
-    /// Bytes, address.
+    /// Bytes, address; in a recording, from the start of the GPU's memory.
     Malloc = 7;
-    /// Bytes, address.
+    /// Bytes, address; in a recording, from the start of the GPU's memory.
     Free = 8;
     /// Name. Count, ncclDataType, communicator, op or root or peer, number of the group call (0: none), bytes.
     Collective = 9;
