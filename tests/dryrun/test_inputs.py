@@ -178,6 +178,33 @@ def test_a_script_that_closes_all_descriptors_and_another_folder_are_noted(tmp_p
     assert found.changed() == str(tmp_path / "data/a.txt")
 
 
+STRANGE = """
+import os, pathlib
+for path in (pathlib.Path("a.txt"), b"a.txt", bytearray(b"a.txt"), "a\\0b", 1.5, None, [], "x" * 5000):
+    for call in (open, os.open, os.listdir, os.scandir, os.stat, os.mkdir, os.path.exists, __import__):
+        try:
+            call(path, os.O_RDONLY) if call is os.open else call(path)
+        except Exception as error:
+            assert isinstance(error, (OSError, ValueError, TypeError, ImportError)), error
+os.mkdir("gone")
+os.chdir("gone")
+os.rmdir("../gone")
+try:
+    open("a.txt")
+except FileNotFoundError:
+    pass
+open(__file__)
+"""
+
+
+def test_strange_paths_and_a_folder_that_is_gone_are_errors_of_the_script_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write({"train.py": STRANGE, "a.txt": "1"})
+    found = read_by("train.py")
+    write({"a.txt": "2"})
+    assert found.changed() == str(tmp_path / "a.txt")
+
+
 def test_too_many_inputs_are_not_known(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write({"train.py": ""})

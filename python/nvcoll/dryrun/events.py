@@ -1,7 +1,7 @@
 """Events that Python announces (PEP 578) in a rank and in its forks: one audit hook, which calls functions by event.
 
-An audit hook cannot be removed, and is called for each event of Python, so there is one, and it is a look-up. It uses
-the standard library alone: a process that multiprocessing spawns has it before it imports torch.
+An audit hook cannot be removed, and is called for each event of Python, so there is one, and it is a look-up. It needs
+no torch: a process that multiprocessing spawns has it before it imports anything.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
+from nvcoll.errors import DryRunError
+
 Handler = Callable[..., Any]
-"""Is called with the arguments of the event; what it raises is raised where the event happens."""
+"""Is called with the arguments of the event. A DryRunError is raised where the event happens; other errors are those of
+arguments that the script gave, as a path of another type, and the script gets its own."""
 
 _handlers: defaultdict[str, list[Handler]] = defaultdict(list)
 _silent: set[int] = set()
@@ -43,4 +46,9 @@ def silence() -> Iterator[None]:
 def _announced(event: str, args: tuple[Any, ...]) -> None:
     if event in _handlers and get_ident() not in _silent:
         for handler in _handlers[event]:
-            handler(*args)
+            try:
+                handler(*args)
+            except DryRunError:
+                raise
+            except Exception:
+                continue
