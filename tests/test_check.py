@@ -177,5 +177,5 @@ def test_json_has_the_rows(tmp_path):
     path = tmp_path / "log"
     path.write_text(predicted(), encoding="utf-8")
     (log,) = json.loads(cli("check", path, "--on", "hgx-h100", "--json").stdout)["logs"]
-    assert (log["verdict"], log["collective"], log["ranks"]) == ("healthy", "all_reduce", 8)
+    assert (log["verdict"], log["collective"], log["world_size"]) == ("healthy", "all_reduce", 8)
     assert all(row["low_us"] <= row["predicted_us"] <= row["high_us"] for row in log["rows"])

@@ -129,7 +129,7 @@ def test_algorithms_of_one_collective_as_a_table_and_as_json():
     table, _ = run("algorithms", "all_reduce")
     assert "barrier" not in table and all(f"all_reduce  {name} " in table for name in names)
     document = json.loads(run("algorithms", "all_reduce", "-n", "4", "--json")[0])
-    assert (document["schema"], document["ranks"]) == ("nvcoll.algorithms/1", 4)
+    assert (document["schema"], document["world_size"]) == ("nvcoll.algorithms/1", 4)
     assert [row["algorithm"] for row in document["algorithms"]] == names
     ring = next(row for row in document["algorithms"] if row["algorithm"] == "ring")
     cost = {"path": "mapped", "in_place": True, "moved": 3.75, "busiest": 3.75, "waits": 7, "steps": 24}

@@ -72,7 +72,7 @@ def test_the_version_whose_model_is_used_is_printed():
 
 def test_repeated_machines_are_all_predicted():
     printed = json.loads(cli("predict", "all_reduce", "--on", "hgx-h100,dgx2", "--on", "hgx-a100", "--json").stdout)
-    assert [row["fabric"] for row in printed["predictions"]] == ["hgx-h100", "dgx2", "hgx-a100"]
+    assert [row["machine"] for row in printed["predictions"]] == ["hgx-h100", "dgx2", "hgx-a100"]
 
 
 def test_a_machine_has_aliases_and_a_gpu_is_answered_with_its_machine():

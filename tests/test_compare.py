@@ -218,11 +218,11 @@ def test_json_holds_the_documented_keys_and_the_numbers_of_the_library():
     page = (Path(__file__).parent.parent / "docs" / "json.md").read_text()
     keys = {*printed, *machine, *machine["rows"][0], *machine["rows"][0]["times"]["ring"], *machine["ranges"][0]}
     assert [key for key in keys if f"`{key}`" not in page] == []
-    assert printed["schema"] == "nvcoll.compare/1" and [row["bytes"] for row in machine["rows"]] == [64 * KIB, MIB]
+    assert printed["schema"] == "nvcoll.compare/1" and [row["nbytes"] for row in machine["rows"]] == [64 * KIB, MIB]
     found = compared("hgx-a100", [64 * KIB, MIB], ["ring", "nvswitch"])
     for at, row in enumerate(machine["rows"]):
         assert row["fastest"] == "ring" and row["floor_us"] == found.rows[at].floor_us
-        assert row["times"]["ring"]["us"] == found.rows[at].times["ring"].time_us
+        assert row["times"]["ring"]["time_us"] == found.rows[at].times["ring"].time_us
     assert machine["ranges"] == [{"algorithm": "ring", "first": 64 * KIB, "last": MIB}]
     assert machine["absent"] == found.absent
 
@@ -281,12 +281,12 @@ def test_csv_has_a_row_for_each_machine_size_and_algorithm():
     machines = json.loads(cli(*asked, "--json").stdout)["machines"]
     rows = list(csv.DictReader(cli(*asked, "--csv").stdout.splitlines()))
     expected = [
-        (one["fabric"], str(row["bytes"]), name, str(time["us"]), row["fastest"], str(row["floor_us"]))
+        (one["machine"], str(row["nbytes"]), name, str(time["time_us"]), row["fastest"], str(row["floor_us"]))
         for one in machines
         for row in one["rows"]
         for name, time in row["times"].items()
     ]
-    keys = ("fabric", "bytes", "algorithm", "us", "fastest", "floor_us")
+    keys = ("machine", "nbytes", "algorithm", "time_us", "fastest", "floor_us")
     assert [tuple(row[key] for key in keys) for row in rows] == expected and len(
         rows
     ) == 6  # nvswitch needs NVLS, which an A100 lacks

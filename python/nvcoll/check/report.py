@@ -80,7 +80,17 @@ def _row(one: Judged) -> dict[str, Any]:
 
 def schema() -> str:
     """Returns the JSON Schema of `to_json`."""
-    return Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
+    return (Path(__file__).parent.parent / "cli" / "schemas" / "check.json").read_text(encoding="utf-8")
+
+
+def rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Returns a row for each size of each log, for CSV; the keys are those of JSON."""
+    return [
+        {"log": one.log.name, "collective": one.log.collective, "machine": one.machine, "verdict": one.verdict}
+        | _row(row)
+        for one in verdicts
+        for row in one.rows
+    ]
 
 
 def to_json(verdicts: Sequence[Verdict]) -> str:
@@ -89,8 +99,8 @@ def to_json(verdicts: Sequence[Verdict]) -> str:
         {
             "log": one.log.name,
             "collective": one.log.collective,
-            "ranks": one.log.ranks,
-            "fabric": one.machine,
+            "world_size": one.log.ranks,
+            "machine": one.machine,
             "nccl_version": one.log.version,
             "launch": one.log.launch,
             "settings": dict(one.log.settings),

@@ -5,7 +5,6 @@ Nothing here knows an algorithm or a collective by name: rows come from the regi
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -16,13 +15,11 @@ import nvcoll
 from nvcoll import InvalidArgument
 from nvcoll._nvcoll import AlgorithmRow, collectives
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll.cli import completion, hints
+from nvcoll.cli import completion, formats, hints
 from nvcoll.cli.operands import CAN_BE_IN_PLACE
 from nvcoll.cli.schedules import Ranks
 from nvcoll.text.formatting import counted
 from nvcoll.text.tables import print_labelled, print_table
-
-JSON_SCHEMA = "nvcoll.algorithms/1"
 
 PATHS = ("mapped", "staged")
 
@@ -95,8 +92,7 @@ def _print_table(chosen: Sequence[AlgorithmRow], ranks: int) -> None:
 def _document(chosen: Sequence[AlgorithmRow], ranks: int) -> dict[str, Any]:
     summaries = {row.name: row.summary for row in collectives()}
     return {
-        "schema": JSON_SCHEMA,
-        "ranks": ranks,
+        "world_size": ranks,
         "algorithms": [
             {
                 "collective": row.collective,
@@ -123,14 +119,27 @@ def algorithms(
         ),
     ] = None,
     ranks: Ranks = 8,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: formats.AsJson = False,
+    as_csv: formats.AsCsv = False,
+    schema: formats.Schema = False,
 ) -> None:
     """Prints every algorithm with its order, the bytes that it moves, its waits, its idea and its source.
 
     Example: nvcoll algorithms all_reduce -n 8
     """
     chosen = rows_of(collective)
+    formats.check_one(json=as_json, csv=as_csv)
     if as_json:
-        print(json.dumps(_document(chosen, ranks)))
+        formats.print_json("algorithms", _document(chosen, ranks))
+    elif as_csv:
+        rows = _document(chosen, ranks)["algorithms"]
+        heads = [{key: row[key] for key in row if key not in ("costs", "contract")} for row in rows]
+        formats.print_csv(
+            [
+                {"world_size": ranks} | head | cost
+                for head, row in zip(heads, rows, strict=True)
+                for cost in row["costs"]
+            ]
+        )
     else:
         _print_table(chosen, ranks)

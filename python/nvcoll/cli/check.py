@@ -12,10 +12,12 @@ from typing import Annotated
 import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
-from nvcoll.check import baseline, formats, junit, machine, report
+from nvcoll.check import baseline, junit, machine, report
+from nvcoll.check.formats import read
 from nvcoll.check.lines import decoded
 from nvcoll.check.log import Log
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, examined
+from nvcoll.cli import formats
 from nvcoll.cli.hints import collective_name
 from nvcoll.cli.machines import Gpu, named
 
@@ -27,24 +29,21 @@ def _read(name: str, collective: str | None) -> list[Log]:
     """Returns the tables of a file, or of standard input, which ``-`` names."""
     content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     name = "standard input" if name == "-" else name
-    logs = formats.read(name, decoded(name, content))
+    logs = read(name, decoded(name, content))
     return [replace(log, collective=log.collective or collective) for log in logs]
 
 
-def _verdicts(name: str, collective: str | None, judge: Callable[[Log], Verdict]) -> list[Verdict]:
-    """Returns the verdicts on the tables of a file; of a file that cannot be read, one that says so."""
+def _verdicts(name: str, collective: str | None, judge: Callable[[Log], Verdict], unread: set[str]) -> list[Verdict]:
+    """Returns the verdicts on the tables of a file; of a file that cannot be read, one that says so, as stderr does."""
     try:
         logs = _read(name, collective)
     except (OSError, InvalidArgument) as error:
         reason = f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        if isinstance(error, OSError):
+            typer.echo(f"nvcoll: {reason}", err=True)
+            unread.add(name)
         return [Verdict(Log(name, None, None, ()), None, (), CANNOT_TELL, (reason,))]
     return [judge(log) for log in logs]
-
-
-def _print_schema(wanted: bool) -> None:
-    if wanted:
-        print(report.schema(), end="")
-        raise typer.Exit
 
 
 def _judge(log: Log, on: Fabric | None, require: float | None, baselines: Sequence[Log]) -> Verdict:
@@ -62,8 +61,11 @@ def _judge(log: Log, on: Fabric | None, require: float | None, baselines: Sequen
 
 
 def check(
-    logs: Annotated[
-        list[str], typer.Argument(help="Logs of nccl-tests, rccl-tests or scripts of torch; - is standard input.")
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LOGS...", help="Logs of nccl-tests, rccl-tests or scripts of torch; - is standard input."
+        ),
     ],
     on: Annotated[
         str | None,
@@ -80,13 +82,12 @@ def check(
     collective: Annotated[
         str | None, typer.Option(help="The collective, if the log does not tell it.", callback=collective_name)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: formats.AsJson = False,
+    as_csv: formats.AsCsv = False,
     junit_file: Annotated[
         Path | None, typer.Option("--junit", help="Write JUnit XML: a test case per log.", metavar="FILE")
     ] = None,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of --json.", callback=_print_schema, is_eager=True)
-    ] = False,
+    schema: formats.Schema = False,
 ) -> None:
     """Says whether the numbers in logs of nccl-tests, rccl-tests and scripts of torch are right for a machine.
 
@@ -94,17 +95,21 @@ def check(
 
     Example: nvcoll check all_reduce.log --on hgx-h100x2+roce-400-8
     """
+    formats.check_one(json=as_json, csv=as_csv)
     if require is not None and not 0 < require <= 2:
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
     known = [log for name in baselines or [] for log in _read(name, collective)]
     judge = partial(_judge, on=None if on is None else named(on, gpu), require=require, baselines=known)
-    found = among([one for name in logs for one in _verdicts(name, collective, judge)])
+    unread: set[str] = set()
+    found = among([one for name in names for one in _verdicts(name, collective, judge, unread)])
     if junit_file is not None:
         junit_file.write_text(junit.to_junit(found), encoding="utf-8")
     if as_json:
         print(report.to_json(found))
+    elif as_csv:
+        formats.print_csv(report.rows(found))
     else:
-        report.show(found)
+        report.show([one for one in found if one.log.name not in unread])
     verdicts = {one.verdict for one in found}
     if verdicts - {HEALTHY, CANNOT_TELL}:
         raise typer.Exit(NOT_HEALTHY)

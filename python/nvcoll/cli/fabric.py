@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, networks
-from nvcoll.cli import pictures
+from nvcoll.cli import formats, pictures
 from nvcoll.cli.machines import beginning, named
 from nvcoll.draw import machine_drawing
 from nvcoll.text.formatting import counted
@@ -25,7 +25,43 @@ MOST_PRINTED = 16
 """GPUs of which a matrix is printed. Chosen: what a wide terminal holds; of a larger machine the first are shown."""
 
 
-def _list() -> None:
+LINK = ("source", "target", "medium", "lanes", "line_gbps", "used_gbps")
+"""The columns of links."""
+
+
+def _row(one: Fabric) -> dict[str, Any]:
+    """Returns a machine of the list, for JSON and CSV."""
+    size = {"world_size": one.world_size, "nodes": one.nodes, "gpu": one.gpu}
+    return {"machine": one.name, "description": one.title, **size, "trust": one.trust}
+
+
+def _details(one: Fabric) -> dict[str, Any]:
+    """Returns what is printed of a named machine; matrices are of the first GPUs, as many as the text shows or more."""
+    first = max(MOST_PRINTED, 2 * one.world_size // one.nodes)
+    try:
+        at_once: list[list[float | None]] | None = _known(one.at_once(first=first))
+    except InvalidArgument:
+        at_once = None
+    return {
+        "abilities": list(one.abilities),
+        "connections": [list(row) for row in one.matrix(first=first)],
+        "alone_gbps": _known(one.alone(first=first)),
+        "at_once_gbps": at_once,
+        "links": [dict(zip(LINK, link, strict=True)) for link in one.links],
+        "sources": list(one.sources),
+    }
+
+
+def _known(rates: Sequence[Sequence[float]]) -> list[list[float | None]]:
+    return [[None if math.isnan(rate) else rate for rate in row] for row in rates]
+
+
+def _list(as_json: bool, as_csv: bool) -> None:
+    if as_csv:
+        return formats.print_csv([_row(one) for one in fabrics()])
+    if as_json:
+        known = [{"network": row.name, "gbps": row.gbps, "description": row.title} for row in networks()]
+        return formats.print_json("fabric", {"machines": [_row(one) for one in fabrics()], "networks": known})
     machines = [(one.name, str(one.world_size), one.title, one.trust) for one in fabrics()]
     print_table(
         ("name", "GPUs", "description", "accuracy"),
@@ -120,15 +156,19 @@ def fabric(
     ] = None,
     gpu: Annotated[str | None, typer.Option(help="The GPU model, if a file (.txt or .xml) does not name it.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw the machine to this file.")] = None,
+    as_json: formats.AsJson = False,
+    as_csv: formats.AsCsv = False,
+    schema: formats.Schema = False,
 ) -> None:
     """Prints the links and bandwidths of a machine. Without a name, lists all machines.
 
     Example: nvcoll fabric hgx-h100x4+ib-ndr-8 --svg cluster.svg
     """
+    formats.check_one(json=as_json, csv=as_csv)
     if name is None:
         if svg is not None:
             raise InvalidArgument("--svg draws one machine: name it, as nvcoll fabric hgx-h100 --svg hgx-h100.svg")
-        _list()
+        _list(as_json, as_csv)
         return
     one = named(name, gpu)
     if svg is not None:
@@ -136,4 +176,9 @@ def fabric(
         pictures.write_svg(svg, drawn, one.name)
         if (width := pictures.width_of(drawn)) > pictures.MOST_PIXELS:
             typer.echo(f"nvcoll: the drawing is {width} pixels wide, more than a screen can show", err=True)
-    _show(one)
+    if as_csv:
+        formats.print_csv([dict(zip(LINK, link, strict=True)) for link in one.links])
+    elif as_json:
+        formats.print_json("fabric", {"machines": [_row(one) | _details(one)], "networks": []})
+    else:
+        _show(one)

@@ -10,6 +10,7 @@ from typing import Any
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import dtypes, machine, ops
+from nvcoll.cli import formats
 from nvcoll.text.environment import VARIABLES, set_variables
 from nvcoll.text.formatting import sized
 from nvcoll.text.tables import print_labelled
@@ -59,11 +60,27 @@ def _handoff(processors: list[int]) -> str:
     return words if near == far else f"{words}, {far_ns:.0f} ns to CPU {far}"
 
 
-def info() -> None:
+def _document() -> dict[str, Any]:
+    """Returns everything for JSON."""
+    default = {row.collective: row.name for row in reversed(registry())}
+    memory = _nvcoll.memory() if sys.platform.startswith("linux") else {}
+    return {
+        "processor": machine(),
+        "memory": memory or None,
+        "dtypes": [row.name for row in dtypes()],
+        "ops": [row.name for row in ops()],
+        "variables": {row.name: os.environ.get(row.name) for row in VARIABLES},
+        "defaults": dict(reversed(default.items())),
+    }
+
+
+def info(as_json: formats.AsJson = False, schema: formats.Schema = False) -> None:
     """Prints cores, caches, memory, the instruction set, and the defaults with their reasons.
 
     Example: nvcoll info
     """
+    if as_json:
+        return formats.print_json("info", _document())
     facts = machine()
     workers = facts["usable_cpus"]
     caches = [

@@ -13,7 +13,7 @@ import typer
 import nvcoll
 from nvcoll import InvalidArgument, Proof, Refuted, Schedule
 from nvcoll._nvcoll import MAX_RUNNING_RANKS, MAX_WORLD_SIZE, collectives, why
-from nvcoll.cli import completion, files, hints, pictures
+from nvcoll.cli import completion, files, formats, hints, pictures
 from nvcoll.draw import drawing
 from nvcoll.text.formatting import EXPRESSIONS, counted, shortened
 
@@ -109,6 +109,29 @@ def _lines_of(schedule: Schedule, places: Sequence[str]) -> Iterator[str]:
         yield from (" ".join(line.split()) for line in lines if line == place or line.startswith(f"{place} "))
 
 
+def _facts(schedule: Schedule) -> dict[str, Any]:
+    """Returns which schedule it is, for JSON."""
+    facts = {"collective": schedule.collective, "algorithm": schedule.algorithm, "world_size": schedule.world_size}
+    place = {"root": schedule.root, "path": schedule.path, "in_place": schedule.in_place}
+    return facts | place | {"steps": schedule.step_count}
+
+
+def _refutation(violation: Refuted, command: str) -> dict[str, Any]:
+    places = list(violation.places)
+    return {"violation": str(violation), "places": places, "missing": violation.missing, "show": command}
+
+
+def _proof(proof: Proof, schedule: Schedule) -> dict[str, Any]:
+    shown = range(min(schedule.chunks, EXPRESSIONS))
+    return {
+        "time_us": proof.seconds * 1e6,
+        "cannot_run": proof.cannot_run,
+        "order": proof.order if schedule.chunks else None,
+        "chunks": schedule.chunks,
+        "expressions": [proof.expression(chunk) for chunk in shown],
+    }
+
+
 def _print_violation(violation: Refuted, schedule: Schedule, command: str) -> None:
     """Prints what is wrong, the steps that meet, what is missing, and how to see the whole schedule."""
     print(f"refuted  {violation}")
@@ -146,6 +169,8 @@ def verify(
     path: Annotated[str | None, typer.Option("--path", help="mapped, staged or pushed; default: mapped.")] = None,
     out_of_place: OutOfPlace = False,
     root: Root = None,
+    as_json: formats.AsJson = False,
+    schema: formats.Schema = False,
 ) -> None:
     """Proves that a schedule computes its collective, without races and deadlocks. If not, the exit status is 1.
 
@@ -156,9 +181,16 @@ def verify(
     try:
         proof = nvcoll.verify(schedule)
     except Refuted as violation:
-        _print_violation(violation, schedule, _command(name, algorithm, schedule))
+        command = _command(name, algorithm, schedule)
+        if as_json:
+            formats.print_json("verify", _facts(schedule) | {"is_proved": False} | _refutation(violation, command))
+        else:
+            _print_violation(violation, schedule, command)
         raise typer.Exit(1) from None
-    _print_proof(proof, schedule)
+    if as_json:
+        formats.print_json("verify", _facts(schedule) | {"is_proved": True} | _proof(proof, schedule))
+    else:
+        _print_proof(proof, schedule)
 
 
 def _drawn(schedule: Schedule) -> str:
@@ -184,6 +216,8 @@ def show(
     out_of_place: OutOfPlace = False,
     root: Root = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw the schedule to this file, as SVG.")] = None,
+    as_json: formats.AsJson = False,
+    schema: formats.Schema = False,
 ) -> None:
     """Prints the steps of a schedule and their waits. With --path staged, prints the schedule after lowering.
 
@@ -193,4 +227,8 @@ def show(
     schedule = _schedule(name, algorithm, form, 4)
     if svg is not None:
         pictures.write_svg(svg, _drawn(schedule), _title(schedule))
+    if as_json:
+        moved, waits = schedule.cost()
+        cost = {"moved": moved if schedule.chunks else None, "waits": waits, "chunks": schedule.chunks}
+        return formats.print_json("show", _facts(schedule) | cost | {"text": str(schedule)})
     print(schedule, f"# {why([schedule])} on the longest chain", sep="")

@@ -62,7 +62,7 @@ class Report:
 
     def to_json(self) -> str:
         """Returns everything as JSON, by the names of the attributes: ``rows``, ``totals`` and so on."""
-        return json.dumps(asdict(self), indent=2)
+        return json.dumps({"schema": "nvcoll.run/1", **asdict(self)}, indent=2)
 
 
 def machine_of(on: str | Fabric, world_size: int) -> Fabric:

@@ -147,8 +147,9 @@ def bench(
         bool,
         typer.Option("--nccl", help="Print the columns of nccl-tests. One algorithm only."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: formats.AsJson = False,
     as_csv: formats.AsCsv = False,
+    schema: formats.Schema = False,
     tune: Annotated[
         bool, typer.Option("--tune", help="Fit the cost model of auto to this machine; time nothing else.")
     ] = False,

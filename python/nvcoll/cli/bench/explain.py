@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,11 +11,11 @@ import nvcoll
 from nvcoll import InvalidArgument
 from nvcoll._nvcoll import AutoChoice, CandidateRow, auto_candidates, collectives, cost_model, dtypes, machine
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll.cli import completion, hints, sizes
+from nvcoll.cli import completion, formats, hints, sizes
 from nvcoll.cli.bench.rounds import MODES, Call
 from nvcoll.cli.operands import HAS_ROOT, root_of
 from nvcoll.cli.schedules import OutOfPlace, Ranks
-from nvcoll.text.formatting import counted, sized
+from nvcoll.text.formatting import counted, number, sized
 from nvcoll.text.tables import print_labelled, print_table
 
 DEFAULT_SIZE = "64K"
@@ -40,7 +40,7 @@ def _bytes(nbytes: float) -> str:
 
 
 def _micros(seconds: float) -> str:
-    return f"{seconds * 1e6:.3g}" if seconds < 1e-3 else f"{seconds * 1e6:.0f}"
+    return number(seconds * 1e6)
 
 
 def _check(collective: str, dtype: str) -> int:
@@ -66,15 +66,21 @@ def explain(
     root: Annotated[int | None, typer.Option(help="The root, if there is one; default: 0.")] = None,
     dtype: Annotated[str, typer.Option("-d", "--datatype", "--dtype", help="The dtype of the elements.")] = "float32",
     out_of_place: OutOfPlace = False,
+    as_json: formats.AsJson = False,
+    as_csv: formats.AsCsv = False,
+    schema: formats.Schema = False,
 ) -> None:
     """Prints the algorithm that auto chooses for a call, and why: bytes, waits and estimate of each candidate.
 
     Example: nvcoll explain all_gather -b 64K -n 8
     """
+    formats.check_one(json=as_json, csv=as_csv)
     if collective is None:
         raise InvalidArgument(f"name a collective ({', '.join(row.name for row in collectives())})")
     if collective == "barrier":
         known = next(row.name for row in registry() if row.collective == collective)
+        if as_json or as_csv:
+            raise InvalidArgument("barrier has one algorithm, and no data is moved: leave out --json and --csv")
         print(f"{collective}, {counted(ranks, 'rank')}")
         print(f"auto chooses {known}: it is the only algorithm, and no data is moved; see nvcoll show {collective}")
         return
@@ -87,27 +93,45 @@ def explain(
     call = Call(collective, sizes.parse(size) // element, ranks, dtype, not out_of_place, root_rank)
     node = nvcoll.Node(ranks)
     chosen, why, candidates = estimates(node, mode, call)
-    place = "in place" if call.in_place else "out of place"
+    if as_csv:
+        return formats.print_csv([_row(one) for one in candidates])
+    others = [
+        row.name for row in registry() if row.collective == collective and row.name not in auto_candidates(collective)
+    ]
+    if as_json:
+        asked = {"collective": collective, "world_size": ranks, "nbytes": call.count * element, "dtype": dtype}
+        asked |= {"root": call.root if call.has_root else None, "in_place": call.in_place, "path": path}
+        found = {"by_rank": by_rank, "algorithm": chosen, "why": why, "candidates": [_row(one) for one in candidates]}
+        tuned = str(node.tuning["machine"])
+        found |= {"by_name_only": others, "tuned_on": tuned, "is_of_this_cpu": is_of_this_cpu(tuned)}
+        return formats.print_json("explain", asked | found)
     how = "every rank calls for itself" if by_rank else "one caller"
+    place = "in place" if call.in_place else "out of place"
     size = sized(call.count * element)
-    title = f"{collective} {size} {dtype}, {place}, {path}, {how}, {counted(ranks, 'rank')}"
-    print_labelled("", title, label=0)
+    print_labelled("", f"{collective} {size} {dtype}, {place}, {path}, {how}, {counted(ranks, 'rank')}", label=0)
     print_labelled("", f"auto chooses {chosen}: {why}", label=0)
     print()
     if candidates:
         print_candidates(candidates, chosen)
     else:
-        words = (
-            f"no estimates: with more than {cost_model().most_ranks} ranks it would take long to count every candidate"
-        )
+        most = cost_model().most_ranks
+        words = f"no estimates: with more than {most} ranks it would take long to count every candidate"
         print_labelled("", words, label=0)
-    others = [
-        row.name for row in registry() if row.collective == collective and row.name not in auto_candidates(collective)
-    ]
     print()
     print_labelled("", f"by name only, since their bits differ: {', '.join(others) or 'none'}", label=0)
-    print_labelled("", f"table: {node.tuning['machine']}", label=0)
-    if not is_of_this_cpu(str(node.tuning["machine"])):
+    _show_tuning(str(node.tuning["machine"]))
+
+
+def _row(one: CandidateRow) -> dict[str, Any]:
+    """Returns a candidate for JSON and CSV."""
+    counts = {"moved_bytes": one.moved_bytes, "waits": one.waits, "steps": one.steps}
+    return {"algorithm": one.algorithm, **counts, "estimate_us": one.seconds * 1e6}
+
+
+def _show_tuning(tuned: str) -> None:
+    """Prints on which processor the estimates were fitted, and what to do if it is another one."""
+    print_labelled("", f"table: {tuned}", label=0)
+    if not is_of_this_cpu(tuned):
         here = machine()["cpu"] or "unknown CPU"
         words = f"the tuning table is of another CPU than this one ({here}), so estimates may be off: "
         words += "nvcoll bench --tune --save tuning.toml measures this one, NVCOLL_TUNING=tuning.toml uses the result"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,8 +37,6 @@ UNITS = ((1, "x"), (100, " %"))
 UNSTEADY = 0.5
 """A ratio to times whose quartiles are further apart than this part of their median is marked. Chosen."""
 
-JSON_SCHEMA = "nvcoll.bench/1"
-
 
 def ranks_and_cores(case: Case) -> str:
     """Returns the number of ranks and of cores, in words."""
@@ -56,8 +53,8 @@ def what(case: Case) -> str:
 def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds: int) -> None:
     """Prints algorithms beside their baselines; the first chosen is compared with each."""
     facts, case = machine(), cases[0]
-    best, *others = chosen
-    columns = [*others, best, *case.baselines]
+    best = next(iter(chosen))
+    columns = [*chosen, *case.baselines]
     l3 = "" if facts["l3_bytes"] is None else f", L3 {sized(facts['l3_bytes'])}"
     who = f"{ranks_and_cores(case)}   {facts['cpu'] or 'unknown processor'}, {facts['isa']}{l3}"
     how = "median us (and quartiles); data rewritten each call; every element checked"
@@ -71,14 +68,14 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
         ratios = [_beside(case, name, best) for name in case.baselines]
         rows.append([sized(case.nbytes), *times, "|", *ratios, str(case.wrong)])
     print_fitted(["size", *columns, "|", *heads, "#wrong"], rows)
-    names = [*others, best]
+    names = [*chosen]
     schedules = {name: _schedule(case, chosen[name]) for name in names}
     if "auto" in chosen:
         print_labelled("auto", f"chooses {', '.join(f'{_taken(c, c.in_place)} at {sized(c.nbytes)}' for c in cases)}")
     print_labelled("why", why(list(schedules.values())))
     print_labelled("with", _baselines(case))
     shown = next((name for name in names if isinstance(chosen[name], str)), "auto")
-    print_labelled("next", f"--nccl   --json   nvcoll show {case.collective} {shown} -n 4")
+    print_labelled("next", f"--nccl   --json   nvcoll show {case.collective} {shown} -n {case.node.world_size}")
     for line in _wrong(cases):
         print_labelled("", line, label=0)
 
@@ -180,16 +177,16 @@ def print_csv(cases: Sequence[Case]) -> None:
         [
             {
                 "collective": case.collective,
-                "ranks": case.node.world_size,
+                "world_size": case.node.world_size,
                 "dtype": case.reduction.dtype,
                 "op": case.reduction.op,
                 "in_place": case.in_place,
-                "bytes": case.nbytes,
+                "nbytes": case.nbytes,
                 "count": case.count,
                 "name": name,
-                "median_seconds": (seconds := case.seconds(name)).median,
-                "low_seconds": seconds.low,
-                "high_seconds": seconds.high,
+                "median_us": (seconds := case.seconds(name)).median * 1e6,
+                "low_us": seconds.low * 1e6,
+                "high_us": seconds.high * 1e6,
                 "wrong": None if name in case.baselines else candidate.wrong,
             }
             for case in cases
@@ -204,29 +201,28 @@ def print_json(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds
     costs = {name: _schedule(first, a).cost() for name, a in chosen.items()}
     rows: list[dict[str, Any]] = [
         {
-            "bytes": case.nbytes,
+            "nbytes": case.nbytes,
             "count": case.count,
-            "seconds": {name: candidate.seconds for name, candidate in case.candidates.items()},
-            "median_seconds": {name: case.seconds(name).median for name in case.candidates},
-            "quartile_seconds": {name: [case.seconds(name).low, case.seconds(name).high] for name in case.candidates},
+            "times_us": {name: [1e6 * time for time in one.seconds] for name, one in case.candidates.items()},
+            "median_us": {name: 1e6 * case.seconds(name).median for name in case.candidates},
+            "quartiles_us": {name: [1e6 * (of := case.seconds(name)).low, 1e6 * of.high] for name in case.candidates},
             "wrong": {name: case.candidates[name].wrong for name in chosen},
         }
         for case in cases
     ]
     document = {
-        "schema": JSON_SCHEMA,
         "version": __version__,
         "collective": first.collective,
-        "ranks": first.node.world_size,
+        "world_size": first.node.world_size,
         "workers": first.node.workers,
         "dtype": first.reduction.dtype,
         "op": first.reduction.op,
         "root": first.root if HAS_ROOT[first.collective] else None,
         "in_place": first.in_place,
         "rounds": rounds,
-        "machine": machine(),
+        "processor": machine(),
         "algorithms": {name: {"moved": moved, "waits": waits} for name, (moved, waits) in costs.items()},
         "baselines": first.baselines,
         "rows": rows,
     }
-    print(json.dumps(document))
+    formats.print_json("bench", document)

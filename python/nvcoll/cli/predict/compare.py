@@ -6,7 +6,6 @@ shows the algorithm that NCCL would choose, its predicted time, and the lower bo
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections import Counter
@@ -25,7 +24,6 @@ from nvcoll.cost.comparison import LAUNCH, SIZES, Comparison, compare_schedules,
 from nvcoll.text.tables import print_labelled
 
 DEFAULT_COLLECTIVE = "all_reduce"
-JSON_SCHEMA = "nvcoll.compare/1"
 
 OF_TIME = ("protocol", "tiles", "slice_bytes", "bottleneck")
 """The attributes of a simulated time that JSON has by the same names."""
@@ -94,10 +92,10 @@ def _of(one: Comparison) -> dict[str, Any]:
     """Returns the JSON object of one machine."""
     rows = [
         {
-            "bytes": row.nbytes,
+            "nbytes": row.nbytes,
             "fastest": row.fastest,
             "times": {
-                name: {"us": time.time_us} | {key: getattr(time, key) for key in OF_TIME}
+                name: {"time_us": time.time_us} | {key: getattr(time, key) for key in OF_TIME}
                 for name, time in row.times.items()
             },
             "nccl_algorithm": row.nccl and row.nccl.algorithm,
@@ -109,7 +107,7 @@ def _of(one: Comparison) -> dict[str, Any]:
     ]
     ranges = [asdict(each) for each in one.ranges()]
     return {
-        "fabric": one.fabric.name,
+        "machine": one.fabric.name,
         "trust": _accuracy(one),
         "world_size": one.fabric.world_size,
         "rows": rows,
@@ -124,9 +122,9 @@ def _flat(one: Comparison) -> Iterator[dict[str, Any]]:
     found = _of(one)
     for row in found["rows"]:
         of_size = {key: value for key, value in row.items() if key != "times"}
-        head = {"collective": one.collective} | {key: found[key] for key in ("fabric", "world_size")}
+        head = {"collective": one.collective} | {key: found[key] for key in ("machine", "world_size")}
         for name, time in row["times"].items():
-            yield head | {"bytes": row["bytes"], "algorithm": name} | time | of_size
+            yield head | {"nbytes": row["nbytes"], "algorithm": name} | time | of_size
 
 
 def _simulated(
@@ -169,8 +167,9 @@ def compare(
     ] = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: formats.AsJson = False,
     as_csv: formats.AsCsv = False,
+    schema: formats.Schema = False,
 ) -> None:
     """Simulates algorithms on machines. Prints their times, the fastest at each size, and a lower bound.
 
@@ -185,7 +184,7 @@ def compare(
         done = [_simulated(one, collective, chosen, nbytes, launch, tell) for one in on_these]
     if as_json:
         found = [_of(one) for one in done]
-        print(json.dumps({"schema": JSON_SCHEMA, "collective": collective, "machines": found}, indent=2))
+        formats.print_json("compare", {"collective": collective, "machines": found})
     elif as_csv:
         formats.print_csv([row for one in done for row in _flat(one)])
     else:

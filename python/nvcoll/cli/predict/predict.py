@@ -6,7 +6,6 @@ NCCL's own estimate and the lower bound stand behind a bar.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -24,7 +23,6 @@ from nvcoll.text.formatting import counted, duration, number, sized
 from nvcoll.text.tables import print_labelled, print_table
 
 DEFAULT_BYTES = 1 << 20
-JSON_SCHEMA = "nvcoll.predict/1"
 
 FORMULA = "NCCL's own cost model"
 """The value of `Prediction.choice` that needs no note."""
@@ -225,8 +223,9 @@ def predict(
         typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest release that was read."),
     ] = None,
     env: Env = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: formats.AsJson = False,
     as_csv: formats.AsCsv = False,
+    schema: formats.Schema = False,
 ) -> None:
     """Predicts the time of an NCCL collective on machines, with its 90 % interval, its bottleneck and a lower bound.
 
@@ -237,9 +236,8 @@ def predict(
     question = Question(collective, nbytes, launch, nccl_version, settings(env or ()))
     found = ask_all(question, on_these)
     if as_json:
-        head = {"schema": JSON_SCHEMA, "collective": question.collective, "launch": question.launch}
-        rows = {"settings": dict(question.settings), "predictions": _rows(found)}
-        print(json.dumps(head | rows, indent=2))
+        head = {"collective": question.collective, "launch": question.launch, "settings": dict(question.settings)}
+        formats.print_json("predict", head | {"predictions": _rows(found)})
     elif as_csv:
         head = {"collective": question.collective, "launch": question.launch}
         formats.print_csv([head | {key: row[key] for key in row if key != "parts"} for row in _rows(found)])

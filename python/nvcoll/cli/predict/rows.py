@@ -68,7 +68,7 @@ class Answer:
         found, way = self.prediction, self.nccl and self.nccl.chosen
         link, network = self.fabric.port_rates()
         return {
-            "fabric": self.fabric.name,
+            "machine": self.fabric.name,
             "nbytes": self.nbytes,
             **{name: found and getattr(found, name) for name in OF_PREDICTION},
             "link_gbps": link,

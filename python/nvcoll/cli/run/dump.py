@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from nvcoll._nvcoll import InvalidArgument
+from nvcoll.cli import formats
 from nvcoll.ranks.recorders import PAUSE_S, RankProcess, RunningJob, jobs
 from nvcoll.text.tables import print_lines
 
@@ -62,12 +63,47 @@ def _rank_lines(rank: RankProcess, before: list[Look], now: list[Look], calls: i
             yield f"  {number:6}  {call}"
 
 
-def _lines(job: RunningJob, before: list[list[Look]], now: list[list[Look]], calls: int) -> Iterator[str]:
+def _missing(job: RunningJob) -> list[int]:
+    """Returns the ranks that were not found."""
     here = {rank.rank for rank in job.ranks}
-    missing = [str(rank) for rank in range(job.world_size) if rank not in here]
+    return [rank for rank in range(job.world_size) if rank not in here]
+
+
+def _job(job: RunningJob, before: list[list[Look]], now: list[list[Look]], calls: int) -> dict[str, Any]:
+    """Returns a job for JSON."""
+    keys = ("for", "seconds", "has_timed_out")
+    ranks = [
+        {
+            "rank": rank.rank,
+            "process": rank.pid,
+            "is_stopped": rank.is_stopped,
+            "waits": [dict(zip(keys, wait, strict=True)) for wait in second[0]["waits"]],
+            "communicators": [
+                {
+                    "communicator": words.communicator,
+                    "state": _state(was, is_),
+                    "calls": is_["call"],
+                    "recent": [{"number": number, "call": call} for number, call in is_["recent"][:calls]],
+                }
+                for words, was, is_ in zip(rank.words, first, second, strict=True)
+            ],
+        }
+        for rank, first, second in zip(job.ranks, before, now, strict=True)
+    ]
+    return {
+        "job": job.name,
+        "world_size": job.world_size,
+        "missing": _missing(job),
+        "cycle": job.cycle,
+        "ranks": ranks,
+    }
+
+
+def _lines(job: RunningJob, before: list[list[Look]], now: list[list[Look]], calls: int) -> Iterator[str]:
+    missing = _missing(job)
     yield f"job {job.name}: {job.world_size} ranks"
     if missing:
-        yield f"not found, since they have ended or run as another user: {', '.join(missing)}"
+        yield f"not found, since they have ended or run as another user: {', '.join(map(str, missing))}"
     if cycle := job.cycle:
         yield f"they wait for each other: {cycle}"
     for rank, first, second in zip(job.ranks, before, now, strict=True):
@@ -79,6 +115,8 @@ def dump(
         str | None, typer.Argument(metavar="[JOB|PID]", help="A job by name, or by the process of one of its ranks.")
     ] = None,
     calls: Annotated[int, typer.Option("--calls", min=0, max=15, help="Calls shown of each communicator.")] = 4,
+    as_json: formats.AsJson = False,
+    schema: formats.Schema = False,
 ) -> None:
     """Prints what the ranks of running jobs do: last calls, waits, and who waits for whom. Nobody is stopped.
 
@@ -91,6 +129,9 @@ def dump(
         raise InvalidArgument("no job of processes of this user is running")
     before = [_looks(job) for job in chosen]
     time.sleep(PAUSE_S)
+    if as_json:
+        found = [_job(job, first, _looks(job), calls) for job, first in zip(chosen, before, strict=True)]
+        return formats.print_json("dump", {"jobs": found, "refused": refused})
     for nth, (job, first) in enumerate(zip(chosen, before, strict=True)):
         print_lines([""] * (nth > 0) + [*_lines(job, first, _looks(job), calls)])
     print_lines([f"not read: {text}" for text in refused])

@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 
 from nvcoll._nvcoll import InvalidArgument
+from nvcoll.cli import formats
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.run import launcher
 from nvcoll.cli.run.launcher import Failure
@@ -42,6 +43,7 @@ def run(
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
+    schema: formats.Schema = False,
     save: Annotated[Path | None, typer.Option("--save", help="Write the report to this file, as JSON.")] = None,
 ) -> None:
     """Runs a script, then prints the predicted time of its collectives on each machine.
