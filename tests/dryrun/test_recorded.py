@@ -96,7 +96,7 @@ def test_damaged_facts_are_an_error_of_nvcoll_or_can_be_shown(tmp_path, recorded
         try:
             Recorded.load(file)
         except nvcoll.InvalidArgument as error:
-            assert "is a damaged recording (`facts" in str(error), (path, wrong)
+            assert "is a damaged recording (`" in str(error), (path, wrong)
             refused += 1
             continue
         ended = CliRunner().invoke(nvcoll.cli.app, ["price", str(file)], prog_name="nvcoll")
@@ -107,3 +107,21 @@ def test_damaged_facts_are_an_error_of_nvcoll_or_can_be_shown(tmp_path, recorded
         )
         shown += 1
     assert refused > 200 and shown > 20
+
+
+@pytest.mark.parametrize(
+    "names", [("memory",), ("memory", "allocator"), ("memory", "allocator", "reserved"), ("issued",)]
+)
+def test_a_damaged_step_is_an_error_of_nvcoll(tmp_path, recorded, names):
+    row = copy.deepcopy(recorded.row)
+    owner = row["streams"]["ranks"][0]
+    for name in names[:-1]:
+        owner = owner[name]
+    del owner[names[-1]]
+    Recorded(row, recorded.facts).save(tmp_path / "r.json.gz")
+    with pytest.raises(nvcoll.InvalidArgument, match=rf"damaged recording \(`step.streams.ranks\[0\].{names[0]}"):
+        Recorded.load(tmp_path / "r.json.gz")
+    row["streams"]["ranks"] = []
+    Recorded(row, recorded.facts).save(tmp_path / "r.json.gz")
+    with pytest.raises(nvcoll.InvalidArgument, match="damaged recording"):
+        Recorded.load(tmp_path / "r.json.gz")

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ FACTS: dict[Any, Any] = {
     "growth?": {"bytes?": int, "step?": int, "line?": str},
 }
 """What readers of facts rely on: types by name, with `?` where a name may be missing; `...` stands for all names."""
+
+STEP: dict[str, Any] = {
+    **{"gpus": int, "tokens?": float, "model_flops?": float},
+    "streams": {"ranks": [{"issued": list, "memory": {"allocator": {"allocated": float, "reserved": float}}}]},
+}
+"""What readers of the step in Python rely on, beside what the step itself checks."""
 
 
 def _wrong(value: Any, shape: Any, where: str) -> Iterator[str]:
@@ -133,7 +140,11 @@ class Recorded:
         step, facts = row.get("step"), row.get("facts")
         if not isinstance(step, dict) or not isinstance(facts, dict) or "streams" not in step:
             raise InvalidArgument(f"{path} has no recorded step: {what}")
-        if where := next(_wrong(facts, FACTS, "facts"), None if facts.get("ranks") else "facts.ranks"):
+        given = {name: value for name, value in step.items() if value is not None}
+        where = next(chain(_wrong(facts, FACTS, "facts"), _wrong(given, STEP, "step")), "")
+        if not where and not (facts["ranks"] and step["streams"]["ranks"]):
+            where = "ranks"
+        if where:
             raise InvalidArgument(f"{path} is a damaged recording (`{where}`): {what}")
         return cls(step, facts)
 

@@ -87,7 +87,7 @@ def show_step(recorded: Recorded, found: StepPrediction) -> None:
     if found.tokens_per_second:
         rates.append(f"{found.tokens_per_second:,.0f} tokens/s per GPU")
     if found.mfu:
-        rates.append(f"{100 * found.mfu:.1f} % {'MFU' if recorded.row['model_flops'] else 'HFU'}")
+        rates.append(f"{100 * found.mfu:.1f} % {'MFU' if recorded.row.get('model_flops') else 'HFU'}")
     interval = f"{seconds(found.seconds)} (90 %: {seconds(found.low_s, found.high_s)})"
     print_labelled("step", ", ".join([interval, *rates]))
     fullest = max(recorded.memory, key=lambda row: row["reserved"])
