@@ -25,6 +25,7 @@ fn build() {
     for part in ["src", "build.rs", "Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", package.join(part).display());
     }
+    println!("cargo::rerun-if-changed=../nvcoll-step/src/memory_constants.rs");
     println!("cargo::rerun-if-changed=../../Cargo.lock");
     let target = var("TARGET").expect("cargo sets TARGET");
     let target_dir = out.join("vgpu");

@@ -18,7 +18,7 @@ from nvcoll.dryrun.wire import CAPTURED, Kind
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 LIMIT_S = 100
-CONTEXT_BYTES = 600 << 20
+CONTEXT_BYTES = 1_650_000_000
 
 # Scripts with a backward pass end by `os._exit`: a thread of autograd that runs when Python 3.11 ends would abort.
 PREPARED = """

@@ -8,8 +8,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::LazyLock;
 
-/// Memory that the context of a process takes of its GPU: kernels of torch and its libraries, local memory (chosen).
-pub const CONTEXT_BYTES: u64 = 600 << 20;
+use crate::memory_constants;
+
+/// Memory that the context of a process takes of its GPU: kernels of torch and its libraries, local memory.
+pub const CONTEXT_BYTES: u64 = memory_constants::CONTEXT_BYTES as u64;
 
 /// What a multiprocessor holds at most, by compute capability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

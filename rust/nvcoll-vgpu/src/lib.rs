@@ -38,6 +38,8 @@
 //! 3. Small data is real: copies of up to 4 MiB are done. Larger data reads as zero, never as old contents.
 //! 4. Handles are numbers in tables, never addresses: an unknown or destroyed handle is an error, not a crash.
 //!
+//! A context and NCCL take the memory that predictions assume for them ([`memory_constants`], a file of `nvcoll-step`).
+//!
 //! The entry points are those of public interfaces, in declarations of this crate; it contains and loads nothing of
 //! NVIDIA's. An entry point declares an out-parameter as [`Out`]: null, or a valid place for one value; the address of several values is a type of `arguments`. That is the contract
 //! of the C function, and the witness of each access through it.
@@ -65,6 +67,8 @@ pub mod launches;
 mod lock;
 pub mod log;
 pub mod memory;
+#[path = "../../nvcoll-step/src/memory_constants.rs"]
+pub mod memory_constants;
 pub mod nccl;
 mod nvml;
 mod nvrtc;

@@ -51,7 +51,7 @@ fn blocks_are_limited_by_threads_blocks_and_shared_memory() {
 
 #[test]
 fn a_description_is_read_or_its_field_is_named() {
-    let gpu = Gpu::parse("name=A; cc = 100 ;sms=148;memory=1000000000;devices=4;cuda=12;").expect("it is right");
+    let gpu = Gpu::parse("name=A; cc = 100 ;sms=148;memory=2000000000;devices=4;cuda=12;").expect("it is right");
     assert_eq!((gpu.name.as_str(), gpu.capability, gpu.sms, gpu.devices), ("A", 100, 148, 4));
     assert_eq!((gpu.cuda, gpu.version(), gpu.limits.l2_bytes), (12, 12_090, 126 << 20));
     assert_eq!(Gpu::parse("cc=92").expect("it is right").limits.capability, 90, "the nearest older one");

@@ -212,6 +212,19 @@ pub fn used(device: u16) -> u64 {
     memory().used.get(device as usize).copied().unwrap_or(0)
 }
 
+/// Takes memory of a GPU that has no address, as buffers of a library.
+///
+/// # Errors
+/// [`Failure::OUT_OF_MEMORY`].
+pub(crate) fn hold(device: u16, bytes: usize) -> Answer {
+    memory().count(device, bytes)
+}
+
+/// Gives memory back that was held.
+pub(crate) fn let_go(device: u16, bytes: usize) {
+    memory().discount(device, bytes);
+}
+
 /// Bytes of a GPU that are free.
 pub fn free(device: u16) -> u64 {
     gpu().available_bytes() - used(device)

@@ -18,20 +18,29 @@ mod ops;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::Mutex;
 
 use crate::arguments::{List, Places, Text};
 use crate::entry_points::{functions, number, values};
 use crate::gpu::gpu;
 use crate::handles::Handles;
+use crate::lock::lock;
 use crate::log::{self, Kind};
 use crate::{memory, set, Answer, Failure, Handle, Out, Status};
 
-/// `ncclResult_t`: invalid argument.
+/// `ncclResult_t`: an error of CUDA where memory is out, otherwise an invalid argument.
 pub(crate) fn answer(body: impl FnOnce() -> Answer) -> Status {
-    number(body(), 4, 4)
+    match body() {
+        Err(Failure::OUT_OF_MEMORY) => 1,
+        answer => number(answer, 4, 4),
+    }
 }
+
+/// What communicators take of a GPU, from the first one of several ranks to the end of the last one.
+const BYTES: usize = crate::memory_constants::NCCL_BYTES as usize;
 
 /// A communicator of this process.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +48,12 @@ pub(crate) struct Communicator {
     id: u64,
     ranks: u32,
     rank: u32,
-    device: c_int,
+    device: u16,
 }
 
 static COMMUNICATORS: Handles<Communicator> = Handles::new();
+/// Communicators of several ranks, by GPU.
+static HOLDERS: Mutex<BTreeMap<u16, usize>> = Mutex::new(BTreeMap::new());
 /// Numbers of communicators and of unique ids; both count from 1.
 static COMMUNICATOR_IDS: AtomicU64 = AtomicU64::new(0);
 static UNIQUE_IDS: AtomicU64 = AtomicU64::new(0);
@@ -97,10 +108,33 @@ fn create(name: &str, ranks: c_int, rank: c_int) -> Result<Handle, Failure> {
     if ranks < 1 || rank < 0 || rank >= ranks {
         return Err(Failure::INVALID_VALUE);
     }
+    if ranks > 1 {
+        let mut holders = lock(&HOLDERS);
+        let count = holders.entry(log::device()).or_default();
+        if *count == 0 {
+            memory::hold(log::device(), BYTES)?;
+        }
+        *count += 1;
+    }
     let id = COMMUNICATOR_IDS.fetch_add(1, Ordering::Relaxed) + 1; // Relaxed: only uniqueness counts
     let (ranks, rank) = (ranks as u32, rank as u32);
     log::push(Kind::Communicator, 0, log::name(name), [id, u64::from(ranks), u64::from(rank)]);
-    Ok(COMMUNICATORS.insert(Communicator { id, ranks, rank, device: log::device().into() }))
+    Ok(COMMUNICATORS.insert(Communicator { id, ranks, rank, device: log::device() }))
+}
+
+/// Ends a communicator.
+fn destroy(comm: Handle) -> Answer {
+    let Communicator { ranks, device, .. } = COMMUNICATORS.find(comm)?;
+    COMMUNICATORS.remove(comm)?;
+    if ranks > 1 {
+        let mut holders = lock(&HOLDERS);
+        let count = holders.entry(device).or_default();
+        *count -= 1;
+        if *count == 0 {
+            memory::let_go(device, BYTES);
+        }
+    }
+    Ok(())
 }
 
 /// Says what the next `ncclCommSplit` makes: torch knows the ranks of a split, NCCL's call does not.
@@ -181,14 +215,14 @@ functions! { answer:
         let own = COMMUNICATORS.find(comm).map_or(rank, |whole| whole.rank as c_int);
         make(out, &name_in(config).unwrap_or_else(|| "grown".into()), ranks, own)
     };
-    ncclCommDestroy ncclCommAbort(comm: Handle) => COMMUNICATORS.remove(comm);
+    ncclCommDestroy ncclCommAbort(comm: Handle) => destroy(comm);
     ncclCommFinalize ncclCommRevoke ncclCommSuspend ncclCommResume ncclCommDeregister ncclCommWindowDeregister(comm: Handle) =>
         COMMUNICATORS.find(comm).map(drop);
     ncclCommCount(comm: Handle, out: Out<c_int>) => set(out, COMMUNICATORS.find(comm)?.ranks as c_int);
     ncclCommUserRank(comm: Handle, out: Out<c_int>) => set(out, COMMUNICATORS.find(comm)?.rank as c_int);
-    ncclCommCuDevice(comm: Handle, out: Out<c_int>) => set(out, COMMUNICATORS.find(comm)?.device);
+    ncclCommCuDevice(comm: Handle, out: Out<c_int>) => set(out, COMMUNICATORS.find(comm)?.device.into());
     ncclCommGetAsyncError(comm: Handle, out: Out<c_int>) => COMMUNICATORS.find(comm).and_then(|_| set(out, 0));
-    // A virtual communicator holds no device memory.
+    // The communicators of a GPU share what they take: none of it is of one.
     ncclCommMemStats(comm: Handle, _which: c_int, out: Out<u64>) => COMMUNICATORS.find(comm).and_then(|_| set(out, 0));
     ncclMemAlloc(out: Out<Handle>, bytes: usize) => crate::make(out, || memory::allocate(bytes));
     ncclMemFree(at: Handle) => memory::release(at);

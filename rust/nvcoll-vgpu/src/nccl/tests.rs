@@ -107,6 +107,24 @@ fn an_op_that_scales_first_reads_its_scalar_from_host_or_device() {
 }
 
 #[test]
+fn communicators_of_several_ranks_take_memory_from_the_first_to_the_last() {
+    log::set_device(7);
+    let free = memory::free(7);
+    let alone = comm(1, 0);
+    assert_eq!(memory::free(7), free, "one rank needs no buffers");
+    let (first, second) = (comm(8, 0), comm(2, 1));
+    assert_eq!(memory::free(7), free - BYTES as u64);
+    assert_eq!([ncclCommDestroy(first), ncclCommAbort(alone)], [SUCCESS; 2]);
+    assert_eq!(memory::free(7), free - BYTES as u64);
+    assert_eq!(ncclCommAbort(second), SUCCESS);
+    assert_eq!(memory::free(7), free);
+    let rest = memory::allocate(free as usize - BYTES / 2).expect("memory");
+    let mut none = std::mem::MaybeUninit::new(0);
+    assert_eq!(ncclCommInitRank(Some(&mut none), 2, UniqueId([65; 128]), 0), 1, "no room: an error of CUDA");
+    memory::release(rest).expect("it is in use");
+}
+
+#[test]
 fn a_split_has_the_ranks_of_the_hint() {
     let whole = comm(8, 5);
     set_split_hint(2, 1);
