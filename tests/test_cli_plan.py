@@ -55,6 +55,7 @@ def test_a_sweep_that_finds_nothing_begins_with_the_least_memory():
         (("llama3-8b", "--sweep", "--trace", "x"), "--trace is of one layout"),
         (("llama3-8b", "--sweep", "--save", "x"), "--save is of one layout"),
         (("llama3-8b", "--dollars-per-gpu-hour", "-3"), "has the price -3: pass 0 or more"),
+        (("llama3-70b", "-n", "64"), "pass a cluster, as --on hgx-h100x8+ib-ndr-8"),
         (("llama3-8b", "-n", "4,8"), "several numbers of GPUs are for --sweep"),
         (("llama3-8b", "--measured", "fast"), "--measured fast is no time"),
     ],

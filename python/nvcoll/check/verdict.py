@@ -223,6 +223,24 @@ def _by_settings(case: Case, deciding: Sequence[Judged], told: Sequence[tuple[st
             yield verdict, reason
 
 
+def _rows(
+    log: Log, fabric: Fabric | None, scale: float, baseline: Mapping[int, float]
+) -> tuple[list[Judged], str | None]:
+    """Returns the rows by size, each beside its prediction and baseline, and why there are no predictions."""
+    why_not = _why_not(log, fabric)
+    predictions: Sequence[Prediction | None] = [None] * len(log.rows)
+    if why_not is None and fabric is not None:
+        try:
+            predictions = log.predicted(fabric, log.rows)
+        except InvalidArgument as error:
+            why_not = str(error)
+    rows = [
+        Judged(row, row.nbytes * scale / row.time_us / 1e3, found, baseline.get(row.nbytes))
+        for row, found in zip(log.rows, predictions, strict=True)
+    ]
+    return sorted(rows, key=lambda one: one.row.nbytes), why_not
+
+
 def examined(
     log: Log,
     fabric: Fabric | None,
@@ -245,19 +263,8 @@ def examined(
             is_rack = same.world_size > BOARD * same.nodes  # whose trays are hosts
             fabric = same if is_rack or len(set(log.hosts)) in (0, same.nodes) else fabric
     told: list[tuple[str | None, str]] = [*_by_header(log)]
-    why_not = _why_not(log, fabric)
-    predictions: Sequence[Prediction | None] = [None] * len(log.rows)
-    if why_not is None and fabric is not None:
-        try:
-            predictions = log.predicted(fabric, log.rows)
-        except InvalidArgument as error:
-            why_not = str(error)
     scale = factor(log.collective, log.ranks) if log.collective and log.ranks else 0.0
-    rows = [
-        Judged(row, row.nbytes * scale / row.time_us / 1e3, found, (baseline or {}).get(row.nbytes))
-        for row, found in zip(log.rows, predictions, strict=True)
-    ]
-    rows.sort(key=lambda one: one.row.nbytes)
+    rows, why_not = _rows(log, fabric, scale, baseline or {})
     deciding = _deciding(rows)
     shares = [one.share for one in deciding if one.share is not None]
     share = median(shares) if shares else None

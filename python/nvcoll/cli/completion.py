@@ -6,7 +6,7 @@ shell itself, as the name of a file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import typer
 
@@ -25,6 +25,11 @@ def algorithms(ctx: typer.Context, incomplete: str) -> list[str]:
     named = collective_spelled(str(ctx.params.get("collective") or ctx.params.get("name") or ""))
     names = dict.fromkeys(row.name for row in registry() if named in (None, row.collective))
     return last_of(incomplete, ",", names)
+
+
+def among(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Returns what completes a word to one of some names, which are asked for only then."""
+    return lambda incomplete: beginning(incomplete, names())
 
 
 def last_of(incomplete: str, separator: str, names: Iterable[str]) -> list[str]:

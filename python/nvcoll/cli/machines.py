@@ -57,7 +57,10 @@ if TYPE_CHECKING:
 
     Launch = _Launch
 else:
-    Launch = Annotated[str, typer.Option(help=f"The launch of calls: {', '.join(launches())}.")]
+    Launch = Annotated[
+        str,
+        typer.Option(help=f"The launch of calls: {', '.join(launches())}.", autocompletion=completion.among(launches)),
+    ]
 
 
 def _split(name: str) -> tuple[str, int | None, str]:

@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple
 
@@ -195,10 +196,8 @@ class Node(_nvcoll.Node):
             finally:
                 done.put(rank)
 
-        threads = [
-            threading.Thread(target=thread_main, args=(rank,), name=f"nvcoll-rank-{rank}", daemon=True)
-            for rank in range(self.world_size)
-        ]
+        thread_of = partial(threading.Thread, target=thread_main, daemon=True)
+        threads = [thread_of(args=(rank,), name=f"nvcoll-rank-{rank}") for rank in range(self.world_size)]
         comms: list[Communicator] = []
         # Last: from here on the node is taken, and an exception, such as Ctrl-C, before the `try` would leave it so.
         team = self._team()

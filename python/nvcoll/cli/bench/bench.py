@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -111,6 +112,26 @@ def _counts(collective: str, all_bytes: Sequence[int], reduction: Reduction, is_
     return list(dict.fromkeys(nbytes // itemsize // grain * grain for nbytes in all_bytes))
 
 
+def _case(
+    node: nvcoll.Node,
+    collective: str,
+    reduction: Reduction,
+    root: int,
+    chosen: dict[str, str | Algorithm],
+    uses: Sequence[bool],
+    is_nccl: bool,
+    count: int,
+) -> Case:
+    """Returns the candidates of one size: every algorithm in every use, and baselines unless it is for nccl-tests."""
+    new = Case(node, collective, reduction, count, root)
+    for name, algorithm in chosen.items():
+        for in_place in uses:
+            new.add_algorithm(bench_tables.NCCL_KINDS[in_place] if is_nccl else name, algorithm, in_place)
+    if not is_nccl:
+        new.add_baselines()
+    return new
+
+
 def bench(
     collective: Annotated[
         str,
@@ -175,18 +196,7 @@ def bench(
     counts = _counts(collective, all_bytes, reduction, nccl)
     largest = layout_of(collective, ranks, max(counts), root)
     check_memory(largest, uses, len(chosen), reduction.numpy_dtype.itemsize)
-    node = nvcoll.Node(ranks)
-    columns = [(bench_tables.NCCL_KINDS[in_place] if nccl else None, in_place) for in_place in uses]
-
-    def case(count: int) -> Case:
-        new = Case(node, collective, reduction, count, root)
-        for name, chosen_algorithm in chosen.items():
-            for column, in_place in columns:
-                new.add_algorithm(column or name, chosen_algorithm, in_place)
-        if not nccl:
-            new.add_baselines()
-        return new
-
+    case = partial(_case, nvcoll.Node(ranks), collective, reduction, root, chosen, uses, nccl)
     cases = timed(case, counts, rounds)
     if as_json:
         bench_tables.print_json(cases, chosen, rounds)

@@ -14,9 +14,10 @@ from typing import Annotated, Any
 import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
-from nvcoll.cli import progress
+from nvcoll.cli import completion, progress
 from nvcoll.cli.machines import Env, named, one_machine, settings
 from nvcoll.cli.plan import show
+from nvcoll.text.formatting import counted
 from nvcoll.text.tables import print_labelled
 from nvcoll.training import configurations, layouts, page, trace
 from nvcoll.training.models import is_model, models, software
@@ -38,6 +39,19 @@ def _numbers(text: str | None) -> list[int]:
         return [int(one) for one in text.split(",")] if text else []
     except ValueError:
         raise InvalidArgument(f"-n {text} is no number of GPUs: pass one, or several with commas") from None
+
+
+def _check_size(machines: Sequence[Fabric], counts: Sequence[int]) -> None:
+    """Refuses more GPUs than a node has, and names a cluster of such nodes.
+
+    Raises:
+        InvalidArgument: a machine of one node is too small.
+    """
+    for one in machines:
+        if counts and one.nodes == 1 and max(counts) > one.world_size:
+            nodes = -(-max(counts) // one.world_size)
+            has = f"{one.name} has {counted(one.world_size, 'GPU')}, and -n is {max(counts)}"
+            raise InvalidArgument(f"{has}: pass a cluster, as --on {one.name}x{nodes}+ib-ndr-8")
 
 
 def _fields(given: Sequence[str]) -> dict[str, Any]:
@@ -128,7 +142,10 @@ def _sweeps(model: str, machine: Fabric, gpus: Sequence[int], on: dict[str, Any]
 def plan(
     model: Annotated[
         str,
-        typer.Argument(help="A model, as llama3-70b; its TOML; or a configuration of a framework that has a model."),
+        typer.Argument(
+            help="A model, as llama3-70b; its TOML; or a configuration of a framework that has a model.",
+            autocompletion=completion.among(models),
+        ),
     ],
     on: Annotated[
         str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")
@@ -163,15 +180,28 @@ def plan(
         int | None, typer.Option(help="Ranks that share one copy: HSDP. Default: all.", min=1)
     ] = None,
     recompute: Annotated[
-        str | None, typer.Option(help="Computed again: none, selective (attention), full (layers). Default: none.")
+        str | None,
+        typer.Option(
+            help="Computed again: none, selective (attention), full (layers). Default: none.",
+            autocompletion=completion.among(lambda: ("none", "selective", "full")),
+        ),
     ] = None,
     dtype: Annotated[
-        str | None, typer.Option(help=f"Precision of products: {', '.join(layouts.DTYPES)}. Default: bf16.")
+        str | None,
+        typer.Option(
+            help=f"Precision of products: {', '.join(layouts.DTYPES)}. Default: bf16.",
+            autocompletion=completion.among(lambda: layouts.DTYPES),
+        ),
     ] = None,
     schedule: Annotated[str | None, typer.Option(help=f"Of the pipeline: {', '.join(layouts.SCHEDULES)}.")] = None,
     order: Annotated[str | None, typer.Option(help=f"Ranks, innermost first: {', '.join(layouts.ORDERS)}.")] = None,
     framework: Annotated[
-        str | None, typer.Option("--software", help=f"The framework; --list names them. Default: {SOFTWARE}.")
+        str | None,
+        typer.Option(
+            "--software",
+            help=f"The framework; --list names them. Default: {SOFTWARE}.",
+            autocompletion=completion.among(software),
+        ),
     ] = None,
     config: Annotated[
         str | None,
@@ -212,6 +242,7 @@ def plan(
     """
     machines = [named(one) for one in on.split(",")]
     counts = _numbers(gpus)
+    _check_size(machines, counts)
     conditions: dict[str, Any] = {"gpu": gpu, "version": nccl_version, "settings": settings(env or ())}
     words: dict[str, Any] = {
         "tp": tp,
