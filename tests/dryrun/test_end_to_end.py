@@ -41,7 +41,10 @@ def test_two_recordings_of_a_script_are_the_same_to_the_byte(tmp_path, monkeypat
     two.recording.save(tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes() and one.seconds == two.seconds
     assert one.recording.runs[0].seconds > 0
-    assert one.recording.row["groups"] == {"copies": {"size": 4, "stride": 4}, "shard": {"size": 4, "stride": 1}}
+    assert one.recording.row["groups"] == {
+        "copies": {"kind": "copies", "size": 4, "stride": 4},
+        "shard": {"kind": "shard", "size": 4, "stride": 1},
+    }
     assert 0 < one.peak_gib <= one.reserved_gib < 1 and one.fits and 0 < one.exposed < 1
     assert one.recording.row["tokens"] == 16 * 2 * 256
 

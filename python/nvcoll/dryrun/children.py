@@ -26,7 +26,7 @@ from typing import Any
 from nvcoll.dryrun import events
 from nvcoll.dryrun.reads import Reads
 
-VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "NVCOLL_VGPU", "NVCOLL_VGPU_CLOCK")
+VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "NVCOLL_VGPU")
 """Variables of a process with the virtual GPU."""
 
 OURS = ("from multiprocessing.spawn ", "from multiprocessing.forkserver ")
