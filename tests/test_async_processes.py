@@ -193,6 +193,8 @@ def test_ctrl_c_ends_a_process_that_waits_for_its_last_calls():
 
 def test_the_child_of_a_fork_is_no_rank_and_waits_for_no_call_of_its_parent():
     program = """
+    import warnings
+    warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")  # Python 3.12 and later
     comm = nvcoll.init(timeout=60)
     done, x = comm.all_reduce(np.ones(2), async_op=True), np.ones(2)
     done.wait()

@@ -164,7 +164,8 @@ def test_a_subinterpreter_is_refused():
             print(error)
     """
     [(status, output, errors)] = results(start(1, program, "interpreter"))
-    assert (status, "nvcoll does not run in a subinterpreter" in output) == (0, True), errors
+    by_python = "does not support loading in subinterpreters"  # 3.12 and later
+    assert status == 0 and ("nvcoll does not run in a subinterpreter" in output or by_python in output), errors
 
 
 def arrays_of_every_kind(comm):
