@@ -23,8 +23,28 @@ class Step:
     dst: list[str]
     src: list[str]
     after: list[str] = field(default_factory=list)
+
+    @property
+    def sources(self):
+        return [(*read(view), None) for view in self.src]
+
+    @property
+    def destinations(self):
+        return [read(view) for view in self.dst]
+
+    @property
+    def waits(self):
+        found = [re.fullmatch(r"r(\d+)\.q(\d+)\.(\d+)", wait) for wait in self.after]
+        return [tuple(map(int, one.groups())) for one in found if one]
+
     is_final: bool = False
     at_switch: bool = False
+
+
+def read(view: str) -> tuple[int, str, int, int]:
+    """Returns rank, buffer, first chunk and end of a view that is written as text."""
+    found = re.match(r"(\w+)\[r(\d+)\]\.(\d+)(?:\.\.(\d+))?", view)
+    return int(found[2]), found[1], int(found[3]), int(found[4] or int(found[3]) + 1)
 
 
 @dataclass

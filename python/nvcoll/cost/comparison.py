@@ -30,6 +30,7 @@ from nvcoll._nvcoll import (
     Schedule,
     Timeline,
     collective_spelled,
+    parse_size,
     schedule,
     verify,
 )
@@ -358,7 +359,7 @@ def compare(
     on: str | Fabric,
     algorithms: Iterable[str | Algorithm | Schedule] | None = None,
     *,
-    sizes: Iterable[int] = SIZES,
+    sizes: int | str | Iterable[int | str] = SIZES,
     collective: str | None = None,
     launch: Launch = LAUNCH,
 ) -> Comparison:
@@ -368,7 +369,8 @@ def compare(
         on: the machine, by name or as a :class:`Fabric`.
         algorithms: names, decorated functions, or schedules; default: all that are known for the collective. Functions
             and schedules are proved first.
-        sizes: bytes of a rank's longer buffer, as nccl-tests counts them; default: 1 KiB to 1 GiB, each twice the last.
+        sizes: bytes of a rank's longer buffer, as nccl-tests counts them, or text such as ``"1M"``; default: 1 KiB to
+            1 GiB, each twice the last.
         collective: what the algorithms do; default: that of the first function or schedule, else ``all_reduce``.
         launch: how calls are launched, as in ``Fabric.predict``.
 
@@ -403,7 +405,8 @@ def compare(
         verify(built)
         key = built.algorithm if built.algorithm not in schedules else f"{built.algorithm} ({len(schedules)})"
         schedules[key] = built
-    nbytes = sorted({*sizes})
+    given_sizes = [sizes] if isinstance(sizes, (int, str)) else sizes
+    nbytes = sorted({parse_size(size) if isinstance(size, str) else size for size in given_sizes})
     if not nbytes:
         raise InvalidArgument("`sizes` is empty: pass bytes, as [1 << 20]")
     return compare_schedules(fabric, wanted, schedules, nbytes, launch)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from nvcoll._nvcoll import Schedule, Step
-from nvcoll.draw.schedule_layout import BOX_HEIGHT, LEFT, LINE_GAP, MARGIN, Box, Layout, Place, place, waits
+from nvcoll.draw.schedule_layout import BOX_HEIGHT, LEFT, LINE_GAP, MARGIN, Box, Layout, Place, place
 from nvcoll.text.formatting import counted, escaped
 
 COLOURS = {"fold": "#fbd9a5", "copy": "#cfe1f9", "publish": "#d3ecca"}
@@ -82,7 +82,7 @@ def drawn_box(box: Box) -> str:
 def drawn_waits(boxes: dict[Place, Box], box: Box) -> list[str]:
     """Draws the arrows into a box, and the line from the box before it in its queue."""
     rank, queue, index = place(box.step)
-    sources = sorted((boxes[key] for key in waits(box.step) if key in boxes), key=lambda other: other.y)
+    sources = sorted((boxes[key] for key in box.step.waits if key in boxes), key=lambda other: other.y)
     parts = []
     before = boxes.get((rank, queue, index - 1))
     if before is not None and before not in sources and before.column < box.column:
@@ -123,7 +123,7 @@ def legend(steps: Sequence[Step], y: float) -> tuple[list[str], float]:
         entry(swatch(PAPER, ' stroke-width="2.2"'), "completes the reduction")
     if any(step.at_switch for step in steps):
         entry(swatch(PAPER, ' stroke-dasharray="5 3"'), "a switch can do it")
-    if any(waits(step) for step in steps):
+    if any(step.waits for step in steps):
         entry(f'<path d="M0 0H19" stroke="{INK}" marker-end="url(#{marker(INK)})"/>', "waits for")
     if any(step.index for step in steps):
         entry(f'<path d="M0 0H20" stroke="{FAINT}" stroke-width="1.5"/>', "same queue")

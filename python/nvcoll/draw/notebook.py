@@ -61,6 +61,19 @@ def timeline_svg(timeline: Timeline) -> str | None:
     return timelines.svg([timeline]) if is_drawable else None
 
 
+def timeline_html(timeline: Timeline) -> str:
+    """Returns the time of a timeline, what takes most of it, and its picture if spans were kept."""
+    rows = [
+        ("machine", timeline.fabric),
+        ("time", f"{timeline.time_us:,.1f} us"),
+        ("ranks leave", f"{min(timeline.end_us):,.1f} to {max(timeline.end_us):,.1f} us"),
+        ("bottleneck", timeline.bottleneck),
+    ]
+    picture = timeline_svg(timeline)
+    drawn = "" if picture is None else f'<div style="overflow-x:auto">{picture}</div>'
+    return f"<div>{_table(f'Timeline {timeline.schedule}', rows)}{drawn}</div>"
+
+
 def prediction_html(prediction: Prediction) -> str:
     """Returns the predicted time of a call with its parts, its bounds and its accuracy."""
     head = f"{prediction.collective} of {sized(prediction.nbytes)} on {prediction.fabric}"

@@ -10,7 +10,6 @@ Cost: linear in steps and waits. Source: ours; columns by level are the first ph
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,9 +22,8 @@ Place = tuple[int, int, int]
 # Chosen by eye, in pixels; GLYPH is the advance of an 11 px monospaced character.
 GLYPH, BOX_HEIGHT, LINE_GAP, COLUMN_GAP, RANK_GAP, LEFT, TOP, MARGIN = 6.7, 40, 14, 58, 22, 84, 78, 20
 
-STEP_WAIT = re.compile(r"r(\d+)\.q(\d+)\.(\d+)(@\d+)?$")
-CHUNKS = re.compile(r"\.(\d+)\.\.(\d+)$")
-VIEW = re.compile(r"(\w+)\[r(\d+)\](\.\d+(?:\.\.\d+)?)")
+View = tuple[int, str, int, int]
+"""Rank, buffer, first chunk and end of chunks, as `Step` has them."""
 
 
 @dataclass
@@ -42,7 +40,7 @@ class Box:
     @property
     def texts(self) -> tuple[str, str]:
         """The destinations and the sources, as two lines of text."""
-        return shortened_dst(self.step.dst), "= " + shortened_src(self.step.src)
+        return shortened_dst(self.step.destinations), "= " + shortened_src(self.step.sources)
 
     @property
     def middle(self) -> float:
@@ -50,25 +48,28 @@ class Box:
         return self.y + BOX_HEIGHT / 2
 
 
-def _inclusive(view: str) -> str:
-    """Writes the chunks of a view with the last one included, like ranks: ``.0..2`` becomes ``.0-1``."""
-    return CHUNKS.sub(lambda found: f".{found[1]}-{int(found[2]) - 1}", view)
+def _written(buffer: str, ranks: str, first: int, end: int) -> str:
+    """Writes a view with its last chunk included, like ranks: ``output[r0].0-1``."""
+    return f"{buffer}[{ranks}].{first}" + (f"-{end - 1}" if end - first > 1 else "")
 
 
-def shortened_src(views: Sequence[str]) -> str:
+def _few(views: Sequence[str], between: str) -> str:
+    return between.join(views if len(views) <= 3 else [views[0], "…", views[-1]])
+
+
+def shortened_src(views: Sequence[tuple[int, str, int, int, int | None]]) -> str:
     """Writes sources in little space: in their order, the first and the last of many, without contributions."""
-    plain = [_inclusive(view.split("*")[0]) for view in views]
-    return " + ".join(plain if len(plain) <= 3 else [plain[0], "…", plain[-1]])
+    return _few([_written(buffer, f"r{rank}", first, end) for rank, buffer, first, end, _ in views], " + ")
 
 
-def shortened_dst(views: Sequence[str]) -> str:
+def shortened_dst(views: Sequence[View]) -> str:
     """Writes destinations in little space: equal chunks on consecutive ranks become one."""
-    parts = sorted((m[1], m[3], int(m[2])) for m in map(VIEW.match, views) if m)
-    (buffer, chunks, first), (last_buffer, last_chunks, last) = parts[0], parts[-1]
-    if len(views) > 2 and (buffer, chunks, last - first) == (last_buffer, last_chunks, len(views) - 1):
-        return f"{buffer}[r{first}-r{last}]{_inclusive(chunks)}"
-    plain = [_inclusive(view) for view in views]
-    return ", ".join(plain if len(plain) <= 3 else [plain[0], "…", plain[-1]])
+    parts = sorted((buffer, first, end, rank) for rank, buffer, first, end in views)
+    (*chunks, lowest), (*last_chunks, highest) = parts[0], parts[-1]
+    if len(views) > 2 and chunks == last_chunks and highest - lowest == len(views) - 1:
+        buffer, first, end, _ = parts[0]
+        return _written(buffer, f"r{lowest}-r{highest}", first, end)
+    return _few([_written(buffer, f"r{rank}", first, end) for rank, buffer, first, end in views], ", ")
 
 
 def place(step: Step) -> Place:
@@ -76,15 +77,9 @@ def place(step: Step) -> Place:
     return step.rank, step.queue, step.index
 
 
-def waits(step: Step) -> list[Place]:
-    """Returns the steps of the same tile for which a step waits."""
-    found = (STEP_WAIT.match(wait) for wait in step.after)
-    return [(int(m[1]), int(m[2]), int(m[3])) for m in found if m and not m[4]]
-
-
 def columns(steps: Iterable[Step]) -> dict[Place, int]:
     """Returns the level of every step; steps in a cycle get levels of their own at the end."""
-    earlier = {place(step): set(waits(step)) for step in steps}
+    earlier = {place(step): set(step.waits) for step in steps}
     for rank, queue, index in earlier:
         if (rank, queue, index - 1) in earlier:
             earlier[rank, queue, index].add((rank, queue, index - 1))

@@ -22,6 +22,7 @@ mod integers;
 #[allow(unsafe_code)]
 mod interpreter;
 mod machines;
+mod pickled;
 mod rows;
 mod schedules;
 mod sizes;

@@ -7,13 +7,13 @@
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::PyBufferError;
-use pyo3::ffi::{PyBuffer_FillInfo, Py_buffer};
+use pyo3::ffi::Py_buffer;
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
 use super::contract::Side;
 use super::operands::Operands;
+use super::symmetric::lend;
 
 /// The arrays and arguments that a rank passed to a call, checked. Not public: it is for hosts.
 #[pyclass(name = "_Passed", module = "nvcoll._nvcoll", frozen)]
@@ -90,12 +90,8 @@ impl PassedBytes {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut Py_buffer, flags: c_int) -> PyResult<()> {
         let operands = slf.get().passed.get().operands.lock().unwrap_or_else(PoisonError::into_inner);
         let (start, bytes) = operands.bytes_of_one_rank(slf.get().side);
-        let length = isize::try_from(bytes).map_err(|_| PyBufferError::new_err("too long for a buffer"))?;
         // SAFETY: `view` is a place for the answer; the operands hold the owners of so many bytes, and live as long as `slf`, to which
         // the answer holds a reference. The caller writes to an output alone, as hosts do.
-        match unsafe { PyBuffer_FillInfo(view, slf.as_ptr(), start.cast(), length, 0, flags) } {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
+        unsafe { lend(slf.as_any(), start.cast(), bytes, view, flags) }
     }
 }

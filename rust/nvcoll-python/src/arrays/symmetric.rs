@@ -5,7 +5,7 @@
 //! slices, DLPack consumers ─▶ the array                released when nobody holds it any more
 //! ```
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::{PyBuffer_FillInfo, Py_buffer};
@@ -33,13 +33,28 @@ impl SymmetricMemory {
     /// `view` is a place for the answer, as Python passes it.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut Py_buffer, flags: c_int) -> PyResult<()> {
         let memory = slf.get();
-        let length = isize::try_from(memory.bytes).map_err(|_| PyBufferError::new_err("too long for a buffer"))?;
         // SAFETY: `view` is a place for the answer; the block has so many bytes and lives as long as `slf`, to which the answer
         // holds a reference.
-        match unsafe { PyBuffer_FillInfo(view, slf.as_ptr(), memory.block.start().cast(), length, 0, flags) } {
-            0 => Ok(()),
-            _ => Err(PyErr::fetch(slf.py())),
-        }
+        unsafe { lend(slf.as_any(), memory.block.start().cast(), memory.bytes, view, flags) }
+    }
+}
+
+/// Lends writable bytes of an object by the buffer protocol.
+///
+/// # Safety
+/// `view` is a place for the answer, as Python passes it. From `start` on there are so many bytes, which live as long as the owner.
+pub(crate) unsafe fn lend(
+    owner: &Bound<'_, PyAny>,
+    start: *mut c_void,
+    bytes: usize,
+    view: *mut Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    let length = isize::try_from(bytes).map_err(|_| PyBufferError::new_err("too long for a buffer"))?;
+    // SAFETY: by the contract above; the answer holds a reference to the owner.
+    match unsafe { PyBuffer_FillInfo(view, owner.as_ptr(), start, length, 0, flags) } {
+        0 => Ok(()),
+        _ => Err(PyErr::fetch(owner.py())),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,26 +15,28 @@ use nvcoll_fabric::Result;
 use crate::error::of_fabric;
 use crate::machines::fabric::Fabric;
 use crate::machines::settings::settings_of;
+use crate::pickled::pickled;
 use crate::rows::{ConstantRow, PatternRow};
 use crate::schedules::schedule::in_notebook;
 use crate::sizes::sizes_of;
 use crate::units::{sized, timed};
 
 /// The predicted time of a call of one size. Made by :meth:`Fabric.predict`.
-#[pyclass(frozen, get_all, module = "nvcoll")]
+#[pyclass(frozen, get_all, eq, module = "nvcoll")]
+#[derive(PartialEq)]
 pub(crate) struct Prediction {
     /// The name of the fabric.
     fabric: String,
     /// The name of the collective.
-    collective: &'static str,
+    collective: String,
     /// The size in bytes, as nccl-tests counts it.
     nbytes: u64,
     /// How the call is launched, as of :meth:`Fabric.predict`.
-    launch: &'static str,
+    launch: String,
     /// The algorithm as NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives.
-    algorithm: &'static str,
+    algorithm: String,
     /// The protocol as NCCL prints it: `LL`, `LL128`, `Simple`.
-    protocol: &'static str,
+    protocol: String,
     /// The most channels that NCCL gives the call, or one message of a call of sends; None if NCCL's choice is not known.
     channels: Option<u32>,
     /// The predicted time in microseconds; never less than the lower bound.
@@ -53,15 +56,24 @@ pub(crate) struct Prediction {
     /// The part of the machine that takes most of the time, in words.
     bottleneck: String,
     /// The parts of the time: (name, microseconds). They add up to `time_us`.
-    parts: Vec<(&'static str, f64)>,
+    parts: Vec<(String, f64)>,
     /// The accuracy of predictions of such sizes on such machines, as `validated on 9 systems` or `not validated`.
     trust: String,
     /// What chooses the algorithm: NCCL's cost model, or rings, with the reason.
     choice: String,
 }
 
+pickled!(Prediction: fabric, collective, nbytes, launch, algorithm, protocol, channels, time_us, low_us, high_us, algbw, busbw, floor_us,
+    nccl_us, bottleneck, parts, trust, choice);
+
 #[pymethods]
 impl Prediction {
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.fabric, &self.collective, self.nbytes, self.time_us.to_bits()).hash(&mut hasher);
+        hasher.finish()
+    }
+
     fn __repr__(&self) -> String {
         format!("<nvcoll.Prediction {self}>")
     }
@@ -158,11 +170,11 @@ impl Fabric {
             let algbw = row.nbytes as f64 / row.us / 1e3;
             Prediction {
                 fabric: self.hardware().name.clone(),
-                collective: call.pattern.name(),
+                collective: call.pattern.name().to_owned(),
                 nbytes: row.nbytes,
-                launch: call.launch.name(),
-                algorithm: row.algorithm,
-                protocol: row.protocol,
+                launch: call.launch.name().to_owned(),
+                algorithm: row.algorithm.to_owned(),
+                protocol: row.protocol.to_owned(),
                 channels: row.channels,
                 time_us: row.us,
                 low_us: row.low_us,
@@ -172,7 +184,7 @@ impl Fabric {
                 floor_us: row.floor_us,
                 nccl_us: row.nccl_us,
                 bottleneck: row.bottleneck,
-                parts: row.parts,
+                parts: row.parts.into_iter().map(|(name, us)| (name.to_owned(), us)).collect(),
                 trust: row.trust,
                 choice: predictor.chooses().to_owned(),
             }

@@ -1,6 +1,7 @@
 //! `Fabric.simulate`: a schedule, or an algorithm for all GPUs, in virtual time.
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use nvcoll_core::algorithm::build_interruptible;
 use nvcoll_core::collective::{Collective, Roles};
@@ -112,8 +113,22 @@ impl Fabric {
         let launched = launch.map(|launch| launched(py, launch, protocol)).transpose()?;
         let asked = Asked { fabric: this, schedule: core, dtype, settings, launched };
         let simulated = watched_in_fabric(py, |is_interrupted| asked.run(&counts, &slices, is_interrupted))?;
-        let timelines = simulated.into_iter().map(|one| Timeline::of(one, slf, given.clone().unbind(), spans));
-        sizes.answers(py, timelines.collect())
+        let how = PyDict::new(py);
+        how.set_item("dtype", dtype.name())?;
+        how.set_item("protocol", protocol)?;
+        how.set_item("spans", spans)?;
+        how.set_item("at_switch", at_switch)?;
+        how.set_item("launch", launch)?;
+        for (name, value) in [("starts", starts), ("slowdowns", slowdowns), ("damage", damage)] {
+            how.set_item(name, value)?;
+        }
+        let timelines = simulated.into_iter().zip(sizes.all().iter().zip(&slices)).map(|(one, (nbytes, slice))| {
+            let asked = how.copy()?;
+            asked.set_item("nbytes", nbytes)?;
+            asked.set_item("slice_bytes", slice)?;
+            Ok(Timeline::of(one, slf, given.clone().unbind(), spans, asked.unbind()))
+        });
+        sizes.answers(py, timelines.collect::<PyResult<Vec<_>>>()?)
     }
 }
 

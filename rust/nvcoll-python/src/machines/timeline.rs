@@ -1,6 +1,9 @@
 //! Timelines: simulated schedules for Python.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use nvcoll_fabric::simulate::{self, Critical, DelayReason, LinkUse, Timeline as Simulated};
 use nvcoll_fabric::units::{Ps, PS_PER_US};
@@ -14,6 +17,9 @@ type LinkRow = (String, String, u64, f64);
 
 /// A step in a tile: rank, queue, step, tile, start and end in microseconds.
 type SpanRow = (u32, u32, u32, u32, f64, f64);
+
+/// The arguments of a simulation: the fabric, the schedule, and the others by name.
+type Arguments = (Py<Fabric>, Py<Schedule>, Py<PyDict>);
 
 /// A schedule in virtual time: the end of each rank, the load of each link, the critical path.
 ///
@@ -46,6 +52,8 @@ pub(crate) struct Timeline {
     links: Vec<LinkUse>,
     path: Critical,
     ran: Py<Schedule>,
+    /// The other arguments of the simulation.
+    asked: Py<PyDict>,
     /// For each span, the position of its way in `ways`.
     way_of_span: Vec<u32>,
     /// The ways: microseconds from the start of a step until its bytes move, and the links that they cross.
@@ -137,6 +145,54 @@ impl Timeline {
         in_notebook("timeline_svg", slf.as_any())
     }
 
+    fn __eq__(&self, other: &Self) -> bool {
+        let ends = |one: &Self| (one.time_us, one.end_us.clone(), one.memory_bytes.clone(), one.tiles);
+        ends(self) == ends(other)
+            && self.spans == other.spans
+            && self.links() == other.links()
+            && self.ran.get().core == other.ran.get().core
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.time_us.to_bits(), self.tiles, &self.ran.get().core).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Returns what `pickle` needs: the arguments of the simulation, which is run again where the timeline is unpickled.
+    #[pyo3(signature = () -> "tuple[Any, ...]")]
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Arguments)> {
+        let (py, this) = (slf.py(), slf.get());
+        let arguments = (this.on.clone_ref(py), this.ran.clone_ref(py), this.asked.clone_ref(py));
+        Ok((slf.get_type().getattr("_again")?, arguments))
+    }
+
+    /// Runs a simulation again, for `pickle`. Not public.
+    #[staticmethod]
+    #[pyo3(signature = (on, schedule, asked) -> "Timeline")]
+    fn _again<'py>(
+        on: &Bound<'py, Fabric>,
+        schedule: &Bound<'py, Schedule>,
+        asked: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        on.call_method("simulate", (schedule,), Some(asked))
+    }
+
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    #[pyo3(signature = (_memo: "object", /))]
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, _memo: &Bound<'_, PyAny>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    /// Returns a table for notebooks: the time, what takes most of it, and when each rank ended.
+    #[pyo3(signature = () -> "str")]
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        in_notebook("timeline_html", slf.as_any())
+    }
+
     fn __repr__(&self) -> String {
         let (Self { schedule, time_us, bottleneck, .. }, fabric) = (self, self.fabric());
         let most = bottleneck.split(", ").next().unwrap_or_default();
@@ -146,7 +202,13 @@ impl Timeline {
 
 impl Timeline {
     /// Makes the timeline of a simulation of the schedule `ran` on a fabric.
-    pub(crate) fn of(simulated: Simulated, on: &Bound<'_, Fabric>, ran: Py<Schedule>, spans: bool) -> Self {
+    pub(crate) fn of(
+        simulated: Simulated,
+        on: &Bound<'_, Fabric>,
+        ran: Py<Schedule>,
+        spans: bool,
+        asked: Py<PyDict>,
+    ) -> Self {
         let span = |span: &simulate::StepSpan| {
             (span.rank, span.queue, span.step, span.tile, micros(span.start_ps), micros(span.end_ps))
         };
@@ -164,6 +226,7 @@ impl Timeline {
             way_of_span: simulated.spans.iter().map(|span| span.way).collect(),
             ways: simulated.ways.into_iter().map(|way| (micros(way.before_ps), way.links)).collect(),
             ran,
+            asked,
         }
     }
 

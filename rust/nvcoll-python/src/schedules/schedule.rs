@@ -16,7 +16,7 @@ use nvcoll_core::interrupt::{Interrupt, Interrupted};
 use nvcoll_core::limits::MAX_WORLD_SIZE;
 use nvcoll_core::lower::{lower_interruptible, push_interruptible, Fifo};
 use nvcoll_core::runnable::check_runnable;
-use nvcoll_core::schedule::{Aliasing, Path, Schedule as CoreSchedule};
+use nvcoll_core::schedule::{Aliasing, Dependency, Event, Path, Schedule as CoreSchedule};
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 use nvcoll_core::words::counted;
@@ -29,6 +29,7 @@ use crate::counts::row as counts_of_parts;
 use crate::error::{invalid, of_core, of_engine, raised};
 use crate::gil::{interrupt, WithoutGil};
 use crate::integers::{integer, ANY};
+use crate::pickled::pickled;
 use crate::schedules::refuted::refuted;
 
 /// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by `Algorithm.schedule` or by `parse`.
@@ -282,6 +283,22 @@ impl Schedule {
         text::print(&self.core)
     }
 
+    fn __eq__(&self, other: &Self) -> bool {
+        self.core == other.core
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.core.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Returns what `pickle` needs: the text form, which `parse` reads. Its proofs stay behind.
+    #[pyo3(signature = () -> "tuple[Any, ...]")]
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        Ok((slf.get_type().getattr("parse")?, (text::print(&slf.get().core),)))
+    }
+
     fn __repr__(&self) -> String {
         let CoreSchedule { collective, algorithm, world_size, path, .. } = &self.core;
         let ranks = counted(*world_size, "rank");
@@ -306,8 +323,11 @@ pub(crate) fn in_notebook<'py>(function: &str, object: &Bound<'py, PyAny>) -> Py
     object.py().import("nvcoll.draw.notebook")?.call_method1(function, (object,))
 }
 
+pickled!(Step: rank, queue, index, sources, destinations, src, dst, is_final, at_switch, after, waits);
+
 /// One step of a schedule, on one queue of one rank: it folds its sources into its destinations.
-#[pyclass(name = "Step", module = "nvcoll", frozen, get_all)]
+#[pyclass(name = "Step", module = "nvcoll", frozen, get_all, eq, hash)]
+#[derive(PartialEq, Hash)]
 pub(crate) struct Step {
     /// The rank that executes the step.
     rank: u32,
@@ -329,6 +349,8 @@ pub(crate) struct Step {
     at_switch: bool,
     /// The waits before the step, as the text form writes them.
     after: Vec<String>,
+    /// The steps of the same tile among the waits: (rank, queue, index).
+    waits: Vec<(u32, u32, u32)>,
 }
 
 #[pymethods]
@@ -364,7 +386,16 @@ impl Step {
             is_final: step.is_final,
             at_switch: step.at_switch,
             after: step.after.iter().map(ToString::to_string).collect(),
+            waits: step.after.iter().filter_map(in_tile).collect(),
         }
+    }
+}
+
+/// Returns the step of the same tile for which a dependency waits.
+fn in_tile(wait: &Dependency) -> Option<(u32, u32, u32)> {
+    match wait.event {
+        Event::Step { queue, index } if wait.lag == 0 => Some((wait.rank, queue, index)),
+        _ => None,
     }
 }
 
@@ -419,6 +450,30 @@ impl Proof {
         Ok(self.verified.expression(chunk))
     }
 
+    fn __eq__(&self, other: &Self) -> bool {
+        self.verified.schedule() == other.verified.schedule()
+    }
+
+    fn __hash__(&self) -> u64 {
+        self.schedule.get().__hash__()
+    }
+
+    /// Returns what `pickle` needs: the schedule, which is proved again where it is unpickled.
+    #[pyo3(signature = () -> "tuple[Any, ...]")]
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (Py<Schedule>,))> {
+        let py = slf.py();
+        Ok((py.import("nvcoll")?.getattr("verify")?, (slf.get().schedule.clone_ref(py),)))
+    }
+
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
+    #[pyo3(signature = (_memo: "object", /))]
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, _memo: &Bound<'_, PyAny>) -> Bound<'py, Self> {
+        slf.clone()
+    }
+
     fn __repr__(&self) -> String {
         let schedule = self.verified.schedule();
         let steps = counted(schedule.steps.len() as u64, "step");
@@ -441,7 +496,13 @@ impl Proof {
 ///     Refuted: the schedule is wrong. `places` names the steps in conflict; `missing` names the missing wait, or is None.
 ///     KeyboardInterrupt: Ctrl-C ended the proof.
 #[pyfunction]
-pub(crate) fn verify(py: Python<'_>, schedule: Py<Schedule>) -> PyResult<Proof> {
+#[pyo3(signature = (schedule: "Schedule"))]
+pub(crate) fn verify(py: Python<'_>, schedule: &Bound<'_, PyAny>) -> PyResult<Proof> {
+    let schedule = schedule.cast::<Schedule>().map(|schedule| schedule.clone().unbind()).map_err(|_| {
+        let found = schedule.repr().map_or_else(|_| "no schedule".to_owned(), |repr| repr.to_string());
+        let advice = "pass a schedule, as nvcoll.schedule(\"all_reduce\", \"ring\", world_size=8)";
+        invalid(py, format!("`schedule` is {found}: {advice}"))
+    })?;
     let start = Instant::now();
     let core = &schedule.get().core;
     let verified =
