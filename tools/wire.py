@@ -44,7 +44,7 @@ CTYPES = {
     "u64": "c_uint64",
     "c_int": "c_int32",
     "*const c_char": "c_char_p",
-    "*const Record": "c_void_p",
+    "*const LogRecord": "c_void_p",
     "Out<u64>": "POINTER(c_uint64)",
     "List<u64>": "POINTER(c_uint64)",
 }

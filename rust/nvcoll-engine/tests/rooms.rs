@@ -1,5 +1,5 @@
 //! The rooms of all crates: each uses only rooms above it in the table of its `lib.rs`, no files use each other in a circle, and no type
-//! has a name that another type of core, engine and fabric has.
+//! has a name that another type of the crates has.
 //!
 //! ```text
 //! file ──parse──▶ paths that begin with crate, super, self or a child module ──resolve──▶ file that declares the name
@@ -17,7 +17,77 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
-const CRATES: [&str; 4] = ["nvcoll-core", "nvcoll-engine", "nvcoll-fabric", "nvcoll-python"];
+const CRATES: [&str; 6] =
+    ["nvcoll-core", "nvcoll-engine", "nvcoll-fabric", "nvcoll-step", "nvcoll-vgpu", "nvcoll-python"];
+
+/// Arrows and circles of the crate of training steps, which is being rebuilt. Rows leave this list, none is added.
+const OPEN_ARROWS: &[&str] = &[
+    "nvcoll-step: attention uses software",
+    "nvcoll-step: layout uses network::seats",
+    "nvcoll-step: layout uses pipeline",
+    "nvcoll-step: planner::once uses pricing::parts",
+    "nvcoll-step: step uses pricing::parts",
+    "nvcoll-step: step::work uses pricing::parts",
+    "nvcoll-step: pipeline -> pipeline::virtual_time, pipeline::zero_bubble",
+    "nvcoll-step: pipeline::virtual_time -> pipeline",
+    "nvcoll-step: pipeline::zero_bubble -> pipeline, pipeline::virtual_time",
+    "nvcoll-step: planner -> planner::layers, planner::stages",
+    "nvcoll-step: planner::layers -> planner",
+    "nvcoll-step: planner::stages -> planner",
+];
+
+/// Names that private types of the binding and types of training steps share with others: steps are being rebuilt, and the binding was
+/// not looked at before. Rows leave this list, none is added. The other crates share no name.
+const OPEN_NAMES: &[&str] = &[
+    "Access",
+    "Awaited",
+    "Call",
+    "Chunk",
+    "Class",
+    "Clock",
+    "Compute",
+    "Constant",
+    "Constants",
+    "Counts",
+    "Device",
+    "Direction",
+    "Event",
+    "Evidence",
+    "Failure",
+    "Form",
+    "InFlight",
+    "Issued",
+    "IssuedCall",
+    "Kernel",
+    "Kind",
+    "Layout",
+    "LinkRow",
+    "Load",
+    "Loan",
+    "Memory",
+    "Model",
+    "Network",
+    "Operands",
+    "Order",
+    "Outcome",
+    "Parts",
+    "Pass",
+    "Processor",
+    "Program",
+    "Programs",
+    "Request",
+    "Role",
+    "Schedule",
+    "Side",
+    "Simulation",
+    "Sizes",
+    "Span",
+    "Stages",
+    "Stream",
+    "Task",
+    "Timeline",
+    "Traffic",
+];
 
 type ModulePath = Vec<String>;
 
@@ -45,6 +115,8 @@ struct FileUses {
     /// The module that is read: that of the file, or one inside it.
     place: ModulePath,
     children: BTreeSet<String>,
+    /// Modules with files of their own that only tests have.
+    of_tests: Vec<ModulePath>,
     used: Vec<ModulePath>,
     /// Names that the file re-exports, with the path to each.
     doors: BTreeMap<String, ModulePath>,
@@ -57,7 +129,15 @@ impl FileUses {
             syn::Item::Mod(module) if module.content.is_none() => Some(module.ident.to_string()),
             _ => None,
         };
-        let mut uses = Self { place, children: file.items.iter().filter_map(child).collect(), ..Self::default() };
+        let children = file.items.iter().filter_map(child).collect();
+        let of_test = |item: &syn::Item| match item {
+            syn::Item::Mod(module) if module.content.is_none() && module.attrs.iter().any(is_of_tests) => {
+                Some([&place[..], &[module.ident.to_string()]].concat())
+            }
+            _ => None,
+        };
+        let of_tests = file.items.iter().filter_map(of_test).collect();
+        let mut uses = Self { place, children, of_tests, ..Self::default() };
         uses.visit_file(&file);
         uses
     }
@@ -134,13 +214,15 @@ impl FileUses {
     }
 }
 
+/// Says whether an attribute leaves a module to tests: `cfg(test)`.
+fn is_of_tests(attribute: &syn::Attribute) -> bool {
+    let list = attribute.path().is_ident("cfg").then(|| attribute.meta.require_list().ok()).flatten();
+    list.is_some_and(|list| list.tokens.to_string().contains("test"))
+}
+
 impl<'a> Visit<'a> for FileUses {
     fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
-        let is_test = |attribute: &syn::Attribute| {
-            let list = attribute.path().is_ident("cfg").then(|| attribute.meta.require_list().ok()).flatten();
-            list.is_some_and(|list| list.tokens.to_string().contains("test"))
-        };
-        if item.content.is_some() && !item.attrs.iter().any(is_test) {
+        if item.content.is_some() && !item.attrs.iter().any(is_of_tests) {
             self.place.push(item.ident.to_string());
             let children = std::mem::take(&mut self.children);
             visit::visit_item_mod(self, item);
@@ -171,7 +253,10 @@ fn arrows(name: &str) -> BTreeMap<ModulePath, BTreeSet<ModulePath>> {
         let place = module(&source, &file);
         (place.clone(), FileUses::of(place, &fs::read_to_string(&file).unwrap()))
     };
-    let uses: BTreeMap<ModulePath, FileUses> = files(&source).into_iter().map(read).collect();
+    let mut uses: BTreeMap<ModulePath, FileUses> = files(&source).into_iter().map(read).collect();
+    for tests in uses.values().flat_map(|uses| uses.of_tests.clone()).collect::<Vec<_>>() {
+        uses.remove(&tests);
+    }
     let owner = |path: &ModulePath| (0..=path.len()).rev().map(|n| path[..n].to_vec()).find(|n| uses.contains_key(n));
     let target = |path: &ModulePath| {
         let mut path = path.clone();
@@ -225,6 +310,7 @@ fn a_room_uses_only_rooms_above_it_in_the_table() {
         }
         assert!(between_rooms > 50, "{name}: only {between_rooms} arrows were found: the test reads sources wrongly");
     }
+    faults.retain(|fault| !OPEN_ARROWS.contains(&fault.as_str()));
     assert!(faults.is_empty(), "these files use a room that stands below theirs: {faults:#?}");
 }
 
@@ -257,6 +343,7 @@ fn no_file_uses_itself_through_others() {
             }
         }
     }
+    found.retain(|file| !OPEN_ARROWS.contains(&file.as_str()));
     assert!(found.is_empty(), "these files use each other: {found:#?}");
 }
 
@@ -269,21 +356,38 @@ fn declared(line: &str) -> Option<String> {
     (is_type && !is_associated && name.starts_with(char::is_uppercase)).then_some(name)
 }
 
+/// Returns the types that a file declares. A class of the binding may have the name of what it wraps, so it is left out.
+fn declared_in(text: &str) -> Vec<String> {
+    let mut is_class = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        is_class |= line.starts_with("#[pyclass");
+        if let Some(name) = declared(line) {
+            if !std::mem::take(&mut is_class) {
+                found.push(name);
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn no_two_types_of_the_crates_have_one_name() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for name in &CRATES[..3] {
+    for name in CRATES {
         for file in files(&source(name)) {
-            let text = fs::read_to_string(&file).unwrap();
-            let place = |line: &str| declared(line).map(|declared| (declared, format!("{name}: {}", file.display())));
-            text.lines()
-                .filter_map(place)
-                .for_each(|(declared, place)| places.entry(declared).or_default().push(place));
+            for declared in declared_in(&fs::read_to_string(&file).unwrap()) {
+                places.entry(declared).or_default().push(format!("{name}: {}", file.display()));
+            }
         }
     }
-    assert!(places.len() > 200, "only {} types were found: the test reads the sources wrongly", places.len());
-    let is_shared = |name: &str| name == "Error" || name == "Result";
-    let repeated = places.iter().filter(|(name, places)| places.len() > 1 && !is_shared(name));
+    assert!(places.len() > 500, "only {} types were found: the test reads the sources wrongly", places.len());
+    let is_open = |place: &&String| place.starts_with("nvcoll-step") || place.starts_with("nvcoll-python");
+    let is_allowed = |name: &str, places: &[String]| {
+        let others = places.iter().filter(|place| !is_open(place)).count();
+        name == "Error" || name == "Result" || (others < 2 && OPEN_NAMES.contains(&name))
+    };
+    let repeated = places.iter().filter(|(name, places)| places.len() > 1 && !is_allowed(name, places));
     let repeated: Vec<_> = repeated.collect();
     assert!(repeated.is_empty(), "these types are declared more than once: {repeated:#?}");
 }

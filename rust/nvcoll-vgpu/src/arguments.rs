@@ -63,9 +63,9 @@ impl<T: Copy> List<T> {
 /// A place for several values: null, or the address of the first one.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct Places<T>(*mut T);
+pub(crate) struct Room<T>(*mut T);
 
-impl<T: Copy> Places<T> {
+impl<T: Copy> Room<T> {
     /// Whether the caller passed null.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
@@ -95,12 +95,12 @@ impl<T: Copy> Places<T> {
     }
 
     /// The same address as a place for values of another type.
-    pub(crate) fn cast<U>(self) -> Places<U> {
-        Places(self.0.cast())
+    pub(crate) fn cast<U>(self) -> Room<U> {
+        Room(self.0.cast())
     }
 }
 
-impl Places<u8> {
+impl Room<u8> {
     /// Writes a text and its zero byte into `length` bytes, cut to them.
     ///
     /// # Errors
@@ -135,9 +135,9 @@ impl<T> From<&[T]> for List<T> {
 }
 
 #[cfg(test)]
-impl<T> From<&mut [T]> for Places<T> {
+impl<T> From<&mut [T]> for Room<T> {
     fn from(places: &mut [T]) -> Self {
-        Places(places.as_mut_ptr())
+        Room(places.as_mut_ptr())
     }
 }
 
@@ -152,16 +152,16 @@ mod tests {
         assert_eq!(List::<i32>(std::ptr::null()).read(0), Err(Failure::INVALID_VALUE));
         assert_eq!(List::from(&[1, 2, 3][..]).read(3), Ok(vec![1, 2, 3]));
         let mut out = [9; 4];
-        assert_eq!(Places::from(&mut out[..]).write(&[5, 6, 7]), Ok(()));
+        assert_eq!(Room::from(&mut out[..]).write(&[5, 6, 7]), Ok(()));
         assert_eq!(out, [5, 6, 7, 9]);
-        assert_eq!(Places::<i32>(std::ptr::null_mut()).write(&[]), Err(Failure::INVALID_VALUE));
+        assert_eq!(Room::<i32>(std::ptr::null_mut()).write(&[]), Err(Failure::INVALID_VALUE));
     }
 
     #[test]
     fn a_text_is_cut_to_its_buffer_and_ends_with_zero() {
         let mut buffer = [1; 6];
-        assert_eq!(Places::from(&mut buffer[..]).write_text(4, "abcdef"), Ok(()));
+        assert_eq!(Room::from(&mut buffer[..]).write_text(4, "abcdef"), Ok(()));
         assert_eq!(&buffer, b"abc\0\x01\x01");
-        assert_eq!(Places::from(&mut buffer[..]).write_text(0, "a"), Err(Failure::INVALID_VALUE));
+        assert_eq!(Room::from(&mut buffer[..]).write_text(0, "a"), Err(Failure::INVALID_VALUE));
     }
 }

@@ -1,5 +1,5 @@
 //! Attributes of a GPU by number: `cudaDeviceGetAttribute` and `cuDeviceGetAttribute`, which share their numbers.
-use crate::gpu::{pci_bus, Gpu};
+use crate::gpu::{pci_bus, VirtualGpu};
 use crate::launches::{BLOCK_THREADS, SHARED_BYTES};
 
 /// The longest side of a grid along x.
@@ -20,7 +20,7 @@ pub const COPY_ENGINES: i32 = 3;
 const ZERO: &[i32] = &[17, 18, 20, 34, 35, 50, 84, 85, 86, 88, 98, 100, 101, 113, 117, 118, 130, 133, 135, 138];
 
 /// The attribute with a number. Attributes that no row names answer 1: most say that the GPU can do something.
-pub fn attribute(gpu: &Gpu, number: i32, device: u16) -> i32 {
+pub fn attribute(gpu: &VirtualGpu, number: i32, device: u16) -> i32 {
     let limits = &gpu.limits;
     match number {
         1..=3 => BLOCK_THREADS as i32,
@@ -63,7 +63,7 @@ pub fn attribute(gpu: &Gpu, number: i32, device: u16) -> i32 {
 }
 
 /// Part of the level 2 cache that can be set aside (cited: three quarters, *CUDA C++ Programming Guide*).
-pub fn persisting_l2_bytes(gpu: &Gpu) -> u32 {
+pub fn persisting_l2_bytes(gpu: &VirtualGpu) -> u32 {
     if gpu.capability >= 80 {
         gpu.limits.l2_bytes / 4 * 3
     } else {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use crate::lock::lock;
-use crate::records::{stream_number, Kind, Record, CAPTURED};
+use crate::records::{stream_number, LogRecord, RecordKind, CAPTURED};
 use crate::{Answer, Failure, Handle};
 
 /// The first handle of graphs.
@@ -25,8 +25,8 @@ pub type HostFunction = (extern "C" fn(usize), usize);
 
 /// What a graph holds.
 #[derive(Clone, Default)]
-pub(crate) struct Graph {
-    pub(crate) records: Vec<Record>,
+pub(crate) struct CudaGraph {
+    pub(crate) records: Vec<LogRecord>,
     pub(crate) functions: Vec<HostFunction>,
     /// The number of the stream on which its capture began.
     pub(crate) origin: u32,
@@ -44,28 +44,28 @@ pub struct Capture {
 }
 
 #[derive(Default)]
-struct Tables {
+struct CaptureTables {
     captures: Vec<Capture>,
-    graphs: HashMap<Handle, Graph>,
+    graphs: HashMap<Handle, CudaGraph>,
     made: usize,
     begun: u64,
 }
 
-static TABLES: LazyLock<Mutex<Tables>> = LazyLock::new(Mutex::default);
+static TABLES: LazyLock<Mutex<CaptureTables>> = LazyLock::new(Mutex::default);
 /// Captures that have begun. Release after the tables changed, Acquire before they are read; a stream that captures is used
 /// by a second thread only after the program synchronised both.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
 
-fn tables() -> MutexGuard<'static, Tables> {
+fn tables() -> MutexGuard<'static, CaptureTables> {
     lock(&TABLES)
 }
 
-impl Tables {
+impl CaptureTables {
     fn capture_of(&mut self, stream: u32) -> Option<&mut Capture> {
         self.captures.iter_mut().find(|capture| capture.streams.contains(&stream))
     }
 
-    fn graph(&mut self, graph: Handle) -> Result<&mut Graph, Failure> {
+    fn graph(&mut self, graph: Handle) -> Result<&mut CudaGraph, Failure> {
         self.graphs.get_mut(&graph).ok_or(Failure::INVALID_VALUE)
     }
 }
@@ -75,7 +75,7 @@ pub fn create() -> Handle {
     let mut tables = tables();
     tables.made += 1;
     let handle = FIRST + 64 * tables.made;
-    tables.graphs.insert(handle, Graph::default());
+    tables.graphs.insert(handle, CudaGraph::default());
     handle
 }
 
@@ -157,7 +157,7 @@ pub fn refuse_in_capture(stream: Handle) -> Answer {
 }
 
 /// Keeps a copy of a record whose stream captures, and marks the record.
-pub(crate) fn take(record: &mut Record) {
+pub(crate) fn take(record: &mut LogRecord) {
     if CAPTURES.load(Ordering::Acquire) == 0 {
         return; // pairs with the Release of `begin` and `end`
     }
@@ -182,19 +182,19 @@ pub(crate) fn keep_function(graph: Handle, function: HostFunction) -> Answer {
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown graph.
-pub(crate) fn graph(graph: Handle) -> Result<Graph, Failure> {
+pub(crate) fn graph(graph: Handle) -> Result<CudaGraph, Failure> {
     tables().graph(graph).cloned()
 }
 
 /// Records of a graph that are no nodes; a graph in a graph counts by what it holds.
-const EDGES: [u16; 3] = [Kind::EventRecord as u16, Kind::StreamWait as u16, Kind::GraphLaunch as u16];
+const EDGES: [u16; 3] = [RecordKind::EventRecord as u16, RecordKind::StreamWait as u16, RecordKind::GraphLaunch as u16];
 
 /// Nodes of a graph.
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown graph.
 pub fn nodes(graph: Handle) -> Result<usize, Failure> {
-    let is_edge = |record: &&Record| EDGES.contains(&record.kind);
+    let is_edge = |record: &&LogRecord| EDGES.contains(&record.kind);
     let mut tables = tables();
     let records = &tables.graph(graph)?.records;
     Ok(records.iter().filter(|record| !is_edge(record)).count())

@@ -25,7 +25,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 
 /// Where a step stands by both clocks, in ns.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Step {
+struct ClockStep {
     /// When it started, by the monotonic clock.
     real_ns: i64,
     /// How far this clock was ahead then; negative: behind.
@@ -37,11 +37,11 @@ struct Step {
 static RUNS: AtomicBool = AtomicBool::new(false);
 /// Whether the profiler looks. Relaxed: the thread that starts it is the one that starts steps.
 static IS_HELD: AtomicBool = AtomicBool::new(false);
-static STEP: Mutex<Step> = Mutex::new(Step { real_ns: 0, ahead_ns: 0, period_ns: i64::MAX });
+static STEP: Mutex<ClockStep> = Mutex::new(ClockStep { real_ns: 0, ahead_ns: 0, period_ns: i64::MAX });
 static IS_ASKED_FOR: LazyLock<bool> =
     LazyLock::new(|| std::env::var("NVCOLL_VGPU_CLOCK").is_ok_and(|value| value == "1"));
 
-impl Step {
+impl ClockStep {
     /// How far this clock is ahead at a real time.
     fn ahead_at(&self, real_ns: i64) -> i64 {
         let inside = real_ns.saturating_sub(self.real_ns);
@@ -49,14 +49,14 @@ impl Step {
     }
 
     /// The next step, which starts at a real time.
-    fn next(&self, real_ns: i64, period_ns: i64) -> Step {
+    fn next(&self, real_ns: i64, period_ns: i64) -> ClockStep {
         let inside = real_ns.saturating_sub(self.real_ns);
         let ahead_ns = if self.period_ns == i64::MAX {
             self.ahead_ns
         } else {
             self.ahead_ns.saturating_add(self.period_ns).saturating_sub(inside)
         };
-        Step { real_ns, ahead_ns, period_ns }
+        ClockStep { real_ns, ahead_ns, period_ns }
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn hold(held: bool) {
     if IS_HELD.swap(held, Ordering::Relaxed) != held && held {
         let mut step = lock(&STEP);
         let now = monotonic_ns();
-        *step = Step { real_ns: now, ahead_ns: step.ahead_at(now), period_ns: i64::MAX };
+        *step = ClockStep { real_ns: now, ahead_ns: step.ahead_at(now), period_ns: i64::MAX };
     }
 }
 
@@ -212,9 +212,9 @@ mod tests {
 
     #[test]
     fn a_step_takes_its_period_whether_the_host_is_faster_or_slower() {
-        let first = Step::default().next(1_000, 500);
+        let first = ClockStep::default().next(1_000, 500);
         assert_eq!(first.ahead_at(1_000), first.ahead_ns);
-        let now = |step: &Step, real: i64| real + step.ahead_at(real);
+        let now = |step: &ClockStep, real: i64| real + step.ahead_at(real);
         let (slow, fast) = (first.next(2_000, 500), first.next(1_100, 500));
         assert_eq!(now(&slow, 2_000) - now(&first, 1_000), 500);
         assert_eq!(now(&fast, 1_100) - now(&first, 1_000), 500);
@@ -231,8 +231,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_held_stays_as_far_ahead_as_it_is() {
-        let step = Step::default().next(0, 500);
-        let held = Step { real_ns: 100, ahead_ns: step.ahead_at(100), period_ns: i64::MAX };
+        let step = ClockStep::default().next(0, 500);
+        let held = ClockStep { real_ns: 100, ahead_ns: step.ahead_at(100), period_ns: i64::MAX };
         assert_eq!(held.ahead_at(10_000), held.ahead_ns);
         assert_eq!(held.next(20_000, 300).ahead_at(20_000), held.ahead_ns, "the next step goes on from there");
     }
@@ -241,7 +241,7 @@ mod tests {
         #[test]
         fn the_clock_never_goes_back(steps in prop::collection::vec((0..9_000i64, 0..9_000i64), 1..20)) {
             let (mut real, mut last) = (0, i64::MIN);
-            let mut step = Step { real_ns: 0, ahead_ns: 0, period_ns: i64::MAX };
+            let mut step = ClockStep { real_ns: 0, ahead_ns: 0, period_ns: i64::MAX };
             for (lasts, period) in steps {
                 step = step.next(real, period);
                 for part in 0..4 {

@@ -79,7 +79,7 @@ pub(crate) fn last(forget: bool) -> Status {
 
 /// Which of the texts of an error is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Text {
+pub enum ErrorText {
     /// The name in the runtime, `cudaError...`.
     RuntimeName,
     /// The name in the driver, `CUDA_ERROR_...`.
@@ -89,13 +89,13 @@ pub enum Text {
 }
 
 /// A text of an error; none for a number that has no row.
-pub fn text(number: Status, which: Text) -> Option<&'static CStr> {
+pub fn text(number: Status, which: ErrorText) -> Option<&'static CStr> {
     let success = (0, "cudaSuccess\0", "CUDA_SUCCESS\0", "no error\0");
     let row = if number == 0 { &success } else { FAILURES.iter().find(|row| row.0 == number)? };
     let text = match which {
-        Text::RuntimeName => row.1,
-        Text::DriverName => row.2,
-        Text::Sentence => row.3,
+        ErrorText::RuntimeName => row.1,
+        ErrorText::DriverName => row.2,
+        ErrorText::Sentence => row.3,
     };
     CStr::from_bytes_with_nul(text.as_bytes()).ok()
 }

@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex};
 
 use crate::arguments::List;
 use crate::lock::lock;
-use crate::log::{self, Record};
+use crate::log::{self, LogRecord};
 use crate::records::{CAPTURED, FIELDS, KINDS};
 use crate::{clock, memory, nccl, set, times, Out};
 
@@ -41,7 +41,7 @@ macro_rules! exports {
 
 exports! {
     /// The first record of the log.
-    nvcoll_vgpu_log() -> *const Record => log::records();
+    nvcoll_vgpu_log() -> *const LogRecord => log::records();
     /// The number of records.
     nvcoll_vgpu_count() -> u64 => log::count();
     /// The number of records for which the log had no space.

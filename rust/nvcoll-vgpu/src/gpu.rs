@@ -62,7 +62,7 @@ pub const LIMITS: &[Limits] = &[
 
 /// A GPU, as many of which the process sees as `devices` says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Gpu {
+pub struct VirtualGpu {
     /// The name that `torch.cuda.get_device_name` gives.
     pub name: String,
     /// The compute capability times ten.
@@ -79,9 +79,9 @@ pub struct Gpu {
     pub limits: Limits,
 }
 
-impl Default for Gpu {
+impl Default for VirtualGpu {
     fn default() -> Self {
-        Gpu {
+        VirtualGpu {
             name: "NVIDIA H100 80GB HBM3".into(),
             capability: 90,
             sms: 132,
@@ -93,13 +93,13 @@ impl Default for Gpu {
     }
 }
 
-impl Gpu {
+impl VirtualGpu {
     /// Reads the text of `NVCOLL_VGPU`.
     ///
     /// # Errors
     /// A sentence about the field that is unknown, or whose value is not in its range.
-    pub fn parse(text: &str) -> Result<Gpu, String> {
-        let mut gpu = Gpu::default();
+    pub fn parse(text: &str) -> Result<VirtualGpu, String> {
+        let mut gpu = VirtualGpu::default();
         for field in text.split(';').filter(|field| !field.trim().is_empty()) {
             let (key, value) = field
                 .split_once('=')
@@ -182,15 +182,15 @@ fn limits_of(capability: u32) -> Limits {
     *older.unwrap_or(&LIMITS[0])
 }
 
-static GPU: LazyLock<Gpu> = LazyLock::new(|| {
+static GPU: LazyLock<VirtualGpu> = LazyLock::new(|| {
     let text = std::env::var("NVCOLL_VGPU").unwrap_or_default();
-    Gpu::parse(&text).unwrap_or_else(|problem| {
+    VirtualGpu::parse(&text).unwrap_or_else(|problem| {
         eprintln!("nvcoll, virtual GPU: {problem}");
         std::process::exit(2)
     })
 });
 
 /// The GPU of this process.
-pub fn gpu() -> &'static Gpu {
+pub fn gpu() -> &'static VirtualGpu {
     &GPU
 }

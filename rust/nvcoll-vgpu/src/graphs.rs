@@ -7,20 +7,20 @@
 //! Functions of the host run at each launch. Nodes that choose (`cudaGraphAddNode` with a condition) are refused.
 use std::sync::Arc;
 
-use crate::captures::{self, Graph, HostFunction};
+use crate::captures::{self, CudaGraph, HostFunction};
 use crate::handles::Handles;
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::{Answer, Failure, Handle};
 
 /// What can be launched.
-static EXECUTABLES: Handles<Arc<Graph>> = Handles::new();
+static EXECUTABLES: Handles<Arc<CudaGraph>> = Handles::new();
 
 /// Runs a function of the host in the order of a stream: now, or at each launch of the graph that the stream captures.
 ///
 /// # Errors
 /// [`Failure::INVALID_VALUE`] if the graph was destroyed.
 pub fn host_function(stream: Handle, function: HostFunction) -> Answer {
-    log::push(Kind::HostFunction, stream, 0, []);
+    log::push(RecordKind::HostFunction, stream, 0, []);
     if let Some(capture) = captures::capture_of(stream) {
         return captures::keep_function(capture.graph, function);
     }
@@ -43,7 +43,7 @@ pub fn instantiate(graph: Handle) -> Result<Handle, Failure> {
 pub fn launch(executable: Handle, stream: Handle) -> Answer {
     let graph = EXECUTABLES.find(executable).map_err(|_| Failure::INVALID_VALUE)?;
     let number = log::stream_number(stream);
-    log::push(Kind::GraphLaunch, stream, 0, [graph.records.len() as u64]);
+    log::push(RecordKind::GraphLaunch, stream, 0, [graph.records.len() as u64]);
     for record in &graph.records {
         let mut record = *record;
         if record.stream == graph.origin {

@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::{LazyLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::gpu::{gpu, Gpu};
+use crate::gpu::{gpu, VirtualGpu};
 use crate::images::{Binary, Version};
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::{lock, streams, Answer, Failure, Handle};
 
 /// Registers of a thread, of which nothing is known (chosen: a multiprocessor then holds as many threads as it can).
@@ -30,7 +30,7 @@ pub const BLOCK_THREADS: u32 = 1024;
 
 /// A kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Function {
+pub struct RegisteredKernel {
     /// Its name in the log.
     pub name: u32,
     /// Dynamic shared memory that its blocks may have.
@@ -59,7 +59,7 @@ impl Dim3 {
 
 /// What a launch says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Launch {
+pub struct KernelLaunch {
     /// The key of the function.
     pub function: Handle,
     /// Blocks.
@@ -73,8 +73,8 @@ pub struct Launch {
 }
 
 #[derive(Default)]
-struct Tables {
-    functions: HashMap<Handle, Function>,
+struct KernelTables {
+    functions: HashMap<Handle, RegisteredKernel>,
     /// Fat binaries and modules.
     owners: HashMap<Handle, Binary>,
     /// The keys of a fat binary or module.
@@ -84,11 +84,11 @@ struct Tables {
     made: usize,
 }
 
-static TABLES: LazyLock<RwLock<Tables>> = LazyLock::new(RwLock::default);
+static TABLES: LazyLock<RwLock<KernelTables>> = LazyLock::new(RwLock::default);
 
-impl Tables {
+impl KernelTables {
     fn add(&mut self, owner: Handle, key: Handle, name: u32) {
-        self.functions.insert(key, Function { name, shared_bytes: SHARED_BYTES, owner });
+        self.functions.insert(key, RegisteredKernel { name, shared_bytes: SHARED_BYTES, owner });
         self.owned.entry(owner).or_default().push(key);
     }
 }
@@ -96,11 +96,11 @@ impl Tables {
 /// The first handle of modules and their functions: no address of a host function is so low.
 const FIRST: Handle = 0x3000_0000;
 
-fn read() -> RwLockReadGuard<'static, Tables> {
+fn read() -> RwLockReadGuard<'static, KernelTables> {
     lock::read(&TABLES)
 }
 
-fn write() -> RwLockWriteGuard<'static, Tables> {
+fn write() -> RwLockWriteGuard<'static, KernelTables> {
     lock::write(&TABLES)
 }
 
@@ -152,7 +152,7 @@ pub fn unload(owner: Handle) {
 ///
 /// # Errors
 /// [`Failure::INVALID_FUNCTION`] for an unknown key.
-pub fn registered(key: Handle) -> Result<Function, Failure> {
+pub fn registered(key: Handle) -> Result<RegisteredKernel, Failure> {
     read().functions.get(&key).copied().ok_or(Failure::INVALID_FUNCTION)
 }
 
@@ -160,7 +160,7 @@ pub fn registered(key: Handle) -> Result<Function, Failure> {
 ///
 /// # Errors
 /// [`Failure::INVALID_FUNCTION`] for an unknown key, [`Failure::NO_KERNEL_IMAGE`] for code that this GPU does not run.
-pub fn function(key: Handle) -> Result<(Function, Version), Failure> {
+pub fn function(key: Handle) -> Result<(RegisteredKernel, Version), Failure> {
     let tables = read();
     let function = tables.functions.get(&key).copied().ok_or(Failure::INVALID_FUNCTION)?;
     let binary = tables.owners.get(&function.owner).ok_or(Failure::INVALID_FUNCTION)?;
@@ -200,7 +200,7 @@ pub fn set_attribute(key: Handle, attribute: i32, value: i32) -> Answer {
 /// Blocks of a kernel that a multiprocessor holds at once.
 ///
 /// The least of: threads (in whole warps), blocks, registers, shared memory with the part that the system takes.
-pub fn resident_blocks(gpu: &Gpu, threads: u32, shared_bytes: usize) -> u32 {
+pub fn resident_blocks(gpu: &VirtualGpu, threads: u32, shared_bytes: usize) -> u32 {
     let limits = &gpu.limits;
     if threads == 0 || threads > BLOCK_THREADS || shared_bytes > limits.shared_per_block_bytes as usize {
         return 0;
@@ -212,8 +212,8 @@ pub fn resident_blocks(gpu: &Gpu, threads: u32, shared_bytes: usize) -> u32 {
     (limits.threads_per_sm / threads).min(limits.blocks_per_sm).min(by_registers).min(by_shared)
 }
 
-impl Launch {
-    fn check(&self, function: &Function, at_once: bool) -> Answer {
+impl KernelLaunch {
+    fn check(&self, function: &RegisteredKernel, at_once: bool) -> Answer {
         let (grid, block) = (self.grid, self.block);
         let has_none = [grid.x, grid.y, grid.z, block.x, block.y, block.z].contains(&0);
         let is_beyond = grid.x > i32::MAX as u32 || grid.y > 65535 || grid.z > 65535 || block.z > 64;
@@ -238,12 +238,12 @@ impl Launch {
         let (function, _) = function(self.function)?;
         self.check(&function, at_once)?;
         let args = [self.grid.product(), self.block.product(), self.shared_bytes as u64];
-        log::push(Kind::Launch, self.stream, function.name, args);
+        log::push(RecordKind::Launch, self.stream, function.name, args);
         Ok(())
     }
 }
 
 /// Clusters of blocks that run at once: eight blocks, the portable size, to a cluster (chosen).
-pub fn resident_clusters(gpu: &Gpu) -> u32 {
+pub fn resident_clusters(gpu: &VirtualGpu) -> u32 {
     gpu.sms / 8
 }

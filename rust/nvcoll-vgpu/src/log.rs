@@ -15,14 +15,14 @@ use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
 
 use crate::captures;
 use crate::lock::lock;
-pub use crate::records::{stream_number, Kind, Record, CAPTURED};
+pub use crate::records::{stream_number, LogRecord, RecordKind, CAPTURED};
 use crate::Handle;
 
 /// Records that the mapping has space for: 4 GiB of addresses (chosen).
 const CAPACITY: u64 = 1 << 26;
 
 struct Log {
-    records: *mut Record,
+    records: *mut LogRecord,
     /// Written under the lock with Release, after the record. Pairs with the Acquire of [`count`].
     count: AtomicU64,
     lost: AtomicU64,
@@ -36,7 +36,7 @@ unsafe impl Send for Log {}
 unsafe impl Sync for Log {}
 
 static LOG: LazyLock<Log> = LazyLock::new(|| {
-    let bytes = CAPACITY as usize * size_of::<Record>();
+    let bytes = CAPACITY as usize * size_of::<LogRecord>();
     // SAFETY: a new anonymous mapping at an address that the kernel chooses touches no memory that is in use.
     let mapped = unsafe {
         mmap_anonymous(
@@ -60,9 +60,9 @@ thread_local! {
 }
 
 /// Appends a record of this thread's operator and device, and returns its position.
-pub fn push<const N: usize>(kind: Kind, stream: Handle, name: u32, args: [u64; N]) -> u64 {
+pub fn push<const N: usize>(kind: RecordKind, stream: Handle, name: u32, args: [u64; N]) -> u64 {
     const { assert!(N <= 6, "a record has six arguments") };
-    let mut record = Record {
+    let mut record = LogRecord {
         kind: kind as u16,
         device: DEVICE.get(),
         stream: stream_number(stream),
@@ -78,13 +78,13 @@ pub fn push<const N: usize>(kind: Kind, stream: Handle, name: u32, args: [u64; N
 }
 
 /// Appends a record of a kind that graphs hold: if its stream captures, it becomes part of the graph.
-pub fn submit(mut record: Record) -> u64 {
+pub fn submit(mut record: LogRecord) -> u64 {
     captures::take(&mut record);
     append(&record)
 }
 
 /// Appends `record` as it is and returns its position. A record beyond the capacity is only counted as lost.
-fn append(record: &Record) -> u64 {
+fn append(record: &LogRecord) -> u64 {
     let mut last = lock(&LOG.last);
     let position = LOG.count.load(Ordering::Relaxed); // Relaxed: written under the lock that is held
     if position == CAPACITY {
@@ -109,7 +109,7 @@ fn append(record: &Record) -> u64 {
 /// Sees the log while a program runs: the profiler.
 pub(crate) trait Observer: Sync {
     /// A record was written.
-    fn wrote(&self, position: u64, record: &Record);
+    fn wrote(&self, position: u64, record: &LogRecord);
 
     /// The host waits for everything before a position of the log, or of one stream.
     fn host_waits(&self, before: u64, stream: Option<u32>);
@@ -140,12 +140,12 @@ pub fn lost() -> u64 {
 }
 
 /// The first record.
-pub fn records() -> *const Record {
+pub fn records() -> *const LogRecord {
     LOG.records
 }
 
 /// The record at a position; none at or after [`count`].
-pub fn record(position: u64) -> Option<Record> {
+pub fn record(position: u64) -> Option<LogRecord> {
     // SAFETY: records below the count are whole and never change.
     (position < count()).then(|| unsafe { LOG.records.add(position as usize).read() })
 }

@@ -6,7 +6,7 @@
 //! Names, argument orders, layouts and numbers of enums are those of NVIDIA's documentation, *NVML API reference guide*.
 use std::ffi::{c_int, c_uint};
 
-use crate::arguments::{Places, Text};
+use crate::arguments::{Room, Text};
 use crate::attributes::{BUS_BITS, CLOCK_KHZ};
 use crate::entry_points::functions;
 use crate::gpu::{gpu, pci_address, pci_bus, uuid};
@@ -31,7 +31,7 @@ fn answer(body: impl FnOnce() -> Answer) -> Status {
 
 /// `nvmlMemory_t`: bytes.
 #[repr(C)]
-pub(crate) struct Memory {
+pub(crate) struct NvmlMemory {
     total: u64,
     free: u64,
     used: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Pci {
 
 /// `nvmlGpuFabricInfoV_t`, as far as it is written: its version, the cluster, a status, the clique and the state.
 #[repr(C)]
-pub(crate) struct Fabric {
+pub(crate) struct NvmlFabric {
     version: c_uint,
     rest: [u8; 25],
 }
@@ -85,7 +85,7 @@ fn find(text: Text<'_>, out: Out<'_, Handle>, is_named: impl Fn(u16, &str) -> bo
 }
 
 /// Writes a text and its zero byte to a place of `size` bytes, which must have room for both.
-fn write(text: &str, out: Places<u8>, size: c_uint) -> Answer {
+fn write(text: &str, out: Room<u8>, size: c_uint) -> Answer {
     if text.len() >= size as usize {
         return Err(Failure::OUT_OF_MEMORY);
     }
@@ -109,9 +109,9 @@ fn link(handle: Handle, number: c_uint) -> Answer {
     (number < links).then_some(()).ok_or(Failure::NOT_SUPPORTED)
 }
 
-fn memory_of(handle: Handle) -> Result<Memory, Failure> {
+fn memory_of(handle: Handle) -> Result<NvmlMemory, Failure> {
     let (total, free) = (gpu().memory_bytes, memory::free(device_of(handle)?));
-    Ok(Memory { total, free, used: total - free })
+    Ok(NvmlMemory { total, free, used: total - free })
 }
 
 /// The PCI record of a GPU or of its switch.
@@ -129,7 +129,7 @@ functions! { answer:
     nvmlInit nvmlInit_v2 nvmlInitWithFlags nvmlShutdown() => Ok(());
     nvmlSystemGetCudaDriverVersion nvmlSystemGetCudaDriverVersion_v2(out: Out<c_int>) => set(out, gpu().version());
     // The first of the branch that has this CUDA.
-    nvmlSystemGetDriverVersion(out: Places<u8>, size: c_uint) =>
+    nvmlSystemGetDriverVersion(out: Room<u8>, size: c_uint) =>
         write(if gpu().cuda == 12 { "575.51.03" } else { "595.45.04" }, out, size);
     nvmlDeviceGetCount_v2(out: Out<c_uint>) => set(out, gpu().devices);
     nvmlDeviceGetHandleByIndex_v2(index: c_uint, out: Out<Handle>) => {
@@ -141,9 +141,9 @@ functions! { answer:
         find(address, out, |device, text| text.ends_with(&pci_address(device)[5..]));
     nvmlDeviceGetHandleByUUID(text: Text, out: Out<Handle>) =>
         find(text, out, |device, text| text == uuid_text(device).to_lowercase());
-    nvmlDeviceGetName(handle: Handle, out: Places<u8>, size: c_uint) =>
+    nvmlDeviceGetName(handle: Handle, out: Room<u8>, size: c_uint) =>
         device_of(handle).and_then(|_| write(&gpu().name, out, size));
-    nvmlDeviceGetUUID(handle: Handle, out: Places<u8>, size: c_uint) => write(&uuid_text(device_of(handle)?), out, size);
+    nvmlDeviceGetUUID(handle: Handle, out: Room<u8>, size: c_uint) => write(&uuid_text(device_of(handle)?), out, size);
     nvmlDeviceGetIndex nvmlDeviceGetMinorNumber(handle: Handle, out: Out<c_uint>) => set(out, device_of(handle)?.into());
     // Chosen: an idle board, in degrees, mW and mJ, and the limit of an H100 SXM.
     nvmlDeviceGetTemperature(handle: Handle, _sensor: c_int, out: Out<c_uint>) => device_of(handle).and_then(|_| set(out, 35));
@@ -163,10 +163,10 @@ functions! { answer:
         set(major, gpu().capability as c_int / 10)?;
         set(minor, gpu().capability as c_int % 10)
     };
-    nvmlDeviceGetMemoryInfo(handle: Handle, out: Out<Memory>) => set(out, memory_of(handle)?);
+    nvmlDeviceGetMemoryInfo(handle: Handle, out: Out<NvmlMemory>) => set(out, memory_of(handle)?);
     // The driver keeps nothing of it.
     nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: Option<&mut Memory2>) => {
-        let (out, Memory { total, free, used }) = (out.ok_or(Failure::INVALID_VALUE)?, memory_of(handle)?);
+        let (out, NvmlMemory { total, free, used }) = (out.ok_or(Failure::INVALID_VALUE)?, memory_of(handle)?);
         *out = Memory2 { version: out.version, total, reserved: 0, free, used };
         Ok(())
     };
@@ -185,7 +185,7 @@ functions! { answer:
     nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetComputeRunningProcesses_v3(handle: Handle, count: Out<c_uint>) =>
         device_of(handle).and_then(|_| set(count, 0));
     // There is no fabric of several nodes.
-    nvmlDeviceGetGpuFabricInfoV(handle: Handle, out: Option<&mut Fabric>) => {
+    nvmlDeviceGetGpuFabricInfoV(handle: Handle, out: Option<&mut NvmlFabric>) => {
         device_of(handle)?;
         out.ok_or(Failure::INVALID_VALUE)?.rest = [0; 25];
         Ok(())
@@ -224,9 +224,9 @@ mod tests {
     fn a_text_never_passes_the_place_for_it() {
         let mut place = [7u8; 64];
         let handle = handle_of(0);
-        assert_eq!(nvmlDeviceGetName(handle, Places::from(&mut place[..]), 4), INSUFFICIENT_SIZE);
+        assert_eq!(nvmlDeviceGetName(handle, Room::from(&mut place[..]), 4), INSUFFICIENT_SIZE);
         assert_eq!(place, [7; 64]);
-        assert_eq!(nvmlDeviceGetName(handle, Places::from(&mut place[..]), 64), SUCCESS);
+        assert_eq!(nvmlDeviceGetName(handle, Room::from(&mut place[..]), 64), SUCCESS);
         let text: Vec<u8> = place.into_iter().take_while(|byte| *byte != 0).collect();
         assert_eq!(text, gpu().name.as_bytes());
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::sync::Arc;
 
-use crate::arguments::{Places, Text};
+use crate::arguments::{Room, Text};
 use crate::entry_points::{functions, number};
 use crate::gpu::gpu;
 use crate::handles::Handles;
@@ -24,7 +24,7 @@ fn answer(body: impl FnOnce() -> Answer) -> Status {
 }
 
 /// Writes a text of a program.
-fn write(program: Handle, out: Places<c_char>, text: &CStr) -> Answer {
+fn write(program: Handle, out: Room<c_char>, text: &CStr) -> Answer {
     PROGRAMS.find(program)?;
     out.cast().write(text.to_bytes_with_nul())
 }
@@ -51,9 +51,9 @@ functions! { answer:
     };
     nvrtcGetPTXSize nvrtcGetCUBINSize(program: Handle, out: Out<usize>) =>
         PROGRAMS.find(program).and_then(|_| set(out, CODE.count_bytes() + 1));
-    nvrtcGetPTX nvrtcGetCUBIN(program: Handle, out: Places<c_char>) => write(program, out, CODE);
+    nvrtcGetPTX nvrtcGetCUBIN(program: Handle, out: Room<c_char>) => write(program, out, CODE);
     nvrtcGetProgramLogSize(program: Handle, out: Out<usize>) => PROGRAMS.find(program).and_then(|_| set(out, 1));
-    nvrtcGetProgramLog(program: Handle, out: Places<c_char>) => write(program, out, c"");
+    nvrtcGetProgramLog(program: Handle, out: Room<c_char>) => write(program, out, c"");
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //!
 //! Source: the documentation of the CUDA runtime, `cudaDeviceProp` of versions 12 and 13; sizes 1032 and 1008 bytes.
 use crate::attributes as of;
-use crate::gpu::{self, Gpu};
+use crate::gpu::{self, VirtualGpu};
 use crate::launches::{BLOCK_THREADS, SHARED_BYTES};
 
 /// Fields up to those that differ; a type is the bytes of an element, then `*` and their count.
@@ -40,7 +40,7 @@ pub fn layout_13() -> String {
 }
 
 /// The values of a field; none where the record has zeros.
-fn value(gpu: &Gpu, field: &str) -> &'static [u64] {
+fn value(gpu: &VirtualGpu, field: &str) -> &'static [u64] {
     let limits = &gpu.limits;
     let one = |value: u64| -> &'static [u64] { Box::leak(Box::new([value])) };
     match field {
@@ -77,7 +77,7 @@ fn value(gpu: &Gpu, field: &str) -> &'static [u64] {
 }
 
 /// The record of a GPU in one of the layouts.
-pub fn record(gpu: &Gpu, layout: &str, device: u16) -> Vec<u8> {
+pub fn record(gpu: &VirtualGpu, layout: &str, device: u16) -> Vec<u8> {
     let mut record = Vec::new();
     for field in layout.split_whitespace() {
         let (name, kind) = field.split_once(':').unwrap_or((field, "4"));

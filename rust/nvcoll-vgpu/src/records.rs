@@ -7,7 +7,7 @@ macro_rules! kinds {
         /// What a record says, and the content of its name and arguments.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u16)]
-        pub enum Kind {
+        pub enum RecordKind {
             $($(#[doc = $doc])+ $name = $number,)*
         }
 
@@ -47,14 +47,21 @@ kinds! {
     GraphLaunch = 15;
 }
 
-impl Kind {
+impl RecordKind {
     /// Whether a record of this kind becomes part of a CUDA graph when its stream captures one.
     pub fn is_captured(self) -> bool {
-        !matches!(self, Kind::Malloc | Kind::Free | Kind::HostWait | Kind::Communicator | Kind::StreamMade)
+        !matches!(
+            self,
+            RecordKind::Malloc
+                | RecordKind::Free
+                | RecordKind::HostWait
+                | RecordKind::Communicator
+                | RecordKind::StreamMade
+        )
     }
 }
 
-/// The bit of [`Record::kind`] that says: captured in a CUDA graph, did not run now.
+/// The bit of [`LogRecord::kind`] that says: captured in a CUDA graph, did not run now.
 pub const CAPTURED: u16 = 0x100;
 
 /// Declares a record, and the list of its fields.
@@ -63,18 +70,18 @@ macro_rules! record {
         /// One record.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(C)]
-        pub struct Record {
+        pub struct LogRecord {
             $($(#[doc = $doc])+ pub $name: $type,)*
         }
 
         /// Name and type of each field. No bytes lie between them.
         pub(crate) const FIELDS: &[(&str, &str)] = &[$((stringify!($name), stringify!($type))),*];
-        const _: () = assert!(size_of::<Record>() == 0 $(+ size_of::<$type>())*);
+        const _: () = assert!(size_of::<LogRecord>() == 0 $(+ size_of::<$type>())*);
     };
 }
 
 record! {
-    /// A [`Kind`], and perhaps [`CAPTURED`].
+    /// A [`RecordKind`], and perhaps [`CAPTURED`].
     kind: u16,
     /// The GPU.
     device: u16,

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use crate::entry_points::{functions, int, logged, number};
 use crate::gpu::gpu;
 use crate::handles::Handles;
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::{memory, set, Answer, Handle, Out, Status};
 
 /// Anything that one of these libraries hands out, with the stream that was set for it.
@@ -25,7 +25,7 @@ fn answer(body: impl FnOnce() -> Answer) -> Status {
 
 /// Logs a launch that fills the GPU once, on the stream of a handle.
 fn launch(handle: Handle, name: u32) -> Answer {
-    log::push(Kind::Launch, OBJECTS.find(handle)?, name, [u64::from(gpu().sms), 256, 0]);
+    log::push(RecordKind::Launch, OBJECTS.find(handle)?, name, [u64::from(gpu().sms), 256, 0]);
     Ok(())
 }
 

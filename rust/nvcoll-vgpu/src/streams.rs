@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use crate::lock::lock;
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::{captures, Answer, Failure, Handle};
 
 /// Questions in a row after which an event is complete although the host did not wait (chosen: more than a loop over the
@@ -38,7 +38,7 @@ const FIRST_EVENT: Handle = 0x1000_0000_0000;
 
 /// A stream that a program made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stream {
+pub struct CudaStream {
     /// The GPU.
     pub device: u16,
     /// `cudaStreamNonBlocking`.
@@ -49,7 +49,7 @@ pub struct Stream {
 
 /// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Event {
+pub struct CudaEvent {
     /// `cudaEventDisableTiming` and others.
     pub flags: u32,
     /// One more than the position of its last record in the log; 0 before the first.
@@ -62,13 +62,13 @@ pub struct Event {
 pub const DISABLE_TIMING: u32 = 2;
 
 #[derive(Default)]
-struct Tables {
-    streams: HashMap<u32, Stream>,
-    events: HashMap<u64, Event>,
+struct StreamTables {
+    streams: HashMap<u32, CudaStream>,
+    events: HashMap<u64, CudaEvent>,
     next_event: u64,
 }
 
-static TABLES: LazyLock<Mutex<Tables>> = LazyLock::new(Mutex::default);
+static TABLES: LazyLock<Mutex<StreamTables>> = LazyLock::new(Mutex::default);
 /// The number of the last stream. Written and read with Relaxed: a handle reaches another thread only by the program's own
 /// synchronisation, which orders the two.
 static STREAMS: AtomicU32 = AtomicU32::new(0);
@@ -81,7 +81,7 @@ thread_local! {
     static WATCHDOG: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
-fn tables() -> MutexGuard<'static, Tables> {
+fn tables() -> MutexGuard<'static, StreamTables> {
     lock(&TABLES)
 }
 
@@ -89,10 +89,10 @@ fn tables() -> MutexGuard<'static, Tables> {
 pub fn create(flags: u32, priority: i32) -> Handle {
     crate::gpu::use_device(log::device());
     let number = STREAMS.fetch_add(1, Ordering::Relaxed) + 1; // see STREAMS
-    let stream = Stream { device: log::device(), flags, priority };
+    let stream = CudaStream { device: log::device(), flags, priority };
     tables().streams.insert(number, stream);
     let handle = FIRST_STREAM + 64 * number as Handle;
-    log::push(Kind::StreamMade, handle, 0, [flags.into(), priority as u64]);
+    log::push(RecordKind::StreamMade, handle, 0, [flags.into(), priority as u64]);
     handle
 }
 
@@ -109,9 +109,9 @@ pub fn destroy(stream: Handle) -> Answer {
 ///
 /// # Errors
 /// [`Failure::INVALID_HANDLE`] for an unknown or destroyed stream.
-pub fn stream(handle: Handle) -> Result<Stream, Failure> {
+pub fn stream(handle: Handle) -> Result<CudaStream, Failure> {
     if handle <= 2 {
-        return Ok(Stream { device: log::device(), flags: 0, priority: 0 });
+        return Ok(CudaStream { device: log::device(), flags: 0, priority: 0 });
     }
     check(handle)?;
     let found = tables().streams.get(&log::stream_number(handle)).copied();
@@ -139,7 +139,7 @@ pub fn create_event(flags: u32) -> Handle {
     let mut tables = tables();
     tables.next_event += 1;
     let number = tables.next_event;
-    tables.events.insert(number, Event { flags, recorded: 0, capture: None });
+    tables.events.insert(number, CudaEvent { flags, recorded: 0, capture: None });
     FIRST_EVENT + 64 * number as Handle
 }
 
@@ -156,7 +156,7 @@ pub fn destroy_event(event: Handle) -> Answer {
 ///
 /// # Errors
 /// [`Failure::INVALID_HANDLE`] for an unknown or destroyed event.
-pub fn event(event: Handle) -> Result<(u64, Event), Failure> {
+pub fn event(event: Handle) -> Result<(u64, CudaEvent), Failure> {
     let number = number_of_event(event)?;
     let found = tables().events.get(&number).copied();
     Ok((number, found.ok_or(Failure::INVALID_HANDLE)?))
@@ -169,7 +169,7 @@ pub fn event(event: Handle) -> Result<(u64, Event), Failure> {
 pub fn record(handle: Handle, stream_handle: Handle) -> Answer {
     stream(stream_handle)?;
     let (number, _) = event(handle)?;
-    let position = log::push(Kind::EventRecord, stream_handle, 0, [number]);
+    let position = log::push(RecordKind::EventRecord, stream_handle, 0, [number]);
     let capture = captures::capture_of(stream_handle).map(|capture| capture.id);
     if let Some(event) = tables().events.get_mut(&number) {
         event.recorded = position + 1;
@@ -192,7 +192,7 @@ pub fn wait(stream_handle: Handle, handle: Handle) -> Answer {
     if let Some(capture) = event.capture {
         captures::join(stream_handle, capture)?;
     }
-    log::push(Kind::StreamWait, stream_handle, 0, [number]);
+    log::push(RecordKind::StreamWait, stream_handle, 0, [number]);
     Ok(())
 }
 
@@ -284,7 +284,7 @@ pub fn wait_for(what: HostWait) -> Answer {
         }
     };
     if !is_watchdog() {
-        log::push(Kind::HostWait, stream_handle, 0, args);
+        log::push(RecordKind::HostWait, stream_handle, 0, args);
         WAITED.fetch_max(complete, Ordering::Relaxed); // see WAITED
         log::host_waits(complete, of_stream);
     }

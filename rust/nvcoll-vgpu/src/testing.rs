@@ -2,11 +2,11 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::log::{self, Record};
+use crate::log::{self, LogRecord};
 use crate::{Out, Status};
 
 /// What `calls` writes into the log, which tests share: each marks its records with an operator of its own.
-pub(crate) fn records_of(calls: impl FnOnce()) -> Vec<Record> {
+pub(crate) fn records_of(calls: impl FnOnce()) -> Vec<LogRecord> {
     static NEXT: AtomicU32 = AtomicU32::new(1_000_000);
     let op = NEXT.fetch_add(1, Ordering::Relaxed); // Relaxed: only uniqueness counts
     log::set_op(op);

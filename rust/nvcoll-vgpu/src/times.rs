@@ -15,7 +15,7 @@ use crate::lock::lock;
 
 /// The times of one step.
 #[derive(Clone, Debug)]
-struct Step {
+struct TimedStep {
     /// The position of its first record in the log.
     first: u64,
     /// Start and end of each record in ns after the step starts; steps that are alike share it.
@@ -25,11 +25,11 @@ struct Step {
     begins_ns: u64,
 }
 
-static STEPS: Mutex<Vec<Step>> = Mutex::new(Vec::new());
+static STEPS: Mutex<Vec<TimedStep>> = Mutex::new(Vec::new());
 
 /// When a record runs, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PredictedRun {
     /// The number of its step, from 0.
     pub(crate) step: usize,
     /// When that step starts, after the first one does.
@@ -40,16 +40,16 @@ pub(crate) struct Place {
 }
 
 /// When the record at `position` runs; none before the first step that was told.
-pub(crate) fn of(position: u64) -> Option<Place> {
+pub(crate) fn of(position: u64) -> Option<PredictedRun> {
     let steps = lock(&STEPS);
     let step = steps.partition_point(|step| step.first <= position).checked_sub(1)?;
-    let Step { first, times, period_ns, begins_ns } = &steps[step];
+    let TimedStep { first, times, period_ns, begins_ns } = &steps[step];
     let count = times.len() as u64;
     let (rounds, index) = ((position - first) / count, (position - first) % count);
     let later = rounds.saturating_mul(*period_ns);
     let [start, end] = times[index as usize];
     let place = |time: u64| time.saturating_add(later);
-    Some(Place { step, begins_ns: *begins_ns, start_ns: place(start), end_ns: place(end) })
+    Some(PredictedRun { step, begins_ns: *begins_ns, start_ns: place(start), end_ns: place(end) })
 }
 
 /// Milliseconds between the ends of two records, if both have times.
@@ -69,7 +69,7 @@ pub(crate) fn tell(first: u64, times: &[[u64; 2]], period_ns: u64) {
         _ => Arc::from(times),
     };
     if last.is_none_or(|last| last.first < first) {
-        steps.push(Step { first, times, period_ns, begins_ns });
+        steps.push(TimedStep { first, times, period_ns, begins_ns });
     }
 }
 

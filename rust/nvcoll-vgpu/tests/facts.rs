@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use nvcoll_vgpu::gpu::{Gpu, LIMITS};
+use nvcoll_vgpu::gpu::{VirtualGpu, LIMITS};
 use nvcoll_vgpu::launches::resident_blocks;
 use nvcoll_vgpu::memory::ranges::Ranges;
 use nvcoll_vgpu::properties::{layout_12, layout_13, record};
@@ -16,7 +16,7 @@ fn word(record: &[u8], at: usize) -> u32 {
 /// Offsets as the compiler of C gives them for the records of CUDA 12.8 and 13.1.
 #[test]
 fn records_have_the_offsets_of_c() {
-    let gpu = Gpu::default();
+    let gpu = VirtualGpu::default();
     for (layout, size, sms, optin, cluster, l2, bus) in
         [(layout_12(), 1032, 388, 696, 772, 616, 584), (layout_13(), 1008, 384, 672, 748, 596, 568)]
     {
@@ -35,7 +35,7 @@ fn records_have_the_offsets_of_c() {
 /// Residency as NVIDIA's occupancy calculator says it for kernels of 32 registers.
 #[test]
 fn blocks_are_limited_by_threads_blocks_and_shared_memory() {
-    let h100 = Gpu::default();
+    let h100 = VirtualGpu::default();
     assert_eq!(resident_blocks(&h100, 1024, 0), 2);
     assert_eq!(resident_blocks(&h100, 128, 0), 16);
     assert_eq!(resident_blocks(&h100, 32, 0), 32);
@@ -44,21 +44,21 @@ fn blocks_are_limited_by_threads_blocks_and_shared_memory() {
     assert_eq!(resident_blocks(&h100, 128, 113 << 10), 2);
     assert_eq!(resident_blocks(&h100, 128, 228 << 10), 0);
     assert_eq!((resident_blocks(&h100, 0, 0), resident_blocks(&h100, 1025, 0)), (0, 0));
-    let l40s = Gpu::parse("cc=89;sms=142").expect("it is right");
+    let l40s = VirtualGpu::parse("cc=89;sms=142").expect("it is right");
     assert_eq!(resident_blocks(&l40s, 1024, 0), 1);
     assert_eq!(resident_blocks(&l40s, 32, 0), 24);
 }
 
 #[test]
 fn a_description_is_read_or_its_field_is_named() {
-    let gpu = Gpu::parse("name=A; cc = 100 ;sms=148;memory=2000000000;devices=4;cuda=12;").expect("it is right");
+    let gpu = VirtualGpu::parse("name=A; cc = 100 ;sms=148;memory=2000000000;devices=4;cuda=12;").expect("it is right");
     assert_eq!((gpu.name.as_str(), gpu.capability, gpu.sms, gpu.devices), ("A", 100, 148, 4));
     assert_eq!((gpu.cuda, gpu.version(), gpu.limits.l2_bytes), (12, 12_090, 126 << 20));
-    assert_eq!(Gpu::parse("cc=92").expect("it is right").limits.capability, 90, "the nearest older one");
+    assert_eq!(VirtualGpu::parse("cc=92").expect("it is right").limits.capability, 90, "the nearest older one");
     for (text, named) in
         [("cc=9", "cc=9"), ("sms=x", "sms=x"), ("memory=5", "memory=5"), ("a=1", "`a`"), ("cc", "`cc`")]
     {
-        let problem = Gpu::parse(text).expect_err("it is wrong");
+        let problem = VirtualGpu::parse(text).expect_err("it is wrong");
         assert!(problem.contains(named), "{problem}");
     }
     assert!(LIMITS.windows(2).all(|pair| pair[0].capability < pair[1].capability));

@@ -10,7 +10,7 @@ mod interface;
 use std::collections::{BTreeMap, BTreeSet};
 
 use interface::*;
-use nvcoll_vgpu::log::{self, Kind, CAPTURED};
+use nvcoll_vgpu::log::{self, RecordKind, CAPTURED};
 use nvcoll_vgpu::memory::data::KEPT_BYTES;
 use nvcoll_vgpu::{gpu, memory, Handle};
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ enum Call {
     DropStream(usize),
     MakeEvent,
     DropEvent(usize),
-    Record { event: usize, stream: usize },
+    LogRecord { event: usize, stream: usize },
     Wait { event: usize, stream: usize },
     Query(usize),
     WaitForEvent(usize),
@@ -59,7 +59,7 @@ fn call() -> impl Strategy<Value = Call> {
         1 => few.clone().prop_map(Call::DropStream),
         1 => Just(Call::MakeEvent),
         1 => few.clone().prop_map(Call::DropEvent),
-        3 => (few.clone(), few.clone()).prop_map(|(event, stream)| Call::Record { event, stream }),
+        3 => (few.clone(), few.clone()).prop_map(|(event, stream)| Call::LogRecord { event, stream }),
         2 => (few.clone(), few.clone()).prop_map(|(event, stream)| Call::Wait { event, stream }),
         3 => few.clone().prop_map(Call::Query),
         1 => few.clone().prop_map(Call::WaitForEvent),
@@ -151,7 +151,7 @@ impl Model {
     }
 
     /// Checks that one record was added, captured if its stream captures.
-    fn added(&mut self, before: u64, kind: Kind, stream: usize) {
+    fn added(&mut self, before: u64, kind: RecordKind, stream: usize) {
         assert_eq!(log::count(), before + 1, "one record");
         let record = log::record(before).expect("it was counted");
         let mut expected = kind as u16;
@@ -179,7 +179,7 @@ impl Model {
                 self.move_data(call, before);
             }
             Call::MakeStream | Call::DropStream(_) | Call::MakeEvent | Call::DropEvent(_) => self.make(call, before),
-            Call::Record { .. } | Call::Wait { .. } | Call::Query(_) => self.order(call, before),
+            Call::LogRecord { .. } | Call::Wait { .. } | Call::Query(_) => self.order(call, before),
             Call::WaitForEvent(_) | Call::WaitForStream(_) | Call::WaitForDevice => self.wait(call, before),
             Call::Launch(stream) => self.launch(stream, before),
             Call::Begin(_) | Call::End(_) | Call::Replay { .. } | Call::DropGraph(_) => self.graph(call, before),
@@ -203,7 +203,7 @@ impl Model {
             assert_eq!(address, 0);
             return;
         }
-        self.added(before, Kind::Malloc, 0);
+        self.added(before, RecordKind::Malloc, 0);
         assert_eq!(address % 256, 0);
         assert!(memory::is_device(address) && memory::is_device(address + bytes - 1));
         let overlaps = |block: &Block| block.address < address + bytes && address < block.address + block.bytes;
@@ -230,7 +230,7 @@ impl Model {
         let address = block.address;
         let live = self.blocks.iter_mut().find(|other| other.is_live && other.address == address);
         live.expect("there is one").is_live = false;
-        self.added(before, Kind::Free, 0);
+        self.added(before, RecordKind::Free, 0);
     }
 
     fn live(&mut self, at: usize) -> Option<usize> {
@@ -256,7 +256,7 @@ impl Model {
                     assert_eq!((status, log::count()), (INVALID_VALUE, before));
                 } else {
                     assert_eq!(status, OK);
-                    self.added(before, Kind::Copy, 0);
+                    self.added(before, RecordKind::Copy, 0);
                     self.blocks[block].content[offset..offset + bytes].fill(byte);
                 }
             }
@@ -269,7 +269,7 @@ impl Model {
                     cudaMemcpyAsync(read.as_mut_ptr() as usize, self.blocks[block].address, read.len(), 2, 0)
                 };
                 assert_eq!(status, OK);
-                self.added(before, Kind::Copy, 0);
+                self.added(before, RecordKind::Copy, 0);
                 assert!(read == content, "the bytes that were written");
             }
             Call::Between { to, from } => {
@@ -279,7 +279,7 @@ impl Model {
                 let status =
                     unsafe { cudaMemcpyAsync(self.blocks[to].address, self.blocks[from].address, bytes, 3, 0) };
                 assert_eq!(status, OK);
-                self.added(before, Kind::Copy, 0);
+                self.added(before, RecordKind::Copy, 0);
                 let kept = bytes.min(2 * SMALL);
                 let source = match bytes {
                     0..=KEPT_BYTES => self.blocks[from].content[..kept].to_vec(),
@@ -295,7 +295,7 @@ impl Model {
                 // SAFETY: any address may be passed.
                 let status = unsafe { cudaMemsetAsync(self.blocks[block].address + offset, byte.into(), bytes, 0) };
                 assert_eq!(status, OK);
-                self.added(before, Kind::Fill, 0);
+                self.added(before, RecordKind::Fill, 0);
                 self.blocks[block].content[offset..offset + bytes].fill(byte);
             }
             _ => unreachable!("`run` passes calls that move data"),
@@ -310,7 +310,7 @@ impl Model {
                 assert_eq!(unsafe { cudaStreamCreateWithPriority(&mut handle, 1, -1) }, OK);
                 assert!(handle.is_multiple_of(64) && !self.streams.iter().any(|stream| stream.0 == handle));
                 self.streams.push((handle, true));
-                self.added(before, Kind::StreamMade, self.streams.len() - 1);
+                self.added(before, RecordKind::StreamMade, self.streams.len() - 1);
             }
             Call::DropStream(at) => {
                 let (handle, is_live) = self.stream(at);
@@ -345,7 +345,7 @@ impl Model {
 
     fn order(&mut self, call: Call, before: u64) {
         match call {
-            Call::Record { event: at, stream } => {
+            Call::LogRecord { event: at, stream } => {
                 let (event, (handle, is_live)) = (self.event(at), self.stream(stream));
                 // SAFETY: any handles may be passed.
                 let status = unsafe { cudaEventRecord(event.handle, handle) };
@@ -354,7 +354,7 @@ impl Model {
                     return;
                 }
                 assert_eq!(status, OK);
-                self.added(before, Kind::EventRecord, stream);
+                self.added(before, RecordKind::EventRecord, stream);
                 self.events[at].recorded = before + 1;
                 self.events[at].capture = self.capture_of(stream).map(|(number, _)| number);
             }
@@ -377,7 +377,7 @@ impl Model {
                     if let Some(capture) = joins.and_then(|joins| self.captures.get_mut(&joins)) {
                         capture.streams.insert(stream);
                     }
-                    self.added(before, Kind::StreamWait, stream);
+                    self.added(before, RecordKind::StreamWait, stream);
                 }
             }
             Call::Query(at) => {
@@ -401,7 +401,7 @@ impl Model {
             Call::WaitForDevice => {
                 // SAFETY: no conditions.
                 assert_eq!(unsafe { cudaDeviceSynchronize() }, OK);
-                self.added(before, Kind::HostWait, 0);
+                self.added(before, RecordKind::HostWait, 0);
                 self.waited = before;
             }
             Call::WaitForStream(at) => {
@@ -414,7 +414,7 @@ impl Model {
                 // SAFETY: any handle may be passed.
                 assert_eq!(unsafe { cudaStreamSynchronize(handle) }, expected);
                 if expected == OK {
-                    self.added(before, Kind::HostWait, at);
+                    self.added(before, RecordKind::HostWait, at);
                     self.waited = before;
                 }
             }
@@ -427,7 +427,7 @@ impl Model {
                     Event { capture: Some(_), .. } => assert_eq!(status, 907),
                     _ => {
                         assert_eq!(status, OK);
-                        self.added(before, Kind::HostWait, 0);
+                        self.added(before, RecordKind::HostWait, 0);
                         self.waited = self.waited.max(event.recorded);
                     }
                 }
@@ -442,7 +442,7 @@ impl Model {
         let status = unsafe { cudaLaunchKernel(self.function, line(7), line(128), 0, 1024, handle) };
         if is_live {
             assert_eq!(status, OK);
-            self.added(before, Kind::Launch, stream);
+            self.added(before, RecordKind::Launch, stream);
             assert_eq!(log::record(before).expect("it was counted").args[..3], [7, 128, 1024]);
         } else if stream >= self.streams.len() {
             assert_eq!((status, log::count()), (INVALID_HANDLE, before));
@@ -481,7 +481,7 @@ impl Model {
                 }
                 let launched = log::record(before).map(|record| record.args[0]);
                 assert_eq!((status, launched), (OK, Some(kinds.len() as u64)));
-                let kinds = [&[Kind::GraphLaunch as u16], &kinds[..]].concat();
+                let kinds = [&[RecordKind::GraphLaunch as u16], &kinds[..]].concat();
                 assert_eq!(log::count(), before + kinds.len() as u64);
                 let added = (before..).zip(&kinds);
                 let runs_now = self.captures.is_empty();
@@ -522,7 +522,7 @@ impl Model {
         }
         assert_eq!(status, OK);
         let kinds = self.captures.remove(&number).expect("it was found").kinds;
-        let edges = [Kind::EventRecord, Kind::StreamWait, Kind::GraphLaunch].map(|kind| kind as u16);
+        let edges = [RecordKind::EventRecord, RecordKind::StreamWait, RecordKind::GraphLaunch].map(|kind| kind as u16);
         let nodes = kinds.iter().filter(|kind| !edges.contains(kind)).count();
         let (mut count, mut executable) = (0, 0);
         let mut handles = vec![0; nodes + 1];

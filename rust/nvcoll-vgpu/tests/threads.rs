@@ -4,7 +4,7 @@
 mod interface;
 
 use interface::*;
-use nvcoll_vgpu::log::{self, Kind};
+use nvcoll_vgpu::log::{self, RecordKind};
 use nvcoll_vgpu::memory;
 
 const THREADS: usize = 8;
@@ -52,13 +52,13 @@ fn threads_share_the_library() {
     assert_eq!((memory::used(0), memory::used(1)), (0, 0));
     let records: Vec<_> = (0..log::count()).filter_map(log::record).collect();
     assert_eq!(records.len(), THREADS * (1 + 7 * ROUNDS), "nothing is lost");
-    for record in records.iter().filter(|record| record.kind == Kind::Launch as u16) {
+    for record in records.iter().filter(|record| record.kind == RecordKind::Launch as u16) {
         let number = record.op as usize / ROUNDS;
         assert_eq!(record.args[1] as usize, number + 1, "operator and arguments are of one thread");
         assert_eq!(usize::from(record.device), number % 2);
     }
-    let sum = |kind: Kind| -> u64 {
+    let sum = |kind: RecordKind| -> u64 {
         records.iter().filter(|record| record.kind == kind as u16).map(|record| record.args[0]).sum()
     };
-    assert_eq!(sum(Kind::Malloc), sum(Kind::Free));
+    assert_eq!(sum(RecordKind::Malloc), sum(RecordKind::Free));
 }

@@ -2,9 +2,9 @@
 use std::ffi::c_int;
 
 use super::{answer, LIBRARIES};
-use crate::arguments::Places;
+use crate::arguments::Room;
 use crate::entry_points::{functions, int, logged, Name};
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::memory::data::Copy;
 use crate::sparse::succeeds;
 use crate::{runtime, set, Answer, Failure, Handle, Out};
@@ -16,12 +16,12 @@ const THREADS: u64 = 256;
 fn launch(name: Name, handle: Handle, elements: c_int) -> Result<bool, Failure> {
     let library = LIBRARIES.find(handle)?;
     let blocks = u64::try_from(elements).map_err(|_| Failure::INVALID_VALUE)?.div_ceil(THREADS).max(1);
-    log::push(Kind::Launch, library.stream, name.number, [blocks, THREADS, 0]);
+    log::push(RecordKind::Launch, library.stream, name.number, [blocks, THREADS, 0]);
     Ok(library.pointer_mode == 0)
 }
 
 /// Logs a launch whose result is a number of `bytes`; for the host it is a zero.
-fn result(name: Name, handle: Handle, elements: c_int, out: Places<u8>, bytes: usize) -> Answer {
+fn result(name: Name, handle: Handle, elements: c_int, out: Room<u8>, bytes: usize) -> Answer {
     let to_host = launch(name, handle, elements)?;
     match out.is_null() {
         false if to_host => out.write(&vec![0; bytes]),
@@ -54,10 +54,10 @@ logged! { answer:
         (handle: Handle) => |name| launch(name, handle, 0).map(drop);
     cublasSnrm2_v2 cublasScnrm2_v2 cublasSasum_v2 cublasScasum_v2 cublasDnrm2_v2 cublasDznrm2_v2 cublasDasum_v2 cublasDzasum_v2
     cublasIsamax_v2 cublasIdamax_v2 cublasIcamax_v2 cublasIzamax_v2 cublasIsamin_v2 cublasIdamin_v2 cublasIcamin_v2
-    cublasIzamin_v2[handle n x stride](out: Places<u8>) => |name| result(name, handle, int(n), out, bytes_of(name));
+    cublasIzamin_v2[handle n x stride](out: Room<u8>) => |name| result(name, handle, int(n), out, bytes_of(name));
     cublasSdot_v2 cublasDdot_v2 cublasCdotu_v2 cublasCdotc_v2 cublasZdotu_v2 cublasZdotc_v2[handle n x stride_x y stride_y]
-        (out: Places<u8>) => |name| result(name, handle, int(n), out, bytes_of(name));
-    cublasDotEx[handle n x x_type stride_x y y_type stride_y](out: Places<u8>, out_type: c_int) => |name| match out_type {
+        (out: Room<u8>) => |name| result(name, handle, int(n), out, bytes_of(name));
+    cublasDotEx[handle n x x_type stride_x y y_type stride_y](out: Room<u8>, out_type: c_int) => |name| match out_type {
         2 | 14 => result(name, handle, int(n), out, 2),
         0 => result(name, handle, int(n), out, 4),
         1 | 4 => result(name, handle, int(n), out, 8),

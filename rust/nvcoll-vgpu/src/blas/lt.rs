@@ -5,16 +5,16 @@
 //! Numbers of attributes are those of NVIDIA's documentation, *cuBLAS*, section "Using the cuBLASLt API".
 use std::ffi::c_int;
 
-use super::products::Product;
+use super::products::MatrixProduct;
 use super::{answer, version};
-use crate::arguments::{List, Places};
+use crate::arguments::{List, Room};
 use crate::entry_points::{functions, int, named, values};
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out};
 
 /// A description of a product.
 #[derive(Clone, Copy)]
-struct Description {
+struct ProductDescription {
     compute: c_int,
     transposes: [c_int; 2],
     epilogue: c_int,
@@ -22,15 +22,15 @@ struct Description {
 
 /// A layout of a matrix.
 #[derive(Clone, Copy)]
-struct Layout {
+struct MatrixLayout {
     dtype: c_int,
     rows: i64,
     columns: i64,
     batch: c_int,
 }
 
-static DESCRIPTIONS: Handles<Description> = Handles::new();
-static LAYOUTS: Handles<Layout> = Handles::new();
+static DESCRIPTIONS: Handles<ProductDescription> = Handles::new();
+static LAYOUTS: Handles<MatrixLayout> = Handles::new();
 static PREFERENCES: Handles<()> = Handles::new();
 
 /// `cublasLtMatmulHeuristicResult_t`: an algorithm, its workspace, its status and how it fills the GPU.
@@ -83,7 +83,7 @@ fn lay_out(layout: Handle, attribute: c_int, value: List<c_int>, bytes: usize) -
 }
 
 /// Writes zeros to a place of `bytes`.
-fn zeros(out: Places<u8>, bytes: usize, written: Out<'_, usize>) -> Answer {
+fn zeros(out: Room<u8>, bytes: usize, written: Out<'_, usize>) -> Answer {
     out.write(&vec![0; bytes])?;
     let _ = set(written, bytes); // optional
     Ok(())
@@ -91,21 +91,21 @@ fn zeros(out: Places<u8>, bytes: usize, written: Out<'_, usize>) -> Answer {
 
 fn log(description: Handle, a: Handle, d: Handle, stream: Handle) -> Answer {
     let (description, a, d) = (DESCRIPTIONS.find(description)?, LAYOUTS.find(a)?, LAYOUTS.find(d)?);
-    let Description { compute, transposes: operations, epilogue } = description;
+    let ProductDescription { compute, transposes: operations, epilogue } = description;
     let k = if operations[0] == 0 { a.columns } else { a.rows };
     let sizes = [d.rows, d.columns, k, d.batch.into()];
     let types = [a.dtype, d.dtype];
-    Product { name: named!("cublasLtMatmul"), sizes, operations, types, epilogue, compute }.log(stream)
+    MatrixProduct { name: named!("cublasLtMatmul"), sizes, operations, types, epilogue, compute }.log(stream)
 }
 
 functions! { answer:
     cublasLtMatmulDescCreate(out: Out<Handle>, compute: c_int) =>
-        DESCRIPTIONS.make(out, Description { compute, transposes: [0, 0], epilogue: 1 });
+        DESCRIPTIONS.make(out, ProductDescription { compute, transposes: [0, 0], epilogue: 1 });
     cublasLtMatmulDescSetAttribute(description: Handle, attribute: c_int, value: List<c_int>, bytes: usize) =>
         describe(description, attribute, value, bytes);
     cublasLtMatmulDescDestroy(description: Handle) => DESCRIPTIONS.remove(description);
     cublasLtMatrixLayoutCreate(out: Out<Handle>, dtype: c_int, rows: i64, columns: i64) =>
-        LAYOUTS.make(out.filter(|_| rows >= 0 && columns >= 0), Layout { dtype, rows, columns, batch: 1 });
+        LAYOUTS.make(out.filter(|_| rows >= 0 && columns >= 0), MatrixLayout { dtype, rows, columns, batch: 1 });
     cublasLtMatrixLayoutSetAttribute(layout: Handle, attribute: c_int, value: List<c_int>, bytes: usize) =>
         lay_out(layout, attribute, value, bytes);
     cublasLtMatrixLayoutDestroy(layout: Handle) => LAYOUTS.remove(layout);
@@ -124,7 +124,7 @@ functions! { answer:
     // All algorithms are the same, and their settings are zero.
     cublasLtMatmulAlgoInit[handle compute scale a b c d number](out: Out<[u64; 8]>) => set(out, [0; 8]);
     cublasLtMatmulAlgoConfigSetAttribute() => Ok(());
-    cublasLtMatmulAlgoConfigGetAttribute cublasLtMatmulAlgoCapGetAttribute[algorithm attribute](out: Places<u8>, bytes: usize,
+    cublasLtMatmulAlgoConfigGetAttribute cublasLtMatmulAlgoCapGetAttribute[algorithm attribute](out: Room<u8>, bytes: usize,
         written: Out<usize>) => zeros(out, bytes, written);
     cublasLtMatmul[handle description alpha a a_layout b b_layout beta c c_layout d d_layout algorithm workspace bytes stream]() =>
         log(description, a_layout, d_layout, stream);

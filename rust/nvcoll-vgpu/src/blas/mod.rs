@@ -19,7 +19,7 @@ mod tests;
 
 use std::ffi::c_int;
 
-pub(crate) use products::{Product, COMPUTE_32F, COMPUTE_64F, COMPUTE_TF32};
+pub(crate) use products::{MatrixProduct, COMPUTE_32F, COMPUTE_64F, COMPUTE_TF32};
 
 use crate::entry_points::{functions, number};
 use crate::gpu::gpu;

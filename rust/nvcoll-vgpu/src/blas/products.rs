@@ -3,7 +3,7 @@ use std::ffi::c_int;
 
 use super::{answer, LIBRARIES};
 use crate::entry_points::{int, logged, Name};
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::{Answer, Failure, Handle};
 
 /// Types of matrices: `cudaDataType_t`.
@@ -21,7 +21,7 @@ pub(super) const MATH_TF32: c_int = 3;
 
 /// A matrix product as the log has it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Product {
+pub(crate) struct MatrixProduct {
     pub(crate) name: u32,
     /// m, n, k, batch.
     pub(crate) sizes: [i64; 4],
@@ -33,7 +33,7 @@ pub(crate) struct Product {
     pub(crate) compute: c_int,
 }
 
-impl Product {
+impl MatrixProduct {
     /// Logs the product.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Product {
         let transposes = 2 * u64::from(self.operations[0] != 0) + u64::from(self.operations[1] != 0);
         let [a, c, compute] = [self.types[0], self.types[1], self.compute].map(|value| value as u64 & 0xff);
         let types = a | c << 8 | (self.epilogue as u64 & 0xffff) << 16 | compute << 32;
-        log::push(Kind::Gemm, stream, self.name, [m, n, k, batch, transposes, types]);
+        log::push(RecordKind::Gemm, stream, self.name, [m, n, k, batch, transposes, types]);
         Ok(())
     }
 
@@ -70,7 +70,7 @@ fn sizes(words: [usize; 4]) -> [i64; 4] {
 fn typed(name: Name, handle: Handle, sizes: [i64; 4], operations: [usize; 2], types: [usize; 3]) -> Answer {
     let [a, c, compute] = types.map(int);
     let operations = operations.map(int);
-    Product { name: name.number, sizes, operations, types: [a, c], epilogue: 0, compute }.on(handle)
+    MatrixProduct { name: name.number, sizes, operations, types: [a, c], epilogue: 0, compute }.on(handle)
 }
 
 /// Logs a product of the type that the letter behind `cublas` says.
@@ -82,7 +82,7 @@ pub(super) fn plain(name: Name, handle: Handle, sizes: [i64; 4], operations: [us
         _ => (R_32F, COMPUTE_32F),
     };
     let operations = operations.map(int);
-    Product { name: name.number, sizes, operations, types: [dtype; 2], epilogue: 0, compute }.on(handle)
+    MatrixProduct { name: name.number, sizes, operations, types: [dtype; 2], epilogue: 0, compute }.on(handle)
 }
 
 logged! { answer:

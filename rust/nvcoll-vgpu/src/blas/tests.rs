@@ -7,7 +7,7 @@ use super::products::*;
 use super::solves::*;
 use super::*;
 use crate::arguments::List;
-use crate::log::{self, Record};
+use crate::log::{self, LogRecord};
 use crate::testing::{records_of, told};
 
 const SUCCESS: c_int = 0;
@@ -31,7 +31,7 @@ fn a_product_is_logged_with_its_shape_types_and_stream() {
         assert_eq!(status, SUCCESS);
     });
     let [record] = records[..] else { panic!("{records:?}") };
-    assert_eq!((record.kind, record.stream), (log::Kind::Gemm as u16, 5));
+    assert_eq!((record.kind, record.stream), (log::RecordKind::Gemm as u16, 5));
     assert_eq!(record.args, [30, 20, 10, 1, 2, 14 | 68 << 32]);
     assert_eq!(log::text(record.name), Some(c"cublasGemmEx"));
 }
@@ -55,7 +55,7 @@ fn a_triangular_solution_counts_half_of_a_product() {
         cublasDtrsm_v2(handle, 1, 0, 0, 0, 64, 10);
         cublasCherk_v2(handle, 0, 0, 63, 5);
     });
-    let operations = |record: &Record| 2 * record.args[..4].iter().product::<u64>();
+    let operations = |record: &LogRecord| 2 * record.args[..4].iter().product::<u64>();
     assert_eq!(records.iter().map(operations).collect::<Vec<_>>(), [64 * 64 * 10, 64 * 10 * 10, 63 * 64 * 5]);
 }
 

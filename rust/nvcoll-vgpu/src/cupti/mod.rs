@@ -28,7 +28,7 @@ use notes::{stamp, Anchor, Note, CONCURRENT_KERNEL, COPY, FILL, KERNEL, STAMP};
 use crate::entry_points::{functions, outcome};
 use crate::gpu::gpu;
 use crate::lock::lock;
-use crate::log::{self, Kind, Observer, Record, CAPTURED};
+use crate::log::{self, LogRecord, Observer, RecordKind, CAPTURED};
 use crate::{clock, set, times, Answer, Failure, Handle, Out, Status};
 
 /// `CUptiResult`: maximum limit reached (no record is left), queue empty, invalid parameter.
@@ -56,12 +56,17 @@ thread_local! {
 }
 
 /// Notes a record that the log just took, if the profiler looks.
-fn note(position: u64, record: &Record) {
+fn note(position: u64, record: &LogRecord) {
     if !LOOKS.load(Ordering::Relaxed) {
         return;
     }
-    const SHOWN: [u16; 5] =
-        [Kind::Launch as u16, Kind::Gemm as u16, Kind::Copy as u16, Kind::Fill as u16, Kind::Collective as u16];
+    const SHOWN: [u16; 5] = [
+        RecordKind::Launch as u16,
+        RecordKind::Gemm as u16,
+        RecordKind::Copy as u16,
+        RecordKind::Fill as u16,
+        RecordKind::Collective as u16,
+    ];
     if record.kind & CAPTURED != 0 || !SHOWN.contains(&record.kind) {
         return;
     }
@@ -93,7 +98,7 @@ fn pace(before: u64, stream: Option<u32>) {
 struct Profiler;
 
 impl Observer for Profiler {
-    fn wrote(&self, position: u64, record: &Record) {
+    fn wrote(&self, position: u64, record: &LogRecord) {
         note(position, record);
     }
 

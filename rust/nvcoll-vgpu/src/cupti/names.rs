@@ -4,20 +4,20 @@
 //! its name says that it is a product, its types and its shape. A collective has the name of NCCL's kernel for it.
 use std::ffi::CStr;
 
-use crate::log::{self, Kind, Record};
+use crate::log::{self, LogRecord, RecordKind};
 
 /// The name of the kernel of a record. Names that are made here are kept by the log, as long as the profiler expects.
-pub(super) fn kernel_name(record: &Record) -> &'static CStr {
+pub(super) fn kernel_name(record: &LogRecord) -> &'static CStr {
     let text = |name: u32| log::text(name).unwrap_or(c"unknown");
     match record.kind {
-        kind if kind == Kind::Gemm as u16 => text(log::name(&product(record))),
-        kind if kind == Kind::Collective as u16 => text(log::name(&collective(text(record.name), record))),
+        kind if kind == RecordKind::Gemm as u16 => text(log::name(&product(record))),
+        kind if kind == RecordKind::Collective as u16 => text(log::name(&collective(text(record.name), record))),
         _ => text(record.name),
     }
 }
 
 /// `gemm_bf16_tn_4096x1024x512`, and the batch if it is not 1.
-fn product(record: &Record) -> String {
+fn product(record: &LogRecord) -> String {
     let [m, n, k, batch, transposes, types] = record.args;
     let dtype = match types & 0xff {
         0 => "f32",
@@ -39,7 +39,7 @@ fn product(record: &Record) -> String {
 }
 
 /// `ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)`.
-fn collective(name: &CStr, record: &Record) -> String {
+fn collective(name: &CStr, record: &LogRecord) -> String {
     const DTYPES: [&str; 12] =
         ["i8", "u8", "i32", "u32", "i64", "u64", "f16", "f32", "f64", "bf16", "f8e4m3", "f8e5m2"];
     let dtype = DTYPES.get(record.args[1] as usize).copied().unwrap_or("u8");
@@ -65,18 +65,18 @@ fn collective(name: &CStr, record: &Record) -> String {
 mod tests {
     use super::*;
 
-    fn record(kind: Kind, name: u32, args: [u64; 6]) -> Record {
-        Record { kind: kind as u16, device: 0, stream: 0, name, op: 0, args }
+    fn record(kind: RecordKind, name: u32, args: [u64; 6]) -> LogRecord {
+        LogRecord { kind: kind as u16, device: 0, stream: 0, name, op: 0, args }
     }
 
     #[test]
     fn products_and_collectives_say_what_they_are() {
-        let product = record(Kind::Gemm, 0, [64, 32, 16, 1, 2, 14]);
+        let product = record(RecordKind::Gemm, 0, [64, 32, 16, 1, 2, 14]);
         assert_eq!(kernel_name(&product), c"gemm_bf16_tn_64x32x16");
-        let reduce = record(Kind::Collective, log::name("all_reduce"), [8, 7, 1, 0, 0, 32]);
+        let reduce = record(RecordKind::Collective, log::name("all_reduce"), [8, 7, 1, 0, 0, 32]);
         let expected = c"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
         assert_eq!(kernel_name(&reduce), expected);
-        let launch = record(Kind::Launch, log::name("_Z3addPf"), [1; 6]);
+        let launch = record(RecordKind::Launch, log::name("_Z3addPf"), [1; 6]);
         assert_eq!(kernel_name(&launch), c"_Z3addPf");
     }
 }

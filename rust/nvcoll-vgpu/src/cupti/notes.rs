@@ -1,7 +1,7 @@
 //! What the profiler has noted of the log, and the clock by which it did.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::log::Record;
+use crate::log::LogRecord;
 
 /// Kinds of activities: `CUpti_ActivityKind`.
 pub(super) const COPY: u32 = 1;
@@ -20,7 +20,7 @@ pub(super) const LAUNCH_NS: u64 = 4_000;
 #[derive(Clone, Debug)]
 pub(super) struct Note {
     pub(super) position: u64,
-    pub(super) record: Record,
+    pub(super) record: LogRecord,
     /// The time stamp of the profiler's function.
     pub(super) stamp: u64,
     /// `pthread_self`, as CUPTI gives it.

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 
 use super::names::kernel_name;
 use super::notes::{is_wanted, Note, CALL, CONCURRENT_KERNEL, COPY, FILL, KERNEL, LINK};
-use crate::log::{Kind, Record};
+use crate::log::{LogRecord, RecordKind};
 
 /// Bytes of a record of a kind: `CUpti_ActivityExternalCorrelation`, `...API`, `...Kernel11`, `...Memcpy6`, `...Memset4`.
 pub(super) fn size_of_kind(kind: u32) -> Option<usize> {
@@ -71,15 +71,15 @@ pub(super) fn of(notes: &[Note], times: &[(u64, u64)], wanted: u64) -> Vec<Vec<u
 }
 
 /// Whether a record is a send or receive.
-fn is_message(record: &Record) -> bool {
-    let is_collective = record.kind == Kind::Collective as u16;
+fn is_message(record: &LogRecord) -> bool {
+    let is_collective = record.kind == RecordKind::Collective as u16;
     is_collective && matches!(crate::log::text(record.name), Some(name) if name == c"send" || name == c"recv")
 }
 
 fn call(note: &Note, correlation: u32) -> Vec<u8> {
     let number = match note.record.kind {
-        kind if kind == Kind::Copy as u16 => COPY_CALL,
-        kind if kind == Kind::Fill as u16 => FILL_CALL,
+        kind if kind == RecordKind::Copy as u16 => COPY_CALL,
+        kind if kind == RecordKind::Fill as u16 => FILL_CALL,
         _ => LAUNCH_CALL,
     };
     let words = [(4, number), (24, std::process::id()), (28, note.thread), (32, correlation)];
@@ -87,12 +87,12 @@ fn call(note: &Note, correlation: u32) -> Vec<u8> {
 }
 
 /// The kernel, copy or fill of a record, if the profiler wants its kind.
-fn work(record: &Record, (start, end): (u64, u64), correlation: u32, wanted: u64) -> Option<Vec<u8>> {
+fn work(record: &LogRecord, (start, end): (u64, u64), correlation: u32, wanted: u64) -> Option<Vec<u8>> {
     // The default stream is 7, those that a program makes follow from 13 on.
     let (device, stream) =
         (record.device.into(), if record.stream == 0 { 7 } else { record.stream.saturating_add(12) });
     let [first, second, third, ..] = record.args;
-    if record.kind == Kind::Copy as u16 {
+    if record.kind == RecordKind::Copy as u16 {
         // `CUpti_ActivityMemcpyKind`, `CUpti_ActivityMemoryKind` of both ends, flags, by the direction of the log.
         let how = match second {
             0 => [9, 1, 1, 0],
@@ -103,14 +103,14 @@ fn work(record: &Record, (start, end): (u64, u64), correlation: u32, wanted: u64
         let words = [(4, u32::from_le_bytes(how)), (32, device), (36, 1), (40, stream), (44, correlation)];
         return is_wanted(wanted, COPY).then(|| made(COPY, &words, &[(8, first), (16, start), (24, end)]));
     }
-    if record.kind == Kind::Fill as u16 {
+    if record.kind == RecordKind::Fill as u16 {
         // At 48 are flags, and the kind of memory.
         let words = [(32, device), (36, 1), (40, stream), (44, correlation), (48, 1 | 3 << 16)];
         return is_wanted(wanted, FILL).then(|| made(FILL, &words, &[(8, first), (16, start), (24, end)]));
     }
     let kind = [CONCURRENT_KERNEL, KERNEL].into_iter().find(|kind| is_wanted(wanted, *kind))?;
     let [blocks, threads, shared] = match record.kind {
-        kind if kind == Kind::Launch as u16 => [first, second, third].map(|size| size as u32),
+        kind if kind == RecordKind::Launch as u16 => [first, second, third].map(|size| size as u32),
         _ => [1, 1, 0],
     };
     // At 6 are registers; grid and block lie from 52 and 64 on, along x, y and z.

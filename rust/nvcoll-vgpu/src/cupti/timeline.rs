@@ -14,7 +14,7 @@ pub(super) fn timeline(notes: &[Note], anchor: Option<Anchor>) -> Vec<(u64, u64)
     let ns = |stamps: u64| stamps as f64 / unit;
     let first = notes.first().map_or(0, |note| note.stamp);
     let issued: Vec<u64> = notes.iter().map(|note| ns(note.stamp.saturating_sub(first)) as u64 + LAUNCH_NS).collect();
-    let placed: Vec<Option<times::Place>> = notes.iter().map(|note| times::of(note.position)).collect();
+    let placed: Vec<Option<times::PredictedRun>> = notes.iter().map(|note| times::of(note.position)).collect();
     let stamps = |ns: u64| first.saturating_add((ns as f64 * unit) as u64);
     let runs = runs(&issued, &placed, notes.iter().map(|note| note.record.stream));
     runs.into_iter().map(|(start, end)| (stamps(start), stamps(end))).collect()
@@ -39,7 +39,7 @@ pub(super) fn sleep_until(until: u64, anchor: Option<Anchor>) {
 /// Start and end in ns of each record that reached the GPU at `issued`, where `placed` says when it runs in its step.
 ///
 /// A step starts so late that none of its records runs before it is issued, and not before the step before it ends.
-fn runs(issued: &[u64], placed: &[Option<times::Place>], streams: impl Iterator<Item = u32>) -> Vec<(u64, u64)> {
+fn runs(issued: &[u64], placed: &[Option<times::PredictedRun>], streams: impl Iterator<Item = u32>) -> Vec<(u64, u64)> {
     let mut starts: HashMap<usize, u64> = HashMap::new();
     for (issued, place) in issued.iter().zip(placed) {
         if let Some(place) = place {
@@ -55,7 +55,7 @@ fn runs(issued: &[u64], placed: &[Option<times::Place>], streams: impl Iterator<
         starts.entry(pair[1].0).and_modify(|start| *start = (*start).max(earliest));
     }
     let mut busy: HashMap<u32, u64> = HashMap::new();
-    let run = |((issued, place), stream): ((&u64, &Option<times::Place>), u32)| {
+    let run = |((issued, place), stream): ((&u64, &Option<times::PredictedRun>), u32)| {
         let free = busy.entry(stream).or_default();
         let (start, end) = match place {
             Some(place) => {
@@ -74,8 +74,8 @@ fn runs(issued: &[u64], placed: &[Option<times::Place>], streams: impl Iterator<
 mod tests {
     use super::*;
 
-    fn place(step: usize, begins_ns: u64, start_ns: u64, end_ns: u64) -> Option<times::Place> {
-        Some(times::Place { step, begins_ns, start_ns, end_ns })
+    fn place(step: usize, begins_ns: u64, start_ns: u64, end_ns: u64) -> Option<times::PredictedRun> {
+        Some(times::PredictedRun { step, begins_ns, start_ns, end_ns })
     }
 
     #[test]

@@ -14,28 +14,28 @@ use std::ffi::c_int;
 
 use super::tensors::{dimensions_of, tensor_of};
 use super::{answer, data_type_of, LIBRARIES};
-use crate::blas::{Product, COMPUTE_32F, COMPUTE_64F, COMPUTE_TF32};
+use crate::blas::{MatrixProduct, COMPUTE_32F, COMPUTE_64F, COMPUTE_TF32};
 use crate::entry_points::{functions, named};
 use crate::{set, Answer, Failure, Handle, Out};
 
 /// Which product of a convolution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Pass {
+pub(super) enum ConvolutionPass {
     Forward,
     BackwardData,
     BackwardFilter,
 }
 
 /// The product of a convolution of a `cudnnDataType_t`; none if the dimensions are not those of one.
-pub(super) fn convolution(pass: Pass, dtype: i64, x: &[i64], w: &[i64], y: &[i64]) -> Option<Product> {
+pub(super) fn convolution(pass: ConvolutionPass, dtype: i64, x: &[i64], w: &[i64], y: &[i64]) -> Option<MatrixProduct> {
     let product = |sizes: &[i64]| sizes.iter().try_fold(1i64, |all, size| all.checked_mul((*size).max(0)));
     let ([_, channels, ..], [outputs, per_group, ..], [images, _, pixels @ ..]) = (x, w, y) else { return None };
     let groups = channels.checked_div(*per_group)?.max(1);
     let (pixels, outputs, filter) = (product(pixels)?.checked_mul(*images)?, outputs / groups, product(&w[1..])?);
     let (name, m, n, k) = match pass {
-        Pass::Forward => (named!("cudnnConvolutionForward"), pixels, outputs, filter),
-        Pass::BackwardData => (named!("cudnnConvolutionBackwardData"), pixels, filter, outputs),
-        Pass::BackwardFilter => (named!("cudnnConvolutionBackwardFilter"), outputs, filter, pixels),
+        ConvolutionPass::Forward => (named!("cudnnConvolutionForward"), pixels, outputs, filter),
+        ConvolutionPass::BackwardData => (named!("cudnnConvolutionBackwardData"), pixels, filter, outputs),
+        ConvolutionPass::BackwardFilter => (named!("cudnnConvolutionBackwardFilter"), outputs, filter, pixels),
     };
     let dtype = data_type_of(dtype);
     let compute = match dtype {
@@ -43,11 +43,11 @@ pub(super) fn convolution(pass: Pass, dtype: i64, x: &[i64], w: &[i64], y: &[i64
         1 => COMPUTE_64F,
         _ => COMPUTE_32F,
     };
-    Some(Product { name, sizes: [m, n, k, groups], operations: [0; 2], types: [dtype; 2], epilogue: 0, compute })
+    Some(MatrixProduct { name, sizes: [m, n, k, groups], operations: [0; 2], types: [dtype; 2], epilogue: 0, compute })
 }
 
 /// Logs a convolution of descriptors of the older interface.
-fn log(handle: Handle, pass: Pass, x: Handle, w: Handle, y: Handle) -> Answer {
+fn log(handle: Handle, pass: ConvolutionPass, x: Handle, w: Handle, y: Handle) -> Answer {
     let product =
         convolution(pass, tensor_of(x)?.dtype.into(), &dimensions_of(x)?, &dimensions_of(w)?, &dimensions_of(y)?);
     product.ok_or(Failure::INVALID_VALUE)?.log(LIBRARIES.find(handle)?)
@@ -55,7 +55,7 @@ fn log(handle: Handle, pass: Pass, x: Handle, w: Handle, y: Handle) -> Answer {
 
 /// An algorithm of a convolution: `cudnnConvolutionFwdAlgoPerf_t` and those of the gradients.
 #[repr(C)]
-pub(crate) struct Algorithm {
+pub(crate) struct ConvolutionAlgorithm {
     number: c_int,
     status: c_int,
     milliseconds: f32,
@@ -65,29 +65,36 @@ pub(crate) struct Algorithm {
     reserved: [c_int; 3],
 }
 
-const OFFERED: Algorithm =
-    Algorithm { number: 1, status: 0, milliseconds: 0.0, memory_bytes: 0, deterministic: 1, math: 1, reserved: [0; 3] };
+const OFFERED: ConvolutionAlgorithm = ConvolutionAlgorithm {
+    number: 1,
+    status: 0,
+    milliseconds: 0.0,
+    memory_bytes: 0,
+    deterministic: 1,
+    math: 1,
+    reserved: [0; 3],
+};
 
-fn offer(asked: c_int, found: Out<'_, c_int>, results: Out<'_, Algorithm>) -> Answer {
+fn offer(asked: c_int, found: Out<'_, c_int>, results: Out<'_, ConvolutionAlgorithm>) -> Answer {
     set(results.filter(|_| asked > 0), OFFERED)?;
     set(found, 1)
 }
 
 functions! { answer:
     cudnnConvolutionForward[handle alpha x x_data w w_data convolution algorithm workspace bytes beta y]() =>
-        log(handle, Pass::Forward, x, w, y);
+        log(handle, ConvolutionPass::Forward, x, w, y);
     // Bias and activation are part of it.
     cudnnConvolutionBiasActivationForward[handle alpha x x_data w w_data convolution algorithm workspace bytes beta z z_data bias
-        bias_data activation y]() => log(handle, Pass::Forward, x, w, y);
+        bias_data activation y]() => log(handle, ConvolutionPass::Forward, x, w, y);
     cudnnConvolutionBackwardData[handle alpha w w_data dy dy_data convolution algorithm workspace bytes beta dx]() =>
-        log(handle, Pass::BackwardData, dx, w, dy);
+        log(handle, ConvolutionPass::BackwardData, dx, w, dy);
     cudnnConvolutionBackwardFilter[handle alpha x x_data dy dy_data convolution algorithm workspace bytes beta dw]() =>
-        log(handle, Pass::BackwardFilter, x, dw, dy);
+        log(handle, ConvolutionPass::BackwardFilter, x, dw, dy);
     // One algorithm, and no workspace.
     cudnnGetConvolutionForwardAlgorithm_v7 cudnnGetConvolutionBackwardDataAlgorithm_v7
-        cudnnGetConvolutionBackwardFilterAlgorithm_v7[handle a b convolution c](asked: c_int, found: Out<c_int>, results: Out<Algorithm>) => offer(asked, found, results);
+        cudnnGetConvolutionBackwardFilterAlgorithm_v7[handle a b convolution c](asked: c_int, found: Out<c_int>, results: Out<ConvolutionAlgorithm>) => offer(asked, found, results);
     cudnnFindConvolutionForwardAlgorithmEx cudnnFindConvolutionBackwardDataAlgorithmEx
-        cudnnFindConvolutionBackwardFilterAlgorithmEx[handle a a_data b b_data convolution c c_data](asked: c_int, found: Out<c_int>, results: Out<Algorithm>) =>
+        cudnnFindConvolutionBackwardFilterAlgorithmEx[handle a a_data b b_data convolution c c_data](asked: c_int, found: Out<c_int>, results: Out<ConvolutionAlgorithm>) =>
         offer(asked, found, results);
     cudnnGetConvolutionForwardWorkspaceSize cudnnGetConvolutionBackwardDataWorkspaceSize
         cudnnGetConvolutionBackwardFilterWorkspaceSize[handle a b convolution c algorithm](out: Out<usize>) => set(out, 0);

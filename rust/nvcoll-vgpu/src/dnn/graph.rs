@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex};
 
-use super::convolution::{convolution, Pass};
+use super::convolution::{convolution, ConvolutionPass};
 use super::{answer, launch, LIBRARIES};
-use crate::arguments::{List, Places};
-use crate::blas::Product;
+use crate::arguments::{List, Room};
+use crate::blas::MatrixProduct;
 use crate::entry_points::{functions, named};
 use crate::handles::Handles;
 use crate::lock::lock;
@@ -103,11 +103,11 @@ impl Descriptor {
     }
 
     /// The convolution that an operation is.
-    fn convolution(&self) -> Option<Product> {
+    fn convolution(&self) -> Option<MatrixProduct> {
         let (pass, [x, w, y]) = match self.kind {
-            10 => (Pass::Forward, [704, 703, 705]),
-            11 => (Pass::BackwardFilter, [716, 715, 717]),
-            12 => (Pass::BackwardData, [710, 709, 711]),
+            10 => (ConvolutionPass::Forward, [704, 703, 705]),
+            11 => (ConvolutionPass::BackwardFilter, [716, 715, 717]),
+            12 => (ConvolutionPass::BackwardData, [710, 709, 711]),
             _ => return None,
         };
         let dimensions = |attribute| self.child(attribute).map(|tensor| tensor.numbers(TENSOR_DIMENSIONS));
@@ -173,7 +173,7 @@ fn write(
     attribute: c_int,
     of_type: c_int,
     room: usize,
-    values: Places<u8>,
+    values: Room<u8>,
 ) -> Result<usize, Failure> {
     if of_type == DESCRIPTOR {
         let children = descriptor.answered(attribute);
@@ -215,7 +215,7 @@ functions! { answer:
         keep(descriptor, attribute, of_type, count, values);
     // Without a place for values only their number is asked for.
     cudnnBackendGetAttribute(descriptor: Handle, attribute: c_int, of_type: c_int, room: i64, count: Out<i64>,
-        values: Places<u8>) => {
+        values: Room<u8>) => {
         let room = usize::try_from(room).ok().filter(|_| !values.is_null()).unwrap_or(0);
         let found = write(&*DESCRIPTORS.find(descriptor)?, attribute, of_type, room, values)?;
         let _ = set(count, found as i64); // optional

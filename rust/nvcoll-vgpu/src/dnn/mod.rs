@@ -22,7 +22,7 @@ use std::ffi::{c_char, c_int};
 use crate::entry_points::{functions, number, values};
 use crate::gpu::gpu;
 use crate::handles::Handles;
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::{set, Answer, Failure, Handle, Out, Status};
 
 /// The stream of each handle.
@@ -35,7 +35,7 @@ fn answer(body: impl FnOnce() -> Answer) -> Status {
 
 /// Logs a launch that fills the GPU once, on the stream of a handle.
 fn launch(handle: Handle, name: u32) -> Answer {
-    log::push(Kind::Launch, LIBRARIES.find(handle)?, name, [u64::from(gpu().sms), 256, 0]);
+    log::push(RecordKind::Launch, LIBRARIES.find(handle)?, name, [u64::from(gpu().sms), 256, 0]);
     Ok(())
 }
 

@@ -13,14 +13,14 @@ use std::ffi::c_int;
 
 use super::tensors::describe;
 use super::{answer, data_type_of, LIBRARIES};
-use crate::blas::{Product, COMPUTE_32F};
+use crate::blas::{MatrixProduct, COMPUTE_32F};
 use crate::entry_points::{functions, logged};
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out};
 
 /// What `cudnnSetRNNDescriptor_v8` said.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Layers {
+struct RecurrentLayers {
     gates: usize,
     has_biases: bool,
     directions: usize,
@@ -37,11 +37,11 @@ struct Layers {
 const LARGEST: c_int = 1 << 20;
 const MOST_LAYERS: c_int = 1 << 10;
 
-static LAYERS: Handles<Layers> = Handles::new();
+static LAYERS: Handles<RecurrentLayers> = Handles::new();
 /// Steps and sequences of each descriptor of data.
 static DATA: Handles<[i64; 2]> = Handles::new();
 
-impl Layers {
+impl RecurrentLayers {
     fn element_bytes(&self) -> usize {
         match self.dtype {
             1 => 8,
@@ -108,7 +108,7 @@ impl Layers {
         let types = [data_type_of(self.dtype.into()); 2];
         let one = |m: usize, n: i64, k: usize, batch: i64| {
             let sizes = [m as i64, n, k as i64, batch];
-            Product { name, sizes, operations: [0; 2], types, epilogue: 0, compute: COMPUTE_32F }.log(stream)
+            MatrixProduct { name, sizes, operations: [0; 2], types, epilogue: 0, compute: COMPUTE_32F }.log(stream)
         };
         let rows = self.gates * self.hidden;
         for pseudo in 0..self.pseudo_layers() {
@@ -123,7 +123,13 @@ impl Layers {
 }
 
 /// What a descriptor says: kind of cell, biases, direction, type, and the sizes of input, state, projection, and layers.
-fn layers(cell: c_int, biases: c_int, direction: c_int, dtype: c_int, sizes: [c_int; 4]) -> Result<Layers, Failure> {
+fn layers(
+    cell: c_int,
+    biases: c_int,
+    direction: c_int,
+    dtype: c_int,
+    sizes: [c_int; 4],
+) -> Result<RecurrentLayers, Failure> {
     if sizes.iter().any(|size| !(0..=LARGEST).contains(size)) || sizes[3] > MOST_LAYERS {
         return Err(Failure::INVALID_VALUE);
     }
@@ -135,7 +141,7 @@ fn layers(cell: c_int, biases: c_int, direction: c_int, dtype: c_int, sizes: [c_
     };
     let outputs = if projection == 0 { hidden } else { projection };
     let directions = if direction == 1 { 2 } else { 1 };
-    Ok(Layers { gates, has_biases: biases != 0, directions, dtype, inputs, hidden, outputs, layers })
+    Ok(RecurrentLayers { gates, has_biases: biases != 0, directions, dtype, inputs, hidden, outputs, layers })
 }
 
 /// Describes a parameter and writes where it lies; a caller that does not ask passes null.
@@ -152,7 +158,7 @@ fn pass(handle: Handle, name: u32, layers: Handle, data: Handle) -> Answer {
 }
 
 functions! { answer:
-    cudnnCreateRNNDescriptor(out: Out<Handle>) => LAYERS.make(out, Layers::default());
+    cudnnCreateRNNDescriptor(out: Out<Handle>) => LAYERS.make(out, RecurrentLayers::default());
     cudnnDestroyRNNDescriptor(descriptor: Handle) => LAYERS.remove(descriptor);
     cudnnCreateRNNDataDescriptor(out: Out<Handle>) => DATA.make(out, [0; 2]);
     cudnnDestroyRNNDataDescriptor(descriptor: Handle) => DATA.remove(descriptor);

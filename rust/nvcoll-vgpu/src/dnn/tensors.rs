@@ -2,7 +2,7 @@
 use std::ffi::c_int;
 
 use super::answer;
-use crate::arguments::{List, Places};
+use crate::arguments::{List, Room};
 use crate::entry_points::functions;
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out};
@@ -12,7 +12,7 @@ const MOST: usize = 8;
 
 /// A tensor or filter.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(super) struct Tensor {
+pub(super) struct TensorDescriptor {
     /// `cudnnDataType_t`.
     pub(super) dtype: c_int,
     /// `cudnnTensorFormat_t`, of a filter.
@@ -21,10 +21,10 @@ pub(super) struct Tensor {
     strides: Vec<c_int>,
 }
 
-static TENSORS: Handles<Tensor> = Handles::new();
+static TENSORS: Handles<TensorDescriptor> = Handles::new();
 
 /// What a descriptor says.
-pub(super) fn tensor_of(handle: Handle) -> Result<Tensor, Failure> {
+pub(super) fn tensor_of(handle: Handle) -> Result<TensorDescriptor, Failure> {
     TENSORS.find(handle)
 }
 
@@ -39,7 +39,9 @@ pub(super) fn describe(handle: Handle, dtype: c_int, dimensions: &[c_int]) -> An
     for index in (1..dimensions.len()).rev() {
         strides[index - 1] = c_int::wrapping_mul(strides[index], dimensions[index]);
     }
-    TENSORS.change(handle, |tensor| *tensor = Tensor { dtype, format: 0, dimensions: dimensions.to_vec(), strides })
+    TENSORS.change(handle, |tensor| {
+        *tensor = TensorDescriptor { dtype, format: 0, dimensions: dimensions.to_vec(), strides }
+    })
 }
 
 /// A list of `count` numbers that a caller passed.
@@ -49,24 +51,24 @@ fn list(numbers: List<c_int>, count: c_int) -> Result<Vec<c_int>, Failure> {
 }
 
 /// Writes as many numbers as there is room for.
-fn hand_out(numbers: &[c_int], out: Places<c_int>, room: c_int) -> Answer {
+fn hand_out(numbers: &[c_int], out: Room<c_int>, room: c_int) -> Answer {
     out.write(&numbers[..numbers.len().min(usize::try_from(room).unwrap_or(0))])
 }
 
 functions! { answer:
-    cudnnCreateTensorDescriptor cudnnCreateFilterDescriptor(out: Out<Handle>) => TENSORS.make(out, Tensor::default());
+    cudnnCreateTensorDescriptor cudnnCreateFilterDescriptor(out: Out<Handle>) => TENSORS.make(out, TensorDescriptor::default());
     cudnnDestroyTensorDescriptor cudnnDestroyFilterDescriptor(descriptor: Handle) => TENSORS.remove(descriptor);
     cudnnSetTensorNdDescriptor(descriptor: Handle, dtype: c_int, count: c_int, dimensions: List<c_int>,
         strides: List<c_int>) => {
-        let kept = Tensor { dtype, format: 0, dimensions: list(dimensions, count)?, strides: list(strides, count)? };
+        let kept = TensorDescriptor { dtype, format: 0, dimensions: list(dimensions, count)?, strides: list(strides, count)? };
         TENSORS.change(descriptor, |tensor| *tensor = kept)
     };
     cudnnSetFilterNdDescriptor(descriptor: Handle, dtype: c_int, format: c_int, count: c_int, dimensions: List<c_int>) => {
-        let kept = Tensor { dtype, format, dimensions: list(dimensions, count)?, strides: Vec::new() };
+        let kept = TensorDescriptor { dtype, format, dimensions: list(dimensions, count)?, strides: Vec::new() };
         TENSORS.change(descriptor, |tensor| *tensor = kept)
     };
-    cudnnGetTensorNdDescriptor(descriptor: Handle, room: c_int, dtype: Out<c_int>, count: Out<c_int>, dimensions: Places<c_int>,
-        strides: Places<c_int>) => {
+    cudnnGetTensorNdDescriptor(descriptor: Handle, room: c_int, dtype: Out<c_int>, count: Out<c_int>, dimensions: Room<c_int>,
+        strides: Room<c_int>) => {
         let tensor = tensor_of(descriptor)?;
         set(dtype, tensor.dtype)?;
         set(count, tensor.dimensions.len() as c_int)?;
@@ -74,7 +76,7 @@ functions! { answer:
         hand_out(&tensor.strides, strides, room)
     };
     cudnnGetFilterNdDescriptor(descriptor: Handle, room: c_int, dtype: Out<c_int>, format: Out<c_int>, count: Out<c_int>,
-        dimensions: Places<c_int>) => {
+        dimensions: Room<c_int>) => {
         let filter = tensor_of(descriptor)?;
         set(dtype, filter.dtype)?;
         set(format, filter.format)?;

@@ -2,13 +2,13 @@ use std::mem::MaybeUninit;
 
 use proptest::prelude::*;
 
-use super::convolution::{convolution, Pass};
+use super::convolution::{convolution, ConvolutionPass};
 use super::graph::*;
 use super::launches::*;
 use super::recurrent::*;
 use super::tensors::*;
 use super::*;
-use crate::arguments::{List, Places};
+use crate::arguments::{List, Room};
 use crate::testing::{records_of, told};
 
 const SUCCESS: c_int = 0;
@@ -46,7 +46,7 @@ fn a_plan_that_the_heuristics_offer_logs_its_convolution() {
     assert_eq!(cudnnBackendDestroyDescriptor(operation), SUCCESS, "the graph keeps it");
     holds(heuristic, 201, &[graph]);
     let mut offered = [configuration];
-    let first = Places::from(&mut offered[..]).cast();
+    let first = Room::from(&mut offered[..]).cast();
     let found = told(0, |out| cudnnBackendGetAttribute(heuristic, 202, 15, 1, out, first));
     assert_eq!(found, 1);
     holds(plan, 401, &[configuration]);
@@ -65,8 +65,11 @@ fn all_passes_of_a_convolution_have_the_same_operations() {
         2 * records[0].args[..4].iter().product::<u64>()
     };
     let closed_form = 2 * 8 * 16 * 16 * 24 * 12 * 25;
-    assert_eq!([Pass::Forward, Pass::BackwardData, Pass::BackwardFilter].map(sizes), [closed_form; 3]);
-    assert!(convolution(Pass::Forward, 0, &[8], &[1, 2], &[3]).is_none());
+    assert_eq!(
+        [ConvolutionPass::Forward, ConvolutionPass::BackwardData, ConvolutionPass::BackwardFilter].map(sizes),
+        [closed_form; 3]
+    );
+    assert!(convolution(ConvolutionPass::Forward, 0, &[8], &[1, 2], &[3]).is_none());
 }
 
 #[test]
@@ -127,7 +130,7 @@ proptest! {
         let status = cudnnBackendSetAttribute(descriptor, attribute, of_type, count, bytes(&value));
         prop_assert!([SUCCESS, BAD_PARAM].contains(&status));
         let mut room = value;
-        let first = Places::from(&mut room[..]).cast();
+        let first = Room::from(&mut room[..]).cast();
         let mut found = MaybeUninit::new(0);
         let status = cudnnBackendGetAttribute(descriptor, attribute, of_type, count, Some(&mut found), first);
         prop_assert!([SUCCESS, BAD_PARAM].contains(&status));
@@ -136,7 +139,7 @@ proptest! {
 
     #[test]
     fn any_sizes_of_a_convolution_give_a_product_or_none(sizes in any::<[[i64; 4]; 3]>()) {
-        if let Some(product) = convolution(Pass::Forward, 0, &sizes[0], &sizes[1], &sizes[2]) {
+        if let Some(product) = convolution(ConvolutionPass::Forward, 0, &sizes[0], &sizes[1], &sizes[2]) {
             let _ = product.log(0);
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex};
 
 use super::{memory, Block, DEVICE, GRANULARITY};
 use crate::lock::lock;
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::{Answer, Failure, Handle};
 
 struct Created {
@@ -20,14 +20,14 @@ struct Created {
 }
 
 #[derive(Default)]
-struct Handles {
+struct MappedHandles {
     created: BTreeMap<Handle, Created>,
     /// By address: the handle that is mapped there.
     mapped: BTreeMap<usize, Handle>,
     next: Handle,
 }
 
-static HANDLES: LazyLock<Mutex<Handles>> = LazyLock::new(Mutex::default);
+static HANDLES: LazyLock<Mutex<MappedHandles>> = LazyLock::new(Mutex::default);
 
 /// Creates memory of a GPU.
 ///
@@ -43,11 +43,11 @@ pub fn create(device: u16, bytes: usize) -> Result<Handle, Failure> {
     handles.next += 1;
     let handle = handles.next << 6;
     handles.created.insert(handle, Created { bytes, device, holds: 1, releases: 1 });
-    log::push(Kind::Malloc, 0, 0, [bytes as u64, handle as u64]);
+    log::push(RecordKind::Malloc, 0, 0, [bytes as u64, handle as u64]);
     Ok(handle)
 }
 
-impl Handles {
+impl MappedHandles {
     fn drop_hold(&mut self, handle: Handle) {
         let Some(created) = self.created.get_mut(&handle) else { return };
         created.holds -= 1;
@@ -55,7 +55,7 @@ impl Handles {
             let (bytes, device) = (created.bytes, created.device);
             self.created.remove(&handle);
             memory().discount(device, bytes);
-            log::push(Kind::Free, 0, 0, [bytes as u64, handle as u64]);
+            log::push(RecordKind::Free, 0, 0, [bytes as u64, handle as u64]);
         }
     }
 }

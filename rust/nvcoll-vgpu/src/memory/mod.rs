@@ -20,7 +20,7 @@ use ranges::Ranges;
 
 use crate::gpu::gpu;
 use crate::lock::lock;
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::{Answer, Failure};
 
 /// Address space of the memory of all GPUs: 32 TiB from 32 TiB on (chosen; no common layout of x86-64 uses it).
@@ -41,7 +41,7 @@ pub struct Block {
 }
 
 /// What is in use of device memory.
-pub(crate) struct Memory {
+pub(crate) struct DeviceMemory {
     free: Ranges,
     /// By their first address.
     blocks: BTreeMap<usize, Block>,
@@ -51,9 +51,9 @@ pub(crate) struct Memory {
     used: Vec<u64>,
 }
 
-static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
+static MEMORY: LazyLock<Mutex<DeviceMemory>> = LazyLock::new(|| {
     let arena = *DEVICE;
-    Mutex::new(Memory {
+    Mutex::new(DeviceMemory {
         free: Ranges::new(arena.start, arena.bytes),
         blocks: BTreeMap::new(),
         reserved: BTreeMap::new(),
@@ -61,7 +61,7 @@ static MEMORY: LazyLock<Mutex<Memory>> = LazyLock::new(|| {
     })
 });
 
-fn memory() -> MutexGuard<'static, Memory> {
+fn memory() -> MutexGuard<'static, DeviceMemory> {
     lock(&MEMORY)
 }
 
@@ -78,7 +78,7 @@ fn alignment(bytes: usize) -> usize {
     }
 }
 
-impl Memory {
+impl DeviceMemory {
     /// Counts bytes of a GPU.
     fn count(&mut self, device: u16, bytes: usize) -> Answer {
         let used = self.used.get_mut(device as usize).ok_or(Failure::INVALID_DEVICE)?;
@@ -119,7 +119,7 @@ pub fn allocate(bytes: usize) -> Result<usize, Failure> {
         return Err(Failure::OUT_OF_MEMORY);
     };
     memory.blocks.insert(address, Block { bytes, device, is_mapped: false });
-    log::push(Kind::Malloc, 0, 0, [bytes as u64, address as u64]);
+    log::push(RecordKind::Malloc, 0, 0, [bytes as u64, address as u64]);
     Ok(address)
 }
 
@@ -140,7 +140,7 @@ pub fn release(address: usize) -> Answer {
     memory.discount(block.device, block.bytes);
     DEVICE.forget(address, room);
     memory.free.give(address, room);
-    log::push(Kind::Free, 0, 0, [block.bytes as u64, address as u64]);
+    log::push(RecordKind::Free, 0, 0, [block.bytes as u64, address as u64]);
     Ok(())
 }
 

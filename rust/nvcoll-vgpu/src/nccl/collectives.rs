@@ -3,11 +3,11 @@ use std::cell::RefCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::data::{self, Message, Place};
-use super::numbers::Dtype;
-use super::{answer, ops, Communicator, COMMUNICATORS};
+use super::data::{self, CallBuffers, WaitingSend};
+use super::numbers::NcclDtype;
+use super::{answer, ops, NcclCommunicator, COMMUNICATORS};
 use crate::entry_points::{functions, named};
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::{Answer, Failure, Handle};
 
 /// The number of the last group call; it counts from 1.
@@ -15,23 +15,23 @@ static GROUP_IDS: AtomicU64 = AtomicU64::new(0);
 
 /// Group calls of this thread: how deep, which, and its sends and receives so far.
 #[derive(Default)]
-struct Group {
+struct NcclGroup {
     depth: u32,
     id: u64,
-    messages: Vec<Message>,
+    messages: Vec<WaitingSend>,
 }
 
 thread_local! {
-    static GROUP: RefCell<Group> = RefCell::default();
+    static GROUP: RefCell<NcclGroup> = RefCell::default();
 }
 
 /// What `with` makes of the group calls of this thread; an error where a thread ends.
-fn group<T>(with: impl FnOnce(&mut Group) -> T) -> Result<T, Failure> {
+fn group<T>(with: impl FnOnce(&mut NcclGroup) -> T) -> Result<T, Failure> {
     GROUP.try_with(|group| with(&mut group.borrow_mut())).map_err(|_| Failure::ILLEGAL_STATE)
 }
 
 /// Opens a group call.
-fn open(group: &mut Group) {
+fn open(group: &mut NcclGroup) {
     if group.depth == 0 {
         group.id = GROUP_IDS.fetch_add(1, Ordering::Relaxed) + 1; // Relaxed: only uniqueness counts
     }
@@ -39,7 +39,7 @@ fn open(group: &mut Group) {
 }
 
 /// Closes a group call; the outermost settles its sends and receives.
-fn close(group: &mut Group) -> Answer {
+fn close(group: &mut NcclGroup) -> Answer {
     group.depth = group.depth.checked_sub(1).ok_or(Failure::ILLEGAL_STATE)?;
     if group.depth == 0 {
         data::settle(&std::mem::take(&mut group.messages));
@@ -48,7 +48,7 @@ fn close(group: &mut Group) -> Answer {
 }
 
 /// One call of a collective, a send or a receive.
-struct Call {
+struct NcclCall {
     name: u32,
     send: Handle,
     receive: Handle,
@@ -60,16 +60,16 @@ struct Call {
     stream: Handle,
 }
 
-impl Call {
+impl NcclCall {
     /// Logs the call, and returns what its effect on memory needs.
-    fn log(&self) -> Result<(Communicator, Place), Failure> {
+    fn log(&self) -> Result<(NcclCommunicator, CallBuffers), Failure> {
         let comm = COMMUNICATORS.find(self.comm)?;
-        let dtype = Dtype::of_nccl(self.dtype).ok_or(Failure::INVALID_VALUE)?;
+        let dtype = NcclDtype::of_nccl(self.dtype).ok_or(Failure::INVALID_VALUE)?;
         let bytes = self.count.checked_mul(dtype.size()).ok_or(Failure::INVALID_VALUE)?;
         let group = group(|group| group.id * u64::from(group.depth > 0)).unwrap_or(0);
         let args = [self.count as u64, self.dtype as u64, comm.id, self.with as u32 as u64, group, bytes as u64];
-        log::push(Kind::Collective, self.stream, self.name, args);
-        Ok((comm, Place { send: self.send, receive: self.receive, bytes, dtype }))
+        log::push(RecordKind::Collective, self.stream, self.name, args);
+        Ok((comm, CallBuffers { send: self.send, receive: self.receive, bytes, dtype }))
     }
 
     /// The rank in `with`.
@@ -79,7 +79,7 @@ impl Call {
     }
 
     /// Logs a reduction, and writes a part of the result; `part` is none where this rank gets nothing.
-    fn reduce(&self, op: c_int, part: impl FnOnce(&Communicator) -> Option<u32>) -> Answer {
+    fn reduce(&self, op: c_int, part: impl FnOnce(&NcclCommunicator) -> Option<u32>) -> Answer {
         let fold = ops::fold(op).ok_or(Failure::INVALID_VALUE)?;
         let (comm, place) = self.log()?;
         if let Some(part) = part(&comm) {
@@ -89,7 +89,7 @@ impl Call {
     }
 
     /// Logs a call whose root is `with`; the root's place and communicator are for `effect`.
-    fn on_root(&self, effect: impl FnOnce(Place, &Communicator)) -> Answer {
+    fn on_root(&self, effect: impl FnOnce(CallBuffers, &NcclCommunicator)) -> Answer {
         let root = self.rank()?;
         let (comm, place) = self.log()?;
         if root == comm.rank {
@@ -104,7 +104,7 @@ impl Call {
         let (comm, place) = self.log()?;
         let _ = group(|group| {
             if group.depth > 0 {
-                group.messages.push(Message { comm: comm.id, rank: comm.rank, peer, sends, place });
+                group.messages.push(WaitingSend { comm: comm.id, rank: comm.rank, peer, sends, place });
             }
         });
         Ok(())
@@ -118,14 +118,14 @@ macro_rules! collectives {
         functions! { answer: $(
             $name($($at: Handle,)* count: usize, dtype: c_int, $($number: c_int,)* comm: Handle, stream: Handle) => {
                 let name = named!($text);
-                let call = Call { name, send: $send, receive: $receive, count, dtype, with: $with, comm, stream };
+                let call = NcclCall { name, send: $send, receive: $receive, count, dtype, with: $with, comm, stream };
                 run(&call, $effect)
             };
         )* }
     };
 }
 
-fn run(call: &Call, effect: impl FnOnce(&Call) -> Answer) -> Answer {
+fn run(call: &NcclCall, effect: impl FnOnce(&NcclCall) -> Answer) -> Answer {
     effect(call)
 }
 

@@ -10,7 +10,7 @@
 //! So programs work whose ranks agree on sizes, seeds, routes and flags through the GPU. Small is at most 64 KiB of one
 //! rank's data and 1 MiB of the result; integers, which steer programs, at most 4 MiB. A larger result reads as zero, unless
 //! it lies where the data lay.
-use super::numbers::{Dtype, Fold};
+use super::numbers::{NcclDtype, NcclFold};
 use crate::memory;
 
 /// Largest data of one rank, and largest result, that are computed (chosen); integers have one limit for both.
@@ -20,40 +20,40 @@ const INTEGER_BYTES: usize = 4 << 20;
 
 /// Where a call reads and writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct CallBuffers {
     pub(crate) send: usize,
     pub(crate) receive: usize,
     pub(crate) bytes: usize,
-    pub(crate) dtype: Dtype,
+    pub(crate) dtype: NcclDtype,
 }
 
 /// A send or a receive in a group call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Message {
+pub(crate) struct WaitingSend {
     pub(crate) comm: u64,
     pub(crate) rank: u32,
     pub(crate) peer: u32,
     pub(crate) sends: bool,
-    pub(crate) place: Place,
+    pub(crate) place: CallBuffers,
 }
 
-impl Place {
+impl CallBuffers {
     /// The part of what is sent that is meant for `rank`.
-    pub(crate) fn part(self, rank: u32) -> Place {
-        Place { send: self.send.wrapping_add((rank as usize).wrapping_mul(self.bytes)), ..self }
+    pub(crate) fn part(self, rank: u32) -> CallBuffers {
+        CallBuffers { send: self.send.wrapping_add((rank as usize).wrapping_mul(self.bytes)), ..self }
     }
 
     /// Whether `parts` parts are small enough to be computed.
     fn is_small(&self, parts: u32) -> bool {
         let result = self.bytes.saturating_mul(parts as usize);
         match self.dtype {
-            Dtype::Integer(_) => result <= INTEGER_BYTES,
-            Dtype::Float(_) => self.bytes <= SMALL_BYTES && result <= SMALL_RESULT_BYTES,
+            NcclDtype::Integer(_) => result <= INTEGER_BYTES,
+            NcclDtype::Float(_) => self.bytes <= SMALL_BYTES && result <= SMALL_RESULT_BYTES,
         }
     }
 
     /// The place if its ends are memory that a program holds, and the result is small; else a larger result is cleared.
-    fn to_compute(self, parts: u32) -> Option<Place> {
+    fn to_compute(self, parts: u32) -> Option<CallBuffers> {
         let result = self.bytes.checked_mul(parts as usize)?;
         if !is_held(self.receive, result) || !is_held(self.send, self.bytes) {
             return None;
@@ -85,7 +85,7 @@ pub(crate) fn read(at: usize, size: usize) -> Option<u64> {
 }
 
 /// Copies a part of what is sent to `parts` places of the result, one behind the other.
-pub(crate) fn repeat(place: &Place, parts: u32) {
+pub(crate) fn repeat(place: &CallBuffers, parts: u32) {
     let Some(place) = place.to_compute(parts) else { return };
     // SAFETY: `to_compute` says that the range is held, so it lies in the arena, which is mapped.
     let sent = unsafe { std::slice::from_raw_parts(place.send as *const u8, place.bytes) }.to_vec();
@@ -97,7 +97,7 @@ pub(crate) fn repeat(place: &Place, parts: u32) {
 }
 
 /// Writes part `part` of what is sent, reduced over `ranks` ranks that hold the same.
-pub(crate) fn reduce(place: &Place, part: u32, fold: Fold, ranks: u32) {
+pub(crate) fn reduce(place: &CallBuffers, part: u32, fold: NcclFold, ranks: u32) {
     let Some(place) = place.part(part).to_compute(1) else { return };
     let size = place.dtype.size();
     for offset in (0..place.bytes).step_by(size) {
@@ -113,12 +113,13 @@ pub(crate) fn reduce(place: &Place, part: u32, fold: Fold, ranks: u32) {
 }
 
 /// Does the receives of a group call.
-pub(crate) fn settle(messages: &[Message]) {
+pub(crate) fn settle(messages: &[WaitingSend]) {
     for receive in messages.iter().filter(|message| !message.sends) {
-        let fits = |sent: &&Message| sent.sends && sent.comm == receive.comm && sent.place.bytes == receive.place.bytes;
+        let fits =
+            |sent: &&WaitingSend| sent.sends && sent.comm == receive.comm && sent.place.bytes == receive.place.bytes;
         let to = |rank: u32| messages.iter().filter(fits).find(|sent| sent.peer == rank);
         if let Some(sent) = to(receive.rank).or_else(|| to(receive.peer)) {
-            repeat(&Place { send: sent.place.send, ..receive.place }, 1);
+            repeat(&CallBuffers { send: sent.place.send, ..receive.place }, 1);
         }
     }
 }

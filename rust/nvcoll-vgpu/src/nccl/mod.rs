@@ -23,12 +23,12 @@ use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::Mutex;
 
-use crate::arguments::{List, Places, Text};
+use crate::arguments::{List, Room, Text};
 use crate::entry_points::{functions, number, values};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::lock::lock;
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::{memory, set, Answer, Failure, Handle, Out, Status};
 
 /// `ncclResult_t`: an error of CUDA where memory is out, otherwise an invalid argument.
@@ -44,14 +44,14 @@ const BYTES: usize = crate::memory_constants::NCCL_BYTES as usize;
 
 /// A communicator of this process.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Communicator {
+pub(crate) struct NcclCommunicator {
     id: u64,
     ranks: u32,
     rank: u32,
     device: u16,
 }
 
-static COMMUNICATORS: Handles<Communicator> = Handles::new();
+static COMMUNICATORS: Handles<NcclCommunicator> = Handles::new();
 /// Communicators of several ranks, by GPU.
 static HOLDERS: Mutex<BTreeMap<u16, usize>> = Mutex::new(BTreeMap::new());
 /// Numbers of communicators and of unique ids; both count from 1.
@@ -118,13 +118,13 @@ fn create(name: &str, ranks: c_int, rank: c_int) -> Result<Handle, Failure> {
     }
     let id = COMMUNICATOR_IDS.fetch_add(1, Ordering::Relaxed) + 1; // Relaxed: only uniqueness counts
     let (ranks, rank) = (ranks as u32, rank as u32);
-    log::push(Kind::Communicator, 0, log::name(name), [id, u64::from(ranks), u64::from(rank)]);
-    Ok(COMMUNICATORS.insert(Communicator { id, ranks, rank, device: log::device() }))
+    log::push(RecordKind::Communicator, 0, log::name(name), [id, u64::from(ranks), u64::from(rank)]);
+    Ok(COMMUNICATORS.insert(NcclCommunicator { id, ranks, rank, device: log::device() }))
 }
 
 /// Ends a communicator.
 fn destroy(comm: Handle) -> Answer {
-    let Communicator { ranks, device, .. } = COMMUNICATORS.find(comm)?;
+    let NcclCommunicator { ranks, device, .. } = COMMUNICATORS.find(comm)?;
     COMMUNICATORS.remove(comm)?;
     if ranks > 1 {
         let mut holders = lock(&HOLDERS);
@@ -154,7 +154,7 @@ fn unique_id() -> UniqueId {
 }
 
 /// Makes one communicator per device of this process.
-fn make_all(out: Places<Handle>, devices: c_int) -> Answer {
+fn make_all(out: Room<Handle>, devices: c_int) -> Answer {
     if out.is_null() || devices < 1 {
         return Err(Failure::INVALID_VALUE);
     }
@@ -206,7 +206,7 @@ functions! { answer:
         let name = name_in(config).or_else(|| first.map(UniqueId::text));
         make(out, &name.ok_or(Failure::INVALID_VALUE)?, ranks, rank)
     };
-    ncclCommInitAll(out: Places<Handle>, devices: c_int) => make_all(out, devices);
+    ncclCommInitAll(out: Room<Handle>, devices: c_int) => make_all(out, devices);
     ncclCommSplit(comm: Handle, color: c_int, _key: c_int, out: Out<Handle>, config: List<Config>) =>
         split(comm, color, out, config);
     ncclCommShrink(comm: Handle, excluded: List<c_int>, count: c_int, out: Out<Handle>, config: List<Config>) =>

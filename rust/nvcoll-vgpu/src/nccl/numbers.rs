@@ -7,7 +7,7 @@
 
 /// A data type of NCCL, by its number in `ncclDataType_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dtype {
+pub(crate) enum NcclDtype {
     /// Integer of so many bytes; signed and unsigned wrap alike.
     Integer(usize),
     /// Float of a format.
@@ -30,7 +30,7 @@ const BRAIN: Format = Format { exponent_bits: 8, mantissa_bits: 7, infinity: tru
 const E4M3: Format = Format { exponent_bits: 4, mantissa_bits: 3, infinity: false };
 const E5M2: Format = Format { exponent_bits: 5, mantissa_bits: 2, infinity: true };
 
-impl Dtype {
+impl NcclDtype {
     /// The type of a number of `ncclDataType_t`.
     pub(crate) fn of_nccl(number: i32) -> Option<Self> {
         Some(match number {
@@ -56,20 +56,20 @@ impl Dtype {
     }
 
     /// `bits` of one rank's element, reduced over `ranks` ranks that hold the same.
-    pub(crate) fn reduced(self, bits: u64, fold: Fold, ranks: u32) -> u64 {
+    pub(crate) fn reduced(self, bits: u64, fold: NcclFold, ranks: u32) -> u64 {
         match (self, fold) {
-            (_, Fold::Same) => bits,
-            (Self::Integer(_), Fold::Sum) => bits.wrapping_mul(u64::from(ranks)),
-            (Self::Integer(_), Fold::Product) => bits.wrapping_pow(ranks),
-            (Self::Integer(_), Fold::ScaledSum(scale)) => bits.wrapping_mul(scale).wrapping_mul(u64::from(ranks)),
+            (_, NcclFold::Same) => bits,
+            (Self::Integer(_), NcclFold::Sum) => bits.wrapping_mul(u64::from(ranks)),
+            (Self::Integer(_), NcclFold::Product) => bits.wrapping_pow(ranks),
+            (Self::Integer(_), NcclFold::ScaledSum(scale)) => bits.wrapping_mul(scale).wrapping_mul(u64::from(ranks)),
             (Self::Float(format), _) => {
                 let x = format.decode(bits);
                 let n = f64::from(ranks);
                 format.encode(match fold {
-                    Fold::Sum => x * n,
-                    Fold::Product => x.powf(n),
-                    Fold::ScaledSum(scale) => x * format.decode(scale) * n,
-                    Fold::Same => x,
+                    NcclFold::Sum => x * n,
+                    NcclFold::Product => x.powf(n),
+                    NcclFold::ScaledSum(scale) => x * format.decode(scale) * n,
+                    NcclFold::Same => x,
                 })
             }
         }
@@ -78,7 +78,7 @@ impl Dtype {
 
 /// A reduction of equal numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fold {
+pub(crate) enum NcclFold {
     /// Minimum, maximum and average of equal numbers: that number.
     Same,
     /// Sum.
@@ -161,8 +161,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn float(number: i32) -> Format {
-        match Dtype::of_nccl(number) {
-            Some(Dtype::Float(format)) => format,
+        match NcclDtype::of_nccl(number) {
+            Some(NcclDtype::Float(format)) => format,
             other => panic!("{other:?} is no float"),
         }
     }
@@ -187,15 +187,15 @@ mod tests {
         assert_eq!(float(6).encode(65520.0), 0x7c00);
         assert_eq!(float(9).encode(1.0 + 1.0 / 256.0), 0x3f80, "a tie goes to the even neighbour");
         let bf16_one = 0x3f80;
-        assert_eq!(Dtype::of_nccl(9).unwrap().reduced(bf16_one, Fold::Sum, 8), 0x4100);
+        assert_eq!(NcclDtype::of_nccl(9).unwrap().reduced(bf16_one, NcclFold::Sum, 8), 0x4100);
     }
 
     #[test]
     fn integers_wrap_at_their_width() {
-        let int8 = Dtype::of_nccl(0).unwrap();
-        assert_eq!(int8.reduced(0xff, Fold::Sum, 3) as u8 as i8, -3);
-        assert_eq!(Dtype::of_nccl(4).unwrap().reduced(3, Fold::Product, 4), 81);
-        assert_eq!(Dtype::of_nccl(12), None);
+        let int8 = NcclDtype::of_nccl(0).unwrap();
+        assert_eq!(int8.reduced(0xff, NcclFold::Sum, 3) as u8 as i8, -3);
+        assert_eq!(NcclDtype::of_nccl(4).unwrap().reduced(3, NcclFold::Product, 4), 81);
+        assert_eq!(NcclDtype::of_nccl(12), None);
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::sync::Mutex;
 
-use super::numbers::{Dtype, Fold};
+use super::numbers::{NcclDtype, NcclFold};
 use super::{answer, COMMUNICATORS};
 use crate::arguments::List;
 use crate::entry_points::functions;
@@ -20,7 +20,7 @@ enum Scalar {
     /// Its bits, read when the op was made.
     Bits(u64),
     /// It lies in device memory, and is read when the op is used.
-    At(usize, Dtype),
+    At(usize, NcclDtype),
     /// The op was destroyed.
     Gone,
 }
@@ -28,16 +28,16 @@ enum Scalar {
 static MADE: Mutex<Vec<Scalar>> = Mutex::new(Vec::new());
 
 /// What `op` does to equal numbers; none if there is no such op.
-pub(crate) fn fold(op: c_int) -> Option<Fold> {
+pub(crate) fn fold(op: c_int) -> Option<NcclFold> {
     match op {
-        0 => Some(Fold::Sum),
-        1 => Some(Fold::Product),
-        2..BUILT_IN => Some(Fold::Same),
+        0 => Some(NcclFold::Sum),
+        1 => Some(NcclFold::Product),
+        2..BUILT_IN => Some(NcclFold::Same),
         _ => {
             let made = lock(&MADE);
             match *made.get(usize::try_from(op.checked_sub(BUILT_IN)?).ok()?)? {
-                Scalar::Bits(bits) => Some(Fold::ScaledSum(bits)),
-                Scalar::At(at, dtype) => Some(Fold::ScaledSum(read(at, dtype.size())?)),
+                Scalar::Bits(bits) => Some(NcclFold::ScaledSum(bits)),
+                Scalar::At(at, dtype) => Some(NcclFold::ScaledSum(read(at, dtype.size())?)),
                 Scalar::Gone => None,
             }
         }
@@ -45,7 +45,7 @@ pub(crate) fn fold(op: c_int) -> Option<Fold> {
 }
 
 /// Reads a scalar that lies in the host's memory.
-fn immediate(scalar: List<u8>, dtype: Dtype) -> Result<Scalar, Failure> {
+fn immediate(scalar: List<u8>, dtype: NcclDtype) -> Result<Scalar, Failure> {
     let mut bytes = [0; 8];
     bytes[..dtype.size()].copy_from_slice(&scalar.read(dtype.size())?);
     Ok(Scalar::Bits(u64::from_le_bytes(bytes)))
@@ -55,7 +55,7 @@ functions! { answer:
     // The op "multiply by a scalar, then sum".
     ncclRedOpCreatePreMulSum(op: Out<c_int>, scalar: List<u8>, dtype: c_int, residence: c_int, comm: Handle) => {
         COMMUNICATORS.find(comm)?;
-        let dtype = Dtype::of_nccl(dtype).ok_or(Failure::INVALID_VALUE)?;
+        let dtype = NcclDtype::of_nccl(dtype).ok_or(Failure::INVALID_VALUE)?;
         let kept = match residence {
             0 if scalar.is_null() => return Err(Failure::INVALID_VALUE),
             0 => Scalar::At(scalar.address(), dtype),

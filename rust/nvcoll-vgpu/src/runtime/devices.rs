@@ -3,9 +3,9 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::arguments::Places;
+use crate::arguments::Room;
 use crate::entry_points::{functions, runtime, values};
-use crate::errors::{self, Failure, Status, Text};
+use crate::errors::{self, ErrorText, Failure, Status};
 use crate::gpu::{gpu, pci_address, uuid};
 use crate::properties::{layout_12, layout_13, record};
 use crate::streams::{wait_for, HostWait};
@@ -49,7 +49,7 @@ runtime! {
     cudaDriverGetVersion cudaRuntimeGetVersion(version: Out<i32>), cuDriverGetVersion => set(version, gpu().version());
     cudaDeviceGetAttribute(value: Out<i32>, attribute: i32, device: i32), cuDeviceGetAttribute =>
         set(value, attributes::attribute(gpu(), attribute, device_of(device)?));
-    cudaDeviceGetPCIBusId(buffer: Places<u8>, length: i32, device: i32), cuDeviceGetPCIBusId =>
+    cudaDeviceGetPCIBusId(buffer: Room<u8>, length: i32, device: i32), cuDeviceGetPCIBusId =>
         buffer.write_text(length, &pci_address(device_of(device)?));
     // Both are optional.
     cudaDeviceGetStreamPriorityRange(least: Out<i32>, greatest: Out<i32>), cuCtxGetStreamPriorityRange => {
@@ -71,22 +71,22 @@ functions! { errors::driver:
     cuInit() => some_device();
     cuDeviceGet(device: Out<i32>, ordinal: i32) => set(device, device_of(ordinal)?.into());
     cuDeviceGetCount(count: Out<i32>) => set(count, gpu().devices as i32);
-    cuDeviceGetName(buffer: Places<u8>, length: i32, device: i32) =>
+    cuDeviceGetName(buffer: Room<u8>, length: i32, device: i32) =>
         device_of(device).and_then(|_| buffer.write_text(length, &gpu().name));
     cuDeviceGetUuid cuDeviceGetUuid_v2(out: Out<[u8; 16]>, device: i32) => set(out, uuid(device_of(device)?));
     cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) =>
         device_of(device).and_then(|_| set(bytes, gpu().memory_bytes as usize));
     cuGetErrorString(error: Status, out: Out<*const c_char>) =>
-        set(out, errors::text(error, Text::Sentence).ok_or(Failure::INVALID_VALUE)?.as_ptr());
+        set(out, errors::text(error, ErrorText::Sentence).ok_or(Failure::INVALID_VALUE)?.as_ptr());
     cuGetErrorName(error: Status, out: Out<*const c_char>) =>
-        set(out, errors::text(error, Text::DriverName).ok_or(Failure::INVALID_VALUE)?.as_ptr());
+        set(out, errors::text(error, ErrorText::DriverName).ok_or(Failure::INVALID_VALUE)?.as_ptr());
 }
 
 values! {
     cudaGetLastError() -> Status => errors::last(true);
     cudaPeekAtLastError() -> Status => errors::last(false);
     cudaGetErrorName(error: Status) -> *const c_char =>
-        errors::text(error, Text::RuntimeName).unwrap_or(c"unrecognized error code").as_ptr();
+        errors::text(error, ErrorText::RuntimeName).unwrap_or(c"unrecognized error code").as_ptr();
     cudaGetErrorString(error: Status) -> *const c_char =>
-        errors::text(error, Text::Sentence).unwrap_or(c"unrecognized error code").as_ptr();
+        errors::text(error, ErrorText::Sentence).unwrap_or(c"unrecognized error code").as_ptr();
 }

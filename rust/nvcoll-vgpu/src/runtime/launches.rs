@@ -9,7 +9,7 @@ use crate::entry_points::{functions, runtime, values};
 use crate::errors::{self, Failure};
 use crate::gpu::gpu;
 use crate::images::{Binary, Wrapper};
-use crate::launches::{self, resident_blocks, Dim3, Launch, DYNAMIC_SHARED};
+use crate::launches::{self, resident_blocks, Dim3, KernelLaunch, DYNAMIC_SHARED};
 use crate::{set, Answer, Handle, Out};
 
 values! {
@@ -46,7 +46,7 @@ pub(crate) struct LaunchConfiguration {
 
 fn launch_configured(configuration: Option<&LaunchConfiguration>, function: Handle) -> Answer {
     let LaunchConfiguration { grid, block, shared_bytes, stream } = *configuration.ok_or(Failure::INVALID_VALUE)?;
-    Launch { function, grid, block, shared_bytes: shared_bytes as usize, stream }.run(false)
+    KernelLaunch { function, grid, block, shared_bytes: shared_bytes as usize, stream }.run(false)
 }
 
 /// `cudaFuncAttributes`: its fields, and what is reserved.
@@ -109,9 +109,9 @@ runtime! {
     __cudaGetKernel cudaGetKernel cudaGetFuncBySymbol(kernel: Out<Handle>, host: Handle), cuKernelGetFunction =>
         launches::registered(host).and_then(|_| set(kernel, host));
     __cudaLaunchKernel cudaLaunchKernel(function: Handle, grid: Dim3, block: Dim3, _arguments: usize, shared_bytes: usize,
-        stream: Handle) => Launch { function, grid, block, shared_bytes, stream }.run(false);
+        stream: Handle) => KernelLaunch { function, grid, block, shared_bytes, stream }.run(false);
     cudaLaunchCooperativeKernel(function: Handle, grid: Dim3, block: Dim3, _arguments: usize, shared_bytes: usize,
-        stream: Handle) => Launch { function, grid, block, shared_bytes, stream }.run(true);
+        stream: Handle) => KernelLaunch { function, grid, block, shared_bytes, stream }.run(true);
     cudaLaunchKernelExC(configuration: Option<&LaunchConfiguration>, function: Handle), cuLaunchKernelEx =>
         launch_configured(configuration, function);
     cudaFuncGetAttributes(out: Out<FunctionAttributes>, function: Handle) => set(out, attributes(function)?);
@@ -145,12 +145,12 @@ functions! { errors::driver:
     cuLaunchKernel(function: Handle, x: u32, y: u32, z: u32, block_x: u32, block_y: u32, block_z: u32, shared_bytes: u32,
         stream: Handle) => {
         let (grid, block) = (Dim3 { x, y, z }, Dim3 { x: block_x, y: block_y, z: block_z });
-        Launch { function, grid, block, shared_bytes: shared_bytes as usize, stream }.run(false)
+        KernelLaunch { function, grid, block, shared_bytes: shared_bytes as usize, stream }.run(false)
     };
     cuLaunchCooperativeKernel(function: Handle, x: u32, y: u32, z: u32, block_x: u32, block_y: u32, block_z: u32,
         shared_bytes: u32, stream: Handle) => {
         let (grid, block) = (Dim3 { x, y, z }, Dim3 { x: block_x, y: block_y, z: block_z });
-        Launch { function, grid, block, shared_bytes: shared_bytes as usize, stream }.run(true)
+        KernelLaunch { function, grid, block, shared_bytes: shared_bytes as usize, stream }.run(true)
     };
     cuFuncGetAttribute cuKernelGetAttribute(value: Out<i32>, number: i32, function: Handle) =>
         set(value, attribute(number, function)?);

@@ -10,7 +10,7 @@ use super::device_of;
 use crate::entry_points::{functions, runtime};
 use crate::errors::{self, Failure};
 use crate::gpu::gpu;
-use crate::log::{self, Kind};
+use crate::log::{self, RecordKind};
 use crate::memory::data::{self, Copy};
 use crate::memory::{self, pinned};
 use crate::streams::{self, HostWait};
@@ -50,7 +50,7 @@ pub(crate) unsafe fn copy(copy: Copy, stream: Handle) -> Answer {
     if bytes == 0 {
         return Ok(());
     }
-    log::push(Kind::Copy, stream, 0, [bytes as u64, copy.direction()]);
+    log::push(RecordKind::Copy, stream, 0, [bytes as u64, copy.direction()]);
     if captures::capture_of(stream).is_none() {
         // SAFETY: the caller's contract, and `Copy::bytes` accepted the copy.
         unsafe { copy.run(bytes) };
@@ -85,7 +85,7 @@ fn fill(address: usize, word: u32, bytes: usize, stream: Handle) -> Answer {
     if !memory::is_live(address, bytes) {
         return Err(Failure::INVALID_VALUE);
     }
-    log::push(Kind::Fill, stream, 0, [bytes as u64]);
+    log::push(RecordKind::Fill, stream, 0, [bytes as u64]);
     captures::capture_of(stream).map_or_else(|| data::fill(address, word, bytes), |_| Ok(()))
 }
 

@@ -7,13 +7,13 @@ use crate::streams::{self, HostWait};
 use crate::{captures, graphs, log, make, set, Answer, Handle, Out};
 
 /// A function of the host in the older form, which also hears the stream and whether there was an error.
-pub(super) type Callback = extern "C" fn(Handle, Status, usize);
+pub(super) type StreamCallback = extern "C" fn(Handle, Status, usize);
 
-fn call_back(stream: Handle, function: Option<Callback>, argument: usize) -> Answer {
+fn call_back(stream: Handle, function: Option<StreamCallback>, argument: usize) -> Answer {
     let function = function.ok_or(Failure::INVALID_VALUE)?;
     streams::stream(stream)?;
     captures::refuse_in_capture(stream)?;
-    log::push(log::Kind::HostFunction, stream, 0, []);
+    log::push(log::RecordKind::HostFunction, stream, 0, []);
     function(stream, 0, argument);
     Ok(())
 }
@@ -31,7 +31,7 @@ runtime! {
     cudaStreamWaitEvent(stream: Handle, event: Handle), cuStreamWaitEvent => streams::wait(stream, event);
     cudaLaunchHostFunc(stream: Handle, function: Option<extern "C" fn(usize)>, argument: usize) => streams::stream(stream)
         .and_then(|_| graphs::host_function(stream, (function.ok_or(Failure::INVALID_VALUE)?, argument)));
-    cudaStreamAddCallback(stream: Handle, function: Option<Callback>, argument: usize) =>
+    cudaStreamAddCallback(stream: Handle, function: Option<StreamCallback>, argument: usize) =>
         call_back(stream, function, argument);
     cudaStreamCopyAttributes cudaStreamSetAttribute() => Ok(());
     cudaEventCreateWithFlags(out: Out<Handle>, flags: u32), cuEventCreate =>
