@@ -37,7 +37,7 @@ def test_a_process_of_multiprocessing_has_the_virtual_gpu_and_notes_what_it_read
 
 STARTS = """
 import os, subprocess, sys
-program = "import os; print('found', [name for name in os.environ if 'VGPU' in name or name == 'LD_PRELOAD'])"
+program = "import os; print('found', [name for name in os.environ if name.startswith('LD_')])"
 for _ in range(2):
     print(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout)
 with open("/proc/self/environ") as file:
@@ -56,3 +56,10 @@ def test_a_program_has_no_virtual_gpu_and_is_told_in_the_report(children, tmp_pa
     said = [one.text for one in recording.assumed if "starts" in one.text]
     assert [text.split("`")[1] for text in said] == ["python", "true", "grep"]
     assert recording.assumed[0].times == 2 and all("without the virtual GPU" in text for text in said)
+
+
+def test_the_script_sees_the_gpu_that_the_environment_describes(children, tmp_path, monkeypatch):
+    monkeypatch.setenv("NVCOLL_VGPU", "name=NVIDIA B200;cc=100;sms=148;memory=192000000000;devices=3;cuda=13")
+    (tmp_path / "names.py").write_text("import torch; print(torch.cuda.get_device_name(0), torch.cuda.device_count())")
+    [(out, _, _)] = children.run(tmp_path / "names.py")
+    assert "NVIDIA B200 3" in out

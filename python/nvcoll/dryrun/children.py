@@ -26,8 +26,8 @@ from typing import Any
 from nvcoll.dryrun import events
 from nvcoll.dryrun.reads import Reads
 
-VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "NVCOLL_VGPU")
-"""Variables of a process with the virtual GPU."""
+VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
+"""Variables that load the virtual GPU. It reads its own (NVCOLL_VGPU) at the first call, so they stay."""
 
 OURS = ("from multiprocessing.spawn ", "from multiprocessing.forkserver ")
 """Beginnings of programs of Python's multiprocessing that run functions of the script."""
