@@ -22,8 +22,8 @@ nvcoll.Node(4).all_reduce(np.ones((4, 256), dtype="f4"))
 nvcoll.Node(4).scan(np.ones((4, 256), dtype="f4"))
 """
 
-STEPS = {"plan", "dryrun", "price", "whatif"}
-"""Commands about training steps, which print the objects of steps."""
+STEPS = {"plan", "dryrun", "price"}
+"""Commands about training steps, which print nvcoll.report/1 (test_training_report.py)."""
 
 CALLS = [
     ("predict", "all_reduce", "-b", "1M", "--on", "hgx-h100,mi300x-8,hgx-h100x2+ib-ndr-8"),

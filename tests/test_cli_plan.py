@@ -34,8 +34,7 @@ def test_a_sweep_has_a_table_for_each_change():
     text = cli(*how).stdout
     assert text.count(" layouts priced") == 2 and "llama3-8b on hgx-h100 with pcie: " in text
     found = json.loads(cli(*how, "--json").stdout)
-    assert found["schema"] == "nvcoll.plan-sweep/1"
-    assert [one["machine"] for one in found["sweeps"]] == ["hgx-h100", "hgx-h100 with pcie"]
+    assert [one["machine"] for one in found["sweep"]] == ["hgx-h100", "hgx-h100 with pcie"]
 
 
 def test_a_sweep_that_finds_nothing_begins_with_the_least_memory():

@@ -103,6 +103,6 @@ def test_the_predicted_times_agree_within_3_percent(name):
 @pytest.mark.parametrize("name", CASES)
 def test_the_memory_of_a_plan_is_that_of_tensors_within_a_fifth(name):
     def in_tensors(one: training.StepPrediction) -> float:
-        return sum(size for part, size in one.roles[0].memory.items() if part != "reserved, not allocated")
+        return sum(size for part, size in one.memory[0].lines.items() if part != "reserved")
 
     assert in_tensors(recorded(name)) == pytest.approx(in_tensors(planned(name)), rel=0.20)

@@ -9,8 +9,7 @@ import pytest
 
 import nvcoll
 from nvcoll import training
-from nvcoll.cli.plan.show import show_collectives
-from nvcoll.training import page, trace
+from nvcoll.training import Report, page, trace
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "training-step.md").read_text(encoding="utf-8")
 MACHINE = "hgx-h100x2+ib-ndr-8"
@@ -72,13 +71,13 @@ def test_the_step_of_the_documentation_has_a_price():
 def test_collectives_say_how_much_of_them_hides(capsys, part, words):
     found = predicted(documented())
     one = replace(found.collectives[0], count=2.0, exposed_s=part * 2 * found.collectives[0].seconds)
-    show_collectives(replace(found, collectives=(one,)))
+    print(*Report("price", "", [], [replace(found, collectives=(one,))]).lines(), sep="\n")
     assert re.search(rf"  {words}$", capsys.readouterr().out.rstrip())
 
 
 def test_a_step_without_tokens_has_no_price_in_dollars():
     assert predicted(documented()).dollars(2.0) > 0
-    with pytest.raises(nvcoll.InvalidArgument, match="does not say how many tokens"):
+    with pytest.raises(nvcoll.InvalidArgument, match="not known how many tokens"):
         predicted(documented() | {"tokens": 0}).dollars(2.0)
 
 

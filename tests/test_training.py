@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import nvcoll
 from nvcoll import InvalidArgument
 from nvcoll.training import Machine, WorkStep, models, neighbours, plan, software, sweep
-from nvcoll.training.layouts import SCHEDULES, layout
+from nvcoll.training.layouts import layout
+from nvcoll.training.options import SCHEDULES
 from nvcoll.training.prediction import PARTS
 
 ON = "hgx-h100x8+ib-ndr-8"
@@ -171,7 +172,7 @@ def test_whatever_is_possible_has_a_price_that_adds_up(machine, model, framework
     assert 0 < found.low_s < found.seconds < found.high_s < 1e6
     assert math.isclose(sum(found.parts.values()), found.seconds)
     assert 0 < found.mfu < 1
-    assert all(role.memory_gb > 1 for role in found.roles)
+    assert all(1 < one.gib == one.least / 2**30 for one in found.memory) and found.memory_gib > 1
     closed = machine.pricer.seconds(found.step, {})
     assert 0.8 < closed / found.seconds < 1.25, "the closed form of the pipeline is near its virtual time"
 
@@ -187,7 +188,7 @@ def test_more_of_anything_does_not_make_a_step_slower():
 
 def test_recomputation_saves_memory_and_sharding_too(machine):
     memory = [
-        machine.plan("llama3-8b", global_batch=64, recompute=recompute, zero=zero).memory_gb
+        machine.plan("llama3-8b", global_batch=64, recompute=recompute, zero=zero).memory_gib
         for recompute, zero in (("none", 0), ("none", 1), ("full", 1), ("full", 3))
     ]
     assert memory == sorted(memory, reverse=True) and memory[0] > 1.5 * memory[-1]
@@ -197,18 +198,18 @@ def test_a_sweep_is_best_first_and_keeps_what_is_given(machine):
     told = []
     found = sweep("llama3-70b", machine, global_batch=128, tp=8, tell=lambda *numbers: told.append(numbers))
     assert told[-1] == (len(found.candidates) + sum(found.refused.values()),) * 2
-    assert {one.layout["tensor"] for one in found.candidates} == {8}
+    assert {one.layout["tp"] for one in found.candidates} == {8}
     fitting = [one.seconds for one in found.candidates if one.fit == "fits"]
     assert fitting == sorted(fitting) and found.best.seconds == fitting[0]
     front = found.pareto
     assert front[0].seconds == min(one.seconds for one in found.candidates if one.fit != "too_large")
-    assert [one.memory_gb for one in front] == sorted((one.memory_gb for one in front), reverse=True)
+    assert [one.memory_gib for one in front] == sorted((one.memory_gib for one in front), reverse=True)
 
 
 def test_the_price_in_a_sweep_is_that_of_the_plan(machine):
     best = sweep("llama3-70b", machine, global_batch=128, micro_batch=1, recompute="none").best
-    request = machine.request("llama3-70b", global_batch=128) | {"layout": best.layout}
-    found = machine.predict(WorkStep.plan(json.dumps(request)))
+    found = machine.plan("llama3-70b", **best.layout)
+    assert found.words == best.words and found.memory_gib == best.memory_gib
     assert 0.97 < best.seconds / found.seconds < 1.03
 
 
@@ -242,7 +243,7 @@ def test_every_model_and_software_can_be_planned(machine):
 
 
 def test_a_layout_says_its_words():
-    words = layout(gpus=64, global_batch=64, sequence=128, tp=8, pp=2, recompute="full")
+    words = layout({"global_batch": 64, "tp": 8, "pp": 2, "recompute": "full"}, gpus=64, sequence=128)
     from nvcoll.training.layouts import words as said
 
     assert said(words) == "TP 8  PP 2  DP 4  ZeRO 1  micro-batch 1  recompute full"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import nvcoll.training as training
+from nvcoll.training import report
 from nvcoll.training.prediction import PARTS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -69,8 +70,10 @@ def test_every_field_of_a_step_is_on_its_page(model, how):
 
 def test_the_keys_of_the_json_are_on_their_page(llama):
     page = set(re.findall(r"`(\w+)`", (DOCS / "json.md").read_text().split("## nvcoll plan", 1)[1]))
-    row = llama.to_dict()
-    assert set(row) | set(row["roles"][0]) | set(row["collectives"][0]) <= page
+    schema = json.loads(report.schema())
+    tables = [schema, *schema["$defs"].values()]
+    named = {key for table in tables for key in table.get("properties", ())}
+    assert set(llama.to_dict()) == set(schema["$defs"]["report"]["required"]) and named <= page
 
 
 def test_every_part_of_the_time_has_its_row():

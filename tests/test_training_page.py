@@ -5,20 +5,22 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 from command_line import cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planned_page import CHROMIUM, Reader, browse, planned, swept
+from planned_page import CHROMIUM, HOW, Reader, browse, planned, swept
 
 import nvcoll
 from nvcoll.draw import machine_drawing
-from nvcoll.training import plan
+from nvcoll.training import Sweep, plan
+from nvcoll.training.colours import OF_PART
 from nvcoll.training.communication import busy, traffic
-from nvcoll.training.page import of, page
+from nvcoll.training.page import of
 from nvcoll.training.page_rows import timed
-from nvcoll.training.prediction import PARTS
+from nvcoll.training.prediction import PARTS, TITLES
 
 EVIL = "</script><script>alert(1)</script><img src=https://x.example/a.png onerror=alert(2)>{{ 7*7 }}'\""
 
@@ -30,7 +32,7 @@ CHARTS = ("time", "timeline", "memory", "sweep")
 @pytest.fixture(scope="module")
 def whole() -> str:
     prediction, timeline = planned()
-    return of(prediction, timeline=timeline, sweep=swept().candidates)
+    return of(prediction, timeline=timeline, sweep=swept())
 
 
 def spoken(seconds: float) -> str:
@@ -46,7 +48,7 @@ def test_the_headline_has_step_interval_tokens_mfu_and_memory(whole):
     assert f"Step {spoken(found.seconds)} 90 %: {spoken(found.low_s)} to {spoken(found.high_s)}" in text
     assert f"Tokens per second and GPU {found.tokens_per_second:,.0f}" in text
     assert f"MFU {100 * found.mfu:.1f} % {found.tflops:,.0f} TFLOP/s per GPU" in text
-    assert f"{found.memory_gb:.1f} GiB of 79.2 GiB: fits" in text
+    assert f"{found.memory_gib:.1f} GiB of 79.2 GiB: fits" in text
     assert "model Llama 3 70B" in text and "machine hgx-h100x64+ib-ndr-8: 64 x" in text
     assert "TP 8, PP 4, DP 16, ZeRO 1, micro-batch 1, bf16, global batch 1,024 sequences of 8,192 tokens" in text
 
@@ -62,22 +64,21 @@ def test_every_part_of_the_time_is_a_row_with_seconds_and_share(whole):
 
 def test_memory_traffic_and_sweep_are_tables(whole):
     text, found = Reader(whole).text, planned()[0]
-    for part in found.roles[0].memory:
-        cells = " ".join(f"{role.memory[part] / 2**30:.1f}" for role in found.roles)
-        assert f"{part} {cells}" in text
+    for part in found.memory[0].lines:
+        cells = " ".join(f"{one.lines[part] / 2**30:.1f}" for one in found.memory)
+        assert f"{TITLES[part]} {cells}" in text
     assert "logits and loss – – " in text
-    assert f"all {' '.join(f'{role.memory_gb:.1f}' for role in found.roles)}" in text
+    assert f"all {' '.join(f'{one.gib:.1f}' for one in found.memory)}" in text
     assert re.search(r"tensor 8 GPUs of one node [\d,.]+ [\d.]+ s \d+ % \d+\.\d %", text)
     best = min((one for one in swept().candidates if one.fit != "too_large"), key=lambda one: one.seconds)
-    assert f"{best.words.replace('  ', ', ')} {spoken(best.seconds)} {best.memory_gb:.1f} GiB" in text
+    assert f"{best.words.replace('  ', ', ')} {spoken(best.seconds)} {best.memory_gib:.1f} GiB" in text
     heads = [attrs for tag, attrs in Reader(whole).elements if tag == "th"]
     assert heads and all("scope" in attrs for attrs in heads)
 
 
 def test_the_picture_of_the_machine_says_which_links_are_busy(whole):
     found = planned()[0]
-    price = found.to_dict()
-    shares = busy(traffic(price, price["step"]), found.seconds, machine_drawing.families(found.machine))
+    shares = busy(traffic(found), found.seconds, machine_drawing.families(found.machine))
     assert set(shares) == {"nvlink", "pcie", "network"} and shares["nvlink"] > shares["network"] > 0
     assert f"busy {100 * shares['nvlink']:.0f} % of the time" in whole
     assert 'opacity="0.25"' in whole and 'opacity="0.25"' not in machine_drawing.svg(found.machine)
@@ -96,18 +97,21 @@ def test_a_page_loads_nothing_and_allows_only_its_own_scripts(whole):
 
 def evil_page() -> str:
     prediction, timeline = planned()
-    price = json.loads(json.dumps(prediction.to_dict() | {"request": None}))
-    step = price["step"]
-    for role, other in zip(price["roles"], step["layers"]["roles"], strict=True):
-        role["name"] = other["name"] = f"{role['name']} {EVIL}"
-        role["memory"][EVIL] = 1e9
-    price["parts"][EVIL] = 0.1
-    price["collectives"][0]["group"] = price["collectives"][0]["ranks"] = EVIL
-    price["extrapolated"] = [EVIL]
-    rows = [{**vars(one), "layout": EVIL, "fit": "too_large", "memory_gb": 100.0} for one in swept().candidates[:5]]
+    first, *others = prediction.collectives
+    named = {old: f"{old} {EVIL}" for old in (one.name for one in prediction.roles)}
+    evil = replace(
+        prediction,
+        roles=tuple(replace(one, name=named[one.name]) for one in prediction.roles),
+        memory=tuple(replace(one, role=named[one.role], lines={**one.lines, EVIL: 1e9}) for one in prediction.memory),
+        parts={**prediction.parts, EVIL: 0.1},
+        collectives=(replace(first, group=EVIL, ranks=EVIL), *others),
+        extrapolated=(EVIL,),
+        request={**prediction.request, "model": {"name": EVIL}},
+    )
+    rows = [replace(one, fit="too_large", memory_gib=100.0) for one in swept().candidates[:5]]
     names = [f"{EVIL} {stage}" for stage in range(4)]
     spans = [{**one, "name": EVIL} for one in timeline["spans"][:9]]
-    return page(EVIL, price, step=step, sweep=rows, timeline={"stages": names, "spans": spans}, facts=[(EVIL, EVIL)])
+    return of(evil, sweep=Sweep(rows, {}), timeline={"stages": names, "spans": spans})
 
 
 def test_names_of_users_are_words_and_nothing_else():
@@ -131,16 +135,41 @@ def test_spans_come_through_csv_as_they_are(whole):
     assert "weights" in {row["kind"] for row in rows(of(prediction, timeline=timeline))}
 
 
-def test_a_page_needs_no_more_than_a_price():
-    text = Reader(page("a step", planned()[0].to_dict())).text
-    assert "Timeline" not in text and "Communication" not in text and "Other layouts" not in text
+def test_a_page_needs_no_more_than_a_prediction():
+    text = Reader(of(planned()[0])).text
+    assert "Timeline" not in text and "Layouts" not in text and "Machines" not in text
+
+
+def test_a_step_of_unknown_memory_and_tokens_says_nothing_of_them():
+    prediction = replace(planned()[0], memory=None, fit=None, tokens_per_second=0.0, mfu=0.0)
+    text = Reader(of(prediction, several=[prediction, planned()[0]])).text
+    assert "Memory" not in text and "Tokens per second" not in text and "MFU" not in text
+    assert "memory not known" in text
 
 
 def test_layouts_that_need_far_more_memory_are_counted_and_not_drawn():
-    row = {"layout": "DP 512", "seconds": 9.0, "memory_gb": 661.0, "fit": "too_large"}
-    text = page("a step", planned()[0].to_dict(), sweep=[row, row])
+    row = replace(swept().candidates[0], memory_gib=661.0, fit="too_large")
+    text = of(planned()[0], sweep=Sweep([row, row], {}))
     assert "sweep" not in specs(text)
     assert "2 of 2 layouts are not drawn: they need more than twice the memory. No layout fits." in Reader(text).text
+
+
+def test_machines_stand_beside_each_other_before_the_best_in_detail():
+    found = [planned()[0], plan("llama3-70b", on="hgx-h100x64+ib-ndr-1", tp=8, pp=4, **HOW)]
+    page = of(found[0], several=found)
+    text = Reader(page).text
+    assert text.index("Machines") < text.index("vs best") < text.index("Where the time goes")
+    for one in found:
+        times = " ".join(spoken(time) for time in (one.seconds, one.computes_s, one.exposed_s))
+        assert f"{one.machine.name} {one.words.replace('  ', ', ')} {times}" in text
+    bars = specs(page)["machines"]["data"]["values"]
+    assert {row["machine"] for row in bars} == {one.machine.name for one in found}
+
+
+def test_lines_of_the_memory_have_different_colours():
+    parts = [line for line in TITLES if line != "loss"]  # which no recorded step has; CUDA graphs no planned one
+    assert len({OF_PART[part] for part in parts}) == len(parts)
+    assert OF_PART["tensor"] != OF_PART["sends"]
 
 
 @pytest.mark.parametrize(
@@ -153,20 +182,12 @@ def test_other_models_have_pages(model, how):
     assert f"Step {spoken(found.seconds)}" in text and "Communication" in text
 
 
-def test_a_slow_step_with_dollars_and_several_numbers_of_gpus_has_their_columns():
-    rows = [
-        {
-            "layout": f"DP {gpus}",
-            "gpus": gpus,
-            "seconds": 9e5 / gpus,
-            "memory_gb": 70.0,
-            "fit": "tight",
-            "dollars": paid,
-        }
-        for gpus, paid in ((64, 2), (128, 2.5))
-    ]
-    text = Reader(page("a step", planned()[0].to_dict(), sweep=rows)).text
-    assert "layout step memory GPUs dollars fit DP 128 7,030 s 70.0 GiB 128 2.50 may fit DP 64" in text
+def test_several_numbers_of_gpus_have_a_column():
+    one = replace(swept().candidates[0], memory_gib=70.0, fit="tight")
+    rows = [replace(one, gpus=gpus, seconds=9e5 / gpus) for gpus in (64, 128)]
+    text = Reader(of(planned()[0], sweep=Sweep(rows, {}))).text
+    layout = one.words.replace("  ", ", ")
+    assert f"layout step memory GPUs fit {layout} 7,030 s 70.0 GiB 128 may fit {layout}" in text
     assert "Pareto front of each number of GPUs" in text
 
 
@@ -176,7 +197,7 @@ def test_the_pareto_front_has_what_nothing_beats_and_what_fits(whole):
     usable = [row for row in rows if row["fit"] != "too_large"]
     for row in rows:
         beaten = any(
-            other["seconds"] <= row["seconds"] and other["memory_gb"] <= row["memory_gb"] and other is not row
+            other["seconds"] <= row["seconds"] and other["memory_gib"] <= row["memory_gib"] and other is not row
             for other in usable
         )
         assert row["is_best"] == (row["fit"] != "too_large" and not beaten)
@@ -184,39 +205,29 @@ def test_the_pareto_front_has_what_nothing_beats_and_what_fits(whole):
 
 @pytest.mark.parametrize(("recompute", "times"), [("none", 8), ("full", 12)])
 def test_traffic_counts_layers_micro_batches_and_what_is_computed_again(recompute, times):
-    price = planned(recompute=recompute)[0].to_dict()
-    found = {one.name: one for one in traffic(price, price["step"])}
+    price = planned(recompute=recompute)[0]
+    found = {one.name: one for one in traffic(price)}
     assert set(found) == {"tensor", "data", "pipeline"}
     # 20 layers, 64 micro-batches, two gathers and two reductions of 8192 x 8192 bf16 each way; a little in the head.
     assert found["tensor"].gb == pytest.approx(times * 20 * 64 * 2 * 8192**2 / 1e9, rel=1e-4)
-    assert found["tensor"].exposed_s == price["parts"]["tensor"] < found["tensor"].seconds
-    once = [one for one in price["collectives"] if one["pass"] == "once" and one["of"] == "first stage"]
-    assert found["data"].seconds == pytest.approx(sum(one["seconds"] for one in once))
+    assert found["tensor"].exposed_s == price.parts["tensor"] < found["tensor"].seconds
+    once = [one for one in price.collectives if one.pass_ == "once" and one.of == "first stage"]
+    assert found["data"].seconds == pytest.approx(sum(one.seconds for one in once))
     assert found["tensor"].is_in_node and not found["data"].is_in_node and not found["data"].is_wide
 
 
 def test_inside_nodes_collectives_take_the_fastest_links():
-    price = planned()[0].to_dict()
-    found = [one for one in traffic(price, price["step"]) if one.is_in_node]
+    found = [one for one in traffic(planned()[0]) if one.is_in_node]
     assert set(busy(found, 1.0, {"pcie", "socket"})) == {"pcie"}
     assert set(busy(found, 1.0, {"pcie", "xgmi"})) == {"xgmi"}
     assert busy(found, 1e-3, {"nvlink"}) == {"nvlink": 1.0}
 
 
-def test_a_price_that_lacks_a_field_is_refused():
-    price = planned()[0].to_dict()
-    del price["low_s"]
-    with pytest.raises(nvcoll.InvalidArgument, match="lacks `low_s`: pass"):
-        page("a step", price)
-    with pytest.raises(nvcoll.InvalidArgument, match="is `snug`: pass one of fits, tight, too_large"):
-        page("a step", planned()[0].to_dict() | {"fit": "snug"})
-
-
 def test_roles_of_one_name_are_refused():
-    price = planned()[0].to_dict()
-    price["roles"] = [{**one, "name": "a stage"} for one in price["roles"]]
+    one = planned()[0]
+    one = replace(one, roles=tuple(replace(role, name="a stage") for role in one.roles))
     with pytest.raises(nvcoll.InvalidArgument, match="3 roles are called `a stage`: give"):
-        page("a step", price)
+        of(one)
 
 
 @pytest.mark.parametrize("name", ["altair", "jinja2", "vl_convert"])
@@ -224,7 +235,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatc
     monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "nvcoll.training.charts", raising=False)
     with pytest.raises(nvcoll.InvalidArgument, match=rf"{name}.*pip install 'nvcoll\[page\]'"):
-        page("a step", planned()[0].to_dict())
+        of(planned()[0])
 
 
 def test_the_command_writes_pages_of_a_step_and_of_the_best_of_a_sweep(tmp_path):
@@ -232,8 +243,10 @@ def test_the_command_writes_pages_of_a_step_and_of_the_best_of_a_sweep(tmp_path)
     cli(*how, "--tp", "8", "--html", str(tmp_path / "one.html"))
     cli(*how, "--sweep", "--html", str(tmp_path / "best.html"))
     one, best = (Reader((tmp_path / f"{name}.html").read_text()).text for name in ("one", "best"))
-    assert "TP 8, DP 1" in one and "Timeline" in one and "Other layouts" not in one
-    assert "Other layouts" in best and "The fastest layouts" in best
+    assert "TP 8, DP 1" in one and "Timeline" in one and "Layouts" not in one
+    assert re.search(r"best of [\d,]+ layouts Layouts", best) and "The fastest layouts" in best
+    cli(*how, "--tp", "8", "--what-if", "pcie", "--html", str(tmp_path / "two.html"))
+    assert "hgx-h100 with pcie" in Reader((tmp_path / "two.html").read_text()).text
 
 
 @given(st.floats(1e-7, 1e7))

@@ -85,7 +85,7 @@ NVIDIA: Final = ("megatron_bridge", "dgxc_benchmarking")
 class Published:
     """One published step: where it ran, what ran, and its seconds.
 
-    ``words`` are arguments of `nvcoll.training.layouts.layout`; ``measured`` rows of bandwidths of the machine;
+    ``words`` are `nvcoll.training.options.PlanOptions`; ``measured`` rows of bandwidths of the machine;
     ``domain`` the number of GPUs that its NVLinks join.
     """
 
@@ -109,7 +109,7 @@ class Published:
     def request(self) -> dict[str, Any]:
         """Returns what the planner plans."""
         of_software = software_of(self.software, self.overrides)
-        fields = layout(gpus=self.gpus, **self.words)
+        fields = layout(self.words, gpus=self.gpus, sequence=4096)
         return {"model": self.model, "layout": fields, "software": of_software, "domain": self.domain}
 
 
@@ -130,10 +130,9 @@ class Failed:
 def failed() -> list[Failed]:
     """Returns the runs of nanotron that failed, and one of torchtitan that was out of memory."""
     found = [_failed_of_nanotron(row) for row in _table(DATA / "nanotron-failed.csv")]
-    torchtitan = layout(
-        gpus=64, global_batch=128, sequence=4096, micro_batch=2, dp=64, zero=3,
-        recompute=_parts(*ACTIVATION_CHECKPOINTS["op"]),
-    )  # fmt: skip
+    again = _parts(*ACTIVATION_CHECKPOINTS["op"])
+    how = {"global_batch": 128, "micro_batch": 2, "dp": 64, "zero": 3, "recompute": again}
+    torchtitan = layout(how, gpus=64, sequence=4096)
     request = _request("llama2-70b", torchtitan, "torchtitan")
     return [*found, Failed("torchtitan-performance-1", "a100-sxm", request)]
 
@@ -141,7 +140,8 @@ def failed() -> list[Failed]:
 def _failed_of_nanotron(row: Mapping[str, str]) -> Failed:
     sizes = {name: int(row[name]) for name in ("micro_batch", "dp", "pp", "tp", "zero")}
     batch = sizes["micro_batch"] * int(row["accumulation"]) * sizes["dp"]
-    fields = layout(gpus=8 * int(row["nodes"]), global_batch=batch, sequence=4096, sequence_parallel=True, **sizes)
+    how = {"global_batch": batch, "sequence_parallel": True, **sizes}
+    fields = layout(how, gpus=8 * int(row["nodes"]), sequence=4096)
     return Failed(row["id"], "h100-sxm", _request(row["model"], fields, "nanotron"))
 
 

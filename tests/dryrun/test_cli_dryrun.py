@@ -172,7 +172,7 @@ def test_a_script_without_memory_does_not_fit_with_its_line_and_status_3(ran):
     text = nvcoll_("dryrun", "--on", f"{FOUR},hgx-b200x2+ib-ndr-8", "train.py", status=3)
     assert "does not fit" in text and "where the time goes" in text
     found = json.loads(nvcoll_("dryrun", "--on", FOUR, "--json", "train.py", status=3))
-    assert found["predictions"] == [] and found["out_of_memory"][0]["line"] == "t.py:4 forward"
+    assert found["reports"] == [] and found["out_of_memory"][0]["line"] == "t.py:4 forward"
 
 
 def test_a_recording_is_priced_without_the_script(ran):
@@ -180,21 +180,22 @@ def test_a_recording_is_priced_without_the_script(ran):
     Path("train.py").unlink()
     first = json.loads(nvcoll_("price", "r.json.gz", "--on", FOUR, "--json"))
     there = json.loads(nvcoll_("price", "r.json.gz", "--on", f"{FOUR},{OTHER}", "--tokens", "7", "--json"))
-    assert len(ran.requests) == 1 and len(there["predictions"]) == 2
-    assert first["schema"] == "nvcoll.dryrun/1" and first["recordings"]["h100-sxm"]["world_size"] == 16
-    assert first["predictions"][0]["seconds"] == there["predictions"][0]["seconds"] > 0
-    ratio = first["predictions"][0]["tokens_per_second"] / there["predictions"][0]["tokens_per_second"]
+    assert len(ran.requests) == 1 and len(there["reports"]) == 2
+    assert first["command"] == "price" and first["recordings"]["h100-sxm"]["world_size"] == 16
+    assert first["reports"][0]["seconds"] == there["reports"][0]["seconds"] > 0
+    ratio = first["reports"][0]["tokens_per_second"] / there["reports"][0]["tokens_per_second"]
     assert ratio == pytest.approx(16384 / 7)
 
 
 def test_a_recording_is_priced_on_its_own_machine(ran):
     nvcoll_("dryrun", "--on", f"{FOUR},{OTHER}", "--save", "r.json.gz", "train.py")
     found = json.loads(nvcoll_("price", "r.json.gz", "--json"))
-    assert [one["machine"] for one in found["predictions"]] == [FOUR]
+    assert [one["machine"] for one in found["reports"]] == [FOUR]
     Recorded.load("r.json.gz").with_facts(machine=None).save("old.json.gz")
-    said = nvcoll_("price", "old.json.gz", status=2)
-    assert "old.json.gz does not name its machine of 16 GPUs (H100 SXM): pass --on hgx-h100x2+ib-ndr-8" in said
-    nvcoll_("price", "old.json.gz", "--on", said.split()[-1])
+    found = json.loads(nvcoll_("price", "old.json.gz", "--json"))
+    said = "the recording of 16 GPUs (H100 SXM) does not name its machine: hgx-h100x2+ib-ndr-8; pass --on"
+    assert found["assumed"][0] == said and found["reports"][0]["machine"] == FOUR
+    assert f"assumed     {said}" in nvcoll_("price", "old.json.gz")
 
 
 def test_traces_and_pages_are_written():
@@ -226,7 +227,7 @@ def test_a_second_pass_gets_the_times_of_each_record(ran):
         (("dryrun", "nothing.py"), "there is no script `nothing.py`"),
         (("dryrun", "--on", "mi300x-8", "train.py"), "cannot be a virtual GPU"),
         (("dryrun", "--only-ranks", "a", "train.py"), "--only-ranks a are no ranks"),
-        (("dryrun", "--on", f"{FOUR},{OTHER}", "--html", "x", "train.py"), "--html takes one machine"),
+        (("dryrun", "--on", f"{FOUR},{OTHER}", "--trace", "x", "train.py"), "--trace takes one machine"),
         (("dryrun", "--on", f"{FOUR},{OTHER}", "--profile", "train.py"), "--profile takes one machine"),
         (("dryrun", "--on", f"{FOUR},hgx-b200", "--save", "x", "train.py"), "--save takes one model of GPU"),
         (("dryrun", "--on", "hgx-h100", "--world-size", "16", "train.py"), "hgx-h100 has 8 GPUs, and 16 ranks"),

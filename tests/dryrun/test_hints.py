@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from nvcoll.cli.dryrun.hints import hints
+from nvcoll.dryrun.hints import hints
 from nvcoll.dryrun.recorded import Recorded
 
 

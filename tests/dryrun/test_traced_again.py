@@ -1,4 +1,4 @@
-"""A trace that a script writes of itself in a second pass says what was predicted, but `nvcoll whatif` refuses it."""
+"""A trace that a script writes of itself in a second pass says what was predicted, but `nvcoll price` refuses it."""
 
 import json
 
@@ -14,7 +14,7 @@ def test_a_trace_of_predicted_times_gives_the_predicted_collectives(tmp_path):
     needs_torch()
     words = "--world-size", 8, "--on", "hgx-h100", "--steps", 3, "--no-cache", "--profile", "-q", "--json"
     found = cli("dryrun", *words, SCRIPTS / "profiled.py", tmp_path / "trace.json")
-    (predicted,) = json.loads(found.stdout)["predictions"]
+    (predicted,) = json.loads(found.stdout)["reports"]
     again = opened([tmp_path / "trace.json"])
     machine = Machine("hgx-h100", 8)
     assert machine.predict(again.measured.replay).seconds == pytest.approx(again.measured.seconds, rel=0.02)
@@ -26,6 +26,6 @@ def test_a_trace_of_predicted_times_gives_the_predicted_collectives(tmp_path):
         assert seconds == pytest.approx(times[nbytes], rel=0.01)
         (same,) = (row for row in repeated if row.bytes == nbytes)
         assert same.seconds == pytest.approx(times[nbytes], rel=1e-6)
-    for command, machine_option in (("whatif", "--from"), ("price", "--on")):
-        said = refused(command, tmp_path / "trace.json", machine_option, "hgx-h100")
+    for option in ("--from", "--on"):
+        said = refused("price", tmp_path / "trace.json", option, "hgx-h100")
         assert "is the trace of a dry run" in said and "nvcoll price" in said

@@ -17,12 +17,12 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import collectives
-from nvcoll.cli import algorithms, check, fabric, hints, info, schedules, whatif
+from nvcoll.cli import algorithms, check, fabric, hints, info, schedules
 from nvcoll.cli.bench import explain
 from nvcoll.cli.bench.bench import bench as bench_command
-from nvcoll.cli.dryrun.answer import DOES_NOT_FIT
+from nvcoll.cli.dryrun.dryrun import DOES_NOT_FIT
 from nvcoll.cli.dryrun.dryrun import dryrun as dryrun_command
-from nvcoll.cli.dryrun.dryrun import price as price_command
+from nvcoll.cli.dryrun.price import price as price_command
 from nvcoll.cli.plan.plan import plan as plan_command
 from nvcoll.cli.predict import compare
 from nvcoll.cli.predict.predict import predict as predict_command
@@ -141,7 +141,6 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "plan": plan_command,
         "dryrun": dryrun_command,
         "price": price_command,
-        "whatif": whatif.whatif,
     },
     "collectives on machines": {
         "predict": predict_command,

@@ -10,10 +10,12 @@ from typing import Any
 from nvcoll._nvcoll import Fabric, fabric
 from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.report import report_of
 from nvcoll.dryrun.script import record
 from nvcoll.dryrun.spec import STEPS
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import COMMUNICATING, CollectivePrice, StepPrediction
+from nvcoll.training.prediction import CollectivePrice, StepPrediction
+from nvcoll.training.report import Report
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,13 @@ class DryRun:
         seconds: the predicted time of the step.
         peak_gib: GiB in tensors at the peak of the fullest rank, as torch's allocator counts.
         reserved_gib: the most GiB that the allocator of a rank held.
-        exposed: the share of the step in which computing waits for communication.
-        fits: whether memory in tensors, NCCL and CUDA fit into the GPU.
+        exposed: the share of the step in which computing waits for communication: ``prediction.exposed_s``.
+        fits: whether even all memory that the allocator reserved fits into the GPU, with NCCL and CUDA.
         tokens_per_second: tokens per second per GPU; 0: no tokens were found.
         collectives: the collectives of the step with predicted times.
         prediction: the whole prediction.
         recording: the whole recording.
+        report: the report of ``nvcoll dryrun``; ``print(step.report)`` shows it.
     """
 
     seconds: float
@@ -41,6 +44,7 @@ class DryRun:
     collectives: tuple[CollectivePrice, ...] = field(repr=False)
     prediction: StepPrediction = field(repr=False)
     recording: Recorded = field(repr=False)
+    report: Report = field(repr=False)
 
 
 def dryrun(
@@ -95,19 +99,21 @@ def dryrun(
         environment=environment or {},
     )
     priced = Machine(machine, request.world_size, **conditions)
-    recording = record(request, ranks=ranks, is_cached=is_cached).with_tokens(tokens)
+    recording = record(request, ranks=ranks, is_cached=is_cached).with_tokens(tokens).with_facts(machine=machine.name)
     if recording.step.gpus != priced.gpus:  # a script that does not communicate
         priced = Machine(machine, recording.step.gpus, **conditions)
-    found = priced.predict(recording.step)
+    report = report_of("dryrun", [priced], [recording])
+    (found,) = report.found
     memory = recording.memory
     return DryRun(
         seconds=found.seconds,
         peak_gib=max(row["allocated"] for row in memory) / 2**30,
         reserved_gib=max(row["reserved"] for row in memory) / 2**30,
-        exposed=sum(found.parts.get(name, 0.0) for name in COMMUNICATING) / found.seconds,
-        fits=found.fit != "too_large",
+        exposed=found.exposed_s / found.seconds,
+        fits=found.fits,
         tokens_per_second=found.tokens_per_second,
         collectives=found.collectives,
         prediction=found,
         recording=recording,
+        report=report,
     )

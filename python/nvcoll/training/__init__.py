@@ -7,7 +7,8 @@
 
 ==================  ====================================================================================================
 ``models``          models by name, from a file, or as a mapping
-``layouts``         layouts by the usual short words: tp, pp, dp, cp, ep, zero
+``options``         the options of a step, of `plan`, ``nvcoll plan`` and files: tp, pp, dp, cp, ep, zero, dtype
+``layouts``         layouts by these words
 ``planning``        `plan`: model, layout and software to a step, and its price on a machine
 ``prediction``      `StepPrediction`: the price of a step
 ``sweep``           `sweep`: many layouts, best first
@@ -15,6 +16,7 @@
 ``configurations``  `read_configuration`: model and layout from the files of frameworks
 ``trace``           the timeline of a step for Perfetto and Chrome
 ``page``            a step as one HTML page, with charts and tables
+``report``          `Report`: the output of ``nvcoll plan``, ``dryrun`` and ``price``
 ==================  ====================================================================================================
 """
 
@@ -23,8 +25,17 @@ from nvcoll.training.configurations import read as read_configuration
 from nvcoll.training.fields import Configuration
 from nvcoll.training.models import models, software
 from nvcoll.training.neighbours import neighbours
+from nvcoll.training.options import PlanOptions
 from nvcoll.training.planning import Machine, plan
-from nvcoll.training.prediction import Calibration, CollectivePrice, LinePrice, RolePrice, StepPrediction
+from nvcoll.training.prediction import (
+    Calibration,
+    CollectivePrice,
+    LinePrice,
+    MemoryTable,
+    RolePrice,
+    StepPrediction,
+)
+from nvcoll.training.report import Report
 from nvcoll.training.sweep import Candidate, Sweep, sweep
 
 __all__ = [
@@ -34,6 +45,9 @@ __all__ = [
     "Configuration",
     "LinePrice",
     "Machine",
+    "MemoryTable",
+    "PlanOptions",
+    "Report",
     "RolePrice",
     "StepPrediction",
     "Sweep",

@@ -71,6 +71,26 @@ def time_bar(rows: Rows) -> dict[str, Any]:
     return _spec(chart, "where the time of the step goes, as a stacked bar")
 
 
+def machines(rows: Rows) -> dict[str, Any]:
+    """Draws the step on each machine as a bar of its parts.
+
+    Args:
+        rows: machine, name, seconds, colour and text of each part, of all machines.
+    """
+    names = list(dict.fromkeys(row["machine"] for row in rows))
+    stacked = _segments(rows, "machine", "seconds")
+    label = alt.Axis(labelLimit=160)
+    bars = alt.Chart(alt.Data(values=stacked)).mark_bar(height=24)
+    bars = bars.encode(
+        x=alt.X("start:Q", title="seconds of the step"),
+        x2="end:Q",
+        y=alt.Y("machine:N", sort=names, title=None, axis=label),
+        color=alt.Color("colour:N", scale=None),
+        tooltip=_tips(machine="machine", name="part", text="time"),
+    )
+    return _spec(bars.properties(height=38 * len(names)), "the step on each machine, by parts of its time")
+
+
 def timeline(rows: Rows, stages: Sequence[str]) -> dict[str, Any]:
     """Draws spans by stage; a second, small chart below chooses the time that the first one shows.
 
@@ -116,16 +136,16 @@ def _spans(rows: Rows) -> alt.InlineData:
     return alt.InlineData(values=text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=parse))
 
 
-def memory(rows: Rows, roles: Sequence[str], gpu_gb: float) -> dict[str, Any]:
+def memory(rows: Rows, roles: Sequence[str], gpu_gib: float) -> dict[str, Any]:
     """Draws the memory of each role as a bar of its parts, and the memory of the GPU as a line.
 
     Args:
-        rows: role, name, gb, colour and text of each part.
+        rows: role, name, gib, colour and text of each part.
         roles: names of the roles, in their order.
-        gpu_gb: the memory of the GPU.
+        gpu_gib: the memory of the GPU.
     """
     bars = (
-        alt.Chart(alt.Data(values=_segments(rows, "role", "gb")))
+        alt.Chart(alt.Data(values=_segments(rows, "role", "gib")))
         .mark_bar(height=24)
         .encode(
             x=alt.X("start:Q", title="GiB on one GPU"),
@@ -135,19 +155,19 @@ def memory(rows: Rows, roles: Sequence[str], gpu_gb: float) -> dict[str, Any]:
             tooltip=_tips(role="role", name="part", text="memory"),
         )
     )
-    limit = alt.Chart(alt.Data(values=[{"start": gpu_gb, "label": f"GPU: {gpu_gb:.4g} GiB"}]))
+    limit = alt.Chart(alt.Data(values=[{"start": gpu_gib, "label": f"GPU: {gpu_gib:.4g} GiB"}]))
     line = limit.mark_rule(strokeWidth=2, strokeDash=[5, 3]).encode(x="start:Q")
     label = limit.mark_text(align="right", baseline="bottom", dx=-2, dy=-4).encode(x="start:Q", y=alt.value(0))
     chart = bars + line + label.encode(text="label:N")
     return _spec(chart.properties(height=38 * len(roles)), "memory of one GPU by role and part")
 
 
-def sweep(rows: Rows, gpu_gb: float, chosen: Mapping[str, Any]) -> dict[str, Any]:
+def sweep(rows: Rows, gpu_gib: float, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Draws layouts by step time and memory, and joins those that no other one beats in both.
 
     Args:
-        rows: layout, gpus, seconds, memory_gb, fit, text and is_best (on the Pareto front) of each layout.
-        gpu_gb: the memory of the GPU.
+        rows: layout, gpus, seconds, memory_gib, fit, text and is_best (on the Pareto front) of each layout.
+        gpu_gib: the memory of the GPU.
         chosen: the layout of the page, as a row.
     """
     base = alt.Chart()
@@ -157,7 +177,7 @@ def sweep(rows: Rows, gpu_gb: float, chosen: Mapping[str, Any]) -> dict[str, Any
         is_wide = max(values) > 6 * min(values) > 0
         return alt.Scale(type="log", nice=False, padding=12) if is_wide else alt.Scale(zero=False, padding=12)
 
-    x = alt.X("memory_gb:Q", title="GiB on one GPU", scale=scale("memory_gb"))
+    x = alt.X("memory_gib:Q", title="GiB on one GPU", scale=scale("memory_gib"))
     y = alt.Y("seconds:Q", title="seconds of a step", scale=scale("seconds"))
     colours, shapes = zip(*FITS.values(), strict=True)
     tips = _tips(layout="layout", gpus="GPUs", text="step", memory="memory", fit="fit")
@@ -170,7 +190,7 @@ def sweep(rows: Rows, gpu_gb: float, chosen: Mapping[str, Any]) -> dict[str, Any
     )
     front = base.transform_filter("datum.is_best").mark_line(color=VERMILION, strokeWidth=2)
     front = front.encode(x=x, y=y, detail="gpus:N")
-    limit = alt.Chart(alt.Data(values=[{"memory_gb": gpu_gb}])).mark_rule(strokeDash=[5, 3]).encode(x=x)
+    limit = alt.Chart(alt.Data(values=[{"memory_gib": gpu_gib}])).mark_rule(strokeDash=[5, 3]).encode(x=x)
     this = alt.Chart(alt.Data(values=[dict(chosen)]))
     ring = this.mark_point(size=300, strokeWidth=3, color=PURPLE).encode(x=x, y=y, tooltip=tips)
     layers = [limit, *([front] if any(row["is_best"] for row in rows) else []), points, ring]

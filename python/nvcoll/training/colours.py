@@ -1,4 +1,4 @@
-"""The colours of charts of a step: greys, and those of Okabe and Ito (2008), which all readers tell apart.
+"""The colours of charts of a step: greys, those of Okabe and Ito (2008), which all readers tell apart, and three more.
 
 Two parts share a colour where few steps have both.
 """
@@ -7,11 +7,12 @@ from typing import Final
 
 BLUE, SKY, GREEN, YELLOW = "#0072B2", "#56B4E9", "#009E73", "#F0E442"
 ORANGE, VERMILION, PURPLE, GREY, SLATE = "#E69F00", "#D55E00", "#CC79A7", "#9AA0A6", "#5F6670"
+PLUM, BROWN, SAND = "#882255", "#7A5230", "#DDCC99"
 
 BUBBLE: Final = "#9AA0A659"
 """The colour behind the spans of a timeline: grey, to a third."""
 
-DARK: Final = (BLUE, VERMILION, GREEN, SLATE)
+DARK: Final = (BLUE, VERMILION, GREEN, SLATE, PLUM, BROWN)
 """Colours on which text is white."""
 
 OF_PART: Final = {
@@ -19,17 +20,20 @@ OF_PART: Final = {
     for colour, parts in {
         BLUE: ("gemm", "parameters"),
         SKY: ("attention", "gradients"),
-        GREEN: ("elementwise", "CUDA context"),
-        PURPLE: ("recompute", "layer at work"),
-        ORANGE: ("tensor", "sends", "activations"),
-        VERMILION: ("expert", "context", "logits and loss"),
-        YELLOW: ("sharded", "data", "NCCL"),
-        GREY: ("bubble", "reserved, not allocated", "communication buffers"),
-        SLATE: ("host", "optimizer", "stall", "copies"),
+        GREEN: ("elementwise", "loss", "graphs"),
+        PURPLE: ("recompute", "buffers"),
+        ORANGE: ("tensor", "activations"),
+        VERMILION: ("expert", "context"),
+        YELLOW: ("sharded", "data", "nccl"),
+        GREY: ("bubble", "reserved"),
+        SLATE: ("host", "optimizer"),
+        PLUM: ("sends", "temporary"),
+        BROWN: ("stall",),
+        SAND: ("copies", "other"),
     }.items()
     for part in parts
 }
-"""The colour of a part of the step's time, or of the memory; others are grey."""
+"""The colour of a part of the step's time, or of a line of the memory; others are grey."""
 
 PASSES: Final = {
     "forward": SKY,

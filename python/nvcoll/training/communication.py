@@ -6,10 +6,13 @@ role, of micro-batches, of layers that are computed again. Where roles differ, t
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from nvcoll.training.prediction import CollectivePrice, StepPrediction
 
 PARALLELISM = {
     "tp": "tensor",
@@ -68,53 +71,49 @@ class Traffic:
         return any(not ranks.startswith("one GPU") for ranks in self.ranks)
 
 
-def traffic(price: Mapping[str, Any], step: Mapping[str, Any]) -> list[Traffic]:
-    """Returns what each kind of parallelism carries.
-
-    Args:
-        price: the price of a step.
-        step: the step.
-    """
-    found: dict[str, Traffic] = {}
+def traffic(found: StepPrediction) -> list[Traffic]:
+    """Returns what each kind of parallelism carries in a step."""
+    step = json.loads(found.step.to_json())
+    totals: dict[str, Traffic] = {}
     for role in step["streams"]["ranks"] if "streams" in step else step["layers"]["roles"]:
         of_role: dict[str, Traffic] = {}
-        for one, calls in _calls(price, step, role):
-            name = PARALLELISM.get(one["group"], one["group"])
+        for one, calls in _calls(found.collectives, step, role):
+            name = PARALLELISM.get(one.group, one.group)
             total = of_role.setdefault(name, Traffic(name))
-            total.gb += calls * one["bytes"] / 1e9
-            total.seconds += calls * one["seconds"]
-            if one.get("exposed_s") is not None:
-                total.exposed_s = (total.exposed_s or 0.0) + one["exposed_s"]
-            total.ranks += [] if one["ranks"] in total.ranks else [one["ranks"]]
+            total.gb += calls * one.bytes / 1e9
+            total.seconds += calls * one.seconds
+            if one.exposed_s is not None:
+                total.exposed_s = (total.exposed_s or 0.0) + one.exposed_s
+            total.ranks += [] if one.ranks in total.ranks else [one.ranks]
         for name, total in of_role.items():
-            found[name] = max(found.get(name, total), total, key=lambda each: each.seconds)
-    for name, total in found.items():
+            totals[name] = max(totals.get(name, total), total, key=lambda each: each.seconds)
+    for name, total in totals.items():
         parts = EXPOSED.get(name)
         if total.exposed_s is None and parts:
-            total.exposed_s = sum(price["parts"].get(part, 0.0) for part in parts)
-    return sorted(found.values(), key=lambda each: -each.seconds)
+            total.exposed_s = sum(found.parts.get(part, 0.0) for part in parts)
+    return sorted(totals.values(), key=lambda each: -each.seconds)
 
 
 def _calls(
-    price: Mapping[str, Any], step: Mapping[str, Any], role: Mapping[str, Any]
-) -> Iterator[tuple[Mapping[str, Any], float]]:
+    collectives: Sequence[CollectivePrice], step: Mapping[str, Any], role: Mapping[str, Any]
+) -> Iterator[tuple[CollectivePrice, float]]:
     """Yields collectives of a role with the number of their calls in a step."""
     if "streams" in step:
-        yield from ((one, one["count"]) for one in price["collectives"] if one["of"] == role["name"])
+        yield from ((one, one.count) for one in collectives if one.of == role["name"])
         return
     pipeline, blocks = step["layers"]["pipeline"], step["layers"]["blocks"]
     micro_batches = pipeline["micro_batches"]
     repeats: Counter[str] = Counter()
     for run in (run for chunk in role["chunks"] for run in chunk):
         repeats[run["block"]] += run["repeat"]
-    for one in price["collectives"]:
-        if one["pass"] == "pipeline":
-            yield one, 2 * one["count"] * micro_batches * pipeline["chunks"]
-        elif one["pass"] == "once" and one["of"] == role["name"]:
-            yield one, one["count"]
-        elif one["pass"] != "once" and repeats[one["of"]]:
-            is_again = one["pass"] == "forward" and blocks[one["of"]]["recompute"]["gemm"] >= WHOLE
-            yield one, one["count"] * repeats[one["of"]] * micro_batches * (2 if is_again else 1)
+    for one in collectives:
+        if one.pass_ == "pipeline":
+            yield one, 2 * one.count * micro_batches * pipeline["chunks"]
+        elif one.pass_ == "once" and one.of == role["name"]:
+            yield one, one.count
+        elif one.pass_ != "once" and repeats[one.of]:
+            is_again = one.pass_ == "forward" and blocks[one.of]["recompute"]["gemm"] >= WHOLE
+            yield one, one.count * repeats[one.of] * micro_batches * (2 if is_again else 1)
 
 
 def busy(found: Iterable[Traffic], step_s: float, families: Container[str]) -> dict[str, float]:

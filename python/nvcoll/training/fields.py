@@ -14,15 +14,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from nvcoll.errors import InvalidArgument
-from nvcoll.training.layouts import ZERO
+from nvcoll.training.layouts import options_of
 
 T = TypeVar("T")
 
 LARGEST: Final = 2**31 - 1
 """The largest number that a field may have. Chosen: no dimension of a model or a job comes near."""
-
-SHORT: Final = {"tensor": "tp", "stages": "pp", "chunks": "vp", "context": "cp", "expert": "ep", "data": "dp"}
-"""The short words of fields of a layout."""
 
 TABLES: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("configurations.toml").read_text())
 """What readers know of frameworks."""
@@ -45,10 +42,7 @@ class Configuration:
 
     def words(self) -> dict[str, Any]:
         """Returns arguments of `nvcoll.training.plan`; what the file does not say is absent."""
-        found = {
-            SHORT.get(name, name): value for name, value in self.layout.items() if name not in ("gpus", "sharding")
-        }
-        found |= {"zero": ZERO.index(self.layout["sharding"])} if "sharding" in self.layout else {}
+        found: dict[str, Any] = {**options_of(self.layout)}
         found |= {"software": self.software, "overrides": self.software_overrides} if self.software else {}
         return found | ({"model": self.model} if self.model else {})
 

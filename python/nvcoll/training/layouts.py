@@ -16,9 +16,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from nvcoll._nvcoll import InvalidArgument
+from nvcoll.training.options import DTYPES, GLOBAL_BATCH, ORDERS, SCHEDULES, PlanOptions
 
 ZERO: Final = ("none", "optimizer", "gradients", "parameters")
 """What is sharded, by stage of ZeRO (arXiv 1910.02054)."""
@@ -29,12 +30,6 @@ RECOMPUTE: Final[Mapping[str, Mapping[str, float]]] = {
     "full": {"gemm": 1.0, "attention": 1.0, "elementwise": 1.0},
 }
 """The parts of the forward pass of a layer that are computed again (arXiv 2205.05198)."""
-
-SCHEDULES: Final = ("1f1b", "gpipe", "interleaved", "zero-bubble-1p", "zero-bubble-2p")
-
-DTYPES: Final = ("bf16", "fp16", "fp8", "fp4", "tf32")
-
-ORDERS: Final = ("tp-cp-dp-pp", "tp-cp-pp-dp")
 
 
 def one_of(what: str, value: str, known: tuple[str, ...]) -> str:
@@ -55,33 +50,21 @@ def recompute_of(recompute: str | Mapping[str, float]) -> Mapping[str, float]:
     return RECOMPUTE[one_of("recomputation", recompute, tuple(RECOMPUTE))]
 
 
-def layout(
-    *,
-    gpus: int,
-    global_batch: int,
-    sequence: int,
-    micro_batch: int = 1,
-    tp: int = 1,
-    sequence_parallel: bool = False,
-    pp: int = 1,
-    vp: int = 1,
-    cp: int = 1,
-    ep: int = 1,
-    dp: int | None = None,
-    zero: int = 1,
-    shard_ranks: int | None = None,
-    recompute: str | Mapping[str, float] = "none",
-    dtype: str = "bf16",
-    schedule: str | None = None,
-    order: str = "tp-cp-dp-pp",
-) -> dict[str, Any]:
+def layout(how: PlanOptions, *, gpus: int, sequence: int, sequence_parallel: bool = False) -> dict[str, Any]:
     """Returns the fields of a layout, as ``rust/nvcoll-step/src/layout.rs`` has them.
+
+    Args:
+        how: the options.
+        gpus: the number of GPUs.
+        sequence: tokens of a sequence, if the options do not say it.
+        sequence_parallel: whether tensor-parallel ranks divide sequences, if the options do not say it.
 
     Raises:
         InvalidArgument: a word is unknown, or the others leave no whole number of data-parallel ranks. The planner
             checks the rules of layouts.
     """
-    others = tp * pp * cp
+    tp, pp, cp, vp, zero = (how.get("tp", 1), how.get("pp", 1), how.get("cp", 1), how.get("vp", 1), how.get("zero", 1))
+    others, dp, shard_ranks = tp * pp * cp, how.get("dp"), how.get("shard_ranks")
     if dp is None:
         if others < 1 or gpus % others:
             raise InvalidArgument(f"TP {tp} x PP {pp} x CP {cp} = {others} does not divide {gpus} GPUs")
@@ -91,22 +74,36 @@ def layout(
     found = {
         "gpus": gpus,
         "tensor": tp,
-        "sequence_parallel": sequence_parallel and tp > 1,
+        "sequence_parallel": how.get("sequence_parallel", sequence_parallel) and tp > 1,
         "stages": pp,
         "chunks": vp,
-        "schedule": one_of("schedule", schedule or ("interleaved" if vp > 1 else "1f1b"), SCHEDULES),
+        "schedule": one_of("schedule", how.get("schedule") or ("interleaved" if vp > 1 else "1f1b"), SCHEDULES),
         "context": cp,
-        "expert": ep,
+        "expert": how.get("ep", 1),
         "data": dp,
         "sharding": ZERO[zero],
-        "micro_batch": micro_batch,
-        "global_batch": global_batch,
-        "sequence": sequence,
-        "recompute": dict(recompute_of(recompute)),
-        "dtype": one_of("dtype", dtype, DTYPES),
-        "order": one_of("order", order, ORDERS),
+        "micro_batch": how.get("micro_batch", 1),
+        "global_batch": how.get("global_batch", GLOBAL_BATCH),
+        "sequence": how.get("sequence") or sequence,
+        "recompute": dict(recompute_of(how.get("recompute", "none"))),
+        "dtype": one_of("dtype", how.get("dtype", "bf16"), DTYPES),
+        "order": one_of("order", how.get("order", "tp-cp-dp-pp"), ORDERS),
     }
     return found | ({} if shard_ranks is None or zero == 0 else {"shard_ranks": shard_ranks})
+
+
+SHORT: Final = {"tensor": "tp", "stages": "pp", "chunks": "vp", "context": "cp", "expert": "ep", "data": "dp"}
+"""The options of fields of a layout that are called otherwise."""
+
+
+def options_of(layout: Mapping[str, Any]) -> PlanOptions:
+    """Returns the options of a layout, or of some of its fields: those with which `layout` returns it."""
+    found = {SHORT.get(name, name): value for name, value in layout.items() if name not in ("gpus", "sharding")}
+    if "sharding" in layout:
+        found["zero"] = ZERO.index(layout["sharding"])
+    if (parts := layout.get("recompute")) is not None:
+        found["recompute"] = next((name for name, known in RECOMPUTE.items() if known == parts), parts)
+    return cast(PlanOptions, found)
 
 
 def words(layout: Mapping[str, Any]) -> str:

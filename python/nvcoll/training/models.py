@@ -19,15 +19,13 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from nvcoll._nvcoll import InvalidArgument, training_models, training_software
-
-Fields = Mapping[str, Any]
+from nvcoll.training.options import Fields
 
 
 @cache

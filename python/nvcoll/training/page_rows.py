@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from nvcoll.training import colours
-from nvcoll.training.prediction import PARTS
+from nvcoll.training.prediction import PARTS, TITLES, MemoryTable, StepPrediction
+from nvcoll.training.sweep import Candidate
+from nvcoll.training.trace import Document, Span
 
 LEAST: Final = 5e-4
 """The least share of a part of the time that is shown. Chosen: tables show tenths of a per cent."""
@@ -17,8 +19,7 @@ LINES: Final = 12
 PASS: Final = {"F": "forward", "B": "backward", "W": "weights"}
 """What a stage does in a span, by the first word of its name."""
 
-Row = dict[str, Any]
-Fields = Mapping[str, Any]
+Row = dict[str, object]
 
 
 def timed(seconds: float) -> str:
@@ -38,34 +39,45 @@ def commas(layout: str) -> str:
     return layout.replace("  ", ", ")
 
 
-def of_time(price: Fields) -> list[Row]:
+def of_time(found: StepPrediction) -> list[Row]:
     """Returns the parts of the step's time that can be seen."""
-    rows = []
-    for part, seconds in price["parts"].items():
-        name, colour, share = PARTS.get(part, part), _colour(part), seconds / price["seconds"]
-        if share < LEAST:
-            continue
-        text = f"{timed(seconds)}, {share:.1%}"
-        rows.append({"name": name, "colour": colour, "seconds": seconds, "share": share, "text": text})
-    return rows
-
-
-def of_memory(price: Fields) -> list[Row]:
-    """Returns the parts of the memory of each role."""
     return [
         {
-            "role": role["name"],
-            "name": name,
-            "colour": _colour(name),
-            "gb": nbytes / 2**30,
-            "text": f"{nbytes / 2**30:.1f} GiB",
+            "machine": found.machine.name,
+            "name": PARTS.get(part, part),
+            "colour": _colour(part),
+            "seconds": seconds,
+            "share": seconds / found.seconds,
+            "text": f"{timed(seconds)}, {seconds / found.seconds:.1%}",
         }
-        for role in price["roles"]
-        for name, nbytes in role["memory"].items()
+        for part, seconds in found.parts.items()
+        if seconds >= LEAST * found.seconds
     ]
 
 
-def of_timeline(timeline: Fields) -> list[Row]:
+def of_machines(found: Sequence[StepPrediction]) -> list[Row]:
+    """Returns the rows of machines beside each other, each with the parts of its time."""
+    best = min((one.seconds for one in found), default=0.0)
+    return [{"price": one, "vs_best": one.seconds / best, "parts": of_time(one)} for one in found]
+
+
+def of_memory(tables: Sequence[MemoryTable]) -> list[Row]:
+    """Returns the parts of the memory of each role."""
+    return [
+        {
+            "role": one.role,
+            "line": name,
+            "name": TITLES.get(name, name),
+            "colour": _colour(name),
+            "gib": nbytes / 2**30,
+            "text": f"{nbytes / 2**30:.1f} GiB",
+        }
+        for one in tables
+        for name, nbytes in one.lines.items()
+    ]
+
+
+def of_timeline(timeline: Document) -> list[Row]:
     """Returns the spans of a timeline."""
     return [
         {
@@ -80,16 +92,13 @@ def of_timeline(timeline: Fields) -> list[Row]:
     ]
 
 
-def of_lines(price: Fields) -> list[Row]:
+def of_lines(found: StepPrediction) -> list[Row]:
     """Returns the lines of a script for which the GPU waits longest, with seconds of each kind and their share."""
-    rows = []
-    for one in price.get("lines", [])[:LINES]:
-        lost = one["exposed_s"] + one["copies_s"] + one["waits_s"] + one["host_s"]
-        rows.append({**one, "lost": lost, "share": lost / price["seconds"]})
-    return [row for row in rows if row["share"] >= LEAST]
+    lost = [(one.exposed_s + one.copies_s + one.waits_s + one.host_s, one) for one in found.lines[:LINES]]
+    return [{**vars(one), "share": s / found.seconds} for s, one in lost if s >= LEAST * found.seconds]
 
 
-def _kind(span: Fields) -> str:
+def _kind(span: Span) -> str:
     if (kind := span.get("args", {}).get("kind")) is not None:
         return str(kind)
     if span["stream"] != "compute":
@@ -97,27 +106,15 @@ def _kind(span: Fields) -> str:
     return PASS.get(span["name"].split(" ")[0], "once in a step")
 
 
-def of_price(row: Fields) -> Row:
-    """Returns what a chart of layouts shows of a price."""
-    seconds, memory_gb, fit = row["seconds"], row["memory_gb"], row["fit"]
-    return {
-        "seconds": seconds,
-        "memory_gb": memory_gb,
-        "fit": fit,
-        "text": timed(seconds),
-        "memory": f"{memory_gb:.1f} GiB",
-    }
-
-
-def of_layouts(sweep: Sequence[Fields]) -> list[Row]:
+def of_layouts(sweep: Sequence[Candidate]) -> list[Row]:
     """Returns the rows of a sweep, fastest first, with the Pareto front of each number of GPUs marked."""
     rows: list[Row] = []
-    least: dict[int | None, float] = {}
-    for one in sorted(sweep, key=lambda one: (one["seconds"], one["memory_gb"])):
-        gpus, is_usable = one.get("gpus"), one["fit"] != "too_large"
-        is_best = is_usable and one["memory_gb"] < least.get(gpus, float("inf"))
+    least: dict[int, float] = {}
+    for one in sorted(sweep, key=lambda one: (one.seconds, one.memory_gib)):
+        is_best = one.fit != "too_large" and one.memory_gib < least.get(one.gpus, float("inf"))
         if is_best:
-            least[gpus] = one["memory_gb"]
-        extra = {"gpus": gpus, "dollars": one.get("dollars"), "is_best": is_best}
-        rows.append({"layout": commas(one["layout"]), **of_price(one), **extra})
+            least[one.gpus] = one.memory_gib
+        row: Row = {"layout": commas(one.words), "gpus": one.gpus, "seconds": one.seconds, "fit": one.fit}
+        row |= {"memory_gib": one.memory_gib, "text": timed(one.seconds), "memory": f"{one.memory_gib:.1f} GiB"}
+        rows.append(row | {"is_best": is_best})
     return rows

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from nvcoll._nvcoll import Fabric, StepPricer, WorkStep, fabric
 from nvcoll.training.layouts import layout
-from nvcoll.training.models import Fields, model_of, software_of
+from nvcoll.training.models import model_of, software_of
+from nvcoll.training.options import SOFTWARE, Fields, PlanOptions
 from nvcoll.training.prediction import StepPrediction
 from nvcoll.training.trace import Document, Span, of_pipeline, of_streams
-
-GLOBAL_BATCH: Final = 256
-"""The sequences of a step by default. Chosen: 2 million tokens of 8,192."""
-
-SOFTWARE: Final = "megatron-core"
-"""The software by default."""
 
 ONCE: Final = "data parallelism, optimizer"
 """The name of what a stage does once, after its last micro-batch."""
@@ -57,23 +52,13 @@ class Machine:
         """The name of the machine, and the number of GPUs."""
         return f"<Machine {self.fabric.name}, {self.gpus} GPUs>"
 
-    def request(
-        self,
-        model: str | Fields,
-        *,
-        software: str | Fields = SOFTWARE,
-        overrides: Fields | None = None,
-        sequence: int | None = None,
-        sequence_parallel: bool | None = None,
-        **words: Any,
-    ) -> dict[str, Any]:
+    def request(self, model: str | Fields, **how: Unpack[PlanOptions]) -> dict[str, Any]:
         """Returns what the planner plans; arguments as of `plan`."""
-        of_model, of_software = model_of(model), software_of(software, overrides)
-        divided = of_software.get("sequence_parallel", False) if sequence_parallel is None else sequence_parallel
-        length = of_model.get("sequence", 4096) if sequence is None else sequence
-        words.setdefault("global_batch", GLOBAL_BATCH)
-        how = layout(gpus=self.gpus, sequence=length, sequence_parallel=divided, **words)
-        return {"model": of_model, "layout": how, "software": of_software, "domain": self.pricer.domain}
+        of_model = model_of(model)
+        of_software = software_of(how.get("software", SOFTWARE), how.get("overrides"))
+        divided, length = of_software.get("sequence_parallel", False), of_model.get("sequence", 4096)
+        fields = layout(how, gpus=self.gpus, sequence=length, sequence_parallel=divided)
+        return {"model": of_model, "layout": fields, "software": of_software, "domain": self.pricer.domain}
 
     def predict(self, step: WorkStep, request: Mapping[str, Any] | None = None) -> StepPrediction:
         """Prices a step.
@@ -104,12 +89,9 @@ class Machine:
                 document["spans"].append(span)
         return document
 
-    def plan(self, model: str | Fields, **how: Any) -> StepPrediction:
+    def plan(self, model: str | Fields, **how: Unpack[PlanOptions]) -> StepPrediction:
         """Plans a step and prices it; arguments as of `plan`."""
-        return self.planned(self.request(model, **how))
-
-    def planned(self, request: Mapping[str, Any]) -> StepPrediction:
-        """Plans what `request` returned and prices it."""
+        request = self.request(model, **how)
         return self.predict(WorkStep.plan(json.dumps(request)), request)
 
 
@@ -121,7 +103,7 @@ def plan(
     gpu: str | None = None,
     version: str | None = None,
     settings: Mapping[str, str | int] | None = None,
-    **how: Any,
+    **how: Unpack[PlanOptions],
 ) -> StepPrediction:
     """Predicts a training step on a machine.
 
@@ -132,10 +114,8 @@ def plan(
         gpu: the model of GPU whose computing counts. Default: that of the machine.
         version: a version of NCCL. Default: the newest whose release was read.
         settings: environment variables of NCCL.
-        how: ``global_batch`` in sequences (default: 256), and what else is not the default: ``micro_batch``,
-            ``sequence``, ``tp``, ``pp``, ``vp``, ``cp``, ``ep``, ``dp``, ``zero``, ``shard_ranks``, ``recompute``,
-            ``dtype``, ``schedule``, ``order``, ``sequence_parallel`` (see `nvcoll.training.layouts`), ``software``,
-            and ``overrides`` of its fields.
+        how: what is not the default: batch, layout, precision and software, as `PlanOptions` has them; also the
+            ``layout`` of a `Candidate`.
 
     Returns:
         A `StepPrediction`.

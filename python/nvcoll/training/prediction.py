@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal, TypeVar, cast
+from dataclasses import asdict, dataclass, field, fields, replace
+from html import escape
+from typing import Any, Final, Literal, TypeVar
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, WorkStep
 from nvcoll.training.layouts import words
 
-T = TypeVar("T")
+T = TypeVar("T", bound="StepTime")
 
 Fit = Literal["fits", "tight", "too_large"]
+
+FITS: Final[Mapping[str, str]] = {"fits": "fits", "tight": "may fit", "too_large": "does not fit"}
+"""The answers about memory, best first, in words."""
+
+EXPOSED: Final = ("tensor", "expert", "context", "sharded", "data", "sends")
+"""Parts in which a GPU computes nothing while data moves between GPUs, with what computing loses beside it."""
+
+IDLE: Final = ("bubble", "host", "stall", "copies")
+"""Other parts in which a GPU computes nothing. In all parts that are neither exposed nor idle it computes."""
 
 TITLES: Final[Mapping[str, str]] = {
     "parameters": "parameters",
@@ -29,16 +39,7 @@ TITLES: Final[Mapping[str, str]] = {
     "nccl": "NCCL",
     "context": "CUDA context",
 }
-"""The lines of the table of memory by name, as people call them."""
-
-FITS: Final[Mapping[str, str]] = {"fits": "fits", "tight": "may fit", "too_large": "does not fit"}
-"""The answers about memory, best first, in words."""
-
-COMPUTING: Final = ("gemm", "attention", "elementwise", "recompute", "optimizer")
-"""Parts in which the GPU works; in the others it waits."""
-
-COMMUNICATING: Final = ("tensor", "expert", "context", "sharded", "data", "sends")
-"""Parts in which computing waits for communication."""
+"""The lines of the table of memory by name, with what they are."""
 
 PARTS: Final = {
     "gemm": "matrix products",
@@ -70,22 +71,30 @@ The part that is not noise: variance between systems over that plus the variance
 """
 
 
-def dollars_of(tokens_per_second: float, per_gpu_hour: float, tokens: float) -> float:
-    """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``; the rate is that of a GPU."""
-    return tokens / tokens_per_second / 3600 * per_gpu_hour
-
-
 @dataclass(frozen=True)
 class RolePrice:
-    """What the ranks of some stages need: seconds of one micro-batch by chunk, seconds once, memory by part."""
+    """The time of the ranks of some stages: seconds of one micro-batch by chunk, and seconds once in a step."""
 
     name: str
     stages: tuple[int, ...]
     forward_s: tuple[float, ...]
     backward_s: tuple[float, ...]
     once_s: float
-    memory_gb: float
-    memory: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class MemoryTable:
+    """Memory of a GPU of some role: bytes by line (`TITLES`), and the least and the most bytes that it needs."""
+
+    role: str
+    lines: Mapping[str, float]
+    least: float
+    most: float
+
+    @property
+    def gib(self) -> float:
+        """The sum of the parts in GiB."""
+        return sum(self.lines.values()) / 2**30
 
 
 @dataclass(frozen=True)
@@ -112,9 +121,8 @@ class CollectivePrice:
 class LinePrice:
     """What the GPU of a recorded step loses for a line of the script, in seconds of a step.
 
-    ``exposed_s``, ``copies_s``: its collectives and messages, and its copies, that nothing hides. ``waits_s``:
-    they wait for other ranks.
-    ``host_s``: the GPU waits for the processor to issue its operations.
+    ``exposed_s``, ``copies_s``: its collectives and messages, and its copies, that nothing hides. ``waits_s``: it waits
+    for other ranks. ``host_s``: the GPU waits for the processor to issue its operations.
     """
 
     line: str
@@ -124,14 +132,13 @@ class LinePrice:
     host_s: float
 
 
-@dataclass(frozen=True, repr=False)
-class StepPrediction:
-    """The predicted time of a step of training, and what it consists of.
+@dataclass(frozen=True)
+class StepTime:
+    """The time of a step, what it consists of, and whether it fits: of a prediction, and of each layout of a sweep.
 
     Seconds; ``low_s`` and ``high_s`` are the ends of the 90 % interval. ``parts`` are the seconds of the slowest stage
-    by part, and sum up to ``seconds``. ``memory_gb`` is that of the fullest rank, in GB of 2^30 bytes.
-    ``extrapolated`` says why the interval is wider than usual. ``flops_of`` says which FLOPs ``mfu`` and ``tflops``
-    count: those of the ``model``, or ``recorded`` ones. ``lines``: what a recorded step loses by line of the script.
+    by part, and sum up to ``seconds``. ``memory_gib`` is that of the fullest rank. ``fit`` is None if the memory is not
+    known, and ``tokens_per_second`` (per GPU) 0 if the tokens are not. ``extrapolated`` says why the interval is wider.
     """
 
     seconds: float
@@ -140,30 +147,88 @@ class StepPrediction:
     extrapolated: tuple[str, ...]
     tokens_per_second: float
     mfu: float
+    parts: Mapping[str, float]
+    memory_gib: float
+    fit: Fit | None
+
+    @property
+    def computes_s(self) -> float:
+        """Seconds in which the GPU computes: all that are neither exposed nor idle."""
+        return self.seconds - self.exposed_s - self.idle_s
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds in which the GPU computes nothing as data moves between GPUs, and those computing loses beside it."""
+        return sum(self.parts.get(name, 0.0) for name in EXPOSED)
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds in which the GPU waits for other stages, the processor, stalls of the software, and copies."""
+        return sum(self.parts.get(name, 0.0) for name in IDLE)
+
+    @property
+    def fits(self) -> bool:
+        """Whether even the most memory that the step may need is in the GPU."""
+        return self.fit == "fits"
+
+    @property
+    def limit(self) -> str:
+        """What takes most of the time, in words."""
+        waits = self.exposed_s + self.idle_s
+        name, seconds = max(self.parts.items(), key=lambda part: part[1])
+        if waits < 0.25 * self.seconds:
+            verb = "take" if PARTS[name].endswith("s") else "takes"
+            return f"computing: {PARTS[name]} {verb} {100 * seconds / self.seconds:.0f} % of the time"
+        name = max((*EXPOSED, *IDLE), key=lambda part: self.parts.get(part, 0.0))
+        share = 100 * self.parts[name] / self.seconds
+        return f"waiting takes {100 * waits / self.seconds:.0f} % of the time, most of it {PARTS[name]} ({share:.0f} %)"
+
+    def dollars(self, per_gpu_hour: float, tokens: float = 1e12) -> float:
+        """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``.
+
+        Raises:
+            InvalidArgument: the number of tokens of the step is not known.
+        """
+        if self.tokens_per_second == 0:
+            raise InvalidArgument("it is not known how many tokens the step has: add its `tokens`, or pass --tokens")
+        return tokens / self.tokens_per_second / 3600 * per_gpu_hour
+
+    def scaled(self: T, scale: float) -> T:
+        """Returns it with all times scaled; rates follow."""
+        rates = {name: getattr(self, name) / scale for name in ("tokens_per_second", "mfu", "tflops")
+                 if hasattr(self, name)}  # fmt: skip
+        times = {name: getattr(self, name) * scale for name in ("seconds", "low_s", "high_s")}
+        return replace(self, **times, **rates, parts={name: time * scale for name, time in self.parts.items()})
+
+
+@dataclass(frozen=True, repr=False)
+class StepPrediction(StepTime):
+    """The predicted time of a step of training on a machine, and what it consists of.
+
+    ``flops_of`` says which FLOPs ``mfu`` and ``tflops`` count: those of the ``model``, or ``recorded`` ones. ``lines``:
+    what a recorded step loses by line of the script. ``memory``: of each role; None if it is not known.
+    """
+
     tflops: float
     flops_of: Literal["model", "recorded"]
-    parts: Mapping[str, float]
     roles: tuple[RolePrice, ...]
-    blocks: Mapping[str, Any]
+    blocks: Mapping[str, Mapping[str, Mapping[str, float]]]
     collectives: tuple[CollectivePrice, ...]
     lines: tuple[LinePrice, ...]
-    memory_gb: float
-    gpu_memory_gb: float
-    fit: Fit
-    machine: Fabric = field(repr=False)
-    step: WorkStep = field(repr=False)
-    request: Mapping[str, Any] = field(repr=False, default_factory=dict)
+    memory: tuple[MemoryTable, ...] | None
+    gpu_memory_gib: float
+    machine: Fabric
+    step: WorkStep
+    request: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, text: str, machine: Fabric, step: WorkStep, request: Mapping[str, Any]) -> StepPrediction:
         """Reads the JSON of a price."""
-        row = json.loads(text)
-        for name in ("computes_s", "exposed_s", "idle_s", "limit"):
-            del row[name]
-        tables = {one["role"]: one["lines"] for one in row.pop("memory")}
-        row |= {"memory_gb": row.pop("memory_gib") or 0.0, "gpu_memory_gb": row.pop("gpu_memory_gib")}
-        row["tokens_per_second"] = row["tokens_per_second"] or 0.0
-        row["roles"] = [one | {"memory": tables.get(one["name"], [])} for one in row["roles"]]
+        row = with_known(json.loads(text))
+        tables = [(one, {line["name"]: line["bytes"] for line in one["lines"]}) for one in row["memory"]]
+        row["memory"] = (
+            tuple(MemoryTable(one["role"], lines, one["least"], one["most"]) for one, lines in tables) or None
+        )
         row["extrapolated"] = tuple(row["extrapolated"])
         row["roles"] = tuple(_role(one) for one in row["roles"])
         row["collectives"] = tuple(_collective(one) for one in row["collectives"])
@@ -173,7 +238,12 @@ class StepPrediction:
     def __repr__(self) -> str:
         """The step, the machine, and the time in a line."""
         interval = f"{self.seconds:.4g} s (90 %: {self.low_s:.4g} to {self.high_s:.4g} s)"
-        return f"<StepPrediction {self.step.name}, {self.machine.name}: {interval}, {self.fit}>"
+        return f"<StepPrediction {self.step.name}, {self.machine.name}: {interval}, {fit_words(self.fit)}>"
+
+    def _repr_html_(self) -> str:
+        shares = ((PARTS.get(name, name), 100 * time / self.seconds) for name, time in self.parts.items())
+        rows = "".join(f"<tr><td>{escape(name)}</td><td>{share:.1f} %</td></tr>" for name, share in shares)
+        return f"<p>{escape(repr(self)[1:-1])}</p><table>{rows}</table>"
 
     @property
     def words(self) -> str:
@@ -189,33 +259,6 @@ class StepPrediction:
     def is_recorded(self) -> bool:
         """Whether the step was recorded, and not planned."""
         return self.step.is_recorded
-
-    @property
-    def exposed_s(self) -> float:
-        """Seconds in which GPUs wait: for collectives, other stages, the processor."""
-        return sum(seconds for name, seconds in self.parts.items() if name not in COMPUTING)
-
-    @property
-    def limit(self) -> str:
-        """What takes most of the time, in words."""
-        waiting = self.exposed_s / self.seconds
-        name, seconds = max(self.parts.items(), key=lambda part: part[1])
-        if waiting < 0.25:
-            verb = "take" if PARTS[name].endswith("s") else "takes"
-            return f"computing: {PARTS[name]} {verb} {100 * seconds / self.seconds:.0f} % of the time"
-        longest = max((part for part in self.parts.items() if part[0] not in COMPUTING), key=lambda part: part[1])
-        share = 100 * longest[1] / self.seconds
-        return f"waiting takes {100 * waiting:.0f} % of the time, most of it {PARTS[longest[0]]} ({share:.0f} %)"
-
-    def dollars(self, per_gpu_hour: float, tokens: float = 1e12) -> float:
-        """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``.
-
-        Raises:
-            InvalidArgument: the step does not say its tokens.
-        """
-        if self.tokens_per_second == 0:
-            raise InvalidArgument(f"the step `{self.step.name}` does not say how many tokens it has: add its `tokens`")
-        return dollars_of(self.tokens_per_second, per_gpu_hour, tokens)
 
     def calibrated(self, measured_s: float) -> Calibration:
         """Compares the prediction with a step that was measured.
@@ -235,12 +278,15 @@ class StepPrediction:
         return Calibration(measured_s / self.seconds, (measured_s / self.seconds) ** trusted)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns everything as plain objects, for JSON."""
-        row: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
-        row["machine"], row["step"] = self.machine.name, json.loads(self.step.to_json())
-        row["roles"] = [vars(one) for one in self.roles]
-        row["lines"] = [vars(one) for one in self.lines]
+        """Returns everything as plain objects, for JSON: the step by its name, and null where something is unknown."""
+        kept = [one.name for one in fields(self) if one.name not in ("machine", "step", "roles", "collectives")]
+        row: dict[str, Any] = {"machine": self.machine.name, "step": self.step.name, "gpus": self.gpus}
+        row |= {name: getattr(self, name) for name in (*kept, "computes_s", "exposed_s", "idle_s", "limit")}
+        for name in ("memory", "lines"):
+            row[name] = [asdict(one) for one in row[name]] if row[name] is not None else None
+        row["roles"] = [asdict(one) for one in self.roles]
         row["collectives"] = [{key.rstrip("_"): value for key, value in vars(one).items()} for one in self.collectives]
+        row |= {name: row[name] or None for name in ("tokens_per_second", "memory_gib", "mfu", "tflops")}
         return row
 
 
@@ -257,19 +303,24 @@ class Calibration:
 
     def of(self, found: T) -> T:
         """Returns a prediction, or a layout of a sweep, with all its times scaled; rates follow."""
-        scale, row = self.scale, cast(Any, found)
-        has = {one.name for one in fields(row)}
-        times = {name: getattr(row, name) * scale for name in ("seconds", "low_s", "high_s")}
-        rates = {name: getattr(row, name) / scale for name in ("tokens_per_second", "mfu", "tflops") if name in has}
-        parts = {name: seconds * scale for name, seconds in row.parts.items()}
-        return cast(T, replace(row, **times, **rates, parts=parts))
+        return found.scaled(self.scale)
+
+
+def fit_words(fit: Fit | None) -> str:
+    """Says whether a step fits."""
+    return "memory not known" if fit is None else FITS[fit]
+
+
+def with_known(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a price in JSON that are not derived from others; what is not known is 0."""
+    derived = ("computes_s", "exposed_s", "idle_s", "limit")
+    known = {name: row[name] or 0.0 for name in ("tokens_per_second", "memory_gib")}
+    return {name: value for name, value in row.items() if name not in derived} | known
 
 
 def _role(row: Mapping[str, Any]) -> RolePrice:
-    memory = {TITLES[part["name"]]: part["bytes"] for part in row["memory"]}
-    row = dict(row) | {"memory_gb": sum(memory.values()) / 2**30}
-    rows = {name: tuple(row[name]) for name in ("stages", "forward_s", "backward_s")}
-    return RolePrice(**(dict(row) | rows | {"memory": memory}))
+    stages, forward_s, backward_s = (tuple(row[name]) for name in ("stages", "forward_s", "backward_s"))
+    return RolePrice(row["name"], stages, forward_s, backward_s, row["once_s"])
 
 
 def _collective(row: Mapping[str, Any]) -> CollectivePrice:

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from html import escape
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, Unpack, cast
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
-from nvcoll.training.layouts import words
+from nvcoll.training.layouts import layout, options_of, words
+from nvcoll.training.options import GLOBAL_BATCH, Fields, PlanOptions
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import FITS, Calibration, Fit, dollars_of
+from nvcoll.training.prediction import FITS, Calibration, StepTime, fit_words, with_known
+
+TABLE_ROWS: Final = 10
+"""Layouts that a notebook and a page show. Chosen."""
 
 AT_ONCE: Final = 64
 """The layouts that are priced between two reports of progress. Chosen."""
@@ -34,33 +39,23 @@ VARIED: Final = ("tp", "pp", "vp", "cp", "ep", "dp", "micro_batch", "recompute")
 """The words of layouts that a sweep varies, unless they are given."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A layout with its price: seconds, tokens per second and GPU, memory of the fullest rank in GB, and the fit."""
+@dataclass(frozen=True, repr=False)
+class Candidate(StepTime):
+    """A layout with its price. ``layout`` has the options of `nvcoll.training.plan`."""
 
     gpus: int
-    layout: Mapping[str, Any]
-    seconds: float
-    low_s: float
-    high_s: float
-    tokens_per_second: float
-    mfu: float
-    memory_gb: float
-    fit: Fit
-    parts: Mapping[str, float]
-    extrapolated: Sequence[str]
+    layout: PlanOptions
 
-    def dollars(self, per_gpu_hour: float, tokens: float = 1e12) -> float:
-        """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``."""
-        return dollars_of(self.tokens_per_second, per_gpu_hour, tokens)
+    def __repr__(self) -> str:
+        return f"<{self.words}: {self.seconds:.4g} s, {self.memory_gib:.0f} GiB, {fit_words(self.fit)}>"
 
     @property
     def words(self) -> str:
         """The layout in the short words of the field."""
-        return words(self.layout)
+        return words(layout(self.layout, gpus=self.gpus, sequence=1))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep:
     """Layouts that were priced: those that fit first, then those that are tight, each best first.
 
@@ -70,15 +65,24 @@ class Sweep:
     candidates: Sequence[Candidate]
     refused: Mapping[str, int]
 
+    def __repr__(self) -> str:
+        """The number of layouts, and the best."""
+        best = f", best {self.candidates[0]!r}" if self.candidates else ""
+        return f"<Sweep of {len(self.candidates)} layouts{best}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><td>{escape(repr(one)[1:-1])}</td></tr>" for one in self.candidates[:TABLE_ROWS])
+        return f"<p>The first of {len(self.candidates)} layouts, best first</p><table>{rows}</table>"
+
     @classmethod
     def of(cls, found: Iterable[Candidate], refused: Mapping[str, int]) -> Sweep:
         """Puts layouts in their order."""
         order = list(FITS)
-        return cls(sorted(found, key=lambda one: (order.index(one.fit), one.seconds)), refused)
+        return cls(sorted(found, key=lambda one: (order.index(str(one.fit)), one.seconds)), refused)
 
     def scaled(self, calibration: Calibration) -> Sweep:
         """Returns the sweep with its times scaled by a measured step."""
-        return replace(self, candidates=[calibration.of(one) for one in self.candidates])
+        return replace(self, candidates=[one.scaled(calibration.scale) for one in self.candidates])
 
     @property
     def best(self) -> Candidate:
@@ -95,19 +99,19 @@ class Sweep:
     def pareto(self) -> list[Candidate]:
         """The layouts that no other beats in time, memory and number of GPUs at once; those that fit or are tight."""
         found: list[Candidate] = []
-        for one in sorted(self.candidates, key=lambda one: (one.seconds, one.memory_gb, one.gpus)):
-            beaten = any(other.memory_gb <= one.memory_gb and other.gpus <= one.gpus for other in found)
+        for one in sorted(self.candidates, key=lambda one: (one.seconds, one.memory_gib, one.gpus)):
+            beaten = any(other.memory_gib <= one.memory_gib and other.gpus <= one.gpus for other in found)
             if one.fit != "too_large" and not beaten:
                 found.append(one)
         return found
 
 
 def sweep(
-    model: str | Mapping[str, Any],
+    model: str | Fields,
     machine: Machine | str | Fabric,
     *,
     tell: Callable[[int, int], None] | None = None,
-    **how: Any,
+    **how: Unpack[PlanOptions],
 ) -> Sweep:
     """Prices all usual layouts of a step.
 
@@ -122,7 +126,7 @@ def sweep(
         InvalidArgument: a name is unknown, or nothing can be varied.
     """
     machine = machine if isinstance(machine, Machine) else Machine(machine)
-    requests = [machine.request(model, **how, **free) for free in _free(machine, model, how)]
+    requests = [machine.request(model, **free) for free in _free(machine, model, how)]
     if len(requests) > MOST_TRIED:
         raise InvalidArgument(
             f"{len(requests)} layouts are more than {MOST_TRIED}: fix one of tp, pp, cp, ep, micro_batch"
@@ -141,27 +145,26 @@ def sweep(
     return Sweep.of(found, refused)
 
 
-def candidate(gpus: int, layout: Mapping[str, Any], price: Mapping[str, Any]) -> Candidate:
-    """Returns a layout with its price."""
-    price = dict(price) | {"memory_gb": price["memory_gib"]}
-    kept = {name: price[name] for name in Candidate.__dataclass_fields__ if name in price}
-    return Candidate(gpus=gpus, layout=layout, **kept)
+def candidate(gpus: int, layout: Mapping[str, Any], price: dict[str, Any]) -> Candidate:
+    """Returns a layout of the planner with its price."""
+    row = with_known(price)
+    kept = {one.name: row[one.name] for one in fields(StepTime)}
+    return Candidate(**kept | {"extrapolated": tuple(row["extrapolated"])}, gpus=gpus, layout=options_of(layout))
 
 
 def _powers(most: int) -> list[int]:
     return [1 << power for power in range(most.bit_length()) if 1 << power <= most]
 
 
-def _free(machine: Machine, model: str | Mapping[str, Any], how: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yields what is varied: the words that ``how`` leaves open, in all combinations that can be."""
-    request = machine.request(
-        model, **{**how, "tp": 1, "pp": 1, "cp": 1, "ep": 1, "vp": 1, "dp": None, "schedule": None}
-    )
-    fields, length = request["model"], request["layout"]["sequence"]
-    experts = (fields.get("experts") or {}).get("count", 1)
-    varied: dict[str, list[Any]] = {
-        "tp": [size for size in _powers(2 * machine.pricer.domain) if fields["heads"] % size == 0],
-        "pp": [size for size in range(1, fields["layers"] + 1) if machine.gpus % size == 0 and size <= 64],
+def _free(machine: Machine, model: str | Fields, how: PlanOptions) -> Iterator[PlanOptions]:
+    """Yields the options of all layouts: those given, with the words that they leave open in all combinations."""
+    fixed: PlanOptions = {**how, "tp": 1, "pp": 1, "cp": 1, "ep": 1, "vp": 1, "dp": None, "schedule": None}
+    request = machine.request(model, **fixed)
+    dims, length = request["model"], request["layout"]["sequence"]
+    experts = (dims.get("experts") or {}).get("count", 1)
+    varied: dict[str, Sequence[object]] = {
+        "tp": [size for size in _powers(2 * machine.pricer.domain) if dims["heads"] % size == 0],
+        "pp": [size for size in range(1, dims["layers"] + 1) if machine.gpus % size == 0 and size <= 64],
         "vp": [*range(1, CHUNKS + 1)],
         "cp": [size for size in _powers(16) if size == 1 or length // size >= LONG],
         "ep": [size for size in _powers(64) if experts % size == 0],
@@ -170,8 +173,8 @@ def _free(machine: Machine, model: str | Mapping[str, Any], how: Mapping[str, An
     }
     open_words = {word: values for word, values in varied.items() if word not in how}
     for values in product(*open_words.values()):
-        free = dict(zip(open_words, values, strict=True))
-        if _can_be(machine.gpus, fields, {**how, **free}):
+        free = cast(PlanOptions, {**how, **dict(zip(open_words, values, strict=True))})
+        if _can_be(machine.gpus, dims, free):
             yield free
 
 
@@ -180,16 +183,16 @@ def _divides(layers: int, chunks: int) -> bool:
     return layers % chunks == 0 or (layers + 2) % chunks == 0
 
 
-def _can_be(gpus: int, model: Mapping[str, Any], words: Mapping[str, Any]) -> bool:
+def _can_be(gpus: int, model: Fields, how: PlanOptions) -> bool:
     """Says whether a combination keeps the simple rules, so that the planner need not refuse it."""
-    tp, pp, cp, vp = (words.get(word, 1) for word in ("tp", "pp", "cp", "vp"))
+    tp, pp, cp, vp = how.get("tp", 1), how.get("pp", 1), how.get("cp", 1), how.get("vp", 1)
     if gpus % (tp * pp * cp) or (vp > 1 and (pp == 1 or not _divides(model["layers"], pp * vp))):
         return False
     dp = gpus // (tp * pp * cp)
-    each = dp * words.get("micro_batch", 1)
-    if words["global_batch"] % each or (dp * cp * tp) % words.get("ep", 1) or words.get("dp", dp) not in (dp, None):
+    each, batch = dp * how.get("micro_batch", 1), how.get("global_batch", GLOBAL_BATCH)
+    if batch % each or (dp * cp * tp) % how.get("ep", 1) or how.get("dp", dp) not in (dp, None):
         return False
-    if vp == 1 and words.get("schedule") == "interleaved":
+    if vp == 1 and how.get("schedule") == "interleaved":
         return False
-    micro_batches = words["global_batch"] // each
-    return bool((vp == 1 or micro_batches % pp == 0) and micro_batches >= min(pp, 2))
+    micro_batches = batch // each
+    return (vp == 1 or micro_batches % pp == 0) and micro_batches >= min(pp, 2)

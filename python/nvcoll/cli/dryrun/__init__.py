@@ -1,1 +1,1 @@
-"""``nvcoll dryrun`` runs a training script on virtual GPUs; ``nvcoll price`` predicts its recording on machines."""
+"""``nvcoll dryrun`` runs a training script on virtual GPUs; ``nvcoll price`` predicts steps from files."""

@@ -1,4 +1,4 @@
-"""``nvcoll dryrun``: runs a training script, unmodified, on virtual GPUs; ``nvcoll price``: predicts its recording.
+"""``nvcoll dryrun``: runs a training script, unmodified, on virtual GPUs, and predicts its step.
 
 ::
 
@@ -13,67 +13,92 @@ script does not fit, with the message of torch's allocator, and the exit status 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import InvalidArgument, fabrics
-from nvcoll.cli import progress, traces
-from nvcoll.cli.dryrun.answer import answer
-from nvcoll.cli.dryrun.options import Html, Json, On, Outputs, Recorders, Tokens, Trace, Version
-from nvcoll.cli.machines import DEFAULT_MACHINE, Env, named, one_machine, settings
+from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll.cli import progress
+from nvcoll.cli.gathered import gathered
+from nvcoll.cli.machines import DEFAULT_MACHINE, named, one_machine
+from nvcoll.cli.outputs import Conditions, Outputs
 from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
 from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.report import report_of
 from nvcoll.dryrun.script import record, record_twice
 from nvcoll.dryrun.spec import STEPS
-from nvcoll.text.formatting import counted
-from nvcoll.traces import chakra
-from nvcoll.traces.formats import is_recording, opened
-from nvcoll.training.planning import Machine
+
+DOES_NOT_FIT = 3
+"""The exit status if the script runs out of memory."""
 
 OF_MACHINES = ("--on", "-n", "--world-size")
 """Options whose place after the script is worth a note: without them the answer is for another machine."""
 
 
-def dryrun(
-    script: Annotated[str, typer.Argument(help="A training script that uses torch; with -m a module.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")] = None,
-    is_module: Annotated[bool, typer.Option("-m", help="Run a module, as python -m.")] = False,
-    on: On = DEFAULT_MACHINE,
+@dataclass(frozen=True)
+class Running:
+    """How a script is run: ranks, hosts, steps, limits, and what its output and its recording become."""
+
     world_size: Annotated[
         int | None,
         typer.Option("-n", "--world-size", help="The number of ranks. Default: the GPUs of the first machine.", min=1),
-    ] = None,
-    gpus_per_node: Annotated[int | None, typer.Option(help="Ranks on a host. Default: the machine's.", min=1)] = None,
-    steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = STEPS,
-    ranks: Annotated[
+    ] = None
+    gpus_per_node: Annotated[int | None, typer.Option(help="Ranks on a host. Default: the machine's.", min=1)] = None
+    steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = STEPS
+    only_ranks: Annotated[
         str | None, typer.Option("--only-ranks", help="Ranks to run, as 0,256. Default: those that differ.")
-    ] = None,
-    tokens: Tokens = None,
-    nccl_version: Version = None,
-    env: Env = None,
-    time_limit: Annotated[float, typer.Option(help="Seconds after which the script is ended.", min=1)] = 1800,
+    ] = None
+    time_limit: Annotated[float, typer.Option(help="Seconds after which the script is ended.", min=1)] = 1800
     memory_limit: Annotated[
         float | None, typer.Option(help="GB of this machine that ranks may use. Default: 90 % of free memory.", min=0)
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Hide the output of the script.")] = False,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Record again, and keep nothing.")] = False,
-    record_file: Annotated[
-        Path | None, typer.Option("--save", help="Write the recording, for nvcoll price.", metavar="FILE")
-    ] = None,
+    ] = None
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Hide the output of the script.")] = False
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Record again, and keep nothing.")] = False
     profile: Annotated[
         bool, typer.Option("--profile", help="Run the script again, with predicted times in its profiler and events.")
-    ] = False,
-    clock: Annotated[
-        bool, typer.Option("--clock", help="As --profile, with predicted times in its clock, too.")
-    ] = False,
-    html: Html = None,
-    write_trace: Trace = None,
-    as_json: Json = False,
+    ] = False
+    clock: Annotated[bool, typer.Option("--clock", help="As --profile, with predicted times in its clock, too.")] = (
+        False
+    )
+
+    def request(self, machine: Fabric, script: str, arguments: Sequence[str], is_module: bool, size: int) -> Request:
+        """Returns what to run for the model of GPU of a machine."""
+        return Request(
+            script,
+            tuple(arguments),
+            is_module,
+            world_size=size,
+            gpu=gpu_of(machine),
+            gpus_per_node=self.gpus_per_node or hosts_of(machine),
+            steps=self.steps,
+            time_limit_s=self.time_limit,
+            memory_limit_bytes=None if self.memory_limit is None else self.memory_limit * 1e9,
+            is_quiet=self.quiet,
+        )
+
+
+@gathered
+def dryrun(
+    script: Annotated[str, typer.Argument(help="A training script that uses torch; with -m a module.")],
+    running: Running,
+    conditions: Conditions,
+    outputs: Outputs,
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")] = None,
+    is_module: Annotated[bool, typer.Option("-m", help="Run a module, as python -m.")] = False,
+    on: Annotated[
+        str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")
+    ] = DEFAULT_MACHINE,
+    tokens: Annotated[
+        float | None, typer.Option(help="Tokens in a step of all ranks. Default: found in the recording.", min=0)
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Write the recording, for nvcoll price.", metavar="FILE")
+    ] = None,
 ) -> None:
     """Runs a training script, unmodified, on virtual GPUs, and predicts its step on machines that you do not have.
 
@@ -82,90 +107,50 @@ def dryrun(
 
     Example: nvcoll dryrun -n 512 --on hgx-h100x64+ib-ndr-8,hgx-b200x64+ib-ndr-8 train.py --layers 32
     """
-    machines, outputs = [named(one) for one in on.split(",")], Outputs(html, write_trace, as_json)
+    machines = [named(one) for one in on.split(",")]
     outputs.check(machines)
     _note_late_options(arguments or ())
     models = list(dict.fromkeys(gpu_of(one).name for one in machines))
-    if record_file is not None and len(models) > 1:
+    if save is not None and len(models) > 1:
         raise InvalidArgument(f"--save takes one model of GPU, and there are {', '.join(models)}: pass one")
-    if (profile or clock) and len(machines) > 1:
-        raise InvalidArgument(one_machine("--clock" if clock else "--profile", len(machines)))
-    size = machines[0].world_size if world_size is None else world_size
+    if (running.profile or running.clock) and len(machines) > 1:
+        raise InvalidArgument(one_machine("--clock" if running.clock else "--profile", len(machines)))
+    size = machines[0].world_size if running.world_size is None else running.world_size
     if small := [one for one in machines if one.world_size < size]:
         what = f"{small[0].name} has {small[0].world_size} GPUs, and {size} ranks need {size}"
         raise InvalidArgument(f"{what}: pass a larger machine, or another -n")
-    found: dict[str, Recorded | OutOfGpuMemory] = {}
-    with progress.line() as tell:
-        for machine in machines:
-            gpu = gpu_of(machine)
-            if gpu.name in found:
-                continue
-            request = Request(
-                script,
-                tuple(arguments or ()),
-                is_module,
-                world_size=size,
-                gpu=gpu,
-                gpus_per_node=gpus_per_node or hosts_of(machine),
-                steps=steps,
-                time_limit_s=time_limit,
-                memory_limit_bytes=None if memory_limit is None else memory_limit * 1e9,
-                is_quiet=quiet,
-            )
-            try:
-                if profile or clock:
-                    there = partial(Machine, machine, version=nccl_version, settings=settings(env or ()))
-                    recorded = record_twice(request, there, ranks=_numbers(ranks), has_clock=clock)
-                else:
-                    recorded = record(request, ranks=_numbers(ranks), is_cached=not no_cache, tell=tell)
-                if recorded.facts["alone"] and (world_size or 1) > 1:
-                    what = f"the {world_size} ranks of -n do not communicate"
-                    recorded = recorded.with_facts(alone=f"{recorded.facts['alone']}; {what}")
-                found[gpu.name] = recorded
-            except OutOfGpuMemory as error:
-                found[gpu.name] = error
+    by_model = {gpu_of(one).name: one for one in reversed(machines)}
+    requests = {name: running.request(by_model[name], script, arguments or (), is_module, size) for name in models}
+    found = _recorded(requests, by_model, running, conditions)
+    found = {name: _known(one, running, tokens) for name, one in found.items()}
     for one in found.values():
-        if record_file is not None and isinstance(one, Recorded):
-            one.with_tokens(tokens).with_facts(machine=on.split(",")[0]).save(record_file)
-    each = [_known(found[gpu_of(machine).name], tokens) for machine in machines]
-    answer(machines, each, nccl_version, env, outputs)
+        if save is not None and isinstance(one, Recorded):
+            one.with_facts(machine=on.split(",")[0]).save(save)
+    each = [found[gpu_of(one).name] for one in machines]
+    gpus = [one.step.gpus if isinstance(one, Recorded) else size for one in each]
+    priced = [conditions.machine(machine, count) for machine, count in zip(machines, gpus, strict=True)]
+    outputs.write(report_of("dryrun", priced, each))
+    if any(isinstance(one, OutOfGpuMemory) for one in each):
+        raise typer.Exit(DOES_NOT_FIT)
 
 
-def price(
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="A recording of nvcoll dryrun --save, or a step of another tool (docs/traces.md)."),
-    ],
-    on: Recorders = None,
-    tokens: Tokens = None,
-    nccl_version: Version = None,
-    env: Env = None,
-    html: Html = None,
-    write_trace: Trace = None,
-    chakra_folder: Annotated[
-        Path | None, typer.Option("--chakra", help="Write execution traces of Chakra.", metavar="FOLDER")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Predicts a recorded script on machines, without running it again. Also reads steps of Chakra and JAX.
-
-    Example: nvcoll price train.json.gz --on hgx-h100x64+ib-ndr-8,hgx-h100x64+roce-100-8
-    """
-    outputs = Outputs(html, write_trace, as_json)
-    recorded = Recorded.load(files[0]) if len(files) == 1 and is_recording(files[0]) else None
-    on = on or (DEFAULT_MACHINE if recorded is None else _machine_of(recorded, files[0]))
-    machines = [named(one) for one in on.split(",")]
-    outputs.check(machines)
-    if recorded is None:
-        read = opened(files, gpu=gpu_of(machines[0]).name)
-        traces.refuse_virtual(read, files[0])
-        conditions = {"version": nccl_version, "settings": settings(env or ())}
-        traces.price(read, machines, conditions, outputs, chakra_folder)
-        return
-    recorded = recorded.with_tokens(tokens)
-    if chakra_folder is not None:
-        chakra.write(recorded.step, chakra_folder)
-    answer(machines, [recorded] * len(machines), nccl_version, env, outputs)
+def _recorded(
+    requests: Mapping[str, Request], machines: Mapping[str, Fabric], running: Running, conditions: Conditions
+) -> dict[str, Recorded | OutOfGpuMemory]:
+    """Records the script on each model of GPU."""
+    found: dict[str, Recorded | OutOfGpuMemory] = {}
+    ranks = _numbers(running.only_ranks)
+    with progress.line() as tell:
+        for name, request in requests.items():
+            try:
+                if running.profile or running.clock:
+                    there = partial(conditions.machine, machines[name])
+                    found[name] = record_twice(request, there, ranks=ranks, has_clock=running.clock)
+                else:
+                    found[name] = record(request, ranks=ranks, is_cached=not running.no_cache, tell=tell)
+            except OutOfGpuMemory as error:
+                found[name] = error
+    return found
 
 
 def _note_late_options(arguments: Sequence[str]) -> None:
@@ -174,18 +159,11 @@ def _note_late_options(arguments: Sequence[str]) -> None:
             print(f"nvcoll: {name} stands after the script and is passed to it", file=sys.stderr)
 
 
-def _machine_of(recorded: Recorded, file: Path) -> str:
-    """Returns the machine on which a script was recorded."""
-    if (found := recorded.facts.get("machine")) is not None:
-        return str(found)
-    size, title = recorded.row["gpus"], recorded.facts["gpu_title"]
-    node = next((one for one in fabrics() if one.gpu == title and one.nodes == 1), named(DEFAULT_MACHINE))
-    nodes = -(-size // node.world_size)
-    name = f"{node.name}x{nodes}+ib-ndr-8" if nodes > 1 else node.name
-    raise InvalidArgument(f"{file} does not name its machine of {counted(size, 'GPU')} ({title}): pass --on {name}")
-
-
-def _known(one: Recorded | OutOfGpuMemory, tokens: float | None) -> Recorded | OutOfGpuMemory:
+def _known(one: Recorded | OutOfGpuMemory, running: Running, tokens: float | None) -> Recorded | OutOfGpuMemory:
+    """Adds what options say: the tokens, and that ranks which were asked for do not communicate."""
+    if isinstance(one, Recorded) and one.facts["alone"] and (running.world_size or 1) > 1:
+        what = f"the {running.world_size} ranks of -n do not communicate"
+        one = one.with_facts(alone=f"{one.facts['alone']}; {what}")
     return one.with_tokens(tokens) if isinstance(one, Recorded) else one
 
 

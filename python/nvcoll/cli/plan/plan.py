@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli import completion, progress
-from nvcoll.cli.machines import Env, named, one_machine, settings
-from nvcoll.cli.plan import show
-from nvcoll.text.formatting import counted
-from nvcoll.text.tables import print_labelled
-from nvcoll.training import configurations, layouts, page, trace
+from nvcoll.cli.gathered import gathered
+from nvcoll.cli.machines import named, one_machine
+from nvcoll.cli.outputs import Conditions, Outputs
+from nvcoll.text.formatting import counted, duration
+from nvcoll.training import configurations
 from nvcoll.training.models import is_model, models, software
 from nvcoll.training.neighbours import neighbours
-from nvcoll.training.planning import GLOBAL_BATCH, SOFTWARE, Machine
-from nvcoll.training.prediction import Calibration, StepPrediction
+from nvcoll.training.options import PlanOptions
+from nvcoll.training.planning import Machine
+from nvcoll.training.prediction import Calibration, StepPrediction, fit_words
+from nvcoll.training.report import Detail, Line, MeasuredStep, Report, under
 from nvcoll.training.sweep import VARIED, Candidate, Sweep, sweep
-
-SCHEMA, SWEEP_SCHEMA = "nvcoll.plan/1", "nvcoll.plan-sweep/1"
 
 
 def _numbers(text: str | None) -> list[int]:
@@ -39,19 +40,6 @@ def _numbers(text: str | None) -> list[int]:
         return [int(one) for one in text.split(",")] if text else []
     except ValueError:
         raise InvalidArgument(f"-n {text} is no number of GPUs: pass one, or several with commas") from None
-
-
-def _check_size(machines: Sequence[Fabric], counts: Sequence[int]) -> None:
-    """Refuses more GPUs than a node has, and names a cluster of such nodes.
-
-    Raises:
-        InvalidArgument: a machine of one node is too small.
-    """
-    for one in machines:
-        if counts and one.nodes == 1 and max(counts) > one.world_size:
-            nodes = -(-max(counts) // one.world_size)
-            has = f"{one.name} has {counted(one.world_size, 'GPU')}, and -n is {max(counts)}"
-            raise InvalidArgument(f"{has}: pass a cluster, as --on {one.name}x{nodes}+ib-ndr-8")
 
 
 def _fields(given: Sequence[str]) -> dict[str, Any]:
@@ -74,13 +62,16 @@ def _fields(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _configured(files: Sequence[str], counts: Sequence[int], quiet: bool) -> dict[str, Any]:
-    """Returns what files say, the last first; the first may be the name of a model. Prints what they leave open.
+def _configured(files: Sequence[str], counts: Sequence[int]) -> tuple[str | dict[str, Any], PlanOptions, list[str]]:
+    """Returns the model and the options that files say, the last first, and what was assumed.
+
+    The first may be the name of a model.
 
     Raises:
         InvalidArgument: one cannot be read, or none has a model.
     """
-    how: dict[str, Any] = {"global_batch": GLOBAL_BATCH}
+    how: dict[str, Any] = {}
+    assumed: list[str] = []
     for nth, file in enumerate(files):
         if nth == 0 and (not Path(file).is_file() or is_model(file)):
             how["model"] = file
@@ -91,11 +82,10 @@ def _configured(files: Sequence[str], counts: Sequence[int], quiet: bool) -> dic
             del said["model"]
             found.notes.append(f"its model is not used, {files[0]} is")
         how |= said
-        for note in [] if quiet else found.notes:
-            print_labelled("assumed", f"{file}: {note}")
+        assumed += [f"{file}: {note}" for note in found.notes]
     if "model" not in how:
         raise InvalidArgument(f"{files[0]} has no model: pass one, as nvcoll plan llama3-8b --config {files[0]}")
-    return how
+    return how.pop("model"), cast(PlanOptions, how), assumed
 
 
 def _prices(given: Sequence[str] | None, machines: Sequence[Fabric]) -> dict[str, float]:
@@ -126,19 +116,35 @@ def _show_list(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _sweeps(model: str, machine: Fabric, gpus: Sequence[int], on: dict[str, Any], how: dict[str, Any]) -> Sweep:
-    """Sweeps the layouts of each number of GPUs."""
-    found: list[Candidate] = []
-    refused: dict[str, int] = {}
-    with progress.line() as tell:
-        for count in gpus or [machine.world_size]:
-            priced = lambda done, all_, count=count: tell(f"{done} of {all_} layouts of {count} GPUs priced")  # noqa: E731
-            some = sweep(model, Machine(machine, count, **on), tell=priced, **how)
-            found += some.candidates
-            refused |= some.refused
-    return Sweep.of(found, refused)
+def _check_size(machines: Sequence[Fabric], counts: Sequence[int]) -> None:
+    """Refuses more GPUs than a node has, and names a cluster of such nodes.
+
+    Raises:
+        InvalidArgument: a machine of one node is too small.
+    """
+    for one in machines:
+        if counts and one.nodes == 1 and max(counts) > one.world_size:
+            nodes = -(-max(counts) // one.world_size)
+            has = f"{one.name} has {counted(one.world_size, 'GPU')}, and -n is {max(counts)}"
+            raise InvalidArgument(f"{has}: pass a cluster, as --on {one.name}x{nodes}+ib-ndr-8")
 
 
+@dataclass(frozen=True)
+class Sources:
+    """Options that say more than the layout: files, fields of the software, and the GPU whose computing counts."""
+
+    config: Annotated[
+        str | None,
+        typer.Option("--config", help="A file of Megatron-LM, torchtitan, transformers or DeepSpeed.", metavar="FILE"),
+    ] = None
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A field of the software, as bucket_mb=25 or gradient_bytes=2; repeatable."),
+    ] = None
+    gpu: Annotated[str | None, typer.Option(help="GPU whose computing counts. Default: that of the machine.")] = None
+
+
+@gathered
 def plan(
     model: Annotated[
         str,
@@ -147,6 +153,10 @@ def plan(
             autocompletion=completion.among(models),
         ),
     ],
+    how: PlanOptions,
+    sources: Sources,
+    conditions: Conditions,
+    outputs: Outputs,
     on: Annotated[
         str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")
     ] = "hgx-h100",
@@ -156,64 +166,6 @@ def plan(
             "-n", "--world-size", help="The number of GPUs; several with --sweep. Default: all of the machine."
         ),
     ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option(help=f"Sequences of a step. Default: {GLOBAL_BATCH}.", min=1)
-    ] = None,
-    micro_batch: Annotated[
-        int | None, typer.Option(help="Sequences of a micro-batch on one rank. Default: 1.", min=1)
-    ] = None,
-    sequence: Annotated[int | None, typer.Option(help="Tokens of a sequence. Default: the model's.", min=1)] = None,
-    tp: Annotated[int | None, typer.Option("--tp", help="Tensor-parallel ranks. Default: 1.", min=1)] = None,
-    pp: Annotated[int | None, typer.Option("--pp", help="Stages of the pipeline. Default: 1.", min=1)] = None,
-    vp: Annotated[
-        int | None, typer.Option("--vp", help="Chunks of each stage (virtual stages). Default: 1.", min=1)
-    ] = None,
-    cp: Annotated[int | None, typer.Option("--cp", help="Context-parallel ranks. Default: 1.", min=1)] = None,
-    ep: Annotated[int | None, typer.Option("--ep", help="Expert-parallel ranks. Default: 1.", min=1)] = None,
-    dp: Annotated[
-        int | None, typer.Option("--dp", help="Data-parallel ranks. Default: what the others leave.", min=1)
-    ] = None,
-    zero: Annotated[
-        int | None, typer.Option(help="Sharded: 0 nothing, 1 optimizer, 2 gradients, 3 parameters (FSDP). Default: 1.")
-    ] = None,
-    shard_ranks: Annotated[
-        int | None, typer.Option(help="Ranks that share one copy: HSDP. Default: all.", min=1)
-    ] = None,
-    recompute: Annotated[
-        str | None,
-        typer.Option(
-            help="Computed again: none, selective (attention), full (layers). Default: none.",
-            autocompletion=completion.among(lambda: ("none", "selective", "full")),
-        ),
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Precision of products: {', '.join(layouts.DTYPES)}. Default: bf16.",
-            autocompletion=completion.among(lambda: layouts.DTYPES),
-        ),
-    ] = None,
-    schedule: Annotated[str | None, typer.Option(help=f"Of the pipeline: {', '.join(layouts.SCHEDULES)}.")] = None,
-    order: Annotated[str | None, typer.Option(help=f"Ranks, innermost first: {', '.join(layouts.ORDERS)}.")] = None,
-    framework: Annotated[
-        str | None,
-        typer.Option(
-            "--software",
-            help=f"The framework; --list names them. Default: {SOFTWARE}.",
-            autocompletion=completion.among(software),
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option("--config", help="A file of Megatron-LM, torchtitan, transformers or DeepSpeed.", metavar="FILE"),
-    ] = None,
-    given: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A field of the software, as bucket_mb=25 or gradient_bytes=2; repeatable."),
-    ] = None,
-    gpu: Annotated[str | None, typer.Option(help="GPU whose computing counts. Default: that of the machine.")] = None,
-    nccl_version: Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")] = None,
-    env: Env = None,
     sweeps: Annotated[bool, typer.Option("--sweep", help="Price all usual layouts; those given stay.")] = False,
     what_if: Annotated[
         list[str] | None, typer.Option("--what-if", help='The machine with a change: "nvlink x2", "nics 4", "pcie".')
@@ -224,14 +176,7 @@ def plan(
     dollars: Annotated[
         list[str] | None, typer.Option("--dollars-per-gpu-hour", help="Price of a GPU and hour, one for each machine.")
     ] = None,
-    write_step: Annotated[Path | None, typer.Option("--save", help="Write the step as JSON.", metavar="FILE")] = None,
-    write_trace: Annotated[
-        Path | None, typer.Option("--trace", help="Write the pipeline for ui.perfetto.dev.", metavar="FILE")
-    ] = None,
-    write_html: Annotated[
-        Path | None, typer.Option("--html", help="Write a page with charts; of the best with --sweep.", metavar="FILE")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    save: Annotated[Path | None, typer.Option("--save", help="Write the step as JSON.", metavar="FILE")] = None,
     _list: Annotated[
         bool, typer.Option("--list", help="List models and software.", callback=_show_list, is_eager=True)
     ] = False,
@@ -240,101 +185,127 @@ def plan(
 
     Example: nvcoll plan llama3-70b --on hgx-h100x64+ib-ndr-8 --tp 8 --pp 4 --global-batch 1024
     """
-    machines = [named(one) for one in on.split(",")]
+    fabrics = [named(one) for one in on.split(",")]
+    fabrics += [one.what_if(change) for one in fabrics for change in what_if or ()]
     counts = _numbers(gpus)
-    _check_size(machines, counts)
-    conditions: dict[str, Any] = {"gpu": gpu, "version": nccl_version, "settings": settings(env or ())}
-    words: dict[str, Any] = {
-        "tp": tp,
-        "pp": pp,
-        "vp": vp,
-        "cp": cp,
-        "ep": ep,
-        "dp": dp,
-        "zero": zero,
-        "shard_ranks": shard_ranks,
-    }
-    words |= {"micro_batch": micro_batch, "global_batch": global_batch, "sequence": sequence, "recompute": recompute}
-    words |= {"dtype": dtype, "schedule": schedule, "order": order, "software": framework}
-    how = _configured([model, *([config] if config else [])], counts, quiet=as_json)
-    words = {word: value for word, value in words.items() if value is not None}
-    if words.keys() & {"tp", "pp", "cp"}:
-        how.pop("dp", None)  # data parallelism takes the GPUs that sizes of the command line leave
-    how |= words
-    how["overrides"] = how.get("overrides", {}) | _fields(given or ())
-    model = how.pop("model")
-    calibration: Calibration | None = None
-    if write_html is not None:
-        page.libraries()
-    if sweeps:
-        of_one = {"--save": write_step, "--trace": write_trace}
-        if given := [name for name, value in of_one.items() if value is not None]:
-            raise InvalidArgument(f"{given[0]} is of one layout: pass it without --sweep, with the layout of a row")
-        machines += _changed(machines, what_if)
-        if measured is not None:
-            first = Machine(machines[0], *counts[:1], **conditions).plan(model, **how)
-            calibration = _calibration(first, measured, quiet=as_json)
-            how = {word: value for word, value in how.items() if word not in VARIED}
-        found_there = [_sweeps(model, one, counts, conditions, how) for one in machines]
-        if calibration is not None:
-            found_there = [one.scaled(calibration) for one in found_there]
-        _show_sweeps(model, machines, found_there, _prices(dollars, machines), as_json)
-        if write_html is not None:
-            best = found_there[0]
-            there = Machine(machines[0], best.best.gpus, **conditions)
-            request = {**there.request(model, **how), "layout": best.best.layout}
-            found_best = there.planned(request)
-            text = page.of(found_best, timeline=there.timeline(found_best.step), sweep=best.candidates)
-            write_html.write_text(text, encoding="utf-8")
-        return
-    if len(counts) > 1:
-        raise InvalidArgument("several numbers of GPUs are for --sweep: pass one")
-    asked = [Machine(one, *counts, **conditions) for one in (*machines, *_changed(machines, what_if))]
-    of_first = {"--save": write_step, "--trace": write_trace, "--html": write_html}
-    if len(asked) > 1 and (given := [name for name, value in of_first.items() if value is not None]):
-        raise InvalidArgument(one_machine(given[0], len(asked)))
-    found = [machine.plan(model, **how) for machine in asked]
+    found_model, said, assumed = _configured([model, *([sources.config] if sources.config else [])], counts)
+    if how.keys() & {"tp", "pp", "cp"}:
+        said.pop("dp", None)  # data parallelism takes the GPUs that sizes of the command line leave
+    how = {**said, **how, "overrides": {**said.get("overrides", {}), **_fields(sources.fields or ())}}
+    _check(sweeps, {"--save": save, "--trace": outputs.trace}, counts, len(fabrics))
+    _check_size(fabrics, counts)
+    outputs.check(fabrics)
+    asked = [[conditions.machine(one, count, sources.gpu) for count in counts or (None,)] for one in fabrics]
+    report = Report("plan", _titled(model, found_model), [], [], dollars=_prices(dollars, fabrics), assumed=assumed)
+    calibration = None
     if measured is not None:
-        calibration = _calibration(found[0], measured, quiet=as_json)
-        found = [calibration.of(one) for one in found]
-    if write_step is not None:
-        write_step.write_text(found[0].step.to_json(), encoding="utf-8")
-    if write_trace is not None:
-        trace.save(asked[0].timeline(found[0].step), write_trace)
-    if write_html is not None:
-        timeline = asked[0].timeline(found[0].step)
-        write_html.write_text(page.of(found[0], timeline=timeline), encoding="utf-8")
-    prices = _prices(dollars, [one.fabric for one in asked])
-    if as_json:
-        print(json.dumps({"schema": SCHEMA, "predictions": [one.to_dict() for one in found]}, indent=2))
-    elif len(found) == 1:
-        show.show_step(found[0], neighbours(asked[0], found[0]), prices.get(found[0].machine.name))
+        calibration, shown = _calibration(asked[0][0].plan(found_model, **how), measured)
+        report = replace(report, measured=shown)
+    if sweeps:
+        report = _swept(report, asked, found_model, how, calibration)
     else:
-        show.show_machines(found, prices)
+        report = _planned(report, [one for one, *_ in asked], found_model, how, calibration)
+    if save is not None:
+        save.write_text(report.found[0].step.to_json(), encoding="utf-8")
+    outputs.write(report)
 
 
-def _show_sweeps(
-    model: str, machines: Sequence[Fabric], found: Sequence[Sweep], dollars: dict[str, float], as_json: bool
-) -> None:
-    if as_json:
-        rows = [
-            {"machine": machine.name, "refused": one.refused, "candidates": [vars(row) for row in one.candidates]}
-            for machine, one in zip(machines, found, strict=True)
-        ]
-        print(json.dumps({"schema": SWEEP_SCHEMA, "sweeps": rows}, indent=2))
-        return
-    for nth, (machine, one) in enumerate(zip(machines, found, strict=True)):
-        if nth:
-            print()
-        show.show_sweep(f"{model} on {machine.name}", one, dollars.get(machine.name))
+def _titled(name: str, model: str | dict[str, Any]) -> str:
+    return name if isinstance(model, str) else str(model.get("name", name))
 
 
-def _changed(machines: Sequence[Fabric], changes: Sequence[str] | None) -> list[Fabric]:
-    """Returns each machine with each change."""
-    return [machine.what_if(change) for machine in machines for change in changes or ()]
+def _check(sweeps: bool, files: dict[str, Path | None], counts: Sequence[int], machines: int) -> None:
+    """Refuses files of one step where there are several.
+
+    Raises:
+        InvalidArgument: there are.
+    """
+    given = [name for name, file in files.items() if file is not None]
+    if sweeps and given:
+        raise InvalidArgument(f"{given[0]} is of one layout: pass it without --sweep, with the layout of a row")
+    if len(counts) > 1 and not sweeps:
+        raise InvalidArgument("several numbers of GPUs are for --sweep: pass one")
+    if machines > 1 and given:
+        raise InvalidArgument(one_machine(given[0], machines))
 
 
-def _calibration(found: StepPrediction, measured: str, quiet: bool) -> Calibration:
+def _planned(
+    report: Report,
+    machines: Sequence[Machine],
+    model: str | dict[str, Any],
+    how: PlanOptions,
+    calibration: Calibration | None,
+) -> Report:
+    """Adds the step on each machine; on one machine, what to try next."""
+    found = [one.plan(model, **how) for one in machines]
+    tries = neighbours(machines[0], found[0]) if len(found) == 1 else []
+    if calibration is not None:
+        found, tries = [calibration.of(one) for one in found], [calibration.of(one) for one in tries]
+    names, layouts = list(dict.fromkeys(one.step.name for one in found)), dict.fromkeys(one.words for one in found)
+    if len(found) == 1:
+        title, details = f"{names[0]}, {found[0].machine.name}", [Detail(last=[*_tries(tries, found[0])])]
+    else:
+        title = names[0] if len(names) == 1 else f"{names[0]}; other machines have more or fewer GPUs"
+        details = []
+    head = [*under("assumed", report.assumed), Line("", title), Line("layout", ", or ".join(layouts))]
+    return replace(report, machines=machines, found=found, head=head, details=details)
+
+
+def _tries(tries: Sequence[Candidate], found: StepPrediction) -> Sequence[Line]:
+    """Says which layouts next to this one are faster, or fit."""
+    said = []
+    for one in tries[:3]:
+        share = 100 * (1 - one.seconds / found.seconds)
+        change = f"{share:.0f} % faster" if share > 0 else f"{-share:.0f} % slower"
+        fit = f"{one.memory_gib:.0f} GiB, {fit_words(one.fit)}"
+        said.append(f"{one.words}: {duration(one.seconds)}, {change}, {fit}")
+    fits = found.fit != "too_large"
+    none = "is faster by 2 % or more and fits" if fits else "fits: pass --sweep, or more GPUs"
+    return [*under("try", said or [f"no layout next to this one {none}"])]
+
+
+def _swept(
+    report: Report,
+    asked: Sequence[Sequence[Machine]],
+    model: str | dict[str, Any],
+    how: PlanOptions,
+    calibration: Calibration | None,
+) -> Report:
+    """Adds a sweep on each machine, and the best layout of each that has one."""
+    if calibration is not None:
+        how = cast(PlanOptions, {word: value for word, value in how.items() if word not in VARIED})
+    given = {word: value for word, value in how.items() if word in ("software", "overrides")}
+    machines, found, sweeps = [], [], {}
+    for sizes in asked:
+        one = _sweep(model, sizes, how)
+        if one.candidates and (best := one.candidates[0]).fit != "too_large":
+            machines.append(next(size for size in sizes if size.gpus == best.gpus))
+            found.append(machines[-1].plan(model, **cast(PlanOptions, {**given, **best.layout})))
+        sweeps[sizes[0].fabric.name] = one
+    if calibration is not None:
+        found = [calibration.of(one) for one in found]
+        sweeps = {name: one.scaled(calibration) for name, one in sweeps.items()}
+    head = [*under("assumed", report.assumed)]
+    return replace(report, machines=machines, found=found, sweeps=sweeps, head=head)
+
+
+def _sweep(model: str | dict[str, Any], sizes: Sequence[Machine], how: PlanOptions) -> Sweep:
+    """Sweeps the layouts of each number of GPUs of a machine."""
+    found: list[Candidate] = []
+    refused: dict[str, int] = {}
+    with progress.line() as tell:
+        for one in sizes:
+
+            def priced(done: int, all_: int, count: int = one.gpus) -> None:
+                tell(f"{done} of {all_} layouts of {count} GPUs priced")
+
+            some = sweep(model, one, tell=priced, **how)
+            found += some.candidates
+            refused |= some.refused
+    return Sweep.of(found, refused)
+
+
+def _calibration(found: StepPrediction, measured: str) -> tuple[Calibration, MeasuredStep]:
     """Compares a prediction with the step as it was measured.
 
     Raises:
@@ -346,8 +317,7 @@ def _calibration(found: StepPrediction, measured: str, quiet: bool) -> Calibrati
     except ValueError:
         raise InvalidArgument(f"--measured {measured} is no time: pass seconds, as 11.3s") from None
     calibration = found.calibrated(time)
-    if not quiet:
-        ratio, scale = calibration.ratio, calibration.scale
-        noise = "one run has noise of its own"
-        print(f"measured {ratio:.2f} times the prediction; {noise}: times are scaled by {scale:.2f}")
-    return calibration
+    noise = "one run has noise of its own"
+    said = f"{calibration.ratio:.2f} times the prediction; {noise}: times are scaled by {calibration.scale:.2f}"
+    shown = [Line("measured", said)]
+    return calibration, MeasuredStep(time, found.machine.name, scale=calibration.scale, shown=shown)

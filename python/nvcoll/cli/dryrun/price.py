@@ -1,0 +1,111 @@
+"""``nvcoll price``: predicts a step from a file: a recording, JSON of a step, a trace, an execution trace, HLO."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nvcoll._nvcoll import Fabric, InvalidArgument, WorkStep, fabrics
+from nvcoll.cli.gathered import gathered
+from nvcoll.cli.machines import DEFAULT_MACHINE, named
+from nvcoll.cli.outputs import Conditions, Outputs
+from nvcoll.dryrun import report as of_recordings
+from nvcoll.dryrun.launch import gpu_of
+from nvcoll.dryrun.recorded import Recorded
+from nvcoll.text.formatting import counted
+from nvcoll.traces import chakra, formats
+from nvcoll.traces import report as of_traces
+from nvcoll.traces.kineto import Measured
+from nvcoll.traces.program import Trace
+
+
+@gathered
+def price(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="A recording of nvcoll dryrun, a step as JSON, a trace of torch.profiler, Chakra, or HLO."),
+    ],
+    conditions: Conditions,
+    outputs: Outputs,
+    on: Annotated[
+        str | None, typer.Option("--on", help="Machines, separated by commas. Default: that of the recording.")
+    ] = None,
+    traced: Annotated[
+        str | None, typer.Option("--from", help="The traced machine: compares its prediction with the trace.")
+    ] = None,
+    tokens: Annotated[
+        float | None, typer.Option(help="Tokens in a step of all ranks. Default: found in the file.", min=0)
+    ] = None,
+    step: Annotated[
+        int | None, typer.Option(help="The number N of ProfilerStep#N. Default: the step of median time.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option("--save", help="Write the step as JSON.", metavar="FILE")] = None,
+    chakra_folder: Annotated[
+        Path | None, typer.Option("--chakra", help="Write execution traces of Chakra.", metavar="FOLDER")
+    ] = None,
+) -> None:
+    """Predicts a step that was recorded or traced on machines, without running it again.
+
+    A trace of torch.profiler keeps the measured times of its kernels and its processor.
+
+    Example: nvcoll price train.json.gz --on hgx-h100x64+ib-ndr-8,hgx-h100x64+roce-100-8
+    """
+    recorded = Recorded.load(files[0]) if len(files) == 1 and formats.is_recording(files[0]) else None
+    if recorded is not None and (traced, step) != (None, None):
+        raise InvalidArgument("--from and --step are for traces of torch.profiler: leave them out")
+    there, assumed = (None if traced is None else named(traced)), list[str]()
+    if recorded is not None and on is None:
+        on, assumed = _machine_of(recorded)
+    names = on or (None if there else DEFAULT_MACHINE)
+    asked = [*([there] if there else []), *(named(one) for one in (names.split(",") if names else ()))]
+    asked = list({one.name: one for one in asked}.values())
+    outputs.check(asked)
+    if recorded is not None:
+        recorded = recorded.with_tokens(tokens)
+        machines = [conditions.machine(one, recorded.step.gpus) for one in asked]
+        report = of_recordings.report_of("price", machines, [recorded] * len(machines), assumed)
+    else:
+        read = _opened(files, asked[0], step, traced)
+        if tokens is not None:
+            row = json.loads(read.steps[0].to_json()) | {"tokens": tokens}
+            read.steps = [WorkStep.from_json(json.dumps(row))]
+        machines = [conditions.machine(one, read.steps[0].gpus) for one in asked]
+        report = of_traces.report_of(read, machines, there and there.name)
+    if save is not None:
+        save.write_text(report.found[0].step.to_json(), encoding="utf-8")
+    if chakra_folder is not None:
+        chakra.write(report.found[0].step, chakra_folder)
+    outputs.write(report)
+
+
+def _opened(files: list[Path], fabric: Fabric, step: int | None, traced: str | None) -> Trace:
+    """Reads files of other tools.
+
+    Raises:
+        InvalidArgument: it cannot be read, or options of traces are given for another file, or a trace is that of a
+            dry run: its processor's times are of the machine that ran it.
+    """
+    read = formats.opened(files, gpu=gpu_of(fabric).name, step=step)
+    if isinstance(read.measured, Measured):
+        if read.measured.is_virtual:
+            raise InvalidArgument(
+                f"{files[0]} is the trace of a dry run: its processor's times are of the machine that ran it, not of a "
+                "GPU's host; pass the recording (nvcoll dryrun --save) to nvcoll price"
+            )
+    elif (traced, step) != (None, None):
+        raise InvalidArgument(f"{files[0]} is no trace of torch.profiler: leave out --from and --step")
+    return read
+
+
+def _machine_of(recorded: Recorded) -> tuple[str, list[str]]:
+    """Returns the machine on which a script was recorded; if it does not say, one that fits, and a sentence."""
+    if (found := recorded.facts.get("machine")) is not None:
+        return str(found), []
+    size, title = recorded.row["gpus"], recorded.facts["gpu_title"]
+    node = next((one for one in fabrics() if one.gpu == title and one.nodes == 1), named(DEFAULT_MACHINE))
+    nodes = -(-size // node.world_size)
+    name = f"{node.name}x{nodes}+ib-ndr-8" if nodes > 1 else node.name
+    return name, [f"the recording of {counted(size, 'GPU')} ({title}) does not name its machine: {name}; pass --on"]

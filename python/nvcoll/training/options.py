@@ -1,0 +1,59 @@
+"""The options of a planned step, once: keywords of `plan` and `sweep`, options of ``nvcoll plan``, words of files.
+
+What `nvcoll.training.sweep` finds has its layout in the same words, so ``plan(model, on=machine, **best.layout)`` plans
+it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict, get_args
+
+Fields = Mapping[str, Any]
+"""The fields of a model or of software, by name."""
+
+Dtype = Literal["bf16", "fp16", "fp8", "fp4", "tf32"]
+Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble-1p", "zero-bubble-2p"]
+Order = Literal["tp-cp-dp-pp", "tp-cp-pp-dp"]
+Recompute = Literal["none", "selective", "full"]
+
+GLOBAL_BATCH: Final = 256
+"""The sequences of a step by default. Chosen: 2 million tokens of 8,192."""
+
+SOFTWARE: Final = "megatron-core"
+"""The software by default."""
+
+
+class Help(NamedTuple):
+    """What ``--help`` says of an option, and the least value; an option without is of Python and of files alone."""
+
+    text: str
+    least: int | None = None
+
+
+class PlanOptions(TypedDict, total=False):
+    """What to plan, besides model and machine; what is absent has its default."""
+
+    global_batch: Annotated[int, Help(f"Sequences of a step. Default: {GLOBAL_BATCH}.", 1)]
+    micro_batch: Annotated[int, Help("Sequences of a micro-batch on one rank. Default: 1.", 1)]
+    sequence: Annotated[int | None, Help("Tokens of a sequence. Default: the model's.", 1)]
+    tp: Annotated[int, Help("Tensor-parallel ranks. Default: 1.", 1)]
+    pp: Annotated[int, Help("Stages of the pipeline. Default: 1.", 1)]
+    vp: Annotated[int, Help("Chunks of each stage (virtual stages). Default: 1.", 1)]
+    cp: Annotated[int, Help("Context-parallel ranks. Default: 1.", 1)]
+    ep: Annotated[int, Help("Expert-parallel ranks. Default: 1.", 1)]
+    dp: Annotated[int | None, Help("Data-parallel ranks. Default: what the others leave.", 1)]
+    zero: Annotated[int, Help("ZeRO stage, 0 to 3: shards optimizer (1), gradients (2), parameters (3). Default: 1.")]
+    shard_ranks: Annotated[int | None, Help("Ranks that share one copy: HSDP. Default: all.", 1)]
+    recompute: Annotated[Recompute | Mapping[str, float], Help("Computed again: selective is attention.")]
+    dtype: Annotated[Dtype, Help("Precision of matrix products. Default: bf16.")]
+    schedule: Annotated[Schedule | None, Help("Schedule of the pipeline. Default: 1f1b, or interleaved with --vp.")]
+    order: Annotated[Order, Help("Order of ranks, innermost first. Default: tp-cp-dp-pp.")]
+    software: Annotated[str | Fields, Help(f"The framework; --list names them. Default: {SOFTWARE}.")]
+    sequence_parallel: bool
+    overrides: Fields
+
+
+DTYPES: Final = get_args(Dtype)
+SCHEDULES: Final = get_args(Schedule)
+ORDERS: Final = get_args(Order)

@@ -1,0 +1,422 @@
+"""The report of priced steps: text, rows, JSON, and the files of pages and traces.
+
+``nvcoll plan``, ``dryrun`` and ``price`` and `nvcoll.testing.dryrun` make a `Report`, and all print it alike::
+
+    head                     what it is: the step and its layout, the script that ran, the file
+    what was measured        beside what is predicted
+    one machine              the step in detail: time, memory, limit, hints; parts, memory, lines, collectives
+    several machines         side by side
+    sweep                    layouts, best first
+
+What one command alone knows is data of the report: `Report.head`, `Report.measured`, `Detail`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from html import escape
+from importlib.resources import files
+from typing import Any, Final, Literal, NamedTuple
+
+from nvcoll._nvcoll import InvalidArgument
+from nvcoll.text.formatting import counted, duration, sized
+from nvcoll.text.tables import LABEL, fitted, labelled
+from nvcoll.training import page
+from nvcoll.training.planning import Machine
+from nvcoll.training.prediction import PARTS, TITLES, CollectivePrice, StepPrediction, fit_words
+from nvcoll.training.sweep import Candidate, Sweep
+from nvcoll.training.trace import Document
+
+SCHEMA: Final = "nvcoll.report/1"
+
+HIDES: Final = {
+    "nothing": "nothing",
+    "tiles": "its product",
+    "other_micro_batch": "another micro-batch",
+    "attention": "attention",
+    "other_layer": "another layer",
+    "last_backward": "the last backward pass",
+    "first_forward": "the first forward pass",
+    "half": "half of the pipeline",
+}
+
+MOST: Final = 12
+"""The rows of a sweep and of collectives that are shown. Chosen."""
+
+MOST_LINES: Final = 8
+"""The rows of lines of a script that are shown. Chosen."""
+
+LEAST: Final = 5e-4
+"""The least share of a part of the time that is shown. Chosen: tables show tenths of a per cent."""
+
+ALL: Final = 0.995
+"""The part of a collective's time from which on all of it is exposed, as far as three digits show. Chosen."""
+
+
+class Line(NamedTuple):
+    """A sentence with its label; a headline has none, and a sentence that goes on below another has a blank."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text: headings, rows, the headings of columns that are aligned left, and of those that may go."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: Sequence[str] = ()
+    optional: Sequence[str] = ()
+
+
+Block = Line | Table | None
+"""A part of the text; None is an empty line."""
+
+
+def under(label: str, sentences: Iterable[str]) -> Iterator[Line]:
+    """Yields sentences under one label."""
+    return (Line(label if nth == 0 else " ", text) for nth, text in enumerate(sentences))
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What a command knows of one step besides its prediction.
+
+    ``memory`` replaces the sentence about the memory, ``peak`` is the line of a script at which it is fullest, ``last``
+    are sentences at the end: layouts to try, assumptions.
+    """
+
+    memory: str = ""
+    peak: str = ""
+    hints: Sequence[str] = ()
+    last: Sequence[Line] = ()
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """A step as it was measured, in seconds; what was not measured is None.
+
+    ``machine`` names the prediction to compare with. ``collectives``: pattern, group, bytes, seconds. ``replayed_s``:
+    the step as predicted with the measured times of collectives. ``scale``: the factor of all predicted times.
+    ``shown`` is the comparison as text.
+    """
+
+    seconds: float
+    machine: str | None = None
+    computes_s: float | None = None
+    exposed_s: float | None = None
+    idle_s: float | None = None
+    replayed_s: float | None = None
+    scale: float | None = None
+    collectives: Sequence[Mapping[str, str | float]] = ()
+    shown: Sequence[Block] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class TooLarge:
+    """A machine on which a script ran out of memory, with the message of torch and the line."""
+
+    machine: str
+    message: str
+    line: str | None
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """Predictions of a step on machines, one for each of `machines`, and what only its command knows.
+
+    Attributes:
+        command: the command that made it.
+        title: what was priced: a model, a script, a step.
+        machines: the machines on which steps were priced.
+        found: the prediction for each machine; with sweeps that of the best layout.
+        head: sentences before the predictions.
+        details: one for each prediction, or none.
+        dollars: prices of a GPU and hour, by the name of the machine.
+        measured: what was measured.
+        sweeps: the layouts on each machine, by its name.
+        recordings: facts of recordings, by the model of GPU.
+        out_of_memory: machines on which the script ran out of memory.
+        assumed: what was assumed, in sentences.
+    """
+
+    command: Literal["plan", "dryrun", "price"]
+    title: str
+    machines: Sequence[Machine]
+    found: Sequence[StepPrediction]
+    head: Sequence[Block] = ()
+    details: Sequence[Detail] = ()
+    dollars: Mapping[str, float] = field(default_factory=dict)
+    measured: MeasuredStep | None = None
+    sweeps: Mapping[str, Sweep] = field(default_factory=dict)
+    recordings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    out_of_memory: Sequence[TooLarge] = ()
+    assumed: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        return f"<Report of {self.command}: {', '.join(map(repr, self.found))}>"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+    def lines(self) -> Iterator[str]:
+        """Yields the report as lines that fit the terminal."""
+        for block in self._blocks():
+            if block is None:
+                yield ""
+            elif isinstance(block, Table):
+                yield from fitted(block.heads, block.rows, left=block.left, optional=block.optional)
+            else:
+                yield from labelled(block.label, block.text, label=LABEL if block.label else 0)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Returns a row for each prediction, of a sweep for each layout."""
+        if self.sweeps:
+            return [self._row(name, one) for name, sweep in self.sweeps.items() for one in sweep.candidates]
+        return [self._row(one.machine.name, one) for one in self.found]
+
+    def _row(self, machine: str, one: StepPrediction | Candidate) -> dict[str, Any]:
+        names = ("seconds", "low_s", "high_s", "tokens_per_second", "mfu", "computes_s", "exposed_s", "idle_s")
+        row = {"machine": machine, "gpus": one.gpus, "layout": one.words.replace("  ", ", ")}
+        row |= {name: getattr(one, name) or None for name in (*names, "memory_gib")} | {"fit": one.fit}
+        return row | ({"dollars": one.dollars(self.dollars[machine])} if self.dollars else {})
+
+    def to_json(self) -> str:
+        """Returns the report as JSON of ``nvcoll.report/1``; `schema` has its schema."""
+        sweeps = [
+            {"machine": name, "refused": one.refused, "candidates": [asdict(row) for row in one.candidates]}
+            for name, one in self.sweeps.items()
+        ]
+        measured = self.measured and {name: value for name, value in vars(self.measured).items() if name != "shown"}
+        row: dict[str, Any] = {
+            "schema": SCHEMA,
+            "command": self.command,
+            "reports": [one.to_dict() for one in self.found],
+        }
+        row |= {"sweep": sweeps, "measured": measured, "recordings": self.recordings, "assumed": self.assumed}
+        return json.dumps(row | {"out_of_memory": [asdict(one) for one in self.out_of_memory]}, indent=2)
+
+    @cached_property
+    def best(self) -> int:
+        """The place of the fastest step that fits, or if none does of the fastest."""
+        found = enumerate(self.found)
+        return min(found, key=lambda one: (one[1].fit == "too_large", one[1].seconds))[0]
+
+    def timeline(self) -> Document:
+        """Returns the timeline of the best step."""
+        return self.machines[self.best].timeline(self.found[self.best].step)
+
+    def page(self) -> str:
+        """Returns a page with charts: machines or layouts beside each other, and the best step in detail.
+
+        Raises:
+            InvalidArgument: a library that draws is not installed, or there is no step.
+        """
+        if not self.found:
+            raise InvalidArgument("no step was priced: there is nothing to draw")
+        one = self.found[self.best]
+        several = self.found if len(self.found) > 1 else ()
+        return page.of(one, timeline=self.timeline(), sweep=self.sweeps.get(one.machine.name), several=several)
+
+    def _blocks(self) -> Iterator[Block]:
+        yield from self.head
+        if self.measured is not None:
+            yield from self.measured.shown
+        if self.sweeps:
+            for nth, (name, one) in enumerate(self.sweeps.items()):
+                yield from [None] * (nth > 0)
+                yield from of_sweep(one, f"{self.title} on {name}", self.dollars.get(name))
+        elif len(self.found) == 1:
+            detail = self.details[0] if self.details else Detail()
+            yield from of_step(self.found[0], detail, self.dollars.get(self.found[0].machine.name))
+        elif self.found:
+            yield from self._of_machines()
+        for failed in self.out_of_memory:
+            yield Line("memory", f"{failed.machine}: does not fit: {failed.message}")
+
+    def _of_machines(self) -> Iterator[Block]:
+        """Yields machines side by side, compared with the traced machine, the measured step, or the fastest."""
+        base = min(one.seconds for one in self.found)
+        whose = "best"
+        if (measured := self.measured) is not None and measured.scale is None:
+            whose = measured.machine or "measured"
+            base = next((one.seconds for one in self.found if one.machine.name == whose), measured.seconds)
+        columns = {"machine": [one.machine.name for one in self.found]}
+        columns |= {"step": [duration(one.seconds) for one in self.found]}
+        columns |= {"90 % interval": [duration(one.low_s, one.high_s) for one in self.found]}
+        if has_tokens := any(one.tokens_per_second for one in self.found):
+            columns |= {"tokens/s/GPU": [f"{one.tokens_per_second:,.0f}" for one in self.found]}
+        if any(one.mfu for one in self.found):
+            columns |= {"MFU": [f"{100 * one.mfu:.0f} %" for one in self.found]}
+        if has_tokens:
+            waits = (100 * (one.exposed_s + one.idle_s) / one.seconds for one in self.found)
+            columns |= {"waits": [f"{share:.0f} %" for share in waits]}
+        else:
+            for name in ("computes", "exposed", "idle"):
+                columns[name] = [duration(getattr(one, f"{name}_s")) for one in self.found]
+        if any(one.memory for one in self.found):
+            columns |= {"GiB": [f"{one.memory_gib:.0f} of {one.gpu_memory_gib:.0f}" for one in self.found]}
+            columns |= {"memory": [fit_words(one.fit) for one in self.found]}
+        columns |= {f"vs {whose}": [f"{one.seconds / base:.2f}x" for one in self.found]}
+        if self.dollars:
+            prices = (one.dollars(self.dollars[one.machine.name]) for one in self.found)
+            columns |= {"$/10^12 tokens": [f"{price:,.0f}" for price in prices]}
+        rows = [list(row) for row in zip(*columns.values(), strict=True)]
+        yield Table([*columns], rows, ("machine", "memory"), ("waits", "tokens/s/GPU", "GiB", "90 % interval"))
+        for one in self.found:
+            yield Line("limit", f"{one.machine.name}: {one.limit}")
+        for one in self.found:
+            for reason in one.extrapolated:
+                yield Line("accuracy", f"{one.machine.name}: extrapolated: {reason}; the interval is wider")
+        for one, detail in zip(self.found, self.details, strict=False):
+            yield from (Line("hint", f"{one.machine.name}: {hint}") for hint in detail.hints[:1])
+
+
+def schema() -> str:
+    """Returns the JSON Schema of a report."""
+    return files("nvcoll.training").joinpath("schema.json").read_text(encoding="utf-8")
+
+
+def of_step(found: StepPrediction, detail: Detail, dollars: float | None) -> Iterator[Block]:
+    """Yields one step: time, memory, limit, hints, and tables of where the time and the memory go."""
+    rates = [f"{duration(found.seconds)} (90 %: {duration(found.low_s, found.high_s)})"]
+    if found.tokens_per_second:
+        rates.append(f"{found.tokens_per_second:,.0f} tokens/s per GPU")
+    if found.mfu:
+        rates.append(f"{100 * found.mfu:.1f} % {'MFU' if found.flops_of == 'model' else 'HFU'}")
+    yield Line("step", ", ".join(rates))
+    if found.memory is not None:
+        held = f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} GiB on the fullest GPU: {fit_words(found.fit)}"
+        yield Line("memory", detail.memory or held)
+    if detail.peak:
+        yield Line("peak", f"at {detail.peak}")
+    yield Line("limit", found.limit)
+    if dollars is not None:
+        yield Line("price", f"{found.dollars(dollars):,.0f} dollars for 10^12 tokens at {dollars:g} a GPU and hour")
+    for reason in found.extrapolated:
+        yield Line("accuracy", f"extrapolated: {reason}; the interval is wider")
+    yield from under("hint", detail.hints)
+    for table in (_of_parts(found), _of_memory(found), _of_lines(found), _of_collectives(found)):
+        if table is not None and table.rows:
+            yield from (None, table)
+    if found.collectives and (more := len(_collectives(found)) - MOST) > 0:
+        yield Line("", f"({more} more: --json has all)")
+    if detail.last:
+        yield None
+    yield from detail.last
+
+
+def _of_parts(found: StepPrediction) -> Table:
+    shown = {PARTS[name]: time for name, time in found.parts.items() if time >= LEAST * found.seconds}
+    times = [*sorted(shown.items(), key=lambda part: -part[1]), ("the GPU computes", found.computes_s)]
+    rows = [(name, duration(time), f"{100 * time / found.seconds:.1f} %") for name, time in times]
+    return Table(("where the time goes", "time", "share"), rows, ("where the time goes",))
+
+
+def _of_memory(found: StepPrediction) -> Table | None:
+    if found.memory is None:
+        return None
+    fullest = max(found.memory, key=lambda one: one.gib)
+    rows = [(TITLES.get(name, name), f"{nbytes / 2**30:.1f}") for name, nbytes in fullest.lines.items()]
+    head = f"memory of {'a GPU' if len(found.memory) == 1 else f'the {fullest.role}'}"
+    return Table((head, "GiB"), [*rows, ("together", f"{fullest.gib:.1f}")], (head,))
+
+
+def _of_lines(found: StepPrediction) -> Table:
+    """The lines of a script at which the GPU waits for communication or copies the longest."""
+    lost = sorted(
+        ((row.exposed_s + row.copies_s, row) for row in found.lines), key=lambda one: -one[0] - one[1].waits_s
+    )
+    rows = [
+        (row.line, duration(bare), duration(row.waits_s), f"{100 * (bare + row.waits_s) / found.seconds:.1f} %")
+        for bare, row in lost
+        if bare + row.waits_s >= 1e-3 * found.seconds
+    ]
+    heads = ("line of the script", "exposed", "waits for ranks", "share")
+    return Table(heads, rows[:MOST_LINES], heads[:1], ("waits for ranks",))
+
+
+def _collectives(found: StepPrediction) -> list[tuple[str, ...]]:
+    """Returns the collectives, each kind once."""
+    return [*dict.fromkeys(
+        (
+            *(_place(one, found), one.name, one.ranks, f"{one.count:g}"),
+            *(sized(round(one.bytes)), duration(one.seconds), _hides(one)),
+        )
+        for one in found.collectives
+    )]  # fmt: skip
+
+
+def _of_collectives(found: StepPrediction) -> Table:
+    heads = ("collectives of", "name", "ranks", "calls", "size", "one takes", "hides behind")
+    left = ("collectives of", "name", "ranks", "hides behind")
+    return Table(heads, _collectives(found)[:MOST], left, ("calls", "ranks", "hides behind"))
+
+
+def _hides(one: CollectivePrice) -> str:
+    """Says what a collective hides behind; of a recorded step, how much of its calls nothing hides."""
+    if one.hides is not None:
+        return HIDES[one.hides]
+    exposed, together = one.exposed_s or 0.0, one.count * one.seconds
+    if exposed >= ALL * together:
+        return "nothing"
+    return f"all but {duration(exposed)}" if exposed else "all"
+
+
+def _place(one: CollectivePrice, found: StepPrediction) -> str:
+    """Says where a collective is; stages that all make the same one are one place."""
+    same = [other for other in found.collectives if replace(other, of=one.of) == one]
+    if one.pass_ == "once" and len(same) == len(found.roles) > 1:
+        return "each stage, once"
+    return one.of if one.of == one.pass_ else f"{one.of}, {one.pass_}"
+
+
+SWEEP: Final = ("GPUs", "layout", "micro-batch", "recompute", "step", "90 % interval", "tokens/s/GPU", "GiB", "memory")
+
+
+def _of_candidates(some: Sequence[Candidate], dollars: float | None) -> Table:
+    rows = []
+    for one in some:
+        sizes, _, rest = one.words.partition("  micro-batch ")
+        micro_batch, _, again = rest.partition("  recompute ")
+        times = duration(one.seconds), duration(one.low_s, one.high_s), f"{one.tokens_per_second:,.0f}"
+        layout = f"{one.gpus}", sizes.replace("  ", " "), micro_batch, again or "none"
+        price = () if dollars is None else (f"{one.dollars(dollars):,.0f}",)
+        rows.append((*layout, *times, f"{one.memory_gib:.0f}", fit_words(one.fit), *price))
+    of_one_size = len({one.gpus for one in some}) == 1
+    heads = SWEEP if dollars is None else (*SWEEP, "$/10^12 tokens")
+    return Table(heads, rows, ("layout", "recompute", "memory"), (SWEEP[6], SWEEP[5], *SWEEP[:of_one_size]))
+
+
+def _of_each_size(some: Sequence[Candidate]) -> list[Candidate]:
+    """Returns the first layouts of each number of GPUs, as many in all as are shown."""
+    sizes = sorted({one.gpus for one in some})
+    most = max(1, MOST // max(1, len(sizes)))
+    return [one for size in sizes for one in [each for each in some if each.gpus == size][:most]]
+
+
+def of_sweep(found: Sweep, title: str, dollars: float | None) -> Iterator[Block]:
+    """Yields the best layouts of each number of GPUs, and those that none beats in time, memory and GPUs."""
+    fitting = [one for one in found.candidates if one.fit != "too_large"]
+    yield Line("", f"{title}: {counted(len(found.candidates), 'layout')} priced, {len(fitting)} fit or may fit")
+    if not found.candidates:
+        yield Line("", "no layout keeps the rules with what is given: leave one of tp, pp, vp, cp, ep open")
+        return
+    if not fitting:
+        yield Line("", "those that need the least memory:")
+    best = found.candidates if fitting else sorted(found.candidates, key=lambda one: one.memory_gib)
+    yield _of_candidates(_of_each_size(best), dollars)
+    if len(front := found.pareto) > 1:
+        yield from (None, Line("", "no other layout is better in time, memory and GPUs at once"))
+        yield _of_candidates(_of_each_size(front), dollars)
+    for reason in best[0].extrapolated:
+        yield Line("accuracy", f"extrapolated: {reason}; the intervals are wider")
+    for rule, count in list(found.refused.items())[:3]:
+        yield Line("refused", f"{counted(count, 'layout')}: {rule}")
