@@ -3,7 +3,7 @@
 //!
 //! | room, from the bottom | what it holds |
 //! |---|---|
-//! | `error`, `gil`, `integers`, `interpreter`, `sizes`, `units`, `counts`, `rows` | what every class needs: exceptions, the GIL during a call, numbers, rows of tables |
+//! | `error`, `gil`, `integers`, `interpreter`, `sizes`, `units`, `counts`, `rows`, `pickled` | what every class needs: exceptions, the GIL during a call, numbers, rows of tables, pickles |
 //! | `arrays` | objects as operands of calls: all unsafe code but one call in `interpreter` |
 //! | `schedules` | the builder, schedules and their proofs, registries |
 //! | `machines` | machines, predictions, NCCL's choice, simulation |

@@ -19,7 +19,7 @@ type LinkRow = (String, String, u64, f64);
 type SpanRow = (u32, u32, u32, u32, f64, f64);
 
 /// The arguments of a simulation: the fabric, the schedule, and the others by name.
-type Arguments = (Py<Fabric>, Py<Schedule>, Py<PyDict>);
+type TimelineArguments = (Py<Fabric>, Py<Schedule>, Py<PyDict>);
 
 /// A schedule in virtual time: the end of each rank, the load of each link, the critical path.
 ///
@@ -161,7 +161,7 @@ impl Timeline {
 
     /// Returns what `pickle` needs: the arguments of the simulation, which is run again where the timeline is unpickled.
     #[pyo3(signature = () -> "tuple[Any, ...]")]
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Arguments)> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, TimelineArguments)> {
         let (py, this) = (slf.py(), slf.get());
         let arguments = (this.on.clone_ref(py), this.ran.clone_ref(py), this.asked.clone_ref(py));
         Ok((slf.get_type().getattr("_again")?, arguments))
