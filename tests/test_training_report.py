@@ -1,6 +1,8 @@
 """The report of `nvcoll plan`, `dryrun` and `price`: one JSON with one schema, rows, sums of parts, short forms."""
 
+import copy
 import json
+import pickle
 from pathlib import Path
 
 import jsonschema
@@ -110,6 +112,14 @@ def test_short_forms_are_short_and_say_the_best():
     assert step.words == found.best.words and "matrix products" in step._repr_html_()
     report = Report("plan", "llama3-8b", [machine], [step])
     assert len(repr(report)) < 300 and "where the time goes" in str(report) and "<pre>" in report._repr_html_()
+
+
+def test_steps_and_sweeps_are_pickled_and_copied():
+    step = plan("llama3-8b", on="hgx-h100", zero=3).step
+    found = sweep("llama3-8b", "hgx-h100", global_batch=64, tp=1, pp=1)
+    for again in (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        assert again(step).to_json() == step.to_json()
+        assert again(found) == found
 
 
 def test_an_option_that_does_not_exist_is_refused_by_the_type_checker(tmp_path):

@@ -3177,6 +3177,7 @@ class WorkStep:
 
     `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON."""
 
+    def __reduce__(self) -> tuple[Any, ...]: ...
     @staticmethod
     def from_json(text: str) -> WorkStep:
         """Reads a step from JSON.

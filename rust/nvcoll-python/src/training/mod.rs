@@ -46,7 +46,7 @@ fn planned(request: &str) -> Result<Step> {
 /// A step of work: what each rank computes, sends and keeps in memory, in planned layers or on recorded streams.
 ///
 /// `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON.
-#[pyclass(module = "nvcoll", frozen)]
+#[pyclass(module = "nvcoll.training", frozen)]
 pub(crate) struct WorkStep(Step);
 
 #[pymethods]
@@ -75,6 +75,12 @@ impl WorkStep {
     /// Returns the step as JSON.
     fn to_json(&self) -> String {
         self.0.to_json()
+    }
+
+    /// Returns what `pickle` needs: the JSON, which `from_json` reads.
+    #[pyo3(signature = () -> "tuple[Any, ...]")]
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        Ok((slf.get_type().getattr("from_json")?, (slf.get().to_json(),)))
     }
 
     /// What it is a step of.
