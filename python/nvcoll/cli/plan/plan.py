@@ -142,6 +142,9 @@ class Sources:
         typer.Option("--set", help="A field of the software, as bucket_mb=25 or gradient_bytes=2; repeatable."),
     ] = None
     gpu: Annotated[str | None, typer.Option(help="GPU whose computing counts. Default: that of the machine.")] = None
+    listed: Annotated[
+        bool, typer.Option("--list", help="List models and software.", callback=_show_list, is_eager=True)
+    ] = False
 
 
 @gathered
@@ -177,9 +180,6 @@ def plan(
         list[str] | None, typer.Option("--dollars-per-gpu-hour", help="Price of a GPU and hour, one for each machine.")
     ] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Write the step as JSON.", metavar="FILE")] = None,
-    _list: Annotated[
-        bool, typer.Option("--list", help="List models and software.", callback=_show_list, is_eager=True)
-    ] = False,
 ) -> None:
     """Predicts a step of training: time with its 90 % interval, MFU, where the time goes, memory, what to try next.
 
