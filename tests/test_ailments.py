@@ -7,10 +7,10 @@ import judge_logs
 import pytest
 
 import nvcoll
-from nvcoll._nvcoll import InvalidArgument, fabrics
+from nvcoll._nvcoll import InvalidArgument
 from nvcoll.check.ailments import AILMENTS, named_alone
-from nvcoll.check.damaged import described, of_nodes, with_lanes, with_network
 from nvcoll.check.log import Log, Row
+from nvcoll.check.machine import of_ranks
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, among, judged
 
 MIB = 1 << 20
@@ -66,37 +66,27 @@ def test_an_ailment_is_the_first_or_second_suspect_of_its_own_times(machine, ail
 )
 def test_a_node_that_lost_lanes_is_found(machine, family, part, of_all, key):
     healthy = nvcoll.fabric(machine)
-    found = judged(log(with_lanes(healthy, family, part, of_all=of_all)), healthy, None, None)
+    found = judged(log(healthy.damaged(family, part, of_all=of_all)), healthy, None, None)
     assert found.verdict != HEALTHY and key in keys(found)[:2]
 
 
 @pytest.mark.parametrize("rate", [2, 4])
 def test_a_lower_rate_that_nccl_does_not_see_keeps_the_algorithm_of_the_healthy_machine(rate):
     healthy = nvcoll.fabric("hgx-h100x2+roce-400-8")
-    slower = with_network(healthy, rate=rate)
+    slower = healthy.damaged("rate", rate)
     found = slower.predict("all_reduce", SIZES, algorithm="NVLSTree", protocol="Simple")
     one = Log("log", "all_reduce", 16, [Row(nth, each.nbytes, each.time_us, None) for nth, each in enumerate(found)])
     suspected = judged(one, healthy, None, None).suspects
     assert suspected[0].ailment.key == {2: "half-network", 4: "quarter-network"}[rate]
 
 
-def test_a_description_is_predicted_like_the_machine_it_describes():
-    for one in fabrics():
-        if one.world_size > 1:
-            again = described(one)
-            sizes = [1 << 16, 1 << 30]
-            assert [each.time_us for each in again.predict("all_reduce", sizes)] == [
-                each.time_us for each in one.predict("all_reduce", sizes)
-            ], one.name
-
-
 def test_the_nodes_of_a_machine_follow_from_the_ranks_of_a_log():
     cluster = nvcoll.fabric("hgx-h100x2+ib-ndr-8")
-    assert of_nodes(cluster, 32).name == "hgx-h100x4+ib-ndr-8" and of_nodes(cluster, 8).name == "hgx-h100"
+    assert of_ranks(cluster, 32).name == "hgx-h100x4+ib-ndr-8" and of_ranks(cluster, 8).name == "hgx-h100"
     with pytest.raises(InvalidArgument, match="no whole number of nodes"):
-        of_nodes(cluster, 12)
-    with pytest.raises(InvalidArgument, match="does not tell"):
-        of_nodes(nvcoll.fabric("hgx-h100"), 16)
+        of_ranks(cluster, 12)
+    with pytest.raises(InvalidArgument, match="are not known"):
+        of_ranks(nvcoll.fabric("hgx-h100"), 16)
     assert judged(log("hgx-h100x4+ib-ndr-8"), cluster, None, None).machine == "hgx-h100x4+ib-ndr-8"
 
 
@@ -140,7 +130,7 @@ def test_a_fact_or_setting_raises_the_odds_of_its_ailment():
 
 def test_a_setting_that_predictions_take_does_not_hide_the_ailment_that_it_names():
     healthy, off = nvcoll.fabric("hgx-a100x2+ib-hdr-8"), {"NCCL_NET_GDR_LEVEL": "0"}
-    slow = log(with_network(healthy, gpu_direct=False))
+    slow = log(healthy.damaged("gpu_direct"))
     assert "no-gpudirect" in keys(judged(replace(slow, settings=off), healthy, None, None))
 
 

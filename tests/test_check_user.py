@@ -10,7 +10,6 @@ import nvcoll
 from nvcoll.check import formats, machine
 from nvcoll.check.log import Log, Row
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, among, examined, judged
-from nvcoll.cli.machines import named
 
 LOGS = Path(__file__).parents[1] / "data" / "nccl-logs"
 BOARD = LOGS / "nccl-tests-290-1node.log"
@@ -23,14 +22,14 @@ def logs_of(text):
 @pytest.mark.parametrize("on", ["hgx-a100", "pcie5-8-staged", "rtx4090-8-staged"])
 def test_a_log_that_is_faster_than_its_machine_is_of_another_one(on):
     (log,) = logs_of(BOARD.read_text())
-    found = judged(log, named(on, None), None, None)
+    found = judged(log, nvcoll.fabric(on), None, None)
     assert found.verdict == CANNOT_TELL and "faster than this machine can be" in found.reasons[0]
 
 
 def test_the_gpus_of_the_header_are_compared_with_those_of_the_machine():
     (log,) = logs_of(BOARD.read_text())
-    assert machine.doubt(log, named("hgx-h100", None)) is None
-    told = machine.doubt(log, named("hgx-b200", None))
+    assert machine.doubt(log, nvcoll.fabric("hgx-h100")) is None
+    told = machine.doubt(log, nvcoll.fabric("hgx-b200"))
     assert told == "the GPUs of the log are `NVIDIA H100 80GB HBM3`, those of hgx-b200 are B200 SXM"
     assert told in cli("check", BOARD, "--on", "hgx-b200", status=1).stdout.replace("\n" + 12 * " ", " ")
 

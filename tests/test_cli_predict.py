@@ -9,7 +9,6 @@ import pytest
 from command_line import cli
 
 import nvcoll
-from nvcoll.cli.machines import ALIASES, machines, named
 from nvcoll.cli.predict.rows import Question, ask_all
 from nvcoll.text.formatting import duration
 
@@ -76,11 +75,13 @@ def test_repeated_machines_are_all_predicted():
 
 
 def test_a_machine_has_aliases_and_a_gpu_is_answered_with_its_machine():
-    assert named("dgx-h100").name == "hgx-h100" and named("DGX-A100x2+ib-hdr-8").name == "hgx-a100x2+ib-hdr-8"
-    for alias, name in ALIASES.items():
-        assert named(alias) == nvcoll.fabric(name)
-    with pytest.raises(nvcoll.InvalidArgument, match=r"called `h100`: choose from .*hgx-h100"):
-        named("h100")
+    assert (
+        nvcoll.fabric("dgx-h100").name == "hgx-h100"
+        and nvcoll.fabric("DGX-A100x2+ib-hdr-8").name == "hgx-a100x2+ib-hdr-8"
+    )
+    assert nvcoll.fabric("h100").name == "hgx-h100"
+    with pytest.raises(nvcoll.InvalidArgument, match=r"called `l40s`: choose from l40s-8-p2p \(8 x L40S"):
+        nvcoll.fabric("l40s")
 
 
 def test_the_size_from_which_a_prediction_is_validated_is_said():
@@ -89,7 +90,7 @@ def test_the_size_from_which_a_prediction_is_validated_is_said():
 
 
 def test_spaces_and_capitals_in_a_list_of_machines_do_not_matter():
-    assert [one.name for one in machines("HGX-H100, hgx-a100[0,3] ,hgx-h100X2+ib-ndr-8", None)] == [
+    assert [one.name for one in nvcoll.machines("HGX-H100, hgx-a100[0,3] ,hgx-h100X2+ib-ndr-8")] == [
         "hgx-h100",
         "hgx-a100[0,3]",
         "hgx-h100x2+ib-ndr-8",
@@ -149,14 +150,14 @@ def test_json_has_the_numbers_of_the_library():
     ],
 )
 def test_the_rate_of_links_is_that_of_what_joins_gpus(name, link, network):
-    assert named(name).port_rates() == (pytest.approx(link, rel=1e-3), network)
+    assert nvcoll.fabric(name).port_rates() == (pytest.approx(link, rel=1e-3), network)
 
 
 def test_answers_about_a_large_cluster_build_no_list_of_its_links():
     question = Question("all_reduce", [1 << 30], "process_per_gpu", None)
 
     def peak(nodes):
-        machine = named(f"hgx-h100x{nodes}+ib-ndr-8")
+        machine = nvcoll.fabric(f"hgx-h100x{nodes}+ib-ndr-8")
         tracemalloc.start()
         try:
             ((answer,),) = ask_all(question, [machine])
@@ -222,8 +223,8 @@ def test_of_a_last_resort_there_is_no_estimate():
         (["allredcue"], "no collective is called `allredcue`: did you mean all_reduce?"),
         (["all_reduce", "-b", "140Gb"], "`140Gb` is bits: write 140GB for bytes"),
         (["all_reduce", "--on", "hgx-h900"], "hgx-h900"),
-        (["all_reduce", "--on", ","], "--on names no machine"),
-        (["all_reduce", "--gpu", "h200"], "--gpu is for files"),
+        (["all_reduce", "--on", ","], "no machine is named"),
+        (["all_reduce", "--gpu", "h200"], "`gpu` is for files"),
         (["all_reduce", "--nccl-version", "1.0"], "NCCL version"),
         (["all_reduce", "-b", "2M", "-e", "1M"], "the sweep goes from"),
     ],

@@ -44,7 +44,7 @@ def test_the_table_has_every_call_of_every_node_on_every_machine(tmp_path):
     document = json.loads(found.read_text())
     (row,) = document["rows"]
     assert (row["collective"], row["nbytes"], row["algorithm"], row["times"]) == ("all_reduce", 1024, "ring", 3)
-    assert [total["fabric"] for total in document["totals"]] == ["hgx-h100", "pcie4-8-staged"]
+    assert [total["machine"] for total in document["totals"]] == ["hgx-h100", "pcie4-8-staged"]
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["alone", "a rank"])
@@ -145,7 +145,7 @@ def test_an_option_behind_the_script_is_the_scripts_and_that_is_said(tmp_path):
     [
         (["nowhere.py"], "nowhere.py"),
         (["--on", "hgx-h900", "nowhere.py"], "hgx-h900"),
-        (["--gpu", "h200", "nowhere.py"], "--gpu is for files"),
+        (["--gpu", "h200", "nowhere.py"], "`gpu` is for files"),
         (["--launch", "slowly", "nowhere.py"], "no launch is called `slowly`"),
         (["--save", "no/such/folder.json", __file__], "no/such/folder.json"),
         ([], "script"),

@@ -8,7 +8,6 @@ from command_line import cli
 
 import nvcoll
 from nvcoll._nvcoll import collectives, fabrics, networks, text_formats
-from nvcoll.cli.machines import named
 
 TWO = """
 gpu = "rtx3090"
@@ -129,7 +128,7 @@ def test_a_dump_is_the_board_that_wrote_it_alone_and_in_a_cluster(tmp_path, boar
     file = tmp_path / "nccl.xml"
     file.write_text(dump_of(links, device))
     for nodes in ("", "x2+ib-ndr-8", "x4+ib-ndr-8"):
-        dumped, known = named(f"{file}{nodes}"), named(f"{board}{nodes}")
+        dumped, known = nvcoll.fabric(f"{file}{nodes}"), nvcoll.fabric(f"{board}{nodes}")
         assert dumped.matrix() == known.matrix(), nodes
         for nbytes in (256 << 20, 1 << 30, 8 << 30):
             times = [one.predict("all_reduce", nbytes).time_us for one in (dumped, known)]
@@ -139,8 +138,8 @@ def test_a_dump_is_the_board_that_wrote_it_alone_and_in_a_cluster(tmp_path, boar
 def test_nodes_and_a_network_make_a_cluster():
     pair = nvcoll.cluster("hgx-h100", nodes=2, network="ib-ndr-8")
     assert (pair.world_size, pair.nodes) == (16, 2)
-    assert pair == named("hgx-h100x2+ib-ndr-8") == nvcoll.fabric("hgx-h100x2+ib-ndr-8")
-    assert nvcoll.Node(16, on=pair.name).report(on=[pair.name]).totals[0].fabric == pair.name
+    assert pair == nvcoll.fabric("hgx-h100x2+ib-ndr-8")
+    assert nvcoll.Node(16, on=pair.name).report(on=[pair.name]).totals[0].machine == pair.name
     assert pair.route(0, 8)[1] == "network"
     assert pair.matrix()[0][7:9] == ["NV18", "NET"]
 
@@ -162,7 +161,7 @@ def test_nodes_and_a_network_make_a_cluster():
         lambda: nvcoll.fabric("hgx-h100").floor("all_reduce", -1),
         lambda: nvcoll.fabric("hgx-h100").floor("all_shout", 1),
         lambda: nvcoll.fabric("hgx-h100").route(0, 8),
-        lambda: named("hgx-h100x+ib-ndr-8"),
+        lambda: nvcoll.fabric("hgx-h100x+ib-ndr-8"),
     ],
 )
 def test_what_there_is_not_is_a_typed_error(wrong):

@@ -9,7 +9,6 @@ import pytest
 
 import nvcoll
 from nvcoll._nvcoll import networks
-from nvcoll.cli.machines import named
 from nvcoll.draw import machine_drawing
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +29,7 @@ every = pytest.mark.parametrize("name", PICTURED)
 
 
 def example(name: str) -> nvcoll.Fabric:
-    return named(f"{PICTURED[name]}+{EXAMPLES / name}.toml")
+    return nvcoll.fabric(f"{PICTURED[name]}+{EXAMPLES / name}.toml")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
@@ -45,7 +44,7 @@ def test_a_network_is_a_name_a_file_or_an_object():
     network = nvcoll.Network.from_file(file)
     assert network == nvcoll.Network.from_text(file.read_text())
     made = [nvcoll.cluster("hgx-h100", nodes=16, network=given) for given in (network, file, str(file))]
-    assert made[0] == made[1] == made[2] == named(f"hgx-h100x16+{file}")
+    assert made[0] == made[1] == made[2] == nvcoll.fabric(f"hgx-h100x16+{file}")
     assert made[0].name == "hgx-h100x16+fat-tree" and network.source in made[0].sources
     assert (network.name, network.gbps) == ("fat-tree", 400) and "4:1" in repr(network)
     shipped = next(one for one in networks() if one.name == "ib-ndr-8")
@@ -55,7 +54,7 @@ def test_a_network_is_a_name_a_file_or_an_object():
 def test_an_imported_machine_is_a_node_of_it(tmp_path):
     rows = "\n".join(f"GPU{row}\t" + "\t".join("X" if row == at else "NV18" for at in range(4)) for row in range(4))
     (tmp_path / "topo.txt").write_text("\tGPU0\tGPU1\tGPU2\tGPU3\n" + rows + "\n")
-    one = named(f"{tmp_path / 'topo.txt'}x4+{EXAMPLES / 'rail-only.toml'}", "h100-sxm")
+    one = nvcoll.fabric(f"{tmp_path / 'topo.txt'}x4+{EXAMPLES / 'rail-only.toml'}", gpu="h100-sxm")
     assert (one.nodes, one.world_size) == (4, 16) and one.route(0, 15)[1] == "network"
 
 

@@ -328,7 +328,7 @@ def test_text_html_and_json_tell_the_same():
     for word in ("all_reduce", "4 KiB", "float32 max", "ring", "28 B", BOARD, "pcie4-8-staged", "total", "simulated"):
         assert word in text and word in page, word
     assert [row["times"] for row in document["rows"]] == [5, 1]
-    assert [total["fabric"] for total in document["totals"]] == [BOARD, "pcie4-8-staged"]
+    assert [total["machine"] for total in document["totals"]] == [BOARD, "pcie4-8-staged"]
     for at, total in enumerate(document["totals"]):
         spent = sum(row["times"] * row["prices"][at]["time_us"] for row in document["rows"])
         assert total["time_us"] == pytest.approx(spent)

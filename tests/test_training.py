@@ -142,7 +142,7 @@ def test_a_model_of_ten_lines_of_toml(tmp_path):
 
 def test_a_gpu_without_peaks_is_refused_with_its_name():
     with pytest.raises(InvalidArgument, match="the peaks of"):
-        plan(TINY, on="hgx-h100", gpu="k80", global_batch=8)
+        plan(TINY, on=nvcoll.Fabric.from_text("\tGPU0\nGPU0\t X\n", gpu="k80"), global_batch=8)
 
 
 def test_a_machine_with_too_few_gpus_is_refused():

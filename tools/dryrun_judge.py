@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "tests/dryrun/frameworks"))
 
 from assets import write_torchtitan_assets  # noqa: E402
 
-from nvcoll._nvcoll import gpus  # noqa: E402
+from nvcoll._nvcoll import fabric, gpus  # noqa: E402
 from nvcoll.dryrun.launch import Request, free_bytes  # noqa: E402
 from nvcoll.dryrun.script import record  # noqa: E402
 from nvcoll.training import Machine  # noqa: E402
@@ -56,7 +56,10 @@ def line(row: Published, folder: Path) -> tuple[str, dict[str, str]]:
         is_quiet=True,
     )
     recorded = record(request)
-    found = Machine(row.machine, row.gpus, gpu=row.gpu).predict(recorded.step)
+    machine = fabric(row.machine)
+    if row.gpu != machine.gpu_model.name:
+        machine = machine.what_if(f"gpu {row.gpu}")
+    found = Machine(machine, row.gpus).predict(recorded.step)
     reserved = max(memory["reserved"] for memory in recorded.memory)
     low, high = found.low_s, found.high_s
     cells = [

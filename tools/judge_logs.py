@@ -21,12 +21,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll._nvcoll import Fabric, InvalidArgument, fabric
 from nvcoll.check import formats, machine
 from nvcoll.check.ailments import AILMENTS, LEAST_ODDS, Suspect
 from nvcoll.check.log import Log, Row, factor
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, Verdict, among, judged
-from nvcoll.cli.machines import named
 
 DATA = Path(__file__).parents[1] / "data"
 LOGS = DATA / "nccl-logs"
@@ -128,19 +127,19 @@ def threads() -> Iterator[Thread]:
 @cache
 def named_on(on: str) -> Fabric:
     """Returns a machine by the name in a table; networks in ``*.toml`` lie beside the tables."""
-    return named(on.replace("+", f"+{LOGS}/") if on.endswith(".toml") else on)
+    return fabric(on.replace("+", f"+{LOGS}/") if on.endswith(".toml") else on)
 
 
 def verdicts_on(thread: Thread) -> list[Verdict]:
     """Returns the verdicts on the logs of a thread, on the machine that its table names, if it is known."""
     found = []
     for log in thread.logs:
-        fabric, why = None, None
+        there, why = None, None
         try:
-            fabric = named_on(thread.on) if thread.on else machine.of_header(log)
+            there = named_on(thread.on) if thread.on else machine.of_header(log)
         except InvalidArgument as error:
             why = str(error)
-        found.append(judged(log, fabric, None, why))
+        found.append(judged(log, there, None, why))
     return among(found) if thread.source != "logs" else found
 
 

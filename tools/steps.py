@@ -132,7 +132,7 @@ def planned() -> list[Judged]:
     for row in published():
         key = json.dumps([row.machine, row.change, row.gpus, row.gpu, list(map(dict, row.measured))])
         if key not in machines:
-            machines[key] = Machine(_changed(row), row.gpus, gpu=row.gpu, measured=row.measured)
+            machines[key] = Machine(_changed(row), row.gpus, measured=row.measured)
         machine = machines[key]
         request = machine.request(row.model, software=row.software, overrides=row.overrides, **row.words)
         try:
@@ -145,6 +145,8 @@ def planned() -> list[Judged]:
 
 def _changed(row: Published) -> Fabric:
     machine = fabric(row.machine)
+    if row.gpu != machine.gpu_model.name:
+        machine = machine.what_if(f"gpu {row.gpu}")
     return machine.what_if(row.change) if row.change else machine
 
 

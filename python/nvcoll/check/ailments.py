@@ -1,7 +1,7 @@
 """Ailments: which damaged machine would print the times of the logs that are not healthy.
 
-An ailment is a machine with something missing (``damaged.py``), a setting of NCCL, or another launch. It is predicted
-like any machine, with the settings of the log. Its distance from a log is the root mean square of
+An ailment is a machine that has lost something (``Fabric.damaged``), a setting of NCCL, or another launch. It is
+predicted like any machine, with the settings of the log. Its distance from a log is the root mean square of
 log(measured / predicted time) over the sizes that decide. One machine must explain all logs::
 
     weight = how common it is x exp(-(sum over logs of distance^2) / TOLERANCE^2 / 2), x 20 if a log names it
@@ -21,13 +21,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import groupby
 from math import exp, log
 from typing import TYPE_CHECKING
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
-from nvcoll.check.damaged import cards_of, with_lanes, with_network
 from nvcoll.check.log import Log, Row
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class Ailment:
         """Says whether a line of a log names the ailment."""
         if any(map(self.is_told, case.told)):
             return True
-        every = cards_of(case.fabric)
+        every = case.fabric.cards
         return self.cards > 1 and every is not None and case.cards == every / self.cards
 
 
@@ -183,6 +182,10 @@ class Suspect:
         return replace(self, busbw=self.rates[nth] if self.rates else None)
 
 
+def _lost(what: str, part: int = 1, *, of_all: bool = True, gbit: float = 100.0) -> Callable[[Fabric], Fabric]:
+    return lambda fabric: fabric.damaged(what, part, of_all=of_all, gbit=gbit)
+
+
 def _forced(name: str, value: str) -> Ailment:
     what, told_by = f"{name}={value}", f"(?i:{name}={value})$"
     return Ailment("forced", f"{what} is forced", _ENVIRONMENT, 0.5, settings={name: value}, told_by=told_by)
@@ -196,7 +199,7 @@ def _less_network(part: int, name: str, cards: float, rates: float) -> list[Ailm
         f"{name} of the network: cards that are down, or not named in NCCL_IB_HCA",
         confirm,
         cards,
-        partial(with_network, cards=part),
+        _lost("cards", part),
         cards=part,
     )
     lower = Ailment(
@@ -204,7 +207,7 @@ def _less_network(part: int, name: str, cards: float, rates: float) -> list[Ailm
         f"{name} of the network: bonded cards, ACS, a lower PCIe rate, wrong NUMA node, oversubscription, collisions",
         _RATES,
         rates,
-        partial(with_network, rate=part),
+        _lost("rate", part),
         is_hidden=True,
     )
     return [missing, lower]
@@ -221,7 +224,7 @@ NO_MPI = _told_only(
 
 
 def _less_pcie(part: int, name: str, members: str) -> Ailment:
-    machine = partial(with_lanes, family="pcie", part=part, of_all=True)
+    machine = _lost("pcie", part)
     return Ailment("gpu-pcie", f"{name} of a GPU's PCIe rate: {members}", _LANES, 1, machine, is_hidden=True)
 
 
@@ -231,7 +234,7 @@ def _sockets(medium: str, gbit: int) -> Ailment:
         f"TCP instead of RDMA ({gbit} Gbit/s)",
         "NCCL_DEBUG=INFO ... | grep 'Using network'; ls /dev/infiniband",
         2,
-        partial(with_network, medium=medium, port_gbit=gbit, gpu_direct=False),
+        _lost(medium, gbit=gbit),
         told_by="NCCL_IB_DISABLE=1$|NCCL_NET=Socket|network=Socket|path=NET/Socket",
     )
 
@@ -268,7 +271,7 @@ AILMENTS = (
         "no GPUDirect: network cards reach GPUs through host memory",
         "lsmod | grep nvidia_peermem; NCCL_DEBUG=INFO ... | grep GDRDMA",
         5,
-        partial(with_network, gpu_direct=False),
+        _lost("gpu_direct"),
         told_by="gdr=Disabled|path=NET/(?!Socket)(?!.*GDRDMA)|NCCL_NET_GDR_LEVEL=(0|LOC)$",
     ),
     _less_pcie(2, "half", "x8, or one generation lower"),
@@ -278,7 +281,7 @@ AILMENTS = (
         "one slow GPU: half of its NVLinks are down, or it is hot",
         "nvidia-smi nvlink -s; nvidia-smi nvlink -e; nvidia-smi -q -d PERFORMANCE",
         1,
-        partial(with_lanes, family="nvlink", part=2, of_all=False),
+        _lost("nvlink", 2, of_all=False),
         is_hidden=True,
     ),
     Ailment(
@@ -286,7 +289,7 @@ AILMENTS = (
         "no NVLink: GPUs reach each other over PCIe",
         "nvidia-smi nvlink -s; nvidia-smi topo -m",
         1,
-        partial(with_lanes, family="nvlink", part=0, of_all=True),
+        _lost("nvlink", 0),
     ),
     Ailment(
         "launch",

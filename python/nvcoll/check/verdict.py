@@ -27,9 +27,8 @@ from statistics import median
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction
 from nvcoll.check.ailments import BUSBW_FALLS, NO_MPI, Case, Suspect, named_alone, suspects
 from nvcoll.check.baseline import SICK_OF_BASELINE, SUSPECT_OF_BASELINE
-from nvcoll.check.damaged import node_of, of_nodes
 from nvcoll.check.log import Log, Row, factor
-from nvcoll.check.machine import BOARD
+from nvcoll.check.machine import BOARD, of_ranks
 from nvcoll.text.formatting import counted, sized
 
 HEALTHY, SUSPICIOUS, SICK, CANNOT_TELL = "healthy", "suspicious", "sick", "cannot tell"
@@ -259,7 +258,7 @@ def examined(
     """
     if fabric is not None and fabric.nodes > 1 and log.ranks and log.ranks not in (1, fabric.world_size):
         with suppress(InvalidArgument):
-            same = of_nodes(fabric, log.ranks)
+            same = of_ranks(fabric, log.ranks)
             is_rack = same.world_size > BOARD * same.nodes  # whose trays are hosts
             fabric = same if is_rack or len(set(log.hosts)) in (0, same.nodes) else fabric
     told: list[tuple[str | None, str]] = [*_by_header(log)]
@@ -332,13 +331,13 @@ def _with_suspects(verdicts: Sequence[Verdict]) -> list[Verdict]:
     alike: dict[str, list[Case]] = {}
     for one in verdicts:
         if one.case is not None:
-            alike.setdefault(node_of(one.case.fabric), []).append(one.case)
-    asked = {node_of(one.case.fabric) for one in verdicts if one.case is not None and _asks(one)}
+            alike.setdefault(one.case.fabric.node, []).append(one.case)
+    asked = {one.case.fabric.node for one in verdicts if one.case is not None and _asks(one)}
     found = {node: suspects(alike[node]) for node in asked}
     with_them = []
     for one in verdicts:
         if one.case is not None and _asks(one):
-            node = node_of(one.case.fabric)
+            node = one.case.fabric.node
             nth = next(nth for nth, case in enumerate(alike[node]) if case is one.case)
             one = replace(one, suspects=[each.of(nth) for each in found[node]])
         with_them.append(one)
@@ -350,12 +349,12 @@ def among(verdicts: Sequence[Verdict]) -> list[Verdict]:
     best_of: dict[str, Verdict] = {}
     for one in verdicts:
         if one.case is not None and one.log.jobs == 1 and one.verdict != CANNOT_TELL:
-            best = best_of.setdefault(node_of(one.case.fabric), one)
+            best = best_of.setdefault(one.case.fabric.node, one)
             if (one.share or 0) > (best.share or 0):
-                best_of[node_of(one.case.fabric)] = one
+                best_of[one.case.fabric.node] = one
     beside = []
     for one in verdicts:
-        best = best_of.get(node_of(one.case.fabric), one) if one.case is not None else one
+        best = best_of.get(one.case.fabric.node, one) if one.case is not None else one
         if one.log.jobs == 1 and one.share and best.share and one.share < SUSPECT_AMONG * best.share:
             reason = f"{best.log.name} ({best.log.collective}) reaches {_in_words(best.share)} its prediction"
             worse = SUSPICIOUS if one.verdict == HEALTHY else one.verdict

@@ -19,7 +19,7 @@ from nvcoll.check.log import Log
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, examined
 from nvcoll.cli import formats
 from nvcoll.cli.hints import collective_name
-from nvcoll.cli.machines import Gpu, named
+from nvcoll.cli.machines import Gpu, beginning, machines
 
 NOT_HEALTHY, NOT_KNOWN = 1, 2
 """The exit status if a log is suspicious or sick; if none is, and nothing can be said about one."""
@@ -46,16 +46,17 @@ def _verdicts(name: str, collective: str | None, judge: Callable[[Log], Verdict]
     return [judge(log) for log in logs]
 
 
-def _judge(log: Log, on: Fabric | None, require: float | None, baselines: Sequence[Log]) -> Verdict:
-    fabric, why_no_machine = on, None
-    if on is None:
+def _judge(log: Log, on: Sequence[Fabric], require: float | None, baselines: Sequence[Log]) -> Verdict:
+    named = next((one for one in on if one.world_size == log.ranks), on[0] if on else None)
+    fabric, why_no_machine = named, None
+    if named is None:
         try:
             fabric = machine.of_header(log)
         except InvalidArgument as error:
             why_no_machine = str(error)
     if fabric is not None and log.ranks is None:
         log = replace(log, ranks=fabric.world_size)
-    doubt = machine.doubt(log, on) if on is not None else None
+    doubt = machine.doubt(log, named) if named is not None else None
     found = examined(log, fabric, require, why_no_machine, baseline.times_us(log, baselines))
     return replace(found, reasons=[*found.reasons, doubt]) if doubt else found
 
@@ -68,8 +69,12 @@ def check(
         ),
     ],
     on: Annotated[
-        str | None,
-        typer.Option("--on", help="The machine, as hgx-h100x2+ib-ndr-8; default: the one that the header tells."),
+        list[str] | None,
+        typer.Option(
+            "--on",
+            help="Machines; a log is of the first with its ranks. Default: the one that the header tells.",
+            autocompletion=beginning,
+        ),
     ] = None,
     gpu: Gpu = None,
     require: Annotated[
@@ -99,7 +104,7 @@ def check(
     if require is not None and not 0 < require <= 2:
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
     known = [log for name in baselines or [] for log in _read(name, collective)]
-    judge = partial(_judge, on=None if on is None else named(on, gpu), require=require, baselines=known)
+    judge = partial(_judge, on=machines(on, gpu) if on else [], require=require, baselines=known)
     unread: set[str] = set()
     found = among([one for name in names for one in _verdicts(name, collective, judge, unread)])
     if junit_file is not None:

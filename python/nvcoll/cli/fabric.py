@@ -16,7 +16,7 @@ import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, networks
 from nvcoll.cli import formats, pictures
-from nvcoll.cli.machines import beginning, named
+from nvcoll.cli.machines import Gpu, beginning, machines
 from nvcoll.draw import machine_drawing
 from nvcoll.text.formatting import counted
 from nvcoll.text.tables import print_labelled, print_table
@@ -151,10 +151,11 @@ def fabric(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="A machine, a file, or NODExNODES+NETWORK (files too). Default: list all.", autocompletion=beginning
+            help="Machines, as of --on: NAME, NAMExNODES+NETWORK, 8xGPU, FILE. Default: list all.",
+            autocompletion=beginning,
         ),
     ] = None,
-    gpu: Annotated[str | None, typer.Option(help="The GPU model, if a file (.txt or .xml) does not name it.")] = None,
+    gpu: Gpu = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw the machine to this file.")] = None,
     as_json: formats.AsJson = False,
     as_csv: formats.AsCsv = False,
@@ -170,15 +171,22 @@ def fabric(
             raise InvalidArgument("--svg draws one machine: name it, as nvcoll fabric hgx-h100 --svg hgx-h100.svg")
         _list(as_json, as_csv)
         return
-    one = named(name, gpu)
+    found = machines([name], gpu)
+    if svg is not None and len(found) > 1:
+        raise InvalidArgument(f"--svg draws one machine, and there are {len(found)}: pass one")
     if svg is not None:
+        one = found[0]
         drawn = machine_drawing.svg(one)
         pictures.write_svg(svg, drawn, one.name)
         if (width := pictures.width_of(drawn)) > pictures.MOST_PIXELS:
             typer.echo(f"nvcoll: the drawing is {width} pixels wide, more than a screen can show", err=True)
     if as_csv:
-        formats.print_csv([dict(zip(LINK, link, strict=True)) for link in one.links])
-    elif as_json:
-        formats.print_json("fabric", {"machines": [_row(one) | _details(one)], "networks": []})
-    else:
+        formats.print_csv([dict(zip(LINK, link, strict=True)) for one in found for link in one.links])
+        return
+    if as_json:
+        formats.print_json("fabric", {"machines": [_row(one) | _details(one) for one in found], "networks": []})
+        return
+    for nth, one in enumerate(found):
+        if nth:
+            print()
         _show(one)

@@ -30,9 +30,9 @@ class Conditions:
     nccl_version: Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")] = None
     env: Env = None
 
-    def machine(self, fabric: Fabric, gpus: int | None = None, gpu: str | None = None) -> Machine:
+    def machine(self, fabric: Fabric, gpus: int | None = None) -> Machine:
         """Returns a machine on which steps are priced."""
-        return Machine(fabric, gpus, gpu=gpu, version=self.nccl_version, settings=settings(self.env or ()))
+        return Machine(fabric, gpus, version=self.nccl_version, settings=settings(self.env or ()))
 
 
 @dataclass(frozen=True)

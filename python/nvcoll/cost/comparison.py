@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import TYPE_CHECKING, Final
 
 from nvcoll._nvcoll import (
@@ -356,7 +357,7 @@ def _nccl(
 
 
 def compare(
-    on: str | Fabric,
+    on: str | PathLike[str] | Fabric,
     algorithms: Iterable[str | Algorithm | Schedule] | None = None,
     *,
     sizes: int | str | Iterable[int | str] = SIZES,
@@ -366,7 +367,7 @@ def compare(
     """Compares algorithms on a machine in virtual time, as ``nvcoll compare`` does.
 
     Args:
-        on: the machine, by name or as a :class:`Fabric`.
+        on: one machine: a name, a file, or a :class:`Fabric`, as in :func:`nvcoll.machines`.
         algorithms: names, decorated functions, or schedules; default: all that are known for the collective. Functions
             and schedules are proved first.
         sizes: bytes of a rank's longer buffer, as nccl-tests counts them, or text such as ``"1M"``; default: 1 KiB to
@@ -389,7 +390,7 @@ def compare(
     """
     if isinstance(algorithms, str):
         raise InvalidArgument(f"`algorithms` is '{algorithms}': pass a list, as ['{algorithms}']")
-    fabric = preset(on) if isinstance(on, str) else on
+    fabric = preset(on)
     given = None if algorithms is None else [*algorithms]
     named = collective and (collective_spelled(collective) or collective)
     wanted = named or next((one.collective for one in given or [] if not isinstance(one, str)), "all_reduce")

@@ -7,14 +7,14 @@ can store, interpolate or write to a file. Both ask `Fabric.predict`, which keep
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nvcoll._nvcoll import Fabric, Prediction
+from nvcoll._nvcoll import Fabric, Prediction, fabric
 from nvcoll.cost.comparison import LAUNCH
-from nvcoll.cost.report import machine_of
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
@@ -38,7 +38,7 @@ def predict(
     collective: str,
     nbytes: Size,
     *,
-    on: str | Fabric,
+    on: str | PathLike[str] | Fabric,
     launch: Launch = ...,
     algorithm: str | None = ...,
     protocol: str | None = ...,
@@ -50,7 +50,7 @@ def predict(
     collective: str,
     nbytes: Sizes,
     *,
-    on: str | Fabric,
+    on: str | PathLike[str] | Fabric,
     launch: Launch = ...,
     algorithm: str | None = ...,
     protocol: str | None = ...,
@@ -61,7 +61,7 @@ def predict(
     collective: str,
     nbytes: Size | Sizes,
     *,
-    on: str | Fabric,
+    on: str | PathLike[str] | Fabric,
     launch: Launch = LAUNCH,
     algorithm: str | None = None,
     protocol: str | None = None,
@@ -73,7 +73,7 @@ def predict(
     Args:
         collective: a name, in the spelling of any tool: ``all_reduce``, ``alltoall``, ``ReduceScatter``.
         nbytes: bytes as nccl-tests counts them: a number, a text such as ``"1G"``, or an array of any shape.
-        on: the machine, by name or as a :class:`Fabric`.
+        on: one machine: a name, a file, or a :class:`Fabric`, as in :func:`nvcoll.machines`.
         launch: how calls are launched, as in ``Fabric.predict``; so are ``algorithm``, ``protocol``, ``version`` and
             ``settings``.
 
@@ -91,7 +91,7 @@ def predict(
         >>> table.shape, [str(name) for name in table["algorithm"]]
         ((2,), ['NVLS', 'NVLS'])
     """
-    machine = machine_of(on, 1)
+    machine = fabric(on)
 
     def asked(sizes: Any) -> Any:
         return machine.predict(

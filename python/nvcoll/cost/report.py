@@ -14,10 +14,10 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from os import PathLike
+from typing import TYPE_CHECKING, TypeAlias
 
-from nvcoll._nvcoll import CallCounts, Fabric, InvalidArgument
-from nvcoll._nvcoll import fabric as preset
+from nvcoll._nvcoll import CallCounts, Fabric, InvalidArgument, machines
 from nvcoll.cost.buckets import bucket_hints
 from nvcoll.cost.comparison import LAUNCH
 from nvcoll.cost.counts import AnyCalls, AnyCounts
@@ -65,29 +65,22 @@ class Report:
         return json.dumps({"schema": "nvcoll.run/1", **asdict(self)}, indent=2)
 
 
-def machine_of(on: str | Fabric, world_size: int) -> Fabric:
-    """Returns the machine that a name stands for, if ``world_size`` ranks have a GPU each.
+Machines: TypeAlias = "str | PathLike[str] | Fabric | Sequence[str | PathLike[str] | Fabric]"
+"""What ``on=`` takes: see `nvcoll.machines`."""
+
+
+def machines_of(on: Machines, world_size: int) -> list[Fabric]:
+    """Returns the machines of ``on=``, if ``world_size`` ranks have a GPU each.
 
     Raises:
-        InvalidArgument: no machine is called so, or it is too small.
+        InvalidArgument: no machine is called so, or one is too small.
+        OSError: a file cannot be read.
     """
-    if not isinstance(on, (str, Fabric)):
-        raise InvalidArgument(f"`on` is a {type(on).__name__}: pass the name of a machine, or a Fabric")
-    found = preset(on) if isinstance(on, str) else on
-    if found.world_size < world_size:
-        has, needs = counted(found.world_size, "GPU"), counted(world_size, "rank")
-        raise InvalidArgument(f"`on` is {found.name}, which has {has}, and the node has {needs}: pass a larger one")
-    return found
-
-
-def machines_of(on: str | Fabric | Iterable[str | Fabric], world_size: int) -> list[Fabric]:
-    """Returns the machines of ``on=``: one, or several."""
-    several = [on] if isinstance(on, (str, Fabric)) else on
-    if not isinstance(several, Iterable):
-        raise InvalidArgument(f"`on` is a {type(on).__name__}: pass the name of a machine, a Fabric, or several")
-    found = [machine_of(one, world_size) for one in several]
-    if not found:
-        raise InvalidArgument("`on` names no machine: pass one, as on='hgx-h100'")
+    found = machines(on)
+    for one in found:
+        if one.world_size < world_size:
+            has, needs = counted(one.world_size, "GPU"), counted(world_size, "rank")
+            raise InvalidArgument(f"`on` is {one.name}, which has {has}, and the node has {needs}: pass a larger one")
     return found
 
 
@@ -202,7 +195,7 @@ def headings(report: Report) -> list[str]:
 
 def _per_machine(report: Report) -> Iterator[str]:
     for total in report.totals:
-        yield f"{total.fabric} us"
+        yield f"{total.machine} us"
         yield NCCL_USES
 
 
@@ -278,16 +271,16 @@ def _notes(report: Report) -> Iterator[tuple[str, str]]:
     for at, total in enumerate(report.totals):
         most = _most(report.rows, at)
         if most is not None and (bottleneck := most.prices[at].bottleneck):
-            yield "bottleneck", f"{total.fabric}, {_named(most)}: {bottleneck}"
+            yield "bottleneck", f"{total.machine}, {_named(most)}: {bottleneck}"
     for at, total in enumerate(report.totals):
         if total.time_us and (most := _most(report.rows, at)):
-            yield "accuracy", f"{total.fabric}, {_named(most)}: {total.trust}"
+            yield "accuracy", f"{total.machine}, {_named(most)}: {total.trust}"
     found = {price.way for row in report.rows for price in row.prices}
     yield from (("note", meaning) for way, meaning in _WAYS.items() if way in found)
     for at, total in enumerate(report.totals):
-        yield from (("hint", f"{total.fabric}: {words}") for words in total.hints)
+        yield from (("hint", f"{total.machine}: {words}") for words in total.hints)
         if total.note:
-            yield "note", f"{total.fabric}: {total.note}"
+            yield "note", f"{total.machine}: {total.note}"
         if why := _why_unpriced(report, at):
             yield "note", f"{counted(total.unpriced, 'call')} without an answer, not in the total: {why}"
     if report.others:

@@ -40,7 +40,7 @@ class Total:
     has marked steps, and ``hints`` say which buckets are too small or too large for the machine.
     """
 
-    fabric: str
+    machine: str
     trust: str
     time_us: float | None
     low_us: float | None

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, gpus
+from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument
 from nvcoll.dryrun import reaper, stacks
 from nvcoll.dryrun.children import VARIABLES
 from nvcoll.dryrun.failures import DryRunLimit
@@ -114,11 +114,6 @@ class Request:
     def words(self) -> str:
         """The script and its arguments as they are typed."""
         return " ".join([*(["-m"] if self.is_module else []), self.script, *self.arguments])
-
-
-def gpu_of(machine: Fabric) -> GpuRow:
-    """Returns the model of GPU of a machine."""
-    return next(row for row in gpus() if row.title == machine.gpu)
 
 
 def hosts_of(machine: Fabric) -> int:

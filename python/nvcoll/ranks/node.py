@@ -8,16 +8,16 @@ import inspect
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple
 
 from nvcoll import _nvcoll
-from nvcoll._nvcoll import Communicator, Fabric, InvalidArgument, launch_named
+from nvcoll._nvcoll import Communicator, Fabric, InvalidArgument, fabric, launch_named
 from nvcoll.cost.comparison import LAUNCH
 from nvcoll.cost.price import Pricer
-from nvcoll.cost.report import Report, clock_of, machine_of, machines_of, report_of
+from nvcoll.cost.report import Machines, Report, clock_of, machines_of, report_of
 from nvcoll.ranks.failures import first_failure
 from nvcoll.ranks.rank_counts import tell_node_at_end
 
@@ -50,7 +50,7 @@ class Node(_nvcoll.Node):
         tuning: a file that ``nvcoll bench --tune --save`` wrote: the table by which ``auto`` chooses among algorithms
             of the same bits. Default: the file that the environment variable ``NVCOLL_TUNING`` names, else the table
             that is shipped.
-        on: a machine, by name or as a :class:`Fabric`, with at least as many GPUs; rank r is GPU r. Then ``clock`` is
+        on: a machine, as in :func:`nvcoll.machines`, with at least as many GPUs; rank r is GPU r. Then ``clock`` is
             what the calls so far would have taken there.
         launch: how ``clock`` and ``report`` take calls to be launched, as in ``Fabric.predict``: ``process_per_gpu``,
             ``single_process`` or ``framework``.
@@ -78,12 +78,12 @@ class Node(_nvcoll.Node):
         workers: int | None = None,
         isa: str | None = None,
         tuning: str | PathLike[str] | None = None,
-        on: str | Fabric | None = None,
+        on: str | PathLike[str] | Fabric | None = None,
         launch: Launch = LAUNCH,
     ) -> Self:
         node = super().__new__(cls, world_size, workers=workers, isa=isa, tuning=tuning)
         node._launch = launch_named(launch)
-        node._on = None if on is None else Pricer(machine_of(on, node.world_size), launch)
+        node._on = None if on is None else Pricer(machines_of(fabric(on), node.world_size)[0], launch)
         tell_node_at_end(node._call_counts)
         return node
 
@@ -108,13 +108,11 @@ class Node(_nvcoll.Node):
             raise InvalidArgument("the node has no clock: make it with on=, as Node(8, on='hgx-h100')")
         return clock_of(self._call_counts, self._on)
 
-    def report(
-        self, on: str | Fabric | Iterable[str | Fabric] | None = None, *, launch: Launch | None = None
-    ) -> Report:
+    def report(self, on: Machines | None = None, *, launch: Launch | None = None) -> Report:
         """Tabulates every collective that was made so far, and what it would cost on each machine.
 
         Args:
-            on: machines, by name or as :class:`Fabric`; one or several. Each has at least as many GPUs as the node has
+            on: one or several machines, as in :func:`nvcoll.machines`. Each has at least as many GPUs as the node has
                 ranks; rank r is GPU r. Default: that of the node.
             launch: how the calls are launched, as in ``Fabric.predict``. Default: as the node says.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nvcoll._nvcoll import Fabric, fabric
-from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
+from nvcoll.dryrun.launch import Request, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.report import report_of
 from nvcoll.dryrun.script import record
@@ -50,7 +50,7 @@ class DryRun:
 def dryrun(
     script: str | os.PathLike[str],
     *args: str,
-    on: str | Fabric = "hgx-h100",
+    on: str | os.PathLike[str] | Fabric = "hgx-h100",
     world_size: int | None = None,
     is_module: bool = False,
     steps: int = STEPS,
@@ -69,7 +69,7 @@ def dryrun(
     Args:
         script: the script; with ``is_module`` a module.
         args: its arguments.
-        on: the machine, or its name. Default: that of ``nvcoll dryrun``.
+        on: the machine, as in `nvcoll.machines`. Default: that of ``nvcoll dryrun``.
         world_size: the number of ranks. Default: the GPUs of the machine.
         is_module: runs the script as ``python -m``.
         steps: steps of the optimizer to run; the last one counts.
@@ -86,13 +86,13 @@ def dryrun(
         DryRunLimit: the limit of time or memory was reached.
         CannotDryRun: this machine or its torch cannot do a dry run.
     """
-    machine = fabric(on) if isinstance(on, str) else on
+    machine = fabric(on)
     request = Request(
         os.fspath(script),
         tuple(map(str, args)),
         is_module,
         world_size=machine.world_size if world_size is None else world_size,
-        gpu=gpu_of(machine),
+        gpu=machine.gpu_model,
         gpus_per_node=hosts_of(machine),
         steps=steps,
         time_limit_s=time_limit,

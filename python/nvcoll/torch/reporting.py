@@ -49,8 +49,8 @@ class Reporting:
 
     def __init__(self, store: dist.Store, rank: int, world_size: int, hosts: int = 1) -> None:
         self._store, self._rank, self._world_size = store, rank, world_size
-        names = [name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip()]
-        self._machines = machines_of(names, world_size) if names else []
+        names = os.environ.get(VARIABLE, "")
+        self._machines = machines_of(names, world_size) if names.strip() else []
         if self._machines and hosts > 1:
             if rank == 0:
                 print(f"nvcoll: no {VARIABLE}: it is of ranks on one host, and these are on {hosts}", file=sys.stderr)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from nvcoll._nvcoll import WorkStep, gpus
+from nvcoll._nvcoll import WorkStep, gpus_called
 from nvcoll.errors import InvalidArgument
 from nvcoll.traces.kineto_rank import (
     SAME_US,
@@ -150,10 +150,7 @@ def _gpu(facts: Mapping[str, Any]) -> str | None:
     """Returns the name of the GPU of a trace, if nvcoll knows it."""
     devices = facts.get("deviceProperties")
     device = fields_of(devices[0] if isinstance(devices, list) and devices else None)
-    words = set(re.findall("[a-z0-9]+", str(device.get("name")).lower()))
-    words |= {re.sub(r"^(sxm)\d$", r"\1", word) for word in words}
-    known = [row.name for row in gpus() if row.name.split("-")[0] in words]
-    return max(known, key=lambda name: len(words & set(name.split("-"))), default=None)
+    return next((row.name for row in gpus_called(str(device.get("name")))), None)
 
 
 def _nodes(

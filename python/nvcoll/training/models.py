@@ -96,5 +96,9 @@ def _from_toml(file: str) -> dict[str, Any]:
         return tomllib.loads(Path(file).read_text())
     except OSError as error:
         raise InvalidArgument(f"`{file}` cannot be read ({error.strerror})") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise InvalidArgument(
+            f"{file}: its values are nested too deeply: pass fields with numbers, texts and lists"
+        ) from None
+    except ValueError as error:  # of TOML, of UTF-8, and of integers with thousands of digits
         raise InvalidArgument(f"{file}: {error}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import Any, Final, Unpack
 
 from nvcoll._nvcoll import Fabric, StepPricer, WorkStep, fabric
@@ -23,7 +24,7 @@ class Machine:
     Args:
         on: the machine, or its name, as ``hgx-h100x64+ib-ndr-8``.
         gpus: the number of its GPUs that steps use, the first ones. Default: all.
-        gpu: the model of GPU whose computing counts. Default: that of the machine.
+        gpu: the model of the GPUs of a file that does not name it.
         version: a version of NCCL. Default: the newest whose release was read.
         settings: environment variables of NCCL.
         measured: bus bandwidths that the owner of the machine measured, which no price undercuts: rows of
@@ -35,7 +36,7 @@ class Machine:
 
     def __init__(
         self,
-        on: str | Fabric,
+        on: str | PathLike[str] | Fabric,
         gpus: int | None = None,
         *,
         gpu: str | None = None,
@@ -43,10 +44,10 @@ class Machine:
         settings: Mapping[str, str | int] | None = None,
         measured: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        self.fabric = fabric(on) if isinstance(on, str) else on
+        self.fabric = fabric(on, gpu=gpu)
         self.gpus = self.fabric.world_size if gpus is None else gpus
         rows = json.dumps([dict(row) for row in measured])
-        self.pricer = StepPricer(self.fabric, self.gpus, gpu=gpu, version=version, settings=settings, measured=rows)
+        self.pricer = StepPricer(self.fabric, self.gpus, version=version, settings=settings, measured=rows)
 
     def __repr__(self) -> str:
         """The name of the machine, and the number of GPUs."""
@@ -98,7 +99,7 @@ class Machine:
 def plan(
     model: str | Fields,
     *,
-    on: str | Fabric,
+    on: str | PathLike[str] | Fabric,
     gpus: int | None = None,
     gpu: str | None = None,
     version: str | None = None,
@@ -109,9 +110,9 @@ def plan(
 
     Args:
         model: the name of a model (`models`), a TOML file, or its fields.
-        on: the machine, or its name.
+        on: one machine, as in `nvcoll.machines`.
         gpus: the number of GPUs. Default: all of the machine.
-        gpu: the model of GPU whose computing counts. Default: that of the machine.
+        gpu: the model of the GPUs of a file that does not name it.
         version: a version of NCCL. Default: the newest whose release was read.
         settings: environment variables of NCCL.
         how: what is not the default: batch, layout, precision and software, as `PlanOptions` has them; also the

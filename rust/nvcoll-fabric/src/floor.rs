@@ -280,7 +280,7 @@ mod tests {
     use nvcoll_core::collective::ALL_REDUCE;
 
     use super::EqualNodes;
-    use crate::preset::preset;
+    use crate::machines::preset;
     use crate::topology::cluster::{cluster, network};
 
     #[test]

@@ -16,6 +16,7 @@
 //! | [`topology`] | how devices are joined: networks, routes, flows |
 //! | [`preset`] | the machines that are shipped, one TOML file each |
 //! | [`import`] | machines from text: what nvidia-smi and NCCL print, descriptions in TOML |
+//! | [`machines`] | machines by what people type: names, numbers of GPUs, files, clusters, changes |
 //! | [`floor`] | the lower bound of the time of any schedule |
 //! | [`nccl`] | what NCCL would choose and its own estimate: its cost model, per version |
 //! | [`simulate`] | a schedule in virtual time: when each rank ends, which link is the bottleneck |
@@ -26,6 +27,7 @@ pub mod error;
 pub mod floor;
 pub mod hardware;
 pub mod import;
+pub mod machines;
 pub mod max_min;
 pub mod nccl;
 pub mod predict;
@@ -37,3 +39,4 @@ pub mod units;
 
 pub use error::{Error, Result};
 pub use hardware::Fabric;
+pub use machines::machines;

@@ -15,7 +15,7 @@ pub fn rows<T: DeserializeOwned>(text: &str, key: &str) -> Vec<T> {
     table.remove(key).filter(|_| table.is_empty()).expect("the table has one array of rows")
 }
 
-/// Finds one of some things by its name; `kind` says in an error what they are.
+/// Finds one of some things by its name, in small letters or capitals; `kind` says in an error what they are.
 ///
 /// # Errors
 /// [`Error::Unknown`], with all names.
@@ -27,6 +27,6 @@ pub(crate) fn named<'n, T: Copy>(
 ) -> Result<T> {
     let all: Vec<T> = all.into_iter().collect();
     let known = || all.iter().map(|&one| name_of(one)).collect::<Vec<_>>().join(", ");
-    let found = all.iter().copied().find(|&one| name_of(one) == name);
+    let found = all.iter().copied().find(|&one| name_of(one).eq_ignore_ascii_case(name));
     found.ok_or_else(|| Error::Unknown { kind, name: name.to_owned(), known: known() })
 }

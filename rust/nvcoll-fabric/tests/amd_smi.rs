@@ -1,7 +1,7 @@
 //! `rocm-smi --showtopo` and `amd-smi topology`: what they say comes back, what they leave open is refused.
 
 use nvcoll_fabric::hardware::DeviceKind;
-use nvcoll_fabric::preset::preset;
+use nvcoll_fabric::machines::preset;
 use nvcoll_fabric::{Error, Fabric};
 use proptest::prelude::*;
 

@@ -5,7 +5,8 @@ mod common;
 use common::runs_above_the_floor;
 use nvcoll_core::collective::{Collective, COLLECTIVES};
 use nvcoll_fabric::hardware::media::Medium;
-use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::machines::preset;
+use nvcoll_fabric::preset::presets;
 use nvcoll_fabric::topology::cluster::{cluster, network};
 use nvcoll_fabric::Fabric;
 

@@ -2,7 +2,7 @@
 
 use nvcoll_fabric::hardware::DeviceKind;
 use nvcoll_fabric::import::FORMATS;
-use nvcoll_fabric::preset::preset;
+use nvcoll_fabric::machines::preset;
 use nvcoll_fabric::topology::cluster::{cluster, network};
 use nvcoll_fabric::topology::route::RouteKind;
 use nvcoll_fabric::Fabric;

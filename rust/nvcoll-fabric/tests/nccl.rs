@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use nvcoll_core::collective::{ALL_GATHER, ALL_REDUCE, ALL_TO_ALL, BROADCAST, COLLECTIVES, REDUCE_SCATTER};
 use nvcoll_fabric::hardware::media::{LinkFamily, Medium};
 use nvcoll_fabric::hardware::DeviceKind;
+use nvcoll_fabric::machines::preset;
 use nvcoll_fabric::nccl::{Candidate, Model, NcclAlgorithm, PathClass, Protocol};
-use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::preset::presets;
 use nvcoll_fabric::topology::cluster::{cluster, network};
 use nvcoll_fabric::{Error, Fabric};
 

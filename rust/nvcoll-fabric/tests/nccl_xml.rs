@@ -1,7 +1,7 @@
 //! NCCL's topology: what it lists is there, what it lacks is said, and nothing makes it panic.
 
 use nvcoll_fabric::hardware::DeviceKind;
-use nvcoll_fabric::preset::preset;
+use nvcoll_fabric::machines::preset;
 use nvcoll_fabric::{Error, Fabric};
 use proptest::prelude::*;
 

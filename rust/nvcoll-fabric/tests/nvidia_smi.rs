@@ -1,7 +1,8 @@
 //! `nvidia-smi topo -m`: what it says comes back, what is cut off is refused, and nothing makes it panic.
 
 use nvcoll_fabric::hardware::DeviceKind;
-use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::machines::preset;
+use nvcoll_fabric::preset::presets;
 use nvcoll_fabric::{Error, Fabric};
 use proptest::prelude::*;
 
@@ -190,7 +191,7 @@ fn a_gpu_without_nvlinks_beside_others_with_them_leaves_nobody_nvls() {
     let (header, rows) = whole.split_once('\n').unwrap();
     let down: Vec<String> = rows.lines().enumerate().map(|(at, line)| cells(line, at)).collect();
     let fabric = read(&format!("{header}\n{}\n", down.join("\n")), "b200").unwrap();
-    assert_eq!(fabric.matrix().unwrap()[0], ["X", "NV18", "PHB", "NV18"]);
+    assert_eq!(fabric.matrix().unwrap()[0], ["X", "NV18", "NODE", "NV18"]);
     assert!(!fabric.abilities.switch_reduction && !fabric.abilities.multicast);
 }
 

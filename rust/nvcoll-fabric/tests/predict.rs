@@ -1,10 +1,11 @@
 //! The closed forms: points computed by hand, curves that were measured, and what holds on every machine.
 
 use nvcoll_fabric::hardware::{DeviceKind, Evidence, Fabric, Link};
+use nvcoll_fabric::machines::preset;
 use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
 use nvcoll_fabric::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Prediction, Predictor};
-use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::preset::presets;
 use nvcoll_fabric::topology::cluster::{cluster, network};
 use nvcoll_fabric::Error;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use nvcoll_fabric::hardware::gpus::{self, Generation};
 use nvcoll_fabric::hardware::media::{self, LinkFamily};
-use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::machines::preset;
+use nvcoll_fabric::preset::presets;
 use nvcoll_fabric::topology::cluster::{cluster, network};
 use nvcoll_fabric::topology::route::RouteKind;
 use nvcoll_fabric::Error;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use nvcoll_fabric::hardware::DeviceKind;
-use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::machines::preset;
+use nvcoll_fabric::preset::presets;
 use nvcoll_fabric::topology::cluster::{cluster, network, networks};
 use nvcoll_fabric::topology::route::RouteKind;
 use nvcoll_fabric::Error;

@@ -1,11 +1,11 @@
 //! NCCL's environment variables: what they leave of its choice, by version, and what is refused.
 
 use nvcoll_core::collective::{Collective, ALL_GATHER, ALL_REDUCE, BROADCAST};
+use nvcoll_fabric::hardware::network::Network;
+use nvcoll_fabric::machines::preset;
 use nvcoll_fabric::nccl::{Candidate, Model, NcclAlgorithm, NcclSettings, PathClass, Protocol, VARIABLES};
 use nvcoll_fabric::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Prediction, Predictor};
-use nvcoll_fabric::preset::preset;
 use nvcoll_fabric::topology::cluster::{cluster, network};
-use nvcoll_fabric::topology::network::Network;
 use nvcoll_fabric::{Error, Fabric, Result};
 
 use NcclAlgorithm::{Nvls, NvlsTree, Pat, Ring, Tree};

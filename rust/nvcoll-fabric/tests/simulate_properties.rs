@@ -11,7 +11,7 @@ use nvcoll_core::dtype::DType;
 use nvcoll_core::lower::lower;
 use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Buffer, Event, Path, Schedule, Source, Step, View};
-use nvcoll_fabric::preset::preset;
+use nvcoll_fabric::machines::preset;
 use nvcoll_fabric::simulate::{protocol, simulate, AtSwitch, Settings, Timeline};
 use nvcoll_fabric::units::PS_PER_US;
 use nvcoll_fabric::Fabric;

@@ -3,6 +3,8 @@
 use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
+use pyo3::IntoPyObjectExt;
 
 use nvcoll_core::algorithm::{Algorithm, Parameter};
 use nvcoll_core::collective::{Collective, Folds};
@@ -15,6 +17,7 @@ use nvcoll_fabric::hardware::media::Medium;
 use nvcoll_fabric::nccl::Variable;
 use nvcoll_fabric::predict::constants::Constant;
 use nvcoll_fabric::predict::Pattern;
+use nvcoll_fabric::preset::board_of;
 
 /// Makes a type of each row, which holds its source, and a named tuple of each type.
 macro_rules! rows {
@@ -41,7 +44,7 @@ macro_rules! rows {
                 fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
                     let $source = self.0;
                     $(let $field: $type = $value;)+
-                    Self::class(py)?.call1(($($field,)+))
+                    Self::class(py)?.call1(PyTuple::new(py, [$($field.into_bound_py_any(py)?),+])?)
                 }
             }
         )+
@@ -121,7 +124,7 @@ rows! {
 
     /// A model of GPU. `nvlink` is the medium of its NVLinks, or of its links of Infinity Fabric, or None; `pcie` is the medium
     /// of its PCIe lanes; `memory_gbps` is the bandwidth of its memory in GB/s. `sm` is its compute capability, as 90; `sms` are
-    /// its streaming multiprocessors; `memory_gb` is the memory of its name; `names` are how the names begin that nvidia-smi
+    /// its streaming multiprocessors; `memory_gb` is the memory of its name; `board` is the machine on which it is sold, if there is one; `names` are how the names begin that nvidia-smi
     /// and amd-smi print, without the maker's. What is not known is None.
     GpuRow(gpu: &'static Gpu) {
         name: &'static str = &gpu.name,
@@ -134,6 +137,7 @@ rows! {
         sm: Option<u32> = gpu.sm,
         sms: Option<u32> = gpu.compute.as_ref().map(|compute| compute.sms),
         memory_gb: Option<f64> = gpu.compute.as_ref().map(|compute| compute.memory_gb),
+        board: Option<&'static str> = board_of(gpu).map(|board| board.name.as_str()),
         names: Vec<&'static str> = gpu.known_by.names.iter().map(String::as_str).collect(),
         source: &'static str = &gpu.source,
     }

@@ -24,10 +24,11 @@ import typer
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli import progress
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import DEFAULT_MACHINE, named, one_machine
+from nvcoll.cli.machines import Gpu, On, one_machine
+from nvcoll.cli.machines import machines as machines_of
 from nvcoll.cli.outputs import Conditions, Outputs
 from nvcoll.dryrun.failures import OutOfGpuMemory
-from nvcoll.dryrun.launch import Request, gpu_of, hosts_of
+from nvcoll.dryrun.launch import Request, hosts_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.report import report_of
 from nvcoll.dryrun.script import record, record_twice
@@ -73,7 +74,7 @@ class Running:
             tuple(arguments),
             is_module,
             world_size=size,
-            gpu=gpu_of(machine),
+            gpu=machine.gpu_model,
             gpus_per_node=self.gpus_per_node or hosts_of(machine),
             steps=self.steps,
             time_limit_s=self.time_limit,
@@ -90,9 +91,8 @@ def dryrun(
     outputs: Outputs,
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")] = None,
     is_module: Annotated[bool, typer.Option("-m", help="Run a module, as python -m.")] = False,
-    on: Annotated[
-        str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")
-    ] = DEFAULT_MACHINE,
+    on: On = None,
+    gpu: Gpu = None,
     tokens: Annotated[
         float | None, typer.Option(help="Tokens in a step of all ranks. Default: found in the recording.", min=0)
     ] = None,
@@ -107,10 +107,10 @@ def dryrun(
 
     Example: nvcoll dryrun -n 512 --on hgx-h100x64+ib-ndr-8,hgx-b200x64+ib-ndr-8 train.py --layers 32
     """
-    machines = [named(one) for one in on.split(",")]
+    machines = machines_of(on, gpu)
     outputs.check(machines)
     _note_late_options(arguments or ())
-    models = list(dict.fromkeys(gpu_of(one).name for one in machines))
+    models = list(dict.fromkeys(one.gpu_model.name for one in machines))
     if save is not None and len(models) > 1:
         raise InvalidArgument(f"--save takes one model of GPU, and there are {', '.join(models)}: pass one")
     if (running.profile or running.clock) and len(machines) > 1:
@@ -119,19 +119,24 @@ def dryrun(
     if small := [one for one in machines if one.world_size < size]:
         what = f"{small[0].name} has {small[0].world_size} GPUs, and {size} ranks need {size}"
         raise InvalidArgument(f"{what}: pass a larger machine, or another -n")
-    by_model = {gpu_of(one).name: one for one in reversed(machines)}
+    by_model = {one.gpu_model.name: one for one in reversed(machines)}
     requests = {name: running.request(by_model[name], script, arguments or (), is_module, size) for name in models}
     found = _recorded(requests, by_model, running, conditions)
     found = {name: _known(one, running, tokens) for name, one in found.items()}
     for one in found.values():
         if save is not None and isinstance(one, Recorded):
-            one.with_facts(machine=on.split(",")[0]).save(save)
-    each = [found[gpu_of(one).name] for one in machines]
+            one.with_facts(machine=_typed(on, machines)).save(save)
+    each = [found[one.gpu_model.name] for one in machines]
     gpus = [one.step.gpus if isinstance(one, Recorded) else size for one in each]
     priced = [conditions.machine(machine, count) for machine, count in zip(machines, gpus, strict=True)]
     outputs.write(report_of("dryrun", priced, each))
     if any(isinstance(one, OutOfGpuMemory) for one in each):
         raise typer.Exit(DOES_NOT_FIT)
+
+
+def _typed(on: Sequence[str] | None, machines: Sequence[Fabric]) -> str:
+    """Returns the first machine as `nvcoll.machines` takes it: a file by its path."""
+    return on[0] if on and len(machines) == 1 else machines[0].name
 
 
 def _recorded(

@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, WorkStep, fabrics
+from nvcoll._nvcoll import Fabric, InvalidArgument, WorkStep, fabric, fabrics
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import DEFAULT_MACHINE, named
+from nvcoll.cli.machines import DEFAULT_MACHINE, Gpu, beginning
+from nvcoll.cli.machines import machines as machines_of
 from nvcoll.cli.outputs import Conditions, Outputs
 from nvcoll.dryrun import report as of_recordings
-from nvcoll.dryrun.launch import gpu_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.text.formatting import counted
 from nvcoll.traces import chakra, formats
@@ -31,8 +31,12 @@ def price(
     conditions: Conditions,
     outputs: Outputs,
     on: Annotated[
-        str | None, typer.Option("--on", help="Machines, separated by commas. Default: that of the recording.")
+        list[str] | None,
+        typer.Option(
+            "--on", help="Machines, separated by commas. Default: that of the recording.", autocompletion=beginning
+        ),
     ] = None,
+    gpu: Gpu = None,
     traced: Annotated[
         str | None, typer.Option("--from", help="The traced machine: compares its prediction with the trace.")
     ] = None,
@@ -56,11 +60,11 @@ def price(
     recorded = Recorded.load(files[0]) if len(files) == 1 and formats.is_recording(files[0]) else None
     if recorded is not None and (traced, step) != (None, None):
         raise InvalidArgument("--from and --step are for traces of torch.profiler: leave them out")
-    there, assumed = (None if traced is None else named(traced)), list[str]()
+    there, assumed = (None if traced is None else fabric(traced)), list[str]()
     if recorded is not None and on is None:
-        on, assumed = _machine_of(recorded)
-    names = on or (None if there else DEFAULT_MACHINE)
-    asked = [*([there] if there else []), *(named(one) for one in (names.split(",") if names else ()))]
+        known, assumed = _machine_of(recorded)
+        on = [known]
+    asked = [*([there] if there else []), *(machines_of(on, gpu) if on or there is None else ())]
     asked = list({one.name: one for one in asked}.values())
     outputs.check(asked)
     if recorded is not None:
@@ -81,14 +85,14 @@ def price(
     outputs.write(report)
 
 
-def _opened(files: list[Path], fabric: Fabric, step: int | None, traced: str | None) -> Trace:
+def _opened(files: list[Path], on: Fabric, step: int | None, traced: str | None) -> Trace:
     """Reads files of other tools.
 
     Raises:
         InvalidArgument: it cannot be read, or options of traces are given for another file, or a trace is that of a
             dry run: its processor's times are of the machine that ran it.
     """
-    read = formats.opened(files, gpu=gpu_of(fabric).name, step=step)
+    read = formats.opened(files, gpu=on.gpu_model.name, step=step)
     if isinstance(read.measured, Measured):
         if read.measured.is_virtual:
             raise InvalidArgument(
@@ -105,7 +109,7 @@ def _machine_of(recorded: Recorded) -> tuple[str, list[str]]:
     if (found := recorded.facts.get("machine")) is not None:
         return str(found), []
     size, title = recorded.row["gpus"], recorded.facts["gpu_title"]
-    node = next((one for one in fabrics() if one.gpu == title and one.nodes == 1), named(DEFAULT_MACHINE))
+    node = next((one for one in fabrics() if one.gpu == title), fabric(DEFAULT_MACHINE))
     nodes = -(-size // node.world_size)
     name = f"{node.name}x{nodes}+ib-ndr-8" if nodes > 1 else node.name
     return name, [f"the recording of {counted(size, 'GPU')} ({title}) does not name its machine: {name}; pass --on"]

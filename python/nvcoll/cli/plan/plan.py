@@ -17,7 +17,7 @@ import typer
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli import completion, progress
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import named, one_machine
+from nvcoll.cli.machines import Gpu, On, machines, one_machine
 from nvcoll.cli.outputs import Conditions, Outputs
 from nvcoll.text.formatting import counted, duration
 from nvcoll.training import configurations
@@ -131,7 +131,7 @@ def _check_size(machines: Sequence[Fabric], counts: Sequence[int]) -> None:
 
 @dataclass(frozen=True)
 class Sources:
-    """Options that say more than the layout: files, fields of the software, and the GPU whose computing counts."""
+    """Options that say more than the layout: files, and fields of the software."""
 
     config: Annotated[
         str | None,
@@ -141,7 +141,7 @@ class Sources:
         list[str] | None,
         typer.Option("--set", help="A field of the software, as bucket_mb=25 or gradient_bytes=2; repeatable."),
     ] = None
-    gpu: Annotated[str | None, typer.Option(help="GPU whose computing counts. Default: that of the machine.")] = None
+    gpu: Gpu = None
     listed: Annotated[
         bool, typer.Option("--list", help="List models and software.", callback=_show_list, is_eager=True)
     ] = False
@@ -160,9 +160,7 @@ def plan(
     sources: Sources,
     conditions: Conditions,
     outputs: Outputs,
-    on: Annotated[
-        str, typer.Option("--on", help="Machines, separated by commas, as hgx-h100x64+ib-ndr-8.")
-    ] = "hgx-h100",
+    on: On = None,
     gpus: Annotated[
         str | None,
         typer.Option(
@@ -171,7 +169,7 @@ def plan(
     ] = None,
     sweeps: Annotated[bool, typer.Option("--sweep", help="Price all usual layouts; those given stay.")] = False,
     what_if: Annotated[
-        list[str] | None, typer.Option("--what-if", help='The machine with a change: "nvlink x2", "nics 4", "pcie".')
+        list[str] | None, typer.Option("--what-if", help='The machine with a change: "nvlink x2", "nics 4", "pcie", "gpu h200".')
     ] = None,
     measured: Annotated[
         str | None, typer.Option(help="The step of this layout as measured, as 11.3s; scales all times.")
@@ -185,7 +183,7 @@ def plan(
 
     Example: nvcoll plan llama3-70b --on hgx-h100x64+ib-ndr-8 --tp 8 --pp 4 --global-batch 1024
     """
-    fabrics = [named(one) for one in on.split(",")]
+    fabrics = machines(on, sources.gpu)
     fabrics += [one.what_if(change) for one in fabrics for change in what_if or ()]
     counts = _numbers(gpus)
     found_model, said, assumed = _configured([model, *([sources.config] if sources.config else [])], counts)
@@ -195,7 +193,7 @@ def plan(
     _check(sweeps, {"--save": save, "--trace": outputs.trace}, counts, len(fabrics))
     _check_size(fabrics, counts)
     outputs.check(fabrics)
-    asked = [[conditions.machine(one, count, sources.gpu) for count in counts or (None,)] for one in fabrics]
+    asked = [[conditions.machine(one, count) for count in counts or (None,)] for one in fabrics]
     report = Report("plan", _titled(model, found_model), [], [], dollars=_prices(dollars, fabrics), assumed=assumed)
     calibration = None
     if measured is not None:

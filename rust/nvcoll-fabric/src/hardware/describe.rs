@@ -11,6 +11,7 @@
 //! title = "2 x RTX 3090 with an NVLink bridge"
 //! gpus = 2                           the first two; without it, all
 //! peer_access = true                 instead of what `abilities` says
+//! also = ["my-desk"]                 other names of a machine that is shipped; `board = true`, `stock = true`: see `machines/`
 //!
 //! [[devices]]
 //! names = "gpu[0-1]"                 one device for each name
@@ -27,6 +28,7 @@ use serde::{de, Deserialize};
 
 use super::gpus::Gpu;
 use super::media::Medium;
+use super::origin::Origin;
 use super::{names, Abilities, Device, DeviceKind, Fabric};
 use crate::error::{Error, Result};
 
@@ -49,6 +51,15 @@ pub(crate) struct MachineVariant {
     title: String,
     gpus: Option<u32>,
     peer_access: Option<bool>,
+    /// The board or rack on which its model of GPU is sold.
+    #[serde(default)]
+    pub(crate) board: bool,
+    /// What cards of the model do with the drivers of their maker.
+    #[serde(default)]
+    pub(crate) stock: bool,
+    /// Other names, as those that clouds and makers of servers give it; after a `with` a change.
+    #[serde(default)]
+    pub(crate) also: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -90,6 +101,7 @@ impl Description {
             links: Vec::new(),
             abilities: Abilities { peer_access, ..self.abilities },
             sources: self.sources.clone(),
+            origin: Origin::default(),
         };
         for devices in &self.devices {
             fabric.add_devices(devices, self.gpus_per_tray).map_err(|message| wrong(origin, message))?;

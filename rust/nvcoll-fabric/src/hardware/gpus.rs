@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use serde::{de, Deserialize, Deserializer};
 
+pub use super::gpu_names::gpus_called;
 use super::media::Medium;
 use crate::error::Result;
 use crate::tables;
@@ -157,10 +158,17 @@ pub fn all() -> &'static [Gpu] {
     &TABLE
 }
 
-/// Finds a model by name.
+/// Finds a model by its name, or by any name that only one model has.
 ///
 /// # Errors
 /// [`crate::Error::Unknown`].
 pub fn named(name: &str) -> Result<&'static Gpu> {
-    tables::named("GPU", name, all(), |gpu| &gpu.name)
+    match (tables::named("GPU", name, all(), |gpu| &gpu.name), gpus_called(name).as_slice()) {
+        (Err(_), [one]) => Ok(one),
+        (Err(crate::Error::Unknown { kind, name, .. }), several @ [_, _, ..]) => {
+            let known = several.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", ");
+            Err(crate::Error::Unknown { kind, name, known })
+        }
+        (found, _) => found,
+    }
 }

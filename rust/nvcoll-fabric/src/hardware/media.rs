@@ -2,13 +2,13 @@
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use serde::{de, Deserialize, Deserializer};
+use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::Result;
 use crate::tables;
 
 /// A kind of link.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Medium {
     /// What it is called, as `nvlink4`.
@@ -37,8 +37,13 @@ impl<'de> Deserialize<'de> for &'static Medium {
     }
 }
 
+/// Writes the name of a medium that is shipped.
+pub(super) fn by_name<S: Serializer>(medium: &&'static Medium, to: S) -> std::result::Result<S::Ok, S::Error> {
+    medium.name.serialize(to)
+}
+
 /// Of what family a medium is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkFamily {
     /// NVLink, to a switch or to another GPU.
@@ -92,14 +97,13 @@ pub fn named(name: &str) -> Result<&'static Medium> {
 }
 
 /// Returns a medium of networks with another rate in Gbit/s, efficiency or latency: the same one for the same numbers, so that
-/// links of equal media are equal. One for each combination stays in memory.
+/// links of equal media are equal.
 pub(crate) fn altered(
     base: &'static Medium,
     gbit: Option<f64>,
     efficiency: Option<f64>,
     latency_ns: Option<u64>,
 ) -> &'static Medium {
-    static MADE: Mutex<Vec<&'static Medium>> = Mutex::new(Vec::new());
     let mut wanted = Medium {
         lane_gbps: gbit.map_or(base.lane_gbps, |gbit| gbit / 8.0),
         efficiency: efficiency.unwrap_or(base.efficiency),
@@ -111,6 +115,12 @@ pub(crate) fn altered(
         wanted.name = format!("{}-{gbit}", first(&base.name, '-'));
         wanted.title = format!("{} {gbit} Gbit/s", first(&base.title, ' '));
     }
+    kept(wanted)
+}
+
+/// Returns the medium with these fields: the same one for the same fields. Each stays in memory.
+pub(crate) fn kept(wanted: Medium) -> &'static Medium {
+    static MADE: Mutex<Vec<&'static Medium>> = Mutex::new(Vec::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let known = all().iter().chain(made.iter().copied()).find(|medium| **medium == wanted);
     known.unwrap_or_else(|| {

@@ -15,14 +15,18 @@
 //! `chips`: no transfer can tell them apart.
 
 pub(crate) mod describe;
+pub(crate) mod gpu_names;
 pub mod gpus;
 pub mod media;
 pub(crate) mod names;
+pub mod network;
+pub mod origin;
 
 use crate::error::{Error, Result};
 use crate::units::{Ps, Rate};
 use gpus::Gpu;
 use media::Medium;
+use origin::Origin;
 
 /// A machine, or several with a network between them.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,10 +45,12 @@ pub struct Fabric {
     pub abilities: Abilities,
     /// Where its numbers are from.
     pub sources: Vec<String>,
+    /// Of what it was made.
+    pub origin: Origin,
 }
 
 /// A part of a machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Device {
     /// What it is called, as `gpu0`; in a cluster `n1.gpu0`.
     pub name: String,
@@ -58,17 +64,19 @@ pub struct Device {
     pub chips: u32,
     /// Of a network card, the Mbit/s of its ports together, where a text says it.
     pub port_mbits: Option<u32>,
+    /// The host bridge of its socket below which it hangs, where a text tells several of one socket apart.
+    pub host_bridge: Option<u32>,
 }
 
 impl Device {
     /// Makes a device of one chip.
     pub(crate) fn new(name: String, kind: DeviceKind, node: Option<u32>) -> Self {
-        Self { name, kind, node, tray: None, chips: 1, port_mbits: None }
+        Self { name, kind, node, tray: None, chips: 1, port_mbits: None, host_bridge: None }
     }
 }
 
 /// What a device is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceKind {
     /// A GPU: a rank.
@@ -133,7 +141,7 @@ impl Link {
 }
 
 /// What a machine can do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Abilities {
     /// GPUs reach each other's memory over PCIe; otherwise such transfers are staged in the memory of the receiver's socket.
@@ -228,6 +236,7 @@ impl Fabric {
         Ok(Fabric {
             devices: kept.iter().map(|&old| self.devices[old].clone()).collect(),
             links: self.links.iter().filter_map(moved).collect(),
+            origin: Origin::default(),
             ..self.clone()
         })
     }

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::hardware::gpus::Gpu;
 use crate::hardware::media::Medium;
+use crate::hardware::origin::Origin;
 use crate::hardware::{Abilities, Device, DeviceKind, Fabric};
 
 /// A format in which a machine can be described.
@@ -44,6 +45,7 @@ impl TextFormat {
             links: Vec::new(),
             abilities: abilities_of(gpu),
             sources: vec![format!("{} of {origin}; rates of {}", self.name, gpu.source)],
+            origin: Origin::default(),
         }
     }
 }

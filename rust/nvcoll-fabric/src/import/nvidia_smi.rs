@@ -261,9 +261,20 @@ impl TopologyMatrix {
         for name in &self.names {
             fabric.add(name.to_lowercase(), if is_gpu(name) { DeviceKind::Gpu } else { DeviceKind::Nic });
         }
+        self.tell_host_bridges(&mut fabric);
         self.add_nvlinks(&mut fabric)?;
         self.add_host(&mut fabric)?;
         Ok(fabric)
+    }
+
+    /// Tells host bridges of a socket apart, where NODE leads from one to the other.
+    fn tell_host_bridges(&self, fabric: &mut Fabric) {
+        if self.words.values().any(|word| *word == Connection::Node) {
+            let bridges = self.tied(&[Connection::Pix, Connection::Pxb, Connection::Phb]);
+            for (bridge, devices) in (0..).zip(&bridges) {
+                devices.iter().for_each(|&at| fabric.devices[at as usize].host_bridge = Some(bridge));
+            }
+        }
     }
 
     fn add_nvlinks(&self, fabric: &mut Fabric) -> Result<()> {

@@ -62,6 +62,14 @@ impl Fabric {
         if is_divided {
             self.sources.push(DIVIDED.to_owned());
         }
+        if added.len() > 1 && self.gpu.c2c.is_none() {
+            let medium = media::named(between(self.gpu))?;
+            self.sources.push(format!(
+                "the text does not say what joins the sockets: it is taken to be 1 x {}, the slowest with that PCIe; for \
+                 another add to the name of the machine, as `{} with socket epyc x3`",
+                medium.title, self.name
+            ));
+        }
         Ok(added)
     }
 

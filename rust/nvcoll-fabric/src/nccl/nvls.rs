@@ -112,7 +112,7 @@ fn tuned(node: &NodeTopology, nodes: u32, to_card: PathClass) -> (Option<u32>, u
 mod tests {
     use super::super::Model;
     use super::{NvlsChunks, KIB};
-    use crate::preset::preset;
+    use crate::machines::preset;
 
     fn chunks(fabric: &str, version: &str) -> NvlsChunks {
         Model::of(version, &preset(fabric).unwrap()).unwrap().nvls_chunks()

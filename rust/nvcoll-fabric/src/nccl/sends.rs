@@ -179,7 +179,7 @@ fn cards(node: &NodeTopology, gpu: usize) -> (u32, f64) {
 #[cfg(test)]
 mod tests {
     use super::super::{Model, Protocol};
-    use crate::preset::preset;
+    use crate::machines::preset;
 
     fn channels(fabric: &str, version: &str, mib: u64) -> u32 {
         Model::of(version, &preset(fabric).unwrap()).unwrap().sends().of_message(mib << 20).0

@@ -265,9 +265,9 @@ mod tests {
     use nvcoll_core::schedule::Aliasing;
 
     use super::*;
+    use crate::machines::preset;
     use crate::nccl::Protocol;
     use crate::predict::{Launch, Predictor};
-    use crate::preset::preset;
     use crate::topology::cluster::{cluster, network};
     use crate::topology::excerpt::work;
 

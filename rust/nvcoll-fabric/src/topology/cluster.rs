@@ -14,23 +14,26 @@
 //! what stands between the nodes. Source: NVIDIA DGX SuperPOD reference architecture (rail-optimised fat tree).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::hardware::media::Medium;
+pub use crate::hardware::network::{network, networks, Network};
+use crate::hardware::origin::Origin;
 use crate::hardware::{Device, DeviceKind, Fabric, Link};
-pub use crate::topology::network::{network, networks, Network};
 use crate::topology::switches::Joined;
 
 /// Chosen: more GPUs than any known cluster has; the graph takes some 500 bytes for each.
 const MOST_GPUS: u32 = 1 << 17;
 
-/// Joins `nodes` copies of `node` by a network.
+/// Joins `nodes` copies of the machine `whole` by a network.
 ///
 /// # Errors
 /// [`Error::Description`] if there are no nodes or too many, more than the network holds too, if the node is a cluster
 /// itself, if it has nothing to which a NIC could be attached, or if it has cards of its own that are fewer than the network's;
 /// and with the field of a network that is wrong.
-pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
+pub fn cluster(whole: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
+    let node = whole;
     let name = format!("{}x{nodes}+{}", node.name, network.name);
     let wrong = |message: String| Error::Description { origin: name.clone(), message };
     network.check()?;
@@ -54,6 +57,7 @@ pub fn cluster(node: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
         devices: Vec::new(),
         links: Vec::new(),
         sources: node.sources.iter().chain([&network.source]).cloned().collect(),
+        origin: Origin { cluster: Some(Arc::new((whole.clone(), network.clone()))), changes: Vec::new() },
         ..node.clone()
     };
     all.abilities.gpu_direct &= network.gpu_direct;

@@ -16,6 +16,7 @@ use nvcoll_core::connected_components::connected_components;
 
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
+use crate::hardware::origin::Origin;
 use crate::hardware::{Device, DeviceKind, Fabric, Link};
 
 impl Fabric {
@@ -54,6 +55,7 @@ impl Fabric {
             links: self.links.iter().filter_map(moved).collect(),
             abilities: self.abilities,
             sources: self.sources.clone(),
+            origin: Origin::default(),
         }
     }
 
@@ -95,8 +97,8 @@ impl Fabric {
 mod tests {
     use crate::error::Error;
     use crate::hardware::DeviceKind;
+    use crate::machines::preset;
     use crate::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Predictor};
-    use crate::preset::preset;
 
     #[test]
     fn a_communicator_on_all_its_hosts_is_priced_as_the_same_ranks_among_all() {

@@ -19,6 +19,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::hardware::origin::Origin;
 use crate::hardware::{Device, Fabric, Link};
 
 /// Where the parts of a cluster of equal nodes lie.
@@ -124,6 +125,7 @@ impl EqualNodes {
             links: fabric.links[..self.shared_links + nodes * self.node_links].to_vec(),
             abilities: fabric.abilities,
             sources: Vec::new(),
+            origin: Origin::default(),
         }
     }
 }
@@ -131,7 +133,7 @@ impl EqualNodes {
 #[cfg(test)]
 mod tests {
     use super::EqualNodes;
-    use crate::preset::preset;
+    use crate::machines::preset;
     use crate::topology::cluster::{cluster, network};
 
     #[test]

@@ -45,8 +45,8 @@ pub(crate) mod work {
 mod tests {
     use super::work;
     use crate::hardware::Fabric;
+    use crate::machines::preset;
     use crate::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Predictor};
-    use crate::preset::preset;
     use crate::topology::cluster::{cluster, network};
 
     fn of(node: &str, nodes: u32, by: &str) -> Fabric {

@@ -211,9 +211,9 @@ fn is_staged(fabric: &Fabric) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{FlowNetwork, Link};
-    use crate::preset::preset;
+    use crate::hardware::network::{Network, Tier};
+    use crate::machines::preset;
     use crate::topology::cluster::{cluster, network};
-    use crate::topology::network::{Network, Tier};
     use proptest::prelude::*;
 
     proptest! {

@@ -6,10 +6,9 @@
 //! | `NV18` | 18 NVLinks, to each other or to one switch; `XGMI` for Infinity Fabric |
 //! | `PIX`, `PXB` | one PCIe switch, or several |
 //! | `PHB` | the root complex of one socket |
+//! | `NODE` | several root complexes of one socket, where a text tells them apart |
 //! | `SYS` | another socket |
 //! | `NET` | another node |
-//!
-//! Real machines also print `NODE`, several root complexes of one socket; here a socket has one.
 
 use nvcoll_core::interrupt::Interrupt;
 
@@ -63,7 +62,13 @@ impl Fabric {
         if route.links.iter().any(|link| between_sockets(&link)) {
             "SYS"
         } else if passed(DeviceKind::Socket) > 0 {
-            "PHB"
+            let ends = [self.links[route.links[0]].from, self.links[route.links[route.links.len() - 1]].to];
+            let [from, to] = ends.map(|at| self.devices[at].host_bridge);
+            if from == to {
+                "PHB"
+            } else {
+                "NODE"
+            }
         } else if passed(DeviceKind::PcieSwitch) > 1 {
             "PXB"
         } else {
@@ -74,7 +79,7 @@ impl Fabric {
 
 #[cfg(test)]
 mod tests {
-    use crate::preset::preset;
+    use crate::machines::preset;
 
     #[test]
     fn the_words_are_those_of_nvidia_smi() {

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`cluster`] | several nodes and the network between them |
 //! | `communicator` | the part of a machine on which some ranks run |
-//! | [`network`], `switches` | the network that is shipped or described; its tiers of switches |
+//! | `switches` | the tiers of switches of a network |
+//! | `saved` | a machine as data for another process |
+//! | [`loss`] | a machine that has lost lanes, cards, or a part of the rate of its network |
 //! | `equal_nodes` | clusters of equal nodes: a few nodes answer for all |
 //! | `excerpt` | a few equal nodes that stand for a large cluster |
 //! | `what_if` | a machine with a change: wider links, other cards, no NVLink |
@@ -19,11 +21,12 @@ mod communicator;
 pub(crate) mod equal_nodes;
 pub(crate) mod excerpt;
 pub(crate) mod flow_network;
+pub mod loss;
 mod matrix;
 pub(crate) mod max_flow;
-pub mod network;
 pub mod ports;
 pub mod rates;
 pub mod route;
+mod saved;
 mod switches;
 mod what_if;

@@ -172,10 +172,10 @@ impl Fabric {
 #[cfg(test)]
 mod tests {
     use super::share;
-    use crate::preset::preset;
+    use crate::hardware::network::{Network, Tier};
+    use crate::machines::preset;
     use crate::topology::cluster::{cluster, network};
     use crate::topology::equal_nodes::EqualNodes;
-    use crate::topology::network::{Network, Tier};
     use crate::Fabric;
 
     #[test]

@@ -420,7 +420,7 @@ fn goes_round(fabric: &Fabric, path: &[usize]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{goes_round, Router};
-    use crate::preset::preset;
+    use crate::machines::preset;
     use crate::topology::cluster::{cluster, network};
 
     #[test]

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::error::Result;
 use crate::hardware::media::Medium;
+use crate::hardware::network::{Ecmp, JoinedBy, Network, Tier};
 use crate::hardware::{Device, DeviceKind, Fabric};
-use crate::topology::network::{Ecmp, JoinedBy, Network, Tier};
 
 /// Chosen: more links than a network of as many nodes as there may be has.
 const MOST_LINKS: u64 = 1 << 20;

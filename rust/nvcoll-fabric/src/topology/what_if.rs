@@ -5,43 +5,95 @@
 //! | `nvlink x2`, `network x0.5`, `pcie x2` | links of the family carry so many times as much |
 //! | `nics 4` | nodes, or trays of a rack, with as many network cards, spread over their GPUs |
 //! | `pcie` | no NVLink: GPUs of a node reach each other over PCIe |
+//! | `gpu a100-sxm-40gb` | another model of GPU with the same links |
+//! | `socket epyc x3` | other links between sockets, where a text does not say which they are |
 //!
 //! All else stays: wider NVLink does not widen the cards, and faster cards do not widen the PCIe behind them. Links inside a node get
 //! more lanes, of the same efficiency and latency, and NCCL's model counts more links. Ports of a network get another rate.
 //! Source: ours.
 
 use crate::error::{Error, Result};
-use crate::hardware::media::{self, LinkFamily};
-use crate::hardware::{Abilities, DeviceKind, Fabric, Link};
-use crate::topology::cluster::{cluster, Network};
-use crate::topology::network::{rails_and_spine, Ecmp};
-
-/// The families whose links a change may widen.
-const FAMILIES: [LinkFamily; 6] =
-    [LinkFamily::Nvlink, LinkFamily::Xgmi, LinkFamily::Pcie, LinkFamily::C2c, LinkFamily::Socket, LinkFamily::Network];
+use crate::hardware::gpus::{self, Gpu};
+use crate::hardware::media::{self, LinkFamily, Medium};
+use crate::hardware::network::Network;
+use crate::hardware::origin::Change;
+use crate::hardware::{Abilities, Fabric, Link};
+use crate::topology::cluster::cluster;
 
 impl Fabric {
-    /// Returns the machine with a change, and the change in words, as `nvlink x2: 36 x NVLink 4 instead of 18 x NVLink 4`.
+    /// Returns the machine with a change; its title says what is instead of what.
     ///
     /// # Errors
-    /// [`Error::Unknown`] for an unknown change; [`Error::Unable`] for a change that the machine cannot have.
-    pub fn what_if(&self, change: &str) -> Result<(Fabric, String)> {
-        let words: Vec<&str> = change.split_whitespace().collect();
-        let (mut changed, message) = match words[..] {
-            ["pcie"] => self.over_pcie()?,
-            ["nics", count] => self.with_cards(count.parse().map_err(|_| unknown(change))?)?,
-            [family, times] => {
-                let family = FAMILIES.into_iter().find(|of| of.name() == family).ok_or_else(|| unknown(change))?;
-                let times = times.strip_prefix(['x', 'X']).and_then(|times| times.parse().ok());
-                let is_factor = |times: &f64| (1e-3..=1e3).contains(times);
-                self.widened(family, times.filter(is_factor).ok_or_else(|| unknown(change))?)?
-            }
-            _ => return Err(unknown(change)),
+    /// [`Error::Unable`] for a change that the machine cannot have.
+    pub fn changed(&self, change: &Change) -> Result<Fabric> {
+        let (mut changed, message) = match *change {
+            Change::Pcie => self.over_pcie()?,
+            Change::Nics(nics) => self.with_cards(nics)?,
+            Change::Wider(family, times) => self.widened(family, times)?,
+            Change::Model(gpu) => self.with_model(gpu)?,
+            Change::Sockets(medium, links) => self.with_sockets(medium, links)?,
         };
-        let change = words.join(" ");
         changed.name = format!("{} with {change}", self.name);
         changed.title = format!("{}, {message}", self.title);
-        Ok((changed, format!("{change}: {message}")))
+        changed.origin.clone_from(&self.origin);
+        changed.origin.changes.push(*change);
+        Ok(changed)
+    }
+
+    /// Returns the machine with several changes, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] for a change that the machine cannot have.
+    pub fn with_changes(self, changes: &[Change]) -> Result<Fabric> {
+        changes.iter().try_fold(self, |changed, change| changed.changed(change))
+    }
+
+    /// Returns the cluster with another number of the same nodes, or one node without the network.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if the machine is no cluster; those of [`cluster`].
+    pub fn with_nodes(&self, nodes: u32) -> Result<Fabric> {
+        let (node, network) = self.parts()?;
+        let is_of_network = |change: &Change| matches!(change, Change::Nics(_) | Change::Wider(LinkFamily::Network, _));
+        let changes = self.origin.changes.iter().filter(|change| nodes > 1 || !is_of_network(change));
+        let plain = if nodes == 1 { node.clone() } else { cluster(node, nodes, network)? };
+        plain.with_changes(&changes.copied().collect::<Vec<_>>())
+    }
+
+    /// Returns the node and the network of a cluster.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if it is none.
+    pub(crate) fn parts(&self) -> Result<&(Fabric, Network)> {
+        let none = "its nodes and its network are not known: pass a cluster, as hgx-h100x2+ib-ndr-8";
+        self.origin.cluster.as_deref().ok_or_else(|| unable(self, none.to_owned()))
+    }
+
+    /// Returns the number of network cards of each node, or tray, of a cluster.
+    pub fn cards(&self) -> Option<u32> {
+        let changed = |change: &Change| if let Change::Nics(nics) = change { Some(*nics) } else { None };
+        let (_, network) = self.origin.cluster.as_deref()?;
+        Some(self.origin.changes.iter().rev().find_map(changed).unwrap_or(network.nics))
+    }
+
+    fn with_model(&self, gpu: &'static Gpu) -> Result<(Fabric, String)> {
+        let links = |gpu: &Gpu| (gpu.nvlink, gpu.nvlinks, gpu.needs_bridge, gpu.pcie, gpu.pcie_lanes, gpu.c2c);
+        if links(gpu) != links(self.gpu) {
+            let alike = gpus::all().iter().filter(|other| links(other) == links(self.gpu));
+            let alike = alike.map(|other| other.name.as_str()).collect::<Vec<_>>().join(", ");
+            let message = format!("a {} has other links than its {}: choose from {alike}", gpu.title, self.gpu.title);
+            return Err(unable(self, message));
+        }
+        Ok((Fabric { gpu, ..self.clone() }, format!("{} instead of {}", gpu.title, self.gpu.title)))
+    }
+
+    fn with_sockets(&self, medium: &'static Medium, lanes: u32) -> Result<(Fabric, String)> {
+        let mut changed = self.clone();
+        let mut links = changed.links.iter_mut().filter(|link| link.medium.family == LinkFamily::Socket).peekable();
+        let had = links.peek().map(|link| format!("{} x {}", link.lanes, link.medium.title));
+        let had = had.ok_or_else(|| unable(self, "it has no links between sockets".to_owned()))?;
+        links.for_each(|link| *link = Link { medium, lanes, ..*link });
+        Ok((changed, format!("{lanes} x {} instead of {had} between sockets", medium.title)))
     }
 
     fn widened(&self, family: LinkFamily, times: f64) -> Result<(Fabric, String)> {
@@ -78,51 +130,13 @@ impl Fabric {
         Ok((changed, "PCIe instead of NVLink".to_owned()))
     }
 
-    /// Takes the first node without its cards, and makes the cluster anew.
     fn with_cards(&self, nics: u32) -> Result<(Fabric, String)> {
-        let network = self.network().ok_or_else(|| {
-            let message = "its cards are not known to hang at one switch for each rail: describe the network in a file";
-            unable(self, message.to_owned())
-        })?;
-        let ranks = self.world_size() / self.nodes();
-        let first = self.of_communicator(&(0..ranks).collect::<Vec<u32>>())?;
-        let is_card = |kind| matches!(kind, DeviceKind::Nic | DeviceKind::NetworkSwitch);
-        let mut node = first.keeping(&first.devices.iter().map(|device| !is_card(device.kind)).collect::<Vec<_>>());
-        for device in &mut node.devices {
-            device.name = device.name.trim_start_matches("n0.").to_owned();
-        }
-        let had = network.nics;
-        let network = Network { nics, ..network };
+        let (node, network) = self.parts()?;
+        let plain = cluster(node, self.nodes(), &Network { nics, ..network.clone() })?;
+        let others = self.origin.changes.iter().filter(|change| !matches!(change, Change::Nics(_)));
+        let had = self.cards().unwrap_or(network.nics);
         let words = format!("{nics} instead of {had} network cards in each node or tray");
-        Ok((cluster(&node, self.nodes(), &network)?, words))
-    }
-
-    /// Returns the network of a cluster of nodes, or racks, whose cards hang at one switch for each rail; none of another.
-    fn network(&self) -> Option<Network> {
-        let gpus = self.gpus();
-        let home = self.devices[*gpus.first()?].node;
-        let are_alike = self.nodes() > 1 && self.world_size().is_multiple_of(self.nodes());
-        let port = self.network_ports(home).next().filter(|_| are_alike && !self.has_tiers())?;
-        let slot = self.links.iter().find(|link| link.to == port.from && link.medium.family != LinkFamily::Network)?;
-        let of_node = gpus.iter().filter(|&&gpu| self.devices[gpu].node == home);
-        let mut trays: Vec<Option<u32>> = of_node.map(|&gpu| self.devices[gpu].tray).collect();
-        trays.dedup();
-        Some(Network {
-            name: port.medium.name.clone(),
-            title: port.medium.title.clone(),
-            medium: port.medium,
-            port_gbit: None,
-            efficiency: None,
-            latency_ns: None,
-            ports: port.lanes,
-            nics: self.network_ports(home).count() as u32 / trays.len() as u32,
-            host_medium: slot.medium,
-            host_lanes: slot.lanes,
-            gpu_direct: self.abilities.gpu_direct,
-            ecmp: Ecmp::Ideal,
-            tiers: rails_and_spine(),
-            source: format!("the cards of {}", self.name),
-        })
+        Ok((plain.with_changes(&others.copied().collect::<Vec<_>>())?, words))
     }
 }
 
@@ -141,24 +155,16 @@ fn unable(fabric: &Fabric, message: String) -> Error {
     Error::Unable { fabric: fabric.name.clone(), message }
 }
 
-fn unknown(change: &str) -> Error {
-    let families = FAMILIES.map(|family| format!("`{} x2`", family.name())).join(", ");
-    Error::Unknown {
-        kind: "change of a machine",
-        name: change.to_owned(),
-        known: format!("{families}, `nics 4`, `pcie`"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::error::Error;
+    use crate::hardware::origin::Change;
+    use crate::machines::preset;
     use crate::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Predictor};
-    use crate::preset::preset;
     use crate::Fabric;
 
     fn with(name: &str, change: &str) -> Fabric {
-        preset(name).unwrap().what_if(change).unwrap().0
+        preset(name).unwrap().changed(&Change::of(change).unwrap()).unwrap()
     }
 
     fn us(fabric: &Fabric) -> f64 {
@@ -175,14 +181,15 @@ mod tests {
             (
                 "hgx-h100x4+ib-ndr-8",
                 "network  X2",
-                "network X2: 1 x InfiniBand 800 Gbit/s instead of 1 x InfiniBand NDR",
+                "network x2: 1 x InfiniBand 800 Gbit/s instead of 1 x InfiniBand NDR",
             ),
             ("hgx-h100x4+ib-ndr-8", "nics 4", "nics 4: 4 instead of 8 network cards in each node or tray"),
             ("hgx-h100", "pcie", "pcie: PCIe instead of NVLink"),
         ] {
-            let (changed, words) = preset(name).unwrap().what_if(change).unwrap();
-            assert_eq!(words, expected);
-            assert!(changed.name.starts_with(&format!("{name} with ")), "{}", changed.name);
+            let changed = with(name, change);
+            let (change, words) = expected.split_once(": ").unwrap();
+            assert_eq!(changed.name, format!("{name} with {change}"));
+            assert!(changed.title.ends_with(words), "{}", changed.title);
         }
     }
 
@@ -208,7 +215,7 @@ mod tests {
         let cluster = "hgx-h100x4+ib-ndr-8";
         let (nodes, slower) = (us(&preset(cluster).unwrap()), us(&with(cluster, "network x2")));
         assert!(slower < 0.95 * nodes && slower > 0.6 * nodes, "{slower} {nodes}");
-        let and = |of: &Fabric, change: &str| of.what_if(change).unwrap().0;
+        let and = |of: &Fabric, change: &str| of.changed(&Change::of(change).unwrap()).unwrap();
         let both = and(&with(cluster, "network x2"), "pcie x2");
         assert!((us(&both) / slower - 1.0).abs() < 1e-9, "NVLink is narrow now");
         let all = us(&and(&both, "nvlink x2"));
@@ -224,12 +231,13 @@ mod tests {
             ("hgx-h100x2+ib-ndr-8", "network x1e300", "choose from"),
             ("hgx-h100", "nvlink x0.3", "5.40 x NVLink 4 instead of 18: pass a factor that keeps whole links"),
             ("hgx-h100", "network x2", "it has no links of network"),
-            ("hgx-h100", "nics 4", "describe the network in a file"),
+            ("hgx-h100", "nics 4", "its nodes and its network are not known"),
             ("hgx-h100x2+ib-ndr-8", "nics 0", "nics: 0: it must be from 1"),
             ("gb200-nvl72", "pcie", "without NVLink nothing joins gpu0 and gpu2"),
             ("rtx4090-4-staged", "pcie", "no NVLink that could be left out"),
         ] {
-            let error: Error = preset(name).unwrap().what_if(change).unwrap_err();
+            let error: Error =
+                Change::of(change).and_then(|change| preset(name).unwrap().changed(&change)).unwrap_err();
             assert!(error.to_string().contains(expected), "{change} of {name}: {error}");
         }
     }

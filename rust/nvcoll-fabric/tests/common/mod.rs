@@ -11,6 +11,7 @@ use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule};
 use nvcoll_fabric::hardware::gpus::{Generation, Gpu, KnownBy};
 use nvcoll_fabric::hardware::media::{self, LinkFamily, Medium};
+use nvcoll_fabric::hardware::origin::Origin;
 use nvcoll_fabric::hardware::{Abilities, Device, DeviceKind, Fabric, Link};
 use nvcoll_fabric::simulate::{protocol, simulate, Settings};
 
@@ -54,8 +55,15 @@ pub(crate) fn machine(kinds: &[DeviceKind]) -> Fabric {
         let before = kinds[..nth].iter().filter(|other| *other == kind).count();
         format!("{kind:?}{before}").to_lowercase()
     };
-    let device =
-        |(nth, &kind)| Device { name: name((nth, &kind)), kind, node: Some(0), tray: None, chips: 1, port_mbits: None };
+    let device = |(nth, &kind)| Device {
+        name: name((nth, &kind)),
+        kind,
+        node: Some(0),
+        tray: None,
+        chips: 1,
+        port_mbits: None,
+        host_bridge: None,
+    };
     Fabric {
         name: "made".to_owned(),
         title: "made for a test".to_owned(),
@@ -70,6 +78,7 @@ pub(crate) fn machine(kinds: &[DeviceKind]) -> Fabric {
             forwards: false,
         },
         sources: Vec::new(),
+        origin: Origin::default(),
     }
 }
 

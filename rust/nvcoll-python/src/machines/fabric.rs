@@ -1,23 +1,27 @@
 //! Fabrics: devices, links, rates and lower bounds of machines.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 
+use nvcoll_fabric::hardware::network::{self, networks, Network as Described};
+use nvcoll_fabric::hardware::origin::Change;
 use nvcoll_fabric::hardware::{gpus, media};
 use nvcoll_fabric::import::{TextFormat as FormatRow, FORMATS};
 use nvcoll_fabric::nccl::NcclSettings;
-use nvcoll_fabric::preset::{preset, presets};
+use nvcoll_fabric::preset::presets;
 use nvcoll_fabric::topology::cluster;
-use nvcoll_fabric::topology::network::{self, networks, Network as Described};
+use nvcoll_fabric::topology::loss::Loss;
 use nvcoll_fabric::topology::ports::PortRates;
 use nvcoll_fabric::topology::rates::RateMatrix;
 use nvcoll_fabric::units::{Rate, PS_PER_US};
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
-use crate::error::{of_fabric, of_file, raised};
+use crate::error::{invalid, of_fabric, of_file, raised};
 use crate::gil::interrupt;
 use crate::integers::integer;
+use crate::machines::door::{fabric, restored};
 use crate::machines::fabric_cache::FabricCache;
 use crate::rows::{GpuRow, MediumRow};
 use crate::schedules::schedule::{collective_named, in_notebook};
@@ -79,8 +83,7 @@ impl Fabric {
     #[staticmethod]
     #[pyo3(signature = (path, *, gpu=None))]
     fn from_file(py: Python<'_>, path: PathBuf, gpu: Option<&str>) -> PyResult<Self> {
-        let (text, name) = read(py, &path)?;
-        Hardware::from_text(&text, gpu, &name).map(Self::from).map_err(|error| of_fabric(py, &error))
+        Self::of_file(py, &path, gpu)
     }
 
     /// The name.
@@ -99,6 +102,24 @@ impl Fabric {
     #[getter]
     fn gpu(&self) -> &str {
         &self.0.gpu.title
+    }
+
+    /// The row of the table of models for the GPUs.
+    #[getter]
+    fn gpu_model(&self) -> GpuRow {
+        GpuRow(self.0.gpu)
+    }
+
+    /// The name of one node of a cluster; of another machine, its own.
+    #[getter]
+    fn node(&self) -> &str {
+        self.0.origin.cluster.as_deref().map_or(&self.0.name, |(node, _)| &node.name)
+    }
+
+    /// The number of network cards of each node of a cluster, or of each tray; None without a network.
+    #[getter]
+    fn cards(&self) -> Option<u32> {
+        self.0.cards()
     }
 
     /// The number of GPUs.
@@ -279,16 +300,76 @@ impl Fabric {
     ///
     /// Args:
     ///     change: ``nvlink x2``, ``pcie x0.5`` or another family of links with a factor; ``nics 4``: cards of a node; ``pcie``: no
-    ///         NVLink. The title of the result says what changed.
+    ///         NVLink; ``gpu a100-sxm-40gb``: another model with the same links; ``socket epyc x3``: links between sockets. The title
+    ///         of the result says what changed, and its name is that of :func:`machines`.
     ///
     /// Raises:
     ///     InvalidArgument: the change is unknown, or the machine cannot have it.
     fn what_if(&self, py: Python<'_>, change: &str) -> PyResult<Self> {
-        self.0.what_if(change).map(|(changed, _)| Self::from(changed)).map_err(|error| of_fabric(py, &error))
+        let changed = Change::of(change).and_then(|change| self.0.changed(&change));
+        changed.map(Self::from).map_err(|error| of_fabric(py, &error))
+    }
+
+    /// Returns the cluster with another number of the same nodes; with 1, one node without the network.
+    ///
+    /// Args:
+    ///     nodes: the number of nodes.
+    ///
+    /// Raises:
+    ///     InvalidArgument: the machine is no cluster, or its network holds fewer nodes.
+    #[pyo3(signature = (nodes: "int"))]
+    fn with_nodes(&self, py: Python<'_>, nodes: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let nodes = integer("nodes", nodes, 1..=u32::MAX)?;
+        self.0.with_nodes(nodes).map(Self::from).map_err(|error| of_fabric(py, &error))
+    }
+
+    /// Returns the machine with something lost, in each node.
+    ///
+    /// Args:
+    ///     lost: ``nvlink``, ``pcie`` or another family: lanes of its links to GPUs; ``cards``: network cards; ``rate``: of each port of
+    ///         the network; ``gpu_direct``; or the name of a medium, of which one port replaces all cards. One node has no network to
+    ///         lose.
+    ///     part: what there was over what is left. 0, of lanes: nothing is left.
+    ///     of_all: whether all GPUs lose lanes, or the first of each node.
+    ///     gbit: Gbit/s of the port.
+    ///
+    /// Raises:
+    ///     InvalidArgument: `lost` is unknown, or the machine cannot lose it.
+    #[pyo3(signature = (lost, part=1, *, of_all=true, gbit=100.0))]
+    fn damaged(&self, py: Python<'_>, lost: &str, part: u32, of_all: bool, gbit: f64) -> PyResult<Self> {
+        let family = media::all().iter().map(|medium| medium.family).find(|family| family.name() == lost);
+        let loss = match (lost, family) {
+            ("cards", _) => Ok(Loss::Cards(part)),
+            ("rate", _) => Ok(Loss::Rate(part)),
+            ("gpu_direct", _) => Ok(Loss::GpuDirect),
+            (_, Some(family)) => Ok(Loss::Lanes { family, part, of_all }),
+            (medium, None) => media::named(medium).map(|medium| Loss::Port(medium, gbit)),
+        };
+        let damaged = loss.and_then(|loss| self.0.damaged(&loss));
+        damaged.map(Self::from).map_err(|error| of_fabric(py, &error))
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.0.name, self.0.devices.len(), self.0.links.len()).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    #[pyo3(signature = () -> "tuple[Any, ...]")]
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        let saved = serde_json::to_string(&slf.get().0);
+        let saved = saved.map_err(|error| invalid(slf.py(), error.to_string()))?;
+        Ok((slf.get_type().getattr("_restored")?, (saved,)))
+    }
+
+    /// Returns the machine that ``pickle`` saved.
+    #[staticmethod]
+    fn _restored(py: Python<'_>, saved: &str) -> PyResult<Self> {
+        restored(py, saved).map(Self::from)
     }
 
     fn __repr__(&self) -> String {
-        format!("<nvcoll.Fabric {}: {}; {}>", self.0.name, self.0.title, self.0.evidence())
+        format!("<nvcoll.Fabric {}, {} x {}>", self.0.name, self.0.world_size(), self.0.gpu.title)
     }
 
     /// Returns a picture for notebooks, or None if it would be too large.
@@ -308,6 +389,12 @@ impl Fabric {
     fn ranks_of(&self, ranks: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
         let last = self.0.world_size() - 1;
         ranks.try_iter()?.map(|rank| integer("a rank", &rank?, 0..=last)).collect()
+    }
+
+    /// Reads a machine from a file.
+    pub(crate) fn of_file(py: Python<'_>, path: &Path, gpu: Option<&str>) -> PyResult<Self> {
+        let (text, name) = read(py, path)?;
+        Hardware::from_text(&text, gpu, &name).map(Self::from).map_err(|error| of_fabric(py, &error))
     }
 
     pub(crate) fn hardware(&self) -> &Hardware {
@@ -333,19 +420,6 @@ fn rates(py: Python<'_>, matrix: Result<RateMatrix, Error>) -> PyResult<Rates> {
     Ok(matrix.iter().map(|row| row.iter().map(gbps).collect()).collect())
 }
 
-/// Returns a machine by name.
-///
-/// Args:
-///     name: the name of a preset; with GPUs, as ``hgx-h100[0-3]``; or with nodes and a network, as ``hgx-h100x4+ib-ndr-8``:
-///         see :func:`cluster`.
-///
-/// Raises:
-///     InvalidArgument: the name is unknown; the message has the most similar names.
-#[pyfunction]
-pub(crate) fn fabric(py: Python<'_>, name: &str) -> PyResult<Fabric> {
-    preset(name).map(Fabric::from).map_err(|error| of_fabric(py, &error))
-}
-
 /// Returns every preset machine.
 #[pyfunction]
 pub(crate) fn fabrics() -> Vec<Fabric> {
@@ -353,7 +427,7 @@ pub(crate) fn fabrics() -> Vec<Fabric> {
 }
 
 /// Reads a file that describes a machine or a network. Returns its text without a byte order mark, and the file's name.
-fn read(py: Python<'_>, path: &Path) -> PyResult<(String, String)> {
+pub(crate) fn read(py: Python<'_>, path: &Path) -> PyResult<(String, String)> {
     let text = std::fs::read(path).and_then(text_of).map_err(|error| of_file(py, &error, path))?;
     let name = path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
     Ok((text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned), name))
@@ -455,7 +529,7 @@ impl Network {
 /// Returns a machine of equal nodes and a network.
 ///
 /// Args:
-///     node: the name of a machine, or a `Fabric` of one node.
+///     node: a machine of one node, as in :func:`machines`.
 ///     nodes: the number of nodes, from 1.
 ///     network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node; a `Network`; or a file that
 ///         describes one, as a path or as a name that ends in ``.toml``.
@@ -467,7 +541,7 @@ impl Network {
 #[pyfunction]
 #[pyo3(
     name = "cluster",
-    signature = (node: "str | Fabric", *, nodes: "int", network: "str | PathLike[str] | Network")
+    signature = (node: "str | PathLike[str] | Fabric", *, nodes: "int", network: "str | PathLike[str] | Network")
 )]
 pub(crate) fn make_cluster(
     py: Python<'_>,
@@ -478,7 +552,7 @@ pub(crate) fn make_cluster(
     let nodes = integer("nodes", nodes, 1..=u32::MAX)?;
     let node = match node.cast::<Fabric>() {
         Ok(fabric) => fabric.get().0.clone(),
-        Err(_) => preset(&node.extract::<String>()?).map_err(|error| of_fabric(py, &error))?,
+        Err(_) => fabric(py, node, None)?.get().0.clone(),
     };
     let between = described(network)?;
     py.detach(|| cluster::cluster(&node, nodes, &between)).map(Fabric::from).map_err(|error| of_fabric(py, &error))

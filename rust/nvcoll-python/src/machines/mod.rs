@@ -1,6 +1,7 @@
 //! Machines, and how long calls take on them: predictions, NCCL's choice, simulations.
 
 mod conditions;
+pub(crate) mod door;
 pub(crate) mod fabric;
 mod fabric_cache;
 pub(crate) mod nccl;

@@ -1,6 +1,6 @@
+use nvcoll_fabric::machines::preset;
 use nvcoll_fabric::nccl::NcclSettings;
 use nvcoll_fabric::predict::{AlgorithmFilter, CollectiveCall, Launch, Pattern, Predictor};
-use nvcoll_fabric::preset::preset;
 use proptest::prelude::*;
 
 use super::{Group, MeasuredBandwidth, Network};

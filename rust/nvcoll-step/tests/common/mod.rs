@@ -3,8 +3,8 @@
 
 pub(crate) mod unrolled;
 
+use nvcoll_fabric::machines::preset;
 use nvcoll_fabric::nccl::NcclSettings;
-use nvcoll_fabric::preset::preset;
 use nvcoll_step::compute::Device;
 use nvcoll_step::constants::Constants;
 use nvcoll_step::layout::Layout;

@@ -39,7 +39,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::hardware::describe;
@@ -48,7 +48,7 @@ use crate::tables;
 use crate::units::Rate;
 
 /// A network between nodes.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Network {
     /// What it is called, as `ib-ndr-8`: medium and NICs per node.
@@ -56,6 +56,7 @@ pub struct Network {
     /// What it is, in a few words.
     pub title: String,
     /// The medium of a port.
+    #[serde(serialize_with = "media::by_name")]
     pub medium: &'static Medium,
     /// The rate of a port in Gbit/s, where it is not the medium's.
     pub port_gbit: Option<f64>,
@@ -69,6 +70,7 @@ pub struct Network {
     /// How many NICs a node has, or a tray of a rack.
     pub nics: u32,
     /// The PCIe generation behind a NIC, as a medium.
+    #[serde(serialize_with = "media::by_name")]
     pub host_medium: &'static Medium,
     /// Its lanes.
     pub host_lanes: u32,
@@ -86,7 +88,7 @@ pub struct Network {
 }
 
 /// How flows are spread over parallel switches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ecmp {
     /// Every flow over all of them, evenly: packets are sprayed. Parallel switches are one device with as many chips.
@@ -97,7 +99,7 @@ pub enum Ecmp {
 }
 
 /// A tier of a network: it joins nodes, or groups of the tier below, to larger groups.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tier {
     /// What its switches are called. Default: rail or leaf, spine, core, top.
@@ -125,7 +127,7 @@ pub struct Tier {
 }
 
 /// By what a tier joins its children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JoinedBy {
     /// By switches above them.
@@ -294,8 +296,7 @@ const MOST_NS: u64 = 1_000_000_000;
 
 /// Returns every network that is shipped.
 pub fn networks() -> &'static [Network] {
-    static TABLE: LazyLock<Vec<Network>> =
-        LazyLock::new(|| tables::rows(include_str!("../hardware/networks.toml"), "network"));
+    static TABLE: LazyLock<Vec<Network>> = LazyLock::new(|| tables::rows(include_str!("networks.toml"), "network"));
     &TABLE
 }
 

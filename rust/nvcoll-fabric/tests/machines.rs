@@ -1,0 +1,148 @@
+//! What people type, and the machine that it is: the grammar of lists, clusters, files and changes, and names of GPUs.
+
+use nvcoll_fabric::hardware::gpus;
+use nvcoll_fabric::machines::{machines, preset};
+use nvcoll_fabric::preset::rows;
+use nvcoll_fabric::{Error, Result};
+
+const TOPO: &str = "GPU 0: NVIDIA L40S (UUID: GPU-0)\n\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-31\t0\nGPU1\tSYS\t X \t32-63\t1\n";
+
+fn read(path: &str) -> Result<String> {
+    let shipped = |text: &str| Ok(text.to_owned());
+    match path {
+        "a.toml" | "dir/a.toml" => shipped(include_str!("../src/presets/dgx2.toml")),
+        "n.toml" => shipped("name = \"n\"\ntitle = \"mine\"\nsource = \"s\"\nmedium = \"ib-ndr\"\nnics = 8\nhost_medium = \"pcie5\"\nhost_lanes = 16\n"),
+        "topo.txt" => shipped(TOPO),
+        "unnamed.txt" => shipped(&TOPO[TOPO.find('\n').unwrap()..]),
+        _ => Err(Error::Description { origin: path.to_owned(), message: "there is no such file".to_owned() }),
+    }
+}
+
+fn names(text: &str) -> String {
+    match machines(text, None, &read) {
+        Ok(found) => found.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(" | "),
+        Err(error) => format!("! {error}"),
+    }
+}
+
+#[test]
+fn what_is_typed_is_found() {
+    for (typed, found) in [
+        ("hgx-h100", "hgx-h100"),
+        ("HGX-H100", "hgx-h100"),
+        ("HGX H100", "hgx-h100"),
+        ("dgx-h100", "hgx-h100"),
+        ("DGX H100", "hgx-h100"),
+        ("8xH100", "hgx-h100"),
+        ("8x H100", "hgx-h100"),
+        ("h100x8", "hgx-h100"),
+        ("H100", "hgx-h100"),
+        ("H100 SXM5", "hgx-h100"),
+        ("3xH100", "hgx-h100[0-2]"),
+        ("1xH100", "hgx-h100[0]"),
+        ("A100-SXM4-80GB", "hgx-a100"),
+        ("NVIDIA H100 80GB HBM3", "hgx-h100"),
+        ("NVIDIA A100-SXM4-40GB", "hgx-a100 with gpu a100-sxm-40gb"),
+        ("p4d.24xlarge", "hgx-a100 with gpu a100-sxm-40gb"),
+        ("4xA100", "hgx-a100-4"),
+        ("H200", "hgx-h200"),
+        ("B200", "hgx-b200"),
+        ("nvl72", "gb200-nvl72"),
+        ("GB200 NVL72", "gb200-nvl72"),
+        ("gb200", "gb200-nvl72"),
+        ("8xgb200", "gb200-8"),
+        ("MI300X", "mi300x-8"),
+        ("mi300x8", "mi300x-8"),
+        ("8xMI300X", "mi300x-8"),
+        ("4x rtx4090", "rtx4090-4-staged"),
+        ("4 x RTX 4090", "rtx4090-4-staged"),
+        ("8xL40S", "l40s-8-p2p"),
+        ("T4", "t4-1"),
+        ("dgx spark", "gb10-1"),
+        ("p5.48xlarge", "hgx-h100"),
+        ("Standard_ND96isr_H100_v5", "hgx-h100"),
+        ("gpu_8x_h100_sxm5", "hgx-h100"),
+        ("BM.GPU.H100.8", "hgx-h100"),
+        ("hgx-h100[0-3]", "hgx-h100[0-3]"),
+        ("hgx-h100[0,3]", "hgx-h100[0,3]"),
+        ("dgx-h100[0,3]x2+IB-NDR-8", "hgx-h100[0,3]x2+ib-ndr-8"),
+        ("8xH100x4+ib-ndr-8", "hgx-h100x4+ib-ndr-8"),
+        ("hgx-h100 x4 + ib-ndr-8", "hgx-h100x4+ib-ndr-8"),
+        ("hgx-h100[0,3], hgx-a100,", "hgx-h100[0,3] | hgx-a100"),
+        ("a.toml,hgx-h100", "dgx2 | hgx-h100"),
+        ("dir/a.toml", "dgx2"),
+        ("a.tomlx3+n.toml,hgx-h100[0,3]", "dgx2x3+n | hgx-h100[0,3]"),
+        ("topo.txtx2+ib-ndr-1", "topo.txtx2+ib-ndr-1"),
+        ("hgx-h100 with nvlinkx2", "hgx-h100 with nvlink x2"),
+        (
+            "hgx-h100x4+ib-ndr-8 with NVLINK x2, nics 4, hgx-a100",
+            "hgx-h100x4+ib-ndr-8 with nvlink x2 with nics 4 | hgx-a100",
+        ),
+        ("hgx-h100x4+ib-ndr-8 with nics 4 with network x2", "hgx-h100x4+ib-ndr-8 with nics 4 with network x2"),
+        ("topo.txt with socket epyc x3", "topo.txt with socket epyc x3"),
+        ("hgx-h100 with gpu H200", "hgx-h100 with gpu h200"),
+    ] {
+        assert_eq!(names(typed), found, "{typed}");
+        for one in machines(typed, None, &read).unwrap() {
+            if !typed.contains(".t") {
+                assert_eq!(preset(&one.name).as_ref(), Ok(&one), "{typed}: {} parses back", one.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_found_says_which_machines_come_nearest_and_how_they_differ() {
+    for (typed, said) in [
+        ("rtx4090", &["rtx4090-8-staged (8 x RTX 4090, PCIe 4, through host memory)", "of 6 with this GPU"][..]),
+        ("L40S", &["l40s-8-p2p (8 x L40S, PCIe 4, peer to peer), l40s-4-p2p (4 x L40S, PCIe 4, peer to peer), of 2"]),
+        ("h100-pcie", &["pcie5-8-p2p (8 x H100", "pcie5-8-staged (", "h100-pcie-8-bridge ("]),
+        (
+            "H200 NVL",
+            &["hgx-h200 (8 x H200", "h100-pcie-8-bridge (8 x H100", "h100-pcie-2-bridge", "the nearest to a H200 NVL"],
+        ),
+        ("16xH100", &["hgx-h100x2+ib-ndr-8 (", "hgx-h100x2+roce-400-8 (", "hgx-h100x2+efa-400-8 ("]),
+        ("hgx-h100x8", &["add +NETWORK, as hgx-h100x8+ib-ndr-8"]),
+        ("hgx-h10", &["hgx-h100 (8 x H100, NVLink 4, NVSwitch)"]),
+        ("H100 lunchbox", &["hgx-h100 (8 x H100"]),
+        ("hgx-h100 with nvlink", &["choose from `nvlink x2`"]),
+        ("hgx-h100 with gpu l40s", &["a L40S has other links than its H100 SXM: choose from h100-sxm, h200"]),
+        ("hgx-h100+ib-ndr-8", &["no cluster is written so"]),
+        (" , ", &["no machine is named"]),
+        ("nowhere.toml", &["nowhere.toml: there is no such file"]),
+        ("unnamed.txt", &["pass gpu"]),
+    ] {
+        let found = names(typed);
+        assert!(found.starts_with('!'), "{typed}: {found}");
+        said.iter().for_each(|part| assert!(found.contains(part), "{typed}: {found}\nlacks {part}"));
+    }
+}
+
+#[test]
+fn gpu_is_for_files_that_do_not_name_theirs() {
+    let l40s = gpus::named("NVIDIA L40S").unwrap();
+    assert_eq!(machines("unnamed.txt,hgx-h100", Some(l40s), &read).unwrap()[0].gpu, l40s);
+    for typed in ["hgx-h100", "a.toml", "a.tomlx2+n.toml"] {
+        let error = machines(typed, Some(l40s), &read).unwrap_err().to_string();
+        assert!(error.contains("`gpu` is for files") && error.contains("with gpu a100-sxm-40gb"), "{error}");
+    }
+}
+
+#[test]
+fn every_other_name_of_a_machine_is_its_own() {
+    for row in rows() {
+        for also in &row.also {
+            let found = preset(also.split(" with ").next().unwrap()).unwrap();
+            assert!(found.name.starts_with(&row.fabric.name), "{also}: {}", found.name);
+        }
+        assert_eq!(preset(&row.fabric.name.to_uppercase()).unwrap(), row.fabric);
+    }
+}
+
+#[test]
+fn a_cluster_with_other_nodes_keeps_its_changes() {
+    let four = preset("hgx-h100x4+ib-ndr-8 with nics 4 with nvlink x2").unwrap();
+    assert_eq!(four.with_nodes(2).unwrap(), preset("hgx-h100x2+ib-ndr-8 with nics 4 with nvlink x2").unwrap());
+    assert_eq!(four.with_nodes(1).unwrap(), preset("hgx-h100 with nvlink x2").unwrap());
+    assert!(preset("hgx-h100").unwrap().with_nodes(2).is_err());
+}
