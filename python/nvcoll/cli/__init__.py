@@ -29,6 +29,7 @@ from nvcoll.cli.predict.predict import predict as predict_command
 from nvcoll.cli.run import dump
 from nvcoll.cli.run.run import run as run_command
 from nvcoll.text.environment import VARIABLES
+from nvcoll.text.formatting import printable
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 
@@ -73,7 +74,7 @@ def _errors_in_one_line() -> Iterator[None]:
         if not hasattr(error, "format_message"):  # which usage errors of every click that typer brings have
             raise
         message = hints.message(error)
-    typer.echo(f"nvcoll: {message}", err=True)
+    typer.echo("\n".join(map(printable, f"nvcoll: {message}".split("\n"))), err=True)
     raise typer.Exit(status)
 
 

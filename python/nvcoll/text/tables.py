@@ -17,6 +17,8 @@ import shutil
 import textwrap
 from collections.abc import Container, Iterator, Sequence
 
+from nvcoll.text.formatting import printable
+
 UNLIMITED = 1 << 30
 """The width of text outside a terminal."""
 
@@ -142,9 +144,9 @@ def labelled(name: str, sentence: str, width: int | None = None, label: int = LA
 
 
 def print_lines(lines: Iterator[str] | Sequence[str]) -> None:
-    """Prints lines."""
+    """Prints lines, without the terminal's commands that texts of files may have."""
     for line in lines:
-        print(line)
+        print(printable(line))
 
 
 def print_labelled(name: str, sentence: str, label: int = LABEL) -> None:

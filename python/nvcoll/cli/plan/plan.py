@@ -169,7 +169,8 @@ def plan(
     ] = None,
     sweeps: Annotated[bool, typer.Option("--sweep", help="Price all usual layouts; those given stay.")] = False,
     what_if: Annotated[
-        list[str] | None, typer.Option("--what-if", help='The machine with a change: "nvlink x2", "nics 4", "pcie", "gpu h200".')
+        list[str] | None,
+        typer.Option("--what-if", help='The machine with a change: "nvlink x2", "nics 4", pcie, "gpu h200".'),
     ] = None,
     measured: Annotated[
         str | None, typer.Option(help="The step of this layout as measured, as 11.3s; scales all times.")

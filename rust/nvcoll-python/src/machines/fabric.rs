@@ -362,7 +362,7 @@ impl Fabric {
         Ok((slf.get_type().getattr("_restored")?, (saved,)))
     }
 
-    /// Returns the machine that ``pickle`` saved.
+    // For pickle.
     #[staticmethod]
     fn _restored(py: Python<'_>, saved: &str) -> PyResult<Self> {
         restored(py, saved).map(Self::from)
