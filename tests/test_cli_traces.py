@@ -48,7 +48,7 @@ def test_what_was_measured_stands_beside_what_is_predicted(tmp_path):
     assert lines[0] == "step 1 of rank0.json, 8 GPUs"
     table = {line[:34].strip(): line[34:].split() for line in lines}
     assert table["the GPU computes"][:4] == ["2.30", "ms", "2.30", "ms"]
-    assert any(line.startswith("all_reduce 38.15 MiB of 8 ranks, 2 x") for line in lines)
+    assert any(line.startswith("all_reduce 38.15 MiB of dp, 2 x") for line in lines)
     assert "replayed    with measured collectives the step takes" in text
     heads = next(nth for nth, line in enumerate(lines) if "vs hgx-a100" in line)
     assert lines[heads + 1].split()[-1] == "1.00x" and lines[heads + 2].startswith("hgx-h100")
@@ -66,11 +66,11 @@ def test_ranks_wait_for_the_one_that_comes_late(tmp_path):
     assert together["seconds"] > alone["seconds"] + 4e-3
 
 
-def test_steps_are_written_as_json_and_as_chakra_and_priced_again(tmp_path):
+def test_steps_are_written_as_json_and_priced_again(tmp_path):
     (folder := tmp_path / "traces").mkdir()
-    words = "price", traced(folder), "--save", tmp_path / "step.json", "--chakra", tmp_path / "et"
+    words = "price", traced(folder), "--save", tmp_path / "step.json"
     first = json.loads(cli(*words, "--on", "hgx-a100", "--json").stdout)["reports"][0]
-    for again in ("step.json", "et"):
+    for again in ("step.json",):
         found = json.loads(cli("price", tmp_path / again, "--on", "hgx-a100", "--json").stdout)
         assert found["reports"][0]["seconds"] == pytest.approx(first["seconds"], rel=1e-9)
 

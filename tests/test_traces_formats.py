@@ -31,8 +31,11 @@ def good(name):
         return gzip.compress(good("kineto"))
     if name == "step":
         return recorded().to_json().encode()
-    with tempfile.TemporaryDirectory() as folder:
-        return chakra.write(recorded(), folder)[0].read_bytes()
+    metadata, node = (chakra.messages()[name] for name in ("GlobalMetadata", "Node"))
+    nodes = [node(id=1, name="gemm", type=4, duration_micros=50), node(id=2, name="sum", type=7, data_deps=[1])]
+    nodes[1].attr.add(name="comm_size", int64_val=4096)
+    messages = [one.SerializeToString() for one in (metadata(version="1.0.0"), *nodes)]
+    return b"".join(bytes([len(one)]) + one for one in messages)
 
 
 @functools.cache

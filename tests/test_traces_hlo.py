@@ -40,7 +40,8 @@ def flops(ops):
 def collectives(found):
     groups = json.loads(found.steps[0].to_json())["groups"]
     rows = [op for op in ops_of(found) if op["work"] == "collective"]
-    return Counter((op["pattern"], op["bytes"], *groups[op["group"]].values()) for op in rows)
+    shapes = {name: (group["size"], group["stride"]) for name, group in groups.items()}
+    return Counter((op["pattern"], op["bytes"], *shapes[op["group"]]) for op in rows)
 
 
 def test_a_scan_has_the_flops_and_bytes_of_the_closed_form_in_bf16(file="scan_bf16.hlo.gz", folder=TRACES):
@@ -113,9 +114,13 @@ def test_groups_in_all_forms(groups, ranks):
     assert [*collectives(found)] == [("all_reduce", 4 * 128 * 512, *ranks)]
 
 
-def test_ranks_at_unequal_distances_are_said():
-    found = with_line("%r = f32[128,512]{1,0} all-reduce(%x), replica_groups=[2,4]<=[2,2,2]T(1,0,2), to_apply=%add")
-    assert any("[0, 1, 4, 5]" in note for note in found.notes)
+def test_ranks_in_runs_are_a_group_and_ranks_at_unequal_distances_are_said():
+    line = "%r = f32[128,512]{{1,0}} all-reduce(%x), replica_groups={}, to_apply=%add"
+    found = with_line(line.format("[2,4]<=[2,2,2]T(1,0,2)"))
+    [group] = json.loads(found.steps[0].to_json())["groups"].values()
+    assert group == {"kind": "dp", "size": 4, "stride": 1, "runs": 2, "apart": 4} and found.notes == []
+    found = with_line(line.format("{{0,1,5},{2,3,7}}"))
+    assert any("[0, 1, 5]" in note for note in found.notes)
 
 
 def test_what_starts_and_ends_apart_runs_beside_computing():

@@ -8,8 +8,8 @@ import pytest
 from kineto_traces import Writer, of_two_layers
 
 import nvcoll
+from nvcoll._nvcoll import StepBuilder
 from nvcoll.traces import kineto, opened
-from nvcoll.traces.program import Groups
 
 TRACES = Path(__file__).parent / "traces"
 
@@ -47,11 +47,9 @@ def test_kernels_keep_their_times_and_collectives_get_pattern_bytes_and_group():
     ops = [op for op in ops_of(found) if op["work"] in ("timed", "collective")]
     assert [op["name"] for op in ops] == ["gemm 1", "all_reduce", "gemm 2", "all_reduce", "adam"]
     assert [round(op["seconds"] * 1e6) for op in ops if "seconds" in op] == [1001, 1000, 300], "with the gap to gemm 2"
-    assert all(
-        (op["bytes"], op["pattern"], op["group"]) == (4e7, "all_reduce", "8 ranks") for op in ops if "bytes" in op
-    )
+    assert all((op["bytes"], op["pattern"], op["group"]) == (4e7, "all_reduce", "dp") for op in ops if "bytes" in op)
     step = json.loads(found.steps[0].to_json())
-    assert step["gpus"] == 8 and step["groups"] == {"8 ranks": {"size": 8, "stride": 1}}
+    assert step["gpus"] == 8 and step["groups"] == {"dp": {"kind": "dp", "size": 8, "stride": 1}}
     assert step["streams"]["gpu"] == "a100-sxm" and step["streams"]["ranks"][0]["stands_for"] == 8
 
 
@@ -147,12 +145,23 @@ def test_ranks_of_groups_may_be_shortened_and_stand_elsewhere():
     }
 
 
-def test_groups_are_named_by_their_parallelism_or_by_their_ranks():
-    groups = Groups()
-    names = [groups.named(ranks, "default_pg") for ranks in ((0, 1), (0, 8), (0, 8), (0, 2), range(16))]
-    assert names == ["2 ranks", "2 ranks, 8 apart", "2 ranks, 8 apart", "2 ranks, 2 apart", "16 ranks"]
-    assert [groups.named(range(size), "mesh_tp") for size in (8, 8, 4)] == ["tp", "tp", "tp 2"]
-    assert groups.named((0, 8), "DATA_PARALLEL_GROUP") == "dp"
+def test_groups_are_named_by_their_parallelism_their_calls_or_their_ranks():
+    builder = StepBuilder("groups", gpus=16, gpu="h100-sxm")
+    rank = builder.rank(0, stands_for=16, name="all")
+
+    def called(ranks, name, *calls):
+        number = builder.group(ranks, rank=0, called=name)
+        for call in calls:
+            rank.collective(0, call, 1e9, number)
+        return number
+
+    numbers = [called(ranks, "default_pg", "all_reduce") for ranks in ((0, 1), (0, 8), (0, 8), range(16))]
+    numbers.append(called((0, 2), "7", "all_gather", "reduce_scatter"))
+    numbers += [called(range(size), "mesh_tp", "all_reduce") for size in (8, 8, 4)]
+    groups = json.loads(builder.finish().to_json())["groups"]
+    names = [builder.name_of(number) for number in numbers]
+    assert names == ["dp", "default_pg", "default_pg", "dp 2", "shard", "tp", "tp", "mesh_tp"]
+    assert groups["mesh_tp"] == {"kind": "tp", "size": 4, "stride": 1} and groups["shard"]["kind"] == "shard"
 
 
 def test_older_traces_say_sizes_with_the_call_of_torch_alone():

@@ -208,7 +208,7 @@ class DtypeRow(NamedTuple):
 class GpuRow(NamedTuple):
     """A model of GPU. `nvlink` is the medium of its NVLinks, or of its links of Infinity Fabric, or None; `pcie` is the medium
     of its PCIe lanes; `memory_gbps` is the bandwidth of its memory in GB/s. `sm` is its compute capability, as 90; `sms` are
-    its streaming multiprocessors; `memory_gb` is the memory of its name; `board` is the machine on which it is sold, if there is one; `names` are how the names begin that nvidia-smi
+    its streaming multiprocessors; `memory_gb` is the memory of its name; `names` are how the names begin that nvidia-smi
     and amd-smi print, without the maker's. What is not known is None."""
 
     name: str
@@ -221,7 +221,6 @@ class GpuRow(NamedTuple):
     sm: int | None
     sms: int | None
     memory_gb: float | None
-    board: str | None
     names: list[str]
     source: str
 
@@ -1522,11 +1521,7 @@ class Fabric:
     one direction."""
 
     def __eq__(self, value: object, /) -> bool: ...
-    def __hash__(self) -> int: ...
-    def __reduce__(self) -> tuple[Any, ...]: ...
     def _repr_svg_(self) -> str | None: ...
-    @staticmethod
-    def _restored(saved: str) -> Fabric: ...
     @property
     def abilities(self) -> list[str]:
         """The abilities: some of `peer_access`, `multicast`, `switch_reduction`, `gpu_direct`, `forwards`."""
@@ -1561,10 +1556,6 @@ class Fabric:
             InvalidArgument: `first` is not a whole number from 0.
             KeyboardInterrupt: Ctrl-C ended the search for routes."""
 
-    @property
-    def cards(self) -> int | None:
-        """The number of network cards of each node of a cluster, or of each tray; None without a network."""
-
     def cut(self, ranks: Sequence[int]) -> float:
         """Returns the GB/s from these ranks to all others.
 
@@ -1573,20 +1564,6 @@ class Fabric:
 
         Raises:
             InvalidArgument: there is no rank, one does not exist, or one occurs twice."""
-
-    def damaged(self, lost: str, part: int = 1, *, of_all: bool = True, gbit: float = 100.0) -> Fabric:
-        """Returns the machine with something lost, in each node.
-
-        Args:
-            lost: ``nvlink``, ``pcie`` or another family: lanes of its links to GPUs; ``cards``: network cards; ``rate``: of each port of
-                the network; ``gpu_direct``; or the name of a medium, of which one port replaces all cards. One node has no network to
-                lose.
-            part: what there was over what is left. 0, of lanes: nothing is left.
-            of_all: whether all GPUs lose lanes, or the first of each node.
-            gbit: Gbit/s of the port.
-
-        Raises:
-            InvalidArgument: `lost` is unknown, or the machine cannot lose it."""
 
     @property
     def devices(self) -> list[tuple[str, str, int | None, int]]:
@@ -1637,10 +1614,6 @@ class Fabric:
     @property
     def gpu(self) -> str:
         """The model of the GPUs."""
-
-    @property
-    def gpu_model(self) -> GpuRow:
-        """The row of the table of models for the GPUs."""
 
     @property
     def links(self) -> list[tuple[str, str, str, int, float, float]]:
@@ -1702,10 +1675,6 @@ class Fabric:
         version: str | None = None,
         settings: Mapping[str, str | int] | None = None,
     ) -> list[NcclEstimate]: ...
-    @property
-    def node(self) -> str:
-        """The name of one node of a cluster; of another machine, its own."""
-
     @property
     def nodes(self) -> int:
         """The number of nodes."""
@@ -1858,20 +1827,10 @@ class Fabric:
 
         Args:
             change: ``nvlink x2``, ``pcie x0.5`` or another family of links with a factor; ``nics 4``: cards of a node; ``pcie``: no
-                NVLink; ``gpu a100-sxm-40gb``: another model with the same links; ``socket epyc x3``: links between sockets. The title
-                of the result says what changed, and its name is that of :func:`machines`.
+                NVLink. The title of the result says what changed.
 
         Raises:
             InvalidArgument: the change is unknown, or the machine cannot have it."""
-
-    def with_nodes(self, nodes: int) -> Fabric:
-        """Returns the cluster with another number of the same nodes; with 1, one node without the network.
-
-        Args:
-            nodes: the number of nodes.
-
-        Raises:
-            InvalidArgument: the machine is no cluster, or its network holds fewer nodes."""
 
     @property
     def world_size(self) -> int:
@@ -2779,6 +2738,135 @@ class Proof:
         """The number of steps of the schedule."""
 
 @final
+class RankBuilder:
+    """Adds the operations of one rank, in the order in which its processor issued them. Each returns its handle.
+
+    ``line`` is the line of the script; ``backward`` says that an operation is of the backward pass, ``by_graph`` that a CUDA graph
+    launched it; ``together`` is the number of a group call."""
+
+    def after(self, stream: int | None, handles: Sequence[int]) -> None:
+        """Makes a stream wait for operations of other streams; None: the processor waits."""
+
+    def attention(
+        self,
+        stream: int,
+        queries: float,
+        keys: float,
+        *,
+        sequences: float,
+        heads: float,
+        qk_dim: float,
+        v_dim: float,
+        kernel: str,
+        again: bool = False,
+        causal: bool = True,
+        name: str = "",
+        line: str | None = None,
+        backward: bool = False,
+        by_graph: bool = False,
+    ) -> int:
+        """Adds attention of all heads of the rank. ``again`` says that its kernel is one of the backward pass; ``backward`` that it runs in it."""
+
+    def collective(
+        self,
+        stream: int,
+        pattern: str,
+        nbytes: float,
+        group: int,
+        *,
+        share: bool = False,
+        name: str = "",
+        line: str | None = None,
+        by_graph: bool = False,
+        together: int | None = None,
+    ) -> int:
+        """Adds a collective of a group. ``share``: the bytes are those of one rank, of which nccl-tests counts all."""
+
+    def copy(
+        self,
+        stream: int,
+        nbytes: float,
+        direction: str,
+        *,
+        name: str = "",
+        line: str | None = None,
+        by_graph: bool = False,
+    ) -> int:
+        """Adds a copy: ``h2d``, ``d2h`` or ``d2d``."""
+
+    def gemm(
+        self,
+        stream: int,
+        m: float,
+        n: float,
+        k: float,
+        *,
+        dtype: str,
+        batch: float = 1.0,
+        experts: bool = False,
+        name: str = "",
+        line: str | None = None,
+        backward: bool = False,
+        by_graph: bool = False,
+    ) -> int:
+        """Adds products of (m, k) and (k, n) in one kernel."""
+
+    def host(self, seconds: float) -> int:
+        """Adds time of the processor."""
+
+    def host_wait(self, *, stream: int | None = None, event: int | None = None, by_graph: bool = False) -> int:
+        """Makes the processor wait for all work, or for a stream or an event."""
+
+    def message(
+        self,
+        stream: int,
+        way: str,
+        nbytes: float,
+        peer: int,
+        *,
+        group: int | None = None,
+        tag: int = 0,
+        name: str = "",
+        line: str | None = None,
+        by_graph: bool = False,
+        together: int | None = None,
+    ) -> int:
+        """Adds a message that is sent (``send``) to a peer, or received (``recv``) from it. A group gives it name and tag."""
+
+    def more(self, handle: int, nbytes: float) -> bool:
+        """Adds one more launch, of some bytes, to kernels that move bytes. Returns whether the operation of the handle is such."""
+
+    def move(
+        self,
+        stream: int,
+        nbytes: float,
+        *,
+        launches: float = 1.0,
+        name: str = "",
+        line: str | None = None,
+        backward: bool = False,
+        by_graph: bool = False,
+    ) -> int:
+        """Adds kernels that read and write bytes. The name tells the part of the time."""
+
+    def place(self, handle: int) -> int:
+        """Returns the position of an operation in the finished step; -1: it was left out."""
+
+    def record(self, stream: int, event: int, *, by_graph: bool = False) -> int:
+        """Records an event on a stream."""
+
+    def set_stands_for(self, stands_for: int) -> None:
+        """Sets the number of ranks that do the same, if it is known only now."""
+
+    def timed(
+        self, stream: int, seconds: float, *, name: str = "", line: str | None = None, by_graph: bool = False
+    ) -> int:
+        """Adds a kernel of known time. The name tells the part of the time."""
+
+    def wait(self, stream: int, event: int, *, by_graph: bool = False) -> int:
+        """Makes a stream wait for an event."""
+
+@final
 class Recorder:
     """The words of a rank that is a process, in one communicator, read from outside. Not public."""
 
@@ -2968,6 +3056,80 @@ class Step:
     @property
     def waits(self) -> list[tuple[int, int, int]]:
         """The steps of the same tile among the waits: (rank, queue, index)."""
+
+@final
+class StepBuilder:
+    """Makes a recorded step, operation by operation.
+
+    `group` and `rank` come first, then operations of ranks, then `finish`. Groups get names and kinds from what frameworks call them, or from
+    their calls; events for which nothing waits are left out.
+
+    Args:
+        name: of the step, for people.
+        gpus: the number of GPUs.
+        gpu: the model of GPU for which its kernels were chosen, as ``h100-sxm``."""
+
+    def __new__(cls, name: str, *, gpus: int, gpu: str) -> Self: ...
+    def finish(self, *, tokens: float | None = None, dtype: str | None = None, has_passes: bool = False) -> WorkStep:
+        """Makes the step.
+
+        Args:
+            tokens: of all ranks. Default: not known.
+            dtype: the precision of most products. Default: found in the operations.
+            has_passes: whether operations of the backward pass were marked: then FLOPs of the model are known.
+
+        Raises:
+            InvalidArgument: the step contradicts itself."""
+
+    def group(self, ranks: Sequence[int], *, rank: int, called: str = "") -> int:
+        """Returns the number of the group of a rank; the same group has the same number.
+
+        Args:
+            ranks: its ranks.
+            rank: one of them that is recorded.
+            called: what the framework calls it, as ``mesh_tp``.
+
+        Raises:
+            InvalidArgument: it has no ranks, or one twice."""
+
+    def name_of(self, group: int) -> str:
+        """Returns the name of a group in the finished step.
+
+        Raises:
+            InvalidArgument: the step is not finished, or there is no such group."""
+
+    def note(self, text: str) -> None:
+        """Adds an assumption."""
+
+    @property
+    def notes(self) -> list[str]:
+        """The assumptions, each once."""
+
+    def rank(
+        self,
+        number: int,
+        *,
+        stands_for: int,
+        name: str,
+        operators: float | None = None,
+        timed: bool = False,
+        memory: tuple[float, float, Mapping[str, float], Sequence[str]] | None = None,
+    ) -> RankBuilder:
+        """Adds a rank.
+
+        Args:
+            number: the rank.
+            stands_for: the number of ranks that do the same.
+            name: of these ranks.
+            operators: operators that the processor dispatched. Default: one for each operation of the GPU.
+            timed: whether operations `host` have all time of the processor: launches take none.
+            memory: allocated and reserved bytes, bytes by part, and lines at the peak, innermost last. Default: not known."""
+
+    def set_gpus(self, gpus: int) -> None:
+        """Sets the number of GPUs, if it is known only now."""
+
+    def shape(self, size: int, stride: int, *, called: str = "") -> int:
+        """Returns the number of a group of which only size and stride are known."""
 
 @final
 class StepPricer:
@@ -3218,7 +3380,12 @@ class WorkStep:
 
     `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON."""
 
-    def __reduce__(self) -> tuple[Any, ...]: ...
+    def flops(self, at: int | None = None) -> float:
+        """The FLOPs of products and attention on streams, recomputation included: of all ranks, or of one recorded rank by its position.
+
+        Raises:
+            InvalidArgument: the step has no streams, or not so many ranks."""
+
     @staticmethod
     def from_json(text: str) -> WorkStep:
         """Reads a step from JSON.
@@ -3233,6 +3400,10 @@ class WorkStep:
     @property
     def is_recorded(self) -> bool:
         """Whether it has streams, as recorded steps do, and not layers."""
+
+    @property
+    def model_flops(self) -> float | None:
+        """The FLOPs of the model in a step of all GPUs together; None: not known."""
 
     @property
     def name(self) -> str:
@@ -3250,6 +3421,10 @@ class WorkStep:
 
     def to_json(self) -> str:
         """Returns the step as JSON."""
+
+    @property
+    def tokens(self) -> float | None:
+        """The tokens of a step of all GPUs together; None: not known."""
 
 @final
 class _Passed:
@@ -3301,11 +3476,11 @@ def auto_candidates(collective: str) -> list[str]:
 def bus_factor(collective: str, world_size: int) -> float:
     """Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it."""
 
-def cluster(node: str | PathLike[str] | Fabric, *, nodes: int, network: str | PathLike[str] | Network) -> Fabric:
+def cluster(node: str | Fabric, *, nodes: int, network: str | PathLike[str] | Network) -> Fabric:
     """Returns a machine of equal nodes and a network.
 
     Args:
-        node: a machine of one node, as in :func:`machines`.
+        node: the name of a machine, or a `Fabric` of one node.
         nodes: the number of nodes, from 1.
         network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node; a `Network`; or a file that
             describes one, as a path or as a name that ends in ``.toml``.
@@ -3331,16 +3506,15 @@ def cost_model() -> CostModel:
 def dtypes() -> list[DtypeRow]:
     """Returns all dtypes."""
 
-def fabric(on: str | PathLike[str] | Fabric, *, gpu: str | None = None) -> Fabric:
-    """Returns a machine: what `machines` returns for a text, a file or a `Fabric` that is one machine.
+def fabric(name: str) -> Fabric:
+    """Returns a machine by name.
 
     Args:
-        on: the machine, as in :func:`machines`.
-        gpu: the model of the GPUs of a file that does not name it.
+        name: the name of a preset; with GPUs, as ``hgx-h100[0-3]``; or with nodes and a network, as ``hgx-h100x4+ib-ndr-8``:
+            see :func:`cluster`.
 
     Raises:
-        InvalidArgument: as :func:`machines`; these are several machines.
-        OSError: a file cannot be read."""
+        InvalidArgument: the name is unknown; the message has the most similar names."""
 
 def fabrics() -> list[Fabric]:
     """Returns every preset machine."""
@@ -3348,9 +3522,8 @@ def fabrics() -> list[Fabric]:
 def gpus() -> list[GpuRow]:
     """Returns every model of GPU."""
 
-def gpus_called(text: str) -> list[GpuRow]:
-    """Returns the models of GPU that a text may mean: a name of the table, the name that a driver prints, or what people type. None if it
-    names no model, several if it does not tell them apart."""
+def group_word(description: str) -> str | None:
+    """Returns the part of the layout that the description of a process group names, as ``tp``; None: it names none, or several."""
 
 def handoff_ns(first: int, second: int) -> float:
     """Measures the time from a store on one of two processors until the other one sees it. It takes some milliseconds.
@@ -3375,22 +3548,6 @@ def launches() -> list[_Launch]:
 
 def machine() -> dict[str, Any]:
     """Returns the facts of this machine: CPU, usable CPUs, sizes of caches in bytes, instruction sets."""
-
-def machines(
-    on: str | PathLike[str] | Fabric | Sequence[str | PathLike[str] | Fabric], *, gpu: str | None = None
-) -> list[Fabric]:
-    """Returns machines: what `on` names in every function, and ``--on`` in every command.
-
-    Args:
-        on: names, files, or a `Fabric`; or a sequence of them. A text is a list with commas. Each machine is the name of a preset
-            (``hgx-h100``); some of its GPUs (``hgx-h100[0,3]``); a number of GPUs (``8xH100``, ``4x rtx4090``); a file that ends in
-            ``.toml``, ``.txt`` or ``.xml``; or nodes and a network (``hgx-h100x4+ib-ndr-8``, ``mine.tomlx3+net.toml``). Changes may
-            follow: ``hgx-h100 with nvlink x2, pcie x2``.
-        gpu: the model of the GPUs of files that do not name it.
-
-    Raises:
-        InvalidArgument: no machine is called so: the message has the nearest ones; a file is wrong; no file wants ``gpu``.
-        OSError: a file cannot be read."""
 
 def media() -> list[MediumRow]:
     """Returns every medium of links."""

@@ -20,16 +20,17 @@ What it does not know: memory, other fusions and kernels of GPUs, time of the pr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from nvcoll._nvcoll import StepBuilder
 from nvcoll.errors import InvalidArgument
 from nvcoll.traces.hlo_module import Array, Computation, Instruction, Module, parsed, whole_numbers
-from nvcoll.traces.program import MOST, Groups, Node, Row, Trace, ops_of, recorded_step
-from nvcoll.training.group_words import moved as move
+from nvcoll.traces.program import MOST, Call, Members, Moved, Node, Product, Trace, Work, issue
 
 COMPUTE, COMMUNICATION = 0, 1
 """The streams."""
@@ -75,20 +76,11 @@ def read(where: str, text: str, gpu: str) -> Trace:
         raise InvalidArgument(f"{where} computes nothing: pass the text of a compiled function that computes")
     if module.devices == 1:
         module.notes["it is compiled for one device"] = None
-    notes = [*module.notes, *sorted(steps.groups.notes)]
-    rank = (0, module.devices, ops_of(steps.nodes))
-    most = max(steps.flops, key=lambda dtype: steps.flops[dtype], default="bf16")
     title = re.sub(r"[^\w.\-]", "", text.split(None, 2)[1].rstrip(","))[:60]
-    step = recorded_step(
-        name=title,
-        gpus=module.devices,
-        groups=steps.groups,
-        ranks=[rank],
-        gpu=gpu,
-        host={"launches": {"operators": 0}},
-        dtype=most,
-    )
-    return Trace([step], notes)
+    builder = StepBuilder(title, gpus=module.devices, gpu=gpu)
+    issue(builder, builder.rank(0, stands_for=module.devices, name="rank 0", operators=0), 0, steps.nodes)
+    step = builder.finish()
+    return Trace([step], [*module.notes, *builder.notes])
 
 
 class _Steps:
@@ -96,10 +88,8 @@ class _Steps:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.groups = Groups()
         self.nodes: list[Node] = []
         self.started: dict[str, int] = {}  # collectives that run, by name, and their numbers
-        self.flops: dict[str, float] = {}
         self.users: dict[int, dict[str, list[Instruction]]] = {}
 
     def run(self, inside: Computation, depth: int) -> None:
@@ -153,7 +143,7 @@ class _Steps:
         self.nodes = before
         start = len(before)
         longest = max(made, key=_size, default=[])
-        self.nodes += [Node(row.op, row.stream, tuple(start + other for other in row.after)) for row in longest]
+        self.nodes += [replace(row, after=tuple(start + other for other in row.after)) for row in longest]
         self.module.notes["of branches the most costly one counts"] = None
 
     def asynchronous(self, called: Computation, one: Instruction) -> None:
@@ -169,7 +159,8 @@ class _Steps:
         """Adds a collective; one that is started runs beside computing until it is done."""
         name = one.opcode.removesuffix("-start")
         sources = [inside[other] for other in one.operands if other in inside]
-        size, group = self.group(one)
+        members = self.members(one)
+        size = len(members.ranks) or members.size
         scale = (size if name == "all-gather" else 1) / (2 if self.is_narrow(inside, one, sources) else 1)
         nbytes = {COLLECTIVES[name]: scale * sum(source.bytes for source in sources)}
         if name == "all-reduce" and size > 1:
@@ -179,14 +170,9 @@ class _Steps:
         stream = COMMUNICATION if is_started else COMPUTE
         for pattern, most in nbytes.items() if size > 1 else ():
             if most:
-                row: Row = {
-                    "name": _title(one),
-                    "work": "collective",
-                    "pattern": pattern,
-                    "bytes": most,
-                    "group": group,
-                }
-                self.nodes.append(Node(row, stream, () if last is None else (last,)))
+                self.nodes.append(
+                    Node(Call(_title(one), pattern, most, members), stream, () if last is None else (last,))
+                )
         if is_started and self.nodes:
             self.started[one.name] = len(self.nodes) - 1
 
@@ -246,16 +232,15 @@ class _Steps:
         """Makes computing wait for a collective that was started."""
         for name in one.operands:
             if (number := self.started.pop(name, None)) is not None and number < len(self.nodes):
-                self.nodes.append(Node({}, COMPUTE, (number,)))
+                self.nodes.append(Node(None, COMPUTE, (number,)))
 
-    def group(self, one: Instruction) -> tuple[int, str]:
-        """Returns the size of the group of a collective, and its name."""
+    def members(self, one: Instruction) -> Members:
+        """Returns the group of a collective."""
         if one.opcode.startswith("collective-permute"):
             pairs = re.search(r"source_target_pairs=\{\{(\d{1,9}),(\d{1,9})\}", one.rest)
             far = abs(int(pairs[1]) - int(pairs[2])) if pairs else 0
-            return (2, self.groups.shaped(2, far)) if far else (1, "")
-        ranks = self.ranks(one)
-        return len(ranks), self.groups.named(ranks) if len(ranks) > 1 else ""
+            return Members(size=2, stride=far) if far else Members()
+        return Members(ranks=tuple(self.ranks(one)))
 
     def ranks(self, one: Instruction) -> list[int]:
         """Returns the first group of a collective, in any of XLA's three notations."""
@@ -321,7 +306,7 @@ class _Steps:
                 return self.was_narrow(inside, one, depth + 1)
         return False
 
-    def kernel(self, inside: Computation, one: Instruction) -> Iterator[Row]:
+    def kernel(self, inside: Computation, one: Instruction) -> Iterator[Work]:
         """Yields the products of an instruction other than a collective, or else the bytes that it moves."""
         title = _title(one)
         if one.opcode in ("dot", "convolution"):
@@ -332,7 +317,7 @@ class _Steps:
             return
         if self.converts_alone(one):
             return
-        products: list[Row] = []
+        products: list[Work] = []
         moved = one.bytes + sum(inside[name].bytes for name in one.operands if name in inside)
         if one.opcode == "fusion":
             called = self.module.computation(one, "calls")
@@ -347,7 +332,7 @@ class _Steps:
         if products:
             yield from products
         elif moved:
-            yield {"name": title, **move(title, moved)}
+            yield Moved(title, moved)
 
     def converts_alone(self, one: Instruction) -> bool:
         """Says whether an instruction only converts types, as XLA for CPUs adds them; on GPUs the next kernel does."""
@@ -381,7 +366,7 @@ class _Steps:
 
     def product(
         self, inside: Computation, one: Instruction, title: str, outside: Computation, call: Instruction | None
-    ) -> Iterator[Row]:
+    ) -> Iterator[Work]:
         """Yields a product, or a convolution as a product of the same FLOPs."""
         left, right = (self.module.operand(inside, one, number) for number in (0, 1))
         if not left.result or not right.result or not one.result:
@@ -407,8 +392,7 @@ class _Steps:
         dtype = "bf16" if narrow else _dtype(types[0])
         if narrow:
             self.module.notes["f32 that was converted from bf16 or promoted counts as bf16: a CPU widens it"] = None
-        self.flops[dtype] = self.flops.get(dtype, 0.0) + 2.0 * m * n * k * batch
-        yield {"name": title, "work": "gemm", "m": m, "n": n, "k": k, "batch": batch, "dtype": dtype}
+        yield Product(title, m, n, k, dtype, batch)
 
     def convolved(self, one: Instruction, b: tuple[int, ...], c: tuple[int, ...]) -> tuple[int, int, int, int]:
         """Returns k, m, n and batch of the product for a convolution."""
@@ -419,7 +403,7 @@ class _Steps:
         n = b[labels[2].index("o")] // groups
         return prod(b) // max(b[labels[2].index("o")], 1), prod(c) // max(n * groups, 1), n, groups
 
-    def custom(self, inside: Computation, one: Instruction, title: str) -> Iterator[Row]:
+    def custom(self, inside: Computation, one: Instruction, title: str) -> Iterator[Work]:
         """Yields a call of a library: products of cuBLAS as products, others by the bytes that they move."""
         found = re.search(r'custom_call_target="([^"]*)"', one.rest)
         target = found[1] if found else ""
@@ -433,14 +417,13 @@ class _Steps:
                 m = prod(left.result[0].dims) // max(k, 1)
                 n = max(prod(one.result[0].dims) // max(m, 1), 1)
                 dtype = _dtype(left.result[0].dtype)
-                self.flops[dtype] = self.flops.get(dtype, 0.0) + 2.0 * m * n * k
-                yield {"name": title, "work": "gemm", "m": m, "n": n, "k": k, "dtype": dtype}
+                yield Product(title, m, n, k, dtype)
                 return
         if target in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AllocateBuffer"):
             return
         self.module.notes[f"calls of `{target[:40]}` count by the bytes that they move"] = None
         if moved:
-            yield {"name": title, **move(title, moved)}
+            yield Moved(title, moved)
 
 
 def _title(one: Instruction) -> str:
@@ -462,7 +445,11 @@ def _size(nodes: Sequence[Node]) -> float:
     """Returns the cost in FLOPs: a byte of memory counts as 100 FLOPs, a byte of a link as 1,000. Chosen."""
     total = 0.0
     for node in nodes:
-        op: Mapping[str, Any] = node.op
-        total += 2 * op.get("m", 0) * op.get("n", 0) * op.get("k", 0) * op.get("batch", 1)
-        total += op.get("bytes", 0) * (1000 if op.get("work") == "collective" else 100)
+        match node.work:
+            case Product():
+                total += node.work.flops
+            case Call():
+                total += 1000 * node.work.nbytes
+            case Moved():
+                total += 100 * node.work.nbytes
     return total

@@ -20,11 +20,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from nvcoll._nvcoll import WorkStep, gpus_called
+from nvcoll._nvcoll import StepBuilder, WorkStep, gpus_called
 from nvcoll.errors import InvalidArgument
 from nvcoll.traces.kineto_rank import (
     SAME_US,
@@ -38,8 +38,7 @@ from nvcoll.traces.kineto_rank import (
     stream_of,
     whole,
 )
-from nvcoll.traces.program import Groups, Node, Row, Trace, ops_of, recorded_step
-from nvcoll.training.group_words import timed
+from nvcoll.traces.program import Call, Host, Measured, Members, Node, Timed, Trace, issue
 
 LONGEST_LAUNCH_US: Final = 20.0
 """The most time of a launch behind unfinished work that counts: the rest waits for the queue. Chosen: twice usual."""
@@ -76,22 +75,6 @@ def is_read(document: Any) -> bool:
     return isinstance(events, list) and any(isinstance(one, dict) and "ph" in one for one in events[:100])
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Measured seconds of one rank in a step; computing, exposed and idle time add up to the step."""
-
-    seconds: float
-    computing_s: float
-    exposed_s: float
-    idle_s: float
-    collectives: Sequence[tuple[str, str, float, float]]
-    """Pattern, group, bytes and seconds of each."""
-    is_virtual: bool
-    """Whether the GPU was that of a dry run: then the processor's time is of another machine than the GPU's."""
-    replay: WorkStep
-    """The step with measured collectives: its prediction differs from `seconds` by order, waits and processor alone."""
-
-
 def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | None = None) -> Trace:
     """Returns the step of a trace.
 
@@ -107,42 +90,49 @@ def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | Non
     ranks += [rank_of(where, document, ranks[0].step) for where, document in documents[1:]]
     if len({one.number for one in ranks}) < len(ranks):
         raise InvalidArgument(f"{ranks[-1].where}: several files are of rank {ranks[-1].number}: pass one of each rank")
-    groups, rows = Groups(), []
+    rows: list[tuple[int, int, list[Node]]] = []
     notes: dict[str, None] = {}
-    known: list[list[tuple[str, str, float, float]]] = []
     world = max(one.world for one in ranks)
     for nth, one in enumerate(ranks):
-        known.append([])
-        nodes = list(_nodes(one, groups, known[-1], notes))
+        nodes = list(_nodes(one, notes))
         idle = sum(held for held in map(one.idle, one.launches, one.ops) if held > LONGEST_IDLE_US)
         if idle > LONGEST_IDLE * (one.end - one.start):
             what = f"for {idle / 1e3:.3g} ms the GPU ran nothing though work was launched"
             notes[f"{what}; the trace does not say why"] = None
         stands_for = world // len(ranks) + (nth < world % len(ranks))
-        rows.append((one.number, max(stands_for, 1), ops_of(nodes)))
-    world = max([world, *(row["size"] * row["stride"] for row in groups.rows.values())])
+        rows.append((one.number, max(stands_for, 1), nodes))
     first = ranks[0]
     title = f"{first.title} of {Path(first.where).name}" + (f" and {len(ranks) - 1} more" if len(ranks) > 1 else "")
+    gpu = _gpu(first.facts) or named_gpu
+    calls = [node.work for *_, nodes in rows for node in nodes if isinstance(node.work, Call)]
+    world = max([world, *(one.members.extent for one in calls)])
 
-    def step(some: Sequence[tuple[int, int, Sequence[Row]]]) -> WorkStep:
-        gpu = _gpu(first.facts) or named_gpu
-        return recorded_step(name=title, gpus=world, groups=groups, ranks=some, gpu=gpu)
+    def step(is_replayed: bool) -> tuple[WorkStep, StepBuilder]:
+        builder = StepBuilder(title, gpus=world, gpu=gpu)
+        for number, stands_for, nodes in rows:
+            maker = builder.rank(number, stands_for=stands_for, name=f"rank {number}", timed=True)
+            issue(builder, maker, number, _replayed(nodes) if is_replayed else nodes)
+        return builder.finish(dtype="bf16"), builder
 
-    replay = step([(*row[:2], _replayed(row[2], some)) for row, some in zip(rows, known, strict=True)])
-    times = [_measured(one, some, replay) for one, some in zip(ranks, known, strict=True)]
-    notes |= dict.fromkeys(sorted(groups.notes))
-    return Trace([step(rows)], list(notes), max(times, key=lambda one: one.seconds))
+    made, builder = step(is_replayed=False)
+    replay, _ = step(is_replayed=True)
+    times = [_measured(one, _times(row[2], row[0], builder), replay) for one, row in zip(ranks, rows, strict=True)]
+    notes |= dict.fromkeys(builder.notes)
+    return Trace([made], list(notes), max(times, key=lambda one: one.seconds))
 
 
-def _replayed(ops: Sequence[Row], collectives: Sequence[tuple[str, str, float, float]]) -> list[Row]:
-    """Returns operations with measured times of collectives; `collectives` has the order of the operations."""
-    times = iter(collectives)
-    taken = ("work", "pattern", "bytes", "group")
+def _replayed(nodes: Sequence[Node]) -> list[Node]:
+    """Returns operations with measured times of collectives."""
     return [
-        {key: value for key, value in op.items() if key not in taken} | timed("", next(times)[3])
-        if op["work"] == "collective"
-        else op
-        for op in ops
+        replace(node, work=Timed("", node.work.measured_s)) if isinstance(node.work, Call) else node for node in nodes
+    ]
+
+
+def _times(nodes: Sequence[Node], number: int, builder: StepBuilder) -> list[tuple[str, str, float, float]]:
+    """Returns pattern, group, bytes and measured seconds of the collectives of a rank."""
+    calls = [node.work for node in nodes if isinstance(node.work, Call)]
+    return [
+        (one.pattern, builder.name_of(one.members.number(builder, number)), one.nbytes, one.measured_s) for one in calls
     ]
 
 
@@ -153,9 +143,7 @@ def _gpu(facts: Mapping[str, Any]) -> str | None:
     return next((row.name for row in gpus_called(str(device.get("name")))), None)
 
 
-def _nodes(
-    rank: Rank, groups: Groups, collectives: list[tuple[str, str, float, float]], notes: dict[str, None]
-) -> Iterator[Node]:
+def _nodes(rank: Rank, notes: dict[str, None]) -> Iterator[Node]:
     """Yields the operations of a rank, GPU and processor; numbers in `after` are positions of nodes."""
     after, waits = _order(rank, notes)
     place: dict[int, int] = {}  # of each operation in what was yielded
@@ -174,7 +162,7 @@ def _nodes(
         if is_launch and (is_queued or is_blocking):
             spent = min(spent, max(call.start - clock, 0.0) + LONGEST_LAUNCH_US)
         if spent > 0:
-            yield Node({"work": "host", "seconds": spent * US})
+            yield Node(Host(spent * US))
             count += 1
         others = after[number] if is_launch else waits[number][1]
         released = [call.start, *(rank.ops[one].end for one in others)]
@@ -184,22 +172,20 @@ def _nodes(
             op = rank.ops[number]
             place[number] = count
             ended[stream_of(op)] = op.end
-            yield Node(_op(rank, number, groups, collectives, notes), stream_of(op), known)
+            yield Node(_work(rank, number, notes), stream_of(op), known)
             count += 1
         elif known:
-            yield Node({}, after=known)
+            yield Node(None, after=known)
             count += 1
     if rank.end > clock:
-        yield Node({"work": "host", "seconds": (rank.end - clock) * US})
+        yield Node(Host((rank.end - clock) * US))
 
 
-def _op(
-    rank: Rank, number: int, groups: Groups, collectives: list[tuple[str, str, float, float]], notes: dict[str, None]
-) -> Row:
+def _work(rank: Rank, number: int, notes: dict[str, None]) -> Timed | Call:
     """Returns the operation of a GPU event; a kernel's time includes the gap before a next one that was ready."""
     op = rank.ops[number]
     seconds = (op.end - op.start) * US
-    measured = {"name": op.name[:80], **timed(op.name[:80], seconds + rank.gaps.get(number, 0.0) * US)}
+    measured = Timed(op.name[:80], seconds + rank.gaps.get(number, 0.0) * US)
     if not is_collective(op):
         return measured
     meta = op.args if "Collective name" in op.args else rank.meta.get(op.external or "none", {})
@@ -213,9 +199,8 @@ def _op(
         return measured
     size, ranks = _members(rank, meta)
     description = str(meta.get("Process Group Description") or "")
-    group = groups.named(ranks, description) if ranks else groups.shaped(size, 1, description)
-    collectives.append((pattern, group, float(nbytes), seconds))
-    return {"name": pattern, "work": "collective", "pattern": pattern, "bytes": nbytes, "group": group}
+    members = Members(ranks=tuple(ranks), size=size, called=description)
+    return Call(pattern, pattern, float(nbytes), members, seconds)
 
 
 def _members(rank: Rank, meta: Mapping[str, Any]) -> tuple[int, list[int]]:

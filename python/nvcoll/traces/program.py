@@ -1,68 +1,137 @@
-"""The operations of one rank with dependencies, and the recorded step made of them.
+"""The operations of one rank with dependencies, as traces know them, and the step made of them.
 
-A trace gives the stream of each operation and the operations for which it waits. A recorded step has streams, events
-and waits instead::
-
-    operation 3 on stream 7                        record event 3 on stream 7
-    operation 5 on stream 9, after operation 3  -> stream 9 waits for event 3
-    the processor goes on after operation 5        the processor waits for event 5
-
-Operations of one stream run in order, so a wait for an earlier operation of the same stream is left out. A second wait
-of a stream for the same operation is left out, too.
+A trace gives the stream of each operation and the operations for which it waits. `nvcoll._nvcoll.StepBuilder` makes
+events and waits of them, names of groups, and the step.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count, pairwise
-from typing import Any, Final
+from itertools import pairwise
+from typing import Final, TypeAlias
 
-from nvcoll._nvcoll import WorkStep
-from nvcoll.training.group_words import word_of
-
-Row = dict[str, Any]
+from nvcoll._nvcoll import RankBuilder, StepBuilder, WorkStep
 
 MOST: Final = 1 << 20
-"""The most operations of a step that are read: the most that a recorded step may have."""
+"""The most operations of a step that are read: the most that a step on streams may have."""
 
 HOST: Final = -1
 """The stream number of operations of the processor."""
 
 
 @dataclass(frozen=True)
-class Node:
-    """One operation: its fields in a recorded step, its stream, and the numbers of operations for which it waits."""
+class Host:
+    """Time of the processor."""
 
-    op: Row
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A kernel of known time."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A kernel that moves bytes."""
+
+    name: str
+    nbytes: float
+
+
+@dataclass(frozen=True)
+class Product:
+    """Products of (m, k) and (k, n) in one kernel."""
+
+    name: str
+    m: float
+    n: float
+    k: float
+    dtype: str
+    batch: int = 1
+
+    @property
+    def flops(self) -> float:
+        """Its FLOPs."""
+        return 2.0 * self.m * self.n * self.k * self.batch
+
+
+@dataclass(frozen=True)
+class Members:
+    """A group of ranks: its ranks, or if they are not known its size and the distance of two of them."""
+
+    ranks: tuple[int, ...] = ()
+    size: int = 1
+    stride: int = 1
+    called: str = ""
+
+    @property
+    def extent(self) -> int:
+        """The number of ranks that a step with such a group has at least."""
+        if not self.ranks:
+            return self.size * self.stride
+        ranks = sorted(self.ranks)
+        return len(ranks) * min((after - one for one, after in pairwise(ranks)), default=1)
+
+    def number(self, builder: StepBuilder, rank: int) -> int:
+        """Returns its number."""
+        if self.ranks:
+            return builder.group(self.ranks, rank=rank, called=self.called)
+        return builder.shape(self.size, self.stride, called=self.called)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A collective; bytes as nccl-tests counts them. ``measured_s`` is its time in the trace, if it has one."""
+
+    name: str
+    pattern: str
+    nbytes: float
+    members: Members
+    measured_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message that is sent to a peer (``send``) or received from it (``recv``)."""
+
+    name: str
+    way: str
+    nbytes: float
+    peer: int
+    tag: int
+
+
+Work: TypeAlias = Host | Timed | Moved | Product | Call | Message | None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation (None: it only waits), its stream, and the numbers of operations for which it waits."""
+
+    work: Work
     stream: int = HOST
     after: Sequence[int] = ()
 
 
-@dataclass
-class Groups:
-    """Groups of ranks as (size, stride), by name: their parallelism, or if it is not known, the number of ranks."""
+@dataclass(frozen=True)
+class Measured:
+    """Measured seconds of one rank in a step; computing, exposed and idle time add up to the step."""
 
-    rows: dict[str, Row] = field(default_factory=dict)
-    notes: set[str] = field(default_factory=set)
-
-    def named(self, ranks: Sequence[int], description: str = "") -> str:
-        """Returns the name of a group of ranks. The description of torch's process group, if any, decides the name."""
-        ranks = sorted(set(ranks))
-        strides = {second - first for first, second in pairwise(ranks)}
-        if len(strides) > 1:
-            self.notes.add(f"{len(ranks)} ranks at unequal distances, as {ranks[:6]}, are placed at equal ones")
-        return self.shaped(len(ranks), min(strides, default=1), description)
-
-    def shaped(self, size: int, stride: int, description: str = "") -> str:
-        """Returns the name of a group of some size and stride."""
-        kind = word_of(description)
-        row: Row = ({"kind": kind} if kind else {}) | {"size": size, "stride": stride}
-        names: Iterable[str] = (f"{size} ranks", f"{size} ranks, {stride} apart")
-        if kind is not None:
-            names = (kind if nth == 1 else f"{kind} {nth}" for nth in count(1))
-        return next(name for name in names if self.rows.setdefault(name, row) == row)
+    seconds: float
+    computing_s: float
+    exposed_s: float
+    idle_s: float
+    collectives: Sequence[tuple[str, str, float, float]]
+    """Pattern, group, bytes and seconds of each."""
+    is_virtual: bool
+    """Whether the GPU was that of a dry run: then the processor's time is of another machine than the GPU's."""
+    replay: WorkStep
+    """The step with measured collectives: its prediction differs from `seconds` by order, waits and processor alone."""
 
 
 @dataclass
@@ -71,75 +140,42 @@ class Trace:
 
     steps: list[WorkStep]
     notes: list[str] = field(default_factory=list)
-    measured: Any = None
+    measured: Measured | None = None
     """The measured times of a profiler's trace, otherwise None."""
 
 
-def ops_of(nodes: Sequence[Node]) -> list[Row]:
-    """Returns the operations of a rank in the order in which the processor issues them."""
-    waited_for = _waited_for(nodes)
-    recorded = {one for some in waited_for for one in some}
-    ops: list[Row] = []
-    for number, node in enumerate(nodes):
-        for other in waited_for[number]:
-            wait = {"work": "host_wait", "for": {"event": other}}
-            ops.append(wait if node.stream == HOST else {"work": "stream_wait", "stream": node.stream, "event": other})
-        if node.op:
-            ops.append(node.op if node.stream == HOST else {"stream": node.stream, **node.op})
-        if number in recorded:
-            ops.append({"work": "record", "stream": node.stream, "event": number})
-    return ops
-
-
-def _waited_for(nodes: Sequence[Node]) -> list[list[int]]:
-    """Returns for each operation those of other streams for which it has to wait, each wait once."""
-    seen: dict[tuple[int, int], int] = {}
-    found: list[list[int]] = []
-    for node in nodes:
-        last: dict[int, int] = {}
-        for other in node.after:
-            stream = nodes[other].stream
-            if stream not in (HOST, node.stream) and other > seen.get((node.stream, stream), -1):
-                last[stream] = max(other, last.get(stream, -1))
-        seen |= {(node.stream, stream): other for stream, other in last.items()}
-        found.append(sorted(last.values()))
-    return found
-
-
-def recorded_step(
-    *,
-    name: str,
-    gpus: int,
-    groups: Groups,
-    ranks: Iterable[tuple[int, int, Sequence[Row]]],
-    gpu: str,
-    host: str | Row = "timed",
-    dtype: str = "bf16",
-) -> WorkStep:
-    """Makes a recorded step.
+def issue(builder: StepBuilder, rank: RankBuilder, number: int, nodes: Sequence[Node]) -> None:
+    """Adds the operations of a rank in their order.
 
     Args:
-        name: of the step, for people.
-        gpus: the number of GPUs.
-        groups: the groups of its collectives.
-        ranks: the number of each rank, the number of ranks that it stands for, and its operations.
-        gpu: the model of GPU for which its kernels were chosen.
-        host: the clock of the processor; by default operations have all its time, and launches take none.
-        dtype: the precision of most products.
-
-    Raises:
-        InvalidArgument: it contradicts itself.
+        builder: the builder of the step.
+        rank: the builder of the rank.
+        number: the rank.
+        nodes: its operations.
     """
-    rows = [
-        {"rank": rank, "stands_for": count, "name": f"rank {rank}", "host": host, "issued": list(ops)}
-        for rank, count, ops in ranks
-    ]
-    step = {
-        "schema": "nvcoll.step/1",
-        "name": name,
-        "gpus": gpus,
-        "dtype": dtype,
-        "groups": groups.rows,
-        "streams": {"gpu": gpu, "ranks": rows},
-    }
-    return WorkStep.from_json(json.dumps(step))
+    handles: list[int | None] = []
+    for node in nodes:
+        waits = [handle for other in node.after if (handle := handles[other]) is not None]
+        if waits:
+            rank.after(None if node.stream == HOST else node.stream, waits)
+        handles.append(_added(builder, rank, number, node))
+
+
+def _added(builder: StepBuilder, rank: RankBuilder, number: int, node: Node) -> int | None:
+    """Adds an operation, and returns its handle; None: it only waits, or is of the processor."""
+    stream = max(node.stream, 0)
+    match node.work:
+        case Host(seconds):
+            rank.host(seconds)
+            return None
+        case Timed(name, seconds):
+            return rank.timed(stream, seconds, name=name)
+        case Moved(name, nbytes):
+            return rank.move(stream, nbytes, name=name)
+        case Product(name, m, n, k, dtype, batch):
+            return rank.gemm(stream, m, n, k, dtype=dtype, batch=batch, name=name)
+        case Call(name, pattern, nbytes, members, _):
+            return rank.collective(stream, pattern, nbytes, members.number(builder, number), name=name)
+        case Message(name, way, nbytes, peer, tag):
+            return rank.message(stream, way, nbytes, peer, tag=tag, name=name)
+    return None

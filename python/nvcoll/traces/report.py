@@ -8,8 +8,7 @@ from statistics import median
 from typing import Final
 
 from nvcoll.text.formatting import duration, sized
-from nvcoll.traces.kineto import Measured
-from nvcoll.traces.program import Trace
+from nvcoll.traces.program import Measured, Trace
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import StepPrediction
 from nvcoll.training.report import Block, Line, MeasuredStep, Report, Table, under

@@ -84,6 +84,8 @@ mod _nvcoll {
     #[pymodule_export]
     use crate::sizes::parse_size;
     #[pymodule_export]
+    use crate::training::builder::{group_word, RankBuilder, StepBuilder};
+    #[pymodule_export]
     use crate::training::{training_constants, training_models, training_software, StepPricer, WorkStep};
 
     #[pymodule_init]

@@ -17,6 +17,7 @@
 //! | [`memory_constants`] | memory that no allocator counts, for the virtual GPU, too |
 //! | [`memory`] | what a rank keeps, and whether it fits |
 //! | [`step`] | the step: groups and operations, in layers or on streams; its JSON, and what is refused |
+//! | [`builder`] | calls of a dry run or of a reader of traces to a step on streams |
 //! | [`planner`] | model, layout and software to a step |
 //! | [`constants`] | physical effects with their ranges |
 //! | [`compute`] | what an operation costs on a GPU |
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attention;
+pub mod builder;
 pub mod compute;
 pub mod constants;
 pub mod error;

@@ -16,7 +16,7 @@ from nvcoll.cli.outputs import Conditions, Outputs
 from nvcoll.dryrun import report as of_recordings
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.text.formatting import counted
-from nvcoll.traces import chakra, formats
+from nvcoll.traces import formats
 from nvcoll.traces import report as of_traces
 from nvcoll.traces.kineto import Measured
 from nvcoll.traces.program import Trace
@@ -47,9 +47,6 @@ def price(
         int | None, typer.Option(help="The number N of ProfilerStep#N. Default: the step of median time.")
     ] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Write the step as JSON.", metavar="FILE")] = None,
-    chakra_folder: Annotated[
-        Path | None, typer.Option("--chakra", help="Write execution traces of Chakra.", metavar="FOLDER")
-    ] = None,
 ) -> None:
     """Predicts a step that was recorded or traced on machines, without running it again.
 
@@ -80,8 +77,6 @@ def price(
         report = of_traces.report_of(read, machines, there and there.name)
     if save is not None:
         save.write_text(report.found[0].step.to_json(), encoding="utf-8")
-    if chakra_folder is not None:
-        chakra.write(report.found[0].step, chakra_folder)
     outputs.write(report)
 
 

@@ -1,5 +1,7 @@
 //! Steps of training: planned, read, priced. They pass the door as JSON, whose fields are those of the structures of nvcoll-step.
 
+pub(crate) mod builder;
+
 use std::collections::BTreeMap;
 use std::thread;
 
@@ -99,6 +101,33 @@ impl WorkStep {
     #[getter]
     fn is_recorded(&self) -> bool {
         self.0.streams().is_some()
+    }
+
+    /// The tokens of a step of all GPUs together; None: not known.
+    #[getter]
+    fn tokens(&self) -> Option<f64> {
+        self.0.tokens
+    }
+
+    /// The FLOPs of the model in a step of all GPUs together; None: not known.
+    #[getter]
+    fn model_flops(&self) -> Option<f64> {
+        self.0.model_flops
+    }
+
+    /// The FLOPs of products and attention on streams, recomputation included: of all ranks, or of one recorded rank by its position.
+    ///
+    /// Raises:
+    ///     InvalidArgument: the step has no streams, or not so many ranks.
+    #[pyo3(signature = (at=None))]
+    fn flops(&self, py: Python<'_>, at: Option<usize>) -> PyResult<f64> {
+        let Some(streams) = self.0.streams() else {
+            return Err(invalid(py, format!("`{}` was planned: it has no streams", self.0.name)));
+        };
+        let Some(at) = at else { return Ok(streams.flops()) };
+        let rank = streams.ranks.get(at);
+        let rank = rank.ok_or_else(|| invalid(py, format!("there are {} recorded ranks", streams.ranks.len())))?;
+        Ok(rank.issued.iter().map(|one| one.op.flops()).sum())
     }
 
     fn __repr__(&self) -> String {

@@ -72,7 +72,7 @@ impl Group {
     }
 
     /// Returns the ranks of the group that begins with a rank, ascending.
-    pub(super) fn ranks(self, first: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn ranks(self, first: u32) -> impl Iterator<Item = u32> {
         (0..self.runs).flat_map(move |run| {
             (0..self.size / self.runs).map(move |nth| first + run * self.apart + nth * self.stride)
         })

@@ -167,6 +167,16 @@ pub enum Way {
     Recv,
 }
 
+impl Way {
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Recv => "recv",
+        }
+    }
+}
+
 /// The work for which the processor waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
