@@ -3380,6 +3380,7 @@ class WorkStep:
 
     `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON."""
 
+    def __reduce__(self) -> tuple[Any, ...]: ...
     def flops(self, at: int | None = None) -> float:
         """The FLOPs of products and attention on streams, recomputation included: of all ranks, or of one recorded rank by its position.
 
