@@ -208,7 +208,7 @@ class DtypeRow(NamedTuple):
 class GpuRow(NamedTuple):
     """A model of GPU. `nvlink` is the medium of its NVLinks, or of its links of Infinity Fabric, or None; `pcie` is the medium
     of its PCIe lanes; `memory_gbps` is the bandwidth of its memory in GB/s. `sm` is its compute capability, as 90; `sms` are
-    its streaming multiprocessors; `memory_gb` is the memory of its name; `names` are how the names begin that nvidia-smi
+    its streaming multiprocessors; `memory_gb` is the memory of its name; `board` is the machine on which it is sold, if there is one; `names` are how the names begin that nvidia-smi
     and amd-smi print, without the maker's. What is not known is None."""
 
     name: str
@@ -221,6 +221,7 @@ class GpuRow(NamedTuple):
     sm: int | None
     sms: int | None
     memory_gb: float | None
+    board: str | None
     names: list[str]
     source: str
 
@@ -1521,7 +1522,11 @@ class Fabric:
     one direction."""
 
     def __eq__(self, value: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
     def _repr_svg_(self) -> str | None: ...
+    @staticmethod
+    def _restored(saved: str) -> Fabric: ...
     @property
     def abilities(self) -> list[str]:
         """The abilities: some of `peer_access`, `multicast`, `switch_reduction`, `gpu_direct`, `forwards`."""
@@ -1556,6 +1561,10 @@ class Fabric:
             InvalidArgument: `first` is not a whole number from 0.
             KeyboardInterrupt: Ctrl-C ended the search for routes."""
 
+    @property
+    def cards(self) -> int | None:
+        """The number of network cards of each node of a cluster, or of each tray; None without a network."""
+
     def cut(self, ranks: Sequence[int]) -> float:
         """Returns the GB/s from these ranks to all others.
 
@@ -1564,6 +1573,20 @@ class Fabric:
 
         Raises:
             InvalidArgument: there is no rank, one does not exist, or one occurs twice."""
+
+    def damaged(self, lost: str, part: int = 1, *, of_all: bool = True, gbit: float = 100.0) -> Fabric:
+        """Returns the machine with something lost, in each node.
+
+        Args:
+            lost: ``nvlink``, ``pcie`` or another family: lanes of its links to GPUs; ``cards``: network cards; ``rate``: of each port of
+                the network; ``gpu_direct``; or the name of a medium, of which one port replaces all cards. One node has no network to
+                lose.
+            part: what there was over what is left. 0, of lanes: nothing is left.
+            of_all: whether all GPUs lose lanes, or the first of each node.
+            gbit: Gbit/s of the port.
+
+        Raises:
+            InvalidArgument: `lost` is unknown, or the machine cannot lose it."""
 
     @property
     def devices(self) -> list[tuple[str, str, int | None, int]]:
@@ -1614,6 +1637,10 @@ class Fabric:
     @property
     def gpu(self) -> str:
         """The model of the GPUs."""
+
+    @property
+    def gpu_model(self) -> GpuRow:
+        """The row of the table of models for the GPUs."""
 
     @property
     def links(self) -> list[tuple[str, str, str, int, float, float]]:
@@ -1675,6 +1702,10 @@ class Fabric:
         version: str | None = None,
         settings: Mapping[str, str | int] | None = None,
     ) -> list[NcclEstimate]: ...
+    @property
+    def node(self) -> str:
+        """The name of one node of a cluster; of another machine, its own."""
+
     @property
     def nodes(self) -> int:
         """The number of nodes."""
@@ -1827,10 +1858,20 @@ class Fabric:
 
         Args:
             change: ``nvlink x2``, ``pcie x0.5`` or another family of links with a factor; ``nics 4``: cards of a node; ``pcie``: no
-                NVLink. The title of the result says what changed.
+                NVLink; ``gpu a100-sxm-40gb``: another model with the same links; ``socket epyc x3``: links between sockets. The title
+                of the result says what changed, and its name is that of :func:`machines`.
 
         Raises:
             InvalidArgument: the change is unknown, or the machine cannot have it."""
+
+    def with_nodes(self, nodes: int) -> Fabric:
+        """Returns the cluster with another number of the same nodes; with 1, one node without the network.
+
+        Args:
+            nodes: the number of nodes.
+
+        Raises:
+            InvalidArgument: the machine is no cluster, or its network holds fewer nodes."""
 
     @property
     def world_size(self) -> int:
@@ -3477,11 +3518,11 @@ def auto_candidates(collective: str) -> list[str]:
 def bus_factor(collective: str, world_size: int) -> float:
     """Returns busbw / algbw of a collective among `world_size` ranks, as nccl-tests defines it."""
 
-def cluster(node: str | Fabric, *, nodes: int, network: str | PathLike[str] | Network) -> Fabric:
+def cluster(node: str | PathLike[str] | Fabric, *, nodes: int, network: str | PathLike[str] | Network) -> Fabric:
     """Returns a machine of equal nodes and a network.
 
     Args:
-        node: the name of a machine, or a `Fabric` of one node.
+        node: a machine of one node, as in :func:`machines`.
         nodes: the number of nodes, from 1.
         network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node; a `Network`; or a file that
             describes one, as a path or as a name that ends in ``.toml``.
@@ -3507,21 +3548,26 @@ def cost_model() -> CostModel:
 def dtypes() -> list[DtypeRow]:
     """Returns all dtypes."""
 
-def fabric(name: str) -> Fabric:
-    """Returns a machine by name.
+def fabric(on: str | PathLike[str] | Fabric, *, gpu: str | None = None) -> Fabric:
+    """Returns a machine: what `machines` returns for a text, a file or a `Fabric` that is one machine.
 
     Args:
-        name: the name of a preset; with GPUs, as ``hgx-h100[0-3]``; or with nodes and a network, as ``hgx-h100x4+ib-ndr-8``:
-            see :func:`cluster`.
+        on: the machine, as in :func:`machines`.
+        gpu: the model of the GPUs of a file that does not name it.
 
     Raises:
-        InvalidArgument: the name is unknown; the message has the most similar names."""
+        InvalidArgument: as :func:`machines`; these are several machines.
+        OSError: a file cannot be read."""
 
 def fabrics() -> list[Fabric]:
     """Returns every preset machine."""
 
 def gpus() -> list[GpuRow]:
     """Returns every model of GPU."""
+
+def gpus_called(text: str) -> list[GpuRow]:
+    """Returns the models of GPU that a text may mean: a name of the table, the name that a driver prints, or what people type. None if it
+    names no model, several if it does not tell them apart."""
 
 def group_word(description: str) -> str | None:
     """Returns the part of the layout that the description of a process group names, as ``tp``; None: it names none, or several."""
@@ -3549,6 +3595,22 @@ def launches() -> list[_Launch]:
 
 def machine() -> dict[str, Any]:
     """Returns the facts of this machine: CPU, usable CPUs, sizes of caches in bytes, instruction sets."""
+
+def machines(
+    on: str | PathLike[str] | Fabric | Sequence[str | PathLike[str] | Fabric], *, gpu: str | None = None
+) -> list[Fabric]:
+    """Returns machines: what `on` names in every function, and ``--on`` in every command.
+
+    Args:
+        on: names, files, or a `Fabric`; or a sequence of them. A text is a list with commas. Each machine is the name of a preset
+            (``hgx-h100``); some of its GPUs (``hgx-h100[0,3]``); a number of GPUs (``8xH100``, ``4x rtx4090``); a file that ends in
+            ``.toml``, ``.txt`` or ``.xml``; or nodes and a network (``hgx-h100x4+ib-ndr-8``, ``mine.tomlx3+net.toml``). Changes may
+            follow: ``hgx-h100 with nvlink x2, pcie x2``.
+        gpu: the model of the GPUs of files that do not name it.
+
+    Raises:
+        InvalidArgument: no machine is called so: the message has the nearest ones; a file is wrong; no file wants ``gpu``.
+        OSError: a file cannot be read."""
 
 def media() -> list[MediumRow]:
     """Returns every medium of links."""
