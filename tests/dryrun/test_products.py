@@ -3,10 +3,9 @@
 import pytest
 
 from dryrun.recordings import Log
-from nvcoll.dryrun.products import flops_of, grouped
-from nvcoll.dryrun.record import training_step
+from nvcoll.dryrun.products import grouped
+from nvcoll.dryrun.record import made_of
 from nvcoll.dryrun.recording import Op
-from nvcoll.dryrun.totals import Totals
 
 ROWS, WIDTH, HIDDEN, EXPERTS = 4096, 512, 1024, 8
 ENDS = ((EXPERTS,), "int32")
@@ -21,7 +20,7 @@ FORMS = {
 def test_experts_multiply_each_row_once(form):
     inputs = tuple((shape, "bfloat16") for shape in FORMS[form])
     row = grouped(Op("aten::_grouped_mm", inputs=(*inputs, ENDS)))
-    assert flops_of(row) == 2 * ROWS * WIDTH * HIDDEN
+    assert 2 * row["m"] * row["n"] * row["k"] * row["batch"] == 2 * ROWS * WIDTH * HIDDEN
     assert (row["batch"], row["dtype"], row["experts"]) == (EXPERTS, "bf16", 1)
     assert min(row["m"], row["n"], row["k"]) == ROWS / EXPERTS
 
@@ -40,6 +39,5 @@ def test_a_convolution_counts_once_however_it_runs(as_products):
     if as_products:
         log.gemm(pixels, filters, channels, op=convolution, batch=images)
     log.launch(convolution)
-    assert Totals.of([log.recording()], [1]).hardware_flops == flops
-    (rank,) = training_step([log.recording()], gpu="h100-sxm", name="one")["streams"]["ranks"]
-    assert sum(flops_of(op) for op in rank["issued"] if op["work"] == "gemm") == flops
+    made = made_of([log.recording()], gpu="h100-sxm", name="one")
+    assert made.step.flops(0) == flops and made.step.flops() == made.step.model_flops == 16 * flops

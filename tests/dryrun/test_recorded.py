@@ -12,7 +12,7 @@ import nvcoll.cli
 from dryrun.recordings import layer
 from nvcoll.dryrun.facts import facts_of
 from nvcoll.dryrun.launch import Request
-from nvcoll.dryrun.record import training_step
+from nvcoll.dryrun.record import made_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import Assumption, Run
 
@@ -27,8 +27,8 @@ def recorded():
     more = {"assumed": [Assumption("topk picks experts in turn", 1, 3)], "unanswered": ["cuSomething"]}
     one = layer(versions={"torch": "2.15.0"}, without_gradients={"t.py:4 forward": 0.1}, saves=["t.py:9 main"], **more)
     request = Request(__file__, world_size=one.world_size, gpu=H100)
-    row = training_step([one], gpu="h100-sxm", name="test")
-    return Recorded(row, facts_of(request, [one], [Run(0, "counted", steps=2)])).with_facts(machine=MACHINE)
+    made = made_of([one], gpu="h100-sxm", name="test")
+    return Recorded(made.row, facts_of(request, [one], [Run(0, "counted", steps=2)], made)).with_facts(machine=MACHINE)
 
 
 def test_a_file_is_the_same_bytes_and_says_what_it_is(tmp_path, recorded):

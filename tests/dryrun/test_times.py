@@ -5,7 +5,7 @@ import io
 import numpy as np
 
 from dryrun.recordings import Log, layer
-from nvcoll.dryrun.record import step_and_places
+from nvcoll.dryrun.record import made_of
 from nvcoll.dryrun.times import saved, times_of
 from nvcoll.dryrun.wire import CAPTURED, Kind
 
@@ -19,7 +19,8 @@ def test_every_record_has_the_time_of_its_operation_or_its_share():
     log.add(Kind.GEMM | CAPTURED, 7, "cublasGemmEx", 0, 8, 8, 8, 1, 0, 14)
     log.gemm(8, 8, 8)
     recording = log.recording()
-    row, (places,) = step_and_places([recording], gpu="h100-sxm", name="test")
+    made = made_of([recording], gpu="h100-sxm", name="test")
+    row, (places,) = made.row, made.places
     assert [op["work"] for op in row["streams"]["ranks"][0]["issued"]] == ["move", "move", "gemm"]
     assert places == [0, 0, -1, 1, 2], "one for each record that ran"
     times = times_of(recording, places, {"start_ns": [10, 50, 30], "end_ns": [30, 60, 80]}, 100)
@@ -33,13 +34,14 @@ def test_an_event_before_all_work_waits_for_the_step_before():
     log.gemm(8, 8, 8)
     log.add(Kind.EVENT_RECORD, 7, None, 0, 6)
     recording = log.recording()
-    _, (places,) = step_and_places([recording], gpu="h100-sxm", name="test")
+    (places,) = made_of([recording], gpu="h100-sxm", name="test").places
     times = times_of(recording, places, {"start_ns": [50], "end_ns": [140]}, 100)
     assert times.tolist() == [[40, 50, 140], [40, 140, 140]], "the last event is 100 after the first of the next step"
 
 
 def test_each_record_of_a_step_has_a_place_or_none():
     recording = layer()
-    row, (places,) = step_and_places([recording], gpu="h100-sxm", name="test")
+    made = made_of([recording], gpu="h100-sxm", name="test")
+    row, (places,) = made.row, made.places
     assert len(places) == len(recording.records)
     assert sorted(set(places)) == list(range(len(row["streams"]["ranks"][0]["issued"])))

@@ -71,12 +71,11 @@ def is_backward(op: Op) -> bool:
 
 
 def work_of(op: Op) -> dict[str, Any]:
-    """Returns the fields of the operation in a step."""
+    """Returns the arguments of `nvcoll._nvcoll.RankBuilder.attention`."""
     tensors = _tensors(op)
     assert tensors is not None, "is_attention was asked before"
     (sequences, heads, queries, qk_dim), (_, _, keys, _), (*_, v_dim) = tensors
     return {
-        "work": "attention",
         "queries": queries,
         "keys": keys,
         "sequences": sequences,
@@ -84,13 +83,6 @@ def work_of(op: Op) -> dict[str, Any]:
         "qk_dim": qk_dim,
         "v_dim": v_dim,
         "kernel": "cudnn" if "cudnn" in op.name else "fa1" if "efficient" in op.name else "fa2",
-        "backward": is_backward(op),
+        "again": is_backward(op),
         "causal": op.is_causal if op.name.startswith("aten::") else queries == keys,
     }
-
-
-def forward_flops(op: Op) -> float:
-    """Returns the FLOPs of the forward pass of attention, which the backward pass counts twice."""
-    work = work_of(op)
-    pairs = work["queries"] * work["keys"] / (2 if work["causal"] else 1)
-    return float(2 * work["sequences"] * work["heads"] * pairs * (work["qk_dim"] + work["v_dim"]))

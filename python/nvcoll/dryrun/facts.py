@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from nvcoll.dryrun import roles
-from nvcoll.dryrun.groups import shapes_of
 from nvcoll.dryrun.launch import Request
+from nvcoll.dryrun.record import Made
 from nvcoll.dryrun.recording import Recording, Run
-from nvcoll.dryrun.totals import Totals
 from nvcoll.dryrun.wire import CAPTURED, Kind
 
 Facts = dict[str, Any]
@@ -19,20 +18,19 @@ ALONE = "the script does not call torch.distributed: one GPU"
 """The fact of a script that made no process group."""
 
 
-def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[Run]) -> Facts:
+def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[Run], made: Made) -> Facts:
     """Returns the facts of a recording.
 
     Args:
         request: the request.
         recordings: those of the ranks that ran at the same time.
         runs: how these ranks ended.
+        made: the step that was made of them.
     """
     ranks = [one.rank for one in recordings]
     stands_for = roles.stand_for(ranks, request.world_size)
     names = roles.names_of(ranks, recordings)
-    totals = Totals.of(recordings, stands_for)
     first = recordings[0]
-    shapes = [shape for one in shapes_of(recordings) for shape in one.values()]
     return {
         "script": request.words,
         "world_size": request.world_size,
@@ -44,19 +42,16 @@ def facts_of(request: Request, recordings: Sequence[Recording], runs: Sequence[R
             {"name": name, "stands_for": count, **_of_rank(one, run)}
             for one, run, name, count in zip(recordings, runs, names, stands_for, strict=True)
         ],
-        "groups": _groups(recordings),
-        "tokens": totals.found,
-        "model_flops": totals.model_flops,
-        "hardware_flops": totals.hardware_flops,
-        "flops": Totals.of([first], [1]).hardware_flops,
+        "groups": made.groups,
+        "tokens": made.tokens,
+        "model_flops": made.step.model_flops,
+        "hardware_flops": made.step.flops(),
+        "flops": made.step.flops(0),
         "assumed": [
             {"text": one.text, "line": first.lines[one.line], "times": one.times}
             for one in {(one.text, one.line): one for each in recordings[:1] for one in each.assumed}.values()
         ]
-        + [
-            {"text": text, "line": "", "times": 1}
-            for text in dict.fromkeys(one.assumed for one in shapes if one.assumed)
-        ],
+        + [{"text": text, "line": "", "times": 1} for text in made.notes],
         "alone": ALONE if first.is_alone and request.world_size == 1 else "",
         "ddp_waits": first.ddp_waits,
         "without_gradients": first.without_gradients,
@@ -83,14 +78,3 @@ def _of_rank(recording: Recording, run: Run) -> Facts:
         "reserved": recording.memory.reserved,
         "capacity": recording.memory.capacity,
     }
-
-
-def _groups(recordings: Sequence[Recording]) -> list[Facts]:
-    """Returns the groups that communicate, each once."""
-    found: dict[str, Facts] = {}
-    for one, shapes in zip(recordings, shapes_of(recordings), strict=True):
-        for number, shape in shapes.items():
-            group = one.groups[number]
-            known = {"name": shape.name, "called": group.name, **shape.row}
-            found.setdefault(shape.name, known | {"first": min(group.ranks)})
-    return sorted(found.values(), key=lambda row: (row["stride"], row["size"], row["name"]))

@@ -9,6 +9,7 @@ from typing import Any
 from nvcoll.dryrun.recording import Op
 
 Row = dict[str, Any]
+"""Arguments of `nvcoll._nvcoll.RankBuilder.gemm`."""
 
 TYPES = {0: "fp32", 1: "fp64", 2: "fp16", 3: "fp8", 10: "fp8", 14: "bf16", 28: "fp8", 29: "fp8", 33: "fp4"}
 """The precision of a product by the cudaDataType of its inputs. Integers of 8 bits have the rate of fp8."""
@@ -29,8 +30,7 @@ def precision_of(types: int) -> str:
 def product(args: Sequence[int]) -> Row:
     """Returns the operation of a record of a product."""
     m, n, k, batch, _, types = args
-    row: Row = {"work": "gemm", "m": m, "n": n, "k": k, "dtype": precision_of(types)}
-    return row | ({"batch": batch} if batch > 1 else {})
+    return {"m": m, "n": n, "k": k, "dtype": precision_of(types), "batch": max(1, batch)}
 
 
 def bytes_of(args: Sequence[int]) -> float:
@@ -47,7 +47,7 @@ def convolution(op: Op, launches: int) -> Row:
     filters = next((shape for shape in shapes[2 if backward else 1 :] if len(shape) >= 3), (1, 1))
     n, k = filters[0], max(1, math.prod(filters[1:]))
     dtype = {"bfloat16": "bf16", "float16": "fp16"}.get(op.inputs[0][1] if op.inputs else "", "tf32")
-    return {"work": "gemm", "m": op.flops / launches / (2 * n * k), "n": n, "k": k, "dtype": dtype}
+    return {"m": op.flops / launches / (2 * n * k), "n": n, "k": k, "dtype": dtype}
 
 
 GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
@@ -73,9 +73,4 @@ def grouped(op: Op) -> Row | None:
     elif len(one) == 2:
         k /= experts
     precision = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}.get(dtype, "fp8")
-    return {"work": "gemm", "m": m, "n": n, "k": k, "batch": experts, "dtype": precision, "experts": 1}
-
-
-def flops_of(row: Row) -> float:
-    """Returns the FLOPs of an operation of products."""
-    return float(2 * row["m"] * row["n"] * row["k"] * row.get("batch", 1))
+    return {"m": m, "n": n, "k": k, "batch": experts, "dtype": precision, "experts": True}

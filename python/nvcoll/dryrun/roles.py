@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from nvcoll._nvcoll import group_word
 from nvcoll.dryrun.recording import Group, Recording, Run
 from nvcoll.dryrun.wire import Kind
-from nvcoll.training.group_words import word_of
 
 ATTEMPTS = 8
 """The most attempts with more ranks before a dry run fails. Chosen."""
@@ -32,7 +32,7 @@ ATTEMPTS = 8
 
 def pipeline_of(recording: Recording) -> Group | None:
     """Returns the group whose ranks are the stages of a pipeline; None: the script has none."""
-    named = [group for group in recording.groups.values() if word_of(group.name) == "pp" and len(group.ranks) > 1]
+    named = [group for group in recording.groups.values() if group_word(group.name) == "pp" and len(group.ranks) > 1]
     if named:
         return max(named, key=lambda group: len(group.ranks))
     sends: dict[int, set[int]] = defaultdict(set)
@@ -43,7 +43,7 @@ def pipeline_of(recording: Recording) -> Group | None:
             (sends if call == "send" else receives)[communicator].add(peer)
     for communicator, peers in sends.items():
         group = recording.groups.get(communicator)
-        if group is None or word_of(group.name) is not None:
+        if group is None or group_word(group.name) is not None:
             continue
         me = group.ranks.index(recording.rank) if recording.rank in group.ranks else -1
         if peers == receives[communicator] and len(peers) <= 2 and me not in peers:

@@ -13,7 +13,7 @@ from nvcoll.dryrun.facts import facts_of
 from nvcoll.dryrun.failures import OUT_OF_MEMORY, OutOfGpuMemory, ScriptFailed
 from nvcoll.dryrun.inputs import UnknownInputs, inputs_of
 from nvcoll.dryrun.launch import Predicted, Request, run_ranks
-from nvcoll.dryrun.record import step_and_places
+from nvcoll.dryrun.record import made_of
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import Recording, Run
 from nvcoll.dryrun.times import saved, times_of
@@ -73,8 +73,8 @@ def _recorded(
     if len(recordings) == 1 and recordings[0].is_alone:
         request, recordings = replace(request, world_size=1), [replace(recordings[0], rank=0, world_size=1)]
     name = f"{request.words} on {counted(request.world_size, 'GPU')}"
-    row, places = step_and_places(recordings, gpu=request.gpu.name, name=name)
-    return Recorded(row, facts_of(request, recordings, runs), tuple(runs)), places
+    made = made_of(recordings, gpu=request.gpu.name, name=name)
+    return Recorded(made.row, facts_of(request, recordings, runs, made), tuple(runs)), made.places
 
 
 def record_twice(
