@@ -3689,6 +3689,9 @@ def schedule(
         InvalidArgument: a name is unknown, a number is out of range, or the algorithm is for another collective.
         BuildError: the algorithm broke a rule of the builder, or has too many steps."""
 
+def step_words() -> str:
+    """Returns the words of priced steps, as JSON: name, kind and title of each part of the time, and name and title of each line of memory."""
+
 def text_formats() -> list[TextFormat]:
     """Returns every text format of machines."""
 

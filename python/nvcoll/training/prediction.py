@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from html import escape
 from typing import Any, Final, Literal, TypeVar
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, WorkStep
+from nvcoll._nvcoll import Fabric, InvalidArgument, WorkStep, step_words
 from nvcoll.training.layouts import words
 
 T = TypeVar("T", bound="StepTime")
@@ -19,46 +19,19 @@ Fit = Literal["fits", "tight", "too_large"]
 FITS: Final[Mapping[str, str]] = {"fits": "fits", "tight": "may fit", "too_large": "does not fit"}
 """The answers about memory, best first, in words."""
 
-EXPOSED: Final = ("tensor", "expert", "context", "sharded", "data", "sends")
+_PARTS, _LINES = json.loads(step_words())
+
+PARTS: Final[Mapping[str, str]] = {name: title for name, _, title in _PARTS}
+"""The parts of a step by name, with what they are."""
+
+EXPOSED: Final = tuple(name for name, kind, _ in _PARTS if kind == "exposed")
 """Parts in which a GPU computes nothing while data moves between GPUs, with what computing loses beside it."""
 
-IDLE: Final = ("bubble", "host", "stall", "copies")
+IDLE: Final = tuple(name for name, kind, _ in _PARTS if kind == "idle")
 """Other parts in which a GPU computes nothing. In all parts that are neither exposed nor idle it computes."""
 
-TITLES: Final[Mapping[str, str]] = {
-    "parameters": "parameters",
-    "gradients": "gradients",
-    "optimizer": "optimizer state",
-    "buffers": "communication buffers",
-    "activations": "activations",
-    "temporary": "layer at work",
-    "loss": "logits and loss",
-    "graphs": "CUDA graphs",
-    "other": "other",
-    "reserved": "reserved, not allocated",
-    "nccl": "NCCL",
-    "context": "CUDA context",
-}
+TITLES: Final[Mapping[str, str]] = dict(_LINES)
 """The lines of the table of memory by name, with what they are."""
-
-PARTS: Final = {
-    "gemm": "matrix products",
-    "attention": "attention",
-    "elementwise": "element-wise work",
-    "recompute": "computed again",
-    "host": "waits for the processor",
-    "tensor": "tensor parallelism, exposed",
-    "expert": "expert parallelism, exposed",
-    "context": "context parallelism, exposed",
-    "sharded": "sharded parameters, exposed",
-    "bubble": "pipeline bubble",
-    "sends": "sends between stages, exposed",
-    "data": "data parallelism, exposed",
-    "optimizer": "optimizer",
-    "stall": "stalls of the software",
-    "copies": "copies to and from the processor, exposed",
-}
-"""The parts of a step by name, with what they are."""
 
 UNLIKE: Final = 5.0
 """The times by which a measured step may differ from its prediction. Chosen: beyond, something else ran."""
@@ -312,10 +285,8 @@ def fit_words(fit: Fit | None) -> str:
 
 
 def with_known(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a price in JSON that are not derived from others; what is not known is 0."""
-    derived = ("computes_s", "exposed_s", "idle_s", "limit")
-    known = {name: row[name] or 0.0 for name in ("tokens_per_second", "memory_gib")}
-    return {name: value for name, value in row.items() if name not in derived} | known
+    """Returns the fields of a price in JSON; what is not known is 0."""
+    return row | {name: row[name] or 0.0 for name in ("tokens_per_second", "memory_gib")}
 
 
 def _role(row: Mapping[str, Any]) -> RolePrice:

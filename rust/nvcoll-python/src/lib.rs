@@ -86,7 +86,7 @@ mod _nvcoll {
     #[pymodule_export]
     use crate::training::builder::{group_word, RankBuilder, StepBuilder};
     #[pymodule_export]
-    use crate::training::{training_constants, training_models, training_software, StepPricer, WorkStep};
+    use crate::training::{step_words, training_constants, training_models, training_software, StepPricer, WorkStep};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

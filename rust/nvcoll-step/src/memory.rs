@@ -99,6 +99,22 @@ pub enum MemoryLine {
 }
 
 impl MemoryLine {
+    /// All lines, in the order of the table.
+    pub const ALL: [Self; 12] = [
+        Self::Parameters,
+        Self::Gradients,
+        Self::Optimizer,
+        Self::Buffers,
+        Self::Activations,
+        Self::Temporary,
+        Self::Loss,
+        Self::Graphs,
+        Self::Other,
+        Self::Reserved,
+        Self::Nccl,
+        Self::Context,
+    ];
+
     /// Returns its name for people.
     pub const fn title(self) -> &'static str {
         match self {

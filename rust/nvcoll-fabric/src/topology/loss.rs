@@ -50,7 +50,9 @@ impl Fabric {
                 return unable("GPUs with fewer lanes of PCIe are like a smaller part of the network".to_owned());
             }
             Loss::Lanes { .. } if node.devices.iter().any(|device| device.tray.is_some()) => {
-                return unable("its nodes are racks: no loss of one GPU's lanes is known to be like their logs".to_owned());
+                return unable(
+                    "its nodes are racks: no loss of one GPU's lanes is known to be like their logs".to_owned(),
+                );
             }
             Loss::Lanes { family, part, of_all } => node = node.with_fewer_lanes(family, part, of_all),
             Loss::Cards(part) if part == 0 || !network.nics.is_multiple_of(part) => {

@@ -11,9 +11,11 @@ use serde::Serialize;
 use nvcoll_fabric::hardware::gpus;
 use nvcoll_step::compute::Device;
 use nvcoll_step::constants::{self, Constants};
+use nvcoll_step::memory::MemoryLine;
 use nvcoll_step::model::Model;
 use nvcoll_step::network::{MeasuredBandwidth, Network};
 use nvcoll_step::planner::Request;
+use nvcoll_step::pricing::parts::PARTS;
 use nvcoll_step::pricing::{Pricer, StepTimeline};
 use nvcoll_step::software::Software;
 use nvcoll_step::step::WorkStep as Step;
@@ -263,6 +265,13 @@ pub(crate) fn training_models() -> String {
 #[pyfunction]
 pub(crate) fn training_software() -> String {
     json(&Software::all())
+}
+
+/// Returns the words of priced steps, as JSON: name, kind and title of each part of the time, and name and title of each line of memory.
+#[pyfunction]
+pub(crate) fn step_words() -> String {
+    let lines = MemoryLine::ALL.map(|line| (line, line.title()));
+    json(&(PARTS, lines))
 }
 
 /// Returns the constants of steps, as JSON.

@@ -45,7 +45,8 @@ pub enum Part {
 const COUNT: usize = 15;
 
 /// What a GPU does in a part of the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PartKind {
     /// It computes.
     Computes,
@@ -74,9 +75,6 @@ pub const PARTS: [(&str, PartKind, &str); COUNT] = [
     ("copies", PartKind::Idle, "copies to and from the processor, exposed"),
 ];
 
-/// The part of waiting from which on waiting, and not computing, is what limits a step. Chosen.
-const WAITS: f64 = 0.25;
-
 /// Seconds of each part.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Parts([f64; COUNT]);
@@ -102,45 +100,6 @@ impl Parts {
     /// Returns the seconds of all parts.
     pub fn total(&self) -> f64 {
         self.0.iter().sum()
-    }
-
-    fn of_kind(&self, kind: PartKind) -> f64 {
-        PARTS.into_iter().zip(self.0).filter(|((_, of, _), _)| *of == kind).map(|(_, seconds)| seconds).sum()
-    }
-
-    /// Returns the seconds in which the GPU works.
-    pub fn computes_s(&self) -> f64 {
-        self.of_kind(PartKind::Computes)
-    }
-
-    /// Returns the seconds of communication between GPUs that nothing hides.
-    pub fn exposed_s(&self) -> f64 {
-        self.of_kind(PartKind::Exposed)
-    }
-
-    /// Returns the seconds in which the GPU waits for other stages, the processor or copies.
-    pub fn idle_s(&self) -> f64 {
-        self.of_kind(PartKind::Idle)
-    }
-
-    /// Says what takes most of the time.
-    pub fn limit(&self) -> String {
-        let (all, waits) = (self.total(), self.exposed_s() + self.idle_s());
-        let per_cent = |seconds: f64| 100.0 * seconds / all;
-        let longest = |is_of: &dyn Fn(PartKind) -> bool| {
-            let parts = PARTS.into_iter().zip(self.0).filter(|((_, kind, _), _)| is_of(*kind));
-            parts
-                .max_by(|one, other| one.1.total_cmp(&other.1))
-                .map_or(("", 0.0), |((.., title), seconds)| (title, seconds))
-        };
-        if waits / all < WAITS {
-            let (title, seconds) = longest(&|_| true);
-            let verb = if title.ends_with('s') { "take" } else { "takes" };
-            return format!("computing: {title} {verb} {:.0} % of the time", per_cent(seconds));
-        }
-        let (title, seconds) = longest(&|kind| kind != PartKind::Computes);
-        let (waits, share) = (per_cent(waits), per_cent(seconds));
-        format!("waiting takes {waits:.0} % of the time, most of it {title} ({share:.0} %)")
     }
 
     /// Returns names and seconds of the parts that take any.

@@ -6,7 +6,7 @@
 //! | exposed | the GPU computes nothing as data move between GPUs, and what computing loses beside them |
 //! | idle | bubbles of the pipeline, waits for the processor, stalls, copies to and from the processor |
 //!
-//! The three add up to the time of the step. They are those of the slowest stage of layers, and of the rank that waits least for others on streams.
+//! The three kinds of parts ([`PartKind`](super::parts::PartKind)) add up to the time of the step. They are those of the slowest stage of layers, and of the rank that waits least for others on streams.
 
 use std::collections::BTreeMap;
 
@@ -37,14 +37,6 @@ pub struct StepReport {
     pub flops_of: &'static str,
     /// Seconds by part; they sum up to `seconds`.
     pub parts: Parts,
-    /// Seconds in which the GPU works.
-    pub computes_s: f64,
-    /// Seconds of communication between GPUs that nothing hides.
-    pub exposed_s: f64,
-    /// Seconds in which the GPU waits for other stages, the processor or copies.
-    pub idle_s: f64,
-    /// What takes most of the time, in words.
-    pub limit: String,
     /// Each role, or each kind of rank.
     pub roles: Vec<RolePrice>,
     /// Each block: seconds of one micro-batch; none of streams.
