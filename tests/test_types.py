@@ -54,5 +54,7 @@ def test_static_methods_have_their_own_words_in_the_stub():
         (of, one) for of, one in methods if "staticmethod" in [getattr(by, "id", "") for by in one.decorator_list]
     ]
     for of, one in static:
+        if one.name.startswith("_"):
+            continue  # the stub has no words for what is not public
         assert ast.get_docstring(one) == inspect.getdoc(getattr(getattr(_nvcoll, of.name), one.name)), one.name
     assert len(static) > 5

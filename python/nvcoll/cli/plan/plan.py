@@ -131,7 +131,7 @@ def _check_size(machines: Sequence[Fabric], counts: Sequence[int]) -> None:
 
 @dataclass(frozen=True)
 class Sources:
-    """Options that say more than the layout: files, and fields of the software, and the GPU of a machine that does not name it."""
+    """Options that say more than the layout: files, fields of the software, the GPU of a machine that names none."""
 
     config: Annotated[
         str | None,
