@@ -9,7 +9,7 @@ use common::{Machine, MACHINE};
 use nvcoll_fabric::predict::Pattern;
 use nvcoll_step::compute::Compute;
 use nvcoll_step::constants::Constants;
-use nvcoll_step::memory::RankMemory;
+use nvcoll_step::memory::{MemoryLine, MemoryPart, MemoryTable, RankMemory};
 use nvcoll_step::network::Group;
 use nvcoll_step::pricing::{Pricer, StepReport};
 use nvcoll_step::step::streams::{HostClock, RankStreams};
@@ -317,6 +317,26 @@ fn memory_fits_as_the_allocator_decides() {
     assert_eq!(of(4e10, 8e10), json!("fits"));
     assert_eq!(of(7e10, 8.4e10), json!("tight"));
     assert_eq!(of(8.4e10, 8.5e10), json!("too_large"));
+}
+
+#[test]
+fn a_plan_and_a_recording_of_the_same_tensors_have_the_same_table() {
+    let part = |name, bytes| MemoryPart { name, bytes };
+    let standing = vec![part(MemoryLine::Parameters, 2e10), part(MemoryLine::Optimizer, 1e10)];
+    let planned = RankMemory::Sum { standing, activations: 5e9, in_flight: 2.0, working: 1e9, loss: 4e9 };
+    for gpus in [1, 8] {
+        let plan = planned.table("all", gpus);
+        let of_tensors =
+            |line: &&MemoryPart| !matches!(line.name, MemoryLine::Reserved | MemoryLine::Nccl | MemoryLine::Context);
+        let parts: Vec<MemoryPart> = plan.lines.iter().filter(of_tensors).cloned().collect();
+        let allocated: f64 = parts.iter().map(|one| one.bytes).sum();
+        let recorded = RankMemory::Allocator { allocated, reserved: 1.06 * allocated, parts, stack: Vec::new() };
+        let recorded = recorded.table("all", gpus);
+        let names = |table: &MemoryTable| table.lines.iter().map(|one| one.name).collect::<Vec<_>>();
+        assert_eq!(names(&plan), names(&recorded));
+        assert_near(recorded.bytes(), plan.bytes(), 1e-9);
+        assert_eq!(names(&plan).contains(&MemoryLine::Nccl), gpus > 1, "one GPU needs no NCCL");
+    }
 }
 
 #[test]
