@@ -94,7 +94,7 @@ def test_in_a_second_pass_events_clock_and_profiler_show_the_prediction(tmp_path
     how = ("--clock", "--on", SIXTEEN, "--json", "--no-cache")
     text, shown = nvcoll_("dryrun", *how, SCRIPTS / "timed.py", trace)
     found = json.loads(text)
-    ms = 1e3 * found["predictions"][0]["seconds"]
+    ms = 1e3 * found["reports"][0]["seconds"]
     timed = [json.loads(line.partition("timed ")[2]) for line in shown.splitlines() if line.startswith("timed ")]
     assert len(timed) == 11
     assert [row["events"] for row in timed[3:7]] == pytest.approx([ms] * 4, rel=0.02)
