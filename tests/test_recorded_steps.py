@@ -9,6 +9,7 @@ import pytest
 
 import nvcoll
 from nvcoll import training
+from nvcoll._nvcoll import StepBuilder
 from nvcoll.training import Report, page, trace
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "training-step.md").read_text(encoding="utf-8")
@@ -177,3 +178,22 @@ def test_ranks_that_hang_are_an_error_with_lines():
     with pytest.raises(nvcoll.InvalidArgument, match=r"rank 0 waits at stage.py:9 send for rank 8 to send") as error:
         predicted(step)
     assert "rank 8" in str(error.value)
+
+
+def test_the_builder_refuses_what_it_cannot_build():
+    builder = StepBuilder("x", gpus=8, gpu="h100-sxm")
+    rank = builder.rank(0, stands_for=8, name="all")
+    for wrong, said in [
+        (lambda: rank.collective(0, "all_reduce", 8, 3), "no group 3"),
+        (lambda: rank.message(0, "send", 8, 1, group=3), "no group 3"),
+        (lambda: rank.message(0, "throw", 8, 1), "throw"),
+        (lambda: rank.gemm(0, 1, 1, 1, dtype="fp7"), "fp7"),
+        (lambda: rank.collective(0, "all_scatter", 8, 0), "all_scatter"),
+        (lambda: builder.group([], rank=0), "distinct ranks"),
+        (lambda: builder.name_of(0), "no group 0"),
+        (builder.finish, "work on each rank"),
+    ]:
+        with pytest.raises(nvcoll.InvalidArgument, match=said):
+            wrong()
+    rank.timed(7, 1e-3)
+    assert builder.finish().flops() == 0 and rank.place(99) == -1

@@ -2896,9 +2896,6 @@ class RankBuilder:
     def record(self, stream: int, event: int, *, by_graph: bool = False) -> int:
         """Records an event on a stream."""
 
-    def set_stands_for(self, stands_for: int) -> None:
-        """Sets the number of ranks that do the same, if it is known only now."""
-
     def timed(
         self, stream: int, seconds: float, *, name: str = "", line: str | None = None, by_graph: bool = False
     ) -> int:
@@ -3165,9 +3162,6 @@ class StepBuilder:
             operators: operators that the processor dispatched. Default: one for each operation of the GPU.
             timed: whether operations `host` have all time of the processor: launches take none.
             memory: allocated and reserved bytes, bytes by part, and lines at the peak, innermost last. Default: not known."""
-
-    def set_gpus(self, gpus: int) -> None:
-        """Sets the number of GPUs, if it is known only now."""
 
     def shape(self, size: int, stride: int, *, called: str = "") -> int:
         """Returns the number of a group of which only size and stride are known."""

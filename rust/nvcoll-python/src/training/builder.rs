@@ -51,11 +51,6 @@ impl StepBuilder {
         Self(StreamsBuilder::new(name, gpus, gpu))
     }
 
-    /// Sets the number of GPUs, if it is known only now.
-    fn set_gpus(&mut self, gpus: u32) {
-        self.0.set_gpus(gpus);
-    }
-
     /// Returns the number of the group of a rank; the same group has the same number.
     ///
     /// Args:
@@ -181,11 +176,6 @@ fn issue(stream: u32, name: &str, line: Option<&str>, is_backward: bool, by_grap
 #[pymethods]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 impl RankBuilder {
-    /// Sets the number of ranks that do the same, if it is known only now.
-    fn set_stands_for(&self, py: Python<'_>, stands_for: u32) {
-        self.step.borrow_mut(py).0.set_stands_for(self.at, stands_for);
-    }
-
     /// Adds products of (m, k) and (k, n) in one kernel.
     #[pyo3(signature = (stream, m, n, k, *, dtype, batch=1.0, experts=false, name="", line=None, backward=false, by_graph=false))]
     fn gemm(
@@ -332,7 +322,8 @@ impl RankBuilder {
     ) -> PyResult<usize> {
         let pattern = Pattern::named(pattern).map_err(|error| invalid(py, error.to_string()))?;
         let issue = Issue { together, ..issue(stream, name, line, false, by_graph) };
-        Ok(self.step.borrow_mut(py).0.collective(self.at, issue, pattern, nbytes, group, share))
+        let made = self.step.borrow_mut(py).0.collective(self.at, issue, pattern, nbytes, group, share);
+        made.map_err(|error| of_step(py, &error))
     }
 
     /// Adds a message that is sent (``send``) to a peer, or received (``recv``) from it. A group gives it name and tag.
@@ -354,7 +345,8 @@ impl RankBuilder {
         let way: Way = named(py, way)?;
         let issue = Issue { together, ..issue(stream, name, line, false, by_graph) };
         let work = StepWork::Message { way, bytes: nbytes, peer, tag };
-        Ok(self.step.borrow_mut(py).0.message(self.at, issue, work, group))
+        let made = self.step.borrow_mut(py).0.message(self.at, issue, work, group);
+        made.map_err(|error| of_step(py, &error))
     }
 
     /// Makes a stream wait for operations of other streams; None: the processor waits.

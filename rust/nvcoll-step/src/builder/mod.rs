@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use nvcoll_fabric::predict::Pattern;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::Dtype;
 use crate::memory::RankMemory;
 use crate::network::Group;
@@ -117,15 +117,10 @@ impl StreamsBuilder {
         Self { name: name.into(), gpus, gpu: gpu.into(), groups, ranks, lines, line_numbers, notes, names, places }
     }
 
-    /// Sets the number of GPUs, if it is known only now.
-    pub fn set_gpus(&mut self, gpus: u32) {
-        self.gpus = gpus;
-    }
-
     /// Returns the number of a group of ranks; the same group has the same number.
     ///
     /// # Errors
-    /// [`crate::Error::Step`] if it has no ranks, or one twice.
+    /// [`Error::Step`] if it has no ranks, or one twice.
     pub fn group(&mut self, ranks: &[u32], rank: u32, called: &str) -> Result<usize> {
         let (draft, assumed) = GroupDraft::of_ranks(called, ranks, rank, self.gpus)?;
         assumed.into_iter().for_each(|text| self.note(&text));
@@ -168,11 +163,6 @@ impl StreamsBuilder {
     ) -> usize {
         self.ranks.push(RankDraft { rank, stands_for, name: name.to_owned(), host, memory, drafts: Vec::new() });
         self.ranks.len() - 1
-    }
-
-    /// Sets the number of ranks for which a rank stands, if it is known only now.
-    pub fn set_stands_for(&mut self, at: usize, stands_for: u32) {
-        self.ranks[at].stands_for = stands_for;
     }
 
     fn draft(&mut self, at: usize, draft: Draft) -> usize {
@@ -221,6 +211,9 @@ impl StreamsBuilder {
 
     /// Adds a collective. `is_share`: the bytes are those of one rank, of which nccl-tests counts all. Without a name it gets that of its group and
     /// pattern. A group of one rank reads and writes the bytes.
+    ///
+    /// # Errors
+    /// [`Error::Step`] if there is no such group.
     pub fn collective(
         &mut self,
         at: usize,
@@ -229,24 +222,35 @@ impl StreamsBuilder {
         bytes: f64,
         group: usize,
         is_share: bool,
-    ) -> usize {
-        let size = self.groups[group].size();
-        self.groups[group].called_with(pattern.name(), bytes);
+    ) -> Result<usize> {
+        let size = self.communicate(group, pattern.name(), bytes)?;
         if size == 1 {
             let work = StepWork::Move { bytes: 2.0 * bytes, launches: 1.0, rate: MoveRate::Counted };
-            return self.add(at, Issue { together: None, ..issue }, work, None, None);
+            return Ok(self.add(at, Issue { together: None, ..issue }, work, None, None));
         }
         let total = if is_share { bytes * f64::from(size) } else { bytes };
         let work = StepWork::Collective { pattern, bytes: total, group: String::new(), once_per_node: None };
-        self.add(at, issue, work, None, Some(group))
+        Ok(self.add(at, issue, work, None, Some(group)))
+    }
+
+    /// Notes a call of a group, and returns the number of its ranks.
+    fn communicate(&mut self, group: usize, call: &'static str, bytes: f64) -> Result<u32> {
+        let draft = self.groups.get_mut(group);
+        let draft =
+            draft.ok_or_else(|| Error::Step(format!("there is no group {group}: make it by `group` or `shape`")))?;
+        draft.called_with(call, bytes);
+        Ok(draft.size())
     }
 
     /// Adds a message. Its group, if it has one, gives it name and tag.
-    pub fn message(&mut self, at: usize, issue: Issue, message: StepWork, group: Option<usize>) -> usize {
+    ///
+    /// # Errors
+    /// [`Error::Step`] if there is no such group.
+    pub fn message(&mut self, at: usize, issue: Issue, message: StepWork, group: Option<usize>) -> Result<usize> {
         if let Some(group) = group {
-            self.groups[group].called_with("message", 0.0);
+            self.communicate(group, "message", 0.0)?;
         }
-        self.add(at, issue, message, None, group)
+        Ok(self.add(at, issue, message, None, group))
     }
 
     /// Makes a stream, or the processor, wait for operations.
@@ -267,7 +271,7 @@ impl StreamsBuilder {
     /// Makes the step.
     ///
     /// # Errors
-    /// [`crate::Error::Step`] if it contradicts itself.
+    /// [`Error::Step`] if it contradicts itself.
     pub fn finish(&mut self, totals: Totals) -> Result<WorkStep> {
         let named = groups::named(&self.groups, self.gpus);
         let tags = groups::tags(&named);
@@ -275,7 +279,8 @@ impl StreamsBuilder {
         let (mut ranks, mut places) = (Vec::new(), Vec::new());
         for draft in &self.ranks {
             let (issued, of_rank) = draft.issued(&named, &tags);
-            let RankDraft { rank, stands_for, name, host, memory, .. } = draft.clone();
+            let RankDraft { rank, stands_for, host, .. } = *draft;
+            let (name, memory) = (draft.name.clone(), draft.memory.clone());
             ranks.push(RankStreams { rank, stands_for, name, host, memory, issued });
             places.push(of_rank);
         }
@@ -404,7 +409,7 @@ impl RankDraft {
     fn issued(&self, named: &[groups::NamedGroup], tags: &[u64]) -> (Vec<Issued>, Vec<Option<usize>>) {
         let waits = self.waits();
         // Events that the builder makes have numbers above all others.
-        let first = waits.recorded.last().map_or(0, |event| event + 1);
+        let first = waits.recorded.last().map_or(0, |event| event.wrapping_add(1));
         let (mut issued, mut places) = (Vec::with_capacity(self.drafts.len()), Vec::with_capacity(self.drafts.len()));
         let order = |stream: Option<u32>, work: StepWork| Issued {
             stream: stream.unwrap_or(0),
@@ -414,7 +419,7 @@ impl RankDraft {
             op: StepOp::once("", work),
         };
         for (handle, (draft, after)) in self.drafts.iter().zip(&waits.after).enumerate() {
-            let event_of = |handle: &usize| first + *handle as u64;
+            let event_of = |handle: &usize| first.wrapping_add(*handle as u64);
             let mut place = None;
             match draft {
                 Draft::After { stream: None, .. } => issued.extend(
