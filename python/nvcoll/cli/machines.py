@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, launches, networks
+from nvcoll._nvcoll import Fabric, InvalidArgument, launches, machine_names, networks
 from nvcoll._nvcoll import machines as machines_on
 from nvcoll.cli import completion
 
@@ -18,7 +18,7 @@ def beginning(incomplete: str) -> list[str]:
     """Returns the machines that begin so, the last of a list with commas; after a ``+`` the networks."""
     if "+" in incomplete.rpartition(",")[2]:
         return completion.last_of(incomplete, "+", (row.name for row in networks()))
-    return completion.last_of(incomplete, ",", (one.name for one in fabrics()))
+    return completion.last_of(incomplete, ",", machine_names())
 
 
 On = Annotated[

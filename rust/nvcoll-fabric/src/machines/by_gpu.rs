@@ -21,7 +21,7 @@ use crate::preset::{rows, Preset};
 const OFFERED: usize = 3;
 
 /// Words around the name of a GPU that do not say which machine it is: of boards, servers, and rows of clouds.
-const AROUND: [&str; 37] = [
+const AROUND: [&str; 35] = [
     "dgx",
     "hgx",
     "ubb",
@@ -40,11 +40,9 @@ const AROUND: [&str; 37] = [
     "nvidia",
     "amd",
     "nd",
-    "nc",
     "standard",
     "isr",
     "asr",
-    "ads",
     "rs",
     "amsr",
     "v",
@@ -138,12 +136,13 @@ impl GpuPhrase {
             for own in words(&gpu.name).into_iter().chain(words(&gpu.title)) {
                 rest.retain(|word| *word != own);
             }
-            let memory = gpu.compute.as_ref().map(|compute| format!("{}gb", compute.memory_gb));
-            rest.retain(|word| Some(word) != memory.as_ref());
+            // Of the GPU, or of a board of eight.
+            let memory = |times: f64| gpu.compute.as_ref().map(|compute| format!("{}gb", times * compute.memory_gb));
+            rest.retain(|word| ![memory(1.0), memory(8.0)].iter().flatten().any(|known| known == word));
         }
         rest.retain(|word| !AROUND.contains(&word.as_str()) && word != "hbm");
         let counts: Vec<u32> = rest.iter().filter_map(|word| word.parse().ok()).collect();
-        let is_azure = words(&lower).iter().any(|word| word == "nd" || word == "nc");
+        let is_azure = words(&lower).iter().any(|word| word == "nd");
         let count = count.or(counts.first().copied().filter(|_| !is_azure && counts.len() == 1));
         rest.retain(|word| word.parse::<u32>().is_err());
         Self { gpus, count, rest }
@@ -221,39 +220,33 @@ impl GpuPhrase {
 
 /// Says which machines come nearest, and how they differ.
 fn unknown(name: &str, phrase: &GpuPhrase) -> Error {
-    let wanted = name.to_ascii_lowercase();
-    let (typed, meant) = (words(name), phrase.rows().len());
+    let (wanted, meant) = (name.to_ascii_lowercase(), phrase.rows().len());
     let mut nearest: Vec<(_, &Preset)> = rows()
         .iter()
         .map(|row| {
             let has_nvlink = row.fabric.links.iter().any(|link| link.medium.family.joins_gpus());
             let lacks = |gpu: &Gpu| u32::from(meant == 0 && has_nvlink != (gpu.nvlinks > 0));
-            let of_model = phrase.gpus.iter().map(|gpu| distance(gpu, row.fabric.gpu) + lacks(gpu)).min().unwrap_or(0);
+            let of_model = phrase.gpus.iter().map(|gpu| distance(gpu, row.fabric.gpu) + lacks(gpu)).min();
             let size = row.fabric.world_size();
             let of_count = phrase.count.map_or(u32::MAX - size, |count| count.abs_diff(size));
-            let known = words(&row.fabric.name);
-            let missing = typed.iter().filter(|word| !known.contains(word)).count();
             let names = row.also.iter().map(String::as_str).chain([row.fabric.name.as_str()]);
-            let letters = names.map(|known| edits(&wanted, known)).min();
-            let (missing, letters) = if phrase.gpus.is_empty() { (0, letters) } else { (missing, None) };
-            ((of_model, of_count, !row.is_board, !row.is_stock, letters, missing), row)
+            let letters = names.map(|known| edits(&wanted, known)).min().filter(|_| phrase.gpus.is_empty());
+            ((of_model, letters, of_count, !row.is_board, !row.is_stock), row)
         })
         .collect();
-    if phrase.gpus.is_empty() {
-        nearest.sort_by_key(|(key, _)| (key.4, key.5));
-    } else {
-        nearest.sort_by_key(|(key, _)| *key);
-    }
-    let shown: Vec<String> =
-        nearest[..OFFERED].iter().map(|(_, row)| format!("{} ({})", row.fabric.name, row.fabric.title)).collect();
-    let known = match (phrase.gpus.as_slice(), meant) {
-        ([], _) => format!("{}, the nearest of {}; `nvcoll fabric` lists all", shown.join(", "), nearest.len()),
-        (gpus, 0) => format!("{}, the nearest to a {}; `nvcoll fabric` lists all", shown.join(", "), gpus[0].title),
-        (_, meant) => {
-            format!("{}, of {meant} with this GPU; `nvcoll fabric` lists all", shown[..meant.min(OFFERED)].join(", "))
+    nearest.sort_by_key(|(key, _)| *key);
+    let is_far = nearest[0].0 .1.is_some_and(|letters| 3 * letters > wanted.len());
+    let shown = nearest.iter().map(|(_, row)| format!("{} ({})", row.fabric.name, row.fabric.title));
+    let shown: Vec<String> = shown.take(if meant == 0 { OFFERED } else { meant.min(OFFERED) }).collect();
+    let known = match (phrase.gpus.first(), meant) {
+        (None, _) if is_far => {
+            "its number of GPUs and their model, as 8xH100, a file that describes it, or a name".to_owned()
         }
+        (None, _) => format!("{}, the nearest of {}", shown.join(", "), nearest.len()),
+        (Some(gpu), 0) => format!("{}, the nearest to a {}", shown.join(", "), gpu.title),
+        (_, meant) => format!("{}, of {meant} with this GPU", shown.join(", ")),
     };
-    Error::Unknown { kind: "machine", name: name.to_owned(), known }
+    Error::Unknown { kind: "machine", name: name.to_owned(), known: format!("{known}; `nvcoll fabric` lists all") }
 }
 
 /// Says how far two models are from each other: their number, their generation, how they are joined.

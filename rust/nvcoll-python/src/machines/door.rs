@@ -8,6 +8,7 @@ use pyo3::types::PyBytes;
 
 use nvcoll_fabric::hardware::gpus;
 use nvcoll_fabric::machines::{machines as listed, takes_gpu};
+use nvcoll_fabric::preset::rows;
 use nvcoll_fabric::{Error, Fabric as Hardware};
 
 use crate::error::{invalid, of_fabric};
@@ -92,6 +93,13 @@ pub(crate) fn fabric(py: Python<'_>, on: &Bound<'_, PyAny>, gpu: Option<&str>) -
             ),
         )
     })
+}
+
+/// Returns the names of every preset machine, and their other names.
+#[pyfunction]
+pub(crate) fn machine_names() -> Vec<&'static str> {
+    let others = rows().iter().flat_map(|row| row.also.iter().map(|also| also.split(" with ").next().unwrap_or(also)));
+    rows().iter().map(|row| row.fabric.name.as_str()).chain(others).collect()
 }
 
 /// Returns the models of GPU that a text may mean: a name of the table, the name that a driver prints, or what people type. None if it
