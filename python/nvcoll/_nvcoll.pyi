@@ -3590,6 +3590,9 @@ def launches() -> list[_Launch]:
 def machine() -> dict[str, Any]:
     """Returns the facts of this machine: CPU, usable CPUs, sizes of caches in bytes, instruction sets."""
 
+def machine_names() -> list[str]:
+    """Returns the names of every preset machine, and their other names."""
+
 def machines(
     on: str | PathLike[str] | Fabric | Sequence[str | PathLike[str] | Fabric], *, gpu: str | None = None
 ) -> list[Fabric]:
