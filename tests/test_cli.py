@@ -361,7 +361,7 @@ def read_or_nothing(terminal):
         ("predict all", ["all_reduce", "all_gather", "all_to_all"]),
         ("predict all_reduce --on hgx-h100,mi", ["hgx-h100,mi300x-8", "hgx-h100,mi355x-8"]),
         ("predict all_reduce --on hgx-h100x4+roce-800", ["hgx-h100x4+roce-800-4"]),
-        ("run --on dgx-s", ["dgx-spark"]),
+        ("run --on dgx-sp", ["dgx-spark"]),
         ("fabric mi", ["mi300x-8", "mi355x-8"]),
         ("show all_gather recursive", ["recursive_doubling"]),
         ("verify allgather recursive", ["recursive_doubling"]),
