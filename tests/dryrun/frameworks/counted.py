@@ -37,7 +37,8 @@ class Counted:
             rank: number of the rank; its `ranks` entry must be there.
         """
         recorded = next(one for one in step["streams"]["ranks"] if one["rank"] == rank)
-        counted = cls(peak=recorded["memory"]["allocated"], reserved=recorded["memory"]["reserved"])
+        memory = recorded["memory"]["allocator"]
+        counted = cls(peak=memory["allocated"], reserved=memory["reserved"])
         for op in recorded["issued"]:
             counted.take(op, step["groups"])
         return counted
