@@ -113,3 +113,9 @@ def test_one_thing_has_one_key_and_the_page_has_all_keys(command):
 def test_a_table_is_csv_too(words):
     head, *rows = done(*words, "--csv").stdout.splitlines()
     assert len(rows) > 1 and head.count(",") >= 4
+
+
+def test_links_of_several_machines_name_their_machine():
+    head, *rows = done("fabric", "hgx-h100,dgx2", "--csv").stdout.splitlines()
+    assert head.startswith("machine,source,target,")
+    assert {row.partition(",")[0] for row in rows} == {"hgx-h100", "dgx2"}

@@ -47,9 +47,13 @@ def _details(one: Fabric) -> dict[str, Any]:
         "connections": [list(row) for row in one.matrix(first=first)],
         "alone_gbps": _known(one.alone(first=first)),
         "at_once_gbps": at_once,
-        "links": [dict(zip(LINK, link, strict=True)) for link in one.links],
+        "links": _rows_of_links(one),
         "sources": list(one.sources),
     }
+
+
+def _rows_of_links(one: Fabric) -> list[dict[str, str | int | float]]:
+    return [dict(zip(LINK, link, strict=True)) for link in one.links]
 
 
 def _known(rates: Sequence[Sequence[float]]) -> list[list[float | None]]:
@@ -181,7 +185,7 @@ def fabric(
         if (width := pictures.width_of(drawn)) > pictures.MOST_PIXELS:
             typer.echo(f"nvcoll: the drawing is {width} pixels wide, more than a screen can show", err=True)
     if as_csv:
-        formats.print_csv([dict(zip(LINK, link, strict=True)) for one in found for link in one.links])
+        formats.print_csv([{"machine": one.name} | link for one in found for link in _rows_of_links(one)])
         return
     if as_json:
         formats.print_json("fabric", {"machines": [_row(one) | _details(one) for one in found], "networks": []})
