@@ -87,7 +87,7 @@ impl Network {
         let (name, count) = (&machine.name, machine.world_size());
         if gpus == 0 || gpus > count {
             return Err(Error::layout(format!(
-                "it takes {gpus} GPUs and {name} has {count}: pass a layout of 1 to {count}"
+                "it takes {gpus} GPUs and {name} has {count}: pass a layout of 1 to {count}, or a machine of {gpus}"
             )));
         }
         let domain = domain(machine)?;
