@@ -134,6 +134,10 @@ def test_a_model_is_checked():
         plan("lama", on="hgx-h100", global_batch=8)
 
 
+def test_small_and_capital_letters_of_a_model_are_the_same():
+    assert plan("Llama3-8B", on="hgx-h100").step.name == plan("llama3-8b", on="hgx-h100").step.name
+
+
 def test_a_model_of_ten_lines_of_toml(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text("\n".join(f"{key} = {json.dumps(value)}" for key, value in TINY.items() if key != "name"))

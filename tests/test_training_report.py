@@ -10,6 +10,7 @@ import pytest
 from command_line import cli, refused
 
 import nvcoll
+from nvcoll import InvalidArgument
 from nvcoll.training import Machine, Report, plan, sweep
 from nvcoll.training.prediction import EXPOSED, IDLE, PARTS
 from nvcoll.training.report import schema
@@ -116,7 +117,7 @@ def test_short_forms_are_short_and_say_the_best():
 
 def test_steps_and_sweeps_are_pickled_and_copied():
     step = plan("llama3-8b", on="hgx-h100", zero=3).step
-    found = sweep("llama3-8b", "hgx-h100", global_batch=64, tp=1, pp=1)
+    found = sweep("llama3-8b", on="hgx-h100", global_batch=64, tp=1, pp=1)
     for again in (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
         assert again(step).to_json() == step.to_json()
         assert again(found) == found
@@ -135,6 +136,12 @@ def test_an_option_that_does_not_exist_is_refused_by_the_type_checker(tmp_path):
     said, *_ = api.run(["--strict", "--follow-imports=silent", str(file)])
     lines = [line.split(":")[1] for line in said.splitlines() if ": error:" in line]
     assert lines == ["5", "6"], said
+
+
+def test_an_option_that_does_not_exist_is_refused_when_it_runs():
+    for call in (plan, sweep):
+        with pytest.raises(InvalidArgument, match="no option of a plan is called `gbs`: choose from global_batch, "):
+            call("llama3-8b", on="hgx-h100", gbs=64)
 
 
 def test_nothing_to_draw_is_said():

@@ -51,22 +51,27 @@ def model_of(model: str | Fields) -> Fields:
     """
     if not isinstance(model, str):
         return model
-    if model in models():
-        return models()[model]
+    if is_shipped(model):
+        return models()[model.lower()]
     if model.endswith(".toml"):
         return {"name": Path(model).stem} | _from_toml(model)
     if "/" in model or Path(model).suffix in (".json", ".sh"):
         raise InvalidArgument(f"there is no file `{model}`: pass a file that exists, or the name of a model")
-    near = get_close_matches(model, models(), n=5, cutoff=0.5)
+    near = get_close_matches(model.lower(), models(), n=5, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}? " if near else ""
     raise InvalidArgument(
         f"no model is called `{model}`: {hint}pass a TOML file, or one of {len(models())} names: `nvcoll plan --list`"
     )
 
 
+def is_shipped(name: str) -> bool:
+    """Says whether a model that is shipped has the name; small and capital letters are the same."""
+    return name.lower() in models()
+
+
 def is_model(name: str) -> bool:
     """Says whether `model_of` reads it: the name of a model that is shipped, or a TOML file with the fields of one."""
-    return name in models() or (name.endswith(".toml") and {"layers", "hidden"} <= _from_toml(name).keys())
+    return is_shipped(name) or (name.endswith(".toml") and {"layers", "hidden"} <= _from_toml(name).keys())
 
 
 def software_of(name: str | Fields, overrides: Fields | None = None) -> Fields:

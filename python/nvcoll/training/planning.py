@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Final, Unpack
 
-from nvcoll._nvcoll import Fabric, StepPricer, WorkStep, fabric
+from nvcoll._nvcoll import Fabric, InvalidArgument, StepPricer, WorkStep, fabric
 from nvcoll.training.layouts import layout
 from nvcoll.training.models import model_of, software_of
 from nvcoll.training.options import SOFTWARE, Fields, PlanOptions
@@ -55,6 +55,9 @@ class Machine:
 
     def request(self, model: str | Fields, **how: Unpack[PlanOptions]) -> dict[str, Any]:
         """Returns what the planner plans; arguments as of `plan`."""
+        if unknown := sorted(how.keys() - PlanOptions.__annotations__.keys()):
+            known = ", ".join(PlanOptions.__annotations__)
+            raise InvalidArgument(f"no option of a plan is called `{unknown[0]}`: choose from {known}")
         of_model = model_of(model)
         of_software = software_of(how.get("software", SOFTWARE), how.get("overrides"))
         divided, length = of_software.get("sequence_parallel", False), of_model.get("sequence", 4096)

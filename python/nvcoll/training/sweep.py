@@ -108,7 +108,7 @@ class Sweep:
 
 def sweep(
     model: str | Fields,
-    machine: Machine | str | Fabric,
+    on: Machine | str | Fabric,
     *,
     tell: Callable[[int, int], None] | None = None,
     **how: Unpack[PlanOptions],
@@ -117,7 +117,7 @@ def sweep(
 
     Args:
         model: as of `nvcoll.training.plan`.
-        machine: the machine, or its name; all its ``gpus`` are used.
+        on: the machine, or its name; all its ``gpus`` are used.
         tell: is called with the numbers of layouts priced and to price.
         how: arguments of `nvcoll.training.plan` that are the same for all; those of the layout that are given are not
             varied.
@@ -125,7 +125,7 @@ def sweep(
     Raises:
         InvalidArgument: a name is unknown, or nothing can be varied.
     """
-    machine = machine if isinstance(machine, Machine) else Machine(machine)
+    machine = on if isinstance(on, Machine) else Machine(on)
     requests = [machine.request(model, **free) for free in _free(machine, model, how)]
     if len(requests) > MOST_TRIED:
         raise InvalidArgument(
