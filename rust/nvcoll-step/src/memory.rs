@@ -68,8 +68,8 @@ pub struct MemoryPart {
     pub bytes: f64,
 }
 
-/// The lines of the table of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The lines of the table of memory, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryLine {
     /// Parameters.
@@ -151,7 +151,7 @@ pub enum Fit {
 pub struct MemoryTable {
     /// The name of the role.
     pub role: String,
-    /// Its lines, without those of 0 bytes.
+    /// Its lines in the order of [`MemoryLine`], without those of 0 bytes.
     pub lines: Vec<MemoryPart>,
     /// The least bytes that it may need.
     pub least: f64,
@@ -173,6 +173,7 @@ impl RankMemory {
         lines.push(MemoryPart { name: MemoryLine::Nccl, bytes: nccl });
         lines.push(MemoryPart { name: MemoryLine::Context, bytes: CONTEXT_BYTES });
         lines.retain(|one| one.bytes > 0.0);
+        lines.sort_by_key(|one| one.name);
         let sum = lines.iter().map(|one| one.bytes).sum();
         let [least, most] = match *self {
             Self::Sum { .. } => [sum, sum / FITS],

@@ -1,5 +1,6 @@
 //! Recorded steps as JSON: what is written is read, and what contradicts itself is refused with what was found.
 
+use nvcoll_step::memory::{MemoryLine, RankMemory};
 use nvcoll_step::step::work::StepWork;
 use nvcoll_step::step::WorkStep;
 use nvcoll_step::Error;
@@ -127,4 +128,15 @@ fn fields_of_other_work_and_of_the_other_form_are_refused() {
     let mut stall = step();
     stall["streams"]["ranks"][0]["issued"][14] = json!({"work": "stall", "seconds": 1});
     assert!(WorkStep::from_json(&stall.to_string()).unwrap_err().to_string().contains("stalls the GPU"));
+}
+
+#[test]
+fn the_lines_of_memory_stand_in_one_order_however_a_step_lists_them() {
+    let memory = json!({"allocator": {"allocated": 3e9, "reserved": 4e9, "parts": [
+        {"name": "activations", "bytes": 1e9}, {"name": "gradients", "bytes": 5e8}, {"name": "parameters", "bytes": 5e8},
+    ]}});
+    let memory: RankMemory = serde_json::from_value(memory).unwrap();
+    let lines: Vec<MemoryLine> = memory.table("all ranks", 8).lines.iter().map(|one| one.name).collect();
+    assert_eq!(lines.len(), 7);
+    assert_eq!(lines, MemoryLine::ALL.into_iter().filter(|one| lines.contains(one)).collect::<Vec<_>>());
 }
