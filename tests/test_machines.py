@@ -147,6 +147,32 @@ def test_a_price_takes_lists_and_repeats():
     assert [row["machine"] for row in document["reports"]] == names
 
 
+def test_texts_of_files_do_not_command_the_terminal(desk, tmp_path):
+    desk.write_text(BRIDGE.replace("2 x RTX 3090", "x\\u001b]0;pwned\\u0007").replace('"desk"', '"\\u001b[31mdesk"'))
+    model = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "vocab_size": 128256}
+    model |= {"intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(model | {"_name_or_path": "a\x1b]0;pwned\x07", "max_position_embeddings": 8192}))
+    for words in (
+        ("fabric", desk),
+        ("predict", "all_reduce", "--on", desk),
+        ("compare", "ring", "-b", "1M", "--on", desk),
+        ("plan", config, "--zero", "3"),
+    ):
+        text = cli(*map(str, words)).stdout
+        assert "\x1b" not in text and "\x07" not in text, words
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a = " + "[" * 100_000, "nested too deeply"), ("layers = 1" + "0" * 5000, "Exceeds the limit (4300 digits)")],
+)
+def test_toml_that_python_cannot_hold_is_an_error_in_a_line(text, message, tmp_path):
+    (tmp_path / "mine.toml").write_text(text)
+    error = cli("plan", str(tmp_path / "mine.toml"), status=2).stderr
+    assert message in error and len(error.splitlines()) == 1 and "sys." not in error
+
+
 def test_the_command_fabric_shows_each_machine_of_a_list(desk):
     text = cli("fabric", f"4x rtx4090,{desk}").stdout
     assert text.startswith("rtx4090-4-staged") and "\ndesk" in text

@@ -12,6 +12,7 @@ import typer
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli import formats
 from nvcoll.cli.machines import Env, one_machine, settings
+from nvcoll.text.tables import print_lines
 from nvcoll.training import page, trace
 from nvcoll.training.planning import Machine
 from nvcoll.training.report import Report, schema
@@ -74,5 +75,4 @@ class Outputs:
         elif self.as_csv:
             formats.print_csv(report.rows())
         else:
-            for line in report.lines():
-                print(line)
+            print_lines(report.lines())

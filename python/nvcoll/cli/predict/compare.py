@@ -21,7 +21,7 @@ from nvcoll.cli import completion, files, formats, hints, progress, sizes
 from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.operands import HAS_ROOT
 from nvcoll.cost.comparison import LAUNCH, SIZES, Comparison, compare_schedules, too_many_of
-from nvcoll.text.tables import print_labelled
+from nvcoll.text.tables import print_labelled, print_lines
 
 DEFAULT_COLLECTIVE = "all_reduce"
 
@@ -75,7 +75,7 @@ def _accuracy(one: Comparison) -> str:
 
 
 def _show(one: Comparison) -> None:
-    print(one)
+    print_lines(str(one).splitlines())
     for name, why in one.absent.items():
         print_labelled("not here", f"{name}: {why}")
     if one.why_no_nccl is not None:

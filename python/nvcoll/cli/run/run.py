@@ -27,7 +27,7 @@ from nvcoll.cost.comparison import LAUNCH
 from nvcoll.cost.price import Pricer
 from nvcoll.cost.report import Report, report_of
 from nvcoll.ranks.rank_counts import Inbox
-from nvcoll.text.tables import print_labelled
+from nvcoll.text.tables import print_labelled, print_lines
 
 OURS = ("-n", "--world-size", "--on", "--gpu", "--launch", "--json", "--save", "--no-prefix")
 """Options of nvcoll run. After the script, they belong to the script."""
@@ -98,7 +98,7 @@ def _print(report: Report, name: str, arguments: list[str], as_json: bool, count
         print(report.to_json())
         return
     print(f"\nwhat the collectives of {name} would cost")
-    print(report)
+    print_lines(str(report).splitlines())
     if not (report.rows or report.others or report.silent):
         print_labelled("note", f"nvcoll run sees the collectives of nvcoll only; write them with {counted}")
     if ours := [word for word in arguments if word.partition("=")[0] in OURS]:
