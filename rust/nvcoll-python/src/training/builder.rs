@@ -19,6 +19,9 @@ use nvcoll_step::step::work::{Awaited, Direction, MoveRate, StepWork, Way};
 use super::{of_step, WorkStep};
 use crate::error::invalid;
 
+/// Allocated and reserved bytes, bytes by part, and lines at the peak, innermost last.
+type AllocatorMemory = (f64, f64, BTreeMap<String, f64>, Vec<String>);
+
 /// Returns the value of a word of the JSON of steps.
 fn named<'w, T: Deserialize<'w>>(py: Python<'_>, word: &'w str) -> PyResult<T> {
     let from: StrDeserializer<'w, Refused> = word.into_deserializer();
@@ -95,7 +98,7 @@ impl StepBuilder {
         name: &str,
         operators: Option<f64>,
         timed: bool,
-        memory: Option<(f64, f64, BTreeMap<String, f64>, Vec<String>)>,
+        memory: Option<AllocatorMemory>,
     ) -> PyResult<RankBuilder> {
         let host = if timed { HostClock::Timed } else { HostClock::Launches { operators } };
         let part = |(name, &bytes): (&String, &f64)| Ok(MemoryPart { name: named(py, name)?, bytes });
