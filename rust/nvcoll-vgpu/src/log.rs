@@ -18,8 +18,8 @@ use crate::lock::lock;
 pub use crate::records::{stream_number, LogRecord, RecordKind, CAPTURED};
 use crate::Handle;
 
-/// Records that the mapping has space for: 4 GiB of addresses (chosen).
-const CAPACITY: u64 = 1 << 26;
+/// Records that the mapping has space for: 4 GiB of addresses (chosen). Miri gives every page memory at once, so there it has few.
+const CAPACITY: u64 = if cfg!(miri) { 1 << 12 } else { 1 << 26 };
 
 struct Log {
     records: *mut LogRecord,
@@ -37,14 +37,10 @@ unsafe impl Sync for Log {}
 
 static LOG: LazyLock<Log> = LazyLock::new(|| {
     let bytes = CAPACITY as usize * size_of::<LogRecord>();
+    let reserved = if cfg!(miri) { MapFlags::empty() } else { MapFlags::NORESERVE };
     // SAFETY: a new anonymous mapping at an address that the kernel chooses touches no memory that is in use.
     let mapped = unsafe {
-        mmap_anonymous(
-            std::ptr::null_mut(),
-            bytes,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE | MapFlags::NORESERVE,
-        )
+        mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | reserved)
     };
     Log {
         records: mapped.expect("address space for the log").cast(),
