@@ -47,12 +47,12 @@ pub struct Device {
     pub(crate) host_link: f64,
     /// Dense FLOP/s by dtype.
     peaks: BTreeMap<&'static str, f64>,
-    class: Class,
+    class: CoreClass,
 }
 
 /// A row of [`ByGeneration`]. Generations without published runs have the constants of the nearest one that has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum CoreClass {
     Volta,
     Ampere,
     Hopper,
@@ -61,13 +61,13 @@ enum Class {
 }
 
 impl ByGeneration {
-    fn of(&self, class: Class) -> f64 {
+    fn of(&self, class: CoreClass) -> f64 {
         match class {
-            Class::Volta => self.volta,
-            Class::Ampere => self.ampere,
-            Class::Hopper => self.hopper,
-            Class::Blackwell => self.blackwell,
-            Class::BlackwellUltra => self.blackwell_ultra,
+            CoreClass::Volta => self.volta,
+            CoreClass::Ampere => self.ampere,
+            CoreClass::Hopper => self.hopper,
+            CoreClass::Blackwell => self.blackwell,
+            CoreClass::BlackwellUltra => self.blackwell_ultra,
         }
     }
 }
@@ -75,7 +75,7 @@ impl ByGeneration {
 /// A row of `attention.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kernel {
+struct KernelRow {
     kernel: AttentionKernel,
     forward: ByGeneration,
     backward: ByGeneration,
@@ -84,7 +84,8 @@ struct Kernel {
     source: String,
 }
 
-static KERNELS: LazyLock<Vec<Kernel>> = LazyLock::new(|| tables::rows(include_str!("data/attention.toml"), "kernel"));
+static KERNELS: LazyLock<Vec<KernelRow>> =
+    LazyLock::new(|| tables::rows(include_str!("data/attention.toml"), "kernel"));
 
 /// The compute capability of Blackwell Ultra.
 const BLACKWELL_ULTRA: u32 = 103;
@@ -115,12 +116,12 @@ impl Device {
             return Err(Error::Gpu(format!("the peaks of {} are not known: choose another GPU", gpu.name)));
         };
         let class = match gpu.generation {
-            Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => Class::Volta,
-            Generation::Ampere | Generation::Ada | Generation::Cdna2 => Class::Ampere,
-            Generation::Blackwell if gpu.sm >= Some(GRAPHICS_BLACKWELL) => Class::Ampere,
-            Generation::Hopper | Generation::Cdna3 => Class::Hopper,
-            Generation::Blackwell if gpu.sm == Some(BLACKWELL_ULTRA) => Class::BlackwellUltra,
-            Generation::Blackwell => Class::Blackwell,
+            Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => CoreClass::Volta,
+            Generation::Ampere | Generation::Ada | Generation::Cdna2 => CoreClass::Ampere,
+            Generation::Blackwell if gpu.sm >= Some(GRAPHICS_BLACKWELL) => CoreClass::Ampere,
+            Generation::Hopper | Generation::Cdna3 => CoreClass::Hopper,
+            Generation::Blackwell if gpu.sm == Some(BLACKWELL_ULTRA) => CoreClass::BlackwellUltra,
+            Generation::Blackwell => CoreClass::Blackwell,
         };
         let peaks = [("fp16", compute.fp16), ("bf16", compute.bf16), ("fp8", compute.fp8), ("fp4", compute.fp4)];
         let known = peaks.into_iter().filter_map(|(name, peak)| Some((name, peak? * 1e12)));

@@ -6,16 +6,17 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`attention`] | one kernel of attention |
 //! | [`error`] | what can go wrong between a layout and the time of a step |
 //! | `tables` | tables that are shipped: rows that are found by name |
-//! | [`model`] | transformers: their dimensions and parameters |
 //! | [`software`] | how a framework runs a step |
-//! | [`layout`] | how a batch and a model are divided among GPUs |
+//! | [`attention`] | one kernel of attention |
+//! | [`model`] | transformers: their dimensions and parameters |
 //! | [`network`] | groups of ranks on a machine, and what collectives among them cost |
 //! | [`pipeline`] | the order in which stages work on micro-batches, and when they end: virtual time |
+//! | [`layout`] | how a batch and a model are divided among GPUs |
 //! | [`memory_constants`] | memory that no allocator counts, for the virtual GPU, too |
 //! | [`memory`] | what a rank keeps, and whether it fits |
+//! | [`parts`] | where the time of a step goes |
 //! | [`step`] | the step: groups and operations, in layers or on streams; its JSON, and what is refused |
 //! | [`builder`] | calls of a dry run or of a reader of traces to a step on streams |
 //! | [`planner`] | model, layout and software to a step |
@@ -34,6 +35,7 @@ pub mod memory;
 pub mod memory_constants;
 pub mod model;
 pub mod network;
+pub mod parts;
 pub mod pipeline;
 pub mod planner;
 pub mod pricing;

@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::layout::Dtype;
 use crate::memory::RankMemory;
 use crate::network::Group;
-use crate::pricing::parts::Part;
+use crate::parts::TimePart;
 use crate::step::streams::{HostClock, Issued, RankStreams, Streams};
 use crate::step::work::{Awaited, MoveRate, StepOp, StepWork};
 use crate::step::{Form, WorkStep, SCHEMA};
@@ -63,12 +63,12 @@ struct RankDraft {
     name: String,
     host: HostClock,
     memory: Option<RankMemory>,
-    drafts: Vec<Draft>,
+    drafts: Vec<StepDraft>,
 }
 
 /// An operation that is being made, or what orders operations.
 #[derive(Debug, Clone)]
-enum Draft {
+enum StepDraft {
     Op {
         issued: Issued,
         group: Option<usize>,
@@ -165,7 +165,7 @@ impl StreamsBuilder {
         self.ranks.len() - 1
     }
 
-    fn draft(&mut self, at: usize, draft: Draft) -> usize {
+    fn draft(&mut self, at: usize, draft: StepDraft) -> usize {
         self.ranks[at].drafts.push(draft);
         self.ranks[at].drafts.len() - 1
     }
@@ -175,13 +175,13 @@ impl StreamsBuilder {
     pub fn op(&mut self, at: usize, issue: Issue, mut work: StepWork) -> usize {
         let kernel = matches!(work, StepWork::Move { .. } | StepWork::Timed { .. });
         let part = if kernel { words::part_of_kernel(&issue.name) } else { None };
-        if let (Some(Part::Optimizer), StepWork::Move { rate, .. }) = (part, &mut work) {
+        if let (Some(TimePart::Optimizer), StepWork::Move { rate, .. }) = (part, &mut work) {
             *rate = MoveRate::Stream;
         }
         self.add(at, issue, work, part, None)
     }
 
-    fn add(&mut self, at: usize, issue: Issue, work: StepWork, part: Option<Part>, group: Option<usize>) -> usize {
+    fn add(&mut self, at: usize, issue: Issue, work: StepWork, part: Option<TimePart>, group: Option<usize>) -> usize {
         let Issue { stream, name, line, is_backward, by_graph, together } = issue;
         let line = line.map(|text| {
             let next = self.lines.len() as u32;
@@ -191,13 +191,13 @@ impl StreamsBuilder {
             })
         });
         let op = StepOp { name, count: 1.0, part, work };
-        self.draft(at, Draft::Op { issued: Issued { stream, line, by_graph, together, op }, group, is_backward })
+        self.draft(at, StepDraft::Op { issued: Issued { stream, line, by_graph, together, op }, group, is_backward })
     }
 
     /// Adds one more launch, of some bytes, to kernels that move bytes. Returns whether the operation is such.
     pub fn more(&mut self, at: usize, handle: usize, more: f64) -> bool {
         match self.ranks[at].drafts.get_mut(handle) {
-            Some(Draft::Op {
+            Some(StepDraft::Op {
                 issued: Issued { op: StepOp { work: StepWork::Move { bytes, launches, .. }, .. }, .. },
                 ..
             }) => {
@@ -255,7 +255,7 @@ impl StreamsBuilder {
 
     /// Makes a stream, or the processor, wait for operations.
     pub fn after(&mut self, at: usize, stream: Option<u32>, handles: &[usize]) {
-        self.draft(at, Draft::After { stream, handles: handles.to_vec() });
+        self.draft(at, StepDraft::After { stream, handles: handles.to_vec() });
     }
 
     /// Returns the position of an operation in its rank, after [`StreamsBuilder::finish`]; none if it was left out.
@@ -316,7 +316,7 @@ impl Flops {
         let mut found = Self::default();
         for rank in ranks {
             for draft in &rank.drafts {
-                let Draft::Op { issued, is_backward, .. } = draft else { continue };
+                let StepDraft::Op { issued, is_backward, .. } = draft else { continue };
                 let flops = f64::from(rank.stands_for) * issued.op.flops();
                 match &issued.op.work {
                     StepWork::Gemm { dtype, .. } => {
@@ -351,7 +351,7 @@ impl Flops {
 }
 
 /// What waits of a rank: for each draft `after` the handles for which it waits, and all events that are recorded and awaited.
-struct Waits {
+struct StepWaits {
     after: Vec<Vec<usize>>,
     /// Handles whose operations record an event.
     recording: BTreeSet<usize>,
@@ -362,14 +362,14 @@ struct Waits {
 impl RankDraft {
     fn stream(&self, handle: usize) -> Option<u32> {
         match self.drafts.get(handle) {
-            Some(Draft::Op { issued, .. }) if issued.op.work.is_on_stream() => Some(issued.stream),
+            Some(StepDraft::Op { issued, .. }) if issued.op.work.is_on_stream() => Some(issued.stream),
             _ => None,
         }
     }
 
     /// Finds the waits that order something.
-    fn waits(&self) -> Waits {
-        let mut found = Waits {
+    fn waits(&self) -> StepWaits {
+        let mut found = StepWaits {
             after: Vec::new(),
             recording: BTreeSet::new(),
             awaited: BTreeSet::new(),
@@ -379,7 +379,7 @@ impl RankDraft {
         for draft in &self.drafts {
             let mut last: BTreeMap<u32, usize> = BTreeMap::new();
             match draft {
-                Draft::After { stream, handles } => {
+                StepDraft::After { stream, handles } => {
                     for &handle in handles {
                         let Some(of) = self.stream(handle).filter(|of| Some(*of) != *stream) else { continue };
                         if seen.get(&(*stream, of)).is_none_or(|known| handle > *known) {
@@ -389,7 +389,7 @@ impl RankDraft {
                     }
                     seen.extend(last.iter().map(|(&of, &handle)| ((*stream, of), handle)));
                 }
-                Draft::Op { issued, .. } => match issued.op.work {
+                StepDraft::Op { issued, .. } => match issued.op.work {
                     StepWork::Record { event } => _ = found.recorded.insert(event),
                     StepWork::StreamWait { event } | StepWork::HostWait { target: Awaited::Event(event) } => {
                         found.awaited.insert(event);
@@ -422,18 +422,18 @@ impl RankDraft {
             let event_of = |handle: &usize| first.wrapping_add(*handle as u64);
             let mut place = None;
             match draft {
-                Draft::After { stream: None, .. } => issued.extend(
+                StepDraft::After { stream: None, .. } => issued.extend(
                     after
                         .iter()
                         .map(event_of)
                         .map(|event| order(None, StepWork::HostWait { target: Awaited::Event(event) })),
                 ),
-                Draft::After { stream, .. } => {
+                StepDraft::After { stream, .. } => {
                     issued
                         .extend(after.iter().map(event_of).map(|event| order(*stream, StepWork::StreamWait { event })));
                 }
-                Draft::Op { issued: one, .. } if !waits.orders(&one.op.work) => {}
-                Draft::Op { issued: one, group, .. } => {
+                StepDraft::Op { issued: one, .. } if !waits.orders(&one.op.work) => {}
+                StepDraft::Op { issued: one, group, .. } => {
                     place = Some(issued.len());
                     issued.push(named_op(one.clone(), group.map(|at| (&named[at], tags[at]))));
                 }
@@ -447,7 +447,7 @@ impl RankDraft {
     }
 }
 
-impl Waits {
+impl StepWaits {
     /// Says whether an operation works, or orders something.
     fn orders(&self, work: &StepWork) -> bool {
         match work {

@@ -1,6 +1,6 @@
 //! The meaning of names that frameworks give to process groups and kernels.
 
-use crate::pricing::parts::Part;
+use crate::parts::TimePart;
 
 /// Parts of a layout, with the words of frameworks for them.
 const WORDS: [(&str, &[&str]); 7] = [
@@ -14,10 +14,10 @@ const WORDS: [(&str, &[&str]); 7] = [
 ];
 
 /// Words in the names of kernels, with the parts of the time of a step that they tell.
-const KERNELS: [(Part, &[&str]); 3] = [
-    (Part::Optimizer, &["optimizer", "adam", "_fused_sgd", "_foreach_"]),
-    (Part::Attention, &["attention", "flash", "fmha"]),
-    (Part::Gemm, &["gemm", "nvjet", "cutlass"]),
+const KERNELS: [(TimePart, &[&str]); 3] = [
+    (TimePart::Optimizer, &["optimizer", "adam", "_fused_sgd", "_foreach_"]),
+    (TimePart::Attention, &["attention", "flash", "fmha"]),
+    (TimePart::Gemm, &["gemm", "nvjet", "cutlass"]),
 ];
 
 /// Returns the part of the layout that the description of a process group names, as `tp`; none if it names none, or several.
@@ -49,7 +49,7 @@ pub fn group_word(description: &str) -> Option<&'static str> {
 }
 
 /// Returns the part of the time of a step that the name of a kernel tells.
-pub(super) fn part_of_kernel(name: &str) -> Option<Part> {
+pub(super) fn part_of_kernel(name: &str) -> Option<TimePart> {
     KERNELS.into_iter().find(|(_, words)| words.iter().any(|word| name.contains(word))).map(|(part, _)| part)
 }
 

@@ -152,7 +152,7 @@ impl Seats {
             let message = format!("groups of {size} ranks, {stride} apart, do not fit on {gpus} GPUs");
             return Err(Error::layout(format!("{message}: size x stride must be from 1 to {gpus}")));
         }
-        let counts = Counts::of(group, gpus, domain);
+        let counts = GroupCounts::of(group, gpus, domain);
         let (local, most) = counts.local;
         let is_even = local == most;
         let nodes = if is_even { size / local } else { (size / local).min(gpus.div_ceil(domain)) };
@@ -166,13 +166,13 @@ impl Seats {
 }
 
 /// What is counted over all groups of a kind.
-struct Counts {
+struct GroupCounts {
     /// The greatest common divisor, and the largest, of the numbers of ranks that a group has in a node.
     local: (u32, u32),
     siblings: u32,
 }
 
-impl Counts {
+impl GroupCounts {
     fn of(group: Group, gpus: u32, domain: u32) -> Self {
         let (mut divisor, mut most) = (0, 0);
         let mut leaving = vec![0; gpus.div_ceil(domain) as usize];

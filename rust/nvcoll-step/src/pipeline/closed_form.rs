@@ -28,7 +28,7 @@
 //!
 //! Source of the forms without sends: Narayanan et al. 2021, section 2.2; Qi et al. 2024, table 2. Sends: ours.
 
-use super::{Chunk, Pipeline, Schedule};
+use super::schedule::{Chunk, Pipeline, Schedule};
 
 impl Pipeline {
     /// Returns the seconds of a step by the formula of its schedule; see [`run`](Self::run) for the exact time. The pipeline must have

@@ -13,8 +13,8 @@
 
 use nvcoll_fabric::units::Ps;
 
+use super::schedule::{ps, PassOrder, Pipeline, Schedule};
 use super::timeline::{Pass, Span, StageTime};
-use super::{ps, Order, Pipeline, Schedule};
 
 /// An end that is not known yet.
 const UNKNOWN: Ps = Ps::MAX;
@@ -23,12 +23,12 @@ const UNKNOWN: Ps = Ps::MAX;
 ///
 /// # Panics
 /// If stages wait for each other, which no order that `check` lets pass does.
-pub(super) fn run(pipeline: &Pipeline, order: &Order, with_spans: bool) -> Vec<StageTime> {
+pub(super) fn run(pipeline: &Pipeline, order: &PassOrder, with_spans: bool) -> Vec<StageTime> {
     let (p, v, m) = (pipeline.stages.len(), pipeline.chunks(), pipeline.micro_batches as usize);
     let send = if p == 1 { 0 } else { ps(pipeline.send) };
     let ends = vec![UNKNOWN; p * v * m];
     let stages = vec![Stage { in_flight: vec![0; v], ..Stage::default() }; p];
-    let mut clock = Clock { pipeline, order, with_spans, p, v, m, send, ends: [ends.clone(), ends], stages };
+    let mut clock = StageClock { pipeline, order, with_spans, p, v, m, send, ends: [ends.clone(), ends], stages };
     clock.run();
     let ended = |stage: Stage| {
         assert_eq!(stage.weights, m * v, "stages wait for each other: {order:?}");
@@ -37,9 +37,9 @@ pub(super) fn run(pipeline: &Pipeline, order: &Order, with_spans: bool) -> Vec<S
     clock.stages.into_iter().map(ended).collect()
 }
 
-struct Clock<'p> {
+struct StageClock<'p> {
     pipeline: &'p Pipeline,
-    order: &'p Order,
+    order: &'p PassOrder,
     with_spans: bool,
     /// Stages, chunks, micro-batches.
     p: usize,
@@ -75,7 +75,7 @@ impl Stage {
     }
 }
 
-impl Clock<'_> {
+impl StageClock<'_> {
     fn run(&mut self) {
         let mut ready: Vec<usize> = (0..self.p).rev().collect();
         let mut is_ready = vec![true; self.p];

@@ -19,18 +19,19 @@
 //! | 16 | 48, 64, 128 | 0.66, 0.54, 0.28 % | 0.62, 0.50, 0.26 % |
 //! | 32 | 96, 128, 256 | 0.38, 0.29, 0.18 % | 0.38, 0.29, 0.23 % |
 //!
-//! These models store attention scores, so weight passes keep 37 to 43 % of the activations ([`KEPT`](super::KEPT) is 94 %). With
+//! These models store attention scores, so weight passes keep 37 to 43 % of the activations ([`KEPT`](super::schedule::KEPT) is 94 %). With
 //! fewer activations in memory, fewer weight passes can be deferred: at 94 %, the same models have bubbles of 2 to 10 %.
 
-use super::{timeline, virtual_time, Chunk, Order, Pipeline};
+use super::schedule::{Chunk, PassOrder, Pipeline};
+use super::{timeline, virtual_time};
 
 /// Returns the best order.
-pub(super) fn best(pipeline: &Pipeline) -> Order {
-    let longest = |order: &Order| timeline::longest(&virtual_time::run(pipeline, order, false));
+pub(super) fn best(pipeline: &Pipeline) -> PassOrder {
+    let longest = |order: &PassOrder| timeline::longest(&virtual_time::run(pipeline, order, false));
     orders(pipeline).into_iter().min_by_key(longest).expect("there are orders to choose from")
 }
 
-fn orders(pipeline: &Pipeline) -> Vec<Order> {
+fn orders(pipeline: &Pipeline) -> Vec<PassOrder> {
     let stages = pipeline.stages.len();
     let limit = 2.0 * stages as f64;
     let mut orders = Vec::new();
@@ -38,7 +39,7 @@ fn orders(pipeline: &Pipeline) -> Vec<Order> {
         let warm_up = warm_up(pipeline, round);
         for deferred in [vec![u32::MAX; stages], deferred(pipeline)] {
             for fills_any_gap in [false, true] {
-                orders.push(Order { warm_up: warm_up.clone(), deferred: deferred.clone(), fills_any_gap, limit });
+                orders.push(PassOrder { warm_up: warm_up.clone(), deferred: deferred.clone(), fills_any_gap, limit });
             }
         }
     }

@@ -17,8 +17,9 @@
 //! GEMMs that are computed again in part are those with the most result per FLOP: nobody would choose others. The last GEMM of a dense layer
 //! never is: nothing needs its result but the next layer.
 
-use super::layers::{keeps_scores, Sizes};
-use super::{stages, Request, StageParameters};
+use super::layers::{keeps_scores, LayerSizes};
+use super::request::{Request, StageParameters};
+use super::stages;
 use crate::layout::{Recompute, Sharding};
 use crate::memory::{in_flight, MemoryLine, MemoryPart, RankMemory};
 use crate::model::Layer;
@@ -27,7 +28,7 @@ use crate::model::Layer;
 const NARROW: f64 = 0.6;
 
 impl Request {
-    pub(super) fn memory(&self, of: &StageParameters, chunks: &[stages::Chunk], stages: &[u32]) -> RankMemory {
+    pub(super) fn memory(&self, of: &StageParameters, chunks: &[stages::StageChunk], stages: &[u32]) -> RankMemory {
         let (layout, software) = (&self.layout, &self.software);
         let layers = || chunks.iter().flat_map(|chunk| &chunk.layers);
         let kept: f64 = layers().map(|&(kind, repeat)| f64::from(repeat) * self.kept(kind)).sum();
@@ -77,7 +78,7 @@ impl Request {
 
     /// Bytes of the residual stream of a micro-batch on one rank.
     fn stream_bytes(&self) -> f64 {
-        let sizes = Sizes::of(self, self.model.layer(0));
+        let sizes = LayerSizes::of(self, self.model.layer(0));
         sizes.stream_bytes() / sizes.divided()
     }
 
@@ -101,7 +102,7 @@ impl Request {
     /// Bytes that one micro-batch keeps in one layer if these parts are computed again.
     fn activations(&self, kind: Layer, recompute: &Recompute) -> f64 {
         let (model, layout, software) = (&self.model, &self.layout, &self.software);
-        let sizes = Sizes::of(self, kind);
+        let sizes = LayerSizes::of(self, kind);
         let (tokens, tensor) = (sizes.tokens, f64::from(layout.tensor));
         let stream = self.stream_bytes();
         if recompute.is_full() {
@@ -123,7 +124,7 @@ impl Request {
     }
 
     /// Bytes of the inputs of GEMMs within attention and MLP: rotated keys and normed latents, products, permuted tokens.
-    fn inner_inputs(&self, sizes: &Sizes<'_>, linear: f64) -> f64 {
+    fn inner_inputs(&self, sizes: &LayerSizes<'_>, linear: f64) -> f64 {
         let (model, tokens, tensor) = (&self.model, sizes.tokens, f64::from(self.layout.tensor));
         let latent = model.mla.map_or(0.0, |mla| {
             let heads = (model.heads * mla.rope) as f64 / tensor;
@@ -140,7 +141,7 @@ impl Request {
 
     /// Bytes of the logits of a micro-batch and of what the loss makes of them.
     fn loss_bytes(&self) -> f64 {
-        let sizes = Sizes::of(self, self.model.layer(0));
+        let sizes = LayerSizes::of(self, self.model.layer(0));
         let logits = sizes.tokens * self.model.vocab as f64 / f64::from(self.layout.tensor);
         logits * self.software.logit_bytes
     }

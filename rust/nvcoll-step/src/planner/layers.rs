@@ -12,7 +12,7 @@
 //! Bytes of narrow GEMMs (fp8, fp4) count apart: their inputs are cast and transposed, 3 bytes per element forward and 4 per element of
 //! the result backward. Source of the byte counts: ours, from what fused kernels of Transformer Engine must read and write.
 
-use super::Request;
+use super::request::Request;
 use crate::attention::Attention;
 use crate::layout::Dtype;
 use crate::model::{Experts, Layer};
@@ -25,7 +25,7 @@ use nvcoll_fabric::predict::Pattern;
 const ELEMENT: f64 = 2.0;
 
 /// The sizes of what one rank has of one layer.
-pub(super) struct Sizes<'r> {
+pub(super) struct LayerSizes<'r> {
     request: &'r Request,
     layer: Layer,
     /// Tokens of a micro-batch on this rank.
@@ -41,17 +41,17 @@ struct Matrix {
     columns: f64,
     inner: f64,
     count: f64,
-    kind: Kind,
+    kind: MatrixKind,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum MatrixKind {
     Dense,
     Router,
     Expert,
 }
 
-impl<'r> Sizes<'r> {
+impl<'r> LayerSizes<'r> {
     pub(super) fn of(request: &'r Request, layer: Layer) -> Self {
         let layout = &request.layout;
         let tokens = f64::from(layout.micro_batch) * layout.sequence as f64 / f64::from(layout.context);
@@ -90,7 +90,8 @@ impl<'r> Sizes<'r> {
         let mut found = self.attention_matrices();
         let model = &self.request.model;
         let up = if model.gated { 2.0 } else { 1.0 };
-        let dense = |name, rows, columns, inner| Matrix { name, rows, columns, inner, count: 1.0, kind: Kind::Dense };
+        let dense =
+            |name, rows, columns, inner| Matrix { name, rows, columns, inner, count: 1.0, kind: MatrixKind::Dense };
         let (rows, hidden) = (self.tokens, self.hidden);
         let Some(experts) = self.experts() else {
             let width = model.ffn as f64 / self.tensor;
@@ -98,7 +99,8 @@ impl<'r> Sizes<'r> {
             found.push(dense("mlp down", rows, hidden, width));
             return found;
         };
-        let router = Matrix { kind: Kind::Router, ..dense("router", rows / self.tensor, experts.count as f64, hidden) };
+        let router =
+            Matrix { kind: MatrixKind::Router, ..dense("router", rows / self.tensor, experts.count as f64, hidden) };
         found.push(router);
         if experts.shared > 0 {
             let width = (experts.ffn * experts.shared) as f64 / self.tensor;
@@ -107,7 +109,8 @@ impl<'r> Sizes<'r> {
         }
         let (count, width) = (self.local_experts(experts), experts.ffn as f64);
         let each = self.routed(experts) / count;
-        let expert = |name, columns, inner| Matrix { name, rows: each, columns, inner, count, kind: Kind::Expert };
+        let expert =
+            |name, columns, inner| Matrix { name, rows: each, columns, inner, count, kind: MatrixKind::Expert };
         found.push(expert("experts up", up * width, hidden));
         found.push(expert("experts down", hidden, width));
         found
@@ -116,7 +119,7 @@ impl<'r> Sizes<'r> {
     fn attention_matrices(&self) -> Vec<Matrix> {
         let model = &self.request.model;
         let (rows, hidden, heads) = (self.tokens, self.hidden, model.heads as f64 / self.tensor);
-        let matrix = |name, columns, inner| Matrix { name, rows, columns, inner, count: 1.0, kind: Kind::Dense };
+        let matrix = |name, columns, inner| Matrix { name, rows, columns, inner, count: 1.0, kind: MatrixKind::Dense };
         let Some(mla) = model.mla else {
             let width = model.head_dim as f64 / self.tensor;
             let (queries, all) = (model.heads as f64 * width, (model.heads + 2 * model.kv_heads) as f64 * width);
@@ -137,7 +140,7 @@ impl<'r> Sizes<'r> {
             let matrices = self.matrices().into_iter().filter(move |one| one.kind == kind);
             matrices.map(|one| one.columns * one.inner * one.count).sum()
         };
-        (of(Kind::Dense), of(Kind::Expert))
+        (of(MatrixKind::Dense), of(MatrixKind::Expert))
     }
 
     /// Tokens that visit routed experts, once for each of them; 0 in a dense layer.
@@ -151,7 +154,7 @@ impl<'r> Sizes<'r> {
         let flops = |one: &Matrix| one.rows * one.columns * one.inner * one.count;
         let mut left = again * matrices.iter().map(flops).sum::<f64>();
         let is_weighed = self.request.software.weighs_results;
-        let last = |one: &Matrix| one.name.ends_with("down") && (one.kind == Kind::Dense || !is_weighed);
+        let last = |one: &Matrix| one.name.ends_with("down") && (one.kind == MatrixKind::Dense || !is_weighed);
         let mut needed: Vec<&Matrix> = matrices.iter().filter(|one| !last(one)).collect();
         needed.sort_by(|one, other| one.inner.total_cmp(&other.inner));
         let bytes = needed.into_iter().map(|one| {
@@ -165,8 +168,8 @@ impl<'r> Sizes<'r> {
 
     fn gemm(&self, matrix: &Matrix, (m, n, k): (f64, f64, f64), pass: &str) -> LayerOp {
         let narrow = self.request.layout.dtype;
-        let dtype = if matrix.kind == Kind::Router { wide(narrow) } else { narrow };
-        let experts = (matrix.kind == Kind::Expert).then_some(self.request.software.grouped_loss);
+        let dtype = if matrix.kind == MatrixKind::Router { wide(narrow) } else { narrow };
+        let experts = (matrix.kind == MatrixKind::Expert).then_some(self.request.software.grouped_loss);
         let name = if pass.is_empty() { matrix.name.to_owned() } else { format!("{} {pass}", matrix.name) };
         op(&name, StepWork::Gemm { m, n, k, batch: matrix.count, dtype, experts })
     }
@@ -232,9 +235,9 @@ impl<'r> Sizes<'r> {
     fn cast_bytes(&self, backward: bool) -> f64 {
         let of_experts = self.request.software.expert_casts.min(1.0);
         let part = |kind| match kind {
-            Kind::Dense => 1.0,
-            Kind::Router => 0.0,
-            Kind::Expert => of_experts,
+            MatrixKind::Dense => 1.0,
+            MatrixKind::Router => 0.0,
+            MatrixKind::Expert => of_experts,
         };
         let matrices = self.matrices();
         let elements = matrices.iter().map(|one| {
@@ -397,14 +400,14 @@ fn wide(dtype: Dtype) -> Dtype {
 }
 
 /// Returns the block of the embedding: four passes over the residual stream.
-pub(super) fn embedding(sizes: &Sizes<'_>) -> LayerBlock {
+pub(super) fn embedding(sizes: &LayerSizes<'_>) -> LayerBlock {
     let bytes = sizes.request.software.elementwise * 2.0 * sizes.stream_bytes();
     let work = || vec![op("embedding", moved(MoveRate::Least, bytes))];
     LayerBlock { forward: work(), backward: work(), ..LayerBlock::default() }
 }
 
 /// Returns the block of the head and the loss: products, 14 bytes per logit, and one reduction over tensor-parallel ranks.
-pub(super) fn head(sizes: &Sizes<'_>) -> LayerBlock {
+pub(super) fn head(sizes: &LayerSizes<'_>) -> LayerBlock {
     let (request, tokens, hidden) = (sizes.request, sizes.tokens, sizes.hidden);
     let (columns, dtype) = (request.model.vocab as f64 / sizes.tensor, wide(request.layout.dtype));
     let gemm = |name: &str, m, n, k| op(name, StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts: None });
@@ -424,4 +427,34 @@ pub(super) fn head(sizes: &Sizes<'_>) -> LayerBlock {
 /// Says whether the scores of attention are kept for the backward pass.
 pub(super) fn keeps_scores(request: &Request) -> bool {
     request.software.attention == AttentionKernel::Unfused && request.layout.recompute.attention < 1.0
+}
+
+impl Request {
+    /// Gathers of sharded parameters, and, backward, reductions of their gradients.
+    pub(super) fn sharded(&self, (dense, experts): (f64, f64), backward: bool, hides: Hides) -> Vec<LayerOp> {
+        let layout = &self.layout;
+        let apart = layout.expert > 1;
+        let common = if apart { dense } else { dense + experts };
+        let mut found = vec![collective(Pattern::AllGather, common * self.parameter_bytes(), "shard", hides)];
+        if backward {
+            found.extend(self.reduce(common * self.software.gradient_bytes, hides));
+        }
+        if apart && experts > 0.0 && layout.expert_replicas() > 1 {
+            found.push(collective(Pattern::AllGather, experts * 2.0, "edp", hides));
+            if backward {
+                found.push(collective(Pattern::ReduceScatter, experts * 2.0, "edp", hides));
+            }
+        }
+        found
+    }
+
+    /// The reduction of gradients to shards, and over the copies of the shards.
+    pub(super) fn reduce(&self, bytes: f64, hides: Hides) -> Vec<LayerOp> {
+        let shards = self.layout.shards();
+        let mut found = vec![collective(Pattern::ReduceScatter, bytes, "shard", hides)];
+        if shards < self.layout.replicas() {
+            found.push(collective(Pattern::AllReduce, bytes / f64::from(shards), "copies", hides));
+        }
+        found
+    }
 }

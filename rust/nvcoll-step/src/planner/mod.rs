@@ -12,36 +12,22 @@
 mod keep;
 mod layers;
 mod once;
+mod request;
 mod stages;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, Result};
-use crate::layout::{Layout, Sharding};
-use crate::model::{Layer, Model};
+use crate::model::Layer;
 use crate::network::Group;
-use crate::software::Software;
 use crate::step::layers::{BlockRun, Hides, LayerBlock, LayerOp, Layers, Role, Stages};
 use crate::step::work::{StepOp, StepWork};
 use crate::step::{Form, GroupKind, RankGroup, WorkStep, SCHEMA};
-use layers::{collective, Sizes};
+use layers::{collective, LayerSizes};
 use nvcoll_fabric::predict::Pattern;
+use request::StageParameters;
 
-/// What the planner plans.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Request {
-    /// The model.
-    pub model: Model,
-    /// The layout.
-    pub layout: Layout,
-    /// The software.
-    pub software: Software,
-    /// The number of GPUs that NVLink joins: those of a node, or of a rack.
-    pub domain: u32,
-}
+pub use request::Request;
 
 impl Request {
     /// Plans the step.
@@ -83,8 +69,8 @@ impl Request {
 
     fn blocks(&self) -> BTreeMap<String, LayerBlock> {
         let mut blocks: BTreeMap<String, LayerBlock> =
-            self.kinds().into_iter().map(|kind| (name_of(kind), Sizes::of(self, kind).block())).collect();
-        let ends = Sizes::of(self, self.model.layer(0));
+            self.kinds().into_iter().map(|kind| (name_of(kind), LayerSizes::of(self, kind).block())).collect();
+        let ends = LayerSizes::of(self, self.model.layer(0));
         blocks.insert("embedding".to_owned(), layers::embedding(&ends));
         blocks.insert("head".to_owned(), layers::head(&ends));
         blocks
@@ -105,15 +91,15 @@ impl Request {
 
     /// What a stage sends to the next: the residual stream of a micro-batch.
     fn send(&self) -> LayerOp {
-        let sizes = Sizes::of(self, self.model.layer(0));
+        let sizes = LayerSizes::of(self, self.model.layer(0));
         let divided = if self.software.splits_sends { f64::from(self.layout.tensor) } else { sizes.divided() };
         let hides = if self.software.overlaps_sends { Hides::OtherMicroBatch } else { Hides::Nothing };
         collective(Pattern::SendRecv, sizes.stream_bytes() / divided, "pp", hides)
     }
 
     /// One role for the stages that run the same blocks and keep the same parameters.
-    fn roles(&self, split: &[Vec<stages::Chunk>]) -> Vec<Role> {
-        let mut roles: Vec<(&Vec<stages::Chunk>, Vec<u32>)> = Vec::new();
+    fn roles(&self, split: &[Vec<stages::StageChunk>]) -> Vec<Role> {
+        let mut roles: Vec<(&Vec<stages::StageChunk>, Vec<u32>)> = Vec::new();
         for (stage, chunks) in split.iter().enumerate() {
             match roles.iter_mut().find(|(known, _)| *known == chunks) {
                 Some((_, stages)) => stages.push(stage as u32),
@@ -123,8 +109,8 @@ impl Request {
         roles.into_iter().map(|(chunks, stages)| self.role(chunks, stages)).collect()
     }
 
-    fn role(&self, chunks: &[stages::Chunk], stages: Vec<u32>) -> Role {
-        let runs = |chunk: &stages::Chunk| {
+    fn role(&self, chunks: &[stages::StageChunk], stages: Vec<u32>) -> Role {
+        let runs = |chunk: &stages::StageChunk| {
             let layers = chunk.layers.iter().map(|&(kind, repeat)| BlockRun { block: name_of(kind), repeat });
             let end = |is: bool, block: &str| is.then(|| BlockRun { block: block.to_owned(), repeat: 1 });
             end(chunk.embedding, "embedding").into_iter().chain(layers).chain(end(chunk.head, "head")).collect()
@@ -140,74 +126,20 @@ impl Request {
     }
 
     /// Parameters of a stage on one rank.
-    fn parameters(&self, chunks: &[stages::Chunk]) -> StageParameters {
+    fn parameters(&self, chunks: &[stages::StageChunk]) -> StageParameters {
         let mut found = StageParameters::default();
         for &(kind, repeat) in chunks.iter().flat_map(|chunk| &chunk.layers) {
-            let (dense, experts) = Sizes::of(self, kind).parameters();
+            let (dense, experts) = LayerSizes::of(self, kind).parameters();
             found.dense += dense * f64::from(repeat);
             found.experts += experts * f64::from(repeat);
             found.layers += f64::from(repeat);
         }
         let shared = self.model.tied && self.layout.stages == 1;
-        let of_chunk = |one: &stages::Chunk| u32::from(one.embedding) + u32::from(one.head && !shared);
+        let of_chunk = |one: &stages::StageChunk| u32::from(one.embedding) + u32::from(one.head && !shared);
         let matrices: u32 = chunks.iter().map(of_chunk).sum();
         found.ends = self.model.embedding_parameters() / f64::from(self.layout.tensor) * f64::from(matrices);
         found
     }
-
-    /// Says whether parameters are sharded and gathered for each layer and micro-batch; in a pipeline they are gathered once in a step.
-    fn shards_layers(&self) -> bool {
-        self.layout.sharding == Sharding::Parameters && self.layout.stages == 1
-    }
-
-    /// Gathers of sharded parameters, and, backward, reductions of their gradients.
-    fn sharded(&self, (dense, experts): (f64, f64), backward: bool, hides: Hides) -> Vec<LayerOp> {
-        let layout = &self.layout;
-        let apart = layout.expert > 1;
-        let common = if apart { dense } else { dense + experts };
-        let mut found = vec![collective(Pattern::AllGather, common * self.parameter_bytes(), "shard", hides)];
-        if backward {
-            found.extend(self.reduce(common * self.software.gradient_bytes, hides));
-        }
-        if apart && experts > 0.0 && layout.expert_replicas() > 1 {
-            found.push(collective(Pattern::AllGather, experts * 2.0, "edp", hides));
-            if backward {
-                found.push(collective(Pattern::ReduceScatter, experts * 2.0, "edp", hides));
-            }
-        }
-        found
-    }
-
-    /// The reduction of gradients to shards, and over the copies of the shards.
-    fn reduce(&self, bytes: f64, hides: Hides) -> Vec<LayerOp> {
-        let shards = self.layout.shards();
-        let mut found = vec![collective(Pattern::ReduceScatter, bytes, "shard", hides)];
-        if shards < self.layout.replicas() {
-            found.push(collective(Pattern::AllReduce, bytes / f64::from(shards), "copies", hides));
-        }
-        found
-    }
-
-    fn parameter_bytes(&self) -> f64 {
-        if self.software.gathers_fp8 && self.layout.dtype.is_narrow() {
-            1.0
-        } else {
-            self.software.parameter_bytes
-        }
-    }
-}
-
-/// Parameters of one stage on one rank.
-#[derive(Debug, Clone, Copy, Default)]
-struct StageParameters {
-    /// Of layers, without routed experts.
-    dense: f64,
-    /// Of routed experts.
-    experts: f64,
-    /// Of embedding and head.
-    ends: f64,
-    /// The number of layers.
-    layers: f64,
 }
 
 fn group(name: &str, ranks: Group) -> RankGroup {

@@ -10,10 +10,11 @@
 //! Reductions hide behind the backward pass of the last micro-batch, gathers behind the forward pass of the first, where the software
 //! does so. Source: ZeRO (arXiv 1910.02054), FSDP (arXiv 2304.11277).
 
-use super::layers::{collective, moved, times, Sizes};
-use super::{stages, stall, Request, StageParameters};
+use super::layers::{collective, moved, times, LayerSizes};
+use super::request::{Request, StageParameters};
+use super::{stages, stall};
 use crate::layout::Sharding;
-use crate::pricing::parts::Part;
+use crate::parts::TimePart;
 use crate::step::layers::{Hides, LayerOp};
 use crate::step::work::{MoveRate, StepOp, StepWork};
 use nvcoll_fabric::predict::Pattern;
@@ -26,7 +27,7 @@ const OPTIMIZER_SECONDS: f64 = 4e-3;
 
 impl Request {
     /// What the ranks of a stage do once in a step.
-    pub(super) fn once(&self, parameters: &StageParameters, chunks: &[stages::Chunk]) -> Vec<LayerOp> {
+    pub(super) fn once(&self, parameters: &StageParameters, chunks: &[stages::StageChunk]) -> Vec<LayerOp> {
         let mut found = if self.layout.sharding == Sharding::Parameters {
             self.sharded_once(parameters, chunks)
         } else {
@@ -48,12 +49,12 @@ impl Request {
         layer
     }
 
-    fn sharded_once(&self, parameters: &StageParameters, chunks: &[stages::Chunk]) -> Vec<LayerOp> {
+    fn sharded_once(&self, parameters: &StageParameters, chunks: &[stages::StageChunk]) -> Vec<LayerOp> {
         if self.layout.stages == 1 {
             return self.sharded((parameters.ends, 0.0), true, Hides::Nothing);
         }
         let of = |&(kind, repeat): &(_, u32)| {
-            let ops = self.sharded(Sizes::of(self, kind).parameters(), true, Hides::Half).into_iter();
+            let ops = self.sharded(LayerSizes::of(self, kind).parameters(), true, Hides::Half).into_iter();
             ops.map(move |op| times(f64::from(repeat), op))
         };
         let twice = |layer: LayerOp| match layer.op.work {
@@ -105,6 +106,6 @@ impl Request {
         let own = dense + parameters.experts / f64::from(layout.expert_shards());
         let stream = StepOp::once("optimizer", moved(MoveRate::Stream, OPTIMIZER_BYTES * own));
         let ops = [stream, stall("optimizer", OPTIMIZER_SECONDS)];
-        ops.map(|op| StepOp { part: Some(Part::Optimizer), ..op }.into()).to_vec()
+        ops.map(|op| StepOp { part: Some(TimePart::Optimizer), ..op }.into()).to_vec()
     }
 }

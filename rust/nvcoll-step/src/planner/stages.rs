@@ -7,14 +7,14 @@
 //! | by cost, the head counted in layers | the software balances its stages |
 //! | the remainder goes to the first stages | otherwise |
 
-use super::Request;
+use super::request::Request;
 use crate::error::Result;
 use crate::model::{Layer, Model};
 use crate::pipeline::{self, Balance};
 
 /// The part of a model that one chunk of a stage has.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Chunk {
+pub(super) struct StageChunk {
     /// Its layers: kinds in the order of the model, with their number.
     pub(super) layers: Vec<(Layer, u32)>,
     /// Whether it begins with the embedding.
@@ -27,7 +27,7 @@ pub(super) struct Chunk {
 ///
 /// # Errors
 /// [`crate::Error::Layout`] if there are fewer layers than chunks.
-pub(super) fn split(request: &Request) -> Result<Vec<Vec<Chunk>>> {
+pub(super) fn split(request: &Request) -> Result<Vec<Vec<StageChunk>>> {
     let (stages, chunks) = (request.layout.stages, request.layout.chunks);
     let counts = pipeline::split(request.model.layers, stages, chunks, balance(request))?;
     let mut found = vec![Vec::new(); stages as usize];
@@ -37,7 +37,7 @@ pub(super) fn split(request: &Request) -> Result<Vec<Vec<Chunk>>> {
             let count = counts[stage as usize][chunk as usize];
             let (embedding, head) = (stage + chunk == 0, (stage + 1, chunk + 1) == (stages, chunks));
             let layers = kinds(&request.model, first, count);
-            found[stage as usize].push(Chunk { layers, embedding, head });
+            found[stage as usize].push(StageChunk { layers, embedding, head });
             first += count;
         }
     }

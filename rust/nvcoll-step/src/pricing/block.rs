@@ -9,9 +9,9 @@
 //! Computing slows beside collectives only while they move at the speed of NVLink: their kernels hold SMs and memory (arXiv 2507.03114).
 //! The smooth maximum, of power 6, stands for layers that are bound by the GPU here and by the processor there.
 
-use super::parts::{Part, Parts};
 use super::Pricer;
 use crate::error::Result;
+use crate::parts::{TimePart, TimeParts};
 use crate::step::layers::{Hides, LayerBlock, LayerOp};
 use crate::step::work::{StepOp, StepWork};
 use crate::step::WorkStep;
@@ -19,16 +19,16 @@ use crate::step::WorkStep;
 /// Seconds of one micro-batch in a block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BlockTime {
-    pub(super) forward: Parts,
-    pub(super) backward: Parts,
+    pub(super) forward: TimeParts,
+    pub(super) backward: TimeParts,
     /// The part of `backward` that gradients of weights are, which schedules may put off.
     pub(super) weights: f64,
 }
 
 /// Seconds of one pass before traffic of sharded parameters.
 #[derive(Debug, Clone, Copy, Default)]
-struct Pass {
-    parts: Parts,
+struct BlockPass {
+    parts: TimeParts,
     computing: f64,
     host: f64,
     around_attention: f64,
@@ -45,11 +45,11 @@ const CONTEXT: [f64; 3] = [0.7, 0.5, 0.2];
 
 impl Pricer<'_> {
     pub(super) fn block(&self, step: &WorkStep, block: &LayerBlock) -> Result<BlockTime> {
-        let forward = self.pass(step, &block.forward, Pass::default())?;
-        let weights = self.pass(step, &block.weights, Pass::default())?;
+        let forward = self.pass(step, &block.forward, BlockPass::default())?;
+        let weights = self.pass(step, &block.weights, BlockPass::default())?;
         let backward = self.pass(step, &block.backward, weights)?;
         let (plain_forward, mut plain_backward) = (forward.bounded(), backward.bounded());
-        plain_backward.add(Part::Recompute, self.again(block, &forward, &plain_forward));
+        plain_backward.add(TimePart::Recompute, self.again(block, &forward, &plain_forward));
         Ok(BlockTime {
             forward: self.beside_traffic(plain_forward, &forward),
             backward: self.beside_traffic(plain_backward, &backward),
@@ -58,18 +58,18 @@ impl Pricer<'_> {
     }
 
     /// Seconds of what the backward pass computes again: whole layers with their collectives, or parts of what the GPU computes.
-    fn again(&self, block: &LayerBlock, forward: &Pass, plain: &Parts) -> f64 {
+    fn again(&self, block: &LayerBlock, forward: &BlockPass, plain: &TimeParts) -> f64 {
         let recompute = &block.recompute;
         if recompute.is_full() {
             return plain.total();
         }
-        recompute.gemm * forward.parts.seconds(Part::Gemm)
-            + recompute.attention * forward.parts.seconds(Part::Attention)
-            + recompute.elementwise * forward.parts.seconds(Part::Elementwise)
+        recompute.gemm * forward.parts.seconds(TimePart::Gemm)
+            + recompute.attention * forward.parts.seconds(TimePart::Attention)
+            + recompute.elementwise * forward.parts.seconds(TimePart::Elementwise)
     }
 
     /// Adds operations to a pass.
-    fn pass(&self, step: &WorkStep, ops: &[LayerOp], mut pass: Pass) -> Result<Pass> {
+    fn pass(&self, step: &WorkStep, ops: &[LayerOp], mut pass: BlockPass) -> Result<BlockPass> {
         for LayerOp { hides, op } in ops {
             if let StepWork::Collective { group, .. } = &op.work {
                 self.add_collective(step, op, *hides, step.groups[group].kind.part(), &mut pass)?;
@@ -78,7 +78,7 @@ impl Pricer<'_> {
             let seconds = self.seconds_of(op)?;
             match op.work {
                 StepWork::Host { .. } => pass.host += seconds,
-                StepWork::Stall { .. } => pass.parts.add(Part::Host, seconds),
+                StepWork::Stall { .. } => pass.parts.add(TimePart::Host, seconds),
                 _ => {
                     pass.computing += seconds;
                     pass.parts.add(op.computing_part(), seconds);
@@ -88,7 +88,14 @@ impl Pricer<'_> {
         Ok(pass)
     }
 
-    fn add_collective(&self, step: &WorkStep, op: &StepOp, hides: Hides, part: Part, pass: &mut Pass) -> Result<()> {
+    fn add_collective(
+        &self,
+        step: &WorkStep,
+        op: &StepOp,
+        hides: Hides,
+        part: TimePart,
+        pass: &mut BlockPass,
+    ) -> Result<()> {
         let seconds = self.collective(step, op)?;
         match hides {
             Hides::Attention => pass.around_attention += seconds,
@@ -102,24 +109,24 @@ impl Pricer<'_> {
     }
 
     /// The pass beside gathers and reductions of the parameters of other layers.
-    fn beside_traffic(&self, plain: Parts, pass: &Pass) -> Parts {
+    fn beside_traffic(&self, plain: TimeParts, pass: &BlockPass) -> TimeParts {
         let (mut parts, seconds) = (plain, plain.total());
         if pass.traffic > 0.0 {
             let slowed = self.constants.contention * seconds.min(pass.traffic).min(pass.traffic_nearby);
-            parts.add(Part::Sharded, (pass.traffic - seconds).max(0.0) + slowed);
+            parts.add(TimePart::Sharded, (pass.traffic - seconds).max(0.0) + slowed);
         }
         parts
     }
 }
 
-impl Pass {
+impl BlockPass {
     /// The parts, with what attention does not hide, and the wait for launches where the processor is the slower.
-    fn bounded(&self) -> Parts {
+    fn bounded(&self) -> TimeParts {
         let (mut parts, around, [behind, beyond, always]) = (self.parts, self.around_attention, CONTEXT);
-        let past = (around - behind * parts.seconds(Part::Attention)).max(0.0);
-        parts.add(Part::Context, always * around + beyond * past);
+        let past = (around - behind * parts.seconds(TimePart::Attention)).max(0.0);
+        parts.add(TimePart::Context, always * around + beyond * past);
         let slower = (self.computing.powf(SMOOTH) + self.host.powf(SMOOTH)).powf(1.0 / SMOOTH);
-        parts.add(Part::Host, (slower - self.computing).max(0.0));
+        parts.add(TimePart::Host, (slower - self.computing).max(0.0));
         parts
     }
 }

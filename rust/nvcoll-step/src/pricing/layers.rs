@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use super::block::BlockTime;
-use super::parts::{Part, Parts};
 use super::report::{BlockPrice, RolePrice};
 use super::{Pricer, Timed};
 use crate::error::{Error, Result};
+use crate::parts::{TimePart, TimeParts};
 use crate::pipeline::{self, Pipeline, Timeline};
 use crate::step::layers::{LayerBlock, Layers, Role, Stages};
 use crate::step::WorkStep;
@@ -24,19 +24,19 @@ const MOST_PASSES: u64 = 1 << 20;
 pub(super) struct LayerTimes<'s> {
     blocks: BTreeMap<&'s str, BlockTime>,
     roles: Vec<RoleTime>,
-    once: Vec<Parts>,
-    pub(super) parts: Parts,
+    once: Vec<TimeParts>,
+    pub(super) parts: TimeParts,
 }
 
 /// What a stage waits for: seconds of one micro-batch.
 struct RoleTime {
-    chunks: Vec<[Parts; 2]>,
+    chunks: Vec<[TimeParts; 2]>,
     weights: Vec<f64>,
 }
 
 impl RoleTime {
-    fn all(&self) -> Parts {
-        let mut all = Parts::default();
+    fn all(&self) -> TimeParts {
+        let mut all = TimeParts::default();
         self.chunks.iter().flatten().for_each(|&parts| all += parts);
         all
     }
@@ -97,8 +97,8 @@ impl Pricer<'_> {
         let waits = if pipeline.send > 0.0 { makespan - run(&Pipeline { send: 0.0, ..pipeline.clone() }) } else { 0.0 };
         let once = self.once_of_roles(step, layers, &roles)?;
         let mut parts = parts_of(layers, &roles, &once, makespan);
-        parts.add(Part::Sends, waits.max(0.0));
-        parts.add(Part::Bubble, -waits.max(0.0));
+        parts.add(TimePart::Sends, waits.max(0.0));
+        parts.add(TimePart::Bubble, -waits.max(0.0));
         let seconds = parts.total();
         if !seconds.is_finite() || seconds <= 0.0 {
             return Err(Error::Step(format!("its operations take {seconds} s: a time above 0 was expected")));
@@ -106,7 +106,7 @@ impl Pricer<'_> {
         Ok(LayerTimes { blocks, roles, once, parts })
     }
 
-    fn once_of_roles(&self, step: &WorkStep, layers: &Layers, roles: &[RoleTime]) -> Result<Vec<Parts>> {
+    fn once_of_roles(&self, step: &WorkStep, layers: &Layers, roles: &[RoleTime]) -> Result<Vec<TimeParts>> {
         let passes = roles.iter().map(|role| [role.pass(0), role.pass(1)]);
         layers.roles.iter().zip(passes).map(|(role, passes)| self.once(step, &role.once, passes)).collect()
     }
@@ -116,7 +116,7 @@ impl Pricer<'_> {
 fn pipeline_of(layers: &Layers, roles: &[RoleTime], send: f64) -> Pipeline {
     let of_role = |role: &RoleTime| -> Vec<pipeline::Chunk> {
         let chunks = role.chunks.iter().zip(&role.weights);
-        let chunk = |([forward, backward], &weight): (&[Parts; 2], &f64)| {
+        let chunk = |([forward, backward], &weight): (&[TimeParts; 2], &f64)| {
             let (forward, backward) = (forward.total(), backward.total());
             pipeline::Chunk { forward, backward: (backward - weight).max(0.0), weight }
         };
@@ -131,16 +131,16 @@ fn pipeline_of(layers: &Layers, roles: &[RoleTime], send: f64) -> Pipeline {
 }
 
 /// Returns the parts of the slowest stage.
-fn parts_of(layers: &Layers, roles: &[RoleTime], once: &[Parts], makespan: f64) -> Parts {
+fn parts_of(layers: &Layers, roles: &[RoleTime], once: &[TimeParts], makespan: f64) -> TimeParts {
     let micro_batches = f64::from(layers.pipeline.micro_batches);
-    let longest = |all: &mut dyn Iterator<Item = Parts>| {
+    let longest = |all: &mut dyn Iterator<Item = TimeParts>| {
         all.max_by(|one, other| one.total().total_cmp(&other.total())).expect("a step has a role")
     };
     let mut parts = longest(&mut roles.iter().map(RoleTime::all)) * micro_batches;
-    parts.add(Part::Bubble, (makespan - parts.total()).max(0.0));
+    parts.add(TimePart::Bubble, (makespan - parts.total()).max(0.0));
     parts += longest(&mut once.iter().copied());
     let slots = micro_batches + f64::from(layers.pipeline.stages - 1);
-    parts.add(Part::Stall, layers.pipeline.stall_s * slots);
+    parts.add(TimePart::Stall, layers.pipeline.stall_s * slots);
     parts
 }
 
@@ -148,7 +148,7 @@ fn role_time(role: &Role, blocks: &BTreeMap<&str, BlockTime>, send: f64) -> Role
     let mut time = RoleTime { chunks: Vec::new(), weights: Vec::new() };
     for runs in &role.chunks {
         let (mut forward, mut backward, mut weights) =
-            (Parts::of(Part::Sends, send), Parts::of(Part::Sends, send), 0.0);
+            (TimeParts::of(TimePart::Sends, send), TimeParts::of(TimePart::Sends, send), 0.0);
         for run in runs {
             let (block, repeat) = (&blocks[run.block.as_str()], f64::from(run.repeat));
             forward += block.forward * repeat;
@@ -161,7 +161,7 @@ fn role_time(role: &Role, blocks: &BTreeMap<&str, BlockTime>, send: f64) -> Role
     time
 }
 
-fn role_price(role: &Role, time: &RoleTime, once: &Parts) -> RolePrice {
+fn role_price(role: &Role, time: &RoleTime, once: &TimeParts) -> RolePrice {
     let pass = |index: usize| time.chunks.iter().map(|passes| passes[index].total()).collect();
     RolePrice {
         name: role.name.clone(),

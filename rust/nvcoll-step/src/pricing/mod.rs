@@ -8,7 +8,6 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`parts`] | where the time goes |
 //! | [`report`] | the result |
 //! | `traffic`, `block`, `once`, `layers` | the clock of layers |
 //! | `streams` | the clock of streams |
@@ -20,7 +19,6 @@
 mod block;
 mod layers;
 mod once;
-pub mod parts;
 pub mod report;
 mod streams;
 mod traffic;
@@ -35,9 +33,9 @@ use crate::constants::Constants;
 use crate::error::{Error, Result};
 use crate::memory::{MemoryTable, RankMemory, GIB};
 use crate::network::Network;
+use crate::parts::TimeParts;
 use crate::pipeline::Timeline;
 use crate::step::{Form, WorkStep};
-use parts::Parts;
 pub use report::{BlockPrice, CollectivePrice, LinePrice, RolePrice, StepReport};
 pub use streams::{RankTimeline, StreamsTimeline};
 
@@ -57,7 +55,7 @@ pub struct Pricer<'m> {
 /// The times of a step by either clock.
 struct Timed {
     seconds: f64,
-    parts: Parts,
+    parts: TimeParts,
     roles: Vec<RolePrice>,
     blocks: BTreeMap<String, BlockPrice>,
     collectives: Vec<CollectivePrice>,

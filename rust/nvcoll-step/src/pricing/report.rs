@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::parts::Parts;
 use crate::memory::{Fit, MemoryTable};
+use crate::parts::TimeParts;
 use crate::step::layers::Hides;
 
 /// The price of a step.
@@ -36,7 +36,7 @@ pub struct StepReport {
     /// Which FLOPs `mfu` and `tflops` count: `model`, or `recorded` ones if the step does not say those of its model.
     pub flops_of: &'static str,
     /// Seconds by part; they sum up to `seconds`.
-    pub parts: Parts,
+    pub parts: TimeParts,
     /// Each role, or each kind of rank.
     pub roles: Vec<RolePrice>,
     /// Each block: seconds of one micro-batch; none of streams.
@@ -74,9 +74,9 @@ pub struct RolePrice {
 #[derive(Debug, Clone, Serialize)]
 pub struct BlockPrice {
     /// Seconds of the forward pass by part.
-    pub forward: Parts,
+    pub forward: TimeParts,
     /// Seconds of the backward pass by part.
-    pub backward: Parts,
+    pub backward: TimeParts,
 }
 
 /// The price of one collective of a step.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::layout::Dtype;
 use crate::network::Group;
-use crate::pricing::parts::Part;
+use crate::parts::TimePart;
 use layers::Layers;
 use streams::Streams;
 use work::StepOp;
@@ -127,14 +127,14 @@ impl GroupKind {
     }
 
     /// Returns the part of the time to which its collectives belong where nothing hides them.
-    pub const fn part(self) -> Part {
+    pub const fn part(self) -> TimePart {
         match self {
-            Self::Tp => Part::Tensor,
-            Self::Ep => Part::Expert,
-            Self::Cp => Part::Context,
-            Self::Pp => Part::Sends,
-            Self::Shard | Self::Copies => Part::Sharded,
-            Self::Dp | Self::Edp | Self::Other => Part::Data,
+            Self::Tp => TimePart::Tensor,
+            Self::Ep => TimePart::Expert,
+            Self::Cp => TimePart::Context,
+            Self::Pp => TimePart::Sends,
+            Self::Shard | Self::Copies => TimePart::Sharded,
+            Self::Dp | Self::Edp | Self::Other => TimePart::Data,
         }
     }
 }

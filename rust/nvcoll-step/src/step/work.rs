@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attention::Attention;
 use crate::layout::Dtype;
-use crate::pricing::parts::Part;
+use crate::parts::TimePart;
 
 /// An operation, some times in a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct StepOp {
     pub count: f64,
     /// The part of the time to which it belongs, if its work does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<Part>,
+    pub part: Option<TimePart>,
     /// What it does.
     #[serde(flatten)]
     pub work: StepWork,
@@ -201,11 +201,11 @@ impl StepOp {
     }
 
     /// Returns the part of the time to which it belongs while it computes.
-    pub(crate) fn computing_part(&self) -> Part {
+    pub(crate) fn computing_part(&self) -> TimePart {
         self.part.unwrap_or(match self.work {
-            StepWork::Gemm { .. } => Part::Gemm,
-            StepWork::Attention(_) => Part::Attention,
-            _ => Part::Elementwise,
+            StepWork::Gemm { .. } => TimePart::Gemm,
+            StepWork::Attention(_) => TimePart::Attention,
+            _ => TimePart::Elementwise,
         })
     }
 }

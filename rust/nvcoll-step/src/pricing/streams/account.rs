@@ -9,8 +9,8 @@
 
 use nvcoll_fabric::units::Ps;
 
-use super::program::Task;
-use crate::pricing::parts::{Part, Parts};
+use super::program::StreamTask;
+use crate::parts::{TimePart, TimeParts};
 
 /// Seconds of an operation that nothing hides, and seconds before it begins.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,7 +30,7 @@ pub(super) struct Account {
     slow: f64,
     is_open: bool,
     /// Seconds by part.
-    pub(super) parts: Parts,
+    pub(super) parts: TimeParts,
     /// Exposed and waiting seconds by operation.
     pub(super) ops: Vec<Bare>,
     /// Seconds of the processor before the next operation, which is not known yet.
@@ -61,7 +61,7 @@ impl Account {
     pub(super) fn until<'t>(
         &mut self,
         now: Ps,
-        active: impl Iterator<Item = (usize, &'t Task)>,
+        active: impl Iterator<Item = (usize, &'t StreamTask)>,
         arrived: Option<usize>,
         next: Option<usize>,
     ) {
@@ -78,8 +78,9 @@ impl Account {
         }
     }
 
-    fn add<'t>(&mut self, seconds: f64, active: impl Iterator<Item = (usize, &'t Task)>, arrived: Option<usize>) {
-        let (mut computing, mut moving, mut slowing): (Option<Part>, Option<(usize, Part)>, _) = (None, None, None);
+    fn add<'t>(&mut self, seconds: f64, active: impl Iterator<Item = (usize, &'t StreamTask)>, arrived: Option<usize>) {
+        let (mut computing, mut moving, mut slowing): (Option<TimePart>, Option<(usize, TimePart)>, _) =
+            (None, None, None);
         let mut is_slowed = false;
         for (op, task) in active {
             if task.computes {
@@ -100,8 +101,8 @@ impl Account {
                 return self.parts.add(part, lost);
             }
             (None, Some((op, part)), _) => (part, &mut self.ops[op].exposed),
-            (None, None, Some(op)) => (Part::Bubble, &mut self.ops[op].waits),
-            (None, None, None) => (Part::Host, &mut self.idle),
+            (None, None, Some(op)) => (TimePart::Bubble, &mut self.ops[op].waits),
+            (None, None, None) => (TimePart::Host, &mut self.idle),
         };
         *op += seconds;
         self.parts.add(part, seconds);
@@ -109,11 +110,11 @@ impl Account {
 }
 
 /// The order in which parts count where several kernels run at once.
-const fn first(part: Part) -> usize {
+const fn first(part: TimePart) -> usize {
     match part {
-        Part::Gemm => 0,
-        Part::Attention => 1,
-        Part::Optimizer => 2,
+        TimePart::Gemm => 0,
+        TimePart::Attention => 1,
+        TimePart::Optimizer => 2,
         _ => 3,
     }
 }

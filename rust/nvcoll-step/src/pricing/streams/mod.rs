@@ -23,15 +23,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::parts::Part;
 use super::{CollectivePrice, LinePrice, Pricer, RolePrice, Timed};
 use crate::error::{Error, Result};
+use crate::parts::TimePart;
 use crate::step::streams::{RankStreams, Streams};
 use crate::step::work::{StepWork, Way};
 use crate::step::WorkStep;
 use account::{Account, Bare};
-use program::{Maker, Program, What};
-use simulation::{Outcome, COUNTED};
+use program::{Maker, StreamsProgram, What};
+use simulation::{SimulatedRun, COUNTED};
 
 /// A step on streams in virtual time.
 #[derive(Debug, Clone, Serialize)]
@@ -59,8 +59,8 @@ pub struct RankTimeline {
 pub(super) struct StreamsRun<'s> {
     step: &'s WorkStep,
     streams: &'s Streams,
-    program: Program,
-    outcome: Outcome,
+    program: StreamsProgram,
+    outcome: SimulatedRun,
 }
 
 impl Pricer<'_> {
@@ -154,7 +154,7 @@ impl StreamsRun<'_> {
 
     /// Returns the position of the rank that waits least for others.
     fn slowest(&self) -> usize {
-        let waits = self.outcome.accounts.iter().map(|account| account.parts.seconds(Part::Bubble)).enumerate();
+        let waits = self.outcome.accounts.iter().map(|account| account.parts.seconds(TimePart::Bubble)).enumerate();
         waits.min_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(place, _)| place)
     }
 

@@ -18,7 +18,7 @@ use nvcoll_fabric::units::Ps;
 use super::share::Need;
 use crate::error::{Error, Result};
 use crate::network::Group;
-use crate::pricing::parts::Part;
+use crate::parts::TimePart;
 use crate::pricing::Pricer;
 use crate::step::streams::{HostClock, Issued, RankStreams};
 use crate::step::work::{Awaited, Direction, StepWork, Way};
@@ -62,7 +62,7 @@ impl Way {
 }
 
 /// The ranks of a step, ready to run.
-pub(super) struct Program {
+pub(super) struct StreamsProgram {
     pub(super) ranks: Vec<RankProgram>,
     /// Operations of several ranks that begin together: the ranks by position, and the operation of each.
     pub(super) meetings: Vec<Vec<(usize, usize)>>,
@@ -86,7 +86,7 @@ pub(super) struct ProgramOp {
 /// The work of an operation.
 pub(super) enum What {
     /// Work on a stream.
-    Task(Task),
+    Task(StreamTask),
     /// An event is recorded.
     Record,
     /// The stream waits for the operation that records an event.
@@ -113,13 +113,13 @@ pub(super) enum Target {
 }
 
 /// Work of a stream.
-pub(super) struct Task {
+pub(super) struct StreamTask {
     /// Its time alone.
     pub(super) alone: Ps,
     /// Its needs at full speed.
     pub(super) needs: Vec<Need>,
     /// The part of the step's time to which it belongs where nothing hides it.
-    pub(super) part: Part,
+    pub(super) part: TimePart,
     /// Whether it computes.
     pub(super) computes: bool,
     /// Whether its time is known from a measurement; then work beside it does not slow it.
@@ -141,9 +141,9 @@ fn ps(seconds: f64) -> Ps {
     (seconds * 1e12).round() as Ps
 }
 
-/// The price of a collective or message: seconds, needs, and `nearby` as in [`Task`].
+/// The price of a collective or message: seconds, needs, and `nearby` as in [`StreamTask`].
 #[derive(Debug, Clone, Copy)]
-struct Call {
+struct CallPrice {
     seconds: f64,
     ports: f64,
     cards: f64,
@@ -154,7 +154,7 @@ struct Call {
 pub(super) struct Maker<'p, 's> {
     pricer: &'p Pricer<'p>,
     step: &'s WorkStep,
-    calls: HashMap<(usize, u64, Group), Call>,
+    calls: HashMap<(usize, u64, Group), CallPrice>,
     seconds: f64,
 }
 
@@ -167,7 +167,7 @@ impl<'p, 's> Maker<'p, 's> {
     ///
     /// # Errors
     /// [`Error::Gpu`], [`Error::Fabric`] if the machine lacks a rate that the step needs; [`Error::Step`] for a total time of 0 or too large.
-    pub(super) fn program(mut self, ranks: &[RankStreams]) -> Result<Program> {
+    pub(super) fn program(mut self, ranks: &[RankStreams]) -> Result<StreamsProgram> {
         let mut made = ranks.iter().map(|rank| self.rank(rank)).collect::<Result<Vec<_>>>()?;
         if !(self.seconds > 0.0 && self.seconds <= MOST_SECONDS) {
             let seconds = self.seconds;
@@ -184,7 +184,7 @@ impl<'p, 's> Maker<'p, 's> {
                 }
             }
         }
-        Ok(Program { ranks: made, meetings })
+        Ok(StreamsProgram { ranks: made, meetings })
     }
 
     fn rank(&mut self, rank: &RankStreams) -> Result<RankProgram> {
@@ -194,7 +194,7 @@ impl<'p, 's> Maker<'p, 's> {
             streams.dedup();
             streams.into_iter().enumerate().map(|(number, stream)| (stream, number)).collect()
         };
-        let processor = Processor::of(rank);
+        let processor = StepProcessor::of(rank);
         let last: HashMap<u64, usize> = recorded_events(&rank.issued).collect();
         let mut now: HashMap<u64, usize> = HashMap::new();
         let mut ops = Vec::with_capacity(rank.issued.len());
@@ -226,7 +226,7 @@ impl<'p, 's> Maker<'p, 's> {
         Ok(RankProgram { ops, streams: numbers.len() })
     }
 
-    fn task(&mut self, rank: u32, one: &Issued) -> Result<Task> {
+    fn task(&mut self, rank: u32, one: &Issued) -> Result<StreamTask> {
         let (op, compute) = (&one.op, self.pricer.compute());
         let all_s = || Ok::<f64, Error>(op.count * compute.seconds(&op.work)?);
         let (seconds, part, computes, needs, nearby) = match &op.work {
@@ -237,7 +237,7 @@ impl<'p, 's> Maker<'p, 's> {
             }
             StepWork::Message { way, bytes, peer, .. } => {
                 let call = self.call(Pattern::SendRecv, *bytes, self.pricer.pair(self.step, rank, *peer))?;
-                (op.count * call.seconds, Part::Sends, false, call.needs(&[way.direction()]), 0.0)
+                (op.count * call.seconds, TimePart::Sends, false, call.needs(&[way.direction()]), 0.0)
             }
             StepWork::Copy { direction: Direction::D2d, .. } => {
                 (all_s()? + op.count * KERNEL_S, op.computing_part(), true, vec![(SMS, 1.0)], 0.0)
@@ -246,7 +246,7 @@ impl<'p, 's> Maker<'p, 's> {
                 let link = PROCESSOR[if *direction == Direction::H2d { IN } else { OUT }];
                 let moving = all_s()?;
                 let seconds = op.count * COPY_S + moving;
-                (seconds, Part::Copies, false, vec![(link, share(moving, seconds))], 0.0)
+                (seconds, TimePart::Copies, false, vec![(link, share(moving, seconds))], 0.0)
             }
             StepWork::Move { launches, .. } => {
                 let moving = all_s()?;
@@ -263,10 +263,10 @@ impl<'p, 's> Maker<'p, 's> {
         let (alone, together) = (ps(seconds.min(MOST_SECONDS)), one.together);
         let is_measured = matches!(op.work, StepWork::Timed { .. });
         let (meeting, after, is_awaited) = (None, None, false);
-        Ok(Task { alone, needs, part, computes, is_measured, nearby, meeting, together, after, is_awaited })
+        Ok(StreamTask { alone, needs, part, computes, is_measured, nearby, meeting, together, after, is_awaited })
     }
 
-    fn call(&mut self, pattern: Pattern, bytes: f64, group: Group) -> Result<Call> {
+    fn call(&mut self, pattern: Pattern, bytes: f64, group: Group) -> Result<CallPrice> {
         let key = (pattern as usize, bytes.to_bits(), group);
         if let Some(known) = self.calls.get(&key) {
             return Ok(*known);
@@ -274,7 +274,7 @@ impl<'p, 's> Maker<'p, 's> {
         let seconds = self.pricer.call(pattern, bytes, group)?;
         let needs = self.pricer.network.needs(pattern, bytes, group)?;
         let nearby = share(self.pricer.nearby_seconds(pattern, bytes, self.step.gpus)?, seconds);
-        let call = Call { seconds, ports: needs.ports, cards: needs.cards, nearby };
+        let call = CallPrice { seconds, ports: needs.ports, cards: needs.cards, nearby };
         self.calls.insert(key, call);
         Ok(call)
     }
@@ -289,7 +289,7 @@ impl Pricer<'_> {
     }
 }
 
-impl Call {
+impl CallPrice {
     /// Returns its needs in some directions.
     fn needs(&self, ways: &[usize]) -> Vec<Need> {
         let of_way = |&way: &usize| [(PORTS[way], self.ports), (CARDS[way], self.cards)];
@@ -314,9 +314,9 @@ fn recorded_events(issued: &[Issued]) -> impl Iterator<Item = (u64, usize)> + '_
 }
 
 /// The processor of a rank: seconds of each operator that it dispatches; none if operations `host` have all its time.
-struct Processor(Option<f64>);
+struct StepProcessor(Option<f64>);
 
-impl Processor {
+impl StepProcessor {
     fn of(rank: &RankStreams) -> Self {
         Self(match rank.host {
             HostClock::Timed => None,

@@ -24,7 +24,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use nvcoll_fabric::units::Ps;
 
 use super::account::Account;
-use super::program::{Program, Recording, Target, Task, What};
+use super::program::{Recording, StreamTask, StreamsProgram, Target, What};
 use crate::error::{Error, Result};
 
 /// The number of runs of the step. The third counts: in two runs before it the processor gets ahead, one after it hides its end.
@@ -35,18 +35,18 @@ pub(super) const COUNTED: usize = 2;
 
 /// When an operation was issued, began and ended.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Span {
+pub(super) struct OpSpan {
     pub(super) issued: Ps,
     pub(super) start: Ps,
     pub(super) end: Ps,
 }
 
 /// The result of a simulation.
-pub(super) struct Outcome {
+pub(super) struct SimulatedRun {
     /// When all ranks had ended each round.
     pub(super) ends: [Ps; ROUNDS],
     /// The operations of each rank in the round that counts.
-    pub(super) spans: Vec<Vec<Span>>,
+    pub(super) spans: Vec<Vec<OpSpan>>,
     /// When the processor of each rank began the round that counts.
     pub(super) begins: Vec<Ps>,
     /// The account of each rank, from the end of the round before to the end of the round that counts.
@@ -61,7 +61,7 @@ struct Item {
 }
 
 #[derive(Default)]
-struct Stream {
+struct StreamState {
     queue: VecDeque<Item>,
     /// Operations of its head that run or wait for other ranks.
     running: usize,
@@ -72,7 +72,7 @@ struct Rank {
     next: (usize, usize),
     /// When the processor is free.
     host: Ps,
-    streams: Vec<Stream>,
+    streams: Vec<StreamState>,
     /// When events were recorded, by round and operation.
     recorded: Vec<bool>,
     /// Streams that wait, with the place of the recording.
@@ -82,7 +82,7 @@ struct Rank {
     /// Operations that have begun and wait for other ranks.
     arrived: Vec<usize>,
     begins: [Ps; ROUNDS],
-    spans: Vec<Span>,
+    spans: Vec<OpSpan>,
     account: Account,
 }
 
@@ -98,16 +98,16 @@ struct Active {
 
 /// An event of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum RunEvent {
     Wake { rank: usize, stream: usize },
     End { task: usize, version: u32 },
 }
 
-pub(super) struct Simulation<'p> {
-    program: &'p Program,
+pub(super) struct StreamsSimulation<'p> {
+    program: &'p StreamsProgram,
     contention: f64,
     now: Ps,
-    events: BinaryHeap<Reverse<(Ps, u64, Event)>>,
+    events: BinaryHeap<Reverse<(Ps, u64, RunEvent)>>,
     sequence: u64,
     ranks: Vec<Rank>,
     tasks: Vec<Active>,
@@ -123,20 +123,20 @@ pub(super) struct Simulation<'p> {
     ends: [Ps; ROUNDS],
 }
 
-impl<'p> Simulation<'p> {
-    pub(super) fn new(program: &'p Program, contention: f64) -> Self {
+impl<'p> StreamsSimulation<'p> {
+    pub(super) fn new(program: &'p StreamsProgram, contention: f64) -> Self {
         let on_stream = |what: &What| !matches!(what, What::HostWaits(_) | What::Host);
         let count = |rank: &super::program::RankProgram| rank.ops.iter().filter(|op| on_stream(&op.what)).count();
         let ranks = program.ranks.iter().map(|rank| Rank {
             next: (0, 0),
             host: 0,
-            streams: (0..rank.streams).map(|_| Stream::default()).collect(),
+            streams: (0..rank.streams).map(|_| StreamState::default()).collect(),
             recorded: vec![false; ROUNDS * rank.ops.len()],
             waiting: Vec::new(),
             active: Vec::new(),
             arrived: Vec::new(),
             begins: [0; ROUNDS],
-            spans: vec![Span::default(); rank.ops.len()],
+            spans: vec![OpSpan::default(); rank.ops.len()],
             account: Account::new(rank.ops.len()),
         });
         Self {
@@ -160,7 +160,7 @@ impl<'p> Simulation<'p> {
     ///
     /// # Errors
     /// The ranks and operations that wait for ever, if some do.
-    pub(super) fn run(mut self) -> std::result::Result<Outcome, Vec<(usize, usize)>> {
+    pub(super) fn run(mut self) -> std::result::Result<SimulatedRun, Vec<(usize, usize)>> {
         (0..self.ranks.len()).for_each(|rank| self.issue(rank));
         self.issue_resumed();
         self.share();
@@ -172,9 +172,9 @@ impl<'p> Simulation<'p> {
             }
             self.now = time;
             match event {
-                Event::Wake { rank, stream } => self.advance(rank, stream),
-                Event::End { task, version } if self.tasks[task].version == version => self.end(task),
-                Event::End { .. } => {}
+                RunEvent::Wake { rank, stream } => self.advance(rank, stream),
+                RunEvent::End { task, version } if self.tasks[task].version == version => self.end(task),
+                RunEvent::End { .. } => {}
             }
             self.issue_resumed();
             if self.events.is_empty() {
@@ -185,7 +185,7 @@ impl<'p> Simulation<'p> {
         if !is_done {
             return Err((0..self.ranks.len()).filter_map(|rank| Some((rank, self.held_up(rank)?))).collect());
         }
-        Ok(Outcome {
+        Ok(SimulatedRun {
             ends: self.ends,
             begins: self.ranks.iter().map(|rank| rank.begins[COUNTED]).collect(),
             accounts: self.ranks.iter_mut().map(|rank| std::mem::take(&mut rank.account)).collect(),
@@ -193,7 +193,7 @@ impl<'p> Simulation<'p> {
         })
     }
 
-    fn push(&mut self, time: Ps, event: Event) {
+    fn push(&mut self, time: Ps, event: RunEvent) {
         self.sequence += 1;
         self.events.push(Reverse((time, self.sequence, event)));
     }
@@ -246,7 +246,7 @@ impl<'p> Simulation<'p> {
                 }
             }
             if round == COUNTED {
-                state.spans[at] = Span { issued: state.host, start: started, end: state.host };
+                state.spans[at] = OpSpan { issued: state.host, start: started, end: state.host };
             }
             state.next = (round, at + 1);
         }
@@ -281,7 +281,7 @@ impl<'p> Simulation<'p> {
         let head = state.streams[stream].queue.front().filter(|_| state.streams[stream].running == 0)?;
         let (ready, round, at) = (head.ready, head.round, head.ops[0]);
         if ready > self.now {
-            self.push(ready, Event::Wake { rank, stream });
+            self.push(ready, RunEvent::Wake { rank, stream });
             return None;
         }
         let awaited = match &ops[at].what {
@@ -303,7 +303,7 @@ impl<'p> Simulation<'p> {
         let (ready, waiting): (Vec<_>, Vec<_>) = state.waiting.drain(..).partition(|(awaited, _)| *awaited == place);
         state.waiting = waiting;
         for (_, stream) in ready {
-            self.push(self.now, Event::Wake { rank, stream });
+            self.push(self.now, RunEvent::Wake { rank, stream });
         }
     }
 
@@ -463,9 +463,9 @@ impl What {
     }
 }
 
-impl Program {
+impl StreamsProgram {
     /// Returns the task of an operation that is one.
-    pub(super) fn task(&self, rank: usize, op: usize) -> &Task {
+    pub(super) fn task(&self, rank: usize, op: usize) -> &StreamTask {
         match &self.ranks[rank].ops[op].what {
             What::Task(task) => task,
             _ => unreachable!("streams run tasks only"),
@@ -484,6 +484,10 @@ pub(super) fn hangs(waiting: &[(usize, usize)], name: impl Fn(usize, usize) -> S
 ///
 /// # Errors
 /// [`Error::Deadlock`] if ranks wait for each other for ever.
-pub(super) fn run(program: &Program, contention: f64, name: impl Fn(usize, usize) -> String) -> Result<Outcome> {
-    Simulation::new(program, contention).run().map_err(|waiting| hangs(&waiting, name))
+pub(super) fn run(
+    program: &StreamsProgram,
+    contention: f64,
+    name: impl Fn(usize, usize) -> String,
+) -> Result<SimulatedRun> {
+    StreamsSimulation::new(program, contention).run().map_err(|waiting| hangs(&waiting, name))
 }

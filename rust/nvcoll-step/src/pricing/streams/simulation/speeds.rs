@@ -10,11 +10,11 @@
 
 use nvcoll_fabric::units::Ps;
 
-use super::{Event, Simulation};
-use crate::pricing::streams::program::{Task, RESOURCES};
+use super::{RunEvent, StreamsSimulation};
+use crate::pricing::streams::program::{StreamTask, RESOURCES};
 use crate::pricing::streams::share::{fair, Need};
 
-impl<'p> Simulation<'p> {
+impl<'p> StreamsSimulation<'p> {
     /// Gives new speeds to all tasks of ranks where a task began or ended, and of ranks that share a task with them.
     pub(super) fn share(&mut self) {
         if self.changed.is_empty() {
@@ -25,7 +25,7 @@ impl<'p> Simulation<'p> {
         let needs: Vec<Vec<Need>> = tasks.iter().map(|&task| self.needs(task, place)).collect();
         let needs: Vec<&[Need]> = needs.iter().map(Vec::as_slice).collect();
         let speeds = fair(&needs, ranks.len() * RESOURCES);
-        let loads: Vec<Load> = ranks.iter().map(|&rank| self.load(rank)).collect();
+        let loads: Vec<RankLoad> = ranks.iter().map(|&rank| self.load(rank)).collect();
         let slows: Vec<f64> = tasks.iter().map(|&task| self.slowed(task, |rank| loads[place(rank)])).collect();
         for ((number, speed), slow) in tasks.into_iter().zip(speeds).zip(slows) {
             self.set_speed(number, speed * slow);
@@ -75,11 +75,11 @@ impl<'p> Simulation<'p> {
         task.remaining = (task.remaining - (now - task.since) as f64 * task.speed).max(0.0);
         (task.speed, task.since, task.version) = (speed, now, task.version + 1);
         let (end, version) = (now.saturating_add((task.remaining / speed).ceil() as Ps), task.version);
-        self.push(end, Event::End { task: number, version });
+        self.push(end, RunEvent::End { task: number, version });
     }
 
     /// Returns the speed of a task beside work of the other kind, on the rank where it is least.
-    fn slowed(&self, number: usize, load: impl Fn(usize) -> Load) -> f64 {
+    fn slowed(&self, number: usize, load: impl Fn(usize) -> RankLoad) -> f64 {
         let of_member = |&(rank, op): &(usize, usize)| {
             let (task, load) = (self.program.task(rank, op), load(rank));
             match (task.computes, load.computes) {
@@ -92,13 +92,13 @@ impl<'p> Simulation<'p> {
         self.tasks[number].members.iter().map(of_member).fold(1.0, f64::min)
     }
 
-    fn load(&self, rank: usize) -> Load {
+    fn load(&self, rank: usize) -> RankLoad {
         let tasks = || self.tasks_of(rank);
         let nearby = tasks().map(|task| task.nearby).fold(0.0, f64::max);
-        Load { slow: 1.0 / (1.0 + self.contention * nearby), computes: tasks().any(|task| task.computes) }
+        RankLoad { slow: 1.0 / (1.0 + self.contention * nearby), computes: tasks().any(|task| task.computes) }
     }
 
-    fn tasks_of(&self, rank: usize) -> impl Iterator<Item = &'p Task> + '_ {
+    fn tasks_of(&self, rank: usize) -> impl Iterator<Item = &'p StreamTask> + '_ {
         let members = self.ranks[rank].active.iter().flat_map(|&number| &self.tasks[number].members);
         members.filter(move |(of, _)| *of == rank).map(|&(rank, op)| self.program.task(rank, op))
     }
@@ -106,7 +106,7 @@ impl<'p> Simulation<'p> {
 
 /// The work on a rank: the speed of computing beside its collectives, and whether it computes.
 #[derive(Debug, Clone, Copy)]
-struct Load {
+struct RankLoad {
     slow: f64,
     computes: bool,
 }

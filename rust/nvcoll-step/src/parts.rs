@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(usize)]
-pub enum Part {
+pub enum TimePart {
     /// Matrix products.
     Gemm,
     /// Attention.
@@ -77,23 +77,23 @@ pub const PARTS: [(&str, PartKind, &str); COUNT] = [
 
 /// Seconds of each part.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Parts([f64; COUNT]);
+pub struct TimeParts([f64; COUNT]);
 
-impl Parts {
+impl TimeParts {
     /// Returns seconds of one part.
-    pub fn of(part: Part, seconds: f64) -> Self {
+    pub fn of(part: TimePart, seconds: f64) -> Self {
         let mut parts = Self::default();
         parts.add(part, seconds);
         parts
     }
 
     /// Adds seconds to a part.
-    pub fn add(&mut self, part: Part, seconds: f64) {
+    pub fn add(&mut self, part: TimePart, seconds: f64) {
         self.0[part as usize] += seconds;
     }
 
     /// Returns the seconds of a part.
-    pub fn seconds(&self, part: Part) -> f64 {
+    pub fn seconds(&self, part: TimePart) -> f64 {
         self.0[part as usize]
     }
 
@@ -108,13 +108,13 @@ impl Parts {
     }
 }
 
-impl AddAssign for Parts {
+impl AddAssign for TimeParts {
     fn add_assign(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(mine, more)| *mine += more);
     }
 }
 
-impl Mul<f64> for Parts {
+impl Mul<f64> for TimeParts {
     type Output = Self;
 
     fn mul(self, factor: f64) -> Self {
@@ -122,7 +122,7 @@ impl Mul<f64> for Parts {
     }
 }
 
-impl Serialize for Parts {
+impl Serialize for TimeParts {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.named())
     }

@@ -1,0 +1,49 @@
+//! What is planned, and what several parts of the planner ask of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::layout::{Layout, Sharding};
+use crate::model::Model;
+use crate::software::Software;
+
+/// What the planner plans.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// The model.
+    pub model: Model,
+    /// The layout.
+    pub layout: Layout,
+    /// The software.
+    pub software: Software,
+    /// The number of GPUs that NVLink joins: those of a node, or of a rack.
+    pub domain: u32,
+}
+
+impl Request {
+    /// Says whether parameters are sharded and gathered for each layer and micro-batch; in a pipeline they are gathered once in a step.
+    pub(super) fn shards_layers(&self) -> bool {
+        self.layout.sharding == Sharding::Parameters && self.layout.stages == 1
+    }
+
+    pub(super) fn parameter_bytes(&self) -> f64 {
+        if self.software.gathers_fp8 && self.layout.dtype.is_narrow() {
+            1.0
+        } else {
+            self.software.parameter_bytes
+        }
+    }
+}
+
+/// Parameters of one stage on one rank.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct StageParameters {
+    /// Of layers, without routed experts.
+    pub(super) dense: f64,
+    /// Of routed experts.
+    pub(super) experts: f64,
+    /// Of embedding and head.
+    pub(super) ends: f64,
+    /// The number of layers.
+    pub(super) layers: f64,
+}
