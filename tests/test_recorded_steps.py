@@ -1,6 +1,7 @@
 """Recorded steps in Python: price, timeline, trace and page serve them as they serve planned ones."""
 
 import json
+import pickle
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -197,3 +198,9 @@ def test_the_builder_refuses_what_it_cannot_build():
             wrong()
     rank.timed(7, 1e-3)
     assert builder.finish().flops() == 0 and rank.place(99) == -1
+
+
+def test_a_step_is_equal_to_its_copy():
+    step = training.WorkStep.from_json(json.dumps(documented()))
+    other = training.WorkStep.from_json(json.dumps(stages()))
+    assert pickle.loads(pickle.dumps(step)) == step != other and len({step, other, step}) == 2

@@ -18,8 +18,7 @@ from nvcoll.dryrun.recorded import Recorded
 from nvcoll.text.formatting import counted
 from nvcoll.traces import formats
 from nvcoll.traces import report as of_traces
-from nvcoll.traces.kineto import Measured
-from nvcoll.traces.program import Trace
+from nvcoll.traces.program import Measured, Trace
 
 
 @gathered

@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
 
 use pyo3::prelude::*;
@@ -130,6 +131,16 @@ impl WorkStep {
         let rank = streams.ranks.get(at);
         let rank = rank.ok_or_else(|| invalid(py, format!("there are {} recorded ranks", streams.ranks.len())))?;
         Ok(rank.issued.iter().map(|one| one.op.flops()).sum())
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.0.name, self.0.gpus).hash(&mut hasher);
+        hasher.finish()
     }
 
     fn __repr__(&self) -> String {
