@@ -354,7 +354,7 @@ fn no_two_types_of_the_crates_have_one_name() {
     let repeated = places.iter().filter(|(name, places)| places.len() > 1 && !is_allowed(name, places));
     let repeated: Vec<_> = repeated.collect();
     assert!(repeated.is_empty(), "these types are declared more than once: {repeated:#?}");
-    let is_needed = |name: &&&str| places.get(**name).is_some_and(|places| places.len() > 1);
-    let (_, unneeded): (Vec<_>, Vec<_>) = OPEN_NAMES.iter().partition(is_needed);
+    let is_needed = |name: &str| places.get(name).is_some_and(|places| places.len() > 1);
+    let unneeded: Vec<&str> = OPEN_NAMES.iter().copied().filter(|name| !is_needed(name)).collect();
     assert!(unneeded.is_empty(), "these names are declared once: take them from OPEN_NAMES: {unneeded:?}");
 }

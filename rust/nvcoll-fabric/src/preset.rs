@@ -78,7 +78,7 @@ pub fn presets() -> &'static [Fabric] {
 }
 
 fn machines_of(text: &str) -> Result<Vec<Preset>> {
-    let description: describe::Description = describe::read(text, "preset")?;
+    let description: describe::Description = crate::tables::read(text, "preset")?;
     let row = |machine: &describe::MachineVariant| {
         let fabric = description.build(machine, &machine.name)?;
         Ok(Preset { fabric, is_board: machine.board, is_stock: machine.stock, also: machine.also.clone() })

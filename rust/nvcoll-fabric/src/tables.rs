@@ -30,3 +30,15 @@ pub(crate) fn named<'n, T: Copy>(
     let found = all.iter().copied().find(|&one| name_of(one).eq_ignore_ascii_case(name));
     found.ok_or_else(|| Error::Unknown { kind, name: name.to_owned(), known: known() })
 }
+
+/// Reads TOML; `origin` is what to call it in errors.
+///
+/// # Errors
+/// [`Error::Description`] with the line and what is wrong there.
+pub(crate) fn read<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| text[..span.start].lines().count().max(1));
+        let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+        Error::Description { origin: origin.to_owned(), message: format!("{place}{}", error.message()) }
+    })
+}

@@ -62,8 +62,8 @@ mod _nvcoll {
     use crate::gil::end_attaching;
     #[pymodule_export]
     use crate::machines::{
-        door::{fabric, gpus_called, machine_names, machines},
-        fabric::{all_gpus, all_media, all_networks, fabrics, make_cluster, text_formats, Fabric, Network, TextFormat},
+        door::{fabric, gpus_called, machine_names, machines, make_cluster},
+        fabric::{all_gpus, all_media, all_networks, fabrics, text_formats, Fabric, Network, TextFormat},
         nccl::{nccl_versions, NcclCandidate, NcclEstimate},
         prediction::{constants_of_predictions, launch_named, launches, patterns, Prediction, Trial},
         settings::nccl_settings,

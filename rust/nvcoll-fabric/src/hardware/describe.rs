@@ -24,13 +24,13 @@
 //! lanes = 4
 //! ```
 
-use serde::{de, Deserialize};
+use serde::Deserialize;
 
 use super::gpus::Gpu;
 use super::media::Medium;
-use super::origin::Origin;
-use super::{names, Abilities, Device, DeviceKind, Fabric};
+use super::{names, Abilities, Device, DeviceKind, Fabric, Origin};
 use crate::error::{Error, Result};
+use crate::tables;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -119,18 +119,6 @@ impl Description {
     }
 }
 
-/// Reads TOML; `origin` is what to call it in errors.
-///
-/// # Errors
-/// [`Error::Description`] with the line and what is wrong there.
-pub(crate) fn read<T: de::DeserializeOwned>(text: &str, origin: &str) -> Result<T> {
-    toml::from_str(text).map_err(|error| {
-        let line = error.span().map(|span| text[..span.start].lines().count().max(1));
-        let place = line.map_or_else(String::new, |line| format!("line {line}: "));
-        wrong(origin, format!("{place}{}", error.message()))
-    })
-}
-
 fn wrong(origin: &str, message: String) -> Error {
     Error::Description { origin: origin.to_owned(), message }
 }
@@ -140,7 +128,7 @@ fn wrong(origin: &str, message: String) -> Error {
 /// # Errors
 /// [`Error::Description`] with what is wrong.
 pub(crate) fn parse(text: &str, origin: &str) -> Result<Fabric> {
-    let description: Description = read(text, origin)?;
+    let description: Description = tables::read(text, origin)?;
     match description.machines.as_slice() {
         [machine] => description.build(machine, origin),
         machines => Err(wrong(origin, format!("it describes {} machines: describe one", machines.len()))),

@@ -22,11 +22,23 @@ pub(crate) mod names;
 pub mod network;
 pub mod origin;
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
 use crate::units::{Ps, Rate};
 use gpus::Gpu;
 use media::Medium;
-use origin::Origin;
+use network::Network;
+use origin::Change;
+
+/// How a machine was made; of one that was described nothing is here.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Origin {
+    /// One node and the network, if the machine is a cluster.
+    pub cluster: Option<Arc<(Fabric, Network)>>,
+    /// The changes, in their order.
+    pub changes: Vec<Change>,
+}
 
 /// A machine, or several with a network between them.
 #[derive(Debug, Clone, PartialEq)]

@@ -42,7 +42,6 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::hardware::describe;
 use crate::hardware::media::{self, LinkFamily, Medium};
 use crate::tables;
 use crate::units::Rate;
@@ -159,7 +158,7 @@ impl Network {
     /// # Errors
     /// [`Error::Description`] with the line or the field that is wrong.
     pub fn from_text(text: &str, origin: &str) -> Result<Self> {
-        let network: Self = describe::read(text, origin)?;
+        let network: Self = tables::read(text, origin)?;
         network.check().map_err(|error| match error {
             Error::Description { message, .. } => Error::Description { origin: origin.to_owned(), message },
             other => other,

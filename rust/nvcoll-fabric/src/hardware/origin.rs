@@ -1,23 +1,10 @@
-//! How a machine was made of another: the nodes and the network of a cluster, and its changes. Who wants a part asks here, and takes no
-//! name apart.
+//! Changes of a machine, as `nvlink x2`.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::gpus::{self, Gpu};
 use super::media::{self, LinkFamily, Medium};
-use super::network::Network;
-use super::Fabric;
 use crate::error::{Error, Result};
-
-/// How a machine was made; of one that was described nothing is here.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Origin {
-    /// One node and the network, if the machine is a cluster.
-    pub cluster: Option<Arc<(Fabric, Network)>>,
-    /// The changes, in their order.
-    pub changes: Vec<Change>,
-}
 
 /// A change of a machine.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::hardware::gpus::Gpu;
 use crate::hardware::media::Medium;
-use crate::hardware::origin::Origin;
+use crate::hardware::Origin;
 use crate::hardware::{Abilities, Device, DeviceKind, Fabric};
 
 /// A format in which a machine can be described.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::hardware::media::Medium;
 pub use crate::hardware::network::{network, networks, Network};
-use crate::hardware::origin::Origin;
+use crate::hardware::Origin;
 use crate::hardware::{Device, DeviceKind, Fabric, Link};
 use crate::topology::switches::Joined;
 

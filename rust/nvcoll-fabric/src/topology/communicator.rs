@@ -16,7 +16,7 @@ use nvcoll_core::connected_components::connected_components;
 
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
-use crate::hardware::origin::Origin;
+use crate::hardware::Origin;
 use crate::hardware::{Device, DeviceKind, Fabric, Link};
 
 impl Fabric {

@@ -19,7 +19,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::hardware::origin::Origin;
+use crate::hardware::Origin;
 use crate::hardware::{Device, Fabric, Link};
 
 /// Where the parts of a cluster of equal nodes lie.

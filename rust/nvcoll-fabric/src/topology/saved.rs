@@ -5,7 +5,8 @@ use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
 use crate::error::Result;
 use crate::hardware::media::{self, Medium};
 use crate::hardware::network::Network;
-use crate::hardware::origin::{Change, Origin};
+use crate::hardware::origin::Change;
+use crate::hardware::Origin;
 use crate::hardware::{gpus, Abilities, Device, Fabric, Link};
 use crate::topology::cluster::cluster;
 

@@ -11,7 +11,7 @@ use nvcoll_core::partition::Partition;
 use nvcoll_core::schedule::{Aliasing, Path, Schedule};
 use nvcoll_fabric::hardware::gpus::{Generation, Gpu, KnownBy};
 use nvcoll_fabric::hardware::media::{self, LinkFamily, Medium};
-use nvcoll_fabric::hardware::origin::Origin;
+use nvcoll_fabric::hardware::Origin;
 use nvcoll_fabric::hardware::{Abilities, Device, DeviceKind, Fabric, Link};
 use nvcoll_fabric::simulate::{protocol, simulate, Settings};
 

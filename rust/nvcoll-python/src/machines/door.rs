@@ -9,10 +9,12 @@ use pyo3::types::PyBytes;
 use nvcoll_fabric::hardware::gpus;
 use nvcoll_fabric::machines::{machines as listed, takes_gpu};
 use nvcoll_fabric::preset::rows;
-use nvcoll_fabric::{Error, Fabric as Hardware};
+use nvcoll_fabric::topology::cluster;
+use nvcoll_fabric::Error;
 
 use crate::error::{invalid, of_fabric};
-use crate::machines::fabric::{read, Fabric};
+use crate::integers::integer;
+use crate::machines::fabric::{described, read, Fabric};
 use crate::rows::GpuRow;
 
 /// Returns machines: what `on` names in every function, and ``--on`` in every command.
@@ -132,7 +134,34 @@ pub(crate) fn with_files<T>(
     make(&read_text).map_err(|error| kept.take().unwrap_or_else(|| of_fabric(py, &error)))
 }
 
-/// Reads the machine that a fabric was saved as.
-pub(crate) fn restored(py: Python<'_>, saved: &str) -> PyResult<Hardware> {
-    serde_json::from_str(saved).map_err(|error| invalid(py, format!("a saved fabric cannot be read: {error}")))
+/// Returns a machine of equal nodes and a network.
+///
+/// Args:
+///     node: a machine of one node, as in :func:`machines`.
+///     nodes: the number of nodes, from 1.
+///     network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node; a `Network`; or a file that
+///         describes one, as a path or as a name that ends in ``.toml``.
+///
+/// Raises:
+///     InvalidArgument: a name is unknown, no NIC can be attached to the node, or the description of the network is wrong or
+///         holds fewer nodes.
+///     OSError: the file cannot be read.
+#[pyfunction]
+#[pyo3(
+    name = "cluster",
+    signature = (node: "str | PathLike[str] | Fabric", *, nodes: "int", network: "str | PathLike[str] | Network")
+)]
+pub(crate) fn make_cluster(
+    py: Python<'_>,
+    node: &Bound<'_, PyAny>,
+    nodes: &Bound<'_, PyAny>,
+    network: &Bound<'_, PyAny>,
+) -> PyResult<Fabric> {
+    let nodes = integer("nodes", nodes, 1..=u32::MAX)?;
+    let node = match node.cast::<Fabric>() {
+        Ok(fabric) => fabric.get().hardware().clone(),
+        Err(_) => fabric(py, node, None)?.get().hardware().clone(),
+    };
+    let between = described(network)?;
+    py.detach(|| cluster::cluster(&node, nodes, &between)).map(Fabric::from).map_err(|error| of_fabric(py, &error))
 }

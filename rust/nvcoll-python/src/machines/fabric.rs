@@ -11,7 +11,6 @@ use nvcoll_fabric::hardware::{gpus, media};
 use nvcoll_fabric::import::{TextFormat as FormatRow, FORMATS};
 use nvcoll_fabric::nccl::NcclSettings;
 use nvcoll_fabric::preset::presets;
-use nvcoll_fabric::topology::cluster;
 use nvcoll_fabric::topology::loss::Loss;
 use nvcoll_fabric::topology::ports::PortRates;
 use nvcoll_fabric::topology::rates::RateMatrix;
@@ -21,7 +20,6 @@ use nvcoll_fabric::{Error, Fabric as Hardware};
 use crate::error::{invalid, of_fabric, of_file, raised};
 use crate::gil::interrupt;
 use crate::integers::integer;
-use crate::machines::door::{fabric, restored};
 use crate::machines::fabric_cache::FabricCache;
 use crate::rows::{GpuRow, MediumRow};
 use crate::schedules::schedule::{collective_named, in_notebook};
@@ -365,7 +363,8 @@ impl Fabric {
     // For pickle.
     #[staticmethod]
     fn _restored(py: Python<'_>, saved: &str) -> PyResult<Self> {
-        restored(py, saved).map(Self::from)
+        let fabric: Result<Hardware, _> = serde_json::from_str(saved);
+        fabric.map(Self::from).map_err(|error| invalid(py, format!("a saved fabric cannot be read: {error}")))
     }
 
     fn __repr__(&self) -> String {
@@ -526,40 +525,8 @@ impl Network {
     }
 }
 
-/// Returns a machine of equal nodes and a network.
-///
-/// Args:
-///     node: a machine of one node, as in :func:`machines`.
-///     nodes: the number of nodes, from 1.
-///     network: the name of a network, as ``ib-ndr-8``: eight ports of InfiniBand NDR per node; a `Network`; or a file that
-///         describes one, as a path or as a name that ends in ``.toml``.
-///
-/// Raises:
-///     InvalidArgument: a name is unknown, no NIC can be attached to the node, or the description of the network is wrong or
-///         holds fewer nodes.
-///     OSError: the file cannot be read.
-#[pyfunction]
-#[pyo3(
-    name = "cluster",
-    signature = (node: "str | PathLike[str] | Fabric", *, nodes: "int", network: "str | PathLike[str] | Network")
-)]
-pub(crate) fn make_cluster(
-    py: Python<'_>,
-    node: &Bound<'_, PyAny>,
-    nodes: &Bound<'_, PyAny>,
-    network: &Bound<'_, PyAny>,
-) -> PyResult<Fabric> {
-    let nodes = integer("nodes", nodes, 1..=u32::MAX)?;
-    let node = match node.cast::<Fabric>() {
-        Ok(fabric) => fabric.get().0.clone(),
-        Err(_) => fabric(py, node, None)?.get().0.clone(),
-    };
-    let between = described(network)?;
-    py.detach(|| cluster::cluster(&node, nodes, &between)).map(Fabric::from).map_err(|error| of_fabric(py, &error))
-}
-
 /// Reads a network: an object, a name, or a file.
-fn described(from: &Bound<'_, PyAny>) -> PyResult<Described> {
+pub(super) fn described(from: &Bound<'_, PyAny>) -> PyResult<Described> {
     let py = from.py();
     if let Ok(network) = from.cast::<Network>() {
         return Ok(network.get().0.clone());
