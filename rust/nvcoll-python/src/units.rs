@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn times_and_sizes_have_the_unit_that_suits_them() {
-        assert_eq!([0.0, 999.9, 1000.0, 2.5e6].map(|us| timed(&[us])), ["0.0 us", "999.9 us", "1.0 ms", "2.50 s"]);
+        assert_eq!([0.0, 999.9, 1000.0, 2.5e6].map(|us| timed(&[us])), ["0 us", "1000 us", "1.00 ms", "2.50 s"]);
         assert_eq!([0, 100, 1 << 20, 3 << 29].map(sized), ["0 B", "100 B", "1 MiB", "1.5 GiB"]);
     }
 }

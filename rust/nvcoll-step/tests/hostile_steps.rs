@@ -100,7 +100,6 @@ fn contradictions_are_refused_with_what_was_expected() {
         ("/tokens", json!(1e308), "to 1e30 was"),
         ("/model_flops", json!(-5), "-5"),
         ("/layers/blocks/head/recompute/gemm", json!(2), "0 to 1"),
-        ("/layers/blocks/dense layer/forward/0/hides", json!("tiles"), "only collectives do"),
         ("/layers/blocks/head/forward/0/k", json!(-1), "-1"),
         ("/layers/blocks/head/forward/0/m", json!(1e308), "to 1e30 was"),
         ("/layers/blocks/head/forward/0/m", json!(1e30), "were expected"),
@@ -111,6 +110,19 @@ fn contradictions_are_refused_with_what_was_expected() {
         assert!(error.contains(expected), "{place} = {value}: {error}");
         assert!(error.len() < 400, "{place}: {error}");
     }
+}
+
+#[test]
+fn a_product_hides_behind_nothing_and_layers_have_no_events() {
+    let with = |name: &str, value: Value| {
+        let mut step = step();
+        step["layers"]["blocks"]["head"]["forward"][0][name] = value;
+        outcome(&step.to_string()).unwrap_err().to_string()
+    };
+    assert!(with("hides", json!("tiles")).contains("only collectives do"));
+    let mut step = step();
+    step["layers"]["blocks"]["head"]["forward"][0] = json!({"work": "record", "event": 1});
+    assert!(outcome(&step.to_string()).unwrap_err().to_string().contains("orders streams"));
 }
 
 #[test]
