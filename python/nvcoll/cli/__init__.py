@@ -74,8 +74,13 @@ def _errors_in_one_line() -> Iterator[None]:
         if not hasattr(error, "format_message"):  # which usage errors of every click that typer brings have
             raise
         message = hints.message(error)
-    typer.echo("\n".join(map(printable, f"nvcoll: {message}".split("\n"))), err=True)
+    typer.echo(_printable_lines(f"nvcoll: {message}"), err=True)
     raise typer.Exit(status)
+
+
+def _printable_lines(text: str) -> str:
+    """Returns a text whose lines have no escapes of terminals."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _let_go_of_stdout() -> None:

@@ -200,7 +200,7 @@ class Watch(private.Mode):
         """Says whether an operator is none of the step: work on the CPU in another thread than that which trains."""
         if self._thread == self._lines.training or any(each.is_cuda for each in inputs):
             return False
-        return torch.device(kwargs.get("device") or "cpu").type != "cuda"
+        return bool(torch.device(kwargs.get("device") or "cpu").type != "cuda")
 
     def _run(self, rule: Rule, args: Any, kwargs: Any, inputs: list[torch.Tensor]) -> Any:
         handler = self._data.handlers.get(rule.op)
