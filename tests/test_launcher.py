@@ -368,7 +368,7 @@ def test_ranks_end_when_nobody_reads_the_output(script):
     [
         (("-n", "2", "nowhere.py"), "nowhere.py: No such file"),
         (("-n", "0", "x.py"), "-n is 0: there can be 1 to 1024 ranks"),
-        (("-n", "two", "x.py"), "valid integer"),
+        (("-n", "two", "x.py"), "takes a number: pass one, as -n 4"),
         (("-n", "2", "--on", "nowhere", "x.py"), "nowhere"),
         (("--no-prefix", "x.py"), "--no-prefix is for the output of several ranks: pass -n too"),
         (("--keep-going", "x.py"), "--keep-going is for several ranks: pass -n too"),
