@@ -106,4 +106,4 @@ def _from_toml(file: str) -> dict[str, Any]:
             f"{file}: its values are nested too deeply: pass fields with numbers, texts and lists"
         ) from None
     except ValueError as error:  # of TOML, of UTF-8, and of integers with thousands of digits
-        raise InvalidArgument(f"{file}: {error}") from None
+        raise InvalidArgument(f"{file}: {str(error).partition('; use sys.')[0]}") from None
