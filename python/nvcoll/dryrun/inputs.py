@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nvcoll.dryrun.reads import METADATA, Stamp, kind_of, may_be_imported, names_in, stamp_of
+from nvcoll.dryrun.whole import write_whole
 
 MOST_FILE_BYTES = 16 << 20
 """The largest file whose bytes are compared. Chosen."""
@@ -68,12 +69,7 @@ class Inputs:
 
     def save(self, path: Path) -> None:
         """Writes them to a file, whole or not at all."""
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            draft.write_bytes(gzip.compress(json.dumps(asdict(self)).encode(), compresslevel=1))
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_whole(path, gzip.compress(json.dumps(asdict(self)).encode(), compresslevel=1))
 
     @classmethod
     def load(cls, path: Path) -> Inputs:

@@ -21,6 +21,7 @@ from typing import Any
 
 from nvcoll._nvcoll import InvalidArgument, WorkStep
 from nvcoll.dryrun.recording import Run
+from nvcoll.dryrun.whole import write_whole
 
 SCHEMA = "nvcoll.recorded/2"
 
@@ -111,13 +112,7 @@ class Recorded:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it to a file, whole or not at all. The same recording is the same bytes."""
         text = json.dumps({"schema": SCHEMA, "step": self.row, "facts": self.facts}, separators=(",", ":"))
-        path = Path(path)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            draft.write_bytes(gzip.compress(text.encode(), compresslevel=6, mtime=0))
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_whole(Path(path), gzip.compress(text.encode(), compresslevel=6, mtime=0))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recorded:
