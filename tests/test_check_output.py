@@ -12,8 +12,9 @@ from test_check import LOGS, predicted
 
 from nvcoll.check import junit, nccl_tests, report
 from nvcoll.check.verdict import judged
+from nvcoll.cli.formats import schema
 
-SCHEMA = json.loads(report.schema())
+SCHEMA = json.loads(schema("check"))
 
 
 def valid(*arguments):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from nvcoll.check.verdict import Judged, Verdict
@@ -76,11 +75,6 @@ def _row(one: Judged) -> dict[str, Any]:
         "baseline_us": one.baseline_us,
         "of_baseline": one.of_baseline,
     }
-
-
-def schema() -> str:
-    """Returns the JSON Schema of `to_json`."""
-    return (Path(__file__).parent.parent / "cli" / "schemas" / "check.json").read_text(encoding="utf-8")
 
 
 def rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
