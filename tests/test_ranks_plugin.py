@@ -36,6 +36,22 @@ def text_of(result):
     return "\n".join(result.outlines)
 
 
+def ended_on_rank_1(session, name, end):
+    """Runs a test whose rank 1 ends by a statement before a collective, and one more behind it."""
+    return session(f"""
+@pytest.mark.ranks(2)
+def {name}(comm):
+    comm.barrier()
+    if comm.rank == 1:
+        {end}
+    comm.all_reduce(np.ones(7))
+
+@pytest.mark.ranks(2)
+def test_behind_it(comm):
+    comm.barrier()
+""")
+
+
 def test_a_test_runs_on_every_rank_with_its_fixtures_and_parameters(session):
     result = session("""
 @pytest.fixture
@@ -119,18 +135,7 @@ def test_behind_it(comm):
 
 @pytest.mark.parametrize("death", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)", "os.abort()"])
 def test_a_death_names_rank_and_signal_and_the_next_test_has_new_processes(session, death):
-    result = session(f"""
-@pytest.mark.ranks(2)
-def test_dies(comm):
-    comm.barrier()
-    if comm.rank == 1:
-        {death}
-    comm.all_reduce(np.ones(7))
-
-@pytest.mark.ranks(2)
-def test_behind_it(comm):
-    comm.barrier()
-""")
+    result = ended_on_rank_1(session, "test_dies", death)
     result.assert_outcomes(failed=1, passed=1)
     how = {"os._exit(3)": "ended with status 3", "os.abort()": "killed by signal 6"}.get(death, "killed by signal 9")
     assert re.search(f"rank 1: its process .*{how}", text_of(result))
@@ -140,18 +145,7 @@ def test_behind_it(comm):
     ("end", "name"), [("raise KeyboardInterrupt", "KeyboardInterrupt"), ("pytest.exit('no')", "Exit")]
 )
 def test_an_end_of_the_session_on_a_rank_is_told_with_its_line(session, end, name):
-    result = session(f"""
-@pytest.mark.ranks(2)
-def test_ends(comm):
-    comm.barrier()
-    if comm.rank == 1:
-        {end}
-    comm.all_reduce(np.ones(7))
-
-@pytest.mark.ranks(2)
-def test_behind_it(comm):
-    comm.barrier()
-""")
+    result = ended_on_rank_1(session, "test_ends", end)
     result.assert_outcomes(failed=1, passed=1)
     text = text_of(result)
     assert f"rank 1: the test raised {name}, which ends its process" in text and "status 0" not in text
