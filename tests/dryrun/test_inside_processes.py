@@ -1,5 +1,8 @@
 """Processes that a script starts in a dry run: those of multiprocessing are of its rank, programs are not."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from dryrun.children import PATIENT, children
@@ -54,7 +57,7 @@ def test_a_program_has_no_virtual_gpu_and_is_told_in_the_report(children, tmp_pa
     [(out, run, recording)] = children.run(tmp_path / "starts.py")
     assert run.status == "counted" and out.count("found []") == 2 and "\n0\n" in out, out
     said = [one.text for one in recording.assumed if "starts" in one.text]
-    assert [text.split("`")[1] for text in said] == ["python", "true", "grep"]
+    assert [text.split("`")[1] for text in said] == [Path(sys.executable).name, "true", "grep"]
     assert recording.assumed[0].times == 2 and all("without the virtual GPU" in text for text in said)
 
 
