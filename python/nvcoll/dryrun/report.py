@@ -12,10 +12,11 @@ from nvcoll.dryrun.failures import OutOfGpuMemory
 from nvcoll.dryrun.hints import hints
 from nvcoll.dryrun.recorded import Recorded
 from nvcoll.dryrun.recording import Run
+from nvcoll.text.blocks import Block, Line, under
 from nvcoll.text.formatting import counted
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import StepPrediction, fit_words
-from nvcoll.training.report import Block, Detail, Line, Report, TooLarge, under
+from nvcoll.training.report import Detail, Report, TooLarge
 
 MOST: Final = 8
 """The rows of assumptions and symbols that are shown. Chosen."""

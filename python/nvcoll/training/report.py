@@ -14,16 +14,15 @@ What one command alone knows is data of the report: `Report.head`, `Report.measu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from html import escape
 from importlib.resources import files
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from nvcoll._nvcoll import InvalidArgument
+from nvcoll.text.blocks import Block, Blocks, Line, Table, Time, beside, under
 from nvcoll.text.formatting import counted, duration, sized
-from nvcoll.text.tables import LABEL, fitted, labelled
 from nvcoll.training import page
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import PARTS, TITLES, CollectivePrice, StepPrediction, fit_words
@@ -54,32 +53,6 @@ LEAST: Final = 5e-4
 
 ALL: Final = 0.995
 """The part of a collective's time from which on all of it is exposed, as far as three digits show. Chosen."""
-
-
-class Line(NamedTuple):
-    """A sentence with its label; a headline has none, and a sentence that goes on below another has a blank."""
-
-    label: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of text: headings, rows, the headings of columns that are aligned left, and of those that may go."""
-
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    left: Sequence[str] = ()
-    optional: Sequence[str] = ()
-
-
-Block = Line | Table | None
-"""A part of the text; None is an empty line."""
-
-
-def under(label: str, sentences: Iterable[str]) -> Iterator[Line]:
-    """Yields sentences under one label."""
-    return (Line(label if nth == 0 else " ", text) for nth, text in enumerate(sentences))
 
 
 @dataclass(frozen=True)
@@ -126,7 +99,7 @@ class TooLarge:
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(Blocks):
     """Predictions of a step on machines, one for each of `machines`, and what only its command knows.
 
     Attributes:
@@ -159,22 +132,6 @@ class Report:
 
     def __repr__(self) -> str:
         return f"<Report of {self.command}: {', '.join(map(repr, self.found))}>"
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
-
-    def lines(self) -> Iterator[str]:
-        """Yields the report as lines that fit the terminal."""
-        for block in self._blocks():
-            if block is None:
-                yield ""
-            elif isinstance(block, Table):
-                yield from fitted(block.heads, block.rows, left=block.left, optional=block.optional)
-            else:
-                yield from labelled(block.label, block.text, label=LABEL if block.label else 0)
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns a row for each prediction, of a sweep for each layout."""
@@ -225,7 +182,8 @@ class Report:
         several = self.found if len(self.found) > 1 else ()
         return page.of(one, timeline=self.timeline(), sweep=self.sweeps.get(one.machine.name), several=several)
 
-    def _blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Block]:
+        """Yields the parts of the text."""
         yield from self.head
         if self.measured is not None:
             yield from self.measured.shown
@@ -243,14 +201,12 @@ class Report:
 
     def _of_machines(self) -> Iterator[Block]:
         """Yields machines side by side, compared with the traced machine, the measured step, or the fastest."""
-        base = min(one.seconds for one in self.found)
-        whose = "best"
+        against = None
         if (measured := self.measured) is not None and measured.scale is None:
             whose = measured.machine or "measured"
             base = next((one.seconds for one in self.found if one.machine.name == whose), measured.seconds)
-        columns = {"machine": [one.machine.name for one in self.found]}
-        columns |= {"step": [duration(one.seconds) for one in self.found]}
-        columns |= {"90 % interval": [duration(one.low_s, one.high_s) for one in self.found]}
+            against = whose, base
+        columns, dollars = dict[str, list[str]](), dict[str, list[str]]()
         if has_tokens := any(one.tokens_per_second for one in self.found):
             columns |= {"tokens/s/GPU": [f"{one.tokens_per_second:,.0f}" for one in self.found]}
         if any(one.mfu for one in self.found):
@@ -264,12 +220,12 @@ class Report:
         if any(one.memory for one in self.found):
             columns |= {"GiB": [f"{one.memory_gib:.0f} of {one.gpu_memory_gib:.0f}" for one in self.found]}
             columns |= {"memory": [fit_words(one.fit) for one in self.found]}
-        columns |= {f"vs {whose}": [f"{one.seconds / base:.2f}x" for one in self.found]}
         if self.dollars:
             prices = (one.dollars(self.dollars[one.machine.name]) for one in self.found)
-            columns |= {"$/10^12 tokens": [f"{price:,.0f}" for price in prices]}
-        rows = [list(row) for row in zip(*columns.values(), strict=True)]
-        yield Table([*columns], rows, ("machine", "memory"), ("waits", "tokens/s/GPU", "GiB", "90 % interval"))
+            dollars = {"$/10^12 tokens": [f"{price:,.0f}" for price in prices]}
+        times = [Time(one.machine.name, one.seconds, one.low_s, one.high_s) for one in self.found]
+        optional = ("waits", "tokens/s/GPU", "GiB")
+        yield beside("step", times, columns, against=against, last=dollars, left=("memory",), optional=optional)
         for one in self.found:
             yield Line("limit", f"{one.machine.name}: {one.limit}")
         for one in self.found:

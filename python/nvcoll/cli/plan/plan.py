@@ -19,6 +19,7 @@ from nvcoll.cli import completion, progress
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, machines, one_machine
 from nvcoll.cli.outputs import Conditions, Outputs
+from nvcoll.text.blocks import Line, under
 from nvcoll.text.formatting import counted, duration
 from nvcoll.training import configurations
 from nvcoll.training.models import is_model, models, software
@@ -26,7 +27,7 @@ from nvcoll.training.neighbours import neighbours
 from nvcoll.training.options import PlanOptions
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import Calibration, StepPrediction, fit_words
-from nvcoll.training.report import Detail, Line, MeasuredStep, Report, under
+from nvcoll.training.report import Detail, MeasuredStep, Report
 from nvcoll.training.sweep import VARIED, Candidate, Sweep, sweep
 
 
