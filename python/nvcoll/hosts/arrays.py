@@ -6,13 +6,16 @@ Arguments are read and checked by the code of calls on one host.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
 
 from nvcoll._nvcoll import _Passed, _read, dtypes
 from nvcoll.hosts.outer import Bytes
 from nvcoll.hosts.places import Places
+
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Op
 
 ROWS = {row.name: row for row in dtypes()}
 
@@ -32,12 +35,12 @@ class Operand:
         count: the elements.
     """
 
-    def __init__(self, raw: Any, dtype: str, kind: Any) -> None:
+    def __init__(self, raw: Bytes | memoryview, dtype: str, kind: object) -> None:
         self.bytes: Bytes = np.asarray(raw)
         self.dtype, self._kind, self.itemsize = dtype, kind, ROWS[dtype].nbytes
         self.count = len(self.bytes) // self.itemsize
 
-    def typed(self, raw: Bytes) -> Any:
+    def typed(self, raw: Bytes) -> object:
         """Returns bytes as a vector of this dtype."""
         if isinstance(self._kind, np.dtype):
             return raw.view(self._kind)
@@ -56,6 +59,15 @@ class Operand:
         return Operand(self.scratch(count), self.dtype, self._kind)
 
 
+class Given(TypedDict, total=False):
+    """Arguments of calls; see `nvcoll.Communicator`."""
+
+    op: _Op | None
+    root: object
+    counts: object
+    out: object
+
+
 class Arguments:
     """What this rank passes to a call, checked.
 
@@ -63,9 +75,10 @@ class Arguments:
         places: the ranks.
         collective: the name of the call.
         x: as in the call.
-        given: the other arguments: ``op``, ``root``, ``counts``, ``out``; None: left out.
+        given: the other arguments; None: left out.
 
     Attributes:
+        collective: the name of the call.
         passed: the same, as the extension has it: ``result``, ``counts``, ``root``, ``op``, ``scalar``.
         x: what this rank contributes.
         out: what it receives; it may be the memory of `x`, or some of it.
@@ -74,7 +87,8 @@ class Arguments:
         InvalidArgument: as the call on one host.
     """
 
-    def __init__(self, places: Places, collective: str, x: Any, **given: Any) -> None:
+    def __init__(self, places: Places, collective: str, x: object, **given: Unpack[Given]) -> None:
+        self.collective = collective
         self.passed: _Passed = _read(collective, places.rank, places.size, x, **given)
         kind = getattr(given.get("out") if x is None else x, "dtype", None)
         if not isinstance(kind, np.dtype) and "torch" not in type(kind).__module__:
@@ -82,7 +96,7 @@ class Arguments:
         self.x = Operand(self.passed.input, self.passed.dtype, kind)
         self.out = Operand(self.passed.output, self.passed.dtype, kind)
 
-    def finish(self) -> Any:
+    def finish(self) -> object:
         """Copies what was received to a strided array, and returns the result of the call."""
         self.passed.write_back()
         return self.passed.result

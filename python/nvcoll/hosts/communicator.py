@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nvcoll._nvcoll import Busy, Error, InvalidArgument, Mismatch
 from nvcoll._nvcoll import Communicator as HostCommunicator
@@ -23,7 +23,7 @@ from nvcoll.hosts import copies, reductions
 from nvcoll.hosts.arrays import Arguments
 from nvcoll.hosts.channel import Channel
 from nvcoll.hosts.group import Group
-from nvcoll.hosts.lane import Lane
+from nvcoll.hosts.lane import Lane, Work
 from nvcoll.hosts.meeting import WITH_RECORD_IN_HOST, Meeting
 from nvcoll.hosts.messages import Message, Messages, Outbox
 from nvcoll.hosts.outer import Bytes, Late, Lost, Outer, Stopped
@@ -33,14 +33,28 @@ from nvcoll.hosts.subsets import Numbers
 from nvcoll.hosts.team import Team
 from nvcoll.hosts.watch import Failure, Watch
 
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Op
+
+    Counts = Sequence[int] | Sequence[Sequence[int]]
+
 LEAVING_S = 5.0
 """How long a rank that leaves waits for its calls in flight. Chosen."""
 
 RECENT = 15
 """How many calls a communicator remembers, as on one host."""
 
-Made = Callable[[Bytes], Any]
+Made = Callable[[Bytes], object]
 """What a call does once the ranks of the host have compared its record."""
+
+
+class How(TypedDict, total=False):
+    """How a call is made: see the calls of `nvcoll.Communicator`."""
+
+    algorithm: str | None
+    path: str | None
+    timeout: float | None
+    async_op: bool
 
 
 @dataclass
@@ -71,12 +85,16 @@ class Communicator:
         inner: the communicator of those on this host.
         channel: the messages to the others.
         timeout: seconds that each call may take; default for calls that do not say.
+
+    Attributes:
+        empty, zeros, full, array: make arrays that every rank of this host can reach, as on one host.
     """
 
     def __init__(
         self, world: World, places: Places, inner: HostCommunicator, channel: Channel, timeout: float | None
     ) -> None:
         self._world, self._places, self._inner, self._timeout = world, places, inner, timeout
+        self.empty, self.zeros, self.full, self.array = inner.empty, inner.zeros, inner.full, inner.array
         inner._name_ranks(places.mine)
         self._team = Team(places, inner, channel)
         with world.watch.guard(places, timeout):  # other ranks may be in a call, and fail, before this one is ready
@@ -116,34 +134,37 @@ class Communicator:
 
     # Reductions
 
-    def all_reduce(self, x: Any, op: Any = None, *, out: Any = None, **how: Any) -> Any:
+    def all_reduce(self, x: object, op: _Op | None = None, *, out: object = None, **how: Unpack[How]) -> object:
         """Reduces the arrays of all ranks element by element and gives every rank the result.
 
         Args, results, errors: as `nvcoll.Communicator.all_reduce`; ``algorithm`` is ``auto`` or ``two_level``.
         """
-        return self._all_reduce("all_reduce", x, op, out, how)
+        return self._all_reduce(Arguments(self._places, "all_reduce", x, op=op, out=out), how)
 
-    def reduce(self, x: Any, op: Any = None, *, root: int = 0, out: Any = None, **how: Any) -> Any:
+    def reduce(
+        self, x: object, op: _Op | None = None, *, root: int = 0, out: object = None, **how: Unpack[How]
+    ) -> object:
         """Reduces the arrays of all ranks element by element and gives the root the result.
 
         Args, results, errors: as `nvcoll.Communicator.reduce`.
         """
-        return self._all_reduce("reduce", x, op, out, how, root=root)
+        return self._all_reduce(Arguments(self._places, "reduce", x, op=op, root=root, out=out), how)
 
-    def _all_reduce(self, name: str, x: Any, op: Any, out: Any, how: dict[str, Any], **root: Any) -> Any:
+    def _all_reduce(self, given: Arguments, how: How) -> object:
         is_nested = self._takes("two_level", how)
-        given = Arguments(self._places, name, x, op=op, out=out, **root)
 
-        def make(record: Bytes) -> Any:
+        def make(record: Bytes) -> object:
             target = given.out if given.out.count else given.x.like(given.x.count)
             red = self._reduction(given)
             reductions.all_reduce(self._team, self._meeting, record, given.x, target, red, is_nested=is_nested)
             return given.finish()
 
-        name = _reduces(name, given, is_nested) + "".join(f", root {one}" for one in root.values())
-        return self._make(name, make, given.passed.result, payload=given.x.bytes, **how)
+        name = _reduces(given, is_nested) + (f", root {given.passed.root}" if given.collective == "reduce" else "")
+        return self._make(name, make, given.passed.result, how, payload=given.x.bytes)
 
-    def reduce_scatter(self, x: Any, op: Any = None, *, counts: Any = None, out: Any = None, **how: Any) -> Any:
+    def reduce_scatter(
+        self, x: object, op: _Op | None = None, *, counts: object = None, out: object = None, **how: Unpack[How]
+    ) -> object:
         """Reduces the arrays of all ranks element by element and gives rank r part r of the result.
 
         Args, results, errors: as `nvcoll.Communicator.reduce_scatter`; ``algorithm`` is ``auto`` or ``two_level``.
@@ -152,103 +173,100 @@ class Communicator:
         given = Arguments(self._places, "reduce_scatter", x, op=op, counts=counts, out=out)
         row = given.passed.counts
 
-        def make(record: Bytes) -> Any:
-            red = self._reduction(given)
-            self._meeting.agree(record)
+        def move(red: Reduction) -> None:
             reductions.reduce_scatter(self._team, given.x, row, given.out, red, is_nested=is_nested)
-            return given.finish()
 
-        name = _reduces("reduce_scatter", given, is_nested) + _digest(row)
-        return self._make(name, make, given.passed.result, **how)
+        name = _reduces(given, is_nested) + _digest(row)
+        return self._agreed(name, given, how, lambda: move(self._reduction(given)))
 
-    def scan(self, x: Any, op: Any = None, *, out: Any = None, **how: Any) -> Any:
+    def scan(self, x: object, op: _Op | None = None, *, out: object = None, **how: Unpack[How]) -> object:
         """Gives rank r the reduction of the arrays of ranks 0 to r: see `nvcoll.Communicator.scan`."""
-        return self._scan("scan", x, op, out, how)
+        return self._scan(Arguments(self._places, "scan", x, op=op, out=out), how)
 
-    def exscan(self, x: Any, op: Any = None, *, out: Any = None, **how: Any) -> Any:
+    def exscan(self, x: object, op: _Op | None = None, *, out: object = None, **how: Unpack[How]) -> object:
         """Gives rank r the reduction of the arrays of ranks 0 to r - 1: see `nvcoll.Communicator.exscan`."""
-        return self._scan("exscan", x, op, out, how)
+        return self._scan(Arguments(self._places, "exscan", x, op=op, out=out), how)
 
-    def _scan(self, name: str, x: Any, op: Any, out: Any, how: dict[str, Any]) -> Any:
+    def _scan(self, given: Arguments, how: How) -> object:
         self._takes(None, how)
-        given = Arguments(self._places, name, x, op=op, out=out)
 
-        def make(record: Bytes) -> Any:
-            self._meeting.agree(record)
+        def move() -> None:
             target = given.out if given.out.count else given.x.like(given.x.count)
-            how_to = self._reduction(given)
-            reductions.scan(self._team, given.x, target, how_to, is_exclusive=name == "exscan")
-            return given.finish()
+            is_exclusive = given.collective == "exscan"
+            reductions.scan(self._team, given.x, target, self._reduction(given), is_exclusive=is_exclusive)
 
-        return self._make(_reduces(name, given, False), make, given.passed.result, **how)
+        return self._agreed(_reduces(given, False), given, how, move)
 
     # Copies
 
-    def all_gather(self, x: Any, *, counts: Any = None, out: Any = None, **how: Any) -> Any:
+    def all_gather(self, x: object, *, counts: object = None, out: object = None, **how: Unpack[How]) -> object:
         """Gives every rank the arrays of all ranks, one after the other: see `nvcoll.Communicator.all_gather`."""
         self._takes(None, how)
         given = Arguments(self._places, "all_gather", x, counts=counts, out=out)
         sizes = [count * given.x.itemsize for count in given.passed.counts]
-
-        def make(record: Bytes) -> Any:
-            self._meeting.agree(record)
-            copies.all_gather(self._team, given.x.bytes, sizes, given.out.bytes)
-            return given.finish()
-
         name = f"all_gather of {given.out.count} {given.x.dtype}{_digest(sizes)}"
-        return self._make(name, make, given.passed.result, **how)
+        move = partial(copies.all_gather, self._team, given.x.bytes, sizes, given.out.bytes)
+        return self._agreed(name, given, how, move)
 
-    def broadcast(self, x: Any, *, root: int = 0, out: Any = None, **how: Any) -> Any:
+    def broadcast(self, x: object, *, root: int = 0, out: object = None, **how: Unpack[How]) -> object:
         """Gives every rank the array of the root: see `nvcoll.Communicator.broadcast`."""
         self._takes(None, how)
         given = Arguments(self._places, "broadcast", x, root=root, out=out)
         root = given.passed.root
 
-        def make(record: Bytes) -> Any:
-            self._meeting.agree(record)
+        def move() -> None:
             if self.rank == root and out is not None:
                 given.out.bytes[:] = given.x.bytes
             copies.broadcast(self._team, given.out.bytes, root)
-            return given.finish()
 
-        name = f"broadcast of {given.out.count} {given.x.dtype}, root {root}"
-        return self._make(name, make, given.passed.result, **how)
+        return self._agreed(f"broadcast of {given.out.count} {given.x.dtype}, root {root}", given, how, move)
 
-    def gather(self, x: Any, *, root: int = 0, counts: Any = None, out: Any = None, **how: Any) -> Any:
+    def gather(
+        self, x: object, *, root: int = 0, counts: object = None, out: object = None, **how: Unpack[How]
+    ) -> object:
         """Gives the root the arrays of all ranks, one after the other: see `nvcoll.Communicator.gather`."""
-        return self._exchange("gather", x, how, root=root, counts=counts, out=out)
+        given = Arguments(self._places, "gather", x, root=root, counts=counts, out=out)
+        return self._exchange(given, np.s_[:, given.passed.root], how)
 
-    def scatter(self, x: Any, *, root: int = 0, counts: Any = None, out: Any = None, **how: Any) -> Any:
+    def scatter(
+        self, x: object, *, root: int = 0, counts: object = None, out: object = None, **how: Unpack[How]
+    ) -> object:
         """Gives rank r part r of the root's array: see `nvcoll.Communicator.scatter`."""
-        return self._exchange("scatter", x, how, root=root, counts=counts, out=out)
+        given = Arguments(self._places, "scatter", x, root=root, counts=counts, out=out)
+        return self._exchange(given, np.s_[given.passed.root, :], how)
 
-    def all_to_all(self, x: Any, *, counts: Any = None, recv_counts: Any = None, out: Any = None, **how: Any) -> Any:
+    def all_to_all(
+        self,
+        x: object,
+        *,
+        counts: Counts | None = None,
+        recv_counts: Sequence[int] | None = None,
+        out: object = None,
+        **how: Unpack[How],
+    ) -> object:
         """Gives rank r part r of the array of every rank: see `nvcoll.Communicator.all_to_all`."""
         is_row = counts is not None and not (len(counts) and np.ndim(counts[0]))
         if recv_counts is not None and not is_row:
             raise InvalidArgument("`recv_counts` is given without a row of `counts`: pass what this rank sends")
         if is_row:
             return self._rows_first(x, counts, recv_counts, out, how)
-        return self._exchange("all_to_all", x, how, counts=counts, out=out)
+        given = Arguments(self._places, "all_to_all", x, counts=counts, out=out)
+        return self._exchange(given, np.s_[:, :], how)
 
-    def _exchange(self, name: str, x: Any, how: dict[str, Any], **given: Any) -> Any:
-        """Makes a call that moves a part from some ranks to some ranks."""
+    def _exchange(self, given: Arguments, moved: tuple[slice | int, slice | int], how: How) -> object:
+        """Makes a call that moves parts: those of a table from each rank (row) to each."""
         self._takes(None, how)
-        arguments = Arguments(self._places, name, x, **given)
-        counts, root, size = arguments.passed.counts, arguments.passed.root, self.world_size
+        counts, size = given.passed.counts, self.world_size
         table = np.zeros((size, size), np.int64)
-        table[_who(name, root)] = np.reshape(counts, table[_who(name, root)].shape)
+        table[moved] = np.reshape(counts, table[moved].shape)
+        of_root = "" if given.collective == "all_to_all" else f", root {given.passed.root}"
+        name = f"{given.collective} of {sum(counts)} {given.x.dtype}{of_root}{_digest(counts)}"
+        move = partial(copies.exchange, self._team, given.x.bytes, table * given.x.itemsize, given.out.bytes)
+        return self._agreed(name, given, how, move)
 
-        def make(record: Bytes) -> Any:
-            self._meeting.agree(record)
-            copies.exchange(self._team, arguments.x.bytes, table * arguments.x.itemsize, arguments.out.bytes)
-            return arguments.finish()
-
-        of_root = "" if name == "all_to_all" else f", root {root}"
-        name = f"{name} of {sum(counts)} {arguments.x.dtype}{of_root}{_digest(counts)}"
-        return self._make(name, make, arguments.passed.result, **how)
-
-    def _rows_first(self, x: Any, counts: Any, expected: Any, out: Any, how: dict[str, Any]) -> Any:
+    def _rows_first(
+        self, x: object, counts: Counts | None, expected: Sequence[int] | None, out: object, how: How
+    ) -> object:
         """Makes an all_to_all whose ranks tell each other their rows first."""
         self._takes(None, how)
         size = self.world_size
@@ -257,7 +275,7 @@ class Communicator:
         if wanted is not None and not (len(wanted) == size and all(isinstance(count, int) for count in wanted)):
             raise InvalidArgument(f"`recv_counts` is {expected!r}: pass {size} whole numbers, one for each rank")
 
-        def make(record: Bytes) -> Any:
+        def make(record: Bytes) -> object:
             self._meeting.agree(record)
             table = np.empty((size, size), np.int64)
             own = np.array(sent.passed.counts, np.int64)
@@ -274,19 +292,16 @@ class Communicator:
             copies.exchange(self._team, given.x.bytes, table * given.x.itemsize, given.out.bytes)
             return given.finish()
 
-        return self._make(f"all_to_all of {sent.x.dtype}, by rows", make, out, **how)
+        return self._make(f"all_to_all of {sent.x.dtype}, by rows", make, out, how)
 
-    def barrier(self, **how: Any) -> Any:
+    def barrier(self, **how: Unpack[How]) -> object:
         """Waits until every rank has called it: see `nvcoll.Communicator.barrier`."""
-
-        def make(record: Bytes) -> None:
-            self._meeting.agree(record)
-
-        return self._make("barrier", make, None, **how)
+        self._takes(None, how)
+        return self._make("barrier", self._meeting.agree, None, how)
 
     # Messages
 
-    def send(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> None:
+    def send(self, x: object, dst: int, *, tag: int | None = None, timeout: float | None = None) -> None:
         """Sends an array to a rank, which calls `recv`: see `nvcoll.Communicator.send`."""
         dst = self._checked(dst, "dst")
         if self._opened:
@@ -295,7 +310,9 @@ class Communicator:
         else:
             self._messages.isend(x, dst, tag, timeout).wait()
 
-    def recv(self, x: Any, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Message:
+    def recv(
+        self, x: object, src: int | None = None, *, tag: int | None = None, timeout: float | None = None
+    ) -> Message:
         """Receives an array that a rank sends: see `nvcoll.Communicator.recv`."""
         message, src = Message(), None if src is None else self._checked(src, "src")
         if self._opened:
@@ -305,19 +322,19 @@ class Communicator:
             self._messages.irecv(x, src, tag, timeout, message).wait()
         return message
 
-    def isend(self, x: Any, dst: int, *, tag: int | None = None, timeout: float | None = None) -> Any:
+    def isend(self, x: object, dst: int, *, tag: int | None = None, timeout: float | None = None) -> Work:
         """Begins to send an array to a rank: see `nvcoll.Communicator.isend`."""
         return self._messages.isend(x, self._checked(dst, "dst"), tag, timeout)
 
-    def irecv(self, x: Any, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Any:
+    def irecv(self, x: object, src: int | None = None, *, tag: int | None = None, timeout: float | None = None) -> Work:
         """Begins to receive an array that a rank sends: see `nvcoll.Communicator.irecv`."""
         return self._messages.irecv(x, None if src is None else self._checked(src, "src"), tag, timeout)
 
     def sendrecv(
         self,
-        x: Any,
+        x: object,
         dst: int,
-        out: Any,
+        out: object,
         src: int | None = None,
         *,
         tag: int | None = None,
@@ -328,14 +345,17 @@ class Communicator:
         if self._opened:
             self.send(x, dst, tag=tag, timeout=timeout)
             return self.recv(out, src, tag=recv_tag, timeout=timeout)
-        received = self.irecv(out, src, tag=recv_tag, timeout=timeout)
+        message, src = Message(), None if src is None else self._checked(src, "src")
+        received = self._messages.irecv(out, src, recv_tag, timeout, message)
         self.isend(x, dst, tag=tag, timeout=timeout).wait()
-        message: Message = received.wait()
+        received.wait()
         return message
 
     # Communicators
 
-    def subset(self, ranks: Sequence[int], tag: int | None = None, *, timeout: float | None = None) -> Any:
+    def subset(
+        self, ranks: Sequence[int], tag: int | None = None, *, timeout: float | None = None
+    ) -> Communicator | HostCommunicator:
         """Makes a communicator of some ranks, which call it: see `nvcoll.Communicator.subset`.
 
         If they are all on this host, it is a communicator of this host.
@@ -356,7 +376,9 @@ class Communicator:
         channel = Channel(self._team.channel.outer, number, places)
         return Communicator(self._world, places, inner, channel, self._timeout)
 
-    def split(self, color: int | None, key: int | None = None, *, timeout: float | None = None) -> Any:
+    def split(
+        self, color: int | None, key: int | None = None, *, timeout: float | None = None
+    ) -> Communicator | HostCommunicator | None:
         """Splits the ranks into groups, each with its own communicator: see `nvcoll.Communicator.split`."""
         for name, number, least in (("color", color, 0), ("key", key, -(2**31))):
             if number is not None and not (isinstance(number, (int, np.integer)) and least <= number < 2**31):
@@ -364,13 +386,14 @@ class Communicator:
         if self._opened:
             raise InvalidArgument("split in a group: its ranks talk to each other, and a group begins at its end")
         own = np.array([-1 if color is None else color, key or 0], np.int64)
-        rows = self.all_gather(own, timeout=timeout).reshape(-1, 2).tolist()
+        rows = np.empty((self.world_size, 2), np.int64)
+        self.all_gather(own, out=rows.reshape(-1), timeout=timeout)
         if color is None:
             return None
-        among = sorted((rank for rank, row in enumerate(rows) if row[0] == color), key=lambda rank: rows[rank][1])
+        among = sorted(np.flatnonzero(rows[:, 0] == color).tolist(), key=lambda rank: int(rows[rank, 1]))
         return self.subset(among, timeout=timeout)
 
-    def shrink(self, *, timeout: float | None = None) -> Any:
+    def shrink(self, *, timeout: float | None = None) -> Communicator:
         """Refuses: a job on several hosts cannot go on without a rank yet."""
         raise InvalidArgument(
             "shrink: the ranks are on several hosts, and only ranks of one host can go on without one"
@@ -411,50 +434,32 @@ class Communicator:
         """Leaves the job as a rank that has failed: the calls of all ranks end with `Aborted`."""
         self._world.watch.tell(Failure("Aborted", text, (self._world.places.rank,), host=self._world.places.host))
 
-    # Memory
-
-    def empty(self, shape: Any, dtype: Any = None) -> NDArray[Any]:
-        """Makes an uninitialized array that every rank of this host can reach: see `nvcoll.Communicator.empty`."""
-        return self._inner.empty(shape, dtype)
-
-    def zeros(self, shape: Any, dtype: Any = None) -> NDArray[Any]:
-        """Makes an array of zeros that every rank of this host can reach."""
-        return self._inner.zeros(shape, dtype)
-
-    def full(self, shape: Any, fill_value: Any, dtype: Any = None) -> NDArray[Any]:
-        """Makes an array of one value that every rank of this host can reach."""
-        return self._inner.full(shape, fill_value, dtype)
-
-    def array(self, x: Any, dtype: Any = None) -> NDArray[Any]:
-        """Copies an array into one that every rank of this host can reach."""
-        return self._inner.array(x, dtype)
-
     # How a call is made
 
-    def _make(
-        self,
-        name: str,
-        make: Made,
-        result: Any,
-        *,
-        payload: Bytes | None = None,
-        timeout: float | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def _agreed(self, name: str, given: Arguments, how: How, move: Callable[[], None]) -> object:
+        """Makes a call whose ranks have all met before it moves data."""
+
+        def make(record: Bytes) -> object:
+            self._meeting.agree(record)
+            move()
+            return given.finish()
+
+        return self._make(name, make, given.passed.result, how)
+
+    def _make(self, name: str, make: Made, result: object, how: How, *, payload: Bytes | None = None) -> object:
         """Makes a call in its turn, or collects it for the open group.
 
         Args:
             name: the call, as records compare it.
             make: what it does.
             result: what it returns in a group.
+            how: the seconds that it may take, from its turn, and whether to return a work at once.
             payload: what goes with the record inside the host, if it is small.
-            timeout: seconds that it may take, from its turn.
-            async_op: whether to return a work at once.
         """
-        patience = self._patience(timeout)
+        patience = self._patience(how.get("timeout"))
         early = payload if payload is not None and len(payload) <= WITH_RECORD_IN_HOST else None
 
-        def call() -> Any:
+        def call() -> object:
             self._count += 1
             self._recent.append((self._count, name))
             with self._world.watch.guard(self._places, patience, has_begun=True):
@@ -464,7 +469,7 @@ class Communicator:
         if self._opened:
             self._opened[0].add(call)
             return result
-        return self._lane.issue(call, name) if async_op else self._lane.run(call, name)
+        return self._lane.issue(call, name) if how.get("async_op") else self._lane.run(call, name)
 
     def _patience(self, timeout: float | None) -> float | None:
         """Returns the seconds that a call may take: its own, else those of the open group, else the communicator's."""
@@ -482,7 +487,7 @@ class Communicator:
         copies.all_gather(self._team, np.array([passed.scalar]).view(np.uint8), [8] * size, scalars.view(np.uint8))
         return Reduction(passed.op, given.x, size, scalars.tolist())
 
-    def _takes(self, other: str | None, how: dict[str, Any]) -> bool:
+    def _takes(self, other: str | None, how: How) -> bool:
         """Takes ``algorithm`` and ``path`` from the arguments of a call; says whether sums of hosts may be added.
 
         Args:
@@ -499,28 +504,24 @@ class Communicator:
             raise InvalidArgument(f"`path` is {path!r}: ranks are on several hosts, leave it out")
         return other is not None and (self._world.is_nested if algorithm is None else algorithm == other)
 
-    def _checked(self, rank: Any, name: str) -> int:
+    def _checked(self, rank: object, name: str) -> int:
         if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or not 0 <= rank < self.world_size:
             raise InvalidArgument(f"`{name}` is {rank!r}: pass a rank, 0 to {self.world_size - 1}")
         return int(rank)
 
-    def _refuse_in_flight(self, arrays: Sequence[Any], is_written: bool) -> None:
+    def _refuse_in_flight(self, arrays: Sequence[object], is_written: bool) -> None:
         """Refuses nothing: calls of a communicator of several hosts run in their order."""
 
 
-def _reduces(name: str, given: Arguments, is_nested: bool) -> str:
+def _reduces(given: Arguments, is_nested: bool) -> str:
     """Returns the name of a call that reduces, as records compare it."""
-    return f"{name} of {given.x.count} {given.x.dtype}, {given.passed.op}{', two_level' if is_nested else ''}"
+    how = f"{given.passed.op}{', two_level' if is_nested else ''}"
+    return f"{given.collective} of {given.x.count} {given.x.dtype}, {how}"
 
 
-def _who(name: str, root: int) -> Any:
-    """Returns the place in a table of parts, from each rank (row) to each, of those that a call moves."""
-    return {"gather": (slice(None), root), "scatter": root, "all_to_all": slice(None)}[name]
-
-
-def _digest(counts: Any) -> str:
+def _digest(counts: Sequence[int]) -> str:
     """Returns what tells apart calls with different counts."""
-    return f" #{zlib.crc32(repr(counts).encode()):08x}" if len(set(map(str, counts))) > 1 else ""
+    return f" #{zlib.crc32(repr(counts).encode()):08x}" if len(set(counts)) > 1 else ""
 
 
 def across(places: Places, inner: HostCommunicator, outer: Outer, timeout: float | None) -> Communicator:

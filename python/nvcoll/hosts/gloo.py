@@ -35,15 +35,19 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nvcoll._nvcoll import InvalidArgument, Timeout
 from nvcoll.hosts.channel import SUBSETS
 from nvcoll.hosts.interfaces import Interface, between_hosts, towards
-from nvcoll.hosts.outer import Bytes, Late, Lost, Stopped
+from nvcoll.hosts.outer import CLOSE_S, ENDED, Bytes, Late, Lost, Request, Stopped, Waits, looked
 from nvcoll.text.formatting import listed
+
+if TYPE_CHECKING:
+    import torch
+    from torch.distributed import ProcessGroupGloo, Store, Work
 
 CLOSING_TAG = 2**31 - 1
 """The tag of the receives that nobody answers."""
@@ -66,42 +70,18 @@ TOLD = 4096
 GRAIN_S = 2e-3
 """How much earlier than its deadline a wait may end: gloo counts milliseconds. Chosen."""
 
-CLOSE_S = 1.0
-"""How long `close` waits until waits of other threads have seen it, and until its last control message has gone.
-Measured: milliseconds. Chosen."""
-
-ENDED = "this rank has left the job"
-
-_stores: dict[tuple[str, int, str], Any] = {}
+_stores: dict[tuple[str, int, str], Store] = {}
 """The stores of this process: rank 0 serves its own until the process ends."""
 
-_left: list[Any] = []
+_left: list[object] = []
 """Engines that failed, with all they refer to: nobody knows what gloo still reads and writes."""
-
-
-class Request(NamedTuple):
-    """A send or a receive under way.
-
-    Attributes:
-        work: torch's; None: not waited for.
-        x: its bytes.
-        peer: the other rank; None: any.
-        tag: its tag.
-        before: what the bytes of a receive from any rank or of control were.
-    """
-
-    work: Any
-    x: Bytes
-    peer: int | None
-    tag: int
-    before: Bytes | None = None
 
 
 class Gloo:
     """The engine over gloo."""
 
     def __init__(
-        self, store: Any, rank: int, size: int, timeout: float | None, master: str, interface: str | None = None
+        self, store: Store, rank: int, size: int, timeout: float | None, master: str, interface: str | None = None
     ) -> None:
         """Makes the engine; `connect` connects it.
 
@@ -122,11 +102,10 @@ class Gloo:
         self._limit = timeout
         self._store = PrefixStore(f"nvcoll.outer/{store.add(f'nvcoll.outer/{rank}', 1)}", store)
         self._exchanged = 0
-        self._data: Any = None
-        self._control: Any = None
-        self._told: deque[Any] = deque(maxlen=TOLD)
-        self._why: str | None = None
-        self._closing, self._turn, self._waits = threading.Lock(), threading.Lock(), 0
+        self._data: ProcessGroupGloo | None = None
+        self._control: ProcessGroupGloo | None = None
+        self._told: deque[tuple[Work, Bytes]] = deque(maxlen=TOLD)
+        self._waits, self._closing = Waits(), threading.Lock()
         self._signals = socket.socketpair()
         for end in self._signals:
             end.setblocking(False)
@@ -147,11 +126,9 @@ class Gloo:
         keys = [f"{self._exchanged}/{rank}" for rank in range(self.size)]
         self._store.set(keys[self.rank], own)
         try:
-            while not self._store.check(keys):
-                if self._end is not None and time.monotonic() > self._end:
-                    missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
-                    raise Late(f"{listed(missing)} did not come to the store at {self._master} in {self._limit} s")
-                time.sleep(LOOK_S)
+            if not looked(lambda: self._store.check(keys), self._end, LOOK_S):
+                missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
+                raise Late(f"{listed(missing)} did not come to the store at {self._master} in {self._limit} s")
             return [bytes(one) for one in self._store.multi_get(keys)]
         except RuntimeError as error:
             raise Lost(f"the store at {self._master}: {_first_line(error)}") from error
@@ -193,10 +170,10 @@ class Gloo:
     def isend(self, x: Bytes, peer: int, tag: int) -> Request:
         """Begins to send bytes to a rank."""
         if tag >= SUBSETS:
-            return Request(self._begin("send", x, tag, peer), x, peer, tag)
+            return Request([self._begin("send", x, tag, peer)], x, peer, tag)
         x = x.copy()
         self._told.append((self._begin("send", x, tag, peer), x))
-        return Request(None, x, peer, tag)
+        return Request([], x, peer, tag)
 
     def irecv(self, x: Bytes, peer: int | None, tag: int) -> Request:
         """Begins to receive at most ``len(x)`` bytes from a rank; None: from any."""
@@ -204,21 +181,21 @@ class Gloo:
         if peer is None or tag < SUBSETS:
             x[:] = before = np.frombuffer(secrets.token_bytes(len(x)), np.uint8)
         work = self._begin("recv_anysource", x, tag) if peer is None else self._begin("recv", x, tag, peer)
-        return Request(work, x, peer, tag, before)
+        return Request([work], x, peer, tag, before)
 
     def wait(self, requests: Sequence[Request], deadline: float | None) -> None:
         """Waits until all requests are over."""
         try:
             for request in requests:
                 self._look_for(request, deadline)
-                self._check()
-                if request.work is not None:
-                    self._wait(request, deadline)
+                self._waits.check()
+                for work in request.pieces:
+                    self._wait(work, deadline)
         except RuntimeError as error:
             _left.append(requests)
             raise self._meaning(error, request.peer, deadline) from error
         except (Late, Stopped):
-            if self._why != ENDED:
+            if self._waits.end != ENDED:
                 _left.append(requests)
             raise
 
@@ -228,15 +205,13 @@ class Gloo:
     def close(self, failed: str | None) -> None:
         """Ends the engine; see `nvcoll.hosts.outer`. Control messages under way still arrive."""
         with self._closing:
-            if self._why is None:
-                self._why = failed or ENDED
+            if self._waits.end is None:
+                self._waits.end = failed or ENDED
                 self._end_waits()
                 if failed is None and self._told:
                     with contextlib.suppress(RuntimeError):  # the last to be told has left
                         self._told[-1][0].wait(timedelta(seconds=CLOSE_S))
-            until = time.monotonic() + CLOSE_S
-            while self._waits and time.monotonic() < until:
-                time.sleep(SHORT_LOOK_S)
+            self._waits.return_soon(SHORT_LOOK_S)
             if failed is None:
                 self._data = self._control = None
             else:
@@ -248,28 +223,24 @@ class Gloo:
                 nobody = self._data.recv_anysource([_tensor(np.empty(1, np.uint8))], CLOSING_TAG)
                 nobody.wait(timedelta(milliseconds=1))
 
-    def _begin(self, call: str, x: Bytes, tag: int, *peer: int) -> Any:
-        self._check()
+    def _begin(self, call: str, x: Bytes, tag: int, *peer: int) -> Work:
+        self._waits.check()
         group = self._control if tag < SUBSETS else self._data
         try:
-            return getattr(group, call)([_tensor(x)], *peer, tag)
+            work: Work = getattr(group, call)([_tensor(x)], *peer, tag)
         except RuntimeError as error:
             raise self._meaning(error, peer[0] if peer else None) from error
+        return work
 
-    def _wait(self, request: Request, deadline: float | None) -> None:
+    def _wait(self, work: Work, deadline: float | None) -> None:
         is_mine = False
-        with self._turn:
-            self._waits += 1
-        try:
+        with self._waits:
             try:
                 is_mine = self._takes_signals()
-                request.work.wait(self._left_of(deadline))
+                work.wait(self._left_of(deadline))
             finally:
                 if is_mine:
                     signal.set_wakeup_fd(-1)
-        finally:
-            with self._turn:
-                self._waits -= 1
 
     def _takes_signals(self) -> bool:
         """Has Python write the signals of the main thread's wait to a socket, unless it writes them elsewhere."""
@@ -289,24 +260,22 @@ class Gloo:
 
     def _look_for(self, request: Request, deadline: float | None) -> None:
         """Returns when the bytes of a receive that is looked at begin to come."""
-        pause, longest = 2e-5, LOOK_S if request.tag < SUBSETS else SHORT_LOOK_S
-        while request.before is not None and np.array_equal(request.x, request.before):
-            self._check()
+        if (before := request.before) is None:
+            return
+
+        def has_come() -> bool:
+            self._waits.check()
             if request.tag < SUBSETS:
                 self._look_at_signals()
-            if deadline is not None and time.monotonic() > deadline:
-                raise Late("nothing was sent", request.peer)
-            time.sleep(pause)
-            pause = min(2 * pause, longest)
+            return not np.array_equal(request.x, before)
 
-    def _check(self) -> None:
-        if self._why is not None:
-            raise Stopped(self._why)
+        if not looked(has_come, deadline, 2e-5, LOOK_S if request.tag < SUBSETS else SHORT_LOOK_S):
+            raise Late("nothing was sent", request.peer)
 
     def _meaning(self, error: RuntimeError, peer: int | None, deadline: float | None = None) -> Exception:
         """Returns what an error of gloo means. All have one type: one that comes at the deadline is of the deadline."""
-        if self._why is not None:
-            return Stopped(self._why)
+        if self._waits.end is not None:
+            return Stopped(self._waits.end)
         if deadline is not None and time.monotonic() > deadline - GRAIN_S:
             return Late("no answer", peer)
         return Lost(_first_line(error), peer)
@@ -316,7 +285,7 @@ class Gloo:
         return FOREVER if deadline is None else timedelta(seconds=max(deadline - time.monotonic(), 0.001))
 
 
-def _tensor(x: Bytes) -> Any:
+def _tensor(x: Bytes) -> torch.Tensor:
     """Returns a tensor on the memory of an array, also of one that may only be read: torch warns of those."""
     import torch
 
@@ -330,7 +299,7 @@ def _first_line(error: BaseException) -> str:
     return re.sub(r"^(\[[^]]*\] )?(.*?)(\. .*)?$", r"\2", str(error).partition("\n")[0]) or type(error).__name__
 
 
-def _store_at_master(rank: int, timeout: float | None) -> Any:
+def _store_at_master(rank: int, timeout: float | None) -> Store:
     """Returns torch's store at ``MASTER_ADDR``, which rank 0 serves, or torchrun's agent."""
     from torch.distributed import PrefixStore, TCPStore
 
@@ -362,16 +331,19 @@ def _route_to(host: str) -> Interface:
 
 def _await(host: str, port: int, own: Interface, timeout: float | None) -> None:
     """Returns when somebody listens at an address. torch would print a stack for every try."""
-    end = None if timeout is None else time.monotonic() + timeout
-    while True:
+    problem: OSError | None = None
+
+    def is_served() -> bool:
+        nonlocal problem
         try:
             socket.create_connection((host, port), 1).close()
-            return
         except OSError as error:
             problem = error
-        if end is not None and time.monotonic() > end:
-            break
-        time.sleep(LOOK_S)
+            return False
+        return True
+
+    if looked(is_served, None if timeout is None else time.monotonic() + timeout, LOOK_S):
+        return
     loopback = ", a loopback address, which only processes of this host reach" if own.is_loopback else ""
     raise Timeout(
         f"nothing answers at MASTER_ADDR={host}, port {port}, from {own} within {timeout} s ({problem}){loopback}: see "

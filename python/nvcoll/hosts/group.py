@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal
+from typing import Literal
 
 from nvcoll._nvcoll import Busy
-from nvcoll.hosts.lane import Lane, Work
+from nvcoll.hosts.lane import Call, Lane, Work
 
 
 class Group:
@@ -18,15 +17,18 @@ class Group:
         opened: the open group of the communicator, if there is one.
         timeout: seconds that each call may take that does not say; None: as outside of the group.
         async_op: whether the program continues after the block while the calls run.
+
+    Attributes:
+        work: the work of the calls, if the group is asynchronous and its block has ended.
     """
 
     def __init__(self, lane: Lane, opened: list[Group], timeout: float | None, *, async_op: bool) -> None:
         self.timeout = timeout
         self._lane, self._opened, self._is_async = lane, opened, async_op
-        self._calls: list[Callable[[], Any]] = []
-        self._work: Work | None = None
+        self._calls: list[Call] = []
+        self.work: Work | None = None
 
-    def add(self, call: Callable[[], Any]) -> None:
+    def add(self, call: Call) -> None:
         """Adds a call."""
         self._calls.append(call)
 
@@ -45,7 +47,7 @@ class Group:
         self._opened.clear()
         if kind is None and self._calls:
             if self._is_async:
-                self._work = self._lane.issue(self._all, self._name)
+                self.work = self._lane.issue(self._all, self._name)
             else:
                 self.run()
         return False
@@ -55,15 +57,10 @@ class Group:
         self._lane.run(self._all, self._name)
 
     @property
-    def work(self) -> Work | None:
-        """The work of the calls, if the group is asynchronous and its block has ended."""
-        return self._work
-
-    @property
     def _name(self) -> str:
         return f"a group of {len(self)} calls"
 
     def _all(self) -> None:
-        begun = [work for work in (call() for call in self._calls) if hasattr(work, "_when_done")]
+        begun = [work for work in [call() for call in self._calls] if isinstance(work, Work)]
         for message in begun:
             message.wait()

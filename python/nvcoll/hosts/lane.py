@@ -12,11 +12,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
 
 from nvcoll._nvcoll import Timeout
+from nvcoll.hosts.outer import looked
 
-Call = Callable[[], Any]
+Call = Callable[[], object]
 
 LINGER_S = 1.0
 """How long the thread of a lane waits for a call before it ends. Chosen."""
@@ -33,11 +33,11 @@ class Work:
     def __init__(self, call: Call | None, name: str) -> None:
         self._call, self._name = call, name
         self._over = threading.Event()
-        self._result: Any = None
+        self._result: object = None
         self._error: BaseException | None = None
         self._rings: list[Callable[[], object]] = []
         self._lock = threading.Lock()
-        self._kept: list[Any] = []
+        self._kept: list[object] = []
 
     def run(self) -> None:
         """Makes the call, once."""
@@ -50,7 +50,7 @@ class Work:
         else:
             self.finish(result)
 
-    def finish(self, result: Any = None, error: BaseException | None = None) -> None:
+    def finish(self, result: object = None, error: BaseException | None = None) -> None:
         """Ends the call with a result or an error."""
         self._result, self._error = result, error
         with self._lock:
@@ -60,7 +60,7 @@ class Work:
             with contextlib.suppress(Exception):
                 ring()
 
-    def wait(self, timeout: float | None = None) -> Any:
+    def wait(self, timeout: float | None = None) -> object:
         """Waits until the call is over, and returns its result.
 
         Args:
@@ -89,7 +89,7 @@ class Work:
         """Says whether the call is over, also by an error."""
         return self._over.is_set()
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[object, None, object]:
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
         self._when_done(lambda: loop.call_soon_threadsafe(over.set))
@@ -104,7 +104,7 @@ class Work:
                 return
         ring()
 
-    def _keep(self, arrays: Sequence[Any]) -> None:
+    def _keep(self, arrays: Sequence[object]) -> None:
         """Keeps arrays alive as long as the work."""
         self._kept.extend(arrays)
 
@@ -120,7 +120,7 @@ class Lane:
         self._wake = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
 
-    def run(self, call: Call, name: str) -> Any:
+    def run(self, call: Call, name: str) -> object:
         """Makes a call in its turn and returns its result: here if none is before it, else on the lane's thread."""
         with self._lock:
             is_mine = not self._is_taken
@@ -145,10 +145,7 @@ class Lane:
 
     def drain(self, seconds: float) -> bool:
         """Waits until no call is in flight, at most for some seconds, and says whether none is."""
-        end = time.monotonic() + seconds
-        while self._is_taken and time.monotonic() < end:
-            time.sleep(0.001)
-        return not self._is_taken
+        return looked(lambda: not self._is_taken, time.monotonic() + seconds, 0.001)
 
     def _pass_on(self) -> None:
         with self._lock:

@@ -50,7 +50,7 @@ class Meeting:
         self._own = np.zeros(IN_HOST, np.uint8)
         self._host = np.empty((len(team.places.mine), IN_HOST), np.uint8)
 
-    def _post(self, rank: int) -> tuple[Bytes, Request]:
+    def _post(self, rank: int) -> tuple[Bytes, Request | Lost]:
         slot = np.empty(RECORD_BYTES + WITH_RECORD, np.uint8)
         try:
             return slot, self._team.channel.irecv(slot, rank, RECORD)

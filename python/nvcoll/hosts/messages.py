@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -182,7 +181,7 @@ class _Source:
         self._receives: list[_Receive] = []
         self._early: list[_Early] = []
         self._slot = np.empty(RECORD.size + WITH_RECORD, np.uint8)
-        self._posted: Request = None
+        self._posted: Request | None = None
         self._is_served = False
 
     def post(self, receive: _Receive) -> None:
@@ -357,7 +356,7 @@ class Messages:
         self._lock = threading.Lock()
         self._sources: dict[int, _Source] = {}
 
-    def isend(self, x: Any, dst: int, tag: int | None, timeout: float | None) -> Any:
+    def isend(self, x: object, dst: int, tag: int | None, timeout: float | None) -> Work:
         """Begins to send an array to a rank; see `nvcoll.Communicator.isend`."""
         patience = self._timeout if timeout is None else timeout
         if dst not in self.places.mine:
@@ -369,8 +368,8 @@ class Messages:
         return _Near(work, self, patience, None)
 
     def irecv(
-        self, x: Any, src: int | None, tag: int | None, timeout: float | None, message: Message | None = None
-    ) -> Any:
+        self, x: object, src: int | None, tag: int | None, timeout: float | None, message: Message | None = None
+    ) -> Work:
         """Begins to receive an array; see `nvcoll.Communicator.irecv`.
 
         Args:
@@ -394,7 +393,7 @@ class Messages:
         return receive
 
 
-def _checked(tag: Any) -> int | None:
+def _checked(tag: object) -> int | None:
     if tag is not None and (not isinstance(tag, (int, np.integer)) or not 0 <= tag <= MOST_TAG):
         raise InvalidArgument(f"`tag` is {tag!r}: pass a whole number, 0 to {MOST_TAG}")
     return None if tag is None else int(tag)

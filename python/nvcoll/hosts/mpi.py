@@ -15,18 +15,23 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from os import getpid, sched_yield
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.hosts.channel import MAX_TAG, SUBSETS
-from nvcoll.hosts.outer import Bytes, Late, Lost, Stopped
+from nvcoll.hosts.outer import ENDED, Bytes, Late, Lost, Request, Waits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from mpi4py import MPI
 
 PIECE_BYTES = 60_000
 """The longest message that is sent in one piece. Measured: above MPI's eager limit of 64 KiB, 16 MiB at 1 Gbit/s took
@@ -45,12 +50,7 @@ CONTROL_SLEEP_S = 0.02
 GRACE_S = 2.0
 """How long a failed rank waits before it aborts the job. Chosen: control messages arrive in less."""
 
-CLOSE_S = 1.0
-"""How long `close` waits for waits of other threads, which see it. Chosen: they look more often."""
-
-ENDED = "this rank has left the job"
-
-_left: list[Any] = []
+_left: list[object] = []
 """Requests of waits that failed: sends of MPI cannot be cancelled."""
 
 _failed: list[str] = []
@@ -61,15 +61,6 @@ _process = getpid()
 
 _is_ours = False
 """Whether nvcoll has started MPI, and so ends it."""
-
-
-class Request(NamedTuple):
-    """A send or a receive under way: mpi4py's requests of its pieces, its bytes, the other rank, whether of control."""
-
-    pieces: list[Any]
-    x: Bytes
-    peer: int | None
-    is_control: bool
 
 
 def without_mpi() -> str:
@@ -106,7 +97,7 @@ def end(has_failed: bool) -> None:
         _finalize_at_exit(module)
 
 
-def _finalize_at_exit(module: Any) -> None:
+def _finalize_at_exit(module: ModuleType) -> None:
     """Has the C library finalize MPI, which waits for all ranks, once those of this host know the exit status."""
     try:
         ctypes.CDLL(None).on_exit(ctypes.CDLL(module.__file__).MPI_Finalize, None)
@@ -146,9 +137,7 @@ class Mpi:
         self.rank, self.size, self._limit = rank, size, timeout
         if (most := self._comm.Get_attr(MPI.TAG_UB)) < MAX_TAG:
             raise InvalidArgument(f"the largest tag of this MPI is {most}, nvcoll needs {MAX_TAG}")
-        self._why: str | None = None
-        self._turn = threading.Lock()
-        self._waits = 0
+        self._waits = Waits()
         self._posted: dict[int, Request] = {}
 
     def exchange(self, own: bytes) -> list[bytes]:
@@ -177,7 +166,7 @@ class Mpi:
     def wait(self, requests: Sequence[Request], deadline: float | None) -> None:
         """Waits until all requests are over."""
         pieces = [piece for request in requests for piece in request.pieces]
-        is_control = any(request.is_control for request in requests)
+        is_control = any(request.tag < SUBSETS for request in requests)
         try:
             self._loop(pieces, deadline, is_control)
         except BaseException as error:
@@ -192,38 +181,35 @@ class Mpi:
     def poke(self, requests: Sequence[Request]) -> None:
         """Lets MPI move bytes, without waiting."""
         pieces = [piece for request in requests for piece in request.pieces]
-        if pieces and self._why is None:
+        if pieces and self._waits.end is None:
             with contextlib.suppress(self._mpi.Exception):  # the wait says so
                 self._mpi.Request.Testall(pieces)
 
     def close(self, failed: str | None) -> None:
         """Ends the engine; see `nvcoll.hosts.outer`."""
-        if self._why is not None:
+        if self._waits.end is not None:
             return
-        self._why = failed or ENDED
+        self._waits.end = failed or ENDED
         if failed is not None:
             _failed.append(failed)
-        until = time.monotonic() + CLOSE_S
-        while self._waits and time.monotonic() < until:
-            time.sleep(SLEEP_S)
-        if failed is None and not self._waits:
+        if self._waits.return_soon(SLEEP_S) and failed is None:
             for request in self._posted.values():
                 for piece in request.pieces:
                     if piece:  # not over
                         piece.Cancel()
                         piece.Free()
 
-    def _begin(self, call: Any, x: Bytes, peer: int | None, place: int, tag: int) -> Request:
-        self._check()
+    def _begin(self, call: Callable[..., MPI.Request], x: Bytes, peer: int | None, place: int, tag: int) -> Request:
+        self._waits.check()
         starts = range(0, len(x), PIECE_BYTES) if len(x) > PIECE_BYTES else (0,)
         byte = self._mpi.BYTE
         try:
             pieces = [call([x[at : at + PIECE_BYTES], byte], place, tag) for at in starts]
         except self._mpi.Exception as error:
             raise Lost(f"MPI: {error}", peer) from error
-        return Request(pieces, x, peer, tag < SUBSETS)
+        return Request(pieces, x, peer, tag)
 
-    def _call(self, name: str, *arrays: Any) -> None:
+    def _call(self, name: str, *arrays: object) -> None:
         """Makes a collective call of MPI's, with the deadline."""
         deadline = None if self._limit is None else time.monotonic() + self._limit
         try:
@@ -231,30 +217,22 @@ class Mpi:
         except Late:
             raise Late(f"not all ranks of MPI came within {self._limit} s") from None
 
-    def _loop(self, pieces: list[Any], deadline: float | None, is_control: bool) -> None:
+    def _loop(self, pieces: list[MPI.Request], deadline: float | None, is_control: bool) -> None:
         test, looks, begin = self._mpi.Request.Testall, 0, time.monotonic()
-        with self._turn:
-            self._waits += 1
         try:
-            while True:
-                self._check()
-                if test(pieces):
-                    return
-                now, looks = time.monotonic(), looks + 1
-                if deadline is not None and now > deadline:
-                    raise Late("MPI did not finish in time")
-                if is_control:
-                    time.sleep(CONTROL_SLEEP_S)
-                elif looks < YIELDS:
-                    sched_yield()
-                else:
-                    time.sleep(SLEEP_S if now - begin < 1 else LONG_SLEEP_S)
+            with self._waits:
+                while True:
+                    self._waits.check()
+                    if test(pieces):
+                        return
+                    now, looks = time.monotonic(), looks + 1
+                    if deadline is not None and now > deadline:
+                        raise Late("MPI did not finish in time")
+                    if is_control:
+                        time.sleep(CONTROL_SLEEP_S)
+                    elif looks < YIELDS:
+                        sched_yield()
+                    else:
+                        time.sleep(SLEEP_S if now - begin < 1 else LONG_SLEEP_S)
         except self._mpi.Exception as error:
             raise Lost(f"MPI: {error}") from error
-        finally:
-            with self._turn:
-                self._waits -= 1
-
-    def _check(self) -> None:
-        if self._why is not None:
-            raise Stopped(self._why)

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 from nvcoll._nvcoll import Aborted, Closed, Communicator, InvalidArgument, Timeout, __version__
 from nvcoll.hosts.outer import Late, Lost, Outer
@@ -38,6 +38,8 @@ BETWEEN = "NVCOLL_BETWEEN"
 
 TOKEN = re.compile("[0-9a-f]{64}")
 """A token in hexadecimal digits."""
+
+Across = TypeVar("Across")
 
 Join = Callable[[int, int, str, bytes], Communicator]
 """Joins the ranks of this host: local rank, their number, name of the job, token."""
@@ -80,8 +82,11 @@ def card(rank: int) -> Card:
 
 
 def open_world(
-    outer: Outer, join: Join, timeout: float | None, across: Callable[[Places, Communicator, Outer, float | None], Any]
-) -> Any:
+    outer: Outer,
+    join: Join,
+    timeout: float | None,
+    across: Callable[[Places, Communicator, Outer, float | None], Across],
+) -> Across | Communicator:
     """Makes the communicator of all ranks of a job. All of them call it.
 
     Args:

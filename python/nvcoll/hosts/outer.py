@@ -10,8 +10,10 @@ An engine may move bytes only while a rank is in one of its calls, as MPI does, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +21,30 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 """A contiguous vector of bytes."""
 
-Request = Any
-"""A send or a receive under way; each may be waited for once."""
+CLOSE_S = 1.0
+"""How long `Outer.close` waits for waits of other threads, which look at it, and for its last control message.
+Measured: milliseconds. Chosen."""
+
+ENDED = "this rank has left the job"
+"""Why waits end if this rank leaves in order."""
+
+
+class Request(NamedTuple):
+    """A send or a receive under way; each may be waited for once.
+
+    Attributes:
+        pieces: the engine's own requests; none: it is not waited for.
+        x: its bytes.
+        peer: the other rank; None: any.
+        tag: its tag.
+        before: what the bytes of a receive were, if the engine looks at them until they change.
+    """
+
+    pieces: Sequence[Any]
+    x: Bytes
+    peer: int | None
+    tag: int
+    before: Bytes | None = None
 
 
 class Late(Exception):
@@ -51,6 +75,52 @@ class Lost(Exception):
 
 class Stopped(Exception):
     """`close` ended the waits of this process; the message is what `close` was told."""
+
+
+class Waits:
+    """The waits of an engine, of several threads; each is made in a ``with`` block.
+
+    Attributes:
+        end: why they end, since `Outer.close`; else None.
+    """
+
+    def __init__(self) -> None:
+        self.end: str | None = None
+        self._turn, self._count = threading.Lock(), 0
+
+    def check(self) -> None:
+        """Raises `Stopped` since `Outer.close`."""
+        if self.end is not None:
+            raise Stopped(self.end)
+
+    def __enter__(self) -> None:
+        with self._turn:
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._turn:
+            self._count -= 1
+
+    def return_soon(self, pause: float) -> bool:
+        """Waits until all have seen the end, and says whether they have."""
+        return looked(lambda: not self._count, time.monotonic() + CLOSE_S, pause)
+
+
+def looked(is_so: Callable[[], bool], end: float | None, pause: float, longest: float = 0.0) -> bool:
+    """Looks until something is so, or until a time, and says whether it is so.
+
+    Args:
+        is_so: what is looked at.
+        end: a time of ``time.monotonic``; None: no limit.
+        pause: seconds between the first two looks; twice as long from look to look, up to `longest`.
+        longest: default: all pauses are equal.
+    """
+    while not is_so():
+        if end is not None and time.monotonic() > end:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, max(longest, pause))
+    return True
 
 
 class Outer(Protocol):

@@ -57,7 +57,7 @@ class Reduction:
         return self.op in FREE_OPS or ROWS[self.like.dtype].kind in ("signed integer", "unsigned integer", "bool")
 
     @property
-    def wide(self) -> np.dtype[Any] | None:
+    def wide(self) -> np.dtype[np.generic] | None:
         """The dtype of partial results, if it is not that of the arrays."""
         name = ROWS[self.like.dtype].accumulator
         return None if name == self.like.dtype or self.op not in ROUNDING_OPS else np.dtype(name)
@@ -67,7 +67,7 @@ class Reduction:
         """The bytes of an element of a partial result."""
         return self.like.itemsize if self.wide is None else self.wide.itemsize
 
-    def _partial(self, raw: Bytes) -> Any:
+    def _partial(self, raw: Bytes) -> object:
         return self.like.typed(raw) if self.wide is None else raw.view(self.wide)
 
     def fold(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from nvcoll._nvcoll import Communicator as HostCommunicator
 from nvcoll.hosts.arrays import even
@@ -77,19 +76,19 @@ class Team:
 
     # Inside the host
 
-    def _how(self, sizes: Any = None) -> dict[str, Any]:
-        left = None if self.deadline is None else max(self.deadline - time.monotonic(), 0) + LATER_S
-        return {"timeout": left} if sizes is None else {"timeout": left, "counts": sizes}
+    @property
+    def _left(self) -> float | None:
+        return None if self.deadline is None else max(self.deadline - time.monotonic(), 0) + LATER_S
 
     def gather(self, own: Bytes, sizes: Sequence[int], out: Bytes) -> None:
         """Gives every rank of the host the bytes of all; in place if ``own`` is this rank's part of ``out``."""
         if sum(sizes):
-            self.inner.all_gather(own, out=out, **self._how(list(sizes)))
+            self.inner.all_gather(own, counts=list(sizes), out=out, timeout=self._left)
 
     def exchange(self, x: Bytes, table: Sequence[Sequence[int]], out: Bytes) -> None:
         """Moves parts between the ranks of the host: row q of the table has the bytes from rank q to each."""
         if any(map(any, table)):
-            self.inner.all_to_all(x, out=out, **self._how([list(row) for row in table]))
+            self.inner.all_to_all(x, counts=[list(row) for row in table], out=out, timeout=self._left)
 
     def deal(self, x: Bytes, sizes: Sequence[int], out: Bytes) -> None:
         """Gives rank r of the host part r of every rank's bytes, in the order of ranks."""
@@ -98,9 +97,9 @@ class Team:
     def spread(self, x: Bytes, root: int = 0) -> None:
         """Gives every rank of the host the bytes of one."""
         if len(x) and len(self.places.mine) > 1:
-            self.inner.broadcast(x, root=root, **self._how())
+            self.inner.broadcast(x, root=root, timeout=self._left)
 
     def barrier(self) -> None:
         """Waits for the ranks of the host."""
         if len(self.places.mine) > 1:
-            self.inner.barrier(**self._how())
+            self.inner.barrier(timeout=self._left)

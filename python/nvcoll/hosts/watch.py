@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -85,7 +84,7 @@ class Failure:
     @classmethod
     def unpacked(cls, message: bytes) -> Failure:
         """Returns the failure of a control message."""
-        fields: dict[str, Any] = json.loads(message.rstrip(b"\0"))
+        fields = json.loads(message.rstrip(b"\0"))
         for name in ("ranks", "late", "stopped", "left"):
             fields[name] = tuple(fields[name])
         return cls(**fields)
