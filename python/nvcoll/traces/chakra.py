@@ -17,7 +17,7 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from nvcoll._nvcoll import StepBuilder
 from nvcoll.errors import InvalidArgument
@@ -71,6 +71,25 @@ SCHEMA: Final[Mapping[str, Sequence[tuple[str, int, int | str, bool]]]] = {
 """Fields of each message: name, number, type (a protobuf number, or a message), and whether it is repeated."""
 
 
+class Attribute(Protocol):
+    """An attribute of a node, as protobuf reads it."""
+
+    name: str
+
+    def WhichOneof(self, group: str) -> str | None: ...  # noqa: N802
+
+
+class Proto(Protocol):
+    """A node, as protobuf reads it."""
+
+    id: int
+    name: str
+    type: int
+    duration_micros: int
+    data_deps: Sequence[int]
+    attr: Sequence[Attribute]
+
+
 @cache
 def messages() -> Mapping[str, Any]:
     """Returns the classes of messages.
@@ -122,7 +141,7 @@ def read(files: Sequence[tuple[str, bytes]], gpu: str, ranks_of: Mapping[str, Se
     Raises:
         InvalidArgument: a file is cut or no such trace, its nodes wait in a ring, or protobuf is not installed.
     """
-    nodes_of: dict[int, list[Any]] = {}
+    nodes_of: dict[int, list[Proto]] = {}
     for nth, (where, data) in enumerate(files):
         found = re.search(r"\.(\d{1,6})\.et", where)
         rank = int(found[1]) if found else nth
@@ -140,10 +159,10 @@ def read(files: Sequence[tuple[str, bytes]], gpu: str, ranks_of: Mapping[str, Se
     return Trace([builder.finish(dtype="bf16")], [*reader.notes, *builder.notes])
 
 
-def _parsed(where: str, data: bytes) -> list[Any]:
+def _parsed(where: str, data: bytes) -> list[Proto]:
     """Returns the nodes of a file."""
     kinds, at = messages(), 0
-    found: list[Any] = []
+    found: list[Proto] = []
     while at < len(data):
         start, size, shift = at, 0, 0
         while True:  # the length, 7 bits in each byte
@@ -169,12 +188,12 @@ def _parsed(where: str, data: bytes) -> list[Any]:
     return found[1:]
 
 
-def _attributes(message: Any) -> dict[str, Any]:
+def _attributes(message: Proto) -> dict[str, object]:
     """Returns the attributes of a message by name."""
     return {one.name: getattr(one, kind) for one in message.attr if (kind := one.WhichOneof("value"))}
 
 
-def _sorted(where: str, nodes: Sequence[Any]) -> list[Any]:
+def _sorted(where: str, nodes: Sequence[Proto]) -> list[Proto]:
     """Returns nodes in topological order; of several nodes that are ready, the least number comes first.
 
     Raises:
@@ -207,7 +226,7 @@ class _Reader:
         self.ranks_of = ranks_of
         self.notes: dict[str, None] = {}
 
-    def nodes(self, rank: int, nodes: Sequence[Any]) -> list[Node]:
+    def nodes(self, rank: int, nodes: Sequence[Proto]) -> list[Node]:
         """Returns the operations of a rank."""
         made: list[Node] = []
         place: dict[int, int] = {}
@@ -222,7 +241,7 @@ class _Reader:
             made.append(Node(work, stream, after))
         return made
 
-    def work(self, node: Any, attributes: Mapping[str, Any]) -> Work:
+    def work(self, node: Proto, attributes: Mapping[str, object]) -> Work:
         """Returns the work of a node."""
         name, seconds = node.name[:80], node.duration_micros * 1e-6
         nbytes = max(_whole(attributes.get(key)) for key in ("comm_size", "tensor_size"))

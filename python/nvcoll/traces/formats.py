@@ -134,14 +134,14 @@ TITLES: Final = (
 )
 """The formats in words, for errors."""
 
-Reader = Callable[[Sequence[tuple[str, Any]], str, int | None, Mapping[str, Any] | None], Trace]
+Reader = Callable[[Sequence[tuple[str, Any]], str, int | None, Mapping[str, Sequence[int]] | None], Trace]
 
 
-def _step(files: Sequence[tuple[str, Any]], _gpu: str, _number: int | None, _groups: object) -> Trace:
+def _step(files: Sequence[tuple[str, object]], _gpu: str, _number: int | None, _groups: object) -> Trace:
     return Trace([WorkStep.from_json(json.dumps(row)) for _, row in files])
 
 
-def _hlo(files: Sequence[tuple[str, Any]], gpu: str, _number: int | None, _groups: object) -> Trace:
+def _hlo(files: Sequence[tuple[str, str]], gpu: str, _number: int | None, _groups: object) -> Trace:
     traces = [hlo.read(where, text, gpu) for where, text in files]
     return Trace([one for each in traces for one in each.steps], [note for each in traces for note in each.notes])
 

@@ -22,7 +22,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from nvcoll._nvcoll import StepBuilder, WorkStep, gpus_called
 from nvcoll.errors import InvalidArgument
@@ -35,6 +35,7 @@ from nvcoll.traces.kineto_rank import (
     is_collective,
     key_of,
     rank_of,
+    rows_of,
     stream_of,
     whole,
 )
@@ -69,13 +70,12 @@ BYTES: Final = {"double": 8, "long": 8, "complexfloat": 8, "float": 4, "int": 4,
 """Bytes of an element by torch's name of its type in lower case; other types have 1."""
 
 
-def is_read(document: Any) -> bool:
+def is_read(document: object) -> bool:
     """Says whether a document of JSON is a trace: an object with events, or a list of them."""
-    events = document.get("traceEvents") if isinstance(document, dict) else document
-    return isinstance(events, list) and any(isinstance(one, dict) and "ph" in one for one in events[:100])
+    return any("ph" in fields_of(one) for one in rows_of(document)[:100])
 
 
-def read(documents: Sequence[tuple[str, Any]], named_gpu: str, number: int | None = None) -> Trace:
+def read(documents: Sequence[tuple[str, object]], named_gpu: str, number: int | None = None) -> Trace:
     """Returns the step of a trace.
 
     Args:
@@ -136,7 +136,7 @@ def _times(nodes: Sequence[Node], number: int, builder: StepBuilder) -> list[tup
     ]
 
 
-def _gpu(facts: Mapping[str, Any]) -> str | None:
+def _gpu(facts: Mapping[str, object]) -> str | None:
     """Returns the name of the GPU of a trace, if nvcoll knows it."""
     devices = facts.get("deviceProperties")
     device = fields_of(devices[0] if isinstance(devices, list) and devices else None)
@@ -203,7 +203,7 @@ def _work(rank: Rank, number: int, notes: dict[str, None]) -> Timed | Call:
     return Call(pattern, pattern, float(nbytes), members, seconds)
 
 
-def _members(rank: Rank, meta: Mapping[str, Any]) -> tuple[int, list[int]]:
+def _members(rank: Rank, meta: Mapping[str, object]) -> tuple[int, list[int]]:
     """Returns the size of the group of a collective, and its ranks if they are known."""
     size = whole(meta.get("Group size"), 1) or 1
     listed = meta.get("Process Group Ranks")

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any, Final
+from typing import Final
 
 from nvcoll.errors import InvalidArgument
 from nvcoll.traces.program import MOST
@@ -43,7 +43,7 @@ class Event:
     thread: object
     start: float
     end: float
-    args: Mapping[str, Any]
+    args: Mapping[str, object]
 
     @property
     def correlation(self) -> object:
@@ -69,8 +69,8 @@ class Rank:
     launches: list[Event]
     calls: list[Event]
     syncs: dict[object, Event]
-    facts: Mapping[str, Any]
-    meta: dict[object, Mapping[str, Any]]
+    facts: Mapping[str, object]
+    meta: dict[object, Mapping[str, object]]
     step: int | None
     """The number of its step; None if it is the whole trace."""
     running: list[tuple[float, float]]
@@ -114,20 +114,20 @@ def stream_of(op: Event) -> int:
     return stream if isinstance(stream, int) and 0 <= stream < 2**31 else 0
 
 
-def events_of(where: str, document: Any) -> list[Event]:
-    rows = document["traceEvents"] if isinstance(document, dict) else document
+def events_of(where: str, document: object) -> list[Event]:
+    rows = rows_of(document)
     if len(rows) > 8 * MOST:
         raise InvalidArgument(f"{where} has {len(rows)} events, at most {8 * MOST} are read: trace fewer steps")
     found = []
     for row in rows:
         if isinstance(row, dict) and row.get("ph") == "X":
             start, duration, args = number_of(row.get("ts")), number_of(row.get("dur", 0)), row.get("args")
-            if start is None or duration is None or not isinstance(row.get("name"), str):
+            if start is None or duration is None or not isinstance(name := row.get("name"), str):
                 raise InvalidArgument(f"{where} has an event without name, `ts` or `dur`: {str(row)[:80]}")
             thread = key_of(row.get("tid"))
             args = {key: key_of(value) if key == "correlation" else value for key, value in fields_of(args).items()}
             args["External id"] = key_of(args.get("External id"))
-            found.append(Event(row["name"], str(row.get("cat")), thread, start, start + max(duration, 0.0), args))
+            found.append(Event(name, str(row.get("cat")), thread, start, start + max(duration, 0.0), args))
     return found
 
 
@@ -144,8 +144,14 @@ def key_of(value: object) -> object:
     return value if isinstance(value, int | str) else None
 
 
-def fields_of(value: object) -> Mapping[str, Any]:
+def fields_of(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
+
+
+def rows_of(document: object) -> list[object]:
+    """Returns the events of a document; none if it is no trace."""
+    rows = document.get("traceEvents") if isinstance(document, dict) else document
+    return rows if isinstance(rows, list) else []
 
 
 def window_of(where: str, events: Sequence[Event], step: int | None) -> tuple[int | None, float, float]:
@@ -166,7 +172,7 @@ def window_of(where: str, events: Sequence[Event], step: int | None) -> tuple[in
     return chosen, steps[chosen].start, steps[chosen].end
 
 
-def rank_of(where: str, document: Any, step: int | None) -> Rank:
+def rank_of(where: str, document: object, step: int | None) -> Rank:
     events = events_of(where, document)
     calls = [one for one in events if one.category in CALL_CATEGORIES]
     ran = [one for one in events if one.category in GPU_CATEGORIES]
