@@ -23,7 +23,7 @@ ALLOWED = {
     ("hosts/gloo.py", "_first_line"): "shortens torch's message for people; nothing is decided by it",
     ("hosts/mpi.py", "without_mpi"): "shows the first line of mpi4py's ImportError",
     ("setting.py", "is_consequence"): "gloo has one type for all its errors, and tests may run on it",
-    ("dryrun/inside.py", "_failed"): "shows the first line of the script's own exception",
+    ("dryrun/inside/rank.py", "_failed"): "shows the first line of the script's own exception",
     ("training/models.py", "_from_toml"): "cuts Python's advice to programmers off its message",
     ("traces/chakra.py", "_parsed"): "shows the beginning of protobuf's message",
     ("traces/formats.py", "_recognised"): "shows the beginning of json's message",

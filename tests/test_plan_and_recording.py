@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nvcoll import training
-from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.parent.recording import Recording
 
 RECORDINGS = Path(__file__).parent.parent / "docs" / "recordings"
 
@@ -34,7 +34,7 @@ def planned(name: str) -> training.StepPrediction:
 
 @cache
 def recorded(name: str) -> training.StepPrediction:
-    step = Recorded.load(RECORDINGS / f"{name}.json.gz").step
+    step = Recording.load(RECORDINGS / f"{name}.json.gz").step
     return training.Machine(CASES[name][1]).predict(step)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import nvcoll
+from nvcoll import dryrun
 
 PACKAGES = ("nvcoll", "nvcoll_autoload", "nvcoll_pytest")
 
@@ -76,3 +77,35 @@ def test_no_file_uses_itself_through_others():
         list(graphlib.TopologicalSorter(USES).static_order())
     except graphlib.CycleError as error:
         pytest.fail(" -> ".join(reversed(error.args[1])))
+
+
+def in_rooms_of_dry_runs():
+    """Each module of the rooms of dry runs, by its room, with the modules that it uses."""
+    for module, uses in USES.items():
+        if module.startswith("nvcoll.dryrun."):
+            yield module.split(".")[2], module, uses
+
+
+def test_the_two_processes_of_a_dry_run_use_what_both_know_and_never_each_other():
+    assert {room for room, *_ in in_rooms_of_dry_runs()} == set(
+        re.findall(r"^    (\w+)   ", dryrun.__doc__, re.MULTILINE)
+    )
+    others = {"inside": ("parent",), "parent": ("inside",), "wire": ("inside", "parent")}
+    wrong = [
+        f"{module} uses {used}"
+        for room, module, uses in in_rooms_of_dry_runs()
+        for used in uses
+        for other in others[room]
+        if f"{used}.".startswith(f"nvcoll.dryrun.{other}.")
+    ]
+    assert wrong == []
+
+
+def test_a_rank_of_a_dry_run_loads_nothing_of_nvcoll_but_what_both_processes_know_and_errors():
+    known = ("nvcoll.dryrun.inside", "nvcoll.dryrun.wire", "nvcoll.errors")
+    assert [
+        f"{module} uses {used}"
+        for room, module, uses in in_rooms_of_dry_runs()
+        for used in uses
+        if room != "parent" and not used.startswith(known)
+    ] == []

@@ -19,8 +19,8 @@ sys.path.insert(0, str(ROOT / "tests/dryrun/frameworks"))
 from assets import write_torchtitan_assets  # noqa: E402
 
 from nvcoll._nvcoll import fabric, gpus  # noqa: E402
-from nvcoll.dryrun.launch import Request, free_bytes  # noqa: E402
-from nvcoll.dryrun.script import record  # noqa: E402
+from nvcoll.dryrun.parent.launch import Request, free_bytes  # noqa: E402
+from nvcoll.dryrun.parent.script import record  # noqa: E402
 from nvcoll.training import Machine  # noqa: E402
 
 from training_rows import Published, published  # noqa: E402

@@ -1,4 +1,4 @@
-"""Writes Python's side of the virtual GPU, ``python/nvcoll/dryrun/wire.py``, from its library.
+"""Writes Python's side of the virtual GPU, ``python/nvcoll/dryrun/wire/virtual_gpu.py``, from its library.
 
 ::
 
@@ -19,9 +19,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nvcoll.dryrun.library import library
+from nvcoll.dryrun.parent.library import library
 
-WIRE = Path(__file__).resolve().parent.parent / "python" / "nvcoll" / "dryrun" / "wire.py"
+WIRE = Path(__file__).resolve().parent.parent / "python" / "nvcoll" / "dryrun" / "wire" / "virtual_gpu.py"
 
 HEAD = '''"""The functions of the virtual GPU that Python calls, and the records of its log.
 
@@ -98,7 +98,7 @@ def main() -> int:
     if not parser.parse_args().check:
         WIRE.write_text(written)
     elif WIRE.read_text() != written:
-        print("python/nvcoll/dryrun/wire.py is not what the library says: run python tools/wire.py", file=sys.stderr)
+        print(f"{WIRE} is not what the library says: run python tools/wire.py", file=sys.stderr)
         return 1
     return 0
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dryrun.forked import Fork, environment
-from nvcoll.dryrun.children import VARIABLES
-from nvcoll.dryrun.recording import Recording, Run
-from nvcoll.dryrun.wire import Kind
+from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
+from nvcoll.dryrun.wire.spec import VARIABLES
+from nvcoll.dryrun.wire.virtual_gpu import Kind
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIMIT_S = 280
@@ -33,7 +33,7 @@ class Children:
         (folder / "mail").mkdir()
 
     def run(self, script, *args, world_size=8, ranks=(0,), steps=2, is_module=False, cwd=None):
-        """Runs some ranks to their end. Returns output, `Run` and `Recording` (or None) of each."""
+        """Runs some ranks to their end. Returns output, `Run` and `RankRecording` (or None) of each."""
         children = [self._start(rank, script, args, world_size, ranks, steps, is_module, cwd) for rank in ranks]
         try:
             return [self._ended(rank, child) for rank, child in zip(ranks, children, strict=True)]
@@ -45,7 +45,7 @@ class Children:
         _, out = child.wait(LIMIT_S)
         result = self.folder / f"{rank}.recording"
         assert Run.beside(result).exists(), out
-        return out, Run.load(result), Recording.load(result) if result.exists() else None
+        return out, Run.load(result), RankRecording.load(result) if result.exists() else None
 
     def _start(self, rank, script, args, world_size, ranks, steps, is_module, cwd):
         spec = {

@@ -23,7 +23,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from nvcoll.dryrun.library import libraries, library
+from nvcoll.dryrun.parent.library import libraries, library
 
 GPU = "name=NVIDIA H100 80GB HBM3;cc=90;sms=132;memory=85028110336;devices=8;cuda=13"
 
@@ -55,7 +55,7 @@ def _server():
 
 
 class Fork:
-    """A program that runs: text of Python, or the file of a spec of `nvcoll.dryrun.inside`."""
+    """A program that runs: text of Python, or the file of a spec of `nvcoll.dryrun.inside.rank`."""
 
     def __init__(self, program, variables, cwd=None):
         self._folder = tempfile.TemporaryDirectory()
@@ -136,8 +136,8 @@ def _serve():
 
 
 if __name__ == "__main__":
-    import nvcoll.dryrun.session  # noqa: F401 (imports torch, and what a rank needs)
-    from nvcoll.dryrun import inside
+    import nvcoll.dryrun.inside.session  # noqa: F401 (imports torch, and what a rank needs)
+    from nvcoll.dryrun.inside import rank as inside
 
     gc.freeze()
     row, tempfile.tempdir = _serve(), None

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from nvcoll.dryrun.recording import Group, Memory, Op, Recording
-from nvcoll.dryrun.wire import RECORD, Kind
+from nvcoll.dryrun.wire.rank_recording import Group, Memory, Op, RankRecording
+from nvcoll.dryrun.wire.virtual_gpu import RECORD, Kind
 
 BF16, SUM_IN_FP32 = 14, 68
 BFLOAT16 = "bfloat16"
@@ -50,7 +50,7 @@ class Log:
         """Returns the recording."""
         groups = {1: Group("default_pg", tuple(range(world_size)))} if groups is None else groups
         memory = more.pop("memory", MEMORY)
-        return Recording(
+        return RankRecording(
             rank,
             world_size,
             np.array(self.rows, RECORD),

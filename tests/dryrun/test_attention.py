@@ -2,8 +2,8 @@
 
 import pytest
 
-from nvcoll.dryrun import attention
-from nvcoll.dryrun.recording import Op
+from nvcoll.dryrun.parent import attention
+from nvcoll.dryrun.wire.rank_recording import Op
 
 SEQUENCES, HEADS, KEY_HEADS, TOKENS, WIDTH = 2, 32, 8, 8192, 128
 

@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 import nvcoll.cli
 from dryrun.recordings import Log, alone, layer
-from nvcoll.dryrun import script
-from nvcoll.dryrun.failures import OutOfGpuMemory
-from nvcoll.dryrun.recorded import Recorded
-from nvcoll.dryrun.recording import Assumption, Group, Run
+from nvcoll.dryrun.parent import script
+from nvcoll.dryrun.parent.failures import OutOfGpuMemory
+from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.dryrun.wire.rank_recording import Assumption, Group, Run
 from nvcoll.testing import dryrun
 
 FOUR, OTHER = "hgx-h100x2+ib-ndr-8", "hgx-h100x2+roce-100-8"
@@ -191,7 +191,7 @@ def test_a_recording_is_priced_on_its_own_machine(ran):
     nvcoll_("dryrun", "--on", f"{FOUR},{OTHER}", "--save", "r.json.gz", "train.py")
     found = json.loads(nvcoll_("price", "r.json.gz", "--json"))
     assert [one["machine"] for one in found["reports"]] == [FOUR]
-    Recorded.load("r.json.gz").with_facts(machine=None).save("old.json.gz")
+    Recording.load("r.json.gz").with_facts(machine=None).save("old.json.gz")
     found = json.loads(nvcoll_("price", "old.json.gz", "--json"))
     said = "the recording of 16 GPUs (H100 SXM) does not name its machine: hgx-h100x2+ib-ndr-8; pass --on"
     assert found["assumed"][0] == said and found["reports"][0]["machine"] == FOUR

@@ -4,13 +4,13 @@ import types
 
 import pytest
 
-from nvcoll.dryrun.hints import hints
-from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.parent.hints import hints
+from nvcoll.dryrun.parent.recording import Recording
 
 
 def recorded(allocated=95, reserved=100, ops=(), **facts):
     memory = {"allocated": allocated, "reserved": reserved}
-    return Recorded({"streams": {"ranks": [{"memory": {"allocator": memory}, "issued": list(ops)}]}}, facts)
+    return Recording({"streams": {"ranks": [{"memory": {"allocator": memory}, "issued": list(ops)}]}}, facts)
 
 
 def predicted(*collectives, **parts):

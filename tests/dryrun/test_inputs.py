@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nvcoll.dryrun.inputs import Inputs, UnknownInputs, inputs_of, noted_in
+from nvcoll.dryrun.parent.inputs import Inputs, UnknownInputs, inputs_of, noted_in
 
 RUN = """
 import runpy, sys
-from nvcoll.dryrun.reads import Reads
+from nvcoll.dryrun.inside.reads import Reads
 reads = Reads(sys.argv[1], [sys.argv[2]])
 reads.begin(sys.argv[4:])
 sys.path.insert(0, sys.argv[3].rpartition("/")[0])
@@ -208,7 +208,7 @@ def test_strange_paths_and_a_folder_that_is_gone_are_errors_of_the_script_alone(
 def test_too_many_inputs_are_not_known(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write({"train.py": ""})
-    monkeypatch.setattr("nvcoll.dryrun.inputs.MOST", 10)
+    monkeypatch.setattr("nvcoll.dryrun.parent.inputs.MOST", 10)
     with pytest.raises(UnknownInputs, match="more than the 10 that are compared"):
         read_by("train.py")
 

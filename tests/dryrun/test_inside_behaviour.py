@@ -8,9 +8,9 @@ import pytest
 
 import nvcoll
 from dryrun.children import PATIENT, SCRIPTS, Children, children, counted, of_kind
-from nvcoll.dryrun.gpu import Gpu
-from nvcoll.dryrun.recording import Recording, Run
-from nvcoll.dryrun.wire import Kind
+from nvcoll.dryrun.inside.gpu import Gpu
+from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
+from nvcoll.dryrun.wire.virtual_gpu import Kind
 
 __all__ = ["children", "counted"]
 
@@ -63,7 +63,7 @@ def test_tensors_of_the_gpu_are_printed(facts):
 def test_the_parent_needs_no_torch_to_read_a_recording(counted, tmp_path):
     counted("ddp.py").save(tmp_path / "0.recording")
     words = [arg for _, arg, _ in pickletools.genops((tmp_path / "0.recording").read_bytes()) if isinstance(arg, str)]
-    assert "nvcoll.dryrun.recording" in words and not [word for word in words if word.startswith("torch.")]
+    assert "nvcoll.dryrun.wire.rank_recording" in words and not [word for word in words if word.startswith("torch.")]
 
 
 def test_random_numbers_of_the_gpu_leave_those_of_the_script_alone(facts):
@@ -90,7 +90,7 @@ def test_a_script_without_steps_says_what_was_seen(facts):
 def test_a_recording_can_be_saved_and_loaded(counted, tmp_path):
     recording = counted("fsdp2.py")
     recording.save(tmp_path / "again")
-    again = Recording.load(tmp_path / "again")
+    again = RankRecording.load(tmp_path / "again")
     assert (again.records == recording.records).all()
     for name in set(vars(recording)) - {"records"}:
         assert getattr(again, name) == getattr(recording, name), name
@@ -189,7 +189,7 @@ def test_the_parent_is_told_how_a_script_ended(children, tmp_path, name):
     assert run.line == (f"{name}.py{line}" if line else "")
     if status == "failed":
         assert "Traceback" in out and run.message.split(": ")[0] in out
-        assert "runpy" not in out and "dryrun/inside.py" not in out
+        assert "runpy" not in out and "dryrun/inside/rank.py" not in out
     if name == "misses":
         assert run.wanted == [5]
 
@@ -282,7 +282,7 @@ print("tuned", len(tuned))
 
 def test_a_name_that_torch_lacks_is_named_with_its_version():
     torch = pytest.importorskip("torch")
-    from nvcoll.dryrun import private
+    from nvcoll.dryrun.inside import private
 
     with pytest.raises(nvcoll.DryRunError, match=f"torch {re.escape(torch.__version__)} has no `torch.cuda.nothing`"):
         private.lookup("torch.cuda", "nothing", "at all")

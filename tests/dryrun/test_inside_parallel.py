@@ -3,7 +3,7 @@
 import pytest
 
 from dryrun.children import PATIENT, children, collectives, counted, gemm_flops, of_kind, on_cpus
-from nvcoll.dryrun.wire import Kind
+from nvcoll.dryrun.wire.virtual_gpu import Kind
 
 __all__ = ["children", "counted"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dryrun.children import PATIENT, children
-from nvcoll.dryrun.inputs import inputs_of, noted_in
+from nvcoll.dryrun.parent.inputs import inputs_of, noted_in
 
 __all__ = ["children"]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import nvcoll
-from nvcoll.dryrun import installed, launch
-from nvcoll.dryrun.failures import CannotDryRun, DryRunLimit
-from nvcoll.dryrun.installed import Torch, torch_installed
-from nvcoll.dryrun.launch import Request, run_ranks, spec_of, virtual_gpu
+from nvcoll.dryrun.parent import installed, launch
+from nvcoll.dryrun.parent.failures import CannotDryRun, DryRunLimit
+from nvcoll.dryrun.parent.installed import Torch, torch_installed
+from nvcoll.dryrun.parent.launch import Request, run_ranks, spec_of, virtual_gpu
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a dry run needs Linux")
 
@@ -26,11 +26,11 @@ PATIENCE_S = 20
 
 CHILD = """
 import json, os, subprocess, sys, time
-from nvcoll.dryrun.recording import Run
+from nvcoll.dryrun.wire.rank_recording import Run
 spec = json.load(open(sys.argv[2]))
 run = Run(spec["rank"], "ended", message=json.dumps([spec, dict(os.environ)]))
 """
-"""The begin of a module that runs in place of `nvcoll.dryrun.inside`; the script's argument is a file for numbers."""
+"""The begin of a module that runs in place of `inside.rank`; the script's argument is a file for numbers."""
 
 HANGS = """
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
@@ -188,7 +188,7 @@ def test_the_limit_of_memory_counts_children_and_what_is_shared_once(ranks_that)
 
 RUNS_SCRIPT = """
 import runpy
-from nvcoll.dryrun import stacks
+from nvcoll.dryrun.wire import stacks
 stacks.register(spec["result"])
 runpy.run_path(spec["script"])
 """
@@ -217,8 +217,8 @@ PARENT = """
 import sys
 from pathlib import Path
 import nvcoll
-from nvcoll.dryrun import launch
-from nvcoll.dryrun.installed import Torch
+from nvcoll.dryrun.parent import launch
+from nvcoll.dryrun.parent.installed import Torch
 folder, library = Path(sys.argv[1]), Path(sys.argv[2])
 launch.INSIDE = "fake_inside"
 launch.library, launch.libraries = lambda: library, lambda: folder
@@ -275,9 +275,9 @@ def test_a_rank_beyond_the_world_is_refused():
 
 
 def test_a_module_is_told_by_its_name_and_a_script_by_its_path(tmp_path):
-    assert spec_of(Request("torch.nn", is_module=True, gpu=H100), 0, [0], tmp_path)["script"] == "torch.nn"
+    assert spec_of(Request("torch.nn", is_module=True, gpu=H100), 0, [0], tmp_path).script == "torch.nn"
     here = os.path.relpath(__file__)
-    assert spec_of(Request(here, gpu=H100), 0, [0], tmp_path)["script"] == os.path.abspath(__file__)
+    assert spec_of(Request(here, gpu=H100), 0, [0], tmp_path).script == os.path.abspath(__file__)
 
 
 def of_version(folder, text):

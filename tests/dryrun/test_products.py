@@ -3,9 +3,9 @@
 import pytest
 
 from dryrun.recordings import Log
-from nvcoll.dryrun.products import grouped
-from nvcoll.dryrun.record import made_of
-from nvcoll.dryrun.recording import Op
+from nvcoll.dryrun.parent.products import grouped
+from nvcoll.dryrun.parent.step import made_of
+from nvcoll.dryrun.wire.rank_recording import Op
 
 ROWS, WIDTH, HIDDEN, EXPERTS = 4096, 512, 1024, 8
 ENDS = ((EXPERTS,), "int32")

@@ -7,9 +7,9 @@ import pytest
 import nvcoll
 from dryrun.recordings import BFLOAT16, Log, layer
 from nvcoll._nvcoll import group_word
-from nvcoll.dryrun.record import made_of
-from nvcoll.dryrun.recording import Group
-from nvcoll.dryrun.wire import CAPTURED, Kind
+from nvcoll.dryrun.parent.step import made_of
+from nvcoll.dryrun.wire.rank_recording import Group
+from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind
 from nvcoll.training import WorkStep
 
 

@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 import nvcoll
 import nvcoll.cli
 from dryrun.recordings import layer
-from nvcoll.dryrun.facts import facts_of
-from nvcoll.dryrun.launch import Request
-from nvcoll.dryrun.record import made_of
-from nvcoll.dryrun.recorded import Recorded
-from nvcoll.dryrun.recording import Assumption, Run
+from nvcoll.dryrun.parent.facts import facts_of
+from nvcoll.dryrun.parent.launch import Request
+from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.dryrun.parent.step import made_of
+from nvcoll.dryrun.wire.rank_recording import Assumption, Run
 
 H100 = next(row for row in nvcoll._nvcoll.gpus() if row.name == "h100-sxm")
 
@@ -28,15 +28,15 @@ def recorded():
     one = layer(versions={"torch": "2.15.0"}, without_gradients={"t.py:4 forward": 0.1}, saves=["t.py:9 main"], **more)
     request = Request(__file__, world_size=one.world_size, gpu=H100)
     made = made_of([one], gpu="h100-sxm", name="test")
-    return Recorded(made.row, facts_of(request, [one], [Run(0, "counted", steps=2)], made)).with_facts(machine=MACHINE)
+    return Recording(made.row, facts_of(request, [one], [Run(0, "counted", steps=2)], made)).with_facts(machine=MACHINE)
 
 
 def test_a_file_is_the_same_bytes_and_says_what_it_is(tmp_path, recorded):
     one, two = tmp_path / "one", tmp_path / "two"
     recorded.save(one)
     recorded.save(two)
-    assert one.read_bytes() == two.read_bytes() and Recorded.load(one) == recorded
-    assert Recorded.load(one).with_tokens(7).step.to_json() != recorded.step.to_json()
+    assert one.read_bytes() == two.read_bytes() and Recording.load(one) == recorded
+    assert Recording.load(one).with_tokens(7).step.to_json() != recorded.step.to_json()
     assert [path.name for path in tmp_path.iterdir()] == ["one", "two"], "no draft is left"
 
 
@@ -62,7 +62,7 @@ def flipped(content, at=20):
 def test_a_file_that_is_none_is_refused(tmp_path, content, said):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(nvcoll.InvalidArgument, match=said):
-        Recorded.load(tmp_path / "file")
+        Recording.load(tmp_path / "file")
 
 
 def places(value, path=()):
@@ -94,7 +94,7 @@ def test_damaged_facts_are_an_error_of_nvcoll_or_can_be_shown(tmp_path, recorded
         text = json.dumps({"schema": "nvcoll.recorded/2", "step": recorded.row, "facts": facts})
         file.write_bytes(gzip.compress(text.encode().replace(b"Infinity", b"1e999"), compresslevel=1))
         try:
-            Recorded.load(file)
+            Recording.load(file)
         except nvcoll.InvalidArgument as error:
             assert "is a damaged recording (`" in str(error), (path, wrong)
             refused += 1
@@ -118,10 +118,10 @@ def test_a_damaged_step_is_an_error_of_nvcoll(tmp_path, recorded, names):
     for name in names[:-1]:
         owner = owner[name]
     del owner[names[-1]]
-    Recorded(row, recorded.facts).save(tmp_path / "r.json.gz")
+    Recording(row, recorded.facts).save(tmp_path / "r.json.gz")
     with pytest.raises(nvcoll.InvalidArgument, match=rf"damaged recording \(`step.streams.ranks\[0\].{names[0]}"):
-        Recorded.load(tmp_path / "r.json.gz")
+        Recording.load(tmp_path / "r.json.gz")
     row["streams"]["ranks"] = []
-    Recorded(row, recorded.facts).save(tmp_path / "r.json.gz")
+    Recording(row, recorded.facts).save(tmp_path / "r.json.gz")
     with pytest.raises(nvcoll.InvalidArgument, match="damaged recording"):
-        Recorded.load(tmp_path / "r.json.gz")
+        Recording.load(tmp_path / "r.json.gz")

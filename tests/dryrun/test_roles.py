@@ -8,11 +8,11 @@ import pytest
 
 import nvcoll
 from dryrun.recordings import Log, layer
-from nvcoll.dryrun import roles, script
-from nvcoll.dryrun.failures import OutOfGpuMemory, ScriptFailed
-from nvcoll.dryrun.launch import Request
-from nvcoll.dryrun.reads import stamp_of
-from nvcoll.dryrun.recording import Group, Run
+from nvcoll.dryrun.parent import roles, script
+from nvcoll.dryrun.parent.failures import OutOfGpuMemory, ScriptFailed
+from nvcoll.dryrun.parent.launch import Request
+from nvcoll.dryrun.wire.rank_recording import Group, Run
+from nvcoll.dryrun.wire.stamps import stamp_of
 
 H100 = next(row for row in nvcoll._nvcoll.gpus() if row.name == "h100-sxm")
 

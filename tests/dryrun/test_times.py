@@ -5,9 +5,9 @@ import io
 import numpy as np
 
 from dryrun.recordings import Log, layer
-from nvcoll.dryrun.record import made_of
-from nvcoll.dryrun.times import saved, times_of
-from nvcoll.dryrun.wire import CAPTURED, Kind
+from nvcoll.dryrun.parent.step import made_of
+from nvcoll.dryrun.parent.times import saved, times_of
+from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind
 
 
 def test_every_record_has_the_time_of_its_operation_or_its_share():

@@ -10,10 +10,10 @@ import pytest
 
 from dryrun import forked
 from nvcoll._nvcoll import gpus
-from nvcoll.dryrun.failures import CannotDryRun
-from nvcoll.dryrun.launch import virtual_gpu
-from nvcoll.dryrun.library import FILE, libraries, library, wheel_names
-from nvcoll.dryrun.wire import CAPTURED, Kind
+from nvcoll.dryrun.parent.failures import CannotDryRun
+from nvcoll.dryrun.parent.launch import virtual_gpu
+from nvcoll.dryrun.parent.library import FILE, libraries, library, wheel_names
+from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -486,14 +486,14 @@ def test_nothing_of_nvidia_is_loaded_if_the_library_has_all_names():
 
 
 def test_a_wheel_without_the_library_says_so(monkeypatch):
-    monkeypatch.setattr("nvcoll.dryrun.library.FILE", "not-there.so")
+    monkeypatch.setattr("nvcoll.dryrun.parent.library.FILE", "not-there.so")
     for asked in (library, libraries):
         with pytest.raises(CannotDryRun, match="its wheel for Linux on x86-64"):
             asked()
 
 
 def test_nvcoll_itself_does_not_load_the_library():
-    loaded = "import nvcoll, nvcoll.dryrun.library; print(open('/proc/self/maps').read())"
+    loaded = "import nvcoll, nvcoll.dryrun.parent.library; print(open('/proc/self/maps').read())"
     out = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, timeout=LIMIT_S)
     assert "nvcoll_vgpu" not in out.stdout
     assert not hasattr(ctypes.CDLL(None), "nvcoll_vgpu_log")

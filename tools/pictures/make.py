@@ -24,7 +24,7 @@ from typing import Any
 import nvcoll
 from nvcoll import training
 from nvcoll._nvcoll import bus_factor, media
-from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.text.formatting import duration, sized
 
 HERE = Path(__file__).parent
@@ -360,7 +360,7 @@ def rack() -> Answer:
 
 def fsdp_streams() -> Answer:
     """A step of FSDP2, as `nvcoll dryrun` recorded it, with eight cards per node and with one."""
-    step = Recorded.load(ROOT / "docs" / "recordings" / "llama3-8b-fsdp2.json.gz").step
+    step = Recording.load(ROOT / "docs" / "recordings" / "llama3-8b-fsdp2.json.gz").step
     machines = {name: training.Machine(name) for name in ("hgx-h100x8+ib-ndr-8", "hgx-h100x8+ib-ndr-1")}
     note = "Llama 3 8B with FSDP2 on 64 H100, 8,192 tokens per GPU: rank 0. Above: eight cards per node, below: one."
     svg = streams.streams("One training step on two machines", note, {k: m.timeline(step) for k, m in machines.items()})

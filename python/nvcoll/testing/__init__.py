@@ -9,7 +9,7 @@
 ``docs/testing.md`` and ``docs/dryrun.md`` show such tests.
 """
 
-from nvcoll.dryrun.failures import CannotDryRun, DryRunLimit, OutOfGpuMemory, ScriptFailed
+from nvcoll.dryrun.parent.failures import CannotDryRun, DryRunLimit, OutOfGpuMemory, ScriptFailed
 from nvcoll.testing.dry_runs import DryRun, dryrun
 from nvcoll.testing.faults import Fault
 from nvcoll.testing.outcomes import Outcome, Run

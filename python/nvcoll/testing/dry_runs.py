@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nvcoll._nvcoll import Fabric, fabric
-from nvcoll.dryrun.launch import Request, hosts_of
-from nvcoll.dryrun.recorded import Recorded
-from nvcoll.dryrun.report import report_of
-from nvcoll.dryrun.script import record
-from nvcoll.dryrun.spec import STEPS
+from nvcoll.dryrun.parent.launch import Request, hosts_of
+from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.dryrun.parent.report import report_of
+from nvcoll.dryrun.parent.script import record
+from nvcoll.dryrun.wire.spec import STEPS
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import CollectivePrice, StepPrediction
 from nvcoll.training.report import Report
@@ -43,7 +43,7 @@ class DryRun:
     tokens_per_second: float
     collectives: tuple[CollectivePrice, ...] = field(repr=False)
     prediction: StepPrediction = field(repr=False)
-    recording: Recorded = field(repr=False)
+    recording: Recording = field(repr=False)
     report: Report = field(repr=False)
 
 

@@ -15,9 +15,9 @@ from assets import write_torchtitan_assets
 from counted import Counted
 from script_rows import ROWS
 
-from nvcoll.dryrun.failures import CannotDryRun
-from nvcoll.dryrun.installed import torch_installed
-from nvcoll.dryrun.library import library
+from nvcoll.dryrun.parent.failures import CannotDryRun
+from nvcoll.dryrun.parent.installed import torch_installed
+from nvcoll.dryrun.parent.library import library
 from nvcoll.testing import dryrun
 
 SCRIPTS = Path(__file__).parent / "scripts"

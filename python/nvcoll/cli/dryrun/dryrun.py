@@ -27,12 +27,12 @@ from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, one_machine
 from nvcoll.cli.machines import machines as machines_of
 from nvcoll.cli.outputs import Conditions, Outputs
-from nvcoll.dryrun.failures import OutOfGpuMemory
-from nvcoll.dryrun.launch import Request, hosts_of
-from nvcoll.dryrun.recorded import Recorded
-from nvcoll.dryrun.report import report_of
-from nvcoll.dryrun.script import record, record_twice
-from nvcoll.dryrun.spec import STEPS
+from nvcoll.dryrun.parent.failures import OutOfGpuMemory
+from nvcoll.dryrun.parent.launch import Request, hosts_of
+from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.dryrun.parent.report import report_of
+from nvcoll.dryrun.parent.script import record, record_twice
+from nvcoll.dryrun.wire.spec import STEPS
 
 DOES_NOT_FIT = 3
 """The exit status if the script runs out of memory."""
@@ -124,10 +124,10 @@ def dryrun(
     found = _recorded(requests, by_model, running, conditions)
     found = {name: _known(one, running, tokens) for name, one in found.items()}
     for one in found.values():
-        if save is not None and isinstance(one, Recorded):
+        if save is not None and isinstance(one, Recording):
             one.with_facts(machine=_typed(on, machines)).save(save)
     each = [found[one.gpu_model.name] for one in machines]
-    gpus = [one.step.gpus if isinstance(one, Recorded) else size for one in each]
+    gpus = [one.step.gpus if isinstance(one, Recording) else size for one in each]
     priced = [conditions.machine(machine, count) for machine, count in zip(machines, gpus, strict=True)]
     outputs.write(report_of("dryrun", priced, each))
     if any(isinstance(one, OutOfGpuMemory) for one in each):
@@ -141,9 +141,9 @@ def _typed(on: Sequence[str] | None, machines: Sequence[Fabric]) -> str:
 
 def _recorded(
     requests: Mapping[str, Request], machines: Mapping[str, Fabric], running: Running, conditions: Conditions
-) -> dict[str, Recorded | OutOfGpuMemory]:
+) -> dict[str, Recording | OutOfGpuMemory]:
     """Records the script on each model of GPU."""
-    found: dict[str, Recorded | OutOfGpuMemory] = {}
+    found: dict[str, Recording | OutOfGpuMemory] = {}
     ranks = _numbers(running.only_ranks)
     with progress.line() as tell:
         for name, request in requests.items():
@@ -164,12 +164,12 @@ def _note_late_options(arguments: Sequence[str]) -> None:
             print(f"nvcoll: {name} stands after the script and is passed to it", file=sys.stderr)
 
 
-def _known(one: Recorded | OutOfGpuMemory, running: Running, tokens: float | None) -> Recorded | OutOfGpuMemory:
+def _known(one: Recording | OutOfGpuMemory, running: Running, tokens: float | None) -> Recording | OutOfGpuMemory:
     """Adds what options say: the tokens, and that ranks which were asked for do not communicate."""
-    if isinstance(one, Recorded) and one.facts["alone"] and (running.world_size or 1) > 1:
+    if isinstance(one, Recording) and one.facts["alone"] and (running.world_size or 1) > 1:
         what = f"the {running.world_size} ranks of -n do not communicate"
         one = one.with_facts(alone=f"{one.facts['alone']}; {what}")
-    return one.with_tokens(tokens) if isinstance(one, Recorded) else one
+    return one.with_tokens(tokens) if isinstance(one, Recording) else one
 
 
 def _numbers(text: str | None) -> list[int] | None:

@@ -13,8 +13,8 @@ from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import DEFAULT_MACHINE, Gpu, beginning
 from nvcoll.cli.machines import machines as machines_of
 from nvcoll.cli.outputs import Conditions, Outputs
-from nvcoll.dryrun import report as of_recordings
-from nvcoll.dryrun.recorded import Recorded
+from nvcoll.dryrun.parent import report as of_recordings
+from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.text.formatting import counted
 from nvcoll.traces import formats
 from nvcoll.traces import report as of_traces
@@ -53,7 +53,7 @@ def price(
 
     Example: nvcoll price train.json.gz --on hgx-h100x64+ib-ndr-8,hgx-h100x64+roce-100-8
     """
-    recorded = Recorded.load(files[0]) if len(files) == 1 and formats.is_recording(files[0]) else None
+    recorded = Recording.load(files[0]) if len(files) == 1 and formats.is_recording(files[0]) else None
     if recorded is not None and (traced, step) != (None, None):
         raise InvalidArgument("--from and --step are for traces of torch.profiler: leave them out")
     there, assumed = (None if traced is None else fabric(traced)), list[str]()
@@ -98,7 +98,7 @@ def _opened(files: list[Path], on: Fabric, step: int | None, traced: str | None)
     return read
 
 
-def _machine_of(recorded: Recorded) -> tuple[str, list[str]]:
+def _machine_of(recorded: Recording) -> tuple[str, list[str]]:
     """Returns the machine on which a script was recorded; if it does not say, one that fits, and a sentence."""
     if (found := recorded.facts.get("machine")) is not None:
         return str(found), []

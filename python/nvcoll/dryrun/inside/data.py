@@ -1,0 +1,312 @@
+"""Values on the virtual GPU: small tensors are computed, large floats have no values, and no shape may depend on them.
+
+A launch does nothing, so an operator on small tensors is computed a second time: by the same operator, on CPU tensors
+over the GPU's memory (`Mirror`). A small result of a large tensor is zero and *unknown*; a result of an unknown tensor
+is computed (from zeros) and unknown, too.
+
+| operator | rule |
+|---|---|
+| all tensors small | computed; unknown if one of its inputs is |
+| some large | small results are zero and unknown |
+| `topk`, `argmax`, `max`, `sort` of unknown values | indices in turn, so that experts are balanced: known, and noted |
+| `histc` of unknown values | equal counts: known, and noted |
+| `nonzero`, `masked_select`, masks as indices | the shape is that of the real mask; refused if the mask is unknown |
+| `unique`, `bincount` and others whose shape is data | computed; refused if an input is unknown |
+| `item` of an unknown value | 0, and noted with the line |
+
+Unknown is a property of a storage, by its address. Each operator sets it for the storages that it writes, so an address
+that the allocator reuses has no stale mark. Random numbers come from a generator of this file, not from the script's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+import torch
+
+from nvcoll.dryrun.inside.gpu import Gpu
+from nvcoll.dryrun.inside.lines import Lines
+from nvcoll.dryrun.inside.refusals import second_gpu, unknown_shape
+from nvcoll.dryrun.inside.rules import Rule
+from nvcoll.dryrun.inside.tensors import IS_PLAIN, Mirror, is_small, is_whole, replaced, tensors_of
+from nvcoll.dryrun.wire.rank_recording import Assumption
+
+aten = torch.ops.aten
+COUNTING = ("/torch/nn/modules/_functions.py",)
+"""Files whose masks are of counts, which are known, in one tensor with unknown floats: SyncBatchNorm's."""
+MOVED_BYTES = 4 << 20
+"""Results of collectives have values up to this size: `INTEGER_BYTES` of the virtual GPU's NCCL."""
+Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Data:
+    """The values of the rank's GPU."""
+
+    def __init__(self, gpu: Gpu, lines: Lines) -> None:
+        self._lines, self._device = lines, -1
+        self.mirror = Mirror(gpu)
+        self._unknown: set[int] = set()
+        self._fresh: set[int] = set()
+        self._random_state, self.drawing = torch.Generator().get_state(), RLock()
+        self._assumed: dict[tuple[str, int], int] = {}
+        self.handlers: dict[Any, Handler] = {
+            aten.nonzero.default: self._nonzero,
+            aten.masked_select.default: self._masked_select,
+            aten.index.Tensor: self._index,
+            aten.index_put_.default: self._index,
+            aten.index_put.default: self._index,
+            aten._index_put_impl_.default: self._index,
+            aten._local_scalar_dense.default: self._item,
+            aten.equal.default: self._equal,
+        }
+        """Functions called in place of an operator; they may return NotImplemented."""
+
+    def assumed(self) -> list[Assumption]:
+        """Returns assumptions, in the order of their first time."""
+        return [Assumption(text, line, times) for (text, line), times in self._assumed.items()]
+
+    def assume(self, text: str) -> None:
+        """Notes an assumption at the current line."""
+        key = text, self._lines.here(2)
+        self._assumed[key] = self._assumed.get(key, 0) + 1
+
+    def is_unknown(self, tensor: torch.Tensor) -> bool:
+        """Says whether a tensor on the GPU has no values, or values that depend on large floats."""
+        return tensor.is_cuda and (tensor.untyped_storage().data_ptr() in self._unknown or not is_small(tensor))
+
+    def ran(self, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], result: Any) -> None:
+        """Computes the values that an operator has written.
+
+        Raises:
+            DryRunError: it wrote to another GPU than the operators before it.
+        """
+        results = tensors_of(result)
+        touched = [*results, *rule.mutated(args, kwargs)]
+        written = [each for each in touched if each.is_cuda]
+        if not written:
+            if touched and any(each.is_cuda for each in inputs):
+                self._copied_to_host(rule, args, kwargs, inputs, results)
+            return
+        if (device := written[0].get_device()) != self._device:
+            if self._device >= 0:
+                raise second_gpu(self._device, device, self._lines.of_script())
+            self._device = device
+        if rule.leaves_data:
+            return
+        if rule.is_new:
+            self._mark(written, is_unknown=False)
+            self._fresh.update(each.untyped_storage().data_ptr() for each in written)
+            return
+        involved = [] if rule.reads_no_values else [each for each in inputs if each.is_cuda]
+        if all(is_small(each) for each in involved) and all(is_small(each) for each in written):
+            is_unknown = self._makes_unknown(rule, involved)
+            if is_unknown and self._choose(rule, args, inputs, results):
+                return
+            if self._compute(rule, args, kwargs, results):
+                self._mark(written, is_unknown)
+                return
+        elif self._choose(rule, args, inputs, results):
+            return
+        for each in written:
+            self._forget(each)
+
+    def _makes_unknown(self, rule: Rule, involved: list[torch.Tensor]) -> bool:
+        """Says whether an operator on small tensors reads unknown values."""
+        if rule.fills and involved and _fills_storage(involved[0]):
+            involved = involved[1:]
+        return not self._unknown.isdisjoint(each.untyped_storage().data_ptr() for each in involved)
+
+    def _copied_to_host(self, rule: Rule, args: Any, kwargs: Any, inputs: list[Any], results: list[Any]) -> None:
+        on_gpu = [each for each in inputs if each.is_cuda]
+        if any(self.is_unknown(each) for each in on_gpu):
+            self.assume("values that do not exist are copied to the host")
+        if all(is_small(each) for each in on_gpu):
+            self._compute(rule, args, kwargs, results)
+
+    def _mark(self, written: list[torch.Tensor], is_unknown: bool) -> None:
+        addresses = [each.untyped_storage().data_ptr() for each in written]
+        self._fresh.difference_update(addresses)
+        if is_unknown:
+            self._unknown.update(addresses)
+        else:
+            self._unknown.difference_update(addresses)
+
+    def _forget(self, tensor: torch.Tensor) -> None:
+        if is_small(tensor):
+            self.mirror.clear(tensor)
+            self._mark([tensor], is_unknown=True)
+
+    def forget_fresh(self, tensors: list[torch.Tensor]) -> None:
+        """Marks tensors that no operator has written yet: they are results of a kernel that nvcoll does not know."""
+        for each in tensors:
+            if each.is_cuda and each.untyped_storage().data_ptr() in self._fresh:
+                self._forget(each)
+
+    def forget(self, tensors: list[torch.Tensor]) -> None:
+        """Marks tensors that a kernel of Triton wrote."""
+        for each in tensors:
+            self._forget(each)
+
+    def _compute(self, rule: Rule, args: Any, kwargs: Any, results: list[torch.Tensor]) -> bool:
+        if rule.is_collective:  # the virtual GPU has moved the data, up to some size
+            return all(each.numel() * each.element_size() <= MOVED_BYTES for each in results or tensors_of(args))
+        kwargs = {name: torch.device("cpu") if name == "device" else each for name, each in kwargs.items()}
+        try:
+            if rule.is_random:
+                kwargs.pop("generator", None)
+                with self._own_random_state():
+                    self._write(rule, args, kwargs, results)
+            else:
+                self._write(rule, args, kwargs, results)
+        except Exception:
+            return self._computed_otherwise(rule, args, results)
+        return True
+
+    def _write(self, rule: Rule, args: Any, kwargs: Any, results: list[torch.Tensor]) -> None:
+        real = tensors_of(rule.op(*replaced(args, self.mirror), **replaced(kwargs, self.mirror)))
+        for value, result in zip(real, results, strict=True):
+            mirrored = self.mirror(result)
+            if value.data_ptr() != mirrored.data_ptr():
+                mirrored.copy_(value)
+
+    @contextmanager
+    def _own_random_state(self) -> Iterator[None]:
+        with self.drawing:
+            state = torch.get_rng_state()
+            torch.set_rng_state(self._random_state)
+            try:
+                yield
+            finally:
+                self._random_state = torch.get_rng_state()
+                torch.set_rng_state(state)
+
+    def _computed_otherwise(self, rule: Rule, args: Any, results: list[torch.Tensor]) -> bool:
+        """Computes operators that torch lacks on CPUs: counts of integers."""
+        if rule.op is not aten.histc.default:
+            return False
+        self.mirror(results[0]).copy_(torch.histc(self.mirror(args[0]).double(), *args[1:]))
+        return True
+
+    # ---- choices that large floats would make ----
+
+    def _choose(self, rule: Rule, args: Any, inputs: list[Any], results: list[torch.Tensor]) -> bool:
+        """Makes choices among unknown values in turn, and counts of them equal. Returns whether it did."""
+        if not rule.chooses or not results:
+            return False
+        indices = results[-1]
+        if rule.counts:
+            self.mirror(indices).fill_(inputs[0].numel() // max(indices.numel(), 1))
+            self.assume(f"{rule.shown} of values that do not exist: equal counts")
+        else:
+            choices = _choices(rule, args, inputs[0])
+            if not is_whole(indices) or not is_small(indices):
+                return False
+            order = torch.arange(indices.numel(), dtype=indices.dtype) % max(choices, 1)
+            self.mirror(indices).copy_(order.view(indices.shape))
+            if rule.picks:
+                self.assume(f"{rule.shown} of values that do not exist: indices in turn")
+        for each in results[:-1]:
+            self._forget(each)
+        self._mark([indices], is_unknown=False)
+        return True
+
+    # ---- shapes that are data ----
+
+    def shape_is_data(self, rule: Rule, args: Any, kwargs: Any, inputs: list[torch.Tensor]) -> Any:
+        """Runs an operator whose shape depends on values: on the CPU."""
+        on_gpu = [each for each in inputs if each.is_cuda]
+        if not on_gpu:
+            return NotImplemented
+        for each in on_gpu:
+            self._need(each, rule.name)
+        real = rule.op(*replaced(args, self.mirror), **replaced(kwargs, self.mirror))
+        return replaced(real, lambda each: each.to(on_gpu[0].device))
+
+    def _need(self, tensor: torch.Tensor, name: str) -> None:
+        if self.is_unknown(tensor) and not self._lines.is_within(COUNTING):
+            line = self._lines.of_script()
+            raise unknown_shape(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), line)
+
+    def _indices(self, mask: torch.Tensor, name: str) -> torch.Tensor:
+        """Returns the places where a mask is true, with the launches and the wait of `nonzero`."""
+        self._need(mask, name)
+        places = self.mirror(mask).nonzero()
+        mask.sum().item()  # as `nonzero`: counts, and waits for the count
+        result = torch.empty(places.shape[::-1], dtype=torch.int64, device=mask.device).t()
+        result.zero_()  # the kernel that writes the places
+        self.mirror(result).copy_(places)
+        self._mark([result], is_unknown=False)
+        return result
+
+    def _nonzero(self, op: Any, args: Any, kwargs: Any) -> Any:
+        return self._indices(args[0], "nonzero") if args[0].is_cuda else NotImplemented
+
+    def _masked_select(self, op: Any, args: Any, kwargs: Any) -> Any:
+        if not args[1].is_cuda:
+            return NotImplemented
+        tensor, mask = aten.broadcast_tensors(list(args))
+        return tensor[self._indices(mask, "masked_select").unbind(1)]
+
+    def _index(self, op: Any, args: Any, kwargs: Any) -> Any:
+        if not any(_is_mask(each) and each.is_cuda for each in args[1]):
+            return NotImplemented
+        indices: list[Any] = []
+        for each in args[1]:
+            indices += self._indices(each, "mask as index").unbind(1) if _is_mask(each) else [each]
+        return op(args[0], indices, *args[2:])
+
+    # ---- values that the host reads ----
+
+    def printing(self, plain: Callable[..., str]) -> Callable[..., str]:
+        """Makes torch's text of a tensor's elements read those of the GPU from the CPU: torch prints without modes."""
+
+        def text(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
+            if not tensor.is_cuda or not IS_PLAIN[type(tensor)]:
+                return plain(tensor, *args, **kwargs)
+            if tensor.numel():
+                tensor.reshape(-1)[:1].cpu()  # the copy for which the host waits
+            if self.is_unknown(tensor):
+                self.assume("values that do not exist are printed")
+            return plain(self.mirror(tensor), *args, **kwargs)
+
+        return text
+
+    def _item(self, op: Any, args: Any, kwargs: Any) -> Any:
+        (tensor,) = args
+        if not self.is_unknown(tensor):
+            return NotImplemented
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        self.assume(f"the script reads a {dtype} value that does not exist: 0, or what follows from it")
+        found = op(tensor)
+        return found if is_small(tensor) else type(found)(0)
+
+    def _equal(self, op: Any, args: Any, kwargs: Any) -> Any:
+        if not any(each.is_cuda for each in args):
+            return NotImplemented
+        if any(self.is_unknown(each) for each in args):
+            self.assume("tensors without values are compared: equal")
+            return args[0].shape == args[1].shape
+        return torch.equal(*replaced(args, self.mirror))
+
+
+def _fills_storage(tensor: torch.Tensor) -> bool:
+    return bool(tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes())
+
+
+def _is_mask(index: torch.Tensor | None) -> bool:
+    return index is not None and index.dtype in (torch.bool, torch.uint8)
+
+
+def _choices(rule: Rule, args: Any, tensor: torch.Tensor) -> int:
+    """Returns the number of elements among which an operator picks."""
+    if not tensor.dim():
+        return 1
+    dim = next((each for each in args[1:] if isinstance(each, int)), None)
+    if rule.name.startswith("aten::topk"):
+        dim = args[2] if len(args) > 2 else -1
+    elif dim is None and rule.name.startswith("aten::arg"):
+        return int(tensor.numel())
+    return int(tensor.shape[-1 if dim is None else dim])

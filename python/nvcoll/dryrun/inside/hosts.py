@@ -1,0 +1,83 @@
+"""Large float tensors on the CPU: they have no values and take no memory.
+
+A model that is built on the CPU and sharded later would take its whole size, and minutes of random numbers. So a large
+float tensor on the CPU is address space without pages: operators that write to it do nothing, operators that make one
+only make its shape, and their small results (a sum, a mask) are zero.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+
+from nvcoll.dryrun.inside.lines import Lines
+from nvcoll.dryrun.inside.refusals import unknown_shape
+from nvcoll.dryrun.inside.rules import Rule
+from nvcoll.dryrun.inside.tensors import HOST_FLOAT_BYTES, is_large_on_host, replaced
+
+FILLED = tuple(f"aten::{name}" for name in ("zeros", "ones", "full", "rand", "randn", "normal.float_float", "eye"))
+"""Operators that make a tensor from its sizes and write all of it."""
+
+
+def without_values(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], lines: Lines) -> Any:
+    """Runs an operator on large float tensors of the CPU without their values.
+
+    Returns:
+        Its result, or NotImplemented if the operator must run as it is.
+
+    Raises:
+        DryRunError: its shape depends on values.
+    """
+    device = kwargs.get("device")
+    if device is not None and torch.device(device).type != "cpu":
+        return NotImplemented
+    if not inputs:
+        return _made(rule, args, kwargs)
+    if rule.leaves_data or rule.is_new or not any(is_large_on_host(each) for each in inputs):
+        return NotImplemented
+    if any(each.device.type != "cpu" for each in inputs):
+        return NotImplemented
+    if rule.shape_is_data:
+        first = inputs[0]
+        raise unknown_shape(rule.shown, tuple(first.shape), str(first.dtype).removeprefix("torch."), lines.of_script())
+    if rule.is_mutable:
+        written = rule.mutated(args, kwargs)
+        if not any(is_large_on_host(each) for each in written):
+            return NotImplemented
+        count = len(rule.op._schema.returns)
+        return None if count == 0 else written[0] if count == 1 else tuple(written)
+    return _shaped(rule, args, kwargs)
+
+
+def _made(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if rule.shown not in FILLED and rule.name not in FILLED:
+        return NotImplemented
+    sizes = next((each for each in args if isinstance(each, list | tuple)), ())
+    dtype = kwargs.get("dtype") or torch.get_default_dtype()
+    if rule.shown == "aten::full" and not (kwargs.get("dtype") or isinstance(args[1], float)):
+        return NotImplemented
+    if not (dtype.is_floating_point and prod(sizes) * dtype.itemsize >= HOST_FLOAT_BYTES):
+        return NotImplemented
+    return _shaped(rule, args, kwargs)
+
+
+def _shaped(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    options = {name: each for name, each in kwargs.items() if name not in ("device", "pin_memory", "generator")}
+    if any(each.name == "device" for each in rule.op._schema.arguments):
+        options["device"] = torch.device("meta")
+    try:
+        result = rule.op(*replaced(args, _on_meta), **replaced(options, _on_meta))
+    except NotImplementedError:
+        return NotImplemented
+    return replaced(result, _on_host)
+
+
+def _on_meta(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    result = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return result if is_large_on_host(result) else result.zero_()

@@ -1,0 +1,216 @@
+"""The other ranks: their objects on the host, and the groups that they form with this rank.
+
+```
+objects       of ranks that run: by mail. Of all others: copies of this rank's objects
+gloo          torch's fake process group, in which all ranks hold the same data as this rank
+groups        torch gives name and ranks, the log of the virtual GPU gives number and name of the communicator
+send, recv    without a batch, NCCL gets a communicator of two ranks for each pair: its ranks are noted here
+mp.spawn      runs the function for this rank only, in this process
+```
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from nvcoll.dryrun.inside import private
+from nvcoll.dryrun.inside.gpu import Gpu
+from nvcoll.dryrun.inside.lines import Lines
+from nvcoll.dryrun.inside.mail import Mail
+from nvcoll.dryrun.inside.ops import Operators
+from nvcoll.dryrun.inside.refusals import no_peer
+from nvcoll.dryrun.wire.rank_recording import Group
+from nvcoll.dryrun.wire.virtual_gpu import Kind
+
+ON_THE_HOST = (
+    *("all_gather_object", "gather_object", "broadcast_object_list", "send_object_list", "recv_object_list"),
+    *("scatter_object_list", "monitored_barrier"),
+)
+"""Functions of torch.distributed by which ranks exchange objects on the host; methods of `Peers` replace them."""
+
+STAGES = 64
+"""The most ranks of a group that counts as a pipeline when one of them waits for an object of another. Chosen."""
+
+
+class Peers:
+    """The other ranks of the world."""
+
+    def __init__(self, gpu: Gpu, mail: Mail, lines: Lines, recorder: Operators) -> None:
+        self._gpu, self._mail, self._lines, self._recorder = gpu, mail, lines, recorder
+        self._named: dict[str, Group] = {}
+        self._pairs: dict[int, Group] = {}
+        self.wanted: set[int] = set()
+        """Ranks that do not run, and for whose objects this rank waited."""
+
+    def install(self) -> None:
+        """Replaces functions of torch.distributed that need other processes."""
+        for name in ON_THE_HOST:
+            stands_in = _by_name(getattr(dist, name), getattr(self, f"_{name}"))
+            for module in (dist, private.c10d):
+                private.replace(module, name, stands_in)
+        private.replace(dist, "_verify_params_across_processes", lambda *_args, **_kwargs: None)
+        private.replace_gloo(lambda _store, rank, size, timeout=None: private.uniform_group(rank, size))
+        private.wrap(private.c10d, "_new_process_group_helper", self._hinting)
+        private.wrap(dist.ProcessGroup, "split_group", self._splitting)
+        for name in ("send", "recv"):
+            private.wrap(dist.ProcessGroup, name, self._pairing)
+        private.wrap(dist.ProcessGroup, "_end_coalescing", self._ending_batch)
+        private.replace(torch.multiprocessing, "spawn", spawn)
+
+    def groups(self, communicators: Any, names: list[str]) -> dict[int, Group]:
+        """Returns the groups by number of communicator, from the log's records of communicators."""
+        found: dict[int, Group] = {}
+        for number, size, _rank, *_rest in communicators["args"].tolist():
+            name = names[int(communicators["name"][len(found)])]
+            group = self._pairs.get(number) or self._named.get(name)
+            if group is None or len(group.ranks) != size:
+                group = Group(name, tuple(range(size)))
+            found[number] = group
+        return found
+
+    # ---- groups ----
+
+    def _hinting(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        def hinting(size: int, rank: int, ranks: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+            self._gpu.split_hint(size, rank if rank is not None else 0)
+            made = make(size, rank, ranks, *args, **kwargs)
+            name = kwargs.get("group_name") or args[2]
+            self._note(str(name), kwargs.get("group_desc"), ranks or range(size))
+            return made
+
+        return hinting
+
+    def _splitting(self, split: Callable[..., Any]) -> Callable[..., Any]:
+        def splitting(parent: Any, ranks: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+            self._gpu.split_hint(len(ranks), ranks.index(parent.rank()) if parent.rank() in ranks else 0)
+            made = split(parent, ranks, *args, **kwargs)
+            if made is not None:
+                above = self._named.get(parent.group_name)
+                world = above.ranks if above else range(parent.size())
+                self._note(made.group_name, made.group_desc, [world[rank] for rank in ranks])
+            return made
+
+        return splitting
+
+    def _note(self, name: str, description: str | None, ranks: Sequence[int]) -> None:
+        shown = description if description and description != "undefined" else name
+        self._named[name] = Group(shown, tuple(ranks))
+
+    def _pairing(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def pairing(group: Any, tensors: Any, peer: int, *args: Any, **kwargs: Any) -> Any:
+            before = self._gpu.count()
+            work = call(group, tensors, peer, *args, **kwargs)
+            records = self._gpu.records(before)
+            for record in records[records["kind"] == Kind.COMMUNICATOR]:
+                number, size = record["args"][:2].tolist()
+                known = self._named.get(group.group_name)
+                if size == 2 and known and len(known.ranks) > 2:
+                    pair = sorted((group.rank(), peer))
+                    self._pairs[number] = Group(known.name, tuple(known.ranks[each] for each in pair))
+            return work
+
+        return pairing
+
+    def _ending_batch(self, end: Callable[..., Any]) -> Callable[..., Any]:
+        def ending(*args: Any, **kwargs: Any) -> Any:
+            with self._recorder.again():
+                return end(*args, **kwargs)
+
+        return ending
+
+    # ---- objects ----
+
+    def _members(self, group: Any) -> list[int]:
+        return list(dist.get_process_group_ranks(group if group is not None else dist.group.WORLD))
+
+    def _end(self, given: Any, end: str) -> int:
+        """Returns the global rank at one end (`src` or `dst`) of a call."""
+        rank: int | None = getattr(given, end)
+        return rank if rank is not None else self._members(given.group)[getattr(given, f"group_{end}") or 0]
+
+    def _heard(self, rank: int, what: str) -> Any:
+        """Waits for an object of another rank.
+
+        Raises:
+            DryRunError: it does not run.
+        """
+        if rank not in self._mail.ranks:
+            self.wanted.add(rank)
+            raise no_peer(what, rank, self._lines.of_script())
+        return self._mail.receive(rank, what)
+
+    def _tell(self, rank: int, what: str, message: Any) -> None:
+        if rank in self._mail.ranks:
+            self._mail.send(rank, what, message)
+
+    def _all_gather_object(self, given: Any) -> None:
+        members = self._members(given.group)
+        heard = self._mail.exchange(members, "all_gather", given.obj)
+        given.object_list[:] = [heard.get(rank, given.obj) for rank in members]
+
+    def _gather_object(self, given: Any) -> None:
+        to, me = self._end(given, "dst"), dist.get_rank()
+        if to != me:
+            self._tell(to, "gather", given.obj)
+        elif given.object_gather_list is not None:
+            others = self._mail.ranks - {me}
+            given.object_gather_list[:] = [
+                self._heard(rank, "gather") if rank in others else given.obj for rank in self._members(given.group)
+            ]
+
+    def _broadcast_object_list(self, given: Any) -> None:
+        source, me = self._end(given, "src"), dist.get_rank()
+        if source == me:
+            for rank in self._members(given.group):
+                if rank != me:
+                    self._tell(rank, "broadcast", list(given.object_list))
+        elif source in self._mail.ranks or all(each is None for each in given.object_list):
+            given.object_list[:] = self._heard(source, "broadcast")
+
+    def _send_object_list(self, given: Any) -> None:
+        self._tell(self._end(given, "dst"), "send", list(given.object_list))
+
+    def _recv_object_list(self, given: Any) -> int:
+        source, members = self._end(given, "src"), self._members(given.group)
+        if source not in self._mail.ranks and len(members) <= STAGES:
+            self.wanted.update(members)  # stages of a pipeline, which tell each other shapes
+        given.object_list[:] = self._heard(source, "send")
+        return source
+
+    def _scatter_object_list(self, given: Any) -> None:
+        source, me = self._end(given, "src"), dist.get_rank()
+        if source != me:
+            given.scatter_object_output_list[0] = self._heard(source, "scatter")
+            return
+        for rank, each in zip(self._members(given.group), given.scatter_object_input_list or [], strict=True):
+            if rank == me:
+                given.scatter_object_output_list[0] = each
+            else:
+                self._tell(rank, "scatter", each)
+
+    def _monitored_barrier(self, given: Any) -> None:
+        """Returns at once, as if all ranks had come."""
+
+
+def _by_name(function: Any, answer: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Returns a function with the signature of `function` that passes its arguments by name, defaults included."""
+    signature = inspect.signature(function)
+
+    def answering(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return answer(SimpleNamespace(**given.arguments))
+
+    return answering
+
+
+def spawn(fn: Any, args: tuple[Any, ...] = (), *_args: Any, **_kwargs: Any) -> None:
+    """Stands for `torch.multiprocessing.spawn`: this process is the one rank of its host that runs."""
+    fn(int(os.environ["LOCAL_RANK"]), *args)

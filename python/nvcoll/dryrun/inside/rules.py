@@ -1,0 +1,87 @@
+"""Properties of an operator, looked up once, from its schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from nvcoll.dryrun.inside import private
+
+NEW = ("empty", "new_empty", "lift_fresh")
+"""Beginnings of names of operators whose results are uninitialized, or come from the host."""
+NO_DATA = ("record_stream", "resize_", "_resize", "set_", "is_pinned", "_assert_", "sym_")
+"""Beginnings of names of operators that write no elements."""
+NO_VALUES = ("zeros_like", "ones_like", "full_like", "rand", "new_zeros", "new_ones", "new_full")
+"""Beginnings of names of operators that read shapes of tensors, and no values."""
+FILLS = ("zero_", "fill_", "uniform_", "normal_", "random_", "bernoulli_.float")
+"""Beginnings of names of operators that write a whole tensor without reading it."""
+CHOICES = ("topk", "argmax", "argmin", "max.dim", "min.dim", "sort", "argsort", "multinomial", "histc")
+"""Operators that choose among values, or count them."""
+
+
+class Rule:
+    """One operator.
+
+    Args:
+        op: the operator, one overload.
+    """
+
+    def __init__(self, op: Any) -> None:
+        self.op = op
+        self.name: str = op.name()
+        """`aten::mm`, with the overload: `aten::add_.Tensor`."""
+        self.shown = self.name.split(".")[0]
+        """`aten::add_`."""
+        schema = op._schema
+        bare = self.name.split("::")[1]
+        self.is_collective = op.namespace in ("c10d", "_c10d_functional")
+        self.is_view = bool(op.is_view) or bare.startswith(("detach", "alias", "_unsafe_view"))
+        self.leaves_data = self.is_view or bare.startswith(NO_DATA)
+        """It writes no elements: results keep their contents."""
+        self.is_new = bare.startswith(NEW)
+        """Its results are uninitialized."""
+        self.reads_no_values = op.namespace == "aten" and bare.startswith(NO_VALUES)
+        self.fills = op.namespace == "aten" and bare.startswith(FILLS)
+        self.is_mutable = bool(schema.is_mutable)
+        self.is_random = torch.Tag.nondeterministic_seeded in op.tags
+        self.shape_is_data = torch.Tag.dynamic_output_shape in op.tags
+        self.chooses = op.namespace == "aten" and bare.startswith(CHOICES)
+        self.picks = self.chooses and bare.startswith(("topk", "arg", "multinomial"))
+        """It is called for its indices."""
+        self.counts = op.namespace == "aten" and bare.startswith("histc")
+        self._flops = private.flop_registry.get(op.overloadpacket)
+        self.causal_at = next((i for i, each in enumerate(schema.arguments) if each.name == "is_causal"), None)
+        """Position of the argument that says whether attention is causal."""
+        self._mutated = [
+            (i, each.name)
+            for i, each in enumerate(schema.arguments)
+            if each.alias_info is not None and each.alias_info.is_write
+        ]
+
+    def mutated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        """Returns the tensors among the arguments that the operator writes."""
+        found: list[torch.Tensor] = []
+        for i, name in self._mutated:
+            each = args[i] if i < len(args) else kwargs.get(name)
+            if isinstance(each, torch.Tensor):
+                found.append(each)
+            elif isinstance(each, list | tuple):
+                for inner in each:
+                    found += inner if isinstance(inner, list | tuple) else [inner]
+        return [each for each in found if isinstance(each, torch.Tensor)]
+
+    def flops_of(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
+        """Returns FLOPs of a call as torch counts them; 0 if it has no formula for it."""
+        if self._flops is None:
+            return 0
+        try:
+            return int(self._flops(*args, **kwargs, out_val=result))
+        except Exception:  # formulas expect the arguments that torch's own functions pass
+            return 0
+
+    def is_causal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Says whether a call of attention is causal."""
+        if self.causal_at is None:
+            return False
+        return bool(args[self.causal_at] if self.causal_at < len(args) else kwargs.get("is_causal", False))

@@ -1,0 +1,154 @@
+"""The observers of a script in the child: made before the script starts, read when the counted step has ended."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import torch
+import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
+
+from nvcoll.dryrun.inside import checkpoints, children, compiled, private, store, threads
+from nvcoll.dryrun.inside.data import Data
+from nvcoll.dryrun.inside.gpu import Gpu
+from nvcoll.dryrun.inside.lines import Lines
+from nvcoll.dryrun.inside.mail import Mail
+from nvcoll.dryrun.inside.memory import MemoryWatch
+from nvcoll.dryrun.inside.ops import Operators, Watch
+from nvcoll.dryrun.inside.peers import Peers
+from nvcoll.dryrun.inside.steps import Steps
+from nvcoll.dryrun.wire.rank_recording import RankRecording
+from nvcoll.dryrun.wire.spec import Spec
+
+JUDGED = {
+    **{name: name for name in ("torch", "triton", "transformers", "accelerate", "lightning", "deepspeed")},
+    **{name: name for name in ("torchtitan", "torchao")},
+    **{"megatron.core": "megatron-core", "transformer_engine": "transformer-engine", "flash_attn": "flash-attn"},
+}
+"""Packages whose versions decide the launches of a script, by the modules that scripts import. Reports name them."""
+
+MORE_STEPS = 3
+"""The most further steps until torch prepares nothing in a step. Chosen: graphs of torch.compile need two."""
+
+
+LEAST_STEPS = 3
+"""The least steps after which growing memory is told. Chosen: the first makes state, the second DDP's buckets."""
+
+GROWTH_BYTES = 1 << 20
+"""The least growth that is told. Chosen: metrics that a script collects are smaller."""
+
+
+class Session:
+    """The observers of the script.
+
+    Args:
+        spec: the parent's spec.
+        finished: is called in the optimizer when the counted step has ended.
+        failed: is called with an error that has ended a thread of the script.
+    """
+
+    def __init__(self, spec: Spec, finished: Callable[[], Any], failed: Callable[[BaseException], Any]) -> None:
+        self.spec = spec
+        np.random.seed(0)
+        self.gpu = Gpu()
+        self._rebuilt = private.count_rebuilt_buckets()
+        self._made = (0, 0, 0)
+        self.lines = Lines("" if spec.is_module else spec.script)
+        self.mail = Mail(spec.mail, spec.rank, spec.roles)
+        self.data = Data(self.gpu, self.lines)
+        self.memory = MemoryWatch(self.lines)
+        self.recorder = Operators(self.gpu, self.lines, self.memory)
+        wanted = sys.maxsize if spec.times else spec.steps
+        self.steps = Steps(wanted, self.gpu.count, self._begin, finished, self.memory.note, self.recorder.capture)
+        if spec.times:
+            self._times = np.load(spec.times)
+            self.steps.ended = self._show_times
+        self.peers = Peers(self.gpu, self.mail, self.lines, self.recorder)
+        store.install(spec.world_size, self.mail)
+        self.peers.install()
+        self.steps.install()
+        compiled.install(self.recorder, self.data)
+        private.wrap(private.printer, "_tensor_str", self.data.printing)
+        checkpoints.install(self.recorder, self.data, self.lines)
+        self.watch = Watch(self.recorder, self.data, self.lines)
+        self.watch.__enter__()
+        threads.install(self.watch.of_thread, failed)
+        children.listen(self.data.assume)
+        if spec.steps == 1:  # the step begins with the script
+            self.recorder.start()
+
+    def _show_times(self, ended: int) -> None:
+        """Makes the next step show predicted times, if it is the counted step of the first run or a later one."""
+        if ended + 1 >= self.spec.steps:
+            self.gpu.show(self._times, self.spec.period_ns)
+
+    def _begin(self) -> None:
+        self.lines.train_here()
+        self.memory.begin(self.steps.optimizer)
+        self.recorder.start()
+        self._made = self._prepared()
+
+    def _prepared(self) -> tuple[int, int, int]:
+        """Returns counts so far: graphs compiled, graphs captured, and DDP's arrangements of buckets."""
+        return private.compiled_graphs(), self.recorder.captures, self._rebuilt[True]
+
+    def goes_on(self) -> bool:
+        """Says whether another step counts, as torch.compile, a graph or DDP prepared something in the last one."""
+        if self._made == self._prepared() or self.steps.wanted >= self.spec.steps + MORE_STEPS:
+            return False
+        self.steps.wanted += 1
+        self._begin()
+        return True
+
+    def recording(self) -> RankRecording:
+        """Returns the counted step."""
+        self.recorder.is_on = False
+        positions = self.steps.positions
+        memory = self.memory.end(self.spec.memory)
+        records, names, communicators = self.gpu.written(positions[-2] if len(positions) > 1 else 0, positions[-1])
+        return RankRecording(
+            rank=self.spec.rank,
+            world_size=self.spec.world_size,
+            records=records,
+            names=names,
+            ops=self.recorder.ops(),
+            lines=self.lines.texts,
+            groups=self.peers.groups(communicators, names),
+            memory=memory,
+            host_ops=self.recorder.host_ops,
+            steps=list(positions),
+            optimizer=type(self.steps.optimizer).__name__,
+            unanswered=self.gpu.unanswered(),
+            assumed=self.data.assumed(),
+            versions=_versions(),
+            ddp_waits=bool(self._rebuilt) and private.futures_wait(),
+            is_alone=len(communicators) == 0 and not torch.distributed.is_initialized(),
+            without_gradients=self._without_gradients(),
+            saves=list(dict.fromkeys(self.recorder.saves)),
+            growth=self._growth(memory.kept_by),
+        )
+
+    def _growth(self, line: str) -> dict[str, Any]:
+        """Returns by how much tensors grew in the counted step; the first steps make state and buffers."""
+        held = self.steps.held
+        grown = held[-1] - held[-2] if len(held) >= LEAST_STEPS else 0
+        return {"bytes": grown, "step": len(held), "line": line} if grown >= GROWTH_BYTES else {}
+
+    def _without_gradients(self) -> dict[str, float]:
+        flops = sum(op.flops for op in self.recorder.ops())
+        return {self.lines.texts[line]: each / flops for line, each in self.recorder.without_gradients.items()}
+
+
+def _versions() -> dict[str, str]:
+    """Returns the versions of Python, torch, and the judged packages that the script imported."""
+    found = {"python": platform.python_version()}
+    for module, package in JUDGED.items():
+        with suppress(importlib.metadata.PackageNotFoundError):
+            if module in sys.modules:
+                found[package] = importlib.metadata.version(package)
+    return found | {"torch": str(torch.__version__)}  # of torch's own class, reading it would have to import torch

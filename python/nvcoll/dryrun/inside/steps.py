@@ -1,0 +1,121 @@
+"""Recognises steps of training: a step ends at the optimizer.
+
+A step contains all calls of one optimizer, the one that was called first, between two forward passes. So a step
+contains gradient accumulation and the second optimizer of a GAN, and the many calls of a framework that updates
+parameters in pieces (DeepSpeed ZeRO-3). Autograd's sequence number tells whether a forward pass lay between two calls:
+each node of the graph increases it, and an optimizer makes no nodes.
+
+```
+calls      A A A       A A A       A A A           A: the optimizer's post hook
+forward  F       F F         F F
+steps    |---1---|     2     |
+                 ^ ops on    ^ stop: as many calls as in step 1
+```
+
+A step that is captured in a CUDA graph runs when the graph is launched: then each launch of that graph is a call.
+GradScaler calls its optimizer, as it finds no infinities: large floats are zero.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from nvcoll.dryrun.inside import private
+
+
+class Steps:
+    """Counts steps, and says when the counted one begins and ends.
+
+    Args:
+        wanted: the number of steps to run; the last one counts.
+        position: returns the position in the log.
+        begin: is called at the end of each call of the optimizer that may be the last before the counted step.
+        end: is called when the counted step has ended.
+        before: is called before each call of the optimizer in the counted step.
+        capture: is called with True when the capture of a CUDA graph begins, with False when it ends.
+    """
+
+    def __init__(
+        self,
+        wanted: int,
+        position: Callable[[], int],
+        begin: Callable[[], None],
+        end: Callable[[], None],
+        before: Callable[[Any], None],
+        capture: Callable[[bool], None],
+    ) -> None:
+        self.wanted, self._position, self._begin, self._end, self._before = wanted, position, begin, end, before
+        self._capture, self._captured_step = capture, False
+        self.ended: Callable[[int], None] | None = None
+        """Is called with the number of each step that has ended, from 1."""
+        self.positions: list[int] = []
+        self.times: list[float] = []
+        self.held: list[int] = []
+        """Bytes in tensors at the end of each step."""
+        self.optimizer: Any = None
+        self._calls: list[int] = []
+        self._number = -1
+        self._graphs: set[int] = set()
+
+    def install(self) -> None:
+        """Hooks all optimizers, and launches of CUDA graphs."""
+        register_optimizer_step_pre_hook(lambda optimizer, *_: self._called(optimizer))
+        register_optimizer_step_post_hook(lambda optimizer, *_: self._returned(optimizer))
+        graph: Any = torch.cuda.CUDAGraph
+        begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
+
+        def capturing(this: Any, *args: Any, **kwargs: Any) -> None:
+            self._capture(True)
+            begin(this, *args, **kwargs)
+
+        def captured(this: Any) -> None:
+            end(this)
+            self._capture(False)
+            if self._captured_step:
+                self._graphs.add(id(this))
+            self._captured_step = False
+
+        def replayed(this: Any) -> None:
+            replay(this)
+            if id(this) in self._graphs:
+                self._step(has_forward=True)
+            else:  # a forward pass may have been captured, and makes no nodes now
+                self._number = -1
+
+        graph.capture_begin, graph.capture_end, graph.replay = capturing, captured, replayed
+
+    def _called(self, optimizer: Any) -> None:
+        if self.optimizer is optimizer and len(self.positions) == self.wanted - 1:
+            self._before(optimizer)
+
+    def _returned(self, optimizer: Any) -> None:
+        if self.optimizer is None:
+            self.optimizer = optimizer
+        if torch.cuda.is_current_stream_capturing():
+            self._captured_step = True
+            return
+        if optimizer is self.optimizer:
+            self._step(private.sequence_number() != self._number)
+
+    def _step(self, has_forward: bool) -> None:
+        if has_forward or not self.positions:
+            self.positions.append(0)
+            self.times.append(0.0)
+            self.held.append(0)
+            self._calls.append(0)
+        self._calls[-1] += 1
+        self.positions[-1], self.times[-1] = self._position(), time.monotonic()
+        self.held[-1] = torch.cuda.memory_allocated()
+        self._number = private.sequence_number()
+        steps = len(self.positions)
+        if self.ended is not None and self._calls[-1] == self._calls[0]:
+            self.ended(steps)
+        if steps == self.wanted and (steps == 1 or self._calls[-1] >= self._calls[-2]):
+            self._end()
+        elif steps == self.wanted - 1:
+            self._begin()

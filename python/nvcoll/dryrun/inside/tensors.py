@@ -1,0 +1,122 @@
+"""Tensors of an operator: how to find them, their memory, and whether they have values.
+
+| tensor | on the GPU | on the CPU |
+|---|---|---|
+| integers, booleans | real up to 64 MiB | real |
+| floats | real up to 64 KiB | real below 8 MiB |
+| larger | has no values, and reads as zero | has no values, and takes no memory |
+
+The size of the storage decides: a small view of a large tensor has no values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Any
+
+import torch
+
+from nvcoll.dryrun.inside.gpu import Gpu
+
+WHOLE_BYTES = 64 << 20
+"""Integers and booleans on the GPU are real up to this size; chosen: routing tables and masks of a step are smaller."""
+FLOAT_BYTES = 64 << 10
+"""Floats on the GPU are real up to this size; chosen: scalars and statistics are smaller, activations larger."""
+HOST_FLOAT_BYTES = 8 << 20
+"""Floats on the CPU have no values from this size on; chosen: parameters are larger, samples of data smaller."""
+
+PAGE = mmap.PAGESIZE
+MADV_DONTNEED = mmap.MADV_DONTNEED
+LIBC = ctypes.CDLL(None)
+
+
+class Plain(dict[type, bool]):
+    """Says of a class of tensors, looked up once, whether its tensors lie in memory: it has no operators of its own."""
+
+    def __missing__(self, kind: type) -> bool:
+        own = getattr(kind, "__torch_dispatch__", None)
+        self[kind] = issubclass(kind, torch.Tensor) and own is torch.Tensor.__torch_dispatch__
+        return self[kind]
+
+
+IS_PLAIN = Plain()
+
+
+def tensors_of(*trees: Any) -> list[torch.Tensor]:
+    """Returns the tensors in arguments or results: themselves, or in lists and tuples."""
+    found: list[torch.Tensor] = []
+    for tree in trees:
+        if IS_PLAIN[type(tree)]:
+            found.append(tree)
+        elif isinstance(tree, list | tuple):
+            found += tensors_of(*tree)
+        elif isinstance(tree, dict):
+            found += tensors_of(*tree.values())
+    return found
+
+
+def replaced(tree: Any, replace: Any) -> Any:
+    """Returns arguments with each tensor replaced."""
+    if isinstance(tree, torch.Tensor):
+        return replace(tree)
+    if isinstance(tree, list | tuple):
+        return type(tree)(replaced(each, replace) for each in tree)
+    if isinstance(tree, dict):
+        return {name: replaced(each, replace) for name, each in tree.items()}
+    return tree
+
+
+def is_whole(tensor: torch.Tensor) -> bool:
+    """Says whether the elements are integers or booleans."""
+    return not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
+
+
+def is_small(tensor: torch.Tensor) -> bool:
+    """Says whether a tensor on the GPU can have values: by its storage."""
+    size = tensor.untyped_storage().nbytes()
+    return size <= FLOAT_BYTES or (size <= WHOLE_BYTES and is_whole(tensor))
+
+
+def is_large_on_host(tensor: torch.Tensor) -> bool:
+    """Says whether a tensor on the CPU has no values."""
+    return (
+        tensor.numel() * tensor.element_size() >= HOST_FLOAT_BYTES
+        and tensor.device.type == "cpu"
+        and not is_whole(tensor)
+    )
+
+
+class Mirror:
+    """Tensors on the CPU over the memory of the virtual GPU."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._start = gpu.start
+        self._memory = torch.frombuffer((ctypes.c_char * gpu.length).from_address(gpu.start), dtype=torch.uint8)
+        self._by_dtype: dict[torch.dtype, torch.Tensor] = {torch.uint8: self._memory}
+
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns a tensor of the CPU over the memory of a tensor on the GPU; other tensors as they are."""
+        if not tensor.is_cuda:
+            return tensor
+        dtype = tensor.dtype
+        if tensor.untyped_storage().nbytes() == 0:
+            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype)
+        memory = self._by_dtype.get(dtype)
+        if memory is None:
+            memory = self._by_dtype[dtype] = self._memory.view(dtype)
+        offset = (tensor.data_ptr() - self._start) // tensor.element_size()
+        return memory.as_strided(tensor.shape, tensor.stride(), offset)
+
+    def clear(self, tensor: torch.Tensor) -> None:
+        """Makes all elements of a tensor on the GPU zero; of whole pages by giving them back."""
+        size = tensor.numel() * tensor.element_size()
+        if size <= FLOAT_BYTES or not tensor.is_contiguous():
+            self(tensor).zero_()
+            return
+        first, end = tensor.data_ptr(), tensor.data_ptr() + size
+        page, last = -(-first // PAGE) * PAGE, end // PAGE * PAGE
+        ctypes.memset(first, 0, page - first)
+        ctypes.memset(last, 0, end - last)
+        if LIBC.madvise(ctypes.c_void_p(page), ctypes.c_size_t(last - page), MADV_DONTNEED) != 0:
+            self(tensor).zero_()

@@ -1,0 +1,48 @@
+"""Threads of the script: their operators are computed and recorded as those of the main thread.
+
+torch's modes are of a thread, so each thread that Python starts enters `Watch` before it runs: those of `threading`,
+and so of `concurrent.futures` and loaders, and those of `_thread`. Threads of autograd have the mode of the thread that
+called `backward`. Threads that an extension starts have none.
+
+A thread cannot end the script by an exception, so an error of the dry run in a thread ends it here.
+"""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from nvcoll.dryrun.inside import private
+from nvcoll.errors import DryRunError
+
+
+def install(watch: Callable[[], AbstractContextManager[Any]], refuse: Callable[[BaseException], Any]) -> None:
+    """Makes all threads that start from now on enter a mode.
+
+    Args:
+        watch: makes the mode of a thread.
+        refuse: is called with an error of the dry run that has reached the end of a thread.
+    """
+
+    def around(run: Any) -> Any:
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            with watch():
+                return run(*args, **kwargs)
+
+        return watched
+
+    def starting(start: Any) -> Any:
+        return lambda function, *args, **kwargs: start(around(function), *args, **kwargs)
+
+    def hooked(args: Any) -> None:
+        if isinstance(args.exc_value, DryRunError):
+            refuse(args.exc_value)
+        plain(args)
+
+    private.wrap(threading.Thread, "_bootstrap_inner", around)
+    for name in ("start_new_thread", "start_new"):
+        private.wrap(_thread, name, starting)
+    plain = private.replace(threading, "excepthook", hooked)

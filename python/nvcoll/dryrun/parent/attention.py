@@ -1,0 +1,88 @@
+"""Fused attention in a recording: recognises its operators, and finds their shapes.
+
+Queries, keys and values are the first tensors of the operator, after the gradient of the output in a backward pass::
+
+    aten::_scaled_dot_product_*     (batch, heads, tokens, head)
+    flash_attn, aten::_flash_*,     (batch, tokens, heads, head), or (tokens, heads, head) of packed sequences
+    aten::_efficient_*
+    flex_attention of Inductor      either order; the larger dimension counts as tokens
+
+Operators of torch say whether they are causal. Masks of other operators are data: these operators count as causal if
+they have as many queries as keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nvcoll.dryrun.wire.rank_recording import Op
+
+HEADS_FIRST = ("scaled_dot_product", "cudnn_attention")
+"""Parts of names of operators whose heads come before their tokens."""
+
+FLEX = "flex_attention"
+"""A part of the names of Inductor's kernels of attention, and of those that come before and after them."""
+
+BESIDE_FLEX = ("triton_poi", "triton_red", "triton_per")
+"""Beginnings of the names of Inductor's other kernels: element-wise ones and reductions."""
+
+NAMES = ("attention", "attn")
+"""Parts of the names of operators of fused attention."""
+
+
+def is_attention(op: Op) -> bool:
+    """Says whether an operator is fused attention, whose tensors are queries, keys and values."""
+    name = op.name.lower()
+    if not any(word in name for word in NAMES) or "math" in name or len(op.inputs) < 3:
+        return False
+    if name.startswith(BESIDE_FLEX):
+        return False
+    return _tensors(op) is not None
+
+
+def _tensors(op: Op) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """Returns the shapes of queries, keys and values, each of four dimensions with heads first."""
+    shapes = [shape for shape, _ in op.inputs]
+    if is_backward(op) and len(shapes) >= 4 and len(shapes[0]) == len(shapes[3]) and "flex" not in op.name:
+        shapes = shapes[1:]
+    found = [_heads_first(shape, op.name) for shape in shapes[:3]]
+    if any(shape is None for shape in found):
+        return None
+    queries, keys, values = found
+    assert queries is not None and keys is not None and values is not None
+    same = queries[3] == keys[3] and keys[2] == values[2] and keys[0] == queries[0]
+    return (queries, keys, values) if same and queries[1] % max(1, keys[1]) == 0 else None
+
+
+def _heads_first(shape: tuple[int, ...], name: str) -> tuple[int, int, int, int] | None:
+    if len(shape) == 3:  # packed sequences
+        return 1, shape[1], shape[0], shape[2]
+    if len(shape) != 4:
+        return None
+    batch, one, two, head = shape
+    if FLEX in name:
+        return batch, min(one, two), max(one, two), head
+    return (batch, one, two, head) if any(part in name for part in HEADS_FIRST) else (batch, two, one, head)
+
+
+def is_backward(op: Op) -> bool:
+    """Says whether an operator of attention is of the backward pass."""
+    return "backward" in op.name or "bwd" in op.name
+
+
+def work_of(op: Op) -> dict[str, Any]:
+    """Returns the arguments of `nvcoll._nvcoll.RankBuilder.attention`."""
+    tensors = _tensors(op)
+    assert tensors is not None, "is_attention was asked before"
+    (sequences, heads, queries, qk_dim), (_, _, keys, _), (*_, v_dim) = tensors
+    return {
+        "queries": queries,
+        "keys": keys,
+        "sequences": sequences,
+        "heads": heads,
+        "qk_dim": qk_dim,
+        "v_dim": v_dim,
+        "kernel": "cudnn" if "cudnn" in op.name else "fa1" if "efficient" in op.name else "fa2",
+        "again": is_backward(op),
+        "causal": op.is_causal if op.name.startswith("aten::") else queries == keys,
+    }

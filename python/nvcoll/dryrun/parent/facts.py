@@ -1,0 +1,80 @@
+"""Facts of a dry run beside the step: script, versions, counts, groups, assumptions. JSON, for reports and files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from nvcoll.dryrun.parent import roles
+from nvcoll.dryrun.parent.launch import Request
+from nvcoll.dryrun.parent.step import Made
+from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
+from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind
+
+Facts = dict[str, Any]
+
+ALONE = "the script does not call torch.distributed: one GPU"
+"""The fact of a script that made no process group."""
+
+
+def facts_of(request: Request, recordings: Sequence[RankRecording], runs: Sequence[Run], made: Made) -> Facts:
+    """Returns the facts of a recording.
+
+    Args:
+        request: the request.
+        recordings: those of the ranks that ran at the same time.
+        runs: how these ranks ended.
+        made: the step that was made of them.
+    """
+    ranks = [one.rank for one in recordings]
+    stands_for = roles.stand_for(ranks, request.world_size)
+    names = roles.names_of(ranks, recordings)
+    first = recordings[0]
+    return {
+        "script": request.words,
+        "world_size": request.world_size,
+        "gpu": request.gpu.name,
+        "gpu_title": request.gpu.title,
+        "versions": first.versions,
+        "optimizer": first.optimizer,
+        "ranks": [
+            {"name": name, "stands_for": count, **_of_rank(one, run)}
+            for one, run, name, count in zip(recordings, runs, names, stands_for, strict=True)
+        ],
+        "groups": made.groups,
+        "tokens": made.tokens,
+        "model_flops": made.step.model_flops,
+        "hardware_flops": made.step.flops(),
+        "flops": made.step.flops(0),
+        "assumed": [
+            {"text": one.text, "line": first.lines[one.line], "times": one.times}
+            for one in {(one.text, one.line): one for each in recordings[:1] for one in each.assumed}.values()
+        ]
+        + [{"text": text, "line": "", "times": 1} for text in made.notes],
+        "alone": ALONE if first.is_alone and request.world_size == 1 else "",
+        "ddp_waits": first.ddp_waits,
+        "without_gradients": first.without_gradients,
+        "saves": first.saves,
+        "growth": first.growth,
+        "unanswered": sorted({name for one in recordings for name in one.unanswered}),
+    }
+
+
+def _of_rank(recording: RankRecording, run: Run) -> Facts:
+    rows = recording.records[(recording.records["kind"] & CAPTURED) == 0]
+    kinds = Counter(rows["kind"].tolist())
+    work = rows[[kind in (Kind.LAUNCH, Kind.GEMM, Kind.COLLECTIVE) for kind in rows["kind"].tolist()]]
+    return {
+        "rank": recording.rank,
+        "steps": run.steps,
+        "launches": kinds[Kind.LAUNCH],
+        "products": kinds[Kind.GEMM],
+        "calls": kinds[Kind.COLLECTIVE],
+        "host_waits": kinds[Kind.HOST_WAIT],
+        "streams": len(set(work["stream"].tolist())),
+        "host_ops": recording.host_ops,
+        "allocated": recording.memory.allocated,
+        "reserved": recording.memory.reserved,
+        "capacity": recording.memory.capacity,
+    }

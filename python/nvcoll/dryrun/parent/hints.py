@@ -1,0 +1,107 @@
+"""Hints from a recording and its prediction: each is a rule with a threshold, and names a number."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.text.formatting import sized
+from nvcoll.training.prediction import PARTS, StepPrediction
+
+HOST_BOUND = 0.1
+"""The least share of the step in which a GPU waits for the processor that gives a hint. Chosen."""
+
+EXPOSED = 0.1
+"""The least share of exposed communication that gives a hint. Chosen."""
+
+SLACK = 0.2
+"""The least share of reserved memory outside of tensors at the peak that gives a hint. Chosen."""
+
+SMALL_BYTES = 1 << 20
+"""Collectives of fewer bytes are bound by latency. Chosen: at 64 KiB an all_reduce over several nodes takes as long."""
+
+MANY = 50
+"""The least number of small collectives of a kind that gives a hint. Chosen."""
+
+UNTRAINED = 0.01
+"""The least share of FLOPs without gradients that gives a hint. Chosen: rotary embeddings make tiny products so."""
+
+BUCKETS = "larger buckets overlap less, smaller ones are slower: try bucket_cap_mb"
+DDP_WAITS = "torch's backend of NCCL has DDP wait for each bucket: TORCH_DIST_USE_NCCL2=0 overlaps (docs/dryrun.md)"
+
+
+def hints(recorded: Recording, found: StepPrediction) -> list[str]:
+    """Returns hints, the largest gain first."""
+    said: list[tuple[float, str]] = []
+    host = found.parts.get("host", 0.0) / found.seconds
+    if host >= HOST_BOUND:
+        what = f"{100 * host:.0f} % of the step waits for the processor to launch kernels"
+        said.append((host, f"{what}: torch.compile, CUDA graphs or a larger micro-batch have fewer launches"))
+    for part, advice in (
+        ("sharded", f"prefetch or wrap larger units{', or shard within a node (HSDP)' * _is_wide(found, 'shard')}"),
+        ("data", DDP_WAITS if recorded.facts.get("ddp_waits") else BUCKETS),
+        ("tensor", f"fewer tensor-parallel ranks{', or keep them within NVLink' * _is_wide(found, 'tp')}"),
+    ):
+        share = found.parts.get(part, 0.0) / found.seconds
+        if share >= EXPOSED:
+            said.append((share, f"{PARTS[part]}: {100 * share:.0f} % of the step; {advice}"))
+    said += [
+        (0.0, hint)
+        for hint in (*_of_growth(recorded), *_of_memory(recorded), *_of_calls(recorded), *_of_other_work(recorded))
+    ]
+    return [hint for _, hint in sorted(said, key=lambda one: -one[0])]
+
+
+def _is_wide(found: StepPrediction, word: str) -> bool:
+    """Says whether collectives of groups of this word leave the node; not sharding with one GPU of each node."""
+    inside = ("of one node", "one GPU each") if word == "shard" else ("of one node",)
+    return any(
+        one.group.split(" ")[0] == word and not any(where in one.ranks for where in inside) for one in found.collectives
+    )
+
+
+def _of_growth(recorded: Recording) -> list[str]:
+    growth = recorded.facts.get("growth", {})
+    if not (grown := growth.get("bytes", 0)):
+        return []
+    step, line = growth.get("step", 0), growth.get("line", "")
+    where = f", most of it made at {line}" if line else ""
+    return [
+        f"memory grew by {sized(grown)} from step {step - 1} to {step}{where}: the script keeps tensors of its steps"
+    ]
+
+
+def _of_memory(recorded: Recording) -> list[str]:
+    memory = max(recorded.memory, key=lambda row: row["reserved"])
+    allocated, reserved = memory["allocated"], memory["reserved"]
+    if not reserved or 1 - allocated / reserved < SLACK:
+        return []
+    slack = sized(int(reserved - allocated))
+    share = 100 * (1 - allocated / reserved)
+    what = f"{slack} of reserved memory ({share:.0f} %) are not in tensors at the peak"
+    return [f"{what}: PYTORCH_ALLOC_CONF=expandable_segments:True keeps less"]
+
+
+def _of_calls(recorded: Recording) -> list[str]:
+    calls: Counter[tuple[str, str]] = Counter()
+    total: Counter[tuple[str, str]] = Counter()
+    for op in recorded.ranks[0]["issued"]:
+        if op["work"] == "collective" and op["bytes"] < SMALL_BYTES:
+            calls[op["pattern"], op["group"]] += 1
+            total[op["pattern"], op["group"]] += int(op["bytes"])
+    return [
+        f"{count} calls of {pattern} among {group} have {sized(total[pattern, group] // count)} each: "
+        "one call for several tensors would have the latency once"
+        for (pattern, group), count in calls.most_common(1)
+        if count >= MANY
+    ]
+
+
+def _of_other_work(recorded: Recording) -> list[str]:
+    """Returns hints of evaluation and checkpoints within the counted step."""
+    shares: dict[str, float] = recorded.facts.get("without_gradients", {})
+    other = [f"{100 * share:.0f} % of FLOPs without gradients ({line})" for line, share in shares.items()
+             if share >= UNTRAINED]  # fmt: skip
+    other += [f"torch.save ({line})" for line in recorded.facts.get("saves", ())]
+    advice = "if training does without, --steps N counts another step"
+    return [f"the counted step holds {', '.join(other)}; time, tokens and MFU include it: {advice}"] if other else []

@@ -1,0 +1,367 @@
+"""Starts the ranks of a dry run as processes on virtual GPUs, and waits for their end.
+
+::
+
+    dry run ── reaper                             ends all and removes the folder, whatever happens to the dry run
+       ├────── rank 0    LD_PRELOAD=virtual GPU   python -m nvcoll.dryrun.inside.rank: the script, unmodified
+       └────── rank 8    the same                 ranks that run at the same time exchange objects in the folder
+
+The virtual GPU is loaded in these processes alone, and in those that multiprocessing starts for the script
+(`inside.children`). Each is the first of a session and ends with the dry run (`nvcoll.ranks.processes`); what a
+rank has started ends with the folder of the dry run (`parent.reaper`). Temporary files of a rank are in this
+folder, so no file is left; compiled kernels are in the user's cache, as compiling takes minutes.
+
+A rank ends by itself when its steps are recorded. The limits of time and memory end all ranks with an error. Memory is
+the resident memory of the ranks and of their children: virtual GPUs have address space without pages.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument
+from nvcoll.dryrun.parent import reaper
+from nvcoll.dryrun.parent.failures import DryRunLimit
+from nvcoll.dryrun.parent.inputs import noted_in
+from nvcoll.dryrun.parent.installed import Torch, torch_installed
+from nvcoll.dryrun.parent.library import libraries, library, user_cache, wheel_names
+from nvcoll.dryrun.parent.reaper import Folder
+from nvcoll.dryrun.wire import stacks
+from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
+from nvcoll.dryrun.wire.spec import STEPS, VARIABLES, Spec
+from nvcoll.ranks.processes import Process, Supervisor
+from nvcoll.text.lines import Lines
+
+USABLE = 0.99
+"""The part of a GPU's memory that programs get. Cited: what PyTorch prints, as for `USABLE_BYTES` of nvcoll-step."""
+
+LOOK_S = 0.25
+"""Seconds between two readings of the memory of ranks. Chosen."""
+
+LAST_LINES = 30
+"""The most lines of standard error in the error of a rank. Chosen: the end of a traceback."""
+
+OTHER_LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "TORCHELASTIC_", "NVCOLL_RANK", "NVCOLL_WORLD_SIZE")
+"""Variables of launchers, which would tell frameworks of another job than the dry run."""
+
+SPARE = 0.9
+"""The part of this machine's free memory that ranks may use. Chosen."""
+
+HOST_GPUS, TRAY_GPUS = 16, 4
+"""The most GPUs of a host, and those of a tray of a rack. Cited: DGX-2 has 16, a tray of NVL72 has 4 and is a host."""
+
+INSIDE = "nvcoll.dryrun.inside.rank"
+"""The module that a rank runs."""
+
+HIDDEN = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVCOLL_REPORT", "NVCOLL_TORCH", "NVCOLL_STRICT")
+"""Other variables that a rank does not see: those of this machine's GPUs, and those of nvcoll's own backend."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A script to record, and the conditions.
+
+    Attributes:
+        script: the script, or a module.
+        arguments: its arguments.
+        is_module: whether it runs as ``python -m``.
+        world_size: the number of ranks.
+        gpu: the GPU.
+        gpus_per_node: the number of ranks on a host: ``LOCAL_WORLD_SIZE``.
+        steps: the number of steps of the optimizer before the script is ended; the last one counts.
+        time_limit_s: seconds after which ranks are ended.
+        memory_limit_bytes: bytes of this machine that all ranks together may use; None: 90 % of free memory.
+        is_quiet: whether the output of the script is hidden.
+        environment: environment variables of ranks.
+    """
+
+    script: str
+    arguments: tuple[str, ...] = ()
+    is_module: bool = False
+    world_size: int = 8
+    gpu: GpuRow = field(kw_only=True)
+    gpus_per_node: int = 8
+    steps: int = STEPS
+    time_limit_s: float = 1800.0
+    memory_limit_bytes: float | None = None
+    is_quiet: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuses a request that cannot run."""
+        if self.world_size < 1:
+            raise InvalidArgument(f"the world size is {self.world_size}: pass 1 or more")
+        if self.steps < 1:
+            raise InvalidArgument(f"{self.steps} steps cannot be recorded: pass 1 or more; the last one counts")
+        if not self.is_module and not Path(self.script).is_file():
+            raise InvalidArgument(f"there is no script `{self.script}`: pass a file, or -m and a module")
+        unknown = [name for name in ("sm", "sms", "memory_gb") if getattr(self.gpu, name) is None]
+        if unknown:
+            what = f"{self.gpu.title} cannot be a virtual GPU ({', '.join(unknown)} not known)"
+            raise InvalidArgument(f"{what}: choose a machine with GPUs of NVIDIA, as hgx-h100")
+
+    @property
+    def words(self) -> str:
+        """The script and its arguments as they are typed."""
+        return " ".join([*(["-m"] if self.is_module else []), self.script, *self.arguments])
+
+
+def hosts_of(machine: Fabric) -> int:
+    """Returns the GPUs of a host: those of a node, or of a tray of a rack."""
+    of_node = machine.world_size // machine.nodes
+    return of_node if of_node <= HOST_GPUS else TRAY_GPUS
+
+
+def free_bytes() -> float:
+    """Returns the memory of this machine that ranks may use."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        kib = next((int(line.split()[1]) for line in file if line.startswith("MemAvailable")), 0)
+    free = kib << 10 or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return SPARE * free
+
+
+def memory_of(gpu: GpuRow) -> int:
+    """Returns the bytes of a GPU that programs get, before CUDA's context."""
+    assert gpu.memory_gb is not None, "a request has checked it"
+    return int(USABLE * gpu.memory_gb * 2**30)
+
+
+def virtual_gpu(gpu: GpuRow, devices: int, cuda_major: int) -> str:
+    """Returns the value of NVCOLL_VGPU, which describes the GPU to the library."""
+    name = f"NVIDIA {gpu.names[0] if gpu.names else gpu.title}"
+    return f"name={name};cc={gpu.sm};sms={gpu.sms};memory={memory_of(gpu)};devices={devices};cuda={cuda_major}"
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Predicted times that a second run shows the script.
+
+    Attributes:
+        times: the file of times (`parent.times`) of each rank that runs.
+        period_ns: nanoseconds of a step.
+        has_clock: whether the script's clock shows them, too, and not only its events and its profiler.
+    """
+
+    times: Mapping[int, bytes]
+    period_ns: int
+    has_clock: bool
+
+
+def spec_of(
+    request: Request, rank: int, ranks: Sequence[int], folder: Path, predicted: Predicted | None = None
+) -> Spec:
+    """Returns the spec of a rank."""
+    return Spec(
+        rank=rank,
+        world_size=request.world_size,
+        result=str(folder / "out" / str(rank)),
+        script=request.script if request.is_module else os.path.abspath(request.script),
+        mail=str(folder / "mail"),
+        args=list(request.arguments),
+        is_module=request.is_module,
+        local_world_size=min(request.world_size, request.gpus_per_node),
+        steps=request.steps,
+        roles=list(ranks),
+        memory=memory_of(request.gpu),
+        times="" if predicted is None else str(folder / "times" / str(rank)),
+        period_ns=0 if predicted is None else predicted.period_ns,
+        reads=str(folder / "out" / f"{rank}.reads"),
+        own=[f"{os.path.abspath(one)}/" for one in (folder, user_cache(), Path(__file__).parents[2])],
+        outside={name: (os.environ | dict(request.environment)).get(name) for name in VARIABLES},
+    )
+
+
+def environment_of(request: Request, torch: Torch, temporary: Path) -> dict[str, str]:
+    """Returns all environment variables of a rank; its place in the job is in its spec.
+
+    Args:
+        request: the request.
+        torch: the torch that is installed.
+        temporary: a folder for temporary files.
+
+    Raises:
+        CannotDryRun: this nvcoll has no virtual GPU.
+    """
+    driver, names = str(library()), libraries()
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(OTHER_LAUNCHERS) and name not in HIDDEN
+    }
+    compiled = user_cache() / "compiled" / f"torch-{torch.version}"
+    ours = {
+        "NVCOLL_VGPU": virtual_gpu(request.gpu, min(request.world_size, request.gpus_per_node), torch.cuda_major),
+        "LD_PRELOAD": ":".join([driver, *wheel_names(names), *filter(None, [kept.get("LD_PRELOAD")])]),
+        "LD_LIBRARY_PATH": ":".join([str(names), *filter(None, [kept.get("LD_LIBRARY_PATH")])]),
+        "TRITON_LIBCUDA_PATH": str(names),
+        "TRITON_CACHE_DIR": str(compiled / "triton"),
+        "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
+        "TMPDIR": str(temporary),
+        "PYTHONUNBUFFERED": "1",
+    }
+    return {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"} | kept | ours | dict(request.environment)
+
+
+def run_ranks(
+    request: Request, ranks: Sequence[int], predicted: Predicted | None = None
+) -> list[tuple[RankRecording | None, Run]]:
+    """Runs some ranks of a script at the same time, to their end.
+
+    Args:
+        request: the request.
+        ranks: the ranks that run.
+        predicted: predicted times, for a second run, which ends with the script.
+
+    Raises:
+        CannotDryRun: this machine cannot do a dry run.
+        DryRunLimit: the limit of time or memory was reached. No rank is left.
+        OSError: a process cannot be started.
+    """
+    if bad := [rank for rank in ranks if not 0 <= rank < request.world_size]:
+        raise InvalidArgument(f"rank {bad[0]} is not one of {request.world_size} ranks, which count from 0")
+    torch = torch_installed()
+    sys.stdout.flush()
+    with Folder() as folder:
+        for name in ("mail", "tmp", "out", "times", "specs"):
+            (folder.path / name).mkdir()
+        for rank, text in (predicted.times if predicted is not None else {}).items():
+            (folder.path / "times" / str(rank)).write_bytes(text)
+        environment = environment_of(request, torch, folder.path / "tmp")
+        if predicted is not None and predicted.has_clock:
+            environment["NVCOLL_VGPU_CLOCK"] = "1"
+        with _Ranks(request, folder) as running:
+            for rank in ranks:
+                running.begin(rank, spec_of(request, rank, ranks, folder.path, predicted), environment)
+            running.see_to_the_end()
+            return [running.told(process) for process in running.processes]
+
+
+class _Ranks(Supervisor):
+    """The ranks of a dry run."""
+
+    def __init__(self, request: Request, folder: Folder) -> None:
+        super().__init__(request.time_limit_s)
+        self._request, self._folder = request, folder
+        limit = request.memory_limit_bytes
+        self._limit_bytes = free_bytes() if limit is None else limit
+        self._last: dict[int, bytes] = {}
+        self._shown: Lines | None = None
+
+    def begin(self, rank: int, spec: Spec, environment: dict[str, str]) -> None:
+        """Starts a rank, whose output goes to standard error: standard output has the report."""
+        file = self._folder.path / "specs" / str(rank)
+        spec.save(file)
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        process = self.start(
+            rank,
+            [sys.executable, *flags, "-P", "-m", INSIDE, "--spec", str(file)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=environment,
+        )
+        self._folder.owns(process.popen.pid)
+        for output in (process.popen.stdout, process.popen.stderr):
+            assert output is not None
+            self.watch(process, output, self._reader(output, is_error=output is process.popen.stderr))
+
+    def _reader(self, output: IO[bytes], is_error: bool) -> Callable[[], Any]:
+        def read() -> tuple[bytes, bool] | None:
+            piece = os.read(output.fileno(), 1 << 16)
+            return (piece, is_error) if piece else None
+
+        return read
+
+    def see_to_the_end(self) -> None:
+        """Passes the output on until all ranks have ended.
+
+        Raises:
+            DryRunLimit: the limit of time or memory was reached.
+        """
+        if not self._request.is_quiet:
+            self._shown = Lines(sys.stderr.fileno(), is_prefixed=len(self.processes) > 1)
+        while self.running():
+            self._take(self.wait(min(self.deadline, time.monotonic() + LOOK_S)))
+            self._judge()
+        self._take(self.wait(0))
+        if self._shown is not None:
+            self._shown.end()
+
+    def _take(self, events: Sequence[tuple[Process, Any]]) -> None:
+        for process, told in events:
+            if told is None:
+                if process.status:  # the others wait for what this one would have told
+                    self.begin_grace()
+                continue
+            piece, is_error = told
+            if is_error:
+                lines = (self._last.get(process.rank, b"") + piece).splitlines(keepends=True)
+                self._last[process.rank] = b"".join(lines[-LAST_LINES:])
+            if self._shown is not None:
+                self._shown.take(process.rank, piece)
+        if self._shown is not None:
+            self._shown.pass_on_rests()
+
+    def kill(self) -> None:
+        """Kills all ranks and what they have started, but for what cleans up after them."""
+        reaper.kill({process.popen.pid for process in self.processes}, str(self._folder.path))
+
+    def _judge(self) -> None:
+        """Ends all ranks at a limit, or after one of them has failed."""
+        used = {process: _resident_bytes(process.popen.pid) for process in self.running()}
+        if sum(used.values()) > self._limit_bytes:
+            gb, limit = sum(used.values()) / 1e9, self._limit_bytes / 1e9
+            what = f"the ranks of the dry run use {gb:.1f} GB of this machine's memory, the limit is {limit:.1f}"
+            fewer = ", or fewer --only-ranks" if len(used) > 1 else ""
+            raise self._limit(what, max(used, key=lambda one: used[one]), f"pass a larger --memory-limit{fewer}")
+        if time.monotonic() < self.deadline or not self.running():
+            return
+        if any(process.status for process in self.processes):
+            self.kill()  # and what the failed one said is the answer
+            self.deadline = math.inf
+            return
+        seconds, waiting = self._request.time_limit_s, self.running()[0]
+        what = f"rank {waiting.rank} has not reached the end of step {self._request.steps} after {seconds:g} s"
+        raise self._limit(what, waiting, "pass a larger --time-limit")
+
+    def _limit(self, what: str, process: Process, advice: str) -> DryRunLimit:
+        """Returns the error of a limit, with the line of the script at which a rank is."""
+        script = Path(self._request.script)
+        homes = [Path.cwd()] if self._request.is_module else [script.absolute().parent, script.resolve().parent]
+        line = stacks.line_of(process.popen.pid, self._folder.path / "out" / str(process.rank), homes)
+        where = f"; rank {process.rank} is at {line}" if line else ""
+        return DryRunLimit(f"{what}{where}: {advice}", line=line)
+
+    def told(self, process: Process) -> tuple[RankRecording | None, Run]:
+        """Returns the recording of a rank, and how the rank ended."""
+        out = self._folder.path / "out" / str(process.rank)
+        if not Run.beside(out).exists():
+            last = self._last.get(process.rank, b"").decode(errors="replace").strip()
+            message = f"its process {process.how()}" + (f": {last}" if last else "")
+            return None, Run(process.rank, "failed", message=message)
+        run = Run.load(out)
+        run.noted = noted_in(out.with_suffix(".reads"))
+        return RankRecording.load(out) if run.status == "counted" else None, run
+
+
+def _resident_bytes(process: int) -> int:
+    """Returns the resident memory of a process and of what it has started; what they share counts once."""
+    processes = reaper.descendants(process)
+    if len(processes) == 1:
+        return _field(f"/proc/{process}/status", "VmRSS:")
+    return sum(_field(f"/proc/{one}/smaps_rollup", "Pss:") for one in processes)
+
+
+def _field(file: str, name: str) -> int:
+    """Returns the bytes of a field of a file of Linux; 0: the process has just ended."""
+    with suppress(OSError), open(file, encoding="utf-8", errors="replace") as lines:
+        return next((int(line.split()[1]) << 10 for line in lines if line.startswith(name)), 0)
+    return 0

@@ -1,0 +1,76 @@
+"""Matrix products of a recording: their precision, bytes, and convolutions as products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from nvcoll.dryrun.wire.rank_recording import Op
+
+Row = dict[str, Any]
+"""Arguments of `nvcoll._nvcoll.RankBuilder.gemm`."""
+
+TYPES = {0: "fp32", 1: "fp64", 2: "fp16", 3: "fp8", 10: "fp8", 14: "bf16", 28: "fp8", 29: "fp8", 33: "fp4"}
+"""The precision of a product by the cudaDataType of its inputs. Integers of 8 bits have the rate of fp8."""
+
+NBYTES = {0: 4, 1: 8, 2: 2, 3: 1, 10: 4, 14: 2, 28: 1, 29: 1, 33: 0.5}
+"""Bytes of an element by cudaDataType."""
+
+TF32 = frozenset({77, 75, 74})
+"""Compute types of cuBLAS by which fp32 goes through tensor cores: CUBLAS_COMPUTE_32F_FAST_TF32, _16BF, _16F."""
+
+
+def precision_of(types: int) -> str:
+    """Returns the precision of a product from the types of its record (`Kind.GEMM`)."""
+    inputs, compute = types & 0xFF, types >> 32
+    return "tf32" if inputs == 0 and compute in TF32 else TYPES.get(inputs, "fp32")
+
+
+def product(args: Sequence[int]) -> Row:
+    """Returns the operation of a record of a product."""
+    m, n, k, batch, _, types = args
+    return {"m": m, "n": n, "k": k, "dtype": precision_of(types), "batch": max(1, batch)}
+
+
+def bytes_of(args: Sequence[int]) -> float:
+    """Returns the bytes that a product reads and writes."""
+    m, n, k, batch, _, types = args
+    inputs, outputs = NBYTES.get(types & 0xFF, 2), NBYTES.get(types >> 8 & 0xFF, 2)
+    return max(1, batch) * ((m * k + k * n) * inputs + m * n * outputs)
+
+
+def convolution(op: Op, launches: int) -> Row:
+    """Returns a product of the same FLOPs as one launch of a convolution: pixels x filters x weights of a filter."""
+    backward = "backward" in op.name
+    shapes = [shape for shape, _ in op.inputs]
+    filters = next((shape for shape in shapes[2 if backward else 1 :] if len(shape) >= 3), (1, 1))
+    n, k = filters[0], max(1, math.prod(filters[1:]))
+    dtype = {"bfloat16": "bf16", "float16": "fp16"}.get(op.inputs[0][1] if op.inputs else "", "tf32")
+    return {"m": op.flops / launches / (2 * n * k), "n": n, "k": k, "dtype": dtype}
+
+
+GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
+"""Operators that multiply the rows of each expert by its weights, in one kernel outside of cuBLAS."""
+
+
+def grouped(op: Op) -> Row | None:
+    """Returns the products of experts, assumed to be equal; None: the operator makes none.
+
+    Its tensors are (rows, k) and (experts, k, n); or (experts, m, k) and (k, rows); or, for gradients of weights,
+    (m, rows) and (rows, n). A third tensor has the last row of each expert.
+    """
+    if op.name not in GROUPED or len(op.inputs) < 2:
+        return None
+    (one, dtype), (other, _) = op.inputs[:2]
+    ends = [shape for shape, kind in op.inputs[2:] if kind == "int32" and len(shape) == 1]
+    experts = one[0] if len(one) == 3 else other[0] if len(other) == 3 else ends[0][0] if ends else 1
+    m, k, n = float(one[-2]), float(one[-1]), float(other[-1])
+    if len(one) == 2 and len(other) == 3:
+        m /= experts
+    elif len(one) == 3 and len(other) == 2:
+        n /= experts
+    elif len(one) == 2:
+        k /= experts
+    precision = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}.get(dtype, "fp8")
+    return {"m": m, "n": n, "k": k, "batch": experts, "dtype": precision, "experts": True}

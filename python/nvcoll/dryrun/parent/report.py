@@ -1,0 +1,113 @@
+"""The report of recorded scripts on machines, of ``nvcoll dryrun``, ``nvcoll price`` and `nvcoll.testing.dryrun`.
+
+Facts of each recording come first, then the step on the machines with hints, then what was assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from nvcoll.dryrun.parent.failures import OutOfGpuMemory
+from nvcoll.dryrun.parent.hints import hints
+from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.dryrun.wire.rank_recording import Run
+from nvcoll.text.blocks import Block, Line, under
+from nvcoll.text.formatting import counted
+from nvcoll.training.planning import Machine
+from nvcoll.training.prediction import StepPrediction, fit_words
+from nvcoll.training.report import Detail, Report, TooLarge
+
+MOST: Final = 8
+"""The rows of assumptions and symbols that are shown. Chosen."""
+
+
+def report_of(
+    command: Literal["dryrun", "price"],
+    machines: Sequence[Machine],
+    recorded: Sequence[Recording | OutOfGpuMemory],
+    assumed: Sequence[str] = (),
+) -> Report:
+    """Prices a recording, or what came instead, on each machine; ``assumed`` are further sentences."""
+    both = [*zip(machines, recorded, strict=True)]
+    made = [(machine, one, machine.predict(one.step)) for machine, one in both if isinstance(one, Recording)]
+    failed = [(machine.fabric.name, one) for machine, one in both if isinstance(one, OutOfGpuMemory)]
+    distinct = {id(one): one for _, one, _ in made}.values()
+    head: list[Block] = [*(line for one in distinct for line in _facts(one)), *under("assumed", assumed)]
+    return Report(
+        command,
+        made[0][1].facts["script"] if made else "",
+        [machine for machine, *_ in made],
+        [found for *_, found in made],
+        head=[*head, None] if len(made) > 1 else head,
+        details=[_detail(one, found) for _, one, found in made],
+        recordings={one.facts["gpu"]: one.facts for one in distinct},
+        out_of_memory=[TooLarge(name, str(error), error.line) for name, error in failed],
+        assumed=[*assumed, *dict.fromkeys(row["text"] for one in distinct for row in one.facts["assumed"])],
+    )
+
+
+def _facts(recorded: Recording) -> Iterator[Line]:
+    """Yields the facts of a recording."""
+    facts, first = recorded.facts, recorded.facts["ranks"][0]
+    ranks = ", ".join(str(row["rank"]) for row in facts["ranks"])
+    who = f"rank{'s' if len(facts['ranks']) > 1 else ''} {ranks} of {facts['world_size']}"
+    took = _took(recorded.runs) if recorded.runs else "recorded before"
+    yield Line("", f"{facts['script']}: {who} on a virtual {facts['gpu_title']}, {took}")
+    if facts.get("alone"):
+        yield Line("hint", facts["alone"])
+    if recorded.not_kept:
+        yield Line("hint", f"the script will run again next time: {recorded.not_kept}")
+    if versions := ", ".join(f"{name} {version}" for name, version in facts["versions"].items()):
+        yield Line("judged", versions)
+    work = f"{facts['flops'] / 1e12:,.4g} TFLOP, {counted(first['products'], 'matrix product')}"
+    launches = f"{first['launches']:,} launches, {first['calls']:,} NCCL calls on {counted(first['streams'], 'stream')}"
+    yield Line("rank 0", f"{work}, {launches}")
+    if facts["groups"]:
+        yield Line("groups", ", ".join(_group(row) for row in facts["groups"]))
+    yield Line("tokens", f"{recorded.row.get('tokens') or 0:,.0f} in a step: {facts['tokens']}")
+
+
+def _took(runs: Sequence[Run]) -> str:
+    rss = sum(run.peak_rss_bytes for run in runs) / 1e9
+    return f"{counted(runs[0].steps, 'step')} in {max(run.seconds for run in runs):.0f} s with {rss:.1f} GB"
+
+
+def _group(row: Mapping[str, Any]) -> str:
+    runs, stride = row.get("runs", 1), row["stride"]
+    size, last = row["size"] // runs, row["first"] + (runs - 1) * row.get("apart", 0)
+    shown = [_run(first, stride, size) for first in dict.fromkeys((row["first"], last))]
+    of_ranks = (", ..., " if runs > 2 else " and ").join(shown)
+    return f"{row['name']} {row['size']} (rank{'s' if row['size'] > 1 else ''} {of_ranks})"
+
+
+def _run(first: int, stride: int, size: int) -> str:
+    last = first + stride * (size - 1)
+    if size <= 2:
+        return f"{first} and {last}" if size == 2 else f"{first}"
+    return f"{first} to {last}" if stride == 1 else f"{first}, {first + stride}, ..., {last}"
+
+
+def _detail(recorded: Recording, found: StepPrediction) -> Detail:
+    """Returns memory as the allocator counts it, the line of its peak, hints, and what was assumed."""
+    fullest = max(recorded.memory, key=lambda row: row["reserved"])
+    held = f"{fullest['allocated'] / 2**30:.1f} GiB in tensors, {fullest['reserved'] / 2**30:.1f} reserved"
+    with_nccl = f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} with NCCL and CUDA"
+    stack = fullest.get("stack") or [""]
+    memory = f"{held}, {with_nccl}: {fit_words(found.fit)}"
+    return Detail(memory, stack[-1], hints(recorded, found), [*_assumed(recorded.facts)])
+
+
+def _assumed(facts: Mapping[str, Any]) -> Iterator[Line]:
+    rows, said = facts["assumed"], []
+    for row in rows[:MOST]:
+        where = f" ({row['line']})" if row["line"] else ""
+        times = f", {row['times']} times" if row["times"] > 1 else ""
+        said.append(f"{row['text']}{where}{times}")
+    if len(rows) > MOST:
+        said.append(f"({len(rows) - MOST} more: --json has all)")
+    yield from under("assumed", said)
+    if facts["unanswered"]:
+        names = ", ".join(facts["unanswered"][:MOST])
+        more = f" and {len(facts['unanswered']) - MOST} more" if len(facts["unanswered"]) > MOST else ""
+        yield Line("unanswered", f"{names}{more}: CUDA functions that did nothing and returned success")
