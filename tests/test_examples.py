@@ -13,8 +13,8 @@ def output_of(*command):
     return done.stdout
 
 
-def test_what_if_prints_the_same_table_by_itself_and_by_the_command():
-    script = str(EXAMPLES / "what_if.py")
+def test_the_report_of_a_run_prints_the_same_table_by_itself_and_by_the_command():
+    script = str(EXAMPLES / "tensor_parallel.py")
     by_itself = output_of(script, "--on", "hgx-h100", "pcie4-8-staged")
     by_command = output_of("-m", "nvcoll", "run", "--on", "hgx-h100,pcie4-8-staged", script, "--on")
     assert by_itself in by_command

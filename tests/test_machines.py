@@ -137,7 +137,7 @@ def test_a_run_takes_lists_and_repeats(desk, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import nvcoll, numpy as np\nnvcoll.Node(2).all_reduce(np.ones((2, 4), 'f4'))\n")
     document = json.loads(cli("run", *ON, str(desk), "--json", str(script)).stdout)
-    assert [total["machine"] for total in document["totals"]] == FOUND
+    assert [total["machine"] for total in document["reports"]] == FOUND
 
 
 def test_a_price_takes_lists_and_repeats():

@@ -64,7 +64,7 @@ def run(script, *options, status=0):
 def report(script, *options, status=0):
     """Runs a program that prints nothing; returns how often it made each call, and the ranks that told nothing."""
     found = json.loads(run(script, "--json", *options, status=status).stdout)
-    calls = {(row["collective"], row["nbytes"], tuple(row["ranks"])): row["times"] for row in found["rows"]}
+    calls = {(row["collective"], row["nbytes"], tuple(row["ranks"])): row["times"] for row in found["calls"]}
     return calls, found["silent"]
 
 

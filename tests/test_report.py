@@ -22,7 +22,7 @@ BOARD = "hgx-h100"
 
 def counted(node):
     """Returns how often each kind of call was made."""
-    rows = node.report(on=BOARD).rows
+    rows = node.report(on=BOARD).calls
     return {
         (row.collective, row.nbytes, row.dtype, row.op, row.algorithm, row.ranks, row.grouped): row.times
         for row in rows
@@ -56,7 +56,7 @@ def test_tables_of_counts_count_the_longest_buffer_of_a_rank():
     node.all_gather([np.ones(1, "f8"), np.ones(5, "f8")])
     node.all_to_all([np.ones(3, "f8"), np.ones(9, "f8")], counts=[[1, 2], [8, 1]])
     node.reduce_scatter(np.ones((2, 5), "f8"), counts=[5, 0])
-    assert [(row.collective, row.nbytes) for row in node.report(on=BOARD).rows] == [
+    assert [(row.collective, row.nbytes) for row in node.report(on=BOARD).calls] == [
         ("all_gather", 48),
         ("all_to_all", 72),
         ("reduce_scatter", 40),
@@ -143,7 +143,7 @@ def test_ranks_that_call_for_themselves_are_counted_once_and_groups_of_them_apar
         expected[kind("all_reduce", 32, op="max", ranks=ranks)] = 2
         expected[kind("all_reduce", 40, op="sum", ranks=ranks, grouped=2)] = 2
     assert counted(node) == expected
-    assert next(row.root for row in node.report(on=BOARD).rows if row.collective == "broadcast") == 1
+    assert next(row.root for row in node.report(on=BOARD).calls if row.collective == "broadcast") == 1
 
 
 def test_the_order_of_rows_does_not_depend_on_which_group_calls_first():
@@ -159,7 +159,7 @@ def test_the_order_of_rows_does_not_depend_on_which_group_calls_first():
                 turn.set()
 
         node.run(program)
-        return [row.collective for row in node.report(on="hgx-h100").rows]
+        return [row.collective for row in node.report(on="hgx-h100").calls]
 
     assert collectives(0) == collectives(1) == ["scan", "all_reduce"]
 
@@ -212,7 +212,7 @@ def test_the_users_algorithm_has_its_own_name():
             b.copy(b.input(b.root, c), into=[b.output(r, c) for r in range(b.world_size)])
 
     node.broadcast(ones(4), algorithm=mine)
-    assert [row.algorithm for row in node.report(on=BOARD).rows] == ["mine"]
+    assert [row.algorithm for row in node.report(on=BOARD).calls] == ["mine"]
 
 
 def test_a_price_is_that_of_the_library_and_says_which_answer_it_is():
@@ -221,7 +221,7 @@ def test_a_price_is_that_of_the_library_and_says_which_answer_it_is():
     node.scan(ones(1 << 10, ranks=8))
     node.barrier()
     node.all_reduce(ones(0, ranks=8))
-    predicted, simulated, barrier, nothing = (row.prices[0] for row in node.report().rows)
+    predicted, simulated, barrier, nothing = (row.prices[0] for row in node.report().calls)
     board = nvcoll.fabric(BOARD)
     assert (predicted.way, predicted.time_us) == (
         "predicted",
@@ -244,7 +244,7 @@ def test_a_launch_is_that_of_predictions_in_the_report_and_in_the_clock():
     node.scan(ones(1 << 10, ranks=8))
     for launch in ("process_per_gpu", "single_process", "framework"):
         report = node.report(launch=launch)
-        prices = [row.prices[0].time_us for row in report.rows]
+        prices = [row.prices[0].time_us for row in report.calls]
         predicted = [board.predict("all_reduce", nbytes, launch=launch).time_us for nbytes in (1 << 12, 4)]
         scan = board.simulate(node._call_counts.calls()[2].schedule, 1 << 12, dtype="float32", launch=launch)
         assert prices == [*predicted, scan.time_us] and f"launched {launch}" in str(report)
@@ -265,7 +265,7 @@ def test_a_group_of_ranks_is_priced_on_its_own_gpus():
 
     node.run(program)
     report = node.report(on=two)
-    of = {row.ranks: row.prices[0].time_us for row in report.rows}
+    of = {row.ranks: row.prices[0].time_us for row in report.calls}
     for ranks, microseconds in of.items():
         assert microseconds == two.among(ranks).predict("all_reduce", 1 << 18).time_us
     assert report.totals[0].time_us == pytest.approx(of[tuple(range(8))] + of[0, 8])
@@ -288,7 +288,7 @@ def test_the_clock_is_the_sum_over_the_calls_of_the_busiest_rank():
 
     node.run(program)
     report = node.report()
-    prices = {row.ranks: row.prices[0].time_us for row in report.rows}
+    prices = {row.ranks: row.prices[0].time_us for row in report.calls}
     assert node.clock_us == pytest.approx(2 * prices[0, 1, 2, 3] + 2 * prices[2, 3])
     assert node.clock_us == report.totals[0].time_us
 
@@ -327,13 +327,13 @@ def test_text_html_and_json_tell_the_same():
     text, page, document = str(report), html.unescape(report._repr_html_()), json.loads(report.to_json())
     for word in ("all_reduce", "4 KiB", "float32 max", "ring", "28 B", BOARD, "pcie4-8-staged", "total", "simulated"):
         assert word in text and word in page, word
-    assert [row["times"] for row in document["rows"]] == [5, 1]
-    assert [total["machine"] for total in document["totals"]] == [BOARD, "pcie4-8-staged"]
-    for at, total in enumerate(document["totals"]):
-        spent = sum(row["times"] * row["prices"][at]["time_us"] for row in document["rows"])
+    assert [row["times"] for row in document["calls"]] == [5, 1]
+    assert [total["machine"] for total in document["reports"]] == [BOARD, "pcie4-8-staged"]
+    for at, total in enumerate(document["reports"]):
+        spent = sum(row["times"] * row["prices"][at]["time_us"] for row in document["calls"])
         assert total["time_us"] == pytest.approx(spent)
     empty = nvcoll.Node(2).report(on=BOARD)
-    assert empty.rows == () and str(empty) == "no collectives were made"
+    assert empty.calls == () and str(empty) == "no collectives were made"
 
 
 def test_a_report_and_its_counts_keep_no_node_and_no_array():
@@ -347,4 +347,4 @@ def test_a_report_and_its_counts_keep_no_node_and_no_array():
     del node, x, group
     gc.collect()
     assert [one() for one in gone] == [None, None]
-    assert report.rows[0].times == 2 and call_counts.calls()[0].times == 2
+    assert report.calls[0].times == 2 and call_counts.calls()[0].times == 2

@@ -9,7 +9,7 @@ from command_line import LIMIT_S, PROGRAM
 
 from nvcoll import fabric
 from nvcoll.cost.buckets import bucket_hints
-from nvcoll.cost.counts import heard
+from nvcoll.cost.counts import CallKind, CountedCalls, Counts, heard, said
 from nvcoll.cost.price import Pricer
 from nvcoll.cost.report import report_of
 
@@ -41,11 +41,11 @@ def table(tmp_path):
 
 def test_calls_between_the_first_mark_and_the_last_are_those_of_the_steps(table):
     found = json.loads(table("--json"))
-    calls = {row["collective"]: (row["times"], row["in_steps"]) for row in found["rows"]}
+    calls = {row["collective"]: (row["times"], row["in_steps"]) for row in found["calls"]}
     assert found["steps"] == 4
     assert calls == {"broadcast": (1, 0), "all_reduce": (16, 12), "barrier": (1, 0)}
-    one = next(row["prices"][0]["time_us"] for row in found["rows"] if row["collective"] == "all_reduce")
-    assert found["totals"][0]["step_us"] == pytest.approx(3 * one)
+    one = next(row["prices"][0]["time_us"] for row in found["calls"] if row["collective"] == "all_reduce")
+    assert found["reports"][0]["step_us"] == pytest.approx(3 * one)
 
 
 def test_the_table_has_a_column_and_a_line_for_the_step(table):
@@ -55,9 +55,8 @@ def test_the_table_has_a_column_and_a_line_for_the_step(table):
 
 def counts(nbytes, calls, steps=10):
     """Returns counts of a program that makes some all_reduce in each step."""
-    kind = {"collective": "all_reduce", "root": None, "algorithm": "auto", "dtype": "float32", "op": "sum"}
-    kind |= {"nbytes": nbytes, "grouped": 1, "ranks": list(range(8)), "times": calls * steps, "in_steps": calls * steps}
-    return heard({"calls": [kind | {"schedule": None}], "others": 0, "steps": steps, "schedules": []})
+    kind = CallKind("all_reduce", nbytes, "float32", "sum", "auto", None, tuple(range(8)), 1)
+    return heard(said([Counts([CountedCalls(kind, calls * steps, calls * steps, lambda: None)], 0, steps)]))
 
 
 @pytest.mark.parametrize(
@@ -67,6 +66,6 @@ def counts(nbytes, calls, steps=10):
 def test_hints_name_buckets_that_are_too_small_or_too_large(nbytes, calls, words):
     pricer = Pricer(fabric("hgx-h100"))
     report = report_of([counts(nbytes, calls)], [pricer])
-    hints = list(bucket_hints(pricer, report.rows, 0, report.steps))
+    hints = list(bucket_hints(pricer, report.calls, 0, report.steps))
     assert hints == list(report.totals[0].hints)
     assert len(hints) == (words is not None) and all(words in hint for hint in hints)

@@ -65,9 +65,8 @@ from nvcoll._nvcoll import (
 from nvcoll.authoring.algorithms import Algorithm, algorithm
 from nvcoll.cost.comparison import Comparison, ComparisonRow, compare
 from nvcoll.cost.prediction import predict
-from nvcoll.cost.price import Price
-from nvcoll.cost.report import Report
-from nvcoll.cost.rows import ReportRow
+from nvcoll.cost.price import Price, PricedCalls
+from nvcoll.cost.report import CallReport
 from nvcoll.errors import DryRunError
 from nvcoll.ranks.membership import finalize, init, step
 from nvcoll.ranks.node import Node
@@ -79,6 +78,7 @@ __all__ = [
     "BuildError",
     "Builder",
     "Busy",
+    "CallReport",
     "Closed",
     "Communicator",
     "Comparison",
@@ -100,10 +100,9 @@ __all__ = [
     "Prediction",
     "PremulSum",
     "Price",
+    "PricedCalls",
     "Proof",
     "Refuted",
-    "Report",
-    "ReportRow",
     "Schedule",
     "Step",
     "Timeline",

@@ -39,7 +39,7 @@ import judging  # noqa: E402  (it stands in tools/)
 ROOT = HERE.parent.parent
 PAGE = ROOT / "docs" / "answers.md"
 PICTURES = ROOT / "docs" / "pictures"
-WITH_OUTPUT = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("training.md", "what-if.md", "traces.md"))]
+WITH_OUTPUT = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("training.md", "run-report.md", "traces.md"))]
 """Pages whose commands are run too."""
 
 GIB = 1 << 30

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 from nvcoll.text.formatting import sized
 
 if TYPE_CHECKING:
-    from nvcoll.cost.price import Pricer
-    from nvcoll.cost.rows import ReportRow
+    from nvcoll.cost.price import PricedCalls, Pricer
 
 BUCKETED = ("all_reduce", "reduce_scatter", "all_gather")
 """The collectives of DDP and FSDP."""
@@ -32,7 +31,7 @@ SMALLEST, LARGEST = 64 << 10, 1 << 30
 TOLERANCE, TOO_SMALL, TOO_LARGE, FEW = 1.25, 1.5, 8, 4
 
 
-def bucket_hints(pricer: Pricer, rows: Sequence[ReportRow], at: int, steps: int) -> Iterator[str]:
+def bucket_hints(pricer: Pricer, rows: Sequence[PricedCalls], at: int, steps: int) -> Iterator[str]:
     """Yields a sentence for each kind of call whose buckets do not suit the machine.
 
     Args:
@@ -41,7 +40,7 @@ def bucket_hints(pricer: Pricer, rows: Sequence[ReportRow], at: int, steps: int)
         at: the place of the machine in the prices of a row.
         steps: the number of steps.
     """
-    kinds: defaultdict[tuple[object, ...], list[ReportRow]] = defaultdict(list)
+    kinds: defaultdict[tuple[object, ...], list[PricedCalls]] = defaultdict(list)
     for row in rows:
         if row.collective in BUCKETED and row.in_steps >= steps and row.prices[at].way == "predicted":
             kinds[row.collective, row.ranks, row.dtype].append(row)
@@ -49,7 +48,7 @@ def bucket_hints(pricer: Pricer, rows: Sequence[ReportRow], at: int, steps: int)
         yield from _hint(pricer, of_kind, at, steps)
 
 
-def _hint(pricer: Pricer, rows: Sequence[ReportRow], at: int, steps: int) -> Iterator[str]:
+def _hint(pricer: Pricer, rows: Sequence[PricedCalls], at: int, steps: int) -> Iterator[str]:
     nbytes = sum(row.in_steps * row.nbytes for row in rows) / steps
     calls = sum(row.in_steps for row in rows) / steps
     now_us = sum(row.in_steps * (row.prices[at].time_us or 0.0) for row in rows) / steps
@@ -69,7 +68,7 @@ def _hint(pricer: Pricer, rows: Sequence[ReportRow], at: int, steps: int) -> Ite
         )
 
 
-def _best(pricer: Pricer, row: ReportRow, nbytes: float) -> tuple[int, float]:
+def _best(pricer: Pricer, row: PricedCalls, nbytes: float) -> tuple[int, float]:
     """Returns the smallest bucket that is nearly as good as one call with all bytes, and the time of a step with it."""
     sizes = []
     size = SMALLEST
@@ -86,7 +85,7 @@ def _best(pricer: Pricer, row: ReportRow, nbytes: float) -> tuple[int, float]:
     return round(nbytes), times[-1]
 
 
-def _advice(row: ReportRow, nbytes: int) -> str:
+def _advice(row: PricedCalls, nbytes: int) -> str:
     """Returns the setting of DDP or of FSDP that makes buckets of this size."""
     if row.collective == "all_reduce":
         return f"DDP: bucket_cap_mb={nbytes / (1 << 20):g}"

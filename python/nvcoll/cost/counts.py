@@ -1,69 +1,127 @@
-"""The counts of a rank's calls: what an engine counted here, or what a rank told as text.
+"""The calls of a rank by kind: as an engine counts them here, and as text that a rank tells another process.
 
-`nvcoll.cost.steps.said_of` writes them as data for JSON, and `heard` makes counts of the data again.
+A program marks the end of each training step by ``nvcoll.step()``; optimizers of torch do it themselves. The calls
+between the first mark and the last belong to training steps. The calls of the set-up, for example the broadcast of the
+parameters, and the calls of the first step do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, fields
+from functools import cache, partial
+from operator import attrgetter
 
-from nvcoll._nvcoll import CallCounts, Calls, Schedule
+from nvcoll._nvcoll import CallCounts, Schedule
 
-Kind = tuple[object, ...]
+MOST_TOLD_STEPS = 1 << 16
+"""The most steps of a schedule that is told, for prices of calls that NCCL does not have. Chosen: some megabytes."""
 
 
 @dataclass(frozen=True)
-class ToldCalls:
-    """Calls of one kind, as a rank has told them.
+class CallKind:
+    """What tells kinds of calls apart.
 
-    The attributes are those of ``Calls``. ``in_steps`` is the number of these calls in the steps of training.
+    Attributes:
+        collective: the name of the collective; ``sendrecv`` of sends.
+        nbytes: the bytes of the longest buffer of a rank, as nccl-tests counts them.
+        dtype, op: their names, or None.
+        algorithm: what the program asked for.
+        root: a place in ``ranks``, or None.
+        ranks: the ranks that took part.
+        grouped: calls of a group that differ in their lengths only are one, of all their bytes: their number.
     """
 
     collective: str
-    root: int | None
-    algorithm: str
+    nbytes: int
     dtype: str | None
     op: str | None
-    nbytes: int
-    grouped: int
+    algorithm: str
+    root: int | None
     ranks: tuple[int, ...]
-    times: int
-    in_steps: int
-    schedule: Schedule | None
+    grouped: int
+
+
+NAMES = [one.name for one in fields(CallKind)]
 
 
 @dataclass(frozen=True)
-class ToldCounts:
-    """The counts of a rank, as it has told them; used as ``CallCounts``."""
+class CountedCalls:
+    """Calls of one kind: their number, how many are in steps of training, and the schedule of the first, if known."""
 
-    told: Sequence[ToldCalls]
+    kind: CallKind
+    times: int
+    in_steps: int
+    schedule: Callable[[], Schedule | None]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The kinds of calls, in the order of their first call; calls of ``others`` kinds; and the steps of training."""
+
+    calls: Sequence[CountedCalls]
     others: int
     steps: int
 
-    def calls(self) -> Sequence[ToldCalls]:
-        """Returns the kinds of calls in the order of their first call."""
-        return self.told
+
+class MarkedCounts:
+    """The counts of a rank's calls, and the marks of its steps.
+
+    Attributes:
+        steps: the number of whole steps: one less than the marks.
+    """
+
+    def __init__(self, counts: CallCounts) -> None:
+        self._counts = counts
+        self.steps = 0
+        self._first: Counter[CallKind] | None = None
+        self._last: Counter[CallKind] = Counter()
+
+    def mark(self) -> None:
+        """Marks the end of a step."""
+        self._last = Counter({one.kind: one.times for one in self.counts().calls})
+        if self._first is None:
+            self._first = self._last
+        else:
+            self.steps += 1
+
+    def counts(self) -> Counts:
+        """Returns the calls so far."""
+        first, calls = self._first or Counter(), []
+        for one in self._counts.calls():
+            kind = CallKind(*(getattr(one, name) for name in NAMES))
+            in_steps = self._last[kind] - first[kind]
+            calls.append(CountedCalls(kind, one.times, in_steps, partial(attrgetter("schedule"), one)))
+        return Counts(calls, self._counts.others, self.steps)
 
 
-AnyCalls = Calls | ToldCalls
-AnyCounts = CallCounts | ToldCounts
-
-NAMES = [one.name for one in fields(ToldCalls) if one.name not in ("schedule", "in_steps")]
-"""The attributes of ``Calls`` that are told as they are."""
-
-
-def kind_of(one: AnyCalls) -> Kind:
-    """Returns what tells kinds of calls apart."""
-    return one.collective, one.root, one.algorithm, one.dtype, one.op, one.nbytes, one.grouped, one.ranks
-
-
-def heard(said: dict[str, Any]) -> ToldCounts:
-    """Returns the counts of which a rank has said `said_of`."""
-    schedules = [Schedule.parse(text) for text in said["schedules"]]
+def said(of_nodes: Sequence[Counts]) -> str:
+    """Returns what a rank says of the calls that it has counted; `heard` reads it. A schedule is told once."""
+    schedules: dict[str, int] = {}
     told = []
-    for one in said["calls"]:
-        schedule = None if one["schedule"] is None else schedules[one["schedule"]]
-        told.append(ToldCalls(**one | {"ranks": tuple(one["ranks"]), "schedule": schedule}))
-    return ToldCounts(told, said["others"], said["steps"])
+    for one in (calls for counts in of_nodes for calls in counts.calls):
+        schedule = one.schedule()  # a send has none
+        text = str(schedule) if schedule and schedule.step_count <= MOST_TOLD_STEPS else None
+        nth = None if text is None else schedules.setdefault(text, len(schedules))
+        told.append([astuple(one.kind), one.times, one.in_steps, nth])
+    others = sum(counts.others for counts in of_nodes)
+    steps = max((counts.steps for counts in of_nodes), default=0)
+    return json.dumps([told, [*schedules], others, steps])
+
+
+def heard(text: str | bytes) -> Counts:
+    """Returns the counts of which a rank has `said`.
+
+    Raises:
+        ValueError: the text is not whole.
+    """
+    told, schedules, others, steps = json.loads(text)
+    parsed = cache(lambda nth: None if nth is None else Schedule.parse(schedules[nth]))
+    calls = []
+    for kind, times, in_steps, nth in told:
+        values = dict(zip(NAMES, kind, strict=True))
+        of = CallKind(**values | {"ranks": tuple(values["ranks"])})
+        calls.append(CountedCalls(of, times, in_steps, partial(parsed, nth)))
+    return Counts(calls, others, steps)

@@ -16,19 +16,19 @@ a group of ranks; a call is alone on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, launch_named
 from nvcoll.cost.comparison import LAUNCH
-from nvcoll.cost.counts import AnyCalls, kind_of
+from nvcoll.cost.counts import CallKind, CountedCalls
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
 
-MOST_CAUSES: Final = 2
-"""The number of bottlenecks that are named of a simulated time. Chosen."""
+OF_PREDICTION = ("time_us", "low_us", "high_us", "algorithm", "protocol", "bottleneck", "trust")
+"""The attributes of a prediction that a price has, in its order."""
 
 Way = Literal["predicted", "simulated schedule", "floor only", "nothing crosses", "no answer"]
 
@@ -38,13 +38,13 @@ BARRIER_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class Price:
-    """The time of one call on one machine.
+    """The time of one call on one machine, in microseconds.
 
     ``way`` names the kind of answer, ``why`` why there is no better one, ``trust`` the accuracy of predictions
     for such machines; ``low_us`` and ``high_us`` are the ends of the 90 % interval. Fields without an answer are None.
     """
 
-    fabric: str
+    machine: str
     way: Way
     time_us: float | None
     low_us: float | None = None
@@ -54,6 +54,15 @@ class Price:
     bottleneck: str | None = None
     trust: str | None = None
     why: str | None = None
+
+
+@dataclass(frozen=True)
+class PricedCalls(CallKind):
+    """Calls of one kind: the calls of one rank, how many are in steps of training, and the price of one by machine."""
+
+    times: int
+    in_steps: int
+    prices: tuple[Price, ...]
 
 
 class Pricer:
@@ -69,24 +78,24 @@ class Pricer:
 
     def __init__(self, fabric: Fabric, launch: Launch = LAUNCH) -> None:
         self.fabric, self.launch = fabric, launch_named(launch)
-        self._known: dict[tuple[object, ...], Price] = {}
+        self._known: dict[CallKind, Price] = {}
         self._parts = {tuple(range(fabric.world_size)): fabric}
 
-    def prices(self, calls: Sequence[AnyCalls]) -> list[Price]:
+    def prices(self, calls: Sequence[CountedCalls]) -> list[Price]:
         """Returns what one call of each kind costs."""
-        new: dict[tuple[object, ...], list[AnyCalls]] = {}
+        new: dict[tuple[str, tuple[int, ...]], list[CountedCalls]] = {}
         for one in calls:
-            if kind_of(one) not in self._known:
-                new.setdefault((one.collective, one.ranks), []).append(one)
-        for of_one_model in new.values():
-            for one, price in zip(of_one_model, self._priced(of_one_model), strict=True):
-                self._known[kind_of(one)] = price
-        return [self._known[kind_of(one)] for one in calls]
+            if one.kind not in self._known:
+                new.setdefault((one.kind.collective, one.kind.ranks), []).append(one)
+        for (collective, ranks), of_one_model in new.items():
+            priced = self._priced(collective, ranks, of_one_model)
+            self._known |= {one.kind: price for one, price in zip(of_one_model, priced, strict=True)}
+        return [self._known[one.kind] for one in calls]
 
-    def _priced(self, calls: Sequence[AnyCalls]) -> Iterable[Price]:
+    def _priced(self, collective: str, ranks: tuple[int, ...], calls: Sequence[CountedCalls]) -> list[Price]:
         """Prices calls of one collective among the same ranks."""
-        collective, ranks, name = calls[0].collective, calls[0].ranks, self.fabric.name
-        if len(ranks) == 1 or not (collective == "barrier" or any(one.nbytes for one in calls)):
+        name, sizes = self.fabric.name, [one.kind.nbytes for one in calls]
+        if len(ranks) == 1 or not (collective == "barrier" or any(sizes)):
             return [Price(name, "nothing crosses", 0.0, 0.0, 0.0) for _ in calls]
         if max(ranks) >= self.fabric.world_size:
             why = f"{name} has {self.fabric.world_size} GPUs, the call is of rank {max(ranks)} too"
@@ -96,8 +105,8 @@ class Pricer:
         among = self._parts[ranks]
         try:
             if collective == "barrier":
-                return [self._predicted(among, "all_reduce", [BARRIER_BYTES])[0] for _ in calls]
-            return self._predicted(among, collective, [one.nbytes for one in calls])
+                return self._predicted(among, "all_reduce", [BARRIER_BYTES] * len(calls))
+            return self._predicted(among, collective, sizes)
         except InvalidArgument as error:
             return [self._otherwise(among, one, str(error)) for one in calls]
 
@@ -111,41 +120,23 @@ class Pricer:
         found = iter(among.predict(collective, [size for size in nbytes if size], launch=self.launch))
         return [_of(name, next(found)) if size else Price(name, "nothing crosses", 0.0, 0.0, 0.0) for size in nbytes]
 
-    def _otherwise(self, among: Fabric, call: AnyCalls, why: str) -> Price:
+    def _otherwise(self, among: Fabric, call: CountedCalls, why: str) -> Price:
         """Prices what has no model: by the schedule that ran, else by the floor."""
-        name = self.fabric.name
-        if call.dtype is None:
-            return _floor(name, among, call, why)
-        if not call.nbytes:
+        name, kind = self.fabric.name, call.kind
+        if kind.dtype and not kind.nbytes:
             return Price(name, "nothing crosses", 0.0, 0.0, 0.0)
-        schedule = call.schedule
-        if schedule is None:
-            return _floor(name, among, call, why)
         try:
-            timeline = among.simulate(schedule, call.nbytes, dtype=call.dtype, launch=self.launch)
+            if kind.dtype and (schedule := call.schedule()):
+                found = among.simulate(schedule, kind.nbytes, dtype=kind.dtype, launch=self.launch)
+                us, by, of = found.time_us, schedule.algorithm, found.bottleneck
+                return Price(name, "simulated schedule", us, algorithm=by, bottleneck=of, why=why)
         except InvalidArgument as error:
-            return _floor(name, among, call, f"{why}; {error}")
-        us, bottleneck = timeline.time_us, ", ".join(timeline.bottleneck.split(", ")[:MOST_CAUSES])
-        return Price(name, "simulated schedule", us, algorithm=schedule.algorithm, bottleneck=bottleneck, why=why)
+            why = f"{why}; {error}"
+        try:
+            return Price(name, "floor only", among.floor(kind.collective, kind.nbytes), why=why)
+        except InvalidArgument as error:
+            return Price(name, "no answer", None, why=str(error))
 
 
 def _of(name: str, one: Prediction) -> Price:
-    return Price(
-        name,
-        "predicted",
-        one.time_us,
-        one.low_us,
-        one.high_us,
-        algorithm=one.algorithm,
-        protocol=one.protocol,
-        bottleneck=one.bottleneck,
-        trust=one.trust,
-    )
-
-
-def _floor(name: str, fabric: Fabric, call: AnyCalls, why: str) -> Price:
-    """Prices what has no estimate."""
-    try:
-        return Price(name, "floor only", fabric.floor(call.collective, call.nbytes), why=why)
-    except InvalidArgument as error:
-        return Price(name, "no answer", None, why=str(error))
+    return Price(name, "predicted", *(getattr(one, key) for key in OF_PREDICTION))

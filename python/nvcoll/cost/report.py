@@ -12,57 +12,179 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from nvcoll._nvcoll import CallCounts, Fabric, InvalidArgument, machines
+from nvcoll._nvcoll import Fabric, InvalidArgument, machines
 from nvcoll.cost.buckets import bucket_hints
 from nvcoll.cost.comparison import LAUNCH
-from nvcoll.cost.counts import AnyCalls, AnyCounts
-from nvcoll.cost.price import Price, Pricer
-from nvcoll.cost.rows import ReportRow, Total
-from nvcoll.text.formatting import counted, escaped, listed, number, sized
-from nvcoll.text.tables import LABEL, fitted, labelled, terminal_columns
+from nvcoll.cost.counts import CallKind, CountedCalls, Counts
+from nvcoll.cost.price import Price, PricedCalls, Pricer
+from nvcoll.text.blocks import Block, Blocks, Line, Table, Time, beside, taken, under
+from nvcoll.text.formatting import counted, listed, sized
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
 
+NOTHING: Final = "no collectives were made"
+
+WAYS: Final = {
+    "simulated schedule": "simulated: no prediction; the schedule that ran here, in virtual time, not validated",
+    "floor only": "lower bound: there is no prediction, and no schedule is faster",
+}
+"""Notes on prices that are not predictions."""
+
+SIDE_BY_SIDE: Final = 2
+"""The machines in one table of calls. Chosen: with two, the terminal of 80 columns has room for every time."""
+
+USES: Final = "NCCL uses"
+"""The heading of the column about how a call goes on a machine."""
+
 
 @dataclass(frozen=True)
-class Report:
-    """What a program's collectives would cost, call by call and machine by machine. ``print`` shows a table.
+class CallTotal:
+    """What all calls would cost on one machine, in microseconds: the calls of the busiest rank.
+
+    ``trust`` is the accuracy of the calls that take most of the time. ``low_us`` and ``high_us`` are the sums of the
+    ends of the 90 % intervals; a call without an interval counts with its time. ``is_least``: some calls have a lower
+    bound only. ``unpriced`` calls have no answer and are not in the sum; if no call has an answer, the times are None.
+    ``note`` says which nodes of the machine are idle. ``step_us`` is the time of one step of training, if the program
+    has marked steps, and ``hints`` say which buckets are too small or too large for the machine.
+    """
+
+    machine: str
+    trust: str
+    time_us: float | None
+    low_us: float | None
+    high_us: float | None
+    is_least: bool
+    unpriced: int
+    note: str | None = None
+    step_us: float | None = None
+    hints: tuple[str, ...] = ()
+
+    @property
+    def time(self) -> Time:
+        """The time and its interval for tables; no interval if that of no call is known."""
+        has_interval = (self.low_us, self.high_us) != (self.time_us, self.time_us)
+        low_us, high_us = (self.low_us, self.high_us) if has_interval else (None, None)
+        return Time(self.machine, _s(self.time_us), _s(low_us), _s(high_us), self.is_least)
+
+
+@dataclass(frozen=True, repr=False)
+class CallReport(Blocks):
+    """What a program's collectives would cost, call by call and machine by machine. ``print`` shows tables.
 
     Attributes:
-        rows: one for each kind of call, by the first of its ranks, and then in the order in which they were first made.
+        calls: one for each kind of call, by the first of its ranks, then in the order in which they were first made.
         totals: one for each machine, in the order in which they were asked for.
         others: calls of kinds that were not told apart, because there were too many; they are in no row.
         launch: how every call is launched, as of ``Fabric.predict``.
         silent: ranks that failed and did not tell which calls they had counted, those of communicators whose first
             rank they are. Those calls are missing.
         steps: the number of steps of training that the program has marked.
+        title: the program.
     """
 
-    rows: tuple[ReportRow, ...]
-    totals: tuple[Total, ...]
+    calls: tuple[PricedCalls, ...]
+    totals: tuple[CallTotal, ...]
     others: int = 0
     launch: Launch = LAUNCH
     silent: tuple[int, ...] = ()
     steps: int = 0
+    title: str = ""
 
-    def __str__(self) -> str:
-        return "\n".join(_lines(self))
-
-    def _repr_html_(self) -> str:
-        names = "".join(f"<th>{escaped(name)}</th>" for name in headings(self))
-        lines = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in line)}</tr>" for line in cells(self))
-        said = "".join(f"<p>{escaped(note)}</p>" for note in notes(self))
-        return f'<div style="overflow-x:auto"><table><tr>{names}</tr>{lines}</table>{said}</div>'
+    def __repr__(self) -> str:
+        """The number of calls, and the time on each machine."""
+        times = ", ".join(f"{one.machine}: {taken(one.time.seconds)}" for one in self.totals)
+        return f"<nvcoll.CallReport of {counted(sum(one.times for one in self.calls), 'call')}, {times}>"
 
     def to_json(self) -> str:
-        """Returns everything as JSON, by the names of the attributes: ``rows``, ``totals`` and so on."""
-        return json.dumps({"schema": "nvcoll.run/1", **asdict(self)}, indent=2)
+        """Returns everything as JSON of ``nvcoll.run/1``: ``reports``, one for each machine, ``calls`` and so on."""
+        head = {"schema": "nvcoll.run/1", "command": "run", "launch": self.launch}
+        row = {**head, "reports": [asdict(one) for one in self.totals], "calls": [asdict(one) for one in self.calls]}
+        return json.dumps(row | {"others": self.others, "silent": self.silent, "steps": self.steps}, indent=2)
+
+    def rows(self) -> list[dict[str, object]]:
+        """Returns a row for each kind of call and machine."""
+        rows = []
+        for one in self.calls:
+            of_call: dict[str, object] = asdict(one) | {"ranks": " ".join(map(str, one.ranks))}
+            del of_call["prices"]
+            for price in one.prices:
+                times = {name: getattr(price, name) for name in ("way", "time_us", "low_us", "high_us")}
+                rows.append({"machine": price.machine, **of_call, **times, "uses": _by(price)})
+        return rows
+
+    def blocks(self) -> Iterator[Block]:
+        """Yields the parts of the text: totals, notes on machines, the calls, notes on the calls."""
+        if self.title:
+            yield Line("", f"what the collectives of {self.title} would cost")
+        if not self.calls and not self.others:
+            yield Line("note", _of_silent(self.silent)) if self.silent else Line("", NOTHING)
+            return
+        yield from self._of_totals()
+        for at, total in enumerate(self.totals):
+            yield from self._of_machine(at, total)
+        for first in range(0, len(self.totals), SIDE_BY_SIDE):
+            yield from (None, self._of_calls(slice(first, first + SIDE_BY_SIDE)))
+        yield None
+        yield from self._legend()
+
+    def _of_totals(self) -> Iterator[Block]:
+        if len(self.totals) > 1:
+            steps = {"one step": [_microseconds(one.step_us) for one in self.totals]} if self.steps else {}
+            yield beside("total", [one.time for one in self.totals], steps)
+            return
+        (total,) = self.totals
+        one = total.time
+        interval = "" if one.low_s is None else f" (90 %: {taken(one.low_s, one.high_s)})"
+        yield Line("total", f"{'>= ' * one.is_least}{taken(one.seconds)}{interval} on {total.machine}")
+        if self.steps:
+            yield Line("one step", _microseconds(total.step_us))
+
+    def _of_machine(self, at: int, total: CallTotal) -> Iterator[Line]:
+        """Yields what limits the calls of a machine that take most of the time, how accurate that is, and hints."""
+        most, name = _most(self.calls, at), total.machine
+        if most is not None and (bottleneck := most.prices[at].bottleneck):
+            yield Line("bottleneck", f"{name}, {_named(most)}: {bottleneck}")
+        if most is not None and total.time_us:
+            yield Line("accuracy", f"{name}, {_named(most)}: {total.trust}")
+        yield from under("hint", (f"{name}: {words}" for words in total.hints))
+        if total.note:
+            yield Line("note", f"{name}: {total.note}")
+        if why := _why_unpriced(self.calls, at):
+            yield Line("note", f"{counted(total.unpriced, 'call')} without an answer, not in the total: {why}")
+
+    def _of_calls(self, some: slice) -> Table:
+        """Returns the table of calls on some machines; groups of ranks that read the same are one line."""
+        of_call = ["collective", "size", "dtype/op", "run here", "ranks", "calls", *["per step"] * bool(self.steps)]
+        heads = [*of_call, *(head for total in self.totals[some] for head in (total.machine, USES))]
+        alike = Counter(_cells(one, one.prices[some], self.steps) for one in self.calls)
+        ranks = of_call.index("ranks")
+        rows = [
+            [f"{groups} x {cell}" if at == ranks and groups > 1 else cell for at, cell in enumerate(row)]
+            for row, groups in alike.items()
+        ]
+        return Table(heads, rows, ("collective", "dtype/op", "run here", USES), ("run here", "dtype/op", USES))
+
+    def _legend(self) -> Iterator[Line]:
+        yield Line("ranks", "ranks of a call; 2 x 4: two communicators of four ranks make the same calls")
+        yield Line("calls", "calls of one rank; the calls of a group() count as one")
+        if any(one.collective == "sendrecv" for one in self.calls):
+            yield Line("sendrecv", "sends, counted by the sender and priced as if both ranks sent at once")
+        yield Line("times", f"of one call, launched {self.launch}")
+        yield Line("total", "sum over the calls of the busiest rank; calls overlap neither each other nor compute")
+        if self.steps:
+            yield Line("one step", f"the average of {counted(self.steps, 'step')} after the first")
+        found = {price.way for one in self.calls for price in one.prices}
+        yield from under("note", (meaning for way, meaning in WAYS.items() if way in found))
+        if self.others:
+            yield Line("note", f"{counted(self.others, 'more call')} in no row and no total: too many kinds of calls")
+        if self.silent:
+            yield Line("note", _of_silent(self.silent))
 
 
 Machines: TypeAlias = "str | PathLike[str] | Fabric | Sequence[str | PathLike[str] | Fabric]"
@@ -84,150 +206,104 @@ def machines_of(on: Machines, world_size: int) -> list[Fabric]:
     return found
 
 
-def report_of(call_counts: Sequence[AnyCounts], pricers: Sequence[Pricer], silent: Sequence[int] = ()) -> Report:
+def report_of(
+    of_nodes: Sequence[Counts], pricers: Sequence[Pricer], silent: Sequence[int] = (), title: str = ""
+) -> CallReport:
     """Reports the calls of some nodes or processes together, launched alike everywhere; rank r of each is GPU r."""
-    times: Counter[ReportRow] = Counter()
-    in_steps: Counter[ReportRow] = Counter()
-    for of_node in call_counts:
-        calls: Sequence[AnyCalls] = of_node.calls()
-        prices = zip(*(pricer.prices(calls) for pricer in pricers), strict=True)
-        for one, of_call in zip(calls, prices, strict=True):
-            row = _row(one, of_call)
-            times[row] += one.times
-            in_steps[row] += getattr(one, "in_steps", 0)
+    first: dict[CallKind, CountedCalls] = {}
+    times, in_steps = Counter[CallKind](), Counter[CallKind]()
+    for one in (calls for counts in of_nodes for calls in counts.calls):
+        first.setdefault(one.kind, one)
+        times[one.kind] += one.times
+        in_steps[one.kind] += one.in_steps
     # What a rank leads is counted by it, in the order of its program; whose call is the first of all is chance.
-    found = tuple(
-        replace(row, times=times[row], in_steps=in_steps[row]) for row in sorted(times, key=lambda row: row.ranks[0])
+    calls = sorted(first.values(), key=lambda one: one.kind.ranks[0])
+    prices = zip(*(pricer.prices(calls) for pricer in pricers), strict=True)
+    rows = tuple(
+        PricedCalls(**vars(one.kind), times=times[one.kind], in_steps=in_steps[one.kind], prices=of_call)
+        for one, of_call in zip(calls, prices, strict=True)
     )
-    steps = max((getattr(of_node, "steps", 0) for of_node in call_counts), default=0)
-    totals = tuple(_total(pricer, found, at, steps) for at, pricer in enumerate(pricers))
-    others = sum(of_node.others for of_node in call_counts)
-    return Report(found, totals, others, pricers[0].launch, tuple(silent), steps)
+    steps = max((counts.steps for counts in of_nodes), default=0)
+    totals = tuple(_total(pricer, rows, at, steps) for at, pricer in enumerate(pricers))
+    others = sum(counts.others for counts in of_nodes)
+    return CallReport(rows, totals, others, pricers[0].launch, tuple(silent), steps, title)
 
 
-def clock_of(call_counts: CallCounts, pricer: Pricer) -> float:
+def clock_of(counts: Counts, pricer: Pricer) -> float:
     """Returns the microseconds that the busiest rank of a node has spent in its calls.
 
     Raises:
         InvalidArgument: a call has no price there.
     """
-    report = report_of([call_counts], [pricer])
-    if why := _why_unpriced(report, 0):
+    report = report_of([counts], [pricer])
+    if why := _why_unpriced(report.calls, 0):
         raise InvalidArgument(f"the clock does not know what every call takes: {why}")
     return report.totals[0].time_us or 0.0
 
 
-def _row(one: AnyCalls, prices: tuple[Price, ...]) -> ReportRow:
-    """Returns the row of a kind of call, without how often."""
-    what = (one.collective, one.nbytes, one.dtype, one.op, one.algorithm, one.root)
-    return ReportRow(*what, ranks=one.ranks, grouped=one.grouped, times=0, in_steps=0, prices=prices)
-
-
-def _total(pricer: Pricer, rows: Sequence[ReportRow], at: int, steps: int) -> Total:
+def _total(pricer: Pricer, calls: Sequence[PricedCalls], at: int, steps: int) -> CallTotal:
     """Adds up what the busiest rank spends on a machine."""
-    fabric = pricer.fabric
     spent: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     in_steps: defaultdict[int, float] = defaultdict(float)
-    for row in rows:
+    unpriced = 0
+    for row in calls:
         price = row.prices[at]
         if price.time_us is None:
+            unpriced += row.times
             continue
-        us, low, high = price.time_us, price.low_us, price.high_us
-        interval = (us, us if low is None else low, us if high is None else high)
+        interval = [price.time_us if us is None else us for us in (price.time_us, price.low_us, price.high_us)]
         for rank in row.ranks:
             spent[rank] = [sum_ + row.times * one for sum_, one in zip(spent[rank], interval, strict=True)]
-            in_steps[rank] += row.in_steps * us
-    us, low, high = max(spent.values(), default=[0.0, 0.0, 0.0])
-    unpriced = sum(row.times for row in rows if row.prices[at].time_us is None)
-    is_least = any(row.prices[at].way == "floor only" for row in rows)
-    most = _most(rows, at)
+            in_steps[rank] += row.in_steps * price.time_us
+    is_least = any(row.prices[at].way == "floor only" for row in calls)
+    most = _most(calls, at)
     trust = (most and most.prices[at].trust) or "not validated"
-    note = _idle_nodes(fabric, rows)
+    note = _idle_nodes(pricer.fabric, calls)
     if not spent and unpriced:
-        return Total(fabric.name, trust, None, None, None, is_least, unpriced, note)
+        return CallTotal(pricer.fabric.name, trust, None, None, None, is_least, unpriced, note)
+    us, low, high = max(spent.values(), default=[0.0, 0.0, 0.0])
     step_us = max(in_steps.values(), default=0.0) / steps if steps else None
-    hints = tuple(bucket_hints(pricer, rows, at, steps)) if steps else ()
-    return Total(fabric.name, trust, us, low, high, is_least, unpriced, note, step_us, hints)
+    hints = tuple(bucket_hints(pricer, calls, at, steps)) if steps else ()
+    return CallTotal(pricer.fabric.name, trust, us, low, high, is_least, unpriced, note, step_us, hints)
 
 
-def _idle_nodes(fabric: Fabric, rows: Sequence[ReportRow]) -> str | None:
+def _idle_nodes(fabric: Fabric, calls: Sequence[PricedCalls]) -> str | None:
     """Says that nodes of a cluster have no rank; None if all have one."""
-    ranks = 1 + max((rank for row in rows for rank in row.ranks), default=0)
+    ranks = 1 + max((rank for row in calls for rank in row.ranks), default=0)
     per_node = fabric.world_size // fabric.nodes
     used = -(-ranks // per_node)
-    if not rows or used >= fabric.nodes:
+    if not calls or used >= fabric.nodes:
         return None
     idle = counted(fabric.nodes - used, "node")
     return f"{counted(ranks, 'rank')} fill {used} of {fabric.nodes} nodes, {idle} idle"
 
 
-def _most(rows: Iterable[ReportRow], at: int) -> ReportRow | None:
+def _most(calls: Sequence[PricedCalls], at: int) -> PricedCalls | None:
     """Returns the calls that take most of the time on a machine."""
-    return max(rows, key=lambda row: row.times * (row.prices[at].time_us or 0.0), default=None)
+    return max(calls, key=lambda row: row.times * (row.prices[at].time_us or 0.0), default=None)
 
 
-_WAYS = {
-    "simulated schedule": "simulated: no prediction; the schedule that ran here, in virtual time, not validated",
-    "floor only": "lower bound: there is no prediction, and no schedule is faster",
-}
-"""Notes on prices that are not predictions."""
+def _why_unpriced(calls: Sequence[PricedCalls], at: int) -> str | None:
+    """Says why some call has no price on a machine; None if all have."""
+    prices = (row.prices[at] for row in calls)
+    return next((price.why for price in prices if price.time_us is None), None)
 
 
-CALL = ("collective", "size", "dtype/op", "run here", "ranks", "calls")
-"""The headings of the columns that describe a call."""
-
-PER_STEP = "per step"
-"""The heading of one more such column, if the program has marked steps."""
-
-
-def of_call(report: Report) -> tuple[str, ...]:
-    """Returns the headings of the columns that describe a call."""
-    return (*CALL, PER_STEP) if report.steps else CALL
-
-
-NCCL_USES = "NCCL uses"
-
-
-def headings(report: Report) -> list[str]:
-    """Returns the headings of the table of a report."""
-    return [*of_call(report), *_per_machine(report)]
-
-
-def _per_machine(report: Report) -> Iterator[str]:
-    for total in report.totals:
-        yield f"{total.machine} us"
-        yield NCCL_USES
-
-
-def cells(report: Report) -> list[list[str]]:
-    """Returns the lines of the table of a report, and the totals; groups of ranks that read the same are one line."""
-    alike = Counter(_cells(row, report.steps) for row in report.rows)
-    lines = [
-        [f"{groups} x {cell}" if at == _RANKS and groups > 1 else cell for at, cell in enumerate(line)]
-        for line, groups in alike.items()
-    ]
-    totals = [cell for total in report.totals for cell in (_at_least(total), _interval(total))]
-    per_step = [cell for total in report.totals for cell in (microseconds(total.step_us), "")]
-    empty = [""] * (len(of_call(report)) - 1)
-    return [*lines, ["total", *empty, *totals], *([["one step", *empty, *per_step]] if report.steps else [])]
-
-
-_RANKS = 4
-"""The column that says how many ranks."""
-
-
-def _cells(row: ReportRow, steps: int) -> tuple[str, ...]:
+def _cells(row: PricedCalls, prices: Sequence[Price], steps: int) -> tuple[str, ...]:
     of = " ".join(filter(None, (row.dtype, row.op)))
     grouped = f" in {counted(row.grouped, 'call')}" if row.grouped > 1 else ""
     size = f"{sized(row.nbytes)}{grouped}" if row.dtype else ""
-    prices = [cell for price in row.prices for cell in (microseconds(price.time_us), _by(price))]
+    times = [cell for price in prices for cell in (_microseconds(price.time_us), _by(price))]
     per_step = (f"{row.in_steps / steps:.3g}",) if steps else ()
-    return row.collective, size, of, row.algorithm, str(len(row.ranks)), str(row.times), *per_step, *prices
+    return row.collective, size, of, row.algorithm, str(len(row.ranks)), str(row.times), *per_step, *times
 
 
-def _at_least(total: Total) -> str:
-    least = ">= " if total.is_least and total.time_us is not None else ""
-    return f"{least}{microseconds(total.time_us)}"
+def _s(us: float | None) -> float | None:
+    return None if us is None else us / 1e6
+
+
+def _microseconds(us: float | None) -> str:
+    return taken(_s(us))
 
 
 def _by(price: Price) -> str:
@@ -243,89 +319,10 @@ def _by(price: Price) -> str:
             return ""
 
 
-def _interval(total: Total) -> str:
-    if (total.low_us, total.high_us) == (total.time_us, total.time_us):
-        return ""
-    return f"90 %: {microseconds(total.low_us)} to {microseconds(total.high_us)} us"
-
-
-def microseconds(us: float | None) -> str:
-    """Writes a time; ``-`` if there is none."""
-    return "-" if us is None else number(us)
-
-
-def notes(report: Report) -> Iterator[str]:
-    """Yields the notes below the table: units, bottlenecks, accuracy, and what is missing, each with its label."""
-    yield from (f"{label:{LABEL}}{words}" for label, words in _notes(report))
-
-
-def _notes(report: Report) -> Iterator[tuple[str, str]]:
-    yield "us", f"microseconds of one call, launched {report.launch}"
-    yield "ranks", "ranks of a call; 2 x 4: two communicators of four ranks make the same calls"
-    yield "calls", "calls of one rank; the calls of a group() count as one"
-    if any(row.collective == "sendrecv" for row in report.rows):
-        yield "sendrecv", "sends, counted by the sender and priced as if both ranks sent at once"
-    yield "total", "sum over the calls of the busiest rank; calls overlap neither each other nor compute"
-    if report.steps:
-        yield "one step", f"the average of {counted(report.steps, 'step')} after the first"
-    for at, total in enumerate(report.totals):
-        most = _most(report.rows, at)
-        if most is not None and (bottleneck := most.prices[at].bottleneck):
-            yield "bottleneck", f"{total.machine}, {_named(most)}: {bottleneck}"
-    for at, total in enumerate(report.totals):
-        if total.time_us and (most := _most(report.rows, at)):
-            yield "accuracy", f"{total.machine}, {_named(most)}: {total.trust}"
-    found = {price.way for row in report.rows for price in row.prices}
-    yield from (("note", meaning) for way, meaning in _WAYS.items() if way in found)
-    for at, total in enumerate(report.totals):
-        yield from (("hint", f"{total.machine}: {words}") for words in total.hints)
-        if total.note:
-            yield "note", f"{total.machine}: {total.note}"
-        if why := _why_unpriced(report, at):
-            yield "note", f"{counted(total.unpriced, 'call')} without an answer, not in the total: {why}"
-    if report.others:
-        yield "note", f"{counted(report.others, 'more call')} in no row and no total: too many kinds of calls"
-    if report.silent:
-        yield "note", _of_silent(report.silent)
+def _named(row: PricedCalls) -> str:
+    return f"{row.collective} of {sized(row.nbytes)} on {counted(len(row.ranks), 'rank')}"
 
 
 def _of_silent(ranks: Sequence[int]) -> str:
     whose, led = ("its calls", "it is") if len(ranks) == 1 else ("their calls", "they are")
     return f"{listed(ranks)} ended without telling {whose}: calls of communicators whose first rank {led} are missing"
-
-
-def _named(row: ReportRow) -> str:
-    return f"{row.collective} of {sized(row.nbytes)} on {counted(len(row.ranks), 'rank')}"
-
-
-def _why_unpriced(report: Report, at: int) -> str | None:
-    """Says why some call has no price on a machine; None if all have."""
-    prices = (row.prices[at] for row in report.rows)
-    return next((price.why for price in prices if price.time_us is None), None)
-
-
-def _lines(report: Report) -> Iterator[str]:
-    if not report.rows and not report.others:
-        yield from labelled("note", _of_silent(report.silent), terminal_columns()) if report.silent else [NOTHING]
-        return
-    names, rows, width = headings(report), cells(report), terminal_columns()
-    is_wide = sum(2 + max(map(len, column)) for column in zip(names, *rows, strict=True)) > width + 2
-    first = len(of_call(report))
-    for at in range(len(report.totals)) if is_wide else [None]:
-        columns = [*range(len(names))] if at is None else [*range(first), first + 2 * at, first + 2 * at + 1]
-        table = [[row[column] for column in columns] for row in rows]
-        shown = [names[column] for column in columns]
-        yield from fitted(shown, table, left=LEFT, optional=OPTIONAL, width=width)
-        if is_wide:
-            yield ""
-    for label, words in _notes(report):
-        yield from labelled(label, words, width)
-
-
-NOTHING = "no collectives were made"
-
-LEFT = ("collective", "dtype/op", "run here", NCCL_USES)
-"""The headings of the columns that are aligned left."""
-
-OPTIONAL = ("run here", "dtype/op")
-"""The headings of the columns that narrow terminals do not show."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Busy, Communicator, InvalidArgument
-from nvcoll.cost.steps import MarkedCounts
+from nvcoll.cost.counts import MarkedCounts
 from nvcoll.hosts.opening import engine, open_world
 from nvcoll.hosts.outer import Outer
 from nvcoll.ranks.job import JobSettings, settings

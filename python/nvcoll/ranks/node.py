@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Communicator, Fabric, InvalidArgument, fabric, launch_named
 from nvcoll.cost.comparison import LAUNCH
+from nvcoll.cost.counts import MarkedCounts
 from nvcoll.cost.price import Pricer
-from nvcoll.cost.report import Machines, Report, clock_of, machines_of, report_of
+from nvcoll.cost.report import CallReport, Machines, clock_of, machines_of, report_of
 from nvcoll.ranks.failures import first_failure
 from nvcoll.ranks.rank_counts import tell_node_at_end
 
@@ -106,9 +107,9 @@ class Node(_nvcoll.Node):
         """
         if self._on is None:
             raise InvalidArgument("the node has no clock: make it with on=, as Node(8, on='hgx-h100')")
-        return clock_of(self._call_counts, self._on)
+        return clock_of(MarkedCounts(self._call_counts).counts(), self._on)
 
-    def report(self, on: Machines | None = None, *, launch: Launch | None = None) -> Report:
+    def report(self, on: Machines | None = None, *, launch: Launch | None = None) -> CallReport:
         """Tabulates every collective that was made so far, and what it would cost on each machine.
 
         Args:
@@ -127,7 +128,7 @@ class Node(_nvcoll.Node):
             >>> node = Node(8)
             >>> for _ in range(3):
             ...     _ = node.all_reduce(np.ones((8, 1 << 18), dtype="f4"))
-            >>> row = node.report(on=["hgx-h100", "pcie4-8-staged"]).rows[0]
+            >>> row = node.report(on=["hgx-h100", "pcie4-8-staged"]).calls[0]
             >>> row.collective, row.nbytes, row.times
             ('all_reduce', 1048576, 3)
             >>> row.prices[0].time_us < row.prices[1].time_us
@@ -140,7 +141,7 @@ class Node(_nvcoll.Node):
             raise InvalidArgument("`on` names no machine: pass one, as on='hgx-h100'")
         else:
             pricers = [self._on if launch == self._on.launch else Pricer(self._on.fabric, launch)]
-        return report_of([self._call_counts], pricers)
+        return report_of([MarkedCounts(self._call_counts).counts()], pricers)
 
     def run(
         self,

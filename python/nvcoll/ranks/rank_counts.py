@@ -15,14 +15,12 @@ from __future__ import annotations
 
 import atexit
 import fcntl
-import json
 import os
 from contextlib import suppress
 from typing import Self
 
 from nvcoll._nvcoll import CallCounts
-from nvcoll.cost.counts import ToldCounts, heard
-from nvcoll.cost.steps import MarkedCounts, said_of
+from nvcoll.cost.counts import Counts, MarkedCounts, heard, said
 
 VARIABLE = "NVCOLL_COUNTS"
 """The variable of the file: its descriptor, device and inode, and the rank. A program that a rank has started sees the
@@ -50,13 +48,13 @@ class Inbox:
         """Returns the variable by which a process finds the file; it inherits the descriptor."""
         return {VARIABLE: f"{_identity(self.descriptor)}:{rank}{'' if is_rank else NO_RANK}"}
 
-    def read(self) -> dict[int, ToldCounts]:
+    def read(self) -> dict[int, Counts]:
         """Returns what ranks have told, by rank."""
         told = {}
         for line in os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0).splitlines():
             with suppress(ValueError):  # the rank was killed while it wrote
-                rank, said = json.loads(line)
-                told[rank] = heard(said)
+                rank, _, text = line.partition(b" ")
+                told[int(rank)] = heard(text)
         return dict(sorted(told.items()))
 
 
@@ -91,7 +89,8 @@ def _tell_to_inbox() -> None:
 
     def tell() -> None:
         if os.getpid() == process:
-            os.write(descriptor, f"\n{json.dumps([int(rank.removesuffix(NO_RANK)), said_of(_counts)])}\n".encode())
+            text = said([each.counts() for each in _counts])
+            os.write(descriptor, f"\n{rank.removesuffix(NO_RANK)} {text}\n".encode())
 
     atexit.register(tell)
 

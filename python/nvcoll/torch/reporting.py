@@ -12,7 +12,6 @@ counts in its own way (`nvcoll.ranks.rank_counts`), and needs no variable.
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import sys
 import weakref
@@ -22,10 +21,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from nvcoll.cost.counts import heard
+from nvcoll.cost.counts import heard, said
 from nvcoll.cost.price import Pricer
 from nvcoll.cost.report import machines_of, report_of
-from nvcoll.cost.steps import said_of
 from nvcoll.ranks import membership
 
 VARIABLE = "NVCOLL_REPORT"
@@ -67,18 +65,18 @@ class Reporting:
         if not machines or counts is None or self._process != os.getpid():
             return
         if self._rank:
-            self._store.set(_key(self._rank), json.dumps(said_of([counts])))
+            self._store.set(_key(self._rank), said([counts.counts()]))
             return
-        said = {0: said_of([counts])}
+        told = {0: counts.counts()}
         for rank in range(1, self._world_size):
             try:
                 self._store.wait([_key(rank)], PATIENCE)
-                said[rank] = json.loads(self._store.get(_key(rank)))
+                told[rank] = heard(self._store.get(_key(rank)))
             except Exception:  # the rank has died, or the store has
                 continue
-        silent = [rank for rank in range(self._world_size) if rank not in said]
-        report = report_of([heard(one) for one in said.values()], [Pricer(one) for one in machines], silent)
-        print(f"\nwhat the collectives of this job would cost\n{report}", file=sys.stderr)
+        silent = [rank for rank in range(self._world_size) if rank not in told]
+        report = report_of([*told.values()], [Pricer(one) for one in machines], silent, "this job")
+        print(f"\n{report}", file=sys.stderr)
 
 
 def _key(rank: int) -> str:

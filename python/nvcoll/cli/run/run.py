@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -25,11 +26,11 @@ from nvcoll.cli.run.launcher import Failure
 from nvcoll.cli.schedules import Processes
 from nvcoll.cost.comparison import LAUNCH
 from nvcoll.cost.price import Pricer
-from nvcoll.cost.report import Report, report_of
+from nvcoll.cost.report import CallReport, report_of
 from nvcoll.ranks.rank_counts import Inbox
 from nvcoll.text.tables import print_labelled, print_lines
 
-OURS = ("-n", "--world-size", "--on", "--gpu", "--launch", "--json", "--save", "--no-prefix")
+OURS = ("-n", "--world-size", "--on", "--gpu", "--launch", "--json", "--csv", "--save", "--no-prefix")
 """Options of nvcoll run. After the script, they belong to the script."""
 
 
@@ -42,14 +43,15 @@ def run(
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
+    as_json: formats.AsJson = False,
+    as_csv: formats.AsCsv = False,
     schema: formats.Schema = False,
     save: Annotated[Path | None, typer.Option("--save", help="Write the report to this file, as JSON.")] = None,
 ) -> None:
     """Runs a script, then prints the predicted time of its collectives on each machine.
 
     With -n it starts the script as several processes, each of them a rank, and predicts if --on, --gpu, --launch,
-    --json or --save is given.
+    --json, --csv or --save is given.
 
     Options stand before the script. The exit status is the script's, or that of the first rank that failed.
 
@@ -57,6 +59,7 @@ def run(
 
     Example: nvcoll run -n 4 --on hgx-h100 script.py
     """
+    formats.check_one(json=as_json, csv=as_csv)
     if ranks is None and no_prefix:
         raise InvalidArgument("--no-prefix is for the output of several ranks: pass -n too, or leave it out")
     if ranks is None and keep_going:
@@ -69,16 +72,22 @@ def run(
         raise InvalidArgument("run starts processes, which needs Linux here: use nvcoll.Node and its report")
     words = [str(script), *(arguments or [])]
     begin = partial(launcher.launch, words, ranks, is_prefixed=not no_prefix, keeps_going=keep_going)
-    if ranks is not None and not (on or gpu or launch != LAUNCH or as_json or save):
+    if ranks is not None and not (on or gpu or launch != LAUNCH or as_json or as_csv or save):
         raise typer.Exit(_status_of(begin(), ranks))
     with Inbox() as inbox:
         failure = begin(inbox=inbox)
         told = inbox.read()
     silent = [rank for rank in failure.ranks if rank not in told] if failure else []
-    report = report_of([*told.values()], pricers, sorted(silent))
+    report = report_of([*told.values()], pricers, sorted(silent), script.name)
     if save is not None:
         save.write_text(report.to_json() + "\n")
-    _print(report, script.name, arguments or [], as_json, "nvcoll.Node" if ranks is None else "nvcoll.init")
+    if as_json:
+        print(report.to_json())
+    elif as_csv:
+        formats.print_csv(report.rows())
+    else:
+        print_lines(["", *report.lines()])
+        _print_notes(report, arguments or [], "nvcoll.Node" if ranks is None else "nvcoll.init")
     raise typer.Exit(_status_of(failure, ranks))
 
 
@@ -92,14 +101,9 @@ def _status_of(failure: Failure | None, ranks: int | None) -> int:
     return failure.status
 
 
-def _print(report: Report, name: str, arguments: list[str], as_json: bool, counted: str) -> None:
-    """Prints the report, and notes on calls that it does not count: those that are not of `counted`."""
-    if as_json:
-        print(report.to_json())
-        return
-    print(f"\nwhat the collectives of {name} would cost")
-    print_lines(str(report).splitlines())
-    if not (report.rows or report.others or report.silent):
+def _print_notes(report: CallReport, arguments: Sequence[str], counted: str) -> None:
+    """Prints notes on calls that the report does not count: those that are not of `counted`."""
+    if not (report.calls or report.others or report.silent):
         print_labelled("note", f"nvcoll run sees the collectives of nvcoll only; write them with {counted}")
     if ours := [word for word in arguments if word.partition("=")[0] in OURS]:
         print_labelled("note", f"{' '.join(ours)} went to the script: options of nvcoll run stand before it")

@@ -1,7 +1,7 @@
 """What would the collectives of this training step cost on machines that you do not have?
 
-    nvcoll run --on hgx-h100,hgx-a100,pcie4-8-staged examples/what_if.py
-    python examples/what_if.py --on hgx-h100 hgx-a100 pcie4-8-staged
+    nvcoll run --on hgx-h100,hgx-a100,pcie4-8-staged examples/tensor_parallel.py
+    python examples/tensor_parallel.py --on hgx-h100 hgx-a100 pcie4-8-staged
 
 Eight ranks run the collectives of one step of a transformer, with tensor parallelism of four and data parallelism of
 two. Subsets of four ranks sum activations, pairs average gradients, all ranks average the loss. The collectives move
