@@ -32,9 +32,9 @@ from __future__ import annotations
 
 from ctypes import POINTER, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 '''
 
 NUMPY = {"u16": '"<u2"', "u32": '"<u4"', "u64": '"<u8"', "[u64; 6]": '"<u8", 6'}
@@ -72,11 +72,12 @@ def text() -> str:
     ]
     fields = (f'("{name}", {NUMPY[kind]})' for name, kind in told["field"])
     lines += [f"RECORD = np.dtype([{', '.join(fields)}])"]
-    lines += ['"""One record of the log."""', "", "class Kind(IntEnum):"]
+    lines += ['"""One record of the log."""', "", "Records = NDArray[np.void]", '"""array (n,) of `RECORD`."""']
+    lines += ["", "class Kind(IntEnum):"]
     lines += ['    """Kinds of records, and the content of `args`. If no name is listed, `name` is not used."""']
     for name, number, content in told["kind"]:
         lines += [f"    {re.sub('(?<!^)(?=[A-Z])', '_', name).upper()} = {number}", f'    """{content}"""']
-    lines += ["FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the result, then the arguments"]
+    lines += ["FUNCTIONS: dict[str, tuple[type | None, ...]] = {  # the result, then the arguments"]
     for name, *types in told["function"]:
         if name != "nvcoll_vgpu_wire":
             signature = ", ".join(CTYPES[one] for one in types) + "," * (len(types) == 1)

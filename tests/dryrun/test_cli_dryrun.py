@@ -13,6 +13,7 @@ from nvcoll.dryrun.parent import script
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.wire.rank_recording import Assumption, Group, Run
+from nvcoll.dryrun.wire.stamps import Note
 from nvcoll.testing import dryrun
 
 FOUR, OTHER = "hgx-h100x2+ib-ndr-8", "hgx-h100x2+roce-100-8"
@@ -25,7 +26,7 @@ def ran(monkeypatch, tmp_path):
     """Replaces the ranks by a recording; returns the requests. `does_not_fit` on GPUs of this name."""
     requests = []
     ran = type("Ran", (), {"requests": requests, "too_small": (), "groups": None, "is_alone": False})
-    ran.noted = [["begun", "1"]]
+    ran.noted = [Note("begun", "1")]
 
     def run(request, ranks, predicted=None):
         requests.append((request, tuple(ranks), predicted))
@@ -155,7 +156,9 @@ def test_a_recording_that_is_not_kept_is_said(ran):
 def test_a_script_without_an_embedding_has_no_tokens(monkeypatch):
     log = Log()
     log.gemm(64, 64, 64)
-    monkeypatch.setattr(script, "run_ranks", lambda *_: [(log.recording(), Run(0, "counted", noted=[["begun", "1"]]))])
+    monkeypatch.setattr(
+        script, "run_ranks", lambda *_: [(log.recording(), Run(0, "counted", noted=[Note("begun", "1")]))]
+    )
     for _ in range(2):
         assert "tokens      0 in a step: no embedding reads tokens" in nvcoll_("dryrun", "--on", FOUR, "train.py")
 
@@ -191,7 +194,7 @@ def test_a_recording_is_priced_on_its_own_machine(ran):
     nvcoll_("dryrun", "--on", f"{FOUR},{OTHER}", "--save", "r.json.gz", "train.py")
     found = json.loads(nvcoll_("price", "r.json.gz", "--json"))
     assert [one["machine"] for one in found["reports"]] == [FOUR]
-    Recording.load("r.json.gz").with_facts(machine=None).save("old.json.gz")
+    Recording.load("r.json.gz").with_machine(None).save("old.json.gz")
     found = json.loads(nvcoll_("price", "old.json.gz", "--json"))
     said = "the recording of 16 GPUs (H100 SXM) does not name its machine: hgx-h100x2+ib-ndr-8; pass --on"
     assert found["assumed"][0] == said and found["reports"][0]["machine"] == FOUR

@@ -10,7 +10,8 @@ from nvcoll.dryrun.parent.recording import Recording
 
 def recorded(allocated=95, reserved=100, ops=(), **facts):
     memory = {"allocated": allocated, "reserved": reserved}
-    return Recording({"streams": {"ranks": [{"memory": {"allocator": memory}, "issued": list(ops)}]}}, facts)
+    none = {"growth": {}, "ddp_waits": False, "without_gradients": {}, "saves": []}
+    return Recording({"streams": {"ranks": [{"memory": {"allocator": memory}, "issued": list(ops)}]}}, none | facts)
 
 
 def predicted(*collectives, **parts):

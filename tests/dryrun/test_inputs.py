@@ -73,6 +73,7 @@ CASES = {
     "a file": ({"train.py": "open('a.txt').read()", "a.txt": "1"}, {"a.txt": "2"}),
     "a file that was not there": ({"train.py": "try:\n    open('a.txt')\nexcept OSError:\n    pass"}, {"a.txt": "2"}),
     "a path that was not there": ({"train.py": "import os; os.path.exists('a.txt')"}, {"a.txt": "2"}),
+    "a path of pathlib": ({"train.py": "import pathlib; pathlib.Path('a.txt').exists()"}, {"a.txt": "2"}),
     "a folder": ({"train.py": "import glob; glob.glob('data/*')", "data/1": ""}, {"data/2": ""}),
     "a folder of an iteration": ({"train.py": "import os; os.listdir('data')", "data/1": ""}, {"data/2": ""}),
     "a link": ({"train.py": "open('link').read()", "a.txt": "1", "b.txt": "2"}, "b.txt"),

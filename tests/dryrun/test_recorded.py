@@ -28,7 +28,7 @@ def recorded():
     one = layer(versions={"torch": "2.15.0"}, without_gradients={"t.py:4 forward": 0.1}, saves=["t.py:9 main"], **more)
     request = Request(__file__, world_size=one.world_size, gpu=H100)
     made = made_of([one], gpu="h100-sxm", name="test")
-    return Recording(made.row, facts_of(request, [one], [Run(0, "counted", steps=2)], made)).with_facts(machine=MACHINE)
+    return Recording(made.row, facts_of(request, [one], [Run(0, "counted", steps=2)], made)).with_machine(MACHINE)
 
 
 def test_a_file_is_the_same_bytes_and_says_what_it_is(tmp_path, recorded):

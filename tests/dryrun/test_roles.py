@@ -12,7 +12,7 @@ from nvcoll.dryrun.parent import roles, script
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory, ScriptFailed
 from nvcoll.dryrun.parent.launch import Request
 from nvcoll.dryrun.wire.rank_recording import Group, Run
-from nvcoll.dryrun.wire.stamps import stamp_of
+from nvcoll.dryrun.wire.stamps import Note, stamp_of
 
 H100 = next(row for row in nvcoll._nvcoll.gpus() if row.name == "h100-sxm")
 
@@ -51,7 +51,7 @@ def request(**more):
 
 def counted(recording, *files):
     """A rank that has read some files."""
-    noted = [["begun", "1"], *(["read", os.path.abspath(file), stamp_of(file)] for file in files)]
+    noted = [Note("begun", "1"), *(Note("read", os.path.abspath(file), stamp_of(file)) for file in files)]
     return recording, Run(recording.rank, "counted", steps=2, noted=noted)
 
 
@@ -227,8 +227,8 @@ def test_versions_of_a_script_are_kept_side_by_side(attempts, here, monkeypatch)
 def test_a_recording_whose_inputs_are_not_known_is_not_kept(attempts, here):
     made = attempts(lambda rank, _: (layer(rank), Run(rank, "counted")))
     assert script.record(request()).not_kept == "rank 0 could not note what the script reads"
-    stale = ["read", str(here / "train.py"), [1, 2, 3, 4]]
-    made = attempts(lambda rank, _: (layer(rank), Run(rank, "counted", noted=[["begun", "1"], stale])))
+    stale = Note("read", str(here / "train.py"), (1, 2, 3, 4))
+    made = attempts(lambda rank, _: (layer(rank), Run(rank, "counted", noted=[Note("begun", "1"), stale])))
     for _ in range(2):
         assert script.record(request()).not_kept == f"{here / 'train.py'} changed while the script ran"
     assert len(made) == 3 and not (here / "cache").exists()

@@ -99,16 +99,15 @@ def dryrun(
         environment=environment or {},
     )
     priced = Machine(machine, request.world_size, **conditions)
-    recording = record(request, ranks=ranks, is_cached=is_cached).with_tokens(tokens).with_facts(machine=machine.name)
+    recording = record(request, ranks=ranks, is_cached=is_cached).with_tokens(tokens).with_machine(machine.name)
     if recording.step.gpus != priced.gpus:  # a script that does not communicate
         priced = Machine(machine, recording.step.gpus, **conditions)
     report = report_of("dryrun", [priced], [recording])
     (found,) = report.found
-    memory = recording.memory
     return DryRun(
         seconds=found.seconds,
-        peak_gib=max(row["allocated"] for row in memory) / 2**30,
-        reserved_gib=max(row["reserved"] for row in memory) / 2**30,
+        peak_gib=max(rank["memory"]["allocator"]["allocated"] for rank in recording.ranks) / 2**30,
+        reserved_gib=recording.fullest["reserved"] / 2**30,
         exposed=found.exposed_s / found.seconds,
         fits=found.fits,
         tokens_per_second=found.tokens_per_second,

@@ -76,7 +76,7 @@ class Attribute(Protocol):
 
     name: str
 
-    def WhichOneof(self, group: str) -> str | None: ...  # noqa: N802
+    def WhichOneof(self, group: str) -> str | None: ...
 
 
 class Proto(Protocol):

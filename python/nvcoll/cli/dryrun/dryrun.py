@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -125,7 +125,7 @@ def dryrun(
     found = {name: _known(one, running, tokens) for name, one in found.items()}
     for one in found.values():
         if save is not None and isinstance(one, Recording):
-            one.with_facts(machine=_typed(on, machines)).save(save)
+            one.with_machine(_typed(on, machines)).save(save)
     each = [found[one.gpu_model.name] for one in machines]
     gpus = [one.step.gpus if isinstance(one, Recording) else size for one in each]
     priced = [conditions.machine(machine, count) for machine, count in zip(machines, gpus, strict=True)]
@@ -168,7 +168,7 @@ def _known(one: Recording | OutOfGpuMemory, running: Running, tokens: float | No
     """Adds what options say: the tokens, and that ranks which were asked for do not communicate."""
     if isinstance(one, Recording) and one.facts["alone"] and (running.world_size or 1) > 1:
         what = f"the {running.world_size} ranks of -n do not communicate"
-        one = one.with_facts(alone=f"{one.facts['alone']}; {what}")
+        one = replace(one, facts={**one.facts, "alone": f"{one.facts['alone']}; {what}"})
     return one.with_tokens(tokens) if isinstance(one, Recording) else one
 
 

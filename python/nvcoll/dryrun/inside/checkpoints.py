@@ -29,6 +29,7 @@ from typing import Any
 from nvcoll.dryrun.inside import events, private
 from nvcoll.dryrun.inside.compiled import OnFirstUse
 from nvcoll.dryrun.inside.data import Data
+from nvcoll.dryrun.inside.events import File
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.ops import Operators
 from nvcoll.dryrun.inside.refusals import loses
@@ -79,9 +80,9 @@ class Checkpoints:
 
     # ---- writers ----
 
-    def _opening(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def _opening(self, plain: Callable[..., object]) -> Callable[..., object]:
         @wraps(plain)
-        def opening(file: Any, mode: str = "wb") -> Any:
+        def opening(file: object, mode: str = "wb") -> object:
             if mode == "wb" and isinstance(file, str | os.PathLike):
                 self._written_by_torch(os.fspath(file), "torch.save")
             return plain(file) if plain.__name__ == "_open_zipfile_writer" else plain(file, mode)
@@ -99,9 +100,9 @@ class Checkpoints:
         self._data.assume(f"{writer} writes {file}, with zeros for large floats")
         sys.audit("open", file, "wb", WRITES)  # which torch's and safetensors' own code does not do
 
-    def _saving(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def _saving(self, plain: Callable[..., object]) -> Callable[..., object]:
         @wraps(plain)
-        def saving(obj: Any, file: Any, *args: Any, **kwargs: Any) -> None:
+        def saving(obj: object, file: Any, *args: object, **kwargs: object) -> None:
             plain(obj, file, *args, **kwargs)
             if plain.__name__ == "_save":
                 file.write_record(MARK, b"", 0)
@@ -112,8 +113,8 @@ class Checkpoints:
 
     def _install_safetensors(self) -> None:
         def around(write: Callable[..., None]) -> Callable[..., None]:
-            def written(tensors: Any, filename: Any, metadata: dict[str, str] | None = None) -> None:
-                self._written_by_torch(os.fspath(filename), "safetensors")
+            def written(tensors: object, filename: File, metadata: dict[str, str] | None = None) -> None:
+                self._written_by_torch(os.fsdecode(filename), "safetensors")
                 write(tensors, filename, metadata={**(metadata or {}), MARK: "zeros"})
 
             return written
@@ -122,7 +123,7 @@ class Checkpoints:
 
     # ---- what would be lost ----
 
-    def _opened(self, file: Any, flags: Any) -> None:
+    def _opened(self, file: File | int, flags: object) -> None:
         if isinstance(file, int) or not isinstance(flags, int) or flags & os.O_APPEND:
             return
         if flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC:
@@ -132,7 +133,7 @@ class Checkpoints:
         elif flags & os.O_CREAT:
             self._make(_whole(file))
 
-    def _renamed(self, source: Any, target: Any, source_at: int, target_at: int) -> None:
+    def _renamed(self, source: File, target: File, source_at: int, target_at: int) -> None:
         old, new = _whole(source, source_at, False), _whole(target, target_at, False)
         with events.silence():
             if _has_content(new) and _is_marked(old) and not _is_marked(new):
@@ -141,7 +142,7 @@ class Checkpoints:
         if self._is_ours(old):
             self._make(new)
 
-    def _removed(self, folder: Any, at: int | None = None) -> None:
+    def _removed(self, folder: File, at: int | None = None) -> None:
         path = _whole(folder, -1 if at is None else at, False)
         with events.silence():
             files = [str(file) for file in islice(Path(path).rglob("*"), MOST_FILES)]
@@ -169,7 +170,7 @@ class Checkpoints:
         return path in self._made or any(str(parent) in self._made for parent in Path(path).parents)
 
 
-def _whole(file: Any, folder: int = -1, is_followed: bool = True) -> str:
+def _whole(file: File, folder: int = -1, is_followed: bool = True) -> str:
     """Returns the real path of a file.
 
     Args:

@@ -75,16 +75,15 @@ def _set(variables: Mapping[str, str | None]) -> None:
 def listen(assume: Callable[[str], None]) -> None:
     """Notes programs that the script starts, and hosts that it asks for: what they say is no input of a recording."""
 
-    def program(words: Any) -> None:
+    def program(words: str | bytes | os.PathLike[str] | Sequence[str | bytes]) -> None:
         if not _is_of_torch():
-            words = [words] if isinstance(words, str | bytes | os.PathLike) else list(words)
-            texts = [os.fsdecode(word) for word in words]
+            texts = [os.fsdecode(word) for word in ([words] if isinstance(words, str | bytes | os.PathLike) else words)]
             if texts[1:2] == ["-c"] and texts[0].endswith("sh"):
                 texts = _split(texts[2])
             name = os.path.basename(texts[0]).rstrip(";") if texts else "a program"
             assume(f"the script starts `{name}`, without the virtual GPU: what it reads is not compared in later runs")
 
-    def host(name: Any) -> None:
+    def host(name: object) -> None:
         text = os.fsdecode(name) if isinstance(name, str | bytes) else ""
         if text not in (*HERE, os.uname().nodename) and not _is_of_torch():
             assume(f"the script asks {text}: what it receives is not compared in later runs")

@@ -9,7 +9,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
-from typing import Any
+from typing import Protocol
 
 import torch
 
@@ -22,13 +22,25 @@ TRIGGER = "torch._inductor.compile_fx"
 """The module that torch imports when it compiles for the first time."""
 
 
+Run = Callable[..., object]
+"""The method that launches a kernel."""
+
+
+class Kernel(Protocol):
+    """A kernel of Triton or of torch.compile, as far as it is looked at."""
+
+    __name__: str
+    fn: object
+    inductor_meta: dict[str, str]
+
+
 class OnFirstUse(MetaPathFinder):
     """Calls a function before a module is first imported: importing it now might cost seconds."""
 
     def __init__(self, module: str, install: Callable[[], None]) -> None:
         self._module, self._install = module, install
 
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
         """Finds nothing; calls the function before the module is looked for."""
         if fullname == self._module:
             sys.meta_path.remove(self)
@@ -43,8 +55,8 @@ def install(recorder: Operators, data: Data) -> None:
 
 
 def _install_triton(recorder: Operators, data: Data) -> None:
-    def around(run: Any) -> Any:
-        def recorded(this: Any, *args: Any, **kwargs: Any) -> Any:
+    def around(run: Run) -> Run:
+        def recorded(this: Kernel, *args: object, **kwargs: object) -> object:
             tensors = tensors_of(args, kwargs)
             data.forget_fresh(tensors)
             with recorder.kernel(this.__name__, tensors):
@@ -57,11 +69,12 @@ def _install_triton(recorder: Operators, data: Data) -> None:
 
 
 def _install(recorder: Operators, data: Data) -> None:
-    def around(run: Any) -> Any:
-        def recorded(this: Any, *args: Any, **kwargs: Any) -> Any:
+    def around(run: Run) -> Run:
+        def recorded(this: Kernel, *args: object, **kwargs: object) -> object:
             tensors = [each for each in args if isinstance(each, torch.Tensor)]
             names = getattr(this.fn, "arg_names", ())
-            data.forget([each for name, each in zip(names, args, strict=False) if "out_ptr" in name and _on_gpu(each)])
+            written = [each for name, each in zip(names, args, strict=False) if "out_ptr" in name]
+            data.forget([each for each in written if isinstance(each, torch.Tensor) and each.is_cuda])
             name = this.inductor_meta.get("kernel_name") or "triton"
             with recorder.kernel(name, tensors, _flex_attention_flops(name, tensors)):
                 return run(this, *args, **kwargs)
@@ -70,10 +83,6 @@ def _install(recorder: Operators, data: Data) -> None:
 
     private.take_first_choice()
     private.wrap(private.autotuner(), "run", around)
-
-
-def _on_gpu(each: Any) -> bool:
-    return isinstance(each, torch.Tensor) and each.is_cuda
 
 
 def _flex_attention_flops(name: str, tensors: list[torch.Tensor]) -> int:

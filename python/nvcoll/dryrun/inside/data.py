@@ -20,17 +20,17 @@ that the allocator reuses has no stale mark. Random numbers come from a generato
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any
 
 import torch
 
+from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.refusals import second_gpu, unknown_shape
-from nvcoll.dryrun.inside.rules import Rule
+from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
 from nvcoll.dryrun.inside.tensors import IS_PLAIN, Mirror, is_small, is_whole, replaced, tensors_of
 from nvcoll.dryrun.wire.rank_recording import Assumption
 
@@ -39,7 +39,7 @@ COUNTING = ("/torch/nn/modules/_functions.py",)
 """Files whose masks are of counts, which are known, in one tensor with unknown floats: SyncBatchNorm's."""
 MOVED_BYTES = 4 << 20
 """Results of collectives have values up to this size: `INTEGER_BYTES` of the virtual GPU's NCCL."""
-Handler = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+Handler = Callable[..., object]
 
 
 class Data:
@@ -52,7 +52,7 @@ class Data:
         self._fresh: set[int] = set()
         self._random_state, self.drawing = torch.Generator().get_state(), RLock()
         self._assumed: dict[tuple[str, int], int] = {}
-        self.handlers: dict[Any, Handler] = {
+        self.handlers: dict[object, Handler] = {
             aten.nonzero.default: self._nonzero,
             aten.masked_select.default: self._masked_select,
             aten.index.Tensor: self._index,
@@ -62,7 +62,7 @@ class Data:
             aten._local_scalar_dense.default: self._item,
             aten.equal.default: self._equal,
         }
-        """Functions called in place of an operator; they may return NotImplemented."""
+        """Functions that are called with an operator and its arguments in its place; they may return NotImplemented."""
 
     def assumed(self) -> list[Assumption]:
         """Returns assumptions, in the order of their first time."""
@@ -77,7 +77,7 @@ class Data:
         """Says whether a tensor on the GPU has no values, or values that depend on large floats."""
         return tensor.is_cuda and (tensor.untyped_storage().data_ptr() in self._unknown or not is_small(tensor))
 
-    def ran(self, rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], result: Any) -> None:
+    def ran(self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], result: object) -> None:
         """Computes the values that an operator has written.
 
         Raises:
@@ -119,7 +119,9 @@ class Data:
             involved = involved[1:]
         return not self._unknown.isdisjoint(each.untyped_storage().data_ptr() for each in involved)
 
-    def _copied_to_host(self, rule: Rule, args: Any, kwargs: Any, inputs: list[Any], results: list[Any]) -> None:
+    def _copied_to_host(
+        self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], results: list[torch.Tensor]
+    ) -> None:
         on_gpu = [each for each in inputs if each.is_cuda]
         if any(self.is_unknown(each) for each in on_gpu):
             self.assume("values that do not exist are copied to the host")
@@ -150,7 +152,7 @@ class Data:
         for each in tensors:
             self._forget(each)
 
-    def _compute(self, rule: Rule, args: Any, kwargs: Any, results: list[torch.Tensor]) -> bool:
+    def _compute(self, rule: Rule, args: Args, kwargs: Kwargs, results: list[torch.Tensor]) -> bool:
         if rule.is_collective:  # the virtual GPU has moved the data, up to some size
             return all(each.numel() * each.element_size() <= MOVED_BYTES for each in results or tensors_of(args))
         kwargs = {name: torch.device("cpu") if name == "device" else each for name, each in kwargs.items()}
@@ -165,7 +167,7 @@ class Data:
             return self._computed_otherwise(rule, args, results)
         return True
 
-    def _write(self, rule: Rule, args: Any, kwargs: Any, results: list[torch.Tensor]) -> None:
+    def _write(self, rule: Rule, args: Args, kwargs: Kwargs, results: list[torch.Tensor]) -> None:
         real = tensors_of(rule.op(*replaced(args, self.mirror), **replaced(kwargs, self.mirror)))
         for value, result in zip(real, results, strict=True):
             mirrored = self.mirror(result)
@@ -183,7 +185,7 @@ class Data:
                 self._random_state = torch.get_rng_state()
                 torch.set_rng_state(state)
 
-    def _computed_otherwise(self, rule: Rule, args: Any, results: list[torch.Tensor]) -> bool:
+    def _computed_otherwise(self, rule: Rule, args: Args, results: list[torch.Tensor]) -> bool:
         """Computes operators that torch lacks on CPUs: counts of integers."""
         if rule.op is not aten.histc.default:
             return False
@@ -192,7 +194,7 @@ class Data:
 
     # ---- choices that large floats would make ----
 
-    def _choose(self, rule: Rule, args: Any, inputs: list[Any], results: list[torch.Tensor]) -> bool:
+    def _choose(self, rule: Rule, args: Args, inputs: list[torch.Tensor], results: list[torch.Tensor]) -> bool:
         """Makes choices among unknown values in turn, and counts of them equal. Returns whether it did."""
         if not rule.chooses or not results:
             return False
@@ -215,7 +217,7 @@ class Data:
 
     # ---- shapes that are data ----
 
-    def shape_is_data(self, rule: Rule, args: Any, kwargs: Any, inputs: list[torch.Tensor]) -> Any:
+    def shape_is_data(self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor]) -> object:
         """Runs an operator whose shape depends on values: on the CPU."""
         on_gpu = [each for each in inputs if each.is_cuda]
         if not on_gpu:
@@ -241,29 +243,31 @@ class Data:
         self._mark([result], is_unknown=False)
         return result
 
-    def _nonzero(self, op: Any, args: Any, kwargs: Any) -> Any:
-        return self._indices(args[0], "nonzero") if args[0].is_cuda else NotImplemented
+    def _nonzero(self, _op: private.Operator, tensor: torch.Tensor) -> object:
+        return self._indices(tensor, "nonzero") if tensor.is_cuda else NotImplemented
 
-    def _masked_select(self, op: Any, args: Any, kwargs: Any) -> Any:
-        if not args[1].is_cuda:
+    def _masked_select(self, _op: private.Operator, tensor: torch.Tensor, mask: torch.Tensor) -> object:
+        if not mask.is_cuda:
             return NotImplemented
-        tensor, mask = aten.broadcast_tensors(list(args))
+        tensor, mask = aten.broadcast_tensors([tensor, mask])
         return tensor[self._indices(mask, "masked_select").unbind(1)]
 
-    def _index(self, op: Any, args: Any, kwargs: Any) -> Any:
-        if not any(_is_mask(each) and each.is_cuda for each in args[1]):
+    def _index(
+        self, op: private.Operator, tensor: torch.Tensor, places: Sequence[torch.Tensor | None], *more: object
+    ) -> object:
+        if not any(each is not None and each.is_cuda and _is_mask(each) for each in places):
             return NotImplemented
-        indices: list[Any] = []
-        for each in args[1]:
-            indices += self._indices(each, "mask as index").unbind(1) if _is_mask(each) else [each]
-        return op(args[0], indices, *args[2:])
+        indices: list[torch.Tensor | None] = []
+        for each in places:
+            indices += self._indices(each, "mask as index").unbind(1) if each is not None and _is_mask(each) else [each]
+        return op(tensor, indices, *more)
 
     # ---- values that the host reads ----
 
     def printing(self, plain: Callable[..., str]) -> Callable[..., str]:
         """Makes torch's text of a tensor's elements read those of the GPU from the CPU: torch prints without modes."""
 
-        def text(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
+        def text(tensor: torch.Tensor, *args: object, **kwargs: object) -> str:
             if not tensor.is_cuda or not IS_PLAIN[type(tensor)]:
                 return plain(tensor, *args, **kwargs)
             if tensor.numel():
@@ -274,8 +278,7 @@ class Data:
 
         return text
 
-    def _item(self, op: Any, args: Any, kwargs: Any) -> Any:
-        (tensor,) = args
+    def _item(self, op: private.Operator, tensor: torch.Tensor) -> object:
         if not self.is_unknown(tensor):
             return NotImplemented
         dtype = str(tensor.dtype).removeprefix("torch.")
@@ -283,24 +286,24 @@ class Data:
         found = op(tensor)
         return found if is_small(tensor) else type(found)(0)
 
-    def _equal(self, op: Any, args: Any, kwargs: Any) -> Any:
-        if not any(each.is_cuda for each in args):
+    def _equal(self, _op: private.Operator, one: torch.Tensor, other: torch.Tensor) -> object:
+        if not (one.is_cuda or other.is_cuda):
             return NotImplemented
-        if any(self.is_unknown(each) for each in args):
+        if self.is_unknown(one) or self.is_unknown(other):
             self.assume("tensors without values are compared: equal")
-            return args[0].shape == args[1].shape
-        return torch.equal(*replaced(args, self.mirror))
+            return one.shape == other.shape
+        return torch.equal(self.mirror(one), self.mirror(other))
 
 
 def _fills_storage(tensor: torch.Tensor) -> bool:
     return bool(tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes())
 
 
-def _is_mask(index: torch.Tensor | None) -> bool:
-    return index is not None and index.dtype in (torch.bool, torch.uint8)
+def _is_mask(index: torch.Tensor) -> bool:
+    return index.dtype in (torch.bool, torch.uint8)
 
 
-def _choices(rule: Rule, args: Any, tensor: torch.Tensor) -> int:
+def _choices(rule: Rule, args: Args, tensor: torch.Tensor) -> int:
     """Returns the number of elements among which an operator picks."""
     if not tensor.dim():
         return 1

@@ -6,16 +6,19 @@ no torch: a process that multiprocessing spawns has it before it imports anythin
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any
 
 from nvcoll.errors import DryRunError
 
-Handler = Callable[..., Any]
+File = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+"""A file or folder as scripts name it."""
+
+Handler = Callable[..., object]
 """Is called with the arguments of the event. A DryRunError is raised where the event happens; other errors are those of
 arguments that the script gave, as a path of another type, and the script gets its own."""
 
@@ -43,7 +46,7 @@ def silence() -> Iterator[None]:
             _silent.discard(me)
 
 
-def _announced(event: str, args: tuple[Any, ...]) -> None:
+def _announced(event: str, args: tuple[object, ...]) -> None:
     if event in _handlers and get_ident() not in _silent:
         for handler in _handlers[event]:
             try:

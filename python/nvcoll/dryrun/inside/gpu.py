@@ -6,16 +6,15 @@ The library is preloaded, so its functions are among those of the process (`ctyp
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, FUNCTIONS, RECORD, Kind
+from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, FUNCTIONS, RECORD, Kind, Records
 from nvcoll.errors import DryRunError
-
-Records = np.ndarray[Any, np.dtype[Any]]
-Times = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class Gpu:
@@ -25,12 +24,9 @@ class Gpu:
         DryRunError: the library is not preloaded.
     """
 
-    set_op: Any
-    split_hint: Any
-
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
-        self._functions: dict[str, Any] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
         for name, (result, *arguments) in FUNCTIONS.items():
             try:
                 function = getattr(library, f"nvcoll_vgpu_{name}")
@@ -73,7 +69,7 @@ class Gpu:
         found = self._functions["name_of"](index)
         return found.decode(errors="replace") if found else ""
 
-    def show(self, times: Times, period_ns: int) -> None:
+    def show(self, times: NDArray[np.uint64], period_ns: int) -> None:
         """Sets the times of the records of the step that begins now: events, profiler and clock show them (second run).
 
         Args:

@@ -8,20 +8,19 @@ only make its shape, and their small results (a sum, a mask) are zero.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import torch
 
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.refusals import unknown_shape
-from nvcoll.dryrun.inside.rules import Rule
+from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
 from nvcoll.dryrun.inside.tensors import HOST_FLOAT_BYTES, is_large_on_host, replaced
 
 FILLED = tuple(f"aten::{name}" for name in ("zeros", "ones", "full", "rand", "randn", "normal.float_float", "eye"))
 """Operators that make a tensor from its sizes and write all of it."""
 
 
-def without_values(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: list[Any], lines: Lines) -> Any:
+def without_values(rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], lines: Lines) -> object:
     """Runs an operator on large float tensors of the CPU without their values.
 
     Returns:
@@ -51,7 +50,7 @@ def without_values(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any], in
     return _shaped(rule, args, kwargs)
 
 
-def _made(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _made(rule: Rule, args: Args, kwargs: Kwargs) -> object:
     if rule.shown not in FILLED and rule.name not in FILLED:
         return NotImplemented
     sizes = next((each for each in args if isinstance(each, list | tuple)), ())
@@ -63,7 +62,7 @@ def _made(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return _shaped(rule, args, kwargs)
 
 
-def _shaped(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _shaped(rule: Rule, args: Args, kwargs: Kwargs) -> object:
     options = {name: each for name, each in kwargs.items() if name not in ("device", "pin_memory", "generator")}
     if any(each.name == "device" for each in rule.op._schema.arguments):
         options["device"] = torch.device("meta")

@@ -9,14 +9,15 @@ from __future__ import annotations
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from traceback import walk_stack, walk_tb
 from types import CodeType, FrameType, TracebackType
-from typing import Any
 
 import torch
+
+from nvcoll.dryrun.inside.private import Frame
 
 NO_LINE = 0
 SITE = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(torch.__file__).parents[1])})
@@ -96,7 +97,7 @@ class Lines:
                 found = f"{name}:{number} {frame.f_code.co_name}"
         return found
 
-    def of_frames(self, frames: Iterable[Mapping[str, Any]]) -> str:
+    def of_frames(self, frames: Iterable[Frame]) -> str:
         """Returns the innermost line of the script among frames of the allocator's history, or ""."""
         for frame in frames:
             name, is_script = self._shown(frame["filename"]) or ("", False)

@@ -1,8 +1,8 @@
 """Messages on the host between ranks that run at the same time: a folder in which each message is a file.
 
-A folder needs no server, no order of starting and no port, and is removed with the folder of the dry run. A message is
-written under another name and renamed, so that no rank reads half of it. Its name has the kind, both ranks and a
-counter. A rank that ends leaves a file that says so, and ranks that wait for it fail at once.
+A folder needs no server, no order of starting and no port, and is removed with the folder of the dry run. No rank reads
+half of a message (`wire.whole`). Its name has the kind, both ranks and a counter. A rank that ends leaves a file that
+says so, and ranks that wait for it fail at once.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from nvcoll.dryrun.wire.whole import write_whole
 from nvcoll.errors import DryRunError
 
 PATIENCE_S = 600.0
@@ -34,11 +34,11 @@ class Mail:
         self.folder, self.rank, self.ranks, self.patience_s = Path(folder), rank, frozenset(ranks), patience_s
         self._sent: Counter[tuple[int, int, str]] = Counter()
 
-    def send(self, to: int, what: str, message: Any) -> None:
+    def send(self, to: int, what: str, message: object) -> None:
         """Sends a message to a rank that runs."""
-        self._write(self._next(self.rank, to, what), pickle.dumps(message))
+        write_whole(self._next(self.rank, to, what), pickle.dumps(message))
 
-    def receive(self, source: int, what: str) -> Any:
+    def receive(self, source: int, what: str) -> object:
         """Waits for the next message of a rank that runs.
 
         Raises:
@@ -49,13 +49,14 @@ class Mail:
         while True:
             has_ended = ended.exists()
             if path.exists():
-                return pickle.loads(path.read_bytes())
+                found: object = pickle.loads(path.read_bytes())
+                return found
             if has_ended or time.monotonic() > until:
                 why = "ended" if has_ended else f"did not within {self.patience_s:g} s"
                 raise DryRunError(f"rank {self.rank} waits for rank {source} to say `{what}`, which {why}")
             time.sleep(0.005)
 
-    def exchange(self, members: Sequence[int], what: str, mine: Any) -> dict[int, Any]:
+    def exchange(self, members: Sequence[int], what: str, mine: object) -> dict[int, object]:
         """Sends a message to all members that run, and returns theirs by rank."""
         others = [rank for rank in members if rank in self.ranks and rank != self.rank]
         for rank in others:
@@ -64,7 +65,7 @@ class Mail:
 
     def publish(self, key: str, value: bytes) -> None:
         """Sets a key of the store for all ranks."""
-        self._write(self._key(key), value)
+        write_whole(self._key(key), value)
 
     def published(self, key: str) -> bytes | None:
         """Returns a key of the store that a rank has set."""
@@ -73,7 +74,7 @@ class Mail:
 
     def end(self) -> None:
         """Says that this rank sends nothing more."""
-        self._write(self.folder / f"ended-{self.rank}", b"")
+        write_whole(self.folder / f"ended-{self.rank}", b"")
 
     def _key(self, key: str) -> Path:
         return self.folder / f"key-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
@@ -81,8 +82,3 @@ class Mail:
     def _next(self, source: int, to: int, what: str) -> Path:
         self._sent[source, to, what] += 1
         return self.folder / f"{what}-{source}-{to}-{self._sent[source, to, what]}"
-
-    def _write(self, path: Path, data: bytes) -> None:
-        draft = path.with_name(f"{path.name}.draft-{self.rank}")
-        draft.write_bytes(data)
-        draft.rename(path)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -59,7 +59,7 @@ class MemoryWatch:
         self._start: dict[int, int] = {}
         self._noted: dict[int, tuple[str, int]] = {}
         self._most = 0
-        self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         register_module_parameter_registration_hook(lambda module, *_: self._modules.add(module))
         self._stack: tuple[str, ...] = ()
 
@@ -73,7 +73,7 @@ class MemoryWatch:
                 rows = (f"{self._lines.texts[line]} (backward)", *rows)
             self._stack = tuple(dict.fromkeys(rows))
 
-    def begin(self, optimizer: Any) -> None:
+    def begin(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Begins the step: notes the blocks that are alive."""
         self._device = torch.cuda.current_device()
         private.record_history(None)
@@ -89,7 +89,7 @@ class MemoryWatch:
         self.note(optimizer)
         private.record_history("all", context="all", stacks="python", max_entries=2**31 - 1)
 
-    def note(self, optimizer: Any) -> None:
+    def note(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Notes the addresses of parameters, gradients and the optimizer's state."""
         of_modules = (each for module in self._modules for each in module._parameters.values() if each is not None)
         of_optimizer = (each for group in getattr(optimizer, "param_groups", ()) for each in group["params"])
@@ -101,13 +101,13 @@ class MemoryWatch:
             for each in state.values() if isinstance(state, dict) else ():
                 self._note(each, "optimizer state")
 
-    def _note(self, tensor: Any, category: str) -> None:
+    def _note(self, tensor: object, category: str) -> None:
         local = getattr(tensor, "_local_tensor", tensor)
         if isinstance(local, torch.Tensor) and local.is_cuda:
             storage = local.untyped_storage()
             self._noted[storage.data_ptr()] = category, storage.nbytes()
 
-    def held(self, optimizer: Any) -> str:
+    def held(self, optimizer: torch.optim.Optimizer | None) -> str:
         """Returns the memory in tensors by category, in words: for a step that runs out of memory."""
         self._noted = {}
         self.note(optimizer)
@@ -143,7 +143,7 @@ class MemoryWatch:
             kept_by=self._kept_by(blocks, history),
         )
 
-    def _kept_by(self, blocks: list[Block], history: list[Any]) -> str:
+    def _kept_by(self, blocks: list[Block], history: list[private.Entry]) -> str:
         """Returns the line that made most of the bytes that are left of the step, or ""."""
         kept = Counter[str]()
         for block in blocks:
@@ -152,7 +152,7 @@ class MemoryWatch:
         del kept[""]
         return max(kept, key=lambda line: kept[line], default="")
 
-    def _blocks(self, history: list[Any]) -> tuple[list[Block], int]:
+    def _blocks(self, history: list[private.Entry]) -> tuple[list[Block], int]:
         """Returns all blocks of the step, and the position in the history at which most bytes are alive."""
         alive = {address: (size, -1) for address, size in self._start.items()}
         now = most = sum(self._start.values())
@@ -169,7 +169,7 @@ class MemoryWatch:
                     blocks.append(Block(event["addr"], *alive.pop(event["addr"]), place))
         return [*blocks, *(Block(address, *each, len(history)) for address, each in alive.items())], peak
 
-    def _category(self, block: Block, history: list[Any]) -> str:
+    def _category(self, block: Block, history: list[private.Entry]) -> str:
         known, _ = self._noted.get(block.address, ("", 0))
         if known and (block.made < 0 or known == "gradients" or block.end == len(history)):
             return known
@@ -185,7 +185,7 @@ class MemoryWatch:
         return "temporary"
 
 
-def _bytes_of_graphs(segments: list[Any], device: int) -> int:
+def _bytes_of_graphs(segments: list[private.Segment], device: int) -> int:
     """Returns the bytes in pools of CUDA graphs outside of tensors: a graph keeps memory released in its capture."""
     return sum(
         segment["total_size"] - segment["active_size"]
@@ -194,10 +194,10 @@ def _bytes_of_graphs(segments: list[Any], device: int) -> int:
     )
 
 
-def _is_main(frames: list[Any]) -> bool:
+def _is_main(frames: list[private.Frame]) -> bool:
     return bool(frames) and frames[-1]["filename"].endswith(("runpy.py", "<frozen runpy>", "/threading.py"))
 
 
-def _maker(frames: list[Any]) -> str:
+def _maker(frames: list[private.Frame]) -> str:
     """Returns the file of the innermost frame outside of the files that call operators."""
     return next((frame["filename"] for frame in frames if not any(each in frame["filename"] for each in CALLING)), "")

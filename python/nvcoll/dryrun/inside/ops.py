@@ -17,10 +17,9 @@ current when the operator ran. Operators without a node have the line of `backwa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock, get_ident
-from typing import Any
 
 import torch
 
@@ -30,7 +29,7 @@ from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.hosts import without_values
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.memory import MemoryWatch
-from nvcoll.dryrun.inside.rules import Rule
+from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
 from nvcoll.dryrun.inside.tensors import IS_PLAIN, tensors_of
 from nvcoll.dryrun.wire.rank_recording import Op
 
@@ -38,7 +37,7 @@ INPUTS = 4
 """The most tensors whose shapes a row keeps. Chosen: query, key and value, and a mask."""
 
 
-NOTHING: tuple[Any, ...] = ("", 0, 0, (), 0, False, False)
+NOTHING = Op("")
 """The row of no operator, and of one that raised."""
 
 
@@ -78,7 +77,7 @@ class Operators:
 
     def ops(self) -> list[Op]:
         """Returns the rows."""
-        return [Op(*row) for row in self._rows]
+        return list(self._rows)
 
     def begin(self) -> int:
         """Gives an operator its number, which launches carry from now on."""
@@ -92,7 +91,9 @@ class Operators:
         """Ends the operator: launches carry no number."""
         self._gpu.set_op(0)
 
-    def end(self, number: int, rule: Rule, args: Any, kwargs: Any, inputs: list[torch.Tensor], result: Any) -> None:
+    def end(
+        self, number: int, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], result: object
+    ) -> None:
         """Writes the row of an operator."""
         if rule.is_collective:
             self._last_collective = number
@@ -106,7 +107,8 @@ class Operators:
         if on_gpu:
             self._memory.look(line, is_backward)
         if number < len(self._rows):  # else another thread has begun a step meanwhile
-            self._rows[number] = rule.shown, flops, size, shapes, line, is_backward, rule.is_causal(args, kwargs)
+            causal = rule.is_causal(args, kwargs)
+            self._rows[number] = Op(rule.shown, flops, size, shapes, line, is_backward, causal)
 
     @contextmanager
     def kernel(self, name: str, tensors: list[torch.Tensor], flops: int = 0) -> Iterator[None]:
@@ -118,7 +120,7 @@ class Operators:
         line, is_backward = self._line()
         size = sum(each.numel() * each.element_size() for each in tensors)
         shapes = tuple(_shape(each) for each in tensors[:INPUTS])
-        self._rows[number] = (name, flops, size, shapes, line, is_backward, False)
+        self._rows[number] = Op(name, flops, size, shapes, line, is_backward)
         with self._of(number):
             yield
 
@@ -153,10 +155,10 @@ class Watch(private.Mode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, recorder: Operators, data: Data, lines: Lines, rules: dict[Any, Rule] | None = None) -> None:
+    def __init__(self, recorder: Operators, data: Data, lines: Lines, rules: dict[object, Rule] | None = None) -> None:
         super().__init__()
         self._recorder, self._data, self._lines = recorder, data, lines
-        self._rules: dict[Any, Rule] = {} if rules is None else rules
+        self._rules: dict[object, Rule] = {} if rules is None else rules
         self._thread = get_ident()
 
     def of_thread(self) -> Watch:
@@ -168,7 +170,9 @@ class Watch(private.Mode):
         """Lets torch.compile compile in this mode."""
         return True
 
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, op: private.Operator, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
+    ) -> object:
         kwargs = kwargs or {}
         if types and not all(IS_PLAIN[kind] for kind in types):
             is_traced = private.FakeTensor in types or private.FunctionalTensor in types
@@ -196,15 +200,15 @@ class Watch(private.Mode):
         self._data.ran(rule, args, kwargs, inputs, result)
         return result
 
-    def _is_beside(self, kwargs: Any, inputs: list[torch.Tensor]) -> bool:
+    def _is_beside(self, kwargs: Kwargs, inputs: list[torch.Tensor]) -> bool:
         """Says whether an operator is none of the step: work on the CPU in another thread than that which trains."""
         if self._thread == self._lines.training or any(each.is_cuda for each in inputs):
             return False
         return bool(torch.device(kwargs.get("device") or "cpu").type != "cuda")
 
-    def _run(self, rule: Rule, args: Any, kwargs: Any, inputs: list[torch.Tensor]) -> Any:
+    def _run(self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor]) -> object:
         handler = self._data.handlers.get(rule.op)
-        result = handler(rule.op, args, kwargs) if handler is not None else NotImplemented
+        result = handler(rule.op, *args, **kwargs) if handler is not None else NotImplemented
         if result is NotImplemented and rule.shape_is_data and handler is None:
             result = self._data.shape_is_data(rule, args, kwargs, inputs)
         if result is NotImplemented:

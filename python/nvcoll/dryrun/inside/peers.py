@@ -15,7 +15,6 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -27,7 +26,7 @@ from nvcoll.dryrun.inside.mail import Mail
 from nvcoll.dryrun.inside.ops import Operators
 from nvcoll.dryrun.inside.refusals import no_peer
 from nvcoll.dryrun.wire.rank_recording import Group
-from nvcoll.dryrun.wire.virtual_gpu import Kind
+from nvcoll.dryrun.wire.virtual_gpu import Kind, Records
 
 ON_THE_HOST = (
     *("all_gather_object", "gather_object", "broadcast_object_list", "send_object_list", "recv_object_list"),
@@ -64,7 +63,7 @@ class Peers:
         private.wrap(dist.ProcessGroup, "_end_coalescing", self._ending_batch)
         private.replace(torch.multiprocessing, "spawn", spawn)
 
-    def groups(self, communicators: Any, names: list[str]) -> dict[int, Group]:
+    def groups(self, communicators: Records, names: list[str]) -> dict[int, Group]:
         """Returns the groups by number of communicator, from the log's records of communicators."""
         found: dict[int, Group] = {}
         for number, size, _rank, *_rest in communicators["args"].tolist():
@@ -77,8 +76,8 @@ class Peers:
 
     # ---- groups ----
 
-    def _hinting(self, make: Callable[..., Any]) -> Callable[..., Any]:
-        def hinting(size: int, rank: int, ranks: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+    def _hinting(self, make: Callable[..., object]) -> Callable[..., object]:
+        def hinting(size: int, rank: int, ranks: Sequence[int], *args: object, **kwargs: str) -> object:
             self._gpu.split_hint(size, rank if rank is not None else 0)
             made = make(size, rank, ranks, *args, **kwargs)
             name = kwargs.get("group_name") or args[2]
@@ -87,8 +86,10 @@ class Peers:
 
         return hinting
 
-    def _splitting(self, split: Callable[..., Any]) -> Callable[..., Any]:
-        def splitting(parent: Any, ranks: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+    def _splitting(self, split: Callable[..., dist.ProcessGroup | None]) -> Callable[..., dist.ProcessGroup | None]:
+        def splitting(
+            parent: dist.ProcessGroup, ranks: Sequence[int], *args: object, **kwargs: object
+        ) -> dist.ProcessGroup | None:
             self._gpu.split_hint(len(ranks), ranks.index(parent.rank()) if parent.rank() in ranks else 0)
             made = split(parent, ranks, *args, **kwargs)
             if made is not None:
@@ -103,8 +104,8 @@ class Peers:
         shown = description if description and description != "undefined" else name
         self._named[name] = Group(shown, tuple(ranks))
 
-    def _pairing(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def pairing(group: Any, tensors: Any, peer: int, *args: Any, **kwargs: Any) -> Any:
+    def _pairing(self, call: Callable[..., object]) -> Callable[..., object]:
+        def pairing(group: dist.ProcessGroup, tensors: object, peer: int, *args: object, **kwargs: object) -> object:
             before = self._gpu.count()
             work = call(group, tensors, peer, *args, **kwargs)
             records = self._gpu.records(before)
@@ -118,8 +119,8 @@ class Peers:
 
         return pairing
 
-    def _ending_batch(self, end: Callable[..., Any]) -> Callable[..., Any]:
-        def ending(*args: Any, **kwargs: Any) -> Any:
+    def _ending_batch(self, end: Callable[..., object]) -> Callable[..., object]:
+        def ending(*args: object, **kwargs: object) -> object:
             with self._recorder.again():
                 return end(*args, **kwargs)
 
@@ -127,15 +128,15 @@ class Peers:
 
     # ---- objects ----
 
-    def _members(self, group: Any) -> list[int]:
+    def _members(self, group: dist.ProcessGroup | None) -> list[int]:
         return list(dist.get_process_group_ranks(group if group is not None else dist.group.WORLD))
 
-    def _end(self, given: Any, end: str) -> int:
+    def _end(self, given: SimpleNamespace, end: str) -> int:
         """Returns the global rank at one end (`src` or `dst`) of a call."""
         rank: int | None = getattr(given, end)
         return rank if rank is not None else self._members(given.group)[getattr(given, f"group_{end}") or 0]
 
-    def _heard(self, rank: int, what: str) -> Any:
+    def _heard(self, rank: int, what: str) -> object:
         """Waits for an object of another rank.
 
         Raises:
@@ -146,16 +147,16 @@ class Peers:
             raise no_peer(what, rank, self._lines.of_script())
         return self._mail.receive(rank, what)
 
-    def _tell(self, rank: int, what: str, message: Any) -> None:
+    def _tell(self, rank: int, what: str, message: object) -> None:
         if rank in self._mail.ranks:
             self._mail.send(rank, what, message)
 
-    def _all_gather_object(self, given: Any) -> None:
+    def _all_gather_object(self, given: SimpleNamespace) -> None:
         members = self._members(given.group)
         heard = self._mail.exchange(members, "all_gather", given.obj)
         given.object_list[:] = [heard.get(rank, given.obj) for rank in members]
 
-    def _gather_object(self, given: Any) -> None:
+    def _gather_object(self, given: SimpleNamespace) -> None:
         to, me = self._end(given, "dst"), dist.get_rank()
         if to != me:
             self._tell(to, "gather", given.obj)
@@ -165,7 +166,7 @@ class Peers:
                 self._heard(rank, "gather") if rank in others else given.obj for rank in self._members(given.group)
             ]
 
-    def _broadcast_object_list(self, given: Any) -> None:
+    def _broadcast_object_list(self, given: SimpleNamespace) -> None:
         source, me = self._end(given, "src"), dist.get_rank()
         if source == me:
             for rank in self._members(given.group):
@@ -174,17 +175,17 @@ class Peers:
         elif source in self._mail.ranks or all(each is None for each in given.object_list):
             given.object_list[:] = self._heard(source, "broadcast")
 
-    def _send_object_list(self, given: Any) -> None:
+    def _send_object_list(self, given: SimpleNamespace) -> None:
         self._tell(self._end(given, "dst"), "send", list(given.object_list))
 
-    def _recv_object_list(self, given: Any) -> int:
+    def _recv_object_list(self, given: SimpleNamespace) -> int:
         source, members = self._end(given, "src"), self._members(given.group)
         if source not in self._mail.ranks and len(members) <= STAGES:
             self.wanted.update(members)  # stages of a pipeline, which tell each other shapes
         given.object_list[:] = self._heard(source, "send")
         return source
 
-    def _scatter_object_list(self, given: Any) -> None:
+    def _scatter_object_list(self, given: SimpleNamespace) -> None:
         source, me = self._end(given, "src"), dist.get_rank()
         if source != me:
             given.scatter_object_output_list[0] = self._heard(source, "scatter")
@@ -195,15 +196,15 @@ class Peers:
             else:
                 self._tell(rank, "scatter", each)
 
-    def _monitored_barrier(self, given: Any) -> None:
+    def _monitored_barrier(self, given: SimpleNamespace) -> None:
         """Returns at once, as if all ranks had come."""
 
 
-def _by_name(function: Any, answer: Callable[[Any], Any]) -> Callable[..., Any]:
+def _by_name(function: Callable[..., object], answer: Callable[[SimpleNamespace], object]) -> Callable[..., object]:
     """Returns a function with the signature of `function` that passes its arguments by name, defaults included."""
     signature = inspect.signature(function)
 
-    def answering(*args: Any, **kwargs: Any) -> Any:
+    def answering(*args: object, **kwargs: object) -> object:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         return answer(SimpleNamespace(**given.arguments))
@@ -211,6 +212,6 @@ def _by_name(function: Any, answer: Callable[[Any], Any]) -> Callable[..., Any]:
     return answering
 
 
-def spawn(fn: Any, args: tuple[Any, ...] = (), *_args: Any, **_kwargs: Any) -> None:
+def spawn(fn: Callable[..., object], args: tuple[object, ...] = (), *_args: object, **_kwargs: object) -> None:
     """Stands for `torch.multiprocessing.spawn`: this process is the one rank of its host that runs."""
     fn(int(os.environ["LOCAL_RANK"]), *args)

@@ -26,13 +26,61 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import torch
 import torch.distributed as dist
 import torch.distributed.rendezvous
 
 from nvcoll.errors import DryRunError
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
+    from torch.autograd.graph import Node
+
+    Operator = OpOverload[..., Any]
+
+
+class Frame(TypedDict):
+    """A frame of Python in the allocator's history."""
+
+    filename: str
+    line: int
+    name: str
+
+
+class Entry(TypedDict):
+    """An allocation or a release in the allocator's history."""
+
+    action: str
+    addr: int
+    size: int
+    frames: list[Frame]
+
+
+class Held(TypedDict):
+    """A block of the allocator."""
+
+    address: int
+    size: int
+    state: str
+
+
+class Segment(TypedDict):
+    """Memory that the allocator got from the GPU."""
+
+    device: int
+    total_size: int
+    active_size: int
+    segment_pool_id: NotRequired[tuple[int, int]]
+    blocks: list[Held]
+
+
+class Snapshot(TypedDict):
+    """All that the allocator knows; the history is of each device."""
+
+    segments: list[Segment]
+    device_traces: list[list[Entry]]
 
 
 def lookup(module: str, *names: str) -> Any:
@@ -43,7 +91,7 @@ def lookup(module: str, *names: str) -> Any:
     """
     where = module
     try:
-        found: Any = sys.modules.get(module) or importlib.import_module(module)
+        found = sys.modules.get(module) or importlib.import_module(module)
         for name in names:
             where = f"{where}.{name}"
             found = getattr(found, name)
@@ -52,8 +100,17 @@ def lookup(module: str, *names: str) -> Any:
     return found
 
 
-def replace(owner: Any, name: str, new: Any) -> Any:
-    """Replaces a name of a module or class, and returns the old value.
+def replace(owner: type | ModuleType, name: str, new: object) -> None:
+    """Replaces a name of a module or class.
+
+    Raises:
+        DryRunError: this version of torch has no such name.
+    """
+    wrap(owner, name, lambda _: new)
+
+
+def wrap(owner: type | ModuleType, name: str, around: Callable[[Callable[..., Any]], object]) -> None:
+    """Replaces the value of a name of a module or class by `around(value)`.
 
     Raises:
         DryRunError: this version of torch has no such name.
@@ -62,17 +119,7 @@ def replace(owner: Any, name: str, new: Any) -> Any:
         old = getattr(owner, name)
     except AttributeError:
         raise _missing(f"{owner.__name__}.{name}") from None
-    setattr(owner, name, new)
-    return old
-
-
-def wrap(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
-    """Replaces the value of a name of a module or class by `around(value)`.
-
-    Raises:
-        DryRunError: this version of torch has no such name.
-    """
-    setattr(owner, name, around(replace(owner, name, None)))
+    setattr(owner, name, around(old))
 
 
 def _missing(name: str) -> DryRunError:
@@ -85,22 +132,22 @@ def _missing(name: str) -> DryRunError:
 Mode: Any = lookup("torch.utils._python_dispatch", "TorchDispatchMode")
 """Sees each operator before it runs."""
 
-HigherOrderOperator: Any = lookup("torch._ops", "HigherOrderOperator")
+HigherOrderOperator = lookup("torch._ops", "HigherOrderOperator")
 """Operators that take functions."""
 
-FakeTensor: Any = lookup("torch._subclasses.fake_tensor", "FakeTensor")
+FakeTensor: type = lookup("torch._subclasses.fake_tensor", "FakeTensor")
 """Tensors with which torch works out shapes."""
 
-FunctionalTensor: Any = lookup("torch._subclasses.functional_tensor", "FunctionalTensor")
+FunctionalTensor: type = lookup("torch._subclasses.functional_tensor", "FunctionalTensor")
 """Tensors with which torch.compile removes what is done in place."""
 
-flop_registry: dict[Any, Any] = lookup("torch.utils.flop_counter", "flop_registry")
+flop_registry: dict[object, Callable[..., int]] = lookup("torch.utils.flop_counter", "flop_registry")
 """FLOPs by operator."""
 
-sequence_number: Any = lookup("torch._C", "_autograd", "_get_sequence_nr")
+sequence_number: Callable[[], int] = lookup("torch._C", "_autograd", "_get_sequence_nr")
 """The number of the next node of the autograd graph in this thread."""
 
-current_node: Any = lookup("torch._C", "_current_autograd_node")
+current_node: Callable[[], Node | None] = lookup("torch._C", "_current_autograd_node")
 """The node of the autograd graph that this thread runs, or None."""
 
 c10d: ModuleType = lookup("torch.distributed.distributed_c10d")
@@ -109,13 +156,13 @@ c10d: ModuleType = lookup("torch.distributed.distributed_c10d")
 rendezvous: ModuleType = lookup("torch.distributed.rendezvous")
 """The module; `torch.distributed.rendezvous` is a function."""
 
-record_history: Any = lookup("torch.cuda.memory", "_record_memory_history")
+record_history: Callable[..., None] = lookup("torch.cuda.memory", "_record_memory_history")
 """Switches the allocator's history on and off."""
 
-memory_statistics: Any = lookup("torch._C", "_cuda_memoryStats")
+memory_statistics: Callable[[int], dict[str, dict[str, dict[str, int]]]] = lookup("torch._C", "_cuda_memoryStats")
 """The allocator's counters of a device."""
 
-memory_snapshot: Any = lookup("torch.cuda.memory", "_snapshot")
+memory_snapshot: Callable[[], Snapshot] = lookup("torch.cuda.memory", "_snapshot")
 """Blocks of the allocator, and its history."""
 
 serialization: ModuleType = lookup("torch.serialization")
@@ -128,28 +175,29 @@ Store: Any = lookup("torch.distributed", "Store")
 """The base class of stores."""
 
 
-def uniform_group(rank: int, size: int) -> Any:
+def uniform_group(rank: int, size: int) -> dist.ProcessGroup:
     """Returns a part of a process group whose other ranks hold what this rank holds, without any communication."""
     fake = lookup("torch._C._distributed_c10d", "FakeProcessGroup")
     options = fake.Options()
     if hasattr(options, "simulate_uniform_ranks"):
         options.simulate_uniform_ranks = True
-    return fake._create_internal(rank, size, options)
+    made: dist.ProcessGroup = fake._create_internal(rank, size, options)
+    return made
 
 
 class Maker(type):
     """A class whose call makes a fake group that counts as its instance; older torch calls it and checks the class."""
 
-    make: Callable[..., Any]
+    make: Callable[..., dist.ProcessGroup]
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls, *args: object, **kwargs: object) -> dist.ProcessGroup:
         return cls.make(*args, **kwargs)
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return type(instance).__name__ == "FakeProcessGroup"
 
 
-def replace_gloo(make: Any) -> None:
+def replace_gloo(make: Callable[..., dist.ProcessGroup]) -> None:
     """Makes `make(store, rank, size, timeout)` create the parts of process groups that gloo would create."""
     backends = dist.Backend
     if not hasattr(backends, "_ensure_backend_registered"):
@@ -171,8 +219,8 @@ def count_rebuilt_buckets() -> Counter[bool]:
     """Returns a counter of DistributedDataParallel's checks of its buckets: rearranged (True) or left (False)."""
     answers = Counter[bool]()
 
-    def around(rebuild: Any) -> Any:
-        def counted(reducer: Any) -> Any:
+    def around(rebuild: Callable[[object], bool]) -> Callable[[object], bool]:
+        def counted(reducer: object) -> bool:
             answer = rebuild(reducer)
             answers[bool(answer)] += 1
             return answer
@@ -189,14 +237,16 @@ def futures_wait() -> bool:
     return type(world._get_backend(torch.device("cuda"))).__name__ == "ProcessGroupNCCL2"
 
 
-def autotuner() -> Any:
+def autotuner() -> type:
     """Returns the class whose `run` launches a kernel that torch.compile made."""
-    return lookup("torch._inductor.runtime.triton_heuristics", "CachingAutotuner")
+    found: type = lookup("torch._inductor.runtime.triton_heuristics", "CachingAutotuner")
+    return found
 
 
-def triton_function() -> Any:
+def triton_function() -> type:
     """Returns the class whose `run` launches a kernel that a script or package wrote in Triton."""
-    return lookup("triton.runtime.jit", "JITFunction")
+    found: type = lookup("triton.runtime.jit", "JITFunction")
+    return found
 
 
 def take_first_configuration() -> None:

@@ -28,10 +28,10 @@ import sysconfig
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import source_from_cache
-from typing import Any
 
 from nvcoll.dryrun.inside import events
-from nvcoll.dryrun.wire.stamps import STAT, kind_of, may_be_imported, names_in, stamp_of
+from nvcoll.dryrun.inside.events import File
+from nvcoll.dryrun.wire.stamps import STAT, Note, kind_of, may_be_imported, names_in, stamp_of
 
 SYSTEM = ("/proc/", "/sys/", "/dev/")
 """Folders whose files are the state of this machine, and differ at each reading."""
@@ -56,7 +56,7 @@ class Reads:
 
     def begin(self, arguments: Sequence[str] = ()) -> None:
         """Notes what Python has read so far, files that are arguments, and all that is read from now on."""
-        self._note("begun", str(os.getpid()))
+        self._note(Note("begun", str(os.getpid())))
         for name in ("sitecustomize", "usercustomize", *list(sys.modules)):
             self._sought(name)
         for module in list(sys.modules.values()):
@@ -82,7 +82,7 @@ class Reads:
             ("os.link", lambda _, to, *_rest: self._made(to)),
             ("os.symlink", lambda _, to, *_rest: self._made(to)),
             ("ctypes.dlopen", lambda name: self._read(name) if isinstance(name, str) and "/" in name else None),
-            ("socket.gethostname", lambda: self._note("host", os.uname().nodename)),
+            ("socket.gethostname", lambda: self._note(Note("host", os.uname().nodename))),
         ):
             events.on(event, handler)
         self._watch_stat()
@@ -94,7 +94,7 @@ class Reads:
                 if path and not path.endswith(" (deleted)"):
                     self._read(f"/{path}")
 
-    def _opened(self, file: Any, _mode: Any, flags: Any) -> None:
+    def _opened(self, file: File | int, _mode: object, flags: object) -> None:
         if isinstance(file, int) or not isinstance(flags, int):
             return
         writes = flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC
@@ -103,31 +103,31 @@ class Reads:
         else:
             self._read(file)
 
-    def _read(self, file: Any) -> None:
+    def _read(self, file: File) -> None:
         path = _path(file)
         if path.endswith(".pyc"):
             with suppress(ValueError, NotImplementedError):
                 source = source_from_cache(path)
                 path = source if kind_of(source) else path
         if not self._is_aside("read", path):
-            self._note("read", path, stamp_of(path))
+            self._note(Note("read", path, stamp_of(path)))
 
-    def _made(self, file: Any, *_: Any) -> None:
+    def _made(self, file: File | int, *_: object) -> None:
         if not isinstance(file, int) and not self._is_aside("made", path := _path(file)):
-            self._note("made", path, kind_of(path))
+            self._note(Note("made", path, kind=kind_of(path)))
 
-    def _sought(self, name: str, file: Any = None, *_: Any) -> None:
+    def _sought(self, name: str, file: File | None = None, *_: object) -> None:
         if file is not None:
             self._read(file)
         if ("sought", last := name.rpartition(".")[2]) not in self._seen:
-            self._note("sought", last)
+            self._note(Note("sought", last))
 
-    def _scanned(self, folder: Any = None) -> None:
+    def _scanned(self, folder: File | int | None = None) -> None:
         if not isinstance(folder, int):
             by_finder = sys._getframe(2).f_code.co_filename.endswith(FINDERS)
             self._listed("searched" if by_finder else "listed", folder or os.curdir)
 
-    def _listed(self, what: str, folder: Any) -> None:
+    def _listed(self, what: str, folder: File) -> None:
         path = _path(folder)
         if self._is_aside(what, path):
             return
@@ -135,16 +135,16 @@ class Reads:
             stamp, names = stamp_of(path), names_in(path)
         if what == "searched" and names is not None:
             names = [name for name in names if may_be_imported(name)]
-        self._note(what, path, stamp, names)
+        self._note(Note(what, path, stamp, names))
 
     def _watch_stat(self) -> None:
         """Notes which paths the script asks for: `os.path.exists` and `pathlib` call `os.stat`, which is no event."""
 
-        def stat_(path: Any, *args: Any, **kwargs: Any) -> Any:
-            if not (isinstance(path, int) or kwargs):
+        def stat_(path: File | int, *, dir_fd: int | None = None, follow_symlinks: bool = True) -> os.stat_result:
+            if not isinstance(path, int) and dir_fd is None and follow_symlinks:
                 with suppress(TypeError, ValueError, OSError):
                     self._asked(path)
-            return STAT(path, *args, **kwargs)
+            return STAT(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
 
         stat_.__name__ = stat_.__qualname__ = "stat"
         stat_.__module__ = "os"
@@ -152,10 +152,10 @@ class Reads:
             able.add(stat_)
         os.stat = stat_
 
-    def _asked(self, file: Any) -> None:
+    def _asked(self, file: File) -> None:
         path = _path(file)
         if not self._is_aside("asked", path):
-            self._note("asked", path, kind_of(path))
+            self._note(Note("asked", path, kind=kind_of(path)))
 
     def _is_aside(self, what: str, path: str) -> bool:
         """Says whether a path does not count, or was noted before."""
@@ -163,9 +163,9 @@ class Reads:
             return True
         return f"{path}/".startswith(self._standard) and not f"{path}/".startswith(self._installed)
 
-    def _note(self, what: str, path: str, *more: Any) -> None:
-        self._seen.add((what, path))
-        line = json.dumps([what, path, *more]) + "\n"
+    def _note(self, note: Note) -> None:
+        self._seen.add((note.what, note.path))
+        line = json.dumps(note) + "\n"
         # opened for each line: a descriptor that stayed open might be closed by the script, and become another file's
         try:
             with events.silence():
@@ -179,7 +179,7 @@ class Reads:
                 os.unlink(self.file)
 
 
-def _path(file: Any) -> str:
+def _path(file: File) -> str:
     """Returns a path from the root, with the links that the script names."""
     name = os.fsdecode(file)
     path = name if name.startswith("/") else os.path.join(os.getcwd(), name)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from nvcoll.dryrun.inside import private
 
+Args = Sequence[Any]
+"""Arguments of an operator."""
+Kwargs = dict[str, Any]
+"""Arguments of an operator by name."""
 NEW = ("empty", "new_empty", "lift_fresh")
 """Beginnings of names of operators whose results are uninitialized, or come from the host."""
 NO_DATA = ("record_stream", "resize_", "_resize", "set_", "is_pinned", "_assert_", "sym_")
@@ -27,9 +32,10 @@ class Rule:
         op: the operator, one overload.
     """
 
-    def __init__(self, op: Any) -> None:
+    def __init__(self, op: private.Operator) -> None:
         self.op = op
-        self.name: str = op.name()
+        name: Callable[[], str] = op.name
+        self.name = name()
         """`aten::mm`, with the overload: `aten::add_.Tensor`."""
         self.shown = self.name.split(".")[0]
         """`aten::add_`."""
@@ -59,7 +65,7 @@ class Rule:
             if each.alias_info is not None and each.alias_info.is_write
         ]
 
-    def mutated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    def mutated(self, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
         """Returns the tensors among the arguments that the operator writes."""
         found: list[torch.Tensor] = []
         for i, name in self._mutated:
@@ -71,7 +77,7 @@ class Rule:
                     found += inner if isinstance(inner, list | tuple) else [inner]
         return [each for each in found if isinstance(each, torch.Tensor)]
 
-    def flops_of(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> int:
+    def flops_of(self, args: Args, kwargs: Kwargs, result: object) -> int:
         """Returns FLOPs of a call as torch counts them; 0 if it has no formula for it."""
         if self._flops is None:
             return 0
@@ -80,7 +86,7 @@ class Rule:
         except Exception:  # formulas expect the arguments that torch's own functions pass
             return 0
 
-    def is_causal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def is_causal(self, args: Args, kwargs: Kwargs) -> bool:
         """Says whether a call of attention is causal."""
         if self.causal_at is None:
             return False

@@ -7,7 +7,6 @@ import platform
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from nvcoll.dryrun.inside.memory import MemoryWatch
 from nvcoll.dryrun.inside.ops import Operators, Watch
 from nvcoll.dryrun.inside.peers import Peers
 from nvcoll.dryrun.inside.steps import Steps
-from nvcoll.dryrun.wire.rank_recording import RankRecording
+from nvcoll.dryrun.wire.rank_recording import Growth, RankRecording
 from nvcoll.dryrun.wire.spec import Spec
 
 JUDGED = {
@@ -52,7 +51,7 @@ class Session:
         failed: is called with an error that has ended a thread of the script.
     """
 
-    def __init__(self, spec: Spec, finished: Callable[[], Any], failed: Callable[[BaseException], Any]) -> None:
+    def __init__(self, spec: Spec, finished: Callable[[], object], failed: Callable[[BaseException], object]) -> None:
         self.spec = spec
         np.random.seed(0)
         self.gpu = Gpu()
@@ -133,7 +132,7 @@ class Session:
             growth=self._growth(memory.kept_by),
         )
 
-    def _growth(self, line: str) -> dict[str, Any]:
+    def _growth(self, line: str) -> Growth:
         """Returns by how much tensors grew in the counted step; the first steps make state and buffers."""
         held = self.steps.held
         grown = held[-1] - held[-2] if len(held) >= LEAST_STEPS else 0

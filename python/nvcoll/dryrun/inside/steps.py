@@ -20,10 +20,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from nvcoll.dryrun.inside import private
 
@@ -44,9 +43,9 @@ class Steps:
         self,
         wanted: int,
         position: Callable[[], int],
-        begin: Callable[[], None],
-        end: Callable[[], None],
-        before: Callable[[Any], None],
+        begin: Callable[[], object],
+        end: Callable[[], object],
+        before: Callable[[Optimizer], None],
         capture: Callable[[bool], None],
     ) -> None:
         self.wanted, self._position, self._begin, self._end, self._before = wanted, position, begin, end, before
@@ -57,7 +56,7 @@ class Steps:
         self.times: list[float] = []
         self.held: list[int] = []
         """Bytes in tensors at the end of each step."""
-        self.optimizer: Any = None
+        self.optimizer: Optimizer | None = None
         self._calls: list[int] = []
         self._number = -1
         self._graphs: set[int] = set()
@@ -66,34 +65,45 @@ class Steps:
         """Hooks all optimizers, and launches of CUDA graphs."""
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._called(optimizer))
         register_optimizer_step_post_hook(lambda optimizer, *_: self._returned(optimizer))
-        graph: Any = torch.cuda.CUDAGraph
-        begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
+        for name, around in (
+            ("capture_begin", self._capturing),
+            ("capture_end", self._captured),
+            ("replay", self._replayed),
+        ):
+            private.wrap(torch.cuda.CUDAGraph, name, around)
 
-        def capturing(this: Any, *args: Any, **kwargs: Any) -> None:
+    def _capturing(self, begin: Callable[..., None]) -> Callable[..., None]:
+        def capturing(*args: object, **kwargs: object) -> None:
             self._capture(True)
-            begin(this, *args, **kwargs)
+            begin(*args, **kwargs)
 
-        def captured(this: Any) -> None:
-            end(this)
+        return capturing
+
+    def _captured(self, end: Callable[[object], None]) -> Callable[[object], None]:
+        def captured(graph: object) -> None:
+            end(graph)
             self._capture(False)
             if self._captured_step:
-                self._graphs.add(id(this))
+                self._graphs.add(id(graph))
             self._captured_step = False
 
-        def replayed(this: Any) -> None:
-            replay(this)
-            if id(this) in self._graphs:
+        return captured
+
+    def _replayed(self, replay: Callable[[object], None]) -> Callable[[object], None]:
+        def replayed(graph: object) -> None:
+            replay(graph)
+            if id(graph) in self._graphs:
                 self._step(has_forward=True)
             else:  # a forward pass may have been captured, and makes no nodes now
                 self._number = -1
 
-        graph.capture_begin, graph.capture_end, graph.replay = capturing, captured, replayed
+        return replayed
 
-    def _called(self, optimizer: Any) -> None:
+    def _called(self, optimizer: Optimizer) -> None:
         if self.optimizer is optimizer and len(self.positions) == self.wanted - 1:
             self._before(optimizer)
 
-    def _returned(self, optimizer: Any) -> None:
+    def _returned(self, optimizer: Optimizer) -> None:
         if self.optimizer is None:
             self.optimizer = optimizer
         if torch.cuda.is_current_stream_capturing():

@@ -14,8 +14,6 @@ listens and no file is written. Keys of other ranks that run come through the ma
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch.distributed as dist
 
 from nvcoll.dryrun.inside import private
@@ -35,11 +33,11 @@ class Answers(private.Store):
     counts: dict[str, int] = {}  # noqa: RUF012
     made: list[Answers] = []  # noqa: RUF012 (older torch forgets Python's methods with the Python object)
 
-    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+    def __init__(self, *_args: object, **_kwargs: object) -> None:
         super().__init__()
         self.made.append(self)
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: str | bytes) -> None:
         self.values[key] = value if isinstance(value, bytes) else str(value).encode()
         self.mail.publish(key, self.values[key])
 
@@ -54,10 +52,10 @@ class Answers(private.Store):
         self.counts[key] = self.counts.get(key, 0) + amount
         return self.counts[key] if amount else self.counts[key] * self.world_size
 
-    def append(self, key: str, value: Any) -> None:
+    def append(self, key: str, value: str | bytes) -> None:
         self.set(key, self.values.get(key, b"") + (value if isinstance(value, bytes) else str(value).encode()))
 
-    def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
+    def compare_set(self, key: str, expected: str | bytes, desired: str | bytes) -> bytes:
         found = self.values.get(key)
         if found is None or found == (expected if isinstance(expected, bytes) else str(expected).encode()):
             self.set(key, desired)
@@ -66,7 +64,7 @@ class Answers(private.Store):
     def multi_get(self, keys: list[str]) -> list[bytes]:
         return [self.get(key) for key in keys]
 
-    def multi_set(self, keys: list[str], values: list[Any]) -> None:
+    def multi_set(self, keys: list[str], values: list[str | bytes]) -> None:
         for key, value in zip(keys, values, strict=True):
             self.set(key, value)
 
@@ -76,14 +74,14 @@ class Answers(private.Store):
 
     deleteKey = delete_key
 
-    def wait(self, *_args: Any) -> None: ...
+    def wait(self, *_args: object) -> None: ...
 
     def check(self, keys: list[str]) -> bool:
         return not any(trouble in key for key in keys for trouble in TROUBLE)
 
-    def barrier(self, *_args: Any, **_kwargs: Any) -> None: ...
+    def barrier(self, *_args: object, **_kwargs: object) -> None: ...
 
-    def set_timeout(self, _timeout: Any) -> None: ...
+    def set_timeout(self, _timeout: object) -> None: ...
 
     def num_keys(self) -> int:
         return len(self.values)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -43,12 +44,12 @@ class Plain(dict[type, bool]):
 IS_PLAIN = Plain()
 
 
-def tensors_of(*trees: Any) -> list[torch.Tensor]:
+def tensors_of(*trees: object) -> list[torch.Tensor]:
     """Returns the tensors in arguments or results: themselves, or in lists and tuples."""
     found: list[torch.Tensor] = []
     for tree in trees:
-        if IS_PLAIN[type(tree)]:
-            found.append(tree)
+        if isinstance(tree, torch.Tensor):
+            found += [tree] if IS_PLAIN[type(tree)] else []
         elif isinstance(tree, list | tuple):
             found += tensors_of(*tree)
         elif isinstance(tree, dict):
@@ -56,7 +57,7 @@ def tensors_of(*trees: Any) -> list[torch.Tensor]:
     return found
 
 
-def replaced(tree: Any, replace: Any) -> Any:
+def replaced(tree: Any, replace: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Returns arguments with each tensor replaced."""
     if isinstance(tree, torch.Tensor):
         return replace(tree)

@@ -13,13 +13,12 @@ import _thread
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 from nvcoll.dryrun.inside import private
 from nvcoll.errors import DryRunError
 
 
-def install(watch: Callable[[], AbstractContextManager[Any]], refuse: Callable[[BaseException], Any]) -> None:
+def install(watch: Callable[[], AbstractContextManager[object]], refuse: Callable[[BaseException], object]) -> None:
     """Makes all threads that start from now on enter a mode.
 
     Args:
@@ -27,22 +26,23 @@ def install(watch: Callable[[], AbstractContextManager[Any]], refuse: Callable[[
         refuse: is called with an error of the dry run that has reached the end of a thread.
     """
 
-    def around(run: Any) -> Any:
-        def watched(*args: Any, **kwargs: Any) -> Any:
+    def around(run: Callable[..., object]) -> Callable[..., object]:
+        def watched(*args: object, **kwargs: object) -> object:
             with watch():
                 return run(*args, **kwargs)
 
         return watched
 
-    def starting(start: Any) -> Any:
+    def starting(start: Callable[..., int]) -> Callable[..., int]:
         return lambda function, *args, **kwargs: start(around(function), *args, **kwargs)
 
-    def hooked(args: Any) -> None:
+    def hooked(args: threading.ExceptHookArgs) -> None:
         if isinstance(args.exc_value, DryRunError):
             refuse(args.exc_value)
         plain(args)
 
+    plain = threading.excepthook
     private.wrap(threading.Thread, "_bootstrap_inner", around)
     for name in ("start_new_thread", "start_new"):
         private.wrap(_thread, name, starting)
-    plain = private.replace(threading, "excepthook", hooked)
+    private.replace(threading, "excepthook", hooked)

@@ -13,7 +13,7 @@ they have as many queries as keys.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from nvcoll.dryrun.wire.rank_recording import Op
 
@@ -28,6 +28,20 @@ BESIDE_FLEX = ("triton_poi", "triton_red", "triton_per")
 
 NAMES = ("attention", "attn")
 """Parts of the names of operators of fused attention."""
+
+
+class Attention(TypedDict):
+    """Arguments of `nvcoll._nvcoll.RankBuilder.attention`."""
+
+    queries: int
+    keys: int
+    sequences: int
+    heads: int
+    qk_dim: int
+    v_dim: int
+    kernel: str
+    again: bool
+    causal: bool
 
 
 def is_attention(op: Op) -> bool:
@@ -70,8 +84,8 @@ def is_backward(op: Op) -> bool:
     return "backward" in op.name or "bwd" in op.name
 
 
-def work_of(op: Op) -> dict[str, Any]:
-    """Returns the arguments of `nvcoll._nvcoll.RankBuilder.attention`."""
+def work_of(op: Op) -> Attention:
+    """Returns the attention of an operator."""
     tensors = _tensors(op)
     assert tensors is not None, "is_attention was asked before"
     (sequences, heads, queries, qk_dim), (_, _, keys, _), (*_, v_dim) = tensors

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from nvcoll.dryrun.parent import roles
 from nvcoll.dryrun.parent.launch import Request
+from nvcoll.dryrun.parent.recording import Assumed, Facts, RankFacts
 from nvcoll.dryrun.parent.step import Made
 from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
 from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind
-
-Facts = dict[str, Any]
 
 ALONE = "the script does not call torch.distributed: one GPU"
 """The fact of a script that made no process group."""
@@ -39,7 +37,7 @@ def facts_of(request: Request, recordings: Sequence[RankRecording], runs: Sequen
         "versions": first.versions,
         "optimizer": first.optimizer,
         "ranks": [
-            {"name": name, "stands_for": count, **_of_rank(one, run)}
+            _of_rank(one, run, name, count)
             for one, run, name, count in zip(recordings, runs, names, stands_for, strict=True)
         ],
         "groups": made.groups,
@@ -48,10 +46,9 @@ def facts_of(request: Request, recordings: Sequence[RankRecording], runs: Sequen
         "hardware_flops": made.step.flops(),
         "flops": made.step.flops(0),
         "assumed": [
-            {"text": one.text, "line": first.lines[one.line], "times": one.times}
-            for one in {(one.text, one.line): one for each in recordings[:1] for one in each.assumed}.values()
-        ]
-        + [{"text": text, "line": "", "times": 1} for text in made.notes],
+            *(Assumed(text=one.text, line=first.lines[one.line], times=one.times) for one in first.assumed),
+            *(Assumed(text=text, line="", times=1) for text in made.notes),
+        ],
         "alone": ALONE if first.is_alone and request.world_size == 1 else "",
         "ddp_waits": first.ddp_waits,
         "without_gradients": first.without_gradients,
@@ -61,11 +58,13 @@ def facts_of(request: Request, recordings: Sequence[RankRecording], runs: Sequen
     }
 
 
-def _of_rank(recording: RankRecording, run: Run) -> Facts:
+def _of_rank(recording: RankRecording, run: Run, name: str, stands_for: int) -> RankFacts:
     rows = recording.records[(recording.records["kind"] & CAPTURED) == 0]
     kinds = Counter(rows["kind"].tolist())
     work = rows[[kind in (Kind.LAUNCH, Kind.GEMM, Kind.COLLECTIVE) for kind in rows["kind"].tolist()]]
     return {
+        "name": name,
+        "stands_for": stands_for,
         "rank": recording.rank,
         "steps": run.steps,
         "launches": kinds[Kind.LAUNCH],

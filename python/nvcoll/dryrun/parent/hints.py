@@ -39,7 +39,7 @@ def hints(recorded: Recording, found: StepPrediction) -> list[str]:
         said.append((host, f"{what}: torch.compile, CUDA graphs or a larger micro-batch have fewer launches"))
     for part, advice in (
         ("sharded", f"prefetch or wrap larger units{', or shard within a node (HSDP)' * _is_wide(found, 'shard')}"),
-        ("data", DDP_WAITS if recorded.facts.get("ddp_waits") else BUCKETS),
+        ("data", DDP_WAITS if recorded.facts["ddp_waits"] else BUCKETS),
         ("tensor", f"fewer tensor-parallel ranks{', or keep them within NVLink' * _is_wide(found, 'tp')}"),
     ):
         share = found.parts.get(part, 0.0) / found.seconds
@@ -61,7 +61,7 @@ def _is_wide(found: StepPrediction, word: str) -> bool:
 
 
 def _of_growth(recorded: Recording) -> list[str]:
-    growth = recorded.facts.get("growth", {})
+    growth = recorded.facts["growth"]
     if not (grown := growth.get("bytes", 0)):
         return []
     step, line = growth.get("step", 0), growth.get("line", "")
@@ -72,8 +72,7 @@ def _of_growth(recorded: Recording) -> list[str]:
 
 
 def _of_memory(recorded: Recording) -> list[str]:
-    memory = max(recorded.memory, key=lambda row: row["reserved"])
-    allocated, reserved = memory["allocated"], memory["reserved"]
+    allocated, reserved = recorded.fullest["allocated"], recorded.fullest["reserved"]
     if not reserved or 1 - allocated / reserved < SLACK:
         return []
     slack = sized(int(reserved - allocated))
@@ -99,9 +98,8 @@ def _of_calls(recorded: Recording) -> list[str]:
 
 def _of_other_work(recorded: Recording) -> list[str]:
     """Returns hints of evaluation and checkpoints within the counted step."""
-    shares: dict[str, float] = recorded.facts.get("without_gradients", {})
-    other = [f"{100 * share:.0f} % of FLOPs without gradients ({line})" for line, share in shares.items()
-             if share >= UNTRAINED]  # fmt: skip
-    other += [f"torch.save ({line})" for line in recorded.facts.get("saves", ())]
+    shares = recorded.facts["without_gradients"].items()
+    other = [f"{100 * each:.0f} % of FLOPs without gradients ({line})" for line, each in shares if each >= UNTRAINED]
+    other += [f"torch.save ({line})" for line in recorded.facts["saves"]]
     advice = "if training does without, --steps N counts another step"
     return [f"the counted step holds {', '.join(other)}; time, tokens and MFU include it: {advice}"] if other else []

@@ -23,9 +23,8 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
 
-from nvcoll.dryrun.wire.stamps import METADATA, Stamp, kind_of, may_be_imported, names_in, stamp_of
+from nvcoll.dryrun.wire.stamps import METADATA, Note, Stamp, kind_of, may_be_imported, names_in, stamp_of
 from nvcoll.dryrun.wire.whole import write_whole
 
 MOST_FILE_BYTES = 16 << 20
@@ -34,7 +33,7 @@ MOST_FILE_BYTES = 16 << 20
 MOST = 50_000
 """The most inputs of a recording that is kept. Chosen: comparing them takes a second."""
 
-Kind = Literal["read", "listed", "searched"]
+WAYS = ("read", "listed", "searched")
 """How a path was read: as a file; as a folder by the script; as a folder by an import."""
 
 Row = tuple[Stamp, str]
@@ -57,7 +56,7 @@ class Inputs:
         host: the name of this machine, if the script asked for it.
     """
 
-    paths: dict[Kind, dict[str, Row]] = field(default_factory=lambda: {kind: {} for kind in get_args(Kind)})
+    paths: dict[str, dict[str, Row]] = field(default_factory=lambda: {way: {} for way in WAYS})
     asked: dict[str, str] = field(default_factory=dict)
     sought: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
@@ -76,8 +75,8 @@ class Inputs:
         """Reads a file that `save` wrote; a damaged file raises any error."""
         rows = json.loads(gzip.decompress(path.read_bytes()))
         paths = {
-            kind: {path: (stamp and tuple(stamp), content) for path, (stamp, content) in rows["paths"][kind].items()}
-            for kind in get_args(Kind)
+            way: {path: (stamp and tuple(stamp), content) for path, (stamp, content) in rows["paths"][way].items()}
+            for way in WAYS
         }
         return cls(**rows | {"paths": paths})
 
@@ -89,17 +88,17 @@ class Inputs:
         for path, kind in self.asked.items():
             if kind_of(path) != kind:
                 return path
-        for kind, rows in self.paths.items():
+        for way, rows in self.paths.items():
             for path, (stamp, content) in rows.items():
                 now = stamp_of(path)
                 if now == stamp or (now is None and path in made):
                     continue
-                if now is None or stamp is None or content != _content(kind, path, now, sought, made):
+                if now is None or stamp is None or content != _content(way, path, now, sought, made):
                     return path
         return ""
 
 
-def inputs_of(noted: Iterable[Sequence[Any]]) -> Inputs:
+def inputs_of(noted: Iterable[Note]) -> Inputs:
     """Returns the inputs that ranks noted.
 
     Args:
@@ -108,21 +107,20 @@ def inputs_of(noted: Iterable[Sequence[Any]]) -> Inputs:
     Raises:
         UnknownInputs: an input changed while the script ran, or there are too many.
     """
-    first: dict[Kind, dict[str, tuple[Stamp, Sequence[str] | None]]] = {kind: {} for kind in get_args(Kind)}
+    first: dict[str, dict[str, tuple[Stamp, Sequence[str] | None]]] = {way: {} for way in WAYS}
     found, made, sought = Inputs(), set[str](), set[str]()
-    for kind, path, *more in noted:
-        if kind == "sought":
+    for what, path, stamp, names, kind in noted:
+        if what == "sought":
             sought.add(path)
-        elif kind == "host":
+        elif what == "host":
             found.host = path
-        elif kind == "made":
-            if more[0] == "" or not any(path in rows for rows in first.values()):  # else it was read before
+        elif what == "made":
+            if not kind or not any(path in rows for rows in first.values()):  # else it was read before
                 made.add(path)
-        elif kind == "asked":
-            found.asked.setdefault(path, more[0])
-        elif kind in first and path not in made:
-            stamp = tuple(more[0]) if more[0] else None
-            first[kind].setdefault(path, (stamp, more[1] if kind != "read" else None))
+        elif what == "asked":
+            found.asked.setdefault(path, kind)
+        elif what in first and path not in made:
+            first[what].setdefault(path, (stamp, names))
     if (count := sum(map(len, first.values())) + len(found.asked)) > MOST:
         raise UnknownInputs(f"the script reads {count:,} files and folders, more than the {MOST:,} that are compared")
     found.made, found.sought = sorted(made), sorted(sought)
@@ -130,32 +128,32 @@ def inputs_of(noted: Iterable[Sequence[Any]]) -> Inputs:
     for path, kind in found.asked.items():
         if kind_of(path) != kind:
             raise UnknownInputs(f"{path} changed while the script ran")
-    for kind, rows in first.items():
+    for way, rows in first.items():
         for path, (stamp, names) in rows.items():
             now = stamp_of(path)
-            content = "" if now is None else _content(kind, path, now, sought, made)
+            content = "" if now is None else _content(way, path, now, sought, made)
             if now != stamp and path not in made:
-                then = None if stamp is None else _of_names(kind, path, names, sought, made)
+                then = None if stamp is None else _of_names(way, path, names, sought, made)
                 if now is None or then is None or then != content:
                     raise UnknownInputs(f"{path} changed while the script ran")
-            found.paths[kind][path] = now, content
+            found.paths[way][path] = now, content
     return found
 
 
-def noted_in(file: Path) -> list[list[Any]] | None:
+def noted_in(file: Path) -> list[Note] | None:
     """Returns what a rank noted in a file; None: it could not note all."""
     try:
-        rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        notes = [Note.of(line) for line in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError):
         return None
-    return rows if rows and rows[0][0] == "begun" else None
+    return notes if notes and notes[0].what == "begun" else None
 
 
-def _content(kind: Kind, path: str, stamp: tuple[int, int, int, int], sought: set[str], made: set[str]) -> str:
+def _content(way: str, path: str, stamp: tuple[int, int, int, int], sought: set[str], made: set[str]) -> str:
     """Returns the content of a path that is there."""
-    if kind != "read":
+    if way != "read":
         names = names_in(path)
-        return (f"changed {stamp[1]}" if names is None else _of_names(kind, path, names, sought, made)) or ""
+        return (f"changed {stamp[1]}" if names is None else _of_names(way, path, names, sought, made)) or ""
     if stamp[0] > MOST_FILE_BYTES:
         return f"{stamp[0]} bytes, changed {stamp[1]}"
     try:
@@ -164,12 +162,12 @@ def _content(kind: Kind, path: str, stamp: tuple[int, int, int, int], sought: se
         return type(error).__name__
 
 
-def _of_names(kind: Kind, path: str, names: Sequence[str] | None, sought: set[str], made: set[str]) -> str | None:
+def _of_names(way: str, path: str, names: Sequence[str] | None, sought: set[str], made: set[str]) -> str | None:
     """Returns the content of a folder with these names; None if they are not known."""
-    if names is None or kind == "read":
+    if names is None or way == "read":
         return None
     kept = [name for name in names if name != "__pycache__" and os.path.join(path, name) not in made]
-    if kind == "searched":
+    if way == "searched":
         kept = [name for name in kept if name.endswith(METADATA) or (may_be_imported(name) and _stem(name) in sought)]
     return hashlib.sha256("\n".join(kept).encode(errors="surrogateescape")).hexdigest()[:32]
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import NotRequired, TypedDict
 
+from nvcoll.dryrun.parent.rows import Product
 from nvcoll.dryrun.wire.rank_recording import Op
 
-Row = dict[str, Any]
-"""Arguments of `nvcoll._nvcoll.RankBuilder.gemm`."""
+
+class Gemm(TypedDict):
+    """Arguments of `nvcoll._nvcoll.RankBuilder.gemm`."""
+
+    m: float
+    n: float
+    k: float
+    dtype: str
+    batch: NotRequired[float]
+    experts: NotRequired[bool]
+
 
 TYPES = {0: "fp32", 1: "fp64", 2: "fp16", 3: "fp8", 10: "fp8", 14: "bf16", 28: "fp8", 29: "fp8", 33: "fp4"}
 """The precision of a product by the cudaDataType of its inputs. Integers of 8 bits have the rate of fp8."""
@@ -27,20 +36,20 @@ def precision_of(types: int) -> str:
     return "tf32" if inputs == 0 and compute in TF32 else TYPES.get(inputs, "fp32")
 
 
-def product(args: Sequence[int]) -> Row:
+def gemm_of(product: Product) -> Gemm:
     """Returns the operation of a record of a product."""
-    m, n, k, batch, _, types = args
+    m, n, k, batch, _, types = product
     return {"m": m, "n": n, "k": k, "dtype": precision_of(types), "batch": max(1, batch)}
 
 
-def bytes_of(args: Sequence[int]) -> float:
+def bytes_of(product: Product) -> float:
     """Returns the bytes that a product reads and writes."""
-    m, n, k, batch, _, types = args
+    m, n, k, batch, _, types = product
     inputs, outputs = NBYTES.get(types & 0xFF, 2), NBYTES.get(types >> 8 & 0xFF, 2)
     return max(1, batch) * ((m * k + k * n) * inputs + m * n * outputs)
 
 
-def convolution(op: Op, launches: int) -> Row:
+def convolution(op: Op, launches: int) -> Gemm:
     """Returns a product of the same FLOPs as one launch of a convolution: pixels x filters x weights of a filter."""
     backward = "backward" in op.name
     shapes = [shape for shape, _ in op.inputs]
@@ -54,7 +63,7 @@ GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
 """Operators that multiply the rows of each expert by its weights, in one kernel outside of cuBLAS."""
 
 
-def grouped(op: Op) -> Row | None:
+def grouped(op: Op) -> Gemm | None:
     """Returns the products of experts, assumed to be equal; None: the operator makes none.
 
     Its tensors are (rows, k) and (experts, k, n); or (experts, m, k) and (k, rows); or, for gradients of weights,

@@ -12,15 +12,16 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, NotRequired, TypedDict, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from nvcoll._nvcoll import InvalidArgument, WorkStep
-from nvcoll.dryrun.wire.rank_recording import Run
+from nvcoll.dryrun.wire.rank_recording import Growth, Run
 from nvcoll.dryrun.wire.whole import write_whole
 
 SCHEMA = "nvcoll.recorded/2"
@@ -29,41 +30,124 @@ MOST_BYTES = 1 << 30
 """The largest text of a recording that is read. Chosen: a hundred times that of a large script."""
 
 
-FACTS: dict[Any, Any] = {
-    **{"script": str, "world_size": int, "gpu": str, "gpu_title": str, "tokens": str, "flops": float},
-    "versions": {...: str},
-    "ranks": [dict.fromkeys(("rank", "products", "launches", "calls", "streams"), int)],
-    "groups": [{"name": str, **dict.fromkeys(("size", "stride", "first", "runs?", "apart?"), int)}],
-    "assumed": [{"text": str, "line": str, "times": int}],
-    **{"unanswered": [str], "saves?": [str], "without_gradients?": {...: float}},
-    **{"alone?": str, "ddp_waits?": bool, "machine?": str | None},
-    "growth?": {"bytes?": int, "step?": int, "line?": str},
-}
-"""What readers of facts rely on: types by name, with `?` where a name may be missing; `...` stands for all names."""
+class RankFacts(TypedDict):
+    """Counts of a rank that ran, in the counted step."""
 
-STEP: dict[str, Any] = {
-    **{"gpus": int, "tokens?": float, "model_flops?": float},
-    "streams": {"ranks": [{"issued": list, "memory": {"allocator": {"allocated": float, "reserved": float}}}]},
-}
-"""What readers of the step in Python rely on, beside what the step itself checks."""
+    name: str
+    stands_for: int
+    rank: int
+    steps: int
+    launches: int
+    products: int
+    calls: int
+    host_waits: int
+    streams: int
+    host_ops: int
+    allocated: int
+    reserved: int
+    capacity: int
 
 
-def _wrong(value: Any, shape: Any, where: str) -> Iterator[str]:
-    """Yields the places at which a value has not a shape."""
-    if isinstance(shape, list) and isinstance(value, list):
-        for nth, row in enumerate(value):
-            yield from _wrong(row, shape[0], f"{where}[{nth}]")
-    elif isinstance(shape, dict) and isinstance(value, dict):
-        for name, one in (dict.fromkeys(value, shape[...]) if ... in shape else shape).items():
-            known = name.removesuffix("?")
-            if known == name or known in value:
-                yield from _wrong(value.get(known), one, f"{where}.{known}")
-    elif isinstance(shape, list | dict):
+class GroupFacts(TypedDict):
+    """A group that communicates: its name in the step, what the framework calls it, and its ranks."""
+
+    name: str
+    called: str
+    size: int
+    stride: int
+    first: int
+    runs: NotRequired[int]
+    apart: NotRequired[int]
+
+
+class Assumed(TypedDict):
+    """An assumption, the line of the script, and how often it was made."""
+
+    text: str
+    line: str
+    times: int
+
+
+class Facts(TypedDict):
+    """Facts of a recording beside the step, for reports."""
+
+    script: str
+    world_size: int
+    gpu: str
+    gpu_title: str
+    versions: dict[str, str]
+    optimizer: str
+    ranks: list[RankFacts]
+    groups: list[GroupFacts]
+    tokens: str
+    model_flops: float | None
+    hardware_flops: float
+    flops: float
+    assumed: list[Assumed]
+    alone: str
+    ddp_waits: bool
+    without_gradients: dict[str, float]
+    saves: list[str]
+    growth: Growth
+    unanswered: list[str]
+    machine: NotRequired[str | None]
+
+
+class Allocator(TypedDict):
+    """Bytes of a rank, as torch's allocator counts."""
+
+    allocated: float
+    reserved: float
+    stack: NotRequired[list[str]]
+
+
+class RankMemory(TypedDict):
+    """The memory of a rank."""
+
+    allocator: Allocator
+
+
+class RankRow(TypedDict):
+    """A rank of the step; the step itself checks its operations."""
+
+    issued: list[Any]
+    memory: RankMemory
+
+
+class Streams(TypedDict):
+    """The recorded part of a step."""
+
+    ranks: list[RankRow]
+
+
+class StepRow(TypedDict):
+    """What readers of the step in Python rely on, beside what the step itself checks."""
+
+    gpus: int
+    tokens: NotRequired[float | None]
+    model_flops: NotRequired[float | None]
+    streams: Streams
+
+
+def _wrong(value: object, shape: Any, where: str) -> Iterator[str]:
+    """Yields the places at which a value has not a type."""
+    inner, of = get_args(shape), get_origin(shape)
+    if of is NotRequired or (of in (Union, UnionType) and value is not None):
+        yield from _wrong(value, inner[0], where)
+    elif is_typeddict(shape) and isinstance(value, dict):
+        for key, type_ in get_type_hints(shape, include_extras=True).items():
+            if key in value or (shape.__total__ and get_origin(type_) is not NotRequired):
+                yield from _wrong(value.get(key), type_, f"{where}.{key}")
+    elif (of is list and isinstance(value, list)) or (of is dict and isinstance(value, dict)):
+        rows: Iterable[tuple[object, object]] = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, one in rows:
+            yield from _wrong(one, inner[-1], f"{where}[{name}]")
+    elif is_typeddict(shape) or of in (list, dict):
         yield where
     elif shape is float:
-        if type(value) not in (int, float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             yield where
-    elif not isinstance(value, shape) or (isinstance(value, bool) and shape is not bool):
+    elif shape is not Any and (not isinstance(value, shape) or (isinstance(value, bool) and shape is not bool)):
         yield where
 
 
@@ -78,8 +162,8 @@ class Recording:
         not_kept: why the cache did not keep it, and the script will run again; empty: it did, or was not to.
     """
 
-    row: dict[str, Any]
-    facts: dict[str, Any]
+    row: StepRow
+    facts: Facts
     runs: tuple[Run, ...] = field(default=(), compare=False)
     not_kept: str = field(default="", compare=False)
 
@@ -89,25 +173,25 @@ class Recording:
         return WorkStep.from_json(json.dumps(self.row))
 
     @property
-    def ranks(self) -> list[dict[str, Any]]:
+    def ranks(self) -> list[RankRow]:
         """The ranks of the step: operations and memory."""
-        found: list[dict[str, Any]] = self.row["streams"]["ranks"]
-        return found
+        return self.row["streams"]["ranks"]
 
     @property
-    def memory(self) -> list[dict[str, Any]]:
-        """What the allocator of each rank counted."""
-        return [rank["memory"]["allocator"] for rank in self.ranks]
+    def fullest(self) -> Allocator:
+        """What the allocator that held most memory counted."""
+        return max((rank["memory"]["allocator"] for rank in self.ranks), key=lambda one: one["reserved"])
 
     def with_tokens(self, tokens: float | None) -> Recording:
         """Returns the same step with a given number of tokens; None: the number that was found."""
         if tokens is None:
             return self
-        return replace(self, row=self.row | {"tokens": tokens}).with_facts(tokens="as given by --tokens")
+        row: StepRow = {**self.row, "tokens": tokens}
+        return replace(self, row=row, facts={**self.facts, "tokens": "as given by --tokens"})
 
-    def with_facts(self, **facts: Any) -> Recording:
-        """Returns the same step with further facts."""
-        return replace(self, facts=self.facts | facts)
+    def with_machine(self, name: str | None) -> Recording:
+        """Returns the same recording with the machine for which it was made."""
+        return replace(self, facts={**self.facts, "machine": name})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it to a file, whole or not at all. The same recording is the same bytes."""
@@ -135,13 +219,12 @@ class Recording:
         step, facts = row.get("step"), row.get("facts")
         if not isinstance(step, dict) or not isinstance(facts, dict) or "streams" not in step:
             raise InvalidArgument(f"{path} has no recorded step: {what}")
-        given = {name: value for name, value in step.items() if value is not None}
-        where = next(chain(_wrong(facts, FACTS, "facts"), _wrong(given, STEP, "step")), "")
+        where = next(chain(_wrong(facts, Facts, "facts"), _wrong(step, StepRow, "step")), "")
         if not where and not (facts["ranks"] and step["streams"]["ranks"]):
             where = "ranks"
         if where:
             raise InvalidArgument(f"{path} is a damaged recording (`{where}`): {what}")
-        return cls(step, facts)
+        return cls(cast(StepRow, step), cast(Facts, facts))
 
 
 def _no_number(text: str) -> None:

@@ -5,12 +5,12 @@ Facts of each recording come first, then the step on the machines with hints, th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
 
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
 from nvcoll.dryrun.parent.hints import hints
-from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.dryrun.parent.recording import Facts, GroupFacts, Recording
 from nvcoll.dryrun.wire.rank_recording import Run
 from nvcoll.text.blocks import Block, Line, under
 from nvcoll.text.formatting import counted
@@ -54,7 +54,7 @@ def _facts(recorded: Recording) -> Iterator[Line]:
     who = f"rank{'s' if len(facts['ranks']) > 1 else ''} {ranks} of {facts['world_size']}"
     took = _took(recorded.runs) if recorded.runs else "recorded before"
     yield Line("", f"{facts['script']}: {who} on a virtual {facts['gpu_title']}, {took}")
-    if facts.get("alone"):
+    if facts["alone"]:
         yield Line("hint", facts["alone"])
     if recorded.not_kept:
         yield Line("hint", f"the script will run again next time: {recorded.not_kept}")
@@ -73,7 +73,7 @@ def _took(runs: Sequence[Run]) -> str:
     return f"{counted(runs[0].steps, 'step')} in {max(run.seconds for run in runs):.0f} s with {rss:.1f} GB"
 
 
-def _group(row: Mapping[str, Any]) -> str:
+def _group(row: GroupFacts) -> str:
     runs, stride = row.get("runs", 1), row["stride"]
     size, last = row["size"] // runs, row["first"] + (runs - 1) * row.get("apart", 0)
     shown = [_run(first, stride, size) for first in dict.fromkeys((row["first"], last))]
@@ -90,7 +90,7 @@ def _run(first: int, stride: int, size: int) -> str:
 
 def _detail(recorded: Recording, found: StepPrediction) -> Detail:
     """Returns memory as the allocator counts it, the line of its peak, hints, and what was assumed."""
-    fullest = max(recorded.memory, key=lambda row: row["reserved"])
+    fullest = recorded.fullest
     held = f"{fullest['allocated'] / 2**30:.1f} GiB in tensors, {fullest['reserved'] / 2**30:.1f} reserved"
     with_nccl = f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} with NCCL and CUDA"
     stack = fullest.get("stack") or [""]
@@ -98,7 +98,7 @@ def _detail(recorded: Recording, found: StepPrediction) -> Detail:
     return Detail(memory, stack[-1], hints(recorded, found), [*_assumed(recorded.facts)])
 
 
-def _assumed(facts: Mapping[str, Any]) -> Iterator[Line]:
+def _assumed(facts: Facts) -> Iterator[Line]:
     rows, said = facts["assumed"], []
     for row in rows[:MOST]:
         where = f" ({row['line']})" if row["line"] else ""

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
-import numpy as np
-
-from nvcoll.dryrun.wire.virtual_gpu import CAPTURED
-
-LogRow = tuple[int, int, int, int, list[int]]
-"""Kind, stream, name, operator, arguments."""
+from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Records
 
 
-def rows_of(records: np.ndarray[Any, np.dtype[Any]]) -> list[LogRow]:
+class Row(NamedTuple):
+    """A record: `args` are by its kind."""
+
+    kind: int
+    stream: int
+    name: int
+    op: int
+    args: list[int]
+
+
+class Product(NamedTuple):
+    """The arguments of a record of a matrix product."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    transposes: int
+    types: int
+
+
+class Call(NamedTuple):
+    """The arguments of a record of a call of NCCL; `together` is the number of its group call, 0 for none."""
+
+    elements: int
+    dtype: int
+    communicator: int
+    peer: int
+    together: int
+    nbytes: int
+
+
+def rows_of(records: Records) -> list[Row]:
     """Returns the records that ran, without captured work."""
     ran = records[(records["kind"] & CAPTURED) == 0]
-    return list(zip(*(ran[name].tolist() for name in ("kind", "stream", "name", "op", "args")), strict=True))
+    return list(map(Row, *(ran[name].tolist() for name in Row._fields)))

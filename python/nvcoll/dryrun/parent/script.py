@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from nvcoll.dryrun.parent import cache, roles
 from nvcoll.dryrun.parent.facts import facts_of
@@ -17,6 +16,7 @@ from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.step import made_of
 from nvcoll.dryrun.parent.times import saved, times_of
 from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
+from nvcoll.dryrun.wire.stamps import Note
 from nvcoll.text.formatting import counted, listed
 from nvcoll.training.planning import Machine
 
@@ -59,7 +59,7 @@ def record(
     return recorded
 
 
-def _noted(runs: Sequence[Run]) -> Iterator[Sequence[Any]]:
+def _noted(runs: Sequence[Run]) -> Iterator[Note]:
     for run in runs:
         if run.noted is None:
             raise UnknownInputs(f"rank {run.rank} could not note what the script reads")
@@ -112,7 +112,7 @@ def recordings_of(
 ) -> tuple[list[RankRecording], list[Run]]:
     """Runs rank 0, then again with more ranks until all needed ranks run; returns their recordings."""
     running = tuple(ranks) if ranks is not None else (0,)
-    earlier: list[list[Any]] = []
+    earlier: list[Note] = []
     for _ in range(roles.ATTEMPTS):
         tell(f"{listed(running)} of {request.world_size} on a virtual {request.gpu.title}")
         ended = run_ranks(request, running)

@@ -27,14 +27,15 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict, cast
 
 from nvcoll._nvcoll import RankBuilder, StepBuilder, WorkStep
 from nvcoll.dryrun.parent import attention, roles
-from nvcoll.dryrun.parent.products import bytes_of, convolution, grouped, product
-from nvcoll.dryrun.parent.rows import LogRow, rows_of
+from nvcoll.dryrun.parent.products import bytes_of, convolution, gemm_of, grouped
+from nvcoll.dryrun.parent.recording import GroupFacts, StepRow
+from nvcoll.dryrun.parent.rows import Call, Product, Row, rows_of
 from nvcoll.dryrun.parent.tokens import tokens_of
-from nvcoll.dryrun.wire.rank_recording import Group, Op, RankRecording
+from nvcoll.dryrun.wire.rank_recording import Op, RankRecording
 from nvcoll.dryrun.wire.virtual_gpu import Kind
 
 LINES = {
@@ -55,6 +56,10 @@ DIRECTIONS = {1: "d2h", 2: "h2d", 3: "d2d"}
 """Directions of copies by cudaMemcpyKind. Copies within the host do not use the GPU."""
 
 
+STREAM, EVENT = 1, 2
+"""What the processor waits for (`Kind.HOST_WAIT`), if not for the device."""
+
+
 @dataclass(frozen=True)
 class Made:
     """A step that was made of recordings.
@@ -69,14 +74,14 @@ class Made:
 
     step: WorkStep
     places: list[list[int]]
-    groups: list[dict[str, Any]]
+    groups: list[GroupFacts]
     tokens: str
     notes: list[str]
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> StepRow:
         """The step as JSON has it."""
-        row: dict[str, Any] = json.loads(self.step.to_json())
+        row: StepRow = json.loads(self.step.to_json())
         return row
 
 
@@ -105,11 +110,12 @@ def made_of(recordings: Sequence[RankRecording], *, gpu: str, name: str, tokens:
     step = builder.finish(tokens=tokens if tokens is not None else counted or None, has_passes=True)
     places = [[-1 if one is None else maker.rank.place(one) for one in maker.handles] for maker in makers]
     shapes = json.loads(step.to_json())["groups"]
-    groups: dict[str, dict[str, Any]] = {}
-    for maker in makers:
-        for group, number in maker.communicating():
-            name = builder.name_of(number)
-            groups.setdefault(name, {"name": name, "called": group.name, **shapes[name], "first": min(group.ranks)})
+    groups: dict[str, GroupFacts] = {}
+    for one, maker in zip(recordings, makers, strict=True):
+        for communicator, number in sorted(maker.groups.items()):
+            group, name = one.groups[communicator], builder.name_of(number)
+            row = {"name": name, "called": group.name, **shapes[name], "first": min(group.ranks)}
+            groups.setdefault(name, cast(GroupFacts, row))
     order = sorted(groups.values(), key=lambda row: (row["stride"], row["size"], row["name"]))
     return Made(step, places, order, found, builder.notes)
 
@@ -121,142 +127,156 @@ def _memory(recording: RankRecording) -> tuple[float, float, dict[str, float], l
     return memory.allocated, memory.reserved, dict(parts), list(reversed(memory.stack))
 
 
+class _Placed(TypedDict):
+    """What all operations have: name, line of the script, and whether a CUDA graph issues them."""
+
+    name: str
+    line: str | None
+    by_graph: bool
+
+
+@dataclass
+class _Graph:
+    """The launch of a CUDA graph: its first operation stands for the launch, and the graph issues the others."""
+
+    left: int = 0
+    has_begun: bool = False
+
+    def passed(self, row: Row, is_new: bool) -> None:
+        """Goes past a record; a new operation begins the graph, events do not."""
+        if self.left:
+            self.left -= 1
+            begins = is_new and row.kind not in (Kind.EVENT_RECORD, Kind.STREAM_WAIT)
+            self.has_begun = self.left > 0 and (self.has_begun or begins)
+        elif row.kind == Kind.GRAPH_LAUNCH:
+            self.left = row.args[0]
+
+
 class _Rank:
     """The operations of one rank.
 
     Attributes:
         rank: the builder of the rank.
         handles: for each record that ran the handle of its operation, or None.
+        groups: number in the builder by communicator, of those that communicate.
     """
 
     def __init__(self, recording: RankRecording, builder: StepBuilder, rank: RankBuilder) -> None:
-        self.rank, self.handles = rank, list[int | None]()
+        self.rank, self.handles, self.groups = rank, list[int | None](), dict[int, int]()
         self._recording, self._builder = recording, builder
         self._rows = rows_of(recording.records)
-        self._launches = Counter(op for kind, *_, op, _ in self._rows if kind == Kind.LAUNCH)
+        self._launches = Counter(row.op for row in self._rows if row.kind == Kind.LAUNCH)
         self._products = defaultdict[int, float](float)
-        for kind, *_, op, args in self._rows:
-            if kind == Kind.GEMM:
-                self._products[op] += bytes_of(args)
+        for row in self._rows:
+            if row.kind == Kind.GEMM:
+                self._products[row.op] += bytes_of(Product(*row.args))
         self._exchanges = _exchanges(self._rows, recording)
-        self._exchanged: set[tuple[int, int]] = set()
-        self._attended: set[int] = set()
-        self._groups: dict[int, int] = {}
-        self._of_graph, self._is_launched = 0, False
+        self._made: set[int | tuple[int, int]] = set()
+        """Operators and group calls of which the first record stands for all."""
+        self._graph = _Graph()
 
     def issue(self) -> None:
         """Issues the operations in the order in which the processor issued them."""
         last: tuple[int, int] | None = None
         handle: int | None = None
-        for kind, stream, name, op, args in self._rows:
-            key = (stream, op) if kind == Kind.LAUNCH and op else None
-            is_more = key is not None and key == last and handle is not None and self.rank.more(handle, self._share(op))
+        for row in self._rows:
+            key = (row.stream, row.op) if row.kind == Kind.LAUNCH and row.op else None
+            is_more = bool(key) and key == last and handle is not None and self.rank.more(handle, self._share(row))
             if not is_more:
-                handle = self._issued(kind, stream, name, op, args)
-                last = key
-            self._mark(kind, args, handle is not None and not is_more)
+                handle, last = self._issued(row), key
+            self._graph.passed(row, is_new=handle is not None and not is_more)
             self.handles.append(handle)
 
-    def communicating(self) -> list[tuple[Group, int]]:
-        """Returns the groups that communicate, with their numbers in the builder."""
-        return [(self._recording.groups[number], of) for number, of in sorted(self._groups.items())]
-
-    def _mark(self, kind: int, args: Sequence[int], is_new: bool) -> None:
-        """Notes what a CUDA graph launches; its first operation stands for the launch of the graph."""
-        if self._of_graph:
-            self._of_graph -= 1
-            works = is_new and kind not in (Kind.EVENT_RECORD, Kind.STREAM_WAIT)
-            self._is_launched = self._of_graph > 0 and (self._is_launched or works)
-        elif kind == Kind.GRAPH_LAUNCH:
-            self._of_graph = args[0]
-
-    def _issued(self, kind: int, stream: int, name: int, op: int, args: Sequence[int]) -> int | None:
-        by_graph = self._is_launched
-        match kind:
+    def _issued(self, row: Row) -> int | None:
+        stream, args, by_graph = row.stream, row.args, self._graph.has_begun
+        match row.kind:
             case Kind.LAUNCH:
-                return self._launch(stream, name, op)
+                return self._launch(row)
             case Kind.GEMM:
-                found = product(args)
-                placed = self._placed(op, self._recording.names[name])
-                return self.rank.gemm(stream, **found, **placed, backward=self._op(op).is_backward)
+                placed = self._placed(row, self._recording.names[row.name])
+                return self.rank.gemm(stream, **gemm_of(Product(*args)), **placed, backward=self._op(row).is_backward)
             case Kind.COPY if args[1] in DIRECTIONS:
-                return self.rank.copy(stream, args[0], DIRECTIONS[args[1]], **self._placed(op, "copy"))
+                return self.rank.copy(stream, args[0], DIRECTIONS[args[1]], **self._placed(row, "copy"))
             case Kind.FILL:
-                return self.rank.move(stream, args[0], **self._placed(op, "memset"))
+                return self.rank.move(stream, args[0], **self._placed(row, "memset"))
             case Kind.EVENT_RECORD:
                 return self.rank.record(stream, args[0], by_graph=by_graph)
             case Kind.STREAM_WAIT:
                 return self.rank.wait(stream, args[0], by_graph=by_graph)
             case Kind.HOST_WAIT:
-                of_stream, of_event = (stream if args[0] == 1 else None), (args[1] if args[0] == 2 else None)
+                waits_for, event = args[:2]
+                of_stream, of_event = stream if waits_for == STREAM else None, event if waits_for == EVENT else None
                 return self.rank.host_wait(stream=of_stream, event=of_event, by_graph=by_graph)
             case Kind.COLLECTIVE:
-                return self._call(stream, self._recording.names[name], op, args)
+                return self._call(row, Call(*args))
         return None
 
-    def _op(self, op: int) -> Op:
-        return self._recording.ops[op] if 0 < op < len(self._recording.ops) else Op("")
+    def _op(self, row: Row) -> Op:
+        return self._recording.ops[row.op] if 0 < row.op < len(self._recording.ops) else Op("")
 
-    def _placed(self, op: int, name: str) -> dict[str, Any]:
-        """Returns name and line of an operation, and whether a CUDA graph launched it."""
-        found = self._op(op)
+    def _placed(self, row: Row, name: str) -> _Placed:
+        found = self._op(row)
         line = self._recording.lines[found.line] if found.line else None
-        return {"name": found.name or name, "line": line, "by_graph": self._is_launched}
+        return {"name": found.name or name, "line": line, "by_graph": self._graph.has_begun}
 
-    def _share(self, op: int) -> float:
+    def _share(self, row: Row) -> float:
         """Returns the bytes of one launch of an operator, without the bytes that its products move."""
-        return max(0.0, self._op(op).bytes - self._products[op]) / max(1, self._launches[op])
+        return max(0.0, self._op(row).bytes - self._products[row.op]) / max(1, self._launches[row.op])
 
-    def _launch(self, stream: int, name: int, op: int) -> int:
-        found, placed = self._op(op), self._placed(op, self._recording.names[name])
+    def _is_first(self, of: int | tuple[int, int]) -> bool:
+        is_first = of not in self._made
+        self._made.add(of)
+        return is_first
+
+    def _launch(self, row: Row) -> int:
+        found, placed = self._op(row), self._placed(row, self._recording.names[row.name])
         backward = found.is_backward or "backward" in found.name
-        if "convolution" in found.name and found.flops and not self._products[op]:
-            return self.rank.gemm(stream, **convolution(found, self._launches[op]), **placed, backward=backward)
-        if op not in self._attended and attention.is_attention(found):
-            self._attended.add(op)
-            return self.rank.attention(stream, **attention.work_of(found), **placed, backward=found.is_backward)
-        if op not in self._attended and (experts := grouped(found)) is not None:
-            self._attended.add(op)
-            return self.rank.gemm(stream, **experts, **placed, backward=found.is_backward)
-        return self.rank.move(stream, self._share(op), **placed)
+        if "convolution" in found.name and found.flops and not self._products[row.op]:
+            return self.rank.gemm(row.stream, **convolution(found, self._launches[row.op]), **placed, backward=backward)
+        if self._is_first(row.op):
+            if attention.is_attention(found):
+                work = attention.work_of(found)
+                return self.rank.attention(row.stream, **work, **placed, backward=found.is_backward)
+            if (experts := grouped(found)) is not None:
+                return self.rank.gemm(row.stream, **experts, **placed, backward=found.is_backward)
+        return self.rank.move(row.stream, self._share(row), **placed)
 
-    def _group(self, communicator: int, group: Group) -> int:
-        if communicator not in self._groups:
-            number = self._builder.group(group.ranks, rank=self._recording.rank, called=group.name)
-            self._groups[communicator] = number
-        return self._groups[communicator]
-
-    def _call(self, stream: int, call: str, op: int, args: Sequence[int]) -> int | None:
-        _, _, communicator, peer, together, nbytes = args
-        group, key = self._recording.groups.get(communicator), (communicator, together)
-        if group is None or key in self._exchanged:
+    def _call(self, row: Row, call: Call) -> int | None:
+        group, key = self._recording.groups.get(call.communicator), (call.communicator, call.together)
+        total = self._exchanges.get(key)
+        if group is None or (total is not None and not self._is_first(key)):
             return None
-        number, placed = self._group(communicator, group), self._placed(op, call)
-        named = placed | {"name": ""}  # the builder names it by its group
-        if (total := self._exchanges.get(key)) is not None:
-            self._exchanged.add(key)
-            return self.rank.collective(stream, "all_to_all", total, number, **named)
-        named |= {"together": together or None}
-        if call not in ("send", "recv"):
-            named = placed if len(group.ranks) == 1 else named  # its kernel reads and writes the bytes
-            return self.rank.collective(stream, call, nbytes, number, share=call in SHARES, **named)
-        if (other := group.ranks[peer]) != self._recording.rank:
-            return self.rank.message(stream, call, nbytes, other, group=number, **named)
-        return self.rank.copy(stream, nbytes, "d2d", **placed) if call == "send" else None
+        name, me = self._recording.names[row.name], self._recording.rank
+        if call.communicator not in self.groups:
+            self.groups[call.communicator] = self._builder.group(group.ranks, rank=me, called=group.name)
+        number, placed = self.groups[call.communicator], self._placed(row, name)
+        named: _Placed = {**placed, "name": ""}  # the builder names it by its group
+        if total is not None:
+            return self.rank.collective(row.stream, "all_to_all", total, number, **named)
+        together = call.together or None
+        if name not in ("send", "recv"):
+            if len(group.ranks) == 1:  # its kernel reads and writes the bytes
+                named, together = placed, None
+            is_share = name in SHARES
+            return self.rank.collective(
+                row.stream, name, call.nbytes, number, share=is_share, together=together, **named
+            )
+        if (other := group.ranks[call.peer]) != me:
+            return self.rank.message(row.stream, name, call.nbytes, other, group=number, together=together, **named)
+        return self.rank.copy(row.stream, call.nbytes, "d2d", **placed) if name == "send" else None
 
 
-def _exchanges(rows: Sequence[LogRow], recording: RankRecording) -> Mapping[tuple[int, int], int]:
+def _exchanges(rows: Sequence[Row], recording: RankRecording) -> Mapping[tuple[int, int], int]:
     """Returns the bytes of group calls in which a rank sends to all others and receives from all: all_to_all."""
-    sent: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+    sent: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
     received: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for kind, _, name, _, args in rows:
-        if kind != Kind.COLLECTIVE or not args[4]:
-            continue
-        key, call = (args[2], args[4]), recording.names[name]
-        if call == "send":
-            sent[key][args[3]] = sent[key].get(args[3], 0) + args[5]
-        elif call == "recv":
-            received[key].add(args[3])
+    for row in rows:
+        if row.kind == Kind.COLLECTIVE and (call := Call(*row.args)).together:
+            key, name = (call.communicator, call.together), recording.names[row.name]
+            if name == "send":
+                sent[key][call.peer] += call.nbytes
+            elif name == "recv":
+                received[key].add(call.peer)
     found: dict[tuple[int, int], int] = {}
     for key, peers in sent.items():
         group = recording.groups.get(key[0])

@@ -20,14 +20,14 @@ from __future__ import annotations
 import io
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nvcoll.dryrun.wire.rank_recording import RankRecording
 from nvcoll.dryrun.wire.virtual_gpu import CAPTURED
 
-Times = np.ndarray[Any, np.dtype[np.uint64]]
+Times = NDArray[np.uint64]
 
 
 def times_of(

@@ -20,9 +20,10 @@ import json
 import pickle
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
-import numpy as np
+from nvcoll.dryrun.wire.stamps import Note
+from nvcoll.dryrun.wire.virtual_gpu import Records
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,17 @@ class Memory:
     """The line that made most of the bytes that outlive the step, but for parameters, gradients and optimizer state."""
 
 
+class Growth(TypedDict, total=False):
+    """How tensors grew in the counted step; empty: they did not."""
+
+    bytes: int
+    """Bytes in tensors at the end of the step beyond the bytes at the end of the step before."""
+    step: int
+    """The number of the counted step, from 1."""
+    line: str
+    """The line that made most of what the step left, or ""."""
+
+
 @dataclass(frozen=True)
 class Assumption:
     """An assumption of the dry run about data that do not exist."""
@@ -91,7 +103,7 @@ class RankRecording:
 
     rank: int
     world_size: int
-    records: np.ndarray[Any, np.dtype[Any]]
+    records: Records
     """array (n,) of `RECORD`: the counted step."""
     names: list[str]
     """Names of kernels (mangled), collectives and communicators."""
@@ -121,9 +133,7 @@ class RankRecording:
     """Share of the step's FLOPs in forward passes without gradients, by the line that calls them."""
     saves: list[str] = field(default_factory=list)
     """Lines that called `torch.save` in the step."""
-    growth: dict[str, Any] = field(default_factory=dict)
-    """`bytes` in tensors at the end of the counted `step` beyond those of the step before, and the `line` that made
-    most of what the step left; empty if there are no more."""
+    growth: Growth = field(default_factory=Growth)
 
     def save(self, path: str | Path) -> None:
         """Writes the recording to a file."""
@@ -163,7 +173,7 @@ class Run:
     peak_rss_bytes: int = 0
     wanted: list[int] = field(default_factory=list)
     """Ranks that do not run, and for whose objects this rank waited: they must run, too."""
-    noted: list[list[Any]] | None = field(default=None, repr=False)
+    noted: list[Note] | None = field(default=None, repr=False)
     """What the script read (`inside.reads`), for the cache; None: it is not known. The parent adds it."""
 
     @staticmethod

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.machinery import all_suffixes
 from itertools import islice
+from typing import NamedTuple
 
 MOST_NAMES = 4096
 """The most names of a folder that are compared; a folder with more counts by its time of change. Chosen."""
@@ -19,6 +21,30 @@ STAT: Callable[..., os.stat_result] = os.stat
 """Of the interpreter: in a rank, `os.stat` notes which paths the script asks for."""
 
 Stamp = tuple[int, int, int, int] | None
+
+
+class Note(NamedTuple):
+    """A line of what a rank noted while its script ran.
+
+    Attributes:
+        what: `begun`, `read`, `made`, `listed`, `searched`, `sought`, `asked` or `host`.
+        path: a path, a module or a host.
+        stamp: of what was read.
+        names: in a folder; None: there are too many.
+        kind: of what was asked for or made, as `kind_of` says.
+    """
+
+    what: str
+    path: str
+    stamp: Stamp = None
+    names: Sequence[str] | None = None
+    kind: str = ""
+
+    @classmethod
+    def of(cls, line: str) -> Note:
+        """Reads a line of JSON."""
+        what, path, stamp, names, kind = json.loads(line)
+        return cls(what, path, stamp and tuple(stamp), names, kind)
 
 
 def stamp_of(path: str) -> Stamp:

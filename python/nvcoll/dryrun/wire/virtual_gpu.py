@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from ctypes import POINTER, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 CAPTURED = 0x100
 """A bit of `kind`: recorded while a CUDA graph was captured. Its launch appends copies without this bit."""
@@ -18,6 +18,9 @@ RECORD = np.dtype(
     [("kind", "<u2"), ("device", "<u2"), ("stream", "<u4"), ("name", "<u4"), ("op", "<u4"), ("args", "<u8", 6)]
 )
 """One record of the log."""
+
+Records = NDArray[np.void]
+"""array (n,) of `RECORD`."""
 
 
 class Kind(IntEnum):
@@ -53,7 +56,7 @@ class Kind(IntEnum):
     """A CUDA graph is launched: the number of records after this one that are its copies."""
 
 
-FUNCTIONS: dict[str, tuple[Any, ...]] = {  # the result, then the arguments
+FUNCTIONS: dict[str, tuple[type | None, ...]] = {  # the result, then the arguments
     "log": (c_void_p,),
     "count": (c_uint64,),
     "lost": (c_uint64,),
