@@ -60,7 +60,7 @@ def line(row: Published, folder: Path) -> tuple[str, dict[str, str]]:
     if row.gpu != machine.gpu_model.name:
         machine = machine.what_if(f"gpu {row.gpu}")
     found = Machine(machine, row.gpus).predict(recorded.step)
-    reserved = max(memory["reserved"] for memory in recorded.memory)
+    reserved = recorded.fullest["reserved"]
     low, high = found.low_s, found.high_s
     cells = [
         row.id,

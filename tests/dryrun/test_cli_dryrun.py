@@ -194,7 +194,7 @@ def test_a_recording_is_priced_on_its_own_machine(ran):
     nvcoll_("dryrun", "--on", f"{FOUR},{OTHER}", "--save", "r.json.gz", "train.py")
     found = json.loads(nvcoll_("price", "r.json.gz", "--json"))
     assert [one["machine"] for one in found["reports"]] == [FOUR]
-    Recording.load("r.json.gz").with_machine(None).save("old.json.gz")
+    Recording.load("r.json.gz").with_facts(machine=None).save("old.json.gz")
     found = json.loads(nvcoll_("price", "old.json.gz", "--json"))
     said = "the recording of 16 GPUs (H100 SXM) does not name its machine: hgx-h100x2+ib-ndr-8; pass --on"
     assert found["assumed"][0] == said and found["reports"][0]["machine"] == FOUR

@@ -18,6 +18,11 @@ pytestmark = [PATIENT, pytest.mark.skipif(sys.platform != "linux", reason="a dry
 EIGHT, SIXTEEN = "hgx-h100", "hgx-h100x2+ib-ndr-8"
 
 
+def ranks_of(recording):
+    """The ranks of a recorded step, as JSON has them."""
+    return json.loads(recording.step.to_json())["streams"]["ranks"]
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     """Gives each test a cache of its own, and skips it where torch is not installed."""
@@ -41,19 +46,19 @@ def test_two_recordings_of_a_script_are_the_same_to_the_byte(tmp_path, monkeypat
     two.recording.save(tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes() and one.seconds == two.seconds
     assert one.recording.runs[0].seconds > 0
-    assert one.recording.row["groups"] == {
+    assert json.loads(one.recording.step.to_json())["groups"] == {
         "copies": {"kind": "copies", "size": 4, "stride": 4},
         "shard": {"kind": "shard", "size": 4, "stride": 1},
     }
     assert 0 < one.peak_gib <= one.reserved_gib < 1 and one.fits and 0 < one.exposed < 1
-    assert one.recording.row["tokens"] == 16 * 2 * 256
+    assert one.recording.step.tokens == 16 * 2 * 256
 
 
 def test_buckets_of_ddp_overlap_with_the_backward_pass_where_the_backend_lets_them(monkeypatch):
     """ProcessGroupNCCL2 of torch 2.15 makes the stream wait when DDP asks for a bucket's future: docs/dryrun.md."""
     monkeypatch.setenv("TORCH_DIST_USE_NCCL2", "0")
     recording = dryrun(SCRIPTS / "ddp.py", on=SIXTEEN, is_cached=False).recording
-    ops = recording.ranks[0]["issued"]
+    ops = ranks_of(recording)[0]["issued"]
     assert not recording.facts["ddp_waits"]
     buckets = [index for index, op in enumerate(ops) if op["work"] == "collective"]
     recorded = next(op["event"] for op in ops[buckets[0] :] if op["work"] == "record" and op["stream"] != 0)
@@ -63,24 +68,24 @@ def test_buckets_of_ddp_overlap_with_the_backward_pass_where_the_backend_lets_th
 
 def test_a_cuda_graph_costs_the_processor_one_launch():
     graph, eager = (dryrun(SCRIPTS / "graphed.py", *how, on=EIGHT, is_cached=False) for how in ((), ("--eager",)))
-    kernels = [op for op in graph.recording.ranks[0]["issued"] if op["work"] in ("gemm", "move", "attention")]
+    kernels = [op for op in ranks_of(graph.recording)[0]["issued"] if op["work"] in ("gemm", "move", "attention")]
     alone = [op["name"] for op in kernels if not op.get("by_graph")]
     assert len(kernels) > 50 and alone == ["aten::embedding"], "the first of the graph"
-    assert not any(op.get("by_graph") for op in eager.recording.ranks[0]["issued"])
+    assert not any(op.get("by_graph") for op in ranks_of(eager.recording)[0]["issued"])
     assert graph.prediction.parts["host"] < 1e-5 and eager.prediction.parts["host"] > 0.5 * eager.seconds
 
 
 def test_the_stages_of_a_pipeline_run_side_by_side():
     step = dryrun(SCRIPTS / "pipeline.py", on="hgx-h100[0-3]", is_cached=False, steps=2)
-    assert [row["name"] for row in step.recording.ranks] == ["stage 0", "stage 1", "stage 2", "stage 3"]
+    assert [row["name"] for row in ranks_of(step.recording)] == ["stage 0", "stage 1", "stage 2", "stage 3"]
     assert step.prediction.parts["bubble"] > 0 and len(step.prediction.roles) == 4
-    assert "pp" in step.recording.row["groups"]
+    assert "pp" in json.loads(step.recording.step.to_json())["groups"]
 
 
 def test_the_first_stage_of_a_pipeline_reads_the_tokens_of_all_stages():
     script = SCRIPTS.parent / "frameworks" / "scripts" / "pipeline.py"
     step = dryrun(script, on="hgx-h100[0-3]", is_cached=False, steps=2)
-    assert step.recording.row["tokens"] == 8 * 1024
+    assert step.recording.step.tokens == 8 * 1024
 
 
 def test_a_script_that_is_too_large_ends_with_the_message_of_torch_and_its_line():

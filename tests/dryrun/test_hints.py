@@ -5,17 +5,18 @@ import types
 import pytest
 
 from nvcoll.dryrun.parent.hints import hints
-from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.training.prediction import CollectivePrice
 
 
-def recorded(allocated=95, reserved=100, ops=(), **facts):
-    memory = {"allocated": allocated, "reserved": reserved}
+def recorded(allocated=95, reserved=100, **facts):
     none = {"growth": {}, "ddp_waits": False, "without_gradients": {}, "saves": []}
-    return Recording({"streams": {"ranks": [{"memory": {"allocator": memory}, "issued": list(ops)}]}}, none | facts)
+    return none | {"ranks": [{"allocated": allocated, "reserved": reserved}]} | facts
 
 
-def predicted(*collectives, **parts):
-    made = [types.SimpleNamespace(group=group, ranks=ranks) for group, ranks in collectives]
+def predicted(*collectives, small=0, **parts):
+    made = [types.SimpleNamespace(group=group, ranks=ranks, bytes=1 << 30) for group, ranks in collectives]
+    if small:
+        made.append(CollectivePrice("all ranks", "streams", "dp all_reduce", "dp", "8 nodes", small, 4096, 1e-5, None))
     return types.SimpleNamespace(seconds=1.0, parts=parts, collectives=made)
 
 
@@ -68,10 +69,9 @@ def test_the_largest_share_comes_first():
 
 
 def test_many_small_collectives_have_a_hint():
-    op = {"work": "collective", "pattern": "all_reduce", "group": "dp", "bytes": 4096}
-    (hint,) = hints(recorded(ops=[op] * 50), predicted())
+    (hint,) = hints(recorded(), predicted(small=50))
     assert hint.startswith("50 calls of all_reduce among dp have 4 KiB each")
-    assert hints(recorded(ops=[op] * 49), predicted()) == []
+    assert hints(recorded(), predicted(small=49)) == []
 
 
 def test_work_that_is_no_training_is_told_with_its_lines():

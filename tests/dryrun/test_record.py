@@ -15,7 +15,7 @@ from nvcoll.training import WorkStep
 
 def step_of(*recordings, **more):
     """The step, which the reader of steps has accepted."""
-    row = made_of(recordings, gpu="h100-sxm", name="test", **more).row
+    row = json.loads(made_of(recordings, gpu="h100-sxm", name="test", **more).step.to_json())
     WorkStep.from_json(json.dumps(row))
     return row
 
@@ -63,7 +63,7 @@ def test_what_is_computed_again_is_no_flop_of_the_model():
         log.gemm(8, 8, 8, op=again)
     made = made_of([log.recording()], gpu="h100-sxm", name="test")
     assert (made.step.model_flops, made.step.flops()) == (16 * 3 * 1024, 16 * 4 * 1024)
-    assert made.step.tokens is None and "--tokens" in made.tokens and made.row["dtype"] == "bf16"
+    assert made.step.tokens is None and "--tokens" in made.tokens and json.loads(made.step.to_json())["dtype"] == "bf16"
 
 
 def test_tensor_parallel_ranks_read_the_same_tokens():
@@ -234,7 +234,7 @@ def test_a_group_has_runs_of_equal_distances_or_is_taken_to_be_evenly_apart(rank
     log.call("all_reduce", 1, 64)
     recording = log.recording(rank=ranks[0], world_size=256, groups={1: Group("tp", ranks)})
     made = made_of([recording], gpu="h100-sxm", name="test")
-    assert made.row["groups"] == {"tp": {"kind": "tp"} | group}
+    assert json.loads(made.step.to_json())["groups"] == {"tp": {"kind": "tp"} | group}
     assert bool(made.notes) == (ranks in ((0, 1, 5), (0, 4, 5, 9)))
 
 

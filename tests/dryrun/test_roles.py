@@ -57,7 +57,7 @@ def counted(recording, *files):
 
 def test_rank_0_is_enough_if_all_ranks_do_the_same(attempts):
     made = attempts(lambda rank, _: counted(layer(rank)))
-    recordings, _ = script.recordings_of(request(), None)
+    recordings, _ = script.recordings_of(request())
     assert made == [(0,)] and roles.stand_for([0], 16) == [16] and roles.names_of([0], recordings) == ["all ranks"]
 
 
@@ -65,7 +65,7 @@ def test_rank_0_is_enough_if_all_ranks_do_the_same(attempts):
 def test_one_rank_of_each_stage_runs_side_by_side(attempts, name):
     group = Group(name, (0, 4, 8, 12))
     made = attempts(lambda rank, _: counted(stage(rank, group)))
-    recordings, _ = script.recordings_of(request(), None)
+    recordings, _ = script.recordings_of(request())
     assert made == [(0,), (0, 4, 8, 12)]
     assert roles.names_of(made[-1], recordings) == ["stage 0", "stage 1", "stage 2", "stage 3"]
     assert roles.stand_for(made[-1], 16) == [4, 4, 4, 4]
@@ -94,20 +94,20 @@ def test_ranks_for_which_others_wait_run_too(attempts):
         return counted(layer(rank))
 
     made = attempts(of_rank)
-    script.recordings_of(request(), None)
+    script.recordings_of(request())
     assert made == [(0,), (0, 8)]
 
 
 def test_given_ranks_run_as_they_are(attempts):
     made = attempts(lambda rank, _: counted(layer(rank)))
-    script.recordings_of(request(), [3, 7, 11])
+    script.recordings_of(request(ranks=(3, 7, 11)))
     assert made == [(3, 7, 11)] and roles.stand_for(made[0], 16) == [6, 5, 5]
 
 
 def test_ranks_without_end_are_given_up(attempts):
     made = attempts(lambda rank, ranks: (None, Run(rank, "refused", wanted=[max(ranks) + 1])))
     with pytest.raises(ScriptFailed, match="pass --only-ranks"):
-        script.recordings_of(request(), None)
+        script.recordings_of(request())
     assert len(made) == roles.ATTEMPTS
 
 
@@ -133,7 +133,7 @@ MESSAGE = (
 def test_failures_say_the_line_and_what_to_do(attempts, run, kind, said):
     attempts(lambda rank, _: (None, run))
     with pytest.raises(ScriptFailed, match=said) as failed:
-        script.recordings_of(request(), None)
+        script.recordings_of(request())
     assert type(failed.value) is kind and failed.value.line == run.line
 
 
@@ -144,9 +144,9 @@ def test_the_cause_is_the_rank_that_failed_and_not_those_that_wait(attempts):
     runs = {0: Run(0, "refused", message=waits), 8: failed, 9: killed}
     attempts(lambda rank, _: (None, runs[rank]))
     with pytest.raises(ScriptFailed, match=r"rank 8 of 16, t.py:9 f: ValueError: no"):
-        script.recordings_of(request(), [0, 8, 9])
+        script.recordings_of(request(ranks=(0, 8, 9)))
     with pytest.raises(ScriptFailed, match=r"waits for rank 8"):
-        script.recordings_of(request(), [0, 9])
+        script.recordings_of(request(ranks=(0, 9)))
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_a_script_is_recorded_again_if_something_that_it_reads_or_that_decides_c
         script.record(of)
         assert len(made) == nth
     script.record(dataclasses.replace(of, world_size=8))
-    script.record(of, is_cached=False)
+    script.record(dataclasses.replace(of, is_cached=False))
     assert len(made) == len(changes) + 3
 
 
@@ -208,7 +208,7 @@ def test_a_damaged_file_of_the_cache_counts_as_none(attempts, here, ending, dama
         }[damage]
     if damage != "unreadable":
         file.write_bytes(content)
-    assert script.record(request()).row == first.row
+    assert script.record(request()).step == first.step
     assert len(made) == 2
 
 

@@ -1,6 +1,7 @@
 """Predicted times of each record, for a second pass."""
 
 import io
+import json
 
 import numpy as np
 
@@ -20,7 +21,7 @@ def test_every_record_has_the_time_of_its_operation_or_its_share():
     log.gemm(8, 8, 8)
     recording = log.recording()
     made = made_of([recording], gpu="h100-sxm", name="test")
-    row, (places,) = made.row, made.places
+    row, (places,) = json.loads(made.step.to_json()), made.places
     assert [op["work"] for op in row["streams"]["ranks"][0]["issued"]] == ["move", "move", "gemm"]
     assert places == [0, 0, -1, 1, 2], "one for each record that ran"
     times = times_of(recording, places, {"start_ns": [10, 50, 30], "end_ns": [30, 60, 80]}, 100)
@@ -42,6 +43,6 @@ def test_an_event_before_all_work_waits_for_the_step_before():
 def test_each_record_of_a_step_has_a_place_or_none():
     recording = layer()
     made = made_of([recording], gpu="h100-sxm", name="test")
-    row, (places,) = made.row, made.places
+    row, (places,) = json.loads(made.step.to_json()), made.places
     assert len(places) == len(recording.records)
     assert sorted(set(places)) == list(range(len(row["streams"]["ranks"][0]["issued"])))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from nvcoll._nvcoll import Fabric, fabric
-from nvcoll.dryrun.parent.launch import Request, hosts_of
+from nvcoll.dryrun.parent.failures import OutOfGpuMemory
+from nvcoll.dryrun.parent.launch import Request
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.report import report_of
-from nvcoll.dryrun.parent.script import record
+from nvcoll.dryrun.parent.script import recorded_on
 from nvcoll.dryrun.wire.spec import STEPS
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import CollectivePrice, StepPrediction
@@ -93,20 +95,22 @@ def dryrun(
         is_module,
         world_size=machine.world_size if world_size is None else world_size,
         gpu=machine.gpu_model,
-        gpus_per_node=hosts_of(machine),
         steps=steps,
         time_limit_s=time_limit,
         environment=environment or {},
+        ranks=None if ranks is None else tuple(ranks),
+        is_cached=is_cached,
     )
-    priced = Machine(machine, request.world_size, **conditions)
-    recording = record(request, ranks=ranks, is_cached=is_cached).with_tokens(tokens).with_machine(machine.name)
-    if recording.step.gpus != priced.gpus:  # a script that does not communicate
-        priced = Machine(machine, recording.step.gpus, **conditions)
-    report = report_of("dryrun", [priced], [recording])
+    price = partial(Machine, **conditions)
+    (recording,) = recorded_on([machine], request, price, tokens)
+    if isinstance(recording, OutOfGpuMemory):
+        raise recording
+    recording = recording.with_facts(machine=machine.name)
+    report = report_of("dryrun", [machine], [recording], price)
     (found,) = report.found
     return DryRun(
         seconds=found.seconds,
-        peak_gib=max(rank["memory"]["allocator"]["allocated"] for rank in recording.ranks) / 2**30,
+        peak_gib=max(rank["allocated"] for rank in recording.facts["ranks"]) / 2**30,
         reserved_gib=recording.fullest["reserved"] / 2**30,
         exposed=found.exposed_s / found.seconds,
         fits=found.fits,

@@ -5,6 +5,7 @@ installed. Rows that compile kernels, and more pipelines, run with NVCOLL_LONG_D
 """
 
 import importlib.util
+import json
 import os
 import shlex
 from concurrent.futures import ThreadPoolExecutor
@@ -79,9 +80,9 @@ def test_a_script_does_what_its_closed_forms_say(row, runs):
         pytest.skip(reason)
     step = runs[row.name].result()
     assert step.seconds > 0 and step.fits
-    assert [rank["rank"] for rank in step.recording.ranks] == list(row.ranks)
+    assert [rank["rank"] for rank in step.recording.facts["ranks"]] == list(row.ranks)
     for rank, expected in row.ranks.items():
-        counted = Counted.of(step.recording.row, rank)
+        counted = Counted.of(json.loads(step.recording.step.to_json()), rank)
         assert counted.flops == pytest.approx(expected.flops, rel=1e-9)
         named = {key: (counted.calls[key], counted.bytes[key]) for key in expected.calls}
         assert named == expected.calls

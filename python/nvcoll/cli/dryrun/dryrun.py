@@ -13,25 +13,24 @@ script does not fit, with the message of torch's allocator, and the exit status 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument
 from nvcoll.cli import progress
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, one_machine
 from nvcoll.cli.machines import machines as machines_of
 from nvcoll.cli.outputs import Conditions, Outputs
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
-from nvcoll.dryrun.parent.launch import Request, hosts_of
+from nvcoll.dryrun.parent.launch import Request
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.report import report_of
-from nvcoll.dryrun.parent.script import record, record_twice
+from nvcoll.dryrun.parent.script import recorded_on
 from nvcoll.dryrun.wire.spec import STEPS
 
 DOES_NOT_FIT = 3
@@ -67,19 +66,22 @@ class Running:
         False
     )
 
-    def request(self, machine: Fabric, script: str, arguments: Sequence[str], is_module: bool, size: int) -> Request:
-        """Returns what to run for the model of GPU of a machine."""
+    def request(self, script: str, arguments: Sequence[str], is_module: bool, size: int, gpu: GpuRow) -> Request:
+        """Returns what to run."""
         return Request(
             script,
             tuple(arguments),
             is_module,
             world_size=size,
-            gpu=machine.gpu_model,
-            gpus_per_node=self.gpus_per_node or hosts_of(machine),
+            gpu=gpu,
             steps=self.steps,
             time_limit_s=self.time_limit,
             memory_limit_bytes=None if self.memory_limit is None else self.memory_limit * 1e9,
             is_quiet=self.quiet,
+            gpus_per_node=self.gpus_per_node,
+            ranks=_numbers(self.only_ranks),
+            is_cached=not self.no_cache,
+            again="clock" if self.clock else "profile" if self.profile else "",
         )
 
 
@@ -119,18 +121,18 @@ def dryrun(
     if small := [one for one in machines if one.world_size < size]:
         what = f"{small[0].name} has {small[0].world_size} GPUs, and {size} ranks need {size}"
         raise InvalidArgument(f"{what}: pass a larger machine, or another -n")
-    by_model = {one.gpu_model.name: one for one in reversed(machines)}
-    requests = {name: running.request(by_model[name], script, arguments or (), is_module, size) for name in models}
-    found = _recorded(requests, by_model, running, conditions)
-    found = {name: _known(one, running, tokens) for name, one in found.items()}
-    for one in found.values():
-        if save is not None and isinstance(one, Recording):
-            one.with_machine(_typed(on, machines)).save(save)
-    each = [found[one.gpu_model.name] for one in machines]
-    gpus = [one.step.gpus if isinstance(one, Recording) else size for one in each]
-    priced = [conditions.machine(machine, count) for machine, count in zip(machines, gpus, strict=True)]
-    outputs.write(report_of("dryrun", priced, each))
-    if any(isinstance(one, OutOfGpuMemory) for one in each):
+    request = running.request(script, arguments or (), is_module, size, machines[0].gpu_model)
+    with progress.line() as tell:
+        found = recorded_on(machines, request, conditions.machine, tokens, tell)
+    if (running.world_size or 1) > 1:
+        what = f"; the {size} ranks of -n do not communicate"
+        for nth, one in enumerate(found):
+            if isinstance(one, Recording) and (why := one.facts["alone"]):
+                found[nth] = one.with_facts(alone=f"{why}{what}")
+    if save is not None and isinstance(found[0], Recording):
+        found[0].with_facts(machine=_typed(on, machines)).save(save)
+    outputs.write(report_of("dryrun", machines, found, conditions.machine))
+    if any(isinstance(one, OutOfGpuMemory) for one in found):
         raise typer.Exit(DOES_NOT_FIT)
 
 
@@ -139,42 +141,15 @@ def _typed(on: Sequence[str] | None, machines: Sequence[Fabric]) -> str:
     return on[0] if on and len(machines) == 1 else machines[0].name
 
 
-def _recorded(
-    requests: Mapping[str, Request], machines: Mapping[str, Fabric], running: Running, conditions: Conditions
-) -> dict[str, Recording | OutOfGpuMemory]:
-    """Records the script on each model of GPU."""
-    found: dict[str, Recording | OutOfGpuMemory] = {}
-    ranks = _numbers(running.only_ranks)
-    with progress.line() as tell:
-        for name, request in requests.items():
-            try:
-                if running.profile or running.clock:
-                    there = partial(conditions.machine, machines[name])
-                    found[name] = record_twice(request, there, ranks=ranks, has_clock=running.clock)
-                else:
-                    found[name] = record(request, ranks=ranks, is_cached=not running.no_cache, tell=tell)
-            except OutOfGpuMemory as error:
-                found[name] = error
-    return found
-
-
 def _note_late_options(arguments: Sequence[str]) -> None:
     for name in dict.fromkeys(word.partition("=")[0] for word in arguments):
         if name in OF_MACHINES:
             print(f"nvcoll: {name} stands after the script and is passed to it", file=sys.stderr)
 
 
-def _known(one: Recording | OutOfGpuMemory, running: Running, tokens: float | None) -> Recording | OutOfGpuMemory:
-    """Adds what options say: the tokens, and that ranks which were asked for do not communicate."""
-    if isinstance(one, Recording) and one.facts["alone"] and (running.world_size or 1) > 1:
-        what = f"the {running.world_size} ranks of -n do not communicate"
-        one = replace(one, facts={**one.facts, "alone": f"{one.facts['alone']}; {what}"})
-    return one.with_tokens(tokens) if isinstance(one, Recording) else one
-
-
-def _numbers(text: str | None) -> list[int] | None:
+def _numbers(text: str | None) -> tuple[int, ...] | None:
     try:
-        numbers = None if text is None else sorted({int(one) for one in text.split(",")})
+        numbers = None if text is None else tuple(sorted({int(one) for one in text.split(",")}))
     except ValueError:
         raise InvalidArgument(f"--only-ranks {text} are no ranks: pass numbers separated by commas, as 0,256") from None
     return numbers

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, WorkStep, fabric, fabrics
+from nvcoll._nvcoll import Fabric, InvalidArgument, fabric, fabrics
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import DEFAULT_MACHINE, Gpu, beginning
 from nvcoll.cli.machines import machines as machines_of
 from nvcoll.cli.outputs import Conditions, Outputs
 from nvcoll.dryrun.parent import report as of_recordings
-from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.dryrun.parent.recording import Recording, with_tokens
 from nvcoll.text.formatting import counted
 from nvcoll.traces import formats
 from nvcoll.traces import report as of_traces
@@ -65,13 +64,11 @@ def price(
     outputs.check(asked)
     if recorded is not None:
         recorded = recorded.with_tokens(tokens)
-        machines = [conditions.machine(one, recorded.step.gpus) for one in asked]
-        report = of_recordings.report_of("price", machines, [recorded] * len(machines), assumed)
+        report = of_recordings.report_of("price", asked, [recorded] * len(asked), conditions.machine, assumed)
     else:
         read = _opened(files, asked[0], step, traced)
         if tokens is not None:
-            row = json.loads(read.steps[0].to_json()) | {"tokens": tokens}
-            read.steps = [WorkStep.from_json(json.dumps(row))]
+            read.steps = [with_tokens(read.steps[0], tokens)]
         machines = [conditions.machine(one, read.steps[0].gpus) for one in asked]
         report = of_traces.report_of(read, machines, there and there.name)
     if save is not None:
@@ -102,7 +99,7 @@ def _machine_of(recorded: Recording) -> tuple[str, list[str]]:
     """Returns the machine on which a script was recorded; if it does not say, one that fits, and a sentence."""
     if (found := recorded.facts.get("machine")) is not None:
         return str(found), []
-    size, title = recorded.row["gpus"], recorded.facts["gpu_title"]
+    size, title = recorded.step.gpus, recorded.facts["gpu_title"]
     node = next((one for one in fabrics() if one.gpu == title), fabric(DEFAULT_MACHINE))
     nodes = -(-size // node.world_size)
     name = f"{node.name}x{nodes}+ib-ndr-8" if nodes > 1 else node.name

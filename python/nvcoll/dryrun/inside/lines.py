@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from traceback import walk_stack, walk_tb
@@ -17,7 +16,7 @@ from types import CodeType, FrameType, TracebackType
 
 import torch
 
-from nvcoll.dryrun.inside.private import Frame
+from nvcoll.dryrun.inside.private import History
 
 NO_LINE = 0
 SITE = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), str(Path(torch.__file__).parents[1])})
@@ -97,7 +96,7 @@ class Lines:
                 found = f"{name}:{number} {frame.f_code.co_name}"
         return found
 
-    def of_frames(self, frames: Iterable[Frame]) -> str:
+    def of_frames(self, frames: History) -> str:
         """Returns the innermost line of the script among frames of the allocator's history, or ""."""
         for frame in frames:
             name, is_script = self._shown(frame["filename"]) or ("", False)

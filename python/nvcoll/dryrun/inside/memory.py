@@ -143,7 +143,7 @@ class MemoryWatch:
             kept_by=self._kept_by(blocks, history),
         )
 
-    def _kept_by(self, blocks: list[Block], history: list[private.Entry]) -> str:
+    def _kept_by(self, blocks: list[Block], history: private.History) -> str:
         """Returns the line that made most of the bytes that are left of the step, or ""."""
         kept = Counter[str]()
         for block in blocks:
@@ -152,7 +152,7 @@ class MemoryWatch:
         del kept[""]
         return max(kept, key=lambda line: kept[line], default="")
 
-    def _blocks(self, history: list[private.Entry]) -> tuple[list[Block], int]:
+    def _blocks(self, history: private.History) -> tuple[list[Block], int]:
         """Returns all blocks of the step, and the position in the history at which most bytes are alive."""
         alive = {address: (size, -1) for address, size in self._start.items()}
         now = most = sum(self._start.values())
@@ -169,7 +169,7 @@ class MemoryWatch:
                     blocks.append(Block(event["addr"], *alive.pop(event["addr"]), place))
         return [*blocks, *(Block(address, *each, len(history)) for address, each in alive.items())], peak
 
-    def _category(self, block: Block, history: list[private.Entry]) -> str:
+    def _category(self, block: Block, history: private.History) -> str:
         known, _ = self._noted.get(block.address, ("", 0))
         if known and (block.made < 0 or known == "gradients" or block.end == len(history)):
             return known
@@ -185,7 +185,7 @@ class MemoryWatch:
         return "temporary"
 
 
-def _bytes_of_graphs(segments: list[private.Segment], device: int) -> int:
+def _bytes_of_graphs(segments: private.History, device: int) -> int:
     """Returns the bytes in pools of CUDA graphs outside of tensors: a graph keeps memory released in its capture."""
     return sum(
         segment["total_size"] - segment["active_size"]
@@ -194,10 +194,10 @@ def _bytes_of_graphs(segments: list[private.Segment], device: int) -> int:
     )
 
 
-def _is_main(frames: list[private.Frame]) -> bool:
+def _is_main(frames: private.History) -> bool:
     return bool(frames) and frames[-1]["filename"].endswith(("runpy.py", "<frozen runpy>", "/threading.py"))
 
 
-def _maker(frames: list[private.Frame]) -> str:
+def _maker(frames: private.History) -> str:
     """Returns the file of the innermost frame outside of the files that call operators."""
     return next((frame["filename"] for frame in frames if not any(each in frame["filename"] for each in CALLING)), "")

@@ -26,7 +26,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -41,46 +41,8 @@ if TYPE_CHECKING:
     Operator = OpOverload[..., Any]
 
 
-class Frame(TypedDict):
-    """A frame of Python in the allocator's history."""
-
-    filename: str
-    line: int
-    name: str
-
-
-class Entry(TypedDict):
-    """An allocation or a release in the allocator's history."""
-
-    action: str
-    addr: int
-    size: int
-    frames: list[Frame]
-
-
-class Held(TypedDict):
-    """A block of the allocator."""
-
-    address: int
-    size: int
-    state: str
-
-
-class Segment(TypedDict):
-    """Memory that the allocator got from the GPU."""
-
-    device: int
-    total_size: int
-    active_size: int
-    segment_pool_id: NotRequired[tuple[int, int]]
-    blocks: list[Held]
-
-
-class Snapshot(TypedDict):
-    """All that the allocator knows; the history is of each device."""
-
-    segments: list[Segment]
-    device_traces: list[list[Entry]]
+History = list[dict[str, Any]]
+"""Rows of the allocator: segments with their blocks; or events with frames of Python, oldest first."""
 
 
 def lookup(module: str, *names: str) -> Any:
@@ -162,7 +124,7 @@ record_history: Callable[..., None] = lookup("torch.cuda.memory", "_record_memor
 memory_statistics: Callable[[int], dict[str, dict[str, dict[str, int]]]] = lookup("torch._C", "_cuda_memoryStats")
 """The allocator's counters of a device."""
 
-memory_snapshot: Callable[[], Snapshot] = lookup("torch.cuda.memory", "_snapshot")
+memory_snapshot: Callable[[], dict[str, Any]] = lookup("torch.cuda.memory", "_snapshot")
 """Blocks of the allocator, and its history."""
 
 serialization: ModuleType = lookup("torch.serialization")

@@ -19,7 +19,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,17 +49,12 @@ VOLATILE_BEGINNINGS = ("SSH_", "XDG_SESSION", "DBUS_", "VSCODE_", "GPG_", *OTHER
 """Beginnings of the names of such variables."""
 
 
-def key_of(request: Request, ranks: Sequence[int] | None) -> str:
-    """Returns the name under which recordings of a request are kept.
-
-    Args:
-        request: the request.
-        ranks: the requested ranks; None: found by `parent.roles`.
-    """
+def key_of(request: Request) -> str:
+    """Returns the name under which recordings of a request are kept."""
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     what = {
         "script": (request.script, request.is_module, request.arguments, dict(request.environment)),
-        "place": (os.getcwd(), request.world_size, request.gpus_per_node, request.steps, ranks),
+        "place": (os.getcwd(), request.world_size, request.of_host, request.steps, request.ranks),
         "gpu": tuple(request.gpu),
         "environment": sorted(_environment()),
         "python": (platform.python_version(), sys.executable, sys.prefix, flags, os.cpu_count()),
@@ -92,7 +87,6 @@ def cached(key: str) -> Recording | None:
         try:
             if not Inputs.load(inputs).changed():
                 found = Recording.load(recording)
-                assert found.step is not None, "it can be read"
                 os.utime(inputs)
                 return found
         except Exception:  # whatever a damaged file makes Python raise

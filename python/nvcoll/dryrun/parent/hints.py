@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.dryrun.parent.recording import Facts
 from nvcoll.text.formatting import sized
 from nvcoll.training.prediction import PARTS, StepPrediction
 
@@ -30,7 +30,7 @@ BUCKETS = "larger buckets overlap less, smaller ones are slower: try bucket_cap_
 DDP_WAITS = "torch's backend of NCCL has DDP wait for each bucket: TORCH_DIST_USE_NCCL2=0 overlaps (docs/dryrun.md)"
 
 
-def hints(recorded: Recording, found: StepPrediction) -> list[str]:
+def hints(facts: Facts, found: StepPrediction) -> list[str]:
     """Returns hints, the largest gain first."""
     said: list[tuple[float, str]] = []
     host = found.parts.get("host", 0.0) / found.seconds
@@ -39,15 +39,14 @@ def hints(recorded: Recording, found: StepPrediction) -> list[str]:
         said.append((host, f"{what}: torch.compile, CUDA graphs or a larger micro-batch have fewer launches"))
     for part, advice in (
         ("sharded", f"prefetch or wrap larger units{', or shard within a node (HSDP)' * _is_wide(found, 'shard')}"),
-        ("data", DDP_WAITS if recorded.facts["ddp_waits"] else BUCKETS),
+        ("data", DDP_WAITS if facts["ddp_waits"] else BUCKETS),
         ("tensor", f"fewer tensor-parallel ranks{', or keep them within NVLink' * _is_wide(found, 'tp')}"),
     ):
         share = found.parts.get(part, 0.0) / found.seconds
         if share >= EXPOSED:
             said.append((share, f"{PARTS[part]}: {100 * share:.0f} % of the step; {advice}"))
     said += [
-        (0.0, hint)
-        for hint in (*_of_growth(recorded), *_of_memory(recorded), *_of_calls(recorded), *_of_other_work(recorded))
+        (0.0, hint) for hint in (*_of_growth(facts), *_of_memory(facts), *_of_calls(found), *_of_other_work(facts))
     ]
     return [hint for _, hint in sorted(said, key=lambda one: -one[0])]
 
@@ -60,8 +59,8 @@ def _is_wide(found: StepPrediction, word: str) -> bool:
     )
 
 
-def _of_growth(recorded: Recording) -> list[str]:
-    growth = recorded.facts["growth"]
+def _of_growth(facts: Facts) -> list[str]:
+    growth = facts["growth"]
     if not (grown := growth.get("bytes", 0)):
         return []
     step, line = growth.get("step", 0), growth.get("line", "")
@@ -71,8 +70,8 @@ def _of_growth(recorded: Recording) -> list[str]:
     ]
 
 
-def _of_memory(recorded: Recording) -> list[str]:
-    allocated, reserved = recorded.fullest["allocated"], recorded.fullest["reserved"]
+def _of_memory(facts: Facts) -> list[str]:
+    allocated, reserved = max(((one["allocated"], one["reserved"]) for one in facts["ranks"]), key=lambda one: one[1])
     if not reserved or 1 - allocated / reserved < SLACK:
         return []
     slack = sized(int(reserved - allocated))
@@ -81,25 +80,25 @@ def _of_memory(recorded: Recording) -> list[str]:
     return [f"{what}: PYTORCH_ALLOC_CONF=expandable_segments:True keeps less"]
 
 
-def _of_calls(recorded: Recording) -> list[str]:
-    calls: Counter[tuple[str, str]] = Counter()
-    total: Counter[tuple[str, str]] = Counter()
-    for op in recorded.ranks[0]["issued"]:
-        if op["work"] == "collective" and op["bytes"] < SMALL_BYTES:
-            calls[op["pattern"], op["group"]] += 1
-            total[op["pattern"], op["group"]] += int(op["bytes"])
+def _of_calls(found: StepPrediction) -> list[str]:
+    calls, total = Counter[str](), Counter[str]()
+    for one in found.collectives:
+        if one.bytes < SMALL_BYTES and one.of == found.collectives[0].of:
+            what = f"{one.name.removeprefix(f'{one.group} ')} among {one.group}"
+            calls[what] += int(one.count)
+            total[what] += int(one.count * one.bytes)
     return [
-        f"{count} calls of {pattern} among {group} have {sized(total[pattern, group] // count)} each: "
+        f"{count} calls of {what} have {sized(total[what] // count)} each: "
         "one call for several tensors would have the latency once"
-        for (pattern, group), count in calls.most_common(1)
+        for what, count in calls.most_common(1)
         if count >= MANY
     ]
 
 
-def _of_other_work(recorded: Recording) -> list[str]:
+def _of_other_work(facts: Facts) -> list[str]:
     """Returns hints of evaluation and checkpoints within the counted step."""
-    shares = recorded.facts["without_gradients"].items()
+    shares = facts["without_gradients"].items()
     other = [f"{100 * each:.0f} % of FLOPs without gradients ({line})" for line, each in shares if each >= UNTRAINED]
-    other += [f"torch.save ({line})" for line in recorded.facts["saves"]]
+    other += [f"torch.save ({line})" for line in facts["saves"]]
     advice = "if training does without, --steps N counts another step"
     return [f"the counted step holds {', '.join(other)}; time, tokens and MFU include it: {advice}"] if other else []

@@ -24,9 +24,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument
 from nvcoll.dryrun.parent import reaper
@@ -76,12 +76,15 @@ class Request:
         is_module: whether it runs as ``python -m``.
         world_size: the number of ranks.
         gpu: the GPU.
-        gpus_per_node: the number of ranks on a host: ``LOCAL_WORLD_SIZE``.
+        gpus_per_node: the number of ranks on a host: ``LOCAL_WORLD_SIZE``. None: 8, and `on` takes the machine's.
         steps: the number of steps of the optimizer before the script is ended; the last one counts.
         time_limit_s: seconds after which ranks are ended.
         memory_limit_bytes: bytes of this machine that all ranks together may use; None: 90 % of free memory.
         is_quiet: whether the output of the script is hidden.
         environment: environment variables of ranks.
+        ranks: the ranks that run. None: those that are needed (`parent.roles`).
+        is_cached: whether an earlier recording of the same script is used, and this one is kept.
+        again: what shows predicted times in a second run, to the end of the script; empty: there is none.
     """
 
     script: str
@@ -89,12 +92,15 @@ class Request:
     is_module: bool = False
     world_size: int = 8
     gpu: GpuRow = field(kw_only=True)
-    gpus_per_node: int = 8
+    gpus_per_node: int | None = None
     steps: int = STEPS
     time_limit_s: float = 1800.0
     memory_limit_bytes: float | None = None
     is_quiet: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    ranks: tuple[int, ...] | None = None
+    is_cached: bool = True
+    again: Literal["", "profile", "clock"] = ""
 
     def __post_init__(self) -> None:
         """Refuses a request that cannot run."""
@@ -108,6 +114,15 @@ class Request:
         if unknown:
             what = f"{self.gpu.title} cannot be a virtual GPU ({', '.join(unknown)} not known)"
             raise InvalidArgument(f"{what}: choose a machine with GPUs of NVIDIA, as hgx-h100")
+
+    @property
+    def of_host(self) -> int:
+        """The number of ranks on the first host."""
+        return min(self.world_size, self.gpus_per_node or 8)
+
+    def on(self, machine: Fabric) -> Request:
+        """Returns the request for the GPUs and hosts of a machine."""
+        return replace(self, gpu=machine.gpu_model, gpus_per_node=self.gpus_per_node or hosts_of(machine))
 
     @property
     def words(self) -> str:
@@ -168,7 +183,7 @@ def spec_of(
         mail=str(folder / "mail"),
         args=list(request.arguments),
         is_module=request.is_module,
-        local_world_size=min(request.world_size, request.gpus_per_node),
+        local_world_size=request.of_host,
         steps=request.steps,
         roles=list(ranks),
         memory=memory_of(request.gpu),
@@ -197,7 +212,7 @@ def environment_of(request: Request, torch: Torch, temporary: Path) -> dict[str,
     }
     compiled = user_cache() / "compiled" / f"torch-{torch.version}"
     ours = {
-        "NVCOLL_VGPU": virtual_gpu(request.gpu, min(request.world_size, request.gpus_per_node), torch.cuda_major),
+        "NVCOLL_VGPU": virtual_gpu(request.gpu, request.of_host, torch.cuda_major),
         "LD_PRELOAD": ":".join([driver, *wheel_names(names), *filter(None, [kept.get("LD_PRELOAD")])]),
         "LD_LIBRARY_PATH": ":".join([str(names), *filter(None, [kept.get("LD_LIBRARY_PATH")])]),
         "TRITON_LIBCUDA_PATH": str(names),

@@ -14,8 +14,6 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from types import UnionType
 from typing import Any, NotRequired, TypedDict, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
@@ -93,42 +91,6 @@ class Facts(TypedDict):
     machine: NotRequired[str | None]
 
 
-class Allocator(TypedDict):
-    """Bytes of a rank, as torch's allocator counts."""
-
-    allocated: float
-    reserved: float
-    stack: NotRequired[list[str]]
-
-
-class RankMemory(TypedDict):
-    """The memory of a rank."""
-
-    allocator: Allocator
-
-
-class RankRow(TypedDict):
-    """A rank of the step; the step itself checks its operations."""
-
-    issued: list[Any]
-    memory: RankMemory
-
-
-class Streams(TypedDict):
-    """The recorded part of a step."""
-
-    ranks: list[RankRow]
-
-
-class StepRow(TypedDict):
-    """What readers of the step in Python rely on, beside what the step itself checks."""
-
-    gpus: int
-    tokens: NotRequired[float | None]
-    model_flops: NotRequired[float | None]
-    streams: Streams
-
-
 def _wrong(value: object, shape: Any, where: str) -> Iterator[str]:
     """Yields the places at which a value has not a type."""
     inner, of = get_args(shape), get_origin(shape)
@@ -156,46 +118,46 @@ class Recording:
     """A script that was recorded on one model of GPU.
 
     Attributes:
-        row: the training step, as JSON has it.
+        step: the training step.
         facts: the facts of the recording, for reports.
         runs: how the ranks ran, with times and memory of this machine; empty if they did not run now. Files have none.
         not_kept: why the cache did not keep it, and the script will run again; empty: it did, or was not to.
     """
 
-    row: StepRow
+    step: WorkStep
     facts: Facts
     runs: tuple[Run, ...] = field(default=(), compare=False)
     not_kept: str = field(default="", compare=False)
 
-    @cached_property
-    def step(self) -> WorkStep:
-        """The training step."""
-        return WorkStep.from_json(json.dumps(self.row))
+    @property
+    def fullest(self) -> RankFacts:
+        """The rank whose allocator held most memory."""
+        return max(self.facts["ranks"], key=lambda one: one["reserved"])
 
     @property
-    def ranks(self) -> list[RankRow]:
-        """The ranks of the step: operations and memory."""
-        return self.row["streams"]["ranks"]
+    def peak(self) -> str:
+        """The line of the script at the peak of the fullest rank."""
+        stack = max(self._allocators(), key=lambda one: float(one["reserved"])).get("stack")
+        return str(stack[-1]) if stack else ""
 
-    @property
-    def fullest(self) -> Allocator:
-        """What the allocator that held most memory counted."""
-        return max((rank["memory"]["allocator"] for rank in self.ranks), key=lambda one: one["reserved"])
+    def _allocators(self) -> list[dict[str, Any]]:
+        """Returns what the allocator of each rank counted, as the step has it."""
+        return [rank["memory"]["allocator"] for rank in json.loads(self.step.to_json())["streams"]["ranks"]]
 
     def with_tokens(self, tokens: float | None) -> Recording:
         """Returns the same step with a given number of tokens; None: the number that was found."""
         if tokens is None:
             return self
-        row: StepRow = {**self.row, "tokens": tokens}
-        return replace(self, row=row, facts={**self.facts, "tokens": "as given by --tokens"})
+        return replace(self, step=with_tokens(self.step, tokens)).with_facts(tokens="as given by --tokens")
 
-    def with_machine(self, name: str | None) -> Recording:
-        """Returns the same recording with the machine for which it was made."""
-        return replace(self, facts={**self.facts, "machine": name})
+    def with_facts(self, **facts: str | None) -> Recording:
+        """Returns the same step with further facts."""
+        return replace(self, facts=cast(Facts, self.facts | facts))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it to a file, whole or not at all. The same recording is the same bytes."""
-        text = json.dumps({"schema": SCHEMA, "step": self.row, "facts": self.facts}, separators=(",", ":"))
+        row = {"schema": SCHEMA, "step": json.loads(self.step.to_json()), "facts": self.facts}
+        text = json.dumps(row, separators=(",", ":"))
         write_whole(Path(path), gzip.compress(text.encode(), compresslevel=6, mtime=0))
 
     @classmethod
@@ -219,12 +181,21 @@ class Recording:
         step, facts = row.get("step"), row.get("facts")
         if not isinstance(step, dict) or not isinstance(facts, dict) or "streams" not in step:
             raise InvalidArgument(f"{path} has no recorded step: {what}")
-        where = next(chain(_wrong(facts, Facts, "facts"), _wrong(step, StepRow, "step")), "")
-        if not where and not (facts["ranks"] and step["streams"]["ranks"]):
-            where = "ranks"
-        if where:
-            raise InvalidArgument(f"{path} is a damaged recording (`{where}`): {what}")
-        return cls(cast(StepRow, step), cast(Facts, facts))
+        try:
+            made = cls(WorkStep.from_json(json.dumps(step)), cast(Facts, facts))
+            wrong = next(_wrong(facts, Facts, "facts"), "") or (
+                "" if facts["ranks"] and made._allocators() else "ranks"
+            )
+        except (InvalidArgument, LookupError, TypeError) as error:
+            wrong = str(error)
+        if wrong:
+            raise InvalidArgument(f"{path} is a damaged recording (`{wrong}`): {what}")
+        return made
+
+
+def with_tokens(step: WorkStep, tokens: float) -> WorkStep:
+    """Returns a step with another number of tokens."""
+    return WorkStep.from_json(json.dumps(json.loads(step.to_json()) | {"tokens": tokens}))
 
 
 def _no_number(text: str) -> None:

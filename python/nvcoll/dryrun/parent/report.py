@@ -5,9 +5,10 @@ Facts of each recording come first, then the step on the machines with hints, th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
+from nvcoll._nvcoll import Fabric
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
 from nvcoll.dryrun.parent.hints import hints
 from nvcoll.dryrun.parent.recording import Facts, GroupFacts, Recording
@@ -24,15 +25,25 @@ MOST: Final = 8
 
 def report_of(
     command: Literal["dryrun", "price"],
-    machines: Sequence[Machine],
+    machines: Sequence[Fabric],
     recorded: Sequence[Recording | OutOfGpuMemory],
+    price: Callable[[Fabric, int], Machine],
     assumed: Sequence[str] = (),
 ) -> Report:
-    """Prices a recording, or what came instead, on each machine; ``assumed`` are further sentences."""
+    """Prices recordings, or what came instead, each on its machine.
+
+    Args:
+        command: the command.
+        machines: the machines.
+        recorded: for each machine a recording.
+        price: returns a number of the GPUs of a machine, to price steps.
+        assumed: further sentences.
+    """
     both = [*zip(machines, recorded, strict=True)]
-    made = [(machine, one, machine.predict(one.step)) for machine, one in both if isinstance(one, Recording)]
-    failed = [(machine.fabric.name, one) for machine, one in both if isinstance(one, OutOfGpuMemory)]
-    distinct = {id(one): one for _, one, _ in made}.values()
+    asked = [(price(machine, one.step.gpus), one) for machine, one in both if isinstance(one, Recording)]
+    made = [(machine, one, machine.predict(one.step)) for machine, one in asked]
+    failed = [(machine.name, one) for machine, one in both if isinstance(one, OutOfGpuMemory)]
+    distinct = {one.facts["gpu"]: one for _, one, _ in made}.values()
     head: list[Block] = [*(line for one in distinct for line in _facts(one)), *under("assumed", assumed)]
     return Report(
         command,
@@ -65,7 +76,7 @@ def _facts(recorded: Recording) -> Iterator[Line]:
     yield Line("rank 0", f"{work}, {launches}")
     if facts["groups"]:
         yield Line("groups", ", ".join(_group(row) for row in facts["groups"]))
-    yield Line("tokens", f"{recorded.row.get('tokens') or 0:,.0f} in a step: {facts['tokens']}")
+    yield Line("tokens", f"{recorded.step.tokens or 0:,.0f} in a step: {facts['tokens']}")
 
 
 def _took(runs: Sequence[Run]) -> str:
@@ -93,9 +104,8 @@ def _detail(recorded: Recording, found: StepPrediction) -> Detail:
     fullest = recorded.fullest
     held = f"{fullest['allocated'] / 2**30:.1f} GiB in tensors, {fullest['reserved'] / 2**30:.1f} reserved"
     with_nccl = f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} with NCCL and CUDA"
-    stack = fullest.get("stack") or [""]
     memory = f"{held}, {with_nccl}: {fit_words(found.fit)}"
-    return Detail(memory, stack[-1], hints(recorded, found), [*_assumed(recorded.facts)])
+    return Detail(memory, recorded.peak, hints(recorded.facts, found), [*_assumed(recorded.facts)])
 
 
 def _assumed(facts: Facts) -> Iterator[Line]:

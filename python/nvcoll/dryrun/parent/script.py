@@ -6,7 +6,9 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
+from nvcoll._nvcoll import Fabric
 from nvcoll.dryrun.parent import cache, roles
 from nvcoll.dryrun.parent.facts import facts_of
 from nvcoll.dryrun.parent.failures import OUT_OF_MEMORY, OutOfGpuMemory, ScriptFailed
@@ -24,20 +26,8 @@ NOISE = r" Process \d+ has .*? memory in use\."
 """A part of torch's out-of-memory message that says nothing of the script."""
 
 
-def record(
-    request: Request,
-    *,
-    ranks: Sequence[int] | None = None,
-    is_cached: bool = True,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Recording:
-    """Records a script.
-
-    Args:
-        request: the request.
-        ranks: the ranks that run. Default: those that are needed (`parent.roles`).
-        is_cached: whether an earlier recording of the same script is used, and this one is kept.
-        tell: is called with each line of progress.
+def record(request: Request, tell: Callable[[str], None] = lambda _: None) -> Recording:
+    """Records a script; ``tell`` is called with each line of progress.
 
     Raises:
         CannotDryRun: this machine cannot do a dry run.
@@ -45,18 +35,53 @@ def record(
         ScriptFailed: the script did not reach the counted step.
         DryRunLimit: the limit of time or memory was reached.
     """
-    key = cache.key_of(request, ranks) if is_cached else ""
-    if is_cached and (found := cache.cached(key)) is not None:
+    key = cache.key_of(request) if request.is_cached else ""
+    if request.is_cached and (found := cache.cached(key)) is not None:
         return found
-    recordings, runs = recordings_of(request, ranks, tell)
+    recordings, runs = recordings_of(request, tell)
     recorded = _recorded(request, recordings, runs)[0]
-    if not is_cached:
+    if not request.is_cached:
         return recorded
     try:
         cache.keep(key, recorded, inputs_of(_noted(runs)))
     except UnknownInputs as why:
         return replace(recorded, not_kept=str(why))
     return recorded
+
+
+def recorded_on(
+    machines: Sequence[Fabric],
+    request: Request,
+    price: Callable[[Fabric, int], Machine],
+    tokens: float | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Recording | OutOfGpuMemory]:
+    """Records a script once for each model of GPU.
+
+    Args:
+        machines: the machines.
+        request: the request, of any GPU.
+        price: returns a number of the GPUs of a machine, to price steps.
+        tokens: tokens in a step of all ranks. Default: found in the recording.
+        tell: is called with each line of progress.
+
+    Returns:
+        For each machine the recording, or the error of a script that does not fit.
+
+    Raises:
+        DryRunError: as of `record`.
+    """
+    for one in machines:
+        price(one, request.world_size)  # refuses what it cannot price before the script runs
+    requests = {one.gpu_model.name: (request.on(one), one) for one in reversed(machines)}
+    found: dict[str, Recording | OutOfGpuMemory] = {}
+    for name, (asked, one) in reversed(requests.items()):
+        try:
+            again = record_twice(asked, partial(price, one)) if request.again else record(asked, tell)
+            found[name] = again.with_tokens(tokens)
+        except OutOfGpuMemory as error:
+            found[name] = error
+    return [found[one.gpu_model.name] for one in machines]
 
 
 def _noted(runs: Sequence[Run]) -> Iterator[Note]:
@@ -74,12 +99,10 @@ def _recorded(
         request, recordings = replace(request, world_size=1), [replace(recordings[0], rank=0, world_size=1)]
     name = f"{request.words} on {counted(request.world_size, 'GPU')}"
     made = made_of(recordings, gpu=request.gpu.name, name=name)
-    return Recording(made.row, facts_of(request, recordings, runs, made), tuple(runs)), made.places
+    return Recording(made.step, facts_of(request, recordings, runs, made), tuple(runs)), made.places
 
 
-def record_twice(
-    request: Request, price: Callable[[int], Machine], *, ranks: Sequence[int] | None = None, has_clock: bool = False
-) -> Recording:
+def record_twice(request: Request, price: Callable[[int], Machine]) -> Recording:
     """Records a script, then runs it again, to its end, with predicted times of a machine.
 
     The output of the second run is shown: its profiler and its events have predicted times.
@@ -87,37 +110,34 @@ def record_twice(
     Args:
         request: the request.
         price: returns the machine whose times the script shows, for a number of its GPUs.
-        ranks: the ranks that run. Default: those that are needed.
-        has_clock: whether the script's clock shows predicted times, too.
 
     Raises:
         ScriptFailed: the script did not reach the counted step, or its end.
     """
-    price(request.world_size)  # refuses what it cannot price before the script runs
-    recordings, runs = recordings_of(replace(request, is_quiet=True), ranks)
+    recordings, runs = recordings_of(replace(request, is_quiet=True))
     recorded, places = _recorded(request, recordings, runs)
     timeline = json.loads(price(recorded.step.gpus).pricer.timeline(recorded.step))
     files = {
         one.rank: saved(times_of(one, of_rank, row, timeline["period_ns"]))
         for one, of_rank, row in zip(recordings, places, timeline["ranks"], strict=True)
     }
-    ended = run_ranks(request, list(files), Predicted(files, timeline["period_ns"], has_clock))
+    ended = run_ranks(request, list(files), Predicted(files, timeline["period_ns"], request.again == "clock"))
     if failed := [run for _, run in ended if run.status != "ended" or run.exit_status]:
         raise failure_of(request, failed)
     return recorded
 
 
 def recordings_of(
-    request: Request, ranks: Sequence[int] | None, tell: Callable[[str], None] = lambda _: None
+    request: Request, tell: Callable[[str], None] = lambda _: None
 ) -> tuple[list[RankRecording], list[Run]]:
     """Runs rank 0, then again with more ranks until all needed ranks run; returns their recordings."""
-    running = tuple(ranks) if ranks is not None else (0,)
+    running = request.ranks or (0,)
     earlier: list[Note] = []
     for _ in range(roles.ATTEMPTS):
         tell(f"{listed(running)} of {request.world_size} on a virtual {request.gpu.title}")
         ended = run_ranks(request, running)
         recordings, runs = [one for one, _ in ended], [run for _, run in ended]
-        more = running if ranks is not None else roles.wanted(running, recordings, runs)
+        more = running if request.ranks else roles.wanted(running, recordings, runs)
         if more != running:
             running = more
             earlier += [row for run in runs for row in run.noted or ()]

@@ -32,7 +32,7 @@ from typing import TypedDict, cast
 from nvcoll._nvcoll import RankBuilder, StepBuilder, WorkStep
 from nvcoll.dryrun.parent import attention, roles
 from nvcoll.dryrun.parent.products import bytes_of, convolution, gemm_of, grouped
-from nvcoll.dryrun.parent.recording import GroupFacts, StepRow
+from nvcoll.dryrun.parent.recording import GroupFacts
 from nvcoll.dryrun.parent.rows import Call, Product, Row, rows_of
 from nvcoll.dryrun.parent.tokens import tokens_of
 from nvcoll.dryrun.wire.rank_recording import Op, RankRecording
@@ -77,12 +77,6 @@ class Made:
     groups: list[GroupFacts]
     tokens: str
     notes: list[str]
-
-    @property
-    def row(self) -> StepRow:
-        """The step as JSON has it."""
-        row: StepRow = json.loads(self.step.to_json())
-        return row
 
 
 def made_of(recordings: Sequence[RankRecording], *, gpu: str, name: str, tokens: float | None = None) -> Made:
