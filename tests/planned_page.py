@@ -7,6 +7,7 @@ import html.parser
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from nvcoll.training import Machine, StepPrediction, Sweep, sweep
@@ -28,6 +29,12 @@ def planned(**how: Any) -> tuple[StepPrediction, dict[str, Any]]:
 def swept() -> Sweep:
     """The layouts of the same step."""
     return sweep("llama3-70b", Machine("hgx-h100x64+ib-ndr-8"), **HOW)
+
+
+def changed(one: object, **attributes: Any) -> Any:
+    """A price with other attributes, as no machine has it."""
+    known = {name: getattr(one, name) for name in dir(one) if not name.startswith("_")}
+    return SimpleNamespace(**{**known, **attributes})
 
 
 class Reader(html.parser.HTMLParser):

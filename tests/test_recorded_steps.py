@@ -3,14 +3,14 @@
 import json
 import pickle
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from planned_page import changed
 
 import nvcoll
 from nvcoll import training
-from nvcoll._nvcoll import StepBuilder
+from nvcoll._nvcoll import Issue, StepBuilder
 from nvcoll.training import Report, page, trace
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "training-step.md").read_text(encoding="utf-8")
@@ -72,8 +72,8 @@ def test_the_step_of_the_documentation_has_a_price():
 @pytest.mark.parametrize(("part", "words"), [(1.0, r"nothing"), (0.5, r"all but [\d.]+ [um]s"), (0.0, "all")])
 def test_collectives_say_how_much_of_them_hides(capsys, part, words):
     found = predicted(documented())
-    one = replace(found.collectives[0], count=2.0, exposed_s=part * 2 * found.collectives[0].seconds)
-    print(*Report("price", "", [], [replace(found, collectives=(one,))]).lines(), sep="\n")
+    one = changed(found.collectives[0], count=2.0, exposed_s=part * 2 * found.collectives[0].seconds)
+    print(*Report("price", "", [], [changed(found, collectives=[one])]).lines(), sep="\n")
     assert re.search(rf"  {words}$", capsys.readouterr().out.rstrip())
 
 
@@ -110,7 +110,7 @@ def test_runs_that_are_none_are_refused(more):
 
 def test_planned_steps_are_not_recorded():
     found = training.plan("llama3-8b", on="hgx-h100", zero=3, global_batch=64)
-    assert not found.is_recorded and found.lines == () and found.flops_of == "model"
+    assert not found.is_recorded and found.lines == [] and found.flops_of == "model"
 
 
 def test_stages_wait_for_each_other_and_lines_say_where():
@@ -185,18 +185,18 @@ def test_the_builder_refuses_what_it_cannot_build():
     builder = StepBuilder("x", gpus=8, gpu="h100-sxm")
     rank = builder.rank(0, stands_for=8, name="all")
     for wrong, said in [
-        (lambda: rank.collective(0, "all_reduce", 8, 3), "no group 3"),
-        (lambda: rank.message(0, "send", 8, 1, group=3), "no group 3"),
-        (lambda: rank.message(0, "throw", 8, 1), "throw"),
-        (lambda: rank.gemm(0, 1, 1, 1, dtype="fp7"), "fp7"),
-        (lambda: rank.collective(0, "all_scatter", 8, 0), "all_scatter"),
+        (lambda: rank.collective(Issue(0), "all_reduce", 8, 3), "no group 3"),
+        (lambda: rank.message(Issue(0), "send", 8, 1, group=3), "no group 3"),
+        (lambda: rank.message(Issue(0), "throw", 8, 1), "throw"),
+        (lambda: rank.gemm(Issue(0), 1, 1, 1, dtype="fp7"), "fp7"),
+        (lambda: rank.collective(Issue(0), "all_scatter", 8, 0), "all_scatter"),
         (lambda: builder.group([], rank=0), "distinct ranks"),
         (lambda: builder.name_of(0), "no group 0"),
         (builder.finish, "work on each rank"),
     ]:
         with pytest.raises(nvcoll.InvalidArgument, match=said):
             wrong()
-    rank.timed(7, 1e-3)
+    rank.timed(Issue(7), 1e-3)
     assert builder.finish().flops() == 0 and rank.place(99) == -1
 
 

@@ -8,7 +8,7 @@ import pytest
 from kineto_traces import Writer, of_two_layers
 
 import nvcoll
-from nvcoll._nvcoll import StepBuilder
+from nvcoll._nvcoll import Issue, StepBuilder
 from nvcoll.traces import kineto, opened
 
 TRACES = Path(__file__).parent / "traces"
@@ -152,7 +152,7 @@ def test_groups_are_named_by_their_parallelism_their_calls_or_their_ranks():
     def called(ranks, name, *calls):
         number = builder.group(ranks, rank=0, called=name)
         for call in calls:
-            rank.collective(0, call, 1e9, number)
+            rank.collective(Issue(0), call, 1e9, number)
         return number
 
     numbers = [called(ranks, "default_pg", "all_reduce") for ranks in ((0, 1), (0, 8), (0, 8), range(16))]

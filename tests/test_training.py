@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import nvcoll
 from nvcoll import InvalidArgument
 from nvcoll.training import Machine, WorkStep, models, neighbours, plan, software, sweep
-from nvcoll.training.layouts import layout
 from nvcoll.training.options import SCHEDULES
 from nvcoll.training.prediction import PARTS
 
@@ -95,7 +94,7 @@ def test_json_that_contradicts_itself_is_no_step(machine, change):
     )
 )
 def test_any_other_json_is_no_step_and_no_request(value):
-    for read in (WorkStep.from_json, WorkStep.plan):
+    for read in (WorkStep.from_json, lambda text: WorkStep.plan(text, gpus=8, domain=8)):
         with pytest.raises(InvalidArgument):
             read(json.dumps(value))
 
@@ -111,7 +110,7 @@ def test_any_other_json_is_no_step_and_no_request(value):
         ({"pp": 4, "vp": 2, "schedule": "1f1b"}, "2 chunks need the interleaved schedule"),
         ({"cp": 64, "sequence": 8100}, "must be a multiple of 2 x CP"),
         ({"zero": 7}, "there is no ZeRO 7"),
-        ({"dtype": "fp7"}, "no dtype is called `fp7`"),
+        ({"dtype": "fp7"}, "unknown variant `fp7`, expected one of `bf16`"),
         ({"software": "megatorn"}, "no software is called `megatorn`"),
         ({"recompute": {"gemm": 2.0}}, "from 0 to 1"),
         ({"shard_ranks": 48}, "must divide"),
@@ -176,7 +175,7 @@ def test_whatever_is_possible_has_a_price_that_adds_up(machine, model, framework
     assert 0 < found.low_s < found.seconds < found.high_s < 1e6
     assert math.isclose(sum(found.parts.values()), found.seconds)
     assert 0 < found.mfu < 1
-    assert all(1 < one.gib == one.least / 2**30 for one in found.memory) and found.memory_gib > 1
+    assert all(1 < one.gib == one.least_bytes / 2**30 for one in found.memory) and found.memory_gib > 1
     closed = machine.pricer.seconds(found.step, {})
     assert 0.8 < closed / found.seconds < 1.25, "the closed form of the pipeline is near its virtual time"
 
@@ -246,8 +245,22 @@ def test_every_model_and_software_can_be_planned(machine):
         assert machine.plan(TINY, software=name, global_batch=64).seconds > 0
 
 
-def test_a_layout_says_its_words():
-    words = layout({"global_batch": 64, "tp": 8, "pp": 2, "recompute": "full"}, gpus=64, sequence=128)
-    from nvcoll.training.layouts import words as said
+def test_a_layout_says_its_words(machine):
+    found = machine.plan("llama3-8b", global_batch=64, tp=8, pp=2, recompute="full")
+    assert found.words == "TP 8  PP 2  DP 4  ZeRO 1  micro-batch 1  recompute full"
+    assert (found.layout["recompute"], found.layout["dp"], found.layout["shard_ranks"]) == ("full", 4, None)
+    again = machine.plan("llama3-8b", **found.layout)
+    assert again == found and again.words in repr(again)
 
-    assert said(words) == "TP 8  PP 2  DP 4  ZeRO 1  micro-batch 1  recompute full"
+
+def test_names_of_options_that_do_not_exist_are_refused_with_those_that_do(machine):
+    with pytest.raises(InvalidArgument, match="no recomputation is called `some`: choose from none, selective, full"):
+        machine.plan("llama3-8b", recompute="some")
+    with pytest.raises(InvalidArgument, match="invalid type: string"):
+        machine.plan("llama3-8b", tp="8")
+
+
+def test_only_a_planned_step_has_neighbours(machine):
+    step = machine.plan("llama3-8b", global_batch=64).step
+    with pytest.raises(InvalidArgument, match="only a planned step has layouts next to it"):
+        neighbours(machine, machine.predict(step))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import nvcoll
 from nvcoll.training import configurations
 from nvcoll.training.fields import TABLES
-from nvcoll.training.models import models, software, software_of
+from nvcoll.training.models import models, software
 
 LLAMA = {"hidden_act": "silu", "tie_word_embeddings": False}
 DEEPSEEK_V3 = {
@@ -233,8 +233,8 @@ def test_a_script_of_megatron_says_model_layout_and_software():
     assert all(found.model[key] == shipped[key] for key in ("layers", "hidden", "heads", "kv_heads", "ffn", "gated"))
     assert (found.model["vocab"], found.model["tied"], found.model["positions"]) == (129024, False, "rotary")
     assert found.layout == {
-        **{"gpus": 512, "tensor": 8, "sequence_parallel": True, "stages": 4, "chunks": 5, "schedule": "interleaved"},
-        **{"context": 1, "expert": 1, "data": 16, "sharding": "optimizer", "micro_batch": 1, "global_batch": 1024},
+        **{"tp": 8, "sequence_parallel": True, "pp": 4, "vp": 5, "schedule": "interleaved"},
+        **{"cp": 1, "ep": 1, "dp": 16, "zero": 1, "micro_batch": 1, "global_batch": 1024},
         **{"sequence": 8192, "dtype": "bf16", "recompute": {"gemm": 0.25, "attention": 0.25, "elementwise": 0.25}},
     }
     assert (found.software, found.software_overrides) == (
@@ -255,7 +255,7 @@ BASE = (
         (
             "",
             "layout",
-            {"dtype": "tf32", "sharding": "none", "recompute": dict.fromkeys(("gemm", "attention", "elementwise"), 0)},
+            {"dtype": "tf32", "zero": 0, "recompute": "none"},
         ),
         (
             "",
@@ -263,20 +263,20 @@ BASE = (
             {"ffn": 3072, "gated": False, "tied": True, "vocab": 50304, "positions": "learned", "head_dim": 64},
         ),
         ("--swiglu", "model", {"gated": True, "ffn": 2048}),
-        ("--use-torch-fsdp2 --fp8-format e4m3 --bf16", "layout", {"sharding": "parameters", "dtype": "fp8"}),
-        ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", "layout", {"sharding": "gradients"}),
-        ("--deepspeed --zero-stage 1 --fp16", "layout", {"sharding": "optimizer", "dtype": "fp16"}),
-        ("--recompute-activations", "layout", {"recompute": {"gemm": 0, "attention": 1, "elementwise": 0}}),
-        ("--checkpoint-activations", "layout", {"recompute": {"gemm": 1, "attention": 1, "elementwise": 1}}),
+        ("--use-torch-fsdp2 --fp8-format e4m3 --bf16", "layout", {"zero": 3, "dtype": "fp8"}),
+        ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", "layout", {"zero": 2}),
+        ("--deepspeed --zero-stage 1 --fp16", "layout", {"zero": 1, "dtype": "fp16"}),
+        ("--recompute-activations", "layout", {"recompute": "selective"}),
+        ("--checkpoint-activations", "layout", {"recompute": "full"}),
         (
             "--num-virtual-stages-per-pipeline-rank 3 --pipeline-model-parallel-size 2",
             "layout",
-            {"chunks": 3, "stages": 2},
+            {"vp": 3, "pp": 2},
         ),
         (
             "--context-parallel-size 2 --use-tp-pp-dp-mapping",
             "layout",
-            {"context": 2, "data": 4, "order": "tp-cp-pp-dp"},
+            {"cp": 2, "dp": 4, "order": "tp-cp-pp-dp"},
         ),
         ("--use-distributed-optimizer --num-distributed-optimizer-instances 2", "layout", {"shard_ranks": 4}),
         (
@@ -357,8 +357,8 @@ def test_a_job_of_torchtitan_says_model_layout_and_software():
     assert (found.model, found.software) == ("llama3.1-405b", "torchtitan-compile")
     assert found.software_overrides == {"overlaps_tensor": True}
     assert found.layout == {
-        **{"gpus": 256, "tensor": 8, "sequence_parallel": True, "stages": 4, "chunks": 2, "schedule": "interleaved"},
-        **{"context": 1, "expert": 1, "data": 8, "sharding": "parameters", "shard_ranks": 4, "micro_batch": 1},
+        **{"tp": 8, "sequence_parallel": True, "pp": 4, "vp": 2, "schedule": "interleaved"},
+        **{"cp": 1, "ep": 1, "dp": 8, "zero": 3, "shard_ranks": 4, "micro_batch": 1},
         **{"global_batch": 32, "sequence": 8192, "dtype": "fp8"},
         **{"recompute": {"gemm": 0.5, "attention": 0.0, "elementwise": 1.0}},
     }
@@ -376,8 +376,8 @@ def test_a_job_of_torchtitan_needs_gpus_and_a_model_that_is_shipped():
 def test_older_jobs_of_torchtitan_have_sizes_elsewhere():
     text = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nbatch_size = 1\ntensor_parallel_degree = 2\n'
     found = configurations.from_text(text + '[activation_checkpoint]\nmode = "full"\n', gpus=8)
-    assert (found.layout["tensor"], found.layout["data"], found.layout["global_batch"]) == (2, 4, 4)
-    assert found.layout["recompute"]["gemm"] == 1.0
+    assert (found.layout["tp"], found.layout["dp"], found.layout["global_batch"]) == (2, 4, 4)
+    assert found.layout["recompute"] == "full"
 
 
 def test_models_and_software_that_readers_name_are_shipped():
@@ -397,20 +397,17 @@ def test_deepspeed_says_batch_precision_and_sharding():
     }
     found = read(values, gpus=16)
     assert found.layout == {
-        **{"sharding": "parameters", "tensor": 1, "dtype": "bf16", "gpus": 16, "data": 16},
+        **{"zero": 3, "tp": 1, "dtype": "bf16", "dp": 16},
         **{"micro_batch": 2, "global_batch": 128},
     }
     assert found.model is None
     assert found.notes == ["`offload_param` is not read", "all GPUs are data-parallel: 16 ranks"]
 
 
-@pytest.mark.parametrize(("text", "gpus"), [(MEGATRON, None), (TORCHTITAN, 256), (BASE + " --bf16", 8)])
+@pytest.mark.parametrize(("text", "gpus"), [(MEGATRON, 512), (TORCHTITAN, 256), (BASE + " --bf16", 8)])
 def test_the_planner_takes_what_a_file_says(text, gpus):
-    found = configurations.from_text(text, gpus=gpus)
-    model = models()[found.model] if isinstance(found.model, str) else found.model
-    profile = software_of(found.software, found.software_overrides)
-    request = {"model": model, "layout": found.layout, "software": profile, "domain": 8}
-    assert nvcoll.training.WorkStep.plan(json.dumps(request)) is not None
+    words = configurations.from_text(text, gpus=gpus).words()
+    assert nvcoll.training.plan(on=f"hgx-h100x{gpus // 8}+ib-ndr-8" if gpus > 8 else "hgx-h100", **words).gpus == gpus
 
 
 def test_the_words_of_a_file_plan_the_same_step():
@@ -418,7 +415,7 @@ def test_the_words_of_a_file_plan_the_same_step():
     words = found.words()
     assert (words["tp"], words["pp"], words["vp"], words["dp"], words["zero"]) == (8, 4, 5, 16, 1)
     machine = nvcoll.training.Machine("hgx-h100x64+ib-ndr-8")
-    assert machine.request(**words)["layout"] == found.layout | {"order": "tp-cp-dp-pp"}
+    assert machine.plan(**words).layout == found.layout | {"order": "tp-cp-dp-pp", "shard_ranks": None}
     assert read({"zero_optimization": {}, "train_batch_size": 8}).words() == {
         **{"tp": 1, "zero": 0, "global_batch": 8, "software": "deepspeed-zero"},
         **{"overrides": {"overlaps_data": True}},

@@ -5,13 +5,12 @@ import io
 import json
 import re
 import sys
-from dataclasses import replace
 
 import pytest
 from command_line import cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planned_page import CHROMIUM, HOW, Reader, browse, planned, swept
+from planned_page import CHROMIUM, HOW, Reader, browse, changed, planned, swept
 
 import nvcoll
 from nvcoll.draw import machine_drawing
@@ -99,16 +98,16 @@ def evil_page() -> str:
     prediction, timeline = planned()
     first, *others = prediction.collectives
     named = {old: f"{old} {EVIL}" for old in (one.name for one in prediction.roles)}
-    evil = replace(
+    evil = changed(
         prediction,
-        roles=tuple(replace(one, name=named[one.name]) for one in prediction.roles),
-        memory=tuple(replace(one, role=named[one.role], lines={**one.lines, EVIL: 1e9}) for one in prediction.memory),
+        roles=[one._replace(name=named[one.name]) for one in prediction.roles],
+        memory=[one._replace(role=named[one.role], lines={**one.lines, EVIL: 1e9}) for one in prediction.memory],
         parts={**prediction.parts, EVIL: 0.1},
-        collectives=(replace(first, group=EVIL, ranks=EVIL), *others),
+        collectives=[changed(first, group=EVIL, ranks=EVIL), *others],
         extrapolated=(EVIL,),
-        request={**prediction.request, "model": {"name": EVIL}},
+        request={**prediction.request, "model": {"name": EVIL, "title": ""}},
     )
-    rows = [replace(one, fit="too_large", memory_gib=100.0) for one in swept().candidates[:5]]
+    rows = [changed(one, fit="too_large", memory_gib=100.0) for one in swept().candidates[:5]]
     names = [f"{EVIL} {stage}" for stage in range(4)]
     spans = [{**one, "name": EVIL} for one in timeline["spans"][:9]]
     return of(evil, sweep=Sweep(rows, {}), timeline={"stages": names, "spans": spans})
@@ -141,14 +140,14 @@ def test_a_page_needs_no_more_than_a_prediction():
 
 
 def test_a_step_of_unknown_memory_and_tokens_says_nothing_of_them():
-    prediction = replace(planned()[0], memory=None, fit=None, tokens_per_second=0.0, mfu=0.0)
+    prediction = changed(planned()[0], memory=None, fit=None, tokens_per_second=0.0, mfu=0.0)
     text = Reader(of(prediction, several=[prediction, planned()[0]])).text
     assert "Memory" not in text and "Tokens per second" not in text and "MFU" not in text
     assert "memory not known" in text
 
 
 def test_layouts_that_need_far_more_memory_are_counted_and_not_drawn():
-    row = replace(swept().candidates[0], memory_gib=661.0, fit="too_large")
+    row = changed(swept().candidates[0], memory_gib=661.0, fit="too_large")
     text = of(planned()[0], sweep=Sweep([row, row], {}))
     assert "sweep" not in specs(text)
     assert "2 of 2 layouts are not drawn: they need more than twice the memory. No layout fits." in Reader(text).text
@@ -183,8 +182,8 @@ def test_other_models_have_pages(model, how):
 
 
 def test_several_numbers_of_gpus_have_a_column():
-    one = replace(swept().candidates[0], memory_gib=70.0, fit="tight")
-    rows = [replace(one, gpus=gpus, seconds=9e5 / gpus) for gpus in (64, 128)]
+    one = changed(swept().candidates[0], memory_gib=70.0, fit="tight")
+    rows = [changed(one, gpus=gpus, seconds=9e5 / gpus) for gpus in (64, 128)]
     text = Reader(of(planned()[0], sweep=Sweep(rows, {}))).text
     layout = one.words.replace("  ", ", ")
     assert f"layout step memory GPUs fit {layout} 7,030 s 70.0 GiB 128 may fit {layout}" in text
@@ -225,7 +224,7 @@ def test_inside_nodes_collectives_take_the_fastest_links():
 
 def test_roles_of_one_name_are_refused():
     one = planned()[0]
-    one = replace(one, roles=tuple(replace(role, name="a stage") for role in one.roles))
+    one = changed(one, roles=[role._replace(name="a stage") for role in one.roles])
     with pytest.raises(nvcoll.InvalidArgument, match="3 roles are called `a stage`: give"):
         of(one)
 

@@ -11,6 +11,7 @@ from command_line import cli, refused
 
 import nvcoll
 from nvcoll import InvalidArgument
+from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.training import Machine, Report, plan, sweep
 from nvcoll.training.prediction import EXPOSED, IDLE, PARTS
 from nvcoll.training.report import schema
@@ -54,9 +55,8 @@ def test_the_parts_of_the_time_are_computing_exposed_or_idle():
     found = plan("llama3-70b", on=NODES, tp=8, pp=2, global_batch=128)
     computing = ("gemm", "attention", "elementwise", "recompute", "optimizer")
     assert found.computes_s == pytest.approx(sum(found.parts.get(name, 0.0) for name in computing))
-    assert (
-        found.exposed_s == sum(found.parts.get(name, 0.0) for name in EXPOSED) > found.idle_s >= found.parts["bubble"]
-    )
+    assert found.exposed_s == pytest.approx(sum(found.parts.get(name, 0.0) for name in EXPOSED))
+    assert found.exposed_s > found.idle_s >= found.parts["bubble"]
 
 
 def test_a_step_that_may_fit_does_not_pass_as_one_that_fits():
@@ -64,7 +64,7 @@ def test_a_step_that_may_fit_does_not_pass_as_one_that_fits():
     found = plan("llama3-8b", on="hgx-h100", **tight.layout)
     assert found.fit == "tight" and not found.fits and not tight.fits
     fullest = max(found.memory, key=lambda one: one.gib)
-    assert fullest.least / 2**30 < found.gpu_memory_gib < fullest.most / 2**30
+    assert fullest.least_bytes / 2**30 < found.gpu_memory_gib < fullest.most_bytes / 2**30
 
 
 def test_a_step_of_unknown_memory_does_not_fit_with_nothing():
@@ -116,11 +116,17 @@ def test_short_forms_are_short_and_say_the_best():
 
 
 def test_steps_and_sweeps_are_pickled_and_copied():
-    step = plan("llama3-8b", on="hgx-h100", zero=3).step
-    found = sweep("llama3-8b", on="hgx-h100", global_batch=64, tp=1, pp=1)
-    for again in (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
-        assert again(step).to_json() == step.to_json()
-        assert again(found) == found
+    machine = Machine("hgx-h100")
+    planned = machine.plan("llama3-8b", zero=3)
+    recorded = Machine(NODES).predict(Recording.load(RECORDED).step)
+    found = sweep("llama3-8b", machine, global_batch=64, tp=1, pp=1)
+    for again in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        assert again(planned.step).to_json() == planned.step.to_json()
+        for one in (found, planned, recorded, planned.calibrated(planned.seconds), *recorded.collectives[:2]):
+            assert again(one) == one
+        for one in (planned, recorded):
+            assert again(one).to_dict() == one.to_dict()
+            assert again(one.memory[0]) == one.memory[0] and again(one.roles[0]) == one.roles[0]
 
 
 def test_an_option_that_does_not_exist_is_refused_by_the_type_checker(tmp_path):

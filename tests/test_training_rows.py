@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import steps
 
-from nvcoll.training import WorkStep
 from nvcoll.training.models import software, software_of
 
 import training_rows
@@ -24,14 +23,14 @@ BY_ID = {row.id: row for row in ROWS}
 def test_every_row_is_planned():
     assert len(ROWS) == len(BY_ID) == 1351
     for row in ROWS:
-        step = WorkStep.plan(json.dumps(row.request()))
+        step = row.step()
         assert step.gpus == row.gpus and row.seconds > 0, row.id
 
 
 def test_every_run_of_nanotron_is_planned():
     rows = published(DATA / "nanotron-full.csv")
     assert len(rows) == 1702
-    assert all(WorkStep.plan(json.dumps(row.request())).gpus == row.gpus for row in rows)
+    assert all(row.step().gpus == row.gpus for row in rows)
     assert all(row.memory_gb for row in rows)
 
 
@@ -185,7 +184,7 @@ def test_runs_that_ran_fit_or_may_fit():
 
 
 def _part_of_gpu(row):
-    step = WorkStep.plan(json.dumps(row.request()))
+    step = row.step()
     return steps.fills(step)[0] / (GPU_GB[row.gpu] * 0.99)
 
 

@@ -32,8 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, WorkStep, fabric, training_constants
-from nvcoll.training.layouts import words
+from nvcoll._nvcoll import Fabric, InvalidArgument, StepPrediction, WorkStep, fabric, training_constants
 from nvcoll.training.planning import Machine
 
 from training_rows import DATA, Published, failed, published
@@ -99,6 +98,11 @@ class Judged:
     layout: Mapping[str, Any]
 
     @property
+    def price(self) -> StepPrediction:
+        """The price in closed form."""
+        return self.machine.pricer.predict(self.step, exact=False)
+
+    @property
     def source(self) -> str:
         """Where it was published."""
         return self.row.source
@@ -134,12 +138,11 @@ def planned() -> list[Judged]:
         if key not in machines:
             machines[key] = Machine(_changed(row), row.gpus, measured=row.measured)
         machine = machines[key]
-        request = machine.request(row.model, software=row.software, overrides=row.overrides, **row.words)
         try:
-            step = WorkStep.plan(json.dumps(request))
+            price = machine.plan(row.model, **row.options)
         except InvalidArgument as error:
             raise SystemExit(f"{row.id}: {error}") from None
-        found.append(Judged(row, machine, step, request["layout"]))
+        found.append(Judged(row, machine, price.step, {**price.layout, "gpus": row.gpus}))
     return found
 
 
@@ -206,8 +209,8 @@ def six_n_d() -> np.ndarray:
     """Returns seconds by 6 FLOPs per active parameter and token at 40 % of the peak of the step's precision."""
     found = []
     for one in planned():
-        price = json.loads(one.machine.pricer.price(one.step, exact=False))
-        found.append(_six_n_d(one) / (0.4 * price["tflops"] * 1e12 / price["mfu"]))
+        price = one.price
+        found.append(_six_n_d(one) / (0.4 * price.tflops * 1e12 / price.mfu))
     return np.array(found)
 
 
@@ -336,7 +339,7 @@ def of_failed() -> list[float]:
     found = []
     for row in failed():
         try:
-            found.append(fills(WorkStep.plan(json.dumps(row.request)))[0] / OF_80_GB)
+            found.append(fills(row.step())[0] / OF_80_GB)
         except InvalidArgument:
             found.append(float("inf"))
     return found
@@ -348,7 +351,7 @@ def of_measured() -> dict[str, list[float]]:
     for row in [*published(DATA / "nanotron-full.csv"), *published()]:
         is_bloom = row.source == "bigscience_bloom"
         if row.memory_gb and (is_bloom or row.id.startswith("nanotron-full")):
-            together, allocated = fills(WorkStep.plan(json.dumps(row.request())))
+            together, allocated = fills(row.step())
             found[row.source].append((together if is_bloom else allocated) / row.memory_gb)
     return found
 
@@ -357,7 +360,7 @@ def memory() -> None:
     """Prints how many of the runs that ran, and of those that failed, are said to fit; errors where GB are known."""
     fits = defaultdict(Counter)
     for one in planned():
-        fits[one.source][json.loads(one.machine.pricer.price(one.step, exact=False))["fit"]] += 1
+        fits[one.source][one.price.fit] += 1
     print("\nmemory of runs that ran")
     for source, some in [*fits.items(), ("all", sum(fits.values(), Counter()))]:
         shares = (f"{name} {100 * some[name] / some.total():.0f} %" for name in ("fits", "tight", "too_large"))
@@ -384,11 +387,11 @@ def worst(seconds: np.ndarray, count: int) -> None:
         if one.alike in seen or len(seen) >= count:
             continue
         seen.add(one.alike)
-        parts = json.loads(one.machine.pricer.price(one.step, exact=False))["parts"]
+        parts = one.price.parts
         largest = sorted(parts.items(), key=lambda part: -part[1])[:3]
         shares = ", ".join(f"{name} {100 * time / sum(parts.values()):.0f} %" for name, time in largest)
         error = 100 * (seconds[nth] / one.seconds - 1)
-        where = f"{one.step.name}, {one.device}, {words(one.layout)}"
+        where = f"{one.step.name}, {one.device}, {one.machine.plan(one.row.model, **one.row.options).words}"
         print(f"{error:+5.0f} %  {one.row.id}  {where}: {one.seconds:.2f} s ({shares})")
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
 from nvcoll.authoring.algorithms import Algorithm
+from nvcoll.training.options import PlanOptions
 
 __version__: str
 MAX_WORLD_SIZE: int
@@ -81,3 +82,13 @@ class Work:
 class Prediction:
     @property
     def launch(self) -> _Launch: ...
+
+class StepPrediction:
+    @property
+    def fit(self) -> Literal["fits", "tight", "too_large"] | None: ...
+    @property
+    def flops_of(self) -> Literal["model", "recorded"]: ...
+    @property
+    def layout(self) -> PlanOptions: ...
+    @property
+    def request(self) -> dict[str, Any]: ...

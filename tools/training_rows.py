@@ -19,8 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from nvcoll.training.layouts import RECOMPUTE, ZERO, layout
+from nvcoll.training import WorkStep
 from nvcoll.training.models import software_of
+from nvcoll.training.planning import asked
 
 DATA: Final = Path(__file__).parent.parent / "data" / "training-steps"
 
@@ -106,11 +107,14 @@ class Published:
     words: Fields
     guesses: tuple[str, ...]
 
-    def request(self) -> dict[str, Any]:
-        """Returns what the planner plans."""
-        of_software = software_of(self.software, self.overrides)
-        fields = layout(self.words, gpus=self.gpus, sequence=4096)
-        return {"model": self.model, "layout": fields, "software": of_software, "domain": self.domain}
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is planned besides the model: layout and software."""
+        return {**self.words, "software": self.software, "overrides": self.overrides}
+
+    def step(self) -> WorkStep:
+        """Plans the step."""
+        return WorkStep.plan(asked(self.model, self.options), gpus=self.gpus, domain=self.domain)
 
 
 def published(path: Path = DATA / "measurements.csv") -> list[Published]:
@@ -120,11 +124,16 @@ def published(path: Path = DATA / "measurements.csv") -> list[Published]:
 
 @dataclass(frozen=True)
 class Failed:
-    """A published run that did not run, with what the planner plans."""
+    """A published run that did not run, with what the planner is asked."""
 
     id: str
     gpu: str
-    request: Fields
+    gpus: int
+    asked: str
+
+    def step(self) -> WorkStep:
+        """Plans the step."""
+        return WorkStep.plan(self.asked, gpus=self.gpus, domain=8)
 
 
 def failed() -> list[Failed]:
@@ -132,24 +141,19 @@ def failed() -> list[Failed]:
     found = [_failed_of_nanotron(row) for row in _table(DATA / "nanotron-failed.csv")]
     again = _parts(*ACTIVATION_CHECKPOINTS["op"])
     how = {"global_batch": 128, "micro_batch": 2, "dp": 64, "zero": 3, "recompute": again}
-    torchtitan = layout(how, gpus=64, sequence=4096)
-    request = _request("llama2-70b", torchtitan, "torchtitan")
-    return [*found, Failed("torchtitan-performance-1", "a100-sxm", request)]
+    torchtitan = _asked("llama2-70b", how, "torchtitan")
+    return [*found, Failed("torchtitan-performance-1", "a100-sxm", 64, torchtitan)]
 
 
 def _failed_of_nanotron(row: Mapping[str, str]) -> Failed:
     sizes = {name: int(row[name]) for name in ("micro_batch", "dp", "pp", "tp", "zero")}
     batch = sizes["micro_batch"] * int(row["accumulation"]) * sizes["dp"]
     how = {"global_batch": batch, "sequence_parallel": True, **sizes}
-    fields = layout(how, gpus=8 * int(row["nodes"]), sequence=4096)
-    return Failed(row["id"], "h100-sxm", _request(row["model"], fields, "nanotron"))
+    return Failed(row["id"], "h100-sxm", 8 * int(row["nodes"]), _asked(row["model"], how, "nanotron"))
 
 
-def _request(model: str, fields: Fields, software: str) -> dict[str, Any]:
-    sequence = int(fields["sequence"])
-    return {
-        "model": _model(model, sequence), "layout": fields, "software": software_of(software), "domain": 8,
-    }  # fmt: skip
+def _asked(model: str, how: Fields, software: str) -> str:
+    return asked(_model(model, 4096), {**how, "software": software})
 
 
 def _table(path: Path) -> Iterator[dict[str, str]]:
@@ -324,7 +328,7 @@ def recompute(row: Fields, model: Fields, profile: str) -> Parts:
         return _of_maxtext(row, model)
     if again in ACTIVATION_CHECKPOINTS:
         return _parts(*ACTIVATION_CHECKPOINTS[again])
-    parts = dict(RECOMPUTE[again])
+    parts = _parts(*RECOMPUTE[again])
     if row["source"] not in NVIDIA or "experts" not in model:
         return parts
     if _is_deepseek(row):  # mla_up_proj, on H100 the MLP of dense layers, too
@@ -338,6 +342,10 @@ def recompute(row: Fields, model: Fields, profile: str) -> Parts:
 
 ACTIVATION_CHECKPOINTS: Final = {"layer": (0.5, 0.5, 0.5), "op": (0.5, 0.0, 1.0)}
 """Selective activation checkpointing of torchtitan: every second layer, or every second GEMM and all but attention."""
+
+
+RECOMPUTE: Final = {"none": (0.0, 0.0, 0.0), "selective": (0.0, 1.0, 0.0), "full": (1.0, 1.0, 1.0)}
+"""What `nvcoll.training.plan` calls so."""
 
 
 def _parts(gemm: float, attention: float, elementwise: float) -> Parts:
@@ -402,7 +410,7 @@ def assumptions(rows: Sequence[Published]) -> list[tuple[str, ...]]:
         overlaps = " ".join(name for name in hides if fields[f"overlaps_{name}"])
         parts = "/".join(f"{again[name]:.2f}".rstrip("0").rstrip(".") for name in ("gemm", "attention", "elementwise"))
         gradients = f"{fields['gradient_bytes']:g} bytes"
-        sharded = ZERO[row.words["zero"]]
+        sharded = f"ZeRO {row.words['zero']}"
         found.append((row.source, row.model["name"], row.gpu, row.software, parts, gradients, overlaps, sharded))
     return sorted(set(found))
 

@@ -8,6 +8,7 @@ from numpy import ufunc
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 from nvcoll.authoring.algorithms import Algorithm
+from nvcoll.training.options import PlanOptions
 
 _OpName: TypeAlias = Literal["sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor", "mean"]
 _AlgorithmName: TypeAlias = Literal[
@@ -225,6 +226,17 @@ class GpuRow(NamedTuple):
     names: list[str]
     source: str
 
+class LinePrice(NamedTuple):
+    """What the GPU of a recorded step loses for a line of the script, in seconds of a step. `exposed_s`, `copies_s`: its
+    collectives and messages, and its copies, that nothing hides. `waits_s`: it waits for other ranks. `host_s`: the GPU waits
+    for the processor to issue its operations."""
+
+    line: str
+    exposed_s: float
+    copies_s: float
+    waits_s: float
+    host_s: float
+
 class MediumRow(NamedTuple):
     """A medium of links. `lane_gbps` is the line rate of one lane or link one way, in GB/s; `efficiency` is the part of it
     that a long transfer reaches; `latency_ns` passes until the first byte is across."""
@@ -236,6 +248,15 @@ class MediumRow(NamedTuple):
     efficiency: float
     latency_ns: int
     source: str
+
+class MemoryTable(NamedTuple):
+    """Memory of a GPU of some role: bytes by line, their sum in GiB, and the least and the most bytes that it may need."""
+
+    role: str
+    gib: float
+    least_bytes: float
+    most_bytes: float
+    lines: dict[str, float]
 
 class OpRow(NamedTuple):
     """An op, and the names of the dtypes on which it is defined."""
@@ -256,6 +277,15 @@ class PatternRow(NamedTuple):
 
     name: str
     is_of_sends: bool
+
+class RolePrice(NamedTuple):
+    """The time of the ranks of some stages: seconds of one micro-batch by chunk, and seconds once in a step."""
+
+    name: str
+    stages: list[int]
+    forward_s: list[float]
+    backward_s: list[float]
+    once_s: float
 
 class SettingRow(NamedTuple):
     """An environment variable of NCCL that `settings=` takes. `since` is the first version that reads it, from 2.8.4; `default`
@@ -392,6 +422,25 @@ class Builder:
         """The number of ranks."""
 
 @final
+class Calibration:
+    """One measured step against its prediction. It holds for the same model, GPU, precision and software."""
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    @staticmethod
+    def _of_fields(fields: dict[str, Any]) -> Calibration: ...
+    def of(self, found: StepPrediction) -> StepPrediction:
+        """Returns a prediction with all its times scaled; rates follow."""
+
+    @property
+    def ratio(self) -> float:
+        """The measured time over the predicted one."""
+
+    @property
+    def scale(self) -> float:
+        """The ratio as it counts for other steps: nearer to 1, since a run has noise of its own (3 to 5 % between equal runs)."""
+
+@final
 class CallCounts:
     """Counts the calls of a node, or of a rank that is a process, by kind. Not public: reports tabulate it.
 
@@ -452,6 +501,54 @@ class Calls:
     @property
     def times(self) -> int:
         """The number of such calls."""
+
+@final
+class CollectivePrice:
+    """One collective of a step: where it is, among which ranks, what it takes."""
+
+    def __eq__(self, value: object, /) -> bool: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    @staticmethod
+    def _restored(saved: str) -> CollectivePrice: ...
+    @property
+    def bytes(self) -> float:
+        """Bytes, as nccl-tests counts."""
+
+    @property
+    def count(self) -> float:
+        """The number of its calls there."""
+
+    @property
+    def exposed_s(self) -> float | None:
+        """Seconds of all calls that nothing hides, where the step was recorded."""
+
+    @property
+    def group(self) -> str:
+        """The name of its group."""
+
+    @property
+    def hides(self) -> str | None:
+        """What it hides behind; ``nothing``: computing waits for it. None where the step was recorded."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def of(self) -> str:
+        """The block or role in which it is."""
+
+    @property
+    def pass_(self) -> str:
+        """``forward``, ``backward``, ``once``, ``pipeline``, or ``streams`` of a recorded step."""
+
+    @property
+    def ranks(self) -> str:
+        """Where the ranks of the group are."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of one call, if nothing hid it."""
 
 @final
 class Communicator:
@@ -1906,6 +2003,29 @@ class Group:
         """The `Work` of the calls, if `group` got `async_op` and the block has ended; else None."""
 
 @final
+class Issue:
+    """When and where an operation is issued, and what people call it.
+
+    Args:
+        stream: its stream.
+        name: its name; of work that moves bytes and of known time, it tells the part of the time.
+        line: the line of the script.
+        backward: whether it is of the backward pass.
+        by_graph: whether a CUDA graph launched it.
+        together: the number of a group call."""
+
+    def __new__(
+        cls,
+        stream: int,
+        name: str = "",
+        *,
+        line: str | None = None,
+        backward: bool = False,
+        by_graph: bool = False,
+        together: int | None = None,
+    ) -> Self: ...
+
+@final
 class Job:
     """One rank of a job of processes. Not public."""
 
@@ -2780,17 +2900,14 @@ class Proof:
 
 @final
 class RankBuilder:
-    """Adds the operations of one rank, in the order in which its processor issued them. Each returns its handle.
-
-    ``line`` is the line of the script; ``backward`` says that an operation is of the backward pass, ``by_graph`` that a CUDA graph
-    launched it; ``together`` is the number of a group call."""
+    """Adds the operations of one rank, in the order in which its processor issued them. Each returns its handle."""
 
     def after(self, stream: int | None, handles: Sequence[int]) -> None:
         """Makes a stream wait for operations of other streams; None: the processor waits."""
 
     def attention(
         self,
-        stream: int,
+        issue: Issue,
         queries: float,
         keys: float,
         *,
@@ -2801,54 +2918,17 @@ class RankBuilder:
         kernel: str,
         again: bool = False,
         causal: bool = True,
-        name: str = "",
-        line: str | None = None,
-        backward: bool = False,
-        by_graph: bool = False,
     ) -> int:
-        """Adds attention of all heads of the rank. ``again`` says that its kernel is one of the backward pass; ``backward`` that it runs in it."""
+        """Adds attention of all heads of the rank. ``again`` says that its kernel is one of the backward pass."""
 
-    def collective(
-        self,
-        stream: int,
-        pattern: str,
-        nbytes: float,
-        group: int,
-        *,
-        share: bool = False,
-        name: str = "",
-        line: str | None = None,
-        by_graph: bool = False,
-        together: int | None = None,
-    ) -> int:
+    def collective(self, issue: Issue, pattern: str, nbytes: float, group: int, *, share: bool = False) -> int:
         """Adds a collective of a group. ``share``: the bytes are those of one rank, of which nccl-tests counts all."""
 
-    def copy(
-        self,
-        stream: int,
-        nbytes: float,
-        direction: str,
-        *,
-        name: str = "",
-        line: str | None = None,
-        by_graph: bool = False,
-    ) -> int:
+    def copy(self, issue: Issue, nbytes: float, direction: str) -> int:
         """Adds a copy: ``h2d``, ``d2h`` or ``d2d``."""
 
     def gemm(
-        self,
-        stream: int,
-        m: float,
-        n: float,
-        k: float,
-        *,
-        dtype: str,
-        batch: float = 1.0,
-        experts: bool = False,
-        name: str = "",
-        line: str | None = None,
-        backward: bool = False,
-        by_graph: bool = False,
+        self, issue: Issue, m: float, n: float, k: float, *, dtype: str, batch: float = 1.0, experts: bool = False
     ) -> int:
         """Adds products of (m, k) and (k, n) in one kernel."""
 
@@ -2859,49 +2939,26 @@ class RankBuilder:
         """Makes the processor wait for all work, or for a stream or an event."""
 
     def message(
-        self,
-        stream: int,
-        way: str,
-        nbytes: float,
-        peer: int,
-        *,
-        group: int | None = None,
-        tag: int = 0,
-        name: str = "",
-        line: str | None = None,
-        by_graph: bool = False,
-        together: int | None = None,
+        self, issue: Issue, way: str, nbytes: float, peer: int, *, group: int | None = None, tag: int = 0
     ) -> int:
         """Adds a message that is sent (``send``) to a peer, or received (``recv``) from it. A group gives it name and tag."""
 
     def more(self, handle: int, nbytes: float) -> bool:
         """Adds one more launch, of some bytes, to kernels that move bytes. Returns whether the operation of the handle is such."""
 
-    def move(
-        self,
-        stream: int,
-        nbytes: float,
-        *,
-        launches: float = 1.0,
-        name: str = "",
-        line: str | None = None,
-        backward: bool = False,
-        by_graph: bool = False,
-    ) -> int:
-        """Adds kernels that read and write bytes. The name tells the part of the time."""
+    def move(self, issue: Issue, nbytes: float, *, launches: float = 1.0) -> int:
+        """Adds kernels that read and write bytes."""
 
     def place(self, handle: int) -> int:
         """Returns the position of an operation in the finished step; -1: it was left out."""
 
-    def record(self, stream: int, event: int, *, by_graph: bool = False) -> int:
+    def record(self, issue: Issue, event: int) -> int:
         """Records an event on a stream."""
 
-    def timed(
-        self, stream: int, seconds: float, *, name: str = "", line: str | None = None, by_graph: bool = False
-    ) -> int:
-        """Adds a kernel of known time. The name tells the part of the time."""
+    def timed(self, issue: Issue, seconds: float) -> int:
+        """Adds a kernel of known time."""
 
-    def wait(self, stream: int, event: int, *, by_graph: bool = False) -> int:
+    def wait(self, issue: Issue, event: int) -> int:
         """Makes a stream wait for an event."""
 
 @final
@@ -3167,6 +3224,152 @@ class StepBuilder:
         """Returns the number of a group of which only size and stride are known."""
 
 @final
+class StepPrediction:
+    """The predicted time of a step on a machine, what it consists of, and whether it fits. `nvcoll.training.plan` and `sweep` make it."""
+
+    @property
+    def fit(self) -> Literal["fits", "tight", "too_large"] | None:
+        """Whether the step fits: ``fits``, ``tight`` (may fit) or ``too_large``; None: not known."""
+
+    @property
+    def flops_of(self) -> Literal["model", "recorded"]:
+        """The FLOPs that `mfu` and `tflops` count: those of the ``model``, or ``recorded`` ones."""
+
+    @property
+    def layout(self) -> PlanOptions:
+        """The options of the layout: arguments of `nvcoll.training.plan`; empty for a step that was not planned here."""
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What was planned: model, layout and software; empty for a step that was not planned here."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    def _repr_html_(self) -> str: ...
+    @staticmethod
+    def _restored(machine: Fabric, report: str, is_planned: bool, priced: str) -> StepPrediction: ...
+    @property
+    def blocks(self) -> dict[str, dict[str, dict[str, float]]]:
+        """Seconds of one micro-batch by block, pass and part of the time; none of a recorded step."""
+
+    def calibrated(self, measured_s: float) -> Calibration:
+        """Compares the prediction with a step that was measured.
+
+        Args:
+            measured_s: seconds of the step, the median of several.
+
+        Raises:
+            InvalidArgument: it is not a positive number, or more than noise differs."""
+
+    @property
+    def collectives(self) -> list[CollectivePrice]:
+        """Each collective of the step."""
+
+    @property
+    def computes_s(self) -> float:
+        """Seconds in which the GPU computes: all that are neither exposed nor idle."""
+
+    def dollars(self, per_gpu_hour: float, tokens: float = 1000000000000.0) -> float:
+        """Returns the price of training on some tokens, in the currency of ``per_gpu_hour``.
+
+        Raises:
+            InvalidArgument: the number of tokens of the step is not known."""
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds in which the GPU computes nothing as data moves between GPUs, with those that computing loses beside it."""
+
+    @property
+    def extrapolated(self) -> list[str]:
+        """Why the interval is wider than usual."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether even the most memory that the step may need is in the GPU."""
+
+    @property
+    def gpu_memory_gib(self) -> float:
+        """GiB that programs get of the GPU."""
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs."""
+
+    @property
+    def high_s(self) -> float:
+        """The upper end of the 90 % interval, in seconds."""
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds in which the GPU waits for other stages, the processor, stalls of the software, and copies."""
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the step was recorded, and not planned."""
+
+    @property
+    def limit(self) -> str:
+        """What takes most of the time, in words."""
+
+    @property
+    def lines(self) -> list[LinePrice]:
+        """Lines of the script for which the GPU waits, most first; none of a planned step."""
+
+    @property
+    def low_s(self) -> float:
+        """The lower end of the 90 % interval, in seconds."""
+
+    @property
+    def machine(self) -> Fabric:
+        """The machine."""
+
+    @property
+    def memory(self) -> list[MemoryTable] | None:
+        """The memory of each role; None: not known."""
+
+    @property
+    def memory_gib(self) -> float:
+        """GiB of the fullest rank; 0 if the memory is not known."""
+
+    @property
+    def mfu(self) -> float:
+        """The FLOPs over the dense peak of the step's precision."""
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds by part of the time, which sum up to `seconds`: of the slowest stage, or of the rank that waits least."""
+
+    @property
+    def roles(self) -> list[RolePrice]:
+        """The roles of ranks."""
+
+    def scaled(self, scale: float) -> StepPrediction:
+        """Returns it with all times scaled; rates follow."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the step."""
+
+    @property
+    def step(self) -> WorkStep:
+        """The step."""
+
+    @property
+    def tflops(self) -> float:
+        """10^12 FLOPs per second and GPU."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns everything as plain objects, for JSON: the step by its name, and None where something is unknown."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens per second and GPU; 0 if the tokens are not known."""
+
+    @property
+    def words(self) -> str:
+        """The layout in the short words of the field; empty for a step that was not planned here."""
+
+@final
 class StepPricer:
     """Prices steps on one machine. What it learns of groups of ranks it keeps. Not public: `nvcoll.training` has the API."""
 
@@ -3184,18 +3387,40 @@ class StepPricer:
     def domain(self) -> int:
         """The number of GPUs that NVLink joins."""
 
-    def price(self, step: WorkStep, *, exact: bool = True) -> str:
-        """Prices a step; returns JSON.
+    def neighbours(self, found: StepPrediction) -> list[StepPrediction]:
+        """Returns the layouts next to that of a planned step that are possible, fit or are tight, and are faster, best first; slower ones
+        that fit, too, if it does not fit.
+
+        Raises:
+            InvalidArgument: the step was not planned here."""
+
+    def plan(self, asked: str) -> StepPrediction:
+        """Plans a step and prices it.
+
+        Args:
+            asked: JSON of model, software and options."""
+
+    def predict(self, step: WorkStep, *, exact: bool = True) -> StepPrediction:
+        """Prices a step.
 
         Args:
             step: the step.
             exact: whether its pipeline runs in virtual time, instead of a closed form."""
 
-    def price_all(self, requests: Sequence[str]) -> list[str]:
-        """Plans and prices many requests, on all processors; returns JSON of prices, or of errors, in their order."""
-
     def seconds(self, step: WorkStep, constants: dict[str, float]) -> float:
         """Returns the seconds of a step under other constants. For fits: the pipeline is the closed form."""
+
+    def sweep(
+        self, asked: str, tell: Callable[[int, int], None] | None = None
+    ) -> tuple[list[StepPrediction], list[str]]:
+        """Prices the layouts of a sweep, in closed form.
+
+        Args:
+            asked: JSON of model, software and options; the words that are open vary.
+            tell: is called with the numbers of layouts priced and to price.
+
+        Returns:
+            The layouts, and for each other one the rule that it breaks."""
 
     def timeline(self, step: WorkStep) -> str:
         """Runs a step in virtual time; returns JSON.
@@ -3448,11 +3673,13 @@ class WorkStep:
         """What it is a step of."""
 
     @staticmethod
-    def plan(request: str) -> WorkStep:
+    def plan(asked: str, *, gpus: int, domain: int) -> WorkStep:
         """Plans a step.
 
         Args:
-            request: JSON of model, layout, software and domain.
+            asked: JSON of model, software and options.
+            gpus: the number of GPUs.
+            domain: the number of GPUs that NVLink joins.
 
         Raises:
             InvalidArgument: it is no such JSON, or the layout breaks a rule, which the message says."""
@@ -3688,8 +3915,9 @@ def schedule(
         InvalidArgument: a name is unknown, a number is out of range, or the algorithm is for another collective.
         BuildError: the algorithm broke a rule of the builder, or has too many steps."""
 
-def step_words() -> str:
-    """Returns the words of priced steps, as JSON: name, kind and title of each part of the time, and name and title of each line of memory."""
+def step_words() -> tuple[list[tuple[str, str, str]], list[tuple[str, str]], list[tuple[str, str]]]:
+    """Returns the words of priced steps: name, kind and title of each part of the time; name and title of each line of memory, and of each
+    answer about memory, best first."""
 
 def text_formats() -> list[TextFormat]:
     """Returns every text format of machines."""

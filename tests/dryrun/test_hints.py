@@ -5,7 +5,6 @@ import types
 import pytest
 
 from nvcoll.dryrun.parent.hints import hints
-from nvcoll.training.prediction import CollectivePrice
 
 
 def recorded(allocated=95, reserved=100, **facts):
@@ -16,7 +15,11 @@ def recorded(allocated=95, reserved=100, **facts):
 def predicted(*collectives, small=0, **parts):
     made = [types.SimpleNamespace(group=group, ranks=ranks, bytes=1 << 30) for group, ranks in collectives]
     if small:
-        made.append(CollectivePrice("all ranks", "streams", "dp all_reduce", "dp", "8 nodes", small, 4096, 1e-5, None))
+        made.append(
+            types.SimpleNamespace(
+                of="all ranks", name="dp all_reduce", group="dp", ranks="8 nodes", count=small, bytes=4096
+            )
+        )
     return types.SimpleNamespace(seconds=1.0, parts=parts, collectives=made)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nvcoll._nvcoll import Fabric, Prediction, Proof, Schedule, Timeline, collectives
+from nvcoll._nvcoll import Fabric, Prediction, Proof, Schedule, StepPrediction, Timeline, collectives, step_words
 from nvcoll.draw import drawing, machine_drawing, timelines
 from nvcoll.text.formatting import EXPRESSIONS, counted, escaped, shortened, sized
 
@@ -72,6 +72,13 @@ def timeline_html(timeline: Timeline) -> str:
     picture = timeline_svg(timeline)
     drawn = "" if picture is None else f'<div style="overflow-x:auto">{picture}</div>'
     return f"<div>{_table(f'Timeline {timeline.schedule}', rows)}{drawn}</div>"
+
+
+def step_html(found: StepPrediction) -> str:
+    """Returns the line of a step, and the parts of its time."""
+    titles = {name: title for name, _, title in step_words()[0]}
+    rows = [(titles[name], f"{100 * seconds / found.seconds:.1f} %") for name, seconds in found.parts.items()]
+    return _table(repr(found)[1:-1], rows)
 
 
 def prediction_html(prediction: Prediction) -> str:

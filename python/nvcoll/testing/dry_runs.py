@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nvcoll._nvcoll import Fabric, fabric
+from nvcoll._nvcoll import CollectivePrice, Fabric, StepPrediction, fabric
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
 from nvcoll.dryrun.parent.launch import Request
 from nvcoll.dryrun.parent.recording import Recording
@@ -16,7 +16,6 @@ from nvcoll.dryrun.parent.report import report_of
 from nvcoll.dryrun.parent.script import recorded_on
 from nvcoll.dryrun.wire.spec import STEPS
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import CollectivePrice, StepPrediction
 from nvcoll.training.report import Report
 
 
@@ -43,7 +42,7 @@ class DryRun:
     exposed: float
     fits: bool
     tokens_per_second: float
-    collectives: tuple[CollectivePrice, ...] = field(repr=False)
+    collectives: Sequence[CollectivePrice] = field(repr=False)
     prediction: StepPrediction = field(repr=False)
     recording: Recording = field(repr=False)
     report: Report = field(repr=False)

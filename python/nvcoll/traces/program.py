@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from nvcoll._nvcoll import RankBuilder, StepBuilder, WorkStep
+from nvcoll._nvcoll import Issue, RankBuilder, StepBuilder, WorkStep
 
 MOST: Final = 1 << 20
 """The most operations of a step that are read: the most that a step on streams may have."""
@@ -169,13 +169,13 @@ def _added(builder: StepBuilder, rank: RankBuilder, number: int, node: Node) -> 
             rank.host(seconds)
             return None
         case Timed(name, seconds):
-            return rank.timed(stream, seconds, name=name)
+            return rank.timed(Issue(stream, name), seconds)
         case Moved(name, nbytes):
-            return rank.move(stream, nbytes, name=name)
+            return rank.move(Issue(stream, name), nbytes)
         case Product(name, m, n, k, dtype, batch):
-            return rank.gemm(stream, m, n, k, dtype=dtype, batch=batch, name=name)
+            return rank.gemm(Issue(stream, name), m, n, k, dtype=dtype, batch=batch)
         case Call(name, pattern, nbytes, members, _):
-            return rank.collective(stream, pattern, nbytes, members.number(builder, number), name=name)
+            return rank.collective(Issue(stream, name), pattern, nbytes, members.number(builder, number))
         case Message(name, way, nbytes, peer, tag):
-            return rank.message(stream, way, nbytes, peer, tag=tag, name=name)
+            return rank.message(Issue(stream, name), way, nbytes, peer, tag=tag)
     return None

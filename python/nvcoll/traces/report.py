@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Final
 
+from nvcoll._nvcoll import StepPrediction
 from nvcoll.text.blocks import Block, Line, Table, under
 from nvcoll.text.formatting import duration, sized
 from nvcoll.traces.program import Measured, Trace
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import StepPrediction
 from nvcoll.training.report import MeasuredStep, Report
 
 UNLIKE: Final = 1.5

@@ -8,11 +8,9 @@
 ==================  ====================================================================================================
 ``models``          models by name, from a file, or as a mapping
 ``options``         the options of a step, of `plan`, ``nvcoll plan`` and files: tp, pp, dp, cp, ep, zero, dtype
-``layouts``         layouts by these words
 ``planning``        `plan`: model, layout and software to a step, and its price on a machine
-``prediction``      `StepPrediction`: the price of a step
-``sweep``           `sweep`: many layouts, best first
-``neighbours``      `neighbours`: what to try next
+``prediction``      the words of `StepPrediction`, the price of a step
+``sweep``           `sweep`: many layouts, best first; `neighbours`: what to try next
 ``configurations``  `read_configuration`: model and layout from the files of frameworks
 ``trace``           the timeline of a step for Perfetto and Chrome
 ``page``            a step as one HTML page, with charts and tables
@@ -20,27 +18,25 @@
 ==================  ====================================================================================================
 """
 
-from nvcoll._nvcoll import WorkStep
-from nvcoll.training.configurations import read as read_configuration
-from nvcoll.training.fields import Configuration
-from nvcoll.training.models import models, software
-from nvcoll.training.neighbours import neighbours
-from nvcoll.training.options import PlanOptions
-from nvcoll.training.planning import Machine, plan
-from nvcoll.training.prediction import (
+from nvcoll._nvcoll import (
     Calibration,
     CollectivePrice,
     LinePrice,
     MemoryTable,
     RolePrice,
     StepPrediction,
+    WorkStep,
 )
+from nvcoll.training.configurations import read as read_configuration
+from nvcoll.training.fields import Configuration
+from nvcoll.training.models import models, software
+from nvcoll.training.options import PlanOptions
+from nvcoll.training.planning import Machine, plan
 from nvcoll.training.report import Report
-from nvcoll.training.sweep import Candidate, Sweep, sweep
+from nvcoll.training.sweep import Sweep, neighbours, sweep
 
 __all__ = [
     "Calibration",
-    "Candidate",
     "CollectivePrice",
     "Configuration",
     "LinePrice",

@@ -17,6 +17,8 @@ from nvcoll.training.colours import BUBBLE, DARK, FITS, PASSES, PURPLE, VERMILIO
 
 Rows = Sequence[Mapping[str, Any]]
 
+Spec = dict[str, object]
+
 MANY_SPANS = 2000
 """Spans from which on a timeline is pixels, not SVG. Chosen: browsers scroll slowly from about here."""
 
@@ -27,8 +29,8 @@ LABELLED = 0.08
 """The part of a bar that has room for its share at the width of a phone. Chosen."""
 
 
-def _spec(chart: alt.TopLevelMixin, description: str, renderer: str = "svg") -> dict[str, Any]:
-    spec: dict[str, Any] = chart.to_dict()
+def _spec(chart: alt.TopLevelMixin, description: str, renderer: str = "svg") -> Spec:
+    spec: Spec = chart.to_dict()
     del spec["config"]
     return {**spec, "description": description, "usermeta": {"embedOptions": {"renderer": renderer}}}
 
@@ -37,9 +39,9 @@ def _tips(**titles: str) -> list[alt.Tooltip]:
     return [alt.Tooltip(f"{field}:N", title=title) for field, title in titles.items()]
 
 
-def _segments(rows: Rows, key: str, amount: str) -> list[dict[str, Any]]:
+def _segments(rows: Rows, key: str, amount: str) -> Rows:
     """Stacks the amounts of rows, separately for each value of `key`."""
-    ends: dict[Any, float] = {}
+    ends: dict[object, float] = {}
     stacked = []
     for row in rows:
         start = ends.get(row.get(key), 0.0)
@@ -49,7 +51,7 @@ def _segments(rows: Rows, key: str, amount: str) -> list[dict[str, Any]]:
     return stacked
 
 
-def time_bar(rows: Rows) -> dict[str, Any]:
+def time_bar(rows: Rows) -> Spec:
     """Draws the parts of a step as one bar.
 
     Args:
@@ -71,7 +73,7 @@ def time_bar(rows: Rows) -> dict[str, Any]:
     return _spec(chart, "where the time of the step goes, as a stacked bar")
 
 
-def machines(rows: Rows) -> dict[str, Any]:
+def machines(rows: Rows) -> Spec:
     """Draws the step on each machine as a bar of its parts.
 
     Args:
@@ -91,7 +93,7 @@ def machines(rows: Rows) -> dict[str, Any]:
     return _spec(bars.properties(height=38 * len(names)), "the step on each machine, by parts of its time")
 
 
-def timeline(rows: Rows, stages: Sequence[str]) -> dict[str, Any]:
+def timeline(rows: Rows, stages: Sequence[str]) -> Spec:
     """Draws spans by stage; a second, small chart below chooses the time that the first one shows.
 
     Args:
@@ -108,7 +110,7 @@ def timeline(rows: Rows, stages: Sequence[str]) -> dict[str, Any]:
     times = [alt.Tooltip(f"{field}:Q", title=f"{field}, s", format=".4f") for field in ("start", "end")]
     tips = [*_tips(name="span", stage="stage", kind="kind"), *times]
 
-    def layers(domain: Any, title: str, y: alt.Y) -> alt.LayerChart:
+    def layers(domain: alt.Parameter | list[float], title: str, y: alt.Y) -> alt.LayerChart:
         x = alt.X("start:Q", scale=alt.Scale(domain=domain, nice=False), title=title)
         back = alt.Chart(waits).mark_rect(color=BUBBLE, clip=True).encode(x=x, x2="end:Q", y=y)
         spans = alt.Chart().mark_rect(clip=True, strokeWidth=SEAM).encode(x=x, x2="end:Q", y=y, tooltip=tips, **colours)
@@ -136,7 +138,7 @@ def _spans(rows: Rows) -> alt.InlineData:
     return alt.InlineData(values=text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=parse))
 
 
-def memory(rows: Rows, roles: Sequence[str], gpu_gib: float) -> dict[str, Any]:
+def memory(rows: Rows, roles: Sequence[str], gpu_gib: float) -> Spec:
     """Draws the memory of each role as a bar of its parts, and the memory of the GPU as a line.
 
     Args:
@@ -162,7 +164,7 @@ def memory(rows: Rows, roles: Sequence[str], gpu_gib: float) -> dict[str, Any]:
     return _spec(chart.properties(height=38 * len(roles)), "memory of one GPU by role and part")
 
 
-def sweep(rows: Rows, gpu_gib: float, chosen: Mapping[str, Any]) -> dict[str, Any]:
+def sweep(rows: Rows, gpu_gib: float, chosen: Mapping[str, object]) -> Spec:
     """Draws layouts by step time and memory, and joins those that no other one beats in both.
 
     Args:

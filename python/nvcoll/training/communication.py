@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nvcoll.training.prediction import CollectivePrice, StepPrediction
+from nvcoll._nvcoll import CollectivePrice, StepPrediction
 
 PARALLELISM = {
     "tp": "tensor",

@@ -10,7 +10,8 @@ import tomllib
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 from nvcoll.errors import InvalidArgument
 from nvcoll.training import deepspeed, huggingface, megatron, torchtitan
@@ -20,7 +21,7 @@ LARGEST_FILE: Final = 1 << 18
 """The bytes of the largest file that is read. Chosen: configurations have some KiB."""
 
 
-FORMATS: Final[tuple[tuple[str, Callable[[str], Any], Any], ...]] = (
+FORMATS: Final[tuple[tuple[str, Callable[[str], object], ModuleType], ...]] = (
     ("config.json of transformers", json.loads, huggingface),
     ("JSON of DeepSpeed", json.loads, deepspeed),
     ("TOML of torchtitan", tomllib.loads, torchtitan),

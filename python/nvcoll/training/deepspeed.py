@@ -7,20 +7,19 @@ offload to host or disk, quantisation of ZeRO++.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from nvcoll.training.fields import Configuration, Fields
-from nvcoll.training.layouts import ZERO
 
 BATCHES: Final = ("train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")
 
 
-def is_read(values: Any) -> bool:
+def is_read(values: object) -> bool:
     """Says whether this is a configuration of DeepSpeed."""
     return isinstance(values, dict) and any(name in values for name in ("zero_optimization", *BATCHES[:2]))
 
 
-def read(values: Mapping[str, Any], where: str, gpus: int | None) -> Configuration:
+def read(values: Mapping[str, object], where: str, gpus: int | None) -> Configuration:
     """Returns what a configuration says; `gpus` as of `nvcoll.training.configurations.read`.
 
     Raises:
@@ -30,11 +29,11 @@ def read(values: Mapping[str, Any], where: str, gpus: int | None) -> Configurati
     zero = fields.part("zero_optimization")
     notes = [f"`{name}` is not read" for name in ("offload_optimizer", "offload_param") if zero.first(name)]
     stage = str(zero.number("stage", default=0, least=0))
-    sharding = fields.chosen("`zero_optimization.stage`", stage, {str(at): name for at, name in enumerate(ZERO)})
-    layout: dict[str, Any] = {"sharding": sharding}
-    tensor = layout["tensor"] = max(1, fields.part("tensor_parallel").number("autotp_size", default=1, least=0))
+    stages = {str(at): at for at in range(4)}
+    layout: dict[str, object] = {"zero": fields.chosen("`zero_optimization.stage`", stage, stages)}
+    tensor = layout["tp"] = max(1, fields.part("tensor_parallel").number("autotp_size", default=1, least=0))
     ranks = zero.number("mics_shard_size", "zero_hpz_partition_size", default=1)
-    layout |= {"shard_ranks": ranks} if ranks > 1 and sharding != "none" else {}
+    layout |= {"shard_ranks": ranks} if ranks > 1 and layout["zero"] else {}
     dtypes = [name for name in ("bf16", "fp16") if fields.part(name).first("enabled") is True]
     layout |= {"dtype": dtypes[0]} if dtypes else {}
     micro, total, steps = (fields.number(name) if fields.first(name) is not None else None for name in BATCHES)
@@ -43,7 +42,7 @@ def read(values: Mapping[str, Any], where: str, gpus: int | None) -> Configurati
     elif gpus % tensor:
         raise fields.error(f"{gpus} GPUs are not a multiple of TP {tensor}: pass another number of GPUs")
     else:
-        layout |= {"gpus": gpus, "data": (data := gpus // tensor)}
+        layout |= {"dp": (data := gpus // tensor)}
         notes.append(f"all GPUs are data-parallel: {data} ranks")
         total = total or (micro and micro * data * (steps or 1))
         micro = micro or (total and total // (data * (steps or 1))) or None

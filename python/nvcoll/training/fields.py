@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from nvcoll.errors import InvalidArgument
-from nvcoll.training.layouts import options_of
 
 T = TypeVar("T")
 
@@ -29,20 +28,20 @@ TABLES: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("configur
 class Configuration:
     """What a file says of a training step, in the words of the planner; what it does not say is None or absent."""
 
-    model: str | dict[str, Any] | None = None
+    model: str | dict[str, object] | None = None
     """The dimensions of the model, or the name of a model that is shipped."""
-    layout: dict[str, Any] = field(default_factory=dict)
-    """The fields of the layout that the file says."""
+    layout: dict[str, object] = field(default_factory=dict)
+    """The options of the layout that the file says."""
     software: str | None = None
     """The software that is shipped for the file's framework."""
-    software_overrides: dict[str, Any] = field(default_factory=dict)
+    software_overrides: dict[str, object] = field(default_factory=dict)
     """Fields of the software that the file says otherwise."""
     notes: list[str] = field(default_factory=list)
     """What was assumed, and what was not read."""
 
-    def words(self) -> dict[str, Any]:
+    def words(self) -> dict[str, object]:
         """Returns arguments of `nvcoll.training.plan`; what the file does not say is absent."""
-        found: dict[str, Any] = {**options_of(self.layout)}
+        found = {**self.layout}
         found |= {"software": self.software, "overrides": self.software_overrides} if self.software else {}
         return found | ({"model": self.model} if self.model else {})
 
@@ -51,10 +50,10 @@ class Configuration:
 class Fields:
     """Values by name, with the name of their file; a value of None counts as absent."""
 
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
     where: str
 
-    def first(self, *names: str) -> Any:
+    def first(self, *names: str) -> object:
         """Returns the value of the first name that is present, or None."""
         return next((self.values[name] for name in names if self.values.get(name) is not None), None)
 
@@ -92,7 +91,7 @@ class Fields:
             raise self.error(f"`{name}` is {shown(value)}, a number from {least} to {LARGEST} was expected: {remedy}")
         return value
 
-    def sizes(self, rows: Mapping[str, Any]) -> dict[str, Any]:
+    def sizes(self, rows: Mapping[str, Any]) -> dict[str, int]:
         """Returns numbers by the rows of a table: their names in the file, default and least value."""
         made = {}
         for name, row in rows.items():

@@ -7,22 +7,22 @@ names mean different things. Not read: vision and audio towers, multi-token pred
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from nvcoll.training.fields import TABLES, Configuration, Fields
 
-TABLE: Final[dict[str, Any]] = TABLES["huggingface"]
+TABLE: Final = TABLES["huggingface"]
 NAMES: Final[Mapping[str, list[str]]] = TABLE["names"]
 ARCHITECTURES: Final = {kind: row for row in TABLE["architectures"] for kind in row["types"]}
 WINDOWED: Final = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
 
 
-def is_read(values: Any) -> bool:
+def is_read(values: object) -> bool:
     """Says whether this is a configuration of a model."""
     return isinstance(values, dict) and ("model_type" in values or "architectures" in values)
 
 
-def read(values: Mapping[str, Any], where: str, _gpus: int | None) -> Configuration:
+def read(values: Mapping[str, object], where: str, _gpus: int | None) -> Configuration:
     """Returns the model of a configuration.
 
     Raises:
@@ -40,12 +40,12 @@ def read(values: Mapping[str, Any], where: str, _gpus: int | None) -> Configurat
     return Configuration(model=_model(Fields({**merged, **filled}, where), kind, row, notes), notes=notes)
 
 
-def _model(fields: Fields, kind: str, row: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    model = fields.sizes(TABLE["model"])
-    layers, hidden, heads, longest = (model[name] for name in ("layers", "hidden", "heads", "sequence"))
+def _model(fields: Fields, kind: str, row: Mapping[str, str], notes: list[str]) -> dict[str, object]:
+    sizes = fields.sizes(TABLE["model"])
+    layers, hidden, heads, longest = (sizes[name] for name in ("layers", "hidden", "heads", "sequence"))
     many = fields.typed(bool, "new_decoder_architecture", False) or not fields.typed(bool, "multi_query", False)
     named = fields.typed(str, "_name_or_path", "").rstrip("/").rpartition("/")[2].lower()
-    model |= {"name": named or f"{kind}-{layers}x{hidden}", "gated": row["gated"]}
+    model: dict[str, object] = {**sizes, "name": named or f"{kind}-{layers}x{hidden}", "gated": row["gated"]}
     model["kv_heads"] = fields.number(*NAMES["kv_heads"], default=heads) if many else 1
     model["head_dim"] = fields.number("head_dim", default=max(1, hidden // heads))
     wider = fields.first("ffn_per_hidden", "expansion_ratio")

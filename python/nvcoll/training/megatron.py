@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from nvcoll.training import shell
 from nvcoll.training.fields import TABLES, Configuration, Fields
-from nvcoll.training.layouts import RECOMPUTE, ZERO
+from nvcoll.training.options import PARTS_OF_LAYERS, RECOMPUTE
 
 TABLE: Final = TABLES["megatron"]
 NOT_READ: Final = ("pipeline-model-parallel-layout", "decoder-first-pipeline-num-layers", "mtp-num-layers")
@@ -33,22 +33,23 @@ def read(text: str, where: str, gpus: int | None) -> Configuration:
     fields = Fields(flags, where)
     notes += [f"`--{name}` is not read" for name in NOT_READ if name in flags]
     layout = _layout(fields, gpus, notes)
-    overrides: dict[str, Any] = {"overlaps_tensor": False, "overlaps_data": False}
+    overrides: dict[str, object] = {"overlaps_tensor": False, "overlaps_data": False}
     for name in flags:
         overrides |= TABLE["software"].get(name, {})
     old = not {"DDP-impl", "activations-checkpoint-method"}.isdisjoint(flags)
     software = "megatron-deepspeed" if "deepspeed" in flags else "megatron" if old else "megatron-core"
-    return Configuration(_model(fields, layout["tensor"], notes), layout, software, overrides, notes)
+    return Configuration(_model(fields, fields.sizes(TABLE["layout"])["tp"], notes), layout, software, overrides, notes)
 
 
-def _layout(fields: Fields, gpus: int | None, notes: list[str]) -> dict[str, Any]:
-    flags, layout = fields.values, fields.sizes(TABLE["layout"])
-    layout["sequence_parallel"] = "sequence-parallel" in flags and layout["tensor"] > 1
+def _layout(fields: Fields, gpus: int | None, notes: list[str]) -> dict[str, object]:
+    flags, sizes = fields.values, fields.sizes(TABLE["layout"])
+    layout: dict[str, object] = {**sizes}
+    layout["sequence_parallel"] = "sequence-parallel" in flags and sizes["tp"] > 1
     layout["dtype"] = next((dtype for flag, dtype in TABLE["dtype"].items() if flag in flags), "tf32")
     notes += ["no precision is given: fp32 is taken as tf32"] if layout["dtype"] == "tf32" else []
-    layout["chunks"] = _chunks(fields, layout["stages"])
-    layout["schedule"] = "interleaved" if layout["chunks"] > 1 else "1f1b"
-    layout |= {"sharding": _sharding(fields), "recompute": _recompute(fields, layout["stages"], notes)}
+    vp = layout["vp"] = _chunks(fields, sizes["pp"])
+    layout["schedule"] = "interleaved" if vp > 1 else "1f1b"
+    layout |= {"zero": _zero(fields), "recompute": _recompute(fields, sizes["pp"], notes)}
     layout |= {"order": "tp-cp-pp-dp"} if "use-tp-pp-dp-mapping" in flags else {}
     layout |= {"global_batch": fields.number("global-batch-size")} if "global-batch-size" in flags else {}
     if gpus is None and "nnodes" in flags:
@@ -56,12 +57,12 @@ def _layout(fields: Fields, gpus: int | None, notes: list[str]) -> dict[str, Any
     if gpus is None:
         notes.append("the number of GPUs is not in the file")
         return layout
-    each = layout["tensor"] * layout["stages"] * layout["context"]
+    each = sizes["tp"] * sizes["pp"] * sizes["cp"]
     if gpus % each:
         raise fields.error(f"{gpus} GPUs are not a multiple of TP x PP x CP = {each}: pass another number of GPUs")
     if (copies := fields.number("num-distributed-optimizer-instances", default=1)) > 1:
-        layout["shard_ranks"] = max(1, gpus // each * layout["context"] // copies)
-    return {"global_batch": layout["micro_batch"] * (gpus // each), **layout, "gpus": gpus, "data": gpus // each}
+        layout["shard_ranks"] = max(1, gpus // each * sizes["cp"] // copies)
+    return {"global_batch": sizes["micro_batch"] * (gpus // each), **layout, "dp": gpus // each}
 
 
 def _chunks(fields: Fields, stages: int) -> int:
@@ -74,34 +75,35 @@ def _chunks(fields: Fields, stages: int) -> int:
     return layers // part
 
 
-def _sharding(fields: Fields) -> str:
+def _zero(fields: Fields) -> int:
     flags = fields.values
     if "use-megatron-fsdp" in flags or "use-custom-fsdp" in flags:
         name = "data-parallel-sharding-strategy"
-        return str(fields.chosen(f"`--{name}`", fields.typed(str, name, "no_shard"), TABLE["sharding"]))
+        return int(fields.chosen(f"`--{name}`", fields.typed(str, name, "no_shard"), TABLE["zero"]))
     stage = 3 if "use-torch-fsdp2" in flags else 1 if "use-distributed-optimizer" in flags else 0
-    return ZERO[min(3, fields.number("zero-stage", default=stage, least=0))]
+    return min(3, fields.number("zero-stage", default=stage, least=0))
 
 
-def _recompute(fields: Fields, stages: int, notes: list[str]) -> Mapping[str, float]:
+def _recompute(fields: Fields, stages: int, notes: list[str]) -> str | Mapping[str, float]:
     flags = fields.values
     default = "selective" if "recompute-activations" in flags else "none"
     default = "full" if {"checkpoint-activations", "activations-checkpoint-method"} & flags.keys() else default
     kind = fields.typed(str, "recompute-granularity", default)
-    parts = fields.chosen("`--recompute-granularity`", kind, RECOMPUTE)
+    fields.chosen("`--recompute-granularity`", kind, RECOMPUTE)
     modules = fields.typed(str, "recompute-modules", "core_attn").split()
     if kind == "selective" and modules != ["core_attn"]:
         notes.append("of `--recompute-modules` core_attn alone is read")
-        return RECOMPUTE["selective" if "core_attn" in modules else "none"]
+        return "selective" if "core_attn" in modules else "none"
     if kind == "full" and fields.first("recompute-method", "activations-checkpoint-method") == "block":
         count = fields.number("recompute-num-layers", "activations-checkpoint-num-layers", default=1)
-        return dict.fromkeys(parts, min(1.0, count * stages / fields.number("num-layers")))
-    return dict(parts)
+        return dict.fromkeys(PARTS_OF_LAYERS, min(1.0, count * stages / fields.number("num-layers")))
+    return kind
 
 
-def _model(fields: Fields, tensor: int, notes: list[str]) -> dict[str, Any]:
-    flags, model = fields.values, fields.sizes(TABLE["model"])
-    layers, hidden, heads = model["layers"], model["hidden"], model["heads"]
+def _model(fields: Fields, tensor: int, notes: list[str]) -> dict[str, object]:
+    flags, sizes = fields.values, fields.sizes(TABLE["model"])
+    layers, hidden, heads = sizes["layers"], sizes["hidden"], sizes["heads"]
+    model: dict[str, object] = {**sizes}
     gated = not {"swiglu", "quick-geglu", "geglu"}.isdisjoint(flags)
     ffn = fields.number("ffn-hidden-size", default=max(64, 8 * hidden // 3 // 64 * 64) if gated else 4 * hidden)
     kv_heads = fields.number("num-query-groups", "num-key-value-heads", default=heads)

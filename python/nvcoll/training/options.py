@@ -1,7 +1,7 @@
 """The options of a planned step, once: keywords of `plan` and `sweep`, options of ``nvcoll plan``, words of files.
 
-What `nvcoll.training.sweep` finds has its layout in the same words, so ``plan(model, on=machine, **best.layout)`` plans
-it again.
+``rust/nvcoll-step/src/options.rs`` makes layouts of them. What `nvcoll.training.sweep` finds has its layout in the same
+words, so ``plan(model, on=machine, **best.layout)`` plans it again.
 """
 
 from __future__ import annotations
@@ -54,6 +54,10 @@ class PlanOptions(TypedDict, total=False):
     overrides: Fields
 
 
-DTYPES: Final = get_args(Dtype)
 SCHEDULES: Final = get_args(Schedule)
-ORDERS: Final = get_args(Order)
+
+RECOMPUTE: Final[Mapping[str, Recompute]] = {name: name for name in get_args(Recompute)}
+"""What can be computed again, by its name."""
+
+PARTS_OF_LAYERS: Final = ("gemm", "attention", "elementwise")
+"""The parts of a layer of which a share can be computed again."""

@@ -19,13 +19,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from nvcoll._nvcoll import InvalidArgument
+from nvcoll._nvcoll import InvalidArgument, StepPrediction
 from nvcoll.draw import machine_drawing
 from nvcoll.training import colours
 from nvcoll.training.communication import busy, traffic
-from nvcoll.training.layouts import words
 from nvcoll.training.page_rows import commas, of_layouts, of_lines, of_machines, of_memory, of_time, of_timeline, timed
-from nvcoll.training.prediction import FITS, StepPrediction, fit_words
+from nvcoll.training.prediction import FITS, fit_words
 from nvcoll.training.sweep import TABLE_ROWS, Sweep
 from nvcoll.training.trace import Document
 
@@ -98,9 +97,9 @@ def _facts(prediction: StepPrediction) -> list[tuple[str, str]]:
     if request:
         layout, model = request["layout"], request["model"]
         sizes = f"global batch {layout['global_batch']:,} sequences of {layout['sequence']:,} tokens"
-        facts.insert(0, ("model", model.get("title", model["name"])))
-        facts.append(("layout", f"{commas(words(layout))}, {layout['dtype']}, {sizes}"))
-        facts.append(("software", request["software"].get("title", request["software"]["name"])))
+        facts.insert(0, ("model", model["title"] or model["name"]))
+        facts.append(("layout", f"{commas(prediction.words)}, {layout['dtype']}, {sizes}"))
+        facts.append(("software", request["software"]["title"]))
     return facts
 
 
@@ -110,7 +109,7 @@ def _recorded(streams: Mapping[str, Any]) -> str:
     return f"on {streams['gpu']}, {ops:,} operations of {ranks}"
 
 
-def _written(jinja2: ModuleType, shown: Mapping[str, Any], specs: Mapping[str, Any]) -> str:
+def _written(jinja2: ModuleType, shown: Mapping[str, object], specs: Mapping[str, object]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )

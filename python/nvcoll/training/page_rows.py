@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from nvcoll._nvcoll import MemoryTable, StepPrediction
 from nvcoll.training import colours
-from nvcoll.training.prediction import PARTS, TITLES, MemoryTable, StepPrediction
-from nvcoll.training.sweep import Candidate
+from nvcoll.training.prediction import PARTS, TITLES
 from nvcoll.training.trace import Document, Span
 
 LEAST: Final = 5e-4
@@ -95,7 +95,7 @@ def of_timeline(timeline: Document) -> list[Row]:
 def of_lines(found: StepPrediction) -> list[Row]:
     """Returns the lines of a script for which the GPU waits longest, with seconds of each kind and their share."""
     lost = [(one.exposed_s + one.copies_s + one.waits_s + one.host_s, one) for one in found.lines[:LINES]]
-    return [{**vars(one), "share": s / found.seconds} for s, one in lost if s >= LEAST * found.seconds]
+    return [{**one._asdict(), "share": s / found.seconds} for s, one in lost if s >= LEAST * found.seconds]
 
 
 def _kind(span: Span) -> str:
@@ -106,7 +106,7 @@ def _kind(span: Span) -> str:
     return PASS.get(span["name"].split(" ")[0], "once in a step")
 
 
-def of_layouts(sweep: Sequence[Candidate]) -> list[Row]:
+def of_layouts(sweep: Sequence[StepPrediction]) -> list[Row]:
     """Returns the rows of a sweep, fastest first, with the Pareto front of each number of GPUs marked."""
     rows: list[Row] = []
     least: dict[int, float] = {}

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, StepPricer, WorkStep, fabric
-from nvcoll.training.layouts import layout
+from nvcoll._nvcoll import Fabric, InvalidArgument, StepPrediction, StepPricer, WorkStep, fabric
 from nvcoll.training.models import model_of, software_of
 from nvcoll.training.options import SOFTWARE, Fields, PlanOptions
-from nvcoll.training.prediction import StepPrediction
 from nvcoll.training.trace import Document, Span, of_pipeline, of_streams
 
 ONCE: Final = "data parallelism, optimizer"
@@ -42,7 +40,7 @@ class Machine:
         gpu: str | None = None,
         version: str | None = None,
         settings: Mapping[str, str | int] | None = None,
-        measured: Sequence[Mapping[str, Any]] = (),
+        measured: Sequence[Fields] = (),
     ) -> None:
         self.fabric = fabric(on, gpu=gpu)
         self.gpus = self.fabric.world_size if gpus is None else gpus
@@ -53,24 +51,13 @@ class Machine:
         """The name of the machine, and the number of GPUs."""
         return f"<Machine {self.fabric.name}, {self.gpus} GPUs>"
 
-    def request(self, model: str | Fields, **how: Unpack[PlanOptions]) -> dict[str, Any]:
-        """Returns what the planner plans; arguments as of `plan`."""
-        if unknown := sorted(how.keys() - PlanOptions.__annotations__.keys()):
-            known = ", ".join(PlanOptions.__annotations__)
-            raise InvalidArgument(f"no option of a plan is called `{unknown[0]}`: choose from {known}")
-        of_model = model_of(model)
-        of_software = software_of(how.get("software", SOFTWARE), how.get("overrides"))
-        divided, length = of_software.get("sequence_parallel", False), of_model.get("sequence", 4096)
-        fields = layout(how, gpus=self.gpus, sequence=length, sequence_parallel=divided)
-        return {"model": of_model, "layout": fields, "software": of_software, "domain": self.pricer.domain}
-
-    def predict(self, step: WorkStep, request: Mapping[str, Any] | None = None) -> StepPrediction:
+    def predict(self, step: WorkStep) -> StepPrediction:
         """Prices a step.
 
         Raises:
             InvalidArgument: the machine lacks what the step needs.
         """
-        return StepPrediction.of(self.pricer.price(step), self.fabric, step, request or {})
+        return self.pricer.predict(step)
 
     def timeline(self, step: WorkStep) -> Document:
         """Returns what all stages do in a step, as `nvcoll.training.trace.save` writes it.
@@ -95,8 +82,21 @@ class Machine:
 
     def plan(self, model: str | Fields, **how: Unpack[PlanOptions]) -> StepPrediction:
         """Plans a step and prices it; arguments as of `plan`."""
-        request = self.request(model, **how)
-        return self.predict(WorkStep.plan(json.dumps(request)), request)
+        return self.pricer.plan(asked(model, how))
+
+
+def asked(model: str | Fields, how: PlanOptions) -> str:
+    """Returns what the planner is asked, as JSON: model, software, and the options of the layout.
+
+    Raises:
+        InvalidArgument: a name is unknown.
+    """
+    if unknown := sorted(how.keys() - PlanOptions.__annotations__.keys()):
+        known = ", ".join(PlanOptions.__annotations__)
+        raise InvalidArgument(f"no option of a plan is called `{unknown[0]}`: choose from {known}")
+    software = software_of(how.get("software", SOFTWARE), how.get("overrides"))
+    options = {word: value for word, value in how.items() if word not in ("software", "overrides")}
+    return json.dumps({"model": model_of(model), "software": software, "options": options})
 
 
 def plan(
@@ -119,7 +119,7 @@ def plan(
         version: a version of NCCL. Default: the newest whose release was read.
         settings: environment variables of NCCL.
         how: what is not the default: batch, layout, precision and software, as `PlanOptions` has them; also the
-            ``layout`` of a `Candidate`.
+            ``layout`` of a `StepPrediction`.
 
     Returns:
         A `StepPrediction`.

@@ -15,18 +15,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.resources import files
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from nvcoll._nvcoll import InvalidArgument
+from nvcoll._nvcoll import CollectivePrice, InvalidArgument, StepPrediction
 from nvcoll.text.blocks import Block, Blocks, Line, Table, Time, beside, under
 from nvcoll.text.formatting import counted, duration, sized
 from nvcoll.training import page
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import PARTS, TITLES, CollectivePrice, StepPrediction, fit_words
-from nvcoll.training.sweep import Candidate, Sweep
+from nvcoll.training.prediction import PARTS, TITLES, fit_words
+from nvcoll.training.sweep import Sweep
 from nvcoll.training.trace import Document
 
 SCHEMA: Final = "nvcoll.report/1"
@@ -47,6 +47,12 @@ MOST: Final = 12
 
 MOST_LINES: Final = 8
 """The rows of lines of a script that are shown. Chosen."""
+
+CANDIDATE: Final = (
+    *("gpus", "layout", "seconds", "low_s", "high_s", "extrapolated", "tokens_per_second", "mfu", "parts"),
+    *("memory_gib", "fit"),
+)
+"""What JSON has of a layout of a sweep."""
 
 LEAST: Final = 5e-4
 """The least share of a part of the time that is shown. Chosen: tables show tenths of a per cent."""
@@ -126,20 +132,20 @@ class Report(Blocks):
     dollars: Mapping[str, float] = field(default_factory=dict)
     measured: MeasuredStep | None = None
     sweeps: Mapping[str, Sweep] = field(default_factory=dict)
-    recordings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    recordings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     out_of_memory: Sequence[TooLarge] = ()
     assumed: Sequence[str] = ()
 
     def __repr__(self) -> str:
         return f"<Report of {self.command}: {', '.join(map(repr, self.found))}>"
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """Returns a row for each prediction, of a sweep for each layout."""
         if self.sweeps:
             return [self._row(name, one) for name, sweep in self.sweeps.items() for one in sweep.candidates]
         return [self._row(one.machine.name, one) for one in self.found]
 
-    def _row(self, machine: str, one: StepPrediction | Candidate) -> dict[str, Any]:
+    def _row(self, machine: str, one: StepPrediction) -> dict[str, object]:
         names = ("seconds", "low_s", "high_s", "tokens_per_second", "mfu", "computes_s", "exposed_s", "idle_s")
         row = {"machine": machine, "gpus": one.gpus, "layout": one.words.replace("  ", ", ")}
         row |= {name: getattr(one, name) or None for name in (*names, "memory_gib")} | {"fit": one.fit}
@@ -148,11 +154,11 @@ class Report(Blocks):
     def to_json(self) -> str:
         """Returns the report as JSON of ``nvcoll.report/1``; `schema` has its schema."""
         sweeps = [
-            {"machine": name, "refused": one.refused, "candidates": [asdict(row) for row in one.candidates]}
+            {"machine": name, "refused": one.refused, "candidates": [_of_candidate(row) for row in one.candidates]}
             for name, one in self.sweeps.items()
         ]
         measured = self.measured and {name: value for name, value in vars(self.measured).items() if name != "shown"}
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "schema": SCHEMA,
             "command": self.command,
             "reports": [one.to_dict() for one in self.found],
@@ -235,6 +241,12 @@ class Report(Blocks):
             yield from (Line("hint", f"{one.machine.name}: {hint}") for hint in detail.hints[:1])
 
 
+def _of_candidate(one: StepPrediction) -> dict[str, object]:
+    """Returns what JSON has of a layout of a sweep."""
+    row = one.to_dict()
+    return {name: row[name] for name in CANDIDATE}
+
+
 def schema() -> str:
     """Returns the JSON Schema of a report."""
     return files("nvcoll.training").joinpath("schema.json").read_text(encoding="utf-8")
@@ -301,12 +313,13 @@ def _of_lines(found: StepPrediction) -> Table:
 
 def _collectives(found: StepPrediction) -> list[tuple[str, ...]]:
     """Returns the collectives, each kind once."""
+    all_, stages = found.collectives, len(found.roles)
     return [*dict.fromkeys(
         (
-            *(_place(one, found), one.name, one.ranks, f"{one.count:g}"),
+            *(_place(one, all_, stages), one.name, one.ranks, f"{one.count:g}"),
             *(sized(round(one.bytes)), duration(one.seconds), _hides(one)),
         )
-        for one in found.collectives
+        for one in all_
     )]  # fmt: skip
 
 
@@ -326,18 +339,19 @@ def _hides(one: CollectivePrice) -> str:
     return f"all but {duration(exposed)}" if exposed else "all"
 
 
-def _place(one: CollectivePrice, found: StepPrediction) -> str:
+def _place(one: CollectivePrice, all_: Sequence[CollectivePrice], stages: int) -> str:
     """Says where a collective is; stages that all make the same one are one place."""
-    same = [other for other in found.collectives if replace(other, of=one.of) == one]
-    if one.pass_ == "once" and len(same) == len(found.roles) > 1:
-        return "each stage, once"
+    if one.pass_ == "once" and stages > 1:
+        kinds = [(other.pass_, other.name, other.group, other.count, other.bytes, other.hides) for other in all_]
+        if kinds.count((one.pass_, one.name, one.group, one.count, one.bytes, one.hides)) == stages:
+            return "each stage, once"
     return one.of if one.of == one.pass_ else f"{one.of}, {one.pass_}"
 
 
 SWEEP: Final = ("GPUs", "layout", "micro-batch", "recompute", "step", "90 % interval", "tokens/s/GPU", "GiB", "memory")
 
 
-def _of_candidates(some: Sequence[Candidate], dollars: float | None) -> Table:
+def _of_candidates(some: Sequence[StepPrediction], dollars: float | None) -> Table:
     rows = []
     for one in some:
         sizes, _, rest = one.words.partition("  micro-batch ")
@@ -351,7 +365,7 @@ def _of_candidates(some: Sequence[Candidate], dollars: float | None) -> Table:
     return Table(heads, rows, ("layout", "recompute", "memory"), (SWEEP[6], SWEEP[5], *SWEEP[:of_one_size]))
 
 
-def _of_each_size(some: Sequence[Candidate]) -> list[Candidate]:
+def _of_each_size(some: Sequence[StepPrediction]) -> list[StepPrediction]:
     """Returns the first layouts of each number of GPUs, as many in all as are shown."""
     sizes = sorted({one.gpus for one in some})
     most = max(1, MOST // max(1, len(sizes)))

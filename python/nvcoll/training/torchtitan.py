@@ -7,21 +7,22 @@ Names of fields and defaults are those of `torchtitan/config/job_config.py`; old
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from nvcoll.training.fields import TABLES, Configuration, Fields
-from nvcoll.training.layouts import RECOMPUTE
 from nvcoll.training.models import models
+from nvcoll.training.options import PARTS_OF_LAYERS, RECOMPUTE
 
-TABLE: Final[dict[str, Any]] = TABLES["torchtitan"]
+TABLE: Final = TABLES["torchtitan"]
 
 
-def is_read(values: Mapping[str, Any]) -> bool:
+def is_read(values: Mapping[str, object]) -> bool:
     """Says whether this is a job of torchtitan."""
-    return isinstance(values.get("model"), dict) and "flavor" in values["model"]
+    model = values.get("model")
+    return isinstance(model, dict) and "flavor" in model
 
 
-def read(values: Mapping[str, Any], where: str, gpus: int | None) -> Configuration:
+def read(values: Mapping[str, object], where: str, gpus: int | None) -> Configuration:
     """Returns what a job says; `gpus` as of `nvcoll.training.configurations.read`, and required.
 
     Raises:
@@ -50,41 +51,41 @@ def read(values: Mapping[str, Any], where: str, gpus: int | None) -> Configurati
     return Configuration(model, layout, software, {"overlaps_tensor": True} if hides else {}, notes)
 
 
-def _layout(fields: Fields, gpus: int, layers: int) -> dict[str, Any]:
-    layout = fields.sizes(TABLE["layout"])
-    tensor, stages, context = (layout[name] for name in ("tensor", "stages", "context"))
+def _layout(fields: Fields, gpus: int, layers: int) -> dict[str, object]:
+    sizes = fields.sizes(TABLE["layout"])
+    tensor, stages, context = (sizes[name] for name in ("tp", "pp", "cp"))
     copies = fields.number("data_parallel_replicate_degree", default=1)
     shards = max(1, gpus // (tensor * stages * context * copies))
     if fields.first("data_parallel_shard_degree", "data_parallel_degree") != -1:
         shards = fields.number("data_parallel_shard_degree", "data_parallel_degree", default=shards)
     if (ranks := tensor * stages * context * copies * shards) != gpus:
         raise fields.error(f"the parallel degrees make {ranks} ranks, but there are {gpus} GPUs: pass that number")
-    layout |= {"gpus": gpus, "data": copies * shards, "sequence_parallel": tensor > 1}
+    layout: dict[str, object] = {**sizes, "dp": copies * shards, "sequence_parallel": tensor > 1}
     local = fields.number("local_batch_size", "batch_size", default=8)
     given = fields.first("global_batch_size") not in (None, -1)
     layout["global_batch"] = fields.number("global_batch_size") if given else local * copies * shards
     layout["micro_batch"] = local if stages == 1 else fields.number("pipeline_parallel_microbatch_size", default=1)
     never = fields.first("fsdp_reshard_after_forward") == "never"
-    layout["sharding"] = "none" if shards * context == 1 else "gradients" if never else "parameters"
+    layout["zero"] = 0 if shards * context == 1 else 2 if never else 3
     layout |= {"shard_ranks": shards * context} if copies > 1 and shards * context > 1 else {}
     return layout | _pipeline(fields, stages, layers)
 
 
-def _pipeline(fields: Fields, stages: int, layers: int) -> dict[str, Any]:
+def _pipeline(fields: Fields, stages: int, layers: int) -> dict[str, object]:
     name = fields.typed(str, "pipeline_parallel_schedule", "1F1B")
     schedule = fields.chosen("`pipeline_parallel_schedule`", name, TABLE["schedules"])
     if stages == 1 or schedule != "interleaved":
-        return {"chunks": 1, "schedule": "1f1b" if stages == 1 else schedule}
+        return {"vp": 1, "schedule": "1f1b" if stages == 1 else schedule}
     ends = (f"pipeline_parallel_{end}_stage_less_layers" for end in ("first", "last"))
     layers += sum(fields.number(end, default=1, least=0) for end in ends)
     each = fields.number("pipeline_parallel_layers_per_stage", default=-(-layers // (2 * stages)))
-    return {"chunks": max(2, -(-layers // each) // stages), "schedule": schedule}
+    return {"vp": max(2, -(-layers // each) // stages), "schedule": schedule}
 
 
-def _recompute(fields: Fields) -> Mapping[str, float]:
+def _recompute(fields: Fields) -> str | Mapping[str, float]:
     mode = fields.typed(str, "mode", "selective")
     if mode == "selective" and fields.first("selective_ac_option") == "op":
         return {"gemm": 0.5, "attention": 0.0, "elementwise": 1.0}  # every second GEMM and attention are kept
     if mode == "selective":
-        return dict.fromkeys(RECOMPUTE["full"], 1 / fields.number("selective_ac_option", default=2))
+        return dict.fromkeys(PARTS_OF_LAYERS, 1 / fields.number("selective_ac_option", default=2))
     return fields.chosen("`activation_checkpoint.mode`", mode, RECOMPUTE)

@@ -41,7 +41,7 @@ class Span(TypedDict):
     name: str
     start_s: float
     end_s: float
-    args: NotRequired[Mapping[str, Any]]
+    args: NotRequired[Mapping[str, object]]
 
 
 class Send(TypedDict):
@@ -260,7 +260,7 @@ def load_events(document: Document) -> list[Event]:
     return events
 
 
-def trace(document: Document) -> dict[str, Any]:
+def trace(document: Document) -> dict[str, object]:
     """Returns a step in the trace format.
 
     Raises:

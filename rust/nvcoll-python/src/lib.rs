@@ -84,7 +84,9 @@ mod _nvcoll {
     #[pymodule_export]
     use crate::sizes::parse_size;
     #[pymodule_export]
-    use crate::training::builder::{group_word, RankBuilder, StepBuilder};
+    use crate::training::builder::{group_word, IssueOf, RankBuilder, StepBuilder};
+    #[pymodule_export]
+    use crate::training::prediction::{Calibration, PricedCollective, StepPrediction};
     #[pymodule_export]
     use crate::training::{step_words, training_constants, training_models, training_software, StepPricer, WorkStep};
 

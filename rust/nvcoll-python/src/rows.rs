@@ -18,6 +18,11 @@ use nvcoll_fabric::nccl::Variable;
 use nvcoll_fabric::predict::constants::Constant;
 use nvcoll_fabric::predict::Pattern;
 use nvcoll_fabric::preset::board_of;
+use nvcoll_step::memory::GIB;
+use nvcoll_step::pricing;
+
+use crate::training::prediction::ByName;
+use crate::training::word;
 
 /// Makes a type of each row, which holds its source, and a named tuple of each type.
 macro_rules! rows {
@@ -199,5 +204,34 @@ rows! {
         algorithm: &'static str = chosen.0.algorithm,
         why: &'static str = chosen.0.why,
         candidates: Vec<CandidateRow> = chosen.1.into_iter().map(CandidateRow).collect(),
+    }
+
+    /// The time of the ranks of some stages: seconds of one micro-batch by chunk, and seconds once in a step.
+    RolePrice(role: pricing::RolePrice) {
+        name: String = role.name,
+        stages: Vec<u32> = role.stages,
+        forward_s: Vec<f64> = role.forward_s,
+        backward_s: Vec<f64> = role.backward_s,
+        once_s: f64 = role.once_s,
+    }
+
+    /// Memory of a GPU of some role: bytes by line, their sum in GiB, and the least and the most bytes that it may need.
+    MemoryTable(table: nvcoll_step::memory::MemoryTable) {
+        role: String = table.role.clone(),
+        gib: f64 = table.bytes() / GIB,
+        least_bytes: f64 = table.least_bytes,
+        most_bytes: f64 = table.most_bytes,
+        lines: ByName = ByName::of(table.lines.into_iter().map(|(line, bytes)| (word(&line), bytes))),
+    }
+
+    /// What the GPU of a recorded step loses for a line of the script, in seconds of a step. `exposed_s`, `copies_s`: its
+    /// collectives and messages, and its copies, that nothing hides. `waits_s`: it waits for other ranks. `host_s`: the GPU waits
+    /// for the processor to issue its operations.
+    LinePrice(one: pricing::LinePrice) {
+        line: String = one.line,
+        exposed_s: f64 = one.exposed_s,
+        copies_s: f64 = one.copies_s,
+        waits_s: f64 = one.waits_s,
+        host_s: f64 = one.host_s,
     }
 }

@@ -27,6 +27,9 @@ pub enum Error {
     /// A request that cannot be read.
     #[error("this plans no step: {0}")]
     Request(String),
+    /// A measured step that no prediction can be compared with.
+    #[error("the measured step {0}")]
+    Measured(String),
     /// A step, read from a file or made by hand, that contradicts itself.
     #[error("this is no step: {0}")]
     Step(String),

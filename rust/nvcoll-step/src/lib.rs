@@ -14,6 +14,7 @@
 //! | [`network`] | groups of ranks on a machine, and what collectives among them cost |
 //! | [`pipeline`] | the order in which stages work on micro-batches, and when they end: virtual time |
 //! | [`layout`] | how a batch and a model are divided among GPUs |
+//! | [`options`] | layouts in the short words of the field; sweeps, and what to try next |
 //! | [`memory_constants`] | memory that no allocator counts, for the virtual GPU, too |
 //! | [`memory`] | what a rank keeps, and whether it fits |
 //! | [`parts`] | where the time of a step goes |
@@ -35,6 +36,7 @@ pub mod memory;
 pub mod memory_constants;
 pub mod model;
 pub mod network;
+pub mod options;
 pub mod parts;
 pub mod pipeline;
 pub mod planner;

@@ -13,6 +13,8 @@
 //! because runs whose memory was not printed ran with sums of 90 to 100 %. An allocator gives back what it reserved and tries again, so what
 //! it allocated is the least. `tools/steps.py` prints how many of the runs that failed are predicted to fail.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use crate::memory_constants::{CONTEXT_BYTES, GIB, NCCL_BYTES};
@@ -146,42 +148,58 @@ pub enum Fit {
     TooLarge,
 }
 
+impl Fit {
+    /// All answers, best first.
+    pub const ALL: [Self; 3] = [Self::Fits, Self::Tight, Self::TooLarge];
+
+    /// Returns it for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Fits => "fits",
+            Self::Tight => "may fit",
+            Self::TooLarge => "does not fit",
+        }
+    }
+}
+
 /// The memory of the ranks of a role on a GPU.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MemoryTable {
     /// The name of the role.
     pub role: String,
-    /// Its lines in the order of [`MemoryLine`], without those of 0 bytes.
-    pub lines: Vec<MemoryPart>,
+    /// Bytes of its lines, without those of 0 bytes.
+    pub lines: BTreeMap<MemoryLine, f64>,
     /// The least bytes that it may need.
-    pub least: f64,
+    pub least_bytes: f64,
     /// The most bytes that it may need.
-    pub most: f64,
+    pub most_bytes: f64,
 }
 
 impl RankMemory {
     /// Returns the table of the memory of a rank among `gpus` GPUs.
     pub fn table(&self, role: &str, gpus: u32) -> MemoryTable {
-        let mut lines = self.tensors();
-        let allocated: f64 = lines.iter().map(|one| one.bytes).sum();
+        let mut parts = self.tensors();
+        let allocated: f64 = parts.iter().map(|one| one.bytes).sum();
         let reserved = match self {
             Self::Sum { .. } => allocated * (ALLOCATOR - 1.0),
             Self::Allocator { reserved, .. } => (reserved - allocated).max(0.0),
         };
-        lines.push(MemoryPart { name: MemoryLine::Reserved, bytes: reserved });
+        parts.push(MemoryPart { name: MemoryLine::Reserved, bytes: reserved });
         let nccl = if gpus > 1 { NCCL_BYTES } else { 0.0 };
-        lines.push(MemoryPart { name: MemoryLine::Nccl, bytes: nccl });
-        lines.push(MemoryPart { name: MemoryLine::Context, bytes: CONTEXT_BYTES });
-        lines.retain(|one| one.bytes > 0.0);
-        lines.sort_by_key(|one| one.name);
-        let sum = lines.iter().map(|one| one.bytes).sum();
-        let [least, most] = match *self {
+        parts.push(MemoryPart { name: MemoryLine::Nccl, bytes: nccl });
+        parts.push(MemoryPart { name: MemoryLine::Context, bytes: CONTEXT_BYTES });
+        let mut lines = BTreeMap::new();
+        for part in parts.iter().filter(|part| part.bytes > 0.0) {
+            *lines.entry(part.name).or_insert(0.0) += part.bytes;
+        }
+        let sum = lines.values().sum();
+        let [least_bytes, most_bytes] = match *self {
             Self::Sum { .. } => [sum, sum / FITS],
             Self::Allocator { allocated, reserved, .. } => {
                 [allocated, reserved].map(|bytes| bytes + nccl + CONTEXT_BYTES)
             }
         };
-        MemoryTable { role: role.to_owned(), lines, least, most }
+        MemoryTable { role: role.to_owned(), lines, least_bytes, most_bytes }
     }
 
     /// Returns the framework's tensors.
@@ -218,12 +236,12 @@ impl RankMemory {
 impl MemoryTable {
     /// Returns the bytes of all lines together.
     pub fn bytes(&self) -> f64 {
-        self.lines.iter().map(|one| one.bytes).sum()
+        self.lines.values().sum()
     }
 
     /// Judges it against the bytes that programs get of a GPU.
     pub fn fit(&self, usable_bytes: f64) -> Fit {
-        match (self.most <= usable_bytes, self.least <= usable_bytes) {
+        match (self.most_bytes <= usable_bytes, self.least_bytes <= usable_bytes) {
             (true, _) => Fit::Fits,
             (false, true) => Fit::Tight,
             (false, false) => Fit::TooLarge,

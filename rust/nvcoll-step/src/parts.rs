@@ -1,8 +1,9 @@
 //! Where the time of a step goes: one number of seconds for each part, and nothing twice.
 
+use std::collections::BTreeMap;
 use std::ops::{AddAssign, Mul};
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A part of the time of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +103,18 @@ impl TimeParts {
         self.0.iter().sum()
     }
 
+    /// Returns the seconds of all parts of a kind.
+    pub fn of_kind(&self, kind: PartKind) -> f64 {
+        PARTS.iter().zip(self.0).filter(|((_, of, _), _)| *of == kind).fold(0.0, |sum, (_, seconds)| sum + seconds)
+    }
+
+    /// Returns what people call the longest of some kinds of parts, and its seconds.
+    pub(crate) fn longest(&self, is_meant: impl Fn(PartKind) -> bool) -> (&'static str, f64) {
+        let meant = PARTS.into_iter().zip(self.0).filter(|((_, kind, _), _)| is_meant(*kind));
+        let longest = meant.max_by(|(_, one), (_, other)| one.total_cmp(other));
+        longest.map_or(("", 0.0), |((.., title), seconds)| (title, seconds))
+    }
+
     /// Returns names and seconds of the parts that take any.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         PARTS.into_iter().zip(self.0).filter(|(_, seconds)| *seconds > 0.0).map(|((name, ..), seconds)| (name, seconds))
@@ -125,5 +138,12 @@ impl Mul<f64> for TimeParts {
 impl Serialize for TimeParts {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.named())
+    }
+}
+
+impl<'de> Deserialize<'de> for TimeParts {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let named = BTreeMap::<String, f64>::deserialize(from)?;
+        Ok(Self(PARTS.map(|(name, ..)| named.get(name).copied().unwrap_or_default())))
     }
 }

@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll._nvcoll import Calibration, Fabric, InvalidArgument, StepPrediction
 from nvcoll.cli import completion, progress
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, machines, one_machine
@@ -23,12 +23,11 @@ from nvcoll.text.blocks import Line, under
 from nvcoll.text.formatting import counted, duration
 from nvcoll.training import configurations
 from nvcoll.training.models import is_model, models, software
-from nvcoll.training.neighbours import neighbours
 from nvcoll.training.options import PlanOptions
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import Calibration, StepPrediction, fit_words
+from nvcoll.training.prediction import fit_words
 from nvcoll.training.report import Detail, MeasuredStep, Report
-from nvcoll.training.sweep import VARIED, Candidate, Sweep, sweep
+from nvcoll.training.sweep import VARIED, Sweep, neighbours, sweep
 
 
 def _numbers(text: str | None) -> list[int]:
@@ -251,7 +250,7 @@ def _planned(
     return replace(report, machines=machines, found=found, head=head, details=details)
 
 
-def _tries(tries: Sequence[Candidate], found: StepPrediction) -> Sequence[Line]:
+def _tries(tries: Sequence[StepPrediction], found: StepPrediction) -> Sequence[Line]:
     """Says which layouts next to this one are faster, or fit."""
     said = []
     for one in tries[:3]:
@@ -291,7 +290,7 @@ def _swept(
 
 def _sweep(model: str | dict[str, Any], sizes: Sequence[Machine], how: PlanOptions) -> Sweep:
     """Sweeps the layouts of each number of GPUs of a machine."""
-    found: list[Candidate] = []
+    found: list[StepPrediction] = []
     refused: dict[str, int] = {}
     with progress.line() as tell:
         for one in sizes:

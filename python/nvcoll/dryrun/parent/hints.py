@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from nvcoll._nvcoll import StepPrediction
 from nvcoll.dryrun.parent.recording import Facts
 from nvcoll.text.formatting import sized
-from nvcoll.training.prediction import PARTS, StepPrediction
+from nvcoll.training.prediction import PARTS
 
 HOST_BOUND = 0.1
 """The least share of the step in which a GPU waits for the processor that gives a hint. Chosen."""
@@ -81,9 +82,9 @@ def _of_memory(facts: Facts) -> list[str]:
 
 
 def _of_calls(found: StepPrediction) -> list[str]:
-    calls, total = Counter[str](), Counter[str]()
-    for one in found.collectives:
-        if one.bytes < SMALL_BYTES and one.of == found.collectives[0].of:
+    calls, total, all_ = Counter[str](), Counter[str](), found.collectives
+    for one in all_:
+        if one.bytes < SMALL_BYTES and one.of == all_[0].of:
             what = f"{one.name.removeprefix(f'{one.group} ')} among {one.group}"
             calls[what] += int(one.count)
             total[what] += int(one.count * one.bytes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
-from nvcoll._nvcoll import Fabric
+from nvcoll._nvcoll import Fabric, StepPrediction
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
 from nvcoll.dryrun.parent.hints import hints
 from nvcoll.dryrun.parent.recording import Facts, GroupFacts, Recording
@@ -16,7 +16,7 @@ from nvcoll.dryrun.wire.rank_recording import Run
 from nvcoll.text.blocks import Block, Line, under
 from nvcoll.text.formatting import counted
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import StepPrediction, fit_words
+from nvcoll.training.prediction import fit_words
 from nvcoll.training.report import Detail, Report, TooLarge
 
 MOST: Final = 8

@@ -27,9 +27,9 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict, cast
+from typing import cast
 
-from nvcoll._nvcoll import RankBuilder, StepBuilder, WorkStep
+from nvcoll._nvcoll import Issue, RankBuilder, StepBuilder, WorkStep
 from nvcoll.dryrun.parent import attention, roles
 from nvcoll.dryrun.parent.products import bytes_of, convolution, gemm_of, grouped
 from nvcoll.dryrun.parent.recording import GroupFacts
@@ -121,14 +121,6 @@ def _memory(recording: RankRecording) -> tuple[float, float, dict[str, float], l
     return memory.allocated, memory.reserved, dict(parts), list(reversed(memory.stack))
 
 
-class _Placed(TypedDict):
-    """What all operations have: name, line of the script, and whether a CUDA graph issues them."""
-
-    name: str
-    line: str | None
-    by_graph: bool
-
-
 @dataclass
 class _Graph:
     """The launch of a CUDA graph: its first operation stands for the launch, and the graph issues the others."""
@@ -187,16 +179,16 @@ class _Rank:
             case Kind.LAUNCH:
                 return self._launch(row)
             case Kind.GEMM:
-                placed = self._placed(row, self._recording.names[row.name])
-                return self.rank.gemm(stream, **gemm_of(Product(*args)), **placed, backward=self._op(row).is_backward)
+                placed = self._placed(row, self._recording.names[row.name], backward=self._op(row).is_backward)
+                return self.rank.gemm(placed, **gemm_of(Product(*args)))
             case Kind.COPY if args[1] in DIRECTIONS:
-                return self.rank.copy(stream, args[0], DIRECTIONS[args[1]], **self._placed(row, "copy"))
+                return self.rank.copy(self._placed(row, "copy"), args[0], DIRECTIONS[args[1]])
             case Kind.FILL:
-                return self.rank.move(stream, args[0], **self._placed(row, "memset"))
+                return self.rank.move(self._placed(row, "memset"), args[0])
             case Kind.EVENT_RECORD:
-                return self.rank.record(stream, args[0], by_graph=by_graph)
+                return self.rank.record(Issue(stream, by_graph=by_graph), args[0])
             case Kind.STREAM_WAIT:
-                return self.rank.wait(stream, args[0], by_graph=by_graph)
+                return self.rank.wait(Issue(stream, by_graph=by_graph), args[0])
             case Kind.HOST_WAIT:
                 waits_for, event = args[:2]
                 of_stream, of_event = stream if waits_for == STREAM else None, event if waits_for == EVENT else None
@@ -208,10 +200,12 @@ class _Rank:
     def _op(self, row: Row) -> Op:
         return self._recording.ops[row.op] if 0 < row.op < len(self._recording.ops) else Op("")
 
-    def _placed(self, row: Row, name: str) -> _Placed:
-        found = self._op(row)
+    def _placed(self, row: Row, name: str | None, *, backward: bool = False, together: int | None = None) -> Issue:
+        """Returns where an operation is issued, with its line; a name of None: the builder names it by its group."""
+        found, by_graph = self._op(row), self._graph.has_begun
         line = self._recording.lines[found.line] if found.line else None
-        return {"name": found.name or name, "line": line, "by_graph": self._graph.has_begun}
+        called = "" if name is None else found.name or name
+        return Issue(row.stream, called, line=line, backward=backward, by_graph=by_graph, together=together)
 
     def _share(self, row: Row) -> float:
         """Returns the bytes of one launch of an operator, without the bytes that its products move."""
@@ -223,17 +217,18 @@ class _Rank:
         return is_first
 
     def _launch(self, row: Row) -> int:
-        found, placed = self._op(row), self._placed(row, self._recording.names[row.name])
-        backward = found.is_backward or "backward" in found.name
-        if "convolution" in found.name and found.flops and not self._products[row.op]:
-            return self.rank.gemm(row.stream, **convolution(found, self._launches[row.op]), **placed, backward=backward)
+        found = self._op(row)
+        is_convolution = bool("convolution" in found.name and found.flops and not self._products[row.op])
+        backward = found.is_backward or (is_convolution and "backward" in found.name)
+        placed = self._placed(row, self._recording.names[row.name], backward=backward)
+        if is_convolution:
+            return self.rank.gemm(placed, **convolution(found, self._launches[row.op]))
         if self._is_first(row.op):
             if attention.is_attention(found):
-                work = attention.work_of(found)
-                return self.rank.attention(row.stream, **work, **placed, backward=found.is_backward)
+                return self.rank.attention(placed, **attention.work_of(found))
             if (experts := grouped(found)) is not None:
-                return self.rank.gemm(row.stream, **experts, **placed, backward=found.is_backward)
-        return self.rank.move(row.stream, self._share(row), **placed)
+                return self.rank.gemm(placed, **experts)
+        return self.rank.move(placed, self._share(row))
 
     def _call(self, row: Row, call: Call) -> int | None:
         group, key = self._recording.groups.get(call.communicator), (call.communicator, call.together)
@@ -243,21 +238,16 @@ class _Rank:
         name, me = self._recording.names[row.name], self._recording.rank
         if call.communicator not in self.groups:
             self.groups[call.communicator] = self._builder.group(group.ranks, rank=me, called=group.name)
-        number, placed = self.groups[call.communicator], self._placed(row, name)
-        named: _Placed = {**placed, "name": ""}  # the builder names it by its group
+        number, placed = self.groups[call.communicator], self._placed(row, None, together=call.together or None)
         if total is not None:
-            return self.rank.collective(row.stream, "all_to_all", total, number, **named)
-        together = call.together or None
+            return self.rank.collective(self._placed(row, None), "all_to_all", total, number)
         if name not in ("send", "recv"):
             if len(group.ranks) == 1:  # its kernel reads and writes the bytes
-                named, together = placed, None
-            is_share = name in SHARES
-            return self.rank.collective(
-                row.stream, name, call.nbytes, number, share=is_share, together=together, **named
-            )
+                placed = self._placed(row, name)
+            return self.rank.collective(placed, name, call.nbytes, number, share=name in SHARES)
         if (other := group.ranks[call.peer]) != me:
-            return self.rank.message(row.stream, name, call.nbytes, other, group=number, together=together, **named)
-        return self.rank.copy(row.stream, call.nbytes, "d2d", **placed) if name == "send" else None
+            return self.rank.message(placed, name, call.nbytes, other, group=number)
+        return self.rank.copy(self._placed(row, name), call.nbytes, "d2d") if name == "send" else None
 
 
 def _exchanges(rows: Sequence[Row], recording: RankRecording) -> Mapping[tuple[int, int], int]:

@@ -156,10 +156,35 @@ impl StepBuilder {
     }
 }
 
-/// Adds the operations of one rank, in the order in which its processor issued them. Each returns its handle.
+/// When and where an operation is issued, and what people call it.
 ///
-/// ``line`` is the line of the script; ``backward`` says that an operation is of the backward pass, ``by_graph`` that a CUDA graph
-/// launched it; ``together`` is the number of a group call.
+/// Args:
+///     stream: its stream.
+///     name: its name; of work that moves bytes and of known time, it tells the part of the time.
+///     line: the line of the script.
+///     backward: whether it is of the backward pass.
+///     by_graph: whether a CUDA graph launched it.
+///     together: the number of a group call.
+#[pyclass(name = "Issue", module = "nvcoll", frozen)]
+pub(crate) struct IssueOf(Issue);
+
+#[pymethods]
+impl IssueOf {
+    #[new]
+    #[pyo3(signature = (stream, name="", *, line=None, backward=false, by_graph=false, together=None))]
+    fn new(
+        stream: u32,
+        name: &str,
+        line: Option<String>,
+        backward: bool,
+        by_graph: bool,
+        together: Option<u64>,
+    ) -> Self {
+        Self(Issue { stream, name: name.to_owned(), line, is_backward: backward, by_graph, together })
+    }
+}
+
+/// Adds the operations of one rank, in the order in which its processor issued them. Each returns its handle.
 #[pyclass(module = "nvcoll", frozen)]
 pub(crate) struct RankBuilder {
     step: Py<StepBuilder>,
@@ -167,50 +192,37 @@ pub(crate) struct RankBuilder {
 }
 
 impl RankBuilder {
-    fn add(&self, py: Python<'_>, issue: Issue, work: StepWork) -> usize {
-        self.step.borrow_mut(py).0.op(self.at, issue, work)
+    fn add(&self, py: Python<'_>, issue: &IssueOf, work: StepWork) -> usize {
+        self.step.borrow_mut(py).0.op(self.at, issue.0.clone(), work)
     }
-}
-
-fn issue(stream: u32, name: &str, line: Option<&str>, is_backward: bool, by_graph: bool) -> Issue {
-    Issue { stream, name: name.to_owned(), line: line.map(str::to_owned), is_backward, by_graph, together: None }
 }
 
 #[pymethods]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 impl RankBuilder {
     /// Adds products of (m, k) and (k, n) in one kernel.
-    #[pyo3(signature = (stream, m, n, k, *, dtype, batch=1.0, experts=false, name="", line=None, backward=false, by_graph=false))]
+    #[pyo3(signature = (issue, m, n, k, *, dtype, batch=1.0, experts=false))]
     fn gemm(
         &self,
         py: Python<'_>,
-        stream: u32,
+        issue: &IssueOf,
         m: f64,
         n: f64,
         k: f64,
         dtype: &str,
         batch: f64,
         experts: bool,
-        name: &str,
-        line: Option<&str>,
-        backward: bool,
-        by_graph: bool,
     ) -> PyResult<usize> {
         let work = StepWork::Gemm { m, n, k, batch, dtype: named(py, dtype)?, experts: experts.then_some(1.0) };
-        Ok(self.add(py, issue(stream, name, line, backward, by_graph), work))
+        Ok(self.add(py, issue, work))
     }
 
-    /// Adds attention of all heads of the rank. ``again`` says that its kernel is one of the backward pass; ``backward`` that it runs in it.
-    #[pyo3(
-        signature = (
-            stream, queries, keys, *, sequences, heads, qk_dim, v_dim, kernel, again=false, causal=true, name="", line=None,
-            backward=false, by_graph=false
-        )
-    )]
+    /// Adds attention of all heads of the rank. ``again`` says that its kernel is one of the backward pass.
+    #[pyo3(signature = (issue, queries, keys, *, sequences, heads, qk_dim, v_dim, kernel, again=false, causal=true))]
     fn attention(
         &self,
         py: Python<'_>,
-        stream: u32,
+        issue: &IssueOf,
         queries: f64,
         keys: f64,
         sequences: f64,
@@ -220,33 +232,18 @@ impl RankBuilder {
         kernel: &str,
         again: bool,
         causal: bool,
-        name: &str,
-        line: Option<&str>,
-        backward: bool,
-        by_graph: bool,
     ) -> PyResult<usize> {
         let kernel: AttentionKernel = named(py, kernel)?;
         let window = None;
         let work =
             Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward: again, causal };
-        Ok(self.add(py, issue(stream, name, line, backward, by_graph), StepWork::Attention(work)))
+        Ok(self.add(py, issue, StepWork::Attention(work)))
     }
 
-    /// Adds kernels that read and write bytes. The name tells the part of the time.
-    #[pyo3(signature = (stream, nbytes, *, launches=1.0, name="", line=None, backward=false, by_graph=false))]
-    fn r#move(
-        &self,
-        py: Python<'_>,
-        stream: u32,
-        nbytes: f64,
-        launches: f64,
-        name: &str,
-        line: Option<&str>,
-        backward: bool,
-        by_graph: bool,
-    ) -> usize {
-        let work = StepWork::Move { bytes: nbytes, launches, rate: MoveRate::Counted };
-        self.add(py, issue(stream, name, line, backward, by_graph), work)
+    /// Adds kernels that read and write bytes.
+    #[pyo3(signature = (issue, nbytes, *, launches=1.0))]
+    fn r#move(&self, py: Python<'_>, issue: &IssueOf, nbytes: f64, launches: f64) -> usize {
+        self.add(py, issue, StepWork::Move { bytes: nbytes, launches, rate: MoveRate::Counted })
     }
 
     /// Adds one more launch, of some bytes, to kernels that move bytes. Returns whether the operation of the handle is such.
@@ -255,100 +252,68 @@ impl RankBuilder {
     }
 
     /// Adds a copy: ``h2d``, ``d2h`` or ``d2d``.
-    #[pyo3(signature = (stream, nbytes, direction, *, name="", line=None, by_graph=false))]
-    fn copy(
-        &self,
-        py: Python<'_>,
-        stream: u32,
-        nbytes: f64,
-        direction: &str,
-        name: &str,
-        line: Option<&str>,
-        by_graph: bool,
-    ) -> PyResult<usize> {
+    fn copy(&self, py: Python<'_>, issue: &IssueOf, nbytes: f64, direction: &str) -> PyResult<usize> {
         let direction: Direction = named(py, direction)?;
-        Ok(self.add(py, issue(stream, name, line, false, by_graph), StepWork::Copy { bytes: nbytes, direction }))
+        Ok(self.add(py, issue, StepWork::Copy { bytes: nbytes, direction }))
     }
 
-    /// Adds a kernel of known time. The name tells the part of the time.
-    #[pyo3(signature = (stream, seconds, *, name="", line=None, by_graph=false))]
-    fn timed(
-        &self,
-        py: Python<'_>,
-        stream: u32,
-        seconds: f64,
-        name: &str,
-        line: Option<&str>,
-        by_graph: bool,
-    ) -> usize {
-        self.add(py, issue(stream, name, line, false, by_graph), StepWork::Timed { seconds })
+    /// Adds a kernel of known time.
+    fn timed(&self, py: Python<'_>, issue: &IssueOf, seconds: f64) -> usize {
+        self.add(py, issue, StepWork::Timed { seconds })
     }
 
     /// Adds time of the processor.
     fn host(&self, py: Python<'_>, seconds: f64) -> usize {
-        self.add(py, Issue::default(), StepWork::Host { seconds })
+        self.add(py, &IssueOf(Issue::default()), StepWork::Host { seconds })
     }
 
     /// Records an event on a stream.
-    #[pyo3(signature = (stream, event, *, by_graph=false))]
-    fn record(&self, py: Python<'_>, stream: u32, event: u64, by_graph: bool) -> usize {
-        self.add(py, issue(stream, "", None, false, by_graph), StepWork::Record { event })
+    fn record(&self, py: Python<'_>, issue: &IssueOf, event: u64) -> usize {
+        self.add(py, issue, StepWork::Record { event })
     }
 
     /// Makes a stream wait for an event.
-    #[pyo3(signature = (stream, event, *, by_graph=false))]
-    fn wait(&self, py: Python<'_>, stream: u32, event: u64, by_graph: bool) -> usize {
-        self.add(py, issue(stream, "", None, false, by_graph), StepWork::StreamWait { event })
+    fn wait(&self, py: Python<'_>, issue: &IssueOf, event: u64) -> usize {
+        self.add(py, issue, StepWork::StreamWait { event })
     }
 
     /// Makes the processor wait for all work, or for a stream or an event.
     #[pyo3(signature = (*, stream=None, event=None, by_graph=false))]
     fn host_wait(&self, py: Python<'_>, stream: Option<u32>, event: Option<u64>, by_graph: bool) -> usize {
         let target = stream.map(Awaited::Stream).or(event.map(Awaited::Event)).unwrap_or(Awaited::Device);
-        self.add(py, issue(0, "", None, false, by_graph), StepWork::HostWait { target })
+        self.add(py, &IssueOf(Issue { by_graph, ..Issue::default() }), StepWork::HostWait { target })
     }
 
     /// Adds a collective of a group. ``share``: the bytes are those of one rank, of which nccl-tests counts all.
-    #[pyo3(signature = (stream, pattern, nbytes, group, *, share=false, name="", line=None, by_graph=false, together=None))]
+    #[pyo3(signature = (issue, pattern, nbytes, group, *, share=false))]
     fn collective(
         &self,
         py: Python<'_>,
-        stream: u32,
+        issue: &IssueOf,
         pattern: &str,
         nbytes: f64,
         group: usize,
         share: bool,
-        name: &str,
-        line: Option<&str>,
-        by_graph: bool,
-        together: Option<u64>,
     ) -> PyResult<usize> {
         let pattern = Pattern::named(pattern).map_err(|error| invalid(py, error.to_string()))?;
-        let issue = Issue { together, ..issue(stream, name, line, false, by_graph) };
-        let made = self.step.borrow_mut(py).0.collective(self.at, issue, pattern, nbytes, group, share);
+        let made = self.step.borrow_mut(py).0.collective(self.at, issue.0.clone(), pattern, nbytes, group, share);
         made.map_err(|error| of_step(py, &error))
     }
 
     /// Adds a message that is sent (``send``) to a peer, or received (``recv``) from it. A group gives it name and tag.
-    #[pyo3(signature = (stream, way, nbytes, peer, *, group=None, tag=0, name="", line=None, by_graph=false, together=None))]
+    #[pyo3(signature = (issue, way, nbytes, peer, *, group=None, tag=0))]
     fn message(
         &self,
         py: Python<'_>,
-        stream: u32,
+        issue: &IssueOf,
         way: &str,
         nbytes: f64,
         peer: u32,
         group: Option<usize>,
         tag: u64,
-        name: &str,
-        line: Option<&str>,
-        by_graph: bool,
-        together: Option<u64>,
     ) -> PyResult<usize> {
-        let way: Way = named(py, way)?;
-        let issue = Issue { together, ..issue(stream, name, line, false, by_graph) };
-        let work = StepWork::Message { way, bytes: nbytes, peer, tag };
-        let made = self.step.borrow_mut(py).0.message(self.at, issue, work, group);
+        let work = StepWork::Message { way: named::<Way>(py, way)?, bytes: nbytes, peer, tag };
+        let made = self.step.borrow_mut(py).0.message(self.at, issue.0.clone(), work, group);
         made.map_err(|error| of_step(py, &error))
     }
 

@@ -1,6 +1,7 @@
-//! Steps of training: planned, read, priced. They pass the door as JSON, whose fields are those of the structures of nvcoll-step.
+//! Steps of training: planned, read, priced. Steps, models and software pass the door as JSON, which users write, too; prices are typed.
 
 pub(crate) mod builder;
+pub(crate) mod prediction;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,12 +13,13 @@ use serde::Serialize;
 use nvcoll_fabric::hardware::gpus;
 use nvcoll_step::compute::Device;
 use nvcoll_step::constants::{self, Constants};
-use nvcoll_step::memory::MemoryLine;
+use nvcoll_step::memory::{Fit, MemoryLine};
 use nvcoll_step::model::Model;
 use nvcoll_step::network::{MeasuredBandwidth, Network};
+use nvcoll_step::options::PlanInput;
 use nvcoll_step::parts::PARTS;
 use nvcoll_step::planner::Request;
-use nvcoll_step::pricing::{Pricer, StepTimeline};
+use nvcoll_step::pricing::{Pricer, StepReport, StepTimeline};
 use nvcoll_step::software::Software;
 use nvcoll_step::step::WorkStep as Step;
 use nvcoll_step::{Error, Result};
@@ -25,6 +27,13 @@ use nvcoll_step::{Error, Result};
 use crate::error::{invalid, of_fabric};
 use crate::machines::fabric::Fabric;
 use crate::machines::settings::settings_of;
+use prediction::{Priced, StepPrediction};
+
+/// The layouts that are priced between two reports of progress. Chosen.
+const AT_ONCE: usize = 64;
+
+/// The most seconds of a neighbour worth a try, in those of the layout. Chosen: less is within the noise of runs.
+const FASTER: f64 = 0.98;
 
 fn of_step(py: Python<'_>, error: &Error) -> PyErr {
     match error {
@@ -43,9 +52,13 @@ fn unplaced(error: &serde_json::Error) -> String {
     said.split(" at line ").next().unwrap_or(&said).to_owned()
 }
 
-fn planned(request: &str) -> Result<Step> {
-    let request: Request = serde_json::from_str(request).map_err(|error| Error::Request(unplaced(&error)))?;
-    request.plan()
+/// Returns the word of the JSON of steps for a value.
+pub(crate) fn word(value: &impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).expect("it is one word")
+}
+
+fn input(text: &str) -> Result<PlanInput> {
+    serde_json::from_str(text).map_err(|error| Error::Request(unplaced(&error)))
 }
 
 /// A step of work: what each rank computes, sends and keeps in memory, in planned layers or on recorded streams.
@@ -59,13 +72,17 @@ impl WorkStep {
     /// Plans a step.
     ///
     /// Args:
-    ///     request: JSON of model, layout, software and domain.
+    ///     asked: JSON of model, software and options.
+    ///     gpus: the number of GPUs.
+    ///     domain: the number of GPUs that NVLink joins.
     ///
     /// Raises:
     ///     InvalidArgument: it is no such JSON, or the layout breaks a rule, which the message says.
     #[staticmethod]
-    fn plan(py: Python<'_>, request: &str) -> PyResult<Self> {
-        planned(request).map(Self).map_err(|error| of_step(py, &error))
+    #[pyo3(signature = (asked, *, gpus, domain))]
+    fn plan(py: Python<'_>, asked: &str, gpus: u32, domain: u32) -> PyResult<Self> {
+        let planned = input(asked).and_then(|asked| asked.request(gpus, domain)?.plan());
+        planned.map(Self).map_err(|error| of_step(py, &error))
     }
 
     /// Reads a step from JSON.
@@ -151,6 +168,7 @@ impl WorkStep {
 /// Prices steps on one machine. What it learns of groups of ranks it keeps. Not public: `nvcoll.training` has the API.
 #[pyclass(module = "nvcoll", frozen)]
 pub(crate) struct StepPricer {
+    machine: Py<Fabric>,
     network: Network,
     device: Device,
 }
@@ -160,12 +178,24 @@ impl StepPricer {
         Pricer { network: &self.network, device: &self.device, constants: Constants::shipped(), is_exact }
     }
 
-    /// Prices what a request plans: JSON of the price, or of the error.
-    fn answer(&self, request: &str, is_exact: bool) -> String {
-        match planned(request).and_then(|step| self.pricer(is_exact).price(&step)) {
-            Ok(price) => json(&price),
-            Err(error) => json(&BTreeMap::from([("error", error.to_string())])),
-        }
+    /// Prices what requests plan, on all processors, with the closed form of the pipeline.
+    fn all(&self, requests: &[Request]) -> Vec<Result<StepReport>> {
+        let answer = |one: &Request| one.plan().and_then(|step| self.pricer(false).price(&step));
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let each = requests.len().div_ceil(threads).max(1);
+        thread::scope(|scope| {
+            let part = |part: &'_ [Request]| part.iter().map(answer).collect::<Vec<_>>();
+            let running: Vec<_> = requests.chunks(each).map(|some| scope.spawn(move || part(some))).collect();
+            running.into_iter().flat_map(|one| one.join().expect("pricing does not panic")).collect()
+        })
+    }
+
+    fn found(&self, py: Python<'_>, report: StepReport, priced: Priced) -> StepPrediction {
+        StepPrediction { report, machine: self.machine.clone_ref(py), priced }
+    }
+
+    fn planned(&self, py: Python<'_>, report: StepReport, request: Request) -> StepPrediction {
+        self.found(py, report, Priced::Request(Box::new(request)))
     }
 }
 
@@ -192,7 +222,7 @@ impl StepPricer {
     )]
     fn new(
         py: Python<'_>,
-        fabric: &Fabric,
+        fabric: &Bound<'_, Fabric>,
         gpus: u32,
         gpu: Option<&str>,
         version: Option<&str>,
@@ -200,15 +230,15 @@ impl StepPricer {
         measured: Option<&str>,
     ) -> PyResult<Self> {
         let settings = settings_of(settings)?;
-        let hardware = fabric.hardware();
+        let (machine, hardware) = (fabric.clone().unbind(), fabric.get().hardware());
         let made = py.detach(|| {
             let network = Network::of(hardware, version, &settings, gpus)?;
             let rows: Vec<MeasuredBandwidth> =
                 serde_json::from_str(measured.unwrap_or("[]")).map_err(|error| Error::Request(error.to_string()))?;
             let model = gpu.map_or(Ok(hardware.gpu), gpus::named)?;
-            Ok(Self { network: network.with_measured(&rows)?, device: Device::of(model)? })
+            Ok((network.with_measured(&rows)?, Device::of(model)?))
         });
-        made.map_err(|error| of_step(py, &error))
+        made.map(|(network, device)| Self { machine, network, device }).map_err(|error| of_step(py, &error))
     }
 
     /// The number of GPUs that NVLink joins.
@@ -217,15 +247,79 @@ impl StepPricer {
         self.network.domain()
     }
 
-    /// Prices a step; returns JSON.
+    /// Prices a step.
     ///
     /// Args:
     ///     step: the step.
     ///     exact: whether its pipeline runs in virtual time, instead of a closed form.
     #[pyo3(signature = (step, *, exact=true))]
-    fn price(&self, py: Python<'_>, step: &WorkStep, exact: bool) -> PyResult<String> {
-        let priced = py.detach(|| self.pricer(exact).price(&step.0).map(|price| json(&price)));
-        priced.map_err(|error| of_step(py, &error))
+    fn predict(&self, step: &Bound<'_, WorkStep>, exact: bool) -> PyResult<StepPrediction> {
+        let (py, one) = (step.py(), &step.get().0);
+        let report = py.detach(|| self.pricer(exact).price(one)).map_err(|error| of_step(py, &error))?;
+        Ok(self.found(py, report, Priced::Step(step.clone().unbind())))
+    }
+
+    /// Plans a step and prices it.
+    ///
+    /// Args:
+    ///     asked: JSON of model, software and options.
+    fn plan(&self, py: Python<'_>, asked: &str) -> PyResult<StepPrediction> {
+        let planned = || {
+            let request = input(asked)?.request(self.network.gpus(), self.domain())?;
+            Ok((self.pricer(true).price(&request.plan()?)?, request))
+        };
+        let (report, request) = py.detach(planned).map_err(|error| of_step(py, &error))?;
+        Ok(self.planned(py, report, request))
+    }
+
+    /// Prices the layouts of a sweep, in closed form.
+    ///
+    /// Args:
+    ///     asked: JSON of model, software and options; the words that are open vary.
+    ///     tell: is called with the numbers of layouts priced and to price.
+    ///
+    /// Returns:
+    ///     The layouts, and for each other one the rule that it breaks.
+    #[pyo3(signature = (asked, tell: "Callable[[int, int], None] | None" = None))]
+    fn sweep(
+        &self,
+        py: Python<'_>,
+        asked: &str,
+        tell: Option<Py<PyAny>>,
+    ) -> PyResult<(Vec<StepPrediction>, Vec<String>)> {
+        let candidates = py.detach(|| input(asked)?.candidates(self.network.gpus(), self.domain()));
+        let requests = candidates.map_err(|error| of_step(py, &error))?;
+        let (mut found, mut refused) = (Vec::new(), Vec::new());
+        for (nth, some) in requests.chunks(AT_ONCE).enumerate() {
+            for (request, answer) in some.iter().zip(py.detach(|| self.all(some))) {
+                match answer {
+                    Ok(report) => found.push(self.planned(py, report, request.clone())),
+                    Err(error) => refused.push(error.to_string()),
+                }
+            }
+            if let Some(tell) = &tell {
+                tell.call1(py, (AT_ONCE * nth + some.len(), requests.len()))?;
+            }
+        }
+        Ok((found, refused))
+    }
+
+    /// Returns the layouts next to that of a planned step that are possible, fit or are tight, and are faster, best first; slower ones
+    /// that fit, too, if it does not fit.
+    ///
+    /// Raises:
+    ///     InvalidArgument: the step was not planned here.
+    fn neighbours(&self, py: Python<'_>, found: &StepPrediction) -> PyResult<Vec<StepPrediction>> {
+        let request = found.request().ok_or_else(|| invalid(py, "only a planned step has layouts next to it"))?;
+        let with = |layout| Request { layout, ..request.clone() };
+        let requests: Vec<Request> = request.layout.neighbours().into_iter().map(with).collect();
+        let most = if found.report.fit == Some(Fit::TooLarge) { f64::INFINITY } else { FASTER * found.report.seconds };
+        let reports = py.detach(|| self.all(&requests));
+        let mut found: Vec<_> =
+            requests.into_iter().zip(reports).filter_map(|(one, report)| Some((one, report.ok()?))).collect();
+        found.retain(|(_, report)| report.fit != Some(Fit::TooLarge) && report.seconds < most);
+        found.sort_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds));
+        Ok(found.into_iter().map(|(request, report)| self.planned(py, report, request)).collect())
     }
 
     /// Returns the seconds of a step under other constants. For fits: the pipeline is the closed form.
@@ -251,19 +345,6 @@ impl StepPricer {
         };
         py.detach(timed).map_err(|error| of_step(py, &error))
     }
-
-    /// Plans and prices many requests, on all processors; returns JSON of prices, or of errors, in their order.
-    fn price_all(&self, py: Python<'_>, requests: Vec<String>) -> Vec<String> {
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let each = requests.len().div_ceil(threads).max(1);
-        py.detach(|| {
-            thread::scope(|scope| {
-                let part = |part: &'_ [String]| part.iter().map(|one| self.answer(one, false)).collect::<Vec<_>>();
-                let running: Vec<_> = requests.chunks(each).map(|some| scope.spawn(move || part(some))).collect();
-                running.into_iter().flat_map(|one| one.join().expect("pricing does not panic")).collect()
-            })
-        })
-    }
 }
 
 /// Returns the models that are shipped, as JSON.
@@ -278,11 +359,16 @@ pub(crate) fn training_software() -> String {
     json(&Software::all())
 }
 
-/// Returns the words of priced steps, as JSON: name, kind and title of each part of the time, and name and title of each line of memory.
+/// Names with what they are.
+type Titles = Vec<(String, &'static str)>;
+
+/// Returns the words of priced steps: name, kind and title of each part of the time; name and title of each line of memory, and of each
+/// answer about memory, best first.
 #[pyfunction]
-pub(crate) fn step_words() -> String {
-    let lines = MemoryLine::ALL.map(|line| (line, line.title()));
-    json(&(PARTS, lines))
+pub(crate) fn step_words() -> (Vec<(&'static str, String, &'static str)>, Titles, Titles) {
+    let parts = PARTS.iter().map(|(name, kind, title)| (*name, word(kind), *title)).collect();
+    let lines = MemoryLine::ALL.iter().map(|line| (word(line), line.title())).collect();
+    (parts, lines, Fit::ALL.iter().map(|fit| (word(fit), fit.title())).collect())
 }
 
 /// Returns the constants of steps, as JSON.

@@ -139,6 +139,8 @@ impl<'m> Pricer<'m> {
         let gpus = f64::from(step.gpus);
         let tflops = flops / seconds / gpus / 1e12;
         Ok(StepReport {
+            step: step.name.clone(),
+            gpus: step.gpus,
             seconds,
             low_s: seconds * low,
             high_s: seconds * high,
@@ -146,7 +148,7 @@ impl<'m> Pricer<'m> {
             tokens_per_second: step.tokens.map(|tokens| tokens / seconds / gpus),
             mfu: tflops * 1e12 / self.device.peak(step.dtype)?,
             tflops,
-            flops_of,
+            flops_of: flops_of.to_owned(),
             parts,
             roles,
             blocks,
@@ -155,7 +157,7 @@ impl<'m> Pricer<'m> {
             memory_gib: memory.iter().map(|one| one.bytes() / GIB).reduce(f64::max),
             gpu_memory_gib: self.device.memory / GIB,
             fit: memory.iter().map(|one| one.fit(self.device.memory)).max(),
-            memory,
+            memory: (!memory.is_empty()).then_some(memory),
         })
     }
 }

@@ -10,15 +10,32 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, Result};
 use crate::memory::{Fit, MemoryTable};
-use crate::parts::TimeParts;
+use crate::parts::{PartKind, TimeParts};
 use crate::step::layers::Hides;
 
+/// The times by which a measured step may differ from its prediction. Chosen: beyond, something else ran.
+const UNLIKE: f64 = 5.0;
+
+/// How much of the logarithm of one measured run against its prediction counts where runs like it were measured, and where not.
+///
+/// The part that is not noise: variance between systems over that plus the variance between runs of one. Chosen: 0.05 and 0.05 for software
+/// and GPUs that were measured, 0.10 and 0.05 otherwise.
+const TRUSTED: [f64; 2] = [0.5, 0.8];
+
+/// The part of the step from which on waiting limits it. Chosen.
+const WAITS: f64 = 0.25;
+
 /// The price of a step.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepReport {
+    /// The name of the step.
+    pub step: String,
+    /// The number of GPUs.
+    pub gpus: u32,
     /// Seconds of the step.
     pub seconds: f64,
     /// The lower end of the 90 % interval, in seconds.
@@ -34,7 +51,7 @@ pub struct StepReport {
     /// FLOP/s per GPU of the model, in units of 10^12.
     pub tflops: f64,
     /// Which FLOPs `mfu` and `tflops` count: `model`, or `recorded` ones if the step does not say those of its model.
-    pub flops_of: &'static str,
+    pub flops_of: String,
     /// Seconds by part; they sum up to `seconds`.
     pub parts: TimeParts,
     /// Each role, or each kind of rank.
@@ -45,8 +62,8 @@ pub struct StepReport {
     pub collectives: Vec<CollectivePrice>,
     /// Lines of the script for which the GPU waits, most first; none of layers.
     pub lines: Vec<LinePrice>,
-    /// The memory of each role that is known.
-    pub memory: Vec<MemoryTable>,
+    /// The memory of each role, if it is known.
+    pub memory: Option<Vec<MemoryTable>>,
     /// The memory of the fullest role in GB of 2^30 bytes, as nvidia-smi and PyTorch count, if it is known.
     pub memory_gib: Option<f64>,
     /// What programs get of the GPU's memory, in the same GB.
@@ -56,7 +73,7 @@ pub struct StepReport {
 }
 
 /// The price of what the ranks of a role do.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RolePrice {
     /// The name of the role.
     pub name: String,
@@ -71,7 +88,7 @@ pub struct RolePrice {
 }
 
 /// The price of a block.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BlockPrice {
     /// Seconds of the forward pass by part.
     pub forward: TimeParts,
@@ -80,12 +97,12 @@ pub struct BlockPrice {
 }
 
 /// The price of one collective of a step.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CollectivePrice {
     /// The block or role in which it is.
     pub of: String,
     /// `forward`, `backward`, `once`, `pipeline`, or `streams`.
-    pub pass: &'static str,
+    pub pass: String,
     /// Its name.
     pub name: String,
     /// The name of its group.
@@ -105,7 +122,7 @@ pub struct CollectivePrice {
 }
 
 /// The time that the GPU loses for a line of the script.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinePrice {
     /// The line.
     pub line: String,
@@ -117,6 +134,69 @@ pub struct LinePrice {
     pub waits_s: f64,
     /// Seconds in which the GPU waits for the processor to issue its operations.
     pub host_s: f64,
+}
+
+impl StepReport {
+    /// Returns the seconds in which the GPU computes.
+    pub fn computes_s(&self) -> f64 {
+        self.seconds - self.exposed_s() - self.idle_s()
+    }
+
+    /// Returns the seconds in which the GPU computes nothing as data move between GPUs, with what computing loses beside them.
+    pub fn exposed_s(&self) -> f64 {
+        self.parts.of_kind(PartKind::Exposed)
+    }
+
+    /// Returns the seconds in which the GPU waits for other stages, the processor, stalls of the software, and copies.
+    pub fn idle_s(&self) -> f64 {
+        self.parts.of_kind(PartKind::Idle)
+    }
+
+    /// Says what takes most of the time.
+    pub fn limit(&self) -> String {
+        let waits = self.exposed_s() + self.idle_s();
+        let share = |seconds: f64| 100.0 * seconds / self.seconds;
+        if waits < WAITS * self.seconds {
+            let (title, seconds) = self.parts.longest(|_| true);
+            let verb = if title.ends_with('s') { "take" } else { "takes" };
+            return format!("computing: {title} {verb} {:.0} % of the time", share(seconds));
+        }
+        let (title, seconds) = self.parts.longest(|kind| kind != PartKind::Computes);
+        format!("waiting takes {:.0} % of the time, most of it {title} ({:.0} %)", share(waits), share(seconds))
+    }
+
+    /// Returns it with all times scaled; rates follow.
+    #[must_use]
+    pub fn scaled(&self, scale: f64) -> Self {
+        Self {
+            seconds: self.seconds * scale,
+            low_s: self.low_s * scale,
+            high_s: self.high_s * scale,
+            tokens_per_second: self.tokens_per_second.map(|rate| rate / scale),
+            mfu: self.mfu / scale,
+            tflops: self.tflops / scale,
+            parts: self.parts * scale,
+            ..self.clone()
+        }
+    }
+
+    /// Compares it with a step that was measured: returns the ratio as measured, and as it counts for other steps, nearer to 1.
+    ///
+    /// # Errors
+    /// [`Error::Measured`] if the time is none, or unlike the prediction by more than noise.
+    pub fn measured(&self, measured_s: f64) -> Result<[f64; 2]> {
+        if !(measured_s.is_finite() && measured_s > 0.0) {
+            return Err(Error::Measured(format!("took {measured_s} s: pass a positive number of seconds")));
+        }
+        let ratio = measured_s / self.seconds;
+        if !(1.0 / UNLIKE..=UNLIKE).contains(&ratio) {
+            let what = format!("took {measured_s} s and {:.3} s were predicted", self.seconds);
+            return Err(Error::Measured(format!(
+                "{what}: more than noise differs, correct the layout, the machine or the software"
+            )));
+        }
+        Ok([ratio, ratio.powf(TRUSTED[usize::from(self.extrapolated.is_empty())])])
+    }
 }
 
 impl LinePrice {

@@ -106,7 +106,7 @@ impl Pricer<'_> {
                 }
                 found.push(CollectivePrice {
                     of: of.to_owned(),
-                    pass,
+                    pass: pass.to_owned(),
                     name: op.name.clone(),
                     group: group.clone(),
                     ranks: self.network.shape(ranks)?.to_string(),

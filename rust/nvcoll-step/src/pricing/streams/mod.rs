@@ -123,7 +123,7 @@ impl Pricer<'_> {
                     };
                     found.push(CollectivePrice {
                         of: rank.name.clone(),
-                        pass: "streams",
+                        pass: "streams".to_owned(),
                         name: name.to_owned(),
                         group: group.to_owned(),
                         ranks: self.network.shape(of_group)?.to_string(),
