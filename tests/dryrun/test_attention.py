@@ -1,5 +1,7 @@
 """Attention that Inductor compiles has the shapes of its heads and tokens, in whichever order they lie."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from nvcoll.dryrun.parent import attention
@@ -17,17 +19,10 @@ def flex(heads_first, name="triton_tem_fused__unsafe_view_clone_flex_attention_5
 
 @pytest.mark.parametrize("heads_first", [True, False])
 def test_flex_attention_has_heads_and_tokens(heads_first):
-    work = attention.work_of(flex(heads_first))
-    found = {name: work[name] for name in ("sequences", "heads", "queries", "keys", "qk_dim", "causal")}
-    wanted = {
-        "sequences": SEQUENCES,
-        "heads": HEADS,
-        "queries": TOKENS,
-        "keys": TOKENS,
-        "qk_dim": WIDTH,
-        "causal": True,
-    }
-    assert found == wanted
+    rank = SimpleNamespace(attention=lambda *shape, **how: (shape, how))
+    (_, queries, keys), how = attention.issue(rank, None, flex(heads_first))
+    assert (queries, keys, how["sequences"], how["heads"]) == (TOKENS, TOKENS, SEQUENCES, HEADS)
+    assert how["qk_dim"] == WIDTH and how["causal"]
 
 
 def test_a_reduction_beside_it_is_no_attention():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TypedDict, Unpack
 
 from nvcoll._nvcoll import CollectivePrice, Fabric, StepPrediction, fabric
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
@@ -17,6 +17,13 @@ from nvcoll.dryrun.parent.script import recorded_on
 from nvcoll.dryrun.wire.spec import STEPS
 from nvcoll.training.planning import Machine
 from nvcoll.training.report import Report
+
+
+class Conditions(TypedDict, total=False):
+    """What of NCCL is not the default, as of `nvcoll.training.Machine`."""
+
+    version: str | None
+    settings: Mapping[str, str | int] | None
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def dryrun(
     time_limit: float = 600.0,
     environment: dict[str, str] | None = None,
     is_cached: bool = True,
-    **conditions: Any,
+    **conditions: Unpack[Conditions],
 ) -> DryRun:
     """Runs a training script, unmodified, on virtual GPUs, and predicts its step.
 

@@ -48,11 +48,6 @@ MOST_FILES = 10_000
 WRITES = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
-def install(recorder: Operators, data: Data, lines: Lines) -> None:
-    """Watches writers of checkpoints, and files that are opened, renamed and removed."""
-    Checkpoints(recorder, data, lines).install()
-
-
 class Checkpoints:
     """The checkpoints that a script would lose or makes."""
 
@@ -62,7 +57,7 @@ class Checkpoints:
         self._by_torch: set[str] = set()
 
     def install(self) -> None:
-        """Wraps the writers, and listens to events."""
+        """Watches writers of checkpoints, and files that are opened, renamed and removed."""
         private.wrap(private.serialization, "_open_zipfile_writer", self._opening)
         private.wrap(private.serialization, "_open_file_like", self._opening)
         private.wrap(private.serialization, "_save", self._saving)

@@ -9,7 +9,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
-from typing import Protocol
+from typing import Any
 
 import torch
 
@@ -24,14 +24,6 @@ TRIGGER = "torch._inductor.compile_fx"
 
 Run = Callable[..., object]
 """The method that launches a kernel."""
-
-
-class Kernel(Protocol):
-    """A kernel of Triton or of torch.compile, as far as it is looked at."""
-
-    __name__: str
-    fn: object
-    inductor_meta: dict[str, str]
 
 
 class OnFirstUse(MetaPathFinder):
@@ -56,7 +48,7 @@ def install(recorder: Operators, data: Data) -> None:
 
 def _install_triton(recorder: Operators, data: Data) -> None:
     def around(run: Run) -> Run:
-        def recorded(this: Kernel, *args: object, **kwargs: object) -> object:
+        def recorded(this: Any, *args: object, **kwargs: object) -> object:
             tensors = tensors_of(args, kwargs)
             data.forget_fresh(tensors)
             with recorder.kernel(this.__name__, tensors):
@@ -70,7 +62,7 @@ def _install_triton(recorder: Operators, data: Data) -> None:
 
 def _install(recorder: Operators, data: Data) -> None:
     def around(run: Run) -> Run:
-        def recorded(this: Kernel, *args: object, **kwargs: object) -> object:
+        def recorded(this: Any, *args: object, **kwargs: object) -> object:
             tensors = [each for each in args if isinstance(each, torch.Tensor)]
             names = getattr(this.fn, "arg_names", ())
             written = [each for name, each in zip(names, args, strict=False) if "out_ptr" in name]

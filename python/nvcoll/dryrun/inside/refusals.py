@@ -7,35 +7,28 @@ from nvcoll.errors import DryRunError
 
 def unknown_shape(op: str, shape: tuple[int, ...], dtype: str, line: str) -> DryRunError:
     """Returns the error of a shape that depends on values that do not exist."""
-    return DryRunError(
-        f"{line}: the shape of `{op}` depends on the values of a tensor {shape} {dtype} that comes from large floats, "
-        "which have no values in a dry run: make the shape depend on integers, or leave this line out of the dry run",
-        line=line,
-    )
+    what = f"the shape of `{op}` depends on the values of a tensor {shape} {dtype} that comes from large floats"
+    advice = "make the shape depend on integers, or leave this line out of the dry run"
+    return _refused(f"{what}, which have no values in a dry run: {advice}", line)
 
 
 def second_gpu(first: int, second: int, line: str) -> DryRunError:
     """Returns the error of a process that uses two GPUs."""
-    return DryRunError(
-        f"{line}: this process uses cuda:{second} after cuda:{first}, and a dry run records one GPU per process: use "
-        "that of LOCAL_RANK alone, as with torchrun (DistributedDataParallel in place of DataParallel)",
-        line=line,
-    )
+    what = f"this process uses cuda:{second} after cuda:{first}, and a dry run records one GPU per process"
+    advice = "use that of LOCAL_RANK alone, as with torchrun (DistributedDataParallel in place of DataParallel)"
+    return _refused(f"{what}: {advice}", line)
 
 
 def loses(file: str, verb: str, line: str) -> DryRunError:
     """Returns the error of a checkpoint that would be overwritten or deleted."""
-    return DryRunError(
-        f"{line}: the script would {verb} {file}, which no dry run wrote, and floats of a dry run are zeros: give the "
-        "script another folder for its output, or move the file",
-        line=line,
-    )
+    what = f"the script would {verb} {file}, which no dry run wrote, and floats of a dry run are zeros"
+    return _refused(f"{what}: give the script another folder for its output, or move the file", line)
 
 
 def no_peer(what: str, rank: int, line: str) -> DryRunError:
     """Returns the error of a rank that waits for an object of a rank that does not run."""
-    return DryRunError(
-        f"{line}: {what} of rank {rank} is needed, and this rank does not run: add it to --only-ranks",
-        line=line,
-        ranks=(rank,),
-    )
+    return _refused(f"{what} of rank {rank} is needed, and this rank does not run: add it to --only-ranks", line, rank)
+
+
+def _refused(text: str, line: str, *ranks: int) -> DryRunError:
+    return DryRunError(f"{line}: {text}", line=line, ranks=ranks)

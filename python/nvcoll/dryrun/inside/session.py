@@ -12,7 +12,8 @@ import numpy as np
 import torch
 import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
-from nvcoll.dryrun.inside import checkpoints, children, compiled, private, store, threads
+from nvcoll.dryrun.inside import children, compiled, private, store, threads
+from nvcoll.dryrun.inside.checkpoints import Checkpoints
 from nvcoll.dryrun.inside.data import Data
 from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.lines import Lines
@@ -73,7 +74,7 @@ class Session:
         self.steps.install()
         compiled.install(self.recorder, self.data)
         private.wrap(private.printer, "_tensor_str", self.data.printing)
-        checkpoints.install(self.recorder, self.data, self.lines)
+        Checkpoints(self.recorder, self.data, self.lines).install()
         self.watch = Watch(self.recorder, self.data, self.lines)
         self.watch.__enter__()
         threads.install(self.watch.of_thread, failed)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -65,39 +66,29 @@ class Steps:
         """Hooks all optimizers, and launches of CUDA graphs."""
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._called(optimizer))
         register_optimizer_step_post_hook(lambda optimizer, *_: self._returned(optimizer))
-        for name, around in (
-            ("capture_begin", self._capturing),
-            ("capture_end", self._captured),
-            ("replay", self._replayed),
-        ):
-            private.wrap(torch.cuda.CUDAGraph, name, around)
+        graph = torch.cuda.CUDAGraph
+        begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
 
-    def _capturing(self, begin: Callable[..., None]) -> Callable[..., None]:
-        def capturing(*args: object, **kwargs: object) -> None:
+        def capturing(*args: Any, **kwargs: Any) -> None:
             self._capture(True)
             begin(*args, **kwargs)
 
-        return capturing
-
-    def _captured(self, end: Callable[[object], None]) -> Callable[[object], None]:
-        def captured(graph: object) -> None:
-            end(graph)
+        def captured(this: torch.cuda.CUDAGraph) -> None:
+            end(this)
             self._capture(False)
             if self._captured_step:
-                self._graphs.add(id(graph))
+                self._graphs.add(id(this))
             self._captured_step = False
 
-        return captured
-
-    def _replayed(self, replay: Callable[[object], None]) -> Callable[[object], None]:
-        def replayed(graph: object) -> None:
-            replay(graph)
-            if id(graph) in self._graphs:
+        def replayed(this: torch.cuda.CUDAGraph) -> None:
+            replay(this)
+            if id(this) in self._graphs:
                 self._step(has_forward=True)
             else:  # a forward pass may have been captured, and makes no nodes now
                 self._number = -1
 
-        return replayed
+        for name, new in (("capture_begin", capturing), ("capture_end", captured), ("replay", replayed)):
+            private.replace(graph, name, new)
 
     def _called(self, optimizer: Optimizer) -> None:
         if self.optimizer is optimizer and len(self.positions) == self.wanted - 1:

@@ -13,8 +13,7 @@ they have as many queries as keys.
 
 from __future__ import annotations
 
-from typing import TypedDict
-
+from nvcoll._nvcoll import Issue, RankBuilder
 from nvcoll.dryrun.wire.rank_recording import Op
 
 HEADS_FIRST = ("scaled_dot_product", "cudnn_attention")
@@ -28,20 +27,6 @@ BESIDE_FLEX = ("triton_poi", "triton_red", "triton_per")
 
 NAMES = ("attention", "attn")
 """Parts of the names of operators of fused attention."""
-
-
-class Attention(TypedDict):
-    """Arguments of `nvcoll._nvcoll.RankBuilder.attention`."""
-
-    queries: int
-    keys: int
-    sequences: int
-    heads: int
-    qk_dim: int
-    v_dim: int
-    kernel: str
-    again: bool
-    causal: bool
 
 
 def is_attention(op: Op) -> bool:
@@ -84,19 +69,20 @@ def is_backward(op: Op) -> bool:
     return "backward" in op.name or "bwd" in op.name
 
 
-def work_of(op: Op) -> Attention:
-    """Returns the attention of an operator."""
+def issue(rank: RankBuilder, placed: Issue, op: Op) -> int:
+    """Issues the attention of an operator, and returns its handle."""
     tensors = _tensors(op)
     assert tensors is not None, "is_attention was asked before"
     (sequences, heads, queries, qk_dim), (_, _, keys, _), (*_, v_dim) = tensors
-    return {
-        "queries": queries,
-        "keys": keys,
-        "sequences": sequences,
-        "heads": heads,
-        "qk_dim": qk_dim,
-        "v_dim": v_dim,
-        "kernel": "cudnn" if "cudnn" in op.name else "fa1" if "efficient" in op.name else "fa2",
-        "again": is_backward(op),
-        "causal": op.is_causal if op.name.startswith("aten::") else queries == keys,
-    }
+    return rank.attention(
+        placed,
+        queries,
+        keys,
+        sequences=sequences,
+        heads=heads,
+        qk_dim=qk_dim,
+        v_dim=v_dim,
+        kernel="cudnn" if "cudnn" in op.name else "fa1" if "efficient" in op.name else "fa2",
+        again=is_backward(op),
+        causal=op.is_causal if op.name.startswith("aten::") else queries == keys,
+    )

@@ -225,7 +225,7 @@ class _Rank:
             return self.rank.gemm(placed, **convolution(found, self._launches[row.op]))
         if self._is_first(row.op):
             if attention.is_attention(found):
-                return self.rank.attention(placed, **attention.work_of(found))
+                return attention.issue(self.rank, placed, found)
             if (experts := grouped(found)) is not None:
                 return self.rank.gemm(placed, **experts)
         return self.rank.move(placed, self._share(row))
