@@ -227,7 +227,7 @@ def test_a_measured_step_scales_others_less_than_all_the_way(machine):
     found = machine.plan("llama3-8b", global_batch=64)
     calibration = found.calibrated(1.2 * found.seconds)
     assert math.isclose(calibration.ratio, 1.2) and 1 < calibration.scale < 1.2
-    scaled = calibration.of(found)
+    scaled = found.scaled(calibration.scale)
     assert math.isclose(scaled.seconds, calibration.scale * found.seconds)
     assert math.isclose(sum(scaled.parts.values()), scaled.seconds)
     for wrong in (0, -1, math.nan, math.inf):

@@ -153,6 +153,14 @@ class AutoChoice(NamedTuple):
     why: str
     candidates: list[CandidateRow]
 
+class Calibration(NamedTuple):
+    """One measured step against its prediction: `ratio` as measured, `scale` as it counts for other steps, to which `scaled`
+    applies it. A run has noise of its own (3 to 5 % between equal runs), so `scale` is nearer to 1. It holds for the same model,
+    GPU, precision and software."""
+
+    ratio: float
+    scale: float
+
 class CandidateRow(NamedTuple):
     """What `auto` expects of one algorithm: bytes that all ranks read and write, waits and steps of the longest chain, the
     factor of each coefficient, and seconds."""
@@ -420,25 +428,6 @@ class Builder:
     @property
     def world_size(self) -> int:
         """The number of ranks."""
-
-@final
-class Calibration:
-    """One measured step against its prediction. It holds for the same model, GPU, precision and software."""
-
-    def __eq__(self, value: object, /) -> bool: ...
-    def __reduce__(self) -> tuple[Any, ...]: ...
-    @staticmethod
-    def _of_fields(fields: dict[str, Any]) -> Calibration: ...
-    def of(self, found: StepPrediction) -> StepPrediction:
-        """Returns a prediction with all its times scaled; rates follow."""
-
-    @property
-    def ratio(self) -> float:
-        """The measured time over the predicted one."""
-
-    @property
-    def scale(self) -> float:
-        """The ratio as it counts for other steps: nearer to 1, since a run has noise of its own (3 to 5 % between equal runs)."""
 
 @final
 class CallCounts:

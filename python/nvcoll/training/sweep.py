@@ -51,7 +51,7 @@ class Sweep:
 
     def scaled(self, calibration: Calibration) -> Sweep:
         """Returns the sweep with its times scaled by a measured step."""
-        return replace(self, candidates=[calibration.of(one) for one in self.candidates])
+        return replace(self, candidates=[one.scaled(calibration.scale) for one in self.candidates])
 
     @property
     def best(self) -> StepPrediction:

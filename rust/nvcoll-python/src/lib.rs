@@ -86,9 +86,11 @@ mod _nvcoll {
     #[pymodule_export]
     use crate::training::builder::{group_word, IssueOf, RankBuilder, StepBuilder};
     #[pymodule_export]
-    use crate::training::prediction::{Calibration, PricedCollective, StepPrediction};
+    use crate::training::prediction::{PricedCollective, StepPrediction};
     #[pymodule_export]
-    use crate::training::{step_words, training_constants, training_models, training_software, StepPricer, WorkStep};
+    use crate::training::pricer::StepPricer;
+    #[pymodule_export]
+    use crate::training::{step_words, training_constants, training_models, training_software, WorkStep};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -137,7 +137,7 @@ impl PlanInput {
     /// [`Error::Layout`] if they are too many; those of [`LayoutOptions::layout`].
     pub fn candidates(&self, gpus: u32, domain: u32) -> Result<Vec<Request>> {
         let Self { model, options, .. } = self;
-        let sequence = Self { options: options.alone(), ..self.clone() }.request(gpus, domain)?.layout.sequence;
+        let sequence = options.sequence.unwrap_or(model.sequence);
         let experts = model.experts.map_or(1, |one| one.count);
         let powers = |most: u32| (0..32).map(|power| 1_u32 << power).take_while(move |&size| size <= most);
         let mut all = vec![options.clone()];
@@ -177,12 +177,6 @@ fn vary<T: Clone>(
 }
 
 impl LayoutOptions {
-    /// Returns the same without parallelism.
-    fn alone(&self) -> Self {
-        let [tp, pp, vp, cp, ep] = [Some(1); 5];
-        Self { tp, pp, vp, cp, ep, dp: None, schedule: None, ..self.clone() }
-    }
-
     /// Returns the layout of a number of GPUs.
     ///
     /// # Errors

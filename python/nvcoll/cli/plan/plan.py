@@ -239,7 +239,10 @@ def _planned(
     found = [one.plan(model, **how) for one in machines]
     tries = neighbours(machines[0], found[0]) if len(found) == 1 else []
     if calibration is not None:
-        found, tries = [calibration.of(one) for one in found], [calibration.of(one) for one in tries]
+        found, tries = (
+            [one.scaled(calibration.scale) for one in found],
+            [one.scaled(calibration.scale) for one in tries],
+        )
     names, layouts = list(dict.fromkeys(one.step.name for one in found)), dict.fromkeys(one.words for one in found)
     if len(found) == 1:
         title, details = f"{names[0]}, {found[0].machine.name}", [Detail(last=[*_tries(tries, found[0])])]
@@ -282,7 +285,7 @@ def _swept(
             found.append(machines[-1].plan(model, **cast(PlanOptions, {**given, **best.layout})))
         sweeps[sizes[0].fabric.name] = one
     if calibration is not None:
-        found = [calibration.of(one) for one in found]
+        found = [one.scaled(calibration.scale) for one in found]
         sweeps = {name: one.scaled(calibration) for name, one in sweeps.items()}
     head = [*under("assumed", report.assumed)]
     return replace(report, machines=machines, found=found, sweeps=sweeps, head=head)

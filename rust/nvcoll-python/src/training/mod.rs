@@ -2,38 +2,24 @@
 
 pub(crate) mod builder;
 pub(crate) mod prediction;
+pub(crate) mod pricer;
 
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::thread;
 
 use pyo3::prelude::*;
 use serde::Serialize;
 
-use nvcoll_fabric::hardware::gpus;
-use nvcoll_step::compute::Device;
-use nvcoll_step::constants::{self, Constants};
+use nvcoll_step::constants;
 use nvcoll_step::memory::{Fit, MemoryLine};
 use nvcoll_step::model::Model;
-use nvcoll_step::network::{MeasuredBandwidth, Network};
 use nvcoll_step::options::PlanInput;
 use nvcoll_step::parts::PARTS;
-use nvcoll_step::planner::Request;
-use nvcoll_step::pricing::{Pricer, StepReport, StepTimeline};
 use nvcoll_step::software::Software;
 use nvcoll_step::step::WorkStep as Step;
 use nvcoll_step::{Error, Result};
 
 use crate::error::{invalid, of_fabric};
-use crate::machines::fabric::Fabric;
-use crate::machines::settings::settings_of;
-use prediction::{Priced, StepPrediction};
-
-/// The layouts that are priced between two reports of progress. Chosen.
-const AT_ONCE: usize = 64;
-
-/// The most seconds of a neighbour worth a try, in those of the layout. Chosen: less is within the noise of runs.
-const FASTER: f64 = 0.98;
+use crate::rows::word;
 
 fn of_step(py: Python<'_>, error: &Error) -> PyErr {
     match error {
@@ -50,11 +36,6 @@ fn json(value: &impl Serialize) -> String {
 fn unplaced(error: &serde_json::Error) -> String {
     let said = error.to_string();
     said.split(" at line ").next().unwrap_or(&said).to_owned()
-}
-
-/// Returns the word of the JSON of steps for a value.
-pub(crate) fn word(value: &impl Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).expect("it is one word")
 }
 
 fn input(text: &str) -> Result<PlanInput> {
@@ -162,188 +143,6 @@ impl WorkStep {
 
     fn __repr__(&self) -> String {
         format!("<WorkStep {}>", self.0.name)
-    }
-}
-
-/// Prices steps on one machine. What it learns of groups of ranks it keeps. Not public: `nvcoll.training` has the API.
-#[pyclass(module = "nvcoll", frozen)]
-pub(crate) struct StepPricer {
-    machine: Py<Fabric>,
-    network: Network,
-    device: Device,
-}
-
-impl StepPricer {
-    fn pricer(&self, is_exact: bool) -> Pricer<'_> {
-        Pricer { network: &self.network, device: &self.device, constants: Constants::shipped(), is_exact }
-    }
-
-    /// Prices what requests plan, on all processors, with the closed form of the pipeline.
-    fn all(&self, requests: &[Request]) -> Vec<Result<StepReport>> {
-        let answer = |one: &Request| one.plan().and_then(|step| self.pricer(false).price(&step));
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let each = requests.len().div_ceil(threads).max(1);
-        thread::scope(|scope| {
-            let part = |part: &'_ [Request]| part.iter().map(answer).collect::<Vec<_>>();
-            let running: Vec<_> = requests.chunks(each).map(|some| scope.spawn(move || part(some))).collect();
-            running.into_iter().flat_map(|one| one.join().expect("pricing does not panic")).collect()
-        })
-    }
-
-    fn found(&self, py: Python<'_>, report: StepReport, priced: Priced) -> StepPrediction {
-        StepPrediction { report, machine: self.machine.clone_ref(py), priced }
-    }
-
-    fn planned(&self, py: Python<'_>, report: StepReport, request: Request) -> StepPrediction {
-        self.found(py, report, Priced::Request(Box::new(request)))
-    }
-}
-
-#[pymethods]
-impl StepPricer {
-    /// Makes the pricer of a machine.
-    ///
-    /// Args:
-    ///     fabric: the machine.
-    ///     gpus: the number of its GPUs that steps use, the first ones.
-    ///     gpu: the model of GPU whose computing counts. Default: that of the machine.
-    ///     version: a version of NCCL. Default: the newest whose release was read.
-    ///     settings: environment variables of NCCL.
-    ///     measured: JSON of bus bandwidths that the owner of the machine measured.
-    ///
-    /// Raises:
-    ///     InvalidArgument: a name is unknown, the peaks of the GPU are not known, or the machine has fewer GPUs.
-    #[new]
-    #[pyo3(
-        signature = (
-            fabric, gpus, *, gpu=None, version=None, settings: "Mapping[str, str | int] | None" = None,
-            measured=None
-        )
-    )]
-    fn new(
-        py: Python<'_>,
-        fabric: &Bound<'_, Fabric>,
-        gpus: u32,
-        gpu: Option<&str>,
-        version: Option<&str>,
-        settings: Option<&Bound<'_, PyAny>>,
-        measured: Option<&str>,
-    ) -> PyResult<Self> {
-        let settings = settings_of(settings)?;
-        let (machine, hardware) = (fabric.clone().unbind(), fabric.get().hardware());
-        let made = py.detach(|| {
-            let network = Network::of(hardware, version, &settings, gpus)?;
-            let rows: Vec<MeasuredBandwidth> =
-                serde_json::from_str(measured.unwrap_or("[]")).map_err(|error| Error::Request(error.to_string()))?;
-            let model = gpu.map_or(Ok(hardware.gpu), gpus::named)?;
-            Ok((network.with_measured(&rows)?, Device::of(model)?))
-        });
-        made.map(|(network, device)| Self { machine, network, device }).map_err(|error| of_step(py, &error))
-    }
-
-    /// The number of GPUs that NVLink joins.
-    #[getter]
-    fn domain(&self) -> u32 {
-        self.network.domain()
-    }
-
-    /// Prices a step.
-    ///
-    /// Args:
-    ///     step: the step.
-    ///     exact: whether its pipeline runs in virtual time, instead of a closed form.
-    #[pyo3(signature = (step, *, exact=true))]
-    fn predict(&self, step: &Bound<'_, WorkStep>, exact: bool) -> PyResult<StepPrediction> {
-        let (py, one) = (step.py(), &step.get().0);
-        let report = py.detach(|| self.pricer(exact).price(one)).map_err(|error| of_step(py, &error))?;
-        Ok(self.found(py, report, Priced::Step(step.clone().unbind())))
-    }
-
-    /// Plans a step and prices it.
-    ///
-    /// Args:
-    ///     asked: JSON of model, software and options.
-    fn plan(&self, py: Python<'_>, asked: &str) -> PyResult<StepPrediction> {
-        let planned = || {
-            let request = input(asked)?.request(self.network.gpus(), self.domain())?;
-            Ok((self.pricer(true).price(&request.plan()?)?, request))
-        };
-        let (report, request) = py.detach(planned).map_err(|error| of_step(py, &error))?;
-        Ok(self.planned(py, report, request))
-    }
-
-    /// Prices the layouts of a sweep, in closed form.
-    ///
-    /// Args:
-    ///     asked: JSON of model, software and options; the words that are open vary.
-    ///     tell: is called with the numbers of layouts priced and to price.
-    ///
-    /// Returns:
-    ///     The layouts, and for each other one the rule that it breaks.
-    #[pyo3(signature = (asked, tell: "Callable[[int, int], None] | None" = None))]
-    fn sweep(
-        &self,
-        py: Python<'_>,
-        asked: &str,
-        tell: Option<Py<PyAny>>,
-    ) -> PyResult<(Vec<StepPrediction>, Vec<String>)> {
-        let candidates = py.detach(|| input(asked)?.candidates(self.network.gpus(), self.domain()));
-        let requests = candidates.map_err(|error| of_step(py, &error))?;
-        let (mut found, mut refused) = (Vec::new(), Vec::new());
-        for (nth, some) in requests.chunks(AT_ONCE).enumerate() {
-            for (request, answer) in some.iter().zip(py.detach(|| self.all(some))) {
-                match answer {
-                    Ok(report) => found.push(self.planned(py, report, request.clone())),
-                    Err(error) => refused.push(error.to_string()),
-                }
-            }
-            if let Some(tell) = &tell {
-                tell.call1(py, (AT_ONCE * nth + some.len(), requests.len()))?;
-            }
-        }
-        Ok((found, refused))
-    }
-
-    /// Returns the layouts next to that of a planned step that are possible, fit or are tight, and are faster, best first; slower ones
-    /// that fit, too, if it does not fit.
-    ///
-    /// Raises:
-    ///     InvalidArgument: the step was not planned here.
-    fn neighbours(&self, py: Python<'_>, found: &StepPrediction) -> PyResult<Vec<StepPrediction>> {
-        let request = found.request().ok_or_else(|| invalid(py, "only a planned step has layouts next to it"))?;
-        let with = |layout| Request { layout, ..request.clone() };
-        let requests: Vec<Request> = request.layout.neighbours().into_iter().map(with).collect();
-        let most = if found.report.fit == Some(Fit::TooLarge) { f64::INFINITY } else { FASTER * found.report.seconds };
-        let reports = py.detach(|| self.all(&requests));
-        let mut found: Vec<_> =
-            requests.into_iter().zip(reports).filter_map(|(one, report)| Some((one, report.ok()?))).collect();
-        found.retain(|(_, report)| report.fit != Some(Fit::TooLarge) && report.seconds < most);
-        found.sort_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds));
-        Ok(found.into_iter().map(|(request, report)| self.planned(py, report, request)).collect())
-    }
-
-    /// Returns the seconds of a step under other constants. For fits: the pipeline is the closed form.
-    fn seconds(&self, py: Python<'_>, step: &WorkStep, constants: BTreeMap<String, f64>) -> PyResult<f64> {
-        let priced = || {
-            let constants = Constants::with(&constants)?;
-            Pricer { constants: &constants, ..self.pricer(false) }.seconds(&step.0)
-        };
-        priced().map_err(|error| of_step(py, &error))
-    }
-
-    /// Runs a step in virtual time; returns JSON.
-    ///
-    /// Of a planned step: the seconds of a send that nothing hides, and the timeline of its pipeline with spans. Of a recorded step:
-    /// `period_ns` of the step, and for each of `ranks` the times `issued_ns`, `start_ns` and `end_ns` of its operations, in their order.
-    fn timeline(&self, py: Python<'_>, step: &WorkStep) -> PyResult<String> {
-        let pricer = self.pricer(true);
-        let timed = || {
-            Ok(match pricer.timeline(&step.0)? {
-                StepTimeline::Pipeline(send_s, timeline) => json(&(send_s, timeline)),
-                StepTimeline::Streams(timeline) => json(&timeline),
-            })
-        };
-        py.detach(timed).map_err(|error| of_step(py, &error))
     }
 }
 

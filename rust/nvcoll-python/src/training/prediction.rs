@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pyo3::inspect::PyStaticExpr;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use serde::Serialize;
 use serde_json::{json, Value};
 
@@ -14,38 +12,15 @@ use nvcoll_step::planner::Request;
 use nvcoll_step::pricing::{CollectivePrice, StepReport};
 use nvcoll_step::step::WorkStep as Step;
 
-use super::{json as saved, of_step, word, WorkStep};
+use super::{json as saved, of_step, WorkStep};
 use crate::error::invalid;
 use crate::machines::fabric::Fabric;
-use crate::rows::{LinePrice, MemoryTable, RolePrice};
+use crate::rows::{word, ByName, Calibration, LinePrice, MemoryTable, RolePrice};
 use crate::schedules::schedule::in_notebook;
 use crate::units::{sized, timed};
 
-/// Numbers by name, in their order.
-pub(crate) struct ByName(Vec<(String, f64)>);
-
-impl ByName {
-    pub(crate) fn of(numbers: impl IntoIterator<Item = (impl Into<String>, f64)>) -> Self {
-        Self(numbers.into_iter().map(|(name, number)| (name.into(), number)).collect())
-    }
-}
-
-impl<'py> IntoPyObject<'py> for ByName {
-    type Target = PyDict;
-    type Output = Bound<'py, PyDict>;
-    type Error = PyErr;
-
-    const OUTPUT_TYPE: PyStaticExpr = <BTreeMap<String, f64> as IntoPyObject>::OUTPUT_TYPE;
-
-    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
-        let dict = PyDict::new(py);
-        self.0.into_iter().try_for_each(|(name, number)| dict.set_item(name, number))?;
-        Ok(dict)
-    }
-}
-
 /// What was priced.
-pub(crate) enum Priced {
+pub(crate) enum StepSource {
     /// What a request plans; the step is planned again when it is asked for, because sweeps have thousands.
     Request(Box<Request>),
     /// A step.
@@ -57,7 +32,7 @@ pub(crate) enum Priced {
 pub(crate) struct StepPrediction {
     pub(super) report: StepReport,
     pub(super) machine: Py<Fabric>,
-    pub(super) priced: Priced,
+    pub(super) priced: StepSource,
 }
 
 /// Makes getters.
@@ -185,8 +160,8 @@ type SavedPrediction = (Py<Fabric>, String, bool, String);
 impl StepPrediction {
     pub(super) fn request(&self) -> Option<&Request> {
         match &self.priced {
-            Priced::Request(request) => Some(request),
-            Priced::Step(_) => None,
+            StepSource::Request(request) => Some(request),
+            StepSource::Step(_) => None,
         }
     }
 
@@ -196,8 +171,8 @@ impl StepPrediction {
 
     fn copied(&self, py: Python<'_>, report: StepReport) -> Self {
         let priced = match &self.priced {
-            Priced::Request(request) => Priced::Request(request.clone()),
-            Priced::Step(step) => Priced::Step(step.clone_ref(py)),
+            StepSource::Request(request) => StepSource::Request(request.clone()),
+            StepSource::Step(step) => StepSource::Step(step.clone_ref(py)),
         };
         Self { report, machine: self.machine.clone_ref(py), priced }
     }
@@ -224,8 +199,8 @@ impl StepPrediction {
     #[getter]
     fn step(&self, py: Python<'_>) -> PyResult<Py<WorkStep>> {
         match &self.priced {
-            Priced::Request(request) => Py::new(py, WorkStep(request.plan().map_err(|error| of_step(py, &error))?)),
-            Priced::Step(step) => Ok(step.clone_ref(py)),
+            StepSource::Request(request) => Py::new(py, WorkStep(request.plan().map_err(|error| of_step(py, &error))?)),
+            StepSource::Step(step) => Ok(step.clone_ref(py)),
         }
     }
 
@@ -275,8 +250,7 @@ impl StepPrediction {
     /// Raises:
     ///     InvalidArgument: it is not a positive number, or more than noise differs.
     fn calibrated(&self, py: Python<'_>, measured_s: f64) -> PyResult<Calibration> {
-        let [ratio, scale] = self.report.measured(measured_s).map_err(|error| of_step(py, &error))?;
-        Ok(Calibration { ratio, scale })
+        self.report.measured(measured_s).map(Calibration).map_err(|error| of_step(py, &error))
     }
 
     /// Returns everything as plain objects, for JSON: the step by its name, and None where something is unknown.
@@ -295,8 +269,8 @@ impl StepPrediction {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, SavedPrediction)> {
         let (py, one) = (slf.py(), slf.get());
         let (is_planned, priced) = match &one.priced {
-            Priced::Request(request) => (true, saved(request)),
-            Priced::Step(step) => (false, step.get().0.to_json()),
+            StepSource::Request(request) => (true, saved(request)),
+            StepSource::Step(step) => (false, step.get().0.to_json()),
         };
         Ok((slf.get_type().getattr("_restored")?, (one.machine.clone_ref(py), saved(&one.report), is_planned, priced)))
     }
@@ -306,18 +280,18 @@ impl StepPrediction {
     fn _restored(py: Python<'_>, machine: Py<Fabric>, report: &str, is_planned: bool, priced: &str) -> PyResult<Self> {
         let report = serde_json::from_str(report).map_err(|error| unread(py, &error))?;
         let priced = if is_planned {
-            Priced::Request(serde_json::from_str(priced).map_err(|error| unread(py, &error))?)
+            StepSource::Request(serde_json::from_str(priced).map_err(|error| unread(py, &error))?)
         } else {
             let step = Step::from_json(priced).map_err(|error| of_step(py, &error))?;
-            Priced::Step(Py::new(py, WorkStep(step))?)
+            StepSource::Step(Py::new(py, WorkStep(step))?)
         };
         Ok(Self { report, machine, priced })
     }
 
     fn __eq__(&self, other: &Self) -> bool {
         let is_same = match (&self.priced, &other.priced) {
-            (Priced::Request(one), Priced::Request(other)) => one == other,
-            (Priced::Step(one), Priced::Step(other)) => one.get().0 == other.get().0,
+            (StepSource::Request(one), StepSource::Request(other)) => one == other,
+            (StepSource::Step(one), StepSource::Step(other)) => one.get().0 == other.get().0,
             _ => false,
         };
         is_same && self.report == other.report && self.machine.get() == other.machine.get()
@@ -340,29 +314,5 @@ impl StepPrediction {
     #[pyo3(signature = () -> "str")]
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         in_notebook("step_html", slf.as_any())
-    }
-}
-
-/// One measured step against its prediction. It holds for the same model, GPU, precision and software.
-#[pyclass(module = "nvcoll.training", frozen, get_all, eq)]
-#[derive(PartialEq)]
-pub(crate) struct Calibration {
-    /// The measured time over the predicted one.
-    ratio: f64,
-    /// The ratio as it counts for other steps: nearer to 1, since a run has noise of its own (3 to 5 % between equal runs).
-    scale: f64,
-}
-
-crate::pickled::pickled!(Calibration: ratio, scale);
-
-#[pymethods]
-impl Calibration {
-    /// Returns a prediction with all its times scaled; rates follow.
-    fn of(&self, py: Python<'_>, found: &StepPrediction) -> StepPrediction {
-        found.scaled(py, self.scale)
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Calibration measured {:.3}, scale {:.3}>", self.ratio, self.scale)
     }
 }
