@@ -14,13 +14,13 @@
 //! | [`network`] | groups of ranks on a machine, and what collectives among them cost |
 //! | [`pipeline`] | the order in which stages work on micro-batches, and when they end: virtual time |
 //! | [`layout`] | how a batch and a model are divided among GPUs |
-//! | [`options`] | layouts in the short words of the field; sweeps, and what to try next |
 //! | [`memory_constants`] | memory that no allocator counts, for the virtual GPU, too |
 //! | [`memory`] | what a rank keeps, and whether it fits |
 //! | [`parts`] | where the time of a step goes |
 //! | [`step`] | the step: groups and operations, in layers or on streams; its JSON, and what is refused |
 //! | [`builder`] | calls of a dry run or of a reader of traces to a step on streams |
 //! | [`planner`] | model, layout and software to a step |
+//! | [`options`] | layouts in the short words of the field; sweeps, and what to try next |
 //! | [`constants`] | physical effects with their ranges |
 //! | [`compute`] | what an operation costs on a GPU |
 //! | [`pricing`] | what a step costs on a machine |
