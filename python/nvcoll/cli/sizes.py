@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from math import inf
 from typing import Annotated, Any
 
 import typer
 
-from nvcoll._nvcoll import InvalidArgument, Prediction, parse_size
-from nvcoll.text.formatting import sized
+from nvcoll._nvcoll import InvalidArgument, parse_size
 
 MOST_SIZES = 1000
 """The most sizes of a sweep. Chosen: more are a slip of the keys."""
@@ -63,12 +61,3 @@ def sweep(begin: int, end: int, factor: float | None) -> Iterator[int]:
         yield nbytes
         count += 1
         nbytes = max(int(nbytes * (factor or 2)), nbytes + 1)
-
-
-def accuracy(found: Sequence[Prediction]) -> str:
-    """Returns the accuracy of predictions of rising sizes: once if it is the same for all, else from which size on."""
-    parts = [found[0].trust]
-    for before, after in pairwise(found):
-        if before.trust != after.trust:
-            parts.append(f"from {sized(after.nbytes)} {after.trust}")
-    return "; ".join(parts)

@@ -18,8 +18,10 @@ An algorithm that does not run on a machine has a reason in place of times. Sour
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from os import PathLike
 from typing import TYPE_CHECKING, Final
 
@@ -38,8 +40,8 @@ from nvcoll._nvcoll import (
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll._nvcoll import fabric as preset
 from nvcoll.authoring.algorithms import Algorithm
+from nvcoll.text.blocks import Block, Blocks, Line, Table
 from nvcoll.text.formatting import number, sized
-from nvcoll.text.tables import fitted, labelled
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
@@ -126,9 +128,15 @@ class ComparisonRow:
         """The predicted time of NCCL; None if there is no prediction."""
         return self.nccl and self.nccl.time_us
 
+    def to_dict(self) -> dict[str, object]:
+        """Returns everything as plain objects, for JSON."""
+        nccl = {f"nccl_{name}": self.nccl and getattr(self.nccl, name) for name in ("algorithm", "protocol")}
+        of = {"nbytes": self.nbytes, "fastest": self.fastest, "times": {n: vars(one) for n, one in self.times.items()}}
+        return {**of, **nccl, "nccl_us": self.nccl_us, "floor_us": self.floor_us}
 
-@dataclass(frozen=True)
-class Comparison:
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Blocks):
     """Algorithms of one collective at several sizes on one machine, in virtual time. ``print`` shows a table.
 
     Attributes:
@@ -160,6 +168,9 @@ class Comparison:
                 found.append(FastestRange(row.fastest, row.nbytes, row.nbytes))
         return found
 
+    def __repr__(self) -> str:
+        return f"<nvcoll.Comparison of {self.collective} on {self.fabric.name}, {self.summary()}>"
+
     def summary(self) -> str:
         """Names the fastest algorithm of each range of sizes, as ``ring at 1 KiB to 32 KiB; tree at 1 MiB``."""
         words = []
@@ -168,28 +179,40 @@ class Comparison:
             words.append(f"{one.algorithm} at {sizes}")
         return f"of the sizes tried: {'; '.join(words)}"
 
-    def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        yield from labelled("", f"{self.fabric.name}   {self.fabric.title}", label=0)
-        yield from labelled("", f"{self.collective}, simulated times in us", label=0)
-        headings = (
-            "size",
-            "fastest",
-            "time",
-            "ahead",
-            *(f"{n} " for n in self.algorithms),
-            *NCCL,
-            "lower bound",
-            "x bound",
-        )
+    def blocks(self) -> Iterator[Block]:
+        """Yields the parts of the text: the table, what does not run, how accurate it is, and the fastest."""
+        yield Line("", f"{self.fabric.name}   {self.fabric.title}")
+        yield Line("", f"{self.collective}, simulated times in us")
+        names = [f"{name} " for name in self.algorithms]
         optional = ["x bound", "ahead", NCCL[1], "lower bound", NCCL[0], "time", NCCL[2]]
-        if len(self.algorithms) > ASKED:
+        if len(names) > ASKED:
             slowest = sorted(self.algorithms, key=lambda name: -sum(row.times[name].time_us for row in self.rows))
             slowest.sort(key=lambda name: any(row.fastest == name for row in self.rows))
             optional = [*(f"{name} " for name in slowest), "x bound", "ahead", NCCL[1]]
-        yield from fitted(headings, [*self._cells()], left=("fastest", NCCL[0]), optional=optional)
+        heads = ("size", "fastest", "time", "ahead", *names, *NCCL, "lower bound", "x bound")
+        yield Table(heads, [*self._cells()], ("fastest", NCCL[0]), optional)
+        for name, why in self.absent.items():
+            yield Line("not here", f"{name}: {why}")
+        if self.why_no_nccl is not None:
+            yield Line("NCCL", self.why_no_nccl)
+        if self.fabric.nodes > 1 or is_mesh(self.fabric):
+            words = "NCCL lays several rings here and uses every link and card; a schedule of one ring does not"
+            yield Line("note", words)
+        yield Line("accuracy", f"of NCCL's times: {self.trust}; algorithms are simulated, not validated")
+        yield Line("fastest", self.summary())
+
+    @property
+    def trust(self) -> str:
+        """The accuracy of the predictions for NCCL, whose constants the simulation uses."""
+        found = [row.nccl for row in self.rows if row.nccl is not None]
+        return accuracy(found) if found else "not validated"
+
+    def to_dict(self) -> dict[str, object]:
+        """Returns everything as plain objects, for JSON."""
+        of = {"machine": self.fabric.name, "trust": self.trust, "world_size": self.fabric.world_size}
+        ranges = [asdict(one) for one in self.ranges()]
+        of_rows = [one.to_dict() for one in self.rows]
+        return of | {"rows": of_rows, "ranges": ranges, "absent": self.absent, "why_no_nccl": self.why_no_nccl}
 
     def _cells(self) -> Iterator[Sequence[str]]:
         for row in self.rows:
@@ -202,6 +225,19 @@ class Comparison:
             over = f"{row.fastest_us / row.floor_us:.2f}" if row.floor_us else "-"
             fastest = (f"{row.fastest} {row.times[row.fastest].protocol}", number(row.fastest_us), ahead)
             yield sized(row.nbytes), *fastest, *times, *nccl, number(row.floor_us), over
+
+
+def accuracy(found: Sequence[Prediction]) -> str:
+    """Returns the accuracy of predictions of rising sizes: once if it is the same for all, else from which size on."""
+    later = (one for before, one in pairwise(found) if before.trust != one.trust)
+    return "; ".join([found[0].trust, *(f"from {sized(one.nbytes)} {one.trust}" for one in later)])
+
+
+def is_mesh(fabric: Fabric) -> bool:
+    """Says whether a GPU is joined to several others directly."""
+    gpus = {name for name, kind, *_ in fabric.devices if kind == "gpu"}
+    pairs = {(source, target) for source, target, *_ in fabric.links if source in gpus and target in gpus}
+    return max(Counter(source for source, _ in pairs).values(), default=0) > 1
 
 
 def protocols_on(fabric: Fabric) -> list[str]:

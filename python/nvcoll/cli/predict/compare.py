@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -24,9 +22,6 @@ from nvcoll.cost.comparison import LAUNCH, SIZES, Comparison, compare_schedules,
 from nvcoll.text.tables import print_labelled, print_lines
 
 DEFAULT_COLLECTIVE = "all_reduce"
-
-OF_TIME = ("protocol", "tiles", "slice_bytes", "bottleneck")
-"""The attributes of a simulated time that JSON has by the same names."""
 
 
 def _words(names: Sequence[str]) -> list[str]:
@@ -61,70 +56,13 @@ def _collective(names: Sequence[str], given: str | None) -> str:
     return meant
 
 
-def is_mesh(fabric: Fabric) -> bool:
-    """Says whether a GPU is joined to several others directly."""
-    gpus = {name for name, kind, *_ in fabric.devices if kind == "gpu"}
-    pairs = {(source, target) for source, target, *_ in fabric.links if source in gpus and target in gpus}
-    return max(Counter(source for source, _ in pairs).values(), default=0) > 1
-
-
-def _accuracy(one: Comparison) -> str:
-    """Returns the accuracy of the predictions for NCCL, whose constants the simulation uses."""
-    found = [row.nccl for row in one.rows if row.nccl is not None]
-    return sizes.accuracy(found) if found else "not validated"
-
-
-def _show(one: Comparison) -> None:
-    print_lines(str(one).splitlines())
-    for name, why in one.absent.items():
-        print_labelled("not here", f"{name}: {why}")
-    if one.why_no_nccl is not None:
-        print_labelled("NCCL", one.why_no_nccl)
-    if one.fabric.nodes > 1 or is_mesh(one.fabric):
-        words = "NCCL lays several rings here and uses every link and card; a schedule of one ring does not"
-        print_labelled("note", words)
-    print_labelled("accuracy", f"of NCCL's times: {_accuracy(one)}; algorithms are simulated, not validated")
-    print_labelled("fastest", one.summary())
-    print()
-
-
-def _of(one: Comparison) -> dict[str, Any]:
-    """Returns the JSON object of one machine."""
-    rows = [
-        {
-            "nbytes": row.nbytes,
-            "fastest": row.fastest,
-            "times": {
-                name: {"time_us": time.time_us} | {key: getattr(time, key) for key in OF_TIME}
-                for name, time in row.times.items()
-            },
-            "nccl_algorithm": row.nccl and row.nccl.algorithm,
-            "nccl_protocol": row.nccl and row.nccl.protocol,
-            "nccl_us": row.nccl_us,
-            "floor_us": row.floor_us,
-        }
-        for row in one.rows
-    ]
-    ranges = [asdict(each) for each in one.ranges()]
-    return {
-        "machine": one.fabric.name,
-        "trust": _accuracy(one),
-        "world_size": one.fabric.world_size,
-        "rows": rows,
-        "ranges": ranges,
-        "absent": dict(one.absent),
-        "why_no_nccl": one.why_no_nccl,
-    }
-
-
-def _flat(one: Comparison) -> Iterator[dict[str, Any]]:
+def _flat(one: Comparison) -> Iterator[dict[str, object]]:
     """Yields a row of CSV for each size and algorithm of one machine, with the same keys as JSON has."""
-    found = _of(one)
-    for row in found["rows"]:
-        of_size = {key: value for key, value in row.items() if key != "times"}
-        head = {"collective": one.collective} | {key: found[key] for key in ("machine", "world_size")}
-        for name, time in row["times"].items():
-            yield head | {"nbytes": row["nbytes"], "algorithm": name} | time | of_size
+    head = {"collective": one.collective, "machine": one.fabric.name, "world_size": one.fabric.world_size}
+    for row in one.rows:
+        of_size = {key: value for key, value in row.to_dict().items() if key != "times"}
+        for name, time in row.times.items():
+            yield {**head, "nbytes": row.nbytes, "algorithm": name, **vars(time), **of_size}
 
 
 def _simulated(
@@ -183,13 +121,12 @@ def compare(
     with progress.line() as tell:
         done = [_simulated(one, collective, chosen, nbytes, launch, tell) for one in on_these]
     if as_json:
-        found = [_of(one) for one in done]
-        formats.print_json("compare", {"collective": collective, "machines": found})
+        formats.print_json("compare", {"collective": collective, "machines": [one.to_dict() for one in done]})
     elif as_csv:
         formats.print_csv([row for one in done for row in _flat(one)])
     else:
         for one in done:
-            _show(one)
+            print_lines([*one.lines(), ""])
         words = "* and fastest = the shortest time; ahead = time of the second over it; NCCL us = as nvcoll predict"
         print_labelled("columns", words)
         words = "each algorithm runs with its best protocol and number of tiles; all have the same constants"

@@ -18,7 +18,7 @@ from nvcoll.cli import completion, formats, sizes
 from nvcoll.cli.hints import collective_name
 from nvcoll.cli.machines import Env, Gpu, Launch, On, machines, settings
 from nvcoll.cli.predict.rows import Answer, Question, ask_all
-from nvcoll.cost.comparison import LAUNCH
+from nvcoll.cost.comparison import LAUNCH, accuracy
 from nvcoll.text.formatting import counted, duration, number, sized
 from nvcoll.text.tables import print_labelled, print_table
 
@@ -172,7 +172,7 @@ def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tu
     known = [[one.prediction for one in answers if one.prediction] for answers in found]
     yield "model", [(one.fabric.name, _model(question, one.nccl.tag)) for one in firsts if one.nccl]
     judged = [(one, some) for one, some in zip(firsts, known, strict=True) if some]
-    yield "accuracy", [(one.fabric.name, sizes.accuracy(some)) for one, some in judged]
+    yield "accuracy", [(one.fabric.name, accuracy(some)) for one, some in judged]
     chosen = [(one.fabric.name, one.prediction.choice) for one in firsts if one.prediction]
     yield "choice", [(name, words) for name, words in chosen if words != FORMULA]
     yield "faster", [line for answers in found for line in _faster(answers)]
