@@ -11,6 +11,7 @@ from command_line import cli, done
 
 import nvcoll.cli
 from nvcoll.cli import formats
+from nvcoll.training.report import schema as report_schema
 
 LOGS = Path(__file__).parents[1] / "data" / "nccl-logs"
 PAGE = (Path(__file__).parents[1] / "docs" / "json.md").read_text(encoding="utf-8")
@@ -97,6 +98,14 @@ def test_one_thing_has_one_key_and_the_page_has_all_keys(command):
     section = PAGE.partition(f"\n## nvcoll {command}\n")[2].partition("\n## ")[0]
     outer = json.loads(text)["required"]
     assert all(f"`{key}`" in section for key in outer if key != "schema"), outer
+
+
+def test_calls_take_microseconds_and_steps_take_seconds():
+    def units(text):
+        return set(re.findall(r'"\w+_(s|ms|us|ns)": \{', text))
+
+    assert units(report_schema()) == {"s"}
+    assert {unit for command in commands().keys() - STEPS for unit in units(formats.schema(command))} == {"us"}
 
 
 @pytest.mark.parametrize(
