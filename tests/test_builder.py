@@ -432,6 +432,7 @@ def test_a_cut_that_is_too_fine_is_found_at_the_end_and_said_at_its_line():
 
     with pytest.raises(nvcoll.BuildError, match=r"step 1: .* cut alike") as raised:
         uneven.schedule(world_size=2, in_place=False)
+    assert raised.value.step == 1
     last = traceback.extract_tb(raised.value.__traceback__)[-1]
     assert last.line.endswith("# the line")
 

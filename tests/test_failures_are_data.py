@@ -31,9 +31,12 @@ ALLOWED = {
 }
 """Functions that read the text of an error of another library, and why."""
 
+SENTENCES = {"bottleneck", "limited_by", "trust", "choice"}
+"""Attributes of predictions that are English. What programs want of them are other attributes."""
+
 
 class Readers(ast.NodeVisitor):
-    """Finds the functions that look into the text of an exception."""
+    """Finds the functions that look into the text of an exception, or into a sentence of a prediction."""
 
     def __init__(self):
         self.found, self.function, self.errors, self.texts = set(), "", {"error"}, set()
@@ -60,6 +63,8 @@ class Readers(ast.NodeVisitor):
         match node:
             case ast.Name(id=name):
                 return name in self.texts
+            case ast.Attribute(attr=name):
+                return name in SENTENCES
             case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name)]):
                 return name in self.errors
             case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="args")):
@@ -75,7 +80,7 @@ class Readers(ast.NodeVisitor):
 
     def visit_Compare(self, node):
         sides = [node.left, *node.comparators]
-        if any(map(self.is_text, sides)):
+        if any(map(self.is_text, sides)) and not all(isinstance(side, ast.Attribute) for side in sides):
             self.found.add(self.function)
         self.generic_visit(node)
 
@@ -119,6 +124,9 @@ def test_no_code_reads_the_text_of_an_error():
         "text = f'{error}'; 'a' in text",
         "error.args[0].partition(':')",
         "str(error).lower() == 'x'",
+        "re.sub('[0-9]+ %', '', found.bottleneck)",
+        "found.trust.startswith('validated')",
+        "found.choice == 'a rule'",
     ],
 )
 def test_reading_the_text_of_an_error_is_noticed(line):

@@ -272,3 +272,12 @@ def test_a_table_has_the_shape_of_its_sizes_and_texts_are_sizes():
 def test_a_wrong_argument_in_one_line_is_named(arguments, message):
     with pytest.raises(nvcoll.InvalidArgument, match=message):
         nvcoll.predict(**{"collective": "all_reduce", "nbytes": 8, "on": "hgx-h100"} | arguments)
+
+
+def test_what_limits_a_call_is_data_and_no_share_of_a_sentence():
+    board = nvcoll.fabric("hgx-h100")
+    large = board.predict("all_reduce", [256 << 20, 1 << 30])
+    assert large[0].bottleneck != large[1].bottleneck and "% of line rate" in large[0].bottleneck
+    assert large[0].limited_by == large[1].limited_by and "%" not in large[0].limited_by
+    for found in (*large, *nvcoll.fabric("hgx-h100[0-3]").predict("all_to_all", [4, 1 << 20])):
+        assert found.is_validated == found.trust.startswith("validated") and found.is_by_nccl

@@ -35,7 +35,9 @@ class Error(Exception):
     def __init__(self, *args: object, ranks: tuple[int, ...] = ()) -> None: ...
 
 class InvalidArgument(Error, ValueError): ...
-class BuildError(Error): ...
+
+class BuildError(Error):
+    step: int | None
 
 class Refuted(Error):
     places: tuple[str, ...]

@@ -102,7 +102,9 @@ class InvalidArgument(Error, ValueError):
     """An argument that cannot be used; the message says which, and what to pass."""
 
 class BuildError(Error):
-    """An algorithm broke a rule of the builder."""
+    """An algorithm broke a rule of the builder; `step` is the number of the step that did, if it is known."""
+
+    step: int | None
 
 class Refuted(Error):
     """A proof failed; `places` names the steps in conflict, `missing` the missing wait."""
@@ -2814,6 +2816,18 @@ class Prediction:
     @property
     def high_us(self) -> float:
         """The upper end of the 90 % interval, in microseconds."""
+
+    @property
+    def is_by_nccl(self) -> bool:
+        """Whether NCCL's cost model chooses it."""
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether measurements of such calls on such machines were compared with predictions."""
+
+    @property
+    def limited_by(self) -> str:
+        """The same without its share: predictions with the same words are limited alike."""
 
     @property
     def low_us(self) -> float:

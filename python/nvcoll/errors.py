@@ -32,7 +32,9 @@ class InvalidArgument(Error, ValueError):
 
 
 class BuildError(Error):
-    """An algorithm broke a rule of the builder."""
+    """An algorithm broke a rule of the builder; `step` is the number of the step that did, if it is known."""
+
+    step: int | None = None
 
 
 class Refuted(Error):

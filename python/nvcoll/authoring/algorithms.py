@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable
 from typing import Any
 
 from nvcoll._nvcoll import Builder, BuildError, InvalidArgument, Schedule, collective_spelled, collectives
 from nvcoll.authoring.parameters import Parameters
-
-STEP = re.compile(r"step (\d+): ")
 
 
 class Algorithm:
@@ -83,10 +80,14 @@ class Algorithm:
             return builder.finish(self.name)
         except BuildError as error:
             late = error
-        if step := STEP.match(str(late)):
+        if late.step is not None:
             again = Builder(self.collective, world_size, root=root, in_place=in_place)
-            again.fail_at(int(step[1]), str(late))
-            self.write(again)
+            again.fail_at(late.step, str(late))
+            try:
+                self.write(again)
+            except BuildError as error:
+                error.step = late.step
+                raise
         raise late
 
     def __repr__(self) -> str:

@@ -298,7 +298,8 @@ impl Builder {
                 let finer = (total / gcd(total, region.of)).checked_mul(region.of).filter(|&total| total <= most);
                 total = finer.ok_or_else(|| {
                     let limit = format!("more than {MAX_CHUNKS_PER_PART} chunks per part");
-                    Error::Build(format!("step {nth}: {region} and the regions before it need {limit}: cut alike"))
+                    let message = format!("{region} and the regions before it need {limit}: cut alike");
+                    Error::Step { step: nth, message }
                 })?;
             }
         }
@@ -368,7 +369,7 @@ impl Builder {
         match self.admit(src, dst) {
             Ok(()) => !self.moves_nothing(src, dst),
             Err(message) => {
-                self.fail(format!("step {}: {message}", self.lines.len()));
+                self.error.get_or_insert(Error::Step { step: self.lines.len(), message });
                 false
             }
         }

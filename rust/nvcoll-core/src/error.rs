@@ -42,6 +42,14 @@ pub enum Error {
     /// An algorithm broke a rule of the builder.
     #[error("{0}")]
     Build(String),
+    /// A step of an algorithm broke a rule of the builder.
+    #[error("step {step}: {message}")]
+    Step {
+        /// The number of the step, in the order in which the algorithm wrote them.
+        step: usize,
+        /// The rule.
+        message: String,
+    },
     /// The op is not defined on the dtype.
     #[error("{op} is not defined on {dtype}: it is defined on {defined}; {dtype} has {ops}")]
     Undefined {

@@ -24,7 +24,7 @@ fn refusal_of(collective: &'static Collective, program: impl FnOnce(&mut Builder
     let mut b = Builder::new(collective, Roles::of(4), Aliasing::Disjoint).unwrap();
     program(&mut b);
     match b.finish("mine") {
-        Err(Error::Build(message)) => message,
+        Err(error @ (Error::Build(_) | Error::Step { .. })) => error.to_string(),
         other => panic!("expected an error of the builder, found {other:?}"),
     }
 }

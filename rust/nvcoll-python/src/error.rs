@@ -72,6 +72,10 @@ pub(crate) fn of_core(py: Python<'_>, error: &CoreError) -> PyErr {
         | CoreError::WorldSize { .. }
         | CoreError::Undefined { .. }
         | CoreError::CannotRun(_) => "InvalidArgument",
+        CoreError::Step { step, .. } => {
+            let raised = raise(py, "BuildError", error.to_string());
+            return raised.value(py).setattr("step", step).map_or_else(|failed| failed, |()| raised);
+        }
         CoreError::Build(_) | CoreError::TooLarge { .. } | CoreError::Text { .. } => "BuildError",
         CoreError::Interrupted => return raised(),
     };

@@ -6,7 +6,6 @@ NCCL's own estimate and the lower bound stand behind a bar.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any
@@ -23,9 +22,6 @@ from nvcoll.text.formatting import counted, duration, number, sized
 from nvcoll.text.tables import print_labelled, print_table
 
 DEFAULT_BYTES = 1 << 20
-
-FORMULA = "NCCL's own cost model"
-"""The value of `Prediction.choice` that needs no note."""
 
 
 def _time(*microseconds: float) -> str:
@@ -118,11 +114,7 @@ def _show_sizes(question: Question, answers: Sequence[Answer]) -> None:
 
 def _bounds(answers: Sequence[Answer]) -> list[tuple[str, str]]:
     """Returns what limits successive sizes; sizes with the same limit but for its percentage are one range."""
-    told = [
-        (one, re.sub(r",? ?(at )?\d+ % of (the time|line rate)", "", one.prediction.bottleneck))
-        for one in answers
-        if one.prediction
-    ]
+    told = [(one, one.prediction.limited_by) for one in answers if one.prediction]
     ranges = []
     for words, group in groupby(told, key=lambda pair: pair[1]):
         first, *rest = [sized(one.nbytes) for one, _ in group]
@@ -173,8 +165,8 @@ def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tu
     yield "model", [(one.fabric.name, _model(question, one.nccl.tag)) for one in firsts if one.nccl]
     judged = [(one, some) for one, some in zip(firsts, known, strict=True) if some]
     yield "accuracy", [(one.fabric.name, accuracy(some)) for one, some in judged]
-    chosen = [(one.fabric.name, one.prediction.choice) for one in firsts if one.prediction]
-    yield "choice", [(name, words) for name, words in chosen if words != FORMULA]
+    others = [one for one in firsts if one.prediction and not one.prediction.is_by_nccl]
+    yield "choice", [(one.fabric.name, one.prediction.choice) for one in others if one.prediction]
     yield "faster", [line for answers in found for line in _faster(answers)]
     yield "no time", [(one.fabric.name, one.why_no_prediction) for one in firsts if one.why_no_prediction]
     yield "no NCCL", _alike([(one.fabric.name, one.why_no_nccl) for one in firsts if one.why_no_nccl])

@@ -150,7 +150,7 @@ class Question:
 
     def _faster(self, one: Fabric, found: Prediction, nccl: NcclEstimate) -> Faster | None:
         """Finds the fastest algorithm that is clearly faster than the one that NCCL chooses."""
-        if "NCCL_ALGO" in self.settings or not found.trust.startswith("validated"):
+        if "NCCL_ALGO" in self.settings or not found.is_validated:
             return None
         others = {way.algorithm for way in nccl.candidates if way.time_us is not None} - {found.algorithm}
         faster = []
@@ -161,7 +161,7 @@ class Question:
                 continue
             saved = 1 - other.time_us / found.time_us
             is_apart = other.time_us < found.low_us and other.high_us < found.time_us
-            if saved >= LEAST_SAVED and is_apart and other.trust.startswith("validated"):
+            if saved >= LEAST_SAVED and is_apart and other.is_validated:
                 faster.append(Faster(self._forcing(algorithm, nccl.tag), other, saved))
         return max(faster, key=lambda one: one.saved, default=None)
 

@@ -33,7 +33,7 @@ use waits::Waits;
 /// Derives queues, dependencies and marks of a program, and returns its schedule; `schedule` has no steps yet.
 ///
 /// # Errors
-/// [`Error::Build`] if a step reads an unwritten chunk, or a view whose chunks hold different kinds of values;
+/// [`Error::Step`] if a step reads an unwritten chunk, or a view whose chunks hold different kinds of values;
 /// [`Error::Interrupted`] if the caller stops the work.
 pub(crate) fn derive(mut schedule: Schedule, drafts: Vec<Draft<View>>, interrupt: &Interrupt) -> Result<Schedule> {
     let mut hazards = Hazards::new(&schedule, &drafts);
@@ -41,7 +41,7 @@ pub(crate) fn derive(mut schedule: Schedule, drafts: Vec<Draft<View>>, interrupt
     let mut steps = Vec::with_capacity(drafts.len());
     for (position, draft) in drafts.iter().enumerate() {
         interrupt.check(1 + draft.src.len() + draft.dst.len())?;
-        let at_step = |message| Error::Build(format!("step {position}: {message}"));
+        let at_step = |message| Error::Step { step: position, message };
         let value = hazards.value_of(draft).map_err(at_step)?;
         needs.push(hazards.record(position as u32, draft, &value));
         steps.push(step_of(draft, &value, schedule.collective.folds == Folds::Everyone));

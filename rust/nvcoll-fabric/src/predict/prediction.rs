@@ -7,6 +7,7 @@ use super::predictor::{CollectiveCall, Launch, Predictor};
 use super::selection::{AlgoProto, Candidates};
 use super::trust;
 use crate::floor::Floor;
+use crate::hardware::Evidence;
 use crate::nccl::NcclAlgorithm;
 use crate::units::PS_PER_US;
 
@@ -52,10 +53,14 @@ pub struct Prediction {
     pub floor_us: f64,
     /// NCCL's own estimate of the time of the algorithm and protocol that it selects.
     pub nccl_us: Option<f64>,
-    /// The part of the machine that limits the call, in words.
+    /// The part of the machine that limits the call, in words, with its share.
     pub bottleneck: String,
+    /// The same without the share, so that calls of several sizes compare.
+    pub limited_by: String,
     /// The measurements that such predictions were compared with: validated, extrapolated or not validated.
     pub trust: String,
+    /// Whether measurements of such calls on such machines were compared with predictions.
+    pub is_validated: bool,
     /// The parts of the time, by name; the sum is the time.
     pub parts: Vec<(&'static str, f64)>,
 }
@@ -98,8 +103,10 @@ impl Predictor {
             high_us: time * factor,
             floor_us,
             nccl_us: weighed.nccl_us,
-            bottleneck: bottleneck(self, call, pair, &spent, longest, time),
+            bottleneck: bottleneck(self, call, pair, &spent, longest, Some(time)),
+            limited_by: bottleneck(self, call, pair, &spent, longest, None),
             trust,
+            is_validated: matches!(known, Evidence::Validated { .. }),
             parts,
         }
     }
@@ -156,29 +163,28 @@ fn unseen(predictor: &Predictor, pattern: Pattern, spent: &TimeBreakdown) -> Opt
     }
 }
 
-/// Describes the bottleneck of a call.
+/// Describes the bottleneck of a call, with its share of the time, or of its line rate, if the time is given.
 fn bottleneck(
     predictor: &Predictor,
     call: &CollectiveCall,
     pair: AlgoProto,
     spent: &TimeBreakdown,
     longest: &str,
-    time: f64,
+    time: Option<f64>,
 ) -> String {
-    let percent = |us: f64| 100.0 * us / time;
-    let of_time = |us: f64| format!("{:.0} % of the time", percent(us));
+    let of_time = |us: f64| time.map_or(String::new(), |time| format!(", {:.0} % of the time", 100.0 * us / time));
     match longest {
         "launch" if call.launch == Launch::SingleProcess => {
             format!("launching: one process starts {} GPUs", predictor.params.local)
         }
         "launch" => "launching from a framework".to_owned(),
-        "start-up" => format!("starting: kernel and {}, {}", pair.protocol.name(), of_time(spent.start_up)),
-        "channels" => format!("starting channels one after the other, {}", of_time(spent.channels)),
-        "network" => format!("starting over the network, {}", of_time(spent.network)),
-        "hops" => format!("latency of the steps from GPU to GPU, {}", of_time(spent.hops)),
-        "fill" => format!("filling the pipeline, {}", of_time(spent.fill)),
+        "start-up" => format!("starting: kernel and {}{}", pair.protocol.name(), of_time(spent.start_up)),
+        "channels" => format!("starting channels one after the other{}", of_time(spent.channels)),
+        "network" => format!("starting over the network{}", of_time(spent.network)),
+        "hops" => format!("latency of the steps from GPU to GPU{}", of_time(spent.hops)),
+        "fill" => format!("filling the pipeline{}", of_time(spent.fill)),
         "floor" => "the narrowest cut of the fabric".to_owned(),
-        _ => carried(predictor, call.pattern, pair, spent, percent),
+        _ => carried(predictor, call.pattern, pair, spent, time),
     }
 }
 
@@ -188,11 +194,13 @@ fn carried(
     pattern: Pattern,
     pair: AlgoProto,
     spent: &TimeBreakdown,
-    percent: impl Fn(f64) -> f64,
+    time: Option<f64>,
 ) -> String {
     let (params, machine) = (&predictor.params, &predictor.machine);
     let flags = wire(pair.protocol);
-    let of_line_rate = |busy: f64| format!("at {busy:.0} % of line rate");
+    let of_line_rate = |us: f64| {
+        time.map_or(String::new(), |time| format!(" at {:.0} % of line rate", (100.0 * us / time).min(100.0)))
+    };
     let note = if flags > 1.0 { " (LL: half of the bytes are flags)" } else { "" };
     let cards_gbps = params.inter_node.as_ref().map_or(f64::INFINITY, |network| network.line_gbps);
     let line = match spent.carrier {
@@ -201,31 +209,28 @@ fn carried(
         Carrier::Cut(cut) => cut.line_gbps,
         Carrier::Links | Carrier::FoldingSwitch => params.rates.line_gbps,
     };
-    let busy = percent(us(spent.load * flags, line)).min(100.0);
+    let busy = us(spent.load * flags, line);
     let words = match (spent.carrier, machine.interconnect) {
         (Carrier::Cards, _) => {
             let by = egress(predictor, pattern).map_or(String::new(), |by| format!("{by}; "));
-            return format!("{by}network cards {}{note}", of_line_rate(busy));
+            return format!("{by}network cards{}{note}", of_line_rate(busy));
         }
         (Carrier::InnerLink(traffic), _) => {
-            format!("{} {}{note}", predictor.bottleneck(traffic).name, of_line_rate(busy))
+            format!("{}{}{note}", predictor.bottleneck(traffic).name, of_line_rate(busy))
         }
-        (Carrier::Cut(_), _) => format!("{} {}", cut(machine), of_line_rate(busy)),
+        (Carrier::Cut(_), _) => format!("{}{}", cut(machine), of_line_rate(busy)),
         (Carrier::FoldingSwitch, _) => {
             let each_way = 1.0 + 1.0 / params.local;
-            format!("GPU ports {} (NVLS: a port carries {each_way:.3} x the size each way)", of_line_rate(busy))
+            format!("GPU ports{} (NVLS: a port carries {each_way:.3} x the size each way)", of_line_rate(busy))
         }
-        (Carrier::Links, machine::Interconnect::Nvlink) => format!("GPU ports {}{note}", of_line_rate(busy)),
-        (Carrier::Links, machine::Interconnect::Peer) => format!("PCIe {}{note}", of_line_rate(busy)),
+        (Carrier::Links, machine::Interconnect::Nvlink) => format!("GPU ports{}{note}", of_line_rate(busy)),
+        (Carrier::Links, machine::Interconnect::Peer) => format!("PCIe{}{note}", of_line_rate(busy)),
         (Carrier::Links, machine::Interconnect::Staged) => {
-            format!(
-                "PCIe {}, each byte crosses PCIe twice, through host memory{note}",
-                of_line_rate((2.0 * busy).min(100.0))
-            )
+            format!("PCIe{}, each byte crosses PCIe twice, through host memory{note}", of_line_rate(2.0 * busy))
         }
     };
     match us(spent.of_cards * flags, cards_gbps) {
-        cards if cards > 0.0 => format!("{words}; network cards {}", of_line_rate(percent(cards).min(100.0))),
+        cards if cards > 0.0 => format!("{words}; network cards{}", of_line_rate(cards)),
         _ => words,
     }
 }

@@ -180,6 +180,11 @@ impl Predictor {
         self.machine.nodes
     }
 
+    /// Says whether NCCL's own cost model selects the algorithm.
+    pub fn is_by_nccl(&self) -> bool {
+        self.model.is_some()
+    }
+
     /// Says who selects the algorithm: NCCL's own cost model, or a rule and its reason.
     pub fn chooses(&self) -> &str {
         &self.chooses

@@ -17,6 +17,9 @@ use super::run::{StepCause, StepRecord};
 use crate::hardware::Fabric;
 use crate::units::Ps;
 
+/// The shares of the time that are named. Chosen: what one reads at a glance.
+const MOST_SHARES: usize = 2;
+
 /// The critical path, in order of time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Critical {
@@ -193,8 +196,8 @@ impl Tracing<'_> {
 }
 
 impl Critical {
-    /// Describes the shares of the time, the largest first: `62 % of the time is gpu3 -> nvswitch, 21 % latency, 17 %
-    /// steps`. Of links, a transfer alone and what sharing adds are one; what is below one percent is left out.
+    /// Describes the shares of the time, the largest first: `62 % of the time is gpu3 -> nvswitch, 21 % latency`. Of links, a transfer alone and what sharing adds are one; what is below one percent is left out, and so is all
+    /// but the [`MOST_SHARES`] largest: the critical path itself has the rest.
     pub fn words(&self, fabric: &Fabric) -> String {
         let mut by_reason: BTreeMap<DelayReason, Ps> = BTreeMap::new();
         for piece in &self.pieces {
@@ -213,7 +216,7 @@ impl Critical {
             let of = if nth == 0 { " of the time is" } else { "" };
             (percent > 0).then(|| format!("{percent} %{of} {what}"))
         };
-        let parts: Vec<String> = spent.iter().enumerate().filter_map(said).collect();
+        let parts: Vec<String> = spent.iter().enumerate().take(MOST_SHARES).filter_map(said).collect();
         if parts.is_empty() {
             "it takes no time".to_owned()
         } else {

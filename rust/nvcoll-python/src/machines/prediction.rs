@@ -55,16 +55,22 @@ pub(crate) struct Prediction {
     nccl_us: Option<f64>,
     /// The part of the machine that takes most of the time, in words.
     bottleneck: String,
+    /// The same without its share: predictions with the same words are limited alike.
+    limited_by: String,
     /// The parts of the time: (name, microseconds). They add up to `time_us`.
     parts: Vec<(String, f64)>,
     /// The accuracy of predictions of such sizes on such machines, as `validated on 9 systems` or `not validated`.
     trust: String,
+    /// Whether measurements of such calls on such machines were compared with predictions.
+    is_validated: bool,
     /// What chooses the algorithm: NCCL's cost model, or rings, with the reason.
     choice: String,
+    /// Whether NCCL's cost model chooses it.
+    is_by_nccl: bool,
 }
 
 pickled!(Prediction: fabric, collective, nbytes, launch, algorithm, protocol, channels, time_us, low_us, high_us, algbw, busbw, floor_us,
-    nccl_us, bottleneck, parts, trust, choice);
+    nccl_us, bottleneck, limited_by, parts, trust, is_validated, choice, is_by_nccl);
 
 #[pymethods]
 impl Prediction {
@@ -184,9 +190,12 @@ impl Fabric {
                 floor_us: row.floor_us,
                 nccl_us: row.nccl_us,
                 bottleneck: row.bottleneck,
+                limited_by: row.limited_by,
                 parts: row.parts.into_iter().map(|(name, us)| (name.to_owned(), us)).collect(),
                 trust: row.trust,
+                is_validated: row.is_validated,
                 choice: predictor.chooses().to_owned(),
+                is_by_nccl: predictor.is_by_nccl(),
             }
         });
         sizes.answers(py, made.collect())
