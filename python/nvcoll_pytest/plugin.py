@@ -13,16 +13,27 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
+
+if TYPE_CHECKING:
+    from nvcoll_pytest.pool import Pool
+    from nvcoll_pytest.setting import Asked
+
+
+class _TimeoutSettings(Protocol):
+    """What pytest-timeout says of a test."""
+
+    timeout: float | None
+
 
 MARK = "ranks(n, backend=None, timeout=None, strict=None): run the test on n ranks, each a process of this machine"
 
 TIMEOUT_S = 60.0
 """How long a test may take that does not say. Chosen."""
 
-POOL = pytest.StashKey[Any]()
+POOL = pytest.StashKey["Pool"]()
 LIMIT = pytest.StashKey[float]()
 
 
@@ -47,7 +58,7 @@ def is_worker() -> bool:
 
 
 @pytest.fixture
-def comm() -> Any:
+def comm() -> object:
     """The nvcoll communicator of all ranks of a test with the mark ``ranks``."""
     from nvcoll_pytest import setting
 
@@ -60,7 +71,7 @@ def comm() -> Any:
 
 
 @pytest.fixture
-def nvcoll_dryrun() -> Any:
+def nvcoll_dryrun() -> object:
     """`nvcoll.testing.dryrun`: a training script on GPUs that do not exist, for tests of memory and overlap."""
     from nvcoll.testing import dryrun
 
@@ -68,11 +79,11 @@ def nvcoll_dryrun() -> Any:
 
 
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
-def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+def pytest_timeout_set_timer(item: pytest.Item, settings: _TimeoutSettings) -> bool | None:
     """Leaves the time of marked tests to the pool, with the limit that pytest-timeout has for the test."""
     if is_worker() or item.get_closest_marker("ranks") is None:
         return None
-    item.stash[LIMIT] = float(settings.timeout)
+    item.stash[LIMIT] = settings.timeout or math.inf
     return True
 
 
@@ -134,11 +145,11 @@ def _print_captured(report: pytest.TestReport) -> None:
             print(f"\n{title.removeprefix('Captured ')}\n{text}", end="")
 
 
-def _world_size(mark: pytest.Mark) -> Any:
+def _world_size(mark: pytest.Mark) -> object:
     return mark.args[0] if mark.args else mark.kwargs.get("n")
 
 
-def _asked_for(item: pytest.Item, mark: pytest.Mark) -> dict[str, Any]:
+def _asked_for(item: pytest.Item, mark: pytest.Mark) -> Asked:
     """Returns the setting of a test.
 
     Raises:
@@ -165,7 +176,7 @@ def _asked_for(item: pytest.Item, mark: pytest.Mark) -> dict[str, Any]:
     return {"backend": backend, "timeout_s": limit, "strict": strict, "world_size": world_size}
 
 
-def _pool(item: pytest.Item) -> Any:
+def _pool(item: pytest.Item) -> Pool:
     """Returns the pool, which may be new."""
     from nvcoll_pytest.pool import Pool
 

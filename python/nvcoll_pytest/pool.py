@@ -26,10 +26,11 @@ from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nvcoll_pytest.setting import Setting
+from nvcoll_pytest.setting import Asked, Setting
 from nvcoll_pytest.worker import STACKS
 
 if TYPE_CHECKING:
+    from nvcoll._nvcoll import Recorder
     from nvcoll.ranks.processes import Process
 
 START_S = 120.0
@@ -134,7 +135,7 @@ class Pool:
         ours = {"NVCOLL_PYTEST_WORKER": str(rank), "NVCOLL_PYTEST_FOLDER": str(self._folder)}
         return ours | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
 
-    def run(self, test: str, following: str | None, setting: dict[str, Any]) -> list[RankResult]:
+    def run(self, test: str, following: str | None, setting: Asked) -> list[RankResult]:
         """Runs a test on all ranks; returns what each has told. If a rank has not come to the end, the pool is closed.
 
         Args:
@@ -233,7 +234,7 @@ def _calls_from_outside(processes: Sequence[int]) -> dict[int, list[str]]:
         return {}
 
 
-def _lines(words: Any) -> list[str]:
+def _lines(words: Recorder) -> list[str]:
     said = words.look()
     waits = [f"{words.communicator}: {wait[0]}" for wait in said["waits"]]
     return [*waits, *(f"{words.communicator}: call {number}, {call}" for number, call in said["recent"])]

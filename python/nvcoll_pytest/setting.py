@@ -9,7 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from nvcoll import Communicator
 
 AFTER_TEST_S = 30.0
 """How much longer a call may take than its test. Chosen: so the pool sees where the ranks wait."""
@@ -22,6 +25,15 @@ OF_GLOO = ("Connection closed by peer", "Connection reset by peer")
 
 NONE = "none"
 """The backend of tests without a process group of torch."""
+
+
+class Asked(TypedDict):
+    """What the mark of a test asks for: see `Setting`."""
+
+    world_size: int
+    backend: str
+    timeout_s: float
+    strict: str | None
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ def begin(setting: Setting, rank: int) -> None:
     dist.init_process_group(setting.backend, store=store, rank=rank, world_size=setting.world_size, timeout=timeout)
 
 
-def communicator() -> Any:
+def communicator() -> Communicator | None:
     """Returns the communicator of all ranks of the running test; None if torch's group is not of nvcoll."""
     from nvcoll.ranks import membership
 
@@ -83,7 +95,8 @@ def last_calls() -> list[str]:
                 return [f"{name}: call {number}, {call}" for name, calls in found for number, call in calls]
     if "nvcoll.ranks.membership" in sys.modules:
         with suppress(Exception):
-            return [f"call {number}, {call}" for number, call in communicator().recent_calls()]
+            if (comm := communicator()) is not None:
+                return [f"call {number}, {call}" for number, call in comm.recent_calls()]
     return []
 
 
@@ -104,7 +117,7 @@ def is_consequence(error: BaseException) -> bool:
 
 def end() -> None:
     """Leaves the group and the job."""
-    steps: list[Callable[[], Any]] = []
+    steps: list[Callable[[], object]] = []
     if (torch := sys.modules.get("torch")) is not None and torch.distributed.is_initialized():
         steps.append(torch.distributed.destroy_process_group)
     if "nvcoll.ranks.membership" in sys.modules:

@@ -15,7 +15,7 @@ end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from _pytest._code.code import ExceptionRepr
@@ -171,7 +171,9 @@ def _read(item: pytest.Item, data: dict[str, Any]) -> pytest.TestReport:
     return report
 
 
-def _report(item: pytest.Item, when: str, outcome: Any, text: str | None = None) -> pytest.TestReport:
+def _report(
+    item: pytest.Item, when: str, outcome: Literal["passed", "failed"], text: str | None = None
+) -> pytest.TestReport:
     return pytest.TestReport(
         nodeid=item.nodeid,
         location=item.location,

@@ -123,7 +123,7 @@ class Worker:
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._send("phase", data)
 
-    def _send(self, kind: str, content: Any = None) -> None:
+    def _send(self, kind: str, content: object = None) -> None:
         plain = json.loads(json.dumps(content, default=str))  # what a test adds may be of a class of its own
         self._pipe.send((kind, plain))
 

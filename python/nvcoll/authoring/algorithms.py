@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 from nvcoll._nvcoll import Builder, BuildError, InvalidArgument, Schedule, collective_spelled, collectives
 from nvcoll.authoring.parameters import Parameters
@@ -27,7 +26,7 @@ class Algorithm:
         self.__doc__ = write.__doc__
         self._write = write
         self._parameters = Parameters.of(write)
-        self._given: dict[str, Any] = {}
+        self._given: dict[str, object] = {}
         self._schedules: dict[tuple[str, int, bool, int], Schedule] = {}  # of all parameterisations
 
     @property
@@ -35,7 +34,7 @@ class Algorithm:
         """The name, with all parameters: ``ring``, ``two_level(per_node=8)``."""
         return self._parameters.call(self._given)
 
-    def __call__(self, *values: object, **parameters: Any) -> Algorithm:
+    def __call__(self, *values: object, **parameters: object) -> Algorithm:
         """Returns the algorithm with other parameters: ``two_level(per_node=4)``.
 
         Raises:

@@ -20,7 +20,6 @@ import numbers
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nvcoll._nvcoll import InvalidArgument
 
@@ -43,7 +42,7 @@ class Parameter:
     """One parameter of a function; ``default`` is inspect's ``empty`` if there is none."""
 
     name: str
-    default: Any
+    default: object
     type: type | None
     kind: str
 
@@ -76,7 +75,7 @@ class Parameter:
         """Whether it must be given."""
         return self.default is inspect.Parameter.empty
 
-    def checked(self, value: Any, function: str) -> Any:
+    def checked(self, value: object, function: str) -> object:
         """Returns a value in its plain form.
 
         Raises:
@@ -123,7 +122,7 @@ class Parameters:
             raise InvalidArgument(f"{write.__name__} takes no builder: its first parameter is a nvcoll.Builder")
         return cls(write.__name__, {each.name: Parameter.of(write.__name__, each) for each in declared[1:]})
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def checked(self, given: Mapping[str, object]) -> dict[str, object]:
         """Returns what was given in its plain form.
 
         Raises:
@@ -134,7 +133,7 @@ class Parameters:
                 raise InvalidArgument(f"{self.function} has no parameter `{name}`: {self._accepted()}")
         return {name: self.declared[name].checked(value, self.function) for name, value in given.items()}
 
-    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, given: Mapping[str, object]) -> dict[str, object]:
         """Returns what the function is called with: what was given, and defaults.
 
         Raises:
@@ -145,7 +144,7 @@ class Parameters:
                 raise InvalidArgument(f"{self.function} needs `{each.name}`: write {self.function}({each.name}=...)")
         return {name: given.get(name, each.default) for name, each in self.declared.items()}
 
-    def call(self, given: Mapping[str, Any]) -> str:
+    def call(self, given: Mapping[str, object]) -> str:
         """Writes the algorithm with all its parameters: ``two_level(per_node=4)``; ``ring`` if it has none."""
         if not self.declared:
             return self.function
@@ -157,7 +156,7 @@ class Parameters:
         return f"it takes {names}" if names else "it takes none"
 
 
-def plain(value: Any, what: str) -> Any:
+def plain(value: object, what: str) -> object:
     """Returns a value as Python's own int, float, bool, str, None, or a tuple of these.
 
     Raises:
@@ -176,7 +175,7 @@ def plain(value: Any, what: str) -> Any:
     raise InvalidArgument(f"{what} is {value!r:.60}: it must be {PLAIN}")
 
 
-def written(value: Any) -> str:
+def written(value: object) -> str:
     """Writes a plain value as Python reads it, in one word of a schedule's text; ``?`` for one that is missing."""
     if value is inspect.Parameter.empty:
         return "?"
@@ -185,7 +184,7 @@ def written(value: Any) -> str:
     return repr(value).replace(" ", r"\x20").replace("#", r"\x23")  # which begins a comment there
 
 
-def read(text: str) -> dict[str, Any]:
+def read(text: str) -> dict[str, object]:
     """Reads what stands in the parentheses of ``two_level(per_node=4)``.
 
     Raises:

@@ -80,7 +80,7 @@ def link_events(timeline: Timeline) -> list[Event]:
     return events
 
 
-def trace(timeline: Timeline) -> dict[str, Any]:
+def trace(timeline: Timeline) -> dict[str, object]:
     """Returns a timeline as a document of the trace format; see `Timeline.trace`."""
     links = [
         {"from": source, "to": target, "bytes": nbytes, "busy_us": busy}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Generator
-from typing import Any
 
 from nvcoll._nvcoll import Work
 
 
-def outcome(work: Work) -> Generator[Any, None, Any]:
+def outcome(work: Work) -> Generator[object, None, object]:
     """Yields to the running loop until the call is over, and returns the result of the call.
 
     If the task is cancelled meanwhile, it stops waiting, and the call stays in flight.

@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Busy, Communicator, InvalidArgument
@@ -23,6 +23,9 @@ from nvcoll.hosts.opening import engine, open_world
 from nvcoll.hosts.outer import Outer
 from nvcoll.ranks.job import JobSettings, settings
 from nvcoll.ranks.rank_counts import tell_at_end
+
+if TYPE_CHECKING:
+    from nvcoll.hosts.communicator import Communicator as Across
 
 JOIN_TIMEOUT_S = 300.0
 """How long a rank waits for the others to join. Chosen: jobs of a busy machine start within minutes."""
@@ -36,7 +39,7 @@ class _Membership:
     job: _nvcoll.Job
     counts: MarkedCounts
     process: int
-    world: Any = None
+    world: Across | None = None
     outer: Outer | None = None
 
 
@@ -93,11 +96,12 @@ def init(
     until = None if join_timeout is None else time.monotonic() + join_timeout
     outer = engine(place.rank, place.world_size, place.has_mpi, place.several_hosts, join_timeout)
     left = None if until is None else max(until - time.monotonic(), 0.0)
-    comm: Communicator = init_across(outer, place, timeout=timeout, join_timeout=left)
-    return comm
+    return cast("Communicator", init_across(outer, place, timeout=timeout, join_timeout=left))  # has its calls
 
 
-def init_across(outer: Outer, place: JobSettings, *, timeout: float | None, join_timeout: float | None) -> Any:
+def init_across(
+    outer: Outer, place: JobSettings, *, timeout: float | None, join_timeout: float | None
+) -> Communicator | Across:
     """Makes this process one rank of a job, whose ranks meet through an engine between hosts.
 
     Args:
@@ -142,14 +146,14 @@ def _check_free() -> None:
         )
 
 
-def _enter(place: JobSettings, job: _nvcoll.Job, world: Any = None, outer: Outer | None = None) -> None:
+def _enter(place: JobSettings, job: _nvcoll.Job, world: Across | None = None, outer: Outer | None = None) -> None:
     global _current
     counts = MarkedCounts(job.call_counts)
     _current = _Membership(place, job, counts, os.getpid(), world, outer)
     tell_at_end(counts)
 
 
-def current(timeout: float | None = None) -> Any:
+def current(timeout: float | None = None) -> Communicator | None:
     """Returns a communicator of all ranks of the job that this process is in; None if it is in none.
 
     Args:
@@ -158,7 +162,7 @@ def current(timeout: float | None = None) -> Any:
     """
     if _current is None or _current.process != os.getpid():
         return None
-    return _current.world or _current.job.communicator(timeout)
+    return cast("Communicator", _current.world) or _current.job.communicator(timeout)
 
 
 def step() -> None:

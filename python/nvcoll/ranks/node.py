@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Self, TypeVar, TypeVarTuple
 
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Communicator, Fabric, InvalidArgument, fabric, launch_named
@@ -175,7 +175,7 @@ class Node(_nvcoll.Node):
         """
         if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
             raise InvalidArgument("`fn` is an async function: pass a plain one, every rank has a thread of its own")
-        outcomes: list[Any] = [None] * self.world_size
+        outcomes: dict[int, Result] = {}
         failures: list[tuple[int, BaseException]] = []
         done: queue.SimpleQueue[int] = queue.SimpleQueue()
 
@@ -221,7 +221,7 @@ class Node(_nvcoll.Node):
                 raise first_failure(failures)
             finally:
                 failures.clear()  # the exception's frames hold the list
-        return outcomes
+        return [outcomes[rank] for rank in range(self.world_size)]
 
 
 def _bring_back(threads: Sequence[threading.Thread]) -> list[int]:

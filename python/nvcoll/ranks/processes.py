@@ -31,7 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import spawn
 from multiprocessing.connection import Connection, Pipe
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from nvcoll.ranks import bound
 from nvcoll.ranks.failures import ending
@@ -152,7 +152,7 @@ class Supervisor:
         process.send({**preparation, "authkey": bytes(preparation["authkey"])})
         return process
 
-    def watch(self, process: Process, source: Any, read: Callable[[], Any]) -> None:
+    def watch(self, process: Process, source: IO[bytes] | Connection, read: Callable[[], object]) -> None:
         """Has `wait` return what `read` returns whenever a source is readable. None: the source has ended."""
         self._selector.register(source, selectors.EVENT_READ, (process, read))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.ranks import membership
@@ -37,7 +37,7 @@ def main(pipe: Connection) -> None:
     pipe.send(report)
 
 
-def returned(result: Any) -> tuple[str, *tuple[Any, ...]]:
+def returned(result: object) -> tuple[str, *tuple[object, ...]]:
     """Returns the report of a result.
 
     Raises:
@@ -51,7 +51,7 @@ def returned(result: Any) -> tuple[str, *tuple[Any, ...]]:
         ) from None
 
 
-def raised(error: BaseException) -> tuple[str, *tuple[Any, ...]]:
+def raised(error: BaseException) -> tuple[str, *tuple[object, ...]]:
     """Returns the report of an exception: itself, if it can be pickled, as text, and its traceback."""
     error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without `main`
     trace = "".join(traceback.format_exception(error))

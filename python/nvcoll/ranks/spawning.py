@@ -51,7 +51,7 @@ NOT_YET = {
 
 
 def spawn(
-    fn: Callable[..., Result], nprocs: int, args: Sequence[Any] = (), *, timeout: float | None = None
+    fn: Callable[..., Result], nprocs: int, args: Sequence[object] = (), *, timeout: float | None = None
 ) -> list[Result]:
     """Runs ``fn(comm, *args)`` in new processes, each of them a rank, and returns the results by rank.
 
@@ -215,13 +215,13 @@ def _late(ranks: Sequence[_Rank], processes: Supervisor, timeout: float | None) 
     return f"`timeout` is {timeout:g} s, and not all ranks have ended ({late}): pass a longer one"
 
 
-def pickled(fn: Callable[..., Any], args: Sequence[Any]) -> bytes:
+def pickled(fn: Callable[..., object], args: Sequence[object]) -> bytes:
     """Pickles function and arguments.
 
     Raises:
         InvalidArgument: they cannot be pickled.
     """
-    dump: Callable[[Any], bytes] = pickle.dumps
+    dump: Callable[[object], bytes] = pickle.dumps
     if getattr(fn, "__module__", None) == "__main__" and not hasattr(sys.modules["__main__"], "__file__"):
         try:
             dump = importlib.import_module("cloudpickle").dumps

@@ -33,7 +33,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,6 +78,14 @@ class Report:
     residue: Residue = field(default_factory=Residue)
 
 
+class Ending(NamedTuple):
+    """How a process has ended."""
+
+    status: int | None
+    is_overdue: bool
+    was_stopped: bool
+
+
 @dataclass
 class End:
     """The report of a rank, as far as it has come, and the end of its process."""
@@ -89,15 +97,15 @@ class End:
     is_stopped: bool = False
     was_stopped: bool = False
 
-    def outcome(self) -> tuple[Report, dict[str, Any]]:
+    def outcome(self) -> tuple[Report, Ending]:
         """Returns the report and how the process has ended."""
         report = Report()
         with contextlib.suppress(Exception):  # the rank has died before it had written it
             report = pickle.loads(b"".join(self.chunks))
-        return report, {"status": self.status, "is_overdue": self.is_overdue, "was_stopped": self.was_stopped}
+        return report, Ending(self.status, self.is_overdue, self.was_stopped)
 
 
-Answer = tuple[list[tuple[Report, dict[str, Any]]], list[int], tuple[int, int] | None]
+Answer = tuple[list[tuple[Report, Ending]], list[int], tuple[int, int] | None]
 """Of each rank its report and its end; the processes left running; the fault's time and steps."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from nvcoll.ranks.failures import ending, text_of
 from nvcoll.testing.residue import Residue
@@ -27,7 +26,7 @@ class Outcome:
     """
 
     rank: int
-    value: Any = None
+    value: object = None
     error: BaseException | None = None
     trace: str = ""
     status: int | None = None

@@ -16,14 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from nvcoll._nvcoll import Error, InvalidArgument
 from nvcoll.ranks import job
 from nvcoll.ranks.processes import Supervisor
 from nvcoll.ranks.spawning import pickled, unpickled
 from nvcoll.testing.faults import Fault
-from nvcoll.testing.fork_server import REPORT_S, Order, Report
+from nvcoll.testing.fork_server import REPORT_S, Ending, Order, Report
 from nvcoll.testing.outcomes import Outcome, Run
 from nvcoll.testing.residue import kept
 
@@ -50,9 +49,9 @@ class Ranks:
 
     def run(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., object],
         world_size: int,
-        *args: Any,
+        *args: object,
         fault: Fault | None = None,
         timeout: float = 60.0,
         call_timeout: float | None = 10.0,
@@ -126,9 +125,9 @@ class Ranks:
         return self._server
 
 
-def _outcome(rank: int, report: Report, how: dict[str, Any]) -> Outcome:
+def _outcome(rank: int, report: Report, how: Ending) -> Outcome:
     """Returns the outcome of a rank, from its report and from the end of its process."""
-    outcome = Outcome(rank, **how, ended_s=report.ended_s, residue=report.residue)
+    outcome = Outcome(rank, **how._asdict(), ended_s=report.ended_s, residue=report.residue)
     match report.how:
         case "returned", value:
             outcome.value = pickle.loads(value)

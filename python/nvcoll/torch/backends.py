@@ -8,7 +8,6 @@ part.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from nvcoll.torch import private
 from nvcoll.torch.calls import Calls
@@ -34,5 +33,5 @@ class _Backend(Calls, private.Backend):
         self._leave()
 
 
-Backend: Any = _Backend if private.has_constructible_backends() else None
+Backend = _Backend if private.has_constructible_backends() else None
 """The class; None before torch 2.14, where Python cannot make a subclass of torch's."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -27,7 +27,17 @@ from nvcoll.torch.sparse import all_reduce_sparse
 from nvcoll.torch.tensors import Parts, array, movable, only, op_of, writing_back
 from nvcoll.torch.works import DONE, CallWork, DoneWork, Finish, Together, forget_ended, invalid, torch_error
 
+if TYPE_CHECKING:
+    from nvcoll._nvcoll import _Op
+
 Tensors = Sequence[torch.Tensor]
+
+
+class Rooted(Protocol):
+    """torch's options of a call with a root."""
+
+    rootRank: int
+
 
 ALIASES = {
     "_allgather_base": "all_gather_single",
@@ -75,26 +85,26 @@ class Calls:
 
     # Reductions
 
-    def allreduce(self, tensors: Tensors, opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
+    def allreduce(self, tensors: Tensors, opts: object = None, timeout: timedelta | None = None) -> dist.Work:
         x = only(tensors)
         if x.layout is not torch.strided:
-            return all_reduce_sparse(self, x, opts)
+            return all_reduce_sparse(self._comm, x, opts)
         x = array(x)
         op, finish = self._reduction(opts, [x])
         return self._make(opts, tensors, lambda **how: self._comm.all_reduce(x, op, **how), finish)
 
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
+    def allreduce_coalesced(self, tensors: Tensors, opts: object = None) -> dist.Work:
         xs = [array(x) for x in tensors]
         op, finish = self._reduction(opts, xs)
         return self._make_group(opts, tensors, lambda: [self._comm.all_reduce(x, op) for x in xs], finish)
 
-    def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
+    def reduce(self, tensors: Tensors, opts: Rooted) -> dist.Work:
         x, root = array(only(tensors)), opts.rootRank
         op, finish = self._reduction(opts, [x])
         finish = finish if self._comm.rank == root else None
         return self._make(opts, tensors, lambda **how: self._comm.reduce(x, op, root=root, **how), finish)
 
-    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> dist.Work:
+    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: object = None) -> dist.Work:
         out = array(only(outputs))
         op, finish = self._reduction(opts, [out])
         parts = self._parts(inputs[0], is_read=True)
@@ -106,13 +116,13 @@ class Calls:
             finish,
         )
 
-    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: object = None) -> dist.Work:
         out, x = array(output), array(input)
         op, finish = self._reduction(opts, [out])
         self._check_shares(out, x, "input")
         return self._make(opts, [output], lambda **how: self._comm.reduce_scatter(x, op, out=out, **how), finish)
 
-    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: object = None) -> dist.Work:
         pairs = [(array(out), array(x)) for out, x in zip(outputs, inputs, strict=True)]
         op, finish = self._reduction(opts, [out for out, _ in pairs])
         return self._make_group(
@@ -121,11 +131,11 @@ class Calls:
 
     # Copies
 
-    def broadcast(self, tensors: Tensors, opts: Any = None) -> dist.Work:
+    def broadcast(self, tensors: Tensors, opts: Rooted) -> dist.Work:
         x, root = movable(only(tensors)), opts.rootRank
         return self._make(opts, tensors, lambda **how: self._comm.broadcast(x, root=root, **how))
 
-    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
+    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: object = None) -> dist.Work:
         x, parts = movable(only(inputs)), self._parts(outputs[0], is_read=False)
         counts = None if parts.are_even else parts.counts
         return self._make(
@@ -135,16 +145,16 @@ class Calls:
             lists=[parts],
         )
 
-    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> dist.Work:
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: object = None) -> dist.Work:
         out, x = movable(output), movable(input)
         self._check_shares(x, out, "output")
         return self._make(opts, [output], lambda **how: self._comm.all_gather(x, out=out, **how))
 
-    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
+    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: object = None) -> dist.Work:
         pairs = [(movable(out), movable(x)) for out, x in zip(outputs, inputs, strict=True)]
         return self._make_group(opts, outputs, lambda: [self._comm.all_gather(x, out=out) for out, x in pairs])
 
-    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
+    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: object = None) -> dist.Work:
         xs = [movable(x) for x in inputs]
         parts = [self._parts([of_rank[k] for of_rank in outputs], is_read=False) for k in range(len(xs))]
         return self._make_group(
@@ -154,7 +164,7 @@ class Calls:
             lists=parts,
         )
 
-    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> dist.Work:
+    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Rooted) -> dist.Work:
         x, root = movable(only(inputs)), opts.rootRank
         if self._comm.rank != root:
             return self._make(opts, [], lambda **how: self._comm.gather(x, root=root, **how))
@@ -166,13 +176,13 @@ class Calls:
             lists=[parts],
         )
 
-    def gather_single(self, output: torch.Tensor | None, input: torch.Tensor, opts: Any) -> dist.Work:
+    def gather_single(self, output: torch.Tensor | None, input: torch.Tensor, opts: Rooted) -> dist.Work:
         x, root = movable(input), opts.rootRank
         out = movable(output) if self._comm.rank == root and output is not None else None
         results = [] if out is None else [output]
         return self._make(opts, results, lambda **how: self._comm.gather(x, root=root, out=out, **how))
 
-    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> dist.Work:
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Rooted) -> dist.Work:
         out, root = movable(only(outputs)), opts.rootRank
         x = self._parts(inputs[0], is_read=True).array if self._comm.rank == root else None
         return self._make(opts, outputs, lambda **how: self._comm.scatter(x, root=root, out=out, **how))
@@ -183,7 +193,7 @@ class Calls:
         input: torch.Tensor,
         output_splits: Sequence[int] = (),
         input_splits: Sequence[int] = (),
-        opts: Any = None,
+        opts: object = None,
     ) -> dist.Work:
         out, x = movable(output), movable(input)
         if not output_splits and not input_splits:
@@ -194,7 +204,7 @@ class Calls:
             opts, [output], lambda **how: self._comm.all_to_all(x, counts=sent, recv_counts=received, out=out, **how)
         )
 
-    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: object = None) -> dist.Work:
         sent, received = self._parts(inputs, is_read=True), self._parts(outputs, is_read=False)
         return self._make(
             opts,
@@ -205,7 +215,7 @@ class Calls:
             lists=[received],
         )
 
-    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
+    def barrier(self, opts: object = None, timeout: timedelta | None = None) -> dist.Work:
         return self._make(opts, [], lambda **how: self._comm.barrier(**how))
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
@@ -237,7 +247,7 @@ class Calls:
 
     # How a call is made
 
-    def _reduction(self, opts: Any, outputs: Tensors) -> tuple[Any, Finish | None]:
+    def _reduction(self, opts: object, outputs: Tensors) -> tuple[_Op, Finish | None]:
         """Returns nvcoll's op, and what is left to do: NCCL divides the sum of integers by the number of ranks."""
         op = op_of(opts)
         whole = [x for x in outputs if not (x.is_floating_point() or x.is_complex() or x.dtype is torch.bool)]
@@ -256,7 +266,7 @@ class Calls:
 
     def _make(
         self,
-        opts: Any,
+        opts: object,
         results: Tensors,
         call: Callable[..., Any],
         finish: Finish | None = None,
@@ -292,9 +302,9 @@ class Calls:
 
     def _make_group(
         self,
-        opts: Any,
+        opts: object,
         results: Tensors,
-        calls: Callable[[], Any],
+        calls: Callable[[], object],
         finish: Finish | None = None,
         lists: Sequence[Parts] = (),
     ) -> dist.Work:

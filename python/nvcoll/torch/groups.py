@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,9 @@ from nvcoll.torch.calls import Calls
 from nvcoll.torch.rendezvous import Ranks, ranks_of
 from nvcoll.torch.strict import NcclRules
 from nvcoll.torch.works import torch_error
+
+if TYPE_CHECKING:
+    from nvcoll.torch.private import BackendOptions
 
 OLDEST = (2, 11)
 """The oldest torch that is tested."""
@@ -78,10 +81,10 @@ class ProcessGroup(Calls, dist.ProcessGroup):
         self,
         ranks: list[int],
         timeout: timedelta | None = None,
-        opts: Any = None,
+        opts: object = None,
         group_name: str | None = None,
         group_desc: str | None = None,
-        device_types: Any = None,
+        device_types: object = None,
     ) -> ProcessGroup | None:
         """Makes a group of some ranks of this one, which call it."""
         if self._comm.rank not in ranks:
@@ -125,7 +128,7 @@ def recent_calls() -> list[tuple[str, list[tuple[int, str]]]]:
     return [(group.group_name, group._comm.recent_calls()) for group in groups]
 
 
-def create(options: Any, _backend_options: Any) -> Any:
+def create(options: BackendOptions, _backend_options: object) -> Calls:
     """Makes a process group, or nvcoll's part of one: torch calls this, with the options of `ranks_of`."""
     try:
         made_by = StrictProcessGroup if strict.is_asked_for() else ProcessGroup

@@ -24,7 +24,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -33,7 +33,10 @@ from torch._C._distributed_c10d import Backend, ReduceOp
 from torch._C._dynamo import eval_frame
 from torch.autograd import _profiler_enabled, _record_function_with_args_enter, _record_function_with_args_exit
 
-__all__ = ["Backend"]
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import _DistributedBackendOptions as BackendOptions
+
+__all__ = ["Backend", "BackendOptions"]
 
 KINDS: Any = ReduceOp.RedOpType
 """The kinds of reduce ops."""
@@ -41,16 +44,17 @@ KINDS: Any = ReduceOp.RedOpType
 is_profiled: Callable[[], bool] = _profiler_enabled
 """Says whether torch's profiler records."""
 
-begin_event: Callable[..., Any] = _record_function_with_args_enter
+begin_event: Callable[..., object] = _record_function_with_args_enter
 """Begins an event of the profiler, from its name and the inputs of the call."""
 
-end_event: Callable[[Any], None] = _record_function_with_args_exit
+end_event: Callable[[object], None] = _record_function_with_args_exit
 """Ends an event of the profiler at once."""
 
 
-def end_event_with(event: Any, is_over: torch.futures.Future[None]) -> Any:
+def end_event_with(event: object, is_over: torch.futures.Future[None]) -> torch.futures.Future[object]:
     """Ends an event of the profiler with a future. Returns a future that ends when the event has."""
-    return torch.ops.profiler._call_end_callbacks_on_jit_fut(event, is_over)
+    ended: torch.futures.Future[object] = torch.ops.profiler._call_end_callbacks_on_jit_fut(event, is_over)
+    return ended
 
 
 def has_constructible_backends() -> bool:
@@ -62,14 +66,14 @@ def has_constructible_backends() -> bool:
     return True
 
 
-def register_backend(group: dist.ProcessGroup, device: torch.device, backend: Any) -> None:
+def register_backend(group: dist.ProcessGroup, device: torch.device, backend: Backend) -> None:
     """Makes a backend the part of a process group for a device, and its default part."""
     kind = dist.ProcessGroup.BackendType.CUSTOM
     group._set_default_backend(kind)
     group._register_backend(device, kind, backend)
 
 
-def process_groups() -> list[Any]:
+def process_groups() -> list[dist.ProcessGroup]:
     """Returns the process groups that this process is in."""
     return list(dist.distributed_c10d._world.pg_map)
 
@@ -83,13 +87,12 @@ def is_for_several_backends() -> bool:
     return config is not None and len(set(config.get_device_backend_map().values())) > 1
 
 
-def factor_of(op: Any) -> Any:
+def factor_of(op: Any) -> float:
     """Returns the factor of a PREMUL_SUM, a number or a tensor of one."""
-    factor = op.__getstate__()[1]
-    return factor.item() if isinstance(factor, torch.Tensor) else factor
+    return float(op.__getstate__()[1])
 
 
-def set_unwrap_function(future: torch.futures.Future[Any], function: Callable[[Any], Any]) -> None:
+def set_unwrap_function(future: torch.futures.Future[object], function: Callable[[object], object]) -> None:
     """Has the result of a future pass through a function, where Python reads it."""
     future._set_unwrap_func(function)
 

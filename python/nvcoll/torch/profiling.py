@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -52,7 +51,7 @@ def record(owner: type) -> None:
 
 def _recorded(method: Callable[..., dist.Work], event: str, place: int | None) -> Callable[..., dist.Work]:
     @functools.wraps(method)
-    def call(self: Any, *arguments: Any, **keywords: Any) -> dist.Work:
+    def call(self: object, *arguments: object, **keywords: object) -> dist.Work:
         if not private.is_profiled():
             return method(self, *arguments, **keywords)
         inputs = _flat(arguments[place]) if place is not None and place < len(arguments) else []
@@ -68,7 +67,7 @@ def _recorded(method: Callable[..., dist.Work], event: str, place: int | None) -
     return call
 
 
-def _end_with(work: dist.Work, begun: Any) -> None:
+def _end_with(work: dist.Work, begun: object) -> None:
     """Ends an event when its call is over."""
     is_over: torch.futures.Future[None] = torch.futures.Future()
     event = private.end_event_with(begun, is_over)
@@ -79,8 +78,8 @@ def _end_with(work: dist.Work, begun: Any) -> None:
         event.wait()
 
 
-def _flat(value: Any) -> list[torch.Tensor]:
+def _flat(value: object) -> list[torch.Tensor]:
     """Returns the tensors of an argument: a tensor, a list, or a list of lists."""
     if isinstance(value, torch.Tensor):
         return [value]
-    return [x for one in value or () for x in _flat(one)]
+    return [x for one in value for x in _flat(one)] if isinstance(value, list | tuple) else []

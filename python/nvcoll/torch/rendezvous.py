@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from torch.distributed import PrefixStore
 
@@ -33,6 +33,11 @@ from nvcoll.ranks import membership
 from nvcoll.ranks.job import JobSettings
 from nvcoll.torch.reporting import Reporting
 
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
+    from nvcoll.torch.private import BackendOptions
+
 ORDER = "NVCOLL_ORDER"
 """The variable of the order of additions between hosts: ``rank`` or ``nested``."""
 
@@ -42,7 +47,7 @@ SEVERAL = "several hosts"
 SILENCE = timedelta(seconds=30)
 """How long a rank waits for another in torch's store before it says so. Chosen: jobs start within seconds."""
 
-_world: Any = None
+_world: nvcoll.Communicator | None = None
 """The communicator of the default group, if it is of nvcoll."""
 
 
@@ -63,7 +68,7 @@ class Ranks:
     issuing: threading.Lock = field(default_factory=threading.Lock)
 
 
-def ranks_of(options: Any) -> Ranks:
+def ranks_of(options: BackendOptions) -> Ranks:
     """Returns the ranks for which torch makes a group.
 
     Args:
@@ -98,7 +103,7 @@ def _leave_world(reporting: Reporting) -> None:
     membership.finalize()
 
 
-def _join(options: Any) -> Any:
+def _join(options: BackendOptions) -> nvcoll.Communicator:
     """Joins the job of all ranks, unless this process is in one already."""
     rank, size, seconds = options.group_rank, options.group_size, options.timeout.total_seconds()
     current = membership.current(seconds)
@@ -115,7 +120,7 @@ def _join(options: Any) -> Any:
     return current
 
 
-def _job_of(options: Any) -> str | None:
+def _job_of(options: BackendOptions) -> str | None:
     """Returns the name of a new job, which rank 0 chooses; None if ranks are on several hosts.
 
     Raises:
@@ -156,7 +161,7 @@ def _on_several(hosts: list[str]) -> bool:
     return len({host.partition(" ")[0] for host in hosts}) > 1
 
 
-def _across(options: Any) -> Any:
+def _across(options: BackendOptions) -> nvcoll.Communicator:
     """Joins the job of ranks on several hosts, and returns its communicator.
 
     ``NVCOLL_ORDER=nested`` adds sums of hosts: fewer bytes between three or more hosts, and bits that depend on them.
@@ -175,12 +180,12 @@ def _across(options: Any) -> Any:
         outer = Gloo(PrefixStore("nvcoll/hosts", options.store), rank, size, seconds, _master(options.store))
     place = JobSettings(rank, size, "torch")
     comm = membership.init_across(outer, place, timeout=seconds, join_timeout=seconds)
-    if order == "nested":
+    if order == "nested" and not isinstance(comm, nvcoll.Communicator):
         comm.add_sums_of_hosts()
-    return comm
+    return cast("nvcoll.Communicator", comm)
 
 
-def _master(store: Any) -> str:
+def _master(store: Store) -> str:
     """Returns an address to which other hosts have a route: that of the store, if it has one."""
     while hasattr(store, "underlying_store"):
         store = store.underlying_store

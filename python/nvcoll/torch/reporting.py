@@ -16,7 +16,6 @@ import os
 import sys
 import weakref
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -83,8 +82,8 @@ def _key(rank: int) -> str:
     return f"nvcoll/report/{rank}"
 
 
-_marking: weakref.ref[Any] | None = None
-_handle: Any = None
+_marking: weakref.ref[torch.optim.Optimizer] | None = None
+_handle: object = None
 
 
 def mark_steps() -> None:
@@ -96,7 +95,7 @@ def mark_steps() -> None:
         _handle = register_optimizer_step_post_hook(_mark)
 
 
-def _mark(optimizer: torch.optim.Optimizer, _arguments: Any, _keywords: Any) -> None:
+def _mark(optimizer: torch.optim.Optimizer, _arguments: object, _keywords: object) -> None:
     global _marking
     if _marking is None or _marking() is None:
         _marking = weakref.ref(optimizer)

@@ -5,16 +5,15 @@ Source: gloo's sparse all_reduce in torch does the same.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.distributed as dist
 
+import nvcoll
 from nvcoll.torch.tensors import op_of
 from nvcoll.torch.works import DoneWork, invalid
 
 
-def all_reduce_sparse(group: Any, x: torch.Tensor, opts: Any) -> dist.Work:
+def all_reduce_sparse(comm: nvcoll.Communicator, x: torch.Tensor, opts: object) -> dist.Work:
     """Adds the entries of all ranks, and makes ``x`` the sum. Runs at once.
 
     Raises:
@@ -26,7 +25,6 @@ def all_reduce_sparse(group: Any, x: torch.Tensor, opts: Any) -> dist.Work:
             "pass x.to_sparse_coo() or x.to_dense()"
         )
     own = x.coalesce()
-    comm = group._comm
     lengths = torch.zeros(comm.world_size, dtype=torch.int64)
     comm.all_gather(torch.tensor([own._nnz()]), out=lengths)
     counts = lengths.tolist()

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 import torch.distributed as dist
@@ -63,16 +62,16 @@ def is_asked_for() -> bool:
 class NcclRules:
     """Calls that refuse what NCCL refuses, before those of `Calls`."""
 
-    def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
+    def recv_anysource(self, tensors: object, tag: int = 0) -> dist.Work:
         raise invalid("NCCL cannot receive from any rank: name the source")
 
-    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+    def monitored_barrier(self, timeout: object = None, wait_all_ranks: bool = False) -> None:
         raise invalid("NCCL has no monitored_barrier: call it on a group with the backend gloo")
 
 
-def _checked(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(name: str, call: Callable[..., dist.Work]) -> Callable[..., dist.Work]:
     @functools.wraps(call)
-    def checked(self: Any, *arguments: Any, **keywords: Any) -> Any:
+    def checked(self: object, *arguments: object, **keywords: object) -> dist.Work:
         tensors = list(_tensors([*arguments, *keywords.values()]))
         for x in tensors:
             if complaint := _complaint(x):
@@ -92,7 +91,7 @@ def _checked(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _tensors(values: Any, *, nested: bool = True) -> Iterator[torch.Tensor]:
+def _tensors(values: Iterable[object], *, nested: bool = True) -> Iterator[torch.Tensor]:
     """Yields the tensors of arguments; with `nested` also those of lists in lists, which torch copies for NCCL."""
     for value in values:
         if isinstance(value, torch.Tensor):

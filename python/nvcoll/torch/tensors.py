@@ -8,13 +8,18 @@ otherwise it is a copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from nvcoll._nvcoll import dtypes, premul_sum
 from nvcoll.torch import private
 from nvcoll.torch.works import invalid
+
+if TYPE_CHECKING:
+    from torch.distributed import ReduceOp
+
+    from nvcoll._nvcoll import _Op, _OpName
 
 _NAMES = {row.name for row in dtypes()}
 
@@ -26,7 +31,7 @@ KNOWN = frozenset(
 """The dtypes of torch that nvcoll knows."""
 
 
-OPS = {
+OPS: dict[ReduceOp.RedOpType, _OpName] = {
     private.KINDS.SUM: "sum",
     private.KINDS.AVG: "avg",
     private.KINDS.PRODUCT: "prod",
@@ -125,7 +130,7 @@ def writing_back(lists: Sequence[Parts]) -> Callable[[], None] | None:
     return write if copies else None
 
 
-def op_of(opts: Any) -> Any:
+def op_of(opts: object) -> _Op:
     """Returns nvcoll's op for torch's options, for a bare op, or for none."""
     if opts is None:
         return "sum"

@@ -86,7 +86,7 @@ DONE = DoneWork()
 class _Work(Protocol):
     """What `CallWork` needs of a `nvcoll.Work`."""
 
-    def wait(self, timeout: float | None = None) -> Any: ...
+    def wait(self, timeout: float | None = None) -> object: ...
     def done(self) -> bool: ...
     def exception(self) -> BaseException | None: ...
     def _when_done(self, ring: Callable[[], object]) -> None: ...
@@ -120,7 +120,7 @@ class CallWork(dist.Work):
             forget_ended(in_flight)
             in_flight.add(self)
         self._is_inference = torch.is_inference_mode_enabled()
-        self._event: Any = None
+        self._event: torch.futures.Future[object] | None = None
         if finish is not None:
             work._when_done(self._end_quietly)
 
@@ -183,7 +183,7 @@ class CallWork(dist.Work):
             future.fail(error, self._results)
         self._forget()
 
-    def end_event(self, event: torch.futures.Future[Any], is_over: torch.futures.Future[None]) -> None:
+    def end_event(self, event: torch.futures.Future[object], is_over: torch.futures.Future[None]) -> None:
         """Ends an event of the profiler when the call is over. `wait` returns after the event has ended."""
         self._event = event
         self._work._when_done(lambda: later(is_over.set_result, None))
@@ -243,10 +243,10 @@ class Together:
         ring()
 
 
-class _Future(torch.futures.Future[Any]):
+class _Future(torch.futures.Future[object]):
     """The future of a call in flight, or of a callback of it."""
 
-    def then(self, callback: Callable[..., Any]) -> Any:
+    def then(self, callback: Callable[..., object]) -> _Future:
         self._await()
         following = _Future()
         try:
@@ -261,13 +261,13 @@ class _Future(torch.futures.Future[Any]):
         self._await()
         super().add_done_callback(callback)
 
-    def set_exception(self, error: Any) -> None:
+    def set_exception(self, error: BaseException) -> None:
         self.fail(error, ())
 
     def fail(self, error: BaseException, results: Sequence[torch.Tensor]) -> None:
         """Ends the future with an error. C++, which does not see torch's exceptions of futures, reads `_Failed`."""
 
-        def raise_error(_failed: Any) -> None:
+        def raise_error(_failed: object) -> None:
             raise error
 
         private.set_unwrap_function(self, raise_error)
@@ -292,7 +292,7 @@ class _Failed:
     def __init__(self, error: BaseException, results: Sequence[torch.Tensor]) -> None:
         self._error, self._results = error, results
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         if not private.is_in_backward() or not self._results:
             raise self._error
         private.at_end_of_backward(self._raise)
@@ -307,7 +307,7 @@ private.leave_untraced(DoneWork)
 private.leave_untraced(_Future)
 
 
-def later(function: Callable[..., Any], *arguments: Any) -> None:
+def later(function: Callable[..., object], *arguments: object) -> None:
     """Runs a function on a separate thread."""
     global _threads
     if _threads is None:
