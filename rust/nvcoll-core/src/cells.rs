@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn numbers_are_given_once_and_none_is_left_out() {
-        for &aliasing in Aliasing::ALL {
+        for aliasing in Aliasing::ALL {
             let all = cells(aliasing);
             let mut numbers: Vec<usize> =
                 NAMED.iter().flat_map(|(rank, buffer, c)| all.range(*rank, *buffer, c)).collect();

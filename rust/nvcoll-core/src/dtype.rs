@@ -1,34 +1,22 @@
 //! The element types. **A dtype is one row of the table below**; every list of dtypes in the project (tests, CLI, docs,
 //! kernels) is generated from it.
 
-/// The kind of arithmetic of a dtype. The table of ops lists the kinds on which each op is defined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Floats of IEEE 754, and formats that accumulate in them.
-    Float,
-    /// Floats of eight bits. They support addition and comparison only, because they are too coarse for more.
-    Float8,
-    /// Signed integers in two's complement, which wrap.
-    Signed,
-    /// Unsigned integers, which wrap.
-    Unsigned,
-    /// Truth values of one byte, true unless it is zero.
-    Bool,
-    /// Complex numbers of two floats, the real part first.
-    Complex,
-}
-
-impl Kind {
-    /// Returns the name of the kind.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Float => "float",
-            Kind::Float8 => "float8",
-            Kind::Signed => "signed integer",
-            Kind::Unsigned => "unsigned integer",
-            Kind::Bool => "bool",
-            Kind::Complex => "complex",
-        }
+crate::names! {
+    /// The kind of arithmetic of a dtype. The table of ops lists the kinds on which each op is defined.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Kind {
+        /// Floats of IEEE 754, and formats that accumulate in them.
+        Float = "float",
+        /// Floats of eight bits. They support addition and comparison only, because they are too coarse for more.
+        Float8 = "float8",
+        /// Signed integers in two's complement, which wrap.
+        Signed = "signed integer",
+        /// Unsigned integers, which wrap.
+        Unsigned = "unsigned integer",
+        /// Truth values of one byte, true unless it is zero.
+        Bool = "bool",
+        /// Complex numbers of two floats, the real part first.
+        Complex = "complex",
     }
 }
 

@@ -129,30 +129,20 @@ pub struct Dependency {
     pub lag: u32,
 }
 
-/// The way in which a rank accesses the memory of another rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Path {
-    /// All memory is addressable: steps access it directly.
-    Mapped,
-    /// Only staging is addressable: a value passes through a slot of the rank that has it.
-    Staged,
-    /// Only staging is addressable, and only for stores: a value passes through a slot of each rank that reads it.
-    Pushed,
+crate::names! {
+    /// The way in which a rank accesses the memory of another rank.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Path {
+        /// All memory is addressable: steps access it directly.
+        Mapped = "mapped",
+        /// Only staging is addressable: a value passes through a slot of the rank that has it.
+        Staged = "staged",
+        /// Only staging is addressable, and only for stores: a value passes through a slot of each rank that reads it.
+        Pushed = "pushed",
+    }
 }
 
 impl Path {
-    /// Every path.
-    pub const ALL: &'static [Path] = &[Path::Mapped, Path::Staged, Path::Pushed];
-
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Path::Mapped => "mapped",
-            Path::Staged => "staged",
-            Path::Pushed => "pushed",
-        }
-    }
-
     /// Returns the default number of slots of staging. With two slots, one tile is stored while the tile before it is read.
     pub const fn slots(self) -> u32 {
         match self {

@@ -80,7 +80,7 @@ fn every_algorithm_composes() {
             let shard = b.reduce_scatter(&b.inputs(), &inner, half);
             let total = b.all_reduce(&shard, &outer, whole);
             b.all_gather(&total, &b.outputs(), &inner, other);
-            for &path in Path::ALL {
+            for path in Path::ALL {
                 let schedule = lower(&b.clone().finish("composed").unwrap(), path).unwrap();
                 verify(schedule).unwrap_or_else(|refutation| panic!("{half} {whole} {other}: {refutation}"));
             }
@@ -173,7 +173,7 @@ proptest! {
         lines in lines(),
     ) {
         let mapped = written(collective, form, &lines).finish("random").unwrap();
-        for &path in Path::ALL {
+        for path in Path::ALL {
             let schedule = lower(&mapped, path).unwrap();
             let read_back = text::parse(&text::print(&schedule));
             prop_assert_eq!(read_back.as_ref(), Ok(&schedule));

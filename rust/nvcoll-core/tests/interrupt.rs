@@ -47,7 +47,7 @@ fn each_stage_asks_often_and_ends_at_any_question() {
     let mapped = ring(&Interrupt::never()).unwrap();
     check("building", mapped.steps.len(), ring);
     check("costing", mapped.steps.len(), |interrupt| Ok(Cost::of_interruptible(&mapped, interrupt)?));
-    for &path in Path::ALL {
+    for path in Path::ALL {
         let lowered = lower(&mapped, path).unwrap();
         if path != Path::Mapped {
             let steps = lowered.steps.len();

@@ -100,7 +100,7 @@ fn two_level_is_proved_with_nodes_of_any_size() {
         for outer in ["ring", "halving_doubling"] {
             let name = format!("two_level(per_node={per_node},outer={outer})");
             let mapped = algorithm::build(&ALL_REDUCE, &name, Roles::of(per_node * nodes), Aliasing::InPlace).unwrap();
-            for &path in Path::ALL {
+            for path in Path::ALL {
                 verify(lower(&mapped, path).unwrap()).unwrap_or_else(|refutation| panic!("{refutation}"));
             }
         }
@@ -142,7 +142,7 @@ fn every_proved_order_is_at_least_the_declared_one() {
 #[test]
 fn no_algorithm_declares_less_than_it_always_keeps() {
     for algorithm in ALGORITHMS {
-        for &path in Path::ALL {
+        for path in Path::ALL {
             let proved = [15, 16].map(|n| {
                 let mapped = algorithm::build(algorithm.collective, algorithm.name, Roles::of(n), Aliasing::Disjoint);
                 verify(lower(&mapped.unwrap(), path).unwrap()).unwrap().order()

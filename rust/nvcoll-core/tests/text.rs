@@ -234,7 +234,7 @@ fn schedule() -> impl Strategy<Value = Schedule> {
         let forms = select(collective.forms(n).collect::<Vec<_>>());
         forms.prop_map(move |(roles, aliasing)| (collective, roles, aliasing))
     });
-    let frame = (forms, 1u32..5, select(Path::ALL), 0u32..10, "[a-zé:._/-]{1,8}");
+    let frame = (forms, 1u32..5, select(&Path::ALL[..]), 0u32..10, "[a-zé:._/-]{1,8}");
     frame.prop_flat_map(|((collective, roles, aliasing), chunks_per_part, path, slots, algorithm)| {
         let Roles { world_size, root } = roles;
         let chunks = collective.parts(roles) * chunks_per_part;

@@ -37,7 +37,7 @@ fn a_driven_node_gives_the_sum_for_every_algorithm_path_aliasing_and_count() {
     for world_size in [1, 2, 3, 5, 8] {
         let node = Node::new(world_size, Some(2)).unwrap();
         for algorithm in algorithm::of(&ALL_REDUCE) {
-            for &path in Path::ALL {
+            for path in Path::ALL {
                 for count in COUNTS {
                     let program = node.program(&call(algorithm.name, count, path), None).unwrap();
                     let mut data = inputs(world_size, count);

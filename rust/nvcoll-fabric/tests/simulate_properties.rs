@@ -32,7 +32,7 @@ fn run(schedule: &Schedule, count: usize, fabric: &Fabric, settings: &Settings) 
 prop_compose! {
     /// A schedule of the registry, of up to eight ranks.
     fn any_schedule()(
-        algorithm in any::<prop::sample::Index>(), n in 1u32..9, path in prop::sample::select(Path::ALL), form in any::<prop::sample::Index>()
+        algorithm in any::<prop::sample::Index>(), n in 1u32..9, path in prop::sample::select(&Path::ALL[..]), form in any::<prop::sample::Index>()
     ) -> Schedule {
         let algorithm = ALGORITHMS[algorithm.index(ALGORITHMS.len())];
         let forms: Vec<_> = algorithm.collective.forms(n).collect();

@@ -103,41 +103,30 @@ impl Recompute {
     }
 }
 
-/// The precision of GEMMs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Dtype {
-    /// bfloat16.
-    #[default]
-    Bf16,
-    /// IEEE half precision.
-    Fp16,
-    /// 8 bits: E4M3 and E5M2.
-    Fp8,
-    /// 4 bits with a scale for 16 elements (NVFP4).
-    Fp4,
-    /// IEEE single precision, in tensor cores as TF32.
-    Tf32,
-    /// IEEE single precision, without tensor cores.
-    Fp32,
-    /// IEEE double precision, without tensor cores.
-    Fp64,
+nvcoll_core::names! {
+    /// The precision of GEMMs.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Dtype {
+        /// bfloat16.
+        #[default]
+        Bf16 = "bf16",
+        /// IEEE half precision.
+        Fp16 = "fp16",
+        /// 8 bits: E4M3 and E5M2.
+        Fp8 = "fp8",
+        /// 4 bits with a scale for 16 elements (NVFP4).
+        Fp4 = "fp4",
+        /// IEEE single precision, in tensor cores as TF32.
+        Tf32 = "tf32",
+        /// IEEE single precision, without tensor cores.
+        Fp32 = "fp32",
+        /// IEEE double precision, without tensor cores.
+        Fp64 = "fp64",
+    }
 }
 
 impl Dtype {
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bf16 => "bf16",
-            Self::Fp16 => "fp16",
-            Self::Fp8 => "fp8",
-            Self::Fp4 => "fp4",
-            Self::Tf32 => "tf32",
-            Self::Fp32 => "fp32",
-            Self::Fp64 => "fp64",
-        }
-    }
-
     /// Returns the bytes of an element of a GEMM's input; scales included for 4 bits.
     pub const fn bytes(self) -> f64 {
         match self {

@@ -70,69 +70,35 @@ pub struct MemoryPart {
     pub bytes: f64,
 }
 
-/// The lines of the table of memory, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MemoryLine {
-    /// Parameters.
-    Parameters,
-    /// Gradients.
-    Gradients,
-    /// The optimizer's state.
-    Optimizer,
-    /// Buffers of communication: gathered layers, buckets.
-    Buffers,
-    /// What the forward pass keeps for the backward pass.
-    Activations,
-    /// The layer at work.
-    Temporary,
-    /// Logits and what the loss makes of them.
-    Loss,
-    /// Pools of CUDA graphs.
-    Graphs,
-    /// Tensors of no known kind.
-    Other,
-    /// Memory that the allocator reserves beyond its allocations.
-    Reserved,
-    /// NCCL's buffers and channels.
-    Nccl,
-    /// CUDA's context.
-    Context,
-}
-
-impl MemoryLine {
-    /// All lines, in the order of the table.
-    pub const ALL: [Self; 12] = [
-        Self::Parameters,
-        Self::Gradients,
-        Self::Optimizer,
-        Self::Buffers,
-        Self::Activations,
-        Self::Temporary,
-        Self::Loss,
-        Self::Graphs,
-        Self::Other,
-        Self::Reserved,
-        Self::Nccl,
-        Self::Context,
-    ];
-
-    /// Returns its name for people.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Parameters => "parameters",
-            Self::Gradients => "gradients",
-            Self::Optimizer => "optimizer state",
-            Self::Buffers => "communication buffers",
-            Self::Activations => "activations",
-            Self::Temporary => "layer at work",
-            Self::Loss => "logits and loss",
-            Self::Graphs => "CUDA graphs",
-            Self::Other => "other",
-            Self::Reserved => "reserved, not allocated",
-            Self::Nccl => "NCCL",
-            Self::Context => "CUDA context",
-        }
+nvcoll_core::names! {
+    /// The lines of the table of memory, in their order.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum MemoryLine {
+        /// Parameters.
+        Parameters = "parameters",
+        /// Gradients.
+        Gradients = "gradients",
+        /// The optimizer's state.
+        Optimizer = "optimizer state",
+        /// Buffers of communication: gathered layers, buckets.
+        Buffers = "communication buffers",
+        /// What the forward pass keeps for the backward pass.
+        Activations = "activations",
+        /// The layer at work.
+        Temporary = "layer at work",
+        /// Logits and what the loss makes of them.
+        Loss = "logits and loss",
+        /// Pools of CUDA graphs.
+        Graphs = "CUDA graphs",
+        /// Tensors of no known kind.
+        Other = "other",
+        /// Memory that the allocator reserves beyond its allocations.
+        Reserved = "reserved, not allocated",
+        /// NCCL's buffers and channels.
+        Nccl = "NCCL",
+        /// CUDA's context.
+        Context = "CUDA context",
     }
 }
 

@@ -7,17 +7,19 @@ use crate::builder::Builder;
 use crate::collective::Collective;
 use crate::error::{Error, Result};
 
-/// The order in which an algorithm folds contributions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// The left fold over ranks 0..n-1, for every element.
-    Rank,
-    /// A fold of folds.
-    Nested,
-    /// The algorithm's own documented order.
-    Own,
-    /// The algorithm folds nothing.
-    None,
+crate::names! {
+    /// The order in which an algorithm folds contributions.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Order {
+        /// The left fold over ranks 0..n-1, for every element.
+        Rank = "rank",
+        /// A fold of folds.
+        Nested = "nested",
+        /// The algorithm's own documented order.
+        Own = "own",
+        /// The algorithm folds nothing.
+        None = "none",
+    }
 }
 
 impl Order {
@@ -33,16 +35,6 @@ impl Order {
             other
         } else {
             self
-        }
-    }
-
-    /// Returns the name of the order.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Order::Rank => "rank",
-            Order::Nested => "nested",
-            Order::Own => "own",
-            Order::None => "none",
         }
     }
 }

@@ -318,7 +318,7 @@ impl Collective {
     /// Returns the possible aliasings.
     pub fn aliasings(&self) -> &'static [Aliasing] {
         if self.can_be_in_place {
-            Aliasing::ALL
+            &Aliasing::ALL
         } else {
             &[Aliasing::Disjoint]
         }

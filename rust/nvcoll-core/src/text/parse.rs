@@ -53,11 +53,11 @@ fn header(mut scan: Scanner<'_>) -> Result<Schedule> {
     let roles = Roles { world_size, root };
     check_sizes(&scan, collective, roles, chunks_per_part)?;
     keyword(&mut scan, "path")?;
-    let path = *named(&mut scan, "path", Path::ALL, |p| p.name())?;
+    let path = *named(&mut scan, "path", &Path::ALL, |p| p.name())?;
     scan.skip_blanks();
     let slots = if scan.is_next("slots") { setting(&mut scan, "slots")? } else { path.slots() };
     keyword(&mut scan, "aliasing")?;
-    let aliasing = *named(&mut scan, "aliasing", Aliasing::ALL, |a| a.name())?;
+    let aliasing = *named(&mut scan, "aliasing", &Aliasing::ALL, |a| a.name())?;
     if !scan.is_done() {
         return Err(scan.found("the end of the line"));
     }

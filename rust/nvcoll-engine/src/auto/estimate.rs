@@ -48,35 +48,25 @@ pub const COEFFICIENTS: [(&str, f64); TERMS] = [
 /// The terms of one call by one schedule: the factor of each coefficient.
 pub type Terms = [f64; TERMS];
 
-/// The mode in which a call runs. Each mode has its own coefficients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// By tile: one caller drives all ranks on mapped memory, workers share the tiles, and no worker waits.
-    Tile,
-    /// By rank, staged: ranks wait for each other, and copy through slots.
-    Staged,
-    /// By rank, mapped: every rank is a thread that makes its own calls and waits for other ranks.
-    Ranks,
+nvcoll_core::names! {
+    /// The mode in which a call runs. Each mode has its own coefficients.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Mode {
+        /// By tile: one caller drives all ranks on mapped memory, workers share the tiles, and no worker waits.
+        Tile = "tile",
+        /// By rank, staged: ranks wait for each other, and copy through slots.
+        Staged = "staged",
+        /// By rank, mapped: every rank is a thread that makes its own calls and waits for other ranks.
+        Ranks = "ranks",
+    }
 }
 
 impl Mode {
-    /// All modes.
-    pub const ALL: &'static [Mode] = &[Mode::Tile, Mode::Staged, Mode::Ranks];
-
     /// Returns the path of a mode.
     pub const fn path(self) -> Path {
         match self {
             Mode::Staged => Path::Staged,
             Mode::Tile | Mode::Ranks => Path::Mapped,
-        }
-    }
-
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mode::Tile => "tile",
-            Mode::Staged => "staged",
-            Mode::Ranks => "ranks",
         }
     }
 }

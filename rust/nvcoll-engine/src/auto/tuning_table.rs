@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn the_table_that_is_shipped_is_read() {
         let shipped = Tuning::shipped();
-        for &mode in Mode::ALL {
+        for mode in Mode::ALL {
             assert!(shipped.coefficients(mode).iter().sum::<f64>() > 0.0, "{}", mode.name());
         }
     }

@@ -42,40 +42,29 @@ pub(super) fn by_name<S: Serializer>(medium: &&'static Medium, to: S) -> std::re
     medium.name.serialize(to)
 }
 
-/// Of what family a medium is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LinkFamily {
-    /// NVLink, to a switch or to another GPU.
-    Nvlink,
-    /// AMD's Infinity Fabric between GPUs.
-    Xgmi,
-    /// PCI Express.
-    Pcie,
-    /// Coherent links between a processor and a GPU.
-    C2c,
-    /// Between sockets.
-    Socket,
-    /// To memory.
-    Memory,
-    /// Between nodes.
-    Network,
+nvcoll_core::names! {
+    /// Of what family a medium is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum LinkFamily {
+        /// NVLink, to a switch or to another GPU.
+        Nvlink = "nvlink",
+        /// AMD's Infinity Fabric between GPUs.
+        Xgmi = "xgmi",
+        /// PCI Express.
+        Pcie = "pcie",
+        /// Coherent links between a processor and a GPU.
+        C2c = "c2c",
+        /// Between sockets.
+        Socket = "socket",
+        /// To memory.
+        Memory = "memory",
+        /// Between nodes.
+        Network = "network",
+    }
 }
 
 impl LinkFamily {
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            LinkFamily::Nvlink => "nvlink",
-            LinkFamily::Xgmi => "xgmi",
-            LinkFamily::Pcie => "pcie",
-            LinkFamily::C2c => "c2c",
-            LinkFamily::Socket => "socket",
-            LinkFamily::Memory => "memory",
-            LinkFamily::Network => "network",
-        }
-    }
-
     /// Says whether it is for GPUs only: to each other, or to their switch.
     pub const fn joins_gpus(self) -> bool {
         matches!(self, LinkFamily::Nvlink | LinkFamily::Xgmi)

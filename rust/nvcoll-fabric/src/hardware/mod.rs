@@ -87,38 +87,25 @@ impl Device {
     }
 }
 
-/// What a device is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeviceKind {
-    /// A GPU: a rank.
-    Gpu,
-    /// A switch of NVLinks.
-    Nvswitch,
-    /// A switch of PCIe.
-    PcieSwitch,
-    /// A processor socket with its root complex.
-    Socket,
-    /// The memory of a socket, through which staged transfers go.
-    Memory,
-    /// A network card.
-    Nic,
-    /// A switch, or a rail, of a network.
-    NetworkSwitch,
-}
-
-impl DeviceKind {
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DeviceKind::Gpu => "gpu",
-            DeviceKind::Nvswitch => "nvswitch",
-            DeviceKind::PcieSwitch => "pcie_switch",
-            DeviceKind::Socket => "socket",
-            DeviceKind::Memory => "memory",
-            DeviceKind::Nic => "nic",
-            DeviceKind::NetworkSwitch => "network_switch",
-        }
+nvcoll_core::names! {
+    /// What a device is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum DeviceKind {
+        /// A GPU: a rank.
+        Gpu = "gpu",
+        /// A switch of NVLinks.
+        Nvswitch = "nvswitch",
+        /// A switch of PCIe.
+        PcieSwitch = "pcie_switch",
+        /// A processor socket with its root complex.
+        Socket = "socket",
+        /// The memory of a socket, through which staged transfers go.
+        Memory = "memory",
+        /// A network card.
+        Nic = "nic",
+        /// A switch, or a rail, of a network.
+        NetworkSwitch = "network_switch",
     }
 }
 

@@ -6,37 +6,25 @@ use serde::Deserialize;
 use crate::error::Result;
 use crate::tables;
 
-/// An algorithm of NCCL, in the order in which ties are broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NcclAlgorithm {
-    /// Two trees over nodes, chains inside them.
-    Tree,
-    /// Rings over all GPUs.
-    Ring,
-    /// The NVSwitch reduces and multicasts.
-    Nvls,
-    /// The NVSwitch reduces and multicasts inside nodes, and a tree joins the nodes.
-    NvlsTree,
-    /// Parallel aggregated trees: one GPU per node.
-    Pat,
+nvcoll_core::names! {
+    /// An algorithm of NCCL, in the order in which ties are broken.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum NcclAlgorithm {
+        /// Two trees over nodes, chains inside them.
+        Tree = "Tree",
+        /// Rings over all GPUs.
+        Ring = "Ring",
+        /// The NVSwitch reduces and multicasts.
+        Nvls = "NVLS",
+        /// The NVSwitch reduces and multicasts inside nodes, and a tree joins the nodes.
+        NvlsTree = "NVLSTree",
+        /// Parallel aggregated trees: one GPU per node.
+        Pat = "PAT",
+    }
 }
 
 impl NcclAlgorithm {
-    /// Every algorithm.
-    pub const ALL: [Self; 5] = [Self::Tree, Self::Ring, Self::Nvls, Self::NvlsTree, Self::Pat];
-
-    /// Returns the name that NCCL prints.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tree => "Tree",
-            Self::Ring => "Ring",
-            Self::Nvls => "NVLS",
-            Self::NvlsTree => "NVLSTree",
-            Self::Pat => "PAT",
-        }
-    }
-
     /// Finds an algorithm by the name that NCCL prints, in any case.
     ///
     /// # Errors
@@ -46,30 +34,20 @@ impl NcclAlgorithm {
     }
 }
 
-/// A protocol of NCCL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protocol {
-    /// 8 bytes at a time, half of them flags: no fence, half the bandwidth.
-    Ll,
-    /// 128 bytes at a time, 8 of them flags.
-    Ll128,
-    /// Large chunks and a fence.
-    Simple,
+nvcoll_core::names! {
+    /// A protocol of NCCL.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Protocol {
+        /// 8 bytes at a time, half of them flags: no fence, half the bandwidth.
+        Ll = "LL",
+        /// 128 bytes at a time, 8 of them flags.
+        Ll128 = "LL128",
+        /// Large chunks and a fence.
+        Simple = "Simple",
+    }
 }
 
 impl Protocol {
-    /// Every protocol.
-    pub const ALL: [Self; 3] = [Self::Ll, Self::Ll128, Self::Simple];
-
-    /// Returns the name that NCCL prints.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ll => "LL",
-            Self::Ll128 => "LL128",
-            Self::Simple => "Simple",
-        }
-    }
-
     /// Finds a protocol by the name that NCCL prints, in any case.
     ///
     /// # Errors

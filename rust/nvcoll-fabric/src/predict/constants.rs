@@ -14,26 +14,17 @@ use crate::hardware::gpus::Generation;
 use crate::nccl::Protocol;
 use crate::tables;
 
-/// How a number is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Provenance {
-    /// Its source says it.
-    Cited,
-    /// It was fitted to rows of the table of measurements.
-    Fitted,
-    /// Neither: a guess.
-    Chosen,
-}
-
-impl Provenance {
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cited => "cited",
-            Self::Fitted => "fitted",
-            Self::Chosen => "chosen",
-        }
+nvcoll_core::names! {
+    /// How a number is known.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Provenance {
+        /// Its source says it.
+        Cited = "cited",
+        /// It was fitted to rows of the table of measurements.
+        Fitted = "fitted",
+        /// Neither: a guess.
+        Chosen = "chosen",
     }
 }
 

@@ -16,30 +16,20 @@ use crate::hardware::{Evidence, Fabric};
 use crate::nccl::{Model, NcclAlgorithm, NcclSettings, Protocol};
 use crate::tables;
 
-/// How the program launches its calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Launch {
-    /// A process for each GPU, as nccl-tests with `-g 1`.
-    ProcessPerGpu,
-    /// One process for all GPUs of a node, as nccl-tests with `-g 8`.
-    SingleProcess,
-    /// A process for each GPU, called from a framework as torch.
-    Framework,
+nvcoll_core::names! {
+    /// How the program launches its calls.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Launch {
+        /// A process for each GPU, as nccl-tests with `-g 1`.
+        ProcessPerGpu = "process_per_gpu",
+        /// One process for all GPUs of a node, as nccl-tests with `-g 8`.
+        SingleProcess = "single_process",
+        /// A process for each GPU, called from a framework as torch.
+        Framework = "framework",
+    }
 }
 
 impl Launch {
-    /// Every launch.
-    pub const ALL: [Self; 3] = [Self::ProcessPerGpu, Self::SingleProcess, Self::Framework];
-
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ProcessPerGpu => "process_per_gpu",
-            Self::SingleProcess => "single_process",
-            Self::Framework => "framework",
-        }
-    }
-
     /// Finds a launch by name.
     ///
     /// # Errors

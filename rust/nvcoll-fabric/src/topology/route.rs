@@ -36,31 +36,20 @@ pub struct Route {
     pub kind: RouteKind,
 }
 
-/// The kinds of routes, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RouteKind {
-    /// The transfer stays inside one GPU.
-    Local,
-    /// The transfer crosses NVLink or xGMI.
-    Nvlink,
-    /// The transfer crosses PCIe from GPU to GPU.
-    Peer,
-    /// The transfer is host-staged: it passes the memory of a socket.
-    Staged,
-    /// The transfer crosses a network.
-    Network,
-}
-
-impl RouteKind {
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            RouteKind::Local => "local",
-            RouteKind::Nvlink => "nvlink",
-            RouteKind::Peer => "pcie p2p",
-            RouteKind::Staged => "pcie staged",
-            RouteKind::Network => "network",
-        }
+nvcoll_core::names! {
+    /// The kinds of routes, best first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum RouteKind {
+        /// The transfer stays inside one GPU.
+        Local = "local",
+        /// The transfer crosses NVLink or xGMI.
+        Nvlink = "nvlink",
+        /// The transfer crosses PCIe from GPU to GPU.
+        Peer = "pcie p2p",
+        /// The transfer is host-staged: it passes the memory of a socket.
+        Staged = "pcie staged",
+        /// The transfer crosses a network.
+        Network = "network",
     }
 }
 

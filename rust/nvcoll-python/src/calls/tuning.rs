@@ -33,7 +33,7 @@ impl Node {
         all.set_item("machine", &table.machine)?;
         all.set_item("near_bytes", table.caches.near_bytes)?;
         all.set_item("far_bytes", table.caches.far_bytes)?;
-        for &mode in Mode::ALL {
+        for mode in Mode::ALL {
             let of_mode = PyDict::new(py);
             for ((name, _), value) in COEFFICIENTS.iter().zip(table.coefficients(mode)) {
                 of_mode.set_item(name, value)?;

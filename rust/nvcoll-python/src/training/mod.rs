@@ -166,7 +166,7 @@ type Titles = Vec<(String, &'static str)>;
 #[pyfunction]
 pub(crate) fn step_words() -> (Vec<(&'static str, String, &'static str)>, Titles, Titles) {
     let parts = PARTS.iter().map(|(name, kind, title)| (*name, word(kind), *title)).collect();
-    let lines = MemoryLine::ALL.iter().map(|line| (word(line), line.title())).collect();
+    let lines = MemoryLine::ALL.iter().map(|line| (word(line), line.name())).collect();
     (parts, lines, Fit::ALL.iter().map(|fit| (word(fit), fit.title())).collect())
 }
 

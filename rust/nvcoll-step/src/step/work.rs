@@ -157,23 +157,15 @@ pub enum Direction {
     D2d,
 }
 
-/// The end of a message at which a rank is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Way {
-    /// It sends.
-    Send,
-    /// It receives.
-    Recv,
-}
-
-impl Way {
-    /// Returns its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Send => "send",
-            Self::Recv => "recv",
-        }
+nvcoll_core::names! {
+    /// The end of a message at which a rank is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Way {
+        /// It sends.
+        Send = "send",
+        /// It receives.
+        Recv = "recv",
     }
 }
 
