@@ -40,4 +40,4 @@ def last_of(incomplete: str, separator: str, names: Iterable[str]) -> list[str]:
 
 def beginning(incomplete: str, names: Iterable[str]) -> list[str]:
     """Returns the names that begin so."""
-    return [name for name in names if name.startswith(incomplete.lower())]
+    return [name for name in names if name.lower().startswith(incomplete.lower())]

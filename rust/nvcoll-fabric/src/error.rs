@@ -66,6 +66,17 @@ pub enum Error {
     Interrupted,
 }
 
+impl Error {
+    /// Returns the error about what the caller calls it.
+    pub(crate) fn called(self, called: &str) -> Self {
+        match self {
+            Error::Unknown { kind, known, .. } => Error::Unknown { kind, name: called.to_owned(), known },
+            Error::Description { message, .. } => Error::Description { origin: called.to_owned(), message },
+            other => other,
+        }
+    }
+}
+
 /// The result of anything in this crate that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 

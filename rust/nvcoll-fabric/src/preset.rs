@@ -60,11 +60,9 @@ pub struct Preset {
     pub is_board: bool,
     /// Whether its cards do what they do with the drivers of their maker.
     pub is_stock: bool,
-    /// Its other names.
-    pub also: Vec<String>,
 }
 
-/// Returns every machine that is shipped, with its other names.
+/// Returns every machine that is shipped.
 pub fn rows() -> &'static [Preset] {
     static ROWS: LazyLock<Vec<Preset>> =
         LazyLock::new(|| FILES.iter().flat_map(|text| machines_of(text).expect("a test reads every preset")).collect());
@@ -81,7 +79,7 @@ fn machines_of(text: &str) -> Result<Vec<Preset>> {
     let description: describe::Description = crate::tables::read(text, "preset")?;
     let row = |machine: &describe::MachineVariant| {
         let fabric = description.build(machine, &machine.name)?;
-        Ok(Preset { fabric, is_board: machine.board, is_stock: machine.stock, also: machine.also.clone() })
+        Ok(Preset { fabric, is_board: machine.board, is_stock: machine.stock })
     };
     description.machines.iter().map(row).collect()
 }

@@ -1,7 +1,7 @@
 //! What people type, and the machine that it is: the grammar of lists, clusters, files and changes, and names of GPUs.
 
 use nvcoll_fabric::hardware::gpus;
-use nvcoll_fabric::machines::{machines, preset};
+use nvcoll_fabric::machines::{machines, other_names, preset};
 use nvcoll_fabric::preset::rows;
 use nvcoll_fabric::{Error, Result};
 
@@ -60,6 +60,32 @@ fn what_is_typed_is_found() {
         ("T4", "t4-1"),
         ("dgx spark", "gb10-1"),
         ("p5.48xlarge", "hgx-h100"),
+        ("1xL40S", "l40s-4-p2p[0]"),
+        ("2xL40S", "l40s-4-p2p[0-1]"),
+        ("3x rtx4090", "rtx4090-4-staged[0-2]"),
+        ("1xGH200", "gh200-4[0]"),
+        ("8xRTX PRO 6000", "rtxpro6000-server-8-p2p"),
+        ("p4d", "hgx-a100 with gpu a100-sxm-40gb"),
+        ("p3.8xlarge", "dgx1-v100[0-3] with gpu v100-sxm-16gb"),
+        ("g6.xlarge", "l4-4-p2p[0]"),
+        ("a2-highgpu-2g", "hgx-a100[0-1] with gpu a100-sxm-40gb"),
+        ("gpu_8x_a100", "hgx-a100 with gpu a100-sxm-40gb"),
+        ("gpu_8x_v100", "dgx1-v100 with gpu v100-sxm-16gb"),
+        ("gd-8xh100ib-i128", "hgx-h100"),
+        ("ND128isr_NDR_GB200_v6", "gb200-4"),
+        ("DGX-1V", "dgx1-v100"),
+        ("--gres=gpu:h100:8", "hgx-h100"),
+        ("NVIDIA-H100-80GB-HBM3", "hgx-h100"),
+        ("nvidia-tesla-a100", "hgx-a100 with gpu a100-sxm-40gb"),
+        ("8 H100s", "hgx-h100"),
+        ("8xA100-40G", "hgx-a100 with gpu a100-sxm-40gb"),
+        ("2xRTX 3090 nvlink", "rtx3090-2-bridge"),
+        ("hgx-h100*4+ib-ndr-8", "hgx-h100x4+ib-ndr-8"),
+        ("2x8xH100+ib-ndr-8", "hgx-h100x2+ib-ndr-8"),
+        ("2 nodes of DGX H100 + ib-ndr-8", "hgx-h100x2+ib-ndr-8"),
+        ("16xH100+ib-ndr-8", "hgx-h100x2+ib-ndr-8"),
+        ("12xH100+ib-ndr-8", "hgx-h100[0-5]x2+ib-ndr-8"),
+        ("1x8xH100", "hgx-h100"),
         ("Standard_ND96isr_H100_v5", "hgx-h100"),
         ("gpu_8x_h100_sxm5", "hgx-h100"),
         ("BM.GPU.H100.8", "hgx-h100"),
@@ -102,14 +128,34 @@ fn what_is_not_found_says_which_machines_come_nearest_and_how_they_differ() {
         ("h100-pcie", &["pcie5-8-p2p (8 x H100", "pcie5-8-staged (", "h100-pcie-8-bridge ("]),
         (
             "H200 NVL",
-            &["hgx-h200 (8 x H200", "h100-pcie-8-bridge (8 x H100", "h100-pcie-2-bridge", "the nearest to a H200 NVL"],
+            &["hgx-h200 (8 x H200", "h100-pcie-8-bridge (8 x H100", "h100-pcie-2-bridge", "the nearest to H200 NVL"],
         ),
         ("16xH100", &["hgx-h100x2+ib-ndr-8 (", "hgx-h100x2+roce-400-8 (", "hgx-h100x2+efa-400-8 ("]),
-        ("hgx-h100x8", &["add +NETWORK, as hgx-h100x8+ib-ndr-8"]),
+        ("hgx-h100x8", &["nodes have a network between them: pass one, as hgx-h100x8+ib-ndr-8"]),
+        ("2x8xH100", &["pass one, as hgx-h100x2+ib-ndr-8 (8 x InfiniBand NDR)"]),
+        ("2 x 8 x H100", &["pass one, as hgx-h100x2+ib-ndr-8"]),
+        ("2xhgx-h100", &["pass one, as hgx-h100x2+ib-ndr-8"]),
+        ("4x DGX H100", &["pass one, as hgx-h100x4+ib-ndr-8"]),
+        ("2 nodes of 8xh100", &["pass one, as hgx-h100x2+ib-ndr-8"]),
+        ("4 nodes hgx-h100", &["pass one, as hgx-h100x4+ib-ndr-8"]),
+        ("4xp4d.24xlarge", &["pass one, as hgx-a100x4+ib-ndr-8 with gpu a100-sxm-40gb"]),
+        ("16xL40S", &["l40s-8-p2p has 8 GPUs, and nodes", "l40s-8-p2px2+ib-ndr-1 ("]),
+        ("h100x16+ib-ndr-8", &["`h100x16` is 16 GPUs, or 16 nodes"]),
+        ("[0,3]", &["names GPUs of no machine: write hgx-h100[0,3]"]),
+        ("g5.48xlarge", &["`g5.48xlarge (8xA10G)`", "pcie4-8-p2p (8 x A100", "the nearest to A10G"]),
+        ("g4dn.12xlarge", &["`g4dn.12xlarge (4xT4)`", "t4-1 (1 x T4, PCIe 3), of 1 with this GPU"]),
+        ("p5", &["p5.48xlarge (hgx-h100), p5.4xlarge (hgx-h100[0])"]),
+        (
+            "8xV100",
+            &["dgx1-v100 (8 x V100, NVLink 2 hybrid cube mesh)", "pcie3-8-p2p (8 x V100, PCIe 3, peer to peer)"],
+        ),
+        ("8xMI325X", &["mi300x-8 (", "mi355x-8 ("]),
+        ("8xMI350X", &["mi355x, models of GPUs that are known"]),
+        ("8xGaudi3", &["`8xGaudi3`: choose from its number of GPUs"]),
         ("hgx-h10", &["hgx-h100 (8 x H100, NVLink 4, NVSwitch)"]),
         ("H100 lunchbox", &["hgx-h100 (8 x H100"]),
-        ("NC24ads_A100_v4", &["hgx-a100 (", "with this GPU"]),
-        ("SYS-821GE-TNHR", &["choose from its number of GPUs and their model, as 8xH100"]),
+        ("NC96ads_A100_v4", &["hgx-a100 (", "with this GPU"]),
+        ("SYS-821GE-TNHR", &["choose from its number of GPUs and their model (8xH100)"]),
         ("hgx-h100 with nvlink", &["choose from `nvlink x2`"]),
         ("hgx-h100 with gpu l40s", &["a L40S has other links than its H100 SXM: choose from h100-sxm, h200"]),
         ("hgx-h100+ib-ndr-8", &["no cluster is written so"]),
@@ -134,12 +180,18 @@ fn gpu_is_for_files_that_do_not_name_theirs() {
 }
 
 #[test]
-fn every_other_name_of_a_machine_is_its_own() {
-    for row in rows() {
-        for also in &row.also {
-            let found = preset(also.split(" with ").next().unwrap()).unwrap();
-            assert!(found.name.starts_with(&row.fabric.name), "{also}: {}", found.name);
+fn every_other_name_is_that_of_one_machine_or_of_gpus_that_the_error_names() {
+    let mut known: Vec<String> = Vec::new();
+    for name in other_names() {
+        match preset(name) {
+            Ok(found) => assert_eq!(preset(&found.name).as_ref(), Ok(&found), "{name}"),
+            Err(error) => assert!(error.to_string().contains(&format!("{name} (")), "{name}: {error}"),
         }
+        known.push(name.to_lowercase());
+    }
+    known.sort_unstable();
+    known.windows(2).for_each(|two| assert_ne!(two[0], two[1], "a name stands for one machine"));
+    for row in rows() {
         assert_eq!(preset(&row.fabric.name.to_uppercase()).unwrap(), row.fabric);
     }
 }

@@ -11,7 +11,7 @@
 //! title = "2 x RTX 3090 with an NVLink bridge"
 //! gpus = 2                           the first two; without it, all
 //! peer_access = true                 instead of what `abilities` says
-//! also = ["my-desk"]                 other names of a machine that is shipped; `board = true`, `stock = true`: see `machines/`
+//! board = true                       of a machine that is shipped, as `stock = true`: see `machines/`
 //!
 //! [[devices]]
 //! names = "gpu[0-1]"                 one device for each name
@@ -57,9 +57,6 @@ pub(crate) struct MachineVariant {
     /// What cards of the model do with the drivers of their maker.
     #[serde(default)]
     pub(crate) stock: bool,
-    /// Other names, as those that clouds and makers of servers give it; after a `with` a change.
-    #[serde(default)]
-    pub(crate) also: Vec<String>,
 }
 
 #[derive(Deserialize)]

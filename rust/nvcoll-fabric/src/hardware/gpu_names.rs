@@ -52,7 +52,9 @@ pub(crate) fn words(text: &str) -> Vec<String> {
     for word in words {
         let is_number = word.starts_with(|letter: char| letter.is_ascii_digit());
         match joined.last_mut() {
-            Some(number) if word == "gb" && number.parse::<u32>().is_ok() => number.push_str("gb"),
+            Some(number) if ["g", "gb"].contains(&word.as_str()) && number.parse::<u32>().is_ok() => {
+                number.push_str("gb")
+            }
             _ if is_number && word.len() == 1 && ["sxm", "hbm", "pcie", "gen"].contains(&last.as_str()) => (),
             _ => joined.push(word.clone()),
         }

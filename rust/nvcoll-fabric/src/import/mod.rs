@@ -32,6 +32,9 @@ impl Fabric {
     pub fn from_text(text: &str, gpu: Option<&str>, origin: &str) -> Result<Fabric> {
         let wrong = |message: String| Err(Error::Description { origin: origin.to_owned(), message });
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+        if text.trim().is_empty() {
+            return wrong("it is empty".to_owned());
+        }
         let Some(format) = FORMATS.iter().find(|format| (format.is_written_so)(text)) else {
             let known: Vec<String> = FORMATS.iter().map(|one| format!("{} ({})", one.name, one.made_by)).collect();
             return wrong(format!("it is written in no format that is read: pass {}", known.join(", or ")));

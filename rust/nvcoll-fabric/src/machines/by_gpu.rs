@@ -3,11 +3,16 @@
 //! | typed | found |
 //! |---|---|
 //! | `8xH100`, `h100x8`, `H100` | the board on which the model is sold |
-//! | `3xH100` | three GPUs of it |
+//! | `3xH100`, `1xL40S` | some GPUs of it, or of a box of cards |
 //! | `4x rtx4090` | four cards, as the drivers of their maker let them reach each other |
+//! | `p5.48xlarge`, `DGX-1V` | what `known_as.toml` says of makers and clouds |
+//! | `2x8xH100`, `2 nodes of hgx-h100`, `16xH100` | nodes, which need a network |
 //! | `L40S`, `h100-pcie` | nothing: several machines have them, and the error says how they differ |
 //!
 //! What is not found names the three machines that come nearest: by model, by number of GPUs, by links, and only then by letters.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use crate::error::{edits, Error, Result};
 use crate::hardware::gpu_names::words;
@@ -16,69 +21,71 @@ use crate::hardware::network::network;
 use crate::hardware::origin::Change;
 use crate::hardware::Fabric;
 use crate::preset::{rows, Preset};
+use crate::topology::cluster::cluster;
 
 /// How many machines are offered instead of one that there is not. Chosen.
 const OFFERED: usize = 3;
 
-/// Words around the name of a GPU that do not say which machine it is: of boards, servers, and rows of clouds.
-const AROUND: [&str; 35] = [
-    "dgx",
-    "hgx",
-    "ubb",
-    "board",
-    "baseboard",
-    "server",
-    "system",
-    "node",
-    "machine",
-    "box",
-    "rack",
-    "instance",
-    "gpu",
-    "gpus",
-    "x",
-    "nvidia",
-    "amd",
-    "nd",
-    "standard",
-    "isr",
-    "asr",
-    "rs",
-    "amsr",
-    "v",
-    "bm",
-    "m",
-    "with",
-    "on",
-    "memory",
-    "air",
-    "sxm",
-    "pcie",
-    "nvl",
-    "oam",
-    "nvlink",
-];
+/// Words around the name of a GPU that do not say which machine it is: of boards, servers, schedulers, and plurals.
+const AROUND: &str =
+    "dgx hgx ubb board baseboard server system node machine box rack instance gres gpu gpus s x nvidia \
+    amd bm with on of memory air sxm pcie nvl oam nvlink";
+
+/// Words behind a number that is one of nodes.
+const NODES: &str = "nodes node servers hosts machines instances systems boxes racks";
+
+/// Letters between a number and what it counts.
+const TIMES: [char; 4] = ['x', 'X', '*', '×'];
+
+/// What makers and clouds call machines, with what it is in the grammar of machines.
+static KNOWN_AS: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
+    let makers: BTreeMap<String, BTreeMap<String, Vec<String>>> =
+        toml::from_str(include_str!("known_as.toml")).expect("a test reads the table that is shipped");
+    let names = makers.into_values().flatten();
+    names.flat_map(|(machine, names)| names.into_iter().map(move |name| (name, machine.clone()))).collect()
+});
+
+/// Returns the names that makers and clouds have for machines.
+pub fn other_names() -> impl Iterator<Item = &'static str> {
+    KNOWN_AS.iter().map(|(name, _)| name.as_str())
+}
+
+/// What a text names.
+pub(super) enum Named {
+    Machine(Fabric),
+    /// Nodes, without a network.
+    Nodes(Fabric, u32),
+}
 
 /// Returns the machine of a name.
 ///
 /// # Errors
-/// [`Error::Unknown`] with the machines that come nearest, and how they differ; [`Error::Description`] for more GPUs than a board has,
-/// without a network.
+/// As [`found`]; [`Error::Description`] for nodes, which need a network.
 pub(super) fn named(name: &str) -> Result<Fabric> {
+    match found(name)? {
+        Named::Machine(fabric) => Ok(fabric),
+        Named::Nodes(node, nodes) => Err(no_network(name, &node, nodes)),
+    }
+}
+
+/// Returns what a name means.
+///
+/// # Errors
+/// [`Error::Unknown`] with the machines that come nearest, and how they differ.
+pub(super) fn found(name: &str) -> Result<Named> {
     if let Some(found) = shipped(name)? {
-        return Ok(found);
+        return Ok(Named::Machine(found));
     }
+    if let Some((node, nodes)) = nodes_of(name)? {
+        return Ok(if nodes == 1 { Named::Machine(node) } else { Named::Nodes(node, nodes) });
+    }
+    GpuPhrase::of(name).machine(name)
+}
+
+/// Says whether a name is that of a model of GPU alone, without a number.
+pub(super) fn is_model(name: &str) -> bool {
     let phrase = GpuPhrase::of(name);
-    if phrase.gpus.is_empty() {
-        return Err(unknown(name, &phrase));
-    }
-    if let Some((stem, count)) = nodes_of(name) {
-        let networks =
-            ["ib-ndr-8", "roce-400-8", "efa-400-8"].map(|network| format!("{}x{count}+{network}", stem.name));
-        let message = format!("nodes have a network between them: add +NETWORK, as {}", networks.join(", "));
-        return Err(Error::Description { origin: name.to_owned(), message });
-    }
-    phrase.machine(name)
+    !phrase.gpus.is_empty() && phrase.count.is_none() && !begins_with_board(name) && matches!(shipped(name), Ok(None))
 }
 
 /// Returns the machine that is called so; none if none is.
@@ -87,27 +94,79 @@ fn shipped(name: &str) -> Result<Option<Fabric>> {
     if let Some(row) = rows().iter().find(|row| self::key(&row.fabric.name) == key) {
         return Ok(Some(row.fabric.clone()));
     }
-    for row in rows() {
-        for also in &row.also {
-            let (other, change) = also.split_once(" with ").unwrap_or((also, ""));
-            if self::key(other) == key {
-                let changes = [change].into_iter().filter(|change| !change.is_empty()).map(Change::of);
-                return row.fabric.clone().with_changes(&changes.collect::<Result<Vec<_>>>()?).map(Some);
-            }
+    if let Some((known, machine)) = KNOWN_AS.iter().find(|(known, _)| self::key(known) == key) {
+        return super::preset(machine).map(Some).map_err(|error| error.called(&format!("{known} ({machine})")));
+    }
+    // `p4d` of `p4d.24xlarge`.
+    let is_family = |known: &str| known.split_once('.').is_some_and(|(family, _)| self::key(family) == key);
+    let family: Vec<_> = KNOWN_AS.iter().filter(|(known, _)| is_family(known)).collect();
+    match family.as_slice() {
+        [] => Ok(None),
+        [(_, machine)] => super::preset(machine).map(Some),
+        several => {
+            let known: Vec<_> = several.iter().map(|(known, machine)| format!("{known} ({machine})")).collect();
+            Err(Error::Unknown { kind: "machine", name: name.to_owned(), known: known.join(", ") })
         }
     }
-    Ok(None)
 }
 
-/// Returns the letters and digits of a name, in small letters.
+/// Returns the letters and digits of a name, in small letters, without what Azure writes before all of its names.
 fn key(name: &str) -> String {
-    name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    let key: String = name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    key.strip_prefix("standardn").map_or(key.clone(), |rest| format!("n{rest}"))
 }
 
-/// Reads the name of a machine, `x` and a number, as clusters have it.
-fn nodes_of(name: &str) -> Option<(Fabric, u32)> {
-    let (stem, count) = name.rsplit_once(['x', 'X'])?;
-    Some((shipped(stem.trim_end()).ok()??, count.trim().parse().ok()?))
+/// Reads a node and a number of nodes: `NODExN`, `N nodes of NODE`, and `NxNODE` where the node has a number of GPUs of its own.
+fn nodes_of(name: &str) -> Result<Option<(Fabric, u32)>> {
+    if let Some((stem, Ok(nodes))) = name.rsplit_once(TIMES).map(|(stem, count)| (stem, count.trim().parse::<u32>())) {
+        if let Some(node) = shipped(stem.trim_end())? {
+            return Ok(Some((node, nodes)));
+        }
+    }
+    let lower = name.trim().to_ascii_lowercase();
+    let rest = lower.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let Ok(nodes) = lower[..lower.len() - rest.len()].parse::<u32>() else { return Ok(None) };
+    let counted = rest.trim_start();
+    let node = NODES.split(' ').find_map(|word| counted.strip_prefix(word));
+    let times = counted.strip_prefix(TIMES).map(str::trim_start);
+    let said = node.map(|node| {
+        let node = node.trim_start().trim_start_matches("of ").trim_start_matches("with ");
+        node.strip_prefix(TIMES).unwrap_or(node).trim_start()
+    });
+    let is_node = |node: &&str| {
+        begins_with_board(node) || shipped(node).is_ok_and(|found| found.is_some()) || GpuPhrase::of(node).is_counted()
+    };
+    match said.or(times.filter(is_node)).filter(|node| nodes > 0 && !node.is_empty()) {
+        Some(node) => Ok(Some((named(node)?, nodes))),
+        None => Ok(None),
+    }
+}
+
+fn begins_with_board(name: &str) -> bool {
+    ["dgx", "hgx"].iter().any(|board| name.trim().to_ascii_lowercase().starts_with(board))
+}
+
+/// Says which networks nodes may have.
+fn no_network(name: &str, node: &Fabric, nodes: u32) -> Error {
+    let by = match (node.gpu.has_soldered_nvlinks(), node.world_size() > 8) {
+        (true, false) => ["ib-ndr-8", "roce-400-8", "efa-400-8"],
+        (true, true) => ["ib-ndr-4", "roce-400-4", "ib-xdr-4"],
+        (false, _) => ["ib-ndr-1", "roce-400-1", "roce-100-1"],
+    };
+    let (stem, changes) = node.name.find(" with ").map_or((node.name.as_str(), ""), |at| node.name.split_at(at));
+    let known = by.iter().filter_map(|by| {
+        let network = network(by).ok()?;
+        cluster(node, nodes, network).ok()?;
+        Some(format!("{stem}x{nodes}+{by}{changes} ({})", network.title))
+    });
+    let size = node.world_size();
+    let message = format!(
+        "{} has {size} GPU{}, and nodes have a network between them: pass one, as {}",
+        node.name,
+        if size == 1 { "" } else { "s" },
+        known.collect::<Vec<_>>().join(", ")
+    );
+    Error::Description { origin: name.to_owned(), message }
 }
 
 /// A number of GPUs of a model, as people type it.
@@ -122,8 +181,8 @@ impl GpuPhrase {
     fn of(name: &str) -> Self {
         let lower = name.trim().to_ascii_lowercase();
         let number = |text: &str| text.trim().parse::<u32>().ok().filter(|count| *count > 0);
-        let before = lower.split_once(['x', '*', '×']).and_then(|(count, text)| Some((number(count)?, text)));
-        let behind = || lower.rsplit_once(['x', '*', '×']).and_then(|(text, count)| Some((number(count)?, text)));
+        let before = lower.split_once(TIMES).and_then(|(count, text)| Some((number(count)?, text)));
+        let behind = || lower.rsplit_once(TIMES).and_then(|(text, count)| Some((number(count)?, text)));
         // MI300X ends with an x of its own.
         let is_model = |found: &(u32, &str)| !gpus_called(found.1).is_empty();
         let (count, text) = match before.filter(is_model).or_else(|| behind().filter(is_model)) {
@@ -140,12 +199,15 @@ impl GpuPhrase {
             let memory = |times: f64| gpu.compute.as_ref().map(|compute| format!("{}gb", times * compute.memory_gb));
             rest.retain(|word| ![memory(1.0), memory(8.0)].iter().flatten().any(|known| known == word));
         }
-        rest.retain(|word| !AROUND.contains(&word.as_str()) && word != "hbm");
+        rest.retain(|word| !AROUND.split(' ').any(|around| around == word) && word != "hbm");
         let counts: Vec<u32> = rest.iter().filter_map(|word| word.parse().ok()).collect();
-        let is_azure = words(&lower).iter().any(|word| word == "nd");
-        let count = count.or(counts.first().copied().filter(|_| !is_azure && counts.len() == 1));
+        let count = count.or(counts.first().copied().filter(|_| counts.len() == 1));
         rest.retain(|word| word.parse::<u32>().is_err());
         Self { gpus, count, rest }
+    }
+
+    fn is_counted(&self) -> bool {
+        !self.gpus.is_empty() && self.count.is_some()
     }
 
     /// Returns the rows whose GPUs are meant; a variant is on the boards of its model.
@@ -156,58 +218,59 @@ impl GpuPhrase {
         rows().iter().filter(is_meant).collect()
     }
 
-    fn machine(&self, name: &str) -> Result<Fabric> {
+    fn machine(&self, name: &str) -> Result<Named> {
         let mut meant = self.rows();
         let board = meant.iter().filter(|row| row.is_board).max_by_key(|row| row.fabric.world_size()).copied();
         if let Some(board) = board {
             // Of several models with a number, the one that is sold on a board is meant.
             meant.retain(|row| row.fabric.gpu == board.fabric.gpu);
         }
-        let same: Vec<&&Preset> =
-            meant.iter().filter(|row| self.count.is_some_and(|count| row.fabric.world_size() == count)).collect();
-        let one_of = |is: fn(&Preset) -> bool| {
-            let mut found = same.iter().filter(|row| is(row));
-            found.next().filter(|_| found.next().is_none())
-        };
-        let only = || same.first().filter(|_| same.len() == 1);
-        let row = match (self.count, board) {
-            _ if !self.rest.is_empty() => None,
-            (None, Some(board)) => Some(board),
-            (None, None) => meant.first().copied().filter(|_| meant.len() == 1),
-            (Some(_), _) => {
-                one_of(|row| row.is_board).or_else(only).or_else(|| one_of(|row| row.is_stock)).map(|row| **row)
-            }
-        };
-        if let Some(row) = row {
-            return self.with_model(row.fabric.clone());
+        if !self.rest.is_empty() {
+            return Err(unknown(name, self));
         }
-        match (self.count, board) {
-            (Some(count), Some(board)) if self.rest.is_empty() => self.of_board(name, count, &board.fabric),
-            _ => Err(unknown(name, self)),
+        let is_one_model = |rows: &[&'static Preset]| rows.iter().all(|row| row.fabric.gpu == rows[0].fabric.gpu);
+        let only = |rows: &[&'static Preset]| rows.first().copied().filter(|_| rows.len() == 1);
+        let Some(count) = self.count else {
+            return match board.or_else(|| only(&meant)) {
+                Some(row) => self.with_model(row.fabric.clone()).map(Named::Machine),
+                None => Err(unknown(name, self)),
+            };
+        };
+        let of = |rows: &[&'static Preset], is: fn(&Preset) -> bool| {
+            only(&rows.iter().copied().filter(|row| is(row)).collect::<Vec<_>>())
+        };
+        let same: Vec<_> = meant.iter().copied().filter(|row| row.fabric.world_size() == count).collect();
+        let stock = || of(&same, |row| row.is_stock).filter(|_| is_one_model(&same));
+        if let Some(row) = of(&same, |row| row.is_board).or_else(|| only(&same)).or_else(stock) {
+            return self.with_model(row.fabric.clone()).map(Named::Machine);
+        }
+        let is_one_model = is_one_model(&meant);
+        // Some GPUs of a larger machine, the smallest; the links between GPUs are nothing to one.
+        let larger = meant.iter().copied().filter(|row| is_one_model && row.fabric.world_size() > count);
+        let larger: Vec<_> = larger.filter(|row| row.is_stock || count == 1).collect();
+        let smallest = larger.iter().copied().min_by_key(|row| (!row.is_stock, row.fabric.world_size()));
+        let largest = meant.iter().copied().filter(|row| is_one_model && row.is_stock);
+        let base = board.or(smallest).or_else(|| largest.max_by_key(|row| row.fabric.world_size()));
+        match base.filter(|_| is_one_model && same.is_empty()) {
+            Some(row) => self.of_machine(count, &row.fabric),
+            None => Err(unknown(name, self)),
         }
     }
 
-    /// Returns some GPUs of a board, which has another number.
-    fn of_board(&self, name: &str, count: u32, board: &Fabric) -> Result<Fabric> {
-        let size = board.world_size();
-        if count < size {
-            let ranks: Vec<u32> = (0..count).collect();
-            let written = if count == 1 { "0".to_owned() } else { format!("0-{}", count - 1) };
-            return self.with_model(board.only(&ranks, &written)?);
-        }
-        let nodes = count.div_ceil(size);
-        let networks =
-            if size > 8 { ["ib-ndr-4", "roce-400-4", "ib-xdr-4"] } else { ["ib-ndr-8", "roce-400-8", "efa-400-8"] };
-        let known = networks.map(|by| {
-            let title = network(by).map_or("", |network| network.title.as_str());
-            format!("{}x{nodes}+{by} ({title})", board.name)
-        });
-        let message = format!(
-            "{} has {size} GPUs, and nodes have a network between them: pass one, as {}",
-            board.name,
-            known.join(", ")
-        );
-        Err(Error::Description { origin: name.to_owned(), message })
+    /// Returns some GPUs of a machine, or nodes of it that have a number of GPUs together.
+    fn of_machine(&self, count: u32, machine: &Fabric) -> Result<Named> {
+        let size = machine.world_size();
+        let nodes = (count.div_ceil(size)..=count).find(|nodes| count.is_multiple_of(*nodes)).unwrap_or(count);
+        let each = count / nodes;
+        let node = match each == size {
+            true => machine.clone(),
+            false => {
+                let ranks: Vec<u32> = (0..each).collect();
+                machine.only(&ranks, &if each == 1 { "0".to_owned() } else { format!("0-{}", each - 1) })?
+            }
+        };
+        let node = self.with_model(node)?;
+        Ok(if nodes == 1 { Named::Machine(node) } else { Named::Nodes(node, nodes) })
     }
 
     fn with_model(&self, fabric: Fabric) -> Result<Fabric> {
@@ -229,8 +292,7 @@ fn unknown(name: &str, phrase: &GpuPhrase) -> Error {
             let of_model = phrase.gpus.iter().map(|gpu| distance(gpu, row.fabric.gpu) + lacks(gpu)).min();
             let size = row.fabric.world_size();
             let of_count = phrase.count.map_or(u32::MAX - size, |count| count.abs_diff(size));
-            let names = row.also.iter().map(String::as_str).chain([row.fabric.name.as_str()]);
-            let letters = names.map(|known| edits(&wanted, known)).min().filter(|_| phrase.gpus.is_empty());
+            let letters = Some(edits(&wanted, &row.fabric.name)).filter(|_| phrase.gpus.is_empty());
             ((of_model, letters, of_count, !row.is_board, !row.is_stock), row)
         })
         .collect();
@@ -239,24 +301,37 @@ fn unknown(name: &str, phrase: &GpuPhrase) -> Error {
     let shown = nearest.iter().map(|(_, row)| format!("{} ({})", row.fabric.name, row.fabric.title));
     let shown: Vec<String> = shown.take(if meant == 0 { OFFERED } else { meant.min(OFFERED) }).collect();
     let known = match (phrase.gpus.first(), meant) {
-        (None, _) if is_far => {
-            "its number of GPUs and their model, as 8xH100, a file that describes it, or a name".to_owned()
-        }
+        (None, _) if is_far => match models_like(name).as_slice() {
+            [] => "its number of GPUs and their model (8xH100), a file that describes it, or a name".to_owned(),
+            like => format!("{}, models of GPUs that are known", like.join(", ")),
+        },
         (None, _) => format!("{}, the nearest of {}", shown.join(", "), nearest.len()),
-        (Some(gpu), 0) => format!("{}, the nearest to a {}", shown.join(", "), gpu.title),
+        (Some(gpu), 0) => format!("{}, the nearest to {}", shown.join(", "), gpu.title),
         (_, meant) => format!("{}, of {meant} with this GPU", shown.join(", ")),
     };
     Error::Unknown { kind: "machine", name: name.to_owned(), known: format!("{known}; `nvcoll fabric` lists all") }
 }
 
-/// Says how far two models are from each other: their number, their generation, how they are joined.
+/// Returns the models of GPU whose names are nearly the last word of a text, in which a number may stand before it.
+fn models_like(text: &str) -> Vec<&'static str> {
+    let word = key(text.rsplit([' ', ':']).next().unwrap_or(text));
+    let word = word.trim_start_matches(|letter: char| letter.is_ascii_digit()).trim_start_matches('x');
+    let mut near: Vec<_> = all().iter().map(|gpu| (edits(word, &key(&gpu.name)), gpu.name.as_str())).collect();
+    near.retain(|(letters, name)| 4 * letters <= name.len().min(word.len()));
+    near.sort_unstable();
+    near.into_iter().take(OFFERED).map(|(_, name)| name).collect()
+}
+
+/// Says how far two models are from each other: their number, their generation, how they are joined, their maker.
 fn distance(a: &Gpu, b: &Gpu) -> u32 {
     let number = |gpu: &Gpu| words(&gpu.name).into_iter().take(2).collect::<Vec<_>>();
     let place = |gpu: &Gpu| all().iter().position(|other| other.name == gpu.name).unwrap_or(0);
     let joined = |gpu: &Gpu| (gpu.nvlinks > 0, gpu.needs_bridge);
     let generations = (a.generation as u32).abs_diff(b.generation as u32);
+    let makers = u32::from(a.sm.is_some() != b.sm.is_some());
     u32::from(place(a) != place(b))
         + 2 * u32::from(number(a) != number(b))
         + 2 * u32::from(joined(a) != joined(b))
         + 4 * generations
+        + 64 * makers
 }

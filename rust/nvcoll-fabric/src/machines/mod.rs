@@ -4,6 +4,7 @@
 //! list    = machine ("," machine)*                commas in brackets belong to a machine, those before a change to the changes
 //! machine = node ["[" ranks "]"] ["x" N "+" NETWORK] (" with " change)*
 //! node    = PRESET | OTHER NAME | FILE | N "x" GPU | GPU ["x" N]
+//! N "x" node "+" NETWORK, N "nodes of" node "+" NETWORK: as people write clusters, too
 //! change  = FAMILY "x" F | "nics" N | "pcie" | "gpu" GPU | "socket" MEDIUM "x" N
 //! ```
 //!
@@ -11,6 +12,9 @@
 //! small or capital. A machine's name parses back to the machine. `by_gpu.rs` finds the machine of a GPU's name.
 
 mod by_gpu;
+
+pub use by_gpu::other_names;
+use by_gpu::Named;
 
 use crate::error::{shortened, Error, Result};
 use crate::hardware::gpus::Gpu;
@@ -86,7 +90,7 @@ fn divided(machine: &str) -> (&str, Option<&str>) {
 fn cluster_of(machine: &str) -> Option<(&str, u32, &str)> {
     machine.match_indices('+').rev().find_map(|(at, _)| {
         let (before, network) = (machine[..at].trim_end(), machine[at + 1..].trim());
-        let (node, nodes) = before.rsplit_once(['x', 'X'])?;
+        let (node, nodes) = before.rsplit_once(['x', 'X', '*', '×'])?;
         let is_there = !network.is_empty() && !node.trim().is_empty();
         Some((node.trim_end(), nodes.trim().parse().ok()?, network)).filter(|_| is_there)
     })
@@ -119,10 +123,18 @@ fn machine(text: &str, gpu: Option<&'static Gpu>, read: ReadFile<'_>) -> Result<
     let changes: Result<Vec<Change>> =
         lower.split(" with ").filter(|change| !change.is_empty()).map(Change::of).collect();
     let made = match cluster_of(plain) {
+        Some((name, nodes, by)) if !is_file(name) && by_gpu::is_model(name) => {
+            let message = format!("`{name}x{nodes}` is {nodes} GPUs, or {nodes} nodes: write {nodes}x{name}+{by}, or 8x{name}x{nodes}+{by}");
+            return Err(Error::Description { origin: plain.to_owned(), message });
+        }
         Some((name, nodes, by)) => cluster(&node(name, gpu, read)?, nodes, &network_of(by, read)?)?,
         None if plain.contains('+') && !is_file(plain) => {
-            let message = "no cluster is written so: write hgx-h100x4+ib-ndr-8, four nodes and their network";
-            return Err(Error::Description { origin: plain.to_owned(), message: message.to_owned() });
+            let (nodes, by) = plain.rsplit_once('+').unwrap_or((plain, ""));
+            let Ok(Named::Nodes(node, nodes)) = by_gpu::found(nodes) else {
+                let message = "no cluster is written so: write hgx-h100x4+ib-ndr-8, four nodes and their network";
+                return Err(Error::Description { origin: plain.to_owned(), message: message.to_owned() });
+            };
+            cluster(&node, nodes, &network_of(by.trim(), read)?)?
         }
         None => node(plain, gpu, read)?,
     };
@@ -146,12 +158,20 @@ fn node(name: &str, gpu: Option<&'static Gpu>, read: ReadFile<'_>) -> Result<Fab
         Some((stem, ranks)) => (stem.trim_end(), Some(ranks)),
         None => (name, None),
     };
+    if stem.is_empty() {
+        let message = format!("this names GPUs of no machine: write hgx-h100{}", shortened(name));
+        return Err(Error::Description { origin: name.to_owned(), message });
+    }
     let found = match is_file(stem) {
         true => {
             let gpu = gpu.filter(|_| may_be_open(stem)).map(|gpu| gpu.name.as_str());
             Fabric::from_text(&read(stem)?, gpu, file_name(stem))?
         }
-        false => by_gpu::named(stem)?,
+        // A file that is there may have any name.
+        false => by_gpu::named(stem).or_else(|unknown| match read(stem) {
+            Ok(text) => Fabric::from_text(&text, None, stem),
+            Err(_) => Err(unknown),
+        })?,
     };
     let Some(ranks) = ranks else { return Ok(found) };
     let wrong = || Error::Description {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use nvcoll_fabric::hardware::gpus;
-use nvcoll_fabric::machines::{machines as listed, takes_gpu};
+use nvcoll_fabric::machines::{machines as listed, other_names, takes_gpu};
 use nvcoll_fabric::preset::rows;
 use nvcoll_fabric::topology::cluster;
 use nvcoll_fabric::Error;
@@ -100,8 +100,7 @@ pub(crate) fn fabric(py: Python<'_>, on: &Bound<'_, PyAny>, gpu: Option<&str>) -
 /// Returns the names of every preset machine, and their other names.
 #[pyfunction]
 pub(crate) fn machine_names() -> Vec<&'static str> {
-    let others = rows().iter().flat_map(|row| row.also.iter().map(|also| also.split(" with ").next().unwrap_or(also)));
-    rows().iter().map(|row| row.fabric.name.as_str()).chain(others).collect()
+    rows().iter().map(|row| row.fabric.name.as_str()).chain(other_names()).collect()
 }
 
 /// Returns the models of GPU that a text may mean: a name of the table, the name that a driver prints, or what people type. None if it
@@ -131,7 +130,10 @@ pub(crate) fn with_files<T>(
             Error::Interrupted
         })
     };
-    make(&read_text).map_err(|error| kept.take().unwrap_or_else(|| of_fabric(py, &error)))
+    make(&read_text).map_err(|error| match error {
+        Error::Interrupted => kept.take().unwrap_or_else(|| of_fabric(py, &error)),
+        error => of_fabric(py, &error),
+    })
 }
 
 /// Returns a machine of equal nodes and a network.
