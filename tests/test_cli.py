@@ -180,7 +180,7 @@ def test_info_has_the_memory_of_the_engine_and_the_pages_that_it_gets(monkeypatc
         (("verify", "all_reduce", "ring", "--path", "up"), "choose from mapped, staged, pushed"),
         (("verify",), "name a collective (all_reduce, "),
         (("verify", "nothing.py:f"), "is not a file"),
-        (("verify", "nothing.txt"), "cannot be read"),
+        (("verify", "nothing.txt"), "nothing.txt: No such file or directory"),
         (("show", "all_reduce", "ring", "-n", "0"), "1 to 16384"),
         (("verify", "all_reduce", "ring", "-n", "2000"), "would have 7996000 steps"),
         (("show", "all_reduce", "ring", "-n", "two"), "-n / --world-size takes a number"),

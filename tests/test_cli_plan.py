@@ -50,7 +50,7 @@ def test_a_sweep_that_finds_nothing_begins_with_the_least_memory():
     [
         (("llama3-405b",), "did you mean llama3.1-405b"),
         (("llama3-8b", "--sequence", "-5"), "Invalid value for '--sequence'"),
-        (("train.sh",), "there is no file `train.sh`"),
+        (("train.sh",), "train.sh: No such file or directory"),
         (("llama3-8b", "--sweep", "--trace", "x"), "--trace is of one layout"),
         (("llama3-8b", "--sweep", "--save", "x"), "--save is of one layout"),
         (("llama3-8b", "--dollars-per-gpu-hour", "-3"), "has the price -3: pass 0 or more"),

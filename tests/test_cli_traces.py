@@ -92,7 +92,7 @@ def test_a_compiled_function_is_priced_on_machines(tmp_path):
         (("price", DDP, "--from", "nowhere"), "nowhere"),
         (("price", TRACES / "README.md"), "has none of the formats that are read"),
         (("price", TRACES / "fsdp.hlo.gz", "--on", "hgx-h100,hgx-b200", "--trace", "x"), "--trace takes one machine"),
-        (("price", "gone.json"), "gone.json cannot be read"),
+        (("price", "gone.json"), "gone.json: No such file or directory"),
     ],
 )
 def test_what_is_no_trace_is_refused(words, said):

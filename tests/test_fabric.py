@@ -60,7 +60,8 @@ def test_a_description_is_text_or_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "written in no format that is read: pass .*nvidia-smi topo -m"),
+        ("", "it is empty"),
+        ("x", "written in no format that is read: pass .*nvidia-smi topo -m"),
         ("rocm-smi", ".*, or ".join(re.escape(row.name) for row in text_formats())),
         ("sources = []", "missing field"),
         (TWO.replace('"gpu1"', '"gpu7"'), "gpu7"),

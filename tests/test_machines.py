@@ -9,8 +9,9 @@ import pytest
 from command_line import cli
 
 import nvcoll
+from nvcoll import traces
 from nvcoll._nvcoll import fabrics, gpus, gpus_called
-from nvcoll.training import Machine, plan
+from nvcoll.training import Machine, configurations, plan
 
 SHARED = Path(__file__).parent.parent
 RECORDING = str(SHARED / "docs" / "recordings" / "llama3-8b-fsdp2.json.gz")
@@ -210,3 +211,40 @@ def test_each_gpu_is_called_by_its_title_and_by_what_its_driver_prints():
         assert row in gpus_called(row.title), row.title
         assert all(row in gpus_called(f"NVIDIA {name}") for name in row.names), row.names
     assert [row.board for row in gpus_called("NVIDIA H100 80GB HBM3")] == ["hgx-h100"]
+
+
+READERS = {
+    "a machine": lambda file: nvcoll.predict("all_reduce", "1M", on=file),
+    "a saved machine": nvcoll.Fabric.from_file,
+    "a network": lambda file: nvcoll.cluster("hgx-h100", nodes=2, network=file),
+    "a model": lambda file: plan(file, on="hgx-h100"),
+    "a configuration": configurations.read,
+    "a trace": traces.read,
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_every_reader_of_files_says_alike_that_there_is_none_and_that_it_is_empty(reader, tmp_path):
+    gone, empty = str(tmp_path / "gone.toml"), tmp_path / "empty.toml"
+    with pytest.raises(FileNotFoundError) as caught:
+        reader(gone)
+    assert caught.value.filename == gone and "PosixPath" not in str(caught.value)
+    empty.touch()
+    with pytest.raises(nvcoll.InvalidArgument, match=r"empty\.toml.* (is empty|missing field)"):
+        reader(str(empty))
+
+
+def test_a_file_that_exists_may_have_any_name_and_says_that_it_is_empty(desk, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert nvcoll.fabric(str(desk.rename("desk.json"))).name == nvcoll.fabric("desk.json").name == "desk"
+    (tmp_path / "empty.json").touch()
+    assert cli("fabric", "empty.json", status=2).stderr == "nvcoll: empty.json: it is empty\n"
+
+
+@pytest.mark.parametrize("words", ["fabric", "price", "check", "plan llama3-8b --config", "predict all_reduce --on"])
+def test_every_command_says_alike_that_there_is_no_file(words):
+    assert cli(*words.split(), "gone.toml", status=2).stderr.startswith("nvcoll: gone.toml: No such file")
+
+
+def test_the_command_fabric_says_where_the_number_of_gpus_stands():
+    assert "nvcoll fabric hgx-h100x2+ib-ndr-8" in cli("fabric", "-n", "16", status=2).stderr

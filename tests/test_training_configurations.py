@@ -426,7 +426,7 @@ def test_a_file_is_recognised_by_its_content(tmp_path):
     path = tmp_path / "anything"
     path.write_text(json.dumps(DEEPSEEK_V3))
     assert configurations.read(path).model["layers"] == 61
-    with pytest.raises(nvcoll.InvalidArgument, match="cannot be read"):
+    with pytest.raises(FileNotFoundError):
         configurations.read(tmp_path / "absent")
     path.write_bytes(b"\xff" * (configurations.LARGEST_FILE + 1))
     with pytest.raises(nvcoll.InvalidArgument, match="bytes, at most"):

@@ -97,17 +97,12 @@ def read(file: str) -> Schedule:
     """Reads a schedule from a text file.
 
     Raises:
-        InvalidArgument: it cannot be read, or is not the text of a schedule.
+        InvalidArgument: it is not the text of a schedule.
+        OSError: it cannot be read.
     """
     try:
-        text = Path(file).read_text()
-    except OSError as error:
-        raise InvalidArgument(f"`{file}` cannot be read ({error.strerror}): write FILE.py:FUNCTION") from None
-    except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{file}: {error}") from None
-    try:
-        return Schedule.parse(text)
-    except Error as error:
+        return Schedule.parse(Path(file).read_text())
+    except (UnicodeDecodeError, Error) as error:
         raise InvalidArgument(f"{file}: {error}") from None
 
 

@@ -11,6 +11,7 @@ from nvcoll._nvcoll import collective_spelled
 _RANKS = {
     "--world-size": "pass -n RANKS",
     "--on": "the machine has the number of GPUs: pass --on hgx-h100x2+ib-ndr-8, or --on 'hgx-h100[0-3]' for some of it",
+    "--svg": "the machine has the number of GPUs: nvcoll fabric hgx-h100x2+ib-ndr-8, or 'hgx-h100[0-3]' for some of it",
 }
 _ALGORITHM = {"--algorithm": "pass -a NAME", "--env": "pass --env NCCL_ALGO=Tree"}
 _FILE = {"--save": "pass --save FILE"}

@@ -47,8 +47,9 @@ def opened(paths: Sequence[str | PathLike[str]], *, gpu: str | None = None, step
         step: the number of the step in a trace of torch.profiler. Default: the step of median time.
 
     Raises:
-        InvalidArgument: a file cannot be read, no format recognises it, the files are of several formats, or a file
-            contradicts its format.
+        InvalidArgument: no format recognises a file, the files are of several formats, or a file contradicts its
+            format.
+        OSError: a file cannot be read.
     """
     files = [(str(file), _unpacked(file)) for file in _files(paths)]
     found = [(where, *_recognised(where, data)) for where, data in files]
@@ -86,8 +87,10 @@ def _unpacked(file: Path) -> bytes:
             packed = stream.read(2) == b"\x1f\x8b"
             stream.seek(0)
             data = (gzip.GzipFile(fileobj=stream) if packed else stream).read(LARGEST + 1)
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise InvalidArgument(f"{file} cannot be read ({error}): pass a trace or a recording") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
+        raise InvalidArgument(f"{file} cannot be unpacked ({error}): pass a trace or a recording") from error
+    if not data:
+        raise InvalidArgument(f"{file} is empty: pass a trace or a recording")
     if len(data) > LARGEST:
         raise InvalidArgument(f"{file} has more than {LARGEST} bytes unpacked: trace fewer steps")
     return data

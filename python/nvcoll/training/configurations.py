@@ -38,13 +38,11 @@ def read(path: str | PathLike[str], *, gpus: int | None = None) -> Configuration
         gpus: the number of GPUs of the job, if the file does not say it.
 
     Raises:
-        InvalidArgument: the file cannot be read, no format recognises it, or a field is missing or wrong.
+        InvalidArgument: no format recognises the file, or a field is missing or wrong.
+        OSError: the file cannot be read.
     """
     where = str(path)
-    try:
-        data = Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"{where} cannot be read ({error}): pass the path of a configuration") from error
+    data = Path(path).read_bytes()
     if len(data) > LARGEST_FILE:
         raise InvalidArgument(
             f"{where} has {len(data)} bytes, at most {LARGEST_FILE} were expected: pass a configuration"
@@ -64,4 +62,5 @@ def from_text(text: str, where: str = "text", *, gpus: int | None = None) -> Con
             found: Configuration = reader.read(values, where, gpus)
             return found
     formats = "; ".join(title for title, *_ in FORMATS)
-    raise InvalidArgument(f"{where} has none of the formats that are read: {formats}")
+    what = "has none of the formats that are read" if text.strip() else "is empty: pass one of these formats"
+    raise InvalidArgument(f"{where} {what}: {formats}")

@@ -47,7 +47,8 @@ def model_of(model: str | Fields) -> Fields:
         model: the name of a model that is shipped, a TOML file, or the fields themselves.
 
     Raises:
-        InvalidArgument: there is no such model, or the file cannot be read.
+        InvalidArgument: there is no such model, or the file is no TOML.
+        OSError: the file cannot be read.
     """
     if not isinstance(model, str):
         return model
@@ -56,7 +57,8 @@ def model_of(model: str | Fields) -> Fields:
     if model.endswith(".toml"):
         return {"name": Path(model).stem} | _from_toml(model)
     if "/" in model or Path(model).suffix in (".json", ".sh"):
-        raise InvalidArgument(f"there is no file `{model}`: pass a file that exists, or the name of a model")
+        Path(model).open().close()
+        raise InvalidArgument(f"{model} is no TOML of a model: pass nvcoll.training.configurations.read(FILE).model")
     near = get_close_matches(model.lower(), models(), n=5, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}? " if near else ""
     raise InvalidArgument(
@@ -98,12 +100,13 @@ def software_of(name: str | Fields, overrides: Fields | None = None) -> Fields:
 
 def _from_toml(file: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(Path(file).read_text())
-    except OSError as error:
-        raise InvalidArgument(f"`{file}` cannot be read ({error.strerror})") from None
+        found = tomllib.loads(Path(file).read_text())
     except RecursionError:
         raise InvalidArgument(
             f"{file}: its values are nested too deeply: pass fields with numbers, texts and lists"
         ) from None
     except ValueError as error:  # of TOML, of UTF-8, and of integers with thousands of digits
         raise InvalidArgument(f"{file}: {str(error).partition('; use sys.')[0]}") from None
+    if not found:
+        raise InvalidArgument(f"{file} is empty: pass the fields of a model")
+    return found

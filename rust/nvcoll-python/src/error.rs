@@ -103,7 +103,7 @@ pub(crate) fn of_file(py: Python<'_>, error: &std::io::Error, path: &std::path::
     };
     let words = py.import("os").and_then(|os| os.call_method1("strerror", (number,))?.extract::<String>());
     match words {
-        Ok(words) => PyOSError::new_err((number, words, path.to_path_buf())),
+        Ok(words) => PyOSError::new_err((number, words, path.as_os_str().to_owned())),
         Err(error) => error,
     }
 }
