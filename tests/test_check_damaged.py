@@ -11,6 +11,7 @@ import nvcoll
 from nvcoll.check import formats, junit, machine, nccl_tests, report
 from nvcoll.check.lines import MOST_LETTERS, decoded
 from nvcoll.check.verdict import among, judged
+from nvcoll.text.formatting import json_text
 
 JSON = '{"nccl_version": 22907, "results": [{"size": 4, "count": 1, "type": "float", "out_of_place": {"time": 1}}]}'
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(LOGS.glob("*.log"))]
@@ -38,7 +39,8 @@ def test_whatever_is_done_to_logs_there_is_a_verdict_or_an_error_of_nvcoll(text)
             verdicts.append(judged(log, machine.of_header(log), None, None))
         except nvcoll.Error as error:
             verdicts.append(judged(log, None, None, str(error)))
-    assert verdicts and report.to_json(among(verdicts)) and junit.to_junit(verdicts)
+    assert verdicts and junit.to_junit(verdicts)
+    assert json_text("nvcoll.check/1", {"logs": report.documents(among(verdicts))})
 
 
 @given(st.binary(max_size=300))

@@ -10,7 +10,7 @@ import pytest
 from command_line import cli, done
 from test_check import LOGS, predicted
 
-from nvcoll.check import junit, nccl_tests, report
+from nvcoll.check import junit, nccl_tests
 from nvcoll.check.verdict import judged
 from nvcoll.cli.formats import schema
 
@@ -26,7 +26,7 @@ def valid(*arguments):
 
 def test_schema_prints_the_schema_of_this_version_without_a_log():
     printed = json.loads(cli("check", "--schema").stdout)
-    assert printed == SCHEMA and printed["$id"] == report.JSON_SCHEMA
+    assert printed == SCHEMA and printed["$id"] == "nvcoll.check/1"
     jsonschema.Draft202012Validator.check_schema(printed)
 
 
@@ -56,7 +56,7 @@ def test_every_key_of_the_output_stands_in_the_schema_and_on_the_page(tmp_path):
 def test_the_schema_refuses_what_check_never_prints(key):
     (log,) = valid(LOGS / "nccl-tests-290-1node.log")
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"schema": report.JSON_SCHEMA, "logs": [{**log, key: "green"}]}, SCHEMA)
+        jsonschema.validate({"schema": "nvcoll.check/1", "logs": [{**log, key: "green"}]}, SCHEMA)
 
 
 def test_junit_has_a_test_case_per_log_with_the_reasons(tmp_path):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from nvcoll.check.verdict import Judged, Verdict
 from nvcoll.text.formatting import counted, sized
 from nvcoll.text.tables import print_labelled, print_table
-
-JSON_SCHEMA = "nvcoll.check/1"
-
 
 HEADINGS = ("size", "busbw GB/s", "predicted", "90 % interval", "share", "of baseline", "")
 
@@ -87,9 +83,9 @@ def rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     ]
 
 
-def to_json(verdicts: Sequence[Verdict]) -> str:
-    """Returns the verdicts as JSON."""
-    logs = [
+def documents(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Returns the verdicts for JSON."""
+    return [
         {
             "log": one.log.name,
             "collective": one.log.collective,
@@ -113,4 +109,3 @@ def to_json(verdicts: Sequence[Verdict]) -> str:
         }
         for one in verdicts
     ]
-    return json.dumps({"schema": JSON_SCHEMA, "logs": logs}, indent=2, allow_nan=False)

@@ -110,7 +110,7 @@ def check(
     if junit_file is not None:
         junit_file.write_text(junit.to_junit(found), encoding="utf-8")
     if as_json:
-        print(report.to_json(found))
+        formats.print_json("check", {"logs": report.documents(found)})
     elif as_csv:
         formats.print_csv(report.rows(found))
     else:

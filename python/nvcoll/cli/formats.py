@@ -7,7 +7,6 @@ that of RFC 4180, but lines end as elsewhere on the system.
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from nvcoll._nvcoll import InvalidArgument
+from nvcoll.text.formatting import json_text
 
 SCHEMAS = Path(__file__).with_name("schemas")
 """The folder of the JSON Schemas, one for each command."""
@@ -52,7 +52,7 @@ def check_one(**asked: bool) -> None:
 
 def print_json(command: str, document: Mapping[str, Any]) -> None:
     """Prints the object of a command."""
-    print(json.dumps({"schema": f"nvcoll.{command}/1", **document}, indent=2))
+    print(json_text(f"nvcoll.{command}/1", document))
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -10,7 +10,6 @@ by side are not added up, and no rank waits for ranks that come later.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +22,7 @@ from nvcoll.cost.comparison import LAUNCH
 from nvcoll.cost.counts import CallKind, CountedCalls, Counts
 from nvcoll.cost.price import Price, PricedCalls, Pricer
 from nvcoll.text.blocks import Block, Blocks, Line, Table, Time, beside, taken, under
-from nvcoll.text.formatting import counted, listed, sized
+from nvcoll.text.formatting import counted, json_text, listed, sized
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
@@ -103,9 +102,14 @@ class CallReport(Blocks):
 
     def to_json(self) -> str:
         """Returns everything as JSON of ``nvcoll.run/1``: ``reports``, one for each machine, ``calls`` and so on."""
-        head = {"schema": "nvcoll.run/1", "command": "run", "launch": self.launch}
-        row = {**head, "reports": [asdict(one) for one in self.totals], "calls": [asdict(one) for one in self.calls]}
-        return json.dumps(row | {"others": self.others, "silent": self.silent, "steps": self.steps}, indent=2)
+        head = {"command": "run", "launch": self.launch}
+        row: dict[str, object] = {
+            **head,
+            "reports": [asdict(one) for one in self.totals],
+            "calls": [asdict(one) for one in self.calls],
+        }
+        row |= {"others": self.others, "silent": self.silent, "steps": self.steps}
+        return json_text("nvcoll.run/1", row)
 
     def rows(self) -> list[dict[str, object]]:
         """Returns a row for each kind of call and machine."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 EXPRESSIONS = 3
 """The number of chunks whose expressions are shown if they differ. Chosen."""
@@ -14,6 +15,15 @@ EXPRESSION_LETTERS = 60
 
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML document may hold, not even as a reference (XML 1.0, production 2)."""
+
+
+def json_text(schema: str, fields: Mapping[str, object]) -> str:
+    """Returns an object as JSON, whose key ``schema`` names its JSON Schema.
+
+    Raises:
+        ValueError: a number is NaN or infinite, which JSON lacks.
+    """
+    return json.dumps({"schema": schema, **fields}, indent=2, allow_nan=False)
 
 
 def counted(number: int, noun: str) -> str:

@@ -13,7 +13,6 @@ What one command alone knows is data of the report: `Report.head`, `Report.measu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -22,7 +21,7 @@ from typing import Final, Literal
 
 from nvcoll._nvcoll import CollectivePrice, InvalidArgument, StepPrediction
 from nvcoll.text.blocks import Block, Blocks, Line, Table, Time, beside, under
-from nvcoll.text.formatting import counted, duration, sized
+from nvcoll.text.formatting import counted, duration, json_text, sized
 from nvcoll.training import page
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import PARTS, TITLES, fit_words
@@ -158,13 +157,9 @@ class Report(Blocks):
             for name, one in self.sweeps.items()
         ]
         measured = self.measured and {name: value for name, value in vars(self.measured).items() if name != "shown"}
-        row: dict[str, object] = {
-            "schema": SCHEMA,
-            "command": self.command,
-            "reports": [one.to_dict() for one in self.found],
-        }
+        row: dict[str, object] = {"command": self.command, "reports": [one.to_dict() for one in self.found]}
         row |= {"sweep": sweeps, "measured": measured, "recordings": self.recordings, "assumed": self.assumed}
-        return json.dumps(row | {"out_of_memory": [asdict(one) for one in self.out_of_memory]}, indent=2)
+        return json_text(SCHEMA, row | {"out_of_memory": [asdict(one) for one in self.out_of_memory]})
 
     @cached_property
     def best(self) -> int:
