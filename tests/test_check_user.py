@@ -1,5 +1,6 @@
 """What a new user of nvcoll check runs into: a wrong machine, prefixes of CI systems, files that cannot be read."""
 
+import json
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -149,3 +150,12 @@ def test_a_baseline_that_is_not_healthy_is_refused(tmp_path):
     (tmp_path / "two.log").write_text("\n".join([*lines, *(line for line in lines if " float " in line)]))
     done_ = done("check", BOARD, "--baseline", tmp_path / "two.log")
     assert done_.returncode == 2 and "jobs in one table" in done_.stderr
+
+
+def test_the_settings_and_the_version_of_a_log_that_does_not_tell_them_are_options():
+    told = ("check", BOARD, "--json")
+    (log,) = json.loads(done(*told, "--env", "NCCL_ALGO=Ring", "--nccl-version", "2.20.5").stdout)["logs"]
+    assert (log["settings"]["NCCL_ALGO"], log["nccl_version"]) == ("Ring", "2.20.5")
+    (plain,) = json.loads(done(*told).stdout)["logs"]
+    assert plain["settings"] == {} and plain["nccl_version"] != "2.20.5"
+    assert "no setting of NCCL is called `NCCL_ALGORITHM`" in done(*told, "--env", "NCCL_ALGORITHM=Ring").stderr

@@ -290,3 +290,11 @@ def test_csv_has_a_row_for_each_machine_size_and_algorithm():
     assert [tuple(row[key] for key in keys) for row in rows] == expected and len(
         rows
     ) == 6  # nvswitch needs NVLS, which an A100 lacks
+
+
+def test_settings_and_the_version_of_nccl_are_those_of_what_nccl_picks():
+    found = nvcoll.compare("hgx-h100", ["ring"], sizes=["1G"], settings={"NCCL_ALGO": "Ring"}, version="2.20.5")
+    plain = nvcoll.compare("hgx-h100", ["ring"], sizes=["1G"])
+    assert found.rows[0].nccl.algorithm == "Ring" != plain.rows[0].nccl.algorithm
+    words = ("compare", "ring", "-b", "1G", "--json", "--env", "NCCL_ALGO=Ring", "--nccl-version", "2.20.5")
+    assert json.loads(cli(*words).stdout)["machines"][0]["rows"][0]["nccl_us"] == found.rows[0].nccl_us

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,25 +18,41 @@ from nvcoll.check.lines import decoded
 from nvcoll.check.log import Log
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, examined
 from nvcoll.cli import formats
+from nvcoll.cli.gathered import gathered
 from nvcoll.cli.hints import collective_name
-from nvcoll.cli.machines import Gpu, beginning, machines
+from nvcoll.cli.machines import Env, Gpu, NcclVersion, beginning, known_settings, machines, settings
 
 NOT_HEALTHY, NOT_KNOWN = 1, 2
 """The exit status if a log is suspicious or sick; if none is, and nothing can be said about one."""
 
 
-def _read(name: str, collective: str | None) -> list[Log]:
+@dataclass(frozen=True)
+class Untold:
+    """What a log may not tell; of NCCL's version and settings it is taken before what the log tells."""
+
+    collective: Annotated[
+        str | None, typer.Option(help="The collective, if the log does not tell it.", callback=collective_name)
+    ] = None
+    nccl_version: NcclVersion = None
+    env: Env = None
+
+    def of(self, log: Log) -> Log:
+        """Returns a log with it."""
+        told = replace(log, collective=log.collective or self.collective, version=self.nccl_version or log.version)
+        return replace(told, settings={**log.settings, **settings(self.env or ())})
+
+
+def _read(name: str, untold: Untold) -> list[Log]:
     """Returns the tables of a file, or of standard input, which ``-`` names."""
     content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     name = "standard input" if name == "-" else name
-    logs = read(name, decoded(name, content))
-    return [replace(log, collective=log.collective or collective) for log in logs]
+    return [untold.of(log) for log in read(name, decoded(name, content))]
 
 
-def _verdicts(name: str, collective: str | None, judge: Callable[[Log], Verdict], unread: set[str]) -> list[Verdict]:
+def _verdicts(name: str, untold: Untold, judge: Callable[[Log], Verdict], unread: set[str]) -> list[Verdict]:
     """Returns the verdicts on the tables of a file; of a file that cannot be read, one that says so, as stderr does."""
     try:
-        logs = _read(name, collective)
+        logs = _read(name, untold)
     except (OSError, InvalidArgument) as error:
         reason = f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error)
         if isinstance(error, OSError):
@@ -61,6 +77,7 @@ def _judge(log: Log, on: Sequence[Fabric], require: float | None, baselines: Seq
     return replace(found, reasons=[*found.reasons, doubt]) if doubt else found
 
 
+@gathered
 def check(
     names: Annotated[
         list[str],
@@ -68,6 +85,7 @@ def check(
             metavar="LOGS...", help="Logs of nccl-tests, rccl-tests or scripts of torch; - is standard input."
         ),
     ],
+    untold: Untold,
     on: Annotated[
         list[str] | None,
         typer.Option(
@@ -84,9 +102,6 @@ def check(
         list[str] | None,
         typer.Option("--baseline", help="A log of a sister machine, whose rows are compared with those of the logs."),
     ] = None,
-    collective: Annotated[
-        str | None, typer.Option(help="The collective, if the log does not tell it.", callback=collective_name)
-    ] = None,
     as_json: formats.AsJson = False,
     as_csv: formats.AsCsv = False,
     junit_file: Annotated[
@@ -101,12 +116,13 @@ def check(
     Example: nvcoll check all_reduce.log --on hgx-h100x2+roce-400-8
     """
     formats.check_one(json=as_json, csv=as_csv)
+    known_settings(untold.env or ())
     if require is not None and not 0 < require <= 2:
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
-    known = [log for name in baselines or [] for log in _read(name, collective)]
+    known = [log for name in baselines or [] for log in _read(name, untold)]
     judge = partial(_judge, on=machines(on, gpu) if on else [], require=require, baselines=known)
     unread: set[str] = set()
-    found = among([one for name in names for one in _verdicts(name, collective, judge, unread)])
+    found = among([one for name in names for one in _verdicts(name, untold, judge, unread)])
     if junit_file is not None:
         junit_file.write_text(junit.to_junit(found), encoding="utf-8")
     if as_json:

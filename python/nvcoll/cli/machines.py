@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, launches, machine_names, networks
+from nvcoll._nvcoll import Fabric, InvalidArgument, launches, machine_names, nccl_settings, nccl_versions, networks
 from nvcoll._nvcoll import machines as machines_on
 from nvcoll.cli import completion
 
@@ -33,6 +33,10 @@ On = Annotated[
 Gpu = Annotated[str | None, typer.Option(help="The GPU model, if a file (.txt or .xml) does not name it.")]
 Env = Annotated[
     list[str] | None, typer.Option("--env", help="Environment variable of NCCL, as NCCL_ALGO=Tree; repeatable.")
+]
+NcclVersion = Annotated[
+    str | None,
+    typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.", autocompletion=completion.among(nccl_versions)),
 ]
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch
@@ -75,3 +79,16 @@ def settings(given: Sequence[str]) -> dict[str, str]:
             raise InvalidArgument(f"--env {name} is given twice: pass it once")
         settings[name] = value
     return settings
+
+
+def known_settings(given: Sequence[str]) -> dict[str, str]:
+    """Reads ``--env`` of a command that answers also where there is no prediction, which would refuse unknown names.
+
+    Raises:
+        InvalidArgument: as `settings`; NCCL has no such setting.
+    """
+    read, known = settings(given), [row.name for row in nccl_settings()]
+    for name in read:
+        if name not in known:
+            raise InvalidArgument(f"no setting of NCCL is called `{name}`: choose from {', '.join(known)}")
+    return read

@@ -11,7 +11,7 @@ import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.cli import formats
-from nvcoll.cli.machines import Env, one_machine, settings
+from nvcoll.cli.machines import Env, NcclVersion, one_machine, settings
 from nvcoll.text.tables import print_lines
 from nvcoll.training import page, trace
 from nvcoll.training.planning import Machine
@@ -28,7 +28,7 @@ def _print_schema(wanted: bool) -> None:
 class Conditions:
     """What of NCCL is not the default."""
 
-    nccl_version: Annotated[str | None, typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.")] = None
+    nccl_version: NcclVersion = None
     env: Env = None
 
     def machine(self, fabric: Fabric, gpus: int | None = None) -> Machine:

@@ -335,6 +335,8 @@ def compare_schedules(
     sizes: Sequence[int],
     launch: Launch = LAUNCH,
     tell: Callable[[str], None] = lambda _: None,
+    version: str | None = None,
+    settings: Mapping[str, str | int] | None = None,
 ) -> Comparison:
     """Times every schedule at every size.
 
@@ -345,6 +347,7 @@ def compare_schedules(
         sizes: bytes of a rank's longer buffer, as nccl-tests counts them.
         launch: how calls are launched, as in `Fabric.predict`.
         tell: gets the name of each schedule before it is timed.
+        version, settings: those of NCCL, as in `Fabric.predict`.
 
     Raises:
         InvalidArgument: none of them runs there, or the collective has no lower bound.
@@ -366,7 +369,12 @@ def compare_schedules(
             absent[name] = str(error)
     if not times:
         raise InvalidArgument(f"none runs on {fabric.name}: {'; '.join(f'{n}: {why}' for n, why in absent.items())}")
-    nccl, why_no_nccl = _nccl(fabric, collective, sizes, launch)
+    nccl: Sequence[Prediction | None] = [None] * len(sizes)
+    why_no_nccl = None
+    try:
+        nccl = fabric.predict(collective, sizes, launch=launch, version=version, settings=settings)
+    except InvalidArgument as error:
+        why_no_nccl = str(error)
     floors = fabric.floor(collective, sizes)
     rows = [
         _row(nbytes, {name: of_all[at] for name, of_all in times.items()}, nccl[at], floors[at])
@@ -382,16 +390,6 @@ def _row(nbytes: int, times: Mapping[str, SimulatedTime], nccl: Prediction | Non
     return ComparisonRow(nbytes, fastest, times, ahead, nccl, floor_us)
 
 
-def _nccl(
-    fabric: Fabric, collective: str, sizes: Sequence[int], launch: Launch
-) -> tuple[Sequence[Prediction | None], str | None]:
-    """Returns the predictions for NCCL, or why there is none."""
-    try:
-        return fabric.predict(collective, sizes, launch=launch), None
-    except InvalidArgument as error:
-        return [None] * len(sizes), str(error)
-
-
 def compare(
     on: str | PathLike[str] | Fabric,
     algorithms: Iterable[str | Algorithm | Schedule] | None = None,
@@ -399,6 +397,8 @@ def compare(
     sizes: int | str | Iterable[int | str] = SIZES,
     collective: str | None = None,
     launch: Launch = LAUNCH,
+    version: str | None = None,
+    settings: Mapping[str, str | int] | None = None,
 ) -> Comparison:
     """Compares algorithms on a machine in virtual time, as ``nvcoll compare`` does.
 
@@ -410,6 +410,7 @@ def compare(
             1 GiB, each twice the last.
         collective: what the algorithms do; default: that of the first function or schedule, else ``all_reduce``.
         launch: how calls are launched, as in ``Fabric.predict``.
+        version, settings: those of NCCL, as in ``Fabric.predict``, for what NCCL picks.
 
     Returns:
         A row for each size, with the simulated time of each algorithm, the fastest, NCCL's choice and the lower bound.
@@ -446,4 +447,4 @@ def compare(
     nbytes = sorted({parse_size(size) if isinstance(size, str) else size for size in given_sizes})
     if not nbytes:
         raise InvalidArgument("`sizes` is empty: pass bytes, as [1 << 20]")
-    return compare_schedules(fabric, wanted, schedules, nbytes, launch)
+    return compare_schedules(fabric, wanted, schedules, nbytes, launch, version=version, settings=settings)

@@ -16,8 +16,10 @@ import typer
 from nvcoll import Algorithm, Error, Fabric, InvalidArgument, Refuted, Schedule, verify
 from nvcoll._nvcoll import schedule as schedule_of
 from nvcoll.cli import completion, files, formats, hints, progress, sizes
-from nvcoll.cli.machines import Gpu, Launch, On, machines
+from nvcoll.cli.gathered import gathered
+from nvcoll.cli.machines import Gpu, Launch, On, machines, settings
 from nvcoll.cli.operands import HAS_ROOT
+from nvcoll.cli.outputs import Conditions
 from nvcoll.cost.comparison import LAUNCH, SIZES, Comparison, compare_schedules, too_many_of
 from nvcoll.text.tables import print_labelled, print_lines
 
@@ -72,6 +74,7 @@ def _simulated(
     nbytes: Sequence[int],
     launch: Launch,
     tell: Callable[[str], None],
+    conditions: Conditions,
 ) -> Comparison:
     """Compares the algorithms on one machine, and tells which is built or simulated."""
     schedules = {}
@@ -79,11 +82,20 @@ def _simulated(
         tell(f"{one.name}: {column} is built ({at} of {len(chosen)})")
         schedules[column] = _schedule(*named, collective, one.world_size)
     return compare_schedules(
-        one, collective, schedules, nbytes, launch, lambda name: tell(f"{one.name}: {name} is simulated")
+        one,
+        collective,
+        schedules,
+        nbytes,
+        launch,
+        lambda name: tell(f"{one.name}: {name} is simulated"),
+        conditions.nccl_version,
+        settings(conditions.env or ()),
     )
 
 
+@gathered
 def compare(
+    conditions: Conditions,
     algorithms: Annotated[
         list[str] | None,
         typer.Argument(
@@ -119,7 +131,7 @@ def compare(
     chosen = files.chosen(collective, names)
     nbytes, on_these = sorted(sizes.of(begin, end, factor, SIZES)), machines(on, gpu)
     with progress.line() as tell:
-        done = [_simulated(one, collective, chosen, nbytes, launch, tell) for one in on_these]
+        done = [_simulated(one, collective, chosen, nbytes, launch, tell, conditions) for one in on_these]
     if as_json:
         formats.print_json("compare", {"collective": collective, "machines": [one.to_dict() for one in done]})
     elif as_csv:

@@ -15,7 +15,7 @@ import typer
 from nvcoll._nvcoll import Prediction
 from nvcoll.cli import completion, formats, sizes
 from nvcoll.cli.hints import collective_name
-from nvcoll.cli.machines import Env, Gpu, Launch, On, machines, settings
+from nvcoll.cli.machines import Env, Gpu, Launch, NcclVersion, On, machines, settings
 from nvcoll.cli.predict.rows import Answer, Question, ask_all
 from nvcoll.cost.comparison import LAUNCH, accuracy
 from nvcoll.text.formatting import counted, duration, number, sized
@@ -210,10 +210,7 @@ def predict(
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
-    nccl_version: Annotated[
-        str | None,
-        typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7; default: the newest release that was read."),
-    ] = None,
+    nccl_version: NcclVersion = None,
     env: Env = None,
     as_json: formats.AsJson = False,
     as_csv: formats.AsCsv = False,
