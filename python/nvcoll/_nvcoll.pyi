@@ -3934,13 +3934,21 @@ def training_models() -> str:
 def training_software() -> str:
     """Returns the software that is shipped, as JSON."""
 
-def verify(schedule: Schedule) -> Proof:
+def verify(
+    schedule: Schedule | str, algorithm: Algorithm | str | None = None, *, world_size: int | None = None
+) -> Proof:
     """Proves that a schedule gives the promised result, without races and deadlocks, for any count.
+
+    Args:
+        schedule: the schedule; or the name of a collective, with that of an algorithm behind it, as ``verify("all_reduce", "ring")``.
+        algorithm: the algorithm of a collective, whose mapped schedule is proved.
+        world_size: the number of its ranks. Default: 8.
 
     Returns:
         The proof.
 
     Raises:
+        InvalidArgument: a name is unknown, or there is no schedule.
         Refuted: the schedule is wrong. `places` names the steps in conflict; `missing` names the missing wait, or is None.
         KeyboardInterrupt: Ctrl-C ended the proof."""
 

@@ -489,20 +489,39 @@ impl Proof {
 
 /// Proves that a schedule gives the promised result, without races and deadlocks, for any count.
 ///
+/// Args:
+///     schedule: the schedule; or the name of a collective, with that of an algorithm behind it, as ``verify("all_reduce", "ring")``.
+///     algorithm: the algorithm of a collective, whose mapped schedule is proved.
+///     world_size: the number of its ranks. Default: 8.
+///
 /// Returns:
 ///     The proof.
 ///
 /// Raises:
+///     InvalidArgument: a name is unknown, or there is no schedule.
 ///     Refuted: the schedule is wrong. `places` names the steps in conflict; `missing` names the missing wait, or is None.
 ///     KeyboardInterrupt: Ctrl-C ended the proof.
 #[pyfunction]
-#[pyo3(signature = (schedule: "Schedule"))]
-pub(crate) fn verify(py: Python<'_>, schedule: &Bound<'_, PyAny>) -> PyResult<Proof> {
-    let schedule = schedule.cast::<Schedule>().map(|schedule| schedule.clone().unbind()).map_err(|_| {
-        let found = schedule.repr().map_or_else(|_| "no schedule".to_owned(), |repr| repr.to_string());
-        let advice = "pass a schedule, as nvcoll.schedule(\"all_reduce\", \"ring\", world_size=8)";
-        invalid(py, format!("`schedule` is {found}: {advice}"))
-    })?;
+#[pyo3(signature = (schedule: "Schedule | str", algorithm: "Algorithm | str | None" = None, *, world_size: "int | None" = None))]
+pub(crate) fn verify(
+    py: Python<'_>,
+    schedule: &Bound<'_, PyAny>,
+    algorithm: Option<&Bound<'_, PyAny>>,
+    world_size: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Proof> {
+    let schedule = match (schedule.cast::<Schedule>(), schedule.extract::<String>(), algorithm) {
+        (Ok(schedule), _, None) if world_size.is_none() => schedule.clone().unbind(),
+        (_, Ok(collective), Some(algorithm)) => {
+            let eight = 8_u32.into_pyobject(py)?.into_any();
+            let built = self::schedule(py, &collective, algorithm, world_size.unwrap_or(&eight), None, "mapped", None)?;
+            Py::new(py, built)?
+        }
+        _ => {
+            let found = schedule.repr().map_or_else(|_| "no schedule".to_owned(), |repr| repr.to_string());
+            let advice = "pass a schedule, as nvcoll.schedule(\"all_reduce\", \"ring\", world_size=8), or \"all_reduce\", \"ring\"";
+            return Err(invalid(py, format!("`schedule` is {found}: {advice}")));
+        }
+    };
     let start = Instant::now();
     let core = &schedule.get().core;
     let verified =
