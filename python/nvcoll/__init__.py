@@ -68,6 +68,7 @@ from nvcoll.cost.prediction import predict
 from nvcoll.cost.price import Price, PricedCalls
 from nvcoll.cost.report import CallReport
 from nvcoll.errors import DryRunError
+from nvcoll.ranks import copies as _copies  # noqa: F401
 from nvcoll.ranks.membership import finalize, init, step
 from nvcoll.ranks.node import Node
 from nvcoll.ranks.spawning import spawn

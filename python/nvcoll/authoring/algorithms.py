@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import copy
+import functools
+import importlib
 from collections.abc import Callable
+from typing import cast
 
 from nvcoll._nvcoll import Builder, BuildError, InvalidArgument, Schedule, collective_spelled, collectives
 from nvcoll.authoring.parameters import Parameters
@@ -29,6 +31,20 @@ class Algorithm:
         self._given: dict[str, object] = {}
         self._schedules: dict[tuple[str, int, bool, int], Schedule] = {}  # of all parameterisations
 
+    def __copy__(self) -> Algorithm:
+        """Itself: it does not change."""
+        return self
+
+    def __deepcopy__(self, _known: object) -> Algorithm:
+        """Itself: it does not change."""
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickles the place of the function, as functions are pickled."""
+        if "<locals>" in self._write.__qualname__:
+            raise TypeError(f"cannot pickle {self.name}, which stands in a function: write it at the top of a module")
+        return _placed, (self._write.__module__, self._write.__qualname__, self._given)
+
     @property
     def name(self) -> str:
         """The name, with all parameters: ``ring``, ``two_level(per_node=8)``."""
@@ -43,7 +59,8 @@ class Algorithm:
         if values:
             names = ", ".join(self._parameters.declared) or "it has none"
             raise InvalidArgument(f"parameters of {self._parameters.function} are given by name: {names}")
-        other = copy.copy(self)
+        other = Algorithm(self.collective, self._write)
+        other._schedules = self._schedules
         other._given = self._parameters.checked({**self._given, **parameters})
         return other
 
@@ -115,3 +132,10 @@ def algorithm(collective: str) -> Callable[[Callable[..., object]], Algorithm]:
     if not isinstance(collective, str):
         raise InvalidArgument('name the collective: write @nvcoll.algorithm("all_reduce")')
     return lambda write: Algorithm(collective, write)
+
+
+def _placed(module: str, name: str, given: dict[str, object]) -> Algorithm:
+    """Returns the algorithm of a function in a module."""
+    found = functools.reduce(getattr, name.split("."), cast(object, importlib.import_module(module)))
+    assert isinstance(found, Algorithm)
+    return found(**given) if given else found
