@@ -76,7 +76,7 @@ def _best(pricer: Pricer, row: PricedCalls, nbytes: float) -> tuple[int, float]:
         sizes.append(size)
         size *= 2
     among = pricer.fabric.among(row.ranks)
-    found = among.predict(row.collective, [*sizes, max(1, round(nbytes))], launch=pricer.launch)
+    found = pricer.predict(among, row.collective, [*sizes, max(1, round(nbytes))])
     times = [one.time_us for one in found]
     for size, time_us in zip(sizes, times, strict=False):
         step_us = nbytes / size * time_us

@@ -16,7 +16,7 @@ a group of ranks; a call is alone on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -70,16 +70,27 @@ class Pricer:
 
     Args:
         fabric: the machine; it may have more GPUs than the calls have ranks.
-        launch: how calls are launched, as of `Fabric.predict`.
+        launch, version, settings: how calls are launched, and those of NCCL, as of `Fabric.predict`.
 
     Raises:
         InvalidArgument: no launch is called so.
     """
 
-    def __init__(self, fabric: Fabric, launch: Launch = LAUNCH) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        launch: Launch = LAUNCH,
+        version: str | None = None,
+        settings: Mapping[str, str | int] | None = None,
+    ) -> None:
         self.fabric, self.launch = fabric, launch_named(launch)
+        self._version, self._settings = version, settings
         self._known: dict[CallKind, Price] = {}
         self._parts = {tuple(range(fabric.world_size)): fabric}
+
+    def predict(self, among: Fabric, collective: str, sizes: Sequence[int]) -> list[Prediction]:
+        """Predicts calls among some of the GPUs, or all."""
+        return among.predict(collective, sizes, launch=self.launch, version=self._version, settings=self._settings)
 
     def prices(self, calls: Sequence[CountedCalls]) -> list[Price]:
         """Returns what one call of each kind costs."""
@@ -117,7 +128,7 @@ class Pricer:
             InvalidArgument: there is no prediction of the collective, or on the machine.
         """
         name = self.fabric.name
-        found = iter(among.predict(collective, [size for size in nbytes if size], launch=self.launch))
+        found = iter(self.predict(among, collective, [size for size in nbytes if size]))
         return [_of(name, next(found)) if size else Price(name, "nothing crosses", 0.0, 0.0, 0.0) for size in nbytes]
 
     def _otherwise(self, among: Fabric, call: CountedCalls, why: str) -> Price:

@@ -20,7 +20,7 @@ import typer
 
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.cli import formats
-from nvcoll.cli.machines import Gpu, Launch, On, machines
+from nvcoll.cli.machines import Env, Gpu, Launch, NcclVersion, On, known_settings, machines
 from nvcoll.cli.run import launcher
 from nvcoll.cli.run.launcher import Failure
 from nvcoll.cli.schedules import Processes
@@ -30,7 +30,19 @@ from nvcoll.cost.report import CallReport, report_of
 from nvcoll.ranks.rank_counts import Inbox
 from nvcoll.text.tables import print_labelled, print_lines
 
-OURS = ("-n", "--world-size", "--on", "--gpu", "--launch", "--json", "--csv", "--save", "--no-prefix")
+OURS = (
+    "-n",
+    "--world-size",
+    "--on",
+    "--gpu",
+    "--launch",
+    "--json",
+    "--csv",
+    "--save",
+    "--no-prefix",
+    "--env",
+    "--nccl-version",
+)
 """Options of nvcoll run. After the script, they belong to the script."""
 
 
@@ -47,11 +59,13 @@ def run(
     as_csv: formats.AsCsv = False,
     schema: formats.Schema = False,
     save: Annotated[Path | None, typer.Option("--save", help="Write the report to this file, as JSON.")] = None,
+    nccl_version: NcclVersion = None,
+    env: Env = None,
 ) -> None:
     """Runs a script, then prints the predicted time of its collectives on each machine.
 
     With -n it starts the script as several processes, each of them a rank, and predicts if --on, --gpu, --launch,
-    --json, --csv or --save is given.
+    --json, --csv, --save, --env or --nccl-version is given.
 
     Options stand before the script. The exit status is the script's, or that of the first rank that failed.
 
@@ -64,7 +78,8 @@ def run(
         raise InvalidArgument("--no-prefix is for the output of several ranks: pass -n too, or leave it out")
     if ranks is None and keep_going:
         raise InvalidArgument("--keep-going is for several ranks: pass -n too, or leave it out")
-    pricers = [Pricer(one, launch) for one in machines(on, gpu)]
+    given = known_settings(env or ())
+    pricers = [Pricer(one, launch, nccl_version, given) for one in machines(on, gpu)]
     script.open("rb").close()  # a file that cannot be read, or written, is found out before anything runs
     if save is not None:
         save.touch()
@@ -72,7 +87,7 @@ def run(
         raise InvalidArgument("run starts processes, which needs Linux here: use nvcoll.Node and its report")
     words = [str(script), *(arguments or [])]
     begin = partial(launcher.launch, words, ranks, is_prefixed=not no_prefix, keeps_going=keep_going)
-    if ranks is not None and not (on or gpu or launch != LAUNCH or as_json or as_csv or save):
+    if ranks is not None and not (on or gpu or launch != LAUNCH or as_json or as_csv or save or env or nccl_version):
         raise typer.Exit(_status_of(begin(), ranks))
     with Inbox() as inbox:
         failure = begin(inbox=inbox)
