@@ -1,8 +1,10 @@
 //! What people type, and the machine that it is: the grammar of lists, clusters, files and changes, and names of GPUs.
 
 use nvcoll_fabric::hardware::gpus;
+use nvcoll_fabric::hardware::network::network;
 use nvcoll_fabric::machines::{machines, other_names, preset};
 use nvcoll_fabric::preset::rows;
+use nvcoll_fabric::topology::cluster::cluster;
 use nvcoll_fabric::{Error, Result};
 
 const TOPO: &str = "GPU 0: NVIDIA L40S (UUID: GPU-0)\n\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-31\t0\nGPU1\tSYS\t X \t32-63\t1\n";
@@ -86,6 +88,10 @@ fn what_is_typed_is_found() {
         ("16xH100+ib-ndr-8", "hgx-h100x2+ib-ndr-8"),
         ("12xH100+ib-ndr-8", "hgx-h100[0-5]x2+ib-ndr-8"),
         ("1x8xH100", "hgx-h100"),
+        ("p4d.24xlarge[0,3]", "hgx-a100[0,3] with gpu a100-sxm-40gb"),
+        ("p4d.24xlargex4+ib-ndr-8", "hgx-a100x4+ib-ndr-8 with gpu a100-sxm-40gb"),
+        ("2x p4d.24xlarge+ib-ndr-8 with nvlink x2", "hgx-a100x2+ib-ndr-8 with gpu a100-sxm-40gb with nvlink x2"),
+        ("p3.8xlargex2+ib-ndr-8", "dgx1-v100[0-3]x2+ib-ndr-8 with gpu v100-sxm-16gb"),
         ("Standard_ND96isr_H100_v5", "hgx-h100"),
         ("gpu_8x_h100_sxm5", "hgx-h100"),
         ("BM.GPU.H100.8", "hgx-h100"),
@@ -202,4 +208,6 @@ fn a_cluster_with_other_nodes_keeps_its_changes() {
     assert_eq!(four.with_nodes(2).unwrap(), preset("hgx-h100x2+ib-ndr-8 with nics 4 with nvlink x2").unwrap());
     assert_eq!(four.with_nodes(1).unwrap(), preset("hgx-h100 with nvlink x2").unwrap());
     assert!(preset("hgx-h100").unwrap().with_nodes(2).is_err());
+    let of_changed = cluster(&preset("p4d.24xlarge").unwrap(), 2, network("ib-ndr-8").unwrap()).unwrap();
+    assert_eq!(of_changed.name, "hgx-a100x2+ib-ndr-8 with gpu a100-sxm-40gb", "in the grammar of machines");
 }

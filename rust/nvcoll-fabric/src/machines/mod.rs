@@ -122,23 +122,36 @@ fn machine(text: &str, gpu: Option<&'static Gpu>, read: ReadFile<'_>) -> Result<
     let lower = changes.unwrap_or("").to_ascii_lowercase();
     let changes: Result<Vec<Change>> =
         lower.split(" with ").filter(|change| !change.is_empty()).map(Change::of).collect();
-    let made = match cluster_of(plain) {
+    let (made, own) = match cluster_of(plain) {
         Some((name, nodes, by)) if !is_file(name) && by_gpu::is_model(name) => {
             let message = format!("`{name}x{nodes}` is {nodes} GPUs, or {nodes} nodes: write {nodes}x{name}+{by}, or 8x{name}x{nodes}+{by}");
             return Err(Error::Description { origin: plain.to_owned(), message });
         }
-        Some((name, nodes, by)) => cluster(&node(name, gpu, read)?, nodes, &network_of(by, read)?)?,
+        Some((name, nodes, by)) => {
+            let (node, own) = node(name, gpu, read)?;
+            (cluster(&node, nodes, &network_of(by, read)?)?, own)
+        }
         None if plain.contains('+') && !is_file(plain) => {
             let (nodes, by) = plain.rsplit_once('+').unwrap_or((plain, ""));
             let Ok(Named::Nodes(node, nodes)) = by_gpu::found(nodes) else {
                 let message = "no cluster is written so: write hgx-h100x4+ib-ndr-8, four nodes and their network";
                 return Err(Error::Description { origin: plain.to_owned(), message: message.to_owned() });
             };
-            cluster(&node, nodes, &network_of(by.trim(), read)?)?
+            let (node, own) = unchanged(node, read)?;
+            (cluster(&node, nodes, &network_of(by.trim(), read)?)?, own)
         }
         None => node(plain, gpu, read)?,
     };
-    made.with_changes(&changes?)
+    made.with_changes(&[own, changes?].concat())
+}
+
+/// Returns the machine without the changes that a name stands for, and these: behind GPUs and network they are those of the whole.
+fn unchanged(found: Fabric, read: ReadFile<'_>) -> Result<(Fabric, Vec<Change>)> {
+    if found.origin.changes.is_empty() {
+        return Ok((found, Vec::new()));
+    }
+    let (plain, _) = node(divided(&found.name).0, None, read)?;
+    Ok((plain, found.origin.changes))
 }
 
 fn network_of(by: &str, read: ReadFile<'_>) -> Result<Network> {
@@ -152,8 +165,8 @@ fn file_name(path: &str) -> &str {
     path.rsplit(std::path::MAIN_SEPARATOR).next().unwrap_or(path)
 }
 
-/// Makes a node, or of one the GPUs that `name[0-3,5]` names.
-fn node(name: &str, gpu: Option<&'static Gpu>, read: ReadFile<'_>) -> Result<Fabric> {
+/// Makes a node, or of one the GPUs that `name[0-3,5]` names. The changes that its name stands for are not made yet.
+fn node(name: &str, gpu: Option<&'static Gpu>, read: ReadFile<'_>) -> Result<(Fabric, Vec<Change>)> {
     let (stem, ranks) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
         Some((stem, ranks)) => (stem.trim_end(), Some(ranks)),
         None => (name, None),
@@ -173,12 +186,13 @@ fn node(name: &str, gpu: Option<&'static Gpu>, read: ReadFile<'_>) -> Result<Fab
             Err(_) => Err(unknown),
         })?,
     };
-    let Some(ranks) = ranks else { return Ok(found) };
+    let (found, own) = unchanged(found, read)?;
+    let Some(ranks) = ranks else { return Ok((found, own)) };
     let wrong = || Error::Description {
         origin: name.to_owned(),
         message: format!("`[{}]` names no GPUs: write {stem}[0-3] or {stem}[0,2,5]", shortened(ranks)),
     };
-    found.only(&numbers(ranks).ok_or_else(wrong)?, ranks)
+    Ok((found.only(&numbers(ranks).ok_or_else(wrong)?, ranks)?, own))
 }
 
 impl Fabric {

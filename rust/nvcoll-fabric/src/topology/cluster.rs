@@ -34,7 +34,10 @@ const MOST_GPUS: u32 = 1 << 17;
 /// and with the field of a network that is wrong.
 pub fn cluster(whole: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> {
     let node = whole;
-    let name = format!("{}x{nodes}+{}", node.name, network.name);
+    // Changes stand at the end of the name, where the grammar of machines has them.
+    let changes: String = node.origin.changes.iter().map(|change| format!(" with {change}")).collect();
+    let stem = node.name.strip_suffix(&changes).unwrap_or(&node.name);
+    let name = format!("{stem}x{nodes}+{}{changes}", network.name);
     let wrong = |message: String| Error::Description { origin: name.clone(), message };
     network.check()?;
     let gpus = node.gpus();
