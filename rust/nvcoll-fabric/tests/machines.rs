@@ -88,6 +88,7 @@ fn what_is_typed_is_found() {
         ("16xH100+ib-ndr-8", "hgx-h100x2+ib-ndr-8"),
         ("12xH100+ib-ndr-8", "hgx-h100[0-5]x2+ib-ndr-8"),
         ("1x8xH100", "hgx-h100"),
+        ("gh200-4[0]x2+slingshot-4", "gh200-4[0]x2+slingshot-4"),
         ("p4d.24xlarge[0,3]", "hgx-a100[0,3] with gpu a100-sxm-40gb"),
         ("p4d.24xlargex4+ib-ndr-8", "hgx-a100x4+ib-ndr-8 with gpu a100-sxm-40gb"),
         ("2x p4d.24xlarge+ib-ndr-8 with nvlink x2", "hgx-a100x2+ib-ndr-8 with gpu a100-sxm-40gb with nvlink x2"),
@@ -198,7 +199,14 @@ fn every_other_name_is_that_of_one_machine_or_of_gpus_that_the_error_names() {
     known.sort_unstable();
     known.windows(2).for_each(|two| assert_ne!(two[0], two[1], "a name stands for one machine"));
     for row in rows() {
-        assert_eq!(preset(&row.fabric.name.to_uppercase()).unwrap(), row.fabric);
+        let name = &row.fabric.name;
+        assert_eq!(preset(&name.to_uppercase()).unwrap(), row.fabric);
+        if row.fabric.nodes() == 1 {
+            let of_one = format!("{name}[0]x2+roce-100-1");
+            assert!(
+                preset(&of_one).map_or_else(|error| !error.to_string().contains("write"), |found| found.name == of_one)
+            );
+        }
     }
 }
 

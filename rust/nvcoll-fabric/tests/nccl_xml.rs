@@ -54,7 +54,7 @@ fn devices_and_links_are_those_of_the_file() {
 fn what_is_no_topology_is_refused_with_the_reason() {
     let without_gpus = SYSTEM.replace("0x0302", "0xff02").replace("<gpu", "<g").replace("</gpu>", "</g>");
     for (text, reason) in [
-        ("", "no format"),
+        ("", "it is empty"),
         ("<system", "root"),
         ("<graphs version=\"1\"/>", "what NCCL_GRAPH_DUMP_FILE wrote"),
         ("<algo name=\"ring\"/>", "an algorithm of MSCCL"),

@@ -81,7 +81,7 @@ fn an_excerpt_is_read_if_one_way_of_every_pair_is_there() {
 #[test]
 fn what_is_no_matrix_is_refused_with_the_reason() {
     for (text, reason) in [
-        ("", "no format"),
+        ("", "it is empty"),
         ("\tGPU0\tGPU1\nGPU0\tX\tNV99\nGPU1\tNV99\tX", "99 NVLinks"),
         ("\tGPU0\tGPU1\nGPU0\tX\tFOO\n", "line 2: GPU0 to GPU1 is `FOO`"),
         ("\tGPU0\tGPU1\nGPU0\tX\tNV1\nGPU1\tNV2\tX", "the other way"),

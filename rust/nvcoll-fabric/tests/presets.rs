@@ -129,7 +129,7 @@ fn nodes_and_their_network_are_a_name() {
         assert!(preset(wrong).is_err(), "{wrong}");
     }
     let said = preset("HGX-H100x2").unwrap_err().to_string();
-    assert!(said.contains("add +NETWORK, as hgx-h100x2+"), "{said}");
+    assert!(said.contains("have a network between them: pass one, as hgx-h100x2+"), "{said}");
 }
 
 #[test]

@@ -85,7 +85,11 @@ pub(super) fn found(name: &str) -> Result<Named> {
 /// Says whether a name is that of a model of GPU alone, without a number.
 pub(super) fn is_model(name: &str) -> bool {
     let phrase = GpuPhrase::of(name);
-    !phrase.gpus.is_empty() && phrase.count.is_none() && !begins_with_board(name) && matches!(shipped(name), Ok(None))
+    !name.contains('[')
+        && !phrase.gpus.is_empty()
+        && phrase.count.is_none()
+        && !begins_with_board(name)
+        && matches!(shipped(name), Ok(None))
 }
 
 /// Returns the machine that is called so; none if none is.
