@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::hardware::media::{LinkFamily, Medium};
 use crate::hardware::network::Network;
+use crate::hardware::origin::Change;
 use crate::hardware::{DeviceKind, Fabric, Link};
 use crate::topology::cluster::cluster;
 
@@ -45,6 +46,8 @@ impl Fabric {
         let (node, network) = self.parts()?;
         let unable = |message: String| Err(Error::Unable { fabric: self.name.clone(), message });
         let (mut node, mut network) = (node.clone(), network.clone());
+        // The cards that it has are those of its changes, and lose with the others.
+        network.nics = self.cards().unwrap_or(network.nics);
         match *loss {
             Loss::Lanes { family: LinkFamily::Pcie, .. } => {
                 return unable("GPUs with fewer lanes of PCIe are like a smaller part of the network".to_owned());
@@ -66,7 +69,13 @@ impl Fabric {
             }
             Loss::GpuDirect => network.gpu_direct = false,
         }
-        cluster(&node, self.nodes(), &network)?.with_changes(&self.origin.changes)
+        let is_left = |change: &&Change| match change {
+            Change::Nics(_) => false,
+            Change::Wider(LinkFamily::Network, _) => !matches!(loss, Loss::Port(..)),
+            _ => true,
+        };
+        let changes: Vec<Change> = self.origin.changes.iter().filter(is_left).copied().collect();
+        cluster(&node, self.nodes(), &network)?.with_changes(&changes)
     }
 
     fn with_fewer_lanes(&self, family: LinkFamily, part: u32, of_all: bool) -> Fabric {
@@ -96,6 +105,9 @@ mod tests {
         };
         same(Loss::Cards(2), "hgx-h100x2+ib-ndr-4");
         same(Loss::Rate(1), "hgx-h100x2+ib-ndr-8");
+        let changed = preset("hgx-h100x2+ib-ndr-8 with nics 4").unwrap();
+        let (two, one) = (changed.damaged(&Loss::Cards(2)).unwrap(), "hgx-h100x2+ib-ndr-8 with nics 2");
+        assert_eq!((&two.devices, &two.links), (&preset(one).unwrap().devices, &preset(one).unwrap().links));
         let half = whole.damaged(&Loss::Rate(2)).unwrap();
         let of_port = |fabric: &crate::Fabric| fabric.links.last().unwrap().line_rate();
         assert_eq!(2 * of_port(&half).0, of_port(&whole).0);
