@@ -235,7 +235,7 @@ if dist.get_rank() == 0:
     (tmp_path / "waits.py").write_text(text)
     (out, run, _), _ = children.run(tmp_path / "waits.py", ranks=(0, 4))
     assert run.status == "refused", out
-    assert "waits for rank 4 to say `send`, which ended" in run.message
+    assert run.follows == "ended" and "waits for rank 4 to say `send`, which ended" in run.message
 
 
 def test_a_process_without_the_virtual_gpu_is_told_so():

@@ -139,9 +139,9 @@ def test_failures_say_the_line_and_what_to_do(attempts, run, kind, said):
 
 def test_the_cause_is_the_rank_that_failed_and_not_those_that_wait(attempts):
     waits = "DryRunError: rank 0 waits for rank 8 to say `send`, which ended"
-    killed = Run(9, "failed", message="its process was killed by signal 9 (SIGKILL)")
+    killed = Run(9, "failed", message="its process was killed by signal 9 (SIGKILL)", follows="killed")
     failed = Run(8, "failed", message="ValueError: no", line="t.py:9 f")
-    runs = {0: Run(0, "refused", message=waits), 8: failed, 9: killed}
+    runs = {0: Run(0, "refused", message=waits, follows="ended"), 8: failed, 9: killed}
     attempts(lambda rank, _: (None, runs[rank]))
     with pytest.raises(ScriptFailed, match=r"rank 8 of 16, t.py:9 f: ValueError: no"):
         script.recordings_of(request(ranks=(0, 8, 9)))

@@ -21,6 +21,10 @@ PATIENCE_S = 600.0
 """Seconds for which a rank waits for a message of another. Chosen: compiling takes minutes."""
 
 
+class Waits(DryRunError):
+    """A message of another rank does not come: that rank knows the cause."""
+
+
 class Mail:
     """The mail of one rank.
 
@@ -42,7 +46,7 @@ class Mail:
         """Waits for the next message of a rank that runs.
 
         Raises:
-            DryRunError: the rank ended, or said nothing in time.
+            Waits: the rank ended, or said nothing in time.
         """
         path, ended = self._next(source, self.rank, what), self.folder / f"ended-{source}"
         until = time.monotonic() + self.patience_s
@@ -53,7 +57,7 @@ class Mail:
                 return found
             if has_ended or time.monotonic() > until:
                 why = "ended" if has_ended else f"did not within {self.patience_s:g} s"
-                raise DryRunError(f"rank {self.rank} waits for rank {source} to say `{what}`, which {why}")
+                raise Waits(f"rank {self.rank} waits for rank {source} to say `{what}`, which {why}")
             time.sleep(0.005)
 
     def exchange(self, members: Sequence[int], what: str, mine: object) -> dict[int, object]:

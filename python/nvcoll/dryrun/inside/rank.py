@@ -106,6 +106,7 @@ class Child:
         return f"{made} seen, {self.spec.steps} are needed"
 
     def _failed(self, error: BaseException) -> NoReturn:
+        from nvcoll.dryrun.inside.mail import Waits
         from nvcoll.errors import DryRunError
 
         trace = _of_script(error.__traceback__)
@@ -116,6 +117,7 @@ class Child:
         status: Status = "failed"
         if isinstance(error, DryRunError):
             status, self.run.line = "refused", error.line or self.run.line
+            self.run.follows = "ended" if isinstance(error, Waits) else ""
         text = str(error).strip().split("\n")[0]
         if self.session is not None and type(error).__name__ == "OutOfMemoryError":
             text = (

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -42,7 +43,7 @@ from nvcoll.ranks.processes import Process, Supervisor
 from nvcoll.text.lines import Lines
 
 USABLE = 0.99
-"""The part of a GPU's memory that programs get. Cited: what PyTorch prints, as for `USABLE_BYTES` of nvcoll-step."""
+"""The part of a GPU's memory that programs get. Cited: what PyTorch prints, as for `USABLE` of nvcoll-step."""
 
 LOOK_S = 0.25
 """Seconds between two readings of the memory of ranks. Chosen."""
@@ -361,7 +362,8 @@ class _Ranks(Supervisor):
         if not Run.beside(out).exists():
             last = self._last.get(process.rank, b"").decode(errors="replace").strip()
             message = f"its process {process.how()}" + (f": {last}" if last else "")
-            return None, Run(process.rank, "failed", message=message)
+            is_killed = process.status == -signal.SIGKILL
+            return None, Run(process.rank, "failed", message=message, follows="killed" if is_killed else "")
         run = Run.load(out)
         run.noted = noted_in(out.with_suffix(".reads"))
         return RankRecording.load(out) if run.status == "counted" else None, run

@@ -155,7 +155,7 @@ def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
     """Returns the error for ranks of which one has failed: that of the first cause."""
     order: dict[str, int] = {"failed": 0, "refused": 1, "ended": 2, "counted": 3}
     # ranks that were killed because another one failed come last
-    run = min(runs, key=lambda one: ("SIGKILL" in one.message, order[one.status], "waits for rank" in one.message))
+    run = min(runs, key=lambda one: (one.follows == "killed", order[one.status], one.follows == "ended"))
     where = "" if not run.line or run.line in run.message else f"{run.line}: "
     who, message = f"rank {run.rank} of {request.world_size}, {where}", run.message.removeprefix("DryRunError: ")
     if run.status == "ended":
