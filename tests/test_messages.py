@@ -323,10 +323,10 @@ def test_a_report_counts_sends_with_their_bytes_and_prices_them():
     node = nvcoll.Node(2)
     node.run(counted_sends, timeout=60)
     report = node.report(on="hgx-h100")
-    rows = {(row.collective, row.nbytes, row.ranks, row.times) for row in report.rows}
+    rows = {(row.collective, row.nbytes, row.ranks, row.times) for row in report.calls}
     assert rows == {("sendrecv", 4000, (0, 1), 3), ("sendrecv", 4000, (1, 0), 3), ("sendrecv", 40, (0,), 1)}
     expected = nvcoll.fabric("hgx-h100").among((0, 1)).predict("sendrecv", 4000).time_us
-    assert {row.prices[0].time_us for row in report.rows} == {expected, 0.0}
+    assert {row.prices[0].time_us for row in report.calls} == {expected, 0.0}
     assert "sends, counted by the sender" in str(report)
 
 
