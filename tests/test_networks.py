@@ -98,7 +98,7 @@ def test_what_limits_a_prediction_is_the_narrow_tier_and_simulation_agrees():
     found = one.predict("all_to_all", GIB)
     assert "the narrowest cut of the network" in found.bottleneck and "not validated" in found.trust
     simulated = one.simulate("direct", GIB, collective="all_to_all")
-    assert "spine" in simulated.bottleneck
+    assert any("spine" in piece.words for piece in simulated.critical)
     # The cut is idle while a schedule sends inside pods.
     assert one.floor("all_to_all", GIB) < found.time_us < simulated.time_us < 2 * found.time_us
 

@@ -234,7 +234,7 @@ def test_a_second_pass_gets_the_times_of_each_record(ran):
         (("dryrun", "--on", f"{FOUR},{OTHER}", "--profile", "train.py"), "--profile takes one machine"),
         (("dryrun", "--on", f"{FOUR},hgx-b200", "--save", "x", "train.py"), "--save takes one model of GPU"),
         (("dryrun", "--on", "hgx-h100", "--world-size", "16", "train.py"), "hgx-h100 has 8 GPUs, and 16 ranks"),
-        (("price", "train.py"), "has none of the formats that are read: a recording of nvcoll dryrun"),
+        (("price", "train.py"), "train.py is empty: pass a trace or a recording"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_what_to_do(words, said):
