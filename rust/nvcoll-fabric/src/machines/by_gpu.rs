@@ -17,11 +17,14 @@ use std::sync::LazyLock;
 use crate::error::{edits, Error, Result};
 use crate::hardware::gpu_names::words;
 use crate::hardware::gpus::{all, gpus_called, Gpu};
+use crate::hardware::names::numbers;
 use crate::hardware::network::network;
 use crate::hardware::origin::Change;
 use crate::hardware::Fabric;
 use crate::preset::{rows, Preset};
 use crate::topology::cluster::cluster;
+
+use super::divided::{bracketed, divided};
 
 /// How many machines are offered instead of one that there is not. Chosen.
 const OFFERED: usize = 3;
@@ -99,19 +102,28 @@ fn shipped(name: &str) -> Result<Option<Fabric>> {
         return Ok(Some(row.fabric.clone()));
     }
     if let Some((known, machine)) = KNOWN_AS.iter().find(|(known, _)| self::key(known) == key) {
-        return super::preset(machine).map(Some).map_err(|error| error.called(&format!("{known} ({machine})")));
+        return of_table(machine).map(Some).map_err(|error| error.called(&format!("{known} ({machine})")));
     }
     // `p4d` of `p4d.24xlarge`.
     let is_family = |known: &str| known.split_once('.').is_some_and(|(family, _)| self::key(family) == key);
     let family: Vec<_> = KNOWN_AS.iter().filter(|(known, _)| is_family(known)).collect();
     match family.as_slice() {
         [] => Ok(None),
-        [(_, machine)] => super::preset(machine).map(Some),
+        [(_, machine)] => of_table(machine).map(Some),
         several => {
             let known: Vec<_> = several.iter().map(|(known, machine)| format!("{known} ({machine})")).collect();
             Err(Error::Unknown { kind: "machine", name: name.to_owned(), known: known.join(", ") })
         }
     }
+}
+
+/// Makes the machine that the table has for a name: a machine or some GPUs of one, perhaps with a change.
+fn of_table(machine: &str) -> Result<Fabric> {
+    let (plain, change) = divided(machine);
+    let (stem, ranks) = bracketed(plain);
+    let node = named(stem)?;
+    let some = ranks.map_or(Ok(node.clone()), |ranks| node.only(&numbers(ranks).unwrap_or_default(), ranks))?;
+    change.map_or(Ok(some.clone()), |change| some.changed(&Change::of(change)?))
 }
 
 /// Returns the letters and digits of a name, in small letters, without what Azure writes before all of its names.
@@ -123,7 +135,7 @@ fn key(name: &str) -> String {
 /// Reads a node and a number of nodes: `NODExN`, `N nodes of NODE`, and `NxNODE` where the node has a number of GPUs of its own.
 fn nodes_of(name: &str) -> Result<Option<(Fabric, u32)>> {
     if let Some((stem, Ok(nodes))) = name.rsplit_once(TIMES).map(|(stem, count)| (stem, count.trim().parse::<u32>())) {
-        if let Some(node) = shipped(stem.trim_end())? {
+        if let Some(node) = shipped(stem.trim_end())?.filter(|_| nodes > 0) {
             return Ok(Some((node, nodes)));
         }
     }
@@ -205,8 +217,9 @@ impl GpuPhrase {
         }
         rest.retain(|word| !AROUND.split(' ').any(|around| around == word) && word != "hbm");
         let counts: Vec<u32> = rest.iter().filter_map(|word| word.parse().ok()).collect();
-        let count = count.or(counts.first().copied().filter(|_| counts.len() == 1));
-        rest.retain(|word| word.parse::<u32>().is_err());
+        let count = count.or(counts.first().copied().filter(|count| counts.len() == 1 && *count > 0));
+        // None of them is a number of GPUs: it stays as a word that says something else.
+        rest.retain(|word| word.parse::<u32>().map_or(true, |number| number == 0));
         Self { gpus, count, rest }
     }
 

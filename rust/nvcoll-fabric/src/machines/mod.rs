@@ -9,9 +9,11 @@
 //! ```
 //!
 //! A file describes a node or, in TOML, a network; its name ends as those of [`crate::import::FORMATS`], or has a slash. Letters may be
-//! small or capital. A machine's name parses back to the machine. `by_gpu.rs` finds the machine of a GPU's name.
+//! small or capital. A machine's name parses back to the machine. `by_gpu.rs` finds the machine of a GPU's name, and
+//! `divided.rs` has the places at which a text is divided.
 
 mod by_gpu;
+mod divided;
 
 pub use by_gpu::other_names;
 use by_gpu::Named;
@@ -24,6 +26,8 @@ use crate::hardware::origin::Change;
 use crate::hardware::Fabric;
 use crate::import::FORMATS;
 use crate::topology::cluster::cluster;
+
+use divided::{bracketed, divided};
 
 /// Reads the text of a file.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String>;
@@ -76,14 +80,6 @@ fn split(text: &str) -> Vec<String> {
         }
     }
     machines
-}
-
-/// Divides a machine from its changes.
-fn divided(machine: &str) -> (&str, Option<&str>) {
-    match machine.to_ascii_lowercase().find(" with ") {
-        Some(at) => (machine[..at].trim_end(), Some(&machine[at + " with ".len()..])),
-        None => (machine, None),
-    }
 }
 
 /// Divides node, nodes and network of a cluster.
@@ -167,10 +163,7 @@ fn file_name(path: &str) -> &str {
 
 /// Makes a node, or of one the GPUs that `name[0-3,5]` names. The changes that its name stands for are not made yet.
 fn node(name: &str, gpu: Option<&'static Gpu>, read: ReadFile<'_>) -> Result<(Fabric, Vec<Change>)> {
-    let (stem, ranks) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
-        Some((stem, ranks)) => (stem.trim_end(), Some(ranks)),
-        None => (name, None),
-    };
+    let (stem, ranks) = bracketed(name);
     if stem.is_empty() {
         let message = format!("this names GPUs of no machine: write hgx-h100{}", shortened(name));
         return Err(Error::Description { origin: name.to_owned(), message });
