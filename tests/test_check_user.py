@@ -64,6 +64,8 @@ def test_a_file_that_cannot_be_read_does_not_hide_the_others(tmp_path):
     assert done.stderr.endswith("none.log: No such file or directory\n") and done.stderr.count("\n") == 1
     kinds = [[child.tag for child in case] for case in ElementTree.parse(tmp_path / "x.xml").iter("testcase")]
     assert kinds == [[], ["error"]]
+    steers = cli("check", "none\x1b]0;title\a.log", status=2).stderr
+    assert "none\\x1b]0;title\\x07.log: No such file" in steers
 
 
 def test_the_footer_names_the_collective_and_the_machine_the_ranks(tmp_path):

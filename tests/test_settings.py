@@ -97,6 +97,22 @@ def test_the_command_line_refuses_what_is_no_setting(given, message):
     assert message in cli("all_reduce", "--on", "hgx-h100", *env, status=2).stderr
 
 
+@pytest.mark.parametrize("command", [("run",), ("compare", "ring"), ("check",)])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--env", "NCCL_SPEED=fast"), "no setting of NCCL is called `NCCL_SPEED`"),
+        (("--env", "NCCL_ALGO=Nope"), "no algorithm of NCCL is called `Nope`"),
+        (("--env", "NCCL_BUFFSIZE=0"), "NCCL_BUFFSIZE: `0` is no whole number from 1"),
+        (("--nccl-version", "xyz"), "no NCCL version is called `xyz`"),
+    ],
+)
+def test_what_answers_without_a_prediction_refuses_settings_too(command, given, message):
+    name, *operands = command
+    words = operands or [str(Path(__file__))]
+    assert message in command_line.cli(name, "--on", "hgx-h100", *given, *words, status=2).stderr
+
+
 def stand_in(algorithm, low, time, high, trust="validated on 9 systems"):
     times = {"low_us": low, "time_us": time, "high_us": high}
     return SimpleNamespace(algorithm=algorithm, nbytes=MIB, **times, is_validated=trust.startswith("validated"))

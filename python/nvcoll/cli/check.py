@@ -21,6 +21,7 @@ from nvcoll.cli import formats
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.hints import collective_name
 from nvcoll.cli.machines import Env, Gpu, NcclVersion, beginning, known_settings, machines, settings
+from nvcoll.text.formatting import printable
 
 NOT_HEALTHY, NOT_KNOWN = 1, 2
 """The exit status if a log is suspicious or sick; if none is, and nothing can be said about one."""
@@ -56,7 +57,7 @@ def _verdicts(name: str, untold: Untold, judge: Callable[[Log], Verdict], unread
     except (OSError, InvalidArgument) as error:
         reason = f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error)
         if isinstance(error, OSError):
-            typer.echo(f"nvcoll: {reason}", err=True)
+            typer.echo(f"nvcoll: {printable(reason)}", err=True)
             unread.add(name)
         return [Verdict(Log(name, None, None, ()), None, (), CANNOT_TELL, (reason,))]
     return [judge(log) for log in logs]
@@ -116,7 +117,7 @@ def check(
     Example: nvcoll check all_reduce.log --on hgx-h100x2+roce-400-8
     """
     formats.check_one(json=as_json, csv=as_csv)
-    known_settings(untold.env or ())
+    known_settings(untold.env or (), untold.nccl_version)
     if require is not None and not 0 < require <= 2:
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
     known = [log for name in baselines or [] for log in _read(name, untold)]

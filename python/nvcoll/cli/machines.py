@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, launches, machine_names, nccl_settings, nccl_versions, networks
+from nvcoll._nvcoll import (
+    Fabric,
+    InvalidArgument,
+    StepPricer,
+    fabric,
+    launches,
+    machine_names,
+    nccl_versions,
+    networks,
+)
 from nvcoll._nvcoll import machines as machines_on
 from nvcoll.cli import completion
 
@@ -81,14 +90,13 @@ def settings(given: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def known_settings(given: Sequence[str]) -> dict[str, str]:
-    """Reads ``--env`` of a command that answers also where there is no prediction, which would refuse unknown names.
+def known_settings(given: Sequence[str], version: str | None) -> dict[str, str]:
+    """Reads ``--env`` of a command that answers also without a prediction, which would refuse what NCCL has not.
 
     Raises:
-        InvalidArgument: as `settings`; NCCL has no such setting.
+        InvalidArgument: as `settings`; NCCL has no such setting, value or version.
     """
-    read, known = settings(given), [row.name for row in nccl_settings()]
-    for name in read:
-        if name not in known:
-            raise InvalidArgument(f"no setting of NCCL is called `{name}`: choose from {', '.join(known)}")
+    read, any_machine = settings(given), fabric("hgx-h100")
+    StepPricer(any_machine, any_machine.world_size, settings=read)
+    any_machine.predict("all_reduce", 1, version=version)
     return read

@@ -17,7 +17,7 @@ from nvcoll import Algorithm, Error, Fabric, InvalidArgument, Refuted, Schedule,
 from nvcoll._nvcoll import schedule as schedule_of
 from nvcoll.cli import completion, files, formats, hints, progress, sizes
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import Gpu, Launch, On, machines, settings
+from nvcoll.cli.machines import Gpu, Launch, On, known_settings, machines, settings
 from nvcoll.cli.operands import HAS_ROOT
 from nvcoll.cli.outputs import Conditions
 from nvcoll.cost.comparison import LAUNCH, SIZES, Comparison, compare_schedules, too_many_of
@@ -126,6 +126,7 @@ def compare(
     Example: nvcoll compare ring,tree,mine.py:star --on hgx-h100 -b 1K -e 1G
     """
     formats.check_one(json=as_json, csv=as_csv)
+    known_settings(conditions.env or (), conditions.nccl_version)
     names = _words(algorithms or [])
     collective = _collective(names, collective)
     chosen = files.chosen(collective, names)

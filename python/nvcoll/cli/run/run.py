@@ -78,7 +78,7 @@ def run(
         raise InvalidArgument("--no-prefix is for the output of several ranks: pass -n too, or leave it out")
     if ranks is None and keep_going:
         raise InvalidArgument("--keep-going is for several ranks: pass -n too, or leave it out")
-    given = known_settings(env or ())
+    given = known_settings(env or (), nccl_version)
     pricers = [Pricer(one, launch, nccl_version, given) for one in machines(on, gpu)]
     script.open("rb").close()  # a file that cannot be read, or written, is found out before anything runs
     if save is not None:
