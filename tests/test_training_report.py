@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from command_line import cli, refused
 
@@ -153,3 +154,11 @@ def test_an_option_that_does_not_exist_is_refused_when_it_runs():
 def test_nothing_to_draw_is_said():
     with pytest.raises(nvcoll.InvalidArgument, match="nothing to draw"):
         Report("plan", "", [], []).page()
+
+
+def test_a_number_of_numpy_is_a_number_and_an_object_is_refused():
+    assert plan("llama3-8b", on="hgx-h100", tp=np.int64(2)) == plan("llama3-8b", on="hgx-h100", tp=2)
+    with pytest.raises(
+        InvalidArgument, match="an option of a plan is of type object: pass a number, a word or a mapping"
+    ):
+        plan("llama3-8b", on="hgx-h100", tp=object())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from operator import index
 from os import PathLike
-from typing import Final, Unpack
+from typing import Final, SupportsIndex, Unpack
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, StepPrediction, StepPricer, WorkStep, fabric
 from nvcoll.training.models import model_of, software_of
@@ -96,7 +97,20 @@ def asked(model: str | Fields, how: PlanOptions) -> str:
         raise InvalidArgument(f"no option of a plan is called `{unknown[0]}`: choose from {known}")
     software = software_of(how.get("software", SOFTWARE), how.get("overrides"))
     options = {word: value for word, value in how.items() if word not in ("software", "overrides")}
-    return json.dumps({"model": model_of(model), "software": software, "options": options})
+    return json.dumps({"model": model_of(model), "software": software, "options": options}, default=_number)
+
+
+def _number(value: object) -> int:
+    """Returns a whole number of another type, as numpy's.
+
+    Raises:
+        InvalidArgument: it is none.
+    """
+    if not isinstance(value, SupportsIndex):
+        raise InvalidArgument(
+            f"an option of a plan is of type {type(value).__name__}: pass a number, a word or a mapping"
+        )
+    return index(value)
 
 
 def plan(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -107,10 +107,12 @@ def _wrong(value: object, shape: Any, where: str) -> Iterator[str]:
     elif is_typeddict(shape) or of in (list, dict):
         yield where
     elif shape is float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
             yield where
-    elif shape is not Any and (not isinstance(value, shape) or (isinstance(value, bool) and shape is not bool)):
-        yield where
+    elif shape is not Any:
+        is_other = not isinstance(value, shape) or (isinstance(value, bool) and shape is not bool)
+        if is_other or (isinstance(value, int) and abs(value) >= 1 << 63):
+            yield where
 
 
 @dataclass(frozen=True)
