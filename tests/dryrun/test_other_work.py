@@ -61,7 +61,8 @@ def test_a_checkpoint_may_replace_that_of_an_earlier_step(children, tmp_path):
 
 WAYS = [
     *("save", "path", "older", "serialization", "keyword", "link", "symlink", "rename", "rename of older"),
-    *("rename by pathlib", "rename within", "move", "copy", "stream", "remove", "unlink", "truncate", "remove folder"),
+    *("rename by pathlib", "rename within", "move", "copy", "stream"),
+    *("jit", "jit.save", "append", "in place", "remove", "unlink", "truncate", "remove folder"),
 ]
 
 OLDER = bytes.fromhex("80028a0a6cfc9c46f9206aa85019") + b"weeks of work"

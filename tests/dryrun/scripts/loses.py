@@ -5,9 +5,11 @@ import os
 import pathlib
 import shutil
 import sys
+import warnings
 
 import torch
 
+warnings.simplefilter("ignore")  # torch.jit is deprecated
 WEIGHTS = {"w": torch.ones(3)}
 
 
@@ -44,6 +46,10 @@ WAYS = {
     "move": lambda file: shutil.move(drafted(file), file),
     "copy": lambda file: shutil.copyfile(drafted(file), file),
     "stream": written,
+    "jit": lambda file: torch.jit.script(torch.nn.ReLU()).save(file),
+    "jit.save": lambda file: torch.jit.save(torch.jit.script(torch.nn.ReLU()), file),
+    "append": lambda file: open(file, "ab").write(b"zeros"),  # noqa: SIM115
+    "in place": lambda file: open(file, "r+b").write(b"zeros"),  # noqa: SIM115
     "remove": os.remove,
     "unlink": lambda file: pathlib.Path(file).unlink(),
     "truncate": lambda file: os.truncate(file, 0),
@@ -57,6 +63,8 @@ for way, lose in WAYS.items():
         print(f"{way}: lost")
     except Exception as error:
         print(f"{way}: {type(error).__name__}")
+for _ in range(2):
+    torch.jit.script(torch.nn.ReLU()).save(os.path.join(sys.argv[1], "own.jit"))
 for how in (True, False):
     own = os.path.join(sys.argv[1], "own.pt")
     for _ in range(2):

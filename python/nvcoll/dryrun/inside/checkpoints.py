@@ -12,7 +12,7 @@ is guarded is the file that would be lost, whoever would write there:
 
 A checkpoint is an archive or an older file of torch, or a file of safetensors, by its first bytes. In the last two rows
 and in the second, a file that this run has made needs no mark. Not seen are programs that the script starts, writers
-that are not Python's (but safetensors'), and other formats.
+that are not Python's (but torch.jit's and safetensors'), mapped files, and other formats.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from itertools import islice
 from pathlib import Path
@@ -62,6 +62,7 @@ class Checkpoints:
         private.wrap(private.serialization, "_open_file_like", self._opening)
         private.wrap(private.serialization, "_save", self._saving)
         private.wrap(private.serialization, "_legacy_save", self._saving)
+        private.wrap(private.scripted, "save", self._scripted)
         sys.meta_path.insert(0, OnFirstUse("safetensors.torch", self._install_safetensors))
         for event, handler in (
             ("open", lambda file, _mode, flags: self._opened(file, flags)),
@@ -106,6 +107,14 @@ class Checkpoints:
 
         return saving
 
+    def _scripted(self, plain: Callable[..., object]) -> Callable[..., object]:
+        @wraps(plain)
+        def saved(module: object, file: File, *, _extra_files: Mapping[str, str] | None = None) -> object:
+            self._written_by_torch(os.fsdecode(file), "torch.jit.save")
+            return plain(module, file, _extra_files={**(_extra_files or {}), MARK: "zeros"})
+
+        return saved
+
     def _install_safetensors(self) -> None:
         def around(write: Callable[..., None]) -> Callable[..., None]:
             def written(tensors: object, filename: File, metadata: dict[str, str] | None = None) -> None:
@@ -119,9 +128,9 @@ class Checkpoints:
     # ---- what would be lost ----
 
     def _opened(self, file: File | int, flags: object) -> None:
-        if isinstance(file, int) or not isinstance(flags, int) or flags & os.O_APPEND:
+        if isinstance(file, int) or not isinstance(flags, int):
             return
-        if flags & os.O_ACCMODE == os.O_WRONLY or flags & os.O_TRUNC:
+        if flags & os.O_ACCMODE != os.O_RDONLY or flags & os.O_TRUNC:
             path = _whole(file)
             self._keep(path, "overwrite")
             self._make(path)

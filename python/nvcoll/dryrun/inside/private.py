@@ -12,7 +12,7 @@
 | ``_get_default_group`` | the backend of NCCL |
 | ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
 | ``AlgorithmSelectorCache.benchmark_choices``, ``CachingAutotuner.run`` and ``.bench`` | kernels of torch.compile |
-| ``torch.serialization``'s writers | checkpoints that would be lost, and marks in those that are written |
+| ``torch.serialization``'s writers, ``torch.jit``'s | checkpoints that would be lost, and marks in others |
 | ``torch._dynamo.utils.counters`` | whether torch.compile was at work |
 | Triton's ``JITFunction.run``, ``Autotuner._bench`` | kernels that scripts and packages write |
 
@@ -129,6 +129,9 @@ memory_snapshot: Callable[[], dict[str, Any]] = lookup("torch.cuda.memory", "_sn
 
 serialization: ModuleType = lookup("torch.serialization")
 """The module that writes checkpoints: `_open_zipfile_writer`, `_open_file_like`, `_save` and `_legacy_save`."""
+
+scripted: type = lookup("torch.jit", "RecursiveScriptModule")
+"""A scripted module, whose `save` writes an archive in C++."""
 
 printer: ModuleType = lookup("torch._tensor_str")
 """The module that makes texts of tensors."""
