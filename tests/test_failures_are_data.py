@@ -251,7 +251,7 @@ def filled(error):
     return error
 
 
-@pytest.mark.parametrize("error", map(filled, FILLED), ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("error", [*map(filled, FILLED)], ids=lambda error: type(error).__name__)
 def test_errors_keep_what_they_know_when_they_are_pickled(error):
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         far = pool.apply(filled, (error,))
