@@ -122,8 +122,14 @@ fn of_table(machine: &str) -> Result<Fabric> {
     let (plain, change) = divided(machine);
     let (stem, ranks) = bracketed(plain);
     let node = named(stem)?;
-    let some = ranks.map_or(Ok(node.clone()), |ranks| node.only(&numbers(ranks).unwrap_or_default(), ranks))?;
-    change.map_or(Ok(some.clone()), |change| some.changed(&Change::of(change)?))
+    let some = match ranks {
+        Some(ranks) => node.only(&numbers(ranks).unwrap_or_default(), ranks)?,
+        None => node,
+    };
+    match change {
+        Some(change) => some.changed(&Change::of(change)?),
+        None => Ok(some),
+    }
 }
 
 /// Returns the letters and digits of a name, in small letters, without what Azure writes before all of its names.
@@ -169,11 +175,9 @@ fn no_network(name: &str, node: &Fabric, nodes: u32) -> Error {
         (true, true) => ["ib-ndr-4", "roce-400-4", "ib-xdr-4"],
         (false, _) => ["ib-ndr-1", "roce-400-1", "roce-100-1"],
     };
-    let (stem, changes) = node.name.find(" with ").map_or((node.name.as_str(), ""), |at| node.name.split_at(at));
     let known = by.iter().filter_map(|by| {
         let network = network(by).ok()?;
-        cluster(node, nodes, network).ok()?;
-        Some(format!("{stem}x{nodes}+{by}{changes} ({})", network.title))
+        Some(format!("{} ({})", cluster(node, nodes, network).ok()?.name, network.title))
     });
     let size = node.world_size();
     let message = format!(
