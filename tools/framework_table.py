@@ -1,4 +1,4 @@
-"""Which frameworks run on the virtual GPU, and what was compared? Prints the table of docs/dryrun.md.
+"""Which frameworks run on the virtual GPU, and what was compared? Prints a table.
 
 Runs each row of `tests/dryrun/frameworks/script_rows.py` one after the other: some minutes.
 

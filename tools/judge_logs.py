@@ -3,13 +3,12 @@
     python tools/judge_logs.py              # a line per log, and the counts
     python tools/judge_logs.py --markdown   # writes data/nccl-logs/README.md and docs/check.md
 
-Three sources: tables of threads (`index.csv`), numbers that threads tell in words (`facts.csv`: a log per run and
-collective; those of a run are judged together), and the systems of data/nccl-tests that are not healthy
+Three sources: tables of threads (`index.csv`), numbers in the words of threads (`facts.csv`: a log per run and
+collective; the logs of one run are judged together), and the systems of data/nccl-tests that are not healthy
 (`systems.csv`).
 
-An ailment counts as found if its class (column `class`) is the first or second suspect. A log of which nothing can be
-told, as one whose table is missing, has not found it. "left out": how common each class is, was counted without the
-thread that is judged.
+An ailment counts as found if its class (column `class`) is the first or second suspect. It is not found if the verdict
+is "cannot tell" because the table is missing. "held out": the thread was not used to count how common each class is.
 """
 
 from __future__ import annotations
@@ -171,7 +170,7 @@ def _count(judged_ones: Sequence[tuple[Thread, Verdict]], truth: str, wrong: str
 
 def figures(found: Sequence[tuple[Thread, Verdict]]) -> list[list[str]]:
     """Returns the table of figures: for each source and for all."""
-    cells = [["source", "healthy called sick", "sick called healthy", "ailment first or second", "priors left out"]]
+    cells = [["source", "healthy called sick", "sick called healthy", "ailment is first or second suspect", "the same, held out"]]
     sources = [*dict.fromkeys(thread.source for thread, _ in found)]
     kinds = [(source, [one for one in found if one[0].source == source]) for source in sources]
     for source, part in [*kinds, ("all", list(found))]:
