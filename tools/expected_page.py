@@ -1,10 +1,11 @@
 """Writes docs/expected.md: ``python tools/expected_page.py > docs/expected.md``.
 
-Predicted numbers are those of ``Fabric.predict``; measured ones come from ``data/nccl-tests``.
+Predicted numbers come from ``Fabric.predict``, measured ones from ``data/nccl-tests``.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -122,7 +123,12 @@ BOARDS = (
 PAGE = """\
 # Expected busbw
 
-The busbw that `nccl-tests` prints on healthy machines: predicted, and measured where public logs exist. Written by `python tools/expected_page.py > docs/expected.md`; do not edit.
+This page has the busbw that `nccl-tests` prints on healthy machines: the prediction, and measurements where public logs exist. busbw is the rate
+that nccl-tests computes from bytes and time, so that calls of different collectives and numbers of GPUs can be compared with link rates.
+
+<!-- Written by `python tools/expected_page.py > docs/expected.md`; do not edit. -->
+
+{jumps}
 
 ```
 nvcoll check my.log --on hgx-h100x2+ib-ndr-8     # is my number right, and if not, why?
@@ -135,7 +141,7 @@ nvcoll predict all_reduce -b 1M -e 8G --on hgx-h100x16+ib-ndr-8     # other size
 | column 1 KiB | predicted time in us, and its 90 % interval |
 | *measured* | busbw or time in [public logs](../data/nccl-tests/README.md) of healthy machines: one value, or the lowest and the highest |
 | \\* | the prediction is `not validated` or `extrapolated` ([labels](predictions.md#when-is-a-prediction-validated)) |
-| size | bytes as nccl-tests counts them: for all_gather, reduce_scatter and all_to_all, the bytes of all ranks together |
+| column 1 MiB and others | the size of the call, as nccl-tests counts it: for all_gather, reduce_scatter and all_to_all, the bytes of all ranks together |
 
 The predictions are for NCCL {version} with default settings, one process per GPU, without CUDA graphs and without registered buffers. AMD
 GPUs run RCCL. Older versions differ at small and medium sizes: `nvcoll predict --nccl-version 2.21.5`.
@@ -146,8 +152,8 @@ GPUs run RCCL. Older versions differ at small and medium sizes: `nvcoll predict 
 |---|---|
 | busbw of all_reduce is above the rate of the links | with NVLS the switch reduces. A GPU sends (1 + 1/n) N bytes, and busbw counts 2(n-1)/n N. On two nodes, a tree sends fewer bytes over the network than a ring |
 | busbw is far below the datasheet's NVLink figure | datasheets add both directions: 900 GB/s of H100 are 450 GB/s one way. A ring reaches about 80 % of 450 GB/s |
-| two GPUs of a board reach less than eight | a ring of n GPUs has n steps, and the last one copies inside a GPU and sends nothing |
-| all_reduce of four nodes reaches less than of two | with two nodes, each node sends N bytes over the network. With more nodes, NCCL builds two trees with half of the bytes each. A node is an inner node of one tree and sends to its parent and to two children; it is a leaf of the other tree and sends to its parent. Together it sends 2 N bytes |
+| two GPUs of a board have a lower busbw than eight | a ring of n GPUs has n steps, and the last one copies inside a GPU and sends nothing |
+| all_reduce of four nodes has a lower busbw than of two nodes | with two nodes, each node sends N bytes over the network. With more nodes, NCCL builds two trees with N/2 bytes each. In one tree a node sends to its parent and to two children, in the other tree only to its parent: together 2 N bytes |
 | small sizes have low busbw | the time is launch and latency. Compare times below 1 MiB |
 
 {sections}
@@ -168,13 +174,13 @@ NCCL's tuning model estimates the time of each algorithm with each protocol, and
 | LL128 | low: a flag of 8 bytes follows 120 bytes of data | 15/16; only where stores of 128 bytes arrive whole, as over NVLink | medium calls |
 | Simple | highest: the receiver waits for a whole chunk | full | large calls |
 
-all_to_all and sendrecv have no algorithm: each rank sends to each peer, small messages with LL, large ones with Simple. The table
-has NCCL {version}, for the powers of two from 8 B to 8 GiB:
+all_to_all and sendrecv have no algorithm: each rank sends to each peer, small messages with LL, large messages with Simple. NCCL {version}
+selects these pairs for powers of two from 8 B to 8 GiB:
 
 {choices}
 
-The estimates of one row (`Fabric.nccl`): all_reduce on `{example}` in us, the shortest in bold. They contain no launch; they are not the
-predicted times.
+NCCL's estimates for one machine (`Fabric.nccl`): all_reduce on `{example}`, time in us, the shortest in bold. They contain no launch, so they are
+not the predicted times.
 
 {estimates}
 """
@@ -282,8 +288,14 @@ CHOSEN = (
 """The machines whose choices are shown."""
 
 
+def _jumps() -> str:
+    """Returns links to the sections, as headings get their anchors on GitHub and in the site."""
+    words = [(board.title, re.sub(r"[^\w -]", "", board.title.lower()).replace(" ", "-")) for board in BOARDS]
+    return "Machines: " + ", ".join(f"[{title}](#{anchor})" for title, anchor in words) + "."
+
+
 def page() -> str:
-    """Writes ``docs/expected.md``."""
+    """Returns the text of ``docs/expected.md``."""
     measured = measurements()
     choices = []
     for name in CHOSEN:
@@ -292,6 +304,7 @@ def page() -> str:
         choices.append([f"`{name}`", *cells])
     return PAGE.format(
         version=nvcoll.fabric(EXAMPLE).nccl("all_reduce", GIB).tag.removeprefix("v").partition("-")[0],
+        jumps=_jumps(),
         sections="\n\n".join(_section(board, measured) for board in BOARDS),
         choices=_table(["machine", "all_reduce", "all_gather"], choices),
         example=EXAMPLE,
