@@ -210,7 +210,7 @@ def main() -> None:
         sizes = [int(parse_size(size)) for size in options.sizes]
         rank_program(sizes, options.calls, os.environ["NVCOLL_BENCH_RATE"])
         return
-    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "hosts"))
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "lib"))
     from namespaces import Namespaces
 
     arguments = [__file__, "--sizes", *options.sizes, "--calls", *options.calls]

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from command_line import done
+from dryrun_children import PATIENT, SCRIPTS, needs_torch
 
-from dryrun.children import PATIENT, SCRIPTS, needs_torch
 from nvcoll.testing import dryrun
 
 pytestmark = [PATIENT, pytest.mark.skipif(sys.platform != "linux", reason="a dry run needs Linux")]

@@ -5,9 +5,9 @@ import pickletools
 import re
 
 import pytest
+from dryrun_children import PATIENT, SCRIPTS, Children, children, counted, of_kind
 
 import nvcoll
-from dryrun.children import PATIENT, SCRIPTS, Children, children, counted, of_kind
 from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
 from nvcoll.dryrun.wire.virtual_gpu import Kind

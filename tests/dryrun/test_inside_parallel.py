@@ -1,8 +1,8 @@
 """The child of a dry run, on each way of training on several GPUs: order, FLOPs and bytes."""
 
 import pytest
+from dryrun_children import PATIENT, children, collectives, counted, gemm_flops, of_kind, on_cpus
 
-from dryrun.children import PATIENT, children, collectives, counted, gemm_flops, of_kind, on_cpus
 from nvcoll.dryrun.wire.virtual_gpu import Kind
 
 __all__ = ["children", "counted"]

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from dryrun_children import PATIENT, children
 
-from dryrun.children import PATIENT, children
 from nvcoll.dryrun.parent.inputs import inputs_of, noted_in
 
 __all__ = ["children"]

@@ -3,8 +3,7 @@
 from dataclasses import fields, replace
 
 import pytest
-
-from dryrun.children import PATIENT, children, counted
+from dryrun_children import PATIENT, children, counted
 
 __all__ = ["children", "counted"]
 

@@ -3,8 +3,7 @@
 import zipfile
 
 import pytest
-
-from dryrun.children import PATIENT, children, counted
+from dryrun_children import PATIENT, children, counted
 
 __all__ = ["children", "counted"]
 

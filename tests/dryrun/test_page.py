@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from dryrun.children import LIMIT_S, PATIENT, needs_torch
+from dryrun_children import LIMIT_S, PATIENT, needs_torch
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/dryrun.md").read_text()

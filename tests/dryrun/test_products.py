@@ -1,8 +1,8 @@
 """Products that an operator computes in kernels of its own are found by its shapes: experts, convolutions."""
 
 import pytest
+from dryrun_recordings import Log
 
-from dryrun.recordings import Log
 from nvcoll.dryrun.parent.products import grouped
 from nvcoll.dryrun.parent.step import made_of
 from nvcoll.dryrun.wire.rank_recording import Op

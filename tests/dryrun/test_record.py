@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from dryrun_recordings import BFLOAT16, Log, layer
 
 import nvcoll
-from dryrun.recordings import BFLOAT16, Log, layer
 from nvcoll._nvcoll import group_word
 from nvcoll.dryrun.parent.step import made_of
 from nvcoll.dryrun.wire.rank_recording import Group

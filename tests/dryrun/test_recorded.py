@@ -5,11 +5,11 @@ import gzip
 import json
 
 import pytest
+from dryrun_recordings import layer
 from typer.testing import CliRunner
 
 import nvcoll
 import nvcoll.cli
-from dryrun.recordings import layer
 from nvcoll.dryrun.parent.facts import facts_of
 from nvcoll.dryrun.parent.launch import Request
 from nvcoll.dryrun.parent.recording import Recording

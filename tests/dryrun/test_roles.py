@@ -5,9 +5,9 @@ import gzip
 import os
 
 import pytest
+from dryrun_recordings import Log, layer
 
 import nvcoll
-from dryrun.recordings import Log, layer
 from nvcoll.dryrun.parent import roles, script
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory, ScriptFailed
 from nvcoll.dryrun.parent.launch import Request

@@ -4,8 +4,8 @@ import io
 import json
 
 import numpy as np
+from dryrun_recordings import Log, layer
 
-from dryrun.recordings import Log, layer
 from nvcoll.dryrun.parent.step import made_of
 from nvcoll.dryrun.parent.times import saved, times_of
 from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind

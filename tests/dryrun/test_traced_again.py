@@ -4,8 +4,8 @@ import json
 
 import pytest
 from command_line import cli, refused
+from dryrun_children import SCRIPTS, needs_torch
 
-from dryrun.children import SCRIPTS, needs_torch
 from nvcoll.traces import opened
 from nvcoll.training.planning import Machine
 

@@ -6,9 +6,9 @@ import subprocess
 import sys
 import textwrap
 
+import dryrun_forks
 import pytest
 
-from dryrun import forked
 from nvcoll._nvcoll import gpus
 from nvcoll.dryrun.parent.failures import CannotDryRun
 from nvcoll.dryrun.parent.launch import virtual_gpu
@@ -50,9 +50,9 @@ def name(record):
 PREPARED += "".join(f"{kind.name} = {int(kind)}\n" for kind in Kind) + f"CAPTURED = {CAPTURED}\n"
 
 
-def run(script, *, gpu=forked.GPU, status=0, **variables):
+def run(script, *, gpu=dryrun_forks.GPU, status=0, **variables):
     """Runs a script on the virtual GPU; returns its output."""
-    found, output = forked.run(PREPARED + textwrap.dedent(script), LIMIT_S, **{"NVCOLL_VGPU": gpu} | variables)
+    found, output = dryrun_forks.run(PREPARED + textwrap.dedent(script), LIMIT_S, **{"NVCOLL_VGPU": gpu} | variables)
     assert found == status, output
     return output
 

@@ -9,10 +9,9 @@ import json
 import textwrap
 from pathlib import Path
 
+import dryrun_forks
 import pytest
-
-from dryrun import forked
-from dryrun.children import LIMIT_S
+from dryrun_children import LIMIT_S
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -51,7 +50,7 @@ F32, F16, BF16, E4M3 = 0, 2, 14, 28
 
 def run(script, *flags, **variables):
     """Runs a script to its end. Returns what it said, its records and what nobody answered."""
-    status, output = forked.run(PRELUDE + textwrap.dedent(script), LIMIT_S, *flags, **variables)
+    status, output = dryrun_forks.run(PRELUDE + textwrap.dedent(script), LIMIT_S, *flags, **variables)
     lines = [line for line in output.splitlines() if line.startswith("FINISHED")]
     assert status == 0 and lines, output
     return json.loads(lines[0].removeprefix("FINISHED"))

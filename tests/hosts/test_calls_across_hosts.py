@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretended import run_hosts
+from pretended_hosts import run_hosts
 
 import nvcoll
 from nvcoll._nvcoll import dtypes, ops

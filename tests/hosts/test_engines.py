@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "engine_programs.py"
+PROGRAM = Path(__file__).parents[1] / "lib" / "engine_programs.py"
 RANKS = 3
 
 

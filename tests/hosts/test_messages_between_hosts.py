@@ -9,10 +9,10 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from fake import Network
+from fake_engine import Network
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pretended import run_hosts
+from pretended_hosts import run_hosts
 
 import nvcoll
 from nvcoll.hosts import watch

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from namespaces import Namespaces, Refused
 
-PROGRAM = Path(__file__).parent / "hosts_programs.py"
+PROGRAM = Path(__file__).parents[1] / "lib" / "hosts_programs.py"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@
 
 Each section of the page has a function here, named after its picture. It asks nvcoll, and returns the picture and the
 figures of the section. The figures replace the bold numbers of the section, in order. Blocks that begin with ``$`` are
-run, and their output is replaced, in the pages of `WITH_OUTPUT` too. `tests/test_answers.py` fails if a figure is old.
+run, and their output is replaced, in the pages of `WITH_OUTPUT` too. `tests/docs/test_answers.py` fails if one is old.
 """
 
 from __future__ import annotations

@@ -1,0 +1,83 @@
+"""The output of `nvcoll check` for programs: its JSON Schema, and JUnit."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from check_logs import LOGS, predicted
+from command_line import cli, done
+
+from nvcoll.check import junit, nccl_tests
+from nvcoll.check.verdict import judged
+from nvcoll.cli.formats import schema
+
+SCHEMA = json.loads(schema("check"))
+
+
+def valid(*arguments):
+    """Returns what `nvcoll check --json` prints, after its validation."""
+    printed = json.loads(done("check", *arguments, "--json").stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(printed)
+    return printed["logs"]
+
+
+def test_schema_prints_the_schema_of_this_version_without_a_log():
+    printed = json.loads(cli("check", "--schema").stdout)
+    assert printed == SCHEMA and printed["$id"] == "nvcoll.check/1"
+    jsonschema.Draft202012Validator.check_schema(printed)
+
+
+def test_the_json_of_all_public_logs_fits_the_schema():
+    logs = valid(*sorted(LOGS.glob("*.log")))
+    assert {one["verdict"] for one in logs} <= set(SCHEMA["$defs"]["log"]["properties"]["verdict"]["enum"])
+
+
+def test_suspects_baselines_and_malformed_rows_fit_the_schema():
+    sick, sister = LOGS / "nccl-tests-290-2node.log", LOGS / "nccl-tests-309-2node.log"
+    (one,) = valid(sick, "--on", "hgx-h100x2+ib-ndr-8", "--baseline", sister)
+    assert one["suspects"] and one["of_baseline"] < 0.5
+    assert any(one["malformed"] for one in valid(LOGS / "dgx-spark-103-small.log"))
+
+
+def test_every_key_of_the_output_stands_in_the_schema_and_on_the_page(tmp_path):
+    (tmp_path / "log").write_text(predicted(), encoding="utf-8")
+    (log,) = valid(tmp_path / "log", "--on", "hgx-h100")
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    for printed, name in ((log, "log"), (log["rows"][0], "row")):
+        known = SCHEMA["$defs"][name]
+        assert set(printed) == set(known["properties"]) == set(known["required"])
+        assert all(f"`{key}`" in page for key in printed)
+
+
+@pytest.mark.parametrize("key", ["verdict", "rows"])
+def test_the_schema_refuses_what_check_never_prints(key):
+    (log,) = valid(LOGS / "nccl-tests-290-1node.log")
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"schema": "nvcoll.check/1", "logs": [{**log, key: "green"}]}, SCHEMA)
+
+
+def test_junit_has_a_test_case_per_log_with_the_reasons(tmp_path):
+    names = ("nccl-tests-290-1node.log", "nccl-tests-294-nompi.log", "sichek-52-8bytes-only.log")
+    cli("check", *(LOGS / name for name in names), "--junit", tmp_path / "junit.xml", status=1)
+    suite = ElementTree.parse(tmp_path / "junit.xml").getroot().find("testsuite")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "1", "1")
+    healthy, sick, unknown = suite.findall("testcase")
+    assert [*healthy] == [] and healthy.get("name").endswith(names[0])
+    assert healthy.get("classname") == "all_reduce on hgx-h100"
+    assert sick.find("failure").get("message") == "sick" and "without MPI" in sick.find("failure").text
+    assert unknown.find("error").get("message") == "cannot tell" and "no row" in unknown.find("error").text
+
+
+def test_junit_is_xml_whatever_stands_in_a_name():
+    (log,) = nccl_tests.read("log", "")
+    text = junit.to_junit([judged(replace(log, name="a\0\x1b<&\ud800"), None, None, "\x07 & <")])
+    assert ElementTree.fromstring(text).find(".//testcase").get("name") == "a\ufffd\ufffd<&\ufffd"
+
+
+def test_a_junit_file_that_cannot_be_written_is_named():
+    assert (
+        "/missing/junit.xml" in done("check", LOGS / "nccl-tests-290-1node.log", "--junit", "/missing/junit.xml").stderr
+    )

@@ -1,0 +1,67 @@
+"""Every Python program in the documentation runs, those of one page one after the other."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from nvcoll._nvcoll import dtypes, ops
+from nvcoll.text import environment
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+
+
+def programs(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if programs(page)], ids=lambda page: page.stem)
+def test_every_program_of_a_page_runs_in_order(page):
+    names: dict = {}
+    for program in programs(page):
+        exec(program, names)
+
+
+def test_the_pages_about_reproducibility_and_about_writing_algorithms_are_among_them():
+    longest = {page.stem for page in PAGES if len(programs(page)) > 4}
+    assert longest >= {"reproducibility", "writing-algorithms"}
+
+
+def test_the_page_of_algorithms_is_what_the_registry_gives():
+    maker = runpy.run_path(str(DOCS.parent / "tools" / "algorithms_page.py"))
+    assert (DOCS / "ALGORITHMS.md").read_text() == maker["page"](), "run: python tools/algorithms_page.py"
+
+
+def test_the_page_of_expected_numbers_is_what_predictions_give():
+    maker = runpy.run_path(str(DOCS.parent / "tools" / "expected_page.py"))
+    assert (DOCS / "expected.md").read_text() == maker["page"](), "run: python tools/expected_page.py"
+
+
+def test_environment_variables_are_those_of_the_table():
+    page, root = (DOCS / "cli.md").read_text(), DOCS.parent
+    assert all(f"| `{row.name}` | {row.value} | {row.meaning} |" in page for row in environment.VARIABLES)
+    folders = [root / "python", *(root / "rust").glob("*/src")]
+    files = [file for folder in folders for ending in ("py", "rs") for file in folder.rglob(f"*.{ending}")]
+    used = {name for file in files for name in re.findall(r"\"(NVCOLL_[A-Z_]+)\"", file.read_text())}
+    names = [row.name for row in environment.VARIABLES] + list(environment.INTERNAL)
+    assert used - {"NVCOLL_TEST_ALONE"} == set(names) and len(set(names)) == len(names)
+
+
+def test_the_table_of_arithmetic_says_which_ops_every_dtype_has():
+    text = (DOCS / "reproducibility.md").read_text()
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| ([^|]*) \|$", text, re.MULTILINE)
+    said = {dtype: re.findall(r"`(\w+)`", has) for names, has in rows for dtype in re.findall(r"`(\w+)`", names)}
+    for dtype in (row.name for row in dtypes()):
+        assert said[dtype] == [row.name for row in ops() if dtype in row.dtypes], dtype
+    first_cells = "".join(re.findall(r"^\| ([^|]*) \|", text, re.MULTILINE))
+    assert [row.name for row in ops() if f"`{row.name}`" not in first_cells] == [], (
+        "every op has a row that says what it means"
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target

@@ -1,0 +1,40 @@
+"""The site of the documentation: it is built without warnings, its search finds every page, it uses no network."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+commands = pytest.importorskip("mkdocs.commands.build", reason="pip install '.[docs]'")
+config = pytest.importorskip("mkdocs.config")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    commands.build(config.load_config(str(ROOT / "mkdocs.yml"), site_dir=str(folder), strict=True))
+    return folder
+
+
+def test_search_finds_every_page(site):
+    entries = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    found = {entry["location"].partition("#")[0] for entry in entries}
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "CONTRIBUTING.md"]
+    assert found >= {f"{page.relative_to(ROOT).with_suffix('')}/" for page in pages} | {""}
+    assert any(entry["title"] == "GB200 NVL72" and "all_to_all" in entry["text"] for entry in entries)
+
+
+def test_no_page_loads_anything_from_the_network(site):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 20
+    for page in pages:
+        loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=\"?([^\"\s>]+)", page.read_text())
+        loaded += re.findall(r"<link[^>]*rel=\"?(?:stylesheet|preconnect)[^>]*", page.read_text())
+        assert loaded and not [one for one in loaded if "//" in one], page
+
+
+def test_every_page_is_in_the_navigation(site):
+    named = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert named >= {page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rglob("*.md")}

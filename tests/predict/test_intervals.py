@@ -1,0 +1,99 @@
+"""Intervals of predictions follow from how far predictions of held-out families were off."""
+
+import math
+
+import pytest
+from held_out import left_out, rows
+
+import nvcoll
+
+import intervals
+import judging
+import nvcoll_estimate
+from judging import Judged, Prediction, Row, System
+
+
+def test_every_row_that_has_a_machine_and_a_form_is_judged():
+    assert len(left_out()) > 2500
+    assert len(judging.by_system(left_out())) >= 76
+
+
+def test_classes_are_those_of_the_table():
+    calls = nvcoll_estimate.calls(rows())
+    assert all(call.trial.fabric_class == call.system.fabric_class for call in calls)
+
+
+def measured(system, family, time_us, predicted_us=100.0, fabric_class="box", nbytes=1 << 20):
+    owner = System(system, family, "f", "", 8, 1, fabric_class, "unknown", {})
+    return Judged(Row(owner, "all_reduce", "", "", "f4", nbytes, time_us, True, "yes"), Prediction(predicted_us))
+
+
+def test_an_interval_holds_what_others_missed_by_and_not_what_its_own_family_did():
+    others = [measured(f"s{n}", f"f{n}", 110.0) for n in range(10)]
+    wild = measured("wild", "wild", 900.0)
+    *bounded, own = intervals.with_intervals([*others, wild])
+    assert own.prediction.high_us == pytest.approx(110.0) and not own.covered
+    assert all(item.covered and item.prediction.systems == 10 for item in bounded)
+
+
+def test_a_quantile_weighs_systems_and_not_rows():
+    many = [("a", "a", 0.9)] * 50 + [(name, name, 0.1) for name in "bcdefghijklmnopqrst"]
+    assert intervals.quantile(many) == 0.1
+
+
+def test_a_quantile_is_raised_until_families_that_are_left_out_are_held():
+    assert intervals.quantile([("a", "a", 0.1)]) == 0.1, "nobody is left to say how far it would be off"
+    steady = [(f"s{n}", f"f{n}", 0.1 + n / 1000) for n in range(20)]
+    assert 0.117 < intervals.quantile(steady) <= 0.119
+    siblings = [(f"s{n}", f"f{n // 4}", 0.1 * (1 + n // 4)) for n in range(20)]
+    assert intervals.quantile(siblings) == 0.5, "four systems of one family count for each other only"
+
+
+def test_few_systems_borrow_the_widest_of_their_scope():
+    judged = [measured(f"s{n}", f"f{n}", 110.0) for n in range(6)]
+    judged += [measured(f"t{n}", f"g{n}", 150.0, fabric_class=f"c{n}") for n in range(5)]
+    widths = intervals.Widths.of(judged)
+    band = "1 - 128 MiB"
+    assert widths.factor("box", "one node", "all_reduce", band) == pytest.approx(1.1)
+    assert widths.factor("c0", "one node", "all_reduce", band) == pytest.approx(1.5)
+    assert widths.factor("new", "several nodes", "others", band) == pytest.approx(1.5)
+    assert widths.factor("new", "one node", "others", "<= 64 KiB") == math.e, "nothing is known"
+    assert [widths.stands_on(name, "all_reduce", band) for name in ("box", "c0", "new")] == [6, 0, 0]
+
+
+def test_a_band_of_few_systems_is_not_validated_by_another():
+    judged = [measured(f"s{n}", f"f{n}", 110.0) for n in range(6)]
+    judged += [measured(f"s{n}", f"f{n}", 120.0, nbytes=8) for n in range(3)]
+    found = intervals.covered(intervals.with_intervals(judged), intervals.cell_of)
+    large, small = (found["box", "all_reduce", band] for band in ("1 - 128 MiB", "<= 64 KiB"))
+    assert (large.is_validated, large.own, large.own_part, large.borrowed) == (True, 6, 1.0, 0)
+    assert (small.is_validated, small.own, small.borrowed) == (False, 0, 3)
+    validated = intervals.validated(intervals.with_intervals(judged))
+    assert {item.row.band for item in validated} == {"1 - 128 MiB"}
+
+
+def test_what_calls_itself_validated_is_covered_as_it_says():
+    found = intervals.validated(left_out())
+    assert {item.row.system.fabric_class for item in found} >= {
+        "multinode_ib",
+        "multinode_roce",
+        "nvswitch_hopper_nvls",
+    }
+
+
+def test_trust_is_said_of_the_size_that_is_predicted():
+    widths = intervals.Widths.of(left_out())
+    board, sizes = nvcoll.fabric("hgx-h100"), (8, 1 << 19, 1 << 26, 1 << 30)
+    for nbytes, band in zip(sizes, intervals.bands(), strict=True):
+        systems = widths.systems["nvswitch_hopper_nvls", "all_reduce", band]
+        expected = f"validated on {systems} systems" if systems >= intervals.FEWEST_SYSTEMS else "not validated"
+        assert board.predict("all_reduce", nbytes).trust == expected, band
+    assert board.predict("all_reduce", 1 << 30).trust == board.trust == "validated on 18 systems"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("2.27.7", "2.27.7"), ("2.4.x", "2.8.4"), ("2.8.3", "2.8.4"), ("", None)]
+)
+def test_a_version_before_the_first_known_one_is_taken_for_it(text, expected):
+    found = nvcoll_estimate.known_version(text)
+    assert found is expected is None or found.startswith(expected)
