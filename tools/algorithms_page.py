@@ -1,4 +1,4 @@
-"""Writes docs/ALGORITHMS.md from the registry: ``python tools/algorithms_page.py > docs/ALGORITHMS.md``."""
+"""Writes docs/write/algorithms.md from the registry: ``python tools/algorithms_page.py > docs/write/algorithms.md``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ RANKS = 8
 PAGE = """\
 # Algorithms
 
-Written by `python tools/algorithms_page.py > docs/ALGORITHMS.md` from the registry; do not edit. The first algorithm of
-each collective is its default.
+Written by `python tools/algorithms_page.py > docs/write/algorithms.md` from the registry; do not edit. The first
+algorithm of each collective is its default.
 
 | column | meaning |
 |---|---|
-| order | [order of the reduction](reproducibility.md#three-orders) |
+| order | [order of the reduction](../run/reproducibility.md#three-orders) |
 | bytes | bytes that the busiest rank reads and writes, divided by the bytes of its longer buffer |
 | waits | waits for other ranks in the longest chain of steps |
 
@@ -47,7 +47,7 @@ def _section(collective: str, summary: str, chosen: Sequence[AlgorithmRow]) -> s
 
 
 def page() -> str:
-    """Writes ``docs/ALGORITHMS.md``."""
+    """Writes ``docs/write/algorithms.md``."""
     sections = [_section(row.name, row.summary, rows_of(row.name)) for row in collectives()]
     return PAGE.format(sections="\n\n".join(sections))
 

@@ -1,4 +1,4 @@
-"""Writes docs/expected.md: ``python tools/expected_page.py > docs/expected.md``.
+"""Writes docs/predict/expected.md: ``python tools/expected_page.py > docs/predict/expected.md``.
 
 Predicted numbers come from ``Fabric.predict``, measured ones from ``data/nccl-tests``.
 """
@@ -126,7 +126,7 @@ PAGE = """\
 This page has the busbw that `nccl-tests` prints on healthy machines: the prediction, and measurements where public logs exist. busbw is the rate
 that nccl-tests computes from bytes and time, so that calls of different collectives and numbers of GPUs can be compared with link rates.
 
-<!-- Written by `python tools/expected_page.py > docs/expected.md`; do not edit. -->
+<!-- Written by `python tools/expected_page.py > docs/predict/expected.md`; do not edit. -->
 
 {jumps}
 
@@ -139,7 +139,7 @@ nvcoll predict all_reduce -b 1M -e 8G --on hgx-h100x16+ib-ndr-8     # other size
 |---|---|
 | **470** (440-500) | predicted busbw in decimal GB/s, and its 90 % interval: it contains 90 % of the held-out measurements |
 | column 1 KiB | predicted time in us, and its 90 % interval |
-| *measured* | busbw or time in [public logs](../data/nccl-tests/README.md) of healthy machines: one value, or the lowest and the highest |
+| *measured* | busbw or time in [public logs](../../data/nccl-tests/README.md) of healthy machines: one value, or the lowest and the highest |
 | \\* | the prediction is `not validated` or `extrapolated` ([labels](predictions.md#when-is-a-prediction-validated)) |
 | column 1 MiB and others | the size of the call, as nccl-tests counts it: for all_gather, reduce_scatter and all_to_all, the bytes of all ranks together |
 
@@ -295,7 +295,7 @@ def _jumps() -> str:
 
 
 def page() -> str:
-    """Returns the text of ``docs/expected.md``."""
+    """Returns the text of ``docs/predict/expected.md``."""
     measured = measurements()
     choices = []
     for name in CHOSEN:

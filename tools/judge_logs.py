@@ -1,7 +1,7 @@
 """Judges `nvcoll check` on public logs: healthy logs called sick, sick logs called healthy, ailments found.
 
     python tools/judge_logs.py              # a line per log, and the counts
-    python tools/judge_logs.py --markdown   # writes data/nccl-logs/README.md and docs/check.md
+    python tools/judge_logs.py --markdown   # writes data/nccl-logs/README.md and docs/predict/check.md
 
 Three sources: tables of threads (`index.csv`), numbers in the words of threads (`facts.csv`: a log per run and
 collective; the logs of one run are judged together), and the systems of data/nccl-tests that are not healthy
@@ -170,7 +170,15 @@ def _count(judged_ones: Sequence[tuple[Thread, Verdict]], truth: str, wrong: str
 
 def figures(found: Sequence[tuple[Thread, Verdict]]) -> list[list[str]]:
     """Returns the table of figures: for each source and for all."""
-    cells = [["source", "healthy called sick", "sick called healthy", "ailment is first or second suspect", "the same, held out"]]
+    cells = [
+        [
+            "source",
+            "healthy called sick",
+            "sick called healthy",
+            "ailment is first or second suspect",
+            "the same, held out",
+        ]
+    ]
     sources = [*dict.fromkeys(thread.source for thread, _ in found)]
     kinds = [(source, [one for one in found if one[0].source == source]) for source in sources]
     for source, part in [*kinds, ("all", list(found))]:
@@ -202,7 +210,10 @@ def pages(found: Sequence[tuple[Thread, Verdict]]) -> list[tuple[Path, str]]:
     head = ["thread", "machine", "the thread found", "nvcoll check", "share", "suspects", "found"]
     whole = [head, *(_cells(*one) for one in found)]
     short = f"{_markdown(figures(found))}\n"
-    return [(LOGS / "README.md", f"{short}\n{_markdown(whole)}\n"), (DATA.parent / "docs" / "check.md", short)]
+    return [
+        (LOGS / "README.md", f"{short}\n{_markdown(whole)}\n"),
+        (DATA.parent / "docs" / "predict" / "check.md", short),
+    ]
 
 
 def main(argv: Sequence[str]) -> None:

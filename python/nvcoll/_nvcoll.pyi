@@ -1769,7 +1769,7 @@ class Fabric:
                 and reduce_scatter.
             version: a version of NCCL, as ``2.27.7`` or ``2.27``. Default: the newest whose release was read. Another version has
                 the constants of the last known version before it.
-            settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
+            settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predict/predictions.md`` lists them. Default: none
                 is set.
 
         Returns:
@@ -1817,7 +1817,7 @@ class Fabric:
         """Predicts how long a collective of NCCL takes among all GPUs.
 
         NCCL's tuning model selects the algorithm; closed forms over physical constants give the time. The constants and
-        their accuracy are in ``docs/predictions.md``.
+        their accuracy are in ``docs/predict/predictions.md``.
 
         Args:
             collective: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter; or sendrecv,
@@ -1829,7 +1829,7 @@ class Fabric:
             algorithm: an algorithm of NCCL, as ``Ring``, in any case. Default: NCCL's tuning model selects it.
             protocol: a protocol of NCCL, as ``LL``, in any case. Default: the one that NCCL chooses.
             version: a version of NCCL, as ``2.27.7``. Default: the newest whose release was read.
-            settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
+            settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predict/predictions.md`` lists them. Default: none
                 is set.
 
         Returns:
@@ -3641,7 +3641,7 @@ class Work:
 class WorkStep:
     """A step of work: what each rank computes, sends and keeps in memory, in planned layers or on recorded streams.
 
-    `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON."""
+    `nvcoll.training.plan` makes one; ``docs/reference/training-step.md`` documents its JSON."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...

@@ -45,7 +45,7 @@ def test_suspects_baselines_and_malformed_rows_fit_the_schema():
 def test_every_key_of_the_output_stands_in_the_schema_and_on_the_page(tmp_path):
     (tmp_path / "log").write_text(predicted(), encoding="utf-8")
     (log,) = valid(tmp_path / "log", "--on", "hgx-h100")
-    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
     for printed, name in ((log, "log"), (log["rows"][0], "row")):
         known = SCHEMA["$defs"][name]
         assert set(printed) == set(known["properties"]) == set(known["required"])

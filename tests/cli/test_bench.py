@@ -19,7 +19,7 @@ from nvcoll.cli.bench.timing import Case, Reduction
 
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
 TIMED = [row.name for row in nvcoll._nvcoll.collectives() if nvcoll._nvcoll.bus_factor(row.name, 2) > 0]
-DOCUMENTED = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+DOCUMENTED = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from nvcoll.cli.info import info
 
 COMMANDS = [name for commands in nvcoll.cli.COMMANDS.values() for name in commands]
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
-DOCUMENTED = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+DOCUMENTED = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
 
 
 def test_bare_it_lists_every_command_by_purpose():

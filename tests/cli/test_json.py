@@ -14,7 +14,7 @@ from nvcoll.cli import formats
 from nvcoll.training.report import schema as report_schema
 
 LOGS = Path(__file__).parents[2] / "data" / "nccl-logs"
-PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
 
 SCRIPT = """
 import numpy as np

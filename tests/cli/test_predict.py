@@ -122,7 +122,7 @@ def test_times_have_three_digits_in_the_unit_of_the_last(times, text):
 def test_json_has_the_numbers_of_the_library():
     printed = json.loads(cli("predict", "all_gather", "-b", "1M", "--nccl-version", "2.27", "--json").stdout)
     (row,) = printed["predictions"]
-    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
     assert [key for key in (*printed, *row) if f"`{key}`" not in page] == []
     board = nvcoll.fabric("hgx-h100")
     chosen = board.nccl("all_gather", MIB, version="2.27").chosen

@@ -1,4 +1,4 @@
-"""docs/answers.md says what nvcoll says today, and what it concludes follows from that."""
+"""docs/predict/answers.md says what nvcoll says today, and what it concludes follows from that."""
 
 import importlib.util
 import re
@@ -11,8 +11,8 @@ import pytest
 import nvcoll
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "answers.md").read_text()
-NAMES = re.findall(r"\(pictures/([\w-]+)\.svg\)", PAGE)
+PAGE = (DOCS / "predict" / "answers.md").read_text()
+NAMES = re.findall(r"\(\.\./pictures/([\w-]+)\.svg\)", PAGE)
 GIB = 1 << 30
 
 
@@ -57,10 +57,11 @@ def test_every_picture_is_well_formed_and_shows_todays_figures(name, answers):
     assert words(svg) == words(answers[name].svg), "run: python tools/pictures/make.py"
 
 
-def test_every_picture_is_on_the_page_and_every_section_has_one():
+def test_every_picture_is_on_the_page_and_every_question_has_one():
+    *questions, facts = PAGE.split("\n## ")[1:]
     assert {file.stem for file in (DOCS / "pictures").glob("*.svg")} == set(NAMES)
-    assert len(NAMES) == PAGE.count("\n## ") and "Trust:" in PAGE
-    for section in PAGE.split("\n## ")[1:]:
+    assert len(NAMES) == len(questions) and facts.startswith("Facts\n")
+    for section in questions:
         shown = ("\nnvcoll ", "\n$ ", "```python")
         assert "Trust:" in section and any(begin in section for begin in shown), section.splitlines()[0]
 

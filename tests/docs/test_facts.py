@@ -1,4 +1,4 @@
-"""The figures of docs/FACTS.md are those of the tables and machines that nvcoll computes with."""
+"""The facts of docs/predict/answers.md are those of the tables and machines that nvcoll computes with."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import nvcoll
 from nvcoll._nvcoll import fabrics, gpus, media
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "FACTS.md").read_text()
+PAGE = (DOCS / "predict" / "answers.md").read_text().partition("\n## Facts\n")[2]
 MEDIA = {row.name: row.lane_gbps for row in media()}
 GPUS = {row.name: row for row in gpus()}
 LINKS_OF_GPUS = ("nvlink", "xgmi")

@@ -31,16 +31,16 @@ def test_the_pages_about_reproducibility_and_about_writing_algorithms_are_among_
 
 def test_the_page_of_algorithms_is_what_the_registry_gives():
     maker = runpy.run_path(str(DOCS.parent / "tools" / "algorithms_page.py"))
-    assert (DOCS / "ALGORITHMS.md").read_text() == maker["page"](), "run: python tools/algorithms_page.py"
+    assert (DOCS / "write" / "algorithms.md").read_text() == maker["page"](), "run: python tools/algorithms_page.py"
 
 
 def test_the_page_of_expected_numbers_is_what_predictions_give():
     maker = runpy.run_path(str(DOCS.parent / "tools" / "expected_page.py"))
-    assert (DOCS / "expected.md").read_text() == maker["page"](), "run: python tools/expected_page.py"
+    assert (DOCS / "predict" / "expected.md").read_text() == maker["page"](), "run: python tools/expected_page.py"
 
 
 def test_environment_variables_are_those_of_the_table():
-    page, root = (DOCS / "cli.md").read_text(), DOCS.parent
+    page, root = (DOCS / "reference" / "environment.md").read_text(), DOCS.parent
     assert all(f"| `{row.name}` | {row.value} | {row.meaning} |" in page for row in environment.VARIABLES)
     folders = [root / "python", *(root / "rust").glob("*/src")]
     files = [file for folder in folders for ending in ("py", "rs") for file in folder.rglob(f"*.{ending}")]
@@ -50,7 +50,7 @@ def test_environment_variables_are_those_of_the_table():
 
 
 def test_the_table_of_arithmetic_says_which_ops_every_dtype_has():
-    text = (DOCS / "reproducibility.md").read_text()
+    text = (DOCS / "run" / "reproducibility.md").read_text()
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| ([^|]*) \|$", text, re.MULTILINE)
     said = {dtype: re.findall(r"`(\w+)`", has) for names, has in rows for dtype in re.findall(r"`(\w+)`", names)}
     for dtype in (row.name for row in dtypes()):

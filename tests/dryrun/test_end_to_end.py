@@ -55,7 +55,7 @@ def test_two_recordings_of_a_script_are_the_same_to_the_byte(tmp_path, monkeypat
 
 
 def test_buckets_of_ddp_overlap_with_the_backward_pass_where_the_backend_lets_them(monkeypatch):
-    """ProcessGroupNCCL2 of torch 2.15 makes the stream wait when DDP asks for a bucket's future: docs/dryrun.md."""
+    """ProcessGroupNCCL2 of torch 2.15 makes the stream wait when DDP asks for a bucket's future: train/dryrun.md."""
     monkeypatch.setenv("TORCH_DIST_USE_NCCL2", "0")
     recording = dryrun(SCRIPTS / "ddp.py", on=SIXTEEN, is_cached=False).recording
     ops = ranks_of(recording)[0]["issued"]

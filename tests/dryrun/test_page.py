@@ -1,4 +1,4 @@
-"""docs/dryrun.md: each command that it shows prints what stands there, with the torch that it names."""
+"""docs/train/dryrun.md: each command that it shows prints what stands there, with the torch that it names."""
 
 import importlib.metadata
 import os
@@ -13,7 +13,7 @@ import pytest
 from dryrun_children import LIMIT_S, PATIENT, needs_torch
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/dryrun.md").read_text()
+PAGE = (ROOT / "docs/train/dryrun.md").read_text()
 SHOWN = re.findall(r"```\n\$ (nvcoll .*?)\n(.*?)```", PAGE, re.DOTALL)
 OF_A_RUN = (
     (r"\d+ s with [\d.]+ GB", "N s with N GB"),

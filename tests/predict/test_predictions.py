@@ -15,7 +15,7 @@ import pytorch_estimate
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "data" / "nccl-tests"
-PAGES = ROOT / "docs" / "predictions.md", ROOT / "docs" / "maintainers" / "how-predictions-are-judged.md"
+PAGES = ROOT / "docs" / "predict" / "predictions.md", ROOT / "docs" / "maintainers" / "how-predictions-are-judged.md"
 PAGE = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 MIB = 1 << 20
 

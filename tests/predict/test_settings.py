@@ -64,7 +64,7 @@ def test_names_of_algorithms_and_protocols_may_be_in_any_case():
 
 
 def test_the_page_has_a_row_for_every_variable():
-    page = (ROOT / "docs" / "predictions.md").read_text()
+    page = (ROOT / "docs" / "predict" / "predictions.md").read_text()
     for row in nccl_settings():
         default = "-" if row.default is None else row.default
         line = f"| `{row.name}` | {row.since} | {row.values} | {default} | {row.changes} |"

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(120),
 ]
 
-PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "run" / "testing.md"
 STEPS = 5
 """Steps of a rank in a staged all_reduce by the ring algorithm of 3 ranks."""
 

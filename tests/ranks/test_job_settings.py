@@ -14,7 +14,7 @@ from nvcoll.hosts.opening import PRETEND
 from nvcoll.ranks.job import TOKEN, TOKEN_BYTES, environment_of, fresh, settings
 from nvcoll.ranks.launchers import LAUNCHERS, OTHERS, OURS, name_of_job
 
-PAGE = (Path(__file__).parents[2] / "docs" / "launching.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "run" / "launching.md").read_text()
 NOT_PODS = [row for row in OTHERS if not row.numbers_pods]
 NAMED = {row.name: row for row in LAUNCHERS}
 

@@ -1,4 +1,4 @@
-"""docs/training.md and docs/training-step.md: what they show and claim is so."""
+"""docs/train/plan.md and docs/reference/training-step.md: what they show and claim is so."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from nvcoll.training import report
 from nvcoll.training.prediction import PARTS
 
 DOCS = Path(__file__).parents[2] / "docs"
-GUIDE, FORMAT = ((DOCS / name).read_text() for name in ("training.md", "training-step.md"))
+GUIDE, FORMAT = ((DOCS / name).read_text() for name in ("train/plan.md", "reference/training-step.md"))
 EIGHT_NODES = "hgx-h100x8+ib-ndr-8"
 TOML = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
 
@@ -69,7 +69,7 @@ def test_every_field_of_a_step_is_on_its_page(model, how):
 
 
 def test_the_keys_of_the_json_are_on_their_page(llama):
-    page = set(re.findall(r"`(\w+)`", (DOCS / "json.md").read_text().split("## nvcoll plan", 1)[1]))
+    page = set(re.findall(r"`(\w+)`", (DOCS / "reference" / "json.md").read_text().split("## nvcoll plan", 1)[1]))
     schema = json.loads(report.schema())
     tables = [schema, *schema["$defs"].values()]
     named = {key for table in tables for key in table.get("properties", ())}

@@ -13,7 +13,7 @@ from nvcoll import training
 from nvcoll._nvcoll import Issue, StepBuilder
 from nvcoll.training import Report, page, trace
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "training-step.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "reference" / "training-step.md").read_text(encoding="utf-8")
 MACHINE = "hgx-h100x2+ib-ndr-8"
 
 

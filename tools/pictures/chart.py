@@ -1,4 +1,4 @@
-"""Charts of docs/answers.md: dot plots and lines over powers of ten, and matrices as colours.
+"""Charts of docs/predict/answers.md: dot plots and lines over powers of ten, and matrices as colours.
 
 Each function returns parts of an SVG; `page` puts parts into a document in the style of `nvcoll.draw.drawing`.
 Coordinates are pixels, rounded to tenths: the same numbers give the same file.

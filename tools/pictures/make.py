@@ -1,4 +1,4 @@
-"""Writes the pictures of docs/answers.md, and the figures and outputs of the documentation.
+"""Writes the pictures of docs/predict/answers.md, and the figures and outputs of the documentation.
 
     python tools/pictures/make.py
 
@@ -37,9 +37,12 @@ from chart import BUS, MESH, NETWORK, SWITCH, seconds  # noqa: E402
 import judging  # noqa: E402  (it stands in tools/)
 
 ROOT = HERE.parent.parent
-PAGE = ROOT / "docs" / "answers.md"
+PAGE = ROOT / "docs" / "predict" / "answers.md"
 PICTURES = ROOT / "docs" / "pictures"
-WITH_OUTPUT = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("training.md", "run-report.md", "traces.md"))]
+WITH_OUTPUT = [
+    ROOT / "README.md",
+    *(ROOT / "docs" / name for name in ("train/plan.md", "predict/comparing.md", "train/traces.md")),
+]
 """Pages whose commands are run too."""
 
 GIB = 1 << 30
@@ -412,13 +415,16 @@ def refreshed(text: str, answers: dict[str, Answer]) -> str:
     """Returns the page with today's figures and outputs.
 
     Raises:
-        ValueError: a section has no picture, or not as many figures in bold as its function gives.
+        ValueError: a section with a picture has not as many figures in bold as its function gives.
     """
     head, *sections = re.split(r"(?m)^(?=## )", text)
     done = [head]
     for section in sections:
-        found = re.search(r"\(pictures/([\w-]+)\.svg\)", section)
-        figures = list(answers[found[1]].figures) if found else []
+        found = re.search(r"\(\.\./pictures/([\w-]+)\.svg\)", section)
+        if not found:
+            done.append(with_outputs(section))
+            continue
+        figures = list(answers[found[1]].figures)
         if len(BOLD.findall(section)) != len(figures):
             raise ValueError(f"{section.splitlines()[0]}: {len(figures)} figures for {BOLD.findall(section)}")
         values = iter(figures)
@@ -434,7 +440,7 @@ def with_outputs(text: str) -> str:
 
 def answered(text: str) -> dict[str, Answer]:
     """Asks what the pictures of a page show."""
-    return {name: ANSWERS[name]() for name in re.findall(r"\(pictures/([\w-]+)\.svg\)", text)}
+    return {name: ANSWERS[name]() for name in re.findall(r"\(\.\./pictures/([\w-]+)\.svg\)", text)}
 
 
 def main() -> None:

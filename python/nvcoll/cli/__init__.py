@@ -138,7 +138,7 @@ app = typer.Typer(
         [
             f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in STATUSES.items())}.",
             "The exit status of run is that of the script, or of the first rank that failed.",
-            f"Environment: {', '.join(row.name for row in VARIABLES)}: docs/cli.md.",
+            f"Environment: {', '.join(row.name for row in VARIABLES)}: docs/reference/environment.md.",
         ]
     ),
 )

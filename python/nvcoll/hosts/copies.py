@@ -24,7 +24,7 @@ Table = NDArray[np.int64]
 """Bytes from each rank (row) to each rank (column)."""
 
 LEAST_CHUNK, MOST_CHUNK, CHUNKS = 256 << 10, 512 << 10, 16
-"""Large arrays move in chunks: a sixteenth of the array, within bounds. Measured: docs/hosts.md."""
+"""Large arrays move in chunks: a sixteenth of the array, within bounds. Measured: docs/run/hosts.md."""
 
 
 def cuts(count: int, itemsize: int) -> list[tuple[int, int]]:

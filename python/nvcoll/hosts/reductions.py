@@ -354,7 +354,7 @@ def _chain(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequenc
 
 
 LEAST_LAG = 4
-"""Chunks of `_nested` in flight, at least. Measured: docs/hosts.md."""
+"""Chunks of `_nested` in flight, at least. Measured: docs/run/hosts.md."""
 
 
 def _nested(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequence[int] | None) -> None:

@@ -1,7 +1,7 @@
 """The launchers that nvcoll recognises, a row for each, and the names that they give to jobs.
 
 A launcher starts processes and tells each its rank in environment variables, each launcher in its own ones.
-`nvcoll.ranks.job` reads them by this table; the table of ``docs/launching.md`` is this one too.
+`nvcoll.ranks.job` reads them by this table; the table of ``docs/run/launching.md`` is this one too.
 
 Ranks find each other by the name of their job. So the name is the same on all ranks of a host, and differs from that of
 every other job that the user runs there at that time. Most launchers have variables of which such a name can be made.

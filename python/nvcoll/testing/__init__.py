@@ -6,7 +6,7 @@
 
 `dryrun` runs a training script on virtual GPUs, for tests of its memory and overlap.
 
-``docs/testing.md`` and ``docs/dryrun.md`` show such tests.
+``docs/run/testing.md`` and ``docs/train/dryrun.md`` show such tests.
 """
 
 from nvcoll.dryrun.parent.failures import CannotDryRun, DryRunLimit, OutOfGpuMemory, ScriptFailed

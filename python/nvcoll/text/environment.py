@@ -1,4 +1,4 @@
-"""The environment variables of nvcoll: one row each, as in ``nvcoll info`` and docs/cli.md.
+"""The environment variables of nvcoll: one row each, as in ``nvcoll info`` and docs/reference/environment.md.
 
 NCCL's own variables, which predictions read, are another table: `nvcoll.nccl_settings`.
 """

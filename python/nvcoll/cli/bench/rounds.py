@@ -1,8 +1,8 @@
 """Rounds of the candidates of ``auto``: each round times every candidate once, in random order, on rewritten arrays.
 
-A mode is how a call is run (see docs/maintainers/auto.md). *tile* and *staged* are planned calls that one caller makes
-for all ranks. *ranks* are calls that every rank makes for itself in ``Node.run``; rank 0 times them from one barrier to
-the next. One large call is timed, or the mean of several small calls in a row: a clock costs a microsecond,
+A mode is how a call is run (docs/maintainers/architecture.md). *tile* and *staged* are planned calls that one caller
+makes for all ranks. *ranks* are calls that every rank makes for itself in ``Node.run``; rank 0 times them from one
+barrier to the next. One large call is timed, or the mean of several small calls in a row: a clock costs a microsecond,
 and a barrier of more ranks than processors as much as most calls.
 """
 

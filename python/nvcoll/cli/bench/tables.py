@@ -196,7 +196,7 @@ def print_csv(cases: Sequence[Case]) -> None:
 
 
 def print_json(cases: Sequence[Case], chosen: dict[str, str | Algorithm], rounds: int) -> None:
-    """Prints all measurements. ``docs/cli.md`` describes the keys; a schema only gains keys."""
+    """Prints all measurements. ``docs/reference/commands.md`` describes the keys; a schema only gains keys."""
     first = cases[0]
     costs = {name: _schedule(first, a).cost() for name, a in chosen.items()}
     rows: list[dict[str, Any]] = [

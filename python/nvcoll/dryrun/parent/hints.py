@@ -28,7 +28,7 @@ UNTRAINED = 0.01
 """The least share of FLOPs without gradients that gives a hint. Chosen: rotary embeddings make tiny products so."""
 
 BUCKETS = "larger buckets overlap less, smaller ones are slower: try bucket_cap_mb"
-DDP_WAITS = "torch's backend of NCCL has DDP wait for each bucket: TORCH_DIST_USE_NCCL2=0 overlaps (docs/dryrun.md)"
+DDP_WAITS = "torch's NCCL backend has DDP wait for each bucket: TORCH_DIST_USE_NCCL2=0 overlaps (docs/train/dryrun.md)"
 
 
 def hints(facts: Facts, found: StepPrediction) -> list[str]:

@@ -2,7 +2,7 @@
 
 The file is gzip JSON, in the cache (`parent.cache`) and of ``nvcoll dryrun --save FILE``::
 
-    {"schema": "nvcoll.recorded/2", "step": {... docs/training-step.md ...}, "facts": {... parent.facts ...}}
+    {"schema": "nvcoll.recorded/2", "step": {... docs/reference/training-step.md ...}, "facts": {... parent.facts ...}}
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ::
 
-    recording of a rank (wire.rank_recording)    operation of the step (docs/training-step.md)
+    recording of a rank (wire.rank_recording)    operation of the step (docs/reference/training-step.md)
     gemm                                                 gemm: m, n, k, batch, precision
     launches of an operator of attention                 attention: its shapes, then kernels
     launches of a convolution                            gemm of the same FLOPs

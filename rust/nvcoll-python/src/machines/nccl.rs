@@ -105,7 +105,7 @@ impl Fabric {
     ///         and reduce_scatter.
     ///     version: a version of NCCL, as ``2.27.7`` or ``2.27``. Default: the newest whose release was read. Another version has
     ///         the constants of the last known version before it.
-    ///     settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
+    ///     settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predict/predictions.md`` lists them. Default: none
     ///         is set.
     ///
     /// Returns:

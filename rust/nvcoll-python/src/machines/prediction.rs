@@ -119,7 +119,7 @@ impl Fabric {
     /// Predicts how long a collective of NCCL takes among all GPUs.
     ///
     /// NCCL's tuning model selects the algorithm; closed forms over physical constants give the time. The constants and
-    /// their accuracy are in ``docs/predictions.md``.
+    /// their accuracy are in ``docs/predict/predictions.md``.
     ///
     /// Args:
     ///     collective: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather, scatter; or sendrecv,
@@ -131,7 +131,7 @@ impl Fabric {
     ///     algorithm: an algorithm of NCCL, as ``Ring``, in any case. Default: NCCL's tuning model selects it.
     ///     protocol: a protocol of NCCL, as ``LL``, in any case. Default: the one that NCCL chooses.
     ///     version: a version of NCCL, as ``2.27.7``. Default: the newest whose release was read.
-    ///     settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predictions.md`` lists them. Default: none
+    ///     settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predict/predictions.md`` lists them. Default: none
     ///         is set.
     ///
     /// Returns:

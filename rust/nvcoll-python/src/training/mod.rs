@@ -44,7 +44,7 @@ fn input(text: &str) -> Result<PlanInput> {
 
 /// A step of work: what each rank computes, sends and keeps in memory, in planned layers or on recorded streams.
 ///
-/// `nvcoll.training.plan` makes one; ``docs/training-step.md`` documents its JSON.
+/// `nvcoll.training.plan` makes one; ``docs/reference/training-step.md`` documents its JSON.
 #[pyclass(module = "nvcoll.training", frozen)]
 pub(crate) struct WorkStep(Step);
 

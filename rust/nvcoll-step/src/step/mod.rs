@@ -8,7 +8,7 @@
 //!
 //! Both forms are made of the same operations ([`StepOp`]). A form adds what only it knows: a layer what a collective hides behind, a stream when
 //! and where an operation was issued. The planner makes layers; the builder makes streams, of a script on a virtual GPU or of a trace. An iteration of
-//! a model server is a step, too. `docs/training-step.md` documents the JSON, which is this structure, field by field.
+//! a model server is a step, too. `docs/reference/training-step.md` documents the JSON, which is this structure, field by field.
 
 mod check;
 pub mod layers;
