@@ -1,4 +1,4 @@
-# Written by tools/stub.py from the types and docstrings in rust/nvcoll-python: change those.
+# Written by tools/generate/stub.py from the types and docstrings in rust/nvcoll-python: change those.
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import Enum
 from os import PathLike
@@ -3562,7 +3562,7 @@ class Timeline:
 
 @final
 class Trial:
-    """Predicts the same calls of one fabric for many sets of constants, for `tools/fit.py`. Not public.
+    """Predicts the same calls of one fabric for many sets of constants, for `tools/predict/fit.py`. Not public.
 
     The choice of NCCL, which no constant changes, is made once."""
 

@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 
 def loaded():
-    spec = importlib.util.spec_from_file_location("make", DOCS.parent / "tools" / "pictures" / "make.py")
+    spec = importlib.util.spec_from_file_location("make", DOCS.parent / "tools" / "pages" / "pictures" / "make.py")
     module = sys.modules["make"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -32,12 +32,12 @@ def answers():
 
 
 def test_every_figure_and_output_of_the_page_is_what_nvcoll_says_today(answers):
-    assert make.refreshed(PAGE, answers) == PAGE, "run: python tools/pictures/make.py"
+    assert make.refreshed(PAGE, answers) == PAGE, "run: python tools/pages/pictures/make.py"
 
 
 @pytest.mark.parametrize("page", make.WITH_OUTPUT, ids=lambda page: page.stem)
 def test_every_output_of_the_other_pages_is_what_nvcoll_prints_today(page):
-    assert make.with_outputs(page.read_text()) == page.read_text(), "run: python tools/pictures/make.py"
+    assert make.with_outputs(page.read_text()) == page.read_text(), "run: python tools/pages/pictures/make.py"
 
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -54,7 +54,7 @@ def test_every_picture_is_well_formed_and_shows_todays_figures(name, answers):
     root = ET.fromstring(svg)
     assert root.tag == f"{SVG}svg" and float(root.get("width")) > 0 and float(root.get("height")) > 0
     assert len(words(svg)) > 5
-    assert words(svg) == words(answers[name].svg), "run: python tools/pictures/make.py"
+    assert words(svg) == words(answers[name].svg), "run: python tools/pages/pictures/make.py"
 
 
 def test_every_picture_is_on_the_page_and_every_question_has_one():

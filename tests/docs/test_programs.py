@@ -30,13 +30,13 @@ def test_the_pages_about_reproducibility_and_about_writing_algorithms_are_among_
 
 
 def test_the_page_of_algorithms_is_what_the_registry_gives():
-    maker = runpy.run_path(str(DOCS.parent / "tools" / "algorithms_page.py"))
-    assert (DOCS / "write" / "algorithms.md").read_text() == maker["page"](), "run: python tools/algorithms_page.py"
+    maker = runpy.run_path(str(DOCS.parent / "tools" / "pages" / "algorithms.py"))
+    assert (DOCS / "write" / "algorithms.md").read_text() == maker["page"](), "run: python tools/pages/algorithms.py"
 
 
 def test_the_page_of_expected_numbers_is_what_predictions_give():
-    maker = runpy.run_path(str(DOCS.parent / "tools" / "expected_page.py"))
-    assert (DOCS / "predict" / "expected.md").read_text() == maker["page"](), "run: python tools/expected_page.py"
+    maker = runpy.run_path(str(DOCS.parent / "tools" / "pages" / "expected.py"))
+    assert (DOCS / "predict" / "expected.md").read_text() == maker["page"](), "run: python tools/pages/expected.py"
 
 
 def test_environment_variables_are_those_of_the_table():

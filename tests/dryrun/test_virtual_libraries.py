@@ -387,6 +387,6 @@ def test_every_function_that_the_installed_torch_wants_is_in_the_table():
 
     table, answered = vgpu_symbols.read_table(), vgpu_symbols.by_hand()
     text = vgpu_symbols.generated_text(vgpu_symbols.generic(table, answered))
-    assert vgpu_symbols.GENERATED.read_text() == text, "run python tools/vgpu_symbols.py --write"
+    assert vgpu_symbols.GENERATED.read_text() == text, "run python tools/generate/vgpu_symbols.py --write"
     for build, symbols in vgpu_symbols.wanted(Path(spec.origin).parent.parent).items():
-        assert symbols <= table.keys(), f"{build}: run python tools/vgpu_symbols.py --write"
+        assert symbols <= table.keys(), f"{build}: run python tools/generate/vgpu_symbols.py --write"

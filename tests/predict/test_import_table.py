@@ -3,7 +3,7 @@
 import importlib.util
 from pathlib import Path
 
-TOOL = Path(__file__).parents[2] / "tools" / "import_table.py"
+TOOL = Path(__file__).parents[2] / "tools" / "predict" / "import_table.py"
 MATRIX = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n"
 
 

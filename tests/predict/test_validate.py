@@ -268,7 +268,7 @@ def test_systems_of_the_shipped_table_have_machines_of_their_size():
 
 
 def tool(folder, *arguments, status=0):
-    command = [sys.executable, str(ROOT / "tools" / "validate.py"), *map(str, arguments)]
+    command = [sys.executable, str(ROOT / "tools" / "predict" / "validate.py"), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=folder)
     assert done.returncode == status, done.stderr
     return done

@@ -11,7 +11,7 @@
 //! Of published runs that ran, 98 % need at most all of the memory by the sum. What PyTorch and nvidia-smi printed of runs is 1.1 times
 //! the sum in the middle, hence the 0.9: allocators fragment, and frameworks have buffers that no text tells. No factor corrects that,
 //! because runs whose memory was not printed ran with sums of 90 to 100 %. An allocator gives back what it reserved and tries again, so what
-//! it allocated is the least. `tools/steps.py` prints how many of the runs that failed are predicted to fail.
+//! it allocated is the least. `tools/training/steps.py` prints how many of the runs that failed are predicted to fail.
 
 use std::collections::BTreeMap;
 

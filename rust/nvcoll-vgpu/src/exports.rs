@@ -1,6 +1,6 @@
 //! Functions for Python in the child: the log, its names, and settings of a thread.
 //!
-//! Python's side of the log is written from this library, by `tools/wire.py`: the functions of [`exports`], and the fields and kinds
+//! Python's side of the log is written from this library, by `tools/generate/wire.py`: the functions of [`exports`], and the fields and kinds
 //! of records (`records`), as [`nvcoll_vgpu_wire`] tells them.
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::sync::{LazyLock, Mutex};
@@ -67,7 +67,7 @@ exports! {
     /// Says when the `n` records from `first` on begin and end, in nanoseconds from the start of their step.
     nvcoll_vgpu_set_times(start: List<u64>, end: List<u64>, first: u64, n: u64, period_ns: u64) -> () =>
         set_times(start, end, first, n, period_ns);
-    /// What `tools/wire.py` writes as Python: a line for each field, kind, constant and function, with tabs.
+    /// What `tools/generate/wire.py` writes as Python: a line for each field, kind, constant and function, with tabs.
     nvcoll_vgpu_wire() -> *const c_char => WIRE.as_ptr();
 }
 

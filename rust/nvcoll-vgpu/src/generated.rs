@@ -1,4 +1,4 @@
-//! Functions that answer success and nothing else. `python tools/vgpu_symbols.py --write` writes this file.
+//! Functions that answer success and nothing else. `python tools/generate/vgpu_symbols.py --write` writes this file.
 use crate::exports::note_unanswered;
 
 macro_rules! succeed {

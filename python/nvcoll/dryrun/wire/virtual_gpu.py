@@ -1,6 +1,6 @@
 """The functions of the virtual GPU that Python calls, and the records of its log.
 
-Written by tools/wire.py from `records.rs` and `exports.rs` in rust/nvcoll-vgpu/src: change those.
+Written by tools/generate/wire.py from `records.rs` and `exports.rs` in rust/nvcoll-vgpu/src: change those.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ impl Fabric {
     }
 }
 
-/// Predicts the same calls of one fabric for many sets of constants, for `tools/fit.py`. Not public.
+/// Predicts the same calls of one fabric for many sets of constants, for `tools/predict/fit.py`. Not public.
 ///
 /// The choice of NCCL, which no constant changes, is made once.
 #[pyclass(module = "nvcoll")]

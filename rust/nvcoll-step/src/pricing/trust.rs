@@ -1,7 +1,7 @@
 //! How far predictions of a step can be trusted: its 90 % interval, and what of it was never measured.
 //!
 //! Intervals are quantiles of what published runs took, in what constants that had not seen their source predicted. A step that is like no
-//! published run has a wider interval, and says why. `tools/steps.py --write` writes both tables.
+//! published run has a wider interval, and says why. `tools/training/steps.py --write` writes both tables.
 
 use std::sync::LazyLock;
 

@@ -1,8 +1,8 @@
 """Judges predictions of training steps on published runs, and fits their constants.
 
-    python tools/steps.py            prints errors with each source left out: its constants were fitted without it
-    python tools/steps.py --worst    and the rows that are predicted worst
-    python tools/steps.py --write    fits, and writes constants.toml, intervals.toml and data/training-steps/folds.toml
+    python tools/training/steps.py           prints errors with each source left out: constants are fitted without it
+    python tools/training/steps.py --worst   and the rows that are predicted worst
+    python tools/training/steps.py --write   fits, writes constants.toml, intervals.toml, data/training-steps/folds.toml
 
 Score: the median of |predicted / measured - 1| of the time of a step, by source; then the mean over the sources with
 five rows or more. Time, never MFU: sources count FLOPs differently. Sweeps: the rank correlation (Spearman) of layouts
@@ -37,7 +37,7 @@ from nvcoll.training.planning import Machine
 
 from training_rows import DATA, Published, failed, published
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 STEP = ROOT / "rust" / "nvcoll-step" / "src" / "data"
 FOLDS = ROOT / "data" / "training-steps" / "folds.toml"
 
@@ -408,7 +408,7 @@ def write(jobs: int) -> None:
         numbers = f"value = {value:.4g}\nlow = {min(lows_and_highs):.4g}\nhigh = {max(lows_and_highs):.4g}\n"
         text = re.sub(rf'(name = "{re.escape(name)}"\n)value = .*\nlow = .*\nhigh = .*\n', rf"\g<1>{numbers}", text)
     (STEP / "constants.toml").write_text(text)
-    lines = ["# Constants that were fitted without one source, written by tools/steps.py.\n"]
+    lines = ["# Constants that were fitted without one source, written by tools/training/steps.py.\n"]
     for source, spreads in sorted(without.items()):
         rows = "".join(f'"{name}" = {value:.6g}\n' for name, value in values(spreads).items())
         lines.append(f'\n[[fold]]\nwithout = "{source}"\n\n[fold.constants]\n{rows}')
@@ -471,7 +471,7 @@ def write_evidence() -> None:
     for one in planned():
         row = most[one.device, one.layout["dtype"], one.has_experts]
         row[:] = max(row[0], one.layout["gpus"]), max(row[1], one.layout["sequence"])
-    lines = ["# What published runs are of, written by tools/steps.py.\n"]
+    lines = ["# What published runs are of, written by tools/training/steps.py.\n"]
     for (gpu, dtype, experts), (gpus, sequence) in sorted(most.items()):
         lines.append(f'\n[[evidence]]\ngpu = "{gpu}"\ndtype = "{dtype}"\nexperts = {str(experts).lower()}\n')
         lines.append(f"gpus = {gpus}\nsequence = {sequence}\n")

@@ -1,7 +1,7 @@
 """Judges `nvcoll check` on public logs: healthy logs called sick, sick logs called healthy, ailments found.
 
-    python tools/judge_logs.py              # a line per log, and the counts
-    python tools/judge_logs.py --markdown   # writes data/nccl-logs/README.md and docs/predict/check.md
+    python tools/check/judge_logs.py              # a line per log, and the counts
+    python tools/check/judge_logs.py --markdown   # writes data/nccl-logs/README.md and docs/predict/check.md
 
 Three sources: tables of threads (`index.csv`), numbers in the words of threads (`facts.csv`: a log per run and
 collective; the logs of one run are judged together), and the systems of data/nccl-tests that are not healthy
@@ -26,7 +26,7 @@ from nvcoll.check.ailments import AILMENTS, LEAST_ODDS, Suspect
 from nvcoll.check.log import Log, Row, factor
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, Verdict, among, judged
 
-DATA = Path(__file__).parents[1] / "data"
+DATA = Path(__file__).parents[2] / "data"
 LOGS = DATA / "nccl-logs"
 ORDER = (SICK, SUSPICIOUS, HEALTHY, CANNOT_TELL)
 BEGIN, END = "<!-- judged -->\n", "<!-- end -->\n"

@@ -1,6 +1,6 @@
 """Writes the pictures of docs/predict/answers.md, and the figures and outputs of the documentation.
 
-    python tools/pictures/make.py
+    python tools/pages/pictures/make.py
 
 Each section of the page has a function here, named after its picture. It asks nvcoll, and returns the picture and the
 figures of the section. The figures replace the bold numbers of the section, in order. Blocks that begin with ``$`` are
@@ -28,15 +28,15 @@ from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.text.formatting import duration, sized
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "predict")]
 
 import chart  # noqa: E402  (it stands beside this file)
 import streams  # noqa: E402
 from chart import BUS, MESH, NETWORK, SWITCH, seconds  # noqa: E402
 
-import judging  # noqa: E402  (it stands in tools/)
+import judging  # noqa: E402  (it stands in tools/predict/)
 
-ROOT = HERE.parent.parent
+ROOT = HERE.parents[2]
 PAGE = ROOT / "docs" / "predict" / "answers.md"
 PICTURES = ROOT / "docs" / "pictures"
 WITH_OUTPUT = [

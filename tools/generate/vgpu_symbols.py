@@ -1,8 +1,8 @@
 """Which functions of NVIDIA's libraries torch wants, and which of them the virtual GPU answers.
 
-    python tools/vgpu_symbols.py                    # what the installed torch wants: answered, success, unknown
-    python tools/vgpu_symbols.py --write            # takes its symbols up, and renews the table and generated.rs
-    python tools/vgpu_symbols.py --torch DIR        # the same for the torch in another folder `site-packages`
+    python tools/generate/vgpu_symbols.py              # what the installed torch wants: answered, success, unknown
+    python tools/generate/vgpu_symbols.py --write      # takes its symbols up, and renews the table and generated.rs
+    python tools/generate/vgpu_symbols.py --torch DIR  # the same for the torch in another folder `site-packages`
 
 The table `rust/nvcoll-vgpu/symbols.csv` is the union over all builds of torch and Triton on which `--write` ran, with
 the builds that want each symbol. A symbol comes from three places: undefined symbols of the libraries of torch, names
@@ -22,7 +22,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-CRATE = Path(__file__).resolve().parent.parent / "rust" / "nvcoll-vgpu"
+CRATE = Path(__file__).resolve().parents[2] / "rust" / "nvcoll-vgpu"
 TABLE = CRATE / "symbols.csv"
 GENERATED = CRATE / "src" / "generated.rs"
 
@@ -124,7 +124,8 @@ def generic(table: dict[str, set[str]], answered: set[str]) -> list[str]:
 def generated_text(symbols: list[str]) -> str:
     """Returns `generated.rs`."""
     head = (
-        "//! Functions that answer success and nothing else. `python tools/vgpu_symbols.py --write` writes this file.\n"
+        "//! Functions that answer success and nothing else. "
+        "`python tools/generate/vgpu_symbols.py --write` writes this file.\n"
         "use crate::exports::note_unanswered;\n\n"
         "macro_rules! succeed {\n"
         "    ($($name:ident)*) => { $(\n"

@@ -1,8 +1,8 @@
 """Fits the constants of `Fabric.predict` and prints their held-out errors.
 
-    python tools/fit.py            fits, and prints the errors
-    python tools/fit.py --trust    judges the constants as they are shipped, and writes trust.toml only
-    python tools/fit.py --write    fits, and writes constants.toml, trust.toml and data/nccl-tests/folds.toml
+    python tools/predict/fit.py            fits, and prints the errors
+    python tools/predict/fit.py --trust    judges the constants as they are shipped, and writes trust.toml only
+    python tools/predict/fit.py --write    fits, and writes constants.toml, trust.toml and data/nccl-tests/folds.toml
 
 Least squares of log(predicted / measured) with a soft L1 loss, so that single odd systems do not pull. A system
 weighs as much as any other in each band. Priors are NCCL's published constants or round numbers, with spread enough
@@ -34,7 +34,7 @@ import nvcoll_estimate
 from intervals import KINDS, Widths, bands, kind, with_intervals
 from judging import Judged, Prediction
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DATA = ROOT / "data" / "nccl-tests"
 PREDICT = ROOT / "rust" / "nvcoll-fabric" / "src" / "predict"
 
@@ -150,7 +150,7 @@ and sockets, of which the processor passes on half as much as others.
 """
 
 TRUST_HEAD = """\
-# What the table of measurements says of the closed forms. Written by tools/fit.py.
+# What the table of measurements says of the closed forms. Written by tools/predict/fit.py.
 #
 # A cell is a class of systems, all_reduce or other collectives, and a band of sizes: <= 64 KiB, to 1 MiB, to 128 MiB,
 # above.
@@ -313,7 +313,9 @@ def write_constants(shipped: Mapping[str, float], of_family: Mapping[str, Mappin
 def write_folds(shipped: Mapping[str, float], of_family: Mapping[str, Mapping[str, float]]) -> None:
     """Writes, for each family, the constants that differ without it."""
     lines = ["# For each family of systems, the constants that were fitted without it, where they differ from the"]
-    lines += ["# shipped ones. By them `python tools/validate.py` judges its rows. Written by tools/fit.py."]
+    lines += [
+        "# shipped ones. `python tools/predict/validate.py` judges its rows by them. tools/predict/fit.py wrote this."
+    ]
     for family, values in sorted(of_family.items()):
         lines += ["", "[[fold]]", f'family = "{family}"', "[fold.constants]"]
         differs = {name: rounded(value) for name, value in values.items() if rounded(value) != rounded(shipped[name])}

@@ -6,8 +6,8 @@
 
 Run it after every change of records or of functions for Python, with the library built::
 
-    python tools/wire.py            writes the file
-    python tools/wire.py --check    says whether the file is what would be written; the status is 1 if it is not
+    python tools/generate/wire.py           writes the file
+    python tools/generate/wire.py --check   says whether the file is what would be written; the status is 1 if it is not
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pathlib import Path
 
 from nvcoll.dryrun.parent.library import library
 
-WIRE = Path(__file__).resolve().parent.parent / "python" / "nvcoll" / "dryrun" / "wire" / "virtual_gpu.py"
+WIRE = Path(__file__).resolve().parents[2] / "python" / "nvcoll" / "dryrun" / "wire" / "virtual_gpu.py"
 
 HEAD = '''"""The functions of the virtual GPU that Python calls, and the records of its log.
 
-Written by tools/wire.py from `records.rs` and `exports.rs` in rust/nvcoll-vgpu/src: change those.
+Written by tools/generate/wire.py from `records.rs` and `exports.rs` in rust/nvcoll-vgpu/src: change those.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def main() -> int:
     if not parser.parse_args().check:
         WIRE.write_text(written)
     elif WIRE.read_text() != written:
-        print(f"{WIRE} is not what the library says: run python tools/wire.py", file=sys.stderr)
+        print(f"{WIRE} is not what the library says: run python tools/generate/wire.py", file=sys.stderr)
         return 1
     return 0
 

@@ -1,7 +1,7 @@
 """Replays public measurements and prints how far each predictor is off.
 
-    python tools/validate.py
-    python tools/validate.py --systems FILE --measurements FILE --worst 20
+    python tools/predict/validate.py
+    python tools/predict/validate.py --systems FILE --measurements FILE --worst 20
 
 The predictors are `Fabric.predict` (with constants that were fitted to all systems, and with constants that were fitted
 without the family of the system), NCCL's own estimate, and PyTorch's where torch 2.15 is installed.
@@ -24,7 +24,7 @@ import nccl_estimate
 import nvcoll_estimate
 import pytorch_estimate
 
-DATA = Path(__file__).parent.parent / "data" / "nccl-tests"
+DATA = Path(__file__).parents[2] / "data" / "nccl-tests"
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:

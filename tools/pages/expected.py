@@ -1,4 +1,4 @@
-"""Writes docs/predict/expected.md: ``python tools/expected_page.py > docs/predict/expected.md``.
+"""Writes docs/predict/expected.md: ``python tools/pages/expected.py > docs/predict/expected.md``.
 
 Predicted numbers come from ``Fabric.predict``, measured ones from ``data/nccl-tests``.
 """
@@ -6,6 +6,7 @@ Predicted numbers come from ``Fabric.predict``, measured ones from ``data/nccl-t
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -18,7 +19,10 @@ from nvcoll import Fabric, Prediction
 from nvcoll.check.log import factor
 from nvcoll.text.formatting import counted, sized
 
-from judging import KIB, MIB, Row, healthy, read
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tools" / "predict"))
+
+from judging import KIB, MIB, Row, healthy, read  # noqa: E402
 
 GIB = 1 << 30
 
@@ -126,7 +130,7 @@ PAGE = """\
 This page has the busbw that `nccl-tests` prints on healthy machines: the prediction, and measurements where public logs exist. busbw is the rate
 that nccl-tests computes from bytes and time, so that calls of different collectives and numbers of GPUs can be compared with link rates.
 
-<!-- Written by `python tools/expected_page.py > docs/predict/expected.md`; do not edit. -->
+<!-- Written by `python tools/pages/expected.py > docs/predict/expected.md`; do not edit. -->
 
 {jumps}
 
@@ -212,7 +216,7 @@ Machine = tuple[str, str, int]
 def measurements() -> dict[tuple[Machine, str, int], list[Row]]:
     """Returns the public measurements of NCCL's own choice on healthy systems, by machine, collective and size."""
     found: dict[tuple[Machine, str, int], list[Row]] = defaultdict(list)
-    for row in healthy(read(Path(__file__).parents[1] / "data" / "nccl-tests")):
+    for row in healthy(read(ROOT / "data" / "nccl-tests")):
         system = row.system
         is_comparable = row.nbytes != SMALL or system.launch == "process_per_gpu"
         if is_comparable and not (row.algo or row.proto or system.facts["settings"]):

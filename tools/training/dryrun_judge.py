@@ -1,6 +1,6 @@
 """What does a dry run predict for steps that torchtitan published, with the versions that are installed?
 
-    python tools/dryrun_judge.py [ID]...
+    python tools/training/dryrun_judge.py [ID]...
 
 Rows of `data/training-steps`: Llama 3 8B on 8 and 128 H100 of 96 GB, December 2024. The script is
 `published_torchtitan.py`, torchtitan's own trainer in the configuration of its benchmark. Nothing is fitted to rows.
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/dryrun/frameworks"))
 
 from assets import write_torchtitan_assets  # noqa: E402
@@ -25,7 +25,7 @@ from nvcoll.training import Machine  # noqa: E402
 
 from training_rows import Published, published  # noqa: E402
 
-SCRIPT = ROOT / "tools/published_torchtitan.py"
+SCRIPT = ROOT / "tools/training/published_torchtitan.py"
 CONFIGURATIONS = {
     "torchtitan-0009": "llama3_8b_2024",
     "torchtitan-0010": "llama3_8b_2024_compiled",

@@ -13,7 +13,7 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "data/*/README.md", "docs/**/*.md")
 """The pages of the site. What they link to is a file of it."""

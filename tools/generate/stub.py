@@ -7,7 +7,7 @@
     the extension's registries           names of ops, algorithms, collectives, dtypes and launches as literal types
     the extension's named tuples         the rows of tables
     the extension's docstrings           the docstring of each class, method and property
-    tools/stub_types.pyi                 names of types, exceptions, and what Rust cannot say, such as overloads
+    tools/generate/stub_types.pyi       names of types, exceptions, what Rust cannot say, such as overloads
 
 A method of one size, `nbytes: _Size`, gets an overload for several sizes, which returns a list.
 
@@ -16,8 +16,8 @@ since `maturin generate-stubs` finds none in a stripped extension.
 
 Run it after every change of what Python sees, with the extension installed::
 
-    python tools/stub.py            writes the file
-    python tools/stub.py --check    says whether the file is what would be written; the status is 1 if it is not
+    python tools/generate/stub.py           writes the file
+    python tools/generate/stub.py --check   says whether the file is what would be written; the status is 1 if it is not
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from typing import Any
 
 from nvcoll import _nvcoll
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TYPES = ROOT / "tools" / "stub_types.pyi"
 STUB = ROOT / "python" / "nvcoll" / "_nvcoll.pyi"
 
-HEAD = "# Written by tools/stub.py from the types and docstrings in rust/nvcoll-python: change those.\n"
+HEAD = "# Written by tools/generate/stub.py from the types and docstrings in rust/nvcoll-python: change those.\n"
 
 SAID = {
     "_typeshed.SupportsGetItem[int, ": "Sequence[",
@@ -293,7 +293,7 @@ def main() -> None:
     if not parser.parse_args().check:
         STUB.write_text(wanted)
     elif STUB.read_text() != wanted:
-        raise SystemExit(f"{STUB.relative_to(ROOT)} is not what the extension says: run python tools/stub.py")
+        raise SystemExit(f"{STUB.relative_to(ROOT)} is not what the extension says: run python tools/generate/stub.py")
 
 
 if __name__ == "__main__":

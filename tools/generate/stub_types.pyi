@@ -1,5 +1,5 @@
 # ruff: noqa: F401
-# Types that tools/stub.py does not find in the extension. The imports are those of the stub.
+# Types that tools/generate/stub.py does not find in the extension. The imports are those of the stub.
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import Enum
 from os import PathLike

@@ -5,7 +5,7 @@ interval for a row. Four rules:
 
 1. **A system counts once.** |error| is averaged over the rows of a system. Median and 90th percentile are over these
    averages. A log of sixty rows weighs as much as a page with three.
-2. **Families are held out** (``tools/fit.py``): machines of one site or product share hardware and software.
+2. **Families are held out** (``tools/predict/fit.py``): machines of one site or product share hardware and software.
 3. **Only healthy rows count** by default: the table marks runs whose owners complain.
 4. **Every error is compared with the difference between public measurements of the same hardware**
    (:func:`disagreements`). On average no model errs less than half of it.

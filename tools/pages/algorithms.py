@@ -1,4 +1,4 @@
-"""Writes docs/write/algorithms.md from the registry: ``python tools/algorithms_page.py > docs/write/algorithms.md``."""
+"""Writes docs/write/algorithms.md from the registry: ``python tools/pages/algorithms.py > docs/write/algorithms.md``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RANKS = 8
 PAGE = """\
 # Algorithms
 
-Written by `python tools/algorithms_page.py > docs/write/algorithms.md` from the registry; do not edit. The first
+Written by `python tools/pages/algorithms.py > docs/write/algorithms.md` from the registry; do not edit. The first
 algorithm of each collective is its default.
 
 | column | meaning |

@@ -1,7 +1,7 @@
 """Prints how nvcoll reads each file of a directory: `nvidia-smi topo -m`, `rocm-smi --showtopo`, NCCL's XML, TOML.
 
-    python tools/import_table.py DIR
-    python tools/import_table.py DIR --gpu '*b200*=b200' --gpu h100-sxm
+    python tools/predict/import_table.py DIR
+    python tools/predict/import_table.py DIR --gpu '*b200*=b200' --gpu h100-sxm
 
 Files that leave the model of their GPUs open are refused, unless `--gpu` names one: the first whose pattern the file's
 name matches is taken, which is marked with `told`. The status is 0 whatever the files are: a refusal is an answer.

@@ -2,7 +2,7 @@
 
 Runs each row of `tests/dryrun/frameworks/script_rows.py` one after the other: some minutes.
 
-    python tools/framework_table.py [PART OF A NAME]...
+    python tools/pages/framework_table.py [PART OF A NAME]...
 """
 
 import re
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1] / "tests/dryrun/frameworks"
+TESTS = Path(__file__).parents[2] / "tests/dryrun/frameworks"
 sys.path.insert(0, str(TESTS))
 
 from assets import write_torchtitan_assets  # noqa: E402

@@ -1,7 +1,7 @@
 """Published training steps as requests to plan: machine, model, software, layout, and what is computed again.
 
-    python tools/training_rows.py               what is assumed of each source and model
-    python tools/training_rows.py --id megatron_bridge-0104
+    python tools/training/training_rows.py               what is assumed of each source and model
+    python tools/training/training_rows.py --id megatron_bridge-0104
 
 ``data/training-steps`` holds what sources print. What they leave to their software is here: the profile of each
 source (`software`), what its recipes compute again (`recompute`), and which machine it ran on (`SYSTEMS`). A value that
@@ -23,7 +23,7 @@ from nvcoll.training import WorkStep
 from nvcoll.training.models import software_of
 from nvcoll.training.planning import asked
 
-DATA: Final = Path(__file__).parent.parent / "data" / "training-steps"
+DATA: Final = Path(__file__).parents[2] / "data" / "training-steps"
 
 Fields = Mapping[str, Any]
 Parts = Mapping[str, float]
