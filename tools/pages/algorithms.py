@@ -1,4 +1,4 @@
-"""Writes docs/write/algorithms.md from the registry: ``python tools/pages/algorithms.py > docs/write/algorithms.md``."""
+"""Writes docs/write/algorithms.md from the registry: ``tools/pages/algorithms.py > docs/write/algorithms.md``."""
 
 from __future__ import annotations
 
