@@ -1,5 +1,6 @@
 """The site of the documentation: it is built without warnings, its search finds every page, it uses no network."""
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 commands = pytest.importorskip("mkdocs.commands.build", reason="pip install '.[docs]'")
 config = pytest.importorskip("mkdocs.config")
 ROOT = Path(__file__).parents[2]
+REFERENCE = "nvcoll", "nvcoll.testing", "nvcoll.training"
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,15 @@ def test_no_page_loads_anything_from_the_network(site):
         loaded = re.findall(r"<(?:script|img|iframe)[^>]*\ssrc=\"?([^\"\s>]+)", page.read_text())
         loaded += re.findall(r"<link[^>]*rel=\"?(?:stylesheet|preconnect)[^>]*", page.read_text())
         assert loaded and not [one for one in loaded if "//" in one], page
+
+
+def test_every_public_name_is_in_the_reference_with_what_it_says_and_search_finds_it(site):
+    entries = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    found = {entry["location"].partition("#")[2]: entry["text"] for entry in entries}
+    names = [f"{module}.{name}" for module in REFERENCE for name in importlib.import_module(module).__all__]
+    names.remove("nvcoll.__version__")
+    assert [name for name in names if not found.get(name)] == []
+    assert {"nvcoll.Node.all_reduce", "nvcoll.Communicator.all_reduce", "nvcoll.Fabric.predict"} <= set(found)
 
 
 def test_every_page_is_in_the_navigation(site):
