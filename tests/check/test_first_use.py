@@ -31,7 +31,7 @@ def test_the_gpus_of_the_header_are_compared_with_those_of_the_machine():
     (log,) = logs_of(BOARD.read_text())
     assert machine.doubt(log, nvcoll.fabric("hgx-h100")) is None
     told = machine.doubt(log, nvcoll.fabric("hgx-b200"))
-    assert told == "the GPUs of the log are `NVIDIA H100 80GB HBM3`, those of hgx-b200 are B200 SXM"
+    assert told == "the GPUs of the log are `NVIDIA H100 80GB HBM3`, the GPUs of hgx-b200 are B200 SXM"
     assert told in cli("check", BOARD, "--on", "hgx-b200", status=1).stdout.replace("\n" + 12 * " ", " ")
 
 

@@ -62,7 +62,7 @@ def test_rows_of_a_script_that_are_cut_are_left_out_and_named():
 def test_facts_and_settings_around_a_table_of_torch_are_read():
     info = "n:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Ring.\nn:1:2 [0] NCCL INFO Using network Socket\n"
     (log,) = formats.read("log", info + BENCH)
-    assert log.told == ["NCCL_ALGO=Ring", "network=Socket"]
+    assert log.evidence == ["NCCL_ALGO=Ring", "network=Socket"]
 
 
 def test_tables_of_nccl_tests_and_of_torch_may_stand_in_one_file():

@@ -33,7 +33,7 @@ from nvcoll.check import formats, machine, nccl_tests
 )  # fmt: skip
 def test_facts_of_lines_of_nccl_are_told(line, told):
     (log,) = nccl_tests.read("log", table({MIB: 100}, head=f"{line}\n{line}"))
-    assert log.told == told
+    assert log.evidence == told
 
 
 def test_different_values_of_a_fact_stand_side_by_side():
@@ -103,7 +103,7 @@ def test_the_command_of_a_run_belongs_to_its_table():
 
 
 def test_a_card_for_pcie_is_no_board():
-    with pytest.raises(InvalidArgument, match="`NVIDIA H200 NVL` does not tell"):
+    with pytest.raises(InvalidArgument, match="`NVIDIA H200 NVL` does not show"):
         machine.of_header(of_nodes("", nodes=1, gpu="NVIDIA H200 NVL"))
 
 

@@ -166,7 +166,7 @@ def test_info_has_the_memory_of_the_engine_and_the_pages_that_it_gets(monkeypatc
     info()
     text = capsys.readouterr().out
     assert "\nmemory      2 GiB available to ranks that are processes" in text
-    assert ("the control group's limit is 3 GiB, of which 2 GiB are left" in text) == (limit is not None)
+    assert ("the control group's limit is 3 GiB, and 2 GiB of it are left" in text) == (limit is not None)
     assert "\nhuge pages  between processes: yes; /sys/kernel/mm" in text
 
 

@@ -39,7 +39,7 @@ def test_a_sweep_has_a_table_for_each_change():
 
 def test_a_sweep_that_finds_nothing_begins_with_the_least_memory():
     lines = cli("plan", "llama3-70b", "--sweep", "--pp", "1").stdout.splitlines()
-    assert lines[0].endswith(", 0 fit or may fit") and lines[1] == "those that need the least memory:"
+    assert lines[0].endswith(", 0 fit or may fit") and lines[1] == "layouts that need the least memory:"
     memory = [int(line.split()[-4]) for line in lines[3:] if line.endswith("does not fit")]
     assert len(memory) == 12 and memory == sorted(memory)
     assert "fits: pass --sweep, or more GPUs" in cli("plan", "llama3-70b", "-n", "1", "--micro-batch", "2").stdout

@@ -9,7 +9,7 @@ from command_line import LIMIT_S, PROGRAM
 
 from nvcoll import fabric
 from nvcoll.cost.buckets import bucket_hints
-from nvcoll.cost.counts import CallKind, CountedCalls, Counts, heard, said
+from nvcoll.cost.counts import CallKind, CountedCalls, Counts, packed, unpacked
 from nvcoll.cost.price import Pricer
 from nvcoll.cost.report import report_of
 
@@ -56,7 +56,7 @@ def test_the_table_has_a_column_and_a_line_for_the_step(table):
 def counts(nbytes, calls, steps=10):
     """Returns counts of a program that makes some all_reduce in each step."""
     kind = CallKind("all_reduce", nbytes, "float32", "sum", "auto", None, tuple(range(8)), 1)
-    return heard(said([Counts([CountedCalls(kind, calls * steps, calls * steps, lambda: None)], 0, steps)]))
+    return unpacked(packed([Counts([CountedCalls(kind, calls * steps, calls * steps, lambda: None)], 0, steps)]))
 
 
 @pytest.mark.parametrize(

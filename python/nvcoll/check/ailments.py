@@ -10,10 +10,10 @@ log(measured / predicted time) over the sizes that decide. One machine must expl
 An ailment that a log names is at most at the distance OTHER: another one may have come to it.
 
 Causes with the same rates, as half of the cards or bonded cards, are one class: its members are named together, with
-the commands that tell them apart. A cause whose rate follows from no mechanism, as congestion, has no machine: it has
+the commands that distinguish them. A cause whose rate follows from no mechanism, as congestion, has no machine: it has
 the distance OTHER, and counts only if a log names it. An ailment that changes no time by `CHANGES` is left out. How
 common a class is was counted in the threads of data/nccl-logs; the tolerances are chosen. On two nodes, all_reduce
-without NVLS and with half of the network take about the same time: no log of all_reduce alone tells them apart.
+without NVLS and with half of the network take about the same time: a log of all_reduce alone cannot distinguish them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SAME = 1.03
 """Ailments of one class whose busbw differs less are one suspect. Chosen."""
 
 BUSBW_FALLS = "busbw=falls"
-"""What a log tells, beside settings and facts, if its busbw falls while sizes grow."""
+"""The evidence, beside settings and facts, that busbw falls while sizes grow."""
 
 _ENVIRONMENT = "env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf"
 _RATES = (
@@ -71,24 +71,24 @@ class Ailment:
     confirm: str
     common: float
     machine: Callable[[Fabric], Fabric] | None = field(default=lambda fabric: fabric, repr=False)
-    """Returns the damaged machine; None if no mechanism tells its rates."""
+    """Returns the damaged machine; None if its rates follow from no mechanism."""
     settings: Mapping[str, str | int] = field(default_factory=dict)
     launch: _Launch | None = None
-    """The launch, where a log does not tell its own."""
+    """The launch, where a log does not show its own."""
     told_by: str = "(?!)"
-    """Matches a setting or a fact of the log that names this ailment, as of `Log.told`."""
+    """Matches a setting or a fact of the log that names this ailment, as of `Log.evidence`."""
     cards: int = 1
-    """The number of network cards, divided by those that are left."""
+    """The number of network cards, divided by the number of cards that are left."""
     is_hidden: bool = False
     """NCCL does not see the ailment, and chooses the algorithm as for the healthy machine."""
 
-    def is_told(self, line: str) -> bool:
+    def is_named(self, line: str) -> bool:
         """Says whether a setting or a fact names the ailment."""
         return re.match(self.told_by, line) is not None
 
     def is_named(self, case: Case) -> bool:
         """Says whether a line of a log names the ailment."""
-        if any(map(self.is_told, case.told)):
+        if any(map(self.is_named, case.evidence)):
             return True
         every = case.fabric.cards
         return self.cards > 1 and every is not None and case.cards == every / self.cards
@@ -101,18 +101,18 @@ class Case:
     log: Log
     fabric: Fabric
     rows: Sequence[Row]
-    told: Sequence[str]
+    evidence: Sequence[str]
     known: dict[tuple[str, ...], float] = field(default_factory=dict, repr=False)
     """The times that `without` has predicted."""
 
     @property
     def cards(self) -> int | None:
         """The number of network cards that the log names; None if it names none."""
-        for told in self.told:
-            if told.startswith("cards="):
-                return int(told[6:])
-            if told.startswith("NCCL_IB_HCA=") and "^" not in told:
-                return told.count(",") + 1
+        for one in self.evidence:
+            if one.startswith("cards="):
+                return int(one[6:])
+            if one.startswith("NCCL_IB_HCA=") and "^" not in one:
+                return one.count(",") + 1
         return None
 
     @cached_property
@@ -173,7 +173,7 @@ class Suspect:
     ailment: Ailment
     odds: float
     busbw: float | None
-    """The busbw that is predicted at the largest size of the log, if a mechanism tells it."""
+    """The busbw that is predicted at the largest size of the log, if it follows from a mechanism."""
     rates: Sequence[float] = ()
     """The same of all logs that it explains."""
 
@@ -220,7 +220,7 @@ def _told_only(key: str, name: str, confirm: str, common: float, told_by: str) -
 NO_MPI = _told_only(
     "no-mpi", "a build without MPI: a job per process", "ldd all_reduce_perf | grep mpi; make MPI=1", 5, "(?!)"
 )
-"""The number of jobs in one table tells it."""
+"""The number of jobs in one table shows it."""
 
 
 def _less_pcie(part: int, name: str, members: str) -> Ailment:
@@ -330,10 +330,10 @@ def _found(ailment: Ailment, case: Case) -> tuple[list[Prediction], bool]:
     """Returns the predictions of a log's sizes with an ailment, and whether the largest call takes longer by it.
 
     Raises:
-        InvalidArgument: the machine cannot have it, as NVLS without a switch; or the log tells its launch.
+        InvalidArgument: the machine cannot have it, as NVLS without a switch; or the log shows its launch.
     """
     if ailment.launch is not None and case.log.launch is not None:
-        raise InvalidArgument("the log tells its launch")
+        raise InvalidArgument("the log shows its launch")
     assert ailment.machine is not None
     taken, one = case.settings, replace(case.log, launch=ailment.launch or case.log.launch)
     machine = ailment.machine(case.fabric)
@@ -396,10 +396,10 @@ def _together(known: Suspect, other: Ailment, odds: float) -> Suspect:
     return replace(known, ailment=replace(known.ailment, name=name, confirm=confirm), odds=known.odds + odds)
 
 
-def named_alone(told: Sequence[str]) -> list[Suspect]:
+def named_alone(evidence: Sequence[str]) -> list[Suspect]:
     """Returns the ailments that lines of a log name, if no time of it can be predicted."""
-    lines = [line for line in told if not line.startswith("nvls_channels")]  # most machines have none
-    named = [one for one in AILMENTS if any(map(one.is_told, lines))]
+    lines = [line for line in evidence if not line.startswith("nvls_channels")]  # most machines have none
+    named = [one for one in AILMENTS if any(map(one.is_named, lines))]
     total = COMMON_OTHER + sum(one.common * (NAMED if one in named else 1) for one in AILMENTS)
     found = [Suspect(one, NAMED * one.common / total, None) for one in named]
     return sorted(found, key=lambda one: -one.odds)[:SHOWN]

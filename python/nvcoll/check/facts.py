@@ -1,4 +1,4 @@
-"""What the lines of ``NCCL_DEBUG=INFO`` tell beside settings: the network, its cards, paths of data, channels."""
+"""Facts from lines of ``NCCL_DEBUG=INFO``, beside settings: the network, its cards, paths of data, channels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FACTS = {
     "mtu": re.compile(r"\bqpn \d+ mtu (\d)\b"),
     "path": re.compile(r"\bvia ((?:P2P|SHM|NET)/(?:AWS )?\S+)"),
 }
-"""The name of each fact, and the words of NCCL, its plugins and RCCL that tell it."""
+"""The name of each fact, and the words of NCCL, its plugins and RCCL from which it follows."""
 
 _CARDS = re.compile(r"\bNET/(?:IB|Socket) ?: Using(?= ?\[)(.*?)(?:;|$)")
 _CARD = re.compile(r"\[\d+\] ?([\w.-]+)(?::\d+)?(?:/(IB|RoCE))?")
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"/\d+(?:[(\[]\d+[)\]])?(?=/|$)")
 
 
 def told_by(line: str) -> Iterator[tuple[str, str]]:
-    """Yields the facts that a line tells: name and value, as ``path`` and ``NET/IB/GDRDMA``."""
+    """Yields the facts of a line: name and value, as ``path`` and ``NET/IB/GDRDMA``."""
     for name, words in _FACTS.items():
         if (found := words.search(line)) is not None:
             yield name, _NUMBER.sub("", found[1])

@@ -15,7 +15,7 @@ UNEVEN = 1.15
 
 @dataclass(frozen=True)
 class Row:
-    """One size: the times in microseconds out of place and in place, of which one may be missing."""
+    """One size: the times in microseconds out of place and in place; one may be missing."""
 
     line: int
     nbytes: int
@@ -41,7 +41,7 @@ class Log:
     name: str
     """The file, with the number of the table if the file has several."""
     collective: str | None
-    """As ``all_reduce``; None if the log does not tell."""
+    """As ``all_reduce``; None if the log does not name it."""
     ranks: int | None
     rows: Sequence[Row]
     hosts: Sequence[str] = ()
@@ -59,7 +59,7 @@ class Log:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of NCCL."""
     facts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What lines of ``NCCL_DEBUG=INFO`` tell: each fact with its different values, as ``path``: ``P2P/CUMEM``."""
+    """From lines of ``NCCL_DEBUG=INFO``: each fact with its different values, as ``path``: ``P2P/CUMEM``."""
     wrong_results: bool = False
     """The benchmark found wrong elements."""
     unlike: str | None = None
@@ -68,7 +68,7 @@ class Log:
     """Lines that begin like a row and cannot be read: number and reason."""
 
     @property
-    def told(self) -> list[str]:
+    def evidence(self) -> list[str]:
         """The settings and the facts, each as ``NAME=VALUE``; names of facts are small letters."""
         every = [*self.settings.items(), *((name, value) for name, values in self.facts.items() for value in values)]
         return [f"{name}={value}" for name, value in every]

@@ -19,12 +19,12 @@ def _numbers(log: Log, fact: str) -> list[int]:
 def _cluster(log: Log, nodes: int, board: Fabric | None) -> Fabric:
     """Returns the machine of several nodes, whose network only the plugin of AWS names."""
     efa = next((EFA[cards] for cards in _numbers(log, "cards") if cards in EFA), None)
-    if board and efa and "network=AWS Libfabric" in log.told and log.ranks == nodes * board.world_size:
+    if board and efa and "network=AWS Libfabric" in log.evidence and log.ranks == nodes * board.world_size:
         return cluster(board, nodes=nodes, network=efa)
-    network = "roce-400-8" if "medium=RoCE" in log.told else "ib-ndr-8"
+    network = "roce-400-8" if "medium=RoCE" in log.evidence else "ib-ndr-8"
     node = board.name if board else next(iter(_known(log.gpus[0], len(log.gpus) // nodes)), "hgx-h100")
-    told = f"the log has {nodes} nodes, and does not name their network"
-    raise InvalidArgument(f"{told}: pass --on, as --on {node}x{nodes}+{network}")
+    lacks = f"the log has {nodes} nodes, and does not name their network"
+    raise InvalidArgument(f"{lacks}: pass --on, as --on {node}x{nodes}+{network}")
 
 
 def _known(gpu: str, count: int) -> list[str]:
@@ -40,7 +40,7 @@ def _board(gpu: str) -> Fabric | None:
 
 
 def of_ranks(fabric: Fabric, ranks: int) -> Fabric:
-    """Returns the machine of as many of the same nodes as have this number of GPUs.
+    """Returns the machine with this number of GPUs, made of the same nodes.
 
     Raises:
         InvalidArgument: there is none, or the nodes and the network of the machine are not known.
@@ -52,15 +52,15 @@ def of_ranks(fabric: Fabric, ranks: int) -> Fabric:
 
 
 def doubt(log: Log, machine: Fabric) -> str | None:
-    """Returns why a machine may not be that of a log: the names of the GPUs differ."""
+    """Returns why a machine may not be the log's: the names of the GPUs differ."""
     numbers = {row.name.split("-")[0] for gpu in log.gpus for row in gpus_called(gpu)}
     if not log.gpus or machine.gpu_model.name.split("-")[0] in numbers:
         return None
-    return f"the GPUs of the log are `{log.gpus[0]}`, those of {machine.name} are {machine.gpu}"
+    return f"the GPUs of the log are `{log.gpus[0]}`, the GPUs of {machine.name} are {machine.gpu}"
 
 
 def of_header(log: Log) -> Fabric:
-    """Returns the machine that the lines of devices tell.
+    """Returns the machine that the lines of devices name.
 
     Raises:
         InvalidArgument: the lines are missing, name several nodes, or a GPU that is built into different machines.
@@ -79,7 +79,7 @@ def of_header(log: Log) -> Fabric:
     if found is None or len(set(log.gpus)) > 1:
         known = " or ".join(_known(gpu, log.ranks))
         names = f", as --on {known}" if known else "; nvcoll fabric lists machines"
-        raise InvalidArgument(f"`{gpu}` does not tell how GPUs are connected: pass --on{names}")
+        raise InvalidArgument(f"`{gpu}` does not show how GPUs are connected: pass --on{names}")
     name, most = found.name, found.world_size
     if log.ranks > most or max(devices) >= most:
         raise InvalidArgument(f"the log has {log.ranks} ranks on one node, {name} has {most} GPUs: pass --on")

@@ -1,8 +1,8 @@
 """Reads what nccl-tests and rccl-tests print, of any version from 2018 on.
 
-The head of a table tells its columns. A row is read from the right, because columns in the middle may be blank. Lines
+The head of a table names its columns. A row is read from the right, because columns in the middle may be blank. Lines
 of NCCL that stand inside a row are skipped, and the row goes on behind them. A table ends where the next head or the
-next parameters stand. What the header does not tell comes from the rows: the number of ranks from busbw / algbw and
+next parameters stand. Facts that the header lacks come from the rows: the number of ranks from busbw / algbw and
 from size / count, the collective from the operation and the columns.
 """
 
@@ -241,7 +241,7 @@ def _times(table: _Table, values: Sequence[float | None], nbytes: int) -> tuple[
 
 
 def _of_rows(table: _Table) -> tuple[str | None, int | None]:
-    """Returns the collective and the number of ranks that the rows tell."""
+    """Returns the collective and the number of ranks that follow from the rows."""
     _, nbytes, count, dtype, named, values = max(table.rows, key=lambda row: (row[1], row[0]))
     algbw, busbw, last = values[1], values[2], values[-1]
     shares = nbytes / (count * _BYTES[dtype]) if count else 0
@@ -278,9 +278,9 @@ def _by_ranks(table: _Table) -> list[_Table]:
 def _log(name: str, table: _Table) -> Log:
     """Returns what a table says."""
     program = (table.program or "").lower()
-    told = collective_spelled("alltoall" if program == "alltoallv" else program)
+    named = collective_spelled("alltoall" if program == "alltoallv" else program)
     of_rows, ranks = _of_rows(table) if table.rows else (None, None)
-    collective = told or of_rows
+    collective = named or of_rows
     firsts = sum(rank == 0 for rank, *_ in table.devices)
     jobs = max(firsts, *Counter(row[1] for row in table.rows).values(), 1)
     devices = table.devices[: len(table.devices) // firsts] if firsts > 1 else table.devices

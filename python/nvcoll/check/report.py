@@ -35,12 +35,12 @@ def show(verdicts: Sequence[Verdict]) -> None:
     for one in verdicts:
         log = one.log
         ranks = "" if log.ranks is None else f", {counted(log.ranks, 'rank')}"
-        told = f"{log.collective or 'unknown collective'}{ranks}   on {one.machine or 'an unknown machine'}"
-        print_labelled("", f"{log.name}   {told}", label=0)
+        title = f"{log.collective or 'unknown collective'}{ranks}   on {one.machine or 'an unknown machine'}"
+        print_labelled("", f"{log.name}   {title}", label=0)
         if one.rows and log.ranks != 1:  # one rank has no busbw
             _print_rows(one.rows)
-        if log.version or log.told:
-            print_labelled("nccl", ", ".join([*([log.version] if log.version else []), *log.told]))
+        if log.version or log.evidence:
+            print_labelled("nccl", ", ".join([*([log.version] if log.version else []), *log.evidence]))
         for number, reason in log.malformed:
             print_labelled("left out", f"line {number}: {reason}")
         if one.trust:
@@ -74,7 +74,7 @@ def _row(one: Judged) -> dict[str, Any]:
 
 
 def rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
-    """Returns a row for each size of each log, for CSV; the keys are those of JSON."""
+    """Returns a row for each size of each log, for CSV; the keys are as in JSON."""
     return [
         {"log": one.log.name, "collective": one.log.collective, "machine": one.machine, "verdict": one.verdict}
         | _row(row)

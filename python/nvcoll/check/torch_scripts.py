@@ -11,8 +11,8 @@ IBM ``allreduce-loop.py`` and others           10^6 bytes, as nccl-tests counts 
 =============================================  =======================================  ==============================
 
 So the time of a row is taken where it is printed, and size / algbw else. The number of ranks comes from the head, or
-from busbw and the time of the largest size. Each call waits for the one before, so small sizes tell little. Formats
-are those of the scripts in stas00/ml-engineering, EleutherAI/cookbook, facebookresearch/param and
+from busbw and the time of the largest size. Each call waits for the one before, so small sizes mean little. Formats
+are from the scripts in stas00/ml-engineering, EleutherAI/cookbook, facebookresearch/param and
 IBM/pytorch-communication-benchmarks.
 """
 
@@ -91,7 +91,7 @@ class _Table:
     """A table that is being read."""
 
     script: _Script
-    told: dict[str, str]
+    header: dict[str, str]
     collective: str | None = None
     rows: list[tuple[Row, float]] = field(default_factory=list)
     """Each with busbw / algbw; 0 if no busbw is printed."""
@@ -103,7 +103,7 @@ class _Table:
             if re.search(self.script.begins, line):
                 self.malformed.append((number, "the row cannot be read and is left out"))
             return
-        words = self.told | _named(found)
+        words = self.header | _named(found)
         self.collective = collective_spelled(_VARIANT.sub("", words.get("collective", "")).replace(" ", "_"))
         nbytes = float(words["size"]) * float(words.get("width", 1)) * _UNITS[words.get("unit", self.script.unit)]
         if self.collective == "all_gather" and "width" in words:
@@ -140,14 +140,18 @@ def read(text: str, around: Log) -> Iterator[Log]:
 
     Args:
         text: the content of a log.
-        around: what its other lines tell: settings, facts, version.
+        around: from its other lines: settings, facts, version.
     """
-    program, version, gpu, told = (one.search(text) for one in (_PROGRAM, _VERSION, _GPU, _RANKS))
+    program, version, gpu, counted = (one.search(text) for one in (_PROGRAM, _VERSION, _GPU, _RANKS))
     for table in _tables(text):
         _, scale = max(table.rows, key=lambda row: row[0].nbytes)
         named = table.collective or collective_spelled(program[1] if program else "")
         collective = named or ("all_reduce" if scale > 1.01 else None)
-        ranks = int(table.told.get("ranks") or (told[1] if told else 0)) or _ranks(collective, scale) or around.ranks
+        ranks = (
+            int(table.header.get("ranks") or (counted[1] if counted else 0))
+            or _ranks(collective, scale)
+            or around.ranks
+        )
         yield replace(
             around,
             collective=collective,

@@ -87,7 +87,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said about one log."""
+    """The verdict on one log, with its reasons."""
 
     log: Log
     machine: str | None
@@ -174,7 +174,7 @@ def _by_itself(rows: Sequence[Judged]) -> Iterator[tuple[str, str]]:
 
 
 def _by_header(log: Log) -> Iterator[tuple[str, str]]:
-    """Yields what the header and the footer tell without any time."""
+    """Yields verdicts from the header and the footer, without any time."""
     if log.wrong_results:
         yield SICK, "the benchmark found wrong results"
     if log.jobs > 1:
@@ -189,9 +189,9 @@ def _why_not(log: Log, fabric: Fabric | None) -> str | None:
     if log.ranks == 1:
         return "the benchmark ran on one rank: nothing is sent (several ranks need a build with MPI, or -g)"
     if log.collective is None:
-        return "the log does not tell its collective: pass --collective"
+        return "the log does not name its collective: pass --collective"
     if log.ranks is None:
-        return "the log does not tell its number of ranks, in a header or by busbw / algbw: pass --on"
+        return "the log does not show its number of ranks, in a header or by busbw / algbw: pass --on"
     if fabric is not None and fabric.world_size != log.ranks:
         return f"the log has {counted(log.ranks, 'rank')}, {fabric.name} has {counted(fabric.world_size, 'GPU')}"
     return log.unlike
@@ -209,13 +209,13 @@ def _of_settings(log: Log, fabric: Fabric) -> Iterator[str]:
             yield f"{name}={value} is set: with it {found.busbw:.1f} GB/s are predicted at {sized(found.nbytes)}"
 
 
-def _by_settings(case: Case, deciding: Sequence[Judged], told: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yields what the predictions tell; a time that the settings of the log explain is suspicious, not sick."""
+def _by_settings(case: Case, deciding: Sequence[Judged], found: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yields verdicts from predictions; a time that the settings of the log explain is suspicious, not sick."""
     is_explained = False
-    if case.settings and any(verdict == SICK for verdict, _ in told):
+    if case.settings and any(verdict == SICK for verdict, _ in found):
         own = [replace(one, prediction=known) for one, known in zip(deciding, case.healthy, strict=True)]
         is_explained = all(verdict != SICK for verdict, _ in _by_prediction(own, None))
-    for verdict, reason in told:
+    for verdict, reason in found:
         if verdict == SICK and is_explained:
             yield SUSPICIOUS, f"{reason}; the settings of the log explain it"
         else:
@@ -261,7 +261,7 @@ def examined(
             same = of_ranks(fabric, log.ranks)
             is_rack = same.world_size > BOARD * same.nodes  # whose trays are hosts
             fabric = same if is_rack or len(set(log.hosts)) in (0, same.nodes) else fabric
-    told: list[tuple[str | None, str]] = [*_by_header(log)]
+    findings: list[tuple[str | None, str]] = [*_by_header(log)]
     scale = factor(log.collective, log.ranks) if log.collective and log.ranks else 0.0
     rows, why_not = _rows(log, fabric, scale, baseline or {})
     deciding = _deciding(rows)
@@ -269,7 +269,7 @@ def examined(
     share = median(shares) if shares else None
     is_one_job = log.jobs == 1 and scale > 0
     case: Case | None = None
-    facts = list(log.told)
+    facts = list(log.evidence)
     if is_one_job and log.unlike is None:
         of_itself, by_prediction = [*_by_itself(rows)], [*_by_prediction(deciding, require)]
         facts += [BUSBW_FALLS] * len(of_itself)
@@ -277,15 +277,15 @@ def examined(
             case = Case(log, fabric, [one.row for one in deciding], facts)
             if require is None:
                 by_prediction = [*_by_settings(case, deciding, by_prediction)]
-        told += [*by_prediction, *of_itself]
+        findings += [*by_prediction, *of_itself]
     compared = _deciding([one for one in rows if one.of_baseline is not None]) if is_one_job else []
     of_baseline = median(one.of_baseline or 0 for one in compared) if compared else None
     if of_baseline is not None:
-        told.append(_by_baseline(compared, of_baseline, require))
-    reasons = [reason for _, reason in told]
+        findings.append(_by_baseline(compared, of_baseline, require))
+    reasons = [reason for _, reason in findings]
     if fabric is not None and share is not None and share < SUSPECT_SHARE:
         reasons += _of_settings(log, fabric)
-    verdicts = [verdict for verdict, _ in told]
+    verdicts = [verdict for verdict, _ in findings]
     if (compared or SICK in verdicts) and (why := why_not or why_no_machine):
         reasons.append(f"no prediction: {why}")
     if SICK in verdicts:
@@ -299,7 +299,7 @@ def examined(
         verdict, reasons = CANNOT_TELL, [*reasons, f"the log has no size from {sized(JUDGED)} on"]
     else:
         verdict = SUSPICIOUS if SUSPICIOUS in verdicts else HEALTHY
-        if not told and share is not None:
+        if not findings and share is not None:
             reasons.append(f"the log reaches {_in_words(share)} the predicted busbw")
     uneven = [one for one in deciding if one.row.is_uneven]
     if is_one_job and uneven:
@@ -323,7 +323,7 @@ def _asks(one: Verdict) -> bool:
     """Says whether ailments could explain a verdict."""
     if one.case is None or one.verdict == HEALTHY or one.share is None:
         return False
-    return one.share < ASK_FROM or BUSBW_FALLS in one.case.told
+    return one.share < ASK_FROM or BUSBW_FALLS in one.case.evidence
 
 
 def _with_suspects(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -36,12 +36,12 @@ REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 STATUSES = {
     0: "success",
     REFUTED: "a refuted schedule, a wrong element, or a log that is not healthy",
-    CANNOT: "an error: of the arguments, a file, memory or the disk; or a log of which check can say nothing",
+    CANNOT: "an error: of the arguments, a file, memory or the disk; or a log that check cannot judge",
     DOES_NOT_FIT: "a script of dryrun that runs out of memory of the GPU",
     INTERRUPTED: "interrupted (Ctrl-C)",
     NO_READER: "the reader of the output ended (nvcoll show ... | head)",
 }
-"""The exit statuses. That of ``run`` is the script's, or with ``-n`` that of the first rank that failed."""
+"""The exit statuses. ``run`` has the status of the script, or with ``-n`` of the first rank that failed."""
 
 
 @contextmanager
@@ -137,7 +137,7 @@ app = typer.Typer(
     epilog="\n\n".join(
         [
             f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in STATUSES.items())}.",
-            "The exit status of run is that of the script, or of the first rank that failed.",
+            "run exits with the status of the script, or of the first rank that failed.",
             f"Environment: {', '.join(row.name for row in VARIABLES)}: docs/reference/environment.md.",
         ]
     ),

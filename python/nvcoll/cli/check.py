@@ -24,36 +24,36 @@ from nvcoll.cli.machines import Env, Gpu, NcclVersion, beginning, known_settings
 from nvcoll.text.formatting import printable
 
 NOT_HEALTHY, NOT_KNOWN = 1, 2
-"""The exit status if a log is suspicious or sick; if none is, and nothing can be said about one."""
+"""The exit status if a log is suspicious or sick; if none is, and the verdict on one is "cannot tell"."""
 
 
 @dataclass(frozen=True)
-class Untold:
-    """What a log may not tell; of NCCL's version and settings it is taken before what the log tells."""
+class LogFacts:
+    """Facts that a log may lack. Version and settings of NCCL replace the log's."""
 
     collective: Annotated[
-        str | None, typer.Option(help="The collective, if the log does not tell it.", callback=collective_name)
+        str | None, typer.Option(help="The collective, if the log does not name it.", callback=collective_name)
     ] = None
     nccl_version: NcclVersion = None
     env: Env = None
 
     def of(self, log: Log) -> Log:
         """Returns a log with it."""
-        told = replace(log, collective=log.collective or self.collective, version=self.nccl_version or log.version)
-        return replace(told, settings={**log.settings, **settings(self.env or ())})
+        known = replace(log, collective=log.collective or self.collective, version=self.nccl_version or log.version)
+        return replace(known, settings={**log.settings, **settings(self.env or ())})
 
 
-def _read(name: str, untold: Untold) -> list[Log]:
+def _read(name: str, given: LogFacts) -> list[Log]:
     """Returns the tables of a file, or of standard input, which ``-`` names."""
     content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     name = "standard input" if name == "-" else name
-    return [untold.of(log) for log in read(name, decoded(name, content))]
+    return [given.of(log) for log in read(name, decoded(name, content))]
 
 
-def _verdicts(name: str, untold: Untold, judge: Callable[[Log], Verdict], unread: set[str]) -> list[Verdict]:
-    """Returns the verdicts on the tables of a file; of a file that cannot be read, one that says so, as stderr does."""
+def _verdicts(name: str, given: LogFacts, judge: Callable[[Log], Verdict], unread: set[str]) -> list[Verdict]:
+    """Returns the verdicts on the tables of a file; for a file that cannot be read, one with the error."""
     try:
-        logs = _read(name, untold)
+        logs = _read(name, given)
     except (OSError, InvalidArgument) as error:
         reason = f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error)
         if isinstance(error, OSError):
@@ -86,12 +86,12 @@ def check(
             metavar="LOGS...", help="Logs of nccl-tests, rccl-tests or scripts of torch; - is standard input."
         ),
     ],
-    untold: Untold,
+    given: LogFacts,
     on: Annotated[
         list[str] | None,
         typer.Option(
             "--on",
-            help="Machines; a log is of the first with its ranks. Default: the one that the header tells.",
+            help="Machines; a log is compared with the first that has its number of ranks. Default: from its header.",
             autocompletion=beginning,
         ),
     ] = None,
@@ -101,7 +101,7 @@ def check(
     ] = None,
     baselines: Annotated[
         list[str] | None,
-        typer.Option("--baseline", help="A log of a sister machine, whose rows are compared with those of the logs."),
+        typer.Option("--baseline", help="The log of a sister machine, for comparison row by row."),
     ] = None,
     as_json: formats.AsJson = False,
     as_csv: formats.AsCsv = False,
@@ -112,18 +112,18 @@ def check(
 ) -> None:
     """Says whether the numbers in logs of nccl-tests, rccl-tests and scripts of torch are right for a machine.
 
-    Exit status: 0 all healthy, 1 one is suspicious or sick, 2 nothing can be said about one, or an error.
+    Exit status: 0 all healthy, 1 one is suspicious or sick, 2 "cannot tell" for one, or an error.
 
     Example: nvcoll check all_reduce.log --on hgx-h100x2+roce-400-8
     """
     formats.check_one(json=as_json, csv=as_csv)
-    known_settings(untold.env or (), untold.nccl_version)
+    known_settings(given.env or (), given.nccl_version)
     if require is not None and not 0 < require <= 2:
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
-    known = [log for name in baselines or [] for log in _read(name, untold)]
+    known = [log for name in baselines or [] for log in _read(name, given)]
     judge = partial(_judge, on=machines(on, gpu) if on else [], require=require, baselines=known)
     unread: set[str] = set()
-    found = among([one for name in names for one in _verdicts(name, untold, judge, unread)])
+    found = among([one for name in names for one in _verdicts(name, given, judge, unread)])
     if junit_file is not None:
         junit_file.write_text(junit.to_junit(found), encoding="utf-8")
     if as_json:

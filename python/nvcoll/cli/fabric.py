@@ -22,7 +22,7 @@ from nvcoll.text.formatting import counted
 from nvcoll.text.tables import print_labelled, print_table
 
 MOST_PRINTED = 16
-"""GPUs of which a matrix is printed. Chosen: what a wide terminal holds; of a larger machine the first are shown."""
+"""The most GPUs in a printed matrix. Chosen: a wide terminal holds them; of a larger machine the first are shown."""
 
 
 LINK = ("source", "target", "medium", "lanes", "line_gbps", "used_gbps")
@@ -36,7 +36,7 @@ def _row(one: Fabric) -> dict[str, Any]:
 
 
 def _details(one: Fabric) -> dict[str, Any]:
-    """Returns what is printed of a named machine; matrices are of the first GPUs, as many as the text shows or more."""
+    """Returns what is printed of a named machine; matrices have at least the first GPUs that the text shows."""
     first = max(MOST_PRINTED, 2 * one.world_size // one.nodes)
     try:
         at_once: list[list[float | None]] | None = _known(one.at_once(first=first))
@@ -129,7 +129,7 @@ def _show(one: Fabric) -> None:
     try:
         tables.append(("from row to column, all pairs at once, GB/s", _gbps(one.at_once(first=first)), " GB/s"))
     except InvalidArgument as error:
-        # The network is too large and uneven for it; all else can be said.
+        # The network is too large and uneven for it; all else is known.
         print_labelled("note", str(error))
     of_pairs = [(heading, value + unit) for heading, cells, unit in tables if (value := _equal(cells)) is not None]
     print()

@@ -155,9 +155,9 @@ def _line(error: BaseException, file: str) -> int | None:
 def _message(error: BaseException) -> str:
     """Returns what an error says, in one line, after its name if it is not one of ours."""
     try:
-        said = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
+        words = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
     except Exception:  # of the user's __str__
-        said = "its text cannot be shown, since its __str__ raises"
+        words = "its text cannot be shown, since its __str__ raises"
     if isinstance(error, Error):
-        return said
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return words
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -1,7 +1,7 @@
 """The options ``--json``, ``--csv`` and ``--schema``: what a command found, for programs.
 
 The JSON of a command is one object, whose key ``schema`` names its JSON Schema: ``schemas/COMMAND.json`` here. CSV is
-that of RFC 4180, but lines end as elsewhere on the system.
+as in RFC 4180, but lines end as elsewhere on the system.
 """
 
 from __future__ import annotations

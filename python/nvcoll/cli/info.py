@@ -33,7 +33,7 @@ def _memory(facts: dict[str, Any]) -> str:
     free, limit, left = (facts[key] for key in ("available_bytes", "group_limit_bytes", "group_left_bytes"))
     words = "no limit of the control group"
     if limit is not None:
-        words = f"the control group's limit is {sized(limit)}, of which {sized(left)} are left"
+        words = f"the control group's limit is {sized(limit)}, and {sized(left)} of it are left"
     return f"{'unknown' if free is None else sized(free)} available to ranks that are processes; {words}"
 
 

@@ -7,7 +7,7 @@
     all_gather   the input is a slice of the output    two arrays per rank
     reduce       the root's array takes the result     one more array on the root
 
-The size of a call is that of a rank's longer buffer, as in nccl-tests: of all_gather, gather and scatter the total, of
+The size of a call is a rank's longer buffer, as in nccl-tests: of all_gather, gather and scatter the total, of
 reduce_scatter and all_to_all what a rank sends (``max(sendBytes, recvBytes)`` in its ``common.cu``).
 """
 
@@ -45,7 +45,7 @@ def root_of(collective: str, ranks: int, root: int | None) -> int:
 
 @cache
 def _held(collective: str) -> list[tuple[list[int], list[int]]]:
-    """Returns the chunks of the inputs and outputs of two ranks, of which rank 0 is the root."""
+    """Returns the chunks of the inputs and outputs of two ranks; rank 0 is the root."""
     schedule = nvcoll.schedule(collective, "auto", world_size=2, in_place=False)
     return [schedule.chunks_of(rank) for rank in range(2)]
 

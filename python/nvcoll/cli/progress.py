@@ -16,7 +16,7 @@ def line() -> Iterator[Callable[[str], None]]:
     """Yields a function that shows what is done now, and since how many seconds.
 
     The line is on standard error, and only if that is a terminal; it is gone when the block ends. It is drawn by the
-    thread that tells, so that no other thread disturbs what is timed.
+    thread that reports, so that no other thread disturbs what is timed.
     """
     begin, drawn = time.monotonic(), 0.0
 

@@ -60,7 +60,7 @@ MOST_STEPS = 1 << 17
 
 MOST_PAIRS = 1 << 14
 """Pairs of ranks that exchange bytes beyond which a schedule is not timed: of 128 ranks every pair. Chosen: sharing
-links among so many transfers takes a second for every size, and their routes a hundred megabytes."""
+links among this number of transfers takes a second for every size, and their routes a hundred megabytes."""
 
 PROBE = 32
 """Ranks of the schedule by which an algorithm is recognised whose ranks all exchange bytes. Chosen."""
@@ -106,7 +106,7 @@ class ComparisonRow:
         nbytes: the size, as nccl-tests counts it.
         fastest: the name of the fastest algorithm; of equals the first.
         times: by algorithm, its simulated time with protocol, tiles and bottleneck.
-        ahead: the time of the second fastest over that of the fastest; None if there is one algorithm.
+        ahead: the time of the second fastest, divided by the time of the fastest; None if there is one algorithm.
         nccl: NCCL's choice with its predicted time; None if there is no prediction.
         floor_us: a lower bound for any schedule.
     """
@@ -250,7 +250,7 @@ def protocols_on(fabric: Fabric) -> list[str]:
 
 
 def too_many(pairs: int) -> str | None:
-    """Says why a schedule is not timed in which so many pairs of ranks exchange bytes; None if it can be."""
+    """Says why a schedule with this number of pairs that exchange bytes is not timed; None if it can be."""
     if pairs <= MOST_PAIRS:
         return None
     return f"{pairs:,} pairs of ranks exchange bytes, at most {MOST_PAIRS:,} are simulated: too slow at this size"
@@ -347,7 +347,7 @@ def compare_schedules(
         sizes: bytes of a rank's longer buffer, as nccl-tests counts them.
         launch: how calls are launched, as in `Fabric.predict`.
         tell: gets the name of each schedule before it is timed.
-        version, settings: those of NCCL, as in `Fabric.predict`.
+        version, settings: NCCL's, as in `Fabric.predict`.
 
     Raises:
         InvalidArgument: none of them runs there, or the collective has no lower bound.
@@ -408,9 +408,9 @@ def compare(
             and schedules are proved first.
         sizes: bytes of a rank's longer buffer, as nccl-tests counts them, or text such as ``"1M"``; default: 1 KiB to
             1 GiB, each twice the last.
-        collective: what the algorithms do; default: that of the first function or schedule, else ``all_reduce``.
+        collective: what the algorithms do; default: as the first function or schedule, else ``all_reduce``.
         launch: how calls are launched, as in ``Fabric.predict``.
-        version, settings: those of NCCL, as in ``Fabric.predict``, for what NCCL picks.
+        version, settings: NCCL's, as in ``Fabric.predict``, for what NCCL picks.
 
     Returns:
         A row for each size, with the simulated time of each algorithm, the fastest, NCCL's choice and the lower bound.

@@ -1,4 +1,4 @@
-"""The calls of a rank by kind: as an engine counts them here, and as text that a rank tells another process.
+"""The calls of a rank by kind: as an engine counts them here, and as text that a rank sends to another process.
 
 A program marks the end of each training step by ``nvcoll.step()``; optimizers of torch do it themselves. The calls
 between the first mark and the last belong to training steps. The calls of the set-up, for example the broadcast of the
@@ -17,12 +17,12 @@ from operator import attrgetter
 from nvcoll._nvcoll import CallCounts, Schedule
 
 MOST_TOLD_STEPS = 1 << 16
-"""The most steps of a schedule that is told, for prices of calls that NCCL does not have. Chosen: some megabytes."""
+"""The most steps of a schedule that is sent, for prices of calls that NCCL does not have. Chosen: some megabytes."""
 
 
 @dataclass(frozen=True)
 class CallKind:
-    """What tells kinds of calls apart.
+    """The properties in which kinds of calls differ.
 
     Attributes:
         collective: the name of the collective; ``sendrecv`` of sends.
@@ -97,30 +97,30 @@ class MarkedCounts:
         return Counts(calls, self._counts.others, self.steps)
 
 
-def said(of_nodes: Sequence[Counts]) -> str:
-    """Returns what a rank says of the calls that it has counted; `heard` reads it. A schedule is told once."""
+def packed(of_nodes: Sequence[Counts]) -> str:
+    """Returns the counted calls of a rank as text; `unpacked` reads it. A schedule is in it once."""
     schedules: dict[str, int] = {}
-    told = []
+    kinds = []
     for one in (calls for counts in of_nodes for calls in counts.calls):
         schedule = one.schedule()  # a send has none
         text = str(schedule) if schedule and schedule.step_count <= MOST_TOLD_STEPS else None
         nth = None if text is None else schedules.setdefault(text, len(schedules))
-        told.append([astuple(one.kind), one.times, one.in_steps, nth])
+        kinds.append([astuple(one.kind), one.times, one.in_steps, nth])
     others = sum(counts.others for counts in of_nodes)
     steps = max((counts.steps for counts in of_nodes), default=0)
-    return json.dumps([told, [*schedules], others, steps])
+    return json.dumps([kinds, [*schedules], others, steps])
 
 
-def heard(text: str | bytes) -> Counts:
-    """Returns the counts of which a rank has `said`.
+def unpacked(text: str | bytes) -> Counts:
+    """Returns the counts from the text of `packed`.
 
     Raises:
         ValueError: the text is not whole.
     """
-    told, schedules, others, steps = json.loads(text)
+    kinds, schedules, others, steps = json.loads(text)
     parsed = cache(lambda nth: None if nth is None else Schedule.parse(schedules[nth]))
     calls = []
-    for kind, times, in_steps, nth in told:
+    for kind, times, in_steps, nth in kinds:
         values = dict(zip(NAMES, kind, strict=True))
         of = CallKind(**values | {"ranks": tuple(values["ranks"])})
         calls.append(CountedCalls(of, times, in_steps, partial(parsed, nth)))

@@ -70,7 +70,7 @@ class Pricer:
 
     Args:
         fabric: the machine; it may have more GPUs than the calls have ranks.
-        launch, version, settings: how calls are launched, and those of NCCL, as of `Fabric.predict`.
+        launch, version, settings: how calls are launched, and NCCL's version and settings, as of `Fabric.predict`.
 
     Raises:
         InvalidArgument: no launch is called so.

@@ -4,7 +4,7 @@ A node counts its calls and its sends by kind: collective, bytes, dtype, op, alg
 each kind once on each machine (``nvcoll.cost.price``) and multiplies. It does not know compute between calls, overlap
 of calls with each other or with compute, or groups of ranks that share a link: each call is alone on the machine.
 
-A total is that of the busiest rank: the sum over the calls that this rank takes part in. Groups of ranks that work side
+A total belongs to the busiest rank: the sum over the calls that this rank takes part in. Groups of ranks that work side
 by side are not added up, and no rank waits for ranks that come later.
 """
 
@@ -66,7 +66,7 @@ class CallTotal:
 
     @property
     def time(self) -> Time:
-        """The time and its interval for tables; no interval if that of no call is known."""
+        """The time and its interval for tables; no interval if no call has a known one."""
         has_interval = (self.low_us, self.high_us) != (self.time_us, self.time_us)
         low_us, high_us = (self.low_us, self.high_us) if has_interval else (None, None)
         return Time(self.machine, _s(self.time_us), _s(low_us), _s(high_us), self.is_least)
@@ -79,9 +79,9 @@ class CallReport(Blocks):
     Attributes:
         calls: one for each kind of call, by the first of its ranks, then in the order in which they were first made.
         totals: one for each machine, in the order in which they were asked for.
-        others: calls of kinds that were not told apart, because there were too many; they are in no row.
+        others: calls of kinds that were counted together, because there were too many; they are in no row.
         launch: how every call is launched, as of ``Fabric.predict``.
-        silent: ranks that failed and did not tell which calls they had counted, those of communicators whose first
+        silent: ranks that failed and did not report their counted calls, the ranks of communicators whose first
             rank they are. Those calls are missing.
         steps: the number of steps of training that the program has marked.
         title: the program.

@@ -3,7 +3,7 @@
 `nvcoll.draw.machine_layout` and `network_layout` place the boxes. A line stands for both directions of a link.
 Hovering shows the medium, the number of lanes and the rate of one direction: the line rate, and the rate of long
 transfers. Below the picture each kind of link is listed once, with the same rates. Arcs join GPUs with direct links.
-Lines of networks pass behind other parts, cross the rails, and end in dots. The colours are those of
+Lines of networks pass behind other parts, cross the rails, and end in dots. The colours are from
 `nvcoll.draw.drawing`. Source: ours.
 """
 
@@ -29,7 +29,7 @@ FILLS = {
     "network_switch": COLOURS["fold"],
     "node": PAPER,
 }
-"""The colour of a device: that of the links between such devices."""
+"""The colour of a device, and of the links between such devices."""
 
 LINES = {
     "nvlink": "#3f8f4f",

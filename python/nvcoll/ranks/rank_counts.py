@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Self
 
 from nvcoll._nvcoll import CallCounts
-from nvcoll.cost.counts import Counts, MarkedCounts, heard, said
+from nvcoll.cost.counts import Counts, MarkedCounts, packed, unpacked
 
 VARIABLE = "NVCOLL_COUNTS"
 """The variable of the file: its descriptor, device and inode, and the rank. A program that a rank has started sees the
@@ -54,7 +54,7 @@ class Inbox:
         for line in os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0).splitlines():
             with suppress(ValueError):  # the rank was killed while it wrote
                 rank, _, text = line.partition(b" ")
-                told[int(rank)] = heard(text)
+                told[int(rank)] = unpacked(text)
         return dict(sorted(told.items()))
 
 
@@ -89,7 +89,7 @@ def _tell_to_inbox() -> None:
 
     def tell() -> None:
         if os.getpid() == process:
-            text = said([each.counts() for each in _counts])
+            text = packed([each.counts() for each in _counts])
             os.write(descriptor, f"\n{rank.removesuffix(NO_RANK)} {text}\n".encode())
 
     atexit.register(tell)

@@ -20,7 +20,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from nvcoll.cost.counts import heard, said
+from nvcoll.cost.counts import packed, unpacked
 from nvcoll.cost.price import Pricer
 from nvcoll.cost.report import machines_of, report_of
 from nvcoll.ranks import membership
@@ -64,13 +64,13 @@ class Reporting:
         if not machines or counts is None or self._process != os.getpid():
             return
         if self._rank:
-            self._store.set(_key(self._rank), said([counts.counts()]))
+            self._store.set(_key(self._rank), packed([counts.counts()]))
             return
         told = {0: counts.counts()}
         for rank in range(1, self._world_size):
             try:
                 self._store.wait([_key(rank)], PATIENCE)
-                told[rank] = heard(self._store.get(_key(rank)))
+                told[rank] = unpacked(self._store.get(_key(rank)))
             except Exception:  # the rank has died, or the store has
                 continue
         silent = [rank for rank in range(self._world_size) if rank not in told]

@@ -34,7 +34,7 @@ GPU: Final = "h100-sxm"
 
 
 def read(path: str | PathLike[str], *paths: str | PathLike[str], gpu: str | None = None) -> list[WorkStep]:
-    """Returns the steps of a file, or of the files of several ranks. Arguments and errors are those of `opened`."""
+    """Returns the steps of a file, or of the files of several ranks. Arguments and errors are as in `opened`."""
     return opened([path, *paths], gpu=gpu).steps
 
 
@@ -72,7 +72,7 @@ def is_recording(file: str | PathLike[str]) -> bool:
 
 
 def _files(paths: Sequence[str | PathLike[str]]) -> list[Path]:
-    """Returns the files; those of a folder in the order of their names."""
+    """Returns the files; files of a folder in the order of their names."""
     found: list[Path] = []
     for one in map(Path, paths):
         found += sorted(file for file in one.iterdir() if file.is_file()) if one.is_dir() else [one]

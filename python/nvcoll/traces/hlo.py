@@ -11,7 +11,7 @@ A fusion with products counts as these products; any other fusion moves the byte
 operand that is sliced, or updated in place, the slice counts; conversions alone move nothing. Collectives that start
 and end apart (``-start``, ``-done``) run on their own stream, others between computing. Loops are unrolled; of branches
 the most costly one counts. XLA for CPUs converts bf16 to f32: a product of f32 that comes from bf16, or a promoted
-reduction, counts as bf16. XLA for CPUs keeps an all-reduce of which each rank reads only its own part; it counts as a
+reduction, counts as bf16. XLA for CPUs keeps an all-reduce whose ranks each read only their own part; it counts as a
 reduce-scatter, which XLA emits for GPUs.
 
 What it does not know: memory, other fusions and kernels of GPUs, time of the processor.
@@ -177,7 +177,7 @@ class _Steps:
             self.started[one.name] = len(self.nodes) - 1
 
     def sliced(self, inside: Computation, one: Instruction, size: int) -> Iterator[Array]:
-        """Yields the results of an all-reduce of which each rank reads only its own part: XLA scatters them on GPUs."""
+        """Yields the results of an all-reduce whose ranks each read only their own part: XLA scatters them on GPUs."""
         for number, array in enumerate(one.result):
             value = one
             if len(one.result) > 1:
@@ -187,7 +187,7 @@ class _Steps:
                     continue
                 value = parts[0]
             if prod(array.dims) > 1 and self.is_sliced(inside, value, prod(array.dims) // size, None, 0):
-                self.module.notes["an all-reduce of which ranks read their parts alone is a reduce-scatter"] = None
+                self.module.notes["an all-reduce whose ranks read only their own parts is a reduce-scatter"] = None
                 yield array
 
     def is_sliced(

@@ -64,7 +64,7 @@ PATTERNS: Final = {
 """Patterns by a part of the collective's name without underscores; the first match counts."""
 
 VIRTUAL: Final = re.compile(r"gemm_[a-z0-9]+_[nt]{2}_\d+x\d+x\d+(x\d+)?")
-"""Names of matrix products on the virtual GPU of a dry run; those of cuBLAS have no shapes."""
+"""Names of matrix products on the virtual GPU of a dry run; names of cuBLAS have no shapes."""
 
 BYTES: Final = {"double": 8, "long": 8, "complexfloat": 8, "float": 4, "int": 4, "half": 2, "bfloat16": 2, "short": 2}
 """Bytes of an element by torch's name of its type in lower case; other types have 1."""

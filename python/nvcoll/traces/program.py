@@ -129,7 +129,7 @@ class Measured:
     collectives: Sequence[tuple[str, str, float, float]]
     """Pattern, group, bytes and seconds of each."""
     is_virtual: bool
-    """Whether the GPU was that of a dry run: then the processor's time is of another machine than the GPU's."""
+    """Whether the GPU was a virtual one: then the processor's time is of another machine than the GPU's."""
     replay: WorkStep
     """The step with measured collectives: its prediction differs from `seconds` by order, waits and processor alone."""
 

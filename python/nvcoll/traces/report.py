@@ -15,7 +15,7 @@ from nvcoll.training.planning import Machine
 from nvcoll.training.report import MeasuredStep, Report
 
 UNLIKE: Final = 1.5
-"""The factor by which collectives may differ from a prediction before a line says so. Chosen."""
+"""The factor by which collectives may differ from a prediction without a line `check`. Chosen."""
 
 MOST: Final = 8
 """The rows of collectives that are shown. Chosen."""

@@ -165,7 +165,7 @@ def memory(rows: Rows, roles: Sequence[str], gpu_gib: float) -> Spec:
 
 
 def sweep(rows: Rows, gpu_gib: float, chosen: Mapping[str, object]) -> Spec:
-    """Draws layouts by step time and memory, and joins those that no other one beats in both.
+    """Draws layouts by step time and memory, and joins the layouts that no other one beats in both.
 
     Args:
         rows: layout, gpus, seconds, memory_gib, fit, text and is_best (on the Pareto front) of each layout.

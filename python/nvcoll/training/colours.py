@@ -1,4 +1,4 @@
-"""The colours of charts of a step: greys, those of Okabe and Ito (2008), which all readers tell apart, and three more.
+"""The colours of charts of a step: greys, Okabe and Ito's (2008), which all readers can distinguish, and three more.
 
 Two parts share a colour where few steps have both.
 """

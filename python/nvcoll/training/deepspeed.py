@@ -1,6 +1,6 @@
 """Reads the JSON of DeepSpeed: batch, precision and sharding. The model comes from elsewhere.
 
-All GPUs are data-parallel but those that the file gives to tensor parallelism. `auto` counts as absent. Not read:
+All GPUs are data-parallel except GPUs that the file gives to tensor parallelism. `auto` counts as absent. Not read:
 offload to host or disk, quantisation of ZeRO++.
 """
 

@@ -131,7 +131,7 @@ def _vocabulary(fields: Fields, tensor: int, notes: list[str]) -> int:
     kind = fields.typed(str, "tokenizer-type", "GPT2BPETokenizer" if "merge-file" in fields.values else "")
     known = TABLE["vocabularies"].get(kind)
     if known and "vocab-size" not in fields.values:
-        notes.append(f"the vocabulary has {known} tokens, those of {kind}")
+        notes.append(f"the vocabulary has {known} tokens, as {kind} has")
     multiple = fields.number("make-vocab-size-divisible-by", default=128) * tensor
     return -(-fields.number("vocab-size", default=known) // multiple) * multiple
 

@@ -1,6 +1,6 @@
 """Models and software of training steps: by name, from a TOML file, or as a mapping.
 
-The fields are those of ``rust/nvcoll-step/src/model.rs`` and ``software.rs``; a file has them at its top level::
+The fields are in ``rust/nvcoll-step/src/model.rs`` and ``software.rs``; a file has them at its top level::
 
     name = "mine"
     layers = 32
@@ -81,7 +81,7 @@ def software_of(name: str | Fields, overrides: Fields | None = None) -> Fields:
 
     Args:
         name: the name of software that is shipped, a TOML file, or the fields themselves.
-        overrides: fields that replace those of the profile.
+        overrides: fields that replace fields of the profile.
 
     Raises:
         InvalidArgument: there is no such software, or no such field.

@@ -60,4 +60,4 @@ RECOMPUTE: Final[Mapping[str, Recompute]] = {name: name for name in get_args(Rec
 """What can be computed again, by its name."""
 
 PARTS_OF_LAYERS: Final = ("gemm", "attention", "elementwise")
-"""The parts of a layer of which a share can be computed again."""
+"""The parts of a layer that can be computed again in part."""

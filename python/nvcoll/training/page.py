@@ -2,7 +2,7 @@
 
 Several machines or a sweep come first, then the best step: headline, where the time goes, timeline of the stages,
 memory of each role, communication and the machine.
-`nvcoll.training.charts` draws with Vega-Lite, by altair: its scripts are 0.9 MB in the page, those of plotly 4.5 MB,
+`nvcoll.training.charts` draws with Vega-Lite, by altair: its scripts are 0.9 MB in the page, plotly's 4.5 MB,
 and bokeh needs pandas. The frame is `page.html.jinja`, which escapes every name. A content security policy in the page
 forbids all loading, and all scripts but its own two.
 """
@@ -31,7 +31,7 @@ from nvcoll.training.trace import Document
 HERE: Final = Path(__file__).parent
 
 DRAWN: Final = 2.0
-"""The most memory of a layout in the chart of a sweep, in that of the GPU. Chosen: what fits stays in view."""
+"""The most memory of a layout in the chart of a sweep, as a multiple of the GPU's. Chosen: what fits stays in view."""
 
 
 def of(
@@ -46,8 +46,8 @@ def of(
     Args:
         prediction: the prediction of a step.
         timeline: the document of its pipeline, of `Machine.timeline`.
-        sweep: the layouts of which the step is the best.
-        several: predictions on several machines, of which the step is the best.
+        sweep: the layouts; the step is the best of them.
+        several: predictions on several machines; the step is the best of them.
 
     Returns:
         A self-contained HTML document.

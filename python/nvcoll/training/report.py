@@ -111,7 +111,7 @@ class Report(Blocks):
         command: the command that made it.
         title: what was priced: a model, a script, a step.
         machines: the machines on which steps were priced.
-        found: the prediction for each machine; with sweeps that of the best layout.
+        found: the prediction for each machine; with sweeps the prediction of the best layout.
         head: sentences before the predictions.
         details: one for each prediction, or none.
         dollars: prices of a GPU and hour, by the name of the machine.
@@ -361,21 +361,21 @@ def _of_candidates(some: Sequence[StepPrediction], dollars: float | None) -> Tab
 
 
 def _of_each_size(some: Sequence[StepPrediction]) -> list[StepPrediction]:
-    """Returns the first layouts of each number of GPUs, as many in all as are shown."""
+    """Returns the first layouts of each number of GPUs, up to the number that is shown."""
     sizes = sorted({one.gpus for one in some})
     most = max(1, MOST // max(1, len(sizes)))
     return [one for size in sizes for one in [each for each in some if each.gpus == size][:most]]
 
 
 def of_sweep(found: Sweep, title: str, dollars: float | None) -> Iterator[Block]:
-    """Yields the best layouts of each number of GPUs, and those that none beats in time, memory and GPUs."""
+    """Yields the best layouts of each number of GPUs, and the layouts that no other beats in time, memory and GPUs."""
     fitting = [one for one in found.candidates if one.fit != "too_large"]
     yield Line("", f"{title}: {counted(len(found.candidates), 'layout')} priced, {len(fitting)} fit or may fit")
     if not found.candidates:
         yield Line("", "no layout keeps the rules with what is given: leave one of tp, pp, vp, cp, ep open")
         return
     if not fitting:
-        yield Line("", "those that need the least memory:")
+        yield Line("", "layouts that need the least memory:")
     best = found.candidates if fitting else sorted(found.candidates, key=lambda one: one.memory_gib)
     yield _of_candidates(_of_each_size(best), dollars)
     if len(front := found.pareto) > 1:

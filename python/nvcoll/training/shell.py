@@ -1,8 +1,8 @@
-"""Reads the flags of a shell script, as far as assignments tell them; nothing is run.
+"""Reads the flags of a shell script, as far as assignments give them; nothing is run.
 
 Variables and arrays get their values in order; `if` follows the branch whose comparison of texts holds, and a condition
-that cannot be told counts as true, with a note. Loops and `case` are skipped. A variable without a value stays as it is
-spelled, so that an error can name it. Arithmetic is not computed.
+that cannot be evaluated counts as true, with a note. Loops and `case` are skipped. A variable without a value stays as
+it is spelled, so that an error can name it. Arithmetic is not computed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _Script:
             self._statement(line)
 
     def _holds(self, line: str) -> tuple[bool, str]:
-        """Returns whether a condition holds, and the note if it cannot be told."""
+        """Returns whether a condition holds, and the note if it cannot be evaluated."""
         match = CONDITION.search(self._expanded(line))
         if match is None or "||" in line or "&&" in line:
             return True, f"the condition `{line[:60]}` is taken as true"

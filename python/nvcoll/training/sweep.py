@@ -26,7 +26,7 @@ VARIED: Final = ("tp", "pp", "vp", "cp", "ep", "dp", "micro_batch", "recompute")
 
 @dataclass(frozen=True, repr=False)
 class Sweep:
-    """Layouts that were priced: those that fit first, then those that are tight, each best first.
+    """Layouts that were priced: first layouts that fit, then tight ones, each best first.
 
     ``refused`` counts the combinations that break a rule, by the rule.
     """
@@ -66,7 +66,7 @@ class Sweep:
 
     @property
     def pareto(self) -> list[StepPrediction]:
-        """The layouts that no other beats in time, memory and number of GPUs at once; those that fit or are tight."""
+        """The layouts that no other beats in time, memory and number of GPUs at once; all fit or are tight."""
         found: list[StepPrediction] = []
         for one in sorted(self.candidates, key=lambda one: (one.seconds, one.memory_gib, one.gpus)):
             beaten = any(other.memory_gib <= one.memory_gib and other.gpus <= one.gpus for other in found)
@@ -88,7 +88,7 @@ def sweep(
         model: as of `nvcoll.training.plan`.
         on: the machine, or its name; all its ``gpus`` are used.
         tell: is called with the numbers of layouts priced and to price.
-        how: arguments of `nvcoll.training.plan` that are the same for all; those of the layout that are given are not
+        how: arguments of `nvcoll.training.plan` that are the same for all; sizes of the layout that are given are not
             varied.
 
     Raises:
@@ -100,7 +100,7 @@ def sweep(
 
 
 def neighbours(machine: Machine, prediction: StepPrediction) -> list[StepPrediction]:
-    """Returns the layouts next to that of a prediction that are possible, fit or are tight, and are faster; best first.
+    """Returns the layouts next to a prediction's that are possible, fit or are tight, and are faster; best first.
 
     One thing differs: a size is doubled or halved, or chunks, recomputation or sharding are others; data parallelism
     takes the GPUs that are left. If the layout does not fit, slower ones that fit are returned, too.

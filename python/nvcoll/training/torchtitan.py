@@ -1,6 +1,6 @@
 """Reads a job of torchtitan: the TOML that its versions up to 2025 take.
 
-Names of fields and defaults are those of `torchtitan/config/job_config.py`; older files have the parallel sizes in
+Names of fields and defaults are from `torchtitan/config/job_config.py`; older files have the parallel sizes in
 `[training]` and `[experimental]`. Not read: lists of modules for stages, offload, quantisation of some layers only.
 """
 

@@ -61,7 +61,7 @@ pub enum Error {
         /// What was found.
         message: String,
     },
-    /// It was told to stop.
+    /// Its caller stopped it.
     #[error("it was interrupted")]
     Interrupted,
 }
@@ -134,11 +134,12 @@ mod tests {
 
     #[test]
     fn a_name_that_is_close_is_offered_and_a_long_one_is_cut_off() {
-        let said = |name: &str| Error::Unknown { kind: "GPU", name: name.to_owned(), known: "t4, rtx4090".to_owned() };
+        let unknown =
+            |name: &str| Error::Unknown { kind: "GPU", name: name.to_owned(), known: "t4, rtx4090".to_owned() };
         let near = "no GPU is called `rtx409`: did you mean rtx4090? choose from t4, rtx4090";
-        assert_eq!(said("rtx409").to_string(), near);
-        assert_eq!(said("voodoo").to_string(), "no GPU is called `voodoo`: choose from t4, rtx4090");
-        let long = said(&"r".repeat(1_000_000)).to_string();
+        assert_eq!(unknown("rtx409").to_string(), near);
+        assert_eq!(unknown("voodoo").to_string(), "no GPU is called `voodoo`: choose from t4, rtx4090");
+        let long = unknown(&"r".repeat(1_000_000)).to_string();
         assert!(long.len() < 200 && long.contains("(1000000 letters)"), "{long}");
         let (origin, message) = ("text".to_owned(), format!("no medium is called `{}`", "m".repeat(4 << 20)));
         let long = Error::Description { origin, message }.to_string();

@@ -22,7 +22,7 @@
 //! bounded for nodes as it is for GPUs. all_to_all is bounded by GPUs, nodes, halves of all and of a node, and by what joins
 //! groups of nodes to the others. Of many groups some are looked at.
 //!
-//! Links count at line rate: efficiencies are fitted to measurements, some of which exceed them, and no measurement may fall
+//! Links count at line rate: efficiencies are fitted to measurements, some measurements exceed them, and no measurement may fall
 //! below a floor. Source: the cut bound of ForestColl (Zhao et al., 2024), the volume of Patarasuk and Yuan (2009).
 
 use std::cmp::Reverse;
@@ -186,7 +186,7 @@ impl Cuts {
         self.groups.iter().step_by(self.groups.len().div_ceil(MOST_GROUPS))
     }
 
-    /// Returns the GPUs but the first that stand for all others: those of the first two nodes of its group, and of a node of
+    /// Returns the GPUs that stand for all but the first GPU: the GPUs of the first two nodes of its group, and of a node of
     /// each other group.
     fn others(&self) -> Vec<usize> {
         let gpus = |(nth, group): (usize, &Vec<usize>)| {

@@ -118,7 +118,7 @@ impl Filling {
         waiting.clear();
     }
 
-    /// Starts with links of which nothing is taken.
+    /// Starts with links without transfers.
     fn start<'f>(&mut self, flows: impl Iterator<Item = &'f [Crossing]>, capacity: impl Fn(u32) -> f64) {
         for &link in &self.links {
             self.levels[link as usize].waiting = 0.0;

@@ -1,7 +1,7 @@
 //! The machines that are shipped. **A board or box is one TOML file in `presets/` and one line
 //! here;** a file may name several machines, as the same box with fewer GPUs.
 //!
-//! | name | what it tells |
+//! | name | meaning |
 //! |---|---|
 //! | `hgx-h100`, `dgx1-v100` | a board or box of one maker: what is on it is known |
 //! | `rtx4090-4-p2p`, `rtx4090-4-staged` | the number of cards in a box, and how they reach each other |

@@ -50,12 +50,12 @@ fn cards_of_the_speed_of_the_network_come_first_and_another_speed_is_said() {
     let node = Fabric::from_text(&text, Some("l40s"), "node.xml").unwrap();
     let speeds: Vec<_> = node.of_kind(DeviceKind::Nic).filter_map(|nic| node.devices[nic].port_mbits).collect();
     assert_eq!(speeds, [100_000, 400_000].repeat(4));
-    let said = |by: &str| {
+    let differs = |by: &str| {
         let pair = cluster(&node, 2, network(by).unwrap()).unwrap();
         pair.sources.iter().filter(|source| source.contains("network cards of")).cloned().collect::<Vec<_>>()
     };
-    assert!(said("ib-ndr-4").is_empty() && said("efa-100-4").is_empty());
-    assert_eq!(said("ib-xdr-4"), ["network cards of node.xml have 100 Gbit/s, not the 800 of ib-xdr-4"]);
+    assert!(differs("ib-ndr-4").is_empty() && differs("efa-100-4").is_empty());
+    assert_eq!(differs("ib-xdr-4"), ["network cards of node.xml have 100 Gbit/s, not the 800 of ib-xdr-4"]);
     let pair = cluster(&node, 2, network("ib-ndr-4").unwrap()).unwrap();
     let seat = |nic: &str| pair.links.iter().find(|link| link.to == pair.device(nic).unwrap()).unwrap().from;
     assert_ne!(seat("n0.nic0"), pair.links.iter().find(|link| link.from == pair.gpus()[0]).unwrap().to);

@@ -107,7 +107,7 @@ fn several_nodes_go_at_the_speed_of_their_network_cards() {
     assert_eq!((f64::from(ring.count) * ring.network_gbps, ring.network_class), (192.0, PathClass::Pix));
 }
 
-/// Of versions before those whose choices are recorded.
+/// Of versions older than all recorded choices.
 #[test]
 fn points_computed_by_hand_in_older_versions() {
     let mib = MIB as f64;
@@ -193,8 +193,8 @@ fn a_printed_tuning_table_is_met_to_its_last_digit() {
         let found = pair(&model, name, GIB, algorithm, protocol);
         let plateau = if (name, algorithm, protocol) == ("all_reduce", Ring, Simple) { 1.4 } else { 1.0 };
         let round = |value: f64| (value * 10.0).round() / 10.0;
-        let said = (round(found.latency_us / plateau), round(found.bandwidth_gbps));
-        assert_eq!(said, (latency_us, algbw_gbps), "{name} {algorithm:?} {protocol:?}");
+        let shown = (round(found.latency_us / plateau), round(found.bandwidth_gbps));
+        assert_eq!(shown, (latency_us, algbw_gbps), "{name} {algorithm:?} {protocol:?}");
         assert!(pair(&model, name, GIB, algorithm, Ll128).time_ps.is_none(), "LL128 has no bandwidth in the table");
     }
     // Its choices for broadcast: LL to 16 KiB, Simple from 32 KiB.

@@ -1,4 +1,4 @@
-//! NCCL's topology: what it lists is there, what it lacks is said, and nothing makes it panic.
+//! NCCL's topology: the machine has all that the file lists, `sources` name all that it lacks, and nothing makes it panic.
 
 use nvcoll_fabric::hardware::DeviceKind;
 use nvcoll_fabric::machines::preset;
@@ -175,8 +175,8 @@ fn the_model_is_known_by_the_pci_device_or_by_what_fits() {
     let unknown = of_cloud(2, 1, r#"vendor="0x10de" device="0x2bff""#);
     let error = found(&unknown).unwrap_err();
     assert!(error.contains("10de:2bff, which is no known GPU: pass gpu"), "{error}");
-    let told = read(&unknown, "l40s").unwrap();
-    assert!(told.sources.iter().any(|source| source == "10de:2bff is taken for L40S, as told"));
+    let named = read(&unknown, "l40s").unwrap();
+    assert!(named.sources.iter().any(|source| source == "10de:2bff is taken for L40S, as given"));
     let error = found(&of_cloud(2, 1, "")).unwrap_err();
     assert!(error.contains("does not say which GPUs it is about: pass gpu"), "{error}");
 
@@ -241,7 +241,7 @@ fn a_tray_is_two_processors_and_hosts_of_one_domain_are_trays() {
         assert_eq!((fabric.world_size(), fabric.nodes(), fabric.of_kind(DeviceKind::Socket).count()), (8, 1, 4));
         assert_eq!(fabric.matrix().unwrap(), board.matrix().unwrap());
         let trays: Vec<Option<u32>> = fabric.gpus().iter().map(|&gpu| fabric.devices[gpu].tray).collect();
-        assert_eq!(trays, [1, 1, 1, 1, 0, 0, 0, 0].map(Some), "ranks are those of the file");
+        assert_eq!(trays, [1, 1, 1, 1, 0, 0, 0, 0].map(Some), "ranks come from the file");
     }
     let boards = system(&format!("{}{}", tray("0x1", 0), tray("0x2", 4)));
     let boards = boards.replace("sm=\"100\"", "sm=\"90\"").replace(r#"<c2c bw="40000" count="10"/>"#, "");

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 mod common;
 use common::{partition, runs_above_the_floor, schedule};
 
-/// One port of 400 Gbit/s for each GPU of an HGX H100, of which all is reached.
+/// One port of 400 Gbit/s for each GPU of an HGX H100, at its full rate.
 const CARDS: &str = r#"
 name = "mine"
 title = "made for a test"

@@ -119,7 +119,7 @@ fn a_blank_affinity_leaves_the_column_after_it_where_it_is() {
     assert_eq!(read(text, "a6000").unwrap().of_kind(DeviceKind::Socket).count(), 2);
 }
 
-/// What nvidia-smi prints of GPUs of which all are joined alike, each on the NUMA node that is given. Made for this test.
+/// The output of nvidia-smi for GPUs that are all joined alike, each on the given NUMA node. Made for this test.
 fn on_nodes(word: &str, nodes: &[&str]) -> String {
     let names: Vec<String> = (0..nodes.len()).map(|gpu| format!("GPU{gpu}")).collect();
     let row = |(at, node): (usize, &&str)| {
@@ -217,8 +217,8 @@ fn the_model_is_that_of_nvidia_smi_in_the_same_text() {
     let unknown = format!("{}\n{matrix}", list.replace("H100 80GB HBM3", "Z900"));
     let error = without(&unknown).unwrap_err().to_string();
     assert!(error.contains("it is about NVIDIA Z900, which is no known GPU"), "{error}");
-    let told = read(&unknown, "b200").unwrap();
-    assert!(told.sources.iter().any(|source| source == "NVIDIA Z900 is taken for B200 SXM, as told"));
+    let named = read(&unknown, "b200").unwrap();
+    assert!(named.sources.iter().any(|source| source == "NVIDIA Z900 is taken for B200 SXM, as given"));
     assert_eq!(without(&printed(&preset("hgx-a100").unwrap())).unwrap().gpu.name, "a100-sxm", "only it fits");
     assert_eq!(without(&printed(&preset("dgx2").unwrap())).unwrap().gpu.name, "v100-sxm", "only it fits");
 }

@@ -128,14 +128,14 @@ fn nodes_and_their_network_are_a_name() {
     for wrong in ["hgx-h900x2+ib-ndr-8", "hgx-h100x2+pigeon", "+"] {
         assert!(preset(wrong).is_err(), "{wrong}");
     }
-    let said = preset("HGX-H100x2").unwrap_err().to_string();
-    assert!(said.contains("have a network between them: pass one, as hgx-h100x2+"), "{said}");
+    let error = preset("HGX-H100x2").unwrap_err().to_string();
+    assert!(error.contains("have a network between them: pass one, as hgx-h100x2+"), "{error}");
 }
 
 #[test]
 fn the_nearest_names_are_offered() {
     for (wrong, nearest) in [("hgx-h1000", "hgx-h100"), ("HGX-B2000", "hgx-b200"), ("dgxx2", "dgx2")] {
-        let said = preset(wrong).unwrap_err().to_string();
-        assert!(said.contains(&format!("choose from {nearest} (")) && said.len() < 300, "{said}");
+        let error = preset(wrong).unwrap_err().to_string();
+        assert!(error.contains(&format!("choose from {nearest} (")) && error.len() < 300, "{error}");
     }
 }

@@ -230,7 +230,7 @@ fn what_nccl_does_where_the_list_leaves_nothing_depends_on_the_version() {
     let two = nodes("hgx-h100", 2, "ib-ndr-8");
     assert_eq!(considered(&model("2.23.4", &two, "NCCL_ALGO=nvls"), &ALL_REDUCE), [Tree, Ring]);
     assert_eq!(considered(&model("2.23.4", &two, "NCCL_ALGO=nvlstree"), &ALL_REDUCE), [NvlsTree]);
-    // Rings as a backup: with every protocol up to 2.21, with those that are left from 2.22 on.
+    // Rings as a backup: with every protocol up to 2.21, with the remaining protocols from 2.22 on.
     let a100 = preset("hgx-a100").unwrap();
     let text = "NCCL_ALGO=nvls NCCL_PROTO=ll";
     let protocols = |version| {

@@ -228,11 +228,7 @@ fn a_damaged_link_is_slower_and_a_cut_one_is_gone_round_or_missed() {
     }
     let round = run(&parsed(2, 1, TAKE), 1_000_000, &fabric, &cut);
     assert_eq!(round.ends_ps[1], 2 * 200_000 + 200 * US);
-    assert_eq!(
-        (round.links[0].nbytes, round.links[2].nbytes),
-        (0, 1_000_000),
-        "positions stay those of the fabric given"
-    );
+    assert_eq!((round.links[0].nbytes, round.links[2].nbytes), (0, 1_000_000), "positions stay as in the fabric given");
 }
 
 #[test]

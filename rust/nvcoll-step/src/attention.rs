@@ -60,7 +60,7 @@ impl Attention {
         passes * 2.0 * self.scores() * (self.qk_dim + self.v_dim) * seen
     }
 
-    /// Returns its numbers, all of which are at least 0.
+    /// Returns its numbers; all are at least 0.
     pub(crate) fn numbers(&self) -> Vec<f64> {
         let Self { queries, keys, window, sequences, heads, qk_dim, v_dim, .. } = *self;
         vec![queries, keys, window.unwrap_or(1.0), sequences, heads, qk_dim, v_dim]

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Source: roofline (Williams et al. 2009); tiles and waves (NVIDIA, "Matrix Multiplication Background"); the rest is ours, fitted as the
-//! rows of `constants.toml` say. It does not know clocks: a power limit below the row's watts makes products slower than said here.
+//! rows of `constants.toml` say. It does not know clocks: a power limit below the row's watts makes products slower than computed here.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -139,7 +139,7 @@ impl Device {
         })
     }
 
-    /// Returns the dense FLOP/s of products of a precision; TF32 has half of those of bf16, FP32 and FP64 use no tensor cores.
+    /// Returns the dense FLOP/s of products of a precision; TF32 has half of the bf16 rate, FP32 and FP64 use no tensor cores.
     ///
     /// # Errors
     /// [`Error::Gpu`] if its tensor cores lack it.
@@ -203,7 +203,7 @@ impl Compute<'_> {
         })
     }
 
-    /// Returns the seconds of element-wise kernels that move `bytes`: those that a recording counts.
+    /// Returns the seconds of element-wise kernels that move `bytes`, as a recording counts them.
     ///
     /// The fitted constant is the time of the least bytes. It has two factors: how often the bytes are moved, on no GPU more often than on
     /// A100, whose kernels stream; and how much longer that takes than on A100, in parts of the memory's rate. Chosen: runs tell only the

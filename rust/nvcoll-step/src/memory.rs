@@ -9,7 +9,7 @@
 //! does, and else does not. The lines of the table add up to the sum, or to what is reserved. GB are 2^30 bytes.
 //!
 //! Of published runs that ran, 98 % need at most all of the memory by the sum. What PyTorch and nvidia-smi printed of runs is 1.1 times
-//! the sum in the middle, hence the 0.9: allocators fragment, and frameworks have buffers that no text tells. No factor corrects that,
+//! the sum (median), hence the 0.9: allocators fragment, and frameworks have buffers that no source code shows. No factor corrects that,
 //! because runs whose memory was not printed ran with sums of 90 to 100 %. An allocator gives back what it reserved and tries again, so what
 //! it allocated is the least. `tools/training/steps.py` prints how many of the runs that failed are predicted to fail.
 
@@ -133,7 +133,7 @@ impl Fit {
 pub struct MemoryTable {
     /// The name of the role.
     pub role: String,
-    /// Bytes of its lines, without those of 0 bytes.
+    /// Bytes of its lines, without lines of 0 bytes.
     pub lines: BTreeMap<MemoryLine, f64>,
     /// The least bytes that it may need.
     pub least_bytes: f64,
@@ -187,7 +187,7 @@ impl RankMemory {
         }
     }
 
-    /// Returns its numbers, all of which are at least 0.
+    /// Returns its numbers; all are at least 0.
     pub(crate) fn numbers(&self) -> Vec<f64> {
         let (parts, numbers) = match self {
             Self::Sum { standing, activations, in_flight, working, loss } => {
@@ -218,7 +218,7 @@ impl MemoryTable {
 /// Returns the micro-batches whose activations a stage keeps at once, at most.
 ///
 /// GPipe keeps all; 1F1B one for each stage behind and itself (arXiv 2104.04473); interleaved pipelines a part more; the zero-bubble
-/// schedules as many as stages, or twice that less one (arXiv 2401.10241).
+/// schedules the number of stages, or twice that less one (arXiv 2401.10241).
 pub fn in_flight(schedule: Schedule, stages: u32, chunks: u32, stage: u32, micro_batches: u32) -> f64 {
     let (all, stages, chunks, stage) =
         (f64::from(micro_batches), f64::from(stages), f64::from(chunks), f64::from(stage));

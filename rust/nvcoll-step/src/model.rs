@@ -231,7 +231,7 @@ impl Model {
         queries + hidden * (kv + rope) + kv * heads * (nope + v) + heads * v * hidden
     }
 
-    /// Returns the parameters of the embedding, which are as many as those of the head.
+    /// Returns the number of parameters of the embedding, which is also the number of the head.
     pub fn embedding_parameters(&self) -> f64 {
         (self.vocab * self.hidden) as f64
     }
@@ -244,7 +244,7 @@ impl Model {
     }
 
     /// Returns the FLOPs of the model per token, forward and backward, nothing computed twice: 6 per parameter that the token
-    /// multiplies with, and the scores, of which causal attention needs half.
+    /// multiplies with, and the scores; causal attention needs half of the scores.
     ///
     /// The convention of Megatron-Bridge since 25.09. Others count the whole square of scores.
     pub fn flops_per_token(&self, sequence: u64) -> f64 {

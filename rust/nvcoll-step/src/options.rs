@@ -68,7 +68,7 @@ pub struct LayoutOptions {
     pub micro_batch: Option<u32>,
     /// Sequences of a step; 256.
     pub global_batch: Option<u32>,
-    /// Tokens of a sequence; those of the model.
+    /// Tokens of a sequence; default: the model's.
     pub sequence: Option<u64>,
     /// What is computed again; none.
     pub recompute: Option<RecomputeOption>,
@@ -122,7 +122,7 @@ impl RecomputeOption {
 }
 
 impl PlanInput {
-    /// Returns the request for a number of GPUs, of which NVLink joins `domain`.
+    /// Returns the request for a number of GPUs, where NVLink joins `domain` GPUs.
     ///
     /// # Errors
     /// Those of [`LayoutOptions::layout`].
@@ -134,7 +134,7 @@ impl PlanInput {
     /// Returns the requests of a sweep: all combinations of the words that are open. The rules of layouts need not hold for all of them.
     ///
     /// # Errors
-    /// [`Error::Layout`] if they are too many; those of [`LayoutOptions::layout`].
+    /// [`Error::Layout`] if they are too many; the errors of [`LayoutOptions::layout`].
     pub fn candidates(&self, gpus: u32, domain: u32) -> Result<Vec<Request>> {
         let Self { model, options, .. } = self;
         let sequence = options.sequence.unwrap_or(model.sequence);
@@ -159,7 +159,7 @@ impl PlanInput {
     }
 }
 
-/// Puts every value in the place of a word, unless the word is given.
+/// Makes a variant for each value of an option, unless the option is given.
 fn vary<T: Clone>(
     all: &mut Vec<LayoutOptions>,
     word: fn(&mut LayoutOptions) -> &mut Option<T>,

@@ -21,13 +21,13 @@ pub struct Software {
     pub title: String,
     /// The attention kernel.
     pub attention: AttentionKernel,
-    /// Bytes that element-wise work moves, in those of fused kernels: 1 fused, 1.25 partly, 1.6 eager.
+    /// Bytes that element-wise work moves, as a multiple of fused kernels: 1 fused, 1.25 partly, 1.6 eager.
     pub elementwise: f64,
     /// Microseconds in which the processor launches the forward pass of a layer.
     pub host_forward_us: f64,
     /// The same of the backward pass.
     pub host_backward_us: f64,
-    /// The times of `host_*_us` in a tensor-parallel layer, in those of a layer without: 1.3 by default.
+    /// The times of `host_*_us` in a tensor-parallel layer, as a multiple of a layer without TP: 1.3 by default.
     #[serde(default = "host_tensor_parallel")]
     pub host_tensor_parallel: f64,
     /// Milliseconds per tensor-parallel rank that the host adds to each layer and micro-batch.
@@ -96,7 +96,7 @@ pub struct Software {
     /// The stall of each slot of a pipeline of many GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<Stall>,
-    /// Bytes of casts and activations of experts, in those of unfused grouped kernels.
+    /// Bytes of casts and activations of experts, as a multiple of unfused grouped kernels.
     #[serde(default = "one")]
     pub expert_casts: f64,
     /// The part of K that grouped GEMMs lose, in that of dense GEMMs times the constant `grouped`.

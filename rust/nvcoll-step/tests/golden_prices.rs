@@ -1,7 +1,7 @@
-//! The prices of some steps are those that they were, to the bit: a change of the planner or of an equation is seen here.
+//! The prices of some steps do not change, to the bit: a change of the planner or of an equation is seen here.
 //!
-//! Planned steps are priced by both forms of the pipeline, those of one stage also as streams. `golden_prices.txt` has a line for each: numbers
-//! as the shortest decimals that are read back to the same bits. Powers and roots are those of the C library, so another one may
+//! Planned steps are priced by both forms of the pipeline, steps of one stage also as streams. `golden_prices.txt` has a line for each: numbers
+//! as the shortest decimals that are read back to the same bits. Powers and roots come from the C library, so another library may
 //! change a last digit.
 
 mod common;

@@ -8,7 +8,7 @@ use Pass::{Backward as B, Forward as F, Weight as W};
 /// A pass of a list: kind, micro-batch, chunk.
 type Slot = (Pass, usize, usize);
 
-/// The order of a stage, written as the papers tell it.
+/// The order of a stage, written as in the papers.
 fn listed(schedule: Schedule, stage: usize, p: usize, v: usize, m: usize) -> Vec<Slot> {
     let mut list: Vec<Slot> = Vec::new();
     let (forwards, backwards): (Vec<Slot>, Vec<Slot>) = match schedule {

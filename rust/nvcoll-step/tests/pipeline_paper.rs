@@ -1,4 +1,4 @@
-//! Bubbles against those of Qi et al. 2024 (arXiv 2401.10241): table 5 from the times of table 9 and the shapes of table 3.
+//! Bubbles against the bubbles of Qi et al. 2024 (arXiv 2401.10241): table 5 from the times of table 9 and the shapes of table 3.
 
 use nvcoll_step::pipeline::{Chunk, Pipeline, Schedule};
 

@@ -258,7 +258,7 @@ fn experts_are_kept_once_in_an_expert_group() {
     assert!((found / expected - 1.0).abs() < 1e-3, "{found:e} and {expected:e}");
 }
 
-/// Bytes that one micro-batch keeps in a layer, over those of one element of the residual stream.
+/// Bytes that one micro-batch keeps in a layer, per element of the residual stream.
 fn kept_in_a_layer(model: &str, recompute: Value) -> f64 {
     let fields =
         json!({"gpus": 1, "data": 1, "micro_batch": 1, "global_batch": 1, "sequence": 2048, "recompute": recompute});

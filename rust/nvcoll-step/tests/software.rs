@@ -1,4 +1,4 @@
-//! The shipped software: each row has a source and says which of its values its text does not tell; a row per trait of a framework.
+//! The shipped software: each row has a source and marks values that its source code does not show; a row per trait of a framework.
 
 use std::collections::BTreeSet;
 

@@ -120,7 +120,7 @@ pub fn end(stream: Handle) -> Result<Handle, Failure> {
     Ok(capture.graph)
 }
 
-/// The capture of which a stream is part.
+/// The capture that contains a stream.
 pub fn capture_of(stream: Handle) -> Option<Capture> {
     if CAPTURES.load(Ordering::Acquire) == 0 {
         return None; // pairs with the Release of `begin` and `end`

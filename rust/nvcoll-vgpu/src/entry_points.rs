@@ -11,7 +11,7 @@
 //! The runtime also remembers it for `cudaGetLastError`; functions of the driver, behind the comma, only return it. Rows of a
 //! table that begins with `unsafe` follow addresses.
 //!
-//! Arguments in square brackets are words: handles, addresses, and numbers, of which an `int` is the lower half ([`int`]), as the
+//! Arguments in square brackets are words: handles, addresses, and numbers; an `int` is the lower half of its word ([`int`]), as the
 //! calling convention passes them. Functions ignore the arguments that a row leaves out at the end: on x86-64 the caller removes them.
 use std::ffi::c_char;
 

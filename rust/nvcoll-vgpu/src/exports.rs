@@ -1,7 +1,7 @@
 //! Functions for Python in the child: the log, its names, and settings of a thread.
 //!
 //! Python's side of the log is written from this library, by `tools/generate/wire.py`: the functions of [`exports`], and the fields and kinds
-//! of records (`records`), as [`nvcoll_vgpu_wire`] tells them.
+//! of records (`records`), as [`nvcoll_vgpu_wire`] describes them.
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::sync::{LazyLock, Mutex};
 
@@ -75,7 +75,7 @@ fn set_times(start: List<u64>, end: List<u64>, first: u64, n: u64, period_ns: u6
     let Ok(n @ 1..) = usize::try_from(n) else { return };
     let (Ok(start), Ok(end)) = (start.read(n), end.read(n)) else { return };
     let times: Vec<[u64; 2]> = start.iter().zip(end).map(|(start, end)| [*start, end.max(*start)]).collect();
-    times::tell(first, &times, period_ns);
+    times::set(first, &times, period_ns);
     clock::step(period_ns);
 }
 

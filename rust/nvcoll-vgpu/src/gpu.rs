@@ -60,7 +60,7 @@ pub const LIMITS: &[Limits] = &[
     limits(121, 100, 1536, 24, 24),
 ];
 
-/// A GPU, as many of which the process sees as `devices` says.
+/// The model of all `devices` visible GPUs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VirtualGpu {
     /// The name that `torch.cuda.get_device_name` gives.
@@ -176,7 +176,7 @@ pub fn uuid(device: u16) -> [u8; 16] {
     uuid
 }
 
-/// The limits of a compute capability, or those of the nearest older one.
+/// The limits of a compute capability, or of the nearest older one.
 fn limits_of(capability: u32) -> Limits {
     let older = LIMITS.iter().rev().find(|row| row.capability <= capability);
     *older.unwrap_or(&LIMITS[0])

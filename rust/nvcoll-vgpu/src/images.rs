@@ -15,7 +15,7 @@
 //! | PTX of X.y, which the driver compiles | X.y and all later ones; `compute_90a` X.y alone | the highest X.y, if no code runs |
 //!
 //! No image runs: a launch fails, as on a V100 with a torch that has no kernels for it. Only headers are read, at the first launch
-//! of a kernel of the binary: it is up to 500 MB of a library, of which a program uses a part.
+//! of a kernel of the binary: it is up to 500 MB of a library, and a program uses a part of it.
 //!
 //! Sources: *CUDA C++ Programming Guide*, "Binary Compatibility", "PTX Compatibility", "Feature Sets"; the layout of the headers as
 //! ZLUDA (`fatbinary.rs`) has it, the flags as `cuobjdump --list-elf` names the images of torch 2.15.

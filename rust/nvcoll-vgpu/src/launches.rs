@@ -16,7 +16,7 @@ use crate::images::{Binary, Version};
 use crate::log::{self, RecordKind};
 use crate::{lock, streams, Answer, Failure, Handle};
 
-/// Registers of a thread, of which nothing is known (chosen: a multiprocessor then holds as many threads as it can).
+/// Registers of a thread, whose number is not known (chosen: a multiprocessor then holds the most threads).
 pub const REGISTERS: u32 = 32;
 
 /// Shared memory of a block that did not ask for more.

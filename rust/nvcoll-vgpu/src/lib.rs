@@ -17,7 +17,7 @@
 //! | `lock`, [`errors`], `arguments` | what every entry point needs: locks, errors of CUDA, addresses that C passes |
 //! | [`gpu`], [`images`] | the GPU that is imitated, its limits; which code of a fat binary it runs |
 //! | `handles` | tables of objects that a program names by numbers |
-//! | [`records`], [`captures`], [`log`] | the records, those of CUDA graphs, and all of them in order with the names of kernels |
+//! | [`records`], [`captures`], [`log`] | the records, the records of CUDA graphs, and all records in order with the names of kernels |
 //! | `entry_points` | tables of entry points |
 //! | [`memory`] | device memory and page-locked memory |
 //! | `times` | predicted times of records in a second run |
@@ -40,7 +40,7 @@
 //!
 //! A context and NCCL take the memory that predictions assume for them ([`memory_constants`], a file of `nvcoll-step`).
 //!
-//! The entry points are those of public interfaces, in declarations of this crate; it contains and loads nothing of
+//! The entry points are public interfaces, in declarations of this crate; it contains and loads nothing of
 //! NVIDIA's. An entry point declares an out-parameter as [`Out`]: null, or a valid place for one value; the address of several values is a type of `arguments`. That is the contract
 //! of the C function, and the witness of each access through it.
 //!

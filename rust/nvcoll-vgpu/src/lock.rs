@@ -6,7 +6,7 @@ pub(crate) fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Locks a table, of which others may read at the same time.
+/// Locks a table that others may read at the same time.
 pub(crate) fn read<T>(table: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     table.read().unwrap_or_else(PoisonError::into_inner)
 }

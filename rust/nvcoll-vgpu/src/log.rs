@@ -1,7 +1,7 @@
 //! The log: one record of 64 bytes for each call of a program to the GPU, in the order of the calls.
 //!
 //! The records lie in one anonymous mapping, which Python reads in place. Address space for all of them is reserved at the
-//! start, pages come as records do: a million records take 64 MB. A record is written before the count says so, both under
+//! start, pages come as records do: a million records take 64 MB. A record is written before the count is raised, both under
 //! one lock, so a reader sees whole records.
 //!
 //! Names of kernels and collectives are numbers, which count from 1 in the order of their first use. 0 is the empty name.

@@ -3,7 +3,7 @@
 //! torch asks it for NVLinks, peer access and the processes of an error message; scripts ask for use, memory, power and
 //! temperature. A virtual GPU is idle and cool: measured quantities have plausible constants here, marked below.
 //!
-//! Names, argument orders, layouts and numbers of enums are those of NVIDIA's documentation, *NVML API reference guide*.
+//! Names, argument orders, layouts and numbers of enums are from NVIDIA's documentation, *NVML API reference guide*.
 use std::ffi::{c_int, c_uint};
 
 use crate::arguments::{Room, Text};

@@ -1,7 +1,7 @@
 //! NVRTC: programs that torch compiles while it runs (jiterator, fused kernels).
 //!
 //! Nothing is compiled: the virtual GPU runs no code, and a module needs only the names of its functions. A program keeps
-//! the names that were asked for; its code is a line that says so. A source with errors is accepted, which a GPU would not.
+//! the names that were asked for; its code is a line that states this. A source with errors is accepted, which a GPU would not.
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out, Status};
 
-/// What stands in the place of code.
+/// The text that replaces code.
 const CODE: &CStr = c"// the virtual GPU compiles nothing";
 
 /// The names of each program, which are the same in its code.

@@ -8,7 +8,7 @@ use crate::attributes as of;
 use crate::gpu::{self, VirtualGpu};
 use crate::launches::{BLOCK_THREADS, SHARED_BYTES};
 
-/// Fields up to those that differ; a type is the bytes of an element, then `*` and their count.
+/// Fields before the ones that differ; a type is the bytes of an element, then `*` and their count.
 const START: &str =
     "name:1*256 uuid:1*16 luid:1*8 node:4 memory:8 shared:8 block_registers:4 warp:4 pitch:8 threads:4 \
                      block:4*3 grid:4*3";

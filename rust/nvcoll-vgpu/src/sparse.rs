@@ -4,7 +4,7 @@
 //! as a size, so each question is answered by hand: no workspace. What they compute (factors, eigenvalues, spectra) does not
 //! exist: matrices read as zero. Operations are not counted; the log has a launch under the name of the call.
 //!
-//! Names and argument orders are those of NVIDIA's documentation of each library.
+//! Names and argument orders are from NVIDIA's documentation of each library.
 use std::ffi::c_int;
 
 use crate::entry_points::{functions, int, logged, number};
@@ -37,7 +37,7 @@ pub(crate) fn succeeds(info: usize, places: c_int) {
     }
 }
 
-/// Logs a launch, and tells the device that it succeeded.
+/// Logs a launch, and writes success to the device.
 fn solve(handle: Handle, name: u32, info: usize, places: c_int) -> Answer {
     succeeds(info, places);
     launch(handle, name)

@@ -105,7 +105,7 @@ pub fn destroy(stream: Handle) -> Answer {
     removed.map(drop).ok_or(Failure::INVALID_HANDLE)
 }
 
-/// A stream's properties; those of the default stream for its handles 0, 1 and 2.
+/// A stream's properties; its handles 0, 1 and 2 have the properties of the default stream.
 ///
 /// # Errors
 /// [`Failure::INVALID_HANDLE`] for an unknown or destroyed stream.

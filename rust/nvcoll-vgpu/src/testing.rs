@@ -1,4 +1,4 @@
-//! What tests of entry points share: the records that calls write, and values that calls tell.
+//! What tests of entry points share: the records and the values that calls write.
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,9 +16,9 @@ pub(crate) fn records_of(calls: impl FnOnce()) -> Vec<LogRecord> {
 }
 
 /// What a call that succeeds leaves in a place that held `first`.
-pub(crate) fn told<T: Copy>(first: T, tell: impl FnOnce(Out<'_, T>) -> Status) -> T {
+pub(crate) fn value_of<T: Copy>(first: T, write: impl FnOnce(Out<'_, T>) -> Status) -> T {
     let mut out = MaybeUninit::new(first);
-    assert_eq!(tell(Some(&mut out)), 0);
+    assert_eq!(write(Some(&mut out)), 0);
     // SAFETY: it was initialized with `first`.
     unsafe { out.assume_init() }
 }

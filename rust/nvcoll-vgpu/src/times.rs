@@ -39,7 +39,7 @@ pub(crate) struct PredictedRun {
     pub(crate) end_ns: u64,
 }
 
-/// When the record at `position` runs; none before the first step that was told.
+/// When the record at `position` runs; none before the first step with known times.
 pub(crate) fn of(position: u64) -> Option<PredictedRun> {
     let steps = lock(&STEPS);
     let step = steps.partition_point(|step| step.first <= position).checked_sub(1)?;
@@ -60,7 +60,7 @@ pub(crate) fn between_ms(start: u64, end: u64) -> Option<f32> {
 }
 
 /// Says when the records of a step run, which starts at the record `first`; without times nothing changes.
-pub(crate) fn tell(first: u64, times: &[[u64; 2]], period_ns: u64) {
+pub(crate) fn set(first: u64, times: &[[u64; 2]], period_ns: u64) {
     let mut steps = lock(&STEPS);
     let last = steps.last();
     let begins_ns = last.map_or(0, |last| last.begins_ns.saturating_add(last.period_ns));
@@ -81,8 +81,8 @@ mod tests {
     fn steps_follow_each_other_by_their_periods_and_the_last_repeats() {
         let far = u64::MAX / 2;
         assert!(of(far).is_none());
-        tell(far, &[[0, 10], [20, 50]], 100);
-        tell(far + 5, &[[0, 10], [20, 50]], 60);
+        set(far, &[[0, 10], [20, 50]], 100);
+        set(far + 5, &[[0, 10], [20, 50]], 60);
         let at =
             |offset| of(far + offset).map(|place| (place.step, place.begins_ns, place.start_ns, place.end_ns)).unwrap();
         assert_eq!(at(1), (0, 0, 20, 50));

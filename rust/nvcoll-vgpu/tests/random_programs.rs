@@ -73,7 +73,7 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// A block of memory, and as many of its first bytes as copies can reach.
+/// A block of memory, and its first bytes that copies can reach.
 struct Block {
     address: usize,
     bytes: usize,
@@ -526,7 +526,7 @@ impl Model {
         let nodes = kinds.iter().filter(|kind| !edges.contains(kind)).count();
         let (mut count, mut executable) = (0, 0);
         let mut handles = vec![0; nodes + 1];
-        // SAFETY: the places are valid, and there are as many as the count says.
+        // SAFETY: the places are valid, and the count is their number.
         unsafe {
             assert_eq!(cudaGraphGetNodes(graph, std::ptr::null_mut(), &mut count), OK);
             assert_eq!(count, nodes);

@@ -202,7 +202,7 @@ class Case:
         return self._forms[in_place]
 
     def add_algorithm(self, name: str, algorithm: str | Algorithm, in_place: bool | None = None) -> None:
-        """Adds an algorithm, by name or written by the user; in place unless told otherwise, if calls are."""
+        """Adds an algorithm, by name or written by the user; in place by default, if calls are."""
         operands = self.operands(self.in_place if in_place is None else in_place)
         method, options = getattr(self.node, self.collective), self.options(operands)
         arrays, out = operands.arguments()

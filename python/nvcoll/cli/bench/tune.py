@@ -40,7 +40,7 @@ BUDGET_S = 50.0
 """The time after which no further call is measured. Chosen."""
 
 NEAR_BYTES, FAR_BYTES = 1 << 20, 32 << 20
-"""The sizes of caches, if the system does not tell them. Chosen."""
+"""The sizes of caches, if the system does not show them. Chosen."""
 
 SWEEPS = 20_000
 """The most passes of the solver over all coefficients. Chosen: far more than it needs."""

@@ -51,7 +51,7 @@ class Running:
     gpus_per_node: Annotated[int | None, typer.Option(help="Ranks on a host. Default: the machine's.", min=1)] = None
     steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = STEPS
     only_ranks: Annotated[
-        str | None, typer.Option("--only-ranks", help="Ranks to run, as 0,256. Default: those that differ.")
+        str | None, typer.Option("--only-ranks", help="Ranks to run, as 0,256. Default: ranks that differ.")
     ] = None
     time_limit: Annotated[float, typer.Option(help="Seconds after which the script is ended.", min=1)] = 1800
     memory_limit: Annotated[

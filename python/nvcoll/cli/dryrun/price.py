@@ -30,9 +30,7 @@ def price(
     outputs: Outputs,
     on: Annotated[
         list[str] | None,
-        typer.Option(
-            "--on", help="Machines, separated by commas. Default: that of the recording.", autocompletion=beginning
-        ),
+        typer.Option("--on", help="Machines, separated by commas. Default: the recording's.", autocompletion=beginning),
     ] = None,
     gpu: Gpu = None,
     traced: Annotated[
@@ -80,7 +78,7 @@ def _opened(files: list[Path], on: Fabric, step: int | None, traced: str | None)
     """Reads files of other tools.
 
     Raises:
-        InvalidArgument: it cannot be read, or options of traces are given for another file, or a trace is that of a
+        InvalidArgument: it cannot be read, or options of traces are given for another file, or a trace is from a
             dry run: its processor's times are of the machine that ran it.
     """
     read = formats.opened(files, gpu=on.gpu_model.name, step=step)

@@ -77,11 +77,11 @@ def _configured(files: Sequence[str], counts: Sequence[int]) -> tuple[str | dict
             how["model"] = file
             continue
         found = configurations.read(file, gpus=counts[0] if counts else None)
-        said = found.words()
-        if "model" in how and "model" in said:
-            del said["model"]
+        read = found.words()
+        if "model" in how and "model" in read:
+            del read["model"]
             found.notes.append(f"its model is not used, {files[0]} is")
-        how |= said
+        how |= read
         assumed += [f"{file}: {note}" for note in found.notes]
     if "model" not in how:
         raise InvalidArgument(f"{files[0]} has no model: pass one, as nvcoll plan llama3-8b --config {files[0]}")
@@ -187,10 +187,10 @@ def plan(
     fabrics = machines(on, sources.gpu)
     fabrics += [one.what_if(change) for one in fabrics for change in what_if or ()]
     counts = _numbers(gpus)
-    found_model, said, assumed = _configured([model, *([sources.config] if sources.config else [])], counts)
+    found_model, read, assumed = _configured([model, *([sources.config] if sources.config else [])], counts)
     if how.keys() & {"tp", "pp", "cp"}:
-        said.pop("dp", None)  # data parallelism takes the GPUs that sizes of the command line leave
-    how = {**said, **how, "overrides": {**said.get("overrides", {}), **_fields(sources.fields or ())}}
+        read.pop("dp", None)  # data parallelism takes the GPUs that sizes of the command line leave
+    how = {**read, **how, "overrides": {**read.get("overrides", {}), **_fields(sources.fields or ())}}
     _check(sweeps, {"--save": save, "--trace": outputs.trace}, counts, len(fabrics))
     _check_size(fabrics, counts)
     outputs.check(fabrics)
@@ -254,16 +254,16 @@ def _planned(
 
 
 def _tries(tries: Sequence[StepPrediction], found: StepPrediction) -> Sequence[Line]:
-    """Says which layouts next to this one are faster, or fit."""
-    said = []
+    """Says which neighbouring layouts are faster, or fit."""
+    lines = []
     for one in tries[:3]:
         share = 100 * (1 - one.seconds / found.seconds)
         change = f"{share:.0f} % faster" if share > 0 else f"{-share:.0f} % slower"
         fit = f"{one.memory_gib:.0f} GiB, {fit_words(one.fit)}"
-        said.append(f"{one.words}: {duration(one.seconds)}, {change}, {fit}")
+        lines.append(f"{one.words}: {duration(one.seconds)}, {change}, {fit}")
     fits = found.fit != "too_large"
     none = "is faster by 2 % or more and fits" if fits else "fits: pass --sweep, or more GPUs"
-    return [*under("try", said or [f"no layout next to this one {none}"])]
+    return [*under("try", lines or [f"no neighbouring layout {none}"])]
 
 
 def _swept(
@@ -320,6 +320,6 @@ def _calibration(found: StepPrediction, measured: str) -> tuple[Calibration, Mea
         raise InvalidArgument(f"--measured {measured} is no time: pass seconds, as 11.3s") from None
     calibration = found.calibrated(time)
     noise = "one run has noise of its own"
-    said = f"{calibration.ratio:.2f} times the prediction; {noise}: times are scaled by {calibration.scale:.2f}"
-    shown = [Line("measured", said)]
+    scaled = f"{calibration.ratio:.2f} times the prediction; {noise}: times are scaled by {calibration.scale:.2f}"
+    shown = [Line("measured", scaled)]
     return calibration, MeasuredStep(time, found.machine.name, scale=calibration.scale, shown=shown)

@@ -47,7 +47,7 @@ def _schedule(spec: str, algorithm: str | Algorithm, collective: str, ranks: int
 
 
 def _collective(names: Sequence[str], given: str | None) -> str:
-    """Returns the collective that is meant: that of the first file, if none is given.
+    """Returns the collective; default: of the first file.
 
     Raises:
         InvalidArgument: no collective is called so.
@@ -76,7 +76,7 @@ def _simulated(
     tell: Callable[[str], None],
     conditions: Conditions,
 ) -> Comparison:
-    """Compares the algorithms on one machine, and tells which is built or simulated."""
+    """Compares the algorithms on one machine, and reports which is built or simulated."""
     schedules = {}
     for at, (column, named) in enumerate(chosen.items(), 1):
         tell(f"{one.name}: {column} is built ({at} of {len(chosen)})")
@@ -110,7 +110,7 @@ def compare(
     collective: Annotated[
         str | None,
         typer.Option(
-            help=f"The collective. Default: that of FILE.py:FUNCTION, else {DEFAULT_COLLECTIVE}.",
+            help=f"The collective. Default: from FILE.py:FUNCTION, else {DEFAULT_COLLECTIVE}.",
             callback=hints.collective_name,
             autocompletion=completion.collectives,
         ),

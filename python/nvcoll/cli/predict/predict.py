@@ -55,11 +55,11 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
         found, (link, network) = one.prediction, one.fabric.port_rates()
         links = _rate(link) if network is None else f"{_rate(link)}, {_rate(network)} out"
         if found is None:
-            told: tuple[str, ...] = ("-", "-", "-", "-", links, "-")
+            cells: tuple[str, ...] = ("-", "-", "-", "-", links, "-")
         else:
             slower = found.time_us / min(times)
             interval = _time(found.low_us, found.high_us)
-            told = (
+            cells = (
                 _way(found),
                 _time(found.time_us),
                 interval,
@@ -67,7 +67,7 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
                 links,
                 f"{slower:.1f}x",
             )
-        yield one.fabric.name, one.fabric.title, *told, *_apart(one)
+        yield one.fabric.name, one.fabric.title, *cells, *_apart(one)
 
 
 def _launched(question: Question) -> str:
@@ -114,16 +114,16 @@ def _show_sizes(question: Question, answers: Sequence[Answer]) -> None:
 
 def _bounds(answers: Sequence[Answer]) -> list[tuple[str, str]]:
     """Returns what limits successive sizes; sizes with the same limit but for its percentage are one range."""
-    told = [(one, one.prediction.limited_by) for one in answers if one.prediction]
+    limits = [(one, one.prediction.limited_by) for one in answers if one.prediction]
     ranges = []
-    for words, group in groupby(told, key=lambda pair: pair[1]):
+    for words, group in groupby(limits, key=lambda pair: pair[1]):
         first, *rest = [sized(one.nbytes) for one, _ in group]
         ranges.append((f"{first} to {rest[-1]}" if rest else first, words))
     return ranges
 
 
 def _alike(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Joins the lines of machines about which the same is said."""
+    """Joins the lines of machines that have equal words."""
     names: dict[str, list[str]] = {}
     for name, words in lines:
         names.setdefault(words.replace(f"{name}: ", ""), []).append(name)
@@ -134,8 +134,8 @@ def _print_lines(what: str, lines: Iterable[tuple[str, str]]) -> None:
     lines = list(lines)
     widest = max((len(name) for name, _ in lines), default=0)
     for nth, (name, words) in enumerate(lines):
-        said = words.replace(f"{name}: ", "")  # errors name the machine themselves
-        print_labelled("" if nth else what, f"{name + ':':{widest + 1}} {said}")
+        shown = words.replace(f"{name}: ", "")  # errors name the machine themselves
+        print_labelled("" if nth else what, f"{name + ':':{widest + 1}} {shown}")
 
 
 def _model(question: Question, tag: str) -> str:

@@ -1,6 +1,6 @@
 """``nvcoll dump``: what every rank of running jobs does, from outside, without stopping anybody.
 
-The second of two looks is shown, and beside it who has not moved since the first. A call that hangs is told by its
+The second of two looks is shown, and beside it who has not moved since the first. A call that hangs is known by its
 waits: each rank that sleeps in a call says for whom, and a cycle of waits comes first.
 """
 

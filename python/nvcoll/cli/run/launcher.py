@@ -3,7 +3,7 @@
 One thread does everything. It waits for the outputs of the ranks, their ends and signals, whichever comes first::
 
     an output        its lines are passed on, each with its rank (nvcoll.text.lines)
-    a rank fails     the other ranks are told to end (SIGTERM); those that have not ended after a while are killed;
+    a rank fails     the other ranks get SIGTERM; ranks that have not ended after a while are killed;
                      with --keep-going the others go on
     a rank ends 0    nothing: the others go on
     a signal         Ctrl-C and the like are passed on to all ranks, which end by them or not
@@ -48,7 +48,7 @@ INTERRUPTED = 130
 """The exit status after Ctrl-C, however ranks end by it. Cited: shells give 128 + SIGINT."""
 
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""Has ranks write to their pipes at once, as to a terminal: otherwise lines come late, those of a killed rank never."""
+"""Has ranks write to their pipes at once, as to a terminal: otherwise lines come late, or never."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Failure:
     """The first failure of a job.
 
     Attributes:
-        status: the exit status of the job: that of the rank, or 128 + the signal that killed it; 130 after Ctrl-C.
+        status: the exit status of the job: of the rank, or 128 + the signal that killed it; 130 after Ctrl-C.
         message: which rank it was and how it ended.
         ranks: all ranks that have failed.
     """
@@ -83,7 +83,7 @@ def launch(
         world_size: the number of ranks. None: the script is one process, and no rank.
         is_prefixed: each line of output begins with its rank.
         keeps_going: the other ranks go on when one fails.
-        inbox: where ranks tell which calls they have made; None: they do not.
+        inbox: where ranks report their calls; None: they do not.
 
     Raises:
         OSError: a process cannot be started, or an output cannot be written. No rank is left.
@@ -172,11 +172,11 @@ class _Job(Supervisor):
 
     def _hear(self, until: float) -> None:
         ended = []
-        for rank, told in self.wait(until):
-            if told is None:
+        for rank, output in self.wait(until):
+            if output is None:
                 ended.append(rank)
             else:
-                lines, piece = told
+                lines, piece = output
                 lines.take(rank.rank, piece)
         failed = [rank for rank in ended if rank.status]
         if failed and self._first is None:
@@ -187,7 +187,7 @@ class _Job(Supervisor):
             self._first = min(failed, key=lambda rank: (rank.status or 0) > 0, default=None)
 
     def _judge(self) -> None:
-        """Ends the ranks if one has failed or an output cannot be written, and kills those that do not end."""
+        """Ends the ranks if one has failed or an output cannot be written, and kills ranks that do not end."""
         self._unwritable = next((lines.error for lines in self._outputs if lines.error), None)
         now = time.monotonic()
         must_end = self._unwritable or (self._failed and not self._keeps_going)
@@ -207,7 +207,7 @@ class _Job(Supervisor):
 
     @contextmanager
     def signals_passed_on(self) -> Iterator[None]:
-        """Passes signals on meanwhile, except those that this process ignores."""
+        """Passes signals on meanwhile, except signals that this process ignores."""
 
         def pass_on(number: int, _frame: FrameType | None) -> None:
             is_second = number == signal.SIGINT and number in self._signals
@@ -242,7 +242,7 @@ class _Job(Supervisor):
 
 
 def _places(world_size: int) -> list[dict[str, str]]:
-    """Returns the variables that tell each rank its place: those of nvcoll, and those of torchrun."""
+    """Returns the variables from which each rank reads its place: nvcoll's, and torchrun's."""
     (name, token), of_torch = job.fresh("run"), torch_environment(world_size)
     return [
         job.environment_of(rank, world_size, name, token) | of_torch | {"RANK": str(rank), "LOCAL_RANK": str(rank)}

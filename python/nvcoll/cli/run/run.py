@@ -1,7 +1,7 @@
 """``nvcoll run``: runs a script, then predicts its collectives on machines that you do not have.
 
-The script runs in a process of its own, as under ``python script.py``, and tells its calls when it ends, also after an
-error (nvcoll.ranks.rank_counts). Processes that the script starts are not seen.
+The script runs in a process of its own, as under ``python script.py``, and reports its calls when it ends, also after
+an error (nvcoll.ranks.rank_counts). Processes that the script starts are not seen.
 
 ``nvcoll run -n N``: starts the script as N processes, each of them a rank (nvcoll.cli.run.launcher). With an option of
 tables, such as ``--on``, the table has the calls of all ranks of ``nvcoll.init``.
@@ -67,7 +67,7 @@ def run(
     With -n it starts the script as several processes, each of them a rank, and predicts if --on, --gpu, --launch,
     --json, --csv, --save, --env or --nccl-version is given.
 
-    Options stand before the script. The exit status is the script's, or that of the first rank that failed.
+    Options stand before the script. The exit status is the status of the script, or of the first rank that failed.
 
     Example: nvcoll run --on hgx-h100,hgx-a100 script.py
 
@@ -91,9 +91,9 @@ def run(
         raise typer.Exit(_status_of(begin(), ranks))
     with Inbox() as inbox:
         failure = begin(inbox=inbox)
-        told = inbox.read()
-    silent = [rank for rank in failure.ranks if rank not in told] if failure else []
-    report = report_of([*told.values()], pricers, sorted(silent), script.name)
+        reports = inbox.read()
+    silent = [rank for rank in failure.ranks if rank not in reports] if failure else []
+    report = report_of([*reports.values()], pricers, sorted(silent), script.name)
     if save is not None:
         save.write_text(report.to_json() + "\n")
     if as_json:
@@ -107,7 +107,7 @@ def run(
 
 
 def _status_of(failure: Failure | None, ranks: int | None) -> int:
-    """Returns the status of the script, or of the job, of which it says which rank failed first."""
+    """Returns the status of the script, or of the job, and says which rank failed first."""
     if failure is None:
         return 0
     if ranks is not None:
@@ -117,7 +117,7 @@ def _status_of(failure: Failure | None, ranks: int | None) -> int:
 
 
 def _print_notes(report: CallReport, arguments: Sequence[str], counted: str) -> None:
-    """Prints notes on calls that the report does not count: those that are not of `counted`."""
+    """Prints notes on calls that the report does not count: calls that are not in `counted`."""
     if not (report.calls or report.others or report.silent):
         print_labelled("note", f"nvcoll run sees the collectives of nvcoll only; write them with {counted}")
     if ours := [word for word in arguments if word.partition("=")[0] in OURS]:

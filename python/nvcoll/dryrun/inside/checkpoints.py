@@ -1,7 +1,7 @@
 """Checkpoints of the user: no dry run replaces them by its own, whose large floats are zeros.
 
-The script writes its checkpoints as it says, as it may read them again; those of torch and safetensors get a mark. What
-is guarded is the file that would be lost, whoever would write there:
+The script writes its checkpoints as usual, as it may read them again; checkpoints of torch and safetensors get a mark.
+What is guarded is the file that would be lost, whoever would write there:
 
 | the script | refused if the file |
 |---|---|

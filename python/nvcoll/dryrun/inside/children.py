@@ -1,4 +1,4 @@
-"""Processes that a script starts: those of multiprocessing belong to their rank, programs do not.
+"""Processes that a script starts: processes of multiprocessing belong to their rank, programs do not.
 
 | started by | sees the virtual GPU | what it reads is noted |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""Finds the tensors of kernels that torch.compile and Triton made, of which the virtual GPU sees name and grid alone.
+"""Finds the tensors of kernels that torch.compile and Triton made; the virtual GPU sees only their name and grid.
 
 Times of kernels on a virtual GPU mean nothing, so autotuning takes the first choice.
 """

@@ -10,7 +10,7 @@ is computed (from zeros) and unknown, too.
 | some large | small results are zero and unknown |
 | `topk`, `argmax`, `max`, `sort` of unknown values | indices in turn, so that experts are balanced: known, and noted |
 | `histc` of unknown values | equal counts: known, and noted |
-| `nonzero`, `masked_select`, masks as indices | the shape is that of the real mask; refused if the mask is unknown |
+| `nonzero`, `masked_select`, masks as indices | the shape follows from the real mask; refused if the mask is unknown |
 | `unique`, `bincount` and others whose shape is data | computed; refused if an input is unknown |
 | `item` of an unknown value | 0, and noted with the line |
 
@@ -265,7 +265,7 @@ class Data:
     # ---- values that the host reads ----
 
     def printing(self, plain: Callable[..., str]) -> Callable[..., str]:
-        """Makes torch's text of a tensor's elements read those of the GPU from the CPU: torch prints without modes."""
+        """Makes torch's text of a tensor read elements of the GPU from the CPU: torch prints without modes."""
 
         def text(tensor: torch.Tensor, *args: object, **kwargs: object) -> str:
             if not tensor.is_cuda or not IS_PLAIN[type(tensor)]:

@@ -19,7 +19,7 @@ File = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 """A file or folder as scripts name it."""
 
 Handler = Callable[..., object]
-"""Is called with the arguments of the event. A DryRunError is raised where the event happens; other errors are those of
+"""Is called with the arguments of the event. A DryRunError is raised where the event happens; other errors come from
 arguments that the script gave, as a path of another type, and the script gets its own."""
 
 _handlers: defaultdict[str, list[Handler]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """The virtual GPU for the child's Python: its log, and the operator that launches carry.
 
-The library is preloaded, so its functions are among those of the process (`ctypes.CDLL(None)`).
+The library is preloaded, so its functions are functions of the process (`ctypes.CDLL(None)`).
 """
 
 from __future__ import annotations

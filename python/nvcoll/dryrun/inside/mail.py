@@ -46,7 +46,7 @@ class Mail:
         """Waits for the next message of a rank that runs.
 
         Raises:
-            Waits: the rank ended, or said nothing in time.
+            Waits: the rank ended, or sent nothing in time.
         """
         path, ended = self._next(source, self.rank, what), self.folder / f"ended-{source}"
         until = time.monotonic() + self.patience_s

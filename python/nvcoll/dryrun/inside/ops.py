@@ -10,7 +10,7 @@ Subclasses of tensors (DTensor, FP8) make plain operators first; torch.compile s
 (`ignore_compile_internals`). Cost, measured on two busy cores, torch's own included: 12 us for an operator on large
 tensors, 23 us for one that is computed, and about 75 us more in the counted step (shapes, FLOPs, line, memory in use).
 
-The line of a backward operator is that of its forward operator: a node of autograd's graph has the number that was
+The line of a backward operator is the line of its forward operator: a node of autograd's graph has the number that was
 current when the operator ran. Operators without a node have the line of `backward()`.
 """
 
@@ -217,5 +217,5 @@ class Watch(private.Mode):
             return result
         if not rule.is_random:
             return rule.op(*args, **kwargs)
-        with self._data.drawing:  # not from the generator that another thread has put in the place of the script's
+        with self._data.drawing:  # not from the generator with which another thread has replaced the script's
             return rule.op(*args, **kwargs)

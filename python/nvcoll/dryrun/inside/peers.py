@@ -181,7 +181,7 @@ class Peers:
     def _recv_object_list(self, given: SimpleNamespace) -> int:
         source, members = self._end(given, "src"), self._members(given.group)
         if source not in self._mail.ranks and len(members) <= STAGES:
-            self.wanted.update(members)  # stages of a pipeline, which tell each other shapes
+            self.wanted.update(members)  # stages of a pipeline, which send each other shapes
         given.object_list[:] = self._heard(source, "send")
         return source
 

@@ -5,7 +5,7 @@
     open for reading              read       a file; a .pyc stands for its source
     open for writing, mkdir, ...  made       a path that the script writes itself
     os.listdir, os.scandir        listed     a folder, with its names
-    the same, by an import        searched   a folder, with the names that may be those of modules
+    the same, by an import        searched   a folder, with the names that modules may have
     import                        sought     the name of a module
     os.stat                       asked      whether a path is a file, a folder or nothing
     socket.gethostname            host
@@ -14,7 +14,7 @@ Each is one line of JSON in a file, at its first time, with the stamp (`wire.sta
 read. Forks of the rank have the same hook, and processes of multiprocessing get it (`inside.children`). The parent
 reads the file (`parent.inputs`).
 
-Files that an extension opens by itself are no event: those that are mapped at the end, and those that are arguments of
+Files that an extension opens by itself are no event: files that are mapped at the end, and files that are arguments of
 the script, are noted. Left out: the standard library, compiled modules, /proc, /sys and /dev, and the dry run's
 own folders.
 """

@@ -15,7 +15,7 @@ def unknown_shape(op: str, shape: tuple[int, ...], dtype: str, line: str) -> Dry
 def second_gpu(first: int, second: int, line: str) -> DryRunError:
     """Returns the error of a process that uses two GPUs."""
     what = f"this process uses cuda:{second} after cuda:{first}, and a dry run records one GPU per process"
-    advice = "use that of LOCAL_RANK alone, as with torchrun (DistributedDataParallel in place of DataParallel)"
+    advice = "use only the GPU of LOCAL_RANK, as with torchrun (DistributedDataParallel in place of DataParallel)"
     return _refused(f"{what}: {advice}", line)
 
 

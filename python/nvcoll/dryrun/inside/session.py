@@ -37,10 +37,10 @@ MORE_STEPS = 3
 
 
 LEAST_STEPS = 3
-"""The least steps after which growing memory is told. Chosen: the first makes state, the second DDP's buckets."""
+"""The fewest steps after which growing memory is reported. Chosen: the first makes state, the second DDP's buckets."""
 
 GROWTH_BYTES = 1 << 20
-"""The least growth that is told. Chosen: metrics that a script collects are smaller."""
+"""The smallest growth that is reported. Chosen: metrics that a script collects are smaller."""
 
 
 class Session:

@@ -2,14 +2,14 @@
 
 A step contains all calls of one optimizer, the one that was called first, between two forward passes. So a step
 contains gradient accumulation and the second optimizer of a GAN, and the many calls of a framework that updates
-parameters in pieces (DeepSpeed ZeRO-3). Autograd's sequence number tells whether a forward pass lay between two calls:
+parameters in pieces (DeepSpeed ZeRO-3). Autograd's sequence number shows whether a forward pass was between two calls:
 each node of the graph increases it, and an optimizer makes no nodes.
 
 ```
 calls      A A A       A A A       A A A           A: the optimizer's post hook
 forward  F       F F         F F
 steps    |---1---|     2     |
-                 ^ ops on    ^ stop: as many calls as in step 1
+                 ^ ops on    ^ stop: the number of calls of step 1
 ```
 
 A step that is captured in a CUDA graph runs when the graph is launched: then each launch of that graph is a call.

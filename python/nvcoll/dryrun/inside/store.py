@@ -21,7 +21,7 @@ from nvcoll.dryrun.inside.mail import Mail
 
 NCCL_ID_BYTES = 128
 TROUBLE = ("exception_dump", "remote_error")
-"""Keys by which a rank tells the NCCL watchdogs of other ranks that it failed."""
+"""Keys by which a rank reports its failure to the NCCL watchdogs of other ranks."""
 
 
 class Answers(private.Store):

@@ -1,7 +1,7 @@
-"""Threads of the script: their operators are computed and recorded as those of the main thread.
+"""Threads of the script: their operators are computed and recorded as in the main thread.
 
-torch's modes are of a thread, so each thread that Python starts enters `Watch` before it runs: those of `threading`,
-and so of `concurrent.futures` and loaders, and those of `_thread`. Threads of autograd have the mode of the thread that
+torch's modes are of a thread, so each thread that Python starts enters `Watch` before it runs: threads of `threading`,
+and so of `concurrent.futures` and loaders, and of `_thread`. Threads of autograd have the mode of the thread that
 called `backward`. Threads that an extension starts have none.
 
 A thread cannot end the script by an exception, so an error of the dry run in a thread ends it here.

@@ -7,8 +7,8 @@ Queries, keys and values are the first tensors of the operator, after the gradie
     aten::_efficient_*
     flex_attention of Inductor      either order; the larger dimension counts as tokens
 
-Operators of torch say whether they are causal. Masks of other operators are data: these operators count as causal if
-they have as many queries as keys.
+Operators of torch have `is_causal`. Masks of other operators are data: these operators count as causal if
+queries and keys have the same length.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEADS_FIRST = ("scaled_dot_product", "cudnn_attention")
 """Parts of names of operators whose heads come before their tokens."""
 
 FLEX = "flex_attention"
-"""A part of the names of Inductor's kernels of attention, and of those that come before and after them."""
+"""A part of the names of Inductor's kernels of attention, and of kernels directly before and after them."""
 
 BESIDE_FLEX = ("triton_poi", "triton_red", "triton_per")
 """Beginnings of the names of Inductor's other kernels: element-wise ones and reductions."""

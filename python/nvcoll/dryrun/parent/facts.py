@@ -21,7 +21,7 @@ def facts_of(request: Request, recordings: Sequence[RankRecording], runs: Sequen
 
     Args:
         request: the request.
-        recordings: those of the ranks that ran at the same time.
+        recordings: of the ranks that ran at the same time.
         runs: how these ranks ended.
         made: the step that was made of them.
     """

@@ -21,4 +21,4 @@ class ScriptFailed(DryRunError):
 
 
 class OutOfGpuMemory(ScriptFailed):
-    """The script needs more memory than the GPU has; the message is that of torch's allocator."""
+    """The script needs more memory than the GPU has; the message is from torch's allocator."""

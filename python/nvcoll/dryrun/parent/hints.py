@@ -33,11 +33,11 @@ DDP_WAITS = "torch's NCCL backend has DDP wait for each bucket: TORCH_DIST_USE_N
 
 def hints(facts: Facts, found: StepPrediction) -> list[str]:
     """Returns hints, the largest gain first."""
-    said: list[tuple[float, str]] = []
+    found_hints: list[tuple[float, str]] = []
     host = found.parts.get("host", 0.0) / found.seconds
     if host >= HOST_BOUND:
         what = f"{100 * host:.0f} % of the step waits for the processor to launch kernels"
-        said.append((host, f"{what}: torch.compile, CUDA graphs or a larger micro-batch have fewer launches"))
+        found_hints.append((host, f"{what}: torch.compile, CUDA graphs or a larger micro-batch have fewer launches"))
     for part, advice in (
         ("sharded", f"prefetch or wrap larger units{', or shard within a node (HSDP)' * _is_wide(found, 'shard')}"),
         ("data", DDP_WAITS if facts["ddp_waits"] else BUCKETS),
@@ -45,11 +45,11 @@ def hints(facts: Facts, found: StepPrediction) -> list[str]:
     ):
         share = found.parts.get(part, 0.0) / found.seconds
         if share >= EXPOSED:
-            said.append((share, f"{PARTS[part]}: {100 * share:.0f} % of the step; {advice}"))
-    said += [
+            found_hints.append((share, f"{PARTS[part]}: {100 * share:.0f} % of the step; {advice}"))
+    found_hints += [
         (0.0, hint) for hint in (*_of_growth(facts), *_of_memory(facts), *_of_calls(found), *_of_other_work(facts))
     ]
-    return [hint for _, hint in sorted(said, key=lambda one: -one[0])]
+    return [hint for _, hint in sorted(found_hints, key=lambda one: -one[0])]
 
 
 def _is_wide(found: StepPrediction, word: str) -> bool:

@@ -1,13 +1,13 @@
 """The inputs of a recording: what its script read, as it was then, and whether all of it is still so.
 
 The ranks note what they read (`inside.reads`); the parent compares. An input is as it was if its stamp is, or
-else if its content is, as that of a file that was touched or copied:
+else if its content is, as for a file that was touched or copied:
 
 | input | content |
 |---|---|
 | a file up to `MOST_FILE_BYTES` | its bytes; of a larger one, size and time of change |
 | a folder that the script listed | its names |
-| a folder that an import searched | those of its names that may be modules that were imported or sought |
+| a folder that an import searched | its names that may be modules that were imported or looked for |
 | a path that the script asked for | whether it is a file, a folder or nothing |
 
 What the script itself makes is no input: neither a file that it writes and then reads, nor names that it adds to

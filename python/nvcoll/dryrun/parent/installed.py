@@ -65,7 +65,7 @@ def torch_installed() -> Torch:
 
 
 def _written(file: Path) -> tuple[str, str]:
-    """Reads the version of torch, and that of its CUDA (empty: none), from the file that its build wrote."""
+    """Reads the versions of torch and of its CUDA (empty: none) from the file that its build wrote."""
     try:
         found = runpy.run_path(str(file))
     except (OSError, SyntaxError) as error:

@@ -6,7 +6,7 @@
        ├────── rank 0    LD_PRELOAD=virtual GPU   python -m nvcoll.dryrun.inside.rank: the script, unmodified
        └────── rank 8    the same                 ranks that run at the same time exchange objects in the folder
 
-The virtual GPU is loaded in these processes alone, and in those that multiprocessing starts for the script
+The virtual GPU is loaded in these processes alone, and in processes that multiprocessing starts for the script
 (`inside.children`). Each is the first of a session and ends with the dry run (`nvcoll.ranks.processes`); what a
 rank has started ends with the folder of the dry run (`parent.reaper`). Temporary files of a rank are in this
 folder, so no file is left; compiled kernels are in the user's cache, as compiling takes minutes.
@@ -52,19 +52,19 @@ LAST_LINES = 30
 """The most lines of standard error in the error of a rank. Chosen: the end of a traceback."""
 
 OTHER_LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "TORCHELASTIC_", "NVCOLL_RANK", "NVCOLL_WORLD_SIZE")
-"""Variables of launchers, which would tell frameworks of another job than the dry run."""
+"""Variables of launchers: frameworks would read another job than the dry run from them."""
 
 SPARE = 0.9
 """The part of this machine's free memory that ranks may use. Chosen."""
 
 HOST_GPUS, TRAY_GPUS = 16, 4
-"""The most GPUs of a host, and those of a tray of a rack. Cited: DGX-2 has 16, a tray of NVL72 has 4 and is a host."""
+"""The most GPUs of a host, and of a tray of a rack. Cited: DGX-2 has 16, a tray of NVL72 has 4 and is a host."""
 
 INSIDE = "nvcoll.dryrun.inside.rank"
 """The module that a rank runs."""
 
 HIDDEN = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVCOLL_REPORT", "NVCOLL_TORCH", "NVCOLL_STRICT")
-"""Other variables that a rank does not see: those of this machine's GPUs, and those of nvcoll's own backend."""
+"""Other variables that a rank does not see: variables of this machine's GPUs, and of nvcoll's own backend."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Request:
         memory_limit_bytes: bytes of this machine that all ranks together may use; None: 90 % of free memory.
         is_quiet: whether the output of the script is hidden.
         environment: environment variables of ranks.
-        ranks: the ranks that run. None: those that are needed (`parent.roles`).
+        ranks: the ranks that run. None: the ranks that are needed (`parent.roles`).
         is_cached: whether an earlier recording of the same script is used, and this one is kept.
         again: what shows predicted times in a second run, to the end of the script; empty: there is none.
     """
@@ -132,7 +132,7 @@ class Request:
 
 
 def hosts_of(machine: Fabric) -> int:
-    """Returns the GPUs of a host: those of a node, or of a tray of a rack."""
+    """Returns the number of GPUs of a host: of a node, or of a tray of a rack."""
     of_node = machine.world_size // machine.nodes
     return of_node if of_node <= HOST_GPUS else TRAY_GPUS
 
@@ -256,7 +256,7 @@ def run_ranks(
             for rank in ranks:
                 running.begin(rank, spec_of(request, rank, ranks, folder.path, predicted), environment)
             running.see_to_the_end()
-            return [running.told(process) for process in running.processes]
+            return [running.outcome(process) for process in running.processes]
 
 
 class _Ranks(Supervisor):
@@ -312,12 +312,12 @@ class _Ranks(Supervisor):
             self._shown.end()
 
     def _take(self, events: Sequence[tuple[Process, Any]]) -> None:
-        for process, told in events:
-            if told is None:
-                if process.status:  # the others wait for what this one would have told
+        for process, output in events:
+            if output is None:
+                if process.status:  # the others wait for messages of this one
                     self.begin_grace()
                 continue
-            piece, is_error = told
+            piece, is_error = output
             if is_error:
                 lines = (self._last.get(process.rank, b"") + piece).splitlines(keepends=True)
                 self._last[process.rank] = b"".join(lines[-LAST_LINES:])
@@ -341,7 +341,7 @@ class _Ranks(Supervisor):
         if time.monotonic() < self.deadline or not self.running():
             return
         if any(process.status for process in self.processes):
-            self.kill()  # and what the failed one said is the answer
+            self.kill()  # the output of the failed one is the answer
             self.deadline = math.inf
             return
         seconds, waiting = self._request.time_limit_s, self.running()[0]
@@ -356,7 +356,7 @@ class _Ranks(Supervisor):
         where = f"; rank {process.rank} is at {line}" if line else ""
         return DryRunLimit(f"{what}{where}: {advice}", line=line)
 
-    def told(self, process: Process) -> tuple[RankRecording | None, Run]:
+    def outcome(self, process: Process) -> tuple[RankRecording | None, Run]:
         """Returns the recording of a rank, and how the rank ended."""
         out = self._folder.path / "out" / str(process.rank)
         if not Run.beside(out).exists():

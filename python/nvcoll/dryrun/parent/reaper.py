@@ -10,8 +10,8 @@ the other end of a pipe::
 
 So nothing is left after a SIGKILL, either. The process imports the standard library alone, and starts in 20 ms.
 
-A process belongs to the dry run if it is of such a session, or if it began with a temporary folder in that of the dry
-run, as a daemon of the script does. Processes that remove shared memory when all that use it have ended, as the
+A process belongs to the dry run if it is of such a session, or if it began with a temporary folder in the folder of the
+dry run, as a daemon of the script does. Processes that remove shared memory when all that use it have ended, as the
 resource tracker of multiprocessing, are given the time for that.
 """
 
@@ -63,7 +63,7 @@ class Folder:
 
 
 def kill(sessions: Collection[int], folder: str) -> list[int]:
-    """Kills the processes of a dry run but those that clean up; returns both."""
+    """Kills the processes of a dry run except processes that clean up; returns both."""
     found = []
     for number in [int(name) for name in os.listdir("/proc") if name.isdecimal()]:
         if (cleans_up := _cleans_up(number, sessions, folder)) is not None:
@@ -95,7 +95,7 @@ def _cleans_up(number: int, sessions: Collection[int], folder: str) -> bool | No
 
 
 def descendants(process: int) -> list[int]:
-    """Returns a process and those that it has started, directly or not, and that did not leave it."""
+    """Returns a process and the processes that it has started, directly or not, and that did not leave it."""
     found = [process]
     for one in found:
         for file in Path(f"/proc/{one}/task").glob("*/children"):

@@ -25,7 +25,7 @@ from nvcoll.dryrun.wire.whole import write_whole
 SCHEMA = "nvcoll.recorded/2"
 
 MOST_BYTES = 1 << 30
-"""The largest text of a recording that is read. Chosen: a hundred times that of a large script."""
+"""The largest text of a recording that is read. Chosen: a hundred times the text of a large script."""
 
 
 class RankFacts(TypedDict):

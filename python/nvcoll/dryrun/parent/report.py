@@ -109,14 +109,14 @@ def _detail(recorded: Recording, found: StepPrediction) -> Detail:
 
 
 def _assumed(facts: Facts) -> Iterator[Line]:
-    rows, said = facts["assumed"], []
+    rows, lines = facts["assumed"], []
     for row in rows[:MOST]:
         where = f" ({row['line']})" if row["line"] else ""
         times = f", {row['times']} times" if row["times"] > 1 else ""
-        said.append(f"{row['text']}{where}{times}")
+        lines.append(f"{row['text']}{where}{times}")
     if len(rows) > MOST:
-        said.append(f"({len(rows) - MOST} more: --json has all)")
-    yield from under("assumed", said)
+        lines.append(f"({len(rows) - MOST} more: --json has all)")
+    yield from under("assumed", lines)
     if facts["unanswered"]:
         names = ", ".join(facts["unanswered"][:MOST])
         more = f" and {len(facts['unanswered']) - MOST} more" if len(facts["unanswered"]) > MOST else ""

@@ -6,14 +6,14 @@ host: they exchange shapes. So::
 
     attempt 1    rank 0 alone
                  its groups name a pipeline, or it sends to ranks that send to it, or it waited for objects of ranks
-    attempt 2    one rank of each stage, those of rank 0's group, at the same time
+    attempt 2    one rank of each stage, from rank 0's group, at the same time
     attempt 3    ranks for which these waited, too
 
 Attempt 1 of a pipeline ends when rank 0 needs an object of another stage. A ring of context parallelism sends to one
 neighbour and receives from the other, so it is no pipeline: in a pipeline, two stages exchange messages in both
 directions.
 
-Rank 0 stands for all ranks, also where it does more than others (logs, checkpoints): its time is that of the slowest.
+Rank 0 stands for all ranks, also where it does more than others (logs, checkpoints): no rank takes longer.
 Ranks of ``--only-ranks 0,256`` run without further ranks, and stand for equal parts of the job.
 """
 

@@ -94,7 +94,7 @@ def _noted(runs: Sequence[Run]) -> Iterator[Note]:
 def _recorded(
     request: Request, recordings: Sequence[RankRecording], runs: Sequence[Run]
 ) -> tuple[Recording, list[list[int]]]:
-    """Returns the recorded step, and the positions of each rank's records in it; that of one GPU without a group."""
+    """Returns the recorded step, and the positions of each rank's records in it; for one GPU without a group."""
     if len(recordings) == 1 and recordings[0].is_alone:
         request, recordings = replace(request, world_size=1), [replace(recordings[0], rank=0, world_size=1)]
     name = f"{request.words} on {counted(request.world_size, 'GPU')}"
@@ -152,7 +152,7 @@ def recordings_of(
 
 
 def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
-    """Returns the error for ranks of which one has failed: that of the first cause."""
+    """Returns the error of the first rank that failed."""
     order: dict[str, int] = {"failed": 0, "refused": 1, "ended": 2, "counted": 3}
     # ranks that were killed because another one failed come last
     run = min(runs, key=lambda one: (one.follows == "killed", order[one.status], one.follows == "ended"))

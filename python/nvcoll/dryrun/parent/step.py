@@ -144,7 +144,7 @@ class _Rank:
     Attributes:
         rank: the builder of the rank.
         handles: for each record that ran the handle of its operation, or None.
-        groups: number in the builder by communicator, of those that communicate.
+        groups: number in the builder, for each communicator that communicates.
     """
 
     def __init__(self, recording: RankRecording, builder: StepBuilder, rank: RankBuilder) -> None:
@@ -158,7 +158,7 @@ class _Rank:
                 self._products[row.op] += bytes_of(Product(*row.args))
         self._exchanges = _exchanges(self._rows, recording)
         self._made: set[int | tuple[int, int]] = set()
-        """Operators and group calls of which the first record stands for all."""
+        """Operators and group calls whose first record stands for all records."""
         self._graph = _Graph()
 
     def issue(self) -> None:

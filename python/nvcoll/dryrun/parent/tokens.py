@@ -1,7 +1,7 @@
 """Tokens of a recorded step, for tokens per second.
 
 Tokens are the integers that the largest embedding of a rank reads in the forward pass, times the number of ranks with
-different data: all but those of tensor and pipeline parallelism. Without an embedding, ``--tokens`` sets the number.
+different data: all groups except tensor and pipeline parallelism. Without an embedding, ``--tokens`` sets the number.
 """
 
 from __future__ import annotations

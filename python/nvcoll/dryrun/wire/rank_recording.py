@@ -41,7 +41,7 @@ class Op:
     line: int = 0
     """Number of its row in `lines`."""
     is_backward: bool = False
-    """Whether the autograd engine issued it; then its line is that of the forward operator."""
+    """Whether the autograd engine issued it; then its line is the line of the forward operator."""
     is_causal: bool = False
     """Whether it is attention in which a query sees no later keys."""
 

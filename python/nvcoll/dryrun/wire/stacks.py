@@ -43,7 +43,7 @@ def line_of(process: int, result: str | os.PathLike[str], folders: Sequence[Path
     Args:
         process: its id.
         result: the path of its recording.
-        folders: those of the script.
+        folders: of the script.
     """
     file = _beside(result)
     if not file.exists():  # it has not registered, and the signal would end it

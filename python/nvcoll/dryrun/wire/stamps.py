@@ -73,5 +73,5 @@ def names_in(path: str) -> list[str] | None:
 
 
 def may_be_imported(name: str) -> bool:
-    """Says whether a name in a folder may be that of a module, or of an installed package's metadata."""
+    """Says whether a name in a folder may belong to a module, or to an installed package's metadata."""
     return "." not in name or name.endswith((*all_suffixes(), *METADATA))

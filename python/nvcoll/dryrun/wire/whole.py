@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file by a draft beside it, of which nothing is left if it cannot be written.
+    """Writes a file by a draft beside it; no draft is left if it cannot be written.
 
     Raises:
         OSError: it cannot be written; what was there stays.

@@ -1,7 +1,7 @@
 //! Which models of GPU a text may mean: names of the table, names that drivers print, and names that people type.
 //!
 //! ```text
-//! NVIDIA A100-SXM4-80GB   a 100 │ sxm │ 80gb         number of the model │ words that tell models of this number apart
+//! NVIDIA A100-SXM4-80GB   a 100 │ sxm │ 80gb         number of the model │ words in which models of this number differ
 //! RTX 4090, 4090          [rtx] 4090 │
 //! H100                    h 100 │                    three models: SXM, PCIe, NVL
 //! ```
@@ -12,7 +12,7 @@
 
 use super::gpus::{all, of_printed_name, Gpu};
 
-/// Words of makers, brands and generations, which tell no models apart.
+/// Words of makers, brands and generations, in which no models differ.
 const NOISE: [&str; 14] = [
     "nvidia",
     "amd",
@@ -68,7 +68,7 @@ struct NamedGpu {
     gpu: &'static Gpu,
     /// The number of the model with what stands before it, as `h 100`.
     number: Vec<String>,
-    /// The words that tell it from other models of this number.
+    /// The words in which it differs from other models of this number.
     own: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ impl NamedGpu {
     }
 }
 
-/// Returns the models that a text may mean, in the order of the table: none if it names no model, several if it does not tell them apart.
+/// Returns the models that a text may mean, in the order of the table: none if it names no model, several if it fits several.
 pub fn gpus_called(text: &str) -> Vec<&'static Gpu> {
     let is_whole = |name: &String| name.eq_ignore_ascii_case(text.trim());
     if let Some(gpu) = all().iter().find(|gpu| is_whole(&gpu.name) || is_whole(&gpu.title)) {

@@ -28,7 +28,7 @@ pub struct Gpu {
     /// How many of those it has.
     #[serde(default)]
     pub nvlinks: u32,
-    /// Whether its NVLinks need a bridge, which a machine may lack; those of other models are soldered to the board.
+    /// Whether its NVLinks need a bridge, which a machine may lack; NVLinks of other models are soldered to the board.
     #[serde(default)]
     pub needs_bridge: bool,
     /// The medium of its PCIe.
@@ -41,7 +41,7 @@ pub struct Gpu {
     pub full_board: Option<u32>,
     /// What it computes, holds in memory and draws, where that is known.
     pub compute: Option<Compute>,
-    /// The model that it is but for memory or power: no text tells the two apart, so it is used only by name.
+    /// The model from which it differs in memory or power alone: no text shows which of the two it is, so it is used only by name.
     pub variant_of: Option<String>,
     /// How texts name it; a variant is named as what it is a variant of.
     #[serde(default)]
@@ -51,7 +51,7 @@ pub struct Gpu {
 }
 
 /// What a model of GPU computes, holds in memory and draws. Rates are dense TFLOP/s of matrix products, accumulated in fp32 where a
-/// datasheet tells them apart; none is for a dtype that it lacks.
+/// datasheet has both; none for a dtype that it lacks.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Compute {

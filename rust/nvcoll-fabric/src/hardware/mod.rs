@@ -10,9 +10,9 @@
 //! nic0 ── 1 x ndr ── rail0                        another node lies beyond
 //! ```
 //!
-//! Rates are those of the datasheet times an efficiency that has a name and a source ([`media`]). Ranks are the GPUs, in the
+//! Rates are the rates of the datasheet times an efficiency that has a name and a source ([`media`]). Ranks are the GPUs, in the
 //! order in which they are described. Several switch chips over which every transfer is striped evenly are one device with
-//! `chips`: no transfer can tell them apart.
+//! `chips`: no transfer depends on the chip.
 
 pub(crate) mod describe;
 pub(crate) mod gpu_names;
@@ -76,7 +76,7 @@ pub struct Device {
     pub chips: u32,
     /// Of a network card, the Mbit/s of its ports together, where a text says it.
     pub port_mbits: Option<u32>,
-    /// The host bridge of its socket below which it hangs, where a text tells several of one socket apart.
+    /// The host bridge of its socket below which it hangs, where a text names several of one socket.
     pub host_bridge: Option<u32>,
 }
 

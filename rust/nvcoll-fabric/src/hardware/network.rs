@@ -244,7 +244,11 @@ impl Network {
         }
         let product = tier.dims.iter().fold(1u32, |product, &length| product.saturating_mul(length));
         refused("dims", product > MOST_CHILDREN, &format!("more than {MOST_CHILDREN} children"))?;
-        refused("children", !tier.dims.is_empty() && tier.children.is_some(), "a torus has as many as its dims say")?;
+        refused(
+            "children",
+            !tier.dims.is_empty() && tier.children.is_some(),
+            "the dims of a torus give its number of children",
+        )?;
         let is_up = tier.uplinks.is_some() || tier.oversubscription.is_some();
         let field = if tier.uplinks.is_some() { "uplinks" } else { "oversubscription" };
         let above = self.tiers.get(nth + 1);

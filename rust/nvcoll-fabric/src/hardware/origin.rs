@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// A change of a machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Change {
-    /// Links of a family carry so many times as much.
+    /// The rate of all links of a family is multiplied by a factor.
     Wider(LinkFamily, f64),
     /// Nodes, or trays of a rack, have as many network cards.
     Nics(u32),
@@ -17,7 +17,7 @@ pub enum Change {
     Pcie,
     /// Another model of GPU that has the same links.
     Model(&'static Gpu),
-    /// Sockets are joined by so many links of a medium.
+    /// A number of links of a medium joins the sockets.
     Sockets(&'static Medium, u32),
 }
 

@@ -19,7 +19,7 @@
 //! - the number of links of a pair is that on the model's board of eight; a bridge shares out the links of a GPU. A model of
 //!   which pairs have unlike numbers of links (the dies of MI250X) is refused: RCCL's dump has these numbers;
 //! - the model is named by `--showproductname` or `amd-smi static` in the same text, or by the caller;
-//! - `sockets.rs` tells sockets from NUMA nodes. Without nodes, GPUs are on one socket.
+//! - `sockets.rs` finds sockets from NUMA nodes. Without nodes, GPUs are on one socket.
 
 use super::format::{Reader, TextFormat};
 use super::model::ModelClues;
@@ -57,11 +57,11 @@ fn title_of(line: &str) -> Option<Title> {
     }
 }
 
-/// Reads the matrices of a node; `told` is the model of its GPUs that the caller names, and `origin` what to call it in errors.
+/// Reads the matrices of a node; `given` is the model of its GPUs that the caller names, and `origin` what to call it in errors.
 ///
 /// # Errors
 /// [`Error::Description`] if rows are missing, or the model is not named.
-fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
+fn read(text: &str, given: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
     let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
     let [types, weights] = [Title::LinkTypes, Title::Weights].map(|title| cells_of(text, title));
     let n = types.len();
@@ -70,7 +70,7 @@ fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> 
     }
     let mut clues = ModelClues::default();
     clues.names_in(text.lines());
-    let gpu = clues.settle(told).map_err(wrong)?;
+    let gpu = clues.settle(given).map_err(wrong)?;
     if gpu.sm.is_some() {
         return Err(wrong(format!("{} is not of AMD, which prints such matrices", gpu.title)));
     }
@@ -98,7 +98,7 @@ fn cells_of(text: &str, title: Title) -> Vec<Vec<&str>> {
     rows.filter(is_row).map(|line| line.split_whitespace().skip(1).collect()).collect()
 }
 
-/// Returns the NUMA node of each GPU: `GPU[0] : (Topology) Numa Node: 0`; 0 where it is not said.
+/// Returns the NUMA node of each GPU: `GPU[0] : (Topology) Numa Node: 0`; 0 where it is missing.
 fn numa_nodes(text: &str, n: usize) -> Vec<u32> {
     let mut nodes = vec![0; n];
     for line in text.lines() {

@@ -50,7 +50,7 @@ impl TextFormat {
     }
 }
 
-/// Checks that NVLinks are those of the model: where every GPU has equally few at a switch, or the model's NVLinks need a
+/// Checks that NVLinks match the model: where every GPU has equally few at a switch, or the model's NVLinks need a
 /// bridge, it is another model.
 pub(super) fn check_switch_links(lanes: &[u32], gpu: &Gpu) -> std::result::Result<(), String> {
     match lanes {

@@ -45,17 +45,17 @@ impl ModelClues {
     ///
     /// # Errors
     /// What contradicts what, or what the caller should pass.
-    pub(super) fn settle(&self, told: Option<&'static Gpu>) -> Result<&'static Gpu, String> {
-        let (gpu, by) = match (self.named.as_slice(), told) {
+    pub(super) fn settle(&self, given: Option<&'static Gpu>) -> Result<&'static Gpu, String> {
+        let (gpu, by) = match (self.named.as_slice(), given) {
             ([one, other, ..], _) => {
                 return Err(format!("it has {} and {}: pass GPUs of one model", one.title, other.title));
             }
-            ([named], Some(told)) if told.is_variant_of(named) => (told, "gpu is"),
-            ([named], Some(told)) if *named != told => {
-                return Err(format!("gpu is {}, but it is about GPUs {}: leave `gpu` out", told.name, named.name));
+            ([named], Some(given)) if given.is_variant_of(named) => (given, "gpu is"),
+            ([named], Some(given)) if *named != given => {
+                return Err(format!("gpu is {}, but it is about GPUs {}: leave `gpu` out", given.name, named.name));
             }
             ([named], _) => (*named, "its GPUs are named"),
-            ([], Some(told)) => (told, "gpu is"),
+            ([], Some(given)) => (given, "gpu is"),
             ([], None) => (self.only_fit()?, "it fits"),
         };
         match self.misfit(gpu) {
@@ -67,7 +67,7 @@ impl ModelClues {
     /// Says what a text names that the table does not have, as a source of a machine; none if there is nothing.
     pub(super) fn substitution(&self, gpu: &Gpu) -> Option<String> {
         let is_other = self.named.is_empty() && !self.unknown.is_empty();
-        is_other.then(|| format!("{} is taken for {}, as told", self.unknown.join(", "), gpu.title))
+        is_other.then(|| format!("{} is taken for {}, as given", self.unknown.join(", "), gpu.title))
     }
 
     fn only_fit(&self) -> Result<&'static Gpu, String> {

@@ -2,7 +2,7 @@
 //! machine of it.
 //!
 //! A host is a `<system>`, or in one `<system>` the `<cpu>` of one `host_hash`. A file that holds several documents is read as
-//! one. Ranks are those of the file if every GPU has one of its own, else the order of the file.
+//! one. Ranks come from the file if every GPU has a rank of its own, else from the order of the file.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub(super) const PROCESSOR_CLASS: &str = "0x068001";
 /// Chosen: more NUMA nodes than any host has; sockets are joined in pairs.
 const MOST_NODES: usize = 256;
 
-/// Puts several `<system>`, each of which was a document, into one root.
+/// Puts several documents `<system>` into one root.
 pub(super) fn in_one_root(text: &str) -> String {
     if text.matches("<system").count() < 2 {
         return text.to_owned();

@@ -1,7 +1,7 @@
 //! A node from NCCL's topology in XML: what `NCCL_TOPO_DUMP_FILE` writes and `NCCL_TOPO_FILE` reads; RCCL's too.
 //!
 //! ```text
-//! <system> <cpu host_hash numaid vendor modelid>         a NUMA node of a host; `sockets.rs` tells its socket
+//! <system> <cpu host_hash numaid vendor modelid>         a NUMA node of a host; `sockets.rs` finds its socket
 //!            <pci class="0x060400" link_speed link_width>    a PCIe switch; its link is the one above it
 //!              <pci class="0x030200" vendor device>          a GPU; its model is known by vendor and device, or by what fits
 //!                <gpu rank sm gcn>
@@ -14,9 +14,9 @@
 //! Transfers are striped over all chips, so the links add up to one link to one switch.
 //!
 //! Files that clouds ship list PCIe only and leave the rest to NCCL, which finds it when it runs. Such a file is completed if
-//! it has as many GPUs as the one board on which all GPUs of the model are linked to each other. Otherwise it is refused if
-//! it has no GPUs, or no NVLinks between GPUs whose links are soldered to the board: nothing would say that the answer is
-//! that of another machine. A link without speed has that of the GPU's model.
+//! its number of GPUs equals the number on the one board that links all GPUs of the model to each other. Otherwise it is refused if
+//! it has no GPUs, or no NVLinks between GPUs whose links are soldered to the board: the answer would silently be
+//! about another machine. A link without speed has the speed of the GPU's model.
 //!
 //! The dump of a rack of NVLink has several hosts (`nccl_dump.rs`): each is a tray of one node.
 
@@ -47,19 +47,19 @@ pub(super) const FORMAT: TextFormat = TextFormat {
     reader: Reader::TakesGpu(read),
 };
 
-/// Reads a topology of a node; `told` is the model of its GPUs that the caller names, and `origin` what to call it in errors.
+/// Reads a topology of a node; `given` is the model of its GPUs that the caller names, and `origin` what to call it in errors.
 ///
 /// # Errors
 /// [`Error::Description`] if it is no such document, has no GPU, does not name the model, or lacks the NVLinks that the
 /// model must have.
-fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
+fn read(text: &str, given: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
     let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
     let options = ParsingOptions { nodes_limit: MOST_ELEMENTS, ..ParsingOptions::default() };
     let text = in_one_root(text);
     let document = Document::parse_with_options(&text, options).map_err(|error| wrong(error.to_string()))?;
     let dump = Dump::of(&document).map_err(wrong)?;
     let clues = dump.clues().map_err(wrong)?;
-    let gpu = clues.settle(told).map_err(wrong)?;
+    let gpu = clues.settle(given).map_err(wrong)?;
     let mut reading = Reading::new(FORMAT.machine(gpu, dump.gpus.len(), origin));
     reading.read(&dump).map_err(wrong)?;
     reading.fabric.sources.extend(clues.substitution(reading.fabric.gpu));
@@ -212,7 +212,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Adds the sockets of every host that has anything on them, and joins those of one host.
+    /// Adds the sockets of every host that has anything on them, and joins the sockets of one host.
     fn add_sockets(&mut self, dump: &Dump<'a, '_>) -> std::result::Result<(), String> {
         let mut is_divided = false;
         for nodes in &dump.hosts {

@@ -10,17 +10,17 @@
 //! What the words leave open is settled so:
 //!
 //! - the model of the GPUs, and with it the generations of its links, is that of `nvidia-smi` or `nvidia-smi -L` in the same
-//!   text, or is said by the caller: words count links only;
+//!   text, or is given by the caller: words count links only;
 //! - if the NVLinks of a row are more than the GPU has, they lead to an NVSwitch; otherwise straight to the other GPU;
 //! - devices that PIX joins hang at one PCIe switch; switches that PXB joins hang at one above them;
-//! - NUMA nodes are what PIX, PXB, PHB and NODE tie together, and equal NUMA affinities; `sockets.rs` tells their sockets;
+//! - PIX, PXB, PHB, NODE or equal NUMA affinities join GPUs to a NUMA node; `sockets.rs` finds their sockets;
 //! - without affinities, SYS leads from one of two sockets to the other; where it cannot, each has half of the GPUs. A device
 //!   of which nothing is known is on the socket of the one before it.
 //!
 //! Terminals lose tabs and escapes: cells that stand together (`PXBNODE`, `SYSSYS`, `NIC11CPU Affinity`) are split by the
 //! words that there are, and `[4m` without its escape is left out.
 //!
-//! Cells are symmetric, so one of two is enough. A pair of GPUs of which neither cell is there (an excerpt) is refused. So is
+//! Cells are symmetric, so one of two is enough. A pair of GPUs without either cell (an excerpt) is refused. So is
 //! a matrix without NVLinks for several GPUs of a model whose NVLinks are soldered: its links are down, or it is another model.
 //! What follows the matrix (legends) is not read.
 
@@ -104,7 +104,7 @@ fn numbered_name(word: &str) -> Option<(&str, &str)> {
     (!number.is_empty()).then(|| word.split_at(end))
 }
 
-/// Returns the affinities to processors and to NUMA nodes from what follows the cells of a row: two columns, of which the
+/// Returns the affinities to processors and to NUMA nodes from what follows the cells of a row: two columns; the
 /// first may be blank where tabs divide columns.
 fn affinities_of(rest: &str) -> [Option<String>; 2] {
     let rest = rest.trim_start_matches(' ');
@@ -134,17 +134,17 @@ pub(super) const FORMAT: TextFormat = TextFormat {
     reader: Reader::TakesGpu(read),
 };
 
-/// Reads the matrix of a node; `told` is the model of its GPUs that the caller names, and `origin` what to call it in errors.
+/// Reads the matrix of a node; `given` is the model of its GPUs that the caller names, and `origin` what to call it in errors.
 /// GPUs of GeForce are taken to reach each other over NVLink only.
 ///
 /// # Errors
 /// [`Error::Description`] with the line, if it is no such matrix, one that is cut off, or one without the model.
-fn read(text: &str, told: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
+fn read(text: &str, given: Option<&'static Gpu>, origin: &str) -> Result<Fabric> {
     let wrong = |message: String| Error::Description { origin: origin.to_owned(), message };
     let matrix = TopologyMatrix::read(text).map_err(wrong)?;
     let mut clues = matrix.clues();
     clues.names_in(text.lines());
-    let gpu = clues.settle(told).map_err(wrong)?;
+    let gpu = clues.settle(given).map_err(wrong)?;
     matrix.check_nvlinks(gpu).map_err(wrong)?;
     let mut fabric = matrix.build(gpu, origin)?;
     fabric.sources.extend(clues.substitution(gpu));

@@ -1,7 +1,7 @@
 //! Sockets of the processors of a host, which texts about NUMA nodes do not name.
 //!
 //! A processor can show itself as several NUMA nodes (NPS of AMD, SNC of Intel). Linux numbers the nodes of the first socket
-//! first. So sockets are told from nodes by three rules:
+//! first. So three rules derive sockets from nodes:
 //!
 //! - two nodes or fewer are sockets;
 //! - more are two sockets: the lower and the upper half of the next power of two. Chosen: machines with GPUs and four sockets

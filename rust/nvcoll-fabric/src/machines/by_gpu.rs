@@ -151,14 +151,14 @@ fn nodes_of(name: &str) -> Result<Option<(Fabric, u32)>> {
     let counted = rest.trim_start();
     let node = NODES.split(' ').find_map(|word| counted.strip_prefix(word));
     let times = counted.strip_prefix(TIMES).map(str::trim_start);
-    let said = node.map(|node| {
+    let of_node = node.map(|node| {
         let node = node.trim_start().trim_start_matches("of ").trim_start_matches("with ");
         node.strip_prefix(TIMES).unwrap_or(node).trim_start()
     });
     let is_node = |node: &&str| {
         begins_with_board(node) || shipped(node).is_ok_and(|found| found.is_some()) || GpuPhrase::of(node).is_counted()
     };
-    match said.or(times.filter(is_node)).filter(|node| nodes > 0 && !node.is_empty()) {
+    match of_node.or(times.filter(is_node)).filter(|node| nodes > 0 && !node.is_empty()) {
         Some(node) => Ok(Some((named(node)?, nodes))),
         None => Ok(None),
     }
@@ -193,7 +193,7 @@ fn no_network(name: &str, node: &Fabric, nodes: u32) -> Error {
 struct GpuPhrase {
     gpus: Vec<&'static Gpu>,
     count: Option<u32>,
-    /// Words that say something else.
+    /// Other words.
     rest: Vec<String>,
 }
 
@@ -222,7 +222,7 @@ impl GpuPhrase {
         rest.retain(|word| !AROUND.split(' ').any(|around| around == word) && word != "hbm");
         let counts: Vec<u32> = rest.iter().filter_map(|word| word.parse().ok()).collect();
         let count = count.or(counts.first().copied().filter(|count| counts.len() == 1 && *count > 0));
-        // None of them is a number of GPUs: it stays as a word that says something else.
+        // None of them is a number of GPUs: it stays among the other words.
         rest.retain(|word| word.parse::<u32>().map_or(true, |number| number == 0));
         Self { gpus, count, rest }
     }

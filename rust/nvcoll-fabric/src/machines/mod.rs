@@ -8,7 +8,7 @@
 //! change  = FAMILY "x" F | "nics" N | "pcie" | "gpu" GPU | "socket" MEDIUM "x" N
 //! ```
 //!
-//! A file describes a node or, in TOML, a network; its name ends as those of [`crate::import::FORMATS`], or has a slash. Letters may be
+//! A file describes a node or, in TOML, a network; its name has an ending of [`crate::import::FORMATS`], or a slash. Letters may be
 //! small or capital. A machine's name parses back to the machine. `by_gpu.rs` finds the machine of a GPU's name, and
 //! `divided.rs` has the places at which a text is divided.
 
@@ -36,7 +36,7 @@ pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String>;
 ///
 /// # Errors
 /// [`Error::Unknown`] with the machines that come nearest; [`Error::Description`] for what is no machine, or if no file wants `gpu`;
-/// those of [`Fabric::from_text`], of [`cluster`] and of changes.
+/// the errors of [`Fabric::from_text`], of [`cluster`] and of changes.
 pub fn machines(text: &str, gpu: Option<&'static Gpu>, read: ReadFile<'_>) -> Result<Vec<Fabric>> {
     let listed = split(text);
     let wrong = |message: &str| Err(Error::Description { origin: text.trim().to_owned(), message: message.to_owned() });
@@ -141,7 +141,7 @@ fn machine(text: &str, gpu: Option<&'static Gpu>, read: ReadFile<'_>) -> Result<
     made.with_changes(&[own, changes?].concat())
 }
 
-/// Returns the machine without the changes that a name stands for, and these: behind GPUs and network they are those of the whole.
+/// Returns the machine without the changes that a name stands for, and these: behind GPUs and network they belong to the whole.
 fn unchanged(found: Fabric, read: ReadFile<'_>) -> Result<(Fabric, Vec<Change>)> {
     if found.origin.changes.is_empty() {
         return Ok((found, Vec::new()));

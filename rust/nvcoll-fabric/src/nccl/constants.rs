@@ -1,7 +1,7 @@
 //! The constants of one version on one generation of GPUs, from `versions.toml`.
 //!
 //! An era of the table has the values that changed. [`VersionConstants`] has the newest value of every constant up to a version:
-//! its fields are those of an era, and the ones that depend on the generation are read by a method.
+//! its fields belong to an era, and a method reads the fields that depend on the generation.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -113,7 +113,7 @@ pub(super) enum Formulas {
     /// One function for all algorithms.
     OneForAll,
     /// A function for each algorithm: two nodes count what passes between nodes; broadcast and reduce have the hops of a node on
-    /// any nodes; gathers by NVLS are divided by their steps; narrow rings have as many threads as others.
+    /// any nodes; gathers by NVLS are divided by their steps; narrow rings and others have the same number of threads.
     ByAlgorithm,
 }
 

@@ -327,7 +327,7 @@ impl CostModel {
     pub(super) fn size_part(&self, algorithm: NcclAlgorithm, protocol: Protocol, nbytes: u64) -> f64 {
         let is_scaled = match algorithm {
             NcclAlgorithm::Tree => true,
-            // On x86; a processor that is not told is taken to be x86.
+            // On x86; an unknown processor is taken to be x86.
             NcclAlgorithm::NvlsTree => {
                 self.constants.has_nvls_tree_size_part() && !matches!(self.processor, Processor::Arm | Processor::Power)
             }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! This answers *what would NCCL do*, not *how long will it take*: [`crate::predict`] answers that. The constants of a version
-//! are those of the newest era of its minor version that is not newer.
+//! come from the newest era of its minor version that is not newer.
 //!
 //! **Sources.** github.com/NVIDIA/nccl at the tags of `versions.toml`; checked against estimates that NCCL printed
 //! (NVIDIA/nccl#1595 and #1453 to six digits, a tuning table of 2.29.7) and against choices stated in public measurements
@@ -119,7 +119,7 @@ impl Model {
         constants::newest()
     }
 
-    /// Makes the model: `version` as `2.27.7`, `v2.27.7-1` or `2.27`. The processors are told from what joins the sockets.
+    /// Makes the model: `version` as `2.27.7`, `v2.27.7-1` or `2.27`. The links between sockets show which processors there are.
     ///
     /// # Errors
     /// [`Error::Unknown`] for a version before the first known one; [`Error::Unable`] for GPUs or links that NCCL does not
@@ -267,12 +267,12 @@ impl Model {
         }
     }
 
-    /// Returns the channels of rings and trees with the settings, and those that NCCL would lay by itself.
+    /// Returns the channels of rings and trees with the settings, and the channels that NCCL has without them.
     pub fn ring_channels(&self) -> (u32, u32) {
         (self.costs.channels, self.own_channels)
     }
 
-    /// Returns the channels of NVLS with the settings, and those that the version has by itself.
+    /// Returns the channels of NVLS with the settings, and the channels that the version has without them.
     pub fn nvls_channels(&self) -> (u32, u32) {
         (self.nvls_chunks.channels, self.nvls_chunks.own_channels)
     }

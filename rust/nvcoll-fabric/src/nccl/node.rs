@@ -84,7 +84,7 @@ pub(super) struct NodeTopology {
 pub(super) struct NodeRanks {
     /// The number of ranks.
     pub(super) count: u32,
-    /// The number of nodes, those that an NVSwitch joins counted as one.
+    /// The number of nodes; nodes that an NVSwitch joins count as one.
     pub(super) nodes: u32,
     /// The GPUs of the first node, as positions in the devices.
     pub(super) first: Vec<usize>,

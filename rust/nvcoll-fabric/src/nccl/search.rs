@@ -190,8 +190,8 @@ fn raise_speed(
 /// Finds NVLS channels: GPU k pulls channel k. The link of a GPU carries each channel once, and its own channel twice.
 ///
 /// ```text
-/// one node      as many channels as GPUs: (n + 1) x speed <= bandwidth of a GPU to the switch
-/// several       as many channels as network cards with a GPU of their own
+/// one node      one channel per GPU: (n + 1) x speed <= bandwidth of a GPU to the switch
+/// several       one channel per network card with a GPU of its own
 /// ```
 pub(super) fn find_nvls(node: &NodeTopology, constants: &VersionConstants) -> ChannelGraph {
     let mut best = ChannelGraph::none(GraphPattern::Tree);

@@ -7,7 +7,7 @@
 //! a message   starts with few enough channels that all ranks fit in the total; doubles them, up to those per peer, while a
 //!             part exceeds the largest
 //! LL          up to 16 KiB on a channel. From 2.22.3 to 2.28 of all channels per peer, and its parts are counted in steps of LL's
-//!             own buffer, later in those of Simple
+//!             own buffer, later in the buffers of Simple
 //! ```
 //!
 //! The lengths are in chunks, which `NCCL_P2P_NVL_CHUNKSIZE` and its like set. So a send between two of eight GPUs on an NVSwitch

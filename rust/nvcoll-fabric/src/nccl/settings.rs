@@ -1,4 +1,4 @@
-//! NCCL's environment variables: those that change its choice, or the times of sends and of NVLS.
+//! The environment variables that change NCCL's choice, or the times of sends and of NVLS.
 //!
 //! ```text
 //! (NCCL_ALGO, allreduce:tree,ring;broadcast:ring) ─┐

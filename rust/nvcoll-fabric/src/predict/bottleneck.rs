@@ -137,7 +137,7 @@ impl Bottlenecks {
     }
 }
 
-/// The pairs of ranks, first those of one channel.
+/// The pairs of ranks, first the pairs of one channel.
 fn pairs(order: &[usize], traffic: TrafficPattern, is_closed: bool) -> Vec<(u32, u32)> {
     let mut order = order.to_vec();
     if traffic != TrafficPattern::Ring {
@@ -199,7 +199,7 @@ fn is_inner(fabric: &Fabric, link: &Link) -> bool {
     ![link.from, link.to].into_iter().any(is_end)
 }
 
-/// Finds the link with the lowest rate per crossing among those that `is_eligible`; `gbps` is the rate of a link in use.
+/// Finds the link with the lowest rate per crossing among the links that are `is_eligible`; `gbps` is the rate of a link in use.
 ///
 /// # Errors
 /// [`crate::Error::NoPath`].
@@ -239,7 +239,7 @@ pub(super) fn cut(
     rates: &UsedRates,
     pattern: Pattern,
 ) -> Result<Option<Cut>> {
-    // The ports of a switch are those of its GPUs. Without NVLink there is one route, and GPUs do not forward.
+    // The ports of a switch are the ports of its GPUs. Without NVLink there is one route, and GPUs do not forward.
     let is_mesh = machine.interconnect == Interconnect::Nvlink && !machine.has_switch;
     // Other patterns use one card per node, and no tier is narrower than a card.
     let is_wide = pattern != Pattern::AllToAll || !fabric.has_tiers();

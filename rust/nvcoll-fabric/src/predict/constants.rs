@@ -54,7 +54,7 @@ pub fn all() -> &'static [Constant] {
     &TABLE
 }
 
-/// The generations that constants tell apart. GPUs of AMD have that of NVIDIA's of the same years.
+/// The generations with constants of their own. A GPU of AMD has the generation of NVIDIA's GPUs of the same years.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Age {

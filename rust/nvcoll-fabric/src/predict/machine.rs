@@ -77,7 +77,7 @@ pub(super) struct MachineSummary {
     pub(super) nodes: u32,
     pub(super) generation: Generation,
     pub(super) is_amd: bool,
-    /// Whether GPUs read from their peers instead of writing to them. Cited: those of compute capability 8.0 do (NVIDIA/nccl
+    /// Whether GPUs read from their peers instead of writing to them. Cited: GPUs of compute capability 8.0 do (NVIDIA/nccl
     /// src/graph/paths.cc, `ncclTopoCheckP2p`).
     pub(super) reads_peers: bool,
     pub(super) interconnect: Interconnect,
@@ -274,7 +274,7 @@ fn sharers(fabric: &Fabric, node: &[usize], line_gbps: f64) -> f64 {
 /// Says what no measured machine has of a network, or of GPUs that forward.
 fn unmeasured(fabric: &Fabric, network: Option<&NodeNetwork>) -> Option<String> {
     if fabric.has_parallel_ways() {
-        return Some("a hash spreads flows over its switches, of which `simulate` knows more".to_owned());
+        return Some("a hash spreads flows over its switches, and only `simulate` knows the hash".to_owned());
     }
     if fabric.abilities.forwards {
         return Some("its GPUs forward, as no measured machine's do; `simulate` runs any schedule".to_owned());

@@ -22,7 +22,7 @@ use super::rates::UsedRates;
 use crate::hardware::gpus::Generation;
 use crate::nccl::{Model, NcclAlgorithm, NvlsChunks, SendChannels};
 
-/// Channels of GPUs whose number NCCL's model does not tell: RCCL's on MI300X. Chosen.
+/// Channels of GPUs whose number is not in NCCL's model: RCCL's on MI300X. Chosen.
 const CHANNELS: f64 = 32.0;
 
 const KIB: f64 = 1024.0;
@@ -31,7 +31,7 @@ const KIB: f64 = 1024.0;
 const TREE_CHANNELS: f64 = 16.0;
 
 /// The longest message that is sent before the receiver is asked, on networks where that shows. Seen between 2 and 4 KiB of LL,
-/// half of which are flags, on Slingshot (gh200_2n4_alps_boeschf and others).
+/// half of them flags, on Slingshot (gh200_2n4_alps_boeschf and others).
 const EAGER_BYTES: f64 = 4.0 * KIB;
 
 /// The parameters of the network between nodes.
@@ -231,7 +231,7 @@ impl ModelParams {
     }
 }
 
-/// Returns the channels of a ring: twice those that NCCL's search found, or those of the settings.
+/// Returns the channels of a ring: twice the channels that NCCL's search found, or the channels of the settings.
 fn ring_channels(model: &Model) -> Option<f64> {
     let (set, own) = model.ring_channels();
     let found = model.channels(NcclAlgorithm::Ring)?.count;

@@ -1,10 +1,10 @@
-//! Parallel aggregated trees (PAT): all_gather and reduce_scatter with one GPU per node, in as many steps as trees are deep.
+//! Parallel aggregated trees (PAT): all_gather and reduce_scatter with one GPU per node, in one step per level of the trees.
 //!
 //! ```text
 //! time = start + log2 n (hop / 3.5 + software) + 2.8 n + S (n-1)/n / rate of the cards
 //! ```
 //!
-//! The latencies are those of NCCL's own model: steps overlap, and each rank costs something.
+//! The latencies come from NCCL's own model: steps overlap, and each rank costs something.
 //! Source: NCCL src/graph/tuning.cc, v2.30.7. No public measurement shows it, so nothing is fitted.
 
 use super::breakdown::{us, Carrier, TimeBreakdown};

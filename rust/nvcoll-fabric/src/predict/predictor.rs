@@ -211,7 +211,7 @@ impl Predictor {
                     vec!["NCCL_NVLS_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_MIN_CTAS"]
                 }
             }
-            // More channels take longer to start, of which there is a closed form; fewer may carry less.
+            // More channels take longer to start, with a closed form; fewer may carry less.
             Some(_) => {
                 let (set, own) = model.ring_channels();
                 let of_channels = if set < own { &["NCCL_MAX_CTAS", "NCCL_MAX_NCHANNELS"][..] } else { &[] };
@@ -228,7 +228,7 @@ impl Predictor {
         match collective.and_then(|collective| Some(self.model.as_ref()?.choice(collective, nbytes))) {
             Some(Ok(found)) => {
                 let (name, algorithm) = (call.pattern.name(), found.algorithm.name());
-                let message = format!("NCCL takes {algorithm} for {name}, of which there is no prediction here");
+                let message = format!("NCCL takes {algorithm} for {name}, which nvcoll does not predict here");
                 return Error::Unable { fabric: self.fabric.clone(), message };
             }
             Some(Err(error)) => return error,
@@ -237,7 +237,7 @@ impl Predictor {
         let algorithm = call.forced.algorithm.map_or("any algorithm", NcclAlgorithm::name);
         let protocol = call.forced.protocol.map_or("any protocol", |protocol| protocol.name());
         let why = match (call.pattern.is_of_sends(), why) {
-            (true, _) => "NCCL builds it of sends and receives, of which none can be forced",
+            (true, _) => "NCCL builds it from sends and receives, whose algorithm cannot be forced",
             (false, Some(why)) => why,
             (false, None) => "it has no prediction here",
         };

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! **Last step.** A thread block of a ring runs n steps for n - 1 sends (2 n - 1 for all_reduce): the last one stores what it
-//! received, and the channel's link idles meanwhile. Its operands are those of the primitive: the flag, source and destinations
+//! received, and the channel's link idles meanwhile. Its operands are the operands of the primitive: the flag, source and destinations
 //! of `directRecv` and `recvReduceCopy`. Source: NCCL src/device/{all_gather,reduce_scatter,all_reduce}.h, `runRing`. It is
 //! modelled on one node; what rings reach over a network (`network.ring`) has it.
 //!
@@ -89,7 +89,7 @@ pub(super) fn hop_us(params: &ModelParams, protocol: Protocol, bytes: f64, gbps:
     }
 }
 
-/// Returns the time of the step of a ring that sends nothing, and what channels lose that begin in step. `bytes` are those of a
+/// Returns the time of the step of a ring that sends nothing, and what channels lose that begin in step. `bytes` are the bytes of a
 /// step, `gbps` the rate of links.
 pub(super) fn drain_us(
     params: &ModelParams,

@@ -21,7 +21,7 @@ pub(super) struct AlgoProto {
     pub(super) channels: Option<u32>,
 }
 
-/// The algorithms and protocols that a call of one size may run by, of which the fastest is predicted. They depend on no fitted
+/// The algorithms and protocols that a call of one size may run by; the prediction is the fastest one. They depend on no fitted
 /// constant, so a fit finds them once.
 #[derive(Debug, Clone, Default)]
 pub struct Candidates {

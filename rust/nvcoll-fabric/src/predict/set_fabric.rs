@@ -22,7 +22,7 @@ use crate::topology::route::Router;
 /// Returns the machine that NCCL uses under its settings.
 ///
 /// # Errors
-/// [`Error::Setting`] for a level that leaves some paths and takes others; those of [`MachineSummary::of`].
+/// [`Error::Setting`] for a level that leaves some paths and takes others; the errors of [`MachineSummary::of`].
 pub(super) fn set_fabric<'a>(fabric: &'a Fabric, settings: &NcclSettings) -> Result<Cow<'a, Fabric>> {
     let mut set = Cow::Borrowed(fabric);
     if settings.nvls == Some(false) {
@@ -41,16 +41,16 @@ pub(super) fn set_fabric<'a>(fabric: &'a Fabric, settings: &NcclSettings) -> Res
     let refuse = |message: &str| Err(Error::Setting { variable: "NCCL_P2P_LEVEL", message: message.to_owned() });
     let loses_nvlink = over_nvlink.iter().any(is_beyond);
     if loses_nvlink && !over_nvlink.iter().all(is_beyond) {
-        return refuse("it leaves some GPUs NVLink and takes it from others, of which there is no closed form");
+        return refuse("it leaves some GPUs NVLink and takes it from others, and no closed form is known for this");
     }
     if loses_nvlink && machine.folds {
         return refuse(
-            "NCCL keeps NVLS without peer access, of which there is no closed form: pass NCCL_NVLS_ENABLE=0 too",
+            "NCCL keeps NVLS without peer access, and no closed form is known for this: pass NCCL_NVLS_ENABLE=0 too",
         );
     }
     let loses_host = fabric.abilities.peer_access && over_host.iter().any(is_beyond);
     if loses_host && !over_host.iter().all(is_beyond) {
-        return refuse("it leaves some pairs of GPUs peer access over PCIe and takes it from others, of which there is no closed form");
+        return refuse("it leaves some pairs of GPUs peer access over PCIe and takes it from others, and no closed form is known for this");
     }
     if loses_nvlink || loses_host {
         let mut changed = set.into_owned();

@@ -19,7 +19,7 @@
 //! ```
 //!
 //! The growth is chosen. The table has one cluster at 2, 4 and 8 nodes: each doubling moves its error by 3 to 8 % where the
-//! interval is 16 % wide, which is a fifth to a half of it. Systems of 4 and 8 nodes lie inside the interval of those of 2
+//! interval is 16 % wide, which is a fifth to a half of it. Systems of 4 and 8 nodes lie inside the interval of systems of 2
 //! and 3, so the law is no narrower than what was seen.
 
 use std::sync::LazyLock;

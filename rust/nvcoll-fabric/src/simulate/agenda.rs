@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::units::Ps;
 
-/// What happens at one time: the queues whose transfers may end, and those whose transfers begin.
+/// What happens at one time: the queues whose transfers may end, and the queues whose transfers begin.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SimultaneousEvents {
     pub(super) ends: Vec<u32>,

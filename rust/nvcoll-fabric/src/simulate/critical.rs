@@ -211,12 +211,12 @@ impl Critical {
         let mut spent: Vec<(String, Ps)> = spent.into_iter().collect();
         spent.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
         let percent = |time: Ps| (u128::from(time) * 100 + u128::from(total) / 2) / u128::from(total);
-        let said = |(nth, (what, time)): (usize, &(String, Ps))| {
+        let in_words = |(nth, (what, time)): (usize, &(String, Ps))| {
             let percent = percent(*time);
             let of = if nth == 0 { " of the time is" } else { "" };
             (percent > 0).then(|| format!("{percent} %{of} {what}"))
         };
-        let parts: Vec<String> = spent.iter().enumerate().take(MOST_SHARES).filter_map(said).collect();
+        let parts: Vec<String> = spent.iter().enumerate().take(MOST_SHARES).filter_map(in_words).collect();
         if parts.is_empty() {
             "it takes no time".to_owned()
         } else {

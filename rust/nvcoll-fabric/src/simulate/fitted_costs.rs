@@ -1,4 +1,4 @@
-//! Costs that were fitted to measurements, in place of those that a fabric and a protocol have.
+//! Costs that were fitted to measurements. They replace the costs of a fabric and a protocol.
 
 use crate::units::{Ps, Rate};
 

@@ -109,7 +109,7 @@ impl Flat {
         Ok(())
     }
 
-    /// Returns the number of queues, those of leaves too.
+    /// Returns the number of queues, with the queues of leaves.
     pub(super) fn queues(&self) -> usize {
         self.ranks.len()
     }
@@ -155,7 +155,7 @@ impl Flat {
         (queue, (done % len) as u32, (done / len) as u32)
     }
 
-    /// Returns the number of a queue among those of its rank.
+    /// Returns the number of a queue among the queues of its rank.
     pub(super) fn queue_of_rank(&self, queue: u32) -> u32 {
         let rank = self.ranks[queue as usize];
         queue - self.ranks[..queue as usize].partition_point(|&other| other < rank) as u32

@@ -1,4 +1,4 @@
-//! The links of a run: those of the fabric as they are today, and the memory of each GPU, which is a link too.
+//! The links of a run: the links of the fabric with their damage, and the memory of each GPU, which is a link too.
 //!
 //! ```text
 //! number  0 .. links             the fabric's, by position; damaged ones slower, cut ones never on a route

@@ -12,7 +12,7 @@
 //! **Tiles.** The schedule passes once per tile, which is `slice_bytes` of every chunk. Each queue goes through its
 //! steps in order, tile after tile. A step is ready when the step before it is done and what it waits for has
 //! happened, `lag` tiles back; of another rank it hears after the latency of the route from there times the
-//! protocol's signal ratio. A rank's enter happens when it is said to start. A rank leaves when its queues are
+//! protocol's signal ratio. A rank's enter happens at its start time. A rank leaves when its queues are
 //! through and what its leave waits for has happened.
 //!
 //! **Steps.** Every view that is not on the executing rank is bytes on its route, from the owner for a source and to
@@ -25,7 +25,7 @@
 //! **At the switch.** Where one NVSwitch joins all ranks of a step marked so, and folds and multicasts, every source
 //! leaves its GPU once and one folded stream comes down to the executor; one stream goes up and the switch sends it
 //! to every destination. Then an nvswitch all_reduce of N bytes moves N (1 + 1/n) each way through each port.
-//! Elsewhere the step is refused, or, if the settings say so, done point to point.
+//! Elsewhere the step is refused, or, with a setting, done point to point.
 //!
 //! **Links** are shared max-min fair by progressive filling (`sharing.rs`). A step of no bytes pays its fixed time only.
 //!

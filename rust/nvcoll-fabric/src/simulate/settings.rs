@@ -41,7 +41,7 @@ pub struct Settings {
     pub spans: bool,
     /// For each rank, when it enters the call; empty: all at 0.
     pub starts_ps: Vec<Ps>,
-    /// For each rank, how many times as long its steps take as those of a healthy GPU would with the links to
+    /// For each rank, the time of its steps as a multiple of the time on a healthy GPU with the links to
     /// themselves; at least one. Empty: all are healthy.
     pub slowdowns: Vec<Ratio>,
     /// Links that are slower than they should be, or cut.

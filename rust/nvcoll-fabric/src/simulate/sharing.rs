@@ -1,4 +1,4 @@
-//! Links shared max-min fair: every transfer gets as much as it can without taking from one that has less.
+//! Links shared max-min fair: every transfer gets the highest rate that takes nothing from a slower transfer.
 //!
 //! ```text
 //! begin, end ─▶ changed links ─▶ connected component of each ─▶ filled (`crate::max_min`) ─▶ rates, the earliest end

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! NICs are spread evenly over the GPUs of a node: the k-th of m hangs where GPU k g/m of g hangs, at its PCIe switch or
-//! socket. A node that has cards of its own, as most that are read from a file, keeps those that lie nearest to these GPUs,
+//! socket. A node with its own cards, as most nodes from files, keeps the cards that are nearest to these GPUs,
 //! of the speed of the network first; its other cards (for storage, for management) are left out. A rack of NVLink is one
 //! node, and each of its trays has the NICs of a node: the k-th of every tray is on rail k.
 //! A network is described by [`Network`]: one row of `hardware/networks.toml`, or a file of the user. `switches.rs` builds
@@ -119,7 +119,7 @@ fn with_own_cards(
         let is_host = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
         let away = node.hops_from(tray[rail * tray.len() / nics], is_host, |family| !family.joins_gpus());
         let place = |&at: &usize| (other_speed(free[at]).is_some(), away[free[at]].unwrap_or(u32::MAX), at);
-        let nearest = (0..free.len()).min_by_key(place).expect("there are as many cards as rails");
+        let nearest = (0..free.len()).min_by_key(place).expect("the numbers of cards and rails are equal");
         replaced = replaced.or(other_speed(free[nearest]));
         let nic = free.remove(nearest);
         let link = node.links.iter().find(|link| link.to == nic && !is_nic(link.from));

@@ -42,8 +42,8 @@ pub(crate) struct EqualNodes {
 }
 
 impl EqualNodes {
-    /// Finds the parts of a fabric whose nodes all can change places; none if it has fewer than three nodes, nodes that
-    /// differ or hang at different devices, or several ways between two switches, of which a hash takes one.
+    /// Finds the parts of a fabric whose nodes all can change places; none if it has fewer than three nodes, or nodes that
+    /// differ or hang at different devices, or if a hash takes one of several ways between two switches.
     pub(crate) fn of(fabric: &Fabric) -> Option<Self> {
         Self::in_groups(fabric).filter(|found| found.groups.len() == 1 && !fabric.has_parallel_ways())
     }

@@ -20,7 +20,7 @@ type FlowEnd = (usize, bool);
 /// A fabric as a network of flows.
 ///
 /// Of equal nodes it keeps one of each group. For each question, nodes of a group whose GPUs take part in the same way become
-/// one node, with capacities as many times as large: the smallest cut that lies next to the sources is unique, so it treats
+/// one node, with capacities multiplied by their number: the smallest cut that lies next to the sources is unique, so it treats
 /// such nodes alike, and no cut is missed.
 pub(crate) struct FlowNetwork {
     /// Edges between shared devices; all edges where nodes differ.

@@ -15,14 +15,14 @@ pub enum Loss {
     Lanes {
         /// The family.
         family: LinkFamily,
-        /// The lanes, divided by those that are left.
+        /// The number of lanes, divided by the number of lanes that are left.
         part: u32,
         /// All GPUs lose lanes, or the first one of each node.
         of_all: bool,
     },
-    /// One network card in so many is left.
+    /// The number of network cards, divided by the number of cards that are left.
     Cards(u32),
-    /// A port has one part in so many of its rate.
+    /// The rate of a port is divided by this number.
     Rate(u32),
     /// One card with a port of another medium, and its Gbit/s, replaces all; it does not reach the memory of GPUs.
     Port(&'static Medium, f64),
@@ -35,7 +35,7 @@ impl Fabric {
     ///
     /// # Errors
     /// [`Error::Unable`] if the nodes and the network of several nodes are not known, if nodes lose lanes of PCIe, which are the way to
-    /// their network, or if cards cannot be divided so; those of [`cluster`].
+    /// their network, or if cards cannot be divided so; the errors of [`cluster`].
     pub fn damaged(&self, loss: &Loss) -> Result<Fabric> {
         if self.nodes() == 1 {
             return Ok(match *loss {
@@ -46,7 +46,7 @@ impl Fabric {
         let (node, network) = self.parts()?;
         let unable = |message: String| Err(Error::Unable { fabric: self.name.clone(), message });
         let (mut node, mut network) = (node.clone(), network.clone());
-        // The cards that it has are those of its changes, and lose with the others.
+        // Its cards come from its changes, and lose with the others.
         network.nics = self.cards().unwrap_or(network.nics);
         match *loss {
             Loss::Lanes { family: LinkFamily::Pcie, .. } => {

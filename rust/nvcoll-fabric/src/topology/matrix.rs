@@ -6,7 +6,7 @@
 //! | `NV18` | 18 NVLinks, to each other or to one switch; `XGMI` for Infinity Fabric |
 //! | `PIX`, `PXB` | one PCIe switch, or several |
 //! | `PHB` | the root complex of one socket |
-//! | `NODE` | several root complexes of one socket, where a text tells them apart |
+//! | `NODE` | several root complexes of one socket, where the text names them |
 //! | `SYS` | another socket |
 //! | `NET` | another node |
 

@@ -18,7 +18,7 @@ use crate::units::Rate;
 /// The work of a search in the units in which interrupts count. Chosen: some microseconds, against steps of nanoseconds.
 const UNITS_PER_ROUTE: usize = (UNITS_PER_QUESTION / 64) as usize;
 
-/// The most GPUs of which every pair is searched, counting nodes that can change places once. Chosen: half a minute.
+/// The largest number of GPUs with a search of every pair, where nodes that can change places count once. Chosen: half a minute.
 const MOST_SEARCHED: u32 = 512;
 
 /// For each rank, the rate that it reaches to each other rank, `None` to itself.

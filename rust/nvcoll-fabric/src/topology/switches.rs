@@ -5,7 +5,7 @@
 //!          leaf0 leaf1 …               spine0 spine1 …              core                rail, or one for all rails
 //! ```
 //!
-//! The top of a plane are its switches that take links from above. Links up are those of a full group, as a network is
+//! The top of a plane are its switches that take links from above. Links up are the links of a full group, as a network is
 //! built; so a group that is not full has more of them for each node. The links of a mesh or torus are dealt out to the tops
 //! of a child in turn, as in a dragonfly, whose routers have a few links each to other groups. A tier of switches above a
 //! single switch is left out.
@@ -17,7 +17,7 @@ use crate::hardware::media::Medium;
 use crate::hardware::network::{Ecmp, JoinedBy, Network, Tier};
 use crate::hardware::{Device, DeviceKind, Fabric};
 
-/// Chosen: more links than a network of as many nodes as there may be has.
+/// Chosen: more links than a network with the largest number of nodes.
 const MOST_LINKS: u64 = 1 << 20;
 
 /// What joins the nodes of a cluster.
@@ -86,7 +86,7 @@ impl Fabric {
         Ok(Joined { leaves, has_joined_rails: top[0].tops.len() == 1 })
     }
 
-    /// Says whether its switches are more than those of a shipped network: more than leaves that one spine joins, or leaves
+    /// Says whether it has more switches than a shipped network: more than leaves that one spine joins, or leaves
     /// with less rate to it than to the cards.
     pub(crate) fn has_tiers(&self) -> bool {
         let is_switch = |at: usize| self.devices[at].kind == DeviceKind::NetworkSwitch;
@@ -255,8 +255,9 @@ fn name_of(tier: &Tier, nth: usize, places: [(u32, u32); 3]) -> String {
         2 => "core",
         _ => "top",
     };
-    let told: Vec<String> = places.iter().filter(|(_, count)| *count > 1).map(|(place, _)| place.to_string()).collect();
+    let shown: Vec<String> =
+        places.iter().filter(|(_, count)| *count > 1).map(|(place, _)| place.to_string()).collect();
     // The one rail of a node with one card is numbered, too.
-    let is_rail = nth == 0 && tier.rails && told.is_empty();
-    format!("{}{}", tier.name.as_deref().unwrap_or(usual), if is_rail { "0".to_owned() } else { told.join("-") })
+    let is_rail = nth == 0 && tier.rails && shown.is_empty();
+    format!("{}{}", tier.name.as_deref().unwrap_or(usual), if is_rail { "0".to_owned() } else { shown.join("-") })
 }

@@ -2,7 +2,7 @@
 //!
 //! | change | the machine with it |
 //! |---|---|
-//! | `nvlink x2`, `network x0.5`, `pcie x2` | links of the family carry so many times as much |
+//! | `nvlink x2`, `network x0.5`, `pcie x2` | the rate of all links of the family is multiplied by the factor |
 //! | `nics 4` | nodes, or trays of a rack, with as many network cards, spread over their GPUs |
 //! | `pcie` | no NVLink: GPUs of a node reach each other over PCIe |
 //! | `gpu a100-sxm-40gb` | another model of GPU with the same links |
@@ -51,7 +51,7 @@ impl Fabric {
     /// Returns the cluster with another number of the same nodes, or one node without the network.
     ///
     /// # Errors
-    /// [`Error::Unable`] if the machine is no cluster; those of [`cluster`].
+    /// [`Error::Unable`] if the machine is no cluster; the errors of [`cluster`].
     pub fn with_nodes(&self, nodes: u32) -> Result<Fabric> {
         let (node, network) = self.parts()?;
         let is_of_network = |change: &Change| matches!(change, Change::Nics(_) | Change::Wider(LinkFamily::Network, _));
@@ -140,7 +140,7 @@ impl Fabric {
     }
 }
 
-/// Returns a link that carries so many times as much: with more lanes, or with faster ports of a network; none for parts of a lane.
+/// Returns a link whose rate is multiplied by `times`: with more lanes, or with faster ports of a network; none for parts of a lane.
 fn wider(link: &Link, times: f64) -> Option<Link> {
     if link.medium.family == LinkFamily::Network {
         let gbit = (link.medium.lane_gbps * 8.0 * times * 1e6).round() / 1e6;

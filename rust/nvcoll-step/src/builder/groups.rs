@@ -10,7 +10,7 @@
 //! | others | `dp` |
 //!
 //! Groups of one shape and kind are one. Further groups of a kind are named by their description or, if torch made that up, by size and
-//! distance. Ranks that are no runs of equal distances, as 0, 1, 5, are priced as if evenly apart, as 0, 2, 4, and a note says so.
+//! distance. Ranks that are no runs of equal distances, as 0, 1, 5, are priced as if evenly apart, as 0, 2, 4, with a note.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,7 @@ impl GroupDraft {
         Ok((Self { called: called.to_owned(), ranks, shape, calls: BTreeMap::new() }, assumed))
     }
 
-    /// Makes the draft of a group of which only the shape is known.
+    /// Makes the draft of a group with a known shape and unknown ranks.
     pub(super) fn of_shape(called: &str, shape: Group) -> Self {
         Self { called: called.to_owned(), ranks: Vec::new(), shape, calls: BTreeMap::new() }
     }
@@ -101,7 +101,7 @@ impl GroupDraft {
         *most = most.max(bytes);
     }
 
-    /// Returns the word for its kind; `calls` are those of all groups of these ranks.
+    /// Returns the word for its kind; `calls` are the calls of all groups of these ranks.
     fn word(&self, calls: &BTreeMap<&'static str, f64>, is_world: bool) -> &'static str {
         let is_sharded = ["all_gather", "reduce_scatter"].iter().all(|call| calls.contains_key(call));
         match group_word(&self.called) {

@@ -14,7 +14,7 @@
 //! them: the builder makes the events. A wait for an earlier operation of the same stream, and a second wait of a stream for the same
 //! operation, are left out. So operations may have other positions in the step than their handles: [`StreamsBuilder::place`].
 //!
-//! **FLOPs of the model** are those of the forward pass, and those of the backward pass, but at most twice as many: further ones are
+//! **FLOPs of the model** are the FLOPs of the forward pass and of the backward pass, but at most twice the forward ones: further FLOPs are
 //! recomputation. If nothing is of the backward pass, as with compiled autograd, all count. Products and attention are compared apart.
 
 mod groups;
@@ -35,7 +35,7 @@ use crate::step::{Form, WorkStep, SCHEMA};
 use groups::GroupDraft;
 pub use words::group_word;
 
-/// FLOPs of a backward pass in those of the forward pass: gradients of inputs and of weights.
+/// FLOPs of a backward pass, as a multiple of the forward pass: gradients of inputs and of weights.
 const BACKWARD: f64 = 2.0;
 
 /// A step on streams that is being made.
@@ -105,7 +105,7 @@ pub struct Totals {
     pub tokens: Option<f64>,
     /// The precision of most products. Default: found in the operations.
     pub dtype: Option<Dtype>,
-    /// Whether makers said which operations are of the backward pass: then FLOPs of the model are known.
+    /// Whether makers marked the operations of the backward pass: then FLOPs of the model are known.
     pub has_passes: bool,
 }
 
@@ -127,7 +127,7 @@ impl StreamsBuilder {
         Ok(self.numbered(draft))
     }
 
-    /// Returns the number of a group of which only the shape is known.
+    /// Returns the number of a group with a known shape and unknown ranks.
     pub fn shape(&mut self, size: u32, stride: u32, called: &str) -> usize {
         self.numbered(GroupDraft::of_shape(called, Group::even(size.max(1), stride.max(1))))
     }
@@ -170,8 +170,8 @@ impl StreamsBuilder {
         self.ranks[at].drafts.len() - 1
     }
 
-    /// Adds work of a rank, and returns its handle. Kernels that move bytes, or have a known time, belong to the part of the time that their name
-    /// tells; those of optimizers stream.
+    /// Adds work of a rank, and returns its handle. Kernels that move bytes, or have a known time, belong to the part of the time that fits their
+    /// name; kernels of optimizers stream.
     pub fn op(&mut self, at: usize, issue: Issue, mut work: StepWork) -> usize {
         let kernel = matches!(work, StepWork::Move { .. } | StepWork::Timed { .. });
         let part = if kernel { words::part_of_kernel(&issue.name) } else { None };
@@ -209,7 +209,7 @@ impl StreamsBuilder {
         }
     }
 
-    /// Adds a collective. `is_share`: the bytes are those of one rank, of which nccl-tests counts all. Without a name it gets that of its group and
+    /// Adds a collective. `is_share`: the bytes are the share of one rank, and nccl-tests counts all ranks. Without a name it gets the name of its group and
     /// pattern. A group of one rank reads and writes the bytes.
     ///
     /// # Errors

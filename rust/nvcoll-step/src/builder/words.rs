@@ -13,7 +13,7 @@ const WORDS: [(&str, &[&str]); 7] = [
     ("dp", &["dp", "data", "ddp"]),
 ];
 
-/// Words in the names of kernels, with the parts of the time of a step that they tell.
+/// Words in the names of kernels, with the parts of the time of a step that they mean.
 const KERNELS: [(TimePart, &[&str]); 3] = [
     (TimePart::Optimizer, &["optimizer", "adam", "_fused_sgd", "_foreach_"]),
     (TimePart::Attention, &["attention", "flash", "fmha"]),
@@ -48,7 +48,7 @@ pub fn group_word(description: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the part of the time of a step that the name of a kernel tells.
+/// Returns the part of the time of a step that the name of a kernel means.
 pub(super) fn part_of_kernel(name: &str) -> Option<TimePart> {
     KERNELS.into_iter().find(|(_, words)| words.iter().any(|word| name.contains(word))).map(|(part, _)| part)
 }

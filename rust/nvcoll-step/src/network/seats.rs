@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Groups of a size and stride fill blocks of size × stride ranks. **Uneven groups** have other numbers of ranks in one node than in
-//! another. Closed forms know equal nodes, so the price is that of the worst case which they know: each node has the largest
-//! number that divides all of these, and there are as many nodes as that takes, but no more than the machine has. A ring over
+//! another. Closed forms know equal nodes, so the price is the price of the worst case that they know: each node has the largest
+//! number that divides all of these, and the number of nodes follows from it, but is at most the machine's. A ring over
 //! nodes is held up by the node with the fewest cards in use, which is no faster than this.
 
 use std::fmt;
@@ -55,7 +55,7 @@ impl Group {
         Self { size, stride, runs: 1, apart: 0 }
     }
 
-    /// Says whether it is one: it has ranks in equal runs, and between those of a run is space for whole runs.
+    /// Says whether it is one: it has ranks in equal runs, and the gaps between ranks of a run hold whole runs.
     pub(crate) fn is_sound(self) -> bool {
         let is_even = self.size > 0 && self.stride > 0 && self.runs > 0 && self.size.is_multiple_of(self.runs);
         is_even && (self.runs == 1 || self.apart > 0 && u64::from(self.apart) % self.run() == 0)
@@ -66,7 +66,7 @@ impl Group {
         u64::from(self.size / self.runs) * u64::from(self.stride)
     }
 
-    /// Returns the number of ranks from the first to the last, with those that are between.
+    /// Returns the number of ranks from the first to the last, with all ranks in between.
     fn extent(self) -> u64 {
         self.run() + u64::from(self.runs - 1) * u64::from(self.apart)
     }
@@ -110,7 +110,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the bytes that leave a node for one group, in those of the call.
+    /// Returns the bytes that leave a node for one group, as a multiple of the bytes of the call.
     pub(super) fn leaving(self, pattern: Pattern) -> f64 {
         let others = f64::from(self.nodes - 1) / f64::from(self.nodes);
         match pattern {

@@ -12,7 +12,7 @@
 //!
 //! A cycle of 1F1B: stages a to b work on a micro-batch, down and up, while stage a goes on to the micro-batch b - a + 1 later. It takes the
 //! t of these stages and 2 (b - a) sends. So sends that nothing hides cost nearly two per micro-batch, and a cycle of one stage is its t.
-//! The longest path is the way of the first micro-batch, then cycles from some stage a on, of which the last goes to the last stage: after the
+//! The longest path is the way of the first micro-batch, then cycles from some stage a on; the last cycle goes to the last stage: after the
 //! last forward pass of a, all later stages still work on it. No step is shorter than the way to a stage that is always
 //! busy. If the last stage is slowest, this is (m - 1) max t + sum t.
 //!
@@ -58,7 +58,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns the seconds of the longest path through 1F1B, where `times` are those of the stages.
+    /// Returns the seconds of the longest path through 1F1B, where `times` are the times of the stages.
     fn longest_path(&self, times: &[f64], send: f64) -> f64 {
         let (stages, more) = (times.len(), self.micro_batches as usize - 1);
         let mut longest = self.busiest(times, send);

@@ -17,7 +17,7 @@
 //! Time is in integer picoseconds. Cost: one visit per pass, micro-batches x stages x chunks.
 //!
 //! Held against the figures of arXiv 2401.10241, with the times of its table 9 (`tests/pipeline_paper.rs`): the bubbles of 1F1B and ZB-1p
-//! are those of its table 5 in all four digits; interleaved ones are 0.08 to 0.35 points larger, which are p sends; those of zero bubble 2p
+//! agree with its table 5 in all four digits; interleaved ones are 0.08 to 0.35 points larger, which are p sends; bubbles of zero bubble 2p
 //! are as small or smaller in 10 of 12 rows, and up to 0.13 points larger in two.
 //!
 //! It does not model: sends that block the sender, DualPipe, ZB-V, unequal numbers of chunks.

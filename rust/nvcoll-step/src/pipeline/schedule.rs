@@ -150,7 +150,7 @@ pub(super) struct PassOrder {
     pub(super) deferred: Vec<u32>,
     /// Whether a weight pass fills a gap that is shorter than it is.
     pub(super) fills_any_gap: bool,
-    /// The most activations that a stage holds, in those of one micro-batch.
+    /// The peak of the activations of a stage, as a multiple of one micro-batch.
     pub(super) limit: f64,
 }
 

@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 pub enum Balance {
     /// The layers; the first chunks have one more if the number does not divide.
     Layers,
-    /// The layers with embedding and head, each of which counts as a layer (Megatron-Core's `account_for_embedding_in_pipeline_split` and
+    /// The layers with embedding and head; embedding and head count as a layer each (Megatron-Core's `account_for_embedding_in_pipeline_split` and
     /// `account_for_loss_in_pipeline_split`).
     LayersAndEnds,
-    /// The cost, where the head costs as much as this number of layers: the slowest chunk is as fast as can be (nanotron).
+    /// The cost, where the head costs this number of layers: the slowest chunk gets the lowest possible cost (nanotron).
     Cost {
         /// The cost of the head in layers.
         head: f64,

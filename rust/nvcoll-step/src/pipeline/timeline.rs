@@ -41,7 +41,7 @@ pub struct StageTime {
     pub end_ps: Ps,
     /// The time of its passes.
     pub busy_ps: Ps,
-    /// The most activations that it holds, in those of one micro-batch on one chunk: all of those in flight, and the kept part of those
+    /// The peak of its activations, as a multiple of one micro-batch on one chunk: all micro-batches in flight, and the kept part of the ones
     /// that wait for their weight pass.
     pub activations: f64,
     /// The micro-batches of each chunk that are in flight at that moment: forward begun, backward not ended.

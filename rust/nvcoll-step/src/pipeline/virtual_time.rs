@@ -4,7 +4,7 @@
 //! ready = the stages that may go on
 //! while a stage is in ready:
 //!     while the input of its next pass has a time of arrival:
-//!         run weight passes: those that memory asks for, those that fit before the arrival
+//!         run weight passes: first the passes that memory needs, then the passes that fit before the arrival
 //!         run the pass; after a backward pass, run the weight passes that are not deferred
 //!     put its two neighbours in ready
 //! ```
@@ -69,7 +69,7 @@ impl Stage {
         self.backwards - self.weights
     }
 
-    /// Returns the activations that it holds, in those of one micro-batch.
+    /// Returns the activations that it holds, as a multiple of one micro-batch.
     fn held(&self, kept: f64) -> f64 {
         (self.forwards - self.backwards) as f64 + self.pending() as f64 * kept
     }

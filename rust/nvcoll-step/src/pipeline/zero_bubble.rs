@@ -1,11 +1,11 @@
-//! Zero bubble 2p: the best of a few orders, each of which virtual time runs.
+//! Zero bubble 2p: the best of a few orders; virtual time runs each of them.
 //!
 //! Qi et al. (arXiv 2401.10241, section 3.1) search over the switches of a heuristic. This search is ours and uses the same two facts:
 //!
 //! 1. Between the first forward and the first backward pass of stage r, a micro-batch visits all later stages and returns. The stage
 //!    fills that time with forward passes: their number, rounded down or up, is its `warm_up`.
-//! 2. The last backward pass of stage r ends earlier than that of stage 0 by the way between them, but began later by the same
-//!    way forward. Weight passes fill both: stage r defers that many (`deferred`), or as many as memory holds.
+//! 2. The last backward pass of stage r ends earlier than the last one of stage 0 by the way between them, but began later by the same
+//!    way forward. Weight passes fill both: stage r defers this number of passes (`deferred`), or the number that memory holds.
 //!
 //! A third switch lets a weight pass begin in a gap that is shorter than it. Eight orders, the one whose longest stage is shortest.
 //! A stage holds at most the activations of 2 p micro-batches.

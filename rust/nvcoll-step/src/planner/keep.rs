@@ -24,7 +24,7 @@ use crate::layout::{Recompute, Sharding};
 use crate::memory::{in_flight, MemoryLine, MemoryPart, RankMemory};
 use crate::model::Layer;
 
-/// Bytes of an input that is kept for a narrow GEMM, in those of bf16: 8 bits, a copy in part. Fitted to runs that fitted.
+/// Bytes of an input that is kept for a narrow GEMM, as a multiple of its bytes in bf16: 8 bits, a copy in part. Fitted to runs that fitted.
 const NARROW: f64 = 0.6;
 
 impl Request {

@@ -134,7 +134,7 @@ impl<'r> LayerSizes<'r> {
         found
     }
 
-    /// Parameters of this layer on this rank: dense ones and those of its experts.
+    /// Parameters of this layer on this rank: dense parameters and parameters of its experts.
     pub(super) fn parameters(&self) -> (f64, f64) {
         let of = |kind| {
             let matrices = self.matrices().into_iter().filter(move |one| one.kind == kind);

@@ -16,7 +16,7 @@ pub struct Request {
     pub layout: Layout,
     /// The software.
     pub software: Software,
-    /// The number of GPUs that NVLink joins: those of a node, or of a rack.
+    /// The number of GPUs that NVLink joins: the GPUs of a node, or of a rack.
     pub domain: u32,
 }
 

@@ -4,7 +4,7 @@
 //! ops ─compute, network─▶ blocks ─runs─▶ chunks of stages ─pipeline─▶ micro-batches ─+ once─▶ seconds by part
 //! ```
 //!
-//! Parts are those of the slowest stage.
+//! Parts are the parts of the slowest stage.
 
 use std::collections::BTreeMap;
 

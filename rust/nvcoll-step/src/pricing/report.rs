@@ -6,7 +6,7 @@
 //! | exposed | the GPU computes nothing as data move between GPUs, and what computing loses beside them |
 //! | idle | bubbles of the pipeline, waits for the processor, stalls, copies to and from the processor |
 //!
-//! The three kinds of parts ([`PartKind`](super::parts::PartKind)) add up to the time of the step. They are those of the slowest stage of layers, and of the rank that waits least for others on streams.
+//! The three kinds of parts ([`PartKind`](super::parts::PartKind)) add up to the time of the step. In layers they come from the slowest stage, on streams from the rank that waits least for others.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub struct StepReport {
     pub mfu: f64,
     /// FLOP/s per GPU of the model, in units of 10^12.
     pub tflops: f64,
-    /// Which FLOPs `mfu` and `tflops` count: `model`, or `recorded` ones if the step does not say those of its model.
+    /// Which FLOPs `mfu` and `tflops` count: `model`, or `recorded` ones if the step has no FLOPs of its model.
     pub flops_of: String,
     /// Seconds by part; they sum up to `seconds`.
     pub parts: TimeParts,

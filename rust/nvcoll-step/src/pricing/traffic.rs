@@ -12,7 +12,7 @@ use crate::step::layers::{Hides, Layers};
 use crate::step::work::{StepOp, StepWork};
 use crate::step::WorkStep;
 
-/// The GPUs among which the contention of collectives was fitted: those of a node of eight.
+/// The number of GPUs for which the contention of collectives was fitted: a node of eight.
 const NEARBY: u32 = 8;
 
 impl Pricer<'_> {

@@ -84,7 +84,7 @@ pub enum StepWork {
         /// Which.
         #[serde(with = "pattern")]
         pattern: Pattern,
-        /// The bytes as nccl-tests counts them: those of all ranks together for all_gather and reduce_scatter.
+        /// The bytes as nccl-tests counts them: for all_gather and reduce_scatter the bytes of all ranks together.
         bytes: f64,
         /// The name of the group.
         group: String,
@@ -140,7 +140,7 @@ pub enum MoveRate {
     Least,
     /// The rate of the memory: gradients that are accumulated, the optimizer.
     Stream,
-    /// Element-wise kernels; the bytes are those of each kernel.
+    /// Element-wise kernels, with the bytes of each kernel.
     #[default]
     Counted,
 }
@@ -227,7 +227,7 @@ impl StepWork {
         self.is_on_stream() && !self.is_order()
     }
 
-    /// Returns its numbers, all of which are at least 0.
+    /// Returns its numbers; all are at least 0.
     pub(crate) fn numbers(&self) -> Vec<f64> {
         match *self {
             Self::Gemm { m, n, k, batch, experts, .. } => vec![m, n, k, batch, experts.unwrap_or(1.0)],

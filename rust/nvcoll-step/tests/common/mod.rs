@@ -31,7 +31,7 @@ pub(crate) fn request(model: &str, layout: Layout, software: &str) -> Request {
     Request { model, layout, software, domain: 8 }
 }
 
-/// A machine of which the first GPUs work on a step.
+/// A machine whose first GPUs work on a step.
 pub(crate) struct Machine(Network, Device);
 
 impl Machine {

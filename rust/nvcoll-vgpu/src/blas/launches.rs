@@ -64,7 +64,7 @@ logged! { answer:
         5 => result(name, handle, int(n), out, 16),
         _ => Err(Failure::INVALID_VALUE),
     };
-    // Batched factorizations that tell the device whether they succeeded, and those that tell the host that no argument was
+    // Batched factorizations that write to the device whether they succeeded, and others that write to the host that no argument was
     // invalid.
     cublasSgetrfBatched cublasDgetrfBatched cublasCgetrfBatched cublasZgetrfBatched[handle n a lda pivots info batch]() =>
         |name| {

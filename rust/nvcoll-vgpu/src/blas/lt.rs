@@ -2,7 +2,7 @@
 //!
 //! A product is m x n x k: m and n are the rows and columns of D, k is the side of A that is summed over. The epilogue
 //! (bias, ReLU, GELU, their gradients) stands in the record as the number of `cublasLtEpilogue_t`.
-//! Numbers of attributes are those of NVIDIA's documentation, *cuBLAS*, section "Using the cuBLASLt API".
+//! Numbers of attributes are from NVIDIA's documentation, *cuBLAS*, section "Using the cuBLASLt API".
 use std::ffi::c_int;
 
 use super::products::MatrixProduct;
@@ -50,7 +50,7 @@ values! {
     cublasLtGetVersion() -> usize => version() as usize;
 }
 
-/// Sets an attribute of a description; those that are kept have 4 bytes.
+/// Sets an attribute of a description; attributes that are kept have 4 bytes.
 fn describe(description: Handle, attribute: c_int, value: List<c_int>, bytes: usize) -> Answer {
     let mut known = DESCRIPTIONS.find(description)?;
     let field = match attribute {

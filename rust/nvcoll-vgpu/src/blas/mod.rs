@@ -9,7 +9,7 @@
 //!
 //! Matrices are column-major here, as cuBLAS has them: a product that torch calls (M, N) has m = N and n = M.
 //! Results that a call hands to the host (`dot`, `nrm2`, `iamax` in pointer mode "host") are 0: there is no data.
-//! Names, argument orders and numbers of enums are those of NVIDIA's documentation, *cuBLAS*, sections 2 and 3.
+//! Names, argument orders and numbers of enums are from NVIDIA's documentation, *cuBLAS*, sections 2 and 3.
 mod launches;
 mod lt;
 mod products;

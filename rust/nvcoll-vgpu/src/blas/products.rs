@@ -66,7 +66,7 @@ fn sizes(words: [usize; 4]) -> [i64; 4] {
     words.map(|word| int(word).into())
 }
 
-/// Logs a product without an epilogue; `types` has those of A and C, and the compute type.
+/// Logs a product without an epilogue; `types` has the types of A and C, and the compute type.
 fn typed(name: Name, handle: Handle, sizes: [i64; 4], operations: [usize; 2], types: [usize; 3]) -> Answer {
     let [a, c, compute] = types.map(int);
     let operations = operations.map(int);

@@ -1,6 +1,6 @@
 //! Products and solutions of triangular, symmetric and Hermitian matrices, and rank-k updates.
 //!
-//! The log knows products m x n x k, which take 2 m n k operations. A call here takes so many (Golub and Van Loan, *Matrix
+//! The log knows products m x n x k, which take 2 m n k operations. A call here takes these numbers (Golub and Van Loan, *Matrix
 //! Computations*; s is the side of the square matrix: m on the left, n on the right):
 //!
 //! | call | operations | logged |

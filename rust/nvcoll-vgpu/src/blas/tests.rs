@@ -8,14 +8,14 @@ use super::solves::*;
 use super::*;
 use crate::arguments::List;
 use crate::log::{self, LogRecord};
-use crate::testing::{records_of, told};
+use crate::testing::{records_of, value_of};
 
 const SUCCESS: c_int = 0;
 const NOT_INITIALIZED: c_int = 1;
 const INVALID_VALUE: c_int = 7;
 
 fn made(make: impl FnOnce(Out<'_, Handle>) -> c_int) -> Handle {
-    told(0, make)
+    value_of(0, make)
 }
 
 fn library() -> Handle {

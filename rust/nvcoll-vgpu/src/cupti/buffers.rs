@@ -5,7 +5,7 @@ use super::records::size_of_kind;
 use crate::lock::lock;
 use crate::{Answer, Failure, Handle};
 
-/// Asks for a buffer: writes its address, its bytes, and how many records it shall take (0: as many as fit).
+/// Asks for a buffer: writes its address, its bytes, and the largest number of its records (0: no limit).
 pub(crate) type Ask = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 /// Gives a buffer back: context, stream, address, bytes, bytes that are filled.
 pub(crate) type Give = extern "C" fn(Handle, u32, *mut u8, usize, usize);
@@ -36,7 +36,7 @@ pub(super) fn prepare() {
     }
 }
 
-/// Fills as many buffers as the records need, and gives each back.
+/// Fills buffers until all records are in one, and gives each back.
 pub(super) fn deliver(activities: Vec<Vec<u8>>) {
     let callbacks = *lock(&CALLBACKS);
     let Some((ask, give)) = callbacks else { return };

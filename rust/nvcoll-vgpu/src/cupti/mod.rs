@@ -10,8 +10,8 @@
 //! kernel before it on its stream. Kernels never start before the host issued them: a step is moved as a whole, as far as
 //! its latest record needs. Waits of the host in a second run take real time while the profiler records.
 //!
-//! Time stamps are those of the function that the profiler registers, whose unit it does not say: it is measured.
-//! Names, argument orders and layouts of records (own declarations) are those of NVIDIA's documentation, *CUPTI*.
+//! Time stamps come from the function that the profiler registers. Its unit is not given, so it is measured.
+//! Names, argument orders and layouts of records (own declarations) are from NVIDIA's documentation, *CUPTI*.
 mod buffers;
 mod names;
 mod notes;
@@ -94,7 +94,7 @@ fn pace(before: u64, stream: Option<u32>) {
     timeline::sleep_until(until.unwrap_or(0), anchor);
 }
 
-/// The profiler as the log tells it.
+/// The profiler, as seen in the log.
 struct Profiler;
 
 impl Observer for Profiler {

@@ -11,7 +11,7 @@ pub(super) const CALL: u32 = 5;
 pub(super) const CONCURRENT_KERNEL: u32 = 10;
 pub(super) const LINK: u32 = 39;
 
-/// How long a kernel takes of which nobody said how long it takes (chosen).
+/// Default duration of a kernel (chosen).
 pub(super) const MADE_UP_NS: u64 = 2_000;
 /// How long a launch takes to reach the GPU (chosen).
 pub(super) const LAUNCH_NS: u64 = 4_000;

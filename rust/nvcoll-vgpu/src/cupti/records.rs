@@ -1,6 +1,6 @@
 //! The records of CUPTI that Kineto reads: links, calls, kernels, copies, fills.
 //!
-//! A record is its bytes: numbers at the offsets of a layout, and zeros. Layouts are those of CUPTI for CUDA 13 (`CUpti_ActivityKernel11` and so on); the fields that Kineto reads lie at the same
+//! A record is its bytes: numbers at the offsets of a layout, and zeros. Layouts come from CUPTI for CUDA 13 (`CUpti_ActivityKernel11` and so on); the fields that Kineto reads lie at the same
 //! offsets in those for CUDA 12, which are shorter at the end. A buffer is read by kind, with the sizes of this file.
 use std::ffi::CStr;
 
@@ -88,7 +88,7 @@ fn call(note: &Note, correlation: u32) -> Vec<u8> {
 
 /// The kernel, copy or fill of a record, if the profiler wants its kind.
 fn work(record: &LogRecord, (start, end): (u64, u64), correlation: u32, wanted: u64) -> Option<Vec<u8>> {
-    // The default stream is 7, those that a program makes follow from 13 on.
+    // The default stream is 7, streams of the program follow from 13 on.
     let (device, stream) =
         (record.device.into(), if record.stream == 0 { 7 } else { record.stream.saturating_add(12) });
     let [first, second, third, ..] = record.args;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! That is the implicit product that the fast kernels compute (Chetlur et al., "cuDNN: efficient primitives for deep
-//! learning", 2014); algorithms that do fewer operations (Winograd, FFT) are not told apart. Single precision counts as TF32,
+//! learning", 2014); algorithms that do fewer operations (Winograd, FFT) are not modelled. Single precision counts as TF32,
 //! which cuDNN may use unless a program forbids it.
 use std::ffi::c_int;
 
@@ -26,7 +26,7 @@ pub(super) enum ConvolutionPass {
     BackwardFilter,
 }
 
-/// The product of a convolution of a `cudnnDataType_t`; none if the dimensions are not those of one.
+/// The product of a convolution of a `cudnnDataType_t`; none if the dimensions are no convolution's.
 pub(super) fn convolution(pass: ConvolutionPass, dtype: i64, x: &[i64], w: &[i64], y: &[i64]) -> Option<MatrixProduct> {
     let product = |sizes: &[i64]| sizes.iter().try_fold(1i64, |all, size| all.checked_mul((*size).max(0)));
     let ([_, channels, ..], [outputs, per_group, ..], [images, _, pixels @ ..]) = (x, w, y) else { return None };
@@ -53,7 +53,7 @@ fn log(handle: Handle, pass: ConvolutionPass, x: Handle, w: Handle, y: Handle) -
     product.ok_or(Failure::INVALID_VALUE)?.log(LIBRARIES.find(handle)?)
 }
 
-/// An algorithm of a convolution: `cudnnConvolutionFwdAlgoPerf_t` and those of the gradients.
+/// An algorithm of a convolution: `cudnnConvolutionFwdAlgoPerf_t` and the same types of the gradients.
 #[repr(C)]
 pub(crate) struct ConvolutionAlgorithm {
     number: c_int,

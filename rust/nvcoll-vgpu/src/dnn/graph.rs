@@ -167,7 +167,7 @@ fn keep(descriptor: Handle, attribute: c_int, of_type: c_int, count: i64, values
     Ok(())
 }
 
-/// Writes as many values of an attribute as there is room for, and returns how many it has.
+/// Writes values of an attribute until the room is full, and returns the number of its values.
 fn write(
     descriptor: &Descriptor,
     attribute: c_int,

@@ -1,11 +1,11 @@
-//! Calls of cuDNN that are launches in the log, descriptors of which nothing is kept, and sizes that calls ask for.
+//! Calls of cuDNN that are launches in the log, descriptors without content, and sizes that calls ask for.
 use super::{answer, launch};
 use crate::entry_points::{functions, logged};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::{set, Handle, Out};
 
-/// Descriptors of which nothing is kept: padding and strides of a convolution do not change its operations.
+/// Descriptors without content: padding and strides of a convolution do not change its operations.
 static OTHERS: Handles<()> = Handles::new();
 
 logged! { answer:

@@ -8,7 +8,7 @@
 //! | `recurrent` | RNN, GRU, LSTM: layout and size of weights, products of each layer and direction |
 //! | `launches` | normalization, dropout, CTC loss, sampling |
 //!
-//! Names, argument orders and numbers of enums are those of NVIDIA's documentation, *cuDNN API reference*.
+//! Names, argument orders and numbers of enums are from NVIDIA's documentation, *cuDNN API reference*.
 mod convolution;
 mod graph;
 mod launches;
@@ -39,7 +39,7 @@ fn launch(handle: Handle, name: u32) -> Answer {
     Ok(())
 }
 
-/// The `cudaDataType_t` of a `cudnnDataType_t`; single precision for those that no product has.
+/// The `cudaDataType_t` of a `cudnnDataType_t`; single precision for types that no product has.
 fn data_type_of(dtype: i64) -> c_int {
     match dtype {
         1..=3 => dtype as c_int,

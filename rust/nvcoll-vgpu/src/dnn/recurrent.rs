@@ -18,7 +18,7 @@ use crate::entry_points::{functions, logged};
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out};
 
-/// What `cudnnSetRNNDescriptor_v8` said.
+/// The arguments of `cudnnSetRNNDescriptor_v8`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct RecurrentLayers {
     gates: usize,
@@ -145,7 +145,7 @@ fn layers(
 }
 
 /// Describes a parameter and writes where it lies; a caller that does not ask passes null.
-fn tell(dtype: c_int, is: Option<(Handle, [c_int; 3])>, descriptor: Handle, out: Out<'_, Handle>) -> Answer {
+fn write_tensor(dtype: c_int, is: Option<(Handle, [c_int; 3])>, descriptor: Handle, out: Out<'_, Handle>) -> Answer {
     match is {
         _ if descriptor == 0 && out.is_none() => Ok(()),
         Some((at, sizes)) => describe(descriptor, dtype, &sizes).and_then(|()| set(out, at)),
@@ -164,8 +164,8 @@ functions! { answer:
     cudnnDestroyRNNDataDescriptor(descriptor: Handle) => DATA.remove(descriptor);
     cudnnSetRNNDescriptor_v8(descriptor: Handle, _algorithm: c_int, cell: c_int, biases: c_int, direction: c_int, _input: c_int,
         dtype: c_int, _precision: c_int, _math: c_int, inputs: c_int, hidden: c_int, projection: c_int, count: c_int) => {
-        let said = layers(cell, biases, direction, dtype, [inputs, hidden, projection, count])?;
-        LAYERS.change(descriptor, |kept| *kept = said)
+        let described = layers(cell, biases, direction, dtype, [inputs, hidden, projection, count])?;
+        LAYERS.change(descriptor, |kept| *kept = described)
     };
     // The longest sequence counts for all.
     cudnnSetRNNDataDescriptor(descriptor: Handle, _dtype: c_int, _layout: c_int, steps: c_int, sequences: c_int) =>
@@ -193,8 +193,8 @@ functions! { answer:
         let sizes = layers.matrix(pseudo, linear);
         let matrix_is = sizes.map(|(offset, rows, columns)| (at(offset), [1, rows as c_int, columns as c_int]));
         let bias_is = layers.bias(pseudo, linear).map(|offset| (at(offset), [1, layers.hidden as c_int, 1]));
-        tell(layers.dtype, matrix_is, matrix, matrix_at)?;
-        tell(layers.dtype, bias_is, bias, bias_at)
+        write_tensor(layers.dtype, matrix_is, matrix, matrix_at)?;
+        write_tensor(layers.dtype, bias_is, bias, bias_at)
     };
 }
 logged! { answer:

@@ -50,7 +50,7 @@ fn list(numbers: List<c_int>, count: c_int) -> Result<Vec<c_int>, Failure> {
     numbers.read(count.ok_or(Failure::INVALID_VALUE)?)
 }
 
-/// Writes as many numbers as there is room for.
+/// Writes numbers until the room is full.
 fn hand_out(numbers: &[c_int], out: Room<c_int>, room: c_int) -> Answer {
     out.write(&numbers[..numbers.len().min(usize::try_from(room).unwrap_or(0))])
 }

@@ -9,13 +9,13 @@ use super::recurrent::*;
 use super::tensors::*;
 use super::*;
 use crate::arguments::{List, Room};
-use crate::testing::{records_of, told};
+use crate::testing::{records_of, value_of};
 
 const SUCCESS: c_int = 0;
 const BAD_PARAM: c_int = 2000;
 
 fn made(kind: c_int) -> Handle {
-    told(0, |out| cudnnBackendCreateDescriptor(kind, out))
+    value_of(0, |out| cudnnBackendCreateDescriptor(kind, out))
 }
 
 /// The bytes of a list, as an entry point takes them.
@@ -47,10 +47,10 @@ fn a_plan_that_the_heuristics_offer_logs_its_convolution() {
     holds(heuristic, 201, &[graph]);
     let mut offered = [configuration];
     let first = Room::from(&mut offered[..]).cast();
-    let found = told(0, |out| cudnnBackendGetAttribute(heuristic, 202, 15, 1, out, first));
+    let found = value_of(0, |out| cudnnBackendGetAttribute(heuristic, 202, 15, 1, out, first));
     assert_eq!(found, 1);
     holds(plan, 401, &[configuration]);
-    let handle = told(0, |out| cudnnCreate(out));
+    let handle = value_of(0, |out| cudnnCreate(out));
     let records = records_of(|| assert_eq!(cudnnBackendExecute(handle, plan), SUCCESS));
     let [record] = records[..] else { panic!("{records:?}") };
     assert_eq!(record.args[..5], [32 * 28 * 28, 64, 32 * 9, 2, 0]);
@@ -74,10 +74,10 @@ fn all_passes_of_a_convolution_have_the_same_operations() {
 
 #[test]
 fn weights_of_a_projected_lstm_are_contiguous_by_gates_and_fill_their_space() {
-    let layers = told(0, |out| cudnnCreateRNNDescriptor(out));
+    let layers = value_of(0, |out| cudnnCreateRNNDescriptor(out));
     assert_eq!(cudnnSetRNNDescriptor_v8(layers, 0, 2, 2, 1, 0, 0, 0, 0, 8, 6, 3, 2), SUCCESS);
     let (matrix, bias) =
-        (told(0, |out| cudnnCreateTensorDescriptor(out)), told(0, |out| cudnnCreateTensorDescriptor(out)));
+        (value_of(0, |out| cudnnCreateTensorDescriptor(out)), value_of(0, |out| cudnnCreateTensorDescriptor(out)));
     let mut places = Vec::new();
     for (pseudo, linear) in (0..4).flat_map(|pseudo| (0..9).map(move |linear| (pseudo, linear))) {
         let mut at = [MaybeUninit::new(0), MaybeUninit::new(0)];
@@ -98,16 +98,16 @@ fn weights_of_a_projected_lstm_are_contiguous_by_gates_and_fill_their_space() {
         assert_eq!(*at, end, "no gap, no overlap");
         at + bytes
     });
-    assert_eq!(end, told(0, |out| cudnnGetRNNWeightSpaceSize(0, layers, out)));
+    assert_eq!(end, value_of(0, |out| cudnnGetRNNWeightSpaceSize(0, layers, out)));
 }
 
 #[test]
 fn a_recurrent_pass_logs_the_products_of_each_direction() {
     let (layers, data) =
-        (told(0, |out| cudnnCreateRNNDescriptor(out)), told(0, |out| cudnnCreateRNNDataDescriptor(out)));
+        (value_of(0, |out| cudnnCreateRNNDescriptor(out)), value_of(0, |out| cudnnCreateRNNDataDescriptor(out)));
     assert_eq!(cudnnSetRNNDescriptor_v8(layers, 0, 3, 2, 1, 0, 2, 0, 0, 8, 6, 0, 1), SUCCESS);
     assert_eq!(cudnnSetRNNDataDescriptor(data, 2, 0, 5, 7), SUCCESS);
-    let handle = told(0, |out| cudnnCreate(out));
+    let handle = value_of(0, |out| cudnnCreate(out));
     let records = records_of(|| assert_eq!(cudnnRNNForward(handle, layers, 1, 0, data), SUCCESS));
     let shapes: Vec<_> = records.iter().map(|record| record.args[..4].to_vec()).collect();
     assert_eq!(shapes, [[18, 35, 8, 1], [18, 7, 6, 5], [18, 35, 8, 1], [18, 7, 6, 5]]);

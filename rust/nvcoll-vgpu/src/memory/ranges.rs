@@ -1,7 +1,7 @@
 //! Free ranges of address space: first fit, and neighbours join when a range comes back.
 //!
 //! The lowest range that is long enough is taken. That keeps addresses in use low, and gives the same addresses to the same
-//! sequence of calls. Taking costs the number of free ranges, of which a caching allocator leaves few.
+//! sequence of calls. Taking costs the number of free ranges; a caching allocator leaves few.
 use std::collections::BTreeMap;
 
 /// Address space that nobody uses, as ranges that do not touch.

@@ -5,7 +5,7 @@
 //! record (kind 9) and, if it is small, leaves in memory what it would leave if all ranks held the
 //! same as this one ([`mod@data`]).
 //!
-//! Facts of the interface (names, argument orders, values of enums) are those that NCCL's guide
+//! Facts of the interface (names, argument orders, values of enums) are the facts that NCCL's guide
 //! documents, <https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html>.
 //!
 //! What it does not do: device-side communicators and one-sided signals answer success and are named as
@@ -57,7 +57,7 @@ static HOLDERS: Mutex<BTreeMap<u16, usize>> = Mutex::new(BTreeMap::new());
 /// Numbers of communicators and of unique ids; both count from 1.
 static COMMUNICATOR_IDS: AtomicU64 = AtomicU64::new(0);
 static UNIQUE_IDS: AtomicU64 = AtomicU64::new(0);
-/// What the next `ncclCommSplit` makes, as `nvcoll_vgpu_split_hint` said; 0 ranks: nothing said.
+/// The result of the next `ncclCommSplit`, as set by `nvcoll_vgpu_split_hint`; 0 ranks: not set.
 static SPLIT_RANKS: AtomicI32 = AtomicI32::new(0);
 static SPLIT_RANK: AtomicI32 = AtomicI32::new(0);
 
@@ -162,7 +162,7 @@ fn make_all(out: Room<Handle>, devices: c_int) -> Answer {
     out.write(&made)
 }
 
-/// Splits a communicator; ranks and rank come from the hint, or are those of the whole.
+/// Splits a communicator; ranks and rank come from the hint, or from the whole.
 fn split(comm: Handle, color: c_int, out: Out<'_, Handle>, config: List<Config>) -> Answer {
     let whole = COMMUNICATORS.find(comm)?;
     if color < 0 {

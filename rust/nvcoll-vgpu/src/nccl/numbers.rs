@@ -8,7 +8,7 @@
 /// A data type of NCCL, by its number in `ncclDataType_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NcclDtype {
-    /// Integer of so many bytes; signed and unsigned wrap alike.
+    /// Integer of this number of bytes; signed and unsigned wrap alike.
     Integer(usize),
     /// Float of a format.
     Float(Format),

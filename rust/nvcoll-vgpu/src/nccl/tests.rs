@@ -3,13 +3,13 @@ use proptest::prelude::*;
 use super::collectives::*;
 use super::ops::*;
 use super::*;
-use crate::testing::{records_of, told};
+use crate::testing::{records_of, value_of};
 
 const SUCCESS: c_int = 0;
 const INVALID_ARGUMENT: c_int = 4;
 
 fn comm(ranks: c_int, rank: c_int) -> Handle {
-    told(0, |out| ncclCommInitRank(out, ranks, UniqueId([65; 128]), rank))
+    value_of(0, |out| ncclCommInitRank(out, ranks, UniqueId([65; 128]), rank))
 }
 
 /// Device memory that holds `values`.
@@ -28,9 +28,9 @@ fn read<T: Copy>(at: usize, count: usize) -> Vec<T> {
 #[test]
 fn a_communicator_knows_its_ranks_and_has_no_errors() {
     let comm = comm(8, 3);
-    assert_eq!(told(0, |out| ncclCommCount(comm, out)), 8);
-    assert_eq!(told(0, |out| ncclCommUserRank(comm, out)), 3);
-    assert_eq!(told(9, |out| ncclCommGetAsyncError(comm, out)), SUCCESS);
+    assert_eq!(value_of(0, |out| ncclCommCount(comm, out)), 8);
+    assert_eq!(value_of(0, |out| ncclCommUserRank(comm, out)), 3);
+    assert_eq!(value_of(9, |out| ncclCommGetAsyncError(comm, out)), SUCCESS);
     assert_eq!(ncclCommDestroy(comm), SUCCESS);
     assert_eq!(ncclCommDestroy(comm), INVALID_ARGUMENT);
 }
@@ -95,11 +95,11 @@ fn an_op_that_scales_first_reads_its_scalar_from_host_or_device() {
     let comm = comm(4, 0);
     let at = device(&[2f32]);
     let scalar = 0.25f32.to_le_bytes();
-    let now = told(0, |out| ncclRedOpCreatePreMulSum(out, List::from(&scalar[..]), 7, 1, comm));
+    let now = value_of(0, |out| ncclRedOpCreatePreMulSum(out, List::from(&scalar[..]), 7, 1, comm));
     ncclAllReduce(at, at, 1, 7, now, comm, 0);
     assert_eq!(read::<f32>(at, 1), [2.0]);
     let later = device(&[0.5f32]);
-    let later = told(0, |out| ncclRedOpCreatePreMulSum(out, List::at(later), 7, 0, comm));
+    let later = value_of(0, |out| ncclRedOpCreatePreMulSum(out, List::at(later), 7, 0, comm));
     ncclAllReduce(at, at, 1, 7, later, comm, 0);
     assert_eq!(read::<f32>(at, 1), [4.0]);
     assert_eq!(ncclRedOpDestroy(now), SUCCESS);
@@ -128,11 +128,11 @@ fn communicators_of_several_ranks_take_memory_from_the_first_to_the_last() {
 fn a_split_has_the_ranks_of_the_hint() {
     let whole = comm(8, 5);
     set_split_hint(2, 1);
-    let part = told(0, |out| ncclCommSplit(whole, 3, 5, out, List::at(0)));
+    let part = value_of(0, |out| ncclCommSplit(whole, 3, 5, out, List::at(0)));
     set_split_hint(0, 0);
-    assert_eq!(told(0, |out| ncclCommCount(part, out)), 2);
-    assert_eq!(told(0, |out| ncclCommUserRank(part, out)), 1);
-    assert_eq!(told(1, |out| ncclCommSplit(whole, -1, 5, out, List::at(0))), 0, "no color, no communicator");
+    assert_eq!(value_of(0, |out| ncclCommCount(part, out)), 2);
+    assert_eq!(value_of(0, |out| ncclCommUserRank(part, out)), 1);
+    assert_eq!(value_of(1, |out| ncclCommSplit(whole, -1, 5, out, List::at(0))), 0, "no color, no communicator");
 }
 
 proptest! {

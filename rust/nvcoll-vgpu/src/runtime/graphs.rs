@@ -36,7 +36,7 @@ unsafe fn place<'a, T>(pointer: *mut T) -> Out<'a, T> {
     unsafe { pointer.cast::<MaybeUninit<T>>().as_mut() }
 }
 
-/// Writes as many nodes as `count` has places for, or without a place their number.
+/// Writes at most `count` nodes, or without a place their number.
 ///
 /// # Safety
 /// `nodes` is null, or has `count` places.

@@ -27,7 +27,7 @@ const LOOK: usize = 1 << 15;
 pub(super) enum Stopped {
     /// A queue, and the place in it of a step that never becomes ready.
     Stuck(u32, u32),
-    /// Somebody said so.
+    /// The caller asked for it.
     Interrupted,
 }
 
@@ -163,14 +163,14 @@ impl<'a> Execution<'a> {
         self.going.push_back(queue);
     }
 
-    /// Takes a queue to a step that waits for what is not done, or for the clock; then tells those who wait for it.
+    /// Takes a queue to a step that waits for an unfinished step, or for the clock; then wakes the queues that wait for it.
     fn advance(&mut self, number: u32) {
         for _ in 0..LOOK {
             let is_over = self.queues[number as usize].tile == self.flat.tiles;
             if is_over || !self.waits_are_over(number) {
-                return self.tell(number);
+                return self.wake(number);
             }
-            let Some(at) = self.begin(number) else { return self.tell(number) };
+            let Some(at) = self.begin(number) else { return self.wake(number) };
             self.done(number, at, Limit::default());
             self.passed += 1;
         }
@@ -236,7 +236,7 @@ impl<'a> Execution<'a> {
     }
 
     /// Those who wait for a queue that is far enough now may go on.
-    fn tell(&mut self, number: u32) {
+    fn wake(&mut self, number: u32) {
         let steps = self.steps(number);
         let going = &mut self.going;
         self.queues[number as usize].waiting.retain(|&(target, queue)| {

@@ -11,7 +11,7 @@
 //! | `simulation` | processors, streams and events in virtual time; speeds of tasks beside each other |
 //! | `account` | the part of the time to which each moment belongs |
 //!
-//! The step runs four times in a row; its time is from the end of the second run to the end of the third. Parts are those of the rank
+//! The step runs four times in a row; its time is from the end of the second run to the end of the third. Parts are the parts of the rank
 //! that waits least for others.
 
 mod account;
@@ -99,7 +99,7 @@ impl Pricer<'_> {
         Ok(StreamsRun { step, streams, program, outcome })
     }
 
-    /// Returns the collectives and messages of each rank; one row for those of the same name, group and size.
+    /// Returns the collectives and messages of each rank; one row for each name, group and size.
     fn collectives_of(&self, run: &StreamsRun<'_>) -> Result<Vec<CollectivePrice>> {
         let mut found: Vec<CollectivePrice> = Vec::new();
         for (place, rank) in run.streams.ranks.iter().enumerate() {

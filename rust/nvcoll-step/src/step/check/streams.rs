@@ -19,7 +19,7 @@ use crate::step::streams::{HostClock, Issued, RankStreams, Streams};
 use crate::step::work::{Awaited, StepWork, Way};
 use crate::step::{WorkStep, MOST};
 
-/// The most operations of all ranks. Chosen: a hundred times those of a large step.
+/// The largest number of operations of all ranks. Chosen: a hundred times a large step.
 const MOST_OPS: usize = 1 << 20;
 
 /// The most recorded ranks, and operations of a group call. Chosen: operations that run at the same time are priced together.

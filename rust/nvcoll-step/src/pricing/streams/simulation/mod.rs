@@ -53,7 +53,7 @@ pub(super) struct SimulatedRun {
     pub(super) accounts: Vec<Account>,
 }
 
-/// Operations of a stream that begin together: one, or those of a group call.
+/// Operations of a stream that begin together: one, or all operations of a group call.
 struct Item {
     ready: Ps,
     round: usize,
@@ -447,7 +447,7 @@ impl Rank {
 }
 
 impl Recording {
-    /// Returns the position of the recording among those of all rounds.
+    /// Returns the position of the recording among the recordings of all rounds.
     fn place(self, round: usize, ops: usize) -> usize {
         let round = if self.is_before { round.saturating_sub(1) } else { round };
         round * ops + self.op
@@ -475,9 +475,9 @@ impl StreamsProgram {
 
 /// Returns the error that names the operations that wait for ever.
 pub(super) fn hangs(waiting: &[(usize, usize)], name: impl Fn(usize, usize) -> String) -> Error {
-    let said: Vec<String> = waiting.iter().take(4).map(|&(rank, op)| name(rank, op)).collect();
+    let shown: Vec<String> = waiting.iter().take(4).map(|&(rank, op)| name(rank, op)).collect();
     let more = if waiting.len() > 4 { format!(", and {} more ranks wait", waiting.len() - 4) } else { String::new() };
-    Error::Deadlock(format!("the ranks wait for each other for ever: {}{more}", said.join("; ")))
+    Error::Deadlock(format!("the ranks wait for each other for ever: {}{more}", shown.join("; ")))
 }
 
 /// Runs a program.
