@@ -75,20 +75,20 @@ class Ailment:
     settings: Mapping[str, str | int] = field(default_factory=dict)
     launch: _Launch | None = None
     """The launch, where a log does not show its own."""
-    told_by: str = "(?!)"
+    named_by: str = "(?!)"
     """Matches a setting or a fact of the log that names this ailment, as of `Log.evidence`."""
     cards: int = 1
     """The number of network cards, divided by the number of cards that are left."""
     is_hidden: bool = False
     """NCCL does not see the ailment, and chooses the algorithm as for the healthy machine."""
 
-    def is_named(self, line: str) -> bool:
+    def is_named_by(self, line: str) -> bool:
         """Says whether a setting or a fact names the ailment."""
-        return re.match(self.told_by, line) is not None
+        return re.match(self.named_by, line) is not None
 
     def is_named(self, case: Case) -> bool:
         """Says whether a line of a log names the ailment."""
-        if any(map(self.is_named, case.evidence)):
+        if any(map(self.is_named_by, case.evidence)):
             return True
         every = case.fabric.cards
         return self.cards > 1 and every is not None and case.cards == every / self.cards
@@ -187,8 +187,8 @@ def _lost(what: str, part: int = 1, *, of_all: bool = True, gbit: float = 100.0)
 
 
 def _forced(name: str, value: str) -> Ailment:
-    what, told_by = f"{name}={value}", f"(?i:{name}={value})$"
-    return Ailment("forced", f"{what} is forced", _ENVIRONMENT, 0.5, settings={name: value}, told_by=told_by)
+    what, named_by = f"{name}={value}", f"(?i:{name}={value})$"
+    return Ailment("forced", f"{what} is forced", _ENVIRONMENT, 0.5, settings={name: value}, named_by=named_by)
 
 
 def _less_network(part: int, name: str, cards: float, rates: float) -> list[Ailment]:
@@ -213,8 +213,8 @@ def _less_network(part: int, name: str, cards: float, rates: float) -> list[Ailm
     return [missing, lower]
 
 
-def _told_only(key: str, name: str, confirm: str, common: float, told_by: str) -> Ailment:
-    return Ailment(key, name, confirm, common, None, told_by=told_by)
+def _told_only(key: str, name: str, confirm: str, common: float, named_by: str) -> Ailment:
+    return Ailment(key, name, confirm, common, None, named_by=named_by)
 
 
 NO_MPI = _told_only(
@@ -235,7 +235,7 @@ def _sockets(medium: str, gbit: int) -> Ailment:
         "NCCL_DEBUG=INFO ... | grep 'Using network'; ls /dev/infiniband",
         2,
         _lost(medium, gbit=gbit),
-        told_by="NCCL_IB_DISABLE=1$|NCCL_NET=Socket|network=Socket|path=NET/Socket",
+        named_by="NCCL_IB_DISABLE=1$|NCCL_NET=Socket|network=Socket|path=NET/Socket",
     )
 
 
@@ -246,7 +246,7 @@ AILMENTS = (
         "NCCL_DEBUG=INFO ... | grep -i nvls; nvidia-smi -q | grep -A3 Fabric",
         4,
         settings={"NCCL_NVLS_ENABLE": 0},
-        told_by="NCCL_NVLS_ENABLE=0$|nvls=not available|nvls_channels=0$",
+        named_by="NCCL_NVLS_ENABLE=0$|nvls=not available|nvls_channels=0$",
     ),
     Ailment(
         "host-staged",
@@ -254,7 +254,7 @@ AILMENTS = (
         "nvidia-smi topo -p2p r; lspci -vvv | grep ACSCtl; NCCL_DEBUG=INFO ... | grep 'via SHM'",
         6,
         settings={"NCCL_P2P_DISABLE": 1, "NCCL_NVLS_ENABLE": 0},
-        told_by="NCCL_P2P_DISABLE=1$|NCCL_P2P_LEVEL=(0|LOC)$|path=SHM",
+        named_by="NCCL_P2P_DISABLE=1$|NCCL_P2P_LEVEL=(0|LOC)$|path=SHM",
     ),
     _forced("NCCL_ALGO", "Ring"),
     _forced("NCCL_ALGO", "Tree"),
@@ -272,7 +272,7 @@ AILMENTS = (
         "lsmod | grep nvidia_peermem; NCCL_DEBUG=INFO ... | grep GDRDMA",
         5,
         _lost("gpu_direct"),
-        told_by="gdr=Disabled|path=NET/(?!Socket)(?!.*GDRDMA)|NCCL_NET_GDR_LEVEL=(0|LOC)$",
+        named_by="gdr=Disabled|path=NET/(?!Socket)(?!.*GDRDMA)|NCCL_NET_GDR_LEVEL=(0|LOC)$",
     ),
     _less_pcie(2, "half", "x8, or one generation lower"),
     _less_pcie(4, "a quarter", "x4, or two generations lower"),
@@ -399,7 +399,7 @@ def _together(known: Suspect, other: Ailment, odds: float) -> Suspect:
 def named_alone(evidence: Sequence[str]) -> list[Suspect]:
     """Returns the ailments that lines of a log name, if no time of it can be predicted."""
     lines = [line for line in evidence if not line.startswith("nvls_channels")]  # most machines have none
-    named = [one for one in AILMENTS if any(map(one.is_named, lines))]
+    named = [one for one in AILMENTS if any(map(one.is_named_by, lines))]
     total = COMMON_OTHER + sum(one.common * (NAMED if one in named else 1) for one in AILMENTS)
     found = [Suspect(one, NAMED * one.common / total, None) for one in named]
     return sorted(found, key=lambda one: -one.odds)[:SHOWN]
