@@ -6,10 +6,15 @@ Processes that a test starts have limits of their own.
 What commands print does not depend on the terminal and the settings of who runs the tests.
 
 Hypothesis has no deadline: how long an example takes, or takes to be drawn, depends on what else runs.
+
+A run ends with what it left out and why: tests of packages that are not installed by the command that tests them, tests
+with the mark ``slow``, which run with ``--slow``.
 """
 
 import faulthandler
 import os
+import re
+from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +23,11 @@ GRACE_S = 20
 """How much longer than pytest-timeout it waits. Chosen: a stack is printed in less, on a busy machine too."""
 
 STDERR = pytest.StashKey[int]()
+SLOW = pytest.StashKey[int]()
+"""How many slow tests are left out."""
+
+EXTRAS = {"torch": "torch", "mkdocs": "docs", "mypy": "lint"}
+"""The extra of pyproject.toml that has a package."""
 
 OF_THE_USER = (
     *("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"),
@@ -37,14 +47,38 @@ def pytest_addoption(parser):
     parser.addoption(
         "--ranks", choices=("threads", "processes"), default="threads", help="ranks that call for themselves"
     )
+    parser.addoption("--slow", action="store_true", help="tests that take minutes, too")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out the tests in which no rank calls for itself, if ranks are processes."""
-    if config.getoption("ranks") == "processes":
-        left_out = [item for item in items if "check_spmd" not in item.fixturenames]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if "check_spmd" in item.fixturenames]
+    """Leaves out slow tests, and those in which no rank calls for itself if ranks are processes."""
+    is_slow = {item for item in items if item.get_closest_marker("slow") and not config.getoption("slow")}
+    config.stash[SLOW] = len(is_slow)
+    only_spmd = config.getoption("ranks") == "processes"
+    left_out = is_slow | {item for item in items if only_spmd and "check_spmd" not in item.fixturenames}
+    config.hook.pytest_deselected(items=[*left_out])
+    items[:] = [item for item in items if item not in left_out]
+
+
+def reason_of(report):
+    """Returns why a test was skipped, alike for all that lack the same package."""
+    reason = report.longrepr[2].removeprefix("Skipped: ")
+    package = re.search(r"could not import '(\w+)|^(\w+) is not installed", reason)
+    return f"{package[1] or package[2]} is not installed" if package else reason
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Says which tests did not run, why, and which command runs them."""
+    folders = defaultdict(Counter)
+    for report in terminalreporter.stats.get("skipped", []):
+        folders[reason_of(report)]["/".join(report.nodeid.split("/")[:2])] += 1
+    for reason, counts in sorted(folders.items(), key=lambda row: -row[1].total()):
+        extra, number = EXTRAS.get(reason.partition(" is not installed")[0]), counts.total()
+        most = " ".join(folder for folder, count in counts.most_common() if count >= number / 20)
+        how = f": pip install '.[{extra}]' && pytest {most}" if extra else ""
+        terminalreporter.write_line(f"skipped {number}: {reason}{how}")
+    if config.stash.get(SLOW, 0):
+        terminalreporter.write_line(f"left out {config.stash[SLOW]} that take minutes: pytest --slow")
 
 
 def pytest_configure(config):

@@ -1,11 +1,10 @@
 """nvcoll passes the distributed test suite in torch's wheel, as far as gloo does; `tests/torch/suite/run.py` runs it.
 
-A run takes some minutes for each world size: only with ``NVCOLL_TORCH_SUITE=1``. The other tests are of the runner, and
+A run takes some minutes for each world size: only with ``--slow``. The other tests are of the runner, and
 need no torch.
 """
 
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +46,7 @@ def expected(monkeypatch):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-@pytest.mark.skipif(os.environ.get("NVCOLL_TORCH_SUITE") != "1", reason="minutes: set NVCOLL_TORCH_SUITE=1")
+@pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S + 60)
 @pytest.mark.parametrize("world_size", [2, 3, 4])
 def test_nvcoll_passes_what_gloo_passes(world_size):

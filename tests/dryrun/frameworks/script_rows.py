@@ -37,7 +37,7 @@ class Row:
         world_size: number of ranks.
         ranks: what each rank does that runs; the dry run finds them.
         needs: package, if it is not torch.
-        is_long: minutes, so only with NVCOLL_LONG_DRYRUNS=1.
+        is_long: half a minute and more, so only with ``--slow``.
     """
 
     name: str

@@ -1,12 +1,11 @@
 """Unmodified scripts of many frameworks on the virtual GPU do what closed forms say: `script_rows.py` has the rows.
 
 Each row is a dry run of a script in `scripts/`, by `nvcoll.testing.dryrun`, and is skipped if its framework is not
-installed. Rows that compile kernels, and more pipelines, run with NVCOLL_LONG_DRYRUNS=1.
+installed. Rows that compile kernels, and more pipelines, run with ``--slow``.
 """
 
 import importlib.util
 import json
-import os
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,8 +40,6 @@ pytestmark = [pytest.mark.skipif(bool(why_not()), reason=why_not()), pytest.mark
 
 def cannot_run(row):
     """Returns why a row cannot run, or an empty string."""
-    if row.is_long and os.environ.get("NVCOLL_LONG_DRYRUNS") != "1":
-        return "half a minute: set NVCOLL_LONG_DRYRUNS=1"
     try:
         found = importlib.util.find_spec(row.needs)
     except ModuleNotFoundError:
@@ -74,7 +71,10 @@ def runs(request, tmp_path_factory):
     pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+CASES = [pytest.param(row, id=row.name, marks=[pytest.mark.slow] * row.is_long) for row in ROWS]
+
+
+@pytest.mark.parametrize("row", CASES)
 def test_a_script_does_what_its_closed_forms_say(row, runs):
     if reason := cannot_run(row):
         pytest.skip(reason)
