@@ -196,6 +196,9 @@ def test_the_aims_for_public_logs_are_met():
 
 
 def test_the_pages_about_public_logs_are_current():
-    for page, text in judge_logs.pages(public()):
+    command = "python tools/check/judge_logs.py --write writes it"
+    assert (judge_logs.LOGS / "verdicts.csv").read_text(encoding="utf-8") == judge_logs.verdicts(public()), command
+    shown = judge_logs.figures_in_markdown(public())
+    for page in judge_logs.PAGES:
         _, _, rest = page.read_text(encoding="utf-8").partition(judge_logs.BEGIN)
-        assert rest.partition(judge_logs.END)[0] == text, "python tools/check/judge_logs.py --markdown writes it"
+        assert rest.partition(judge_logs.END)[0] == shown, command

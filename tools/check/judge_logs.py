@@ -1,7 +1,7 @@
 """Judges `nvcoll check` on public logs: healthy logs called sick, sick logs called healthy, ailments found.
 
     python tools/check/judge_logs.py              # a line per log, and the counts
-    python tools/check/judge_logs.py --markdown   # writes data/nccl-logs/README.md and docs/predict/check.md
+    python tools/check/judge_logs.py --write   # writes the figures in two pages, and data/nccl-logs/verdicts.csv
 
 Three sources: tables of threads (`index.csv`), numbers in the words of threads (`facts.csv`: a log per run and
 collective; the logs of one run are judged together), and the systems of data/nccl-tests that are not healthy
@@ -14,6 +14,7 @@ is "cannot tell" because the table is missing. "held out": the thread was not us
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -191,13 +192,11 @@ def figures(found: Sequence[tuple[Thread, Verdict]]) -> list[list[str]]:
 
 
 def _cells(thread: Thread, verdict: Verdict) -> list[str]:
-    name = thread.name.replace("_", "\\_")
-    link = f"[{name}]({thread.link})" if thread.link.startswith("http") else name
     suspected = "; ".join(f"{100 * one.odds:.0f} % {one.ailment.name.split(':')[0]}" for one in verdict.suspects[:2])
     share = "" if verdict.share is None else f"{100 * verdict.share:.0f} %"
     hit = "" if not thread.classes else "yes" if has_found(thread, verdict.suspects) else "no"
     truth = f"{thread.verdict}: {thread.ailment}" if thread.ailment else thread.verdict
-    return [link, f"`{thread.on}`" if thread.on else "", truth, verdict.verdict, share, suspected, hit]
+    return [thread.name, thread.link, thread.on, truth, verdict.verdict, share, suspected, hit]
 
 
 def _markdown(cells: Sequence[Sequence[str]]) -> str:
@@ -205,24 +204,33 @@ def _markdown(cells: Sequence[Sequence[str]]) -> str:
     return "\n".join([f"| {lines[0]} |", "|---" * len(cells[0]) + "|", *(f"| {line} |" for line in lines[1:])])
 
 
-def pages(found: Sequence[tuple[Thread, Verdict]]) -> list[tuple[Path, str]]:
-    """Returns what two pages have between their marks: the figures, in the README with the table."""
-    head = ["thread", "machine", "the thread found", "nvcoll check", "share", "suspects", "found"]
-    whole = [head, *(_cells(*one) for one in found)]
-    short = f"{_markdown(figures(found))}\n"
-    return [
-        (LOGS / "README.md", f"{short}\n{_markdown(whole)}\n"),
-        (DATA.parent / "docs" / "predict" / "check.md", short),
-    ]
+PAGES = (LOGS / "README.md", DATA.parent / "docs" / "predict" / "check.md")
+"""The pages that have the figures between their marks."""
+
+
+def figures_in_markdown(found: Sequence[tuple[Thread, Verdict]]) -> str:
+    """Returns the figures as the pages have them."""
+    return f"{_markdown(figures(found))}\n"
+
+
+def verdicts(found: Sequence[tuple[Thread, Verdict]]) -> str:
+    """Returns the text of `verdicts.csv`: a row per thread."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["thread", "link", "on", "thread_found", "nvcoll_check", "share", "suspects", "found"])
+    writer.writerows(_cells(*one) for one in found)
+    return text.getvalue()
 
 
 def main(argv: Sequence[str]) -> None:
-    """Prints a line per log and the counts, or writes the README."""
+    """Prints a line per log and the counts, or writes the pages and `verdicts.csv`."""
     found = [(thread, worst_of(thread)) for thread in threads()]
-    if "--markdown" in argv:
-        for page, text in pages(found):
+    if "--write" in argv:
+        (LOGS / "verdicts.csv").write_text(verdicts(found), encoding="utf-8")
+        for page in PAGES:
             before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-            page.write_text(f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}", encoding="utf-8")
+            text = f"{before}{BEGIN}{figures_in_markdown(found)}{END}{rest.partition(END)[2]}"
+            page.write_text(text, encoding="utf-8")
         return
     for thread, worst in found:
         share = "" if worst.share is None else f"{100 * worst.share:.0f} %"
