@@ -178,8 +178,7 @@ impl Incoming {
         buffer: MessageBuffer,
     ) -> Result<(), StreamFailure> {
         self.give_back(envelope.bytes);
-        // SAFETY: `kept` has the bytes of the envelope.
-        unsafe { deliver(own, envelope, kept.as_ptr(), transfer, buffer) }
+        deliver_whole(own, envelope, kept, transfer, buffer)
     }
 
     fn give_back(&mut self, bytes: usize) {
@@ -272,6 +271,19 @@ impl Incoming {
         let accepted = self.accepted.take().map(|accepted| accepted.receive);
         accepted.into_iter().chain(self.waiting.drain(..))
     }
+}
+
+/// Passes a message that is here to its receive.
+pub(super) fn deliver_whole(
+    own: u32,
+    envelope: Envelope,
+    data: &[u8],
+    transfer: &MessageTransfer,
+    buffer: MessageBuffer,
+) -> Result<(), StreamFailure> {
+    assert_eq!(data.len(), envelope.bytes, "a message is as long as its envelope says");
+    // SAFETY: `data` has the bytes of the envelope.
+    unsafe { deliver(own, envelope, data.as_ptr(), transfer, buffer) }
 }
 
 /// Copies a small message to the array of its receive, and ends that.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::incoming::{Incoming, OfferedReceive, StreamFailure};
+use super::incoming::{deliver_whole, Incoming, OfferedReceive, StreamFailure};
 use super::matching::{Matching, MessageContent, PostedReceive, UnmatchedMessage};
 use super::outgoing::{Outgoing, PendingSend};
 use super::stream::{MessageStream, StreamWords};
@@ -121,16 +121,47 @@ impl Mailbox {
             self.strike_at(world, Moment::After(0));
             return Ok(transfer);
         };
-        let incoming = self.incoming[envelope.source as usize].as_mut().expect("a message came from it");
-        let outcome = match content {
-            MessageContent::Kept(kept) => incoming.deliver_kept(self.own, envelope, &kept, &transfer, buffer),
-            MessageContent::Offered(offer) => {
-                incoming.begin(self.own, OfferedReceive { transfer: transfer.clone(), buffer, envelope, offer })
+        let incoming = self.incoming.get_mut(envelope.source as usize).and_then(Option::as_mut);
+        let outcome = match (content, incoming) {
+            (MessageContent::Kept(kept), Some(incoming)) => {
+                incoming.deliver_kept(self.own, envelope, &kept, &transfer, buffer)
+            }
+            (MessageContent::Kept(kept), None) => deliver_whole(self.own, envelope, &kept, &transfer, buffer),
+            (MessageContent::Offered(offer), incoming) => {
+                let receive = OfferedReceive { transfer: transfer.clone(), buffer, envelope, offer };
+                incoming.expect("the offer came from it").begin(self.own, receive)
             }
         };
         self.note(world, outcome);
         self.strike_at(world, Moment::After(0));
         Ok(transfer)
+    }
+
+    /// Takes a message of a rank of another host, which another carrier has brought: see [`Member::deliver`].
+    ///
+    /// [`Member::deliver`]: crate::ranks::member::Member::deliver
+    ///
+    /// # Errors
+    /// The cause of an abort.
+    pub(crate) fn deliver(&mut self, world: &World, envelope: Envelope, data: &[u8]) -> Result<()> {
+        self.check(world)?;
+        match self.matching.receive_for(envelope.source, envelope.tag) {
+            Some(PostedReceive { transfer, buffer }) => {
+                let outcome = deliver_whole(self.own, envelope, data, &transfer, buffer);
+                self.note(world, outcome);
+            }
+            None => {
+                let content = MessageContent::Kept(data.into());
+                self.matching.unmatched.push_back(UnmatchedMessage { envelope, content });
+            }
+        }
+        Doorbell::ring_all([world.lines[self.own as usize].message_bell()]);
+        Ok(())
+    }
+
+    /// Says whether a receive waits for a message that this rank may send.
+    pub(crate) fn awaits(&self, source: u32) -> bool {
+        self.matching.posted.iter().any(|posted| posted.transfer.may_come_from(source))
     }
 
     /// Keeps a transfer whose call returns, until its end is told.
@@ -252,6 +283,8 @@ impl Mailbox {
         let departure = |rank: u32| &world.lines[rank as usize].departure;
         let has_left = |rank| departure(rank).last().is_some();
         let left = match transfer.direction {
+            // Of a rank on another host its carrier knows more.
+            Direction::To(rank) | Direction::From(Some(rank)) if rank >= world.world_size() => None,
             // A rank whose program has ended begins no receive any more.
             Direction::To(rank) => (has_left(rank) || departure(rank).has_ended()).then_some(rank),
             Direction::From(Some(rank)) => has_left(rank).then_some(rank),
@@ -277,6 +310,8 @@ impl Mailbox {
         let cause = match outcome {
             Ok(()) => return,
             Err(StreamFailure::Unreadable(source)) => Cause::Failed(source),
+            // The abort word names ranks of this world only.
+            Err(StreamFailure::Unlike(envelope)) if envelope.source >= world.world_size() => Cause::Failed(self.own),
             Err(StreamFailure::Unlike(Envelope { source, tag, .. })) => {
                 Cause::UnlikeMessage(Pair { ranks: [source, self.own], call: tag })
             }

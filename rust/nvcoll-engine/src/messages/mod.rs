@@ -22,6 +22,9 @@
 //! all. So exchanges between ranks that both send first finish, if both started their sends and receives before they wait. Transfers whose
 //! calls have returned, and for which nobody waits, are moved by the progress thread (`run/progress_thread.rs`).
 //!
+//! A message from a rank of another host has another carrier, which passes it to [`Mailbox::deliver`] when it is here: its source is the
+//! number of a rank behind those of this world. A receive from there waits like any other.
+//!
 //! Every wait ends by a message, an abort, the end of a peer, or its deadline. A rank that gives up closes its streams. It returns when
 //! nobody can touch its arrays any more.
 //!

@@ -266,7 +266,7 @@ impl<'a> Flight<'a> for TransfersFlight<'a, '_> {
 
     fn notice(&self) -> Option<Notice> {
         let named = self.pending().filter_map(|transfer| transfer.direction.peer());
-        let awaited = named.map(|rank| self.world.ranks()[rank as usize]).collect();
+        let awaited = named.filter_map(|rank| self.world.ranks().get(rank as usize).copied()).collect();
         let mut pending = self.pending();
         let record = pending.next().map_or([0; WORDS], |first| first.record(pending.count()));
         Some(Notice { world: *self.world.name(), call: 0, record, awaited, since_ns: 0, until_ns: 0 })

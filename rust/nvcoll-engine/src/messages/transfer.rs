@@ -140,11 +140,16 @@ impl MessageTransfer {
         }
     }
 
+    /// Says whether it is a receive that may take messages of a rank.
+    #[inline]
+    pub(super) fn may_come_from(&self, source: u32) -> bool {
+        matches!(self.direction, Direction::From(from) if from.is_none_or(|from| from == source))
+    }
+
     /// Says whether a receive takes a message.
     #[inline]
     pub(super) fn takes(&self, source: u32, tag: u32) -> bool {
-        let is_from = matches!(self.direction, Direction::From(from) if from.is_none_or(|from| from == source));
-        is_from && self.tag.is_none_or(|wanted| wanted == tag)
+        self.may_come_from(source) && self.tag.is_none_or(|wanted| wanted == tag)
     }
 
     /// Refuses a message of another dtype or length than the array has.

@@ -7,7 +7,7 @@ use super::{Member, ENDED, FORKED};
 use crate::deadline::{Deadline, WaitLimit};
 use crate::error::Result;
 use crate::messages::shared_mailbox::SharedMailbox;
-use crate::messages::transfer::{MessageBuffer, MessageTransfer};
+use crate::messages::transfer::{Envelope, MessageBuffer, MessageTransfer};
 use crate::sync::condition::IsInterrupted;
 use crate::sync::{Cause, WaitEnd};
 
@@ -44,6 +44,24 @@ impl Member {
             unsafe { mailbox.receive(&self.world, buffer, from, tag) }
         });
         received.ok_or(ENDED)?
+    }
+
+    /// Takes a message of a rank of another host, which another carrier has brought. Its source is behind the ranks of this world. The first
+    /// receive that takes it gets it; else it is kept.
+    ///
+    /// # Errors
+    /// The cause of an abort; `Closed` as [`Member::run`].
+    ///
+    /// # Panics
+    /// If the source is a rank of this world, or `data` is no message of this length.
+    pub fn deliver(&self, envelope: Envelope, data: &[u8]) -> Result<()> {
+        assert!(envelope.source >= self.world.world_size(), "rank {} is on this host", envelope.source);
+        self.mailbox()?.with(|mailbox| mailbox.deliver(&self.world, envelope, data)).ok_or(ENDED)?
+    }
+
+    /// Says whether a receive waits for a message that a rank may send, which may be on another host.
+    pub fn awaits(&self, source: u32) -> bool {
+        self.mailbox().is_ok_and(|messages| messages.with(|mailbox| mailbox.awaits(source)) == Some(true))
     }
 
     /// Waits until every one of some transfers has ended. It moves all transfers of this member meanwhile. If one fails, all end. When this
@@ -115,5 +133,60 @@ impl Member {
             true => Ok(&self.messages),
             false => Err(FORKED),
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::memory::world::World;
+    use crate::ranks::memberships::Memberships;
+    use nvcoll_core::dtype::DType;
+
+    /// The number of the first rank on another host, since the world of the test has one.
+    const FAR: u32 = 1;
+
+    fn alone() -> Arc<Member> {
+        Member::join(Arc::new(World::new(1)), 0, Arc::<Memberships<Member>>::default())
+    }
+
+    fn receive(member: &Member, into: &mut [u8], from: Option<u32>, tag: Option<u32>) -> Arc<MessageTransfer> {
+        let buffer = MessageBuffer { address: into.as_mut_ptr(), bytes: into.len(), dtype: DType::U8, at_end: None };
+        // SAFETY: the tests keep the arrays until the transfers have ended, or forget the member with them.
+        unsafe { member.receive(buffer, from, tag) }.unwrap()
+    }
+
+    fn deliver(member: &Member, tag: u32, data: &[u8]) -> Result<()> {
+        member.deliver(Envelope { source: FAR, tag, dtype: DType::U8, bytes: data.len() }, data)
+    }
+
+    #[test]
+    fn a_message_of_another_host_takes_the_first_receive_that_fits_or_waits_for_one() {
+        let (member, mut early, mut late, mut any) = (alone(), [0; 2], [0; 2], [0; 2]);
+        let first = receive(&member, &mut early, Some(FAR), Some(7));
+        assert!(member.awaits(FAR) && !member.awaits(FAR + 1));
+        deliver(&member, 8, &[3, 4]).unwrap();
+        assert!(first.outcome().is_none());
+        deliver(&member, 7, &[1, 2]).unwrap();
+        assert_eq!(first.outcome().unwrap().as_ref().unwrap().source, FAR);
+        assert!(!member.awaits(FAR));
+        assert!(receive(&member, &mut late, Some(FAR), None).outcome().is_some());
+        let second = receive(&member, &mut any, None, None);
+        assert!(second.outcome().is_none() && member.awaits(FAR) && member.awaits(FAR + 1));
+        deliver(&member, 9, &[5, 6]).unwrap();
+        assert!(second.outcome().is_some());
+        assert_eq!([early, late, any], [[1, 2], [3, 4], [5, 6]]);
+    }
+
+    #[test]
+    fn a_message_of_another_host_that_does_not_fit_ends_the_communicator() {
+        let (member, mut array) = (alone(), [0; 2]);
+        let unlike = receive(&member, &mut array, Some(FAR), None);
+        deliver(&member, 4, &[1, 2, 3]).unwrap();
+        let ended = unlike.outcome().unwrap();
+        assert!(matches!(ended, Err(Error::UnlikeMessage { sender: FAR, receiver: 0, tag: 4, .. })), "{ended:?}");
+        assert_eq!(array, [0; 2]);
+        assert!(deliver(&member, 4, &[1, 2]).is_err());
     }
 }
