@@ -85,6 +85,8 @@ pub(crate) struct BoundCall {
     calls: Vec<OneCall>,
     /// The messages of a group; sends, then receives, once it is checked.
     messages: Vec<MessageArray>,
+    /// The calls of a group that Python code makes, if ranks are on several hosts.
+    made: Vec<Py<PyAny>>,
     /// The arrays of a call that is kept.
     bound: BoundArrays,
     is_group: bool,
@@ -105,8 +107,8 @@ impl BoundCall {
 
     /// Makes a group without calls.
     pub(crate) fn group() -> Self {
-        let (calls, messages, bound) = (Vec::new(), Vec::new(), BoundArrays::default());
-        Self { calls, messages, bound, is_group: true, batch: None }
+        let (calls, messages, made, bound) = (Vec::new(), Vec::new(), Vec::new(), BoundArrays::default());
+        Self { calls, messages, made, bound, is_group: true, batch: None }
     }
 
     /// Records the arrays, for later runs.
@@ -125,6 +127,16 @@ impl BoundCall {
     pub(crate) fn add_message(&mut self, py: Python<'_>, message: MessageArray) {
         message.bind(py, &mut self.bound);
         self.messages.push(message);
+    }
+
+    /// Adds a call that Python code makes to a group.
+    pub(crate) fn add_made(&mut self, call: Py<PyAny>) {
+        self.made.push(call);
+    }
+
+    /// Returns the calls of a group that Python code makes: all, or none.
+    pub(crate) fn made(&self) -> &[Py<PyAny>] {
+        &self.made
     }
 
     /// Checks the arrays of a group before its first run.
@@ -290,7 +302,7 @@ impl BoundCall {
 
     /// Returns the number of calls.
     pub(crate) fn len(&self) -> usize {
-        self.calls.len() + self.messages.len()
+        self.calls.len() + self.messages.len() + self.made.len()
     }
 
     /// Returns the call in words.
@@ -305,7 +317,7 @@ impl BoundCall {
     pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
         let messages = self.messages.iter().filter_map(MessageArray::object);
         let arrays = self.calls.iter().flat_map(|call| call.operands.objects());
-        arrays.chain(messages).chain(self.bound.objects()).try_for_each(|object| visit.call(object))
+        arrays.chain(messages).chain(&self.made).chain(self.bound.objects()).try_for_each(|object| visit.call(object))
     }
 }
 

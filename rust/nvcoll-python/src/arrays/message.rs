@@ -22,7 +22,7 @@ use super::bound::BoundArrays;
 use super::in_flight::{self, InFlight, IssueQueue, Outcome};
 use super::operands::{refuse_conflict, APART};
 use super::source::{self, Owner};
-use crate::error::of_member;
+use crate::error::{invalid, of_member};
 use crate::gil::watched_rank;
 
 /// The envelope of a message, once it was received.
@@ -230,6 +230,31 @@ impl MessageArray {
         );
         Ok(IssuedMessage { call, completion, transfer })
     }
+}
+
+/// Takes a message of a rank on another host, whose bytes are in an array.
+///
+/// # Errors
+/// `InvalidArgument` if the array cannot be read, or there is no such dtype; those of [`Member::deliver`].
+pub(crate) fn deliver(
+    py: Python<'_>,
+    member: &Member,
+    source: u32,
+    tag: u32,
+    dtype: &str,
+    data: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let (array, _owner) = source::read(data.clone()).map_err(|reason| reason.about(py, "`data`".to_owned()))?;
+    let dtype = DType::named(dtype).ok_or_else(|| invalid(py, format!("there is no dtype {dtype}")))?;
+    if array.layout.is_strided() {
+        return Err(invalid(py, "`data` is strided: pass a packed array"));
+    }
+    let bytes = match array.layout.bytes() {
+        0 => &[],
+        // SAFETY: the source found so many bytes there; the owner is held, and who has the GIL writes none of them meanwhile.
+        bytes => unsafe { std::slice::from_raw_parts(array.first, bytes) },
+    };
+    member.deliver(Envelope { source, tag, dtype, bytes: bytes.len() }, bytes).map_err(|e| of_member(py, member, &e))
 }
 
 /// A transfer whose call has returned: its words, and what tells of its end.

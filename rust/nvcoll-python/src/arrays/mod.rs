@@ -69,7 +69,7 @@ mod symmetric;
 pub(crate) use bound_call::{BoundCall, Programs, SharedProgram, WordExchange};
 pub(crate) use contract::Contract;
 pub(crate) use left_fold::FoldArrays;
-pub(crate) use message::{IssuedMessage, MessageArray, ReceivedEnvelope};
+pub(crate) use message::{deliver, IssuedMessage, MessageArray, ReceivedEnvelope};
 pub(crate) use operands::{Operands, Passed};
 pub(crate) use passed::PassedArrays;
 pub(crate) use ranks::{place_of_rank, places_of};

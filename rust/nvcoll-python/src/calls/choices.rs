@@ -208,7 +208,7 @@ fn check_collective(algorithm: &Bound<'_, PyAny>, collective: &'static Collectiv
 }
 
 /// A checked `timeout=`, in seconds.
-#[derive(Debug, Clone, Copy)]
+#[derive(IntoPyObject, Debug, Clone, Copy)]
 pub(crate) struct Seconds(f64);
 
 impl<'py> FromPyObject<'_, 'py> for Seconds {

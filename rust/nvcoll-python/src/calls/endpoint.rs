@@ -19,6 +19,7 @@ use nvcoll_engine::ranks::node::Node;
 use nvcoll_engine::run::wait::now;
 use nvcoll_engine::{Deadline, Error};
 
+use crate::arrays::in_flight::IssueQueue;
 use crate::arrays::{BoundCall, MessageArray, Operands, Programs, RepeatedCalls, SharedProgram, WordExchange};
 use crate::calls::choices::{deadline, Seconds};
 use crate::calls::open_group::OpenGroup;
@@ -221,7 +222,9 @@ impl Endpoint {
     /// Those of [`BoundCall::check`]; the exceptions of the run.
     #[inline]
     pub(crate) fn run(&self, py: Python<'_>, call: &mut BoundCall, deadline: Deadline) -> PyResult<()> {
-        call.check(py, None)?;
+        // On several hosts, calls of the program run in the order of issue, and this is a part of one.
+        let is_part = |member: &&Member| member.names_of_ranks().is_some();
+        call.check(py, self.member().filter(is_part).map(IssueQueue::of))?;
         match self.member() {
             None => watched(py, |is_interrupted| call.run_of_node(&self.node, deadline, is_interrupted)),
             Some(member) => watched_rank(py, member, deadline, |limit| now(call.run_of_rank(member, limit))),

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use nvcoll_core::words::counted;
@@ -53,10 +54,27 @@ impl Group {
     /// Issues the calls, which the group gets back when they are over.
     fn issue(slf: &Bound<'_, Self>, calls: BoundCall) -> PyResult<Py<Work>> {
         let (py, this) = (slf.py(), slf.get());
+        if let Some(work) = this.have_made(py, &calls, this.timeout, true) {
+            *this.calls() = Some(calls);
+            return Ok(work?.cast_into::<Work>()?.unbind());
+        }
         calls.check(py, this.endpoint.member().map(IssueQueue::of))?;
         let issued = Issued { call: calls.words(), arrays: calls.arrays(), result: py.None() };
         let call = IssuedGroup { group: slf.clone().unbind(), calls: Some(calls) };
         Py::new(py, issue(py, &this.endpoint, issued, call)?)
+    }
+
+    /// Has the owner make the calls of Python code, if the group has some.
+    fn have_made<'py>(
+        &self,
+        py: Python<'py>,
+        calls: &BoundCall,
+        timeout: Option<Seconds>,
+        is_async: bool,
+    ) -> Option<PyResult<Bound<'py, PyAny>>> {
+        let made: Vec<_> = calls.made().iter().map(|call| call.clone_ref(py)).collect();
+        let make = || self.owner.bind(py).call_method1(intern!(py, "_make_group"), (made, timeout, is_async));
+        (!calls.made().is_empty()).then(make)
     }
 
     fn calls(&self) -> MutexGuard<'_, Option<BoundCall>> {
@@ -120,9 +138,12 @@ impl Group {
     ///     Timeout, KeyboardInterrupt: the calls ended early. Strided arrays are unchanged; contiguous outputs are undefined.
     #[pyo3(signature = (*, timeout=None))]
     fn run(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<()> {
-        let deadline = deadline(timeout.or(self.timeout));
+        let timeout = timeout.or(self.timeout);
         match self.calls.try_lock().as_deref_mut() {
-            Ok(Some(calls)) => self.endpoint.run(py, calls, deadline),
+            Ok(Some(calls)) => match self.have_made(py, calls, timeout, false) {
+                Some(made) => made.map(drop),
+                None => self.endpoint.run(py, calls, deadline(timeout)),
+            },
             Ok(None) if self.work.get().is_none() => {
                 Err(of_engine(py, &Error::Busy("the group was not launched: end its `with` block first")))
             }

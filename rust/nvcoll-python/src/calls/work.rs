@@ -10,7 +10,7 @@
 //! of the call until the call is over, also if its `Work` is deleted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
@@ -21,7 +21,7 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::{Completion, WaitEnd};
 use nvcoll_engine::{Deadline, Error};
 
-use crate::arrays::in_flight::{self, InFlight, IssueQueue, Outcome};
+use crate::arrays::in_flight::{self, Failure, InFlight, IssueQueue, Outcome};
 use crate::arrays::places_of;
 use crate::calls::choices::{deadline, Seconds};
 use crate::error::{of_engine, raise};
@@ -39,6 +39,8 @@ pub(crate) struct Work {
     member: Arc<Member>,
     /// The send or the receive of this work, and its deadline. Threads that wait for it move it.
     transfer: Option<(Arc<MessageTransfer>, Deadline)>,
+    /// Makes the exception that the program gets of the engine's, if ranks are on several hosts.
+    meaning: OnceLock<Py<PyAny>>,
     /// Whether the program has seen the outcome.
     is_seen: AtomicBool,
 }
@@ -63,7 +65,7 @@ impl Work {
     fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Py<PyAny>> {
         match self.outcome(py, timeout)? {
             Ok(result) => Ok(result.as_ref().unwrap_or(&self.result).clone_ref(py)),
-            Err(failure) => Err(failure.raised(py, &self.member)),
+            Err(failure) => Err(self.raised(py, failure)),
         }
     }
 
@@ -89,7 +91,7 @@ impl Work {
     #[pyo3(signature = (timeout=None))]
     fn exception(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Option<PyErr>> {
         let outcome = self.outcome(py, timeout)?;
-        Ok(outcome.as_ref().err().map(|failure| failure.raised(py, &self.member)))
+        Ok(outcome.as_ref().err().map(|failure| self.raised(py, failure)))
     }
 
     fn __await__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -123,6 +125,21 @@ impl Work {
         Ok(())
     }
 
+    /// Ends the call, which Python code made, with its result or its exception. Not public.
+    #[pyo3(signature = (result, error: "BaseException | None" = None))]
+    fn _finish(&self, result: Py<PyAny>, error: Option<Bound<'_, PyAny>>) {
+        self.completion.finish(match error {
+            Some(error) => Err(Failure::Raised(PyErr::from_value(error))),
+            None => Ok(Some(result)),
+        });
+    }
+
+    /// Has `wait` raise what `meaning` makes of the engine's exception. Not public.
+    #[pyo3(signature = (meaning: "Callable[[BaseException], BaseException]"))]
+    fn _explain(&self, meaning: Py<PyAny>) {
+        _ = self.meaning.set(meaning);
+    }
+
     fn __repr__(&self) -> String {
         let (rank, world_size) = (self.member.rank(), self.member.ranks().len());
         let state = match self.completion.outcome() {
@@ -135,7 +152,8 @@ impl Work {
 
     /// Visits the result, for the garbage collector.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.result)
+        visit.call(&self.result)?;
+        self.meaning.get().map_or(Ok(()), |meaning| visit.call(meaning))
     }
 }
 
@@ -147,7 +165,20 @@ impl Work {
         result: Py<PyAny>,
         member: Arc<Member>,
     ) -> Self {
-        Self { call, completion, result, member, transfer: None, is_seen: AtomicBool::new(false) }
+        let (meaning, is_seen) = (OnceLock::new(), AtomicBool::new(false));
+        Self { call, completion, result, member, transfer: None, meaning, is_seen }
+    }
+
+    /// Makes the exception that the program gets.
+    fn raised(&self, py: Python<'_>, failure: &Failure) -> PyErr {
+        let error = failure.raised(py, &self.member);
+        match (failure, self.meaning.get()) {
+            (Failure::Engine(_), Some(meaning)) => {
+                let meant = meaning.bind(py).call1((error.into_value(py),));
+                meant.map_or_else(|failed| failed, PyErr::from_value)
+            }
+            _ => error,
+        }
     }
 
     /// Turns this work into that of a send or a receive.

@@ -60,7 +60,8 @@ pub(crate) fn patiently<T: Send>(
     member: &Member,
     wait: impl FnOnce(IsInterrupted<'_>) -> T + Send,
 ) -> PyResult<T> {
-    match member.is_in_one_space() {
+    // A rank that is alone on its host waits for others, too.
+    match member.is_in_one_space() && member.names_of_ranks().is_none() {
         true => Ok(in_turn(py, || wait(&mut || false))),
         false => interruptibly(py, wait),
     }

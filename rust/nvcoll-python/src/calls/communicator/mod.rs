@@ -29,7 +29,7 @@ pub(crate) use point_to_point::Message;
 /// The collectives of one rank. `nvcoll.init` returns the communicator of a rank that is a process, `Node.run` passes one to the
 /// program of each rank that is a thread, and `split` makes others. A communicator ends with the program of its rank. One thread
 /// at a time may use it; several threads of a rank use one each.
-#[pyclass(name = "Communicator", module = "nvcoll", frozen)]
+#[pyclass(name = "Communicator", module = "nvcoll", frozen, subclass)]
 pub(crate) struct Communicator {
     pub(crate) endpoint: Arc<Endpoint>,
     member: Arc<Member>,
@@ -37,6 +37,14 @@ pub(crate) struct Communicator {
 
 #[pymethods]
 impl Communicator {
+    /// Makes the base of a communicator of ranks on several hosts, of which `inner` has those of this host. It has groups of its own.
+    /// Not public.
+    #[new]
+    fn base_of(inner: &Bound<'_, Self>) -> Self {
+        let Self { endpoint, member } = inner.get();
+        Self::new(endpoint.node().clone(), endpoint.timeout, member.clone())
+    }
+
     /// This rank, from 0.
     #[getter]
     fn rank(&self) -> u32 {
@@ -233,6 +241,32 @@ impl Communicator {
         Group::new(slf.into_any().unbind(), endpoint, timeout, async_op)
     }
 
+    /// Adds a call that Python code makes to the open group, which passes them to `_make_group` with its timeout; says whether a group is
+    /// open. Not public: it is for hosts.
+    #[pyo3(signature = (call: "Callable[[float | None], object]", timeout, is_async))]
+    fn _add_to_group(
+        &self,
+        py: Python<'_>,
+        call: Py<PyAny>,
+        timeout: Option<Seconds>,
+        is_async: bool,
+    ) -> PyResult<bool> {
+        let group = &self.endpoint.group;
+        if !group.is_open() {
+            return Ok(false);
+        }
+        match is_async {
+            true => group.refuse_async(py)?,
+            false => group.add(py, timeout, |calls| calls.add_made(call))?,
+        }
+        Ok(true)
+    }
+
+    /// Refuses a call if a group is open. Not public: it is for hosts.
+    fn _refuse_in_group(&self, py: Python<'_>, call: &str) -> PyResult<()> {
+        self.endpoint.group.refuse(py, call)
+    }
+
     /// Ends the current calls and all later calls of this communicator on every rank. The calls raise `Aborted`; it names this rank.
     ///
     /// Any thread may call `abort`, also while another thread is in a call. Other communicators of the same ranks stay usable.
@@ -243,7 +277,8 @@ impl Communicator {
         self.member.abort().map_err(|error| of_member(py, &self.member, &error))
     }
 
-    /// Has errors name the ranks by other numbers: this communicator is the part of a larger one that is on this host.
+    /// Has errors and messages name the ranks by other numbers: this communicator is the part of a larger one that is on this host. Behind
+    /// the numbers of its ranks are those of the ranks on other hosts, which send through `_deliver`.
     fn _name_ranks(&self, numbers: Vec<u32>) {
         self.member.name_ranks(numbers);
     }

@@ -1,24 +1,32 @@
 //! Sends and receives of one rank.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use pyo3::prelude::*;
 
 use nvcoll_engine::messages::transfer::{Direction, Envelope};
 use nvcoll_engine::messages::MOST_TAG;
+use nvcoll_engine::ranks::member::Member;
 
 use super::Communicator;
-use crate::arrays::{BoundCall, IssuedMessage, MessageArray, ReceivedEnvelope};
+use crate::arrays::{deliver, BoundCall, IssuedMessage, MessageArray, ReceivedEnvelope};
 use crate::calls::choices::Seconds;
 use crate::calls::work::Work;
+use crate::error::invalid;
 use crate::integers::integer;
 
 /// A received message. In a group or after `irecv`, its attributes are None until the receive has ended.
 #[pyclass(name = "Message", module = "nvcoll", frozen)]
-pub(crate) struct Message(ReceivedEnvelope);
+pub(crate) struct Message(ReceivedEnvelope, Arc<Member>);
 
 #[pymethods]
 impl Message {
+    /// Takes what another message says. Not public.
+    fn _take(&self, other: &Self) {
+        let envelope = *other.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = envelope;
+    }
+
     /// The rank that sent the message.
     #[getter]
     fn source(&self) -> Option<u32> {
@@ -49,8 +57,14 @@ impl Message {
 }
 
 impl Message {
+    fn of(array: &MessageArray, comm: &Communicator) -> Self {
+        Self(array.received.clone(), comm.member.clone())
+    }
+
     fn envelope(&self) -> Option<Envelope> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let envelope = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = |source: u32| self.1.names_of_ranks().map_or(source, |names| names[source as usize]);
+        envelope.map(|envelope| Envelope { source: name(envelope.source), ..envelope })
     }
 }
 
@@ -159,7 +173,7 @@ impl Communicator {
         timeout: Option<Seconds>,
     ) -> PyResult<Message> {
         let array = self.received("x", x, src, ("`tag`", tag))?;
-        let message = Message(array.received.clone());
+        let message = Message::of(&array, self);
         self.exchange(py, [array], timeout)?;
         Ok(message)
     }
@@ -195,7 +209,7 @@ impl Communicator {
     ) -> PyResult<Work> {
         self.endpoint.group.refuse(py, "irecv")?;
         let array = self.received("x", x, src, ("`tag`", tag))?;
-        let message = Py::new(py, Message(array.received.clone()))?;
+        let message = Py::new(py, Message::of(&array, self))?;
         self.issue(py, array, timeout, message.into_any())
     }
 
@@ -243,10 +257,43 @@ impl Communicator {
     ) -> PyResult<Message> {
         let received = self.received("out", out, src, ("`recv_tag`", recv_tag))?;
         let sent = self.sent(x, dst, tag)?;
-        let (message, both) = (Message(received.received.clone()), [sent, received]);
+        let (message, both) = (Message::of(&received, self), [sent, received]);
         MessageArray::check_apart(py, &both)?;
         self.exchange(py, both, timeout)?;
         Ok(message)
+    }
+
+    /// Takes a message that a rank of another host has sent. Not public.
+    ///
+    /// Args:
+    ///     source: the number of that rank in the larger communicator.
+    ///     tag: its tag.
+    ///     dtype: the name of the dtype of its elements.
+    ///     data: its bytes; read.
+    fn _deliver(
+        &self,
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        tag: u32,
+        dtype: &str,
+        data: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        deliver(py, &self.member, self.rank_named("`source`", source)?, tag, dtype, data)
+    }
+
+    /// Says whether a receive waits for a message that a rank may send. Not public.
+    fn _awaits(&self, source: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.member.awaits(self.rank_named("`source`", source)?))
+    }
+
+    /// Makes a message that has not arrived. Not public.
+    fn _message(&self) -> Message {
+        Message(ReceivedEnvelope::default(), self.member.clone())
+    }
+
+    /// Makes the work of a call that Python code makes, which ends by `_finish`. Not public: it is for hosts.
+    fn _work(&self, py: Python<'_>, call: String) -> Work {
+        Work::new(call, Arc::default(), py.None(), self.member.clone())
     }
 }
 
@@ -259,7 +306,11 @@ impl Communicator {
         tag: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<MessageArray> {
         let tag = tag.map_or(Ok(0), |tag| integer("`tag`", tag, 0..=MOST_TAG))?;
-        MessageArray::read("x", x, Direction::To(self.rank_named("`dst`", dst)?), Some(tag))
+        let to = self.rank_named("`dst`", dst)?;
+        if to >= self.world_size() {
+            return Err(invalid(x.py(), format!("`dst` is {dst}, which is on another host")));
+        }
+        MessageArray::read("x", x, Direction::To(to), Some(tag))
     }
 
     /// Reads the arguments of a receive.
@@ -304,7 +355,15 @@ impl Communicator {
         Ok(Work::new(call, completion, result, self.member.clone()).of_transfer(transfer, deadline))
     }
 
+    /// Reads a rank. On several hosts it is one of the larger communicator.
     fn rank_named(&self, argument: &str, rank: &Bound<'_, PyAny>) -> PyResult<u32> {
-        integer(argument, rank, 0..=self.world_size() - 1)
+        let Some(names) = self.member.names_of_ranks() else {
+            return integer(argument, rank, 0..=self.world_size() - 1);
+        };
+        let named = integer(argument, rank, 0..=names.len() as u32 - 1)?;
+        let place = names.iter().position(|name| *name == named);
+        place
+            .map(|place| place as u32)
+            .ok_or_else(|| invalid(rank.py(), format!("{argument}: rank {named} is elsewhere")))
     }
 }
