@@ -1,5 +1,8 @@
 """Calls across hosts give what the same program gives on one host, to the bit."""
 
+import threading
+import time
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -244,3 +247,77 @@ def test_what_hosts_refuse():
         )
 
     assert len(run_hosts(HOSTS[0], program)) == 4
+
+
+def test_communicator_works_groups_and_messages_are_those_of_one_host():
+    def program(comm):
+        x, out, far = np.zeros(2), np.zeros(2), (comm.rank + 2) % 4
+        works = [comm.all_reduce(np.ones(2), async_op=True), comm.isend(x, far), comm.irecv(out, far)]
+        with comm.group() as group:
+            comm.all_gather(np.ones(1))
+        assert (
+            isinstance(comm, nvcoll.Communicator) and comm.all_reduce.__doc__ == nvcoll.Communicator.all_reduce.__doc__
+        )
+        return [type(work) for work in works], type(group), len(group), type([work.wait() for work in works][2])
+
+    expected = [nvcoll.Work] * 3, nvcoll.Group, 1, nvcoll.Message
+    assert run_hosts(HOSTS[0], program) == [expected] * 4
+
+
+def test_groups_refuse_what_they_refuse_on_one_host():
+    def program(comm):
+        told, x = [], np.zeros(1)
+        calls = [
+            comm.barrier,
+            lambda: comm.split(0),
+            lambda: comm.all_reduce(x, timeout=1),
+            lambda: comm.all_reduce(x, async_op=True),
+            lambda: comm.recv(x, 0, timeout=1),
+            lambda: comm.group().__enter__(),
+        ]
+        with comm.group() as group:
+            for call in calls:
+                with pytest.raises((nvcoll.InvalidArgument, nvcoll.Busy)) as refused:
+                    call()
+                told.append(str(refused.value))
+            comm.all_reduce(x + 1)
+        group.run(timeout=30)
+        return told, len(group)
+
+    with nvcoll.Node(4) as node:
+        assert run_hosts(HOSTS[0], program) == node.run(program)
+
+
+def test_calls_in_flight_go_on_while_a_group_is_open():
+    def program(comm):
+        xs = [np.full(70_000, 1.0) for _ in range(4)]
+        works = [comm.all_reduce(x, async_op=True) for x in xs]
+        with comm.group(async_op=True) as group:
+            comm.all_reduce(xs[0])
+            for work in works:
+                work.wait()
+        group.work.wait()
+        return xs[0][:1], xs[3][:1]
+
+    assert run_hosts(HOSTS[0], program) == [([16.0], [4.0])] * 4
+
+
+def test_a_failure_ends_the_calls_of_all_communicators():
+    """Also of one whose ranks of this host wait for each other."""
+    is_over = threading.Event()
+
+    def program(comm):
+        some = comm.subset([0, 1, 2]) if comm.rank < 3 else None
+        comm.barrier()
+        if comm.rank == 1:
+            is_over.wait(60)
+        elif comm.rank == 3:
+            time.sleep(0.3)  # the others are in their calls
+            comm.abort()
+        else:
+            with pytest.raises(nvcoll.Aborted) as caught:
+                some.barrier()
+            is_over.set()
+            return caught.value.ranks
+
+    assert run_hosts(HOSTS[0], program, timeout=None) == [(3,), None, (3,), None]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pretended_hosts import run_hosts
 
 import nvcoll
-from nvcoll.hosts import watch
+from nvcoll.hosts import failures
 
 HOSTS = ((0, 1), (2, 3))
 SENDS = st.tuples(
@@ -115,7 +115,7 @@ def test_a_lost_rank_ends_receives():
 
 def test_a_rank_that_was_alone_on_its_host_is_lost_at_once(monkeypatch):
     """Nobody on its host can say more, so nobody waits for a reason."""
-    monkeypatch.setattr(watch, "REASON_S", 1000.0)
+    monkeypatch.setattr(failures, "REASON_S", 1000.0)
     network = Network(3)
 
     def program(comm):
@@ -133,7 +133,7 @@ def test_a_rank_that_was_alone_on_its_host_is_lost_at_once(monkeypatch):
 
 def test_a_rank_does_not_hear_of_itself_that_it_is_late(monkeypatch):
     """Another host knows only the rank that it waits for, which waits for a rank of its own host."""
-    monkeypatch.setattr(watch, "REASON_S", 0.01)
+    monkeypatch.setattr(failures, "REASON_S", 0.01)
 
     def program(comm):
         comm.barrier()
@@ -168,7 +168,7 @@ def test_ranks_of_a_communicator_of_some_hosts_are_told_as_ranks_of_the_job():
 
 def test_a_host_that_has_left_is_not_lost(monkeypatch):
     for name, seconds in (("SILENCE_S", 0.5), ("BEAT_S", 0.05), ("REASON_S", 0.1)):
-        monkeypatch.setattr(watch, name, seconds)
+        monkeypatch.setattr(failures, name, seconds)
 
     def program(comm):
         comm.barrier()
@@ -205,9 +205,10 @@ def test_a_later_receive_takes_a_message_that_came_before():
         with pytest.raises(nvcoll.Timeout) as caught:
             comm.barrier()
             if comm.rank == 0:
-                comm.irecv(np.zeros(1), 2, tag=1)
+                forgotten = comm.irecv(np.zeros(1), 2, tag=1)
                 comm.recv(np.zeros(1), 2, tag=2, timeout=0.3)
             comm.barrier()
+        assert comm.rank != 0 or isinstance(forgotten.exception(), nvcoll.Timeout)
         return str(caught.value)
 
     assert all("after 0.3 s: rank 2: no message with tag 2" in text for text in run_hosts(HOSTS, program))

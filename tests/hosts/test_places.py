@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import nvcoll
 from nvcoll.hosts import interfaces, opening
 from nvcoll.hosts.interfaces import Interface, between_hosts, towards
-from nvcoll.hosts.places import Places
+from nvcoll.hosts.placement import Placement
 
 keys = st.lists(st.sampled_from("abcd"), min_size=1, max_size=12)
 
@@ -23,7 +23,7 @@ keys = st.lists(st.sampled_from("abcd"), min_size=1, max_size=12)
 @given(keys, st.data())
 def test_hosts_are_ordered_by_their_lowest_rank(keys, data):
     rank = data.draw(st.integers(0, len(keys) - 1))
-    places = Places.of(rank, keys, [f"host {key}" for key in keys])
+    places = Placement.of(rank, keys, [f"host {key}" for key in keys])
     assert sorted(one for ranks in places.hosts for one in ranks) == list(range(places.size)) == list(places.world)
     assert [ranks[0] for ranks in places.hosts] == sorted(ranks[0] for ranks in places.hosts)
     assert places.names == tuple(f"host {keys[ranks[0]]}" for ranks in places.hosts)
@@ -38,8 +38,8 @@ def test_hosts_are_ordered_by_their_lowest_rank(keys, data):
 def test_a_subset_has_the_places_of_its_ranks(keys, data):
     ranks = data.draw(st.lists(st.sampled_from(range(len(keys))), min_size=1, unique=True))
     rank = data.draw(st.sampled_from(ranks))
-    found = Places.of(rank, keys, keys).subset(ranks)
-    assert found == Places.of(ranks.index(rank), [keys[one] for one in ranks], [keys[one] for one in ranks], ranks)
+    found = Placement.of(rank, keys, keys).subset(ranks)
+    assert found == Placement.of(ranks.index(rank), [keys[one] for one in ranks], [keys[one] for one in ranks], ranks)
     again = found.subset([found.rank])
     assert again.world == (rank,) and again.hosts == ((0,),) and again.names == (keys[rank],)
 
@@ -111,7 +111,7 @@ def test_ranks_of_each_host_join_under_its_first_name(monkeypatch, capsys):
     found, closed = opened(monkeypatch, cards, lambda *place: place)
     for rank, (places, inner, outer, timeout) in enumerate(found):
         host = "ab"[rank % 2]
-        assert places == Places.of(rank, list("abab"), list("abab")) and outer.rank == rank and timeout == 7.0
+        assert places == Placement.of(rank, list("abab"), list("abab")) and outer.rank == rank and timeout == 7.0
         assert inner == (rank // 2, 2, f"job of {host}", bytes.fromhex("ab" * 32))
     assert closed == []
     assert capsys.readouterr().err == "nvcoll: 2 hosts (ranks 0 and 2 on a; ranks 1 and 3 on b), by wires False\n"

@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from nvcoll.hosts import opening
-from nvcoll.hosts.outer import Late, Lost, Stopped
+from nvcoll.hosts.carrier import Late, Lost, Stopped
 from nvcoll.ranks.job import settings
 
 TAG = 300

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 
 import numpy as np
 
-from nvcoll.hosts.outer import Late, Lost, Stopped
+from nvcoll.hosts.carrier import Late, Lost, Stopped
 
 
 class Network:

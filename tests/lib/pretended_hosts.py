@@ -4,7 +4,7 @@ from fake_engine import Network
 
 import nvcoll
 from nvcoll.hosts.communicator import across
-from nvcoll.hosts.places import Places
+from nvcoll.hosts.placement import Placement
 
 
 def run_hosts(hosts, program, *, seed=0, delay=0.0, timeout=60.0, network=None):
@@ -15,7 +15,7 @@ def run_hosts(hosts, program, *, seed=0, delay=0.0, timeout=60.0, network=None):
 
     def rank_program(comm):
         keys = [str(host_of[rank]) for rank in range(size)]
-        places = Places.of(comm.rank, keys, [f"host-{key}" for key in keys])
+        places = Placement.of(comm.rank, keys, [f"host-{key}" for key in keys])
         inner = comm.split(host_of[comm.rank])
         made = across(places, inner, network.engine(comm.rank), timeout)
         try:

@@ -12,7 +12,7 @@ import pytest
 from processes import results, start
 
 import nvcoll
-from nvcoll.hosts.watch import CONTROL_BYTES, Failure
+from nvcoll.hosts.failures import CONTROL_BYTES, Failure
 
 PACKAGES = [Path(nvcoll.__file__).parents[1] / name for name in ("nvcoll", "nvcoll_pytest", "nvcoll_autoload")]
 

@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import numpy as np
 
 from nvcoll._nvcoll import _Passed, _read, dtypes
-from nvcoll.hosts.outer import Bytes
-from nvcoll.hosts.places import Places
+from nvcoll.hosts.carrier import Bytes
+from nvcoll.hosts.placement import Placement
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nvcoll._nvcoll import _Op
+
+    Counts = Sequence[int] | Sequence[Sequence[int]]
 
 ROWS = {row.name: row for row in dtypes()}
 
@@ -64,7 +68,7 @@ class Given(TypedDict, total=False):
 
     op: _Op | None
     root: object
-    counts: object
+    counts: Counts | None
     out: object
 
 
@@ -72,7 +76,7 @@ class Arguments:
     """What this rank passes to a call, checked.
 
     Args:
-        places: the ranks.
+        placement: the ranks.
         collective: the name of the call.
         x: as in the call.
         given: the other arguments; None: left out.
@@ -87,9 +91,9 @@ class Arguments:
         InvalidArgument: as the call on one host.
     """
 
-    def __init__(self, places: Places, collective: str, x: object, **given: Unpack[Given]) -> None:
+    def __init__(self, placement: Placement, collective: str, x: object, **given: Unpack[Given]) -> None:
         self.collective = collective
-        self.passed: _Passed = _read(collective, places.rank, places.size, x, **given)
+        self.passed: _Passed = _read(collective, placement.rank, placement.size, x, **given)
         kind = getattr(given.get("out") if x is None else x, "dtype", None)
         if not isinstance(kind, np.dtype) and "torch" not in type(kind).__module__:
             kind = np.dtype(self.passed.dtype)

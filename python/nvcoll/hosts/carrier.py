@@ -1,9 +1,9 @@
 """What nvcoll needs of an engine that carries messages between hosts: two attributes and seven methods.
 
-Messages go from a rank of the job to a rank of the job, by a tag up to `nvcoll.hosts.channel.MAX_TAG`. Two with one tag
+Messages go from a rank of the job to a rank of the job, by a tag up to `MAX_TAG`. Two with one tag
 from one rank to another arrive in the order of their sends. The engine may copy a message or not: its bytes must stay
 as they are until a wait for its request has returned. No message is longer than the receive that takes it, since a
-record precedes data (`nvcoll.hosts.meeting`); it may be shorter, and the receiver knows its length from the record.
+record precedes data (`nvcoll.hosts.records`); it may be shorter, and the receiver knows its length from the record.
 
 An engine may move bytes only while a rank is in one of its calls, as MPI does, or on a thread of its own, as gloo does.
 """
@@ -21,8 +21,14 @@ from numpy.typing import NDArray
 Bytes = NDArray[np.uint8]
 """A contiguous vector of bytes."""
 
+MAX_TAG = 2**19 - 2
+"""The largest tag: Intel MPI allows no larger ones on all fabrics."""
+
+CONTROL, BEAT, SUBSETS = range(3)
+"""Tags of the job: failures, signs of life, the making of communicators. Those of communicators are larger."""
+
 CLOSE_S = 1.0
-"""How long `Outer.close` waits for waits of other threads, which look at it, and for its last control message.
+"""How long `Carrier.close` waits for waits of other threads, which look at it, and for its last control message.
 Measured: milliseconds. Chosen."""
 
 ENDED = "this rank has left the job"
@@ -81,7 +87,7 @@ class Waits:
     """The waits of an engine, of several threads; each is made in a ``with`` block.
 
     Attributes:
-        end: why they end, since `Outer.close`; else None.
+        end: why they end, since `Carrier.close`; else None.
     """
 
     def __init__(self) -> None:
@@ -89,7 +95,7 @@ class Waits:
         self._turn, self._count = threading.Lock(), 0
 
     def check(self) -> None:
-        """Raises `Stopped` since `Outer.close`."""
+        """Raises `Stopped` since `Carrier.close`."""
         if self.end is not None:
             raise Stopped(self.end)
 
@@ -123,7 +129,7 @@ def looked(is_so: Callable[[], bool], end: float | None, pause: float, longest: 
     return True
 
 
-class Outer(Protocol):
+class Carrier(Protocol):
     """An engine between hosts. Every method may be called from several threads at once.
 
     Attributes:

@@ -1,8 +1,9 @@
 """Failures, told to all ranks of a job on several hosts.
 
 Who first sees a failure tells every other rank, in a control message, and ends what this process waits for: messages
-between hosts (`Outer.close`) and calls inside the host (`abort`). A thread of every process waits for control messages
-and does the same. So each survivor raises the error of whoever saw the failure, with the host of the rank that failed.
+between hosts (`Carrier.close`) and calls inside the host (`abort`). A thread of every process waits for control
+messages and does the same. So each survivor raises the error of whoever saw the failure, with the host of the rank that
+failed.
 
 The first ranks of hosts send each other a sign of life, from host to host around, once per second. A host is lost after
 30 s without one: no engine says that a link is down, and a call may have no deadline.
@@ -18,14 +19,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from nvcoll._nvcoll import Aborted, Busy, Closed, Error, InvalidArgument, Mismatch, PeerLost, Timeout
 from nvcoll._nvcoll import Communicator as HostCommunicator
-from nvcoll.hosts.channel import BEAT, CONTROL
-from nvcoll.hosts.outer import Late, Lost, Outer, Request, Stopped
-from nvcoll.hosts.places import Places
+from nvcoll.hosts.carrier import BEAT, CONTROL, Carrier, Late, Lost, Request, Stopped
+from nvcoll.hosts.issued_calls import IssuedCalls
+from nvcoll.hosts.placement import Placement
 from nvcoll.text.formatting import listed
 
 CONTROL_BYTES = 1024
@@ -90,36 +92,41 @@ class Failure:
         return cls(**fields)
 
 
-class Watch:
-    """Watches over the ranks of a job.
+class Failures:
+    """The failures of a job, whose ranks it watches.
 
     Args:
-        outer: the engine between hosts.
+        carrier: the engine between hosts.
         inner: the communicator of the ranks of this host.
-        places: the ranks of the job.
+        placement: the ranks of the job.
     """
 
-    def __init__(self, outer: Outer, inner: HostCommunicator, places: Places) -> None:
-        self._outer, self._inner, self._places = outer, inner, places
+    def __init__(self, carrier: Carrier, inner: HostCommunicator, placement: Placement) -> None:
+        self._carrier, self._inner, self._placement = carrier, inner, placement
         self._lock = threading.Lock()
         self._seen = threading.Event()
         self._is_over = self._is_silent = False
         self._process = os.getpid()
         self.failure: Failure | None = None
-        self._threads = [threading.Thread(target=self._listen, name="nvcoll watch", daemon=True)]
-        if places.local == 0:
-            self._threads.append(threading.Thread(target=self._beat, name="nvcoll beat", daemon=True))
-        for thread in self._threads:
-            thread.start()
+        self._inner_of: WeakKeyDictionary[HostCommunicator, HostCommunicator] = WeakKeyDictionary()
+        watching = {"failures": self._listen} | ({"signs of life": self._beat} if placement.local == 0 else {})
+        self._watching = [IssuedCalls(name).issue(call, inner._work(name)) for name, call in watching.items()]
+
+    def watch(self, comm: HostCommunicator, inner: HostCommunicator) -> None:
+        """Has a failure end the calls inside this host of one more communicator."""
+        self._inner_of[comm] = inner
 
     @contextmanager
-    def guard(self, places: Places, patience: float | None, *, has_begun: bool = False) -> Iterator[float | None]:
+    def guard(
+        self, placement: Placement, patience: float | None, *, has_begun: bool = False, missing: str = ""
+    ) -> Iterator[float | None]:
         """Runs a part of a call: its failure becomes that of the job, and the error that the call raises.
 
         Args:
-            places: the ranks of the communicator.
+            placement: the ranks of the communicator.
             patience: seconds that it may take.
             has_begun: whether the arguments are checked, so that others wait for a rank that refuses one now.
+            missing: of a message: what a late rank has not done, in words.
 
         Yields:
             The deadline.
@@ -134,15 +141,27 @@ class Watch:
             yield None if patience is None else time.monotonic() + patience
         except (InvalidArgument, Busy) as error:
             if has_begun:
-                self.tell(self._seen_here(error, places, patience))
+                self.tell(self._seen_here(error, placement, patience, missing))
             raise
         except (Error, Late, Lost, Stopped) as error:
-            raise self._meaning(error, places, patience) from error
+            raise self.meaning(error, placement, patience, missing) from error
         except BaseException as error:  # Ctrl-C in the middle of a call: the others cannot go on
-            own = self._places
-            text = f"rank {own.rank} left a call: {type(error).__name__}"
-            self.tell(Failure("Aborted", text, (own.rank,), host=own.host))
+            self._leave_call(error)
             raise
+
+    @contextmanager
+    def wait(self) -> Iterator[None]:
+        """Runs the wait of a call, whose error is known to all: with Ctrl-C, this rank leaves the call."""
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            self._leave_call(error)
+            raise
+
+    def _leave_call(self, error: BaseException) -> None:
+        own = self._placement
+        text = f"rank {own.rank} left a call: {type(error).__name__}"
+        self.tell(Failure("Aborted", text, (own.rank,), host=own.host))
 
     @property
     def _is_here(self) -> bool:
@@ -154,16 +173,16 @@ class Watch:
         if not self._is_here or not self._take(failure):
             return
         message = np.frombuffer(failure.packed().ljust(CONTROL_BYTES, b"\0"), np.uint8)
-        for rank in range(self._places.size):
-            if rank != self._places.rank:
+        for rank in range(self._placement.size):
+            if rank != self._placement.rank:
                 with suppress(Late, Lost, Stopped):
-                    self._outer.isend(message, rank, CONTROL)
+                    self._carrier.isend(message, rank, CONTROL)
         self._end_waits(failure)
 
-    def abort(self, places: Places) -> None:
+    def abort(self, placement: Placement) -> None:
         """Ends the calls of all ranks."""
-        rank = places.world[places.rank]
-        self.tell(Failure("Aborted", f"rank {rank} called abort", (rank,), host=self._places.host))
+        rank = placement.world[placement.rank]
+        self.tell(Failure("Aborted", f"rank {rank} called abort", (rank,), host=self._placement.host))
 
     def end(self) -> None:
         """Ends the watch and the engine: this rank leaves in order, and no silence of it is a failure."""
@@ -171,11 +190,12 @@ class Watch:
             return
         self._is_over = True
         self._seen.set()
-        if self._places.local == 0:
+        if self._placement.local == 0:
             self._sign(is_last=True)
-        self._outer.close(None)
-        for thread in self._threads:  # they may be the last to hold the engine, whose end must not meet that of Python
-            thread.join(ENDING_S)
+        self._carrier.close(None)
+        for watching in self._watching:  # the last to hold the carrier, whose end must not meet that of Python
+            with suppress(Error):
+                watching.exception(ENDING_S)
 
     def _take(self, failure: Failure) -> bool:
         with self._lock:
@@ -186,15 +206,16 @@ class Watch:
         return True
 
     def _end_waits(self, failure: Failure) -> None:
-        self._outer.close(failed=failure.text)
-        with suppress(Error):
-            self._inner.abort()
+        self._carrier.close(failed=failure.text)
+        for inner in [self._inner, *self._inner_of.values()]:
+            with suppress(Error):
+                inner.abort()
 
     def _listen(self) -> None:
         message = np.zeros(CONTROL_BYTES, np.uint8)
         while not message.any():  # else it asks whether this process is there: see `_is_gone`
             try:
-                self._outer.wait([self._outer.irecv(message, None, CONTROL)], None)
+                self._carrier.wait([self._carrier.irecv(message, None, CONTROL)], None)
             except (Late, Lost, Stopped):
                 return
         failure = Failure.unpacked(bytes(message))
@@ -206,11 +227,11 @@ class Watch:
 
         A rank whose wait has timed out has closed its connections too, but not those of control messages.
         """
-        if rank is None or len(self._places.hosts[self._places.host_of(rank)]) > 1:
+        if rank is None or len(self._placement.hosts[self._placement.host_of(rank)]) > 1:
             return False
         try:
             for _ in range(2):
-                self._outer.isend(np.zeros(CONTROL_BYTES, np.uint8), rank, CONTROL)
+                self._carrier.isend(np.zeros(CONTROL_BYTES, np.uint8), rank, CONTROL)
                 self._seen.wait(GONE_S / 2)
         except Lost:
             return True
@@ -219,15 +240,15 @@ class Watch:
         return False
 
     def _beat(self) -> None:
-        before = (self._places.host - 1) % len(self._places.hosts)
+        before = (self._placement.host - 1) % len(self._placement.hosts)
         received = np.empty(8, np.uint8)
         try:
             while self.failure is None:
-                posted = self._outer.irecv(received, self._places.hosts[before][0], BEAT)
+                posted = self._carrier.irecv(received, self._placement.hosts[before][0], BEAT)
                 self._seen.wait(BEAT_S)
                 sent = self._sign(is_last=self._is_over)
-                self._outer.wait([posted], time.monotonic() + SILENCE_S)
-                self._outer.poke(sent)  # it is not waited for: its receiver may have left
+                self._carrier.wait([posted], time.monotonic() + SILENCE_S)
+                self._carrier.poke(sent)  # it is not waited for: its receiver may have left
                 if not received[0]:
                     self._sign(is_last=True)
                     return
@@ -240,39 +261,44 @@ class Watch:
 
     def _sign(self, *, is_last: bool) -> list[Request]:
         """Sends the next host a sign of life; the last one, once, if this host or one before it leaves."""
-        after = (self._places.host + 1) % len(self._places.hosts)
+        after = (self._placement.host + 1) % len(self._placement.hosts)
         with self._lock:
             is_due, self._is_silent = not self._is_silent, self._is_silent or is_last
         with suppress(Late, Lost, Stopped):  # a host that is lost sends none itself
             if is_due:
-                return [self._outer.isend(np.full(8, not is_last, np.uint8), self._places.hosts[after][0], BEAT)]
+                return [self._carrier.isend(np.full(8, not is_last, np.uint8), self._placement.hosts[after][0], BEAT)]
         return []
 
-    def _meaning(self, error: Error | Late | Lost | Stopped, places: Places, patience: float | None) -> Error:
-        """Returns the error of a call, and tells the others of a failure that nobody has told."""
-        is_reason = _is_reason(error, places)
+    def meaning(
+        self, error: BaseException, placement: Placement, patience: float | None, missing: str = ""
+    ) -> BaseException:
+        """Returns the error of a call, and tells the others of a failure that nobody has told: see `guard`."""
+        if not isinstance(error, (Error, Late, Lost, Stopped)):
+            return error
+        is_reason = _is_reason(error, placement, missing)
         if isinstance(error, Lost) and self._is_gone(error.peer):
             self._seen.wait(GONE_S)
         elif not is_reason:
-            self._seen.wait(2 * REASON_S if isinstance(error, Lost) else REASON_S)  # a late rank closes connections
+            is_of_another = isinstance(error, (Lost, Aborted))  # who is late closes connections, and then waits itself
+            self._seen.wait(2 * REASON_S if is_of_another else REASON_S)
         if self.failure is None:
-            self.tell(self._seen_here(error, places, patience))
+            self.tell(self._seen_here(error, placement, patience, missing))
         if self.failure is None:
             return Closed("this rank has left the job during the call")
         if isinstance(error, Mismatch) and not error.left:
             return error
-        own, failure = self._places.rank, self.failure
+        own, failure = self._placement.rank, self.failure
         if own in failure.late:  # says another host, which waits for this rank only
             if isinstance(error, Timeout) and is_reason:
-                return self._error(self._seen_here(error, places, patience))
+                return self._error(self._seen_here(error, placement, patience, missing))
             late = tuple(rank for rank in failure.late if rank != own)
             text = f"{failure.text}; this rank is in the call, and waits for another one of its host"
             failure = replace(failure, text=text, late=late)
         return self._error(failure)
 
-    def _seen_here(self, error: Exception, places: Places, patience: float | None) -> Failure:
+    def _seen_here(self, error: Exception, placement: Placement, patience: float | None, missing: str) -> Failure:
         """Returns what this rank knows of a failure, with ranks of the job."""
-        own = self._places
+        own = self._placement
         if isinstance(error, (Late, Lost)):
             ranks = () if error.peer is None else (error.peer,)
             far = None if error.peer is None else own.host_of(error.peer)
@@ -286,7 +312,7 @@ class Watch:
         failure = Failure(type(error).__name__, text, host=own.host)
         if isinstance(error, Error):
             numbers = (error.ranks, error.late, error.stopped, error.left)
-            named, late, stopped, left = (tuple(places.world[rank] for rank in each) for each in numbers)
+            named, late, stopped, left = (tuple(placement.world[rank] for rank in each) for each in numbers)
             failure = replace(failure, ranks=named, late=late, stopped=stopped, left=left)
         if isinstance(error, Aborted):
             failure = replace(failure, status=error.status)
@@ -301,19 +327,21 @@ class Watch:
         elif failure.stopped:  # without the moves inside the host of which the call is made
             text = "; ".join(f"the process of rank {rank} is stopped" for rank in failure.stopped)
             text = _timed_out(patience, f"{text}: continue it by SIGCONT")
+        elif failure.late and missing:
+            text = _timed_out(patience, f"{listed(failure.late)}: {missing}")
         elif failure.late:
             have = "has" if len(failure.late) == 1 else "have"
             text = _timed_out(patience, f"{listed(failure.late)} {have} not entered the call")
         elif isinstance(error, Timeout):
             text = _timed_out(patience, "the ranks of this host were not done")
-        elif failure.ranks and places.size != own.size:  # others have other communicators
-            text = f"{text} (the ranks of this communicator are {listed(places.world)} of the job)"
+        elif failure.ranks and placement.size != own.size:  # others have other communicators
+            text = f"{text} (the ranks of this communicator are {listed(placement.world)} of the job)"
         return replace(failure, text=text)
 
     def _error(self, failure: Failure) -> Error:
         """Returns the error of a failure. Its host is None if the failure is of this rank's host."""
-        is_far = failure.host is not None and failure.host != self._places.host
-        name = self._places.names[failure.host] if failure.host is not None and is_far else None
+        is_far = failure.host is not None and failure.host != self._placement.host
+        name = self._placement.names[failure.host] if failure.host is not None and is_far else None
         kind = {each.__name__: each for each in (PeerLost, Timeout, Mismatch, Closed)}.get(failure.kind, Aborted)
         error = kind(failure.text if name is None else f"{failure.text}, on host {name}", ranks=failure.ranks)
         error.host, error.late, error.stopped, error.left = name, failure.late, failure.stopped, failure.left
@@ -325,15 +353,16 @@ class Watch:
         return error
 
 
-def _is_reason(error: Exception, places: Places) -> bool:
+def _is_reason(error: Exception, placement: Placement, missing: str) -> bool:
     """Says whether an error tells why a call ended: others then know nothing better.
 
-    The first rank of a host waits for other hosts: that it is late is no reason.
+    The first rank of a host waits for other hosts, and who sends no message may wait for others: that they are late is
+    no reason.
     """
     if isinstance(error, (Mismatch, PeerLost)):
         return True
     if isinstance(error, Timeout):
-        return bool(error.stopped) or (bool(error.late) and places.mine[0] not in error.late)
+        return bool(error.stopped) or (bool(error.late) and not missing and placement.mine[0] not in error.late)
     return isinstance(error, Aborted) and error.status is not None
 
 

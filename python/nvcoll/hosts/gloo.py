@@ -3,7 +3,7 @@
 Ranks meet at torch's store. There they exchange what they say of themselves, then the addresses at which they listen,
 and at last gloo connects each two ranks, twice: once for data, once for control messages.
 
-How gloo differs from what `nvcoll.hosts.outer` asks, and what is done about it:
+How gloo differs from what `nvcoll.hosts.carrier` asks, and what is done about it:
 
 1. A wait that exceeds its time closes every connection of its context. So control has a context of its own, and a rank
    that is late with data can still say so.
@@ -39,10 +39,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nvcoll._nvcoll import InvalidArgument, Timeout
-from nvcoll.hosts.channel import SUBSETS
+from nvcoll._nvcoll import Closed, InvalidArgument, Timeout
+from nvcoll.hosts.carrier import CLOSE_S, ENDED, SUBSETS, Bytes, Late, Lost, Request, Stopped, Waits, looked
 from nvcoll.hosts.interfaces import Interface, between_hosts, towards
-from nvcoll.hosts.outer import CLOSE_S, ENDED, Bytes, Late, Lost, Request, Stopped, Waits, looked
 from nvcoll.text.formatting import listed
 
 if TYPE_CHECKING:
@@ -100,7 +99,10 @@ class Gloo:
         self._master, self._names = master, interface or os.environ.get("GLOO_SOCKET_IFNAME", "")
         self._end = None if timeout is None else time.monotonic() + timeout
         self._limit = timeout
-        self._store = PrefixStore(f"nvcoll.outer/{store.add(f'nvcoll.outer/{rank}', 1)}", store)
+        try:
+            self._store = PrefixStore(f"nvcoll.outer/{store.add(f'nvcoll.outer/{rank}', 1)}", store)
+        except RuntimeError as error:
+            raise Closed(f"the store at {master}: {_first_line(error)}") from error
         self._exchanged = 0
         self._data: ProcessGroupGloo | None = None
         self._control: ProcessGroupGloo | None = None
@@ -117,6 +119,7 @@ class Gloo:
         Raises:
             InvalidArgument: the address does not resolve, or no route leads there.
             Timeout: nobody serves the store.
+            Closed: who serves it has ended.
         """
         return cls(_store_at_master(rank, timeout), rank, size, timeout, os.environ["MASTER_ADDR"])
 
@@ -124,8 +127,8 @@ class Gloo:
         """Gives every rank the bytes of all ranks, by rank."""
         self._exchanged += 1
         keys = [f"{self._exchanged}/{rank}" for rank in range(self.size)]
-        self._store.set(keys[self.rank], own)
         try:
+            self._store.set(keys[self.rank], own)
             if not looked(lambda: self._store.check(keys), self._end, LOOK_S):
                 missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
                 raise Late(f"{listed(missing)} did not come to the store at {self._master} in {self._limit} s")
@@ -203,7 +206,7 @@ class Gloo:
         """Does nothing: gloo's own thread moves bytes."""
 
     def close(self, failed: str | None) -> None:
-        """Ends the engine; see `nvcoll.hosts.outer`. Control messages under way still arrive."""
+        """Ends the engine; see `nvcoll.hosts.carrier`. Control messages under way still arrive."""
         with self._closing:
             if self._waits.end is None:
                 self._waits.end = failed or ENDED

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nvcoll._nvcoll import InvalidArgument
-from nvcoll.hosts.channel import MAX_TAG, SUBSETS
-from nvcoll.hosts.outer import ENDED, Bytes, Late, Lost, Request, Waits
+from nvcoll.hosts.carrier import ENDED, MAX_TAG, SUBSETS, Bytes, Late, Lost, Request, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,7 +185,7 @@ class Mpi:
                 self._mpi.Request.Testall(pieces)
 
     def close(self, failed: str | None) -> None:
-        """Ends the engine; see `nvcoll.hosts.outer`."""
+        """Ends the engine; see `nvcoll.hosts.carrier`."""
         if self._waits.end is not None:
             return
         self._waits.end = failed or ENDED

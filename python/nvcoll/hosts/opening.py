@@ -26,8 +26,8 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from nvcoll._nvcoll import Aborted, Closed, Communicator, InvalidArgument, Timeout, __version__
-from nvcoll.hosts.outer import Late, Lost, Outer
-from nvcoll.hosts.places import Places
+from nvcoll.hosts.carrier import Carrier, Late, Lost
+from nvcoll.hosts.placement import Placement
 from nvcoll.text.formatting import listed, printable
 
 PRETEND = "NVCOLL_PRETEND_HOSTS"
@@ -82,15 +82,15 @@ def card(rank: int) -> Card:
 
 
 def open_world(
-    outer: Outer,
+    carrier: Carrier,
     join: Join,
     timeout: float | None,
-    across: Callable[[Places, Communicator, Outer, float | None], Across],
+    across: Callable[[Placement, Communicator, Carrier, float | None], Across],
 ) -> Across | Communicator:
     """Makes the communicator of all ranks of a job. All of them call it.
 
     Args:
-        outer: an engine that carries messages between them.
+        carrier: an engine that carries messages between them.
         join: joins the ranks of a host.
         timeout: seconds that each collective may take.
         across: makes a communicator of ranks on several hosts.
@@ -105,20 +105,20 @@ def open_world(
         Aborted: another rank could not join those of its host.
     """
     try:
-        rows = outer.exchange(json.dumps(asdict(card(outer.rank))).encode())
+        rows = carrier.exchange(json.dumps(asdict(card(carrier.rank))).encode())
         cards = _read(rows)
         _check_users(cards)
-        places = Places.of(outer.rank, [one.host for one in cards], [one.name for one in cards])
-        leader = cards[places.mine[0]]
+        placement = Placement.of(carrier.rank, [one.host for one in cards], [one.name for one in cards])
+        leader = cards[placement.mine[0]]
         token = bytes.fromhex(leader.token)
-        if len(places.hosts) == 1:
-            outer.close(None)
-            return join(outer.rank, outer.size, leader.job, token)
-        way = outer.connect(len({one.machine for one in cards}) == 1)
-        if outer.rank == 0:
-            print(f"nvcoll: {_described(places)}, by {way}", file=sys.stderr, flush=True)
-        inner = _joined(outer, places, lambda: join(places.local, len(places.mine), leader.job, token))
-        return across(places, inner, outer, timeout)
+        if len(placement.hosts) == 1:
+            carrier.close(None)
+            return join(carrier.rank, carrier.size, leader.job, token)
+        way = carrier.connect(len({one.machine for one in cards}) == 1)
+        if carrier.rank == 0:
+            print(f"nvcoll: {_described(placement)}, by {way}", file=sys.stderr, flush=True)
+        inner = _joined(carrier, placement, lambda: join(placement.local, len(placement.mine), leader.job, token))
+        return across(placement, inner, carrier, timeout)
     except Late as error:
         raise Timeout(f"{error}: see whether all ranks were started") from error
     except Lost as error:
@@ -178,33 +178,33 @@ def _check_users(cards: list[Card]) -> None:
             )
 
 
-def _described(places: Places) -> str:
-    hosts = [f"{listed(ranks)} on {name}" for ranks, name in zip(places.hosts, places.names, strict=True)]
+def _described(placement: Placement) -> str:
+    hosts = [f"{listed(ranks)} on {name}" for ranks, name in zip(placement.hosts, placement.names, strict=True)]
     shown = hosts if len(hosts) <= 4 else [*hosts[:3], "..."]
     return f"{len(hosts)} hosts ({'; '.join(shown)})"
 
 
-def _joined(outer: Outer, places: Places, join: Callable[[], Communicator]) -> Communicator:
+def _joined(carrier: Carrier, placement: Placement, join: Callable[[], Communicator]) -> Communicator:
     """Joins the ranks of this host, if the ranks of every host join each other."""
     problem: Exception | None = None
     try:
         inner = join()
     except Exception as error:
         problem = error
-    answers = outer.exchange(f"{type(problem).__name__}: {problem}".encode(errors="replace") if problem else b"")
+    answers = carrier.exchange(f"{type(problem).__name__}: {problem}".encode(errors="replace") if problem else b"")
     if problem is not None:
         raise problem
     for rank, answer in enumerate(answers):
         if answer:
-            host, why = places.host_of(rank), printable(answer.decode(errors="replace"))
-            text = f"rank {rank} could not join the ranks of its host: {why}, on host {places.names[host]}"
+            host, why = placement.host_of(rank), printable(answer.decode(errors="replace"))
+            text = f"rank {rank} could not join the ranks of its host: {why}, on host {placement.names[host]}"
             aborted = Aborted(text, ranks=(rank,))
-            aborted.host = None if host == places.host else places.names[host]
+            aborted.host = None if host == placement.host else placement.names[host]
             raise aborted
     return inner
 
 
-def engine(rank: int, size: int, is_mpi: bool, said: str, timeout: float | None) -> Outer:
+def engine(rank: int, size: int, is_mpi: bool, said: str, timeout: float | None) -> Carrier:
     """Returns the engine between the hosts of a job.
 
     Args:

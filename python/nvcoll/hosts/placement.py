@@ -13,7 +13,7 @@ from functools import cached_property
 
 
 @dataclass(frozen=True)
-class Places:
+class Placement:
     """The ranks of a communicator by host. Hosts are ordered by their lowest rank, the ranks of a host ascend.
 
     Attributes:
@@ -29,8 +29,8 @@ class Places:
     world: tuple[int, ...]
 
     @classmethod
-    def of(cls, rank: int, keys: Sequence[str], names: Sequence[str], world: Sequence[int] | None = None) -> Places:
-        """Returns the places of ranks.
+    def of(cls, rank: int, keys: Sequence[str], names: Sequence[str], world: Sequence[int] | None = None) -> Placement:
+        """Returns where ranks are.
 
         Args:
             rank: this process.
@@ -88,12 +88,12 @@ class Places:
         ranks = self.hosts[host]
         return ranks[self.local] if self.local < len(ranks) else None
 
-    def subset(self, ranks: Sequence[int]) -> Places:
-        """Returns the places of a communicator of some ranks of this one, which this rank is one of.
+    def subset(self, ranks: Sequence[int]) -> Placement:
+        """Returns the placement of some ranks of this communicator; this rank is among them.
 
         Args:
             ranks: ranks of this communicator, in the order of their new ranks.
         """
         hosts = [self.host_of(rank) for rank in ranks]
         names, world = [self.names[host] for host in hosts], [self.world[rank] for rank in ranks]
-        return Places.of(list(ranks).index(self.rank), list(map(str, hosts)), names, world)
+        return Placement.of(list(ranks).index(self.rank), list(map(str, hosts)), names, world)

@@ -14,9 +14,8 @@ from collections import deque
 import numpy as np
 
 from nvcoll._nvcoll import Mismatch
-from nvcoll.hosts.channel import RECORD
-from nvcoll.hosts.outer import Bytes, Lost, Request
-from nvcoll.hosts.team import Team
+from nvcoll.hosts.carrier import Bytes, Lost, Request
+from nvcoll.hosts.peers import RECORD, Peers
 
 RECORD_BYTES = 64
 DIGEST_BYTES = 8
@@ -35,25 +34,25 @@ AHEAD = 2
 """Receives of records that are posted for each other host, so that a rank that is early sends without a wait."""
 
 
-class Meeting:
+class Records:
     """The records of the calls of one communicator.
 
     Args:
-        team: its ranks.
+        peers: its ranks.
     """
 
-    def __init__(self, team: Team) -> None:
-        self._team = team
-        ranks = [team.peer(host) for host in team.others] if team.is_first else []
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        ranks = [peers.peer(host) for host in peers.others] if peers.is_first else []
         self._posted = {rank: deque(self._post(rank) for _ in range(AHEAD)) for rank in ranks}
         self._sent: list[tuple[list[Request], Bytes]] = []
         self._own = np.zeros(IN_HOST, np.uint8)
-        self._host = np.empty((len(team.places.mine), IN_HOST), np.uint8)
+        self._host = np.empty((len(peers.placement.mine), IN_HOST), np.uint8)
 
     def _post(self, rank: int) -> tuple[Bytes, Request | Lost]:
         slot = np.empty(RECORD_BYTES + WITH_RECORD, np.uint8)
         try:
-            return slot, self._team.channel.irecv(slot, rank, RECORD)
+            return slot, self._peers.irecv(slot, rank, RECORD)
         except Lost as error:  # the rank has left, perhaps in order: only the next call is one too many
             return slot, error
 
@@ -70,14 +69,14 @@ class Meeting:
         digest = hashlib.blake2b(call.encode(), digest_size=DIGEST_BYTES).digest()
         words = call.encode()[: RECORD_BYTES - DIGEST_BYTES].ljust(RECORD_BYTES - DIGEST_BYTES)
         record = np.frombuffer(digest + words, np.uint8)
-        places = self._team.places
+        placement = self._peers.placement
         self._own[:RECORD_BYTES] = record
         if payload is not None:
             self._own[RECORD_BYTES : RECORD_BYTES + len(payload)] = payload
-        self._team.gather(self._own, [IN_HOST] * len(places.mine), self._host.reshape(-1))
-        for rank, row in zip(places.mine, self._host[:, :RECORD_BYTES], strict=True):
+        self._peers.gather(self._own, [IN_HOST] * len(placement.mine), self._host.reshape(-1))
+        for rank, row in zip(placement.mine, self._host[:, :RECORD_BYTES], strict=True):
             if row.tobytes() != self._host[0, :RECORD_BYTES].tobytes():
-                raise _mismatch(places.mine[0], self._host[0, :RECORD_BYTES], rank, row)
+                raise _mismatch(placement.mine[0], self._host[0, :RECORD_BYTES], rank, row)
         return record
 
     def payloads(self, nbytes: int) -> Bytes:
@@ -91,7 +90,7 @@ class Meeting:
             Mismatch: the ranks of another host made another call.
         """
         self.between_hosts(record)
-        self._team.barrier()
+        self._peers.barrier()
 
     def between_hosts(self, record: Bytes, payload: Bytes | None = None) -> dict[int, Bytes]:
         """Compares a call with those of other hosts, on the first rank of each.
@@ -106,20 +105,20 @@ class Meeting:
         Raises:
             Mismatch: the ranks of another host made another call.
         """
-        team = self._team
+        peers = self._peers
         while len(self._sent) > 1:
-            team.wait(self._sent[0][0])
+            peers.wait(self._sent[0][0])
             self._sent.pop(0)
         message = record if payload is None else np.concatenate((record, payload))
-        self._sent.append(([team.channel.isend(message, rank, RECORD) for rank in self._posted], message))
+        self._sent.append(([peers.isend(message, rank, RECORD) for rank in self._posted], message))
         received = {}
         for rank, posted in self._posted.items():
             slot, request = posted.popleft()
             if isinstance(request, Lost):
                 raise request
-            team.wait([request])
+            peers.wait([request])
             if slot[:RECORD_BYTES].tobytes() != record.tobytes():
-                raise _mismatch(team.places.rank, record, rank, slot[:RECORD_BYTES])
+                raise _mismatch(peers.placement.rank, record, rank, slot[:RECORD_BYTES])
             received[rank] = slot[RECORD_BYTES:]
             posted.append(self._post(rank))
         return received

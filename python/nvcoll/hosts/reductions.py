@@ -23,11 +23,10 @@ import numpy as np
 
 from nvcoll._nvcoll import _fold, premul_sum
 from nvcoll.hosts.arrays import ROWS, Operand, even
-from nvcoll.hosts.channel import BACK, FORWARD
+from nvcoll.hosts.carrier import Bytes, Request
 from nvcoll.hosts.copies import Ahead, all_gather, cuts, exchange, offsets
-from nvcoll.hosts.meeting import WITH_RECORD, WITH_RECORD_IN_HOST, Meeting
-from nvcoll.hosts.outer import Bytes, Request
-from nvcoll.hosts.team import Team
+from nvcoll.hosts.peers import BACK, FORWARD, Peers
+from nvcoll.hosts.records import WITH_RECORD, WITH_RECORD_IN_HOST, Records
 
 FREE_OPS = {"min", "max", "band", "bor", "bxor", "land", "lor"}
 """Ops whose result does not depend on the order."""
@@ -102,110 +101,94 @@ class Reduction:
 
 
 def all_reduce(
-    team: Team, meeting: Meeting, record: Bytes, x: Operand, out: Operand, how: Reduction, *, is_nested: bool
+    peers: Peers, records: Records, record: Bytes, x: Operand, out: Operand, how: Reduction, *, is_nested: bool
 ) -> None:
     """Reduces the arrays of all ranks, and gives every rank the result.
 
     Args:
-        team: the ranks.
-        meeting: their records.
+        peers: the ranks.
+        records: their records.
         record: that of this call, which the ranks of the host have compared.
         x: this rank's array.
         out: this rank's result; it may be the memory of ``x``.
         how: the op.
         is_nested: whether sums of hosts may be added.
     """
-    most = max(map(len, team.places.hosts)) * len(x.bytes)
+    most = max(map(len, peers.placement.hosts)) * len(x.bytes)
     if most <= WITH_RECORD and not is_nested:
-        _small(team, meeting, record, x, out, how)
+        _small(peers, records, record, x, out, how)
         return
-    meeting.agree(record)
+    records.agree(record)
     if is_nested or how.is_free:
-        _nested(team, x, out, how, None)
-    elif not team.places.are_neighbours or most == len(x.bytes):
-        parts = [count * x.itemsize for count in even(x.count, team.places.size)]
-        own = x.scratch(parts[team.places.rank] // x.itemsize)
-        _exchanged(team, x, parts, own, how)
-        all_gather(team, own, parts, out.bytes)
+        _nested(peers, x, out, how, None)
+    elif not peers.placement.are_neighbours or most == len(x.bytes):
+        parts = [count * x.itemsize for count in even(x.count, peers.placement.size)]
+        own = x.scratch(parts[peers.placement.rank] // x.itemsize)
+        _exchanged(peers, x, parts, own, how)
+        all_gather(peers, own, parts, out.bytes)
     else:
-        _chain(team, x, out, how, None)
+        _chain(peers, x, out, how, None)
 
 
 def reduce_scatter(
-    team: Team, x: Operand, counts: Sequence[int], out: Operand, how: Reduction, *, is_nested: bool
+    peers: Peers, x: Operand, counts: Sequence[int], out: Operand, how: Reduction, *, is_nested: bool
 ) -> None:
     """Reduces the arrays of all ranks, and gives rank r part r of the result. The ranks have met.
 
     Args:
-        team: the ranks.
+        peers: the ranks.
         x: this rank's array.
         counts: the elements of each part.
         out: this rank's part; it may be its part of ``x``.
         how: the op.
         is_nested: whether sums of hosts may be added.
     """
-    places = team.places
-    if not places.are_neighbours or max(map(len, places.hosts)) == 1:
-        _exchanged(team, x, [count * x.itemsize for count in counts], out.bytes, how)
+    placement = peers.placement
+    if not placement.are_neighbours or max(map(len, placement.hosts)) == 1:
+        _exchanged(peers, x, [count * x.itemsize for count in counts], out.bytes, how)
     elif is_nested or how.is_free:
-        _nested(team, x, out, how, counts)
+        _nested(peers, x, out, how, counts)
     else:
-        _chain(team, x, out, how, counts)
+        _chain(peers, x, out, how, counts)
 
 
-def scan(team: Team, x: Operand, out: Operand, how: Reduction, *, is_exclusive: bool) -> None:
-    """Gives rank r the reduction of the arrays of ranks 0 to r, or to r - 1. The ranks have met."""
-    size, rank = team.places.size, team.places.rank
-    counts = even(x.count, size)
-    own = counts[rank]
-    parts = x.scratch(own * size)
-    exchange(team, x.bytes, np.tile(np.array(counts) * x.itemsize, (size, 1)), parts)
-    results, carries = x.scratch(own * size), [np.empty(own * how.partial_size, np.uint8) for _ in range(2)]
-    nbytes = own * x.itemsize
-    for one in range(size):
-        part = parts[one * nbytes : (one + 1) * nbytes]
-        before = carries[one % 2] if one else None
-        to = one + is_exclusive
-        if not is_exclusive:
-            how.fold(part, [one], results[one * nbytes : (one + 1) * nbytes], before)
-        how.fold(part, [one], carries[1 - one % 2], before, is_last=False)
-        if is_exclusive and to < size:
-            raw = results[to * nbytes : (to + 1) * nbytes]
-            how.fold(part, [one], raw, before)
-    back = np.repeat(np.array(counts)[:, None] * x.itemsize, size, axis=1)
-    if is_exclusive:
-        back[:, 0] = 0
-        results = results[nbytes:]
-    got = x.scratch(int(back[:, rank].sum()) // x.itemsize)
-    exchange(team, results, back, got)
-    out.bytes[: len(got)] = got
+def scan(peers: Peers, x: Operand, out: Operand, how: Reduction, *, is_exclusive: bool) -> None:
+    """Gives rank r the reduction of the arrays of ranks 0 to r, or to r - 1. The ranks have met.
+
+    Every rank gets all arrays: simple, and not fast.
+    """
+    nbytes, last = len(x.bytes), peers.placement.rank + (not is_exclusive)
+    parts = np.empty(nbytes * peers.placement.size, np.uint8)
+    all_gather(peers, x.bytes, [nbytes] * peers.placement.size, parts)
+    if last:
+        how.fold(parts[: last * nbytes], range(last), out.bytes)
 
 
-def _small(team: Team, meeting: Meeting, record: Bytes, x: Operand, out: Operand, how: Reduction) -> None:
-    places = team.places
+def _small(peers: Peers, records: Records, record: Bytes, x: Operand, out: Operand, how: Reduction) -> None:
+    placement = peers.placement
     if len(x.bytes) <= WITH_RECORD_IN_HOST:
-        mine = meeting.payloads(len(x.bytes))
+        mine = records.payloads(len(x.bytes))
     else:
-        mine = x.scratch(x.count * len(places.mine))
-        team.gather(x.bytes, [len(x.bytes)] * len(places.mine), mine)
-    if team.is_first:
-        by_rank = meeting.between_hosts(record, mine)
+        mine = x.scratch(x.count * len(placement.mine))
+        peers.gather(x.bytes, [len(x.bytes)] * len(placement.mine), mine)
+    if peers.is_first:
+        by_rank = records.between_hosts(record, mine)
         by_host = [
-            mine if host == places.host else by_rank[team.peer(host)][: len(ranks) * len(x.bytes)]
-            for host, ranks in enumerate(places.hosts)
+            mine if host == placement.host else by_rank[peers.peer(host)][: len(ranks) * len(x.bytes)]
+            for host, ranks in enumerate(placement.hosts)
         ]
         parts = np.concatenate(by_host)
-        if not places.are_neighbours:
-            order = np.argsort([rank for ranks in places.hosts for rank in ranks])
-            parts = parts.reshape(places.size, -1)[order].reshape(-1)
-        how.fold(parts, range(places.size), out.bytes)
-    team.spread(out.bytes)
+        if not placement.are_neighbours:
+            order = np.argsort([rank for ranks in placement.hosts for rank in ranks])
+            parts = parts.reshape(placement.size, -1)[order].reshape(-1)
+        how.fold(parts, range(placement.size), out.bytes)
+    peers.spread(out.bytes)
 
 
-def _exchanged(team: Team, x: Operand, parts: Sequence[int], out: Bytes, how: Reduction) -> None:
-    size, own = team.places.size, parts[team.places.rank]
+def _exchanged(peers: Peers, x: Operand, parts: Sequence[int], out: Bytes, how: Reduction) -> None:
+    size, own = peers.placement.size, parts[peers.placement.rank]
     received = np.empty(own * size, np.uint8)
-    exchange(team, x.bytes, np.tile(np.array(parts), (size, 1)), received)
+    exchange(peers, x.bytes, np.tile(np.array(parts), (size, 1)), received)
     how.fold(received, range(size), out)
 
 
@@ -213,7 +196,7 @@ class _Chunks:
     """An array in chunks, of which each rank of a host folds its shard.
 
     Args:
-        team: the ranks.
+        peers: the ranks.
         x: the array.
         counts: None: every host needs each chunk. Else the elements of each rank's part: a chunk is of ranks of one
             host, which alone needs it.
@@ -221,16 +204,16 @@ class _Chunks:
     """
 
     def __init__(
-        self, team: Team, x: Operand, how: Reduction, counts: Sequence[int] | None, *, are_crossing: bool = False
+        self, peers: Peers, x: Operand, how: Reduction, counts: Sequence[int] | None, *, are_crossing: bool = False
     ) -> None:
-        self._team, self._x, self.how = team, x, how
-        places = team.places
+        self._peers, self._x, self.how = peers, x, how
+        placement = peers.placement
         self._begins = None if counts is None else offsets(counts)
         if self._begins is None:
             self._cuts = cuts(x.count, x.itemsize)
-            self.homes = [k % len(places.hosts) for k in range(len(self._cuts))]
+            self.homes = [k % len(placement.hosts) for k in range(len(self._cuts))]
         else:
-            of_host = [(self._begins[ranks[0]], self._begins[ranks[-1] + 1]) for ranks in places.hosts]
+            of_host = [(self._begins[ranks[0]], self._begins[ranks[-1] + 1]) for ranks in placement.hosts]
             found = [
                 (number, host, (begin + a, begin + b))
                 for host, (begin, end) in enumerate(of_host)
@@ -238,15 +221,15 @@ class _Chunks:
             ]
             found = sorted(found) if are_crossing else found
             self._cuts, self.homes = [cut for _, _, cut in found], [host for _, host, _ in found]
-        self._shards = [team.shards(end - begin) for begin, end in self._cuts]
-        self._parts = x.scratch(max((s[places.local] for s in self._shards), default=0) * len(places.mine))
+        self._shards = [peers.shards(end - begin) for begin, end in self._cuts]
+        self._parts = x.scratch(max((s[placement.local] for s in self._shards), default=0) * len(placement.mine))
 
     def __len__(self) -> int:
         return len(self._cuts)
 
     def own(self, k: int) -> int:
         """The elements of this rank's shard of a chunk."""
-        return self._shards[k][self._team.places.local]
+        return self._shards[k][self._peers.placement.local]
 
     @property
     def most(self) -> int:
@@ -255,24 +238,24 @@ class _Chunks:
 
     def parts(self, k: int) -> Bytes:
         """Returns what each rank of this host contributes to this rank's shard; valid until the next chunk."""
-        size, places = self._x.itemsize, self._team.places
-        parts = self._parts[: self.own(k) * size * len(places.mine)]
-        self._team.deal(self._x.cut(*self._cuts[k]), [count * size for count in self._shards[k]], parts)
+        size, placement = self._x.itemsize, self._peers.placement
+        parts = self._parts[: self.own(k) * size * len(placement.mine)]
+        self._peers.deal(self._x.cut(*self._cuts[k]), [count * size for count in self._shards[k]], parts)
         return parts
 
     def deliver(self, k: int, shard: Bytes, out: Operand) -> None:
         """Gives the ranks of this host what they need of a chunk, of which each has its shard."""
-        (begin, end), places, size = self._cuts[k], self._team.places, self._x.itemsize
+        (begin, end), placement, size = self._cuts[k], self._peers.placement, self._x.itemsize
         if self._begins is None:
-            self._team.gather(shard, [count * size for count in self._shards[k]], out.cut(begin, end))
+            self._peers.gather(shard, [count * size for count in self._shards[k]], out.cut(begin, end))
             return
         edges = [begin + at for at in offsets(self._shards[k])]
-        parts = [(self._begins[r], self._begins[r + 1]) for r in places.mine]
+        parts = [(self._begins[r], self._begins[r + 1]) for r in placement.mine]
         table = [[max(0, min(b, d) - max(a, c)) * size for c, d in parts] for a, b in pairwise(edges)]
-        mine = self._begins[places.rank]
+        mine = self._begins[placement.rank]
         at = max(begin, mine) - mine
-        length = max(0, min(end, self._begins[places.rank + 1]) - max(begin, mine))
-        self._team.exchange(shard, table, out.cut(at, at + length))
+        length = max(0, min(end, self._begins[placement.rank + 1]) - max(begin, mine))
+        self._peers.exchange(shard, table, out.cut(at, at + length))
 
     @property
     def are_for_all(self) -> bool:
@@ -280,27 +263,27 @@ class _Chunks:
         return self._begins is None
 
 
-def _chain(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequence[int] | None) -> None:
+def _chain(peers: Peers, x: Operand, out: Operand, how: Reduction, counts: Sequence[int] | None) -> None:
     """Host h continues the fold of host h-1, chunk by chunk; the last host sends the result back.
 
     A result comes back to host h after the chunk has passed the hosts behind it twice, so host h takes it that many
     chunks later, and never waits for one that its own next chunk has to push.
     """
-    places, channel = team.places, team.channel
-    host, last = places.host, len(places.hosts) - 1
-    chunks = _Chunks(team, x, how, counts)
+    placement = peers.placement
+    host, last = placement.host, len(placement.hosts) - 1
+    chunks = _Chunks(peers, x, how, counts)
     lag = 2 * (last - host) + 1 if host < last else 0
     depth = lag + 4
     wide, size, most = how.partial_size, x.itemsize, chunks.most
     before = [np.empty(most * wide, np.uint8) for _ in range(depth)] if host else []
     partial = [np.empty(most * wide, np.uint8) for _ in range(depth)] if host < last else []
     total = [np.empty(most * size, np.uint8) for _ in range(depth)]
-    is_active = team.is_on_a_rail
-    previous = team.peer(host - 1) if host and is_active else None
-    following = team.peer(host + 1) if host < last and is_active else None
+    is_active = peers.is_on_a_rail
+    previous = peers.peer(host - 1) if host and is_active else None
+    following = peers.peer(host + 1) if host < last and is_active else None
     needed = [k for k in range(len(chunks)) if chunks.are_for_all or chunks.homes[k] == host]
     first, end = (needed[0], needed[-1] + 1) if needed else (0, 0)
-    source = following if chunks.are_for_all or following is None else team.peer(last)
+    source = following if chunks.are_for_all or following is None else peers.peer(last)
     sent: dict[int, list[Request]] = {k: [] for k in range(len(chunks))}
 
     def result_of(k: int) -> Bytes:
@@ -311,26 +294,26 @@ def _chain(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequenc
 
     arriving = returning = None
     if previous is not None:
-        arriving = Ahead(team, lambda k: channel.irecv(carry_of(k), previous, FORWARD), len(chunks), depth)
+        arriving = Ahead(peers, lambda k: peers.irecv(carry_of(k), previous, FORWARD), len(chunks), depth)
     if source is not None:
-        returning = Ahead(team, lambda i: channel.irecv(result_of(first + i), source, BACK), len(needed), lag)
+        returning = Ahead(peers, lambda i: peers.irecv(result_of(first + i), source, BACK), len(needed), lag)
 
     def forward(k: int) -> None:
         if k >= depth:
-            team.wait(sent.pop(k - depth))
+            peers.wait(sent.pop(k - depth))
         if arriving:
             arriving.take()
         parts, carry = chunks.parts(k), carry_of(k) if host else None
         if host < last:
             leaving = partial[k % depth][: chunks.own(k) * wide]
-            how.fold(parts, places.mine, leaving, carry, is_last=False)
+            how.fold(parts, placement.mine, leaving, carry, is_last=False)
             if following is not None:
-                sent[k].append(channel.isend(leaving, following, FORWARD))
+                sent[k].append(peers.isend(leaving, following, FORWARD))
         else:
-            how.fold(parts, places.mine, result_of(k), carry)
-            to = previous if chunks.are_for_all else team.peer(chunks.homes[k]) if is_active else None
-            if to is not None and to != places.rank:
-                sent[k].append(channel.isend(result_of(k), to, BACK))
+            how.fold(parts, placement.mine, result_of(k), carry)
+            to = previous if chunks.are_for_all else peers.peer(chunks.homes[k]) if is_active else None
+            if to is not None and to != placement.rank:
+                sent[k].append(peers.isend(result_of(k), to, BACK))
         if arriving:
             arriving.free()
 
@@ -338,7 +321,7 @@ def _chain(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequenc
         if returning:
             returning.take()
             if chunks.are_for_all and previous is not None:
-                sent[k].append(channel.isend(result_of(k), previous, BACK))
+                sent[k].append(peers.isend(result_of(k), previous, BACK))
         chunks.deliver(k, result_of(k), out)
         if returning:
             returning.free()
@@ -348,29 +331,29 @@ def _chain(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequenc
             forward(k)
         if first <= k - lag < end:
             back(k - lag)
-        team.poke([request for requests in sent.values() for request in requests])
+        peers.poke([request for requests in sent.values() for request in requests])
     for requests in sent.values():
-        team.wait(requests)
+        peers.wait(requests)
 
 
 LEAST_LAG = 4
 """Chunks of `_nested` in flight, at least. Measured: docs/run/hosts.md."""
 
 
-def _nested(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequence[int] | None) -> None:
+def _nested(peers: Peers, x: Operand, out: Operand, how: Reduction, counts: Sequence[int] | None) -> None:
     """The sums of all hosts meet at the home of a chunk, which adds them in the order of hosts.
 
     Homes take turns. A result leaves a round of turns later, when the home receives again: so both directions of its
     link are busy.
     """
-    places, channel, size = team.places, team.channel, x.itemsize
-    chunks = _Chunks(team, x, how, counts, are_crossing=True)
-    hosts, most = len(places.hosts), chunks.most
+    placement, size = peers.placement, x.itemsize
+    chunks = _Chunks(peers, x, how, counts, are_crossing=True)
+    hosts, most = len(placement.hosts), chunks.most
     lag = -(-LEAST_LAG // hosts) * hosts
     depth = lag + 2
     sums = [np.empty(most * how.partial_size * hosts, np.uint8) for _ in range(depth)]
     totals = [np.empty(most * size, np.uint8) for _ in range(depth)]
-    peers = {host: team.peer(host) for host in team.others} if team.is_on_a_rail else {}
+    on_rail = {host: peers.peer(host) for host in peers.others} if peers.is_on_a_rail else {}
     arriving: dict[int, list[Request]] = {}
     sent: dict[int, list[Request]] = {}
 
@@ -379,25 +362,25 @@ def _nested(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequen
 
     def forward(k: int) -> None:
         if k >= depth:
-            team.wait(sent.pop(k - depth))
+            peers.wait(sent.pop(k - depth))
         nbytes, home = chunks.own(k) * how.partial_size, chunks.homes[k]
         of_host = [sums[k % depth][host * nbytes : (host + 1) * nbytes] for host in range(hosts)]
         arriving[k], sent[k] = [], []
-        if home == places.host:
-            arriving[k] = [channel.irecv(of_host[host], peer, FORWARD) for host, peer in peers.items()]
-        elif peers and chunks.are_for_all:
-            arriving[k] = [channel.irecv(total(k), peers[home], BACK)]
-        how.fold(chunks.parts(k), places.mine, of_host[places.host], is_last=False)
-        if home in peers:
-            sent[k].append(channel.isend(of_host[places.host], peers[home], FORWARD))
+        if home == placement.host:
+            arriving[k] = [peers.irecv(of_host[host], peer, FORWARD) for host, peer in on_rail.items()]
+        elif on_rail and chunks.are_for_all:
+            arriving[k] = [peers.irecv(total(k), on_rail[home], BACK)]
+        how.fold(chunks.parts(k), placement.mine, of_host[placement.host], is_last=False)
+        if home in on_rail:
+            sent[k].append(peers.isend(of_host[placement.host], on_rail[home], FORWARD))
 
     def back(k: int) -> None:
-        team.wait(arriving.pop(k))
-        if chunks.homes[k] == places.host:
+        peers.wait(arriving.pop(k))
+        if chunks.homes[k] == placement.host:
             how.add_partial(sums[k % depth][: chunks.own(k) * how.partial_size * hosts], total(k))
             if chunks.are_for_all:
-                sent[k] += [channel.isend(total(k), peer, BACK) for peer in peers.values()]
-        if chunks.are_for_all or chunks.homes[k] == places.host:
+                sent[k] += [peers.isend(total(k), peer, BACK) for peer in on_rail.values()]
+        if chunks.are_for_all or chunks.homes[k] == placement.host:
             chunks.deliver(k, total(k), out)
 
     for k in range(len(chunks) + lag):
@@ -405,6 +388,6 @@ def _nested(team: Team, x: Operand, out: Operand, how: Reduction, counts: Sequen
             forward(k)
         if k >= lag:
             back(k - lag)
-        team.poke([request for under_way in (arriving, sent) for each in under_way.values() for request in each])
+        peers.poke([request for under_way in (arriving, sent) for each in under_way.values() for request in each])
     for requests in sent.values():
-        team.wait(requests)
+        peers.wait(requests)

@@ -14,13 +14,13 @@ import os
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import Busy, Communicator, InvalidArgument
 from nvcoll.cost.counts import MarkedCounts
+from nvcoll.hosts.carrier import Carrier
 from nvcoll.hosts.opening import engine, open_world
-from nvcoll.hosts.outer import Outer
 from nvcoll.ranks.job import JobSettings, settings
 from nvcoll.ranks.rank_counts import tell_at_end
 
@@ -40,7 +40,7 @@ class _Membership:
     counts: MarkedCounts
     process: int
     world: Across | None = None
-    outer: Outer | None = None
+    carrier: Carrier | None = None
 
 
 _current: _Membership | None = None
@@ -94,18 +94,18 @@ def init(
         _enter(place, joined)
         return joined.communicator(timeout)
     until = None if join_timeout is None else time.monotonic() + join_timeout
-    outer = engine(place.rank, place.world_size, place.has_mpi, place.several_hosts, join_timeout)
+    carrier = engine(place.rank, place.world_size, place.has_mpi, place.several_hosts, join_timeout)
     left = None if until is None else max(until - time.monotonic(), 0.0)
-    return cast("Communicator", init_across(outer, place, timeout=timeout, join_timeout=left))  # has its calls
+    return init_across(carrier, place, timeout=timeout, join_timeout=left)
 
 
 def init_across(
-    outer: Outer, place: JobSettings, *, timeout: float | None, join_timeout: float | None
-) -> Communicator | Across:
+    carrier: Carrier, place: JobSettings, *, timeout: float | None, join_timeout: float | None
+) -> Communicator:
     """Makes this process one rank of a job, whose ranks meet through an engine between hosts.
 
     Args:
-        outer: the engine; it is closed if all ranks are on one host.
+        carrier: the engine; it is closed if all ranks are on one host.
         place: rank and world size.
         timeout: seconds that each collective may take; default for calls that do not say. None: no limit.
         join_timeout: seconds until the ranks of a host must have joined each other. None: no limit.
@@ -116,6 +116,7 @@ def init_across(
     Raises:
         Error: see `init` and `nvcoll.hosts.opening.open_world`.
     """
+    from nvcoll.hosts.communicator import Communicator as Across
     from nvcoll.hosts.communicator import across
 
     _check_free()
@@ -126,13 +127,13 @@ def init_across(
         return joined[0].communicator(timeout)
 
     try:
-        comm = open_world(outer, join, timeout, across)
+        comm = open_world(carrier, join, timeout, across)
     except BaseException as error:
-        outer.close(str(error) or type(error).__name__)
+        carrier.close(str(error) or type(error).__name__)
         for job in joined:
             job.fail()
         raise
-    _enter(place, joined[0], *(() if isinstance(comm, Communicator) else (comm, outer)))
+    _enter(place, joined[0], *((comm, carrier) if isinstance(comm, Across) else ()))
     return comm
 
 
@@ -146,10 +147,10 @@ def _check_free() -> None:
         )
 
 
-def _enter(place: JobSettings, job: _nvcoll.Job, world: Across | None = None, outer: Outer | None = None) -> None:
+def _enter(place: JobSettings, job: _nvcoll.Job, world: Across | None = None, carrier: Carrier | None = None) -> None:
     global _current
     counts = MarkedCounts(job.call_counts)
-    _current = _Membership(place, job, counts, os.getpid(), world, outer)
+    _current = _Membership(place, job, counts, os.getpid(), world, carrier)
     tell_at_end(counts)
 
 
@@ -162,7 +163,7 @@ def current(timeout: float | None = None) -> Communicator | None:
     """
     if _current is None or _current.process != os.getpid():
         return None
-    return cast("Communicator", _current.world) or _current.job.communicator(timeout)
+    return _current.world or _current.job.communicator(timeout)
 
 
 def step() -> None:
@@ -204,10 +205,10 @@ def fail() -> None:
     global _current
     membership, _current = _current, None
     if membership is not None and membership.process == os.getpid():
-        if membership.world is not None and membership.outer is not None:
+        if membership.world is not None and membership.carrier is not None:
             text = f"the program of rank {membership.settings.rank} has failed"
             membership.world.fail(text)
-            membership.outer.close(text)  # another thread may have begun to close it
+            membership.carrier.close(text)  # another thread may have begun to close it
         membership.job.fail()
 
 

@@ -21,12 +21,13 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from torch.distributed import PrefixStore
 
 import nvcoll
 from nvcoll import _nvcoll
+from nvcoll.hosts.carrier import Carrier
 from nvcoll.hosts.gloo import GRAIN_S, Gloo
 from nvcoll.hosts.opening import BETWEEN, card, engine
 from nvcoll.ranks import membership
@@ -170,19 +171,21 @@ def _across(options: BackendOptions) -> nvcoll.Communicator:
         InvalidArgument: the variable has another value, or nothing carries messages between the hosts.
         Timeout: ranks are missing.
     """
+    from nvcoll.hosts.communicator import Communicator
+
     order = os.environ.get(ORDER) or "rank"
     if order not in ("rank", "nested"):
         raise nvcoll.InvalidArgument(f"{ORDER}={order} is no order of additions: set it to rank or nested, or unset it")
     rank, size, seconds = options.group_rank, options.group_size, options.timeout.total_seconds()
     if os.environ.get(BETWEEN) == "mpi":
-        outer = engine(rank, size, True, "init_process_group", seconds)
+        carrier = engine(rank, size, True, "init_process_group", seconds)
     else:
-        outer = Gloo(PrefixStore("nvcoll/hosts", options.store), rank, size, seconds, _master(options.store))
+        carrier: Carrier = Gloo(PrefixStore("nvcoll/hosts", options.store), rank, size, seconds, _master(options.store))
     place = JobSettings(rank, size, "torch")
-    comm = membership.init_across(outer, place, timeout=seconds, join_timeout=seconds)
-    if order == "nested" and not isinstance(comm, nvcoll.Communicator):
+    comm = membership.init_across(carrier, place, timeout=seconds, join_timeout=seconds)
+    if order == "nested" and isinstance(comm, Communicator):
         comm.add_sums_of_hosts()
-    return cast("nvcoll.Communicator", comm)
+    return comm
 
 
 def _master(store: Store) -> str:
