@@ -97,7 +97,8 @@ def check(
     ] = None,
     gpu: Gpu = None,
     require: Annotated[
-        float | None, typer.Option(help="The least share of the predicted busbw, as 0.9; default: the 90 % interval.")
+        float | None,
+        typer.Option(help="Least share of the predicted busbw, for example 0.9. Default: the 90 % interval."),
     ] = None,
     baselines: Annotated[
         list[str] | None,

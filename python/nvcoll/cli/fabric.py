@@ -155,7 +155,7 @@ def fabric(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Machines, as of --on: NAME, NAMExNODES+NETWORK, 8xGPU, FILE. Default: list all.",
+            help="Machines: NAME, NAMExNODES+NETWORK, 8xGPU, FILE. Default: list all.",
             autocompletion=beginning,
         ),
     ] = None,

@@ -41,11 +41,14 @@ On = Annotated[
 ]
 Gpu = Annotated[str | None, typer.Option(help="The GPU model, if a file (.txt or .xml) does not name it.")]
 Env = Annotated[
-    list[str] | None, typer.Option("--env", help="Environment variable of NCCL, as NCCL_ALGO=Tree; repeatable.")
+    list[str] | None,
+    typer.Option("--env", help="Environment variable of NCCL, for example NCCL_ALGO=Tree; repeatable."),
 ]
 NcclVersion = Annotated[
     str | None,
-    typer.Option("--nccl-version", help="Version of NCCL, as 2.27.7.", autocompletion=completion.among(nccl_versions)),
+    typer.Option(
+        "--nccl-version", help="Version of NCCL, for example 2.27.7.", autocompletion=completion.among(nccl_versions)
+    ),
 ]
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch

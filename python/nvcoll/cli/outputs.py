@@ -44,7 +44,8 @@ class Outputs:
         Path | None, typer.Option("--trace", help="Write the timeline for ui.perfetto.dev.", metavar="FILE")
     ] = None
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write a page with charts; of several machines, too.", metavar="FILE")
+        Path | None,
+        typer.Option("--html", help="Write a page with charts, for one machine or several.", metavar="FILE"),
     ] = None
     as_json: formats.AsJson = False
     as_csv: formats.AsCsv = False

@@ -81,7 +81,7 @@ def dryrun(
         world_size: the number of ranks. Default: the GPUs of the machine.
         is_module: runs the script as ``python -m``.
         steps: steps of the optimizer to run; the last one counts.
-        ranks: ranks to run. Default: those that differ.
+        ranks: ranks to run. Default: one of each kind of rank.
         tokens: tokens in a step of all ranks. Default: found in the recording.
         time_limit: seconds after which the script is ended.
         environment: environment variables of the script.

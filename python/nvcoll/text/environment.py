@@ -33,7 +33,7 @@ VARIABLES = (
     Variable("NVCOLL_TOKEN", "64 hexadecimal digits", "a secret that all ranks of a job share", is_secret=True),
     Variable("NVCOLL_BETWEEN", "mpi or gloo", "what carries messages between hosts"),
     Variable("NVCOLL_ORDER", "rank or nested", "the order of additions between hosts in torch scripts"),
-    Variable("NVCOLL_PRETEND_HOSTS", "a number", "for tests: so many ranks of one machine count as a host"),
+    Variable("NVCOLL_PRETEND_HOSTS", "a number", "for tests: every N ranks of this machine count as a host"),
     Variable("NVCOLL_TUNING", "a file", "the table by which auto estimates, from nvcoll bench --tune"),
     Variable("NVCOLL_TORCH", "replace", "torch groups that ask for gloo use nvcoll"),
     Variable("NVCOLL_STRICT", "nccl", "the torch backend refuses what NCCL refuses"),

@@ -51,7 +51,8 @@ class Running:
     gpus_per_node: Annotated[int | None, typer.Option(help="Ranks on a host. Default: the machine's.", min=1)] = None
     steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = STEPS
     only_ranks: Annotated[
-        str | None, typer.Option("--only-ranks", help="Ranks to run, as 0,256. Default: ranks that differ.")
+        str | None,
+        typer.Option("--only-ranks", help="Ranks to run, for example 0,256. Default: one of each kind of rank."),
     ] = None
     time_limit: Annotated[float, typer.Option(help="Seconds after which the script is ended.", min=1)] = 1800
     memory_limit: Annotated[
@@ -62,9 +63,9 @@ class Running:
     profile: Annotated[
         bool, typer.Option("--profile", help="Run the script again, with predicted times in its profiler and events.")
     ] = False
-    clock: Annotated[bool, typer.Option("--clock", help="As --profile, with predicted times in its clock, too.")] = (
-        False
-    )
+    clock: Annotated[
+        bool, typer.Option("--clock", help="Like --profile; the clock of the script also shows predicted times.")
+    ] = False
 
     def request(self, script: str, arguments: Sequence[str], is_module: bool, size: int, gpu: GpuRow) -> Request:
         """Returns what to run."""

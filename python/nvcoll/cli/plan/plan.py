@@ -139,7 +139,7 @@ class Sources:
     ] = None
     fields: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A field of the software, as bucket_mb=25 or gradient_bytes=2; repeatable."),
+        typer.Option("--set", help="A field of the software, for example bucket_mb=25; repeatable."),
     ] = None
     gpu: Gpu = None
     listed: Annotated[
@@ -152,7 +152,7 @@ def plan(
     model: Annotated[
         str,
         typer.Argument(
-            help="A model, as llama3-70b; its TOML; or a configuration of a framework that has a model.",
+            help="A model, for example llama3-70b; a TOML file; or a framework's configuration with a model.",
             autocompletion=completion.among(models),
         ),
     ],
@@ -167,16 +167,21 @@ def plan(
             "-n", "--world-size", help="The number of GPUs; several with --sweep. Default: all of the machine."
         ),
     ] = None,
-    sweeps: Annotated[bool, typer.Option("--sweep", help="Price all usual layouts; those given stay.")] = False,
+    sweeps: Annotated[
+        bool, typer.Option("--sweep", help="Try all common layouts; options that you give are fixed.")
+    ] = False,
     what_if: Annotated[
         list[str] | None,
-        typer.Option("--what-if", help='The machine with a change: "nvlink x2", "nics 4", pcie, "gpu h200".'),
+        typer.Option(
+            "--what-if", help='Also predict the machine with this change: "nvlink x2", "nics 4", pcie, "gpu h200".'
+        ),
     ] = None,
     measured: Annotated[
-        str | None, typer.Option(help="The step of this layout as measured, as 11.3s; scales all times.")
+        str | None, typer.Option(help="Measured step time, for example 11.3s; all predictions are scaled to it.")
     ] = None,
     dollars: Annotated[
-        list[str] | None, typer.Option("--dollars-per-gpu-hour", help="Price of a GPU and hour, one for each machine.")
+        list[str] | None,
+        typer.Option("--dollars-per-gpu-hour", help="Dollars per GPU-hour; one price, or one for each machine."),
     ] = None,
     save: Annotated[Path | None, typer.Option("--save", help="Write the step as JSON.", metavar="FILE")] = None,
 ) -> None:

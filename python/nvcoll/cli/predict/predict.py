@@ -201,7 +201,9 @@ def predict(
     collective: Annotated[
         str,
         typer.Argument(
-            help="A collective, as all_reduce.", callback=collective_name, autocompletion=completion.collectives
+            help="A collective, for example all_reduce.",
+            callback=collective_name,
+            autocompletion=completion.collectives,
         ),
     ],
     begin: Annotated[list[str] | None, sizes.begin("1M")] = None,
