@@ -39,7 +39,7 @@ pub struct Software {
     /// Microseconds per rank beyond the first and collective of tensor parallelism that leaves a node.
     #[serde(default)]
     pub ring_over_nodes_us: f64,
-    /// The host time of a layer of experts, in that of Megatron-Core without CUDA graphs.
+    /// The host time of a layer of experts, as a multiple of Megatron-Core's without CUDA graphs.
     #[serde(default = "one")]
     pub host_experts: f64,
     /// Whether collectives of tensor parallelism hide behind their GEMMs, tile by tile.
@@ -99,7 +99,7 @@ pub struct Software {
     /// Bytes of casts and activations of experts, as a multiple of unfused grouped kernels.
     #[serde(default = "one")]
     pub expert_casts: f64,
-    /// The part of K that grouped GEMMs lose, in that of dense GEMMs times the constant `grouped`.
+    /// The extra loss of K in grouped GEMMs, as a multiple of the loss of a dense GEMM times the constant `grouped`.
     #[serde(default = "one")]
     pub grouped_loss: f64,
     /// Bytes per parameter of all copies of gradients, if there are more than the one that is reduced.

@@ -119,9 +119,9 @@ pub struct Tier {
     pub links: Option<u32>,
     /// The lengths of the dimensions of a torus.
     pub dims: Vec<u32>,
-    /// The rate of a link up, or between neighbours, in Gbit/s. Default: that of a port.
+    /// The rate of a link up, or between neighbours, in Gbit/s. Default: the rate of a port.
     pub link_gbit: Option<f64>,
-    /// The latency of such a link in nanoseconds. Default: that of a port's link.
+    /// The latency of such a link in nanoseconds. Default: the latency of a port's link.
     pub latency_ns: Option<u64>,
 }
 

@@ -9,7 +9,7 @@
 //!
 //! What the words leave open is settled so:
 //!
-//! - the model of the GPUs, and with it the generations of its links, is that of `nvidia-smi` or `nvidia-smi -L` in the same
+//! - the model of the GPUs, and with it the generations of its links, comes from `nvidia-smi` or `nvidia-smi -L` in the same
 //!   text, or is given by the caller: words count links only;
 //! - if the NVLinks of a row are more than the GPU has, they lead to an NVSwitch; otherwise straight to the other GPU;
 //! - devices that PIX joins hang at one PCIe switch; switches that PXB joins hang at one above them;
@@ -50,7 +50,7 @@ enum Connection {
 }
 
 impl Connection {
-    /// Takes a cell of the matrix off the front of a line, whether or not a space follows; none is that of a device and itself.
+    /// Takes a cell of the matrix off the front of a line, whether or not a space follows; none is the cell of a device and itself.
     fn take(line: &str) -> Option<(Option<Self>, &str)> {
         const WORDS: [(&str, Option<Connection>); 7] = [
             ("X", None),

@@ -85,7 +85,7 @@ pub(super) fn found(name: &str) -> Result<Named> {
     GpuPhrase::of(name).machine(name)
 }
 
-/// Says whether a name is that of a model of GPU alone, without a number.
+/// Says whether a name is a model of GPU alone, without a number.
 pub(super) fn is_model(name: &str) -> bool {
     let phrase = GpuPhrase::of(name);
     !name.contains('[')

@@ -190,7 +190,7 @@ static ERAS: LazyLock<Vec<VersionConstants>> = LazyLock::new(|| {
 pub(super) struct VersionConstants {
     version: String,
     pub(super) tag: String,
-    /// The tag that was read, where it is not that of the version.
+    /// The tag that was read, where it is not the version's.
     read_as: Option<String>,
     /// Compute capability times ten: of the GPU, not of the table.
     #[serde(skip)]
@@ -400,7 +400,7 @@ impl VersionConstants {
         Self::by_nodes(&self.tree_ll128_gbps, self.sm, nodes).unwrap_or(0.0)
     }
 
-    /// Returns the largest bandwidth per channel of a tree; GPUs older than the first row have that of the first row.
+    /// Returns the largest bandwidth per channel of a tree; GPUs older than the first row use the first row.
     pub(super) fn tree_gbps(&self, nodes: u32) -> f64 {
         Self::by_nodes(&self.tree_gbps, self.sm.max(self.tree_gbps[0].0), nodes).unwrap_or(0.0)
     }

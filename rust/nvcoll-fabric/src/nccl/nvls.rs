@@ -87,7 +87,7 @@ impl NvlsChunks {
     }
 }
 
-/// Returns the channels, the longest chunk and that of a tree, for Blackwell over several nodes.
+/// Returns the channels, the longest chunk and the longest chunk of a tree, for Blackwell over several nodes.
 fn tuned(node: &NodeTopology, nodes: u32, to_card: PathClass) -> (Option<u32>, u64, Option<u64>) {
     let is_near = to_card <= PathClass::Pxb;
     let (gpus, card) = (node.gpus, node.cards.iter().min().map_or(0.0, |&slowest| slowest as f64 / 1000.0));

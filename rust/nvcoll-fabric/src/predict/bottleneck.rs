@@ -15,7 +15,7 @@
 //! egress   the largest flow from all GPUs of a node to its cards, with the rates of links in use
 //! ```
 //!
-//! The order of GPUs is that of NCCL's channels, which carry equal bytes. Where NCCL's search finds no channel, and for sends,
+//! GPUs have the order of NCCL's channels, which carry equal bytes. Where NCCL's search finds no channel, and for sends,
 //! it is the order of the ranks. The constants have the links at GPUs, the shares of GPUs on the link to their socket, and
 //! NVLink that joins all GPUs. Nodes are equal, so inside nodes only the first is searched. Limitations: between nodes of one
 //! GPU, rings and trees ignore links inside the node; no measured system has such a bottleneck, so these predictions are not
@@ -270,7 +270,7 @@ fn is_between(fabric: &Fabric, link: &Link) -> bool {
 /// The most nodes whose links to the next are looked at. Chosen: groups repeat.
 const MOST_NODES: u32 = 256;
 
-/// Finds the link between switches that limits rings over the nodes more than their cards do; its rate is that of a node.
+/// Finds the link between switches that limits rings over the nodes more than their cards do; its rate is the rate of a node.
 ///
 /// # Errors
 /// [`crate::Error::NoPath`].

@@ -7,12 +7,12 @@
 //! at switch  (1 + 1/n) x its loop / what the loop moves             no hop: enter has the start, and the filling, of NVLS
 //! ```
 //!
-//! A rate is that of links in use: what both ways at once reach, and a ring's over a network. So a ring that is run event by
+//! A rate is the rate of links in use: what both ways at once reach, and a ring's over a network. So a ring that is run event by
 //! event takes what the closed form says wherever one ring has all links of a GPU: on a switch, and on PCIe. NCCL lays
 //! several rings over a mesh; a schedule of one ring has a part of the links there.
 //!
 //! What the closed forms know and this does not: that a chain of two GPUs goes faster through host memory, what trees get of
-//! a network, and the size of NCCL's chunks in other schedules than that of NVLS. One process that starts the GPUs of its node
+//! a network, and the size of NCCL's chunks in schedules other than NVLS. One process that starts the GPUs of its node
 //! is no part of a schedule: no call ends before ([`SimulationSettings::least`]).
 
 use nvcoll_core::schedule::Schedule;
@@ -141,7 +141,7 @@ impl SimulationSettings<'_> {
 }
 
 impl Predictor {
-    /// Bytes on links per byte that the switch folds or multicasts, over [`WIRE`]: its rate is not that of a ring, and each
+    /// Bytes on links per byte that the switch folds or multicasts, over [`WIRE`]: its rate is not the rate of a ring, and each
     /// loop waits.
     fn switch_wire(&self, nbytes: f64) -> u32 {
         let Some(nvls) = &self.params.nvls else { return WIRE };

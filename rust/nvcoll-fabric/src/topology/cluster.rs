@@ -86,7 +86,7 @@ const SPEED_TOLERANCE: f64 = 0.15;
 
 /// Divides a node that has cards into the node without them and the cards that join a network: for rail k of each tray the
 /// card that is nearest to the GPU which the rail belongs to, and on no other rail. Cards of the network's speed, or of an
-/// unknown one, come first; the node's sources say where the network's speed replaces that of its cards.
+/// unknown one, come first; the node's sources say where the network's speed replaces the speed of its cards.
 fn with_own_cards(
     node: &Fabric,
     gpus: &[usize],

@@ -66,7 +66,7 @@ impl Route {
 }
 
 impl Fabric {
-    /// Finds how a transfer from the memory of GPU `from` to that of GPU `to` goes; both are ranks. Who asks for many
+    /// Finds how a transfer from the memory of GPU `from` to the memory of GPU `to` goes; both are ranks. Who asks for many
     /// takes a [`Router`].
     ///
     /// # Errors

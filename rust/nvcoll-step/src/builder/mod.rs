@@ -405,7 +405,7 @@ impl RankDraft {
         found
     }
 
-    /// Returns the operations, and the position of that of each handle.
+    /// Returns the operations, and the position of the operation of each handle.
     fn issued(&self, named: &[groups::NamedGroup], tags: &[u64]) -> (Vec<Issued>, Vec<Option<usize>>) {
         let waits = self.waits();
         // Events that the builder makes have numbers above all others.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A step asks for the same groups again and again, with other bytes: each group has one predictor and one curve per collective,
-//! which are made when they are first asked for. A price is that of a call from a framework. More bytes take less time only where
+//! which are made when they are first asked for. A price is for a call from a framework. More bytes take less time only where
 //! NCCL changes to a faster algorithm between two sizes of the curve. Source: ours; the closed forms are from
 //! [`nvcoll_fabric::predict`].
 //!

@@ -42,7 +42,7 @@ pub struct StepReport {
     pub low_s: f64,
     /// The upper end of the 90 % interval, in seconds.
     pub high_s: f64,
-    /// Why the interval is wider than that of the class, if it is.
+    /// Why the interval is wider than the interval of the class, if it is.
     pub extrapolated: Vec<String>,
     /// Tokens per second and GPU, if the step says its tokens.
     pub tokens_per_second: Option<f64>,

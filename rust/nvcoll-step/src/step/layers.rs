@@ -6,7 +6,7 @@
 //!         └─ roles      one per kind of stage: its chunks as runs of blocks, and what happens once in a step
 //! ```
 //!
-//! Ranks that do the same are one role, and layers that do the same are one block: the step of 16,384 GPUs is as small as that of 8.
+//! Ranks that do the same are one role, and layers that do the same are one block: the steps of 16,384 and of 8 GPUs have the same size.
 
 use std::collections::BTreeMap;
 

@@ -49,7 +49,7 @@ pub struct WorkStep {
     /// The FLOPs of the model in a step of all GPUs together, if they are known; what is computed twice counts once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_flops: Option<f64>,
-    /// The precision of most GEMMs: that of the peak to which MFU refers.
+    /// The precision of most GEMMs; MFU refers to its peak.
     pub dtype: Dtype,
     /// Groups of ranks by name.
     pub groups: BTreeMap<String, RankGroup>,

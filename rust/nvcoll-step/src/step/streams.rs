@@ -10,7 +10,7 @@
 //! A stream is a queue: its operations run one after another. `record` and `stream_wait` order streams, `host_wait` stops the processor.
 //! A wait is for the last record of the event: earlier in this step, or else in the step before, as steps repeat.
 //!
-//! It contains no data: the values of tensors are not here, and control flow is that of the recording.
+//! It contains no data: the values of tensors are not here, and control flow is as in the recording.
 
 use serde::{Deserialize, Serialize};
 

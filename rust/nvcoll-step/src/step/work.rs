@@ -50,7 +50,7 @@ pub enum StepWork {
         batch: f64,
         /// The precision of the inputs.
         dtype: Dtype,
-        /// For the products of experts: the part of K that each loses, as a multiple of that of a dense product times the constant `grouped`.
+        /// For the products of experts: the extra loss of K of each, as a multiple of the loss of a dense product times the constant `grouped`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         experts: Option<f64>,
     },

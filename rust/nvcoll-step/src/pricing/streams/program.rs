@@ -124,7 +124,7 @@ pub(super) struct StreamTask {
     pub(super) computes: bool,
     /// Whether its time is known from a measurement; then work beside it does not slow it.
     pub(super) is_measured: bool,
-    /// Its speed as a part of that of a collective inside a node: this part of the contention slows computing beside it.
+    /// Its speed as a share of the speed of a collective inside a node: this part of the contention slows computing beside it.
     pub(super) nearby: f64,
     /// The meeting of operations with which it begins, if some are of other ranks.
     pub(super) meeting: Option<usize>,

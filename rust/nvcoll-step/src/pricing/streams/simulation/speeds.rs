@@ -5,7 +5,7 @@
 //! nearness: seconds of the collective inside a node over its seconds, at most 1: only at the speed of NVLink it takes SMs and memory
 //! ```
 //!
-//! The second factor is that of planned steps, to which `contention` was fitted: computing and collective lose contention x the time in
+//! The second factor is the factor of planned steps, to which `contention` was fitted: computing and collective lose contention x the time in
 //! which both run (arXiv 2507.03114). A task of several ranks connects their shares, so each connected component is computed together.
 
 use nvcoll_fabric::units::Ps;
