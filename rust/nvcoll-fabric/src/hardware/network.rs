@@ -90,7 +90,7 @@ pub struct Network {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ecmp {
-    /// Every flow over all of them, evenly: packets are sprayed. Parallel switches are one device with as many chips.
+    /// Every flow over all of them, evenly: packets are sprayed. Parallel switches are one device with their number of chips.
     #[default]
     Ideal,
     /// Every flow over one of them, chosen by a hash of its two GPUs.

@@ -98,7 +98,7 @@ fn with_own_cards(
     let other_speed =
         |at: usize| node.devices[at].port_mbits.filter(|own| (f64::from(*own) / mbits - 1.0).abs() > SPEED_TOLERANCE);
     if free.len() < nics * trays.len() {
-        let message = "take a network with as many, or a node without cards";
+        let message = "take a network with equally many cards, or a node without cards";
         return Err(format!("the node has {} network cards, the network {nics} per node: {message}", free.len()));
     }
     let is_nic = |at: usize| node.devices[at].kind == DeviceKind::Nic;

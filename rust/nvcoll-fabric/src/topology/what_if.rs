@@ -3,7 +3,7 @@
 //! | change | the machine with it |
 //! |---|---|
 //! | `nvlink x2`, `network x0.5`, `pcie x2` | the rate of all links of the family is multiplied by the factor |
-//! | `nics 4` | nodes, or trays of a rack, with as many network cards, spread over their GPUs |
+//! | `nics 4` | nodes, or trays of a rack, with four network cards, spread over their GPUs |
 //! | `pcie` | no NVLink: GPUs of a node reach each other over PCIe |
 //! | `gpu a100-sxm-40gb` | another model of GPU with the same links |
 //! | `socket epyc x3` | other links between sockets, where a text does not say which they are |
