@@ -13,16 +13,16 @@ RANKS = 8
 PAGE = """\
 # Algorithms
 
-Written by `python tools/pages/algorithms.py > docs/write/algorithms.md` from the registry; do not edit. The first
-algorithm of each collective is its default.
+This page lists nvcoll's algorithms for each collective. Pass a name as `algorithm=`. Without it, nvcoll chooses by
+[estimates](../maintainers/architecture.md#how-auto-chooses); the first algorithm of a table is the default.
 
 | column | meaning |
 |---|---|
-| order | [order of the reduction](../run/reproducibility.md#three-orders) |
+| order | [order of the additions](../run/reproducibility.md#three-orders) |
 | bytes | bytes that the busiest rank reads and writes, divided by the bytes of its longer buffer |
 | waits | waits for other ranks in the longest chain of steps |
 
-Bytes and waits are counted for 8 ranks, out of place, on mapped memory. `nvcoll algorithms COLLECTIVE -n RANKS` prints
+Bytes and waits are for 8 ranks, out of place, on mapped memory. `nvcoll algorithms COLLECTIVE -n RANKS` prints
 them for other calls.
 
 {sections}

@@ -27,17 +27,17 @@ class Variable(NamedTuple):
 
 
 VARIABLES = (
-    Variable("NVCOLL_RANK", "a number", "the rank of this process, if no launcher says it"),
+    Variable("NVCOLL_RANK", "a number", "the rank of this process, if no launcher gives it"),
     Variable("NVCOLL_WORLD_SIZE", "a number", "the number of ranks of the job"),
     Variable("NVCOLL_JOB", "a name", "the name of the job; jobs of one machine need different names"),
     Variable("NVCOLL_TOKEN", "64 hexadecimal digits", "a secret that all ranks of a job share", is_secret=True),
-    Variable("NVCOLL_BETWEEN", "mpi or gloo", "what carries messages between hosts"),
+    Variable("NVCOLL_BETWEEN", "mpi or gloo", "the library that carries messages between hosts"),
     Variable("NVCOLL_ORDER", "rank or nested", "the order of additions between hosts in torch scripts"),
-    Variable("NVCOLL_PRETEND_HOSTS", "a number", "for tests: every N ranks of this machine count as a host"),
-    Variable("NVCOLL_TUNING", "a file", "the table by which auto estimates, from nvcoll bench --tune"),
+    Variable("NVCOLL_PRETEND_HOSTS", "a number", "for tests: treat every N ranks of this machine as a host"),
+    Variable("NVCOLL_TUNING", "a file", "the table of estimates for auto, from nvcoll bench --tune"),
     Variable("NVCOLL_TORCH", "replace", "torch groups that ask for gloo use nvcoll"),
     Variable("NVCOLL_STRICT", "nccl", "the torch backend refuses what NCCL refuses"),
-    Variable("NVCOLL_REPORT", "machines", "a torch script ends with the cost of its collectives there"),
+    Variable("NVCOLL_REPORT", "machines", "a torch script ends with the predicted cost of its collectives"),
     Variable("NVCOLL_VGPU_TRACE", "1", "a dry run names the calls of CUDA that the virtual GPU does not answer"),
 )
 """The variables that users set."""
