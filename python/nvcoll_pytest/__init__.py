@@ -7,7 +7,7 @@ neither nvcoll nor torch until a marked test runs.
 |---|---|
 | `plugin` | options, the mark, what pytest sees of a marked test |
 | `pool` | the processes of the ranks, which stay from test to test |
-| `worker` | a process: a pytest session that runs the tests that it is told to |
+| `worker` | a process: a pytest session that runs the tests that its parent names |
 | `setting` | what a worker does before and after a test: process group, last calls |
-| `verdict` | one result out of those of all ranks |
+| `verdict` | one result out of the results of all ranks |
 """

@@ -1,7 +1,7 @@
 """``@pytest.mark.ranks(4)``: the test runs on each of four ranks, which are processes that stay from test to test.
 
 In the process of pytest, a marked test is collected and not run: `Pool` runs it, and `verdict` makes one result of
-those of all ranks.
+the reports of all ranks.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ SHOWN_LINES = 40
 
 @dataclass
 class RankResult:
-    """What a rank has told of a test.
+    """What a rank has reported of a test.
 
     Attributes:
         phases: the reports of set-up, call and tear-down, as data.
@@ -101,8 +101,8 @@ class Pool:
                 if not events:
                     first = min(process.rank for process in missing)
                     raise RuntimeError(f"rank {first} has not started within {START_S:g} s{self._output(first)}")
-                for process, told in events:
-                    if told is None:
+                for process, message in events:
+                    if message is None:
                         raise RuntimeError(f"rank {process.rank} has not started{self._output(process.rank)}")
                     missing.discard(process)
         except BaseException:
@@ -136,7 +136,7 @@ class Pool:
         return ours | {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
 
     def run(self, test: str, following: str | None, setting: Asked) -> list[RankResult]:
-        """Runs a test on all ranks; returns what each has told. If a rank has not come to the end, the pool is closed.
+        """Runs a test on all ranks; returns their reports. If a rank has not come to the end, the pool is closed.
 
         Args:
             test: its node id.
@@ -163,9 +163,9 @@ class Pool:
             if not events:
                 self._give_up(results, pending, whole, is_late=not has_failed)
                 break
-            for process, told in events:
+            for process, message in events:
                 if process.rank < whole.world_size:
-                    self._take(process, told, results[process.rank])
+                    self._take(process, message, results[process.rank])
             if not has_failed and any(result.has_failed for result in results):
                 has_failed = True
                 self._ranks.begin_grace()
@@ -175,13 +175,13 @@ class Pool:
             os.unlink(whole.store)
         return results
 
-    def _take(self, process: Process, told: Any, result: RankResult) -> None:
-        if told is None:
+    def _take(self, process: Process, message: Any, result: RankResult) -> None:
+        if message is None:
             if not result.is_done and not result.has_died:
                 result.has_died = True
                 result.failure = f"its process {process.how()}{self._output(process.rank)}"
             return
-        kind, content = told
+        kind, content = message
         if kind == "phase":
             result.phases.append(content)
         elif kind == "done":
@@ -235,6 +235,6 @@ def _calls_from_outside(processes: Sequence[int]) -> dict[int, list[str]]:
 
 
 def _lines(words: Recorder) -> list[str]:
-    said = words.look()
-    waits = [f"{words.communicator}: {wait[0]}" for wait in said["waits"]]
-    return [*waits, *(f"{words.communicator}: call {number}, {call}" for number, call in said["recent"])]
+    found = words.look()
+    waits = [f"{words.communicator}: {wait[0]}" for wait in found["waits"]]
+    return [*waits, *(f"{words.communicator}: call {number}, {call}" for number, call in found["recent"])]

@@ -1,4 +1,4 @@
-"""One result of a test out of those of all ranks.
+"""One result of a test out of the results of all ranks.
 
 ===========================  ===========================================================================================
 all ranks passed             passed
@@ -51,7 +51,7 @@ def reports(item: pytest.Item, results: Sequence[RankResult], duration_s: float)
 
 
 def _of_subtests(of_ranks: Sequence[Sequence[pytest.TestReport]]) -> Iterator[pytest.TestReport]:
-    """Yields the reports of subtests: those of rank 0, and those that failed on other ranks."""
+    """Yields the reports of subtests: all of rank 0, and the failed ones of other ranks."""
     for rank, reports in enumerate(of_ranks):
         for one in reports:
             if type(one) is not pytest.TestReport and (rank == 0 or one.failed):
@@ -140,9 +140,9 @@ def _without_pytest(stacks: str) -> str:
 
 
 def _calls(result: RankResult) -> list[str]:
-    """Returns the last calls of a rank: those of its failure, before peers heard of it, else those at its end."""
-    told = [value for phase in result.phases for name, value in phase["user_properties"] if name == "nvcoll_calls"]
-    return next((calls for calls in told if calls), result.calls)[:SHOWN_CALLS]
+    """Returns the last calls of a rank: at its failure, before peers heard of it, else at its end."""
+    reported = [value for phase in result.phases for name, value in phase["user_properties"] if name == "nvcoll_calls"]
+    return next((calls for calls in reported if calls), result.calls)[:SHOWN_CALLS]
 
 
 def _is_consequence(report: pytest.TestReport) -> bool:

@@ -1,4 +1,4 @@
-"""A process of a pool: a pytest session that collects the tests like its parent, and runs those that it is told to.
+"""A process of a pool: a pytest session that collects the tests like its parent, and runs those it names.
 
 ::
 

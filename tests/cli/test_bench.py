@@ -99,7 +99,7 @@ def test_a_ratio_to_times_that_are_far_apart_is_marked():
 
 
 def test_bench_in_the_columns_of_nccl_tests():
-    """Names, order and widths are those of nccl-tests: 10 (12 in rows), 12, 8, 6, 6, and twice 7, 6, 6, 6."""
+    """Names, order and widths are as in nccl-tests: 10 (12 in rows), 12, 8, 6, 6, and twice 7, 6, 6, 6."""
     lines = run("bench", "-n", "2", "-b", "4K", "-e", "16K", "--rounds", "3", "--nccl", "-a", "ring")[0].splitlines()
     data = [line for line in lines if not line.startswith("#")]
     assert [line.split()[:5] for line in data] == [

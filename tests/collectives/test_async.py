@@ -31,7 +31,7 @@ def progress_threads() -> int:
 
 
 def no_progress_thread_is_left() -> bool:
-    """Waits until those of ranks that have nothing in flight have ended, which they do after about a second."""
+    """Waits until the progress threads of idle ranks have ended, which they do after about a second."""
     gc.collect()
     until = time.monotonic() + WATCHDOG_S
     while progress_threads() and time.monotonic() < until:

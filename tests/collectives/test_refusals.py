@@ -10,7 +10,7 @@ import nvcoll
 
 
 def told(world_size, program):
-    """What each rank is told by the call that fails."""
+    """The error of each rank in the call that fails."""
     messages = [None] * world_size
 
     def rank(comm):

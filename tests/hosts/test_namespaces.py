@@ -1,4 +1,4 @@
-"""Ranks on hosts with networks of their own, as users start them: results, and what survivors are told."""
+"""Ranks on hosts with networks of their own, as users start them: results, and the errors of survivors."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""Ranks that die or stop: what the others are told, that nothing is left, and that they can go on."""
+"""Ranks that die or stop: the errors of the others, that nothing is left, and that they can go on."""
 
 import os
 import random

@@ -57,7 +57,7 @@ def job():
 
 
 def descriptors(room):
-    """Returns the limit under which a process can have so many more descriptors."""
+    """Returns the limit that leaves a process `room` more descriptors."""
     fillers = [os.dup(0) for _ in range(room + 1)]
     for filler in fillers:
         os.close(filler)
@@ -65,7 +65,7 @@ def descriptors(room):
 
 
 def address_space(room):
-    """Returns the limit under which a process can map so many more bytes."""
+    """Returns the limit that lets a process map `room` more bytes."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[0]) * os.sysconf("SC_PAGESIZE") + room
 
@@ -108,7 +108,7 @@ def attempt(work, at, what, room, comm):
 
 
 def told(job, work, at, what, rooms):
-    """Does something with more and more room; returns what rank `at` and the others were told until all went well."""
+    """Does something with more and more room; returns the errors of rank `at` and of the others until all went well."""
     own, others = [], []
     for room in rooms:
         outcomes = job.run(functools.partial(attempt, work, at, what, room))
@@ -131,7 +131,7 @@ def split(comm, _name):
 
 
 def assert_all_were_told(patterns, found, at_times=()):
-    """Every text is told by a pattern, and every pattern tells a text, except those that do so `at_times`."""
+    """Every text fits a pattern, and every pattern fits a text, except the patterns that do so `at_times`."""
     telling = [[one for one in (*patterns, *at_times) if re.fullmatch(one, text)] for text in found]
     assert all(telling), [text for text, of in zip(found, telling, strict=True) if not of]
     assert {one for of in telling for one in of} >= {*patterns}, found

@@ -1,4 +1,4 @@
-"""Where a process learns its rank: arguments, nvcoll's variables, and those of every launcher of the table."""
+"""Where a process learns its rank: arguments, nvcoll's variables, and the variables of every launcher of the table."""
 
 import dataclasses
 import os

@@ -388,7 +388,7 @@ def test_no_memory_for_a_call_is_an_error_and_the_node_goes_on(what, path, ranks
 
 
 class Tracked(np.ndarray):
-    """An array with attributes, of which one may be its plan."""
+    """An array with attributes; one may be its plan."""
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "all_gather"])

@@ -122,7 +122,7 @@ def test_ranks_without_elements_call_as_those_that_are_in_place(job, path):
 
 
 def repeated_calls(comm, path, dtype):
-    """Returns the calls whose bits changed within eight rounds, of which the first try the kinds of stores in turn."""
+    """Returns the calls whose bits changed within eight rounds; the first rounds try the kinds of stores in turn."""
     x = np.random.default_rng(comm.rank).integers(1, 100, 30_003).astype(dtype) / np.array(3, dtype)
     calls = {
         "sum": lambda y: comm.all_reduce(y, path=path),

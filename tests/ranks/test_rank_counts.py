@@ -62,7 +62,7 @@ def run(script, *options, status=0):
 
 
 def report(script, *options, status=0):
-    """Runs a program that prints nothing; returns how often it made each call, and the ranks that told nothing."""
+    """Runs a program that prints nothing; returns its numbers of calls, and the ranks whose counts are missing."""
     found = json.loads(run(script, "--json", *options, status=status).stdout)
     calls = {(row["collective"], row["nbytes"], tuple(row["ranks"])): row["times"] for row in found["calls"]}
     return calls, found["silent"]
@@ -85,7 +85,7 @@ comm.split(comm.rank).all_reduce(np.ones(5))
 rank_0 = os.pidfd_open(int(open(__file__ + ".0").read()))
 comm.barrier()
 if comm.rank == 2:
-    select.select([rank_0], [], [])  # it has told its calls when it has ended
+    select.select([rank_0], [], [])  # its counts are there when it has ended
     os.kill(os.getpid(), 9)
 time.sleep(600 if comm.rank else 0)
 """)

@@ -1,7 +1,7 @@
-"""The fault matrix: what survivors are told when a rank dies, stops or fails at any step of any collective.
+"""The fault matrix: the errors of survivors when a rank dies, stops or fails at any step of any collective.
 
     python tests/slow/fault_matrix.py                every case: 5,000, some 15 minutes on two cores
-    python tests/slow/fault_matrix.py --cases 300    as many of them, drawn at random
+    python tests/slow/fault_matrix.py --cases 300    300 of them, drawn at random
 
 A case is a kind of fault, a collective with its algorithm, a path, and a step of one rank of three. The ranks make one
 call, and the rank is struck in the second one; others may learn of it in the third. `sendrecv` is among the
@@ -41,7 +41,7 @@ from nvcoll.testing import Fault, Ranks, Run
 
 RANKS = 3
 CALLS = 4
-"""The calls after which a survivor must have been told; the second one is struck."""
+"""The calls after which a survivor must have an error; the second one is struck."""
 
 KINDS = {
     "KILL": Fault.kill,
@@ -275,7 +275,7 @@ def every_case() -> list[Case]:
 
 
 def drawn_cases(count: int, rng: random.Random) -> list[Case]:
-    """Draws about as many cases, of every kind alike."""
+    """Draws about this number of cases, of every kind alike."""
     few = [rng.choice(list(places())) for _ in range(count // len(KINDS))]
     return [replace(place, kind=kind, step=rng.choice(steps_of(place))) for place in few for kind in KINDS]
 

@@ -1,4 +1,4 @@
-"""Programs of ranks of which one is mad: it writes random bytes over the memory that ranks share."""
+"""Programs in which one rank is mad: it writes random bytes over the memory that ranks share."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Round:
 
 @dataclass
 class Seen:
-    """What a rank has done and was told."""
+    """The calls of a rank and their errors."""
 
     done: Counter = field(default_factory=Counter)
     error: Exception | None = None

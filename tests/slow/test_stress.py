@@ -130,7 +130,7 @@ def test_repeated_calls_with_roots_give_the_oracle_s_bits_whoever_is_slow():
 class Groups:
     """A random program of ranks in random groups of groups: which there are, who calls what in which, and what ends it.
 
-    Communicator 0 is everybody's. Each thread has one script for all ranks, of which each rank follows its own part,
+    Communicator 0 is everybody's. Each thread has one script for all ranks; each rank follows its own part,
     and communicators of its own; so whoever waits, waits for one that is on its way.
     """
 

@@ -65,7 +65,7 @@ def test_what_no_text_tells_is_listed():
 
 
 def of(source, model, gpu=None, version=None, **words):
-    """The rows of a source and model, of which there must be some."""
+    """The rows of a source and model; there must be some."""
     with (DATA / "measurements.csv").open(newline="") as file:
         versions = {row["id"]: row["version"] for row in csv.DictReader(file)}
     found = [

@@ -15,7 +15,17 @@ class Algorithm:
     """An algorithm: a function that writes steps with a :class:`nvcoll.Builder`.
 
     It can replace a name: ``node.all_reduce(arrays, algorithm=ring)``, also in a composition. A schedule and its proof
-    are made once per world size, aliasing and parameters; ``two_level(per_node=4)`` reuses those of an equal algorithm.
+    are made once per world size, aliasing and parameters; an equal ``two_level(per_node=4)`` reuses them.
+
+    Example:
+        >>> import nvcoll
+        >>> @nvcoll.algorithm("all_gather")
+        ... def direct(b):
+        ...     for r in range(b.world_size):
+        ...         for c in range(b.world_size):
+        ...             b.copy(b.input(c, 0), into=b.output(r, c))
+        >>> direct.schedule(world_size=2).algorithm
+        'direct'
     """
 
     def __init__(self, collective: str, write: Callable[..., object]) -> None:

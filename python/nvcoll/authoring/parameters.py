@@ -60,12 +60,12 @@ class Parameter:
         default = declared.default
         if default is not declared.empty:
             default = plain(default, f"the default of `{declared.name}` of {function}")
-        said = declared.annotation
-        if said is declared.empty:
+        note = declared.annotation
+        if note is declared.empty:
             word = type(default).__name__
         else:
-            word = (said if isinstance(said, str) else getattr(said, "__name__", "")).split("[")[0]
-        if isinstance(said, str) and "|" in said:
+            word = (note if isinstance(note, str) else getattr(note, "__name__", "")).split("[")[0]
+        if isinstance(note, str) and "|" in note:
             word = ""
         wanted, kind = KINDS.get(word, (None, "a plain value"))
         return cls(declared.name, float(default) if wanted is float and type(default) is int else default, wanted, kind)

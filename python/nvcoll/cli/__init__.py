@@ -37,7 +37,7 @@ STATUSES = {
     0: "success",
     REFUTED: "a refuted schedule, a wrong element, or a log that is not healthy",
     CANNOT: "an error: of the arguments, a file, memory or the disk; or a log that check cannot judge",
-    DOES_NOT_FIT: "a script of dryrun that runs out of memory of the GPU",
+    DOES_NOT_FIT: "a script of dryrun that runs out of GPU memory",
     INTERRUPTED: "interrupted (Ctrl-C)",
     NO_READER: "the reader of the output ended (nvcoll show ... | head)",
 }

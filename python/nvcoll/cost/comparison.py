@@ -109,6 +109,12 @@ class ComparisonRow:
         ahead: the time of the second fastest, divided by the time of the fastest; None if there is one algorithm.
         nccl: NCCL's choice with its predicted time; None if there is no prediction.
         floor_us: a lower bound for any schedule.
+
+    Example:
+        >>> import nvcoll
+        >>> row = nvcoll.compare("hgx-h100", ["ring", "tree"], sizes=["1G"]).rows[0]
+        >>> row.fastest, row.floor_us < row.times["ring"].time_us
+        ('ring', True)
     """
 
     nbytes: int
@@ -145,6 +151,12 @@ class Comparison(Blocks):
         rows: one for each size.
         absent: by name, the algorithms that do not run there, and why.
         why_no_nccl: why there is no prediction for NCCL; None if there is one.
+
+    Example:
+        >>> import nvcoll
+        >>> comparison = nvcoll.compare("hgx-h100", ["ring", "tree"], sizes=["64K", "1G"])
+        >>> [row.fastest for row in comparison.rows]
+        ['tree', 'ring']
     """
 
     fabric: Fabric

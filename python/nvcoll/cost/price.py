@@ -42,6 +42,14 @@ class Price:
 
     ``way`` names the kind of answer, ``why`` why there is no better one, ``trust`` the accuracy of predictions
     for such machines; ``low_us`` and ``high_us`` are the ends of the 90 % interval. Fields without an answer are None.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> node = nvcoll.Node(8)
+        >>> _ = node.all_reduce(np.ones((8, 1 << 20), "f4"))
+        >>> price = node.report(on="hgx-h100").calls[0].prices[0]
+        >>> price.way, price.algorithm
+        ('predicted', 'NVLS')
     """
 
     machine: str
@@ -58,7 +66,16 @@ class Price:
 
 @dataclass(frozen=True)
 class PricedCalls(CallKind):
-    """Calls of one kind: the calls of one rank, how many are in steps of training, and the price of one by machine."""
+    """Calls of one kind: the calls of one rank, how many are in steps of training, and the price of one by machine.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> node = nvcoll.Node(8)
+        >>> _ = node.all_reduce(np.ones((8, 1 << 20), "f4"))
+        >>> calls = node.report(on="hgx-h100").calls[0]
+        >>> calls.collective, calls.nbytes, calls.times
+        ('all_reduce', 4194304, 1)
+    """
 
     times: int
     in_steps: int

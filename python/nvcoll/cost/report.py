@@ -85,6 +85,14 @@ class CallReport(Blocks):
             rank they are. Those calls are missing.
         steps: the number of steps of training that the program has marked.
         title: the program.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> node = nvcoll.Node(8)
+        >>> _ = node.all_reduce(np.ones((8, 1 << 20), "f4"))
+        >>> report = node.report(on="hgx-h100")
+        >>> report.totals[0].machine, report.calls[0].times
+        ('hgx-h100', 1)
     """
 
     calls: tuple[PricedCalls, ...]

@@ -1,4 +1,4 @@
-"""Failures of ranks: which of several is reported, and how the end of a process is said."""
+"""Failures of ranks: which of several is reported, and the words for the end of a process."""
 
 from __future__ import annotations
 

@@ -2,18 +2,18 @@
 
 `settings` reads the variables of the table `nvcoll.ranks.launchers`::
 
-    rank, world size    the argument, else nvcoll's variable, else those of a launcher
+    rank, world size    the argument, else nvcoll's variable, else a launcher's
     job                 the argument, else nvcoll's variable, else a name made from the launcher's variables
     token               nvcoll's variable, if the job's name is nvcoll's variable too
 
 A variable that is set to nothing counts as not set. What launchers say is checked before it is used:
 
-1. Launchers that say the same are fine: programs that set torchrun's variables from those of Open MPI are common.
+1. Launchers that give the same values are fine: programs that copy Open MPI's variables to torchrun's are common.
 2. Launchers that contradict each other are an error that names both. Two exceptions: a launcher that has started one
    process says nothing beside another one, which ran in that process (``srun -n 1 torchrun``); and the index of a pod
    says nothing beside a launcher that ran in the pod.
-3. Ranks may be on several hosts where a launcher says so, and where they have no name of a job but ``MASTER_ADDR``:
-   they meet through an engine (`nvcoll.hosts`). A name that an argument or nvcoll's variable gives is one of this host.
+3. Ranks may be on several hosts if a launcher gives several, or if they have ``MASTER_ADDR`` and no name of a job: they
+   meet through an engine (`nvcoll.hosts`). A name that an argument or nvcoll's variable gives is one of this host.
 
 The name of a job is no secret; the token is one. What this does not do: it starts nothing, connects nothing, and does
 not look whether the other ranks exist.
@@ -113,8 +113,8 @@ def settings(
     own = _argument("rank", rank) or ours.rank
     size = _argument("world_size", world_size) or ours.world_size
     launchers = [row for row in OTHERS if _has_started(row, environ)]
-    is_told = own is not None and size is not None
-    if not is_told:
+    is_given = own is not None and size is not None
+    if not is_given:
         claims = _agreeing(_claims(launchers, environ))
         own = own or next((claim.rank for claim in claims if claim.rank), None)
         size = size or next((claim.world_size for claim in claims if claim.world_size), None)
@@ -124,7 +124,7 @@ def settings(
     own, size = _fitting(own, size)
     name, token = _job(job, launchers, environ)
     is_named = job is not None or bool(environ.get(OURS.job[0]))
-    hosts = None if is_told and is_named else _several_hosts(launchers, size.value, environ)
+    hosts = None if is_given and is_named else _several_hosts(launchers, size.value, environ)
     if size.value > 1 and not is_named and hosts is None:
         hosts = _set("MASTER_ADDR", environ) if name is None else _set(PRETEND, environ)
     if name is None and size.value > 1 and hosts is None:
@@ -221,11 +221,11 @@ def _several_hosts(launchers: Sequence[Launcher], size: int, environ: Mapping[st
         world_size, here, hosts = (_number(each, environ, launcher) for each in names)
         if world_size is None or world_size.value != size or size == 1:
             continue
-        said = ", ".join(number.origin for number in (world_size, here, hosts) if number is not None)
+        given = ", ".join(number.origin for number in (world_size, here, hosts) if number is not None)
         if (here is not None and here.value < size) or (hosts is not None and hosts.value > 1):
-            return said
+            return given
         if "MASTER_ADDR" in launcher.job and here is None and hosts is None and not _is_loopback(environ):
-            return f"{said}, {_set('MASTER_ADDR', environ)}"
+            return f"{given}, {_set('MASTER_ADDR', environ)}"
     return None
 
 
@@ -299,8 +299,8 @@ def _token(environ: Mapping[str, str]) -> bytes | None:
 
 def _nameless(rank: _Number) -> str:
     """Returns the message for a job without a name."""
-    said = f"{rank.launcher.name} gives" if rank.launcher and rank.launcher is not OURS else "there is"
+    start = f"{rank.launcher.name} gives" if rank.launcher and rank.launcher is not OURS else "there is"
     return (
-        f"{said} no name of the job: set {OURS.job[0]} to a name that is the same on all ranks, or pass `job`; for "
+        f"{start} no name of the job: set {OURS.job[0]} to a name that is the same on all ranks, or pass `job`; for "
         "ranks on several hosts, set MASTER_ADDR"
     )

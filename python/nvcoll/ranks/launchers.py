@@ -4,7 +4,7 @@ A launcher starts processes and tells each its rank in environment variables, ea
 `nvcoll.ranks.job` reads them by this table; the table of ``docs/run/launching.md`` is this one too.
 
 Ranks find each other by the name of their job. So the name is the same on all ranks of a host, and differs from that of
-every other job that the user runs there at that time. Most launchers have variables of which such a name can be made.
+every other job that the user runs there at that time. Most launchers have variables that give such a name.
 MPICH has none: there the name is that of the process that has started the ranks of this host.
 
 Sources: the documentation of each launcher, as its row says. Checked by running: Open MPI 5, MPICH 5, Intel MPI 2021.
@@ -98,7 +98,7 @@ OTHERS = (
         name="Slurm",
         rank=("SLURM_PROCID",),
         world_size=("SLURM_STEP_NUM_TASKS",),
-        # A batch script has a SLURM_PROCID and SLURM_NTASKS too: those of the steps that it may start.
+        # A batch script has a SLURM_PROCID and SLURM_NTASKS too, for the steps that it may start.
         started=("SLURM_STEP_NUM_TASKS",),
         hosts=("SLURM_STEP_NUM_NODES",),
         job=("SLURM_JOB_ID", "SLURM_STEP_ID"),

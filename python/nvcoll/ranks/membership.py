@@ -56,21 +56,20 @@ def init(
 ) -> Communicator:
     """Makes this process one rank of a job, and returns its communicator.
 
-    All ranks call it. ``nvcoll run -n``, torchrun, mpirun, srun and ``nvcoll.spawn`` tell each process its place, and
+    All ranks call it. ``nvcoll run -n``, torchrun, mpirun, srun and ``nvcoll.spawn`` give each process its place, and
     then no argument is needed. Without a launcher and without arguments the process is the only rank of a job.
-    Ranks may be on several hosts: torchrun and mpirun say so, and processes without a name of their job meet at
+    Ranks may be on several hosts: with torchrun and mpirun, or as processes without a name of their job, which meet at
     ``MASTER_ADDR``.
 
     Args:
-        rank: this process, from 0. Default: what the launcher says.
-        world_size: the number of processes. Default: what the launcher says.
-        job: a name, the same on all ranks and of no other job of this user. Default: what the launcher says.
-        timeout: seconds that each collective may take; default for calls that do not say. None: no limit.
+        rank: this process, from 0. Default: from the launcher.
+        world_size: the number of processes. Default: from the launcher.
+        job: a name, the same on all ranks and of no other job of this user. Default: from the launcher.
+        timeout: seconds that each collective may take; default for calls without a timeout. None: no limit.
         join_timeout: seconds until all ranks must have called. None: no limit.
 
     Returns:
-        The communicator of all ranks, as ``Node.run`` passes it to ranks that are threads. Arrays are those of this
-        process.
+        The communicator of all ranks, as ``Node.run`` passes it to ranks that are threads. Arrays are this process's.
 
     Raises:
         InvalidArgument: the place of this process is unknown or contradictory, two processes have one rank, nothing
@@ -82,6 +81,7 @@ def init(
         OSError: this one has no descriptors for it.
 
     Example:
+        >>> import numpy as np, nvcoll
         >>> comm = nvcoll.init()
         >>> comm.all_reduce(np.ones(3))
         array([1., 1., 1.])
@@ -170,6 +170,14 @@ def step() -> None:
     """Marks the end of a step of training, for tables that show calls per step. Without a job it does nothing.
 
     Optimizers of torch mark their steps themselves.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> comm = nvcoll.init()
+        >>> for _ in range(3):
+        ...     gradient = comm.all_reduce(np.ones(3))
+        ...     nvcoll.step()
+        >>> nvcoll.finalize()
     """
     if _current is not None:
         _current.counts.mark()
@@ -187,6 +195,11 @@ def finalize() -> None:
 
     Raises:
         Busy: another thread is in a call.
+
+    Example:
+        >>> import nvcoll
+        >>> comm = nvcoll.init()
+        >>> nvcoll.finalize()
     """
     global _current
     membership, _current = _current, None
@@ -223,7 +236,7 @@ def _has_left_world() -> bool:
 
 
 def _leave_at_exit() -> None:
-    """Tells peers that the program of this rank failed; if no exception says so, the exit status will say it."""
+    """Tells peers that the program of this rank failed; without an exception, the exit status tells them."""
     has_failed = getattr(sys, "last_value", None) is not None or not _has_left_world()
     try:
         if has_failed:

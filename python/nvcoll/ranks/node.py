@@ -46,13 +46,13 @@ class Node(_nvcoll.Node):
     Args:
         world_size: the number of ranks, 1 to 1024.
         workers: threads that work for a call, the caller included. Default: the usable CPUs, at most one per rank.
-        isa: the instruction set of the kernels, such as ``"avx2"``; ``nvcoll info`` lists those of this processor.
+        isa: the instruction set of the kernels, such as ``"avx2"``; ``nvcoll info`` lists the sets of this processor.
             Default: the best. The bits of results do not depend on it.
         tuning: a file that ``nvcoll bench --tune --save`` wrote: the table by which ``auto`` chooses among algorithms
             of the same bits. Default: the file that the environment variable ``NVCOLL_TUNING`` names, else the table
             that is shipped.
-        on: a machine, as in :func:`nvcoll.machines`, with at least as many GPUs; rank r is GPU r. Then ``clock`` is
-            what the calls so far would have taken there.
+        on: a machine, as in :func:`nvcoll.machines`, with at least ``world_size`` GPUs; rank r is GPU r. Then ``clock``
+            is the time that the calls so far would have taken there.
         launch: how ``clock`` and ``report`` take calls to be launched, as in ``Fabric.predict``: ``process_per_gpu``,
             ``single_process`` or ``framework``.
 
@@ -63,8 +63,8 @@ class Node(_nvcoll.Node):
             cannot be used; no machine or launch is called so, or the machine has too few GPUs.
 
     Example:
-        >>> import numpy as np
-        >>> with Node(4) as node:
+        >>> import numpy as np, nvcoll
+        >>> with nvcoll.Node(4) as node:
         ...     node.all_reduce(np.ones((4, 3), dtype="f4"))[0]
         array([4., 4., 4.], dtype=float32)
     """
@@ -124,8 +124,8 @@ class Node(_nvcoll.Node):
             InvalidArgument: no machine or launch is called so, a machine has too few GPUs, or there is none.
 
         Example:
-            >>> import numpy as np
-            >>> node = Node(8)
+            >>> import numpy as np, nvcoll
+            >>> node = nvcoll.Node(8)
             >>> for _ in range(3):
             ...     _ = node.all_reduce(np.ones((8, 1 << 18), dtype="f4"))
             >>> row = node.report(on=["hgx-h100", "pcie4-8-staged"]).calls[0]

@@ -12,7 +12,7 @@ In a session of its own a rank gets no Ctrl-C of the terminal, only what its sup
 ended is not collected before `close`: so its number is not given to another process, and a signal to its session cannot
 reach a stranger.
 
-A rank that runs a function of this program is a new Python process. It is told ``sys.path`` and the main module by a
+A rank that runs a function of this program is a new Python process. It gets ``sys.path`` and the main module from a
 pipe, as ``multiprocessing`` tells its own processes, and afterwards tells what happens by the same pipe.
 """
 
@@ -83,7 +83,7 @@ class Process:
 
 
 Event = tuple[Process, Any]
-"""What a process has told; None: it has ended."""
+"""A message from a process; None: it has ended."""
 
 
 class Supervisor:
@@ -119,7 +119,7 @@ class Supervisor:
         Raises:
             OSError: it cannot be started.
         """
-        # -P -S: without the modules of the folder and of the user, of which one could be called as one of Python's
+        # -P -S: without the modules of the folder and of the user, one of which could have the name of one of Python's
         binding = [sys.executable, "-P", "-S", bound.__file__, str(os.getpid())]
         popen = subprocess.Popen([*binding, *command], start_new_session=True, **how)
         try:
@@ -168,8 +168,8 @@ class Supervisor:
         process, read = key.data
         if read is None:
             return self._end(process, key)
-        if (told := read()) is not None:
-            return [(process, told)]
+        if (message := read()) is not None:
+            return [(process, message)]
         self._selector.unregister(key.fileobj)
         return []
 
@@ -181,8 +181,8 @@ class Supervisor:
         process.status = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
         rest = []
         with suppress(OSError):
-            while process.pipe is not None and process.pipe.poll() and (told := _received(process.pipe)) is not None:
-                rest.append((process, told))
+            while process.pipe is not None and process.pipe.poll() and (message := _received(process.pipe)) is not None:
+                rest.append((process, message))
         return [*rest, (process, None)]
 
     def running(self) -> list[Process]:

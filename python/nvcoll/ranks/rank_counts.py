@@ -49,13 +49,13 @@ class Inbox:
         return {VARIABLE: f"{_identity(self.descriptor)}:{rank}{'' if is_rank else NO_RANK}"}
 
     def read(self) -> dict[int, Counts]:
-        """Returns what ranks have told, by rank."""
-        told = {}
+        """Returns the counts that ranks have sent, by rank."""
+        received = {}
         for line in os.pread(self.descriptor, os.fstat(self.descriptor).st_size, 0).splitlines():
             with suppress(ValueError):  # the rank was killed while it wrote
                 rank, _, text = line.partition(b" ")
-                told[int(rank)] = unpacked(text)
-        return dict(sorted(told.items()))
+                received[int(rank)] = unpacked(text)
+        return dict(sorted(received.items()))
 
 
 _counts: list[MarkedCounts] = []

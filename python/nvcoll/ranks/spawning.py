@@ -47,7 +47,7 @@ NOT_YET = {
     "returned": "returned, but its process has not ended",
     "raised": "raised an exception, but its process has not ended",
 }
-"""What is said of a rank for which time has run out, by the last thing that it told."""
+"""The words about a rank whose time has run out, by its last message."""
 
 
 def spawn(
@@ -68,13 +68,18 @@ def spawn(
         The results by rank.
 
     Raises:
-        BaseException: the first exception of a rank, with notes that name the rank, show its traceback, and say what
-            others raised.
-        Error: a rank has ended without a result; the message says which and how, as ``was killed by signal 9``.
-        Timeout: ranks have not ended in time; the message says which.
+        BaseException: the first exception of a rank, with notes that name the rank, show its traceback, and list what
+            other ranks raised.
+        Error: a rank has ended without a result; the message names it and its end, as ``was killed by signal 9``.
+        Timeout: ranks have not ended in time; the message names them.
         InvalidArgument: ``fn``, ``args`` or a result cannot be pickled, ``fn`` is an ``async def``, or ``nprocs`` is
             out of range.
         KeyboardInterrupt: Ctrl-C. As after any other error, no rank runs any more.
+
+    Example:
+        >>> import nvcoll
+        >>> nvcoll.spawn(nvcoll.Communicator.barrier, 2)  # each rank calls barrier(comm)
+        [None, None]
     """
     if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         raise InvalidArgument("`fn` is an async function: pass a plain one, every rank has a process of its own")
@@ -107,7 +112,7 @@ class _Rank:
 
     Attributes:
         number: the rank.
-        told: the last thing that it told.
+        progress: its last message.
         result: what its function returned.
         failure: what its function raised, or how its process ended.
         trace: the traceback of what its function raised.
@@ -115,26 +120,26 @@ class _Rank:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.told = "started"
+        self.progress = "started"
         self.result: Any = None
         self.failure: BaseException | None = None
         self.trace = ""
 
-    def take(self, told: str, *rest: Any) -> None:
+    def take(self, progress: str, *rest: Any) -> None:
         """Takes what the rank tells."""
-        self.told = told
-        if told == "returned":
+        self.progress = progress
+        if progress == "returned":
             self._take_result(*rest)
-        elif told == "raised":
+        elif progress == "raised":
             self.failure, self.trace = unpickled(*rest), rest[-1]
 
     def note_end(self, process: Process) -> None:
         """Notes the end of the process."""
-        if self.failure is None and (process.status != 0 or self.told != "returned"):
+        if self.failure is None and (process.status != 0 or self.progress != "returned"):
             self.failure = Error(f"rank {self.number} {process.how()}{self._when()}")
 
     def _when(self) -> str:
-        match self.told:
+        match self.progress:
             case "started":
                 return (
                     " before it began, and its output says why: a script calls nvcoll.spawn below "
@@ -179,13 +184,13 @@ def _failures(ranks: Sequence[_Rank], processes: Supervisor, timeout: float | No
             if not failures:
                 raise Timeout(_late(ranks, processes, timeout))
             break
-        for process, told in events:
+        for process, message in events:
             rank = ranks[process.rank]
             had_failed = rank.failure is not None
-            if told is None:
+            if message is None:
                 rank.note_end(process)
             else:
-                rank.take(*told)
+                rank.take(*message)
             if rank.failure is not None and not had_failed:
                 failures.append((rank.number, rank.failure))
                 processes.begin_grace()
@@ -210,8 +215,8 @@ def _first(
 def _late(ranks: Sequence[_Rank], processes: Supervisor, timeout: float | None) -> str:
     """Returns the message of a timeout."""
     left = [process.rank for process in processes.running()]
-    numbers = {told: [rank for rank in left if ranks[rank].told == told] for told in NOT_YET}
-    late = "; ".join(f"{NOT_YET[told]}: {listed(numbers[told])}" for told in NOT_YET if numbers[told])
+    numbers = {one: [rank for rank in left if ranks[rank].progress == one] for one in NOT_YET}
+    late = "; ".join(f"{words}: {listed(numbers[one])}" for one, words in NOT_YET.items() if numbers[one])
     return f"`timeout` is {timeout:g} s, and not all ranks have ended ({late}): pass a longer one"
 
 

@@ -91,16 +91,16 @@ class Fault:
         """Returns the same fault in a send or a receive. ``sendrecv`` counts as two. A step moves any transfer."""
         return replace(self, is_of_messages=True)
 
-    def arm(self, comm: Communicator, told: int | None = None) -> None:
+    def arm(self, comm: Communicator, report: int | None = None) -> None:
         """Makes the fault strike in a later call of this communicator. On ranks other than ``rank`` it does nothing.
 
         Args:
             comm: the communicator. ``rank`` is a rank of it, and ``call`` counts its calls.
-            told: a descriptor. The engine writes 16 bytes to it when the fault strikes: the time of
+            report: a descriptor. The engine writes 16 bytes to it when the fault strikes: the time of
                 ``time.monotonic_ns`` in nanoseconds, and the number of steps done.
 
         Raises:
             InvalidArgument: the rank is a thread, and the fault would strike the process of all ranks.
         """
         if comm.rank == self.rank:
-            _nvcoll.arm(comm, self.is_of_messages, self.call, self.step, (self.strike, self.number), told)
+            _nvcoll.arm(comm, self.is_of_messages, self.call, self.step, (self.strike, self.number), report)

@@ -138,14 +138,14 @@ def carry_out(order: Order, pipe: Connection, wakes: int) -> Answer:
             importlib.import_module(module)
     gc.collect()
     gc.freeze()
-    heard, told = os.pipe()
+    heard, strikes = os.pipe()
     os.set_blocking(heard, False)
     server, ends = os.getpid(), dict[int, End]()
     for rank in range(order.world_size):
         report, reports = os.pipe()
-        ends[fork(partial(be_process, order, rank, server, reports, told))] = End(report)
+        ends[fork(partial(be_process, order, rank, server, reports, strikes))] = End(report)
         os.close(reports)
-    os.close(told)
+    os.close(strikes)
     collect(ends, wakes, pipe, order.timeout_s)
     left = reap()
     words = b""
@@ -236,7 +236,7 @@ def note_ends(ends: dict[int, End]) -> None:
             end.status = os.waitstatus_to_exitcode(status)
 
 
-def be_process(order: Order, rank: int, server: int, report: int, told: int) -> None:
+def be_process(order: Order, rank: int, server: int, report: int, strikes: int) -> None:
     """Runs the process of a rank.
 
     Args:
@@ -244,22 +244,22 @@ def be_process(order: Order, rank: int, server: int, report: int, told: int) -> 
         rank: the rank.
         server: its parent, with which it ends.
         report: the descriptor for its report.
-        told: the descriptor for the time of the fault and the steps done before it.
+        strikes: the descriptor for the time of the fault and the steps done before it.
     """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     bound.end_with_parent(server)
-    data = memoryview(pickle.dumps(be_rank(order, rank, told)))
+    data = memoryview(pickle.dumps(be_rank(order, rank, strikes)))
     while data:
         data = data[os.write(report, data) :]
 
 
-def be_rank(order: Order, rank: int, told: int) -> Report:
+def be_rank(order: Order, rank: int, strikes: int) -> Report:
     """Runs one rank of a job."""
     os.environ.update(job.environment_of(rank, order.world_size, *order.job))
     before = residue()
     limits = {one: resource.getrlimit(one) for one in (resource.RLIMIT_AS, resource.RLIMIT_NOFILE)}
-    report = call(order, told)
+    report = call(order, strikes)
     for one, limit in limits.items():
         resource.setrlimit(one, limit)  # a fault may have lowered it
     (membership.finalize if report.how[0] == "returned" else membership.fail)()
@@ -267,14 +267,14 @@ def be_rank(order: Order, rank: int, told: int) -> Report:
     return report
 
 
-def call(order: Order, told: int) -> Report:
+def call(order: Order, strikes: int) -> Report:
     """Joins the job, arms the fault and calls the program. Afterwards nothing keeps the communicator alive."""
     report = Report()
     try:
         comm = membership.init(timeout=order.call_timeout_s, join_timeout=order.timeout_s)
         fn, args = pickle.loads(order.program)
         if order.fault is not None:
-            order.fault.arm(comm, told)
+            order.fault.arm(comm, strikes)
         value = fn(comm, *args)
         report.ended_s = time.monotonic()
         report.how = returned(value)

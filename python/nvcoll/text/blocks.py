@@ -91,7 +91,7 @@ def beside(
         what: the heading of the time.
         times: one for each machine.
         columns: cells of other columns by their heading, before the multiple; ``last`` stand behind it.
-        against: a name and the time of which the multiples are; default: the best.
+        against: a name and the time that multiples refer to; default: the best.
         left, optional: headings of other columns, as in `Table`.
     """
     whose, base = against or ("best", min((one.seconds for one in times if one.seconds is not None), default=0.0))

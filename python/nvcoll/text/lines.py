@@ -77,7 +77,7 @@ class Lines:
             self._put(b"\n")
 
     def _write(self, rank: int, text: bytes) -> None:
-        """Writes lines of a rank, of which the first may continue an open one and the last may stay open."""
+        """Writes lines of a rank. The first may continue an open line, and the last may stay open."""
         prefix = b"[%d] " % rank if self._is_prefixed else b""
         begin = b"" if self._open == rank else prefix if self._open is None else b"\n" + prefix
         self._put(begin + text[:-1].replace(b"\n", b"\n" + prefix) + text[-1:])

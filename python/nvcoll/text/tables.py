@@ -65,7 +65,7 @@ def fitted(
         rows: the cells.
         left: headings of the columns that are aligned left.
         optional: headings of the columns that may be left out, the least important first.
-        width: characters; default: those of the terminal.
+        width: characters; default: the width of the terminal.
     """
     width = terminal_columns() if width is None else max(width, LEAST)
     table = [list(headings), *map(list, rows)]

@@ -4,7 +4,7 @@ torch calls a method of a process group in two ways: from ``dist.*`` and from C+
 pass an options object. ``opts.asyncOp`` is False only where the program waits: then the call runs at once, on the
 thread of the program, and returns a work that is over. Otherwise nvcoll runs it on the thread of its communicator.
 
-Some calls have two names: `ALIASES` has those of older and newer torch.
+Some calls have two names: `ALIASES` has the names of older and newer torch.
 
 Unlike gloo, nvcoll compares the calls of all ranks and raises at once if they differ, and it accepts strided tensors.
 """

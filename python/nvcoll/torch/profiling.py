@@ -39,7 +39,7 @@ EVENTS = {
     "recv": ("recv", 0),
     "recv_anysource": ("recvAnySource", 0),
 }
-"""The event of each method, and which of its arguments has the inputs. The names are those of gloo."""
+"""The event of each method, and which of its arguments has the inputs. The names are gloo's."""
 
 
 def record(owner: type) -> None:

@@ -46,7 +46,7 @@ SEVERAL = "several hosts"
 """What rank 0 says instead of the name of a job."""
 
 SILENCE = timedelta(seconds=30)
-"""How long a rank waits for another in torch's store before it says so. Chosen: jobs start within seconds."""
+"""How long a rank waits for another in torch's store before it prints so. Chosen: jobs start within seconds."""
 
 _world: nvcoll.Communicator | None = None
 """The communicator of the default group, if it is of nvcoll."""

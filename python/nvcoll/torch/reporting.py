@@ -66,15 +66,15 @@ class Reporting:
         if self._rank:
             self._store.set(_key(self._rank), packed([counts.counts()]))
             return
-        told = {0: counts.counts()}
+        received = {0: counts.counts()}
         for rank in range(1, self._world_size):
             try:
                 self._store.wait([_key(rank)], PATIENCE)
-                told[rank] = unpacked(self._store.get(_key(rank)))
+                received[rank] = unpacked(self._store.get(_key(rank)))
             except Exception:  # the rank has died, or the store has
                 continue
-        silent = [rank for rank in range(self._world_size) if rank not in told]
-        report = report_of([*told.values()], [Pricer(one) for one in machines], silent, "this job")
+        silent = [rank for rank in range(self._world_size) if rank not in received]
+        report = report_of([*received.values()], [Pricer(one) for one in machines], silent, "this job")
         print(f"\n{report}", file=sys.stderr)
 
 

@@ -7,7 +7,7 @@ tensors                strided ones, sparse ones; those on the CPU, where this p
 calls                  recv from any rank, monitored_barrier
 =====================  ===============================================================================================
 
-Calls in another order than those of a peer are refused always. Source: ProcessGroupNCCL.cpp and NCCLUtils.cpp of torch.
+Calls in another order than a peer's are always refused. Source: ProcessGroupNCCL.cpp and NCCLUtils.cpp of torch.
 What it does not find: tags, which NCCL ignores; calls that hang with NCCL because streams wait for each other.
 """
 
@@ -51,7 +51,7 @@ def is_asked_for() -> bool:
     """Says whether the environment asks for NCCL's refusals.
 
     Raises:
-        InvalidArgument: it asks for those of another library.
+        InvalidArgument: it names another library.
     """
     value = os.environ.get(VARIABLE, "")
     if value not in ("", "nccl"):
@@ -60,7 +60,7 @@ def is_asked_for() -> bool:
 
 
 class NcclRules:
-    """Calls that refuse what NCCL refuses, before those of `Calls`."""
+    """Calls that refuse what NCCL refuses, before `Calls` makes them."""
 
     def recv_anysource(self, tensors: object, tag: int = 0) -> dist.Work:
         raise invalid("NCCL cannot receive from any rank: name the source")
@@ -92,7 +92,7 @@ def _checked(name: str, call: Callable[..., dist.Work]) -> Callable[..., dist.Wo
 
 
 def _tensors(values: Iterable[object], *, nested: bool = True) -> Iterator[torch.Tensor]:
-    """Yields the tensors of arguments; with `nested` also those of lists in lists, which torch copies for NCCL."""
+    """Yields the tensors of arguments; with `nested` also tensors of lists in lists, which torch copies for NCCL."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value

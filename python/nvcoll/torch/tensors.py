@@ -106,7 +106,7 @@ class Parts:
 
     @property
     def are_even(self) -> bool:
-        """Whether all tensors have as many elements."""
+        """Whether all tensors have the same number of elements."""
         return len(set(self.counts)) <= 1
 
     def copy(self) -> None:

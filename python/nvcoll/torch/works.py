@@ -9,7 +9,7 @@
 Some calls end with copies, as of an all_gather into a list of tensors. Whoever first sees that the call is over makes
 them: the thread that waits, or the thread of the call.
 
-A callback of a `Future` may make calls, as those of PowerSGD do. Ranks must make calls in one order, so ``then`` waits
+A callback of a `Future` may make calls, for example in PowerSGD. Ranks must make calls in one order, so ``then`` waits
 for the call and runs the callback at once, on the thread of the program. NCCL too runs callbacks where they are added.
 Futures end on separate threads, since C++ may have callbacks that wait for the next call (``collect_all``).
 
