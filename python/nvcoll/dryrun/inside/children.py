@@ -81,12 +81,12 @@ def listen(assume: Callable[[str], None]) -> None:
             if texts[1:2] == ["-c"] and texts[0].endswith("sh"):
                 texts = _split(texts[2])
             name = os.path.basename(texts[0]).rstrip(";") if texts else "a program"
-            assume(f"the script starts `{name}`, without the virtual GPU: what it reads is not compared in later runs")
+            assume(f"the script starts `{name}`, without the virtual GPU: its reads are not compared in later runs")
 
     def host(name: object) -> None:
         text = os.fsdecode(name) if isinstance(name, str | bytes) else ""
         if text not in (*HERE, os.uname().nodename) and not _is_of_torch():
-            assume(f"the script asks {text}: what it receives is not compared in later runs")
+            assume(f"the script asks {text}: its answers are not compared in later runs")
 
     events.on("subprocess.Popen", lambda file, args, *_: program(args or [file]))
     events.on("os.posix_spawn", lambda _file, args, _environment: program(args))

@@ -124,7 +124,7 @@ class Data:
     ) -> None:
         on_gpu = [each for each in inputs if each.is_cuda]
         if any(self.is_unknown(each) for each in on_gpu):
-            self.assume("values that do not exist are copied to the host")
+            self.assume("values that were not computed are copied to the host")
         if all(is_small(each) for each in on_gpu):
             self._compute(rule, args, kwargs, results)
 
@@ -201,7 +201,7 @@ class Data:
         indices = results[-1]
         if rule.counts:
             self.mirror(indices).fill_(inputs[0].numel() // max(indices.numel(), 1))
-            self.assume(f"{rule.shown} of values that do not exist: equal counts")
+            self.assume(f"{rule.shown} of values that were not computed: equal counts")
         else:
             choices = _choices(rule, args, inputs[0])
             if not is_whole(indices) or not is_small(indices):
@@ -209,7 +209,7 @@ class Data:
             order = torch.arange(indices.numel(), dtype=indices.dtype) % max(choices, 1)
             self.mirror(indices).copy_(order.view(indices.shape))
             if rule.picks:
-                self.assume(f"{rule.shown} of values that do not exist: indices in turn")
+                self.assume(f"{rule.shown} of values that were not computed: indices in turn")
         for each in results[:-1]:
             self._forget(each)
         self._mark([indices], is_unknown=False)
@@ -273,7 +273,7 @@ class Data:
             if tensor.numel():
                 tensor.reshape(-1)[:1].cpu()  # the copy for which the host waits
             if self.is_unknown(tensor):
-                self.assume("values that do not exist are printed")
+                self.assume("values that were not computed are printed")
             return plain(self.mirror(tensor), *args, **kwargs)
 
         return text
@@ -282,7 +282,7 @@ class Data:
         if not self.is_unknown(tensor):
             return NotImplemented
         dtype = str(tensor.dtype).removeprefix("torch.")
-        self.assume(f"the script reads a {dtype} value that does not exist: 0, or what follows from it")
+        self.assume(f"the script reads a {dtype} value that was not computed: it gets 0, or a result of zeros")
         found = op(tensor)
         return found if is_small(tensor) else type(found)(0)
 
