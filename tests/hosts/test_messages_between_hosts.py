@@ -292,20 +292,47 @@ print(len(comm.hosts), "right")
 """
 
 
-def test_messages_over_gloo():
+INTERRUPTED = """
+import os, signal, threading
+import numpy as np, nvcoll
+comm = nvcoll.init(timeout=60)
+comm.barrier()
+if comm.rank == 0:
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    comm.recv(np.zeros(1), 1 - comm.rank)
+except KeyboardInterrupt:
+    print(comm.rank, "right")
+except nvcoll.Aborted as error:
+    assert error.ranks == (0,), error
+    print(comm.rank, "right")
+"""
+
+
+def run_over_gloo(program, size, per_host):
+    """Runs a program on ranks of which some pretend to share a host; returns their output."""
     if find_spec("torch") is None:
         pytest.skip("torch is not installed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NVCOLL_WORLD_SIZE": "4", "NVCOLL_PRETEND_HOSTS": "2"}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NVCOLL_WORLD_SIZE": str(size)}
+    base, command = os.environ | place | {"NVCOLL_PRETEND_HOSTS": str(per_host)}, [sys.executable, "-c", program]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    base, command = os.environ | place, [sys.executable, "-c", OVER_GLOO]
-    ranks = [subprocess.Popen(command, env=base | {"NVCOLL_RANK": str(rank)}, **pipes) for rank in range(4)]
+    ranks = [subprocess.Popen(command, env=base | {"NVCOLL_RANK": str(rank)}, **pipes) for rank in range(size)]
     try:
-        for rank in ranks:
-            output = rank.communicate(timeout=100)[0]
-            assert "2 right" in output and rank.returncode == 0, output
+        outputs = [rank.communicate(timeout=100)[0] for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [0] * size, outputs
+        return outputs
     finally:
         for rank in ranks:
             rank.kill()
+
+
+def test_messages_over_gloo():
+    assert all("2 right" in output for output in run_over_gloo(OVER_GLOO, 4, 2))
+
+
+def test_ctrl_c_ends_a_receive_of_a_rank_that_is_alone_on_its_host():
+    for rank, output in enumerate(run_over_gloo(INTERRUPTED, 2, 1)):
+        assert f"{rank} right" in output

@@ -11,8 +11,7 @@ An engine may move bytes only while a rank is in one of its calls, as MPI does, 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -92,7 +91,7 @@ class Waits:
 
     def __init__(self) -> None:
         self.end: str | None = None
-        self._turn, self._count = threading.Lock(), 0
+        self._changed, self._count = threading.Condition(), 0
 
     def check(self) -> None:
         """Raises `Stopped` since `Carrier.close`."""
@@ -100,33 +99,18 @@ class Waits:
             raise Stopped(self.end)
 
     def __enter__(self) -> None:
-        with self._turn:
+        with self._changed:
             self._count += 1
 
     def __exit__(self, *_: object) -> None:
-        with self._turn:
+        with self._changed:
             self._count -= 1
+            self._changed.notify_all()
 
-    def return_soon(self, pause: float) -> bool:
+    def return_soon(self) -> bool:
         """Waits until all have seen the end, and says whether they have."""
-        return looked(lambda: not self._count, time.monotonic() + CLOSE_S, pause)
-
-
-def looked(is_so: Callable[[], bool], end: float | None, pause: float, longest: float = 0.0) -> bool:
-    """Looks until something is so, or until a time, and says whether it is so.
-
-    Args:
-        is_so: what is looked at.
-        end: a time of ``time.monotonic``; None: no limit.
-        pause: seconds between the first two looks; twice as long from look to look, up to `longest`.
-        longest: default: all pauses are equal.
-    """
-    while not is_so():
-        if end is not None and time.monotonic() > end:
-            return False
-        time.sleep(pause)
-        pause = min(2 * pause, max(longest, pause))
-    return True
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._count, CLOSE_S)
 
 
 class Carrier(Protocol):

@@ -114,7 +114,8 @@ class Failures:
 
     def watch(self, comm: HostCommunicator, inner: HostCommunicator) -> None:
         """Has a failure end the calls inside this host of one more communicator."""
-        self._inner_of[comm] = inner
+        with self._lock:
+            self._inner_of[comm] = inner
 
     @contextmanager
     def guard(
@@ -207,7 +208,9 @@ class Failures:
 
     def _end_waits(self, failure: Failure) -> None:
         self._carrier.close(failed=failure.text)
-        for inner in [self._inner, *self._inner_of.values()]:
+        with self._lock:
+            inners = [self._inner, *self._inner_of.values()]
+        for inner in inners:
             with suppress(Error):
                 inner.abort()
 

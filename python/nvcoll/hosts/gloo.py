@@ -33,14 +33,14 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nvcoll._nvcoll import Closed, InvalidArgument, Timeout
-from nvcoll.hosts.carrier import CLOSE_S, ENDED, SUBSETS, Bytes, Late, Lost, Request, Stopped, Waits, looked
+from nvcoll.hosts.carrier import CLOSE_S, ENDED, SUBSETS, Bytes, Late, Lost, Request, Stopped, Waits
 from nvcoll.hosts.interfaces import Interface, between_hosts, towards
 from nvcoll.text.formatting import listed
 
@@ -129,7 +129,7 @@ class Gloo:
         keys = [f"{self._exchanged}/{rank}" for rank in range(self.size)]
         try:
             self._store.set(keys[self.rank], own)
-            if not looked(lambda: self._store.check(keys), self._end, LOOK_S):
+            if not _looked(lambda: self._store.check(keys), self._end, LOOK_S):
                 missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
                 raise Late(f"{listed(missing)} did not come to the store at {self._master} in {self._limit} s")
             return [bytes(one) for one in self._store.multi_get(keys)]
@@ -214,7 +214,7 @@ class Gloo:
                 if failed is None and self._told:
                     with contextlib.suppress(RuntimeError):  # the last to be told has left
                         self._told[-1][0].wait(timedelta(seconds=CLOSE_S))
-            self._waits.return_soon(SHORT_LOOK_S)
+            self._waits.return_soon()
             if failed is None:
                 self._data = self._control = None
             else:
@@ -272,7 +272,7 @@ class Gloo:
                 self._look_at_signals()
             return not np.array_equal(request.x, before)
 
-        if not looked(has_come, deadline, 2e-5, LOOK_S if request.tag < SUBSETS else SHORT_LOOK_S):
+        if not _looked(has_come, deadline, 2e-5, LOOK_S if request.tag < SUBSETS else SHORT_LOOK_S):
             raise Late("nothing was sent", request.peer)
 
     def _meaning(self, error: RuntimeError, peer: int | None, deadline: float | None = None) -> Exception:
@@ -286,6 +286,23 @@ class Gloo:
     @staticmethod
     def _left_of(deadline: float | None) -> timedelta:
         return FOREVER if deadline is None else timedelta(seconds=max(deadline - time.monotonic(), 0.001))
+
+
+def _looked(is_so: Callable[[], bool], end: float | None, pause: float, longest: float = 0.0) -> bool:
+    """Looks until something is so, or until a time, and says whether it is so.
+
+    Args:
+        is_so: what is looked at.
+        end: a time of ``time.monotonic``; None: no limit.
+        pause: seconds between the first two looks; twice as long from look to look, up to `longest`.
+        longest: default: all pauses are equal.
+    """
+    while not is_so():
+        if end is not None and time.monotonic() > end:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, max(longest, pause))
+    return True
 
 
 def _tensor(x: Bytes) -> torch.Tensor:
@@ -345,7 +362,7 @@ def _await(host: str, port: int, own: Interface, timeout: float | None) -> None:
             return False
         return True
 
-    if looked(is_served, None if timeout is None else time.monotonic() + timeout, LOOK_S):
+    if _looked(is_served, None if timeout is None else time.monotonic() + timeout, LOOK_S):
         return
     loopback = ", a loopback address, which only processes of this host reach" if own.is_loopback else ""
     raise Timeout(

@@ -134,7 +134,7 @@ class Mpi:
         self._comm = world.Dup()
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size, self._limit = rank, size, timeout
-        if (most := self._comm.Get_attr(MPI.TAG_UB)) < MAX_TAG:
+        if (most := self._comm.Get_attr(MPI.TAG_UB) or 0) < MAX_TAG:
             raise InvalidArgument(f"the largest tag of this MPI is {most}, nvcoll needs {MAX_TAG}")
         self._waits = Waits()
         self._posted: dict[int, Request] = {}
@@ -191,7 +191,7 @@ class Mpi:
         self._waits.end = failed or ENDED
         if failed is not None:
             _failed.append(failed)
-        if self._waits.return_soon(SLEEP_S) and failed is None:
+        if self._waits.return_soon() and failed is None:
             for request in self._posted.values():
                 for piece in request.pieces:
                     if piece:  # not over

@@ -177,10 +177,11 @@ def _across(options: BackendOptions) -> nvcoll.Communicator:
     if order not in ("rank", "nested"):
         raise nvcoll.InvalidArgument(f"{ORDER}={order} is no order of additions: set it to rank or nested, or unset it")
     rank, size, seconds = options.group_rank, options.group_size, options.timeout.total_seconds()
+    carrier: Carrier
     if os.environ.get(BETWEEN) == "mpi":
         carrier = engine(rank, size, True, "init_process_group", seconds)
     else:
-        carrier: Carrier = Gloo(PrefixStore("nvcoll/hosts", options.store), rank, size, seconds, _master(options.store))
+        carrier = Gloo(PrefixStore("nvcoll/hosts", options.store), rank, size, seconds, _master(options.store))
     place = JobSettings(rank, size, "torch")
     comm = membership.init_across(carrier, place, timeout=seconds, join_timeout=seconds)
     if order == "nested" and isinstance(comm, Communicator):
