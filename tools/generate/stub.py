@@ -36,7 +36,7 @@ from typing import Any
 from nvcoll import _nvcoll
 
 ROOT = Path(__file__).resolve().parents[2]
-TYPES = ROOT / "tools" / "stub_types.pyi"
+TYPES = Path(__file__).with_name("stub_types.pyi")
 STUB = ROOT / "python" / "nvcoll" / "_nvcoll.pyi"
 
 HEAD = "# Written by tools/generate/stub.py from the types and docstrings in rust/nvcoll-python: change those.\n"
