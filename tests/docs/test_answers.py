@@ -40,6 +40,14 @@ def test_every_output_of_the_other_pages_is_what_nvcoll_prints_today(page):
     assert make.with_outputs(page.read_text()) == page.read_text(), "run: python tools/pages/pictures/make.py"
 
 
+def test_a_page_may_cut_lines_of_an_output_and_begins_again_at_a_word_of_it():
+    whole = "one 1\ntwo 2\nthree 3\nthree 4\nfour 5"
+    assert make.excerpt("one 0\n...\nthree 0\nthree 0\n...\n", whole) == "one 1\n...\nthree 3\nthree 4\n..."
+    assert make.excerpt("one 0\n", whole) == whole
+    with pytest.raises(ValueError, match="no line begins with `five`"):
+        make.excerpt("one 0\n...\nfive 0\n", whole)
+
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 

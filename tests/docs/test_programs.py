@@ -1,4 +1,4 @@
-"""Every Python program in the documentation runs, those of one page one after the other."""
+"""Every Python program in the documentation runs when it is copied alone."""
 
 import re
 import runpy
@@ -10,18 +10,20 @@ from nvcoll._nvcoll import dtypes, ops
 from nvcoll.text import environment
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
+PAGES = [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def programs(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if programs(page)], ids=lambda page: page.stem)
-def test_every_program_of_a_page_runs_in_order(page):
-    names: dict = {}
-    for program in programs(page):
-        exec(program, names)
+ALONE = [pytest.param(text, id=f"{page.stem}-{n}") for page in PAGES for n, text in enumerate(programs(page), 1)]
+
+
+@pytest.mark.parametrize("program", ALONE)
+def test_every_program_runs_alone(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
 
 
 def test_the_pages_about_reproducibility_and_about_writing_algorithms_are_among_them():

@@ -41,6 +41,7 @@ PAGE = ROOT / "docs" / "predict" / "answers.md"
 PICTURES = ROOT / "docs" / "pictures"
 WITH_OUTPUT = [
     ROOT / "README.md",
+    ROOT / "docs/start/first-ten-minutes.md",
     *(ROOT / "docs" / name for name in ("train/plan.md", "predict/comparing.md", "train/traces.md")),
 ]
 """Pages whose commands are run too."""
@@ -386,7 +387,8 @@ ANSWERS: dict[str, Callable[[], Answer]] = {
 }
 
 BOLD = re.compile(r"\*\*(.+?)\*\*")
-COMMAND = re.compile(r"^```\n\$ (.+)\n(?:.*\n)*?```$", re.MULTILINE)
+COMMAND = re.compile(r"^```\n\$ (?!nvcoll dryrun)(.+)\n((?:.*\n)*?)```$", re.MULTILINE)
+"""A command and its output; dry runs need torch, and `tests/dryrun/test_page.py` runs them."""
 
 
 @cache
@@ -402,7 +404,7 @@ def printed(command: str) -> str:
         capture_output=True,
         text=True,
         timeout=100,
-        check=True,
+        check=False,  # a check of a sick log ends with 1
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "120"},
     )
@@ -433,9 +435,33 @@ def refreshed(text: str, answers: dict[str, Answer]) -> str:
     return "".join(done)
 
 
+def excerpt(shown: str, whole: str) -> str:
+    """Returns the lines of an output that a page shows.
+
+    A line ``...`` is a cut. What stands after a cut begins at the line of the output with the same first word.
+
+    Raises:
+        ValueError: no line after a cut begins so.
+    """
+    first, *later = shown.split("...\n")
+    lines = whole.splitlines()
+    at = first.count("\n") if later else len(lines)
+    kept = lines[:at]
+    for piece in later:
+        kept.append("...")
+        if piece:
+            word = piece.split()[0]
+            at = next((n for n, line in enumerate(lines) if n >= at and line.split()[:1] == [word]), -1)
+            if at < 0:
+                raise ValueError(f"no line begins with `{word}`:\n{whole}")
+            kept += lines[at : at + piece.count("\n")]
+            at += piece.count("\n")
+    return "\n".join(kept)
+
+
 def with_outputs(text: str) -> str:
     """Returns a text with today's output of every command that it shows."""
-    return COMMAND.sub(lambda block: f"```\n$ {block[1]}\n{printed(block[1])}\n```", text)
+    return COMMAND.sub(lambda block: f"```\n$ {block[1]}\n{excerpt(block[2], printed(block[1]))}\n```", text)
 
 
 def answered(text: str) -> dict[str, Answer]:
