@@ -29,7 +29,7 @@ def test_a_real_step_is_replayed_and_the_wrong_machine_is_noticed():
     assert sum(parts) == pytest.approx(found["measured"]["seconds"])
     text = cli("price", DDP, "--from", "hgx-a100").stdout
     assert "times as long as hgx-a100 predicts: ranks came late to them, or it was traced on another machine" in text
-    assert "assumed     what streams wait for is taken from times" in text
+    assert "assumed     waits of streams are derived from times" in text
 
 
 def test_other_machines_get_other_collectives_and_keep_kernels(tmp_path):

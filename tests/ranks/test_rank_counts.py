@@ -96,7 +96,8 @@ time.sleep(600 if comm.rank else 0)
     )
     done = run(path, "-n", "3", status=137)
     note = (
-        "ranks 1 and 2 ended without telling their calls: calls of communicators whose first rank they are are missing"
+        "ranks 1 and 2 ended without reporting their calls: "
+        "calls of communicators with one of them as first rank are missing"
     )
     assert note in re.sub(r"\s+", " ", done.stdout)
     assert done.stderr.endswith("nvcoll: rank 2 was killed by signal 9 (SIGKILL)\n")

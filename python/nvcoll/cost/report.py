@@ -249,7 +249,7 @@ def clock_of(counts: Counts, pricer: Pricer) -> float:
     """
     report = report_of([counts], [pricer])
     if why := _why_unpriced(report.calls, 0):
-        raise InvalidArgument(f"the clock does not know what every call takes: {why}")
+        raise InvalidArgument(f"the clock has no time for some calls: {why}")
     return report.totals[0].time_us or 0.0
 
 
@@ -336,5 +336,6 @@ def _named(row: PricedCalls) -> str:
 
 
 def _of_silent(ranks: Sequence[int]) -> str:
-    whose, led = ("its calls", "it is") if len(ranks) == 1 else ("their calls", "they are")
-    return f"{listed(ranks)} ended without telling {whose}: calls of communicators whose first rank {led} are missing"
+    whose, first = ("its calls", "it") if len(ranks) == 1 else ("their calls", "one of them")
+    missing = f"calls of communicators with {first} as first rank are missing"
+    return f"{listed(ranks)} ended without reporting {whose}: {missing}"

@@ -252,7 +252,7 @@ class _Reader:
             pattern = PATTERNS[kind] if kind < len(PATTERNS) else "all_reduce"
             called = str(attributes.get("pg_name", ""))
             if called and called not in self.ranks_of:
-                self.notes["groups whose ranks no file says hold all ranks"] = None
+                self.notes["groups whose ranks are in no file contain all ranks"] = None
             ranks = tuple(self.ranks_of.get(called, range(self.world)))
             nbytes = nbytes * len(ranks) if pattern == "all_gather" else max(nbytes, int(kind == 9))
             return Call(name, pattern, nbytes, Members(ranks, called=called))

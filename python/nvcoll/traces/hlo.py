@@ -144,7 +144,7 @@ class _Steps:
         start = len(before)
         longest = max(made, key=_size, default=[])
         self.nodes += [replace(row, after=tuple(start + other for other in row.after)) for row in longest]
-        self.module.notes["of branches the most costly one counts"] = None
+        self.module.notes["the most costly branch of a conditional counts"] = None
 
     def asynchronous(self, called: Computation, one: Instruction) -> None:
         """Starts the collective inside an ``async-start``; computing inside of it runs at once."""

@@ -239,7 +239,7 @@ def _order(rank: Rank, notes: dict[str, None]) -> tuple[list[list[int]], list[tu
         if rank.blocking.get(call.correlation) is op:
             waits.append((call, [number]))
     if guessed:
-        notes["what streams wait for is taken from times: the trace has no events of synchronisation"] = None
+        notes["waits of streams are derived from times: the trace has no events of synchronisation"] = None
     return after, waits
 
 

@@ -79,7 +79,8 @@ def _beside(measured: Measured, replayed_s: float, check: StepPrediction) -> Ite
     shown = [(name, duration(was), duration(is_), _difference(was, is_)) for name, was, is_ in rows]
     yield from (None, Table((head, "measured", check.machine.name, "difference"), shown, (head,)))
     what = f"with measured collectives the step takes {duration(replayed_s)}"
-    yield Line("replayed", f"{what}, {_difference(measured.seconds, replayed_s)}: order, waits and processor alone")
+    difference = _difference(measured.seconds, replayed_s)
+    yield Line("replayed", f"{what}, {difference}: from order, waits and processor alone")
     took = sum(row[3] for row in measured.collectives)
     alone = sum(one.count * one.seconds for one in check.collectives if one.of == check.roles[0].name)
     if took > 0 < alone and not 1 / UNLIKE < took / alone < UNLIKE:

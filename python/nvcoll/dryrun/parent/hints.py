@@ -90,7 +90,7 @@ def _of_calls(found: StepPrediction) -> list[str]:
             total[what] += int(one.count * one.bytes)
     return [
         f"{count} calls of {what} have {sized(total[what] // count)} each: "
-        "one call for several tensors would have the latency once"
+        "one call for several tensors has the latency only once"
         for what, count in calls.most_common(1)
         if count >= MANY
     ]

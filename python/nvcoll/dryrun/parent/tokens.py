@@ -34,7 +34,7 @@ def tokens_of(recordings: Sequence[RankRecording]) -> tuple[float, str]:
             return float(
                 of_rank * readers
             ), f"{of_rank:,} that the embedding of a rank reads x {counted(readers, 'rank')}"
-    return 0.0, "no embedding reads tokens: --tokens says them"
+    return 0.0, "no embedding reads tokens: pass --tokens"
 
 
 def sizes_of(groups: Mapping[int, Group]) -> dict[str, int]:
