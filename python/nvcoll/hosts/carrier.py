@@ -24,7 +24,7 @@ MAX_TAG = 2**19 - 2
 """The largest tag: Intel MPI allows no larger ones on all fabrics."""
 
 CONTROL, BEAT, SUBSETS = range(3)
-"""Tags of the job: failures, signs of life, the making of communicators. Those of communicators are larger."""
+"""Tags of the job: failures, signs of life, the making of communicators. Tags of communicators are larger."""
 
 CLOSE_S = 1.0
 """How long `Carrier.close` waits for waits of other threads, which look at it, and for its last control message.
@@ -79,7 +79,7 @@ class Lost(Exception):
 
 
 class Stopped(Exception):
-    """`close` ended the waits of this process; the message is what `close` was told."""
+    """`close` ended the waits of this process; the message is the reason that `close` got."""
 
 
 class Waits:

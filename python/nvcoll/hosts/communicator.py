@@ -1,6 +1,6 @@
 """The communicator of one rank with ranks on several hosts: the calls of `nvcoll.Communicator`, as on one host.
 
-Arguments, groups, works, messages and arrays are those of one host. A collective gets a name that records compare, and
+Arguments, groups, works, messages and arrays are as on one host. A collective gets a name that records compare, and
 runs in its turn among the calls of the communicator. What is not there yet refuses with its reason: algorithms but
 ``auto`` and ``two_level``, paths, `shrink`, receives from any rank.
 """

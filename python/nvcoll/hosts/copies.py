@@ -93,7 +93,7 @@ def all_gather(peers: Peers, own: Bytes, sizes: Sequence[int], out: Bytes) -> No
     Args:
         peers: the ranks.
         own: this rank's; it may be its part of ``out``.
-        sizes: those of each rank.
+        sizes: the sizes of each rank.
         out: the bytes of all.
     """
     placement = peers.placement

@@ -1,4 +1,4 @@
-"""Failures, told to all ranks of a job on several hosts.
+"""Failures, sent to all ranks of a job on several hosts.
 
 Who first sees a failure tells every other rank, in a control message, and ends what this process waits for: messages
 between hosts (`Carrier.close`) and calls inside the host (`abort`). A thread of every process waits for control
@@ -53,7 +53,7 @@ MOST_TOLD = 16
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a job cannot go on. Ranks are those of the job.
+    """Why a job cannot go on. Ranks have their numbers in the job.
 
     Attributes:
         kind: the name of the error.
@@ -228,7 +228,7 @@ class Failures:
     def _is_gone(self, rank: int | None) -> bool:
         """Says whether the process of a rank that is alone on its host has ended: nobody there can say how.
 
-        A rank whose wait has timed out has closed its connections too, but not those of control messages.
+        A rank whose wait has timed out has closed its connections too, but not the connections of control messages.
         """
         if rank is None or len(self._placement.hosts[self._placement.host_of(rank)]) > 1:
             return False
@@ -275,7 +275,7 @@ class Failures:
     def meaning(
         self, error: BaseException, placement: Placement, patience: float | None, missing: str = ""
     ) -> BaseException:
-        """Returns the error of a call, and tells the others of a failure that nobody has told: see `guard`."""
+        """Returns the error of a call, and sends the others a failure that nobody has sent: see `guard`."""
         if not isinstance(error, (Error, Late, Lost, Stopped)):
             return error
         is_reason = _is_reason(error, placement, missing)
@@ -325,9 +325,9 @@ class Failures:
                 end = f"was killed by signal {error.signal} ({signal.Signals(error.signal).name})"
             text = f"rank {failure.ranks[0]} (process {error.pid}) {end} without leaving the job"
             return replace(failure, text=text, pid=error.pid, signal=error.signal)
-        if failure.left:  # while others were in a call, of which this names a part
+        if failure.left:  # while others were in a call; this names a part of it
             text = f"the program of {listed(failure.left)} returned, and the others wait for it in a call"
-        elif failure.stopped:  # without the moves inside the host of which the call is made
+        elif failure.stopped:  # without the moves inside the host that make up the call
             text = "; ".join(f"the process of rank {rank} is stopped" for rank in failure.stopped)
             text = _timed_out(patience, f"{text}: continue it by SIGCONT")
         elif failure.late and missing:

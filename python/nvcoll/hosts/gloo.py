@@ -55,7 +55,7 @@ FOREVER = timedelta(days=3650)
 """The time of a wait without a limit: gloo knows only waits with one. Chosen."""
 
 LOOK_S = 0.02
-"""How often a receive of control messages and the store are looked at. Chosen: failures are told in less than 0.1 s."""
+"""How often a receive of control messages and the store are looked at. Chosen: failures arrive in less than 0.1 s."""
 
 SHORT_LOOK_S = 1e-3
 """How often a receive of other messages from any rank is looked at, in the end; at first more often. Chosen."""
@@ -212,7 +212,7 @@ class Gloo:
                 self._waits.end = failed or ENDED
                 self._end_waits()
                 if failed is None and self._told:
-                    with contextlib.suppress(RuntimeError):  # the last to be told has left
+                    with contextlib.suppress(RuntimeError):  # the last receiver has left
                         self._told[-1][0].wait(timedelta(seconds=CLOSE_S))
             self._waits.return_soon()
             if failed is None:

@@ -28,7 +28,7 @@ RECORD = struct.Struct("<qq16s32x")
 """Tag, bytes, dtype."""
 
 WITH_RECORD = 16 << 10
-"""The most bytes that travel with a record: as many as a send inside a host gives away without a receiver."""
+"""The most bytes that travel with a record: the bytes that a send inside a host gives away without a receiver."""
 
 UNWAITED = 64
 """How many small messages to one rank may be on their way before a send waits. Chosen."""

@@ -44,7 +44,7 @@ LONG_SLEEP_S = 2e-3
 """How long a wait sleeps between two looks, in its first second and later. Chosen."""
 
 CONTROL_SLEEP_S = 0.02
-"""The same for control messages: failures are told in less than 0.1 s. Chosen."""
+"""The same for control messages: failures arrive in less than 0.1 s. Chosen."""
 
 GRACE_S = 2.0
 """How long a failed rank waits before it aborts the job. Chosen: control messages arrive in less."""
@@ -97,7 +97,7 @@ def end(has_failed: bool) -> None:
 
 
 def _finalize_at_exit(module: ModuleType) -> None:
-    """Has the C library finalize MPI, which waits for all ranks, once those of this host know the exit status."""
+    """Has the C library finalize MPI, which waits for all ranks, once the ranks of this host know the exit status."""
     try:
         ctypes.CDLL(None).on_exit(ctypes.CDLL(module.__file__).MPI_Finalize, None)
     except AttributeError:  # not the GNU C library

@@ -8,7 +8,7 @@
     several                      the engine connects them; the ranks of each host join each other
     each rank says how it went   all ranks are in the job, or none
 
-The name and the token are those of the lowest rank of a host. Who can read the store, or the network, can read the
+The name and the token come from the lowest rank of a host. Who can read the store, or the network, can read the
 token; so can who runs as the same user on that host.
 """
 
@@ -31,7 +31,7 @@ from nvcoll.hosts.placement import Placement
 from nvcoll.text.formatting import listed, printable
 
 PRETEND = "NVCOLL_PRETEND_HOSTS"
-"""For tests: so many ranks of one machine count as a host."""
+"""For tests: the number of ranks of one machine that count as a host."""
 
 BETWEEN = "NVCOLL_BETWEEN"
 """The variable of the engine: ``mpi`` or ``gloo``."""
@@ -102,7 +102,7 @@ def open_world(
         InvalidArgument: ranks have different versions, or the ranks of a host different users.
         Timeout: a rank did not come.
         Closed: a rank ended meanwhile.
-        Aborted: another rank could not join those of its host.
+        Aborted: another rank could not join the ranks of its host.
     """
     try:
         rows = carrier.exchange(json.dumps(asdict(card(carrier.rank))).encode())
@@ -145,7 +145,7 @@ def _read(rows: list[bytes]) -> list[Card]:
 
 
 def _fields(rank: int, row: bytes) -> dict[str, Any]:
-    """Returns the fields of a card, of which every version has a version and a name."""
+    """Returns the fields of a card; in every version it has a version and a name."""
     try:
         found = json.loads(row)
     except (ValueError, RecursionError):
@@ -211,7 +211,7 @@ def engine(rank: int, size: int, is_mpi: bool, said: str, timeout: float | None)
         rank: this process.
         size: the number of ranks.
         is_mpi: whether an MPI has started it, or a launcher that MPI knows.
-        said: what says that ranks are on several hosts, for messages.
+        said: the variables that place ranks on several hosts, for messages.
         timeout: seconds from now until all ranks must have come; None: no limit.
 
     Raises:

@@ -56,7 +56,7 @@ class Peers:
 
     @property
     def is_first(self) -> bool:
-        """Whether this rank is the first of its host, which meets those of other hosts."""
+        """Whether this rank is the first of its host, which meets the first ranks of other hosts."""
         return self.placement.local == 0
 
     def peer(self, host: int) -> int:

@@ -61,7 +61,7 @@ class Placement:
 
     @cached_property
     def local(self) -> int:
-        """The index of this rank among those of its host."""
+        """The index of this rank among the ranks of its host."""
         return self.mine.index(self.rank)
 
     @cached_property

@@ -57,7 +57,7 @@ class Records:
             return slot, error
 
     def in_host(self, call: str, payload: Bytes | None = None) -> Bytes:
-        """Compares a call with those of the ranks of this host, and returns its record.
+        """Compares a call with the calls of the ranks of this host, and returns its record.
 
         Args:
             call: the call, in words.
@@ -84,7 +84,7 @@ class Records:
         return self._host[:, RECORD_BYTES : RECORD_BYTES + nbytes].reshape(-1)
 
     def agree(self, record: Bytes) -> None:
-        """Compares a call with those of other hosts; no rank of this host goes on before.
+        """Compares a call with the calls of other hosts; no rank of this host goes on before.
 
         Raises:
             Mismatch: the ranks of another host made another call.
@@ -93,7 +93,7 @@ class Records:
         self._peers.barrier()
 
     def between_hosts(self, record: Bytes, payload: Bytes | None = None) -> dict[int, Bytes]:
-        """Compares a call with those of other hosts, on the first rank of each.
+        """Compares a call with the calls of other hosts, on the first rank of each.
 
         Args:
             record: that of this rank.

@@ -75,7 +75,7 @@ class Reduction:
         """Folds contributions from left to right.
 
         Args:
-            parts: those of some ranks, one after the other.
+            parts: the parts of some ranks, one after the other.
             ranks: the ranks.
             out: the result: a partial one, unless it is the last.
             carry: the partial result that is continued.
@@ -193,7 +193,7 @@ def _exchanged(peers: Peers, x: Operand, parts: Sequence[int], out: Bytes, how: 
 
 
 class _Chunks:
-    """An array in chunks, of which each rank of a host folds its shard.
+    """An array in chunks. Each rank of a host folds its shard of a chunk.
 
     Args:
         peers: the ranks.
@@ -244,7 +244,7 @@ class _Chunks:
         return parts
 
     def deliver(self, k: int, shard: Bytes, out: Operand) -> None:
-        """Gives the ranks of this host what they need of a chunk, of which each has its shard."""
+        """Gives the ranks of this host their parts of a chunk; each rank has its shard of it."""
         (begin, end), placement, size = self._cuts[k], self._peers.placement, self._x.itemsize
         if self._begins is None:
             self._peers.gather(shard, [count * size for count in self._shards[k]], out.cut(begin, end))

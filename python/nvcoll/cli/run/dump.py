@@ -118,7 +118,7 @@ def dump(
     as_json: formats.AsJson = False,
     schema: formats.Schema = False,
 ) -> None:
-    """Prints what the ranks of running jobs do: last calls, waits, and who waits for whom. Nobody is stopped.
+    """Prints what the ranks of running jobs do: last calls, and which rank waits for which. It stops no process.
 
     It reads ranks that are processes of this user, of the same version of nvcoll.
 

@@ -51,7 +51,9 @@ def run(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")] = None,
     ranks: Processes = None,
     no_prefix: Annotated[bool, typer.Option("--no-prefix", help="With -n: lines don't begin with their rank.")] = False,
-    keep_going: Annotated[bool, typer.Option("--keep-going", help="With -n: a rank that fails ends no other.")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="With -n: other ranks continue after one fails.")
+    ] = False,
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
