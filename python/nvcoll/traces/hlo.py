@@ -57,6 +57,11 @@ VIEWS: Final = {"bitcast", "copy", "reshape", "transpose", "slice", "broadcast",
 WHOLE: Final = {"bitcast", "reshape", "copy", "convert", "transpose"}
 """Instructions whose result contains all elements of their operand."""
 
+WIDENED: Final = "f32 that was converted from bf16 or promoted counts as bf16: a CPU widens it"
+
+Outside = tuple[Computation, Instruction] | None
+"""For what is inside of a fusion or call: the instruction that calls, and the computation that this is in."""
+
 
 def is_read(text: str) -> bool:
     """Says whether a text is a module of HLO."""
@@ -90,7 +95,6 @@ class _Steps:
         self.module = module
         self.nodes: list[Node] = []
         self.started: dict[str, int] = {}  # collectives that run, by name, and their numbers
-        self.users: dict[int, dict[str, list[Instruction]]] = {}
 
     def run(self, inside: Computation, depth: int) -> None:
         """Adds the operations of a computation."""
@@ -138,7 +142,7 @@ class _Steps:
         before = self.nodes
         for branch in branches:
             self.nodes = []
-            self.run(branch or {}, depth + 1)
+            self.run(branch or Computation(), depth + 1)
             made.append(self.nodes)
         self.nodes = before
         start = len(before)
@@ -179,54 +183,32 @@ class _Steps:
     def sliced(self, inside: Computation, one: Instruction, size: int) -> Iterator[Array]:
         """Yields the results of an all-reduce whose ranks each read only their own part: XLA scatters them on GPUs."""
         for number, array in enumerate(one.result):
-            value = one
+            parts = [one]
             if len(one.result) > 1:
-                readers = self.readers(inside, one.name)
-                parts = [each for each in readers if re.search(rf"\bindex={number}\b", each.rest)]
-                if len(parts) != 1:
-                    continue
-                value = parts[0]
-            if prod(array.dims) > 1 and self.is_sliced(inside, value, prod(array.dims) // size, None, 0):
+                parts = [each for each in inside.readers[one.name] if re.search(rf"\bindex={number}\b", each.rest)]
+            readers = [*self.readers(inside, parts[0])] if len(parts) == 1 and array.elements > 1 else []
+            part = array.elements // size
+            if readers and all(each.opcode == "dynamic-slice" and each.result[0].elements == part for each in readers):
                 self.module.notes["an all-reduce whose ranks read only their own parts is a reduce-scatter"] = None
                 yield array
 
-    def is_sliced(
-        self,
-        inside: Computation,
-        one: Instruction,
-        count: int,
-        call: tuple[Computation, Instruction] | None,
-        depth: int,
-    ) -> bool:
-        """Says whether all readers of an array, also through views and fusions, take slices of some elements."""
-        if depth > 8:
-            return False
-        if one.is_root:
-            return call is not None and self.is_sliced(*call, count, None, depth + 1)
-        readers = self.readers(inside, one.name)
-        for each in readers:
-            if each.opcode == "dynamic-slice":
-                if prod(each.result[0].dims) != count:
-                    return False
-            elif each.opcode == "fusion" and call is None:
+    def readers(
+        self, inside: Computation, one: Instruction, call: Outside = None, depth: int = 0
+    ) -> Iterator[Instruction]:
+        """Yields what reads an array, also through views of all of it and through fusions."""
+        if one.is_root and call:
+            yield from self.readers(*call, None, depth + 1)
+            return
+        for each in inside.readers[one.name]:
+            if each.opcode == "fusion" and not call and depth < 8:
                 called = self.module.computation(each, "calls")
-                places = {number for number, name in enumerate(each.operands) if name == one.name}
-                within = [each for each in called.values() if each.opcode == "parameter" and each.place in places]
-                if not all(self.is_sliced(called, each_in, count, (inside, each), depth + 1) for each_in in within):
-                    return False
-            elif each.opcode not in WHOLE or not self.is_sliced(inside, each, count, call, depth + 1):
-                return False
-        return bool(readers)
-
-    def readers(self, inside: Computation, name: str) -> list[Instruction]:
-        """Returns the instructions that read an array."""
-        if id(inside) not in self.users:
-            users: dict[str, list[Instruction]] = {}
-            for each in inside.values():
-                for operand in each.operands:
-                    users.setdefault(operand, []).append(each)
-            self.users[id(inside)] = users
-        return self.users[id(inside)].get(name, [])
+                for inner in called.values():
+                    if inner.opcode == "parameter" and each.operands[inner.place : inner.place + 1] == (one.name,):
+                        yield from self.readers(called, inner, (inside, each), depth + 1)
+            elif each.opcode in WHOLE and depth < 8 and (call or not each.is_root):
+                yield from self.readers(inside, each, call, depth + 1)
+            else:
+                yield each
 
     def wait(self, one: Instruction) -> None:
         """Makes computing wait for a collective that was started."""
@@ -272,67 +254,54 @@ class _Steps:
         promoted = any(name.endswith("_promoted") for name in one.called("to_apply"))
         narrow = promoted or all(self.was_narrow(inside, source) for source in sources)
         if narrow:
-            self.module.notes["f32 that was converted from bf16 or promoted counts as bf16: a CPU widens it"] = None
+            self.module.notes[WIDENED] = None
         return narrow
 
-    def was_narrow(self, inside: Computation, one: Instruction, depth: int = 0) -> bool:
-        """Says whether an array of f32 holds values of bf16."""
-        if depth > 16:
+    def was_narrow(self, inside: Computation, one: Instruction, call: Outside = None, depth: int = 0) -> bool:
+        """Says whether an array of f32 holds values of 16 bits, also through views, fusions and calls."""
+        source = inside.get(one.operands[0]) if one.operands else None
+        if depth > 64:
             return False
-        if one.opcode in ("fusion", "call"):
+        if one.opcode == "convert" and source and source.result and source.result[0].dtype in ("bf16", "f16"):
+            return True
+        if one.opcode in ("fusion", "call") and not call:
             called = self.module.computation(one, "calls" if one.opcode == "fusion" else "to_apply")
             root = next((each for each in called.values() if each.is_root), None)
-            if root is not None and root.opcode == "parameter":
-                return False
-            return root is not None and self._comes_from_bf16(called, root, inside, one, depth)
-        return self._comes_from_bf16(inside, one, inside, None, depth)
-
-    def _comes_from_bf16(
-        self, inside: Computation, one: Instruction, outside: Computation, call: Instruction | None, depth: int
-    ) -> bool:
-        for _ in range(16):
-            if one.opcode == "convert" and one.operands and one.operands[0] in inside:
-                source = inside[one.operands[0]]
-                if source.result and source.result[0].dtype in ("bf16", "f16"):
-                    return True
-            if one.opcode == "parameter" and call is not None:
-                if one.place < len(call.operands) and call.operands[one.place] in outside:
-                    return self.was_narrow(outside, outside[call.operands[one.place]], depth + 1)
-                return False
-            if one.opcode not in VIEWS or not one.operands or one.operands[0] not in inside:
-                return False
-            one = inside[one.operands[0]]
-            if one.opcode in ("fusion", "call") and call is None:
-                return self.was_narrow(inside, one, depth + 1)
-        return False
+            return bool(root and self.was_narrow(called, root, (inside, one), depth + 1))
+        if one.opcode == "parameter" and call:
+            (inside, caller), call = call, None
+            source = inside.get(next(iter(caller.operands[one.place :]), ""))
+        elif one.opcode not in VIEWS:
+            return False
+        return bool(source and self.was_narrow(inside, source, call, depth + 1))
 
     def kernel(self, inside: Computation, one: Instruction) -> Iterator[Work]:
         """Yields the products of an instruction other than a collective, or else the bytes that it moves."""
         title = _title(one)
         if one.opcode in ("dot", "convolution"):
-            yield from self.product(inside, one, title, inside, None)
+            yield self.product(inside, one, title)
             return
         if one.opcode == "custom-call":
             yield from self.custom(inside, one, title)
             return
         if self.converts_alone(one):
             return
-        products: list[Work] = []
-        moved = one.bytes + sum(inside[name].bytes for name in one.operands if name in inside)
+        moved = self.touched(inside, one)
         if one.opcode == "fusion":
             called = self.module.computation(one, "calls")
-            for inner in called.values():
-                if inner.opcode in ("dot", "convolution"):
-                    products += self.product(called, inner, title, inside, one)
-            moved = self.moved(inside, one, called)
+            products = [inner for inner in called.values() if inner.opcode in ("dot", "convolution")]
+            yield from (self.product(called, inner, title, (inside, one)) for inner in products)
+            moved = 0 if products else self.moved(one, called)
         elif one.opcode == "dynamic-update-slice" and len(one.operands) > 1:
             moved = 2 * self.module.operand(inside, one, 1).bytes
         elif one.opcode in ("dynamic-slice", "slice"):
             moved = 2 * one.bytes
-        if products:
-            yield from products
-        elif moved:
+        if moved:
             yield Moved(title, moved)
+
+    def touched(self, inside: Computation, one: Instruction) -> float:
+        """Returns the bytes of the operands and the result."""
+        return one.bytes + sum(inside[name].bytes for name in one.operands if name in inside)
 
     def converts_alone(self, one: Instruction) -> bool:
         """Says whether an instruction only converts types, as XLA for CPUs adds them; on GPUs the next kernel does."""
@@ -340,7 +309,7 @@ class _Steps:
         opcodes = {inner.opcode for inner in called} - {"parameter", "bitcast", "copy", "reshape"}
         return opcodes == {"convert"}
 
-    def moved(self, inside: Computation, one: Instruction, called: Computation) -> float:
+    def moved(self, one: Instruction, called: Computation) -> float:
         """Returns the bytes that a fusion reads and writes; of slices only the slice."""
         total, updated = 0.0, 0.0
         for inner in called.values():
@@ -349,25 +318,15 @@ class _Steps:
         for inner in called.values():
             if inner.opcode != "parameter":
                 continue
-            readers = [*self.through_views(called, inner.name)]
+            readers = [*self.readers(called, inner)]
             if readers and all(each.opcode in ("dynamic-slice", "slice") for each in readers):
                 total += sum(each.bytes for each in readers)
             elif not (readers and all(each.opcode == "dynamic-update-slice" for each in readers) and updated):
                 total += inner.bytes
         return total + (updated or one.bytes)
 
-    def through_views(self, inside: Computation, name: str, depth: int = 0) -> Iterator[Instruction]:
-        """Yields the readers of an array, also through conversions and other views of the whole array."""
-        for one in self.readers(inside, name):
-            if one.opcode in WHOLE and depth < 8 and not one.is_root:
-                yield from self.through_views(inside, one.name, depth + 1)
-            else:
-                yield one
-
-    def product(
-        self, inside: Computation, one: Instruction, title: str, outside: Computation, call: Instruction | None
-    ) -> Iterator[Work]:
-        """Yields a product, or a convolution as a product of the same FLOPs."""
+    def product(self, inside: Computation, one: Instruction, title: str, call: Outside = None) -> Product:
+        """Returns a product, or a convolution as a product of the same FLOPs."""
         left, right = (self.module.operand(inside, one, number) for number in (0, 1))
         if not left.result or not right.result or not one.result:
             raise self.module.error(one, f"`{one.name}` has an operand without a shape: pass the text as XLA writes it")
@@ -381,18 +340,12 @@ class _Steps:
             n = prod(c) // max(m * batch, 1)
         else:
             k, m, n, batch = self.convolved(one, b, c)
-        sources = (left, right)
-        types = [source.result[0].dtype for source in sources]
-        narrow = all(t == "f32" for t in types) and any(
-            self._comes_from_bf16(inside, source, outside, call, 0)
-            if call is not None
-            else self.was_narrow(inside, source)
-            for source in sources
-        )
-        dtype = "bf16" if narrow else _dtype(types[0])
-        if narrow:
-            self.module.notes["f32 that was converted from bf16 or promoted counts as bf16: a CPU widens it"] = None
-        yield Product(title, m, n, k, dtype, batch)
+        dtype = _dtype(left.result[0].dtype)
+        if all(each.result[0].dtype == "f32" for each in (left, right)) and (
+            self.was_narrow(inside, left, call) or self.was_narrow(inside, right, call)
+        ):
+            self.module.notes[WIDENED], dtype = None, "bf16"
+        return Product(title, m, n, k, dtype, batch)
 
     def convolved(self, one: Instruction, b: tuple[int, ...], c: tuple[int, ...]) -> tuple[int, int, int, int]:
         """Returns k, m, n and batch of the product for a convolution."""
@@ -407,7 +360,6 @@ class _Steps:
         """Yields a call of a library: products of cuBLAS as products, others by the bytes that they move."""
         found = re.search(r'custom_call_target="([^"]*)"', one.rest)
         target = found[1] if found else ""
-        moved = one.bytes + sum(inside[name].bytes for name in one.operands if name in inside)
         if "gemm" in target or "matmul" in target:
             left = self.module.operand(inside, one, 0)
             dims = re.search(r'"lhs_contracting_dimensions":\[([^\]]*)\]', one.rest)
@@ -422,7 +374,7 @@ class _Steps:
         if target in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "AllocateBuffer"):
             return
         self.module.notes[f"calls of `{target[:40]}` count by the bytes that they move"] = None
-        if moved:
+        if moved := self.touched(inside, one):
             yield Moved(title, moved)
 
 

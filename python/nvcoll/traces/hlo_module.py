@@ -13,7 +13,9 @@ Only what `hlo` needs of an instruction is read; the rest of its line is kept as
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import Final
 
@@ -44,7 +46,12 @@ class Array:
     def bytes(self) -> float:
         """Its bytes."""
         bits = BITS.get(self.dtype) or next(iter(whole_numbers(self.dtype)), 0)
-        return prod(self.dims) * bits / 8
+        return self.elements * bits / 8
+
+    @property
+    def elements(self) -> int:
+        """Its number of elements."""
+        return prod(self.dims)
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,17 @@ class Instruction:
         return sum(one.bytes for one in self.result)
 
 
-Computation = dict[str, Instruction]
+class Computation(dict[str, Instruction]):
+    """Instructions by name, in order."""
+
+    @cached_property
+    def readers(self) -> dict[str, list[Instruction]]:
+        """The instructions that have an operand, by its name."""
+        readers = defaultdict(list)
+        for one in self.values():
+            for name in one.operands:
+                readers[name].append(one)
+        return readers
 
 
 @dataclass
@@ -121,7 +138,7 @@ def parsed(where: str, text: str) -> Module:
     for line, words in enumerate(text.splitlines(), 1):
         words = re.sub(r"/\*.*?\*/", "", words)
         if head := _HEAD.match(words):
-            inside = module.computations.setdefault(head["name"], {})
+            inside = module.computations.setdefault(head["name"], Computation())
             module.entry = head["name"] if words.startswith("ENTRY") else module.entry
         elif words.startswith("}"):
             inside = None
