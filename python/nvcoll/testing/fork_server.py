@@ -33,7 +33,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -78,14 +78,6 @@ class Report:
     residue: Residue = field(default_factory=Residue)
 
 
-class Ending(NamedTuple):
-    """How a process has ended."""
-
-    status: int | None
-    is_overdue: bool
-    was_stopped: bool
-
-
 @dataclass
 class End:
     """The report of a rank, as far as it has come, and the end of its process."""
@@ -97,16 +89,17 @@ class End:
     is_stopped: bool = False
     was_stopped: bool = False
 
-    def outcome(self) -> tuple[Report, Ending]:
-        """Returns the report and how the process has ended."""
-        report = Report()
-        with contextlib.suppress(Exception):  # the rank has died before it had written it
-            report = pickle.loads(b"".join(self.chunks))
-        return report, Ending(self.status, self.is_overdue, self.was_stopped)
+    def report(self) -> Report:
+        """Returns the report; an empty one if the rank has died before it had written it."""
+        try:
+            report: Report = pickle.loads(b"".join(self.chunks))
+        except Exception:
+            return Report()
+        return report
 
 
-Answer = tuple[list[tuple[Report, Ending]], list[int], tuple[int, int] | None]
-"""Of each rank its report and its end; the processes left running; the fault's time and steps."""
+Answer = tuple[list[End], list[int], tuple[int, int] | None]
+"""The end of each rank; the processes left running; the fault's time and steps."""
 
 
 def main(pipe: Connection) -> None:
@@ -152,7 +145,7 @@ def carry_out(order: Order, pipe: Connection, wakes: int) -> Answer:
     with contextlib.suppress(BlockingIOError):
         words = os.read(heard, 16)
     os.close(heard)
-    return [end.outcome() for end in ends.values()], left, struct.unpack("=QQ", words) if words else None
+    return list(ends.values()), left, struct.unpack("=QQ", words) if words else None
 
 
 def fork(work: Callable[[], object]) -> int:

@@ -22,7 +22,7 @@ from nvcoll.ranks import job
 from nvcoll.ranks.processes import Supervisor
 from nvcoll.ranks.spawning import pickled, unpickled
 from nvcoll.testing.faults import Fault
-from nvcoll.testing.fork_server import REPORT_S, Ending, Order, Report
+from nvcoll.testing.fork_server import REPORT_S, End, Order
 from nvcoll.testing.outcomes import Outcome, Run
 from nvcoll.testing.residue import kept
 
@@ -114,7 +114,7 @@ class Ranks:
             self.close()  # its later answers would belong to this run
             raise
         ended, left, struck = answer
-        return Run([_outcome(rank, *end) for rank, end in enumerate(ended)], struck, left)
+        return Run([_outcome(rank, end) for rank, end in enumerate(ended)], struck, left)
 
     def _begun(self) -> Supervisor:
         """Returns the supervisor of the fork server. Starts a fork server if there is none."""
@@ -125,9 +125,11 @@ class Ranks:
         return self._server
 
 
-def _outcome(rank: int, report: Report, how: Ending) -> Outcome:
+def _outcome(rank: int, end: End) -> Outcome:
     """Returns the outcome of a rank, from its report and from the end of its process."""
-    outcome = Outcome(rank, **how._asdict(), ended_s=report.ended_s, residue=report.residue)
+    report = end.report()
+    outcome = Outcome(rank, status=end.status, ended_s=report.ended_s, residue=report.residue)
+    outcome.is_overdue, outcome.was_stopped = end.is_overdue, end.was_stopped
     match report.how:
         case "returned", value:
             outcome.value = pickle.loads(value)
