@@ -1,6 +1,5 @@
 """Timelines of training steps as traces: what a viewer relies on holds for any document."""
 
-import copy
 import json
 from collections import defaultdict
 from itertools import pairwise
@@ -149,21 +148,7 @@ def test_any_document_is_a_trace(document):
     check_trace(document, trace.trace(document))
 
 
-def test_a_document_that_contradicts_itself_is_refused():
-    good = trace.of_pipeline(timeline(), send_s=0.5e-6)
-    wrong = [
-        ("spans", 2, {"stage": 2}, "there are 2 stages from 0"),
-        ("spans", 0, {"end_s": -1.0}, "ends before it begins"),
-        ("spans", 0, {"end_s": float("nan")}, "ends before it begins"),
-        ("spans", 0, {"end_s": 1.5e-6}, "spans of a stream overlap"),
-        ("sends", 0, {"target": 8}, "there are 8 from 0"),
-        ("loads", 0, {"end_s": float("inf")}, "ends before it begins"),
-    ]
-    for part, number, change, words in wrong:
-        document = copy.deepcopy(good)
-        document[part][number].update(change)
-        with pytest.raises(nvcoll.InvalidArgument, match=words):
-            trace.trace(document)
+def test_a_timeline_without_spans_is_refused():
     empty = timeline()
     for stage in empty["stages"]:
         del stage["spans"]
