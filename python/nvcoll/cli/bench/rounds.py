@@ -12,15 +12,13 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 import nvcoll
 from nvcoll import Communicator
-from nvcoll._nvcoll import collectives
 from nvcoll.cli.bench.timing import Candidate, dtype_named, layout_of
-from nvcoll.cli.operands import Operands
+from nvcoll.cli.operands import CAN_BE_IN_PLACE, Operands, writes_its_arrays
 
 MODES = {"tile": ("mapped", False), "staged": ("staged", False), "ranks": ("mapped", True)}
 """For each mode, the path, and whether every rank calls for itself."""
@@ -47,10 +45,8 @@ class Call:
     root: int = 0
 
     def __post_init__(self) -> None:
-        contract = next(row for row in collectives() if row.name == self.collective)
-        self.has_root, self.can_be_in_place = contract.has_root, contract.can_be_in_place
-        self.in_place = self.in_place and self.can_be_in_place
-        if self.collective in CUT:
+        self.in_place = self.in_place and CAN_BE_IN_PLACE[self.collective]
+        if not writes_its_arrays(self.collective):
             self.count = max(1, self.count // self.world_size) * self.world_size
 
     @property
@@ -58,11 +54,6 @@ class Call:
         """The number of calls between two readings of the clock."""
         nbytes = self.count * dtype_named(self.dtype).itemsize * self.world_size
         return max(1, min(ROW, ROW_BYTES // max(1, nbytes)))
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of a call beside its arrays."""
-        return {"root": self.root} if self.has_root else {}
 
     def operands(self) -> Operands:
         """Makes the arrays of all ranks."""
@@ -75,10 +66,6 @@ class Call:
         operands = Operands(layout, data, self.in_place)
         operands.rewrite()
         return operands
-
-
-CUT = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
-"""The collectives whose longer buffer has a part for every rank."""
 
 
 def measure(node: nvcoll.Node, mode: str, call: Call, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
@@ -98,7 +85,7 @@ def _by_one(node: nvcoll.Node, path: str, call: Call, order: list[list[str]]) ->
     arrays, out = operands.arguments()
     candidates = {}
     for name in order[0]:
-        plan = node.plan(call.collective, arrays, algorithm=name, out=out, path=path, **call.arguments)
+        plan = node.plan(call.collective, arrays, algorithm=name, out=out, path=path, **operands.options("sum"))
         candidates[name] = Candidate(_row(plan, call.row), [])
     for number, names in enumerate(order):
         for name in names:
@@ -132,7 +119,7 @@ def _by_ranks(node: nvcoll.Node, path: str, call: Call, order: list[list[str]]) 
                 comm.barrier()
                 start = time.perf_counter()
                 for _ in range(call.row):
-                    method(x, algorithm=name, out=out, path=path, **call.arguments)
+                    method(x, algorithm=name, out=out, path=path, **operands.options("sum"))
                 comm.barrier()
                 if number >= SETTLING:
                     seconds[name].append((time.perf_counter() - start) / call.row)
