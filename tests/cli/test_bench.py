@@ -146,7 +146,8 @@ def test_json_holds_every_round_and_its_quartiles(bench_json):
 
 
 def test_a_wrong_element_is_counted_said_and_status_1(monkeypatch, capsys):
-    from nvcoll.cli.bench import bench, timing
+    from nvcoll import cli
+    from nvcoll.cli.bench import timing
 
     class Broken(timing.Candidate):
         def run(self, is_counted):
@@ -155,9 +156,10 @@ def test_a_wrong_element_is_counted_said_and_status_1(monkeypatch, capsys):
             super().run(is_counted)
 
     monkeypatch.setattr(timing, "Candidate", Broken)
-    with pytest.raises(bench.typer.Exit) as ended:
-        bench.bench("all_reduce", ranks=2, begin=["40"], algorithm=["ring"], rounds=1)
-    assert ended.value.exit_code == 1
+    monkeypatch.setattr("sys.argv", ["nvcoll", "bench", "-n", "2", "-b", "40", "-a", "ring", "--rounds", "1"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
     assert "WRONG 40 elements of ring at 40 B in 2 calls" in capsys.readouterr().out
 
 

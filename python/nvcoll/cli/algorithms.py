@@ -16,6 +16,7 @@ from nvcoll import InvalidArgument
 from nvcoll._nvcoll import AlgorithmRow, collectives
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll.cli import completion, formats, hints
+from nvcoll.cli.gathered import gathered
 from nvcoll.cli.operands import CAN_BE_IN_PLACE
 from nvcoll.cli.schedules import Ranks
 from nvcoll.text.formatting import counted
@@ -111,6 +112,7 @@ def _document(chosen: Sequence[AlgorithmRow], ranks: int) -> dict[str, Any]:
     }
 
 
+@gathered
 def algorithms(
     collective: Annotated[
         str | None,
@@ -119,19 +121,17 @@ def algorithms(
         ),
     ] = None,
     ranks: Ranks = 8,
-    as_json: formats.AsJson = False,
-    as_csv: formats.AsCsv = False,
-    schema: formats.Schema = False,
+    *,
+    printed: formats.Printed,
 ) -> None:
     """Prints every algorithm with its order, the bytes that it moves, its waits, its idea and its source.
 
     Example: nvcoll algorithms all_reduce -n 8
     """
     chosen = rows_of(collective)
-    formats.check_one(json=as_json, csv=as_csv)
-    if as_json:
+    if printed.as_json:
         formats.print_json("algorithms", _document(chosen, ranks))
-    elif as_csv:
+    elif printed.as_csv:
         rows = _document(chosen, ranks)["algorithms"]
         heads = [{key: row[key] for key in row if key not in ("costs", "contract")} for row in rows]
         formats.print_csv(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -20,40 +20,38 @@ from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, Verdict, among, examined
 from nvcoll.cli import formats
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.hints import collective_name
-from nvcoll.cli.machines import Env, Gpu, NcclVersion, beginning, known_settings, machines, settings
+from nvcoll.cli.machines import Gpu, beginning, machines
+from nvcoll.cli.outputs import Conditions
 from nvcoll.text.formatting import printable
 
 NOT_HEALTHY, NOT_KNOWN = 1, 2
 """The exit status if a log is suspicious or sick; if none is, and the verdict on one is "cannot tell"."""
 
 
-@dataclass(frozen=True)
-class LogFacts:
-    """Facts that a log may lack. Version and settings of NCCL replace the log's."""
+def _read(name: str, collective: str | None, conditions: Conditions) -> list[Log]:
+    """Returns the tables of a file, or of standard input, which ``-`` names.
 
-    collective: Annotated[
-        str | None, typer.Option(help="The collective, if the log does not name it.", callback=collective_name)
-    ] = None
-    nccl_version: NcclVersion = None
-    env: Env = None
-
-    def of(self, log: Log) -> Log:
-        """Returns a log with it."""
-        known = replace(log, collective=log.collective or self.collective, version=self.nccl_version or log.version)
-        return replace(known, settings={**log.settings, **settings(self.env or ())})
-
-
-def _read(name: str, given: LogFacts) -> list[Log]:
-    """Returns the tables of a file, or of standard input, which ``-`` names."""
+    Version and settings of NCCL, if given, replace those of a log; the collective is for a log that lacks it.
+    """
     content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     name = "standard input" if name == "-" else name
-    return [given.of(log) for log in read(name, decoded(name, content))]
+    return [
+        replace(
+            log,
+            collective=log.collective or collective,
+            version=conditions.nccl_version or log.version,
+            settings={**log.settings, **conditions.settings},
+        )
+        for log in read(name, decoded(name, content))
+    ]
 
 
-def _verdicts(name: str, given: LogFacts, judge: Callable[[Log], Verdict], unread: set[str]) -> list[Verdict]:
+def _verdicts(
+    name: str, logs_of: Callable[[str], list[Log]], judge: Callable[[Log], Verdict], unread: set[str]
+) -> list[Verdict]:
     """Returns the verdicts on the tables of a file; for a file that cannot be read, one with the error."""
     try:
-        logs = _read(name, given)
+        logs = logs_of(name)
     except (OSError, InvalidArgument) as error:
         reason = f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error)
         if isinstance(error, OSError):
@@ -86,7 +84,11 @@ def check(
             metavar="LOGS...", help="Logs of nccl-tests, rccl-tests or scripts of torch; - is standard input."
         ),
     ],
-    given: LogFacts,
+    *,
+    collective: Annotated[
+        str | None, typer.Option(help="The collective, if the log does not name it.", callback=collective_name)
+    ] = None,
+    conditions: Conditions,
     on: Annotated[
         list[str] | None,
         typer.Option(
@@ -118,13 +120,14 @@ def check(
     Example: nvcoll check all_reduce.log --on hgx-h100x2+roce-400-8
     """
     formats.check_one(json=as_json, csv=as_csv)
-    known_settings(given.env or (), given.nccl_version)
+    conditions.check()
     if require is not None and not 0 < require <= 2:
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
-    known = [log for name in baselines or [] for log in _read(name, given)]
+    logs_of = partial(_read, collective=collective, conditions=conditions)
+    known = [log for name in baselines or [] for log in logs_of(name)]
     judge = partial(_judge, on=machines(on, gpu) if on else [], require=require, baselines=known)
     unread: set[str] = set()
-    found = among([one for name in names for one in _verdicts(name, given, judge, unread)])
+    found = among([one for name in names for one in _verdicts(name, logs_of, judge, unread)])
     if junit_file is not None:
         junit_file.write_text(junit.to_junit(found), encoding="utf-8")
     if as_json:

@@ -16,6 +16,7 @@ import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, networks
 from nvcoll.cli import formats, pictures
+from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, beginning, machines
 from nvcoll.draw import machine_drawing
 from nvcoll.text.formatting import counted
@@ -60,10 +61,10 @@ def _known(rates: Sequence[Sequence[float]]) -> list[list[float | None]]:
     return [[None if math.isnan(rate) else rate for rate in row] for row in rates]
 
 
-def _list(as_json: bool, as_csv: bool) -> None:
-    if as_csv:
+def _list(printed: formats.Printed) -> None:
+    if printed.as_csv:
         return formats.print_csv([_row(one) for one in fabrics()])
-    if as_json:
+    if printed.as_json:
         known = [{"network": row.name, "gbps": row.gbps, "description": row.title} for row in networks()]
         return formats.print_json("fabric", {"machines": [_row(one) for one in fabrics()], "networks": known})
     machines = [(one.name, str(one.world_size), one.title, one.trust) for one in fabrics()]
@@ -151,6 +152,7 @@ def _show(one: Fabric) -> None:
         print_labelled("source", source)
 
 
+@gathered
 def fabric(
     name: Annotated[
         str | None,
@@ -161,19 +163,17 @@ def fabric(
     ] = None,
     gpu: Gpu = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Draw the machine to this file.")] = None,
-    as_json: formats.AsJson = False,
-    as_csv: formats.AsCsv = False,
-    schema: formats.Schema = False,
+    *,
+    printed: formats.Printed,
 ) -> None:
     """Prints the links and bandwidths of a machine. Without a name, lists all machines.
 
     Example: nvcoll fabric hgx-h100x4+ib-ndr-8 --svg cluster.svg
     """
-    formats.check_one(json=as_json, csv=as_csv)
     if name is None:
         if svg is not None:
             raise InvalidArgument("--svg draws one machine: name it, as nvcoll fabric hgx-h100 --svg hgx-h100.svg")
-        _list(as_json, as_csv)
+        _list(printed)
         return
     found = machines([name], gpu)
     if svg is not None and len(found) > 1:
@@ -184,10 +184,10 @@ def fabric(
         pictures.write_svg(svg, drawn, one.name)
         if (width := pictures.width_of(drawn)) > pictures.MOST_PIXELS:
             typer.echo(f"nvcoll: the drawing is {width} pixels wide, more than a screen can show", err=True)
-    if as_csv:
+    if printed.as_csv:
         formats.print_csv([{"machine": one.name} | link for one in found for link in _rows_of_links(one)])
         return
-    if as_json:
+    if printed.as_json:
         formats.print_json("fabric", {"machines": [_row(one) | _details(one) for one in found], "networks": []})
         return
     for nth, one in enumerate(found):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,6 +49,18 @@ def check_one(**asked: bool) -> None:
     given = [f"--{name}" for name, is_asked in asked.items() if is_asked]
     if len(given) > 1:
         raise InvalidArgument(f"{' and '.join(given)} print different things: pass one of them")
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a command prints instead of text."""
+
+    as_json: AsJson = False
+    as_csv: AsCsv = False
+    schema: Schema = False
+
+    def __post_init__(self) -> None:
+        check_one(json=self.as_json, csv=self.as_csv)
 
 
 def print_json(command: str, document: Mapping[str, Any]) -> None:

@@ -9,9 +9,6 @@ import typer
 
 from nvcoll._nvcoll import (
     Fabric,
-    InvalidArgument,
-    StepPricer,
-    fabric,
     launches,
     machine_names,
     nccl_versions,
@@ -74,32 +71,3 @@ def machines(names: Sequence[str] | None, gpu: str | None) -> list[Fabric]:
 def one_machine(option: str, there_are: int) -> str:
     """Returns the error of an option whose output is of one machine."""
     return f"{option} takes one machine, and there are {there_are}: pass one"
-
-
-def settings(given: Sequence[str]) -> dict[str, str]:
-    """Reads ``--env NAME=VALUE``.
-
-    Raises:
-        InvalidArgument: one has no value, or a name occurs twice.
-    """
-    settings: dict[str, str] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not equals:
-            raise InvalidArgument(f"--env {one} has no value: pass --env {one}=VALUE")
-        if name in settings:
-            raise InvalidArgument(f"--env {name} is given twice: pass it once")
-        settings[name] = value
-    return settings
-
-
-def known_settings(given: Sequence[str], version: str | None) -> dict[str, str]:
-    """Reads ``--env`` of a command that answers also without a prediction, which would refuse what NCCL has not.
-
-    Raises:
-        InvalidArgument: as `settings`; NCCL has no such setting, value or version.
-    """
-    read, any_machine = settings(given), fabric("hgx-h100")
-    StepPricer(any_machine, any_machine.world_size, settings=read)
-    any_machine.predict("all_reduce", 1, version=version)
-    return read

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll._nvcoll import Fabric, InvalidArgument, StepPricer, fabric
 from nvcoll.cli import formats
-from nvcoll.cli.machines import Env, NcclVersion, one_machine, settings
+from nvcoll.cli.machines import Env, NcclVersion, one_machine
 from nvcoll.text.tables import print_lines
 from nvcoll.training import page, trace
 from nvcoll.training.planning import Machine
@@ -33,7 +34,34 @@ class Conditions:
 
     def machine(self, fabric: Fabric, gpus: int | None = None) -> Machine:
         """Returns a machine on which steps are priced."""
-        return Machine(fabric, gpus, version=self.nccl_version, settings=settings(self.env or ()))
+        return Machine(fabric, gpus, version=self.nccl_version, settings=self.settings)
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """The environment of NCCL.
+
+        Raises:
+            InvalidArgument: an ``--env`` has no value, or a name occurs twice.
+        """
+        settings: dict[str, str] = {}
+        for one in self.env or ():
+            name, equals, value = one.partition("=")
+            if not equals:
+                raise InvalidArgument(f"--env {one} has no value: pass --env {one}=VALUE")
+            if name in settings:
+                raise InvalidArgument(f"--env {name} is given twice: pass it once")
+            settings[name] = value
+        return settings
+
+    def check(self) -> None:
+        """Refuses what NCCL has not, for a command that answers also without a prediction, which would refuse it.
+
+        Raises:
+            InvalidArgument: NCCL has no such setting, value or version.
+        """
+        any_machine = fabric("hgx-h100")
+        StepPricer(any_machine, any_machine.world_size, settings=self.settings)
+        any_machine.predict("all_reduce", 1, version=self.nccl_version)
 
 
 @dataclass(frozen=True)

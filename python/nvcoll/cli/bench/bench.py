@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from nvcoll.cli import completion, files, formats, hints, sizes
 from nvcoll.cli.bench import tables as bench_tables
 from nvcoll.cli.bench import tune as tuning
 from nvcoll.cli.bench.timing import Case, Reduction, check_memory, layout_of, timed
+from nvcoll.cli.gathered import gathered
 from nvcoll.cli.operands import CAN_BE_IN_PLACE, FOLDS, root_of, writes_its_arrays
 from nvcoll.cli.schedules import Ranks
 
@@ -132,6 +134,22 @@ def _case(
     return new
 
 
+@dataclass(frozen=True)
+class Reduced:
+    """The options of a reduction."""
+
+    dtype: Annotated[
+        str, typer.Option("-d", "--datatype", "--dtype", help=_names(dtypes(), bench_tables.NCCL_DTYPES))
+    ] = "float32"
+    op: Annotated[
+        str | None, typer.Option("-o", "--op", help=f"{_names(ops(), bench_tables.NCCL_OPS)} Default: sum.")
+    ] = None
+    root: Annotated[
+        int | None, typer.Option("-r", "--root", help="The root, if the collective has one; default: 0.")
+    ] = None
+
+
+@gathered
 def bench(
     collective: Annotated[
         str,
@@ -154,23 +172,14 @@ def bench(
             autocompletion=completion.algorithms,
         ),
     ] = None,
-    dtype: Annotated[
-        str, typer.Option("-d", "--datatype", "--dtype", help=_names(dtypes(), bench_tables.NCCL_DTYPES))
-    ] = "float32",
-    op: Annotated[
-        str | None, typer.Option("-o", "--op", help=f"{_names(ops(), bench_tables.NCCL_OPS)} Default: sum.")
-    ] = None,
-    root: Annotated[
-        int | None, typer.Option("-r", "--root", help="The root, if the collective has one; default: 0.")
-    ] = None,
+    *,
+    reduced: Reduced,
     rounds: Annotated[int, typer.Option(help="Number of timed rounds.", min=1)] = 20,
     nccl: Annotated[
         bool,
         typer.Option("--nccl", help="Print the columns of nccl-tests. One algorithm only."),
     ] = False,
-    as_json: formats.AsJson = False,
-    as_csv: formats.AsCsv = False,
-    schema: formats.Schema = False,
+    printed: formats.Printed,
     tune: Annotated[
         bool, typer.Option("--tune", help="Fit the cost model of auto to this machine; time nothing else.")
     ] = False,
@@ -185,9 +194,10 @@ def bench(
     if save is not None:
         raise InvalidArgument("--save is for the table of --tune: pass that too; --json prints times")
     _check_collective(collective)
-    formats.check_one(nccl=nccl, json=as_json, csv=as_csv)
-    root = root_of(collective, ranks, root)
-    reduction, all_bytes = _reduction(collective, dtype, op, ranks), sizes.of(begin, end, factor, DEFAULT_SIZES)
+    formats.check_one(nccl=nccl, json=printed.as_json, csv=printed.as_csv)
+    root = root_of(collective, ranks, reduced.root)
+    reduction = _reduction(collective, reduced.dtype, reduced.op, ranks)
+    all_bytes = sizes.of(begin, end, factor, DEFAULT_SIZES)
     uses = (False, True)[: 1 + CAN_BE_IN_PLACE[collective]] if nccl else (writes_its_arrays(collective),)
     wanted = (algorithm or ["auto"]) if nccl else (algorithm or [])
     chosen = _algorithms(collective, wanted, ranks, root, uses)
@@ -198,9 +208,9 @@ def bench(
     check_memory(largest, uses, len(chosen), reduction.numpy_dtype.itemsize)
     case = partial(_case, nvcoll.Node(ranks), collective, reduction, root, chosen, uses, nccl)
     cases = timed(case, counts, rounds)
-    if as_json:
+    if printed.as_json:
         bench_tables.print_json(cases, chosen, rounds)
-    elif as_csv:
+    elif printed.as_csv:
         bench_tables.print_csv(cases)
     elif nccl:
         bench_tables.print_nccl(cases, next(iter(chosen)), rounds)

@@ -13,6 +13,7 @@ from nvcoll._nvcoll import AutoChoice, CandidateRow, auto_candidates, collective
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll.cli import completion, formats, hints, sizes
 from nvcoll.cli.bench.rounds import MODES, Call
+from nvcoll.cli.gathered import gathered
 from nvcoll.cli.operands import HAS_ROOT, root_of
 from nvcoll.cli.schedules import OutOfPlace, Ranks
 from nvcoll.text.formatting import counted, number, sized
@@ -28,7 +29,7 @@ def estimates(node: nvcoll.Node, mode: str, call: Call) -> AutoChoice:
         call.collective,
         call.count,
         call.dtype,
-        root=call.root if call.has_root else None,
+        root=call.root if HAS_ROOT[call.collective] else None,
         path=path,
         in_place=call.in_place,
         by_rank=by_rank,
@@ -54,6 +55,7 @@ def _check(collective: str, dtype: str) -> int:
     return elements[dtype]
 
 
+@gathered
 def explain(
     collective: Annotated[
         str | None,
@@ -66,20 +68,18 @@ def explain(
     root: Annotated[int | None, typer.Option(help="The root, if there is one; default: 0.")] = None,
     dtype: Annotated[str, typer.Option("-d", "--datatype", "--dtype", help="The dtype of the elements.")] = "float32",
     out_of_place: OutOfPlace = False,
-    as_json: formats.AsJson = False,
-    as_csv: formats.AsCsv = False,
-    schema: formats.Schema = False,
+    *,
+    printed: formats.Printed,
 ) -> None:
     """Prints the algorithm that auto chooses for a call, and why: bytes, waits and estimate of each candidate.
 
     Example: nvcoll explain all_gather -b 64K -n 8
     """
-    formats.check_one(json=as_json, csv=as_csv)
     if collective is None:
         raise InvalidArgument(f"name a collective ({', '.join(row.name for row in collectives())})")
     if collective == "barrier":
         known = next(row.name for row in registry() if row.collective == collective)
-        if as_json or as_csv:
+        if printed.as_json or printed.as_csv:
             raise InvalidArgument("barrier has one algorithm, and no data is moved: leave out --json and --csv")
         print(f"{collective}, {counted(ranks, 'rank')}")
         print(f"auto chooses {known}: it is the only algorithm, and no data is moved; see nvcoll show {collective}")
@@ -93,14 +93,14 @@ def explain(
     call = Call(collective, sizes.parse(size) // element, ranks, dtype, not out_of_place, root_rank)
     node = nvcoll.Node(ranks)
     chosen, why, candidates = estimates(node, mode, call)
-    if as_csv:
+    if printed.as_csv:
         return formats.print_csv([_row(one) for one in candidates])
     others = [
         row.name for row in registry() if row.collective == collective and row.name not in auto_candidates(collective)
     ]
-    if as_json:
+    if printed.as_json:
         asked = {"collective": collective, "world_size": ranks, "nbytes": call.count * element, "dtype": dtype}
-        asked |= {"root": call.root if call.has_root else None, "in_place": call.in_place, "path": path}
+        asked |= {"root": call.root if HAS_ROOT[collective] else None, "in_place": call.in_place, "path": path}
         found = {"by_rank": by_rank, "algorithm": chosen, "why": why, "candidates": [_row(one) for one in candidates]}
         tuned = str(node.tuning["machine"])
         found |= {"by_name_only": others, "tuned_on": tuned, "is_of_this_cpu": is_of_this_cpu(tuned)}

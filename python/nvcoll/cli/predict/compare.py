@@ -17,7 +17,7 @@ from nvcoll import Algorithm, Error, Fabric, InvalidArgument, Refuted, Schedule,
 from nvcoll._nvcoll import schedule as schedule_of
 from nvcoll.cli import completion, files, formats, hints, progress, sizes
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import Gpu, Launch, On, known_settings, machines, settings
+from nvcoll.cli.machines import Gpu, Launch, On, machines
 from nvcoll.cli.operands import HAS_ROOT
 from nvcoll.cli.outputs import Conditions
 from nvcoll.cost.comparison import LAUNCH, SIZES, Comparison, compare_schedules, too_many_of
@@ -89,7 +89,7 @@ def _simulated(
         launch,
         lambda name: tell(f"{one.name}: {name} is simulated"),
         conditions.nccl_version,
-        settings(conditions.env or ()),
+        conditions.settings,
     )
 
 
@@ -117,25 +117,23 @@ def compare(
     ] = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
-    as_json: formats.AsJson = False,
-    as_csv: formats.AsCsv = False,
-    schema: formats.Schema = False,
+    *,
+    printed: formats.Printed,
 ) -> None:
     """Simulates algorithms on machines. Prints their times, the fastest at each size, and a lower bound.
 
     Example: nvcoll compare ring,tree,mine.py:star --on hgx-h100 -b 1K -e 1G
     """
-    formats.check_one(json=as_json, csv=as_csv)
-    known_settings(conditions.env or (), conditions.nccl_version)
+    conditions.check()
     names = _words(algorithms or [])
     collective = _collective(names, collective)
     chosen = files.chosen(collective, names)
     nbytes, on_these = sorted(sizes.of(begin, end, factor, SIZES)), machines(on, gpu)
     with progress.line() as tell:
         done = [_simulated(one, collective, chosen, nbytes, launch, tell, conditions) for one in on_these]
-    if as_json:
+    if printed.as_json:
         formats.print_json("compare", {"collective": collective, "machines": [one.to_dict() for one in done]})
-    elif as_csv:
+    elif printed.as_csv:
         formats.print_csv([row for one in done for row in _flat(one)])
     else:
         for one in done:

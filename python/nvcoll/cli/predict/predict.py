@@ -14,8 +14,10 @@ import typer
 
 from nvcoll._nvcoll import Prediction
 from nvcoll.cli import completion, formats, sizes
+from nvcoll.cli.gathered import gathered
 from nvcoll.cli.hints import collective_name
-from nvcoll.cli.machines import Env, Gpu, Launch, NcclVersion, On, machines, settings
+from nvcoll.cli.machines import Gpu, Launch, On, machines
+from nvcoll.cli.outputs import Conditions
 from nvcoll.cli.predict.rows import Answer, Question, ask_all
 from nvcoll.cost.comparison import LAUNCH, accuracy
 from nvcoll.text.formatting import counted, duration, number, sized
@@ -197,6 +199,7 @@ def _rows(found: Sequence[Sequence[Answer]]) -> list[dict[str, Any]]:
     return [row for of_machine in zip(*rows, strict=True) for row in of_machine]
 
 
+@gathered
 def predict(
     collective: Annotated[
         str,
@@ -212,24 +215,21 @@ def predict(
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
-    nccl_version: NcclVersion = None,
-    env: Env = None,
-    as_json: formats.AsJson = False,
-    as_csv: formats.AsCsv = False,
-    schema: formats.Schema = False,
+    *,
+    conditions: Conditions,
+    printed: formats.Printed,
 ) -> None:
     """Predicts the time of an NCCL collective on machines, with its 90 % interval, its bottleneck and a lower bound.
 
     Example: nvcoll predict all_reduce -b 1G --on hgx-h100,rtx4090-4-staged
     """
-    formats.check_one(json=as_json, csv=as_csv)
     nbytes, on_these = sorted(sizes.of(begin, end, factor, [DEFAULT_BYTES])), machines(on, gpu)
-    question = Question(collective, nbytes, launch, nccl_version, settings(env or ()))
+    question = Question(collective, nbytes, launch, conditions.nccl_version, conditions.settings)
     found = ask_all(question, on_these)
-    if as_json:
+    if printed.as_json:
         head = {"collective": question.collective, "launch": question.launch, "settings": dict(question.settings)}
         formats.print_json("predict", head | {"predictions": _rows(found)})
-    elif as_csv:
+    elif printed.as_csv:
         head = {"collective": question.collective, "launch": question.launch}
         formats.print_csv([head | {key: row[key] for key in row if key != "parts"} for row in _rows(found)])
     else:

@@ -20,7 +20,9 @@ import typer
 
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.cli import formats
-from nvcoll.cli.machines import Env, Gpu, Launch, NcclVersion, On, known_settings, machines
+from nvcoll.cli.gathered import gathered
+from nvcoll.cli.machines import Gpu, Launch, On, machines
+from nvcoll.cli.outputs import Conditions
 from nvcoll.cli.run import launcher
 from nvcoll.cli.run.launcher import Failure
 from nvcoll.cli.schedules import Processes
@@ -46,6 +48,7 @@ OURS = (
 """Options of nvcoll run. After the script, they belong to the script."""
 
 
+@gathered
 def run(
     script: Annotated[Path, typer.Argument(help="A Python script that uses nvcoll.")],
     arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the script.")] = None,
@@ -57,12 +60,10 @@ def run(
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
-    as_json: formats.AsJson = False,
-    as_csv: formats.AsCsv = False,
-    schema: formats.Schema = False,
+    *,
+    printed: formats.Printed,
     save: Annotated[Path | None, typer.Option("--save", help="Write the report to this file, as JSON.")] = None,
-    nccl_version: NcclVersion = None,
-    env: Env = None,
+    conditions: Conditions,
 ) -> None:
     """Runs a script, then prints the predicted time of its collectives on each machine.
 
@@ -75,13 +76,12 @@ def run(
 
     Example: nvcoll run -n 4 --on hgx-h100 script.py
     """
-    formats.check_one(json=as_json, csv=as_csv)
     if ranks is None and no_prefix:
         raise InvalidArgument("--no-prefix is for the output of several ranks: pass -n too, or leave it out")
     if ranks is None and keep_going:
         raise InvalidArgument("--keep-going is for several ranks: pass -n too, or leave it out")
-    given = known_settings(env or (), nccl_version)
-    pricers = [Pricer(one, launch, nccl_version, given) for one in machines(on, gpu)]
+    conditions.check()
+    pricers = [Pricer(one, launch, conditions.nccl_version, conditions.settings) for one in machines(on, gpu)]
     script.open("rb").close()  # a file that cannot be read, or written, is found out before anything runs
     if save is not None:
         save.touch()
@@ -89,7 +89,8 @@ def run(
         raise InvalidArgument("run starts processes, which needs Linux here: use nvcoll.Node and its report")
     words = [str(script), *(arguments or [])]
     begin = partial(launcher.launch, words, ranks, is_prefixed=not no_prefix, keeps_going=keep_going)
-    if ranks is not None and not (on or gpu or launch != LAUNCH or as_json or as_csv or save or env or nccl_version):
+    asked = [on, gpu, launch != LAUNCH, printed != formats.Printed(), save, conditions != Conditions()]
+    if ranks is not None and not any(asked):
         raise typer.Exit(_status_of(begin(), ranks))
     with Inbox() as inbox:
         failure = begin(inbox=inbox)
@@ -98,9 +99,9 @@ def run(
     report = report_of([*reports.values()], pricers, sorted(silent), script.name)
     if save is not None:
         save.write_text(report.to_json() + "\n")
-    if as_json:
+    if printed.as_json:
         print(report.to_json())
-    elif as_csv:
+    elif printed.as_csv:
         formats.print_csv(report.rows())
     else:
         print_lines(["", *report.lines()])
