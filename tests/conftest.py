@@ -5,7 +5,8 @@ Processes that a test starts have limits of their own.
 
 What commands print does not depend on the terminal and the settings of who runs the tests.
 
-Hypothesis has no deadline: how long an example takes, or takes to be drawn, depends on what else runs.
+Hypothesis has no deadline: how long an example takes, or takes to be drawn, depends on what else runs. ``amounts.py``
+says how many examples it draws.
 
 A run ends with what it left out and why: tests of packages that are not installed by the command that tests them, tests
 with the mark ``slow``, which run with ``--slow``.
@@ -17,6 +18,7 @@ import re
 from collections import Counter, defaultdict
 
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, settings
 
 GRACE_S = 20
@@ -39,7 +41,9 @@ for name in OF_THE_USER:
     os.environ.pop(name, None)
     os.unsetenv(name)  # readline, which pytest imports, sets COLUMNS and LINES where Python does not see it
 
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("untimed")
 
 

@@ -33,12 +33,12 @@ def test_other_threads_go_on_while_a_registered_algorithm_is_proved():
     # Many times as many ticks as the calls give the interpreter away for other reasons.
     run_script(
         """
-        node, ticker = nvcoll.Node(512, workers=1), Ticker()
-        x = np.ones((512, 8), dtype="f4")
+        node, ticker = nvcoll.Node(320, workers=1), Ticker()
+        x = np.ones((320, 8), dtype="f4")
         ticks = ticker.during(lambda: node.all_reduce(x, algorithm="ring"))
         assert ticks >= 20, ticks
         ticks = ticker.during(lambda: node.run(lambda comm: comm.all_reduce(np.ones(2, dtype="f4"), algorithm="ring")))
-        assert (x == 512).all()
+        assert (x == 320).all()
         """
     )
 
@@ -47,10 +47,10 @@ def test_other_threads_go_on_while_a_schedule_is_built_lowered_and_proved():
     run_script(
         """
         ticker, made = Ticker(), []
-        ticks = ticker.during(lambda: made.append(nvcoll.schedule("all_reduce", "ring", world_size=512)))
+        ticks = ticker.during(lambda: made.append(nvcoll.schedule("all_reduce", "ring", world_size=320)))
         assert ticks >= 5, ticks
-        x = np.ones((512, 8), dtype="f4")
-        ticks = ticker.during(lambda: nvcoll.Node(512, workers=1).all_reduce(x, algorithm=made[0]))
+        x = np.ones((320, 8), dtype="f4")
+        ticks = ticker.during(lambda: nvcoll.Node(320, workers=1).all_reduce(x, algorithm=made[0]))
         assert ticks >= 20, ticks
         """
     )
@@ -60,19 +60,19 @@ def test_a_child_forked_while_another_thread_proves_can_prove_the_same():
     run_script(
         """
         def call():
-            x = np.ones((256, 8), dtype="f4")
+            x = np.ones((160, 8), dtype="f4")
             node.all_reduce(x, algorithm="ring")
-            assert (x == 256).all()
+            assert (x == 160).all()
 
         for _ in range(3):
-            node = nvcoll.Node(256, workers=1)
+            node = nvcoll.Node(160, workers=1)
             thread = threading.Thread(target=call)
             thread.start()
             time.sleep(0.02)
             child = os.fork()
             if child == 0:
                 signal.alarm(60)
-                node = nvcoll.Node(256, workers=1)
+                node = nvcoll.Node(160, workers=1)
                 call()
                 os._exit(0)
             thread.join()

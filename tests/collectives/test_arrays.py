@@ -8,13 +8,14 @@ import threading
 import ml_dtypes
 import numpy as np
 import pytest
+from amounts import examples
+from drawn import dtype_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from left_open import resident_bytes
 
 import nvcoll
 from nvcoll._nvcoll import dtypes
-from nvcoll.cli.bench.timing import dtype_named
 
 NODES = {n: nvcoll.Node(n) for n in (1, 2, 3, 4)}
 
@@ -216,7 +217,7 @@ def lay_out(value, layout):
     return view, memory
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_strided_arrays_are_read_and_written_where_they_lie_and_nowhere_else(data):
     shape = data.draw(st.lists(st.integers(0, 4), max_size=3).map(tuple))

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import random_programs
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_threads import in_threads
@@ -17,7 +18,6 @@ from strategies import programs
 
 import nvcoll
 
-EXAMPLES = int(os.environ.get("NVCOLL_EXAMPLES", "300")) // 10
 WATCHDOG_S = 60
 
 
@@ -59,7 +59,7 @@ def beside_a_call_in_flight(check, world_size=2, make=lambda comm, x: comm.all_r
     return nvcoll.Node(world_size).run(program, timeout=WATCHDOG_S)[0]
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 4).flatmap(lambda world_size: st.tuples(st.just(world_size), programs(world_size))))
 def test_random_programs_on_several_communicators_match_the_oracle(drawn):
     world_size, program = drawn

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
+from amounts import examples
 from drawn import (
     DTYPES,
     FORMS,
@@ -18,6 +18,7 @@ from drawn import (
     Call,
     Choice,
     contents,
+    dtype_named,
     forms_of,
     pairs_of,
     parts_of,
@@ -29,10 +30,8 @@ from strategies import PATHS, choices
 import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, machine, ops
-from nvcoll.cli.bench.timing import dtype_named
 
 RANK_ORDER = [row.name for row in algorithms() if row.collective == "all_reduce" and row.order == "rank"]
-EXAMPLES = int(os.environ.get("NVCOLL_EXAMPLES", "300"))
 MOST_PROCESSES = 5
 """Chosen: more than the processors of most machines that test, and few enough to start."""
 NODES: dict[tuple, nvcoll.Node] = {}
@@ -62,7 +61,7 @@ def is_exact_enough(call: Call) -> bool:
     return bool(np.all(np.abs(call.ranks[0].expected - np.sum(inputs, axis=0)) <= bound))
 
 
-RELAXED = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+RELAXED = settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 
 
 def check_driven(choice: Choice) -> None:
@@ -118,10 +117,11 @@ def test_every_call_gives_the_oracle_s_bits_and_every_row_is_drawn(caller, check
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), ROWS)
-def test_every_algorithm_op_and_dtype_gives_the_oracle_s_bits(collective, algorithm):
+def test_every_algorithm_op_and_dtype_gives_the_oracle_s_bits(collective, algorithm, pytestconfig):
+    """Each form on one path of three, in turn; with ``--slow`` on all."""
     for number, (op, dtype) in enumerate(pairs_of(collective)):
-        for path in PATHS:
-            for form in forms_of(collective):
+        for at, form in enumerate(forms_of(collective)):
+            for path in PATHS if pytestconfig.getoption("slow") else [PATHS[(number + at) % 3]]:
                 root = number % 5 if HAS_ROOT[collective] else 0
                 check_driven(
                     Choice(collective, algorithm, 5, 1009, op=op, dtype=dtype, root=root, path=path, form=form)
@@ -129,11 +129,12 @@ def test_every_algorithm_op_and_dtype_gives_the_oracle_s_bits(collective, algori
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), ROWS)
-def test_every_algorithm_runs_for_every_root_and_number_of_ranks(collective, algorithm, check_spmd):
-    for world_size in (1, 2, 3, 4, 7, 8):
+def test_every_algorithm_runs_for_every_root_and_number_of_ranks(collective, algorithm, check_spmd, pytestconfig):
+    """Each number and root on one path of three, in turn; with ``--slow`` on all."""
+    for number, world_size in enumerate((1, 2, 3, 4, 7, 8)):
         for root in range(world_size if HAS_ROOT[collective] else 1):
             counts = 97 if collective in OF_ONE_PART else [at % 5 * 7 for at in range(parts_of(collective, world_size))]
-            for path in PATHS:
+            for path in PATHS if pytestconfig.getoption("slow") else [PATHS[(number + root) % 3]]:
                 choice = Choice(
                     collective, algorithm, world_size, counts, root=root, path=path, form=forms_of(collective)[0]
                 )

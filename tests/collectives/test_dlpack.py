@@ -4,10 +4,10 @@ import ctypes
 
 import numpy as np
 import pytest
+from drawn import dtype_named
 
 import nvcoll
 from nvcoll._nvcoll import dtypes
-from nvcoll.cli.bench.timing import dtype_named
 
 READ_ONLY, IS_COPIED = 1, 2
 UNVERSIONED, VERSIONED = b"dltensor", b"dltensor_versioned"

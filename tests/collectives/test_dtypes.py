@@ -5,11 +5,11 @@ import ctypes
 import ml_dtypes
 import numpy as np
 import pytest
+from drawn import dtype_named
 
 import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import dtypes, machine, ops
-from nvcoll.cli.bench.timing import dtype_named
 
 FLOAT8 = [getattr(ml_dtypes, row.name) for row in dtypes() if row.name.startswith("float8")]
 NODES = {isa: nvcoll.Node(2, isa=isa) for isa in machine()["isas"]}

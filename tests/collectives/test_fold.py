@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from amounts import examples
 from drawn import PAIRS, contents, dtype_named
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ ROUNDING = ("sum", "prod", "avg", "premul_sum")
 """The ops whose partial results have more bits than a small float."""
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     pair=st.sampled_from(PAIRS),
     hosts=st.lists(st.integers(1, 4), min_size=1, max_size=4),

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -197,7 +198,7 @@ SHAPES = st.lists(
 NAMES = [row.name for row in algorithms() if row.collective == "all_reduce"]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     world_size=st.integers(1, 9),
     shapes=SHAPES,

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from process_ranks import Job
@@ -410,7 +411,7 @@ class RandomExchange:
         return True
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(exchanges(3))
 def test_random_exchanges_on_threads_match_as_in_mpi(program):
     assert nvcoll.Node(3).run(RandomExchange(program), timeout=60) == [True] * 3
@@ -422,7 +423,7 @@ def job():
         yield job
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=exchanges(3))
 def test_random_exchanges_between_processes_match_as_in_mpi(job, program):
     assert job.run(RandomExchange(program)) == [True] * 3

@@ -90,21 +90,23 @@ def test_a_name_that_the_text_form_could_not_read_back_is_refused(name):
         named(name)
 
 
-def test_a_million_steps_are_a_summary():
-    schedule = nvcoll.schedule("all_reduce", "ring", world_size=708)
-    assert schedule.step_count == 2 * 708 * 707 > 1_000_000
+def test_three_hundred_thousand_steps_are_a_summary():
+    schedule = nvcoll.schedule("all_reduce", "ring", world_size=400)
+    assert schedule.step_count == 2 * 400 * 399 > 300_000
     page = schedule._repr_html_()
     assert len(page) < 5_000 and "<svg" not in page and "Not drawn" in page and schedule._repr_svg_() is None
-    assert cells(page)["steps"] == "1,001,112"
+    assert cells(page)["steps"] == "319,200"
 
 
 def test_the_largest_picture_is_less_than_a_megabyte():
     sizes = []
     for collective, algorithm in ((row.collective, row.name) for row in algorithms()):
         for path in ("mapped", "staged"):
-            for world_size in range(2, notebook.MOST_RANKS + 1):
+            for world_size in range(notebook.MOST_RANKS, 1, -1):
                 schedule = nvcoll.schedule(collective, algorithm, world_size=world_size, path=path)
-                sizes.append(len(schedule._repr_svg_() or ""))
+                if (picture := schedule._repr_svg_()) is not None:
+                    sizes.append(len(picture))
+                    break
     assert 10_000 < max(sizes) < 1_000_000
 
 

@@ -6,6 +6,7 @@ import time
 import ml_dtypes
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pretended_hosts import run_hosts
@@ -44,7 +45,7 @@ def reductions(draw):
     return op.name, draw(st.sampled_from(op.dtypes))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     hosts=st.sampled_from(HOSTS),
     call=st.sampled_from(["all_reduce", "reduce", "reduce_scatter", "scan", "exscan"]),
@@ -81,7 +82,7 @@ def test_reductions(hosts, call, which, n, seed, delay, data):
     check(hosts, program, seed=seed, delay=delay)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     hosts=st.sampled_from(HOSTS),
     call=st.sampled_from(["all_gather", "broadcast", "gather", "scatter", "all_to_all"]),

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from amounts import examples
 from fake_engine import Network
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ SENDS = st.tuples(
 ).filter(lambda send: send[0] != send[1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(sends=st.lists(SENDS, max_size=10), seed=st.integers(0, 99), delay=st.sampled_from([0, 0.002]), data=st.data())
 def test_every_message_takes_its_receive(sends, seed, delay, data):
     numbered = list(enumerate(sends))

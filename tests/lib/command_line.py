@@ -5,8 +5,9 @@ For every command it forks a child, which takes over the command's output, folde
 as ``python -m nvcoll`` does. No command sees the effects of another.
 
 A forked process does not read again what Python reads at its start. So a command with its own environment (``env=``) is
-started in the usual way. The same holds for commands on a terminal, for interrupted commands (`PROGRAM`), and for all
-commands on systems other than Linux, where loaded libraries need not survive a fork.
+started in the usual way, if more than the width of the terminal differs, which is read when something is printed. The
+same holds for commands on a terminal, for interrupted commands (`PROGRAM`), and for all commands on systems other than
+Linux, where loaded libraries need not survive a fork.
 """
 
 import functools
@@ -19,10 +20,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-
-from typer.testing import CliRunner
-
-import nvcoll.cli
 
 PROGRAM = [sys.executable, "-m", "nvcoll"]
 
@@ -79,10 +76,12 @@ def grouped(b, per_node=8, missing=0):
 def done(*arguments, env=None) -> "subprocess.CompletedProcess[str]":
     """Runs the command; returns its status and what it printed."""
     words = [str(argument) for argument in arguments]
-    if env is not None or not sys.platform.startswith("linux"):
+    variables = os.environ if env is None else env
+    changed = {name for name, _ in os.environ.items() ^ variables.items()}
+    if changed - {"COLUMNS"} or not sys.platform.startswith("linux"):
         return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, timeout=LIMIT_S, env=env)
     with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
-        status = forked(words, stdout.fileno(), stderr.fileno())
+        status = forked(words, variables, stdout.fileno(), stderr.fileno())
         stdout.seek(0)
         stderr.seek(0)
         return subprocess.CompletedProcess(words, status, stdout.read(), stderr.read())
@@ -108,6 +107,10 @@ def refused(*arguments, env=None):
     It runs in this process, which is several times as fast, unless it has its own environment or needs the
     descriptor of standard output, as after an error of the system.
     """
+    from typer.testing import CliRunner  # slow imports: ranks of tests import this module, and run no command
+
+    import nvcoll.cli
+
     words, path = [str(argument) for argument in arguments], [*sys.path]
     ended = None if env is not None else CliRunner().invoke(nvcoll.cli.app, words, prog_name="nvcoll")
     sys.path[:] = path
@@ -127,10 +130,10 @@ def file_of_mine(folder) -> str:
     return str(file)
 
 
-def forked(words, stdout, stderr) -> int:
+def forked(words, variables, stdout, stderr) -> int:
     """Has the waiting process run a command; returns its status."""
     process, door = waiting_process()
-    message = json.dumps({"words": words, "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
+    message = json.dumps({"words": words, "folder": os.getcwd(), "environment": dict(variables)}).encode()
     assert len(message) <= MESSAGE_BYTES
     socket.send_fds(door, [message], [stdout, stderr])
     try:
@@ -185,5 +188,7 @@ def take_over(command, stdout, stderr) -> None:
 
 
 if __name__ == "__main__":
+    import nvcoll.cli  # noqa: F401
+
     wait_for_commands(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_module("nvcoll", run_name="__main__", alter_sys=True)

@@ -14,7 +14,12 @@ import numpy as np
 import nvcoll
 from nvcoll import oracle
 from nvcoll._nvcoll import algorithms, collectives, dtypes, ops
-from nvcoll.cli.bench.timing import dtype_named
+
+
+def dtype_named(name: str) -> np.dtype:
+    """Returns the dtype of a registered name."""
+    return np.dtype(getattr(ml_dtypes, name, name))
+
 
 HAS_ROOT = {row.name: row.has_root for row in collectives()}
 CAN_BE_IN_PLACE = {row.name: row.can_be_in_place for row in collectives()}

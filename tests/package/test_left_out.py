@@ -1,12 +1,14 @@
 """A run of the tests ends with what it left out, why, and which command runs it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-CONFTEST = (Path(__file__).parents[1] / "conftest.py").read_text()
+TESTS = Path(__file__).parents[1]
+CONFTEST = (TESTS / "conftest.py").read_text()
 
-TESTS = """
+TEXT = """
 import pytest
 
 @pytest.mark.skipif(True, reason="torch is not installed")
@@ -26,9 +28,10 @@ def test_for_minutes(): pass
 def run(folder, *options):
     (folder / "tests" / "ranks").mkdir(parents=True)
     (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "tests" / "ranks" / "test_here.py").write_text(TESTS)
+    (folder / "tests" / "ranks" / "test_here.py").write_text(TEXT)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", folder, *options, folder]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=100, cwd=folder)
+    path = os.environ | {"PYTHONPATH": str(TESTS / "lib")}
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=100, cwd=folder, env=path)
     return done.stdout
 
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,7 +115,7 @@ def test_in_the_switch_time_leaps_only_where_chunks_grow():
 
 
 @given(node=st.sampled_from(("hgx-h100", "hgx-a100", "mi300x-8")), nodes=st.integers(2, 6), nbytes=sizes)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_more_cards_never_make_a_ring_slower(node, nodes, nbytes):
     few, many = (nvcoll.cluster(node, nodes=nodes, network=f"ib-ndr-{cards}") for cards in (4, 8))
     few, many = (one.predict("all_reduce", nbytes, algorithm="Ring") for one in (few, many))

@@ -1,19 +1,17 @@
 """Calls with `async_op=True` between processes: results, and every way in which a process ends with calls in flight."""
 
 import functools
-import os
 import signal
 import sys
 import time
 
 import pytest
 import random_programs
+from amounts import examples
 from hypothesis import HealthCheck, given, settings
 from process_ranks import Job
 from processes import WAIT_S, open_things, results, start
 from strategies import programs
-
-EXAMPLES = int(os.environ.get("NVCOLL_EXAMPLES", "300")) // 10
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="ranks that are processes need Linux"),
@@ -27,7 +25,7 @@ def job():
         yield job
 
 
-@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(program=programs(3))
 def test_random_programs_on_several_communicators_match_the_oracle(job, program):
     job.run(functools.partial(random_programs.run, program))

@@ -327,5 +327,6 @@ def test_of_two_jobs_with_one_name_the_second_is_refused_and_the_first_goes_on(t
     assert results(first) == [(0, "2.0\n", "")] * 2
 
 
-def test_many_jobs_leave_nothing():
-    assert "nothing left" in many_jobs.check(20, 5)
+@pytest.mark.parametrize(("in_a_row", "at_once"), [(6, 3), pytest.param(100, 20, marks=pytest.mark.slow)])
+def test_many_jobs_leave_nothing(in_a_row, at_once):
+    assert "nothing left" in many_jobs.check(in_a_row, at_once)

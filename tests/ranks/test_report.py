@@ -9,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_threads import in_threads
@@ -82,7 +83,7 @@ def options(collective, algorithm):
     return known[collective].get(algorithm)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(programs())
 def test_counts_are_exactly_what_was_called(program):
     node, called, names = nvcoll.Node(RANKS), Counter(), {"f4": "float32", "f8": "float64", "i4": "int32"}

@@ -20,7 +20,7 @@ from rank_threads import in_threads
 import nvcoll
 from nvcoll._nvcoll import algorithms
 
-ROUNDS = int(os.environ.get("NVCOLL_STRESS_ROUNDS", "100"))
+ROUNDS = int(os.environ.get("NVCOLL_STRESS_ROUNDS", "40"))
 FIRST = int(os.environ.get("NVCOLL_STRESS_FIRST", "0"))
 ALGORITHMS = [row.name for row in algorithms() if row.collective == "all_reduce"]
 COUNTS = [0, 1, 2, 7, 31, 64, 509, 4099, 40_000]

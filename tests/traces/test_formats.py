@@ -3,11 +3,11 @@
 import functools
 import gzip
 import json
-import os
 import tempfile
 from pathlib import Path
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_traces import HLO, of_two_layers
@@ -104,11 +104,10 @@ def read_or_refuse(data):
             assert str(error)
 
 
-EXAMPLES = int(os.environ.get("NVCOLL_EXAMPLES", "200"))
 FORMATS = st.sampled_from(["hlo", "kineto", "packed", "step", "chakra"])
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(FORMATS, st.floats(0, 1), st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=8)), max_size=4))
 def test_cuts_and_changed_bytes_give_a_typed_error(name, cut, changes):
     data = bytearray(good(name)[: int(cut * len(good(name)))] if cut < 0.9 else good(name))
@@ -122,7 +121,7 @@ VALUES = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.fl
 VALUES = st.one_of(VALUES, st.lists(VALUES, max_size=2), st.dictionaries(st.text(max_size=3), VALUES, max_size=2))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_fields_of_other_types_give_a_typed_error(data):
     document = json.loads(good("kineto"))
@@ -140,7 +139,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(WORDS, max_size=12), st.integers(0, 400))
 def test_words_of_hlo_in_any_order_give_a_typed_error(words, at):
     text = HLO.replace("LINE", "")

@@ -7,6 +7,7 @@ import re
 import sys
 
 import pytest
+from amounts import examples
 from command_line import cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -249,7 +250,7 @@ def test_the_command_writes_pages_of_a_step_and_of_the_best_of_a_sweep(tmp_path)
 
 
 @given(st.floats(1e-7, 1e7))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_a_time_is_read_back_to_three_digits(seconds):
     number, unit = timed(seconds).replace(",", "").split("\u00a0")
     factor = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[unit]

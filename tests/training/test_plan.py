@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from amounts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -153,7 +154,7 @@ def test_a_machine_with_too_few_gpus_is_refused():
         Machine("hgx-h100", 16)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     model=st.sampled_from(sorted(models())),
     framework=st.sampled_from(sorted(software())),
