@@ -2,6 +2,7 @@
 
 import threading
 import time
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pretended_hosts import run_hosts
 
 import nvcoll
+import nvcoll.hosts as hosts_package
 from nvcoll._nvcoll import dtypes, ops
 
 HOSTS = [((0, 1), (2, 3)), ((0,), (1,)), ((0, 1), (2,), (3, 4, 5)), ((0, 2), (1, 3)), ((0,), (1,), (2,))]
@@ -322,3 +324,8 @@ def test_a_failure_ends_the_calls_of_all_communicators():
             return caught.value.ranks
 
     assert run_hosts(HOSTS[0], program, timeout=None) == [(3,), None, (3,), None]
+
+
+def test_one_file_starts_all_threads():
+    folder = Path(hosts_package.__file__).parent
+    assert [path.name for path in folder.glob("*.py") if "Thread(" in path.read_text()] == ["issued_calls.py"]
