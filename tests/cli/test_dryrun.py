@@ -178,6 +178,19 @@ def test_a_script_without_memory_does_not_fit_with_its_line_and_status_3(ran):
     assert found["reports"] == [] and found["out_of_memory"][0]["line"] == "t.py:4 forward"
 
 
+def test_a_step_above_a_limit_is_reported_and_ends_with_status_3(ran):
+    found = json.loads(nvcoll_("dryrun", "--on", FOUR, "--json", "train.py"))["reports"][0]
+    limits = {"--max-step": found["seconds"], "--max-memory": found["memory_gib"]}
+    within = [f"{option}={limit * 1.01}" for option, limit in limits.items()]
+    assert "where the time goes" in nvcoll_("dryrun", "--on", FOUR, *within, "train.py")
+    for option, limit in limits.items():
+        words = ["dryrun", "--on", f"{FOUR},{OTHER}", f"{option}={limit / 2}", "train.py"]
+        ended = CliRunner().invoke(nvcoll.cli.app, words, prog_name="nvcoll")
+        assert ended.exit_code == 3 and FOUR in ended.stdout
+        for name, line in zip((FOUR, OTHER), ended.stderr.splitlines(), strict=True):
+            assert line.startswith(f"nvcoll: {name}: ") and f", more than {option} " in line
+
+
 def test_a_recording_is_priced_without_the_script(ran):
     nvcoll_("dryrun", "--on", FOUR, "--save", "r.json.gz", "train.py")
     Path("train.py").unlink()

@@ -20,9 +20,9 @@ from nvcoll._nvcoll import collectives
 from nvcoll.cli import algorithms, check, fabric, hints, info, schedules
 from nvcoll.cli.bench import explain
 from nvcoll.cli.bench.bench import bench as bench_command
-from nvcoll.cli.dryrun.dryrun import DOES_NOT_FIT
 from nvcoll.cli.dryrun.dryrun import dryrun as dryrun_command
 from nvcoll.cli.dryrun.price import price as price_command
+from nvcoll.cli.outputs import DOES_NOT_FIT
 from nvcoll.cli.plan.plan import plan as plan_command
 from nvcoll.cli.predict import compare
 from nvcoll.cli.predict.predict import predict as predict_command
@@ -37,7 +37,7 @@ STATUSES = {
     0: "success",
     REFUTED: "a refuted schedule, a wrong element, or a log that is not healthy",
     CANNOT: "an error: of the arguments, a file, memory or the disk; or a log that check cannot judge",
-    DOES_NOT_FIT: "a script of dryrun that runs out of GPU memory",
+    DOES_NOT_FIT: "a step above --max-memory or --max-step, or a script of dryrun that runs out of GPU memory",
     INTERRUPTED: "interrupted (Ctrl-C)",
     NO_READER: "the reader of the output ended (nvcoll show ... | head)",
 }

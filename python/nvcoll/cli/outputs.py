@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,9 @@ from nvcoll.text.tables import print_lines
 from nvcoll.training import page, trace
 from nvcoll.training.planning import Machine
 from nvcoll.training.report import Report, schema
+
+DOES_NOT_FIT = 3
+"""The exit status if the step is beyond a limit, or a script runs out of memory."""
 
 
 def _print_schema(wanted: bool) -> None:
@@ -75,6 +79,10 @@ class Outputs:
         Path | None,
         typer.Option("--html", help="Write a page with charts, for one machine or several.", metavar="FILE"),
     ] = None
+    max_memory: Annotated[float | None, typer.Option(help="Exit with 3 above this: GiB of the fullest GPU.", min=0)] = (
+        None
+    )
+    max_step: Annotated[float | None, typer.Option(help="Exit with 3 above this: seconds of a step.", min=0)] = None
     as_json: formats.AsJson = False
     as_csv: formats.AsCsv = False
     schema: Annotated[
@@ -94,7 +102,11 @@ class Outputs:
             page.libraries()
 
     def write(self, report: Report) -> None:
-        """Prints a report and writes its files; if no step was priced, there is nothing for files."""
+        """Prints a report and writes its files; if no step was priced, there is nothing for files.
+
+        Raises:
+            typer.Exit: a step is beyond a limit, or a script runs out of memory.
+        """
         if self.trace is not None and report.found:
             trace.save(report.timeline(), self.trace)
         if self.html is not None and report.found:
@@ -105,3 +117,20 @@ class Outputs:
             formats.print_csv(report.rows())
         else:
             print_lines(report.lines())
+        beyond = [*self._beyond(report)]
+        for one in beyond:
+            print(f"nvcoll: {one}", file=sys.stderr)
+        if beyond or report.out_of_memory:
+            raise typer.Exit(DOES_NOT_FIT)
+
+    def _beyond(self, report: Report) -> Iterator[str]:
+        """Yields a sentence for each limit that a step exceeds."""
+        for found in report.found:
+            name = found.machine.name
+            if self.max_step is not None and found.seconds > self.max_step:
+                yield f"{name}: a step takes {found.seconds:.4g} s, more than --max-step {self.max_step:g}"
+            if self.max_memory is not None and found.memory is None:
+                yield f"{name}: the memory of the step is not known, and --max-memory is {self.max_memory:g} GiB"
+            elif self.max_memory is not None and found.memory_gib > self.max_memory:
+                held = f"the fullest GPU holds {found.memory_gib:.4g} GiB"
+                yield f"{name}: {held}, more than --max-memory {self.max_memory:g}"

@@ -26,15 +26,11 @@ from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, one_machine
 from nvcoll.cli.machines import machines as machines_of
 from nvcoll.cli.outputs import Conditions, Outputs
-from nvcoll.dryrun.parent.failures import OutOfGpuMemory
 from nvcoll.dryrun.parent.launch import Request
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.report import report_of
 from nvcoll.dryrun.parent.script import recorded_on
 from nvcoll.dryrun.wire.spec import STEPS
-
-DOES_NOT_FIT = 3
-"""The exit status if the script runs out of memory."""
 
 OF_MACHINES = ("--on", "-n", "--world-size")
 """Options whose place after the script is worth a note: without them the answer is for another machine."""
@@ -106,7 +102,7 @@ def dryrun(
     """Runs a training script, unmodified, on virtual GPUs, and predicts its step on machines that you do not have.
 
     It needs torch's CUDA build on Linux x86-64, but no GPU and no driver. Options of nvcoll come before the script, its
-    own after it. The exit status is 3 if the script runs out of GPU memory.
+    own after it. The exit status is 3 if the script runs out of GPU memory, or a step is above a limit (--max-...).
 
     Example: nvcoll dryrun -n 512 --on hgx-h100x64+ib-ndr-8,hgx-b200x64+ib-ndr-8 train.py --layers 32
     """
@@ -133,8 +129,6 @@ def dryrun(
     if save is not None and isinstance(found[0], Recording):
         found[0].with_facts(machine=_typed(on, machines)).save(save)
     outputs.write(report_of("dryrun", machines, found, conditions.machine))
-    if any(isinstance(one, OutOfGpuMemory) for one in found):
-        raise typer.Exit(DOES_NOT_FIT)
 
 
 def _typed(on: Sequence[str] | None, machines: Sequence[Fabric]) -> str:
