@@ -14,7 +14,7 @@ use nvcoll_core::dtype::{DType, Kind};
 use nvcoll_core::op::Op;
 use nvcoll_engine::kernel::{select, Args, Arm, Isa};
 use nvcoll_engine::memory::block::MemoryBlock;
-use nvcoll_engine::roofline::{Roofline, StoreMode};
+use nvcoll_engine::roofline::{self, StoreMode};
 use std::time::Duration;
 
 const SHAPES: [(usize, usize); 4] = [(1, 1), (2, 1), (2, 2), (8, 8)];
@@ -108,10 +108,9 @@ fn roofline(criterion: &mut Criterion) {
         group.bench_function(BenchmarkId::new("one thread", format!("{kib} KiB")), |bencher| {
             let buffers = buffers(8, 8, bytes);
             let starts: Vec<*mut f32> = buffers.dst.iter().map(|start| start.cast()).collect();
-            let mut roofline = Roofline::new(1, 8);
             bencher.iter_custom(|iterations| {
                 // SAFETY: eight live blocks of `bytes` bytes.
-                let run = |_| unsafe { roofline.run(&starts, bytes / 4, StoreMode::Plain) };
+                let run = |_| unsafe { roofline::run(1, &starts, bytes / 4, StoreMode::Plain) };
                 (0..iterations).map(run).sum()
             });
         });

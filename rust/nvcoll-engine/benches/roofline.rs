@@ -20,7 +20,7 @@ use nvcoll_core::schedule::{Aliasing, Path};
 use nvcoll_engine::call::{Call, CallPurpose};
 use nvcoll_engine::memory::block::MemoryBlock;
 use nvcoll_engine::ranks::node::Node;
-use nvcoll_engine::roofline::{Roofline, StoreMode};
+use nvcoll_engine::roofline::{self, StoreMode};
 use nvcoll_engine::system::cpus;
 use nvcoll_engine::{Buffers, Deadline};
 
@@ -84,7 +84,6 @@ fn ratios(ranks: u32, bytes: usize, rounds: usize, random: &mut Random) -> Vec<f
     let starts = data.starts();
     let buffer = |&start: &*mut f32| Buffers::new(start.cast(), start.cast(), 1.0);
     let mut buffers: Vec<Buffers> = starts.iter().map(buffer).collect();
-    let mut roofline = Roofline::new(node.workers(), ranks as usize);
     let mut nvswitch = || {
         let start = Instant::now();
         // SAFETY: live blocks of `count` floats, in place, which nobody else touches.
@@ -92,7 +91,7 @@ fn ratios(ranks: u32, bytes: usize, rounds: usize, random: &mut Random) -> Vec<f
         start.elapsed()
     };
     // SAFETY: as above.
-    let mut roof = || unsafe { roofline.run(&starts, count, StoreMode::Plain) };
+    let mut roof = || unsafe { roofline::run(node.workers(), &starts, count, StoreMode::Plain) };
     let fresh = |run: &mut dyn FnMut() -> Duration| {
         data.rewrite();
         let time = run();

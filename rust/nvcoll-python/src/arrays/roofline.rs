@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 
 use nvcoll_core::collective::{Roles, ALL_REDUCE};
 use nvcoll_core::dtype::DType;
-use nvcoll_engine::roofline::{Roofline, StoreMode};
+use nvcoll_engine::roofline::StoreMode;
 
 use super::contract::Contract;
 use super::operands::{Operands, Passed};
@@ -51,10 +51,9 @@ pub(crate) fn roofline(
     let stores = if non_temporal { StoreMode::NonTemporal } else { StoreMode::Plain };
     let time = py.detach(|| {
         let starts: Vec<*mut f32> = buffers.iter().map(|buffers| buffers.input.cast()).collect();
-        let mut roofline = Roofline::new(threads, starts.len());
         // SAFETY: `Operands::new` checked count, dtype and overlap of the arrays, their alignment was checked here, and
         // `operands` holds their owners until this function returns.
-        unsafe { roofline.run(&starts, count, stores) }
+        unsafe { nvcoll_engine::roofline::run(threads, &starts, count, stores) }
     });
     Ok(time.as_secs_f64())
 }
