@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nvcoll._nvcoll import dtypes, ops
+from nvcoll.cli import STATUSES
 from nvcoll.text import environment
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -49,6 +50,11 @@ def test_environment_variables_are_those_of_the_table():
     used = {name for file in files for name in re.findall(r"\"(NVCOLL_[A-Z_]+)\"", file.read_text())}
     names = [row.name for row in environment.VARIABLES] + list(environment.INTERNAL)
     assert used - {"NVCOLL_TEST_ALONE"} == set(names) and len(set(names)) == len(names)
+
+
+def test_exit_statuses_are_those_of_the_command_line():
+    page = (DOCS / "reference" / "exit-statuses.md").read_text()
+    assert [int(status) for status in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)] == sorted(STATUSES)
 
 
 def test_the_table_of_arithmetic_says_which_ops_every_dtype_has():
