@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`MAX_WORLD_SIZE`] | schedules that are **described**: built, lowered, proved, costed, simulated | builder, text, verifier |
 //! | [`MAX_RUNNING_RANKS`] | schedules that **run**: the ranks of one machine | engine, tuning tables |
-//! | [`MAX_RUNNING_QUEUES`], [`most_staged_chunks`] | one rank of a schedule that **runs** | engine; `nvcoll verify` says so |
+//! | [`MAX_RUNNING_QUEUES`], [`most_staged_chunks`] | one rank of a schedule that **runs** | engine; `nvcoll verify` reports it |
 //! | [`MAX_STEPS`], [`MAX_VIEWS`] | one schedule of either | builder, lowering |
 //! | [`MAX_CHUNKS_PER_PART`], [`MAX_CHUNKS`] | chunks of one schedule | builder, text, lowering |
 //!

@@ -134,7 +134,7 @@ fn region(b: &mut Builder, chunks: u32, &(buffer, rank, chunk): &(u8, u32, u32))
     }
 }
 
-/// Writes lines, and leaves out those that the builder refuses.
+/// Writes lines, and leaves out lines that the builder refuses.
 fn written(collective: &'static Collective, (roles, aliasing): (Roles, Aliasing), lines: &[Line]) -> Builder {
     let mut b = Builder::new(collective, roles, aliasing).unwrap();
     let chunks = b.chunks(2).end;

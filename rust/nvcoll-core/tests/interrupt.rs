@@ -53,7 +53,7 @@ fn each_stage_asks_often_and_ends_at_any_question() {
             let steps = lowered.steps.len();
             check(path.name(), steps, |interrupt| lower_interruptible(&mapped, path, interrupt));
         }
-        // Tiles are proved one after the other: the first, and as many as reuse slots.
+        // Tiles are proved one after the other: the first, and the tiles that reuse slots.
         let steps = lowered.steps.len() * (1 + lowered.slots as usize);
         let verify = |interrupt: &Interrupt| match verify_interruptible(lowered.clone(), interrupt) {
             Ok(_) => Ok(()),

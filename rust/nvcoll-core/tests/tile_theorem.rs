@@ -1,4 +1,4 @@
-//! The tile theorem, tested: with p slots, what p + 1 tiles show is what any number of tiles shows.
+//! The tile theorem, tested: with p slots, p + 1 tiles show the same faults as any number of tiles.
 //!
 //! The verifier looks at p + 1 tiles with its own algorithms; here 2p + 4 tiles are unrolled by brute force, for right
 //! schedules and for mutants of every kind, and both must say the same of races and deadlocks.

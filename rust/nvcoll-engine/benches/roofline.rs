@@ -49,7 +49,7 @@ impl Data {
 
     fn rewrite(&self) {
         for (start, fresh) in self.starts().into_iter().zip(&self.fresh) {
-            // SAFETY: a block holds as many floats as `fresh`, and nobody else touches it between runs.
+            // SAFETY: a block and `fresh` hold the same number of floats, and nobody else touches it between runs.
             unsafe { std::ptr::copy_nonoverlapping(fresh.as_ptr(), start, fresh.len()) };
         }
     }

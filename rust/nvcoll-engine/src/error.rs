@@ -135,7 +135,7 @@ pub enum Error {
     Left {
         /// The rank that left.
         rank: u32,
-        /// When, and why if it said so, in words.
+        /// When, and its reason if it gave one, in words.
         circumstance: String,
     },
     /// The operating system refused a socket or a descriptor.
@@ -182,7 +182,7 @@ pub enum Error {
     Refuted(String),
 }
 
-/// What a wait still missed at its deadline. Ranks are those of the communicator.
+/// The ranks that a wait missed at its deadline, by their numbers in the communicator.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LateRanks {
     /// The ranks that are late.
@@ -278,7 +278,7 @@ pub struct LostPeer {
     pub rank: u32,
     /// The number of its process, if the system tells it.
     pub process: Option<u32>,
-    /// How it ended, if the system told it.
+    /// Its end, if the system reported it.
     pub status: Option<WaitStatus>,
     /// What the rank was calling, in words.
     pub doing: String,

@@ -107,7 +107,7 @@ fn a_panic_while_the_caller_is_asked_for_interrupts_ends_the_call_and_the_node_g
         let mut data = vec![vec![1f32; 1 << 18]; 4];
         let mut buffers: Vec<Buffers> = data.iter_mut().map(|own| in_place(own)).collect();
         let panicking = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            // SAFETY: live arrays of as many floats as the call has, in place.
+            // SAFETY: live arrays with the floats of the call, in place.
             unsafe { node.run(&program, &mut buffers, watchdog(), &mut || panic!("asked")) }
         }));
         let has_panicked = panicking.is_err();

@@ -226,7 +226,7 @@ fn arrows(name: &str) -> BTreeMap<ModulePath, BTreeSet<ModulePath>> {
     let owner = |path: &ModulePath| (0..=path.len()).rev().map(|n| path[..n].to_vec()).find(|n| uses.contains_key(n));
     let target = |path: &ModulePath| {
         let mut path = path.clone();
-        // Through doors, at most as many as modules can nest.
+        // Through doors, at most the depth to which modules can nest.
         for _ in 0..16 {
             let at = owner(&path)?;
             let rest = &path[at.len()..];
@@ -288,7 +288,7 @@ fn reached(arrows: &BTreeMap<ModulePath, BTreeSet<ModulePath>>, from: &ModulePat
     reached
 }
 
-/// Returns the circles: sets of files each of which reaches all.
+/// Returns the circles: sets of files in which each file reaches all others.
 fn circles(arrows: &BTreeMap<ModulePath, BTreeSet<ModulePath>>) -> BTreeSet<BTreeSet<ModulePath>> {
     let reached: BTreeMap<&ModulePath, BTreeSet<ModulePath>> =
         arrows.keys().map(|file| (file, reached(arrows, file))).collect();

@@ -48,7 +48,7 @@ pub(super) fn all_to_all(b: &mut Builder) {
     }
     let rounds = n.next_power_of_two().ilog2();
     for (distance, r) in (0..rounds).rev().flat_map(|bit| (0..n).map(move |r| (1 << bit, r))) {
-        // The parts of the rank that is `gone` behind the peer: those that have gone so far.
+        // The parts of the rank that is `gone` behind the peer: the parts that have travelled this far.
         for gone in (0..n - distance).step_by(2 * distance as usize) {
             fetch(b, r, distance, gone);
         }

@@ -15,7 +15,7 @@
 //!
 //! Steps per rank: 2 log2 p, and one or two more in a pair. Bytes per rank: 5 N (n-1)/n on average; 5 N (p-1)/p and 3 N more for a
 //! rank that acts for a pair. Order: own, neighbours first; results are bitwise identical with recursive_doubling. Source:
-//! Rabenseifner, "Optimization of collective reduction operations", 2004; the pairs are those of Thakur, Rabenseifner and Gropp,
+//! Rabenseifner, "Optimization of collective reduction operations", 2004; the pairs are from Thakur, Rabenseifner and Gropp,
 //! "Optimization of collective communication operations in MPICH", 2005.
 
 use std::ops::Range;

@@ -19,7 +19,7 @@
 use super::parameters::{Arguments, Parameter, ParameterValues};
 use crate::builder::{Builder, Region};
 
-/// The ranks of a host unless said. Chosen: the fewest that make an exchange inside a host.
+/// The ranks of a host by default. Chosen: the fewest that make an exchange inside a host.
 const PER_HOST: u32 = 2;
 
 pub(super) const PARAMETERS: &[Parameter] =

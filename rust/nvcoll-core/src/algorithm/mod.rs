@@ -65,7 +65,7 @@ pub fn build(collective: &'static Collective, name: &str, roles: Roles, aliasing
 /// Builds the mapped schedule of a registered algorithm, as [`build`] does, until it is interrupted.
 ///
 /// # Errors
-/// Those of [`build`], and [`crate::Error::Interrupted`].
+/// As [`build`], and [`crate::Error::Interrupted`].
 pub fn build_interruptible(
     collective: &'static Collective,
     name: &str,

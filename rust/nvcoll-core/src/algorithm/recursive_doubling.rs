@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! all_reduce   everybody has a sum of d ranks; with the partner at distance d it becomes one of 2d
-//! all_gather   everybody has d parts; with those of the partner at distance d they become 2d neighbouring parts
+//! all_gather   each rank has d parts; with the d parts of its partner at distance d it has 2d neighbouring parts
 //!
 //!  r0    r1    r2    r3           each round of all_reduce folds into memory that no rank reads in this round:
 //!   ╰─┬──╯      ╰─┬──╯   d = 1    two layers of scratch in turn, and the output in the last round

@@ -65,7 +65,7 @@ algorithms! {
     ALL_GATHER "recursive_doubling" by Plain(recursive_doubling::all_gather), order None, from "Thakur et al. 2005";
         "ranks at distance 1, 2, 4, .. exchange all parts that they have";
     ALL_GATHER "bruck" by Plain(bruck::all_gather), order None, from "Bruck et al. 1997";
-        "at distance 1, 2, 4, .. each rank fetches as many parts as it has; any number of ranks";
+        "at distance 1, 2, 4, .. each rank doubles the number of its parts; any number of ranks";
     ALL_GATHER "neighbor_exchange" by Plain(neighbor_exchange::all_gather), order None, from "Chen et al. 2005";
         "neighbours, left and right in turn, exchange the two parts that arrived last";
     ALL_GATHER "pat" by Plain(pat::all_gather), order None, from "Jeaugey 2025, NCCL 2.23";

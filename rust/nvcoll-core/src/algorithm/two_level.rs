@@ -18,7 +18,7 @@
 use super::parameters::{Arguments, Parameter, ParameterValues};
 use crate::builder::Builder;
 
-/// The usual number of GPUs in a node. Chosen: most machines have as many.
+/// The usual number of GPUs in a node. Chosen: most machines have this number.
 const PER_NODE: u32 = 8;
 
 pub(super) const PARAMETERS: &[Parameter] = &[

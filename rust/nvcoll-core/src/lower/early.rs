@@ -14,8 +14,8 @@
 //! 2. An early step waits for nothing. A wait for an early step becomes a wait for the enter of its rank.
 //! 3. A queue that lost its first steps waits for its rank's own enter, and for the enters that those steps waited for, if it needs
 //!    these contacts.
-//! 4. A leave waits for the enters that its rank's early steps waited for, and for those of which it knew from early steps, so that
-//!    it comes after as many enters as before.
+//! 4. A leave waits for the enters that its rank's early steps waited for, and for the enters that early steps implied, so that
+//!    it comes after the same enters as before.
 //!
 //! The steps keep their positions in [`Schedule::steps`], their views and their marks. Cost: linear in steps and waits, and one bit for
 //! each step and rank. The staging of the call is free before the enter: a rank waits for stamps before its early steps

@@ -22,7 +22,7 @@ pub fn lower(schedule: &Schedule, path: Path) -> Result<Schedule> {
 /// Rewrites a mapped schedule for `path`, as [`lower`] does, until it is interrupted.
 ///
 /// # Errors
-/// Those of [`lower`], and [`crate::Error::Interrupted`].
+/// As [`lower`], and [`crate::Error::Interrupted`].
 pub fn lower_interruptible(schedule: &Schedule, path: Path, interrupt: &Interrupt) -> Result<Schedule> {
     check_mapped(schedule)?;
     match path {
@@ -45,7 +45,7 @@ pub fn push(schedule: &Schedule, fifo: Fifo) -> Result<Schedule> {
 /// Rewrites a mapped schedule so that ranks push through FIFOs, as [`push`] does, until it is interrupted.
 ///
 /// # Errors
-/// Those of [`push`], and [`crate::Error::Interrupted`].
+/// As [`push`], and [`crate::Error::Interrupted`].
 pub fn push_interruptible(schedule: &Schedule, fifo: Fifo, interrupt: &Interrupt) -> Result<Schedule> {
     check_mapped(schedule)?;
     staging::lower(schedule, Path::Pushed, fifo, interrupt)

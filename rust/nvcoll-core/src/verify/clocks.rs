@@ -8,7 +8,7 @@
 //! ```
 //!
 //! These are vector clocks (Fidge 1988, Mattern 1989) over queues instead of processes. The clocks of all steps would not fit into
-//! memory for 1024 ranks, so each queue keeps those of its last [`KEPT_PER_QUEUE`] steps. If the clock of an awaited step is gone, the
+//! memory for 1024 ranks, so each queue keeps the clocks of its last [`KEPT_PER_QUEUE`] steps. If the clock of an awaited step is gone, the
 //! current clock **learns** the step and its past by a backward walk, which stops at known steps. A queue learns each step at most once,
 //! so all walks together cost no more than the clocks: steps x queues. Memory: a few clocks per queue, queues^2.
 

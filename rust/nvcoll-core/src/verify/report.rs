@@ -461,7 +461,7 @@ fn reach(path: Path) -> &'static str {
 fn slots_of(path: Path) -> String {
     match path {
         Path::Mapped => "the mapped path has no staging: leave them out".to_owned(),
-        Path::Staged | Path::Pushed => format!("staging has from 1 to {MAX_SLOTS}: choose as many"),
+        Path::Staged | Path::Pushed => format!("staging has 1 to {MAX_SLOTS} slots: choose a number in this range"),
     }
 }
 

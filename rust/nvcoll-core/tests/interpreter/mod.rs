@@ -72,7 +72,7 @@ pub(crate) struct Interpreter<'a> {
     schedule: &'a Schedule,
     queues: Vec<Queue>,
     leaves: Vec<Vec<Wait>>,
-    /// (rank, memory, chunk) to a cell, of which there is one for each tile or slot.
+    /// (rank, memory, chunk) to cells, one for each tile or slot.
     cells: HashMap<(u32, Buffer, u32), usize>,
     /// For each rank, the chunks that its input and its output hold, with their cells.
     inputs: Vec<Vec<(u32, usize)>>,

@@ -86,7 +86,7 @@ const EVERY_RANK: u32 = u32::MAX;
 /// A change to a schedule.
 type Change = Box<dyn Fn(&mut Schedule)>;
 
-/// Makes the mutants of a kind in a random order, always the same for a seed, leaving out those that equal the original.
+/// Makes the mutants of a kind in a random order, always the same for a seed, without mutants that equal the original.
 pub(crate) fn mutants(original: &Schedule, kind: Kind, seed: u64) -> impl Iterator<Item = Schedule> + '_ {
     let (mut changes, mut random) = (changes(original, kind), Random::new(seed));
     let next = move || (!changes.is_empty()).then(|| changes.swap_remove(random.below(changes.len())));

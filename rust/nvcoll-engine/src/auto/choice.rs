@@ -11,7 +11,7 @@
 //! and workers, and the node's table, so all ranks choose alike. Candidates have the same bits.
 //!
 //! Cost: the first time, each candidate is built, lowered and counted, which takes some milliseconds on 8 ranks. The counts are kept per
-//! (collective, ranks, path, aliasing). They are those of root 0, whatever the root.
+//! (collective, ranks, path, aliasing). They are made for root 0, whatever the root.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -15,7 +15,7 @@
 //!         + far    x first bytes beyond the last-level cache
 //! ```
 //!
-//! Folds and bytes are those of one worker. By tile, every worker takes an equal share. By rank, a worker takes an equal share or
+//! Folds and bytes are counted for one worker. By tile, every worker takes an equal share. By rank, a worker takes an equal share or
 //! the share of the busiest rank, whichever is larger.
 //!
 //! Example: one_shot and two_shot, 8 ranks, mapped, in place. one_shot moves 11 N (4 N of them for the first time, with its

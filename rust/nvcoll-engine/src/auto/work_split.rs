@@ -87,7 +87,7 @@ impl WorkSplit {
         self.slice_bytes(chunk_bytes, bytes, components, has_one_step_each, schedule.world_size, workers) / element
     }
 
-    /// Returns the bytes of a chunk in one tile of a mapped schedule, given those of its longest chunk and of all buffers.
+    /// Returns the bytes of a chunk in one tile of a mapped schedule, given the bytes of its longest chunk and of all buffers.
     pub(crate) fn slice_bytes(
         self,
         chunk_bytes: usize,

@@ -85,8 +85,8 @@ mod tests {
     fn scribbled_tables_are_told_in_words() {
         let mut words = [u64::MAX; DESCRIPTION_WORDS];
         words[1] = 2;
-        let told = call(Counts::Even(1), "ring").described(&words).to_string();
-        assert!(told.starts_with(&format!("all_gather of {} ", usize::MAX)), "{told}");
+        let text = call(Counts::Even(1), "ring").described(&words).to_string();
+        assert!(text.starts_with(&format!("all_gather of {} ", usize::MAX)), "{text}");
     }
 
     #[test]

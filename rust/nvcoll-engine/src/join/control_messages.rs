@@ -75,7 +75,7 @@ impl Inbox {
 }
 
 impl PeerConnection {
-    /// Begins the connection with a peer, of which the kernel has told the process.
+    /// Begins the connection with a peer whose process the kernel has named.
     pub(super) fn new(peer: u32, socket: PacketSocket, process: u32) -> Self {
         Self { peer, process, socket, inbox: Mutex::default(), news: Condvar::new() }
     }
@@ -151,7 +151,7 @@ impl PeerConnection {
         }
     }
 
-    /// Takes back what was sent with keys that begin so: the peer closes the descriptors, and is told so if it asks.
+    /// Takes back what was sent with keys that begin so: the peer closes the descriptors, and gets the reason if it asks.
     pub(super) fn take_back(&self, key: [u64; 2]) {
         _ = self.try_to_send([TAKEN_BACK, key[0], key[1]], &[], &[]);
     }

@@ -37,7 +37,7 @@ pub(super) enum JoinFailure {
     NameTaken(PeerProcess),
     /// A process of another user listens under the name of the job, so that this one cannot connect.
     OtherUser(PeerProcess),
-    /// Rank 0 is of another version of nvcoll, if it said one.
+    /// Rank 0 runs another version of nvcoll; its version if rank 0 sent it.
     OtherVersion(String),
 }
 

@@ -1,9 +1,9 @@
-//! Connections that were accepted and have not said who they are.
+//! Accepted connections whose peer has not introduced itself.
 //!
 //! ```text
 //! accept     another user                              closed
 //! hello      not a hello of nvcoll, or of another job  closed
-//!            another version, another token            told so, closed
+//!            another version, another token            gets the reason, closed
 //!            else                                      a caller: only callers can make a join fail
 //! silence    kept; the oldest is closed when there are many
 //! ```
@@ -28,7 +28,7 @@ const ACCEPTED_PER_ROUND: usize = 64;
 /// Silent connections that are kept besides one for each rank. Chosen.
 const SPARE_CONNECTIONS: usize = 64;
 
-/// A process that has said who it is, with the token of the job.
+/// A process that has introduced itself with the token of the job.
 pub(super) struct Caller {
     pub(super) socket: PacketSocket,
     pub(super) process: u32,

@@ -10,7 +10,7 @@ use crate::sync::condition::IsInterrupted;
 /// The longest wait between two looks at the deadline and the user's wish. Chosen: a person does not notice it.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// How long a rank waits for others before it says so, as it does in torch's store. Chosen: jobs start within seconds.
+/// The time that a rank waits for others before it prints so, as with torch's store. Chosen: jobs start within seconds.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// The reason to give up a wait.
@@ -33,7 +33,7 @@ pub(super) fn give_up(limit: &mut WaitLimit<'_>) -> Option<GiveUp> {
 /// The wait of a rank for the others of its job.
 pub(super) struct JoinWait<'a> {
     limit: WaitLimit<'a>,
-    /// `None` once it has been said.
+    /// `None` after it was printed.
     said_at: Option<Instant>,
 }
 

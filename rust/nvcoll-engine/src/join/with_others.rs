@@ -1,7 +1,7 @@
-//! The part of every other rank in a join: when rank 0 has told the names of all ranks, it connects with each.
+//! The part of every other rank in a join: when rank 0 has sent the names of all ranks, it connects with each.
 //!
 //! Of two ranks the lower one listens. A connection counts when both ends have shown the token and the number of the join. If one is
-//! refused or closed, the rank tries again: rank 0 knows whether the other rank lives, and says so if it does not.
+//! refused or closed, the rank tries again: rank 0 knows whether the other rank lives, and reports its death.
 
 use std::os::fd::AsFd;
 use std::thread::sleep;
@@ -137,11 +137,11 @@ impl Joining<'_> {
         (self.is_ready, self.handshakes) = (true, None);
         match self.rank_zero.socket.send(&head(PacketKind::Ready), &[]) {
             Ok(Sending::Done) => Ok(()),
-            // What rank 0 said before it closed can still be read.
+            // The last message of rank 0 before it closed can still be read.
             Ok(Sending::Ended) => self.rank_zero.hear().and(Err(JoinFailure::Left { rank: 0 })),
             Ok(_) => Err(JoinFailure::Left { rank: 0 }),
             Err(error) => {
-                Err(JoinFailure::of_system(self.settings, "rank 0 cannot be told that a rank is ready", &error))
+                Err(JoinFailure::of_system(self.settings, "rank 0 cannot learn that a rank is ready", &error))
             }
         }
     }

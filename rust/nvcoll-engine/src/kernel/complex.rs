@@ -1,5 +1,5 @@
-//! Complex products: the plain formula of four multiplications, never fused. Sums and averages are those of the parts, twice
-//! as many floats, and need nothing here.
+//! Complex products: the plain formula of four multiplications, never fused. Sums and averages work on the
+//! parts as floats, and need nothing here.
 
 use super::arm::Fold;
 use super::element::rows;

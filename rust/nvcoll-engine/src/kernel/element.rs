@@ -8,7 +8,7 @@
 //! | `float16` | [`F16`](super::float16::F16) | f32 |
 //! | `float8` | [`F8`](super::float8::F8) | f32 |
 //! | `ordered` | all of these, for minimum and maximum | integers of the same order |
-//! | `complex` | [`Complex`](super::complex::Complex), for products; sums are those of floats | themselves |
+//! | `complex` | [`Complex`](super::complex::Complex), for products; sums are sums of floats | themselves |
 //!
 //! Elements are converted a block at a time. The accumulated values of a block may have any order, as long as loading and rounding
 //! agree.

@@ -20,7 +20,7 @@ pub struct FloatEnvironment {
 }
 
 impl FloatEnvironment {
-    /// Sets round-to-nearest without flush-to-zero, with exceptions masked, unless the word says so already.
+    /// Sets round-to-nearest without flush-to-zero, with exceptions masked, unless the word has these settings already.
     pub fn round_to_nearest() -> Self {
         let found = read();
         let before = (found & RELEVANT != DEFAULT).then_some(found);

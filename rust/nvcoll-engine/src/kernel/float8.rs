@@ -135,7 +135,7 @@ impl<B: ByteFormat> Element for F8<B> {
     }
 }
 
-/// Returns the halves of bytes: first those of the lower byte of each word, then those of the upper.
+/// Returns the halves of bytes: first of the lower byte of each word, then of the upper.
 ///
 /// # Safety
 /// `from` is valid for reads of `L` bytes.

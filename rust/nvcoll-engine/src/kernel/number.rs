@@ -1,6 +1,6 @@
 //! The arithmetic of accumulated values. Nothing here branches, so that it becomes vector instructions.
 //!
-//! Minimum and maximum are those of IEEE 754-2019: NaN propagates, -0 < +0. A processor's own minimum returns its second
+//! Minimum and maximum follow IEEE 754-2019: NaN propagates, -0 < +0. A processor's own minimum returns its second
 //! operand if the operands are equal or one is NaN, so asking both ways round gives:
 //!
 //! | | `m = min(a, b)` | `w = min(b, a)` | `m or w` |

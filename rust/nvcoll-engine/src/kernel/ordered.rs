@@ -1,7 +1,7 @@
 //! Small floats as integers of the same order: their minimum and maximum need no f32 at all.
 //!
 //! Flipping the lower bits of negative numbers turns sign and magnitude into two's complement; -0 comes right below +0, and
-//! NaNs are beyond both infinities. Moved by their number, the NaNs of one sign wrap round to those of the other: below
+//! NaNs are beyond both infinities. Moved by their number, the NaNs of one sign wrap round to the NaNs of the other: below
 //! everything (for minimum) or above everything (for maximum). So NaN propagates by itself.
 //!
 //! ```text

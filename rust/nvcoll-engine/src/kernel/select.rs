@@ -1,7 +1,7 @@
 //! The instances of the routine: dtype by arm by instruction set.
 //!
 //! Where dtypes give the same bits they share instances. Copies and bitwise arms see bytes; sums and products of integers
-//! wrap and are the same with and without sign; complex sums are sums of twice as many floats; bools are bytes under the
+//! wrap and are the same with and without sign; complex sums are sums of their parts; bools are bytes under the
 //! logical arms.
 
 use super::arm::{self, Arm, Fold};

@@ -1,6 +1,6 @@
 //! Small floats in memory as the float32 in which they accumulate, so that a partial sum can leave a kernel without being rounded.
 //!
-//! Both conversions are those of the kernels, around a fold of nothing:
+//! Both conversions are the kernels' own, around a fold of nothing:
 //!
 //! ```text
 //! widen    take, in the order of memory    exact

@@ -159,7 +159,7 @@ fn meet(mut a: &[ByteSpan], mut b: &[ByteSpan]) -> bool {
     false
 }
 
-/// Says whether an output of one of two ranks overlaps an input or an output of the other in a call; `buffers` are those of
+/// Says whether an output of one of two ranks overlaps an input or an output of the other in a call; `buffers` are the buffers of
 /// all ranks, `user_bytes` the bytes of the input and the output of each.
 pub(crate) fn overlap(user_bytes: &[[usize; 2]], buffers: &[Buffers], a: u32, b: u32) -> bool {
     if a == b {

@@ -10,11 +10,11 @@
 //! process ends, because peers have mapped them; their number is small, since they double. Pages that no block has had yet cost nothing.
 //!
 //! **Pages go back.** A released block keeps its pages, so that an array of the next step has them at once, while the free ranges have at most
-//! as many pages as the blocks have, or [`KEPT_BYTES`]. Beyond that the system gets the pages of all free ranges.
+//! the pages of the blocks, or [`KEPT_BYTES`]. Beyond that the system gets the pages of all free ranges.
 //!
 //! **Quarantine.** A rank whose call failed gives up waiting for a peer that is stopped. That peer may still store into the blocks of the
 //! call when it runs again. From then on, released blocks are withheld until it is quiet or dead: no other array gets their memory. The
-//! heap withholds all released blocks, not only those of the call: it does not know which array was in which call.
+//! heap withholds all released blocks, not only the blocks of the call: it does not know which array was in which call.
 //!
 //! What it does not do: it gives no region back, and it does not move blocks.
 
@@ -64,7 +64,7 @@ pub(crate) struct HeapRegion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FreeRange {
     bytes: usize,
-    /// At most so many bytes of it have pages.
+    /// The most bytes of it that have pages.
     held_bytes: usize,
     /// Whether pages may be missing in it.
     has_holes: bool,

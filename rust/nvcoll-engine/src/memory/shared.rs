@@ -223,10 +223,10 @@ mod tests {
     #[test]
     fn huge_pages_are_told_as_the_system_is_set() {
         let set = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled").unwrap_or_default();
-        let told = has_huge_pages();
-        assert!(told.is_some());
+        let found = has_huge_pages();
+        assert!(found.is_some());
         if ["[never]", "[deny]"].iter().any(|word| set.contains(word)) {
-            assert_eq!(told, Some(false));
+            assert_eq!(found, Some(false));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Ranks that are processes: each maps the memory of the others, and their calls run as those of ranks that are threads.
+//! Ranks that are processes: each maps the memory of the others, and calls run as between ranks that are threads.
 //!
 //! ```text
 //! rank r   makes   words, maps them to write, closes them to writers          passes the descriptors
@@ -87,7 +87,7 @@ impl ProcessRank {
     /// Joins a job. Returns when all ranks have.
     ///
     /// # Errors
-    /// Those of [`Mesh::join`]; [`Error::NoMemory`].
+    /// As [`Mesh::join`]; [`Error::NoMemory`].
     pub fn join(settings: &JobSettings, is_interrupted: IsInterrupted<'_>) -> Result<Self> {
         let mesh = Arc::new(Mesh::join(settings, is_interrupted)?);
         begin_to_count_kills();
@@ -176,7 +176,7 @@ impl ProcessRank {
     }
 }
 
-/// Tells every peer the CPUs that this rank may use, if it is rank 0; returns those of rank 0.
+/// On rank 0, tells every peer the CPUs that it may use. Returns the CPUs of rank 0.
 fn workers_of_rank_zero(mesh: &Mesh, limit: &mut WaitLimit<'_>) -> Result<usize> {
     let key = [WORKERS, 0, 0];
     if mesh.rank() != 0 {
@@ -190,7 +190,7 @@ fn workers_of_rank_zero(mesh: &Mesh, limit: &mut WaitLimit<'_>) -> Result<usize>
     Ok(workers)
 }
 
-/// Makes the world `id` of some ranks of the job, each of which calls this. `root` is that from which it was shrunk, or its own.
+/// Makes the world `id` of some ranks of the job; each of these ranks calls this. `root` is the world that it was shrunk from, or its own.
 fn make_world(
     job: &Arc<JobMemory>,
     [id, root]: [u64; 2],

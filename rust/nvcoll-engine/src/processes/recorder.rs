@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Everything is read by atomics: records with a second look at the stamp, notices whole or not at all. Any bytes are some call, so words
-//! that somebody scribbled on are told wrongly, and do no harm.
+//! that somebody scribbled on give a wrong text, and do no harm.
 //!
 //! Cost: the rank does not notice. It does not show ranks that are threads: their words are memory of one process.
 
@@ -37,7 +37,7 @@ pub struct Recorder {
     identity: Identity,
 }
 
-/// What the words said at one moment.
+/// The content of the words at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {
     /// The last call that the rank has entered; 0 before the first.
@@ -69,7 +69,7 @@ impl Recorder {
     /// Maps the words that a descriptor of another process is: `/proc/PID/fd/N`.
     ///
     /// # Errors
-    /// [`Error::System`] if it cannot be opened; [`Error::Invalid`] if it is no words, or those of another version.
+    /// [`Error::System`] if it cannot be opened; [`Error::Invalid`] if it has no words, or the words of another version.
     pub fn open(path: &Path) -> Result<Self> {
         let system = |error: std::io::Error| Error::System {
             what: format!("{} cannot be read", path.display()),

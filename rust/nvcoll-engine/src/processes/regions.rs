@@ -48,7 +48,7 @@ const RETRY: Duration = Duration::from_millis(1);
 const NO_SUCH_REGION: u64 = 0;
 const TOO_MANY_IN_FLIGHT: u64 = 1;
 
-/// The regions of this rank, and the way to those of its peers.
+/// The regions of this rank, and the way to the regions of its peers.
 #[derive(Debug)]
 pub(super) struct JobRegions {
     mesh: Arc<Mesh>,
@@ -118,7 +118,7 @@ impl JobRegions {
         if let Ok(message) = self.mesh.receive(peer, [REGION, UNASKED, number as u64], at_once, &mut || false) {
             return map(message).map(Some);
         }
-        let lines = self.lines.get().expect("records are read in worlds, of which the first is that of all ranks");
+        let lines = self.lines.get().expect("records are read in worlds; the first world has all ranks");
         let question = lines.own.wanted.ask(peer, number);
         lines.bells[peer as usize].guard_bell.ring();
         let answer = self.await_answer(peer, question.word());
@@ -204,7 +204,7 @@ impl JobRegions {
                 let (words, descriptors) = ([own[region].bytes() as u64], [own[region].descriptor()]);
                 self.mesh.try_to_send(peer, [REGION, UNASKED, region as u64], &words, &descriptors)
             };
-            // A peer that cannot be passed it in time is told that this rank has left.
+            // If it cannot be passed to a peer in time, the peer hears that this rank has left.
             while matches!(pass(), Sending::NoRoom | Sending::NotNow) && Instant::now() < until {
                 sleep(RETRY);
             }

@@ -125,7 +125,7 @@ impl Program {
     /// Lets small calls run in the order of the proved form with early steps.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if its steps are other folds than those of the program, or the program is not small.
+    /// [`Error::Invalid`] if its steps are not the folds of the program, or the program is not small.
     pub(super) fn add_early_order(&mut self, early: &Verified) -> Result<()> {
         if !self.is_small() || !has_same_folds(self.verified().schedule(), early.schedule()) {
             let title = early.schedule().title();

@@ -34,7 +34,7 @@ impl CallCounter {
         self.times.load(Ordering::Relaxed)
     }
 
-    /// Returns the position of the first call among those of all kinds; the largest number before the first call.
+    /// Returns the position of the first call among the calls of all kinds; the largest number before the first call.
     pub(crate) fn nth(&self) -> u64 {
         // Relaxed: as in `times`.
         self.nth.load(Ordering::Relaxed)

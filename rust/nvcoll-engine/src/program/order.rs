@@ -45,7 +45,7 @@ pub(crate) struct TaskLinks {
     pub(crate) waits: Vec<Wait>,
     /// The ranks that have a step which waits for this one.
     pub(crate) dependents: Vec<u32>,
-    /// The ranks of which only the leave waits for it, in the last tile.
+    /// The ranks whose leave alone waits for it, in the last tile.
     pub(crate) leavers: Vec<u32>,
 }
 

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::sync::atomic::pause;
 
-/// The stores of a call that bypass the caches. Each kind has those of the kinds before it.
+/// The stores of a call that bypass the caches. Each kind includes the kinds before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Streaming {
     /// None.

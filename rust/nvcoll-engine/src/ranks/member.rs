@@ -104,7 +104,7 @@ impl Member {
         self.world.ranks()
     }
 
-    /// Has errors name the ranks by other numbers from now on: those of a larger communicator. The first numbers stay.
+    /// Has errors name the ranks by other numbers from now on: the numbers of a larger communicator. The first numbers stay.
     pub fn name_ranks(&self, numbers: Vec<u32>) {
         _ = self.numbers.set(numbers);
     }

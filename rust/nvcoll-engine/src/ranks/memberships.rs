@@ -56,7 +56,7 @@ impl<Member> Memberships<Member> {
         let members = &mut state.members;
         if members.len() == members.capacity() {
             members.retain(|member| member.strong_count() > 0);
-            // Room for as many again: each is looked at twice, on the average.
+            // Twice the room: each is looked at twice, on the average.
             members.reserve(members.len() + 1);
         }
         members.push(Arc::downgrade(member));

@@ -167,8 +167,8 @@ impl Node {
         };
         let scratch = driver.prepare(self.world_size, self.programs.workers(), program.scratch_bytes())?;
         buffers.iter_mut().zip(scratch).for_each(|(own, scratch)| own.scratch = scratch.start());
-        // SAFETY: the caller promised it of the buffers; `prepare` made scratch of the program's length; the program is of as many
-        // ranks as the node (`check_ranks`).
+        // SAFETY: the caller promised it of the buffers; `prepare` made scratch of the program's length; the program has
+        // the ranks of the node (`check_ranks`).
         unsafe { driver.run_pass(Pass::of_one(program), buffers, deadline, is_interrupted) }?;
         program.count();
         Ok(())
@@ -198,7 +198,7 @@ impl Node {
         batch.place_scratch(scratch.iter().map(MemoryBlock::start), ranks);
         for (pass, buffers) in batch.in_passes(ranks) {
             // SAFETY: the caller promised it of the buffers, and that calls share nothing that one writes; `place_scratch` gave
-            // every call scratch of its own; the programs are of as many ranks as the node (`check_ranks`).
+            // every call scratch of its own; the programs have the ranks of the node (`check_ranks`).
             unsafe { driver.run_pass(pass, buffers, deadline, is_interrupted) }?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The end of a rank, told to its peers in every communicator that it is in.
+//! The end of a rank, announced to its peers in every communicator that it is in.
 //!
 //! A rank whose program returned has calls and sends in flight that it issued. They are made, since peers wait for them, and each
 //! communicator departs after its last call. Those without calls depart at once: a peer that waits there, and could end a call in

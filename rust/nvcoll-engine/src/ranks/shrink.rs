@@ -27,7 +27,7 @@ use crate::deadline::WaitLimit;
 use crate::error::{Error, LateRanks, Result};
 use crate::memory::world::{SubsetKey, World};
 use crate::ranks::subset::{make, PAUSE};
-use crate::sync::rendezvous::{give_up, meet, Rendezvous, RendezvousPhase, Said};
+use crate::sync::rendezvous::{give_up, meet, Rendezvous, RendezvousPhase, RendezvousState};
 
 /// Returns the world of the ranks that are left of `world`, and the rank of `own` there.
 ///
@@ -99,12 +99,13 @@ fn gather(world: &World, own: u32, list: &[u32], limit: &mut WaitLimit<'_>) -> R
 fn absent(world: &World, places: &[&Rendezvous], tag: u64) -> LateRanks {
     let left = left_of(world);
     let here = |rank: &u32| world.ranks().iter().position(|of_run| of_run == rank);
-    let those = |is_meant: &dyn Fn(Said) -> bool| -> Vec<u32> {
-        let meant = left.iter().zip(places).filter(|(_, place)| is_meant(place.hear()));
+    let those = |is_meant: &dyn Fn(RendezvousState) -> bool| -> Vec<u32> {
+        let meant = left.iter().zip(places).filter(|(_, place)| is_meant(place.read()));
         meant.filter_map(|(rank, _)| Some(here(rank)? as u32)).collect()
     };
-    let has_given_up = |said: Said| said.tag == tag && said.has_given_up();
-    let has_not_come = |said: Said| (said.phase == RendezvousPhase::Idle || said.tag != tag) && !has_given_up(said);
+    let has_given_up = |state: RendezvousState| state.tag == tag && state.has_given_up();
+    let has_not_come =
+        |state: RendezvousState| (state.phase == RendezvousPhase::Idle || state.tag != tag) && !has_given_up(state);
     let (late, gone) = (those(&has_not_come), those(&has_given_up));
     if !late.is_empty() {
         return LateRanks { late, not_done: "called it".into(), ..LateRanks::default() };

@@ -70,8 +70,8 @@ mod tests {
     fn two_words_give_back_every_key() {
         for color in [None, Some(0), Some(7), Some(i32::MAX as u32)] {
             for key in [i32::MIN, -1, 0, i32::MAX] {
-                let said = SplitKey { color, key };
-                assert_eq!(SplitKey::of_words(said.words()), said);
+                let key_pair = SplitKey { color, key };
+                assert_eq!(SplitKey::of_words(key_pair.words()), key_pair);
             }
         }
     }

@@ -75,7 +75,7 @@ pub(crate) fn make(
     Ok((made, place))
 }
 
-/// How long the note of a death may come after a peer's connection has ended, or after another peer has told of it. Chosen.
+/// How long the note of a death may come after a peer's connection has ended, or after another peer has reported it. Chosen.
 const UNTIL_NOTED: Duration = Duration::from_millis(100);
 
 /// The pause between two looks at the other ranks. Chosen.

@@ -106,22 +106,22 @@ mod tests {
     }
 
     /// Rank 0 enters its first call, a split, and is overtaken there: what it has not done yet, `Member::split` does later.
-    fn enter_split(team: &Team, said: SplitKey) {
+    fn enter_split(team: &Team, key: SplitKey) {
         let [fingerprint, small, count] = words::program(2, CallPurpose::Split, &HoldsNoLock).unwrap().fingerprint;
-        let ([color, key], lines) = (said.words(), &team.world.lines[0]);
+        let ([color, key], lines) = (key.words(), &team.world.lines[0]);
         lines.record.write(1, &[fingerprint, small, count, color, key, 0, 0, 1]);
         lines.stamp.enter(1, 0);
     }
 
     #[test]
     fn a_rank_whose_split_fails_while_its_peer_is_through_ends_the_calls_of_their_group() {
-        let (team, said) = (Team::new(2), SplitKey { color: Some(3), key: 5 });
+        let (team, key) = (Team::new(2), SplitKey { color: Some(3), key: 5 });
         let members = [0, 1].map(|rank| team.member(rank).unwrap());
-        enter_split(&team, said);
-        let group = members[1].split(said.color, 4, watchdog(), &HoldsNoLock, &mut || false).unwrap().unwrap();
+        enter_split(&team, key);
+        let group = members[1].split(key.color, 4, watchdog(), &HoldsNoLock, &mut || false).unwrap().unwrap();
         assert_eq!((group.rank(), group.ranks()), (0, &[1, 0][..]));
         members[1].abort().unwrap();
-        let failed = members[0].split(said.color, said.key, watchdog(), &HoldsNoLock, &mut || false);
+        let failed = members[0].split(key.color, key.key, watchdog(), &HoldsNoLock, &mut || false);
         assert_eq!(failed.unwrap_err(), Error::Aborted { rank: 1, cause: "called abort".into() });
         assert_eq!(
             meet(&group),

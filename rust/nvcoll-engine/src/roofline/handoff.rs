@@ -23,10 +23,10 @@ struct Line(AtomicU32);
 const TRIPS: u32 = 2000;
 const WARM: u32 = 200;
 
-/// Measurements, of which the least counts: other programs only add to it. Chosen.
+/// Measurements. The least counts, because other programs only add time. Chosen.
 const MEASUREMENTS: usize = 5;
 
-/// Returns the time from a store on one of two processors until the other one sees it. The numbers are those of the system; a processor that
+/// Returns the time from a store on one of two processors until the other one sees it. The numbers are the system's; a processor that
 /// this process may not use is replaced by any other.
 pub fn handoff([first, second]: [usize; 2]) -> Duration {
     let measure = |_| {
@@ -57,7 +57,7 @@ fn trips(line: &Line, parity: u32) -> Duration {
             began = Instant::now();
         }
         let awaited = 2 * trip + parity;
-        // Acquire and Release: pair with those of the other thread, as all waits between ranks do.
+        // Acquire and Release: pair with the other thread's, as all waits between ranks do.
         wait_until(|| line.0.load(Ordering::Acquire) == awaited);
         line.0.store(awaited + 1, Ordering::Release);
     }

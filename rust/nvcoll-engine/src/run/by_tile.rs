@@ -63,7 +63,7 @@ impl Claims {
 ///
 /// # Safety
 /// What [`Program::run_task`] demands of `buffers` and `workspace`; the program is mapped; all workers of the call
-/// share `claims`, and nobody else touches the buffers, of which there is one for each program and rank.
+/// share `claims`, and nobody else touches the buffers, one for each program and rank.
 pub(crate) unsafe fn run(
     programs: &[Arc<Program>],
     buffers: &[Buffers],

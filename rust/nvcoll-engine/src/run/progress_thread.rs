@@ -5,7 +5,7 @@
 //! thread                   advances the calls and transfers in flight       something moved: again, at once or soon
 //!                          sleeps at the bells of what waits                 nothing has moved for long
 //!                          ends                                             nobody was watched for a second, or the rank has ended
-//! work.wait()              moves transfers itself                           the thread leaves those of that member alone meanwhile
+//! work.wait()              moves transfers itself                           the thread leaves the transfers of that member alone meanwhile
 //! ```
 //!
 //! Without it, a call would move only while its rank is in a call of the communicator, as with most MPI. Two programs then wait for
@@ -206,7 +206,7 @@ impl ProgressThread {
         moved > 0 || self.goes_on.load(Ordering::Relaxed)
     }
 
-    /// Forgets members of which nothing is in flight. It holds the lock: a member of which something is from now on is watched afterwards.
+    /// Forgets members that have nothing in flight. It holds the lock: a member that gets something in flight from now on is watched afterwards.
     fn forget_idle(&self) {
         self.lock().members.retain(|member| member.upgrade().is_some_and(|member| member.in_flight().is_some()));
     }

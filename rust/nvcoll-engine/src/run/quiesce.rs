@@ -16,7 +16,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 /// Waits until no peer can touch the buffers of `own` ranks, which have acknowledged the abort. An issued call is pending meanwhile: its
 /// thread has to acknowledge the abort of others.
 ///
-/// Peers acknowledge between two steps, each of which is at most a tile long. From a process that is stopped, memory is withheld
+/// Peers acknowledge between two steps. A step is at most a tile long. From a process that is stopped, memory is withheld
 /// (`memory/heap.rs`).
 pub(crate) async fn until_quiet(world: &World, own: &Range<u32>, is_issued: bool) {
     // Its fence is also what a rank needs that only saw the abort, before it looks who is active.

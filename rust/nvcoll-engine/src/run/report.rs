@@ -110,7 +110,7 @@ fn nth(call: u32) -> String {
     format!("call number {call}")
 }
 
-/// Returns the call of a rank, and which of a batch, from what it has told its peers.
+/// Returns the call of a rank, and its place in a batch, from the record that peers see.
 ///
 /// A peer may be a call ahead or behind: records are read at the number of the call in which the trouble was seen, whose place nobody
 /// reuses before everybody has entered the next.

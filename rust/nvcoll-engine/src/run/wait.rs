@@ -157,7 +157,7 @@ pub(crate) fn wait<'world>(flight: &mut impl Flight<'world>, limit: &mut WaitLim
     }
 }
 
-/// Looks once at a flight that waits, and for which no thread does. It does not look who left: that is told to who waits.
+/// Looks once at a flight that waits and that no thread waits for. It does not look who left: a thread that waits does.
 ///
 /// # Errors
 /// The cause of an abort, its deadline, or a death.

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! the ranks that it waits for    one after the other: where they wait and for whom, or the last call that they made
-//! a chain of waits               from notice to notice; if it comes back, it is a cycle, and the cycle is all that is said
+//! a chain of waits               from notice to notice; if it comes back, it is a cycle, and only the cycle is reported
 //! ```
 //!
-//! Waits are posted by ranks that sleep, in any communicator of the run (`memory/world/notice.rs`). The words are those of the moment
+//! Waits are posted by ranks that sleep, in any communicator of the run (`memory/world/notice.rs`). The words are read at the moment
 //! before the abort is raised: after it, peers take their notices down.
 //!
 //! What it does not do: a rank that waits in its own code, for a lock or a file, posts nothing.
@@ -47,7 +47,7 @@ pub(crate) fn wait_graph(world: &World, rank: u32, own: &Notice) -> WaitGraph {
         };
         return WaitGraph { words: format!("; {}: {advice}", cycle_words(&cycle)), stopped: Vec::new() };
     }
-    let said = own.awaited.first().take(DESCRIBED).map(|rank| {
+    let waits = own.awaited.first().take(DESCRIBED).map(|rank| {
         let name = rank_words(rank, world);
         match relevant(read(rank), own).first() {
             Some(notice) => format!("; {name} {}", waits_words(notice)),
@@ -59,7 +59,7 @@ pub(crate) fn wait_graph(world: &World, rank: u32, own: &Notice) -> WaitGraph {
     let advice = |rank| format!("; the process of rank {rank} is stopped: continue it by SIGCONT");
     let here = |of_run: &u32| Some(world.ranks().iter().position(|rank| rank == of_run)? as u32);
     WaitGraph {
-        words: said.chain(stopped.iter().map(advice)).collect(),
+        words: waits.chain(stopped.iter().map(advice)).collect(),
         stopped: stopped.iter().filter_map(here).collect(),
     }
 }

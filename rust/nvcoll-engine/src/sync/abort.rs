@@ -28,7 +28,7 @@ pub enum Cause {
     Interrupted(u32),
     /// This rank called abort.
     CalledAbort(u32),
-    /// The process of this rank ended without a word, with this status if the system told it.
+    /// The process of this rank ended without a word, with this status if the system reported it.
     Gone(u32, Option<WaitStatus>),
     /// This rank had no memory to map that of a peer.
     NoMemory(u32),

@@ -27,7 +27,7 @@ struct PassRecords {
 }
 
 impl BatchRecords {
-    /// Writes the records of `call`, unless those of the pass `id` are there already. The stamp that follows publishes them.
+    /// Writes the records of `call`, unless the records of the pass `id` are there already. The stamp that follows publishes them.
     pub fn write(&self, call: u32, id: u64, records: impl Iterator<Item = Record>) {
         let set = &self.0[call as usize % 2];
         // Relaxed, both: the rank alone reads and writes it.
@@ -41,7 +41,7 @@ impl BatchRecords {
         }
     }
 
-    /// Copies the first `calls` records of `call`, which was stamped; at most as many as there are.
+    /// Copies the first `calls` records of `call`, which was stamped; fewer if there are fewer.
     pub fn read(&self, call: u32, calls: usize) -> impl Iterator<Item = Record> + '_ {
         let records = self.0[call as usize % 2].records.iter().take(calls);
         // Relaxed: ordered by the Acquire of `Stamp::has_entered`.

@@ -20,7 +20,7 @@ pub enum WaitEnd {
     Interrupted,
 }
 
-/// Waits until `is_over` says so of the state behind the lock, whose changes are told at `changed`.
+/// Waits until `is_over` holds for the state behind the lock. `changed` signals changes of the state.
 ///
 /// The lock is free during a question: the question may take a lock of the caller, such as Python's, that is held by a thread
 /// which waits for this one.

@@ -14,7 +14,7 @@
 
 use super::atomic::{AtomicU64, Ordering};
 
-/// The number of places. Chosen: a writer that is ahead by so many frames of 8 bytes has a reader that does something else.
+/// The number of places. Chosen: if a writer is ahead by this number of frames of 8 bytes, its reader does something else.
 #[cfg(not(loom))]
 pub const FRAMES: usize = 64;
 /// As few as show that places are used again.

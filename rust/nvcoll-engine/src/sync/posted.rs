@@ -8,7 +8,7 @@
 //! Records need no such thing, since a stamp publishes them and the stamp rule keeps them. Postings are read by ranks that wait for
 //! something else, and by other programs.
 //!
-//! Source: sequence locks, Lameter 2002; the orderings are those of Boehm, "Can seqlocks get along with programming language memory
+//! Source: sequence locks, Lameter 2002; the orderings are from Boehm, "Can seqlocks get along with programming language memory
 //! models?", 2012.
 
 use super::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 //!
 //! A rank writes the record of call c and then stamps c. Peers compare the records of c, and under the stamp rule none still reads
 //! that of c-2 when everybody has entered c-1. So two places would do. There are [`PLACES`], which costs nothing per call: the last calls
-//! of a rank can be told when a call hangs. Who reads one of them outside a call, looks at the stamp afterwards (`RecordLine::recent`).
+//! of a rank can be shown when a call hangs. Who reads one of them outside a call, looks at the stamp afterwards (`RecordLine::recent`).
 
 use nvcoll_core::words::counted;
 
@@ -14,7 +14,7 @@ pub const WORDS: usize = 8;
 /// How many records a rank keeps. Chosen: what fits a screen; the models have the least number.
 pub const PLACES: usize = if cfg!(loom) { 2 } else { 16 };
 
-/// The word that says how many calls are made as one: 1, or the calls of the pass and then those of the batch, whose records
+/// The word with the number of calls that are made as one: 1, or the calls of the pass and then of the batch, whose records
 /// are in a table then.
 pub const CALLS: usize = WORDS - 1;
 

@@ -5,15 +5,15 @@
 //!            └──── gives up ─────────────┴─────▶ idle
 //! ```
 //!
-//! A rank says its tag and an attempt that it has never used, and takes over a higher one of a peer with the same tag. When everybody says
-//! the same, the attempt names what they make together. No barrier of the communicator can do this: ranks that died are in it. A
+//! A rank publishes its tag and an attempt that it has never used, and takes over a higher one of a peer with the same tag. When all ranks
+//! publish the same, the attempt names what they make together. No barrier of the communicator can do this: ranks that died are in it. A
 //! rank that finds everybody ready commits, and one that finds everybody committed is done. A rank that commits last is
-//! overtaken when another begins its next rendezvous; the word therefore also says which of the last attempts are done.
+//! overtaken when another begins its next rendezvous; the word therefore also has the last attempts that are done.
 //!
 //! Whoever gives up is at `idle` again. If it gives up between the commitment of others and its own, or is stopped there, its peers give up
 //! at their deadlines, or find it dead.
 //!
-//! Cost: two words per rank; a rank looks at those of all. Source: two-phase commit, J. Gray (1978), with every rank as coordinator.
+//! Cost: two words per rank; a rank looks at the words of all. Source: two-phase commit, J. Gray (1978), with every rank as coordinator.
 
 use super::atomic::{fence, AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ pub struct Rendezvous {
     word: AtomicU64,
 }
 
-/// How far a rank is.
+/// The phase of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RendezvousPhase {
     /// It is in no rendezvous.
@@ -37,12 +37,12 @@ pub enum RendezvousPhase {
     Committed,
 }
 
-/// What a rank says.
+/// The state of a rank in its rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Said {
+pub struct RendezvousState {
     /// The list of ranks.
     pub tag: u64,
-    /// How far it is.
+    /// Its phase.
     pub phase: RendezvousPhase,
     /// The attempt in which it is, or was last.
     pub attempt: u32,
@@ -52,7 +52,7 @@ pub struct Said {
 
 const HIGHEST: u64 = (1 << 31) - 1;
 
-impl Said {
+impl RendezvousState {
     /// Says whether the rank gave up its last attempt.
     pub fn has_given_up(self) -> bool {
         self.phase == RendezvousPhase::Idle && self.attempt != 0 && !self.has_done(self.attempt)
@@ -74,20 +74,20 @@ impl Said {
 }
 
 impl Rendezvous {
-    /// Says something to the peers.
-    pub fn say(&self, said: Said) {
+    /// Publishes the state of the rank.
+    pub fn publish(&self, state: RendezvousState) {
         // Relaxed, both: the fence and the Release order them; a reader that sees the new tag sees another word, or looks again.
         self.word.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
-        self.tag.store(said.tag, Ordering::Relaxed);
-        let word = said.phase as u64 | u64::from(said.attempt) << 2 | u64::from(said.done) << 33;
-        // Release: pairs with the Acquire in `hear`.
+        self.tag.store(state.tag, Ordering::Relaxed);
+        let word = state.phase as u64 | u64::from(state.attempt) << 2 | u64::from(state.done) << 33;
+        // Release: pairs with the Acquire in `read`.
         self.word.store(word, Ordering::Release);
     }
 
-    /// Returns what the rank says; idle while it changes that.
-    pub fn hear(&self) -> Said {
-        // Acquire: pairs with the Release in `say`.
+    /// Returns the state of the rank; idle while the rank changes it.
+    pub fn read(&self) -> RendezvousState {
+        // Acquire: pairs with the Release in `publish`.
         let word = self.word.load(Ordering::Acquire);
         // Relaxed: ordered by the Acquire above and the fence below.
         let tag = self.tag.load(Ordering::Relaxed);
@@ -98,35 +98,35 @@ impl Rendezvous {
             2 if is_whole => RendezvousPhase::Committed,
             _ => RendezvousPhase::Idle,
         };
-        Said { tag, phase, attempt: (word >> 2 & HIGHEST) as u32, done: (word >> 33) as u32 }
+        RendezvousState { tag, phase, attempt: (word >> 2 & HIGHEST) as u32, done: (word >> 33) as u32 }
     }
 }
 
-/// Takes the next step of rank `own`, given what every rank of the list says; returns the attempt when it is done.
+/// Takes the next step of rank `own`, given the state of every rank of the list; returns the attempt when it is done.
 pub fn meet(ranks: &[&Rendezvous], own: usize, tag: u64) -> Option<u32> {
     use RendezvousPhase::{Committed, Idle, Ready};
-    let mine = ranks[own].hear();
-    let others = || ranks.iter().enumerate().filter(|&(rank, _)| rank != own).map(|(_, peer)| peer.hear());
-    let is_here = |said: &Said| said.phase != Idle && said.tag == tag;
-    let highest = others().filter(is_here).map(|said| said.attempt).max().unwrap_or(0);
+    let mine = ranks[own].read();
+    let others = || ranks.iter().enumerate().filter(|&(rank, _)| rank != own).map(|(_, peer)| peer.read());
+    let is_here = |state: &RendezvousState| state.phase != Idle && state.tag == tag;
+    let highest = others().filter(is_here).map(|state| state.attempt).max().unwrap_or(0);
     if mine.phase == Idle {
-        ranks[own].say(mine.ready(tag, highest.max(mine.attempt + 1)));
+        ranks[own].publish(mine.ready(tag, highest.max(mine.attempt + 1)));
         return None;
     }
-    if mine.phase == Committed && others().any(|said| said.has_done(mine.attempt)) {
-        ranks[own].say(mine.finished());
+    if mine.phase == Committed && others().any(|state| state.has_done(mine.attempt)) {
+        ranks[own].publish(mine.finished());
         return Some(mine.attempt);
     }
     if highest > mine.attempt {
-        ranks[own].say(mine.ready(tag, highest));
+        ranks[own].publish(mine.ready(tag, highest));
         return None;
     }
     let least =
-        others().map(|said| if is_here(&said) && said.attempt == mine.attempt { said.phase } else { Idle }).min();
+        others().map(|state| if is_here(&state) && state.attempt == mine.attempt { state.phase } else { Idle }).min();
     match (mine.phase, least.unwrap_or(Committed)) {
-        (Ready, Ready | Committed) => ranks[own].say(Said { phase: Committed, ..mine }),
+        (Ready, Ready | Committed) => ranks[own].publish(RendezvousState { phase: Committed, ..mine }),
         (Committed, Committed) => {
-            ranks[own].say(mine.finished());
+            ranks[own].publish(mine.finished());
             return Some(mine.attempt);
         }
         _ => (),
@@ -136,8 +136,8 @@ pub fn meet(ranks: &[&Rendezvous], own: usize, tag: u64) -> Option<u32> {
 
 /// Gives up the rendezvous of a rank.
 pub fn give_up(own: &Rendezvous) {
-    let mine = own.hear();
-    own.say(Said { phase: RendezvousPhase::Idle, ..mine });
+    let mine = own.read();
+    own.publish(RendezvousState { phase: RendezvousPhase::Idle, ..mine });
 }
 
 #[cfg(all(test, not(loom)))]
@@ -151,7 +151,7 @@ mod tests {
         fn ranks_meet_at_one_attempt_whoever_steps_when(steps in proptest::collection::vec(0usize..4, 0..60), tried in [0u32..5, 0..5, 0..5, 0..5]) {
             let ranks: [Rendezvous; 4] = Default::default();
             for (rank, attempt) in ranks.iter().zip(tried) {
-                rank.say(Said { tag: 9, phase: RendezvousPhase::Idle, attempt, done: 0 });
+                rank.publish(RendezvousState { tag: 9, phase: RendezvousPhase::Idle, attempt, done: 0 });
             }
             let (ranks, mut done) = (ranks.each_ref(), [None; 4]);
             for own in steps.into_iter().chain((0..40).map(|step| step % 4)) {
@@ -167,7 +167,7 @@ mod tests {
         fn nobody_is_done_without_everybody(steps in proptest::collection::vec(0usize..3, 0..60), other in any::<bool>()) {
             let ranks: [Rendezvous; 4] = Default::default();
             if other {
-                ranks[3].say(Said { tag: 8, phase: RendezvousPhase::Ready, attempt: 1, done: 0 });
+                ranks[3].publish(RendezvousState { tag: 8, phase: RendezvousPhase::Ready, attempt: 1, done: 0 });
             }
             let ranks = ranks.each_ref();
             for own in steps {

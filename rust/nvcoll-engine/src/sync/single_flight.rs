@@ -77,7 +77,7 @@ impl<K: Eq + Hash + Clone> SingleFlight<K> {
     /// Returns the value that `find` finds, if need be after `make` has made and kept it, on this thread or another.
     ///
     /// # Errors
-    /// Those of `make`; [`Interrupted`] if the caller stops the wait for another thread.
+    /// As `make`; [`Interrupted`] if the caller stops the wait for another thread.
     pub fn find_or_make<V, E: From<Interrupted>>(
         &self,
         key: &K,

@@ -8,7 +8,7 @@
 //! that sees it may overwrite what the other read in call c-2: this is the stamp rule, and the line of call c-2 is under it too.
 //!
 //! The digest is equal where the calls are. Ranks that need to know no more of a peer's call leave its record unread, and a record that
-//! nobody reads costs its writer nothing. The data are those of staging, where they fit.
+//! nobody reads costs its writer nothing. The data are a copy of the staging, if they fit.
 //!
 //! Source: the flag and payload lines of NCCL's LL protocol, which also carry data beside a flag.
 

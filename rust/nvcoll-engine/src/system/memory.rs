@@ -70,7 +70,7 @@ fn kills_in(groups: &str, root: &str) -> u64 {
     counts.sum()
 }
 
-/// Returns the memory of a group or of one above it, of which the least is left. Pages of files do not count as used: the kernel takes
+/// Returns the memory of a group or of a group above it: the one with the least memory left. Pages of files do not count as used: the kernel takes
 /// them back.
 fn left_above(root: &str, path: &str, [limit, used]: [&str; 2]) -> Option<GroupMemory> {
     let read = |group: &str, name: &str| -> Option<u64> {

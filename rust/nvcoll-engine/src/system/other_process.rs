@@ -14,7 +14,7 @@ use rustix::process::{pidfd_open, Pid, PidfdFlags};
 use rustix::thread::{membarrier, MembarrierCommand};
 
 /// How long a status other than 0 of a process that has begun to end is waited for. Chosen: it is set before the life word, but a busy machine
-/// takes milliseconds. So it takes as long until an end by `_exit(0)` or `exec` is told: both show 0.
+/// takes milliseconds. So the report of an end by `_exit(0)` or `exec`, which both show 0, takes this time.
 const STATUS_WAIT: Duration = Duration::from_millis(50);
 
 /// Lets other processes interrupt this one by [`interrupt_registered`].
@@ -137,9 +137,9 @@ fn information(descriptor: &OwnedFd) -> Option<Option<u16>> {
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
     let mut found = Information { mask: PIDFD_INFO_EXIT, ..Information::default() };
     // SAFETY: `found` is a place for the answer, as long as the number of the request says.
-    let told = unsafe { libc::ioctl(descriptor.as_raw_fd(), PIDFD_GET_INFO as _, &raw mut found) };
+    let status = unsafe { libc::ioctl(descriptor.as_raw_fd(), PIDFD_GET_INFO as _, &raw mut found) };
     let number = std::io::Error::last_os_error().raw_os_error();
-    match told {
+    match status {
         0 => Some((found.mask & PIDFD_INFO_EXIT != 0).then_some(found.status as u16)),
         _ => (number == Some(libc::ESRCH)).then_some(None), // it ended, and nothing else is known
     }

@@ -38,7 +38,7 @@ impl Said {
     }
 }
 
-/// Runs a program on all ranks at once, each of which gets its number and the words of all.
+/// Runs a program on all ranks at once. Each rank gets its number and the words of all.
 fn on_ranks<const N: usize>(program: impl Fn(usize, &[Said; N]) + Copy + Send + Sync + 'static) {
     let ranks = Arc::new(std::array::from_fn(|_| Said::default()));
     let spawn = |rank: usize| {
@@ -391,15 +391,16 @@ fn a_guard_that_notes_an_end_and_then_rings_wakes_a_sleeper_whose_buffer_nobody_
     must_fail(|| departure_before_the_mark(false));
 }
 
-/// A rank says two things one after the other, of two words each; a peer hears one of them, or neither.
-fn said_in_two_words(is_taken_back_first: bool) {
-    let said = |tag: u64| rendezvous::Said { tag, phase: RendezvousPhase::Ready, attempt: tag as u32, done: 0 };
+/// A rank publishes two states one after the other, of two words each; a peer reads one of them, or neither.
+fn published_in_two_words(is_taken_back_first: bool) {
+    let state =
+        |tag: u64| rendezvous::RendezvousState { tag, phase: RendezvousPhase::Ready, attempt: tag as u32, done: 0 };
     let place = Arc::new((Rendezvous::default(), [AtomicU64::new(0), AtomicU64::new(0)]));
     let peer = place.clone();
     let thread = thread::spawn(move || {
         for tag in [1, 2] {
             match is_taken_back_first {
-                true => peer.0.say(said(tag)),
+                true => peer.0.publish(state(tag)),
                 false => {
                     peer.1[0].store(tag, Ordering::Relaxed);
                     peer.1[1].store(tag, Ordering::Release);
@@ -408,9 +409,9 @@ fn said_in_two_words(is_taken_back_first: bool) {
         }
     });
     let (tag, attempt) = match is_taken_back_first {
-        true => match place.0.hear() {
-            rendezvous::Said { phase: RendezvousPhase::Idle, .. } => (0, 0),
-            rendezvous::Said { tag, attempt, .. } => (tag, u64::from(attempt)),
+        true => match place.0.read() {
+            rendezvous::RendezvousState { phase: RendezvousPhase::Idle, .. } => (0, 0),
+            rendezvous::RendezvousState { tag, attempt, .. } => (tag, u64::from(attempt)),
         },
         false => {
             let word = place.1[1].load(Ordering::Acquire);
@@ -430,8 +431,8 @@ fn said_in_two_words(is_taken_back_first: bool) {
 /// The steps of a rendezvous are tested with whole words in `sync/rendezvous.rs`: with all their loads they are too many for a model.
 #[test]
 fn a_rank_hears_the_list_of_ranks_with_the_number_that_belongs_to_it() {
-    loom::model(|| said_in_two_words(true));
-    must_fail(|| said_in_two_words(false));
+    loom::model(|| published_in_two_words(true));
+    must_fail(|| published_in_two_words(false));
 }
 
 /// A rank asks for a region while the guard of its owner is about to sleep. A guard that would not look again sleeps forever, which loom reports.

@@ -158,7 +158,7 @@ fn the_fences_of_the_doorbell_are_needed() {
     must_fail(|| handshake(false));
 }
 
-/// Rank 0 publishes two tiles into two slots and one more into the first, which rank 1 has read if it has said so.
+/// Rank 0 publishes two tiles into two slots and one more into the first, which rank 1 has read if its word says so.
 fn slots(waits_for_the_reader: bool) {
     let shared = Arc::new((Progress::default(), Progress::default(), [Data::new(), Data::new()]));
     let reader = shared.clone();

@@ -85,7 +85,7 @@ fn refusal(socket: &PacketSocket) -> JoinFailure {
         }
         thread::yield_now();
     }
-    panic!("rank 0 said nothing");
+    panic!("rank 0 sent nothing");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn hostile_packet(dice: &mut Dice, right: &Hello) -> Vec<u8> {
     packet
 }
 
-/// Sends hostile packets to rank 0 until it is told to end; returns their number. Some connections stay and say nothing.
+/// Sends hostile packets to rank 0 until the test ends it; returns their number. Some connections stay and say nothing.
 fn attack(name: &[u8], right: &Hello, seed: u64, is_over: &AtomicBool, sent: &AtomicU32) {
     let (mut dice, mut silent, file) = (Dice(seed), Vec::new(), descriptor());
     while !is_over.load(Ordering::Relaxed) {

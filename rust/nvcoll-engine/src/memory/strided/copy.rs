@@ -20,7 +20,7 @@ const TILE: usize = 32;
 /// Copies the elements of a strided array to `packed`, in order.
 ///
 /// # Safety
-/// Every element of `layout` from `strided` is readable, `packed` is writable for as many, and they share no byte.
+/// Every element of `layout` from `strided` is readable, `packed` is writable for all of them, and they share no byte.
 pub unsafe fn gather(layout: &Layout, strided: *const u8, packed: *mut u8) {
     each_plane(layout, |plane, offset, done| {
         let from = Grid { first: strided.wrapping_offset(offset), strides: plane.strides };
@@ -34,7 +34,7 @@ pub unsafe fn gather(layout: &Layout, strided: *const u8, packed: *mut u8) {
 /// Copies elements from `packed` to their places in a strided array.
 ///
 /// # Safety
-/// Every element of `layout` from `strided` is writable, `packed` is readable for as many, and they share no byte.
+/// Every element of `layout` from `strided` is writable, `packed` is readable for all of them, and they share no byte.
 pub unsafe fn scatter(layout: &Layout, packed: *const u8, strided: *mut u8) {
     each_plane(layout, |plane, offset, done| {
         let from = Grid { first: packed.wrapping_add(done), strides: plane.packed_strides() };

@@ -100,7 +100,7 @@ impl RegionTable {
     }
 
     fn region_of(&self, own: u32, address: *mut u8, bytes: usize) -> Option<(usize, usize)> {
-        // Those of a peer are mapped in any order, so there may be gaps.
+        // The regions of a peer are mapped in any order, so there may be gaps.
         let regions = self.mapped[own as usize].iter().enumerate();
         let regions = regions.filter_map(|(number, place)| Some((number, place.get()?)));
         let offset_in = |block: &MemoryBlock| {

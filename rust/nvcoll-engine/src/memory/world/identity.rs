@@ -26,7 +26,7 @@ const HEAD_WORDS: usize = 2 + VERSION_WORDS;
 /// How many words an identity has.
 pub(crate) const IDENTITY_WORDS: usize = HEAD_WORDS + 2 + WORLD_NAME_WORDS + JOB_WORDS;
 
-/// Who wrote words, and of which communicator they are.
+/// The writer of words, and their communicator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) process: u32,

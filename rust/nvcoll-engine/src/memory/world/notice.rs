@@ -79,7 +79,7 @@ pub(crate) struct WorldName {
     pub(crate) ranks: RankList,
 }
 
-/// In the place of a number of a call: the communicator is a subset. No program makes so many calls before it splits.
+/// In the place of a number of a call: the communicator is a subset. No program makes this number of calls before it splits.
 pub(crate) const SUBSET: u32 = u32::MAX;
 
 /// How many words the name of a world has.

@@ -16,7 +16,7 @@ use crate::system::clock::monotonic_ns;
 /// have to wait for a processor, but may also have been killed or stopped.
 const POSTING: Duration = Duration::from_millis(20);
 
-/// Returns the notices of a rank: those of waits that timed out, then those that last.
+/// Returns the notices of a rank: first of waits that timed out, then of waits that last.
 pub(crate) fn notices_in(words: &RankWords) -> Vec<Notice> {
     let mut notices: Vec<_> = words.notices.iter().filter_map(|place| Notice::of_words(&whole(place)?)).collect();
     notices.sort_by_key(|notice| (notice.until_ns == 0, notice.until_ns));

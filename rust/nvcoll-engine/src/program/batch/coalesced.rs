@@ -107,7 +107,7 @@ struct ChunkFiller {
 }
 
 impl ChunkFiller {
-    /// Adds some grains of a call to a chunk, in as many tiles as they need.
+    /// Adds some grains of a call to a chunk, in the tiles that they need.
     fn append(&mut self, chunk: u32, nth: u32, call: CoalescedCall, mut from: usize, until: usize) {
         let (tile, used) = &mut self.ends[chunk as usize];
         while from < until {

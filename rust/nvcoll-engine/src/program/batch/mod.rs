@@ -85,7 +85,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the arrays of which the buffers of a single call are copies.
+    /// Returns the arrays that the buffers of a single call are copies of.
     #[inline]
     pub(crate) fn originals(&self) -> &'a [OriginalArray] {
         match self.origin {
@@ -203,7 +203,7 @@ fn fingerprint(programs: &[Arc<Program>]) -> [u64; 3] {
 /// Returns the first of `passes` numbers that no pass had before.
 fn new_ids(passes: usize) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    // Relaxed: a number is told to peers with the record that it is in.
+    // Relaxed: peers get a number with the record that it is in.
     NEXT.fetch_add(passes as u64, Ordering::Relaxed)
 }
 
@@ -221,7 +221,7 @@ struct BatchShape {
     id: u64,
     /// The memory that the calls touch, for a rank that calls for itself.
     footprint: Footprint,
-    /// For each program, the arrays of which the rank's buffers are copies.
+    /// For each program, the arrays that the rank's buffers are copies of.
     originals: Vec<Vec<OriginalArray>>,
 }
 

@@ -78,7 +78,7 @@ impl Member {
         let (pass, mapped) = (Pass::of_copies(program, originals), mapped.map(Pass::of_one));
         let number = calls.begin(&self.world, pass, mapped, &buffers)?;
         // SAFETY: the caller promised it of the buffers; scratch is this member's and as long as the programs need; they are
-        // of as many ranks as the world.
+        // made for the ranks of the world.
         unsafe { calls.rank_worker.run(&self.world, pass, mapped, number, &buffers, limit) }.await
     }
 
@@ -111,7 +111,7 @@ impl Member {
         for (pass, buffers) in batch.in_passes(1) {
             let number = calls.begin(&self.world, pass, None, buffers)?;
             // SAFETY: the caller promised it of the buffers, and that calls share nothing that one writes; `place_scratch` gave
-            // every call scratch of its own; the programs are of as many ranks as the world.
+            // every call scratch of its own; the programs have the ranks of the world.
             unsafe { calls.rank_worker.run(&self.world, pass, None, number, buffers, limit) }.await?;
         }
         Ok(())

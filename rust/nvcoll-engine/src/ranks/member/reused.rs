@@ -53,7 +53,7 @@ impl MemberCalls {
     /// Makes the next call, which has no data, and says two words in it.
     ///
     /// # Safety
-    /// The program is a barrier of as many ranks as the world has.
+    /// The program is a barrier of the ranks of the world.
     pub(super) async unsafe fn say(
         &mut self,
         world: &World,
@@ -63,7 +63,7 @@ impl MemberCalls {
     ) -> Result<()> {
         let (pass, buffers) = (Pass::of_words(program, words), [Buffers::unknown()]);
         let number = self.begin(world, pass, None, &buffers)?;
-        // SAFETY: a barrier touches no buffer; the program is of as many ranks as the world, as this function demands.
+        // SAFETY: a barrier touches no buffer; the program has the ranks of the world, as this function demands.
         unsafe { self.rank_worker.run(world, pass, None, number, &buffers, limit) }.await
     }
 

@@ -31,11 +31,11 @@ fn buffers(data: &mut [[f32; 8]; 2]) -> Vec<Buffers> {
 
 fn run(node: &Node, program: &Arc<Program>) {
     let mut data = [[1f32; 8]; 2];
-    // SAFETY: two live arrays of as many floats as any call here has, in place.
+    // SAFETY: two live arrays, long enough for any call here, in place.
     unsafe { node.run(program, &mut buffers(&mut data), Deadline::after(None), &mut || false) }.unwrap();
 }
 
-fn told(node: &Node) -> Vec<(usize, usize, u64)> {
+fn counted(node: &Node) -> Vec<(usize, usize, u64)> {
     node.programs().call_counts().counted().iter().map(|one| (one.kind.count, one.kind.calls, one.times)).collect()
 }
 
@@ -43,14 +43,14 @@ fn told(node: &Node) -> Vec<(usize, usize, u64)> {
 fn what_succeeded_is_counted_also_when_its_program_was_bound_anew() {
     let mut node = Node::new(2, Some(1)).unwrap();
     let first = node.program(&call(5), None).unwrap();
-    assert!(told(&node).is_empty(), "nothing was called");
+    assert!(counted(&node).is_empty(), "nothing was called");
     run(&node, &first);
     run(&node, &first);
     node.programs_mut().set_isa(crate::kernel::Isa::Baseline).unwrap();
     let anew = node.program(&call(5), None).unwrap();
     assert!(!Arc::ptr_eq(&first, &anew));
     run(&node, &anew);
-    assert_eq!(told(&node), [(5, 1, 3)]);
+    assert_eq!(counted(&node), [(5, 1, 3)]);
 }
 
 /// Does the work of a caller while another thread holds the counts, as a thread that forks does. Says whether the work

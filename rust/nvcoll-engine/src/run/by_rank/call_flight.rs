@@ -202,14 +202,14 @@ impl CallFlight<'_, '_> {
 }
 
 impl RankWorker {
-    /// Runs call number `number` for the worker's ranks, whose buffers are given for each call of the pass: those of
-    /// all ranks if one caller drives them, else those of this member.
+    /// Runs call number `number` for the worker's ranks, whose buffers are given for each call of the pass: buffers of
+    /// all ranks if one caller drives them, else of this member.
     ///
     /// A rank whose buffers every rank can reach may offer to run the call `mapped`, by a program of the same call on the mapped
     /// path. The ranks do so if all offer it.
     ///
     /// # Safety
-    /// Every program of the pass is of as many ranks as the world has. The buffers, with their scratch, are as long as the
+    /// Every program of the pass has the ranks of the world. The buffers, with their scratch, are as long as the
     /// programs' calls say, and nobody but the workers of this call touches them until `run` returns. The staging of the
     /// world was made if a program uses it.
     pub(crate) async unsafe fn run<'a>(

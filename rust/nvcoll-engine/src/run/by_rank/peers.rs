@@ -181,7 +181,7 @@ impl RankWorker {
         }
     }
 
-    /// Says whether the arrays of a peer overlap those of rank `own` in a single call, if one of the two works on
+    /// Says whether the arrays of a peer overlap the arrays of rank `own` in a single call, if one of the two works on
     /// copies.
     #[cold]
     fn originals_overlap(

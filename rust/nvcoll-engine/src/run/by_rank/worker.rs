@@ -38,7 +38,7 @@ pub(super) struct QueueCursor {
     pub(super) over: usize,
 }
 
-/// The buffers of peers in one pass. They are used only after the peer's record said that it runs this pass again.
+/// The buffers of peers in one pass. They are used only if the peer's record says that it runs this pass again.
 #[derive(Debug)]
 pub(super) struct KnownPeers {
     /// The number of the pass of its own ranks; 0 for all single calls.
@@ -64,7 +64,7 @@ pub(crate) struct RankWorker {
     /// Whether this is a rank that calls for itself. It must learn its peers' buffers, and a peer's program may
     /// return.
     pub(super) is_member: bool,
-    /// The buffers of peers in this pass; `remembered` has those of earlier passes.
+    /// The buffers of peers in this pass; `remembered` has the buffers of earlier passes.
     pub(super) known: KnownPeers,
     pub(super) remembered: Vec<KnownPeers>,
     /// The fingerprint of this call, on which all ranks must agree.

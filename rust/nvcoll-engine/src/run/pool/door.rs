@@ -55,7 +55,7 @@ impl Door {
 
     /// Says whether nobody is inside, after `close`. The work of the helpers is then visible.
     pub fn is_empty(&self) -> bool {
-        // Acquire: pairs with the Release of everyone who left, each of which continues the last one's.
+        // Acquire: pairs with the Release of everyone who left; each of these continues the Release before.
         self.0.load(Ordering::Acquire) & INSIDE == 0
     }
 
