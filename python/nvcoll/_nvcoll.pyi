@@ -322,7 +322,15 @@ class Builder:
 
     Raises:
         InvalidArgument: the collective is unknown, or a number is out of range.
-        BuildError: here, and at each method: the call broke a rule of the builder; the message names it."""
+        BuildError: here, and at each method: the call broke a rule of the builder; the message names it.
+
+    Example:
+        >>> import nvcoll
+        >>> b = nvcoll.Builder("broadcast", 2)
+        >>> for rank in range(2):
+        ...     view = b.copy(b.input(0, 0), into=b.output(rank, 0))
+        >>> nvcoll.verify(b.finish("star")).expression(0)
+        'r0'"""
 
     def __new__(cls, collective: str, world_size: int, *, root: int | None = None, in_place: bool = False) -> Self: ...
     def all_gather(
@@ -358,7 +366,7 @@ class Builder:
             The results, one view per rank."""
 
     def channel(self, channel: int) -> None:
-        """Puts the following steps into `channel`. The queues of a channel are independent of those of other channels."""
+        """Puts the following steps into `channel`. The queues of different channels are independent."""
 
     def chunks(self, per_part: int) -> list[int]:
         """Cuts every part into `per_part` chunks and returns the numbers of all chunks, part by part."""
@@ -545,7 +553,12 @@ class CollectivePrice:
 class Communicator:
     """The collectives of one rank. `nvcoll.init` returns the communicator of a rank that is a process, `Node.run` passes one to the
     program of each rank that is a thread, and `split` makes others. A communicator ends with the program of its rank. One thread
-    at a time may use it; several threads of a rank use one each."""
+    at a time may use it; several threads of a rank use one each.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> nvcoll.Node(2).run(lambda comm: comm.all_reduce(np.full(2, comm.rank + 1)).tolist())
+        [[3, 3], [3, 3]]"""
 
     @property
     def hosts(self) -> tuple[tuple[int, ...], ...]:
@@ -824,7 +837,7 @@ class Communicator:
         """Copies an array into one that every rank can reach: see `empty`.
 
         Args:
-            x: an array, or anything of which numpy makes one.
+            x: an array, or anything that numpy converts to an array.
             dtype: the dtype. Default: that of `x`."""
 
     @overload
@@ -1561,7 +1574,14 @@ class Communicator:
 
 @final
 class CriticalPiece:
-    """A piece of the critical path: a rank, an interval and the reason why time passes."""
+    """A piece of the critical path: a rank, an interval and the reason why time passes.
+
+    Example:
+        >>> import nvcoll
+        >>> timeline = nvcoll.fabric("hgx-h100").simulate("ring", "1M", collective="all_reduce")
+        >>> last = timeline.critical[-1]
+        >>> last.end_us == timeline.time_us
+        True"""
 
     @property
     def end_us(self) -> float:
@@ -1614,7 +1634,13 @@ class Fabric:
     """A machine, or several machines and a network: devices, links and abilities.
 
     Made by :func:`fabric`, :meth:`from_text`, :meth:`from_file` and :func:`cluster`. The GPUs are the ranks. Rates are decimal GB/s in
-    one direction."""
+    one direction.
+
+    Example:
+        >>> import nvcoll
+        >>> machine = nvcoll.fabric("hgx-h100")
+        >>> machine.predict("all_reduce", "1G").algorithm
+        'NVLS'"""
 
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -1674,7 +1700,7 @@ class Fabric:
 
         Args:
             lost: ``nvlink``, ``pcie`` or another family: lanes of its links to GPUs; ``cards``: network cards; ``rate``: of each port of
-                the network; ``gpu_direct``; or the name of a medium, of which one port replaces all cards. One node has no network to
+                the network; ``gpu_direct``; or the name of a medium: one port of it replaces all cards. One node has no network to
                 lose.
             part: what there was over what is left. 0, of lanes: nothing is left.
             of_all: whether all GPUs lose lanes, or the first of each node.
@@ -1890,7 +1916,7 @@ class Fabric:
         the protocol: the times compare schedules and predict no call. For several sizes, routes are found once.
 
         Args:
-            schedule: a `Schedule` for at most as many ranks as the fabric has GPUs; or an algorithm for all GPUs, written in
+            schedule: a `Schedule` for at most ``world_size`` ranks; or an algorithm for all GPUs, written in
                 Python or named.
             nbytes: a size in bytes, a text such as `"1M"`, or several sizes: the longer buffer of a rank, a multiple of the
                 element's bytes. nccl-tests' count.
@@ -1974,7 +2000,18 @@ class Fabric:
 
 @final
 class Group:
-    """Calls that launch together. Made by `Node.group` and `Communicator.group`."""
+    """Calls that launch together. Made by `Node.group` and `Communicator.group`.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> def program(comm):
+        ...     x, y = np.ones(1), np.ones(1)
+        ...     with comm.group():
+        ...         comm.all_reduce(x)
+        ...         comm.all_reduce(y)
+        ...     return float(x[0] + y[0])
+        >>> nvcoll.Node(2).run(program)
+        [4.0, 4.0]"""
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None, /
@@ -2054,7 +2091,16 @@ class Job:
 
 @final
 class Message:
-    """A received message. In a group or after `irecv`, its attributes are None until the receive has ended."""
+    """A received message. In a group or after `irecv`, its attributes are None until the receive has ended.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> def program(comm):
+        ...     peer = 1 - comm.rank
+        ...     return comm.sendrecv(np.ones(3), peer, np.empty(3), peer)
+        >>> message = nvcoll.Node(2).run(program)[0]
+        >>> message.source, message.count
+        (1, 3)"""
 
     def _take(self, other: Message) -> None: ...
     @property
@@ -2071,7 +2117,13 @@ class Message:
 
 @final
 class NcclCandidate:
-    """An algorithm and a protocol that NCCL weighs for a call of one size."""
+    """An algorithm and a protocol that NCCL weighs for a call of one size.
+
+    Example:
+        >>> import nvcoll
+        >>> estimate = nvcoll.fabric("hgx-h100").nccl("all_reduce", "1G")
+        >>> [one.algorithm for one in estimate.candidates if one.protocol == "Simple"]
+        ['NVLS', 'Ring', 'Tree', 'NVLSTree', 'PAT']"""
 
     @property
     def algbw(self) -> float | None:
@@ -2103,11 +2155,17 @@ class NcclCandidate:
 
 @final
 class NcclEstimate:
-    """The algorithm that NCCL's tuning model selects for a call of one size, and its estimate. Made by :meth:`Fabric.nccl`."""
+    """The algorithm that NCCL's tuning model selects for a call of one size, and its estimate. Made by :meth:`Fabric.nccl`.
+
+    Example:
+        >>> import nvcoll
+        >>> estimate = nvcoll.fabric("hgx-h100").nccl("all_reduce", "1G")
+        >>> estimate.chosen.algorithm, estimate.chosen.protocol
+        ('NVLS', 'Simple')"""
 
     @property
     def candidates(self) -> list[NcclCandidate]:
-        """The candidates: the selected one, then the others by estimate, then those that NCCL does not consider."""
+        """The candidates: first the selected one, then the others by estimate, then candidates that NCCL does not consider."""
 
     @property
     def chosen(self) -> NcclCandidate:
@@ -2127,8 +2185,16 @@ class NcclEstimate:
 
 @final
 class Network:
-    """A network between nodes: its cards, ports and switches. Made by :func:`networks`, :meth:`from_text` and :meth:`from_file`;
-    :func:`cluster` takes it."""
+    """A network between nodes: its cards, ports and switches. Made by :meth:`from_text` and :meth:`from_file`; :func:`cluster` takes it.
+
+    Example:
+        >>> import nvcoll
+        >>> network = nvcoll.Network.from_text(
+        ...     'name = "mine"\\ntitle = "my network"\\nsource = "its manual"\\nmedium = "ib-ndr"\\n'
+        ...     'nics = 8\\nhost_medium = "pcie5"\\nhost_lanes = 16'
+        ... )
+        >>> nvcoll.cluster("hgx-h100", nodes=2, network=network).world_size
+        16"""
 
     def __eq__(self, value: object, /) -> bool: ...
     @staticmethod
@@ -2743,7 +2809,16 @@ class Node:
 
 @final
 class Plan:
-    """A call that runs again and again on the same arrays. Made by `Node.plan`."""
+    """A call that runs again and again on the same arrays. Made by `Node.plan`.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> arrays = np.ones((2, 3))
+        >>> plan = nvcoll.Node(2).plan("all_reduce", arrays)
+        >>> for _ in range(3):
+        ...     _ = plan.run()
+        >>> arrays[0].tolist()
+        [8.0, 8.0, 8.0]"""
 
     @property
     def algorithm(self) -> str:
@@ -2773,7 +2848,13 @@ class Plan:
 
 @final
 class Prediction:
-    """The predicted time of a call of one size. Made by :meth:`Fabric.predict`."""
+    """The predicted time of a call of one size. Made by :meth:`Fabric.predict`.
+
+    Example:
+        >>> import nvcoll
+        >>> prediction = nvcoll.predict("all_reduce", "1G", on="hgx-h100")
+        >>> prediction.algorithm, prediction.low_us < prediction.time_us < prediction.high_us
+        ('NVLS', True)"""
 
     @property
     def launch(self) -> _Launch:
@@ -2867,11 +2948,21 @@ class Prediction:
 
 @final
 class PremulSum:
-    """The op that multiplies each contribution by the scalar of its rank and adds. Made by `nvcoll.premul_sum`."""
+    """The op that multiplies each contribution by the scalar of its rank and adds. Made by `nvcoll.premul_sum`.
+
+    Example:
+        >>> import nvcoll
+        >>> nvcoll.premul_sum(0.5)
+        nvcoll.premul_sum(0.5)"""
 
 @final
 class Proof:
-    """The proof of a schedule. Made by `nvcoll.verify`."""
+    """The proof of a schedule. Made by `nvcoll.verify`.
+
+    Example:
+        >>> import nvcoll
+        >>> nvcoll.verify("all_reduce", "tree", world_size=4).expression(0)
+        '((r0 + r1 + r2) + r3)'"""
 
     def __copy__(self) -> Proof: ...
     def __deepcopy__(self, _memo: object, /) -> Proof: ...
@@ -2933,7 +3024,7 @@ class RankBuilder:
         """Adds attention of all heads of the rank. ``again`` says that its kernel is one of the backward pass."""
 
     def collective(self, issue: Issue, pattern: str, nbytes: float, group: int, *, share: bool = False) -> int:
-        """Adds a collective of a group. ``share``: the bytes are those of one rank, of which nccl-tests counts all."""
+        """Adds a collective of a group. ``share``: the bytes are one rank's; nccl-tests counts the bytes of all ranks."""
 
     def copy(self, issue: Issue, nbytes: float, direction: str) -> int:
         """Adds a copy: ``h2d``, ``d2h`` or ``d2d``."""
@@ -3012,7 +3103,13 @@ class Recorder:
 @final
 class Schedule:
     """The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by `Algorithm.schedule` or by `parse`.
-    `str` returns the text that `parse` reads."""
+    `str` returns the text that `parse` reads.
+
+    Example:
+        >>> import nvcoll
+        >>> ring = nvcoll.schedule("all_reduce", "ring", world_size=4)
+        >>> ring.chunks, len(ring.steps)
+        (4, 24)"""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -3037,7 +3134,7 @@ class Schedule:
         """The number of chunks of all parts."""
 
     def chunks_of(self, rank: int) -> tuple[list[int], list[int]]:
-        """Returns the chunks of a rank's input and those of its output, in memory order.
+        """Returns the chunks of a rank's input and the chunks of its output, in memory order.
 
         Raises:
             InvalidArgument: the schedule has no such rank."""
@@ -3112,7 +3209,12 @@ class Schedule:
 
 @final
 class Step:
-    """One step of a schedule, on one queue of one rank: it folds its sources into its destinations."""
+    """One step of a schedule, on one queue of one rank: it folds its sources into its destinations.
+
+    Example:
+        >>> import nvcoll
+        >>> nvcoll.schedule("all_reduce", "ring", world_size=2).steps[0]
+        <nvcoll.Step r1.q0.0: output[r1].0 = input[r0].0*s0 + input[r1].0*s1>"""
 
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -3232,7 +3334,7 @@ class StepBuilder:
             memory: allocated and reserved bytes, bytes by part, and lines at the peak, innermost last. Default: not known."""
 
     def shape(self, size: int, stride: int, *, called: str = "") -> int:
-        """Returns the number of a group of which only size and stride are known."""
+        """Returns the number of a group if only its size and stride are known."""
 
 @final
 class StepPrediction:
@@ -3244,7 +3346,7 @@ class StepPrediction:
 
     @property
     def flops_of(self) -> Literal["model", "recorded"]:
-        """The FLOPs that `mfu` and `tflops` count: those of the ``model``, or ``recorded`` ones."""
+        """The FLOPs that `mfu` and `tflops` count: ``model`` (of the model) or ``recorded``."""
 
     @property
     def layout(self) -> PlanOptions:
@@ -3288,7 +3390,7 @@ class StepPrediction:
 
     @property
     def exposed_s(self) -> float:
-        """Seconds in which the GPU computes nothing as data moves between GPUs, with those that computing loses beside it."""
+        """Seconds of exposed communication, and the seconds that compute loses because a call runs beside it."""
 
     @property
     def extrapolated(self) -> list[str]:
@@ -3478,7 +3580,13 @@ class TextFormat:
 class Timeline:
     """A schedule in virtual time: the end of each rank, the load of each link, the critical path.
 
-    Made by :meth:`Fabric.simulate`. Times are microseconds from 0. Ranks enter at 0 unless `starts` says otherwise."""
+    Made by :meth:`Fabric.simulate`. Times are microseconds from 0. Ranks enter at 0 unless `starts` says otherwise.
+
+    Example:
+        >>> import nvcoll
+        >>> timeline = nvcoll.fabric("hgx-h100").simulate("ring", "1M", collective="all_reduce")
+        >>> len(timeline.end_us), timeline.time_us == max(timeline.end_us)
+        (8, True)"""
 
     def __copy__(self) -> Timeline: ...
     def __deepcopy__(self, _memo: object, /) -> Timeline: ...
@@ -3602,7 +3710,13 @@ class Trial:
 
 @final
 class View:
-    """Chunks of one buffer of one rank. A view is a place, not a value: a later step can overwrite it."""
+    """Chunks of one buffer of one rank. A view is a place, not a value: a later step can overwrite it.
+
+    Example:
+        >>> import nvcoll
+        >>> b = nvcoll.Builder("all_reduce", 2)
+        >>> b.input(1, 0)
+        input[r1].0 of 1"""
 
     def __eq__(self, value: object, /) -> bool: ...
     @property
@@ -3612,7 +3726,15 @@ class View:
 @final
 class Work:
     """An asynchronous call. `isend`, `irecv` and calls of `Communicator` with `async_op=True` return a `Work` immediately. In asyncio,
-    `await work` waits like `wait`, without blocking the loop. If the task is cancelled meanwhile, the call stays in flight."""
+    `await work` waits like `wait`, without blocking the loop. If the task is cancelled meanwhile, the call stays in flight.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> def program(comm):
+        ...     work = comm.all_reduce(np.ones(2), async_op=True)  # the program may compute after this line
+        ...     return work.wait().tolist()
+        >>> nvcoll.Node(2).run(program)
+        [[2.0, 2.0], [2.0, 2.0]]"""
 
     def __await__(self) -> Generator[Any, None, Any]: ...
     def _explain(self, meaning: Callable[[BaseException], BaseException]) -> None: ...
@@ -3660,7 +3782,7 @@ class WorkStep:
         """The FLOPs of products and attention on streams, recomputation included: of all ranks, or of one recorded rank by its position.
 
         Raises:
-            InvalidArgument: the step has no streams, or not so many ranks."""
+            InvalidArgument: the step has no streams, or fewer ranks."""
 
     @staticmethod
     def from_json(text: str) -> WorkStep:
@@ -3766,7 +3888,12 @@ def cluster(node: str | PathLike[str] | Fabric, *, nodes: int, network: str | Pa
     Raises:
         InvalidArgument: a name is unknown, no NIC can be attached to the node, or the description of the network is wrong or
             holds fewer nodes.
-        OSError: the file cannot be read."""
+        OSError: the file cannot be read.
+
+    Example:
+        >>> import nvcoll
+        >>> nvcoll.cluster("hgx-h100", nodes=4, network="ib-ndr-8").world_size
+        32"""
 
 def collective_spelled(name: str) -> str | None:
     """Returns nvcoll's name of a collective, or of sendrecv, in the spelling of any tool, as `alltoall` or `AllReduce`; None if
@@ -3793,7 +3920,12 @@ def fabric(on: str | PathLike[str] | Fabric, *, gpu: str | None = None) -> Fabri
 
     Raises:
         InvalidArgument: as :func:`machines`; these are several machines.
-        OSError: a file cannot be read."""
+        OSError: a file cannot be read.
+
+    Example:
+        >>> import nvcoll
+        >>> nvcoll.fabric("hgx-h100x2+ib-ndr-8").world_size
+        16"""
 
 def fabrics() -> list[Fabric]:
     """Returns every preset machine."""
@@ -3848,8 +3980,13 @@ def machines(
         gpu: the model of the GPUs of files that do not name it.
 
     Raises:
-        InvalidArgument: no machine is called so: the message has the nearest ones; a file is wrong; no file wants ``gpu``.
-        OSError: a file cannot be read."""
+        InvalidArgument: the name is unknown (the message has the nearest names); a file is wrong; ``gpu`` is given and no file needs it.
+        OSError: a file cannot be read.
+
+    Example:
+        >>> import nvcoll
+        >>> [machine.world_size for machine in nvcoll.machines("hgx-h100,dgx2")]
+        [8, 16]"""
 
 def media() -> list[MediumRow]:
     """Returns every medium of links."""
@@ -3885,7 +4022,13 @@ def premul_sum(scalars: float | Sequence[float]) -> PremulSum:
         scalars: one real number, or a list of one per rank for a call of a `Node`. Integer dtypes take integers alone.
 
     Raises:
-        InvalidArgument: a scalar is not a real number, or a float64 cannot hold it."""
+        InvalidArgument: a scalar is not a real number, or a float64 cannot hold it.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> op = nvcoll.premul_sum([0.5, 0.25])  # rank 0 times 0.5, rank 1 times 0.25
+        >>> nvcoll.Node(2).all_reduce(np.full((2, 3), 4.0), op)[0].tolist()
+        [3.0, 3.0, 3.0]"""
 
 def roofline(arrays: Any, threads: int, *, non_temporal: bool = False) -> float:
     """Sums float32 arrays into each other with a hand-written loop, for benchmarks.
@@ -3926,7 +4069,13 @@ def schedule(
 
     Raises:
         InvalidArgument: a name is unknown, a number is out of range, or the algorithm is for another collective.
-        BuildError: the algorithm broke a rule of the builder, or has too many steps."""
+        BuildError: the algorithm broke a rule of the builder, or has too many steps.
+
+    Example:
+        >>> import nvcoll
+        >>> ring = nvcoll.schedule("all_reduce", "ring", world_size=8)
+        >>> ring.cost()  # bytes per byte of data, and waits in the longest chain
+        (4.375, 15)"""
 
 def step_words() -> tuple[list[tuple[str, str, str]], list[tuple[str, str]], list[tuple[str, str]]]:
     """Returns the words of priced steps: name, kind and title of each part of the time; name and title of each line of memory, and of each
@@ -3950,7 +4099,7 @@ def verify(
     """Proves that a schedule gives the promised result, without races and deadlocks, for any count.
 
     Args:
-        schedule: the schedule; or the name of a collective, with that of an algorithm behind it, as ``verify("all_reduce", "ring")``.
+        schedule: the schedule; or the names of a collective and an algorithm, as in ``verify("all_reduce", "ring")``.
         algorithm: the algorithm of a collective, whose mapped schedule is proved.
         world_size: the number of its ranks. Default: 8.
 
@@ -3960,7 +4109,13 @@ def verify(
     Raises:
         InvalidArgument: a name is unknown, or there is no schedule.
         Refuted: the schedule is wrong. `places` names the steps in conflict; `missing` names the missing wait, or is None.
-        KeyboardInterrupt: Ctrl-C ended the proof."""
+        KeyboardInterrupt: Ctrl-C ended the proof.
+
+    Example:
+        >>> import nvcoll
+        >>> proof = nvcoll.verify("all_reduce", "ring", world_size=4)
+        >>> proof.expression(1)
+        '(((r1 + r2) + r3) + r0)'"""
 
 def why(schedules: Sequence[Schedule]) -> str:
     """Explains in one line the data that each schedule moves and its longest chain of waits."""

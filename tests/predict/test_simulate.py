@@ -94,7 +94,7 @@ def test_an_algorithm_by_name_or_written_in_python_is_its_schedule_for_all_gpus(
     ("call", "message"),
     [
         (lambda one: one.simulate(ring(16), MIB), "16 ranks"),
-        (lambda one: one.simulate("ring", MIB), "of which collective"),
+        (lambda one: one.simulate("ring", MIB), "does not name its collective"),
         (lambda one: one.simulate("rang", MIB, collective="all_reduce"), "rang"),
         (lambda one: one.simulate("ring", MIB, collective="all_redoce"), "no collective is called `all_redoce`"),
         (lambda one: one.simulate(7, MIB), "a schedule, an algorithm or a name"),

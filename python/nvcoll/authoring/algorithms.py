@@ -23,7 +23,7 @@ class Algorithm:
         ... def direct(b):
         ...     for r in range(b.world_size):
         ...         for c in range(b.world_size):
-        ...             b.copy(b.input(c, 0), into=b.output(r, c))
+        ...             b.copy(b.input(c, c), into=b.output(r, c))
         >>> direct.schedule(world_size=2).algorithm
         'direct'
     """
@@ -132,7 +132,8 @@ def algorithm(collective: str) -> Callable[[Callable[..., object]], Algorithm]:
         InvalidArgument: there is no such collective, or the function cannot be an algorithm.
 
     Example:
-        >>> @algorithm("all_reduce")
+        >>> import nvcoll
+        >>> @nvcoll.algorithm("all_reduce")
         ... def star(b):
         ...     ranks = range(b.world_size)
         ...     b.fold([b.input(r, 0) for r in ranks], into=[b.output(r, 0) for r in ranks])

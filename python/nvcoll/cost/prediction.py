@@ -89,7 +89,7 @@ def predict(
         >>> import nvcoll
         >>> table = nvcoll.predict("allreduce", [1 << 20, 1 << 30], on="hgx-h100")
         >>> table.shape, [str(name) for name in table["algorithm"]]
-        ((2,), ['NVLS', 'NVLS'])
+        ((2,), ['Ring', 'NVLS'])
     """
     machine = fabric(on)
 

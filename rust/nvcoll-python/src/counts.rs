@@ -116,7 +116,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Writes the words of one rank, in their place, among those of all.
+    /// Writes the words of one rank at their place among the words of all ranks.
     pub(crate) fn of_rank(rank: u32, send: &[usize], receive: Option<&[usize]>) -> Self {
         let world_size = send.len();
         let mut rows = Self { world_size, words: vec![0; world_size * Self::words(world_size)] };

@@ -1,4 +1,4 @@
-//! Classes of plain fields for `pickle` and `copy`, and the refusal of those that cannot be copied.
+//! Classes of plain fields for `pickle` and `copy`, and the refusal of classes that cannot be copied.
 
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;

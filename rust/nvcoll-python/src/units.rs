@@ -22,7 +22,7 @@ fn three_digits(value: f64) -> String {
     format!("{value:.*}", (2 - exponent).max(0) as usize)
 }
 
-/// Writes bytes in the largest unit of which there is at least one.
+/// Writes bytes in the largest unit that is at most their number.
 pub(crate) fn sized(nbytes: u64) -> String {
     let unit = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")].into_iter().find(|&(unit, _)| nbytes >= unit);
     let (unit, name) = unit.unwrap_or((1, "B"));

@@ -28,7 +28,7 @@ struct BoundArray {
     seen: Array,
     /// Memory, flags and dtype of a packed array that is no view. Nearly all are, and comparing these takes a tenth of reading the array.
     plain: Option<(Memory, c_int, Py<PyArrayDescr>)>,
-    /// The array of which this one is a view, and its memory then.
+    /// The base array if this one is a view, and its memory then.
     base: Option<(Py<PyUntypedArray>, Memory)>,
     is_written: bool,
     /// The argument, and the rank unless it is an array of all ranks.

@@ -96,7 +96,7 @@ pub(crate) fn any() -> bool {
 }
 
 /// Refuses a call whose arrays share a byte with an array in flight, if one of the two is written; `label` names an array. A call
-/// that is issued in a queue may share those of the calls before it there.
+/// that is issued in a queue may share the arrays of earlier calls of the queue.
 ///
 /// # Errors
 /// `Busy`, which names both calls.
@@ -133,7 +133,7 @@ fn conflict(
     ))
 }
 
-/// Finds the first conflict between the arrays of two calls, each of which has none in itself.
+/// Finds the first conflict between the arrays of two calls. Neither call has a conflict in itself.
 fn conflict_of(own: &[OriginalArray], others: &[OriginalArray]) -> Option<Conflict> {
     let all = own.iter().chain(others).enumerate();
     let mut ranges: Vec<_> =

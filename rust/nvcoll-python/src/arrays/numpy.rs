@@ -1,7 +1,7 @@
 //! numpy arrays, read from their C structure.
 //!
 //! Address, shape, strides and flags are fields of numpy's stable ABI. No attribute is looked up, and nothing is allocated. The dtype
-//! is a number. numpy's own numbers are fixed; those of other packages (`ml_dtypes.bfloat16`) differ between processes. So the first
+//! is a number. numpy's own numbers are fixed; the numbers of other packages (`ml_dtypes.bfloat16`) differ between processes. So the first
 //! use of a number looks up the *name* of its dtype, and later uses find it in a table. A new dtype needs no change here.
 
 use std::sync::OnceLock;

@@ -64,7 +64,7 @@ impl PassedArrays {
         bytes_of(slf, Side::Input)
     }
 
-    /// The bytes that this rank receives; they may be those of the input, or some of them.
+    /// The bytes that this rank receives; they may be the bytes of the input, or some of them.
     #[getter]
     fn output(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyMemoryView>> {
         bytes_of(slf, Side::Output)

@@ -19,6 +19,11 @@ use crate::integers::{items_of, shown};
 use crate::schedules::schedule::written;
 
 /// The op that multiplies each contribution by the scalar of its rank and adds. Made by `nvcoll.premul_sum`.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> nvcoll.premul_sum(0.5)
+///     nvcoll.premul_sum(0.5)
 #[pyclass(name = "PremulSum", module = "nvcoll", frozen)]
 pub(crate) struct PremulSum {
     scalars: Vec<f64>,
@@ -41,6 +46,12 @@ impl PremulSum {
 ///
 /// Raises:
 ///     InvalidArgument: a scalar is not a real number, or a float64 cannot hold it.
+///
+/// Example:
+///     >>> import numpy as np, nvcoll
+///     >>> op = nvcoll.premul_sum([0.5, 0.25])  # rank 0 times 0.5, rank 1 times 0.25
+///     >>> nvcoll.Node(2).all_reduce(np.full((2, 3), 4.0), op)[0].tolist()
+///     [3.0, 3.0, 3.0]
 #[pyfunction]
 #[pyo3(signature = (scalars: "float | Sequence[float]"))]
 pub(crate) fn premul_sum(scalars: &Bound<'_, PyAny>) -> PyResult<PremulSum> {

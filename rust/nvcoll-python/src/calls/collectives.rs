@@ -1,7 +1,7 @@
 //! The collectives of `Node` and `Communicator`: one row gives a method to both classes, with its docstring.
 //!
 //! ```text
-//! name(op: text, *, root: text, counts: text)    arguments beside those of all collectives; each may be left out
+//! name(op: text, *, root: text, counts: text)    arguments that not all collectives have; each may be left out
 //!     => CONTRACT, input -> output result,       `each` rank or the `root` has an array; without `out` it is `kept` or `new`
 //!     "summary", "input", "output"               docstring: shapes and access of the arrays
 //!     shown as ["(…)", "(…)"];                   the signatures in `help`, if defaults are not None

@@ -158,7 +158,7 @@ impl Endpoint {
         Ok(BoundCall::new(Programs { own, mapped: None }, operands, |_| 1.0))
     }
 
-    /// Prepares the exchange of `words` words in all, as many for each rank.
+    /// Prepares the exchange of `words` words in all, divided equally among the ranks.
     pub(crate) fn exchange_of_words(&self, py: Python<'_>, words: usize, deadline: Deadline) -> PyResult<WordExchange> {
         let call = WordExchange::call(words, self.default_path());
         self.program(py, &call, None, deadline).map(WordExchange)
@@ -219,7 +219,7 @@ impl Endpoint {
     /// Runs a call or a group of this endpoint without the GIL.
     ///
     /// # Errors
-    /// Those of [`BoundCall::check`]; the exceptions of the run.
+    /// As [`BoundCall::check`]; the exceptions of the run.
     #[inline]
     pub(crate) fn run(&self, py: Python<'_>, call: &mut BoundCall, deadline: Deadline) -> PyResult<()> {
         // On several hosts, calls of the program run in the order of issue, and this is a part of one.

@@ -11,7 +11,7 @@ use crate::error::{invalid, of_engine};
 
 /// Has a fault strike this rank in a call of a communicator. Not public.
 #[pyfunction]
-#[pyo3(signature = (comm, is_of_messages, call, step, strike, told))]
+#[pyo3(signature = (comm, is_of_messages, call, step, strike, report))]
 pub(crate) fn arm(
     py: Python<'_>,
     comm: &Communicator,
@@ -19,7 +19,7 @@ pub(crate) fn arm(
     call: u32,
     step: Option<i64>,
     strike: (String, f64),
-    told: Option<i32>,
+    report: Option<i32>,
 ) -> PyResult<()> {
     let at = match step {
         None => Moment::Before,
@@ -43,5 +43,5 @@ pub(crate) fn arm(
         "raise" => Strike::Raise,
         other => return Err(invalid(py, format!("`strike` is {other}, which is none"))),
     };
-    comm.member().arm(is_of_messages, call, at, strike, told).map_err(|error| of_engine(py, &error))
+    comm.member().arm(is_of_messages, call, at, strike, report).map_err(|error| of_engine(py, &error))
 }

@@ -30,6 +30,17 @@ use crate::calls::work::Work;
 use crate::error::of_engine;
 
 /// Calls that launch together. Made by `Node.group` and `Communicator.group`.
+///
+/// Example:
+///     >>> import numpy as np, nvcoll
+///     >>> def program(comm):
+///     ...     x, y = np.ones(1), np.ones(1)
+///     ...     with comm.group():
+///     ...         comm.all_reduce(x)
+///     ...         comm.all_reduce(y)
+///     ...     return float(x[0] + y[0])
+///     >>> nvcoll.Node(2).run(program)
+///     [4.0, 4.0]
 #[pyclass(name = "Group", module = "nvcoll", frozen)]
 pub(crate) struct Group {
     /// The node or the communicator, which lives as long as the group.

@@ -13,7 +13,7 @@ use crate::integers::integer;
 /// Folds arrays from left to right on the calling thread, without the GIL: ``out = carry op sources[0] op sources[1] ...``. Not public:
 /// it is for hosts, which continue each other's folds.
 ///
-/// The bits are those of one reduction of all these arrays in the order of ranks. Small floats (bfloat16, float16, float8) accumulate
+/// The bits are the same as of one reduction of all these arrays in the order of ranks. Small floats (bfloat16, float16, float8) accumulate
 /// in float32. A float32 `out` of such sources is not rounded, and a float32 `carry` continues a fold that was not.
 ///
 /// Args:

@@ -29,6 +29,14 @@ use crate::gil::{attached, patiently};
 
 /// An asynchronous call. `isend`, `irecv` and calls of `Communicator` with `async_op=True` return a `Work` immediately. In asyncio,
 /// `await work` waits like `wait`, without blocking the loop. If the task is cancelled meanwhile, the call stays in flight.
+///
+/// Example:
+///     >>> import numpy as np, nvcoll
+///     >>> def program(comm):
+///     ...     work = comm.all_reduce(np.ones(2), async_op=True)  # the program may compute after this line
+///     ...     return work.wait().tolist()
+///     >>> nvcoll.Node(2).run(program)
+///     [[2.0, 2.0], [2.0, 2.0]]
 #[pyclass(name = "Work", module = "nvcoll", frozen, weakref)]
 pub(crate) struct Work {
     /// The call, in words.

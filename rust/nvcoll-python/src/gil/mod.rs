@@ -2,7 +2,7 @@
 //!
 //! Threads of calls in flight have no Python code of their own and take the GIL for moments only, by [`attached`]: to wake an event loop,
 //! or to report a failure. The interpreter ends a thread that asks for the GIL while it ends itself, in the middle of Rust code. So
-//! [`end_attaching`] runs before: it waits for those that are attached, and the others find the door shut.
+//! [`end_attaching`] runs before: it waits for attached threads; other threads cannot attach any more.
 
 mod handoff;
 mod signals;

@@ -27,8 +27,13 @@ use crate::rows::GpuRow;
 ///     gpu: the model of the GPUs of files that do not name it.
 ///
 /// Raises:
-///     InvalidArgument: no machine is called so: the message has the nearest ones; a file is wrong; no file wants ``gpu``.
+///     InvalidArgument: the name is unknown (the message has the nearest names); a file is wrong; ``gpu`` is given and no file needs it.
 ///     OSError: a file cannot be read.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> [machine.world_size for machine in nvcoll.machines("hgx-h100,dgx2")]
+///     [8, 16]
 #[pyfunction]
 #[pyo3(signature = (
     on: "str | PathLike[str] | Fabric | Sequence[str | PathLike[str] | Fabric]", *, gpu=None
@@ -81,6 +86,11 @@ const UNWANTED: &str = "`gpu` is for files that do not name their GPUs, and `on`
 /// Raises:
 ///     InvalidArgument: as :func:`machines`; these are several machines.
 ///     OSError: a file cannot be read.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> nvcoll.fabric("hgx-h100x2+ib-ndr-8").world_size
+///     16
 #[pyfunction]
 #[pyo3(signature = (on: "str | PathLike[str] | Fabric", *, gpu=None))]
 pub(crate) fn fabric(py: Python<'_>, on: &Bound<'_, PyAny>, gpu: Option<&str>) -> PyResult<Py<Fabric>> {
@@ -148,6 +158,11 @@ pub(crate) fn with_files<T>(
 ///     InvalidArgument: a name is unknown, no NIC can be attached to the node, or the description of the network is wrong or
 ///         holds fewer nodes.
 ///     OSError: the file cannot be read.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> nvcoll.cluster("hgx-h100", nodes=4, network="ib-ndr-8").world_size
+///     32
 #[pyfunction]
 #[pyo3(
     name = "cluster",

@@ -35,6 +35,12 @@ type LinkRow<'a> = (&'a str, &'a str, &'a str, u32, f64, f64);
 ///
 /// Made by :func:`fabric`, :meth:`from_text`, :meth:`from_file` and :func:`cluster`. The GPUs are the ranks. Rates are decimal GB/s in
 /// one direction.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> machine = nvcoll.fabric("hgx-h100")
+///     >>> machine.predict("all_reduce", "1G").algorithm
+///     'NVLS'
 #[pyclass(frozen, module = "nvcoll", eq)]
 pub(crate) struct Fabric(Hardware, FabricCache);
 
@@ -325,7 +331,7 @@ impl Fabric {
     ///
     /// Args:
     ///     lost: ``nvlink``, ``pcie`` or another family: lanes of its links to GPUs; ``cards``: network cards; ``rate``: of each port of
-    ///         the network; ``gpu_direct``; or the name of a medium, of which one port replaces all cards. One node has no network to
+    ///         the network; ``gpu_direct``; or the name of a medium: one port of it replaces all cards. One node has no network to
     ///         lose.
     ///     part: what there was over what is left. 0, of lanes: nothing is left.
     ///     of_all: whether all GPUs lose lanes, or the first of each node.
@@ -462,8 +468,16 @@ pub(crate) fn text_formats() -> Vec<TextFormat> {
     FORMATS.iter().map(row).collect()
 }
 
-/// A network between nodes: its cards, ports and switches. Made by :func:`networks`, :meth:`from_text` and :meth:`from_file`;
-/// :func:`cluster` takes it.
+/// A network between nodes: its cards, ports and switches. Made by :meth:`from_text` and :meth:`from_file`; :func:`cluster` takes it.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> network = nvcoll.Network.from_text(
+///     ...     'name = "mine"\ntitle = "my network"\nsource = "its manual"\nmedium = "ib-ndr"\n'
+///     ...     'nics = 8\nhost_medium = "pcie5"\nhost_lanes = 16'
+///     ... )
+///     >>> nvcoll.cluster("hgx-h100", nodes=2, network=network).world_size
+///     16
 #[pyclass(frozen, module = "nvcoll", eq)]
 #[derive(PartialEq)]
 pub(crate) struct Network(Described);

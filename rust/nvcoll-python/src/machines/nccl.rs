@@ -16,6 +16,12 @@ use crate::sizes::sizes_of;
 use crate::units::{sized, timed};
 
 /// An algorithm and a protocol that NCCL weighs for a call of one size.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> estimate = nvcoll.fabric("hgx-h100").nccl("all_reduce", "1G")
+///     >>> [one.algorithm for one in estimate.candidates if one.protocol == "Simple"]
+///     ['NVLS', 'Ring', 'Tree', 'NVLSTree', 'PAT']
 #[pyclass(frozen, get_all, module = "nvcoll")]
 pub(crate) struct NcclCandidate {
     /// The algorithm as NCCL prints it: `Tree`, `Ring`, `NVLS`, `NVLSTree`, `PAT`.
@@ -62,6 +68,12 @@ impl NcclCandidate {
 }
 
 /// The algorithm that NCCL's tuning model selects for a call of one size, and its estimate. Made by :meth:`Fabric.nccl`.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> estimate = nvcoll.fabric("hgx-h100").nccl("all_reduce", "1G")
+///     >>> estimate.chosen.algorithm, estimate.chosen.protocol
+///     ('NVLS', 'Simple')
 #[pyclass(frozen, get_all, module = "nvcoll")]
 pub(crate) struct NcclEstimate {
     /// The size in bytes, as nccl-tests counts it.
@@ -70,7 +82,7 @@ pub(crate) struct NcclEstimate {
     tag: String,
     /// Whether NCCL found no ring and runs one channel as a last resort. Its estimates then mean nothing.
     is_last_resort: bool,
-    /// The candidates: the selected one, then the others by estimate, then those that NCCL does not consider.
+    /// The candidates: first the selected one, then the others by estimate, then candidates that NCCL does not consider.
     candidates: Vec<Py<NcclCandidate>>,
 }
 

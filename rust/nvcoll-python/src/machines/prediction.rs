@@ -22,6 +22,12 @@ use crate::sizes::sizes_of;
 use crate::units::{sized, timed};
 
 /// The predicted time of a call of one size. Made by :meth:`Fabric.predict`.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> prediction = nvcoll.predict("all_reduce", "1G", on="hgx-h100")
+///     >>> prediction.algorithm, prediction.low_us < prediction.time_us < prediction.high_us
+///     ('NVLS', True)
 #[pyclass(frozen, get_all, eq, module = "nvcoll")]
 #[derive(PartialEq)]
 pub(crate) struct Prediction {

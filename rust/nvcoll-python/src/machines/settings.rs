@@ -1,4 +1,4 @@
-//! NCCL's environment variables for Python: `settings=`, and the list of those that are known.
+//! NCCL's environment variables for Python: `settings=`, and the list of known variables.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyMapping};

@@ -40,7 +40,7 @@ impl Fabric {
     /// the protocol: the times compare schedules and predict no call. For several sizes, routes are found once.
     ///
     /// Args:
-    ///     schedule: a `Schedule` for at most as many ranks as the fabric has GPUs; or an algorithm for all GPUs, written in
+    ///     schedule: a `Schedule` for at most ``world_size`` ranks; or an algorithm for all GPUs, written in
     ///         Python or named.
     ///     nbytes: a size in bytes, a text such as `"1M"`, or several sizes: the longer buffer of a rank, a multiple of the
     ///         element's bytes. nccl-tests' count.
@@ -183,9 +183,8 @@ impl Fabric {
         let contract = collective.map(|name| collective_named(py, name)).transpose()?;
         let roles = Roles { world_size: self.hardware().world_size(), root: 0 };
         if let Ok(name) = given.extract::<String>() {
-            let contract = contract.ok_or_else(|| {
-                invalid(py, format!("`{name}` is an algorithm of which collective? Pass collective="))
-            })?;
+            let contract = contract
+                .ok_or_else(|| invalid(py, format!("`{name}` does not name its collective: pass collective=")))?;
             let mapped = py.detach(|| build_interruptible(contract, &name, roles, aliasing_of(contract), &interrupt()));
             return Bound::new(py, Schedule::of(mapped.map_err(|error| of_core(py, &error))?));
         }

@@ -17,6 +17,12 @@ use crate::integers::{integer, ANY};
 use crate::schedules::schedule::{collective_named, roles, Schedule};
 
 /// Chunks of one buffer of one rank. A view is a place, not a value: a later step can overwrite it.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> b = nvcoll.Builder("all_reduce", 2)
+///     >>> b.input(1, 0)
+///     input[r1].0 of 1
 #[pyclass(name = "View", module = "nvcoll", frozen, eq, from_py_object)]
 #[derive(Clone, PartialEq)]
 pub(crate) struct View(Region);
@@ -48,6 +54,14 @@ impl View {
 /// Raises:
 ///     InvalidArgument: the collective is unknown, or a number is out of range.
 ///     BuildError: here, and at each method: the call broke a rule of the builder; the message names it.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> b = nvcoll.Builder("broadcast", 2)
+///     >>> for rank in range(2):
+///     ...     view = b.copy(b.input(0, 0), into=b.output(rank, 0))
+///     >>> nvcoll.verify(b.finish("star")).expression(0)
+///     'r0'
 #[pyclass(name = "Builder", module = "nvcoll", frozen)]
 pub(crate) struct Builder {
     core: Mutex<CoreBuilder>,
@@ -109,7 +123,7 @@ impl Builder {
         self.record(per_part.py(), |b| b.chunks(number).collect())
     }
 
-    /// Puts the following steps into `channel`. The queues of a channel are independent of those of other channels.
+    /// Puts the following steps into `channel`. The queues of different channels are independent.
     #[pyo3(signature = (channel: "int"))]
     fn channel(&self, channel: &Bound<'_, PyAny>) -> PyResult<()> {
         let number = integer("channel", channel, ANY)?;

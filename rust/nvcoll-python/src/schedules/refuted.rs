@@ -16,10 +16,10 @@ pub(crate) fn refuted(py: Python<'_>, schedule: &Schedule, refutation: &Refutati
     let error = raise(py, "Refuted", refutation.to_string());
     let value = error.value(py);
     let places = PyTuple::new(py, places(schedule, &refutation.violation));
-    let told = places
+    let raised = places
         .and_then(|places| value.setattr("places", places))
         .and_then(|()| value.setattr("missing", refutation.violation.missing().map(|missing| missing.to_string())));
-    told.err().unwrap_or(error)
+    raised.err().unwrap_or(error)
 }
 
 fn places(schedule: &Schedule, violation: &Violation) -> Vec<String> {

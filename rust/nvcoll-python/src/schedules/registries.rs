@@ -23,7 +23,7 @@ use crate::integers::integer;
 use crate::rows::{AlgorithmRow, CollectiveRow, DtypeRow, OpRow, ParameterRow};
 use crate::schedules::schedule::collective_named;
 
-/// More than the numbers of processors. Chosen: as many as an affinity mask of the system has.
+/// More than the numbers of processors. Chosen: the size of the system's affinity masks.
 const MOST_PROCESSORS: u32 = 1024;
 
 /// Returns all registered algorithms.

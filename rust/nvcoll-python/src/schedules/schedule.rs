@@ -34,6 +34,12 @@ use crate::schedules::refuted::refuted;
 
 /// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by `Algorithm.schedule` or by `parse`.
 /// `str` returns the text that `parse` reads.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> ring = nvcoll.schedule("all_reduce", "ring", world_size=4)
+///     >>> ring.chunks, len(ring.steps)
+///     (4, 24)
 #[pyclass(name = "Schedule", module = "nvcoll", frozen)]
 pub(crate) struct Schedule {
     pub(crate) core: CoreSchedule,
@@ -264,7 +270,7 @@ impl Schedule {
         Ok((0..partition.chunks()).map(|c| partition.range_in_part(c)).map(|r| (r.start, r.end)).collect())
     }
 
-    /// Returns the chunks of a rank's input and those of its output, in memory order.
+    /// Returns the chunks of a rank's input and the chunks of its output, in memory order.
     ///
     /// Raises:
     ///     InvalidArgument: the schedule has no such rank.
@@ -326,6 +332,11 @@ pub(crate) fn in_notebook<'py>(function: &str, object: &Bound<'py, PyAny>) -> Py
 pickled!(Step: rank, queue, index, sources, destinations, src, dst, is_final, at_switch, after, waits);
 
 /// One step of a schedule, on one queue of one rank: it folds its sources into its destinations.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> nvcoll.schedule("all_reduce", "ring", world_size=2).steps[0]
+///     <nvcoll.Step r1.q0.0: output[r1].0 = input[r0].0*s0 + input[r1].0*s1>
 #[pyclass(name = "Step", module = "nvcoll", frozen, get_all, eq, hash)]
 #[derive(PartialEq, Hash)]
 pub(crate) struct Step {
@@ -400,6 +411,11 @@ fn in_tile(wait: &Dependency) -> Option<(u32, u32, u32)> {
 }
 
 /// The proof of a schedule. Made by `nvcoll.verify`.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> nvcoll.verify("all_reduce", "tree", world_size=4).expression(0)
+///     '((r0 + r1 + r2) + r3)'
 #[pyclass(name = "Proof", module = "nvcoll", frozen)]
 pub(crate) struct Proof {
     verified: Verified,
@@ -490,7 +506,7 @@ impl Proof {
 /// Proves that a schedule gives the promised result, without races and deadlocks, for any count.
 ///
 /// Args:
-///     schedule: the schedule; or the name of a collective, with that of an algorithm behind it, as ``verify("all_reduce", "ring")``.
+///     schedule: the schedule; or the names of a collective and an algorithm, as in ``verify("all_reduce", "ring")``.
 ///     algorithm: the algorithm of a collective, whose mapped schedule is proved.
 ///     world_size: the number of its ranks. Default: 8.
 ///
@@ -501,6 +517,12 @@ impl Proof {
 ///     InvalidArgument: a name is unknown, or there is no schedule.
 ///     Refuted: the schedule is wrong. `places` names the steps in conflict; `missing` names the missing wait, or is None.
 ///     KeyboardInterrupt: Ctrl-C ended the proof.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> proof = nvcoll.verify("all_reduce", "ring", world_size=4)
+///     >>> proof.expression(1)
+///     '(((r1 + r2) + r3) + r0)'
 #[pyfunction]
 #[pyo3(signature = (schedule: "Schedule | str", algorithm: "Algorithm | str | None" = None, *, world_size: "int | None" = None))]
 pub(crate) fn verify(
@@ -556,6 +578,12 @@ pub(crate) fn why(py: Python<'_>, schedules: Vec<Py<Schedule>>) -> PyResult<Stri
 /// Raises:
 ///     InvalidArgument: a name is unknown, a number is out of range, or the algorithm is for another collective.
 ///     BuildError: the algorithm broke a rule of the builder, or has too many steps.
+///
+/// Example:
+///     >>> import nvcoll
+///     >>> ring = nvcoll.schedule("all_reduce", "ring", world_size=8)
+///     >>> ring.cost()  # bytes per byte of data, and waits in the longest chain
+///     (4.375, 15)
 #[pyfunction]
 #[pyo3(
     signature = (

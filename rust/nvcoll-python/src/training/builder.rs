@@ -68,7 +68,7 @@ impl StepBuilder {
         self.0.group(&ranks, rank, called).map_err(|error| of_step(py, &error))
     }
 
-    /// Returns the number of a group of which only size and stride are known.
+    /// Returns the number of a group if only its size and stride are known.
     #[pyo3(signature = (size, stride, *, called=""))]
     fn shape(&mut self, size: u32, stride: u32, called: &str) -> usize {
         self.0.shape(size, stride, called)
@@ -284,7 +284,7 @@ impl RankBuilder {
         self.add(py, &IssueOf(Issue { by_graph, ..Issue::default() }), StepWork::HostWait { target })
     }
 
-    /// Adds a collective of a group. ``share``: the bytes are those of one rank, of which nccl-tests counts all.
+    /// Adds a collective of a group. ``share``: the bytes are one rank's; nccl-tests counts the bytes of all ranks.
     #[pyo3(signature = (issue, pattern, nbytes, group, *, share=false))]
     fn collective(
         &self,

@@ -34,8 +34,8 @@ fn json(value: &impl Serialize) -> String {
 
 /// What serde found, without a position in JSON that the caller never sees.
 fn unplaced(error: &serde_json::Error) -> String {
-    let said = error.to_string();
-    said.split(" at line ").next().unwrap_or(&said).to_owned()
+    let message = error.to_string();
+    message.split(" at line ").next().unwrap_or(&message).to_owned()
 }
 
 fn input(text: &str) -> Result<PlanInput> {
@@ -119,7 +119,7 @@ impl WorkStep {
     /// The FLOPs of products and attention on streams, recomputation included: of all ranks, or of one recorded rank by its position.
     ///
     /// Raises:
-    ///     InvalidArgument: the step has no streams, or not so many ranks.
+    ///     InvalidArgument: the step has no streams, or fewer ranks.
     #[pyo3(signature = (at=None))]
     fn flops(&self, py: Python<'_>, at: Option<usize>) -> PyResult<f64> {
         let Some(streams) = self.0.streams() else {

@@ -71,13 +71,13 @@ attributes! { StepPrediction(found) {
     mfu: f64 = found.report.mfu,
     /// 10^12 FLOPs per second and GPU.
     tflops: f64 = found.report.tflops,
-    /// The FLOPs that `mfu` and `tflops` count: those of the ``model``, or ``recorded`` ones.
+    /// The FLOPs that `mfu` and `tflops` count: ``model`` (of the model) or ``recorded``.
     flops_of: &str = &found.report.flops_of,
     /// Seconds by part of the time, which sum up to `seconds`: of the slowest stage, or of the rank that waits least.
     parts: ByName = ByName::of(found.report.parts.named()),
     /// Seconds in which the GPU computes: all that are neither exposed nor idle.
     computes_s: f64 = found.report.computes_s(),
-    /// Seconds in which the GPU computes nothing as data moves between GPUs, with those that computing loses beside it.
+    /// Seconds of exposed communication, and the seconds that compute loses because a call runs beside it.
     exposed_s: f64 = found.report.exposed_s(),
     /// Seconds in which the GPU waits for other stages, the processor, stalls of the software, and copies.
     idle_s: f64 = found.report.idle_s(),

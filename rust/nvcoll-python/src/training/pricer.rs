@@ -23,7 +23,7 @@ use crate::machines::settings::settings_of;
 /// The layouts that are priced between two reports of progress. Chosen.
 const AT_ONCE: usize = 64;
 
-/// The most seconds of a neighbour worth a try, in those of the layout. Chosen: less is within the noise of runs.
+/// The longest time of a neighbour worth a try, as a share of the layout's. Chosen: less is within the noise of runs.
 const FASTER: f64 = 0.98;
 
 /// Prices steps on one machine. What it learns of groups of ranks it keeps. Not public: `nvcoll.training` has the API.

@@ -71,7 +71,7 @@ impl Communicator {
     /// Copies an array into one that every rank can reach: see `empty`.
     ///
     /// Args:
-    ///     x: an array, or anything of which numpy makes one.
+    ///     x: an array, or anything that numpy converts to an array.
     ///     dtype: the dtype. Default: that of `x`.
     #[pyo3(signature = (x, dtype=None) -> "NDArray[Any]")]
     fn array<'py>(&self, x: &Bound<'py, PyAny>, dtype: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {

@@ -29,6 +29,11 @@ pub(crate) use point_to_point::Message;
 /// The collectives of one rank. `nvcoll.init` returns the communicator of a rank that is a process, `Node.run` passes one to the
 /// program of each rank that is a thread, and `split` makes others. A communicator ends with the program of its rank. One thread
 /// at a time may use it; several threads of a rank use one each.
+///
+/// Example:
+///     >>> import numpy as np, nvcoll
+///     >>> nvcoll.Node(2).run(lambda comm: comm.all_reduce(np.full(2, comm.rank + 1)).tolist())
+///     [[3, 3], [3, 3]]
 #[pyclass(name = "Communicator", module = "nvcoll", frozen, subclass)]
 pub(crate) struct Communicator {
     pub(crate) endpoint: Arc<Endpoint>,
@@ -37,7 +42,7 @@ pub(crate) struct Communicator {
 
 #[pymethods]
 impl Communicator {
-    /// Makes the base of a communicator of ranks on several hosts, of which `inner` has those of this host. It has groups of its own.
+    /// Makes the base of a communicator of ranks on several hosts; `inner` has the ranks of this host. It has groups of its own.
     /// Not public.
     #[new]
     fn base_of(inner: &Bound<'_, Self>) -> Self {
@@ -278,7 +283,7 @@ impl Communicator {
     }
 
     /// Has errors and messages name the ranks by other numbers: this communicator is the part of a larger one that is on this host. Behind
-    /// the numbers of its ranks are those of the ranks on other hosts, which send through `_deliver`.
+    /// its ranks have the numbers of the ranks on other hosts, which send through `_deliver`.
     fn _name_ranks(&self, numbers: Vec<u32>) {
         self.member.name_ranks(numbers);
     }
