@@ -89,7 +89,7 @@ def run(
         raise InvalidArgument("run starts processes, which needs Linux here: use nvcoll.Node and its report")
     words = [str(script), *(arguments or [])]
     begin = partial(launcher.launch, words, ranks, is_prefixed=not no_prefix, keeps_going=keep_going)
-    asked = [on, gpu, launch != LAUNCH, printed != formats.Printed(), save, conditions != Conditions()]
+    asked = [on, gpu, launch != LAUNCH, printed.as_json, printed.as_csv, save, conditions.env, conditions.nccl_version]
     if ranks is not None and not any(asked):
         raise typer.Exit(_status_of(begin(), ranks))
     with Inbox() as inbox:
