@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,11 @@ TABLES = ROOT / "rust" / "nvcoll-fabric" / "src"
 NO_PRESET_YET = {"mi250x-16"}
 SYSTEM_COLUMNS = ["system_id", "family", "fabric", "network", "n_gpus", "n_nodes", "fabric_class", "launch"]
 ROW_COLUMNS = ["system_id", "collective", "algo", "proto", "dtype", "nbytes", "time_us", "in_place", "healthy"]
+
+
+@cache
+def shipped():
+    return judging.read(SHIPPED)
 
 
 def system(name="a", family="f", fabric="box", launch="single_process", nodes=1, kind="c"):
@@ -170,7 +176,7 @@ def test_the_report_names_cells_and_worst_rows():
 
 
 def test_the_shipped_table_can_be_read_and_hangs_together():
-    rows = judging.read(SHIPPED)
+    rows = shipped()
     owners = {item.system.system_id: item.system for item in rows}
     assert (len(rows), len(owners)) == (10751, 180)
     for owner in owners.values():
@@ -183,7 +189,7 @@ def test_the_shipped_table_can_be_read_and_hangs_together():
 
 
 def test_a_system_that_turns_nvls_off_is_predicted_without_it():
-    owners = {item.system.system_id: item.system for item in judging.read(SHIPPED)}
+    owners = {item.system.system_id: item.system for item in shipped()}
     off, on = owners["gb200_32n4_oci_2rack"], owners["gb300_32n4_oci_2rack"]
     assert nccl_estimate.settings(off) == {"NCCL_NVLS_ENABLE": "0"} and nccl_estimate.settings(on) == {}
     machine = nccl_estimate.built(off)
@@ -196,7 +202,7 @@ def test_fabrics_and_networks_of_the_shipped_table_are_presets():
     files = [tomllib.loads(file.read_text()) for file in (TABLES / "presets").glob("*.toml")]
     machines = {machine["name"] for file in files for machine in file["machines"]} | NO_PRESET_YET
     networks = {row["name"] for row in tomllib.loads((TABLES / "hardware" / "networks.toml").read_text())["network"]}
-    for owner in {item.system.system_id: item.system for item in judging.read(SHIPPED)}.values():
+    for owner in {item.system.system_id: item.system for item in shipped()}.values():
         assert re.sub(r"\[.*\]$", "", owner.fabric) in machines, owner.system_id
         assert not owner.network or owner.network in networks, owner.system_id
 
@@ -221,7 +227,7 @@ def test_pytorch_knows_nothing_of_other_makers():
 def test_pytorchs_estimate_is_asked_with_the_facts_of_the_system():
     pytest.importorskip("torch")
     predict = pytorch_estimate.predictor()
-    rows = {item.system.system_id: item for item in judging.read(SHIPPED) if item.nbytes == 1 << 30}
+    rows = {item.system.system_id: item for item in shipped() if item.nbytes == 1 << 30}
     assert predict(rows["mi300x_8_aac8"]) is None
     old, new = (predict(rows[name]).time_us for name in ("a100_8_mleng", "h100_8_dgxc"))
     assert old == pytest.approx(rows["a100_8_mleng"].time_us, rel=0.1) and new < old
@@ -261,7 +267,7 @@ def test_the_version_of_a_cell(text, expected):
 
 
 def test_systems_of_the_shipped_table_have_machines_of_their_size():
-    owners = {item.system.system_id: item.system for item in judging.read(SHIPPED)}
+    owners = {item.system.system_id: item.system for item in shipped()}
     machines = {name: nccl_estimate.machine(owner) for name, owner in owners.items()}
     assert machines["h100_8_dgxc"] == nvcoll.fabric("hgx-h100")
     assert all(one is None or one.world_size == owners[name].n_gpus for name, one in machines.items())
@@ -275,7 +281,7 @@ def tool(folder, *arguments, status=0):
 
 
 def test_the_tool_replays_a_table(tmp_path):
-    known = {item.system.system_id for item in judging.read(SHIPPED) if item.system.fabric == "hgx-h100"}
+    known = {item.system.system_id for item in shipped() if item.system.fabric == "hgx-h100"}
     with (SHIPPED / "measurements.csv").open(newline="", encoding="utf-8") as file:
         head, *lines = file
     few = [line for line in lines if line.split(",")[0] in known][:40]
