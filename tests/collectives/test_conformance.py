@@ -110,7 +110,7 @@ def test_every_call_gives_the_oracle_s_bits_and_every_row_is_drawn(caller, check
 
     conforms()
     # What chance left out of large registries.
-    few = settings(RELAXED, max_examples=2)
+    few = settings(RELAXED, max_examples=examples(4))
     for more in [*(choices(row=row) for row in ROWS), *(choices(pair=pair) for pair in PAIRS)]:
         few(given(more)(lambda choice: (drawn.update(drawn_by(choice)), check(choice))[1]))()
     assert drawn >= EVERY_ROW
