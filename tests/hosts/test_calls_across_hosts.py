@@ -307,21 +307,22 @@ def test_calls_in_flight_go_on_while_a_group_is_open():
 
 def test_a_failure_ends_the_calls_of_all_communicators():
     """Also of one whose ranks of this host wait for each other."""
-    is_over = threading.Event()
+    are_there, is_over = threading.Barrier(3), threading.Event()
 
     def program(comm):
         some = comm.subset([0, 1, 2]) if comm.rank < 3 else None
         comm.barrier()
         if comm.rank == 1:
-            is_over.wait(60)
-        elif comm.rank == 3:
+            is_over.wait(100)
+            return None
+        are_there.wait(100)
+        if comm.rank == 3:
             time.sleep(0.3)  # the others are in their calls
-            comm.abort()
-        else:
-            with pytest.raises(nvcoll.Aborted) as caught:
-                some.barrier()
-            is_over.set()
-            return caught.value.ranks
+            return comm.abort()
+        with pytest.raises(nvcoll.Aborted) as caught:
+            some.barrier()
+        is_over.set()
+        return caught.value.ranks
 
     assert run_hosts(HOSTS[0], program, timeout=None) == [(3,), None, (3,), None]
 
