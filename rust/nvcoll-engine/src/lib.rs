@@ -24,12 +24,10 @@ pub mod auto;
 pub mod call;
 pub mod deadline;
 pub mod error;
-#[cfg(target_os = "linux")]
 pub mod join;
 pub mod kernel;
 pub mod memory;
 pub mod messages;
-#[cfg(target_os = "linux")]
 pub mod processes;
 pub mod program;
 pub mod ranks;

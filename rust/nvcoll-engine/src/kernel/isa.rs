@@ -19,18 +19,19 @@ impl Isa {
 
     /// Returns the instruction sets of this processor, the best last.
     pub fn available() -> Vec<Isa> {
-        let mut all = vec![Isa::Baseline];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
-                all.push(Isa::Avx2);
-            }
+            let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c");
             let has_avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
-            if has_avx512 && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl") {
-                all.push(Isa::Avx512);
-            }
+            let has_avx512 = has_avx512 && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512vl");
+            Self::ALL
+                .into_iter()
+                .zip([true, has_avx2, has_avx512])
+                .filter_map(|(isa, has)| has.then_some(isa))
+                .collect()
         }
-        all
+        #[cfg(not(target_arch = "x86_64"))]
+        vec![Isa::Baseline]
     }
 
     /// Returns the best instruction set of this processor.

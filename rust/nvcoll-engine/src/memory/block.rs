@@ -25,7 +25,6 @@ enum BlockOrigin {
     /// The allocator, which returned `base` for this layout.
     Heap { base: *mut u8, layout: Layout },
     /// A mapping.
-    #[cfg(target_os = "linux")]
     Mapping,
 }
 
@@ -50,7 +49,6 @@ impl MemoryBlock {
     ///
     /// # Safety
     /// `start` is the address of a mapping of `bytes` bytes that nobody else unmaps.
-    #[cfg(target_os = "linux")]
     pub(super) unsafe fn of_mapping(start: *mut u8, bytes: usize) -> Self {
         Self { start, bytes, origin: BlockOrigin::Mapping }
     }
@@ -62,7 +60,6 @@ impl MemoryBlock {
         let layout = Layout::from_size_align(bytes.max(1), alignment).ok()?;
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc(layout) };
-        #[cfg(target_os = "linux")]
         if is_huge && !start.is_null() {
             // SAFETY: the pages are ours, and how large they are changes nothing that a program can read. Whether the advice
             // is followed does not matter.
@@ -90,7 +87,6 @@ impl Drop for MemoryBlock {
                 // SAFETY: `base` came from the allocator with this layout and is freed once.
                 unsafe { dealloc(base, layout) };
             }
-            #[cfg(target_os = "linux")]
             BlockOrigin::Mapping => {
                 // SAFETY: the block has the mapping for itself, says `of_mapping`, and unmaps it once.
                 unsafe { libc::munmap(self.start.cast(), self.bytes) };

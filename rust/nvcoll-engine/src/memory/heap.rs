@@ -302,7 +302,6 @@ mod tests {
         assert_eq!(heap.lock().free.len(), 1);
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn a_heap_without_blocks_keeps_few_pages_and_its_blocks_have_all_of_theirs() {
         use crate::memory::shared::SharedMemory;

@@ -5,10 +5,8 @@ pub(crate) mod buffers;
 pub(crate) mod footprint;
 pub mod heap;
 pub(crate) mod originals;
-#[cfg(target_os = "linux")]
 pub(crate) mod shared;
 pub mod strided;
 pub(crate) mod world;
 
-#[cfg(target_os = "linux")]
 pub use shared::has_huge_pages;

@@ -212,7 +212,6 @@ impl Member {
         match end {
             RankEnd::Returned => return self.depart_if_idle(),
             RankEnd::Failed => self.raise(Cause::Failed(self.rank)),
-            #[cfg(target_os = "linux")]
             RankEnd::Exited(status) => self.raise(Cause::Exited(self.rank, status)),
             RankEnd::Interrupted => self.raise(Cause::Interrupted(self.rank)),
         }
@@ -220,7 +219,6 @@ impl Member {
     }
 
     /// Says whether a thread is in a call.
-    #[cfg(target_os = "linux")]
     pub(crate) fn is_in_a_call(&self) -> bool {
         self.calls.take().is_none() || self.messages.is_in_a_wait()
     }
@@ -243,7 +241,6 @@ impl Member {
     }
 
     /// Wakes this rank if it sleeps in a call, so that it sees that a peer has ended.
-    #[cfg(target_os = "linux")]
     pub(crate) fn wake(&self) {
         Doorbell::ring_all(self.world.lines[self.rank as usize].bells());
     }

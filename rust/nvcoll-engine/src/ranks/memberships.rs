@@ -21,7 +21,6 @@ pub(crate) enum RankEnd {
     /// Its program failed.
     Failed,
     /// Its process ended with this status, which is not 0.
-    #[cfg(target_os = "linux")]
     Exited(u8),
     /// The user interrupted the program.
     Interrupted,

@@ -3,7 +3,6 @@
 pub mod clock;
 pub mod cpus;
 pub mod memory;
-#[cfg(target_os = "linux")]
 pub(crate) mod other_process;
 pub(crate) mod process;
 pub(crate) mod processors;

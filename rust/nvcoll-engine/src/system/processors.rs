@@ -1,62 +1,45 @@
-//! On which processor a thread runs. Linux only: elsewhere nothing is known and nothing is moved.
+//! On which processor a thread runs.
 //!
 //! A thread that cannot be moved stays where it is: work is then slower, not wrong, so refusals are left alone.
 
 use std::thread::JoinHandle;
 
-#[cfg(target_os = "linux")]
 use rustix::thread::CpuSet;
 
 /// Returns the processor that the calling thread is on.
-pub(crate) fn current() -> Option<usize> {
-    #[cfg(target_os = "linux")]
-    return Some(rustix::thread::sched_getcpu());
-    #[cfg(not(target_os = "linux"))]
-    None
+pub(crate) fn current() -> usize {
+    rustix::thread::sched_getcpu()
 }
 
 /// Returns the processors that the calling thread may use, beginning with the one it is on.
 pub(crate) fn allowed() -> Vec<usize> {
-    #[cfg(target_os = "linux")]
-    {
-        let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
-        let mut order: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
-        let first = order.iter().position(|&cpu| Some(cpu) == current()).unwrap_or(0);
-        order.rotate_left(first);
-        order
-    }
-    #[cfg(not(target_os = "linux"))]
-    Vec::new()
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    let mut order: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    let first = order.iter().position(|&cpu| cpu == current()).unwrap_or(0);
+    order.rotate_left(first);
+    order
 }
 
 /// Confines the calling thread to `processors`.
 pub(crate) fn confine_this_thread(processors: &[usize]) {
-    #[cfg(target_os = "linux")]
-    {
-        let mut set = CpuSet::new();
-        processors.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
-        _ = rustix::thread::sched_setaffinity(None, &set);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = processors;
+    let mut set = CpuSet::new();
+    processors.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU).for_each(|&cpu| set.set(cpu));
+    _ = rustix::thread::sched_setaffinity(None, &set);
 }
 
 /// Confines a thread to `processors`.
 pub(crate) fn confine_thread(thread: &JoinHandle<()>, processors: &[usize]) {
-    #[cfg(target_os = "linux")]
     // SAFETY: an empty set is zeros; numbers outside the set are left out. A thread that was not joined can be named, even if it has ended.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let inside = processors.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize);
         inside.for_each(|&cpu| libc::CPU_SET(cpu, &mut set));
-        let thread = std::os::unix::thread::JoinHandleExt::as_pthread_t(thread);
+        let thread = std::os::unix::thread::JoinHandleExt::as_pthread_t(thread) as libc::pthread_t;
         libc::pthread_setaffinity_np(thread, size_of::<libc::cpu_set_t>(), &set);
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (thread, processors);
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -66,7 +49,7 @@ mod tests {
             let before = allowed();
             for &cpu in &before {
                 confine_this_thread(&[cpu]);
-                assert_eq!((current(), allowed()), (Some(cpu), vec![cpu]));
+                assert_eq!((current(), allowed()), (cpu, vec![cpu]));
             }
             confine_this_thread(&before);
             let mut after = allowed();

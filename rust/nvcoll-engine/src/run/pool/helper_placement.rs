@@ -34,7 +34,7 @@ impl HelperPlacement {
 
     /// Moves the helper on whose processor the calling thread is now, if there is one.
     pub(super) fn give_way(&mut self, helpers: &[JoinHandle<()>]) {
-        let (Some(left), Some(here)) = (self.caller, processors::current()) else { return };
+        let (Some(left), here) = (self.caller, processors::current()) else { return };
         if here == left {
             return;
         }
