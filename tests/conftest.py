@@ -10,6 +10,8 @@ says how many examples it draws.
 
 A run ends with what it left out and why: tests of packages that are not installed by the command that tests them, tests
 with the mark ``slow``, which run with ``--slow``.
+
+In a build of nvcoll without the engine, a test or a file of tests that asks for the engine is skipped.
 """
 
 import faulthandler
@@ -20,6 +22,8 @@ from collections import Counter, defaultdict
 import pytest
 from amounts import examples
 from hypothesis import HealthCheck, settings
+
+from nvcoll._nvcoll import HAS_ENGINE
 
 GRACE_S = 20
 """How much longer than pytest-timeout it waits. Chosen: a stack is printed in less, on a busy machine too."""
@@ -83,6 +87,25 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.write_line(f"skipped {number}: {reason}{how}")
     if config.stash.get(SLOW, 0):
         terminalreporter.write_line(f"left out {config.stash[SLOW]} that take minutes: pytest --slow")
+
+
+NO_ENGINE = "this build of nvcoll has no engine"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    if not HAS_ENGINE and report.failed and NO_ENGINE in str(report.longrepr):
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 0, NO_ENGINE)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if not HAS_ENGINE and report.failed and NO_ENGINE in str(report.longrepr):
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, NO_ENGINE)
+    return report
 
 
 def pytest_configure(config):

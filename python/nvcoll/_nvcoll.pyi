@@ -66,6 +66,7 @@ _Dtype: TypeAlias = Literal[
 ]
 _Launch: TypeAlias = Literal["process_per_gpu", "single_process", "framework"]
 __version__: str
+HAS_ENGINE: bool
 MAX_WORLD_SIZE: int
 MAX_RUNNING_RANKS: int
 _ArraysT = TypeVar("_ArraysT")
@@ -138,6 +139,9 @@ class Busy(Error, RuntimeError):
 
 class Closed(Error, RuntimeError):
     """The peers of a communicator are gone: its run has ended, or the process was forked."""
+
+class NoEngine(Error, RuntimeError):
+    """This build of nvcoll has no engine, which runs collectives and needs Linux; the message says what needs it."""
 
 class AlgorithmRow(NamedTuple):
     """A registered algorithm. `order` says how it reduces: `rank`, in the order of ranks; `tree`; or `none`."""

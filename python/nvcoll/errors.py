@@ -166,6 +166,18 @@ class Closed(Error, RuntimeError):
     """
 
 
+class NoEngine(Error, RuntimeError):
+    """This build of nvcoll has no engine, which runs collectives and needs Linux; the message says what needs it.
+
+    Example:
+        >>> import nvcoll
+        >>> try:
+        ...     node = nvcoll.Node(2)
+        ... except nvcoll.NoEngine as error:
+        ...     print(error)
+    """
+
+
 class DryRunError(Error):
     """A script asks a dry run for something that does not exist there.
 

@@ -42,6 +42,9 @@ def _register(dist: Any) -> None:
 
 def _create(options: Any, backend_options: Any) -> Any:
     """Makes a process group: torch calls this for ``init_process_group("nvcoll")`` and for each new group."""
+    from nvcoll.without_engine import require
+
+    require("the backend nvcoll of torch.distributed")
     from nvcoll.torch import groups
 
     return groups.create(options, backend_options)

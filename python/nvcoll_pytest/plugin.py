@@ -178,6 +178,9 @@ def _asked_for(item: pytest.Item, mark: pytest.Mark) -> Asked:
 
 def _pool(item: pytest.Item) -> Pool:
     """Returns the pool, which may be new."""
+    from nvcoll.without_engine import require
+
+    require("the mark `ranks`")
     from nvcoll_pytest.pool import Pool
 
     stash = item.config.stash

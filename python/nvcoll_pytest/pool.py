@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -198,7 +199,7 @@ class Pool:
         processes = [self._ranks.processes[rank].popen.pid for rank in pending]
         for process in processes:
             with suppress(OSError):
-                os.kill(process, STACKS)
+                os.kill(process, signal.Signals[STACKS])
         time.sleep(STACKS_S)
         calls = _calls_from_outside(processes)
         for rank, process in zip(pending, processes, strict=True):

@@ -29,8 +29,8 @@ import pytest
 from nvcoll_pytest import setting as settings
 from nvcoll_pytest.setting import Setting
 
-STACKS = signal.SIGUSR2
-"""The signal on which a worker writes the stacks of its threads."""
+STACKS = "SIGUSR2"
+"""The signal on which a worker writes the stacks of its threads, by name: Windows lacks it."""
 
 
 OWN_ARGUMENTS = ("--capture=fd", "-W", "ignore::pytest.PytestAssertRewriteWarning")
@@ -137,7 +137,7 @@ class Worker:
 def main() -> None:
     """Runs a worker: ``python -m nvcoll_pytest.worker RANK DESCRIPTOR STACKS ARGUMENT...``."""
     rank, descriptor, stacks = (int(word) for word in sys.argv[1:4])
-    faulthandler.register(STACKS, file=stacks, all_threads=True)
+    faulthandler.register(signal.Signals[STACKS], file=stacks, all_threads=True)
     os.environ["PYTEST_XDIST_AUTO_NUM_WORKERS"] = "0"
     worker = Worker(rank, Connection(descriptor))
     pytest.main([*sys.argv[4:], *OWN_ARGUMENTS], plugins=[worker])

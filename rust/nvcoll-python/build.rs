@@ -1,4 +1,7 @@
-//! Builds the library of the virtual GPU beside the extension, for the wheel.
+//! Says whether the extension has the engine, and builds the library of the virtual GPU beside it, for the wheel.
+//!
+//! The engine needs Linux. Elsewhere the feature `engine` has no effect: so `pip install` builds what the system can have, without
+//! options.
 //!
 //! The wheel carries two shared libraries: the extension that Python imports, and the library that a dry run preloads in its
 //! child. They must not be one: the second defines the names of CUDA. Cargo builds one library of this kind per package, so a
@@ -12,7 +15,11 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(engine)");
     let is_linux = var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
+    if var("CARGO_FEATURE_ENGINE").is_ok() && is_linux {
+        println!("cargo::rustc-cfg=engine");
+    }
     let is_x86_64 = var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64");
     if var("CARGO_FEATURE_VIRTUAL_GPU").is_ok() && is_linux && is_x86_64 {
         build();

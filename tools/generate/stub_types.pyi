@@ -14,6 +14,7 @@ from nvcoll.authoring.algorithms import Algorithm
 from nvcoll.training.options import PlanOptions
 
 __version__: str
+HAS_ENGINE: bool
 MAX_WORLD_SIZE: int
 MAX_RUNNING_RANKS: int
 
@@ -56,6 +57,7 @@ class PeerLost(Aborted):
 class Timeout(Error, TimeoutError): ...
 class Busy(Error, RuntimeError): ...
 class Closed(Error, RuntimeError): ...
+class NoEngine(Error, RuntimeError): ...
 
 class Group:
     def __exit__(

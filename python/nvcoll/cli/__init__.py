@@ -30,6 +30,7 @@ from nvcoll.cli.run import dump
 from nvcoll.cli.run.run import run as run_command
 from nvcoll.text.environment import VARIABLES
 from nvcoll.text.formatting import printable
+from nvcoll.without_engine import require
 
 REFUTED, CANNOT, INTERRUPTED, NO_READER = 1, 2, 130, 141
 
@@ -100,8 +101,18 @@ class _Helps:
         return params
 
 
+OF_ENGINE = ("run", "dump", "bench", "explain")
+"""Commands that need the engine."""
+
+
 class Command(_Helps, TyperCommand):
     """A command."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command, if this build can."""
+        if self.name in OF_ENGINE:
+            require(f"nvcoll {self.name}")
+        return super().invoke(ctx)
 
 
 class Commands(_Helps, TyperGroup):
@@ -138,6 +149,7 @@ app = typer.Typer(
         [
             f"Exit status: {', '.join(f'{status} {meaning}' for status, meaning in STATUSES.items())}.",
             "run exits with the status of the script, or of the first rank that failed.",
+            *(f"Missing in this build: {one}." for one in info.missing()),
             f"Environment: {', '.join(row.name for row in VARIABLES)}: docs/reference/environment.md.",
         ]
     ),

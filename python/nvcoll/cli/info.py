@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from nvcoll import _nvcoll
+from nvcoll._nvcoll import HAS_ENGINE, dtypes, machine, ops
 from nvcoll._nvcoll import algorithms as registry
-from nvcoll._nvcoll import dtypes, machine, ops
 from nvcoll.cli import formats
+from nvcoll.dryrun.parent.library import FILE
 from nvcoll.text.environment import VARIABLES, set_variables
 from nvcoll.text.formatting import sized
 from nvcoll.text.tables import print_labelled
@@ -60,13 +60,20 @@ def _handoff(processors: list[int]) -> str:
     return words if near == far else f"{words}, {far_ns:.0f} ns to CPU {far}"
 
 
+def missing() -> list[str]:
+    """Returns the parts that this build lacks, with what needs them."""
+    engine = "the engine, which needs Linux: run, dump, bench, explain, and ranks in Python (Node, init, spawn)"
+    gpu = "the virtual GPU, which needs Linux on x86-64: dryrun"
+    return [*([] if HAS_ENGINE else [engine]), *([] if FILE.is_file() else [gpu])]
+
+
 def _document() -> dict[str, Any]:
     """Returns everything for JSON."""
     default = {row.collective: row.name for row in reversed(registry())}
-    memory = _nvcoll.memory() if sys.platform.startswith("linux") else {}
     return {
-        "processor": machine(),
-        "memory": memory or None,
+        "missing": missing(),
+        "processor": machine() if HAS_ENGINE else None,
+        "memory": _nvcoll.memory() if HAS_ENGINE else None,
         "dtypes": [row.name for row in dtypes()],
         "ops": [row.name for row in ops()],
         "variables": {row.name: os.environ.get(row.name) for row in VARIABLES},
@@ -81,29 +88,41 @@ def info(as_json: formats.AsJson = False, schema: formats.Schema = False) -> Non
     """
     if as_json:
         return formats.print_json("info", _document())
+    for one in missing():
+        print_labelled("missing", one)
+    if HAS_ENGINE:
+        _print_machine()
+    print_labelled("dtypes", ", ".join(row.name for row in dtypes()))
+    print_labelled("ops", ", ".join(row.name for row in ops()))
+    print_labelled("variables", ", ".join(set_variables()) or f"none set of {', '.join(row.name for row in VARIABLES)}")
+    if HAS_ENGINE:
+        _print_defaults(machine()["usable_cpus"])
+
+
+def _print_machine() -> None:
+    """Prints the processor and the memory."""
     facts = machine()
-    workers = facts["usable_cpus"]
     caches = [
         f"{name} {'unknown' if facts[key] is None else sized(facts[key])}"
         for name, key in (("L1d", "l1_bytes"), ("L2", "l2_bytes"), ("L3", "l3_bytes"))
     ]
-    default = {row.collective: row.name for row in reversed(registry())}
-    of_collective = ", ".join(f"{collective} {name}" for collective, name in reversed(default.items()))
     print_labelled("cpu", facts["cpu"] or "unknown")
-    print_labelled("usable", _processors(workers, facts["cpu_quota"]))
+    print_labelled("usable", _processors(facts["usable_cpus"], facts["cpu_quota"]))
     print_labelled("caches", ", ".join(caches))
-    if sys.platform.startswith("linux"):
-        processors = sorted(os.sched_getaffinity(0))
-        if len(processors) > 1:
-            print_labelled("handoff", _handoff(processors))
-        memory = _nvcoll.memory()
-        print_labelled("memory", _memory(memory))
-        print_labelled("huge pages", _huge_pages(memory["has_huge_pages"]))
+    processors = sorted(os.sched_getaffinity(0))
+    if len(processors) > 1:
+        print_labelled("handoff", _handoff(processors))
+    memory = _nvcoll.memory()
+    print_labelled("memory", _memory(memory))
+    print_labelled("huge pages", _huge_pages(memory["has_huge_pages"]))
     isas = ", ".join(facts["isas"])
     print_labelled("kernels", f"{facts['isa']}, the best; isa= takes {isas}; results are bitwise identical with each")
-    print_labelled("dtypes", ", ".join(row.name for row in dtypes()))
-    print_labelled("ops", ", ".join(row.name for row in ops()))
-    print_labelled("variables", ", ".join(set_variables()) or f"none set of {', '.join(row.name for row in VARIABLES)}")
+
+
+def _print_defaults(workers: int) -> None:
+    """Prints the defaults, and why."""
+    default = {row.collective: row.name for row in reversed(registry())}
+    of_collective = ", ".join(f"{collective} {name}" for collective, name in reversed(default.items()))
     print()
     print("defaults, and why")
     print_labelled("workers", f"{workers}, one per usable CPU and at most one per rank: more would wait for each other")

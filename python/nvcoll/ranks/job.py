@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.hosts.opening import PRETEND
 from nvcoll.ranks.launchers import OTHERS, OURS, Launcher, name_of_job
+from nvcoll.without_engine import require
 
 TOKEN_BYTES = 32
 """The length of a token: 256 bits cannot be guessed. Chosen."""
@@ -109,6 +110,7 @@ def settings(
         InvalidArgument: something is missing, is no such number, or contradicts something else; the message names
             variables and values.
     """
+    require("a job of ranks")
     ours = _claim(OURS, environ)
     own = _argument("rank", rank) or ours.rank
     size = _argument("world_size", world_size) or ours.world_size
@@ -146,6 +148,7 @@ def environment_of(rank: int, world_size: int, job: str, token: bytes) -> dict[s
 
 def fresh(launcher: str) -> tuple[str, bytes]:
     """Returns the name of a new job, which begins with the launcher's, and its token."""
+    require("a job of ranks")
     return _fresh_name(launcher), secrets.token_bytes(TOKEN_BYTES)
 
 

@@ -249,4 +249,5 @@ def _leave_at_exit() -> None:
         _nvcoll._end_attaching()
 
 
-atexit.register(_leave_at_exit)
+if _nvcoll.HAS_ENGINE:
+    atexit.register(_leave_at_exit)

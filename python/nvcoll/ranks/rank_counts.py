@@ -14,7 +14,6 @@ end of the file, so lines of several ranks do not mix.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 from contextlib import suppress
 from typing import Self
@@ -35,6 +34,8 @@ class Inbox:
     """The file to which ranks append, on the side that reads it. ``with`` closes it."""
 
     def __init__(self) -> None:
+        import fcntl  # which Windows lacks
+
         self.descriptor = os.memfd_create("nvcoll-counts")
         fcntl.fcntl(self.descriptor, fcntl.F_SETFL, os.O_APPEND)
 

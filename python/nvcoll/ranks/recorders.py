@@ -18,8 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nvcoll import _nvcoll
 from nvcoll._nvcoll import InvalidArgument, Recorder
+from nvcoll.without_engine import require
 
 PAUSE_S = 0.25
 """The time between two reads. Chosen: a call that makes progress moves much faster."""
@@ -94,8 +94,7 @@ def jobs() -> tuple[list[RunningJob], list[str]]:
     Returns:
         The jobs, sorted by name, and one message for each file of words that nvcoll could not read.
     """
-    if not hasattr(_nvcoll, "Recorder"):
-        raise InvalidArgument("ranks that are processes need Linux, and so do their records")
+    require("the records of ranks")
     files: dict[tuple[int, int], tuple[int, Recorder]] = {}
     refused: list[str] = []
     for pid in sorted(_processes()):

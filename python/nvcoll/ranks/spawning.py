@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import pickle
 import sys
 from collections.abc import Callable, Sequence
@@ -85,12 +84,10 @@ def spawn(
         raise InvalidArgument("`fn` is an async function: pass a plain one, every rank has a process of its own")
     if not 1 <= nprocs <= MAX_RUNNING_RANKS:
         raise InvalidArgument(f"`nprocs` is {nprocs}: pass 1 to {MAX_RUNNING_RANKS}")
-    if not hasattr(os, "pidfd_open"):
-        raise InvalidArgument("spawn starts processes, which needs Linux here: use Node.run, whose ranks are threads")
+    name, token = job.fresh("spawn")
     program = pickled(fn, args)
     from nvcoll.ranks.processes import Supervisor  # here: it imports multiprocessing, which takes long
 
-    name, token = job.fresh("spawn")
     ranks = [_Rank(number) for number in range(nprocs)]
     with Supervisor(timeout) as processes:
         started = [

@@ -3,19 +3,29 @@
 //!
 //! | room, from the bottom | what it holds |
 //! |---|---|
-//! | `error`, `gil`, `integers`, `interpreter`, `sizes`, `units`, `counts`, `rows`, `pickled` | what every class needs: exceptions, the GIL during a call, numbers, rows of tables, pickles |
+//! | `error`, `refuted`, `gil`, `integers`, `interpreter`, `sizes`, `units`, `counts`, `rows`, `pickled` | what every class needs: exceptions, the GIL during a call, numbers, rows of tables, pickles |
+//! | `engine`, `without_engine` | what calls of the engine need: its errors, proofs, facts of this machine; or what stands in for it |
 //! | `arrays` | objects as operands of calls: all unsafe code but one call in `interpreter` |
 //! | `schedules` | the builder, schedules and their proofs, registries |
 //! | `machines` | machines, predictions, NCCL's choice, simulation |
 //! | `training` | steps of training: planned, read, priced |
 //! | `calls` | who calls, with what arguments, and works in flight |
+//!
+//! A build without the engine (`build.rs` says when) leaves out `arrays`, `calls` and `engine`. This file is the seam: `without_engine`
+//! stands in for `engine`, and Python gets stand-ins for the names that are left out.
 
 #![deny(unsafe_code)]
+// Numbers, rows and proofs of calls stand among those of all; the full build says what is unused.
+#![cfg_attr(not(engine), allow(dead_code, unused_imports))]
 
+#[cfg(engine)]
 #[allow(unsafe_code)]
 mod arrays;
+#[cfg(engine)]
 mod calls;
 mod counts;
+#[cfg_attr(not(engine), path = "without_engine.rs")]
+mod engine;
 mod error;
 mod gil;
 mod integers;
@@ -23,6 +33,7 @@ mod integers;
 mod interpreter;
 mod machines;
 mod pickled;
+mod refuted;
 mod rows;
 mod schedules;
 mod sizes;
@@ -36,30 +47,8 @@ mod _nvcoll {
     use nvcoll_core::limits;
     use pyo3::prelude::*;
 
-    use crate::{error, interpreter, rows};
+    use crate::{engine, error, interpreter, rows};
 
-    #[pymodule_export]
-    use crate::arrays::{roofline::roofline, PassedArrays};
-    #[pymodule_export]
-    use crate::calls::{
-        call_counts::{CallCounts, Calls},
-        choices::{premul_sum, PremulSum},
-        communicator::{Communicator, Message},
-        faults::arm,
-        group::Group,
-        left_fold::fold,
-        node::Node,
-        passed::read,
-        plan::Plan,
-        team::Team,
-        tuning::{auto_candidates, cost_model},
-        work::Work,
-    };
-    #[cfg(target_os = "linux")]
-    #[pymodule_export]
-    use crate::calls::{job::Job, recorder::Recorder};
-    #[pymodule_export]
-    use crate::gil::end_attaching;
     #[pymodule_export]
     use crate::machines::{
         door::{fabric, gpus_called, machine_names, machines, make_cluster},
@@ -69,16 +58,10 @@ mod _nvcoll {
         settings::nccl_settings,
         timeline::{CriticalPiece, Timeline},
     };
-    #[cfg(target_os = "linux")]
-    #[pymodule_export]
-    use crate::schedules::registries::memory;
     #[pymodule_export]
     use crate::schedules::{
         builder::{Builder, View},
-        registries::{
-            algorithm_parameters, algorithms, bus_factor, collective_spelled, collectives, dtypes, handoff_ns, machine,
-            ops,
-        },
+        registries::{algorithm_parameters, algorithms, bus_factor, collective_spelled, collectives, dtypes, ops},
         schedule::{schedule, verify, why, Proof, Schedule, Step},
     };
     #[pymodule_export]
@@ -91,13 +74,40 @@ mod _nvcoll {
     use crate::training::pricer::StepPricer;
     #[pymodule_export]
     use crate::training::{step_words, training_constants, training_models, training_software, WorkStep};
+    #[cfg(engine)]
+    #[pymodule_export]
+    use crate::{
+        arrays::{roofline::roofline, PassedArrays},
+        calls::{
+            call_counts::{CallCounts, Calls},
+            choices::{premul_sum, PremulSum},
+            communicator::{Communicator, Message},
+            faults::arm,
+            group::Group,
+            job::Job,
+            left_fold::fold,
+            node::Node,
+            passed::read,
+            plan::Plan,
+            recorder::Recorder,
+            team::Team,
+            tuning::{auto_candidates, cost_model},
+            work::Work,
+        },
+        engine::{
+            facts::{handoff_ns, machine, memory},
+            gil::end_attaching,
+        },
+    };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         interpreter::require_main(module.py())?;
         error::register(module)?;
         rows::register(module)?;
+        engine::register(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("HAS_ENGINE", cfg!(engine))?;
         module.add("MAX_WORLD_SIZE", limits::MAX_WORLD_SIZE)?;
         module.add("MAX_RUNNING_RANKS", limits::MAX_RUNNING_RANKS)?;
         // The package, not the extension, says which names are public.

@@ -13,8 +13,6 @@ use nvcoll_core::algorithm::{Algorithm, Parameter};
 use nvcoll_core::collective::{Collective, Folds};
 use nvcoll_core::dtype::DType;
 use nvcoll_core::op::Op;
-use nvcoll_engine::auto::choice::{ChosenAlgorithm, Estimate, MODELLED_RANKS};
-use nvcoll_engine::auto::estimate::{Mode, COEFFICIENTS};
 use nvcoll_fabric::hardware::gpus::Gpu;
 use nvcoll_fabric::hardware::media::Medium;
 use nvcoll_fabric::nccl::Variable;
@@ -90,7 +88,10 @@ macro_rules! rows {
     };
 }
 
-fn class(py: Python<'_>, name: &str, fields: &[(&str, PyStaticExpr)], doc: &[&str]) -> PyResult<Py<PyAny>> {
+pub(crate) use rows;
+
+/// Makes the named tuple of a row.
+pub(crate) fn class(py: Python<'_>, name: &str, fields: &[(&str, PyStaticExpr)], doc: &[&str]) -> PyResult<Py<PyAny>> {
     let fields: Vec<_> = fields.iter().map(|(name, of_type)| (name, of_type.to_string())).collect();
     let class = py.import("typing")?.call_method1("NamedTuple", (name, fields))?;
     class.setattr("__doc__", doc.join("\n"))?;
@@ -201,37 +202,6 @@ rows! {
         values: &'static str = variable.values,
         default: Option<u64> = variable.default,
         changes: &'static str = variable.changes,
-    }
-
-    /// A coefficient of the cost model; `per_second` of its units are a second.
-    CoefficientRow(coefficient: (&'static str, f64)) {
-        name: &'static str = coefficient.0,
-        per_second: f64 = coefficient.1,
-    }
-
-    /// The model by which `auto` chooses: its modes, its coefficients, and the most ranks for which it estimates candidates.
-    CostModel(_unit: ()) {
-        modes: Vec<&'static str> = Mode::ALL.iter().map(|mode| mode.name()).collect(),
-        coefficients: Vec<CoefficientRow> = COEFFICIENTS.iter().copied().map(CoefficientRow).collect(),
-        most_ranks: u32 = MODELLED_RANKS,
-    }
-
-    /// What `auto` expects of one algorithm: bytes that all ranks read and write, waits and steps of the longest chain, the
-    /// factor of each coefficient, and seconds.
-    CandidateRow(estimate: Estimate) {
-        algorithm: &'static str = estimate.algorithm,
-        moved_bytes: f64 = estimate.moved_bytes,
-        waits: u32 = estimate.waits,
-        steps: u64 = estimate.steps,
-        terms: Vec<f64> = estimate.terms.to_vec(),
-        seconds: f64 = estimate.seconds,
-    }
-
-    /// What `auto` chooses for a call, why, and what it expects of each candidate.
-    AutoChoice(chosen: (ChosenAlgorithm, Vec<Estimate>)) {
-        algorithm: &'static str = chosen.0.algorithm,
-        why: &'static str = chosen.0.why,
-        candidates: Vec<CandidateRow> = chosen.1.into_iter().map(CandidateRow).collect(),
     }
 
     /// The time of the ranks of some stages: seconds of one micro-batch by chunk, and seconds once in a step.

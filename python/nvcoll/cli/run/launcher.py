@@ -37,8 +37,8 @@ from nvcoll.ranks.rank_counts import Inbox
 from nvcoll.text.formatting import listed
 from nvcoll.text.lines import Lines
 
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""The signals by which a user or the system ends a job."""
+PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+"""The signals by which a user or the system ends a job, by name: Windows lacks the last two."""
 
 PIECE_BYTES = 1 << 16
 """How much of an output is read at once. Cited: pipe(7), a pipe holds as much."""
@@ -215,7 +215,7 @@ class _Job(Supervisor):
             self._signalled = time.monotonic()
             self._send(signal.SIGKILL if is_second else number)
 
-        handlers = {one: signal.getsignal(one) for one in PASSED_ON}
+        handlers = {one: signal.getsignal(one) for one in map(signal.Signals.__getitem__, PASSED_ON)}
         before = {one: handler for one, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
         try:
             for one in before:

@@ -9,7 +9,6 @@ tables, such as ``--on``, the table has the calls of all ranks of ``nvcoll.init`
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -85,8 +84,6 @@ def run(
     script.open("rb").close()  # a file that cannot be read, or written, is found out before anything runs
     if save is not None:
         save.touch()
-    if not hasattr(os, "pidfd_open"):
-        raise InvalidArgument("run starts processes, which needs Linux here: use nvcoll.Node and its report")
     words = [str(script), *(arguments or [])]
     begin = partial(launcher.launch, words, ranks, is_prefixed=not no_prefix, keeps_going=keep_going)
     asked = [on, gpu, launch != LAUNCH, printed.as_json, printed.as_csv, save, conditions.env, conditions.nccl_version]

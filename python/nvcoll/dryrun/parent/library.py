@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nvcoll.dryrun.parent.failures import CannotDryRun
 
-FILE = "libnvcoll_vgpu.so"
+FILE = Path(__file__).parents[1] / "libnvcoll_vgpu.so"
 
 DRIVER_NAMES = ("libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1")
 """Libraries that come with NVIDIA's driver: programs open them while they run."""
@@ -35,12 +35,11 @@ def library() -> Path:
     Raises:
         CannotDryRun: this wheel contains none.
     """
-    path = Path(__file__).parents[1] / FILE
-    if not path.is_file():
+    if not FILE.is_file():
         raise CannotDryRun(
-            f"this nvcoll has no virtual GPU ({path} does not exist): install its wheel for Linux on x86-64"
+            f"this nvcoll has no virtual GPU ({FILE} does not exist): install its wheel for Linux on x86-64"
         )
-    return path
+    return FILE
 
 
 def user_cache() -> Path:

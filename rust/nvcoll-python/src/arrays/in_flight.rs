@@ -23,7 +23,8 @@ use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::sync::Completion;
 use nvcoll_engine::{Error, OriginalArray};
 
-use crate::error::{of_member, raise};
+use crate::engine::error::of_member;
+use crate::error::raise;
 
 static IN_FLIGHT: Mutex<Vec<InFlight>> = Mutex::new(Vec::new());
 

@@ -22,8 +22,9 @@ use super::bound::BoundArrays;
 use super::in_flight::{self, InFlight, IssueQueue, Outcome};
 use super::operands::{refuse_conflict, APART};
 use super::source::{self, Owner};
-use crate::error::{invalid, of_member};
-use crate::gil::watched_rank;
+use crate::engine::error::of_member;
+use crate::engine::gil::watched_rank;
+use crate::error::invalid;
 
 /// The envelope of a message, once it was received.
 pub(crate) type ReceivedEnvelope = Arc<Mutex<Option<Envelope>>>;

@@ -22,7 +22,7 @@ use nvcoll_engine::{Buffers, Deadline};
 
 use super::bound_call::{BoundCall, Programs, SharedProgram};
 use super::{in_flight, numpy};
-use crate::gil::watched_rank;
+use crate::engine::gil::watched_rank;
 
 /// The number of calls that a communicator remembers. Chosen: more than a training step has kinds of calls.
 const MOST_REMEMBERED: usize = 16;

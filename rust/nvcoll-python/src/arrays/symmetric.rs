@@ -16,7 +16,8 @@ use pyo3::types::PyTuple;
 use nvcoll_engine::memory::heap::HeapBlock;
 use nvcoll_engine::ranks::member::Member;
 
-use crate::error::{invalid, of_member};
+use crate::engine::error::of_member;
+use crate::error::invalid;
 
 /// A block of memory that every rank can reach, with the buffer protocol. Not public.
 #[pyclass(name = "SymmetricMemory", module = "nvcoll._nvcoll", frozen)]

@@ -202,7 +202,8 @@ pub(crate) fn choose(
     }
     check_collective(algorithm, call.collective)?;
     let written = written(algorithm, roles, call.aliasing)?;
-    let (name, proof) = written.get().proved_for(py, call, deadline)?;
+    let schedule = written.get();
+    let (name, proof) = schedule.proofs.proved_for(py, &schedule.core, call, deadline)?;
     call.algorithm = name;
     Ok(Some(proof))
 }

@@ -24,8 +24,8 @@ use crate::arrays::{BoundCall, MessageArray, Operands, Programs, RepeatedCalls, 
 use crate::calls::choices::{deadline, Seconds};
 use crate::calls::open_group::OpenGroup;
 use crate::calls::request::Request;
-use crate::error::{of_engine, of_member};
-use crate::gil::{watched, watched_rank, WithoutGil};
+use crate::engine::error::{of_engine, of_member};
+use crate::engine::gil::{watched, watched_rank, WithoutGil};
 
 /// The number of counters that a communicator keeps. Chosen: more than a training step has calls.
 const MOST_COUNTERS: usize = 16;

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use nvcoll_engine::run::fault::{Moment, Strike};
 
 use crate::calls::communicator::Communicator;
-use crate::error::{invalid, of_engine};
+use crate::engine::error::of_engine;
+use crate::error::invalid;
 
 /// Has a fault strike this rank in a call of a communicator. Not public.
 #[pyfunction]

@@ -27,7 +27,7 @@ use crate::calls::choices::{deadline, Seconds};
 use crate::calls::endpoint::Endpoint;
 use crate::calls::issue::{issue, Issued, IssuedCall};
 use crate::calls::work::Work;
-use crate::error::of_engine;
+use crate::engine::error::of_engine;
 
 /// Calls that launch together. Made by `Node.group` and `Communicator.group`.
 ///

@@ -28,8 +28,8 @@ use crate::calls::endpoint::Endpoint;
 use crate::calls::request::Request;
 use crate::calls::work::Work;
 use crate::counts::Rows;
-use crate::error::of_member;
-use crate::gil::attached;
+use crate::engine::error::of_member;
+use crate::engine::gil::attached;
 
 /// A call that is checked: its words for messages, its arrays and its result.
 pub(crate) struct Issued {

@@ -11,7 +11,7 @@ use nvcoll_engine::ranks::node::Node;
 use crate::calls::call_counts::CallCounts;
 use crate::calls::choices::{deadline, Seconds};
 use crate::calls::communicator::Communicator;
-use crate::error::of_engine;
+use crate::engine::error::of_engine;
 use crate::gil::interruptible;
 
 /// One rank of a job of processes. Not public.

@@ -8,14 +8,12 @@ pub(crate) mod endpoint;
 pub(crate) mod faults;
 pub(crate) mod group;
 pub(crate) mod issue;
-#[cfg(target_os = "linux")]
 pub(crate) mod job;
 pub(crate) mod left_fold;
 pub(crate) mod node;
 pub(crate) mod open_group;
 pub(crate) mod passed;
 pub(crate) mod plan;
-#[cfg(target_os = "linux")]
 pub(crate) mod recorder;
 pub(crate) mod request;
 pub(crate) mod team;

@@ -19,7 +19,8 @@ use crate::calls::group::Group;
 use crate::calls::plan::Plan;
 use crate::calls::request::Request;
 use crate::calls::team::Team;
-use crate::error::{invalid, of_engine};
+use crate::engine::error::of_engine;
+use crate::error::invalid;
 use crate::integers::integer;
 use crate::schedules::schedule::collective_named;
 

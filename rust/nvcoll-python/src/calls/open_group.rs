@@ -11,7 +11,8 @@ use nvcoll_engine::Error;
 
 use crate::arrays::BoundCall;
 use crate::calls::choices::Seconds;
-use crate::error::{invalid, of_engine};
+use crate::engine::error::of_engine;
+use crate::error::invalid;
 
 /// The calls of an endpoint while its group is open.
 #[derive(Default)]

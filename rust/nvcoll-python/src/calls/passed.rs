@@ -6,7 +6,7 @@ use nvcoll_engine::program::make::check_op;
 
 use crate::arrays::PassedArrays;
 use crate::calls::request::{Argument, Request};
-use crate::error::of_engine;
+use crate::engine::error::of_engine;
 use crate::schedules::schedule::collective_named;
 
 /// Reads and checks what one rank passes to a call, as a call on one host does, and makes a new result. Not public: it is for hosts.

@@ -10,7 +10,7 @@ use nvcoll_engine::Error;
 use crate::arrays::{BoundCall, SharedProgram};
 use crate::calls::choices::{deadline, Seconds};
 use crate::calls::endpoint::Endpoint;
-use crate::error::of_engine;
+use crate::engine::error::of_engine;
 
 /// A call that runs again and again on the same arrays. Made by `Node.plan`.
 ///

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use nvcoll_engine::processes::recorder::{Recorder as Engine, SeenWait};
 
-use crate::error::of_engine;
+use crate::engine::error::of_engine;
 
 /// The words of a rank that is a process, in one communicator, read from outside. Not public.
 #[pyclass(name = "Recorder", module = "nvcoll._nvcoll", frozen)]

@@ -8,7 +8,7 @@ use nvcoll_engine::ranks::node::OccupiedNode;
 
 use crate::calls::choices::Seconds;
 use crate::calls::communicator::Communicator;
-use crate::error::of_engine;
+use crate::engine::error::of_engine;
 use crate::integers::integer;
 
 /// The ranks of one `Node.run`. Not public. The node itself can make no call while a team exists.

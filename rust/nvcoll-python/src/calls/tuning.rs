@@ -13,10 +13,11 @@ use nvcoll_engine::auto::work_split::WorkSplit;
 use nvcoll_engine::call::Call;
 
 use crate::calls::node::Node;
-use crate::error::{invalid, of_engine};
-use crate::gil::WithoutGil;
+use crate::engine::error::of_engine;
+use crate::engine::gil::WithoutGil;
+use crate::engine::rows::{AutoChoice, CostModel};
+use crate::error::invalid;
 use crate::integers::integer;
-use crate::rows::{AutoChoice, CostModel};
 use crate::schedules::schedule::{collective_named, path_named};
 
 /// The most elements of an estimate. Chosen: the bytes of all ranks fit 64 bits.

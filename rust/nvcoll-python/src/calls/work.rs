@@ -24,8 +24,9 @@ use nvcoll_engine::{Deadline, Error};
 use crate::arrays::in_flight::{self, Failure, InFlight, IssueQueue, Outcome};
 use crate::arrays::places_of;
 use crate::calls::choices::{deadline, Seconds};
-use crate::error::{of_engine, raise};
-use crate::gil::{attached, patiently};
+use crate::engine::error::of_engine;
+use crate::engine::gil::{attached, patiently};
+use crate::error::raise;
 
 /// An asynchronous call. `isend`, `irecv` and calls of `Communicator` with `async_op=True` return a `Work` immediately. In asyncio,
 /// `await work` waits like `wait`, without blocking the loop. If the task is cancelled meanwhile, the call stays in flight.

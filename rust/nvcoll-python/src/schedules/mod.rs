@@ -1,6 +1,5 @@
 //! Schedules: the builder, proofs, and the registries of what can be scheduled.
 
 pub(crate) mod builder;
-mod refuted;
 pub(crate) mod registries;
 pub(crate) mod schedule;

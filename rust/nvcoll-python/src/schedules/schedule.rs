@@ -1,8 +1,7 @@
 //! `Schedule`, `Step` and `Proof`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
@@ -12,7 +11,6 @@ use nvcoll_core::collective::{Collective, Parts, Roles};
 use nvcoll_core::cost::{why as core_why, Cost};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::dtype::DType;
-use nvcoll_core::interrupt::{Interrupt, Interrupted};
 use nvcoll_core::limits::MAX_WORLD_SIZE;
 use nvcoll_core::lower::{lower_interruptible, push_interruptible, Fifo};
 use nvcoll_core::runnable::check_runnable;
@@ -20,17 +18,14 @@ use nvcoll_core::schedule::{Aliasing, Dependency, Event, Path, Schedule as CoreS
 use nvcoll_core::text;
 use nvcoll_core::verify::{verify_interruptible, Unproved, Verified};
 use nvcoll_core::words::counted;
-use nvcoll_core::Error as CoreError;
-use nvcoll_engine::call::Call;
-use nvcoll_engine::sync::single_flight::{SingleFlight, Unlocked};
-use nvcoll_engine::{Deadline, UntilDeadline};
 
 use crate::counts::row as counts_of_parts;
-use crate::error::{invalid, of_core, of_engine, raised};
-use crate::gil::{interrupt, WithoutGil};
+use crate::engine::proofs::Proofs;
+use crate::error::{invalid, of_core, raised};
+use crate::gil::interrupt;
 use crate::integers::{integer, ANY};
 use crate::pickled::pickled;
-use crate::schedules::refuted::refuted;
+use crate::refuted::refuted;
 
 /// The program of all ranks, for any count, dtype and op. Made by `nvcoll.schedule`, by `Algorithm.schedule` or by `parse`.
 /// `str` returns the text that `parse` reads.
@@ -43,65 +38,12 @@ use crate::schedules::refuted::refuted;
 #[pyclass(name = "Schedule", module = "nvcoll", frozen)]
 pub(crate) struct Schedule {
     pub(crate) core: CoreSchedule,
-    /// Proofs by path, with the name of the schedule in calls.
-    proofs: Mutex<HashMap<Path, (String, Verified)>>,
-    makers: SingleFlight<Path>,
-}
-
-/// The reason why a call has no proof: the schedule cannot be lowered or proved. None if the caller stopped the work, or the wait for
-/// the work of another thread.
-struct NoProof(Option<PyErr>);
-
-impl From<Interrupted> for NoProof {
-    fn from(_: Interrupted) -> Self {
-        Self(None)
-    }
+    pub(crate) proofs: Proofs,
 }
 
 impl Schedule {
     pub(crate) fn of(core: CoreSchedule) -> Self {
-        Self { core, proofs: Mutex::default(), makers: SingleFlight::new() }
-    }
-
-    /// Returns the proof for the path of `call`, with the name of the schedule in calls. It lowers and proves without the GIL, until
-    /// the deadline of the call.
-    pub(crate) fn proved_for(&self, py: Python<'_>, call: &Call, deadline: Deadline) -> PyResult<(String, Verified)> {
-        let (path, without_gil) = (call.path, WithoutGil::AtOnce(py));
-        let unlocked = UntilDeadline::new(&without_gil, deadline);
-        let given_up = || {
-            let call = Call { algorithm: self.core.algorithm.clone(), ..call.clone() };
-            of_engine(py, &unlocked.explain(CoreError::Interrupted.into(), &call, "its schedule was being proved"))
-        };
-        let make = || self.prove(py, path, &unlocked.interrupt());
-        let proved = self.makers.find_or_make(&path, &unlocked, || self.proofs().get(&path).cloned(), make);
-        proved.map_err(|NoProof(error)| error.unwrap_or_else(given_up))
-    }
-
-    /// Lowers and proves, and keeps the proof.
-    fn prove(&self, py: Python<'_>, path: Path, interrupt: &Interrupt) -> Result<(String, Verified), NoProof> {
-        let lowered = py.detach(|| match self.core.path == path {
-            true => Ok(self.core.clone()),
-            false => lower_interruptible(&self.core, path, interrupt),
-        });
-        let refused = |error| NoProof((error != CoreError::Interrupted).then(|| of_core(py, &error)));
-        let lowered = lowered.map_err(refused)?;
-        let (name, verified) = py.detach(|| {
-            let mut hasher = DefaultHasher::new();
-            lowered.hash(&mut hasher);
-            let verified = verify_interruptible(lowered.clone(), interrupt);
-            (format!("{}#{:x}", lowered.algorithm, hasher.finish()), verified)
-        });
-        // No lock is held here: making an exception may run Python code, which may ask for this proof.
-        let verified = verified.map_err(|unproved| match unproved {
-            Unproved::Refuted(refutation) => NoProof(Some(refuted(py, &lowered, &refutation))),
-            Unproved::Interrupted(interrupted) => interrupted.into(),
-        })?;
-        self.proofs().insert(path, (name.clone(), verified.clone()));
-        Ok((name, verified))
-    }
-
-    fn proofs(&self) -> MutexGuard<'_, HashMap<Path, (String, Verified)>> {
-        self.proofs.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { core, proofs: Proofs::default() }
     }
 }
 

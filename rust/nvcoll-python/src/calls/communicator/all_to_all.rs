@@ -10,8 +10,8 @@ use super::Communicator;
 use crate::calls::choices::Seconds;
 use crate::calls::request::Request;
 use crate::counts::{self, Rows, Table};
+use crate::engine::gil::watched_rank;
 use crate::error::invalid;
-use crate::gil::watched_rank;
 
 #[pymethods]
 impl Communicator {

@@ -20,8 +20,9 @@ use crate::calls::choices::Seconds;
 use crate::calls::endpoint::Endpoint;
 use crate::calls::group::Group;
 use crate::calls::work::Work;
-use crate::error::{listed, of_member};
-use crate::gil::{interruptible, WithoutGil};
+use crate::engine::error::{listed, of_member};
+use crate::engine::gil::WithoutGil;
+use crate::gil::interruptible;
 use crate::integers::{integer, items_of, ANY};
 
 pub(crate) use point_to_point::Message;
