@@ -89,7 +89,15 @@ class Error(Exception):
         late: the ranks that a wait missed at its deadline.
         stopped: the late ranks whose process is stopped.
         left: the ranks whose program has returned or left the job.
-        host: the name of the host of the rank that failed; None if that is this host."""
+        host: the name of the host of the rank that failed; None if that is this host.
+
+    Example:
+        >>> import nvcoll
+        >>> try:
+        ...     nvcoll.Node(0)
+        ... except nvcoll.Error as error:
+        ...     type(error).__name__, error.ranks
+        ('InvalidArgument', ())"""
 
     ranks: tuple[int, ...]
     late: tuple[int, ...]
@@ -100,24 +108,64 @@ class Error(Exception):
     def __init__(self, *args: object, ranks: tuple[int, ...] = ()) -> None: ...
 
 class InvalidArgument(Error, ValueError):
-    """An argument that cannot be used; the message says which, and what to pass."""
+    """An argument that cannot be used; the message says which, and what to pass.
+
+    Example:
+        >>> import nvcoll
+        >>> nvcoll.Node(0)
+        Traceback (most recent call last):
+            ...
+        nvcoll.InvalidArgument: world_size is 0: it must be a whole number, from 1 to 1024"""
 
 class BuildError(Error):
-    """An algorithm broke a rule of the builder; `step` is the number of the step that did, if it is known."""
+    """An algorithm broke a rule of the builder; `step` is the number of the step that did, if it is known.
+
+    Example:
+        >>> import nvcoll
+        >>> nvcoll.Builder("all_reduce", 2).input(2, 0)
+        Traceback (most recent call last):
+            ...
+        nvcoll.BuildError: rank 2 is not one of 0 to 1"""
 
     step: int | None
 
 class Refuted(Error):
-    """A proof failed; `places` names the steps in conflict, `missing` the missing wait."""
+    """A proof failed; `places` names the steps in conflict, `missing` the missing wait.
+
+    Example:
+        >>> import nvcoll
+        >>> nvcoll.verify(nvcoll.Builder("all_reduce", 2).finish("nothing"))
+        Traceback (most recent call last):
+            ...
+        nvcoll.Refuted: ..."""
 
     places: tuple[str, ...]
     missing: str | None
 
 class Mismatch(Error):
-    """Ranks made different calls; the message names both. `left` names a rank that made none, because it has left."""
+    """Ranks made different calls; the message names both. `left` names a rank that made none, because it has left.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> nvcoll.Node(2).run(lambda comm: comm.all_reduce(np.ones(comm.rank + 1)))
+        Traceback (most recent call last):
+            ...
+        nvcoll.Mismatch: ..."""
 
 class Aborted(Error):
-    """Another rank failed; the message and `ranks` name it. `status` is its exit status, if it ended with one."""
+    """Another rank failed; the message and `ranks` name it. `status` is its exit status, if it ended with one.
+
+    Example:
+        >>> import nvcoll
+        >>> def program(comm):
+        ...     if comm.rank == 1:
+        ...         comm.abort()
+        ...     try:
+        ...         comm.barrier()
+        ...     except nvcoll.Aborted as error:
+        ...         return error.ranks
+        >>> nvcoll.Node(2).run(program)
+        [(1,), (1,)]"""
 
     status: int | None
 
@@ -125,23 +173,62 @@ class PeerLost(Aborted):
     """The process of another rank ended without leaving the job.
 
     `rank` is its rank in the communicator, `pid` its process number, `signal` the signal that killed it or None,
-    `status` its exit status or None; what nobody could tell is None. `rank` is None if a whole host is lost."""
+    `status` its exit status or None; what nobody could tell is None. `rank` is None if a whole host is lost.
+
+    Example:
+        >>> import nvcoll
+        >>> def survive(comm, x):
+        ...     try:
+        ...         return comm.all_reduce(x)
+        ...     except nvcoll.PeerLost as error:
+        ...         print(f"rank {error.rank} was killed by signal {error.signal}")
+        ...         return comm.shrink().all_reduce(x)"""
 
     rank: int | None
     pid: int | None
     signal: int | None
 
 class Timeout(Error, TimeoutError):
-    """A deadline passed; the message, `late` and `stopped` name the missing ranks."""
+    """A deadline passed; the message, `late` and `stopped` name the missing ranks.
+
+    Example:
+        >>> import numpy as np, nvcoll
+        >>> nvcoll.Node(2).run(lambda comm: comm.recv(np.empty(3), timeout=0.1))
+        Traceback (most recent call last):
+            ...
+        nvcoll.Timeout: ..."""
 
 class Busy(Error, RuntimeError):
-    """The node is in a call of another thread, or in a run of its ranks, or an array is in flight in another call."""
+    """The node is in a call of another thread, or in a run of its ranks, or an array is in flight in another call.
+
+    Example:
+        >>> import nvcoll
+        >>> node = nvcoll.Node(2)
+        >>> node.run(lambda comm: node.barrier())
+        Traceback (most recent call last):
+            ...
+        nvcoll.Busy: ..."""
 
 class Closed(Error, RuntimeError):
-    """The peers of a communicator are gone: its run has ended, or the process was forked."""
+    """The peers of a communicator are gone: its run has ended, or the process was forked.
+
+    Example:
+        >>> import nvcoll
+        >>> comm = nvcoll.Node(2).run(lambda comm: comm)[0]  # the run has ended
+        >>> comm.barrier()
+        Traceback (most recent call last):
+            ...
+        nvcoll.Closed: ..."""
 
 class NoEngine(Error, RuntimeError):
-    """This build of nvcoll has no engine, which runs collectives and needs Linux; the message says what needs it."""
+    """This build of nvcoll has no engine, which runs collectives and needs Linux; the message says what needs it.
+
+    Example:
+        >>> import nvcoll
+        >>> try:
+        ...     node = nvcoll.Node(2)
+        ... except nvcoll.NoEngine as error:
+        ...     print(error)"""
 
 class AlgorithmRow(NamedTuple):
     """A registered algorithm. `order` says how it reduces: `rank`, in the order of ranks; `tree`; or `none`."""
@@ -3870,7 +3957,7 @@ def algorithms() -> list[AlgorithmRow]:
     """Returns all registered algorithms."""
 
 def arm(
-    comm: Communicator, is_of_messages: bool, call: int, step: int | None, strike: tuple[str, float], told: int | None
+    comm: Communicator, is_of_messages: bool, call: int, step: int | None, strike: tuple[str, float], report: int | None
 ) -> None:
     """Has a fault strike this rank in a call of a communicator. Not public."""
 
