@@ -2,9 +2,9 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
+import json_schemas
 import jsonschema
 import pytest
 from check_logs import LOGS, predicted
@@ -20,7 +20,7 @@ SCHEMA = json.loads(schema("check"))
 def valid(*arguments):
     """Returns what `nvcoll check --json` prints, after its validation."""
     printed = json.loads(done("check", *arguments, "--json").stdout)
-    jsonschema.Draft202012Validator(SCHEMA).validate(printed)
+    json_schemas.validate(schema("check"), printed)
     return printed["logs"]
 
 
@@ -42,14 +42,12 @@ def test_suspects_baselines_and_malformed_rows_fit_the_schema():
     assert any(one["malformed"] for one in valid(LOGS / "dgx-spark-103-small.log"))
 
 
-def test_every_key_of_the_output_stands_in_the_schema_and_on_the_page(tmp_path):
+def test_every_key_of_the_output_stands_in_the_schema(tmp_path):
     (tmp_path / "log").write_text(predicted(), encoding="utf-8")
     (log,) = valid(tmp_path / "log", "--on", "hgx-h100")
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text(encoding="utf-8")
     for printed, name in ((log, "log"), (log["rows"][0], "row")):
         known = SCHEMA["$defs"][name]
         assert set(printed) == set(known["properties"]) == set(known["required"])
-        assert all(f"`{key}`" in page for key in printed)
 
 
 @pytest.mark.parametrize("key", ["verdict", "rows"])

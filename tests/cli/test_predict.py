@@ -3,7 +3,6 @@
 import csv
 import json
 import tracemalloc
-from pathlib import Path
 
 import pytest
 from command_line import cli
@@ -122,8 +121,6 @@ def test_times_have_three_digits_in_the_unit_of_the_last(times, text):
 def test_json_has_the_numbers_of_the_library():
     printed = json.loads(cli("predict", "all_gather", "-b", "1M", "--nccl-version", "2.27", "--json").stdout)
     (row,) = printed["predictions"]
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
-    assert [key for key in (*printed, *row) if f"`{key}`" not in page] == []
     board = nvcoll.fabric("hgx-h100")
     chosen = board.nccl("all_gather", MIB, version="2.27").chosen
     assert (row["nccl_algorithm"], row["nccl_estimate_us"]) == (chosen.algorithm, chosen.time_us)

@@ -42,6 +42,13 @@ def test_the_page_of_expected_numbers_is_what_predictions_give():
     assert (DOCS / "predict" / "expected.md").read_text() == maker["page"](), "run: python tools/pages/expected.py"
 
 
+def test_the_page_of_json_is_what_the_schemas_say():
+    maker = runpy.run_path(str(DOCS.parent / "tools" / "pages" / "schemas.py"))
+    found, links = (DOCS / "reference" / "json.md").read_text(), maker["LINKS"].items()
+    assert found == maker["page"](), "run: python tools/pages/schemas.py > docs/reference/json.md"
+    assert all(f"[{words}]({link})" in found for words, link in links)
+
+
 def test_environment_variables_are_those_of_the_table():
     page, root = (DOCS / "reference" / "environment.md").read_text(), DOCS.parent
     assert all(f"| `{row.name}` | {row.value} | {row.meaning} |" in page for row in environment.VARIABLES)

@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-from pathlib import Path
 
 import pytest
 from command_line import cli
@@ -212,12 +211,9 @@ def test_where_nccl_lays_several_rings_the_table_says_so(on, is_said):
     assert ("NCCL lays several rings" in cli("compare", "ring", "--on", on, "-b", "1M").stdout) == is_said
 
 
-def test_json_holds_the_documented_keys_and_the_numbers_of_the_library():
+def test_json_has_the_numbers_of_the_library():
     printed = json.loads(cli("compare", "ring,nvswitch", "--on", "hgx-a100", "-b", "1M", "-b", "64K", "--json").stdout)
     (machine,) = printed["machines"]
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "json.md").read_text()
-    keys = {*printed, *machine, *machine["rows"][0], *machine["rows"][0]["times"]["ring"], *machine["ranges"][0]}
-    assert [key for key in keys if f"`{key}`" not in page] == []
     assert printed["schema"] == "nvcoll.compare/1" and [row["nbytes"] for row in machine["rows"]] == [64 * KIB, MIB]
     found = compared("hgx-a100", [64 * KIB, MIB], ["ring", "nvswitch"])
     for at, row in enumerate(machine["rows"]):

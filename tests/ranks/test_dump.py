@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import sys
 
+import json_schemas
 import pytest
 from command_line import refused, run
 from processes import is_running, open_things, start, wait_until
 
 import nvcoll
+from nvcoll.cli import formats
 from nvcoll.ranks import recorders
 
 pytestmark = [
@@ -60,6 +63,9 @@ def test_a_hung_job_is_told_from_outside_and_goes_on_hanging(hung):
     name, ranks = hung
     wait_until(lambda: has_cycle(name))
     pid = [rank.pid for rank in ranks]
+    printed = json.loads(dump(name, "--json"))
+    json_schemas.validate(formats.schema("dump"), printed)
+    assert printed["jobs"][0]["cycle"] and printed["jobs"][0]["ranks"][0]["waits"]
     text = dump(str(pid[1]))
     lines = text.splitlines()
     assert lines[0] == f"job {name}: 3 ranks"

@@ -5,6 +5,7 @@ import json
 import pickle
 from pathlib import Path
 
+import json_schemas
 import jsonschema
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_what_every_command_prints_is_what_the_schema_says(command):
     printed = json.loads(cli(*command, "--json").stdout)
-    jsonschema.Draft202012Validator(json.loads(schema())).validate(printed)
+    json_schemas.validate(schema(), printed)
     assert printed["command"] == command[0]
     for one in printed["reports"]:
         together = one["computes_s"] + one["exposed_s"] + one["idle_s"]
