@@ -224,8 +224,8 @@ def test_traces_and_pages_are_written():
 def test_a_page_that_cannot_be_drawn_is_refused_before_the_script_runs(ran, monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
     said = nvcoll_("dryrun", "--on", FOUR, "--html", "p.html", "train.py", status=2)
-    assert "pip install 'nvcoll[page]'" in said and not ran.requests
-    assert "pip install 'nvcoll[page]'" in nvcoll_(
+    assert "pip install '.[page]'" in said and not ran.requests
+    assert "pip install '.[page]'" in nvcoll_(
         "plan", "llama3-8b", "--on", "hgx-h100", "--html", "p.html", status=2
     )
 

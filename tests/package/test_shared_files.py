@@ -29,13 +29,15 @@ def step_of(name, folder, **inputs):
         file.write_text('#!/bin/sh\nfor word in "$@"; do printf "<%s>" "$word"; done\nexit ${STATUS:-0}\n')
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
     environment = os.environ | given | {"PATH": f"{folder}:{os.environ['PATH']}", "RUNNER_TEMP": str(folder)}
+    environment |= {"GITHUB_ACTION_PATH": "/checkout of the action"}
     environment |= {"GITHUB_STEP_SUMMARY": str(folder / "summary.md"), "STATUS": inputs.get("status", "0")}
     words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     return subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
 
 
 def test_the_action_installs_what_it_is_given(tmp_path):
-    assert step_of("Install nvcoll", tmp_path).stdout == "<-m><pip><install><nvcoll><pytest>"
+    assert "<nvcoll>" not in (said := step_of("Install nvcoll", tmp_path).stdout)  # a name that a stranger could take
+    assert said == "<-m><pip><install></checkout of the action><pytest>"
     assert "<nvcoll==0.1.0>" in step_of("Install nvcoll", tmp_path, install="nvcoll==0.1.0").stdout
 
 
@@ -108,3 +110,11 @@ def test_the_image_runs_as_a_user_without_rights_and_holds_the_wheel_alone():
     stages = (ROOT / "Dockerfile").read_text().split("\nFROM ")[1:]
     assert len(stages) == 2 and "COPY" not in stages[1]
     assert re.search(r"^USER (?!root)\w+", stages[1], re.MULTILINE)
+
+
+def test_nothing_says_to_install_nvcoll_from_a_package_index():
+    files = [ROOT / "README.md", ROOT / "llms.txt", ROOT / "action.yml", ROOT / "Dockerfile", ROOT / "mkdocs.yml"]
+    files += [file for folder in ("docs", "examples", "python") for file in (ROOT / folder).rglob("*") if file.is_file()]
+    index = re.compile(r"pip install ['\"]?nvcoll\b(?! @)")
+    texts = [(file, file.read_text()) for file in files if file.suffix in {".md", ".txt", ".yml", ".py", ".pyi", ""}]
+    assert [str(file) for file, text in texts if index.search(text)] == []

@@ -100,7 +100,7 @@ def messages() -> Mapping[str, Any]:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as error:
-        raise InvalidArgument("traces of Chakra need protobuf: pip install 'nvcoll[chakra]'") from error
+        raise InvalidArgument("traces of Chakra need protobuf: pip install '.[chakra]' in a clone of nvcoll") from error
     file = descriptor_pb2.FileDescriptorProto(name="nvcoll/chakra.proto", package="nvcoll.chakra", syntax="proto3")
     for name, fields in SCHEMA.items():
         message = file.message_type.add(name=name)
