@@ -104,6 +104,13 @@ def test_every_scope_is_on_the_page_with_todays_figures():
     assert scopes("nvcoll : NCCL") == pairs
 
 
+def test_the_readme_and_the_page_for_users_have_the_errors_of_one_node():
+    cells = judging.cells(left_out(), judging.by_scope)
+    large, small = (percent(cells["one node", "all_reduce", band].median) for band in (">= 128 MiB", "<= 64 KiB"))
+    for page in (PAGES[0], ROOT / "README.md"):
+        assert f"{large} % from 128 MiB, {small} % up to 64 KiB" in page.read_text(encoding="utf-8")
+
+
 SIZES = {"< 1 MiB": (0, MIB - 1), "1 - 128 MiB": (MIB, 128 * MIB - 1), ">= 128 MiB": (128 * MIB, 1 << 62)}
 """The bytes of the columns of the page for users."""
 
