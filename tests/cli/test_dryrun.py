@@ -225,9 +225,7 @@ def test_a_page_that_cannot_be_drawn_is_refused_before_the_script_runs(ran, monk
     monkeypatch.setitem(sys.modules, "altair", None)
     said = nvcoll_("dryrun", "--on", FOUR, "--html", "p.html", "train.py", status=2)
     assert "pip install '.[page]'" in said and not ran.requests
-    assert "pip install '.[page]'" in nvcoll_(
-        "plan", "llama3-8b", "--on", "hgx-h100", "--html", "p.html", status=2
-    )
+    assert "pip install '.[page]'" in nvcoll_("plan", "llama3-8b", "--on", "hgx-h100", "--html", "p.html", status=2)
 
 
 def test_a_second_pass_gets_the_times_of_each_record(ran):
@@ -247,7 +245,7 @@ def test_a_second_pass_gets_the_times_of_each_record(ran):
         (("dryrun", "--on", f"{FOUR},{OTHER}", "--profile", "train.py"), "--profile takes one machine"),
         (("dryrun", "--on", f"{FOUR},hgx-b200", "--save", "x", "train.py"), "--save takes one model of GPU"),
         (("dryrun", "--on", "hgx-h100", "--world-size", "16", "train.py"), "hgx-h100 has 8 GPUs, and 16 ranks"),
-        (("price", "train.py"), "train.py is empty: pass a trace or a recording"),
+        (("price", "train.py", "--on", "hgx-h100"), "train.py is empty: pass a trace or a recording"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_what_to_do(words, said):

@@ -62,7 +62,7 @@ def test_ranks_wait_for_the_one_that_comes_late(tmp_path):
         if event["name"] == "gemm 1":
             event["dur"] += 5000
     (tmp_path / "rank1.json").write_text(json.dumps(late.document))
-    alone, together = priced(tmp_path / "rank0.json")["reports"][0], priced(tmp_path)["reports"][0]
+    alone, together = (priced(file, "--on", "hgx-h100")["reports"][0] for file in (tmp_path / "rank0.json", tmp_path))
     assert together["seconds"] > alone["seconds"] + 4e-3
 
 
@@ -78,7 +78,8 @@ def test_steps_are_written_as_json_and_priced_again(tmp_path):
 def test_a_compiled_function_is_priced_on_machines(tmp_path):
     file = TRACES / "fsdp.hlo.gz"
     lines = cli("price", file, "--on", "hgx-h100", "--trace", tmp_path / "streams.json").stdout.splitlines()
-    assert lines[0] == "jit_step, 8 GPUs" and lines[1].startswith("assumed") and lines[3].startswith("step")
+    assert lines[0] == "jit_step, 8 GPUs" and lines[1].startswith("assumed") and lines[4].startswith("step")
+    assert lines[3] == "machine     hgx-h100"
     assert json.loads((tmp_path / "streams.json").read_text())
     lines = cli("price", file, "--on", "hgx-h100,hgx-b200").stdout.splitlines()
     assert [line.split("  ")[0] for line in lines[-2:]] == ["hgx-h100", "hgx-b200"] or "accuracy" in lines[-1]
@@ -88,10 +89,12 @@ def test_a_compiled_function_is_priced_on_machines(tmp_path):
     ("words", "said"),
     [
         (("price", TRACES / "fsdp.hlo.gz", "--from", "hgx-a100"), "is no trace of torch.profiler"),
-        (("price", DDP, "--step", "7"), "has no ProfilerStep#7: it has 5"),
+        (("price", DDP, "--from", "hgx-a100", "--step", "7"), "has no ProfilerStep#7: it has 5"),
         (("price", DDP, "--from", "nowhere"), "nowhere"),
-        (("price", TRACES / "README.md"), "has none of the formats that are read"),
+        (("price", TRACES / "README.md", "--on", "hgx-h100"), "has none of the formats that are read"),
         (("price", TRACES / "fsdp.hlo.gz", "--on", "hgx-h100,hgx-b200", "--trace", "x"), "--trace takes one machine"),
+        (("price", DDP), "ddp_two_a100.json.gz does not name its machine: pass --on, or --from for the machine"),
+        (("price", TRACES / "fsdp.hlo.gz"), "fsdp.hlo.gz does not name its machine: pass --on"),
         (("price", "gone.json"), "gone.json: No such file or directory"),
     ],
 )

@@ -70,10 +70,16 @@ def test_a_step_that_may_fit_does_not_pass_as_one_that_fits():
 
 
 def test_a_step_of_unknown_memory_does_not_fit_with_nothing():
-    found = json.loads(cli("price", TRACES / "fsdp.hlo.gz", "--json").stdout)["reports"][0]
+    found = json.loads(cli("price", TRACES / "fsdp.hlo.gz", "--on", "hgx-h100", "--json").stdout)["reports"][0]
     assert found["fit"] is None and found["memory"] is None and found["memory_gib"] is None
     text = cli("price", TRACES / "fsdp.hlo.gz", "--on", "hgx-h100,hgx-b200").stdout
     assert "GiB" not in text and "tokens" not in text and "idle" in text
+
+
+def test_a_report_of_one_machine_names_it_and_how_much_of_it_the_step_uses():
+    assert f"\nmachine     {NODES}\nstep  " in cli("price", RECORDED, "--on", NODES).stdout
+    larger = NODES.replace("x8", "x16")
+    assert f"\nmachine     {larger}, 64 of 128 GPUs\nstep  " in cli("price", RECORDED, "--on", larger).stdout
 
 
 def test_rows_are_machines_or_layouts():
@@ -86,13 +92,14 @@ def test_rows_are_machines_or_layouts():
 
 
 def test_the_tokens_of_a_trace_can_be_given():
-    found = json.loads(cli("price", TRACES / "fsdp.hlo.gz", "--tokens", "8192", "--json").stdout)["reports"][0]
+    found = json.loads(cli("price", TRACES / "fsdp.hlo.gz", "--on", "hgx-h100", "--tokens", "8192", "--json").stdout)
+    (found,) = found["reports"]
     assert found["tokens_per_second"] == pytest.approx(8192 / 8 / found["seconds"])
 
 
 def test_options_of_traces_are_refused_for_other_files():
     assert "--from and --step are for traces" in refused("price", RECORDED, "--from", "hgx-h100")
-    assert "leave out --from and --step" in refused("price", TRACES / "fsdp.hlo.gz", "--step", "3")
+    assert "leave out --from and --step" in refused("price", TRACES / "fsdp.hlo.gz", "--on", "hgx-h100", "--step", "3")
 
 
 def test_a_measured_step_is_in_the_report_and_scales_what_to_try():

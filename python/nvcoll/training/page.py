@@ -135,9 +135,8 @@ def libraries() -> tuple[ModuleType, ModuleType]:
 
         from nvcoll.training import charts
     except ImportError as error:
-        raise InvalidArgument(
-            f"a page of a step is drawn with {error.name}, which is not installed: pip install '.[page]' in a clone of nvcoll"
-        ) from None
+        lacks = f"a page of a step is drawn with {error.name}, which is not installed"
+        raise InvalidArgument(f"{lacks}: pip install '.[page]' in a clone of nvcoll") from None
     return jinja2, charts
 
 

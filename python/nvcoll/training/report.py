@@ -193,6 +193,8 @@ class Report(Blocks):
                 yield from [None] * (nth > 0)
                 yield from of_sweep(one, f"{self.title} on {name}", self.dollars.get(name))
         elif len(self.found) == 1:
+            if self.command != "plan":  # its head names the machine
+                yield Line("machine", _used(self.found[0]))
             detail = self.details[0] if self.details else Detail()
             yield from of_step(self.found[0], detail, self.dollars.get(self.found[0].machine.name))
         elif self.found:
@@ -234,6 +236,12 @@ class Report(Blocks):
                 yield Line("accuracy", f"{one.machine.name}: extrapolated: {reason}; the interval is wider")
         for one, detail in zip(self.found, self.details, strict=False):
             yield from (Line("hint", f"{one.machine.name}: {hint}") for hint in detail.hints[:1])
+
+
+def _used(found: StepPrediction) -> str:
+    """Returns the name of the machine of a step; if the step uses only some of its GPUs, also how many."""
+    all_ = found.machine.world_size
+    return found.machine.name + f", {found.gpus} of {counted(all_, 'GPU')}" * (found.gpus < all_)
 
 
 def _of_candidate(one: StepPrediction) -> dict[str, object]:

@@ -30,7 +30,11 @@ def price(
     outputs: Outputs,
     on: Annotated[
         list[str] | None,
-        typer.Option("--on", help="Machines, separated by commas. Default: the recording's.", autocompletion=beginning),
+        typer.Option(
+            "--on",
+            help="Machines, separated by commas. Default: the recording's, or that of --from; other files need it.",
+            autocompletion=beginning,
+        ),
     ] = None,
     gpu: Gpu = None,
     traced: Annotated[
@@ -57,7 +61,10 @@ def price(
     if recorded is not None and on is None:
         known, assumed = _machine_of(recorded)
         on = [known]
-    asked = [*([there] if there else []), *(machines_of(on, gpu) if on or there is None else ())]
+    if on is None and there is None:
+        files[0].stat()  # of a missing file the error says so
+        raise InvalidArgument(f"{files[0]} does not name its machine: pass --on, or --from for the machine of a trace")
+    asked = [*([there] if there else []), *(machines_of(on, gpu) if on else ())]
     asked = list({one.name: one for one in asked}.values())
     outputs.check(asked)
     if recorded is not None:
