@@ -20,19 +20,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Pipe
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nvcoll_pytest.setting import Asked, Setting
 from nvcoll_pytest.worker import STACKS
 
 if TYPE_CHECKING:
-    from nvcoll._nvcoll import Recorder
     from nvcoll.ranks.processes import Process
+
+Words = Mapping[tuple[int, int], Path]
+"""Files of words of a rank: see `nvcoll.ranks.recorders`."""
 
 START_S = 120.0
 """How long workers have to start and to collect the tests. Chosen: torch is imported in seconds."""
@@ -54,6 +57,7 @@ class RankResult:
         calls: the last calls, newest first.
         failure: what went wrong outside of the test; None if nothing did.
         stacks: the stacks of its threads, if the time was up.
+        awaited: the ranks for which it waits, in words, if the time was up and nvcoll knows them.
         is_done: whether it has come to the end of the test.
         has_died: whether its process has ended.
     """
@@ -62,6 +66,7 @@ class RankResult:
     calls: list[str] = field(default_factory=list)
     failure: str | None = None
     stacks: str = ""
+    awaited: str = ""
     is_done: bool = False
     has_died: bool = False
 
@@ -154,6 +159,7 @@ class Pool:
         store, environment = str(self._folder / f"store-{self._tests}"), torch_environment(setting["world_size"])
         whole = Setting(**setting, store=store, environment=environment)
         results = [RankResult() for _ in range(whole.world_size)]
+        left_over = [_words_of(process.popen.pid) for process in self._ranks.processes[: whole.world_size]]
         for process in self._ranks.processes[: whole.world_size]:
             process.send([test, following, asdict(whole)])
             if process.status is not None:  # it has ended since the last test
@@ -162,7 +168,7 @@ class Pool:
         while pending := [rank for rank, result in enumerate(results) if not (result.is_done or result.failure)]:
             events = self._ranks.wait(self._ranks.deadline)
             if not events:
-                self._give_up(results, pending, whole, is_late=not has_failed)
+                self._give_up(results, pending, left_over, limit_s=None if has_failed else whole.timeout_s)
                 break
             for process, message in events:
                 if process.rank < whole.world_size:
@@ -192,8 +198,17 @@ class Pool:
         else:
             result.is_done, result.failure = True, content
 
-    def _give_up(self, results: list[RankResult], pending: Sequence[int], setting: Setting, *, is_late: bool) -> None:
-        """Notes where the ranks are that have not come to the end."""
+    def _give_up(
+        self, results: list[RankResult], pending: Sequence[int], left_over: Sequence[Words], *, limit_s: float | None
+    ) -> None:
+        """Notes where the ranks are that have not come to the end.
+
+        Args:
+            results: of all ranks.
+            pending: these ranks.
+            left_over: the words that each rank had open before the test: a failed test can leave its communicators.
+            limit_s: how long the test may take; None if another rank has failed.
+        """
         from nvcoll.ranks.processes import GRACE_S
 
         processes = [self._ranks.processes[rank].popen.pid for rank in pending]
@@ -201,13 +216,12 @@ class Pool:
             with suppress(OSError):
                 os.kill(process, signal.Signals[STACKS])
         time.sleep(STACKS_S)
-        calls = _calls_from_outside(processes)
         for rank, process in zip(pending, processes, strict=True):
             result = results[rank]
             result.stacks = (self._folder / f"{rank}.stacks").read_text(errors="replace")
-            result.calls = calls.get(process, [])
-            why = f"has not ended within {setting.timeout_s:g} s"
-            result.failure = why if is_late else f"has not ended within {GRACE_S:g} s after another rank had failed"
+            result.calls, result.awaited = _calls_from_outside(_words_of(process, left_over[rank]))
+            late = f"no end within {GRACE_S:g} s after another rank had failed"
+            result.failure = late if limit_s is None else f"no end within {limit_s:g} s"
 
     def _output(self, rank: int) -> str:
         """Returns the end of what a rank has printed outside of tests: the stacks of a crash, for example."""
@@ -223,19 +237,24 @@ class Pool:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _calls_from_outside(processes: Sequence[int]) -> dict[int, list[str]]:
-    """Returns where ranks of nvcoll are, by process, without asking them: they may be stuck."""
-    try:
-        from nvcoll.ranks import recorders
+def _words_of(process: int, but: Words = MappingProxyType({})) -> Words:
+    """Returns the files of words that a process has open, except those that it had open before."""
+    from nvcoll.ranks import recorders
 
-        found, _ = recorders.jobs()
-        ranks = [rank for job in found for rank in job.ranks if rank.pid in processes]
-        return {rank.pid: [line for words in rank.words for line in _lines(words)] for rank in ranks}
-    except Exception:  # this is for a message only
-        return {}
+    with suppress(OSError):  # it has ended
+        return {file: path for file, path in recorders.words_of(process) if file not in but}
+    return {}
 
 
-def _lines(words: Recorder) -> list[str]:
-    found = words.look()
-    waits = [f"{words.communicator}: {wait[0]}" for wait in found["waits"]]
-    return [*waits, *(f"{words.communicator}: call {number}, {call}" for number, call in found["recent"])]
+def _calls_from_outside(words: Words) -> tuple[list[str], str]:
+    """Returns where a rank of nvcoll is, waits first, and for whom it waits, without asking it: it may be stuck."""
+    from nvcoll._nvcoll import Recorder
+
+    calls: list[str] = []
+    waits: list[str] = []
+    with suppress(Exception):  # this is for a message only
+        for one in sorted(map(Recorder, words.values()), key=lambda one: not one.is_of_all):
+            found, name = one.look(), "" if one.is_of_all else f"{one.communicator}: "
+            waits += [words for words, _, has_timed_out in found["waits"] if not has_timed_out]
+            calls += [f"{name}call {number}, {call}" for number, call in found["recent"]]
+    return [*waits, *calls], waits[0].rpartition(" for ")[2] if waits else ""

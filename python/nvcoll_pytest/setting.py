@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -74,9 +75,15 @@ def begin(setting: Setting, rank: int) -> None:
 
     if setting.backend == "nvcoll":
         import nvcoll.torch
+    logging.getLogger("c10d-NullHandler-default").addFilter(_is_no_error)
     store = dist.FileStore(setting.store, setting.world_size)
     timeout = timedelta(seconds=setting.timeout_s + AFTER_TEST_S)
     dist.init_process_group(setting.backend, store=store, rank=rank, world_size=setting.world_size, timeout=timeout)
+
+
+def _is_no_error(record: logging.LogRecord) -> bool:
+    """Drops what torch logs of an error that it then raises: reports would have it once more for each rank."""
+    return not (isinstance(record.msg, dict) and "error" in record.msg)
 
 
 def communicator() -> Communicator | None:
@@ -92,7 +99,7 @@ def last_calls() -> list[str]:
         with suppress(Exception):
             found = group.recent_calls()
             if found:
-                return [f"{name}: call {number}, {call}" for name, calls in found for number, call in calls]
+                return [f"{name}call {number}, {call}" for name, calls in found for number, call in calls]
     if "nvcoll.ranks.membership" in sys.modules:
         with suppress(Exception):
             if (comm := communicator()) is not None:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import pytest
 from _pytest._code.code import ExceptionRepr
 
+from nvcoll.text.formatting import listed
 from nvcoll_pytest.pool import RankResult
 from nvcoll_pytest.setting import CONSEQUENCE
 
@@ -99,12 +100,24 @@ def _of_failure(item: pytest.Item, results: Sequence[RankResult], duration_s: fl
         _name(report, rank, len(results))
     else:
         first = next(rank for rank, result in enumerate(results) if result.failure)
-        lines = [f"rank {rank}: {result.failure}" for rank, result in enumerate(results) if result.failure]
-        report = _report(item, "call", "failed", "\n".join(lines))
+        report = _report(item, "call", "failed", _failures(results))
         rank = first
     report.duration = duration_s
     report.sections[:0] = list(_sections(found, failed, rank, results))
     return report
+
+
+def _failures(results: Sequence[RankResult]) -> str:
+    """Says which ranks wait for whom, and which ranks did not come to the end. The summary has the first line."""
+    waits: dict[str, list[int]] = {}
+    failures: dict[str, list[int]] = {}
+    for rank, result in enumerate(results):
+        if result.awaited:
+            waits.setdefault(result.awaited, []).append(rank)
+        if result.failure:
+            failures.setdefault(result.failure, []).append(rank)
+    who = [f"{listed(ranks)} wait{'s' * (len(ranks) == 1)} for {awaited}; " for awaited, ranks in waits.items()]
+    return "".join(who) + "\n".join(f"{listed(ranks)}: {failure}" for failure, ranks in failures.items())
 
 
 NO_CALLS = "none recorded: no rank made a call, or the backend is not nvcoll"
@@ -124,7 +137,7 @@ def _sections(
         yield "other ranks", "\n".join(dict.fromkeys(others))
     calls = [(rank, line) for rank, result in enumerate(results) for line in _calls(result)]
     known = "\n".join(f"rank {rank}: {line}" for rank, line in calls)
-    yield "last calls of each rank, newest first", known or NO_CALLS
+    yield "waits and last calls of each rank, newest first", known or NO_CALLS
     for rank, result in enumerate(results):
         if result.stacks:
             yield f"stacks of rank {rank}", _without_pytest(result.stacks)

@@ -22,6 +22,8 @@ import signal
 import sys
 import traceback
 from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import pytest
@@ -110,6 +112,8 @@ class Worker:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
         """Ends the calls of the other ranks if the test has failed here."""
+        if call.excinfo is not None and not item.config.getoption("fulltrace", False):
+            _cut(call.excinfo)
         report = yield
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
             report.user_properties.append(("nvcoll_calls", settings.last_calls()))
@@ -132,6 +136,27 @@ class Worker:
             return self._pipe.recv()
         except EOFError:
             return None
+
+
+def _cut(found: pytest.ExceptionInfo[BaseException]) -> None:
+    """Cuts the frames of nvcoll and torch off a traceback that ends in nvcoll: the line of the test says enough."""
+    if (nvcoll := sys.modules.get("nvcoll")) is None:
+        return
+    files = [str(module.__file__) for module in (nvcoll, sys.modules.get("torch")) if module is not None]
+    own, *others = (Path(file).parent for file in files)
+    kept: TracebackType | None = None
+    frame: TracebackType | None = found.tb
+    while frame is not None:
+        last = Path(frame.tb_frame.f_code.co_filename)
+        if not any(last.is_relative_to(folder) for folder in (own, *others)):
+            kept = frame
+        frame = frame.tb_next
+    if kept is None or not last.is_relative_to(own):
+        return
+    kept.tb_next = None
+    found.traceback = type(found.traceback)(found.tb)
+    if isinstance(found.value.__cause__, nvcoll.Error):  # torch's error has the same words
+        found.value.__cause__ = None
 
 
 def main() -> None:

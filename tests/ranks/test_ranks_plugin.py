@@ -128,9 +128,30 @@ def test_behind_it(comm):
 """)
     result.assert_outcomes(failed=1, passed=1)
     text = text_of(result)
-    assert "rank 0: has not ended within 2 s" in text and "rank 1: has not ended within 2 s" in text
+    assert "rank 0 waits for rank 1; ranks 0 and 1: no end within 2 s" in text
     assert "stacks of rank 1" in text and "in test_hangs" in text and "/_pytest/" not in text
-    assert re.search("rank 0: .*waits in call 1, all_reduce of 7 float64.* for rank 1", text)
+    assert re.search("rank 0: waits in call 1, all_reduce of 7 float64.* for rank 1\nrank 0: call 1, all_red", text)
+
+
+def test_a_hang_shows_no_call_of_a_test_before_that_failed(session):
+    result = session("""
+KEPT = []
+
+@pytest.mark.ranks(2)
+def test_fails(comm):
+    KEPT.append(comm)
+    comm.all_reduce(np.ones(5))
+    assert comm.rank == 0
+
+@pytest.mark.ranks(2, timeout=2)
+def test_hangs(comm):
+    if comm.rank == 1:
+        time.sleep(1000)
+    comm.all_reduce(np.ones(7))
+""")
+    result.assert_outcomes(failed=2)
+    behind = text_of(result).partition("no end within 2 s")[2]
+    assert "rank 0: call 1, all_reduce of 7 float64" in behind and "of 5 float64" not in behind
 
 
 @pytest.mark.parametrize("death", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)", "os.abort()"])
@@ -255,7 +276,7 @@ def test_of_this_process():
         "--timeout=6",
     )
     result.assert_outcomes(failed=1, passed=1)
-    assert "has not ended within 6 s" in text_of(result)
+    assert "no end within 6 s" in text_of(result)
 
 
 def test_warnings_are_errors(session):

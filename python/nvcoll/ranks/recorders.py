@@ -71,7 +71,7 @@ class RunningJob:
         return Recorder.cycle([rank.words[0] for rank in self.ranks])
 
 
-def _words_of(pid: int) -> Iterator[tuple[tuple[int, int], Path]]:
+def words_of(pid: int) -> Iterator[tuple[tuple[int, int], Path]]:
     """Yields the words that a process has open: device and inode of the file, and its path."""
     for path in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
@@ -99,7 +99,7 @@ def jobs() -> tuple[list[RunningJob], list[str]]:
     refused: list[str] = []
     for pid in sorted(_processes()):
         with suppress(OSError):
-            for file, path in _words_of(pid):
+            for file, path in words_of(pid):
                 try:
                     words = Recorder(path)
                 except InvalidArgument as error:

@@ -114,18 +114,25 @@ def communicator(group: dist.ProcessGroup | None = None) -> nvcoll.Communicator:
         group: a group of the backend nvcoll. Default: the default group.
 
     Raises:
-        InvalidArgument: it is of another backend.
+        InvalidArgument: it is of another backend, or there is none.
     """
     found = group if group is not None else dist.group.WORLD
-    if not isinstance(found, ProcessGroup):
-        raise nvcoll.InvalidArgument(f"found {found!r}, expected a process group of the backend nvcoll")
-    return found._comm
+    if isinstance(found, ProcessGroup):
+        return found._comm
+    which = "the default group" if group is None else "this group"
+    if found is None:
+        raise nvcoll.InvalidArgument('torch has no default group: call init_process_group("nvcoll") before')
+    raise nvcoll.InvalidArgument(
+        f'{which} uses {dist.get_backend(found)}: pass "nvcoll" to init_process_group or new_group, or set '
+        "NVCOLL_TORCH=replace"
+    )
 
 
 def recent_calls() -> list[tuple[str, list[tuple[int, str]]]]:
-    """Returns the last calls of this rank in each process group of nvcoll, newest first, with the name of the group."""
+    """Returns the last calls of this rank in each process group of nvcoll, newest first, and what names the group."""
     groups = [group for group in private.process_groups() if isinstance(group, ProcessGroup)]
-    return [(group.group_name, group._comm.recent_calls()) for group in groups]
+    names = ["" if group is dist.group.WORLD else f"group {group.group_name}: " for group in groups]
+    return [(name, group._comm.recent_calls()) for name, group in zip(names, groups, strict=True)]
 
 
 def create(options: BackendOptions, _backend_options: object) -> Calls:

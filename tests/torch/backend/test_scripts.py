@@ -108,3 +108,15 @@ def test_a_test_may_initialize_torch_itself(backend):
     dist.all_reduce(x)
     assert x[0] == 2
     dist.destroy_process_group()
+
+
+@pytest.mark.ranks(2, backend="gloo")
+def test_communicator_says_which_backend_a_group_has_and_what_to_pass():
+    import nvcoll
+    import nvcoll.torch
+
+    with pytest.raises(nvcoll.InvalidArgument, match='the default group uses gloo: pass "nvcoll" to init_process'):
+        nvcoll.torch.communicator()
+    dist.destroy_process_group()
+    with pytest.raises(nvcoll.InvalidArgument, match="torch has no default group"):
+        nvcoll.torch.communicator()
