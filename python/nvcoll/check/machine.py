@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, cluster, fabric, fabrics, gpus_called
 from nvcoll.check.log import Log
+from nvcoll.text.formatting import counted
 
 BOARD = 8
 """The most GPUs of a board; a machine with more is a rack of hosts."""
@@ -49,6 +50,20 @@ def of_ranks(fabric: Fabric, ranks: int) -> Fabric:
     if rest or nodes < 1:
         raise InvalidArgument(f"{ranks} GPUs are no whole number of nodes of {fabric.name}")
     return fabric.with_nodes(nodes)
+
+
+def part(log: Log, machine: Fabric) -> str | None:
+    """Says with what part of a cluster a log of fewer ranks is compared, and how to name such ranks on all nodes."""
+    nodes, rest = divmod((log.ranks or 0) * machine.nodes, machine.world_size)
+    if rest or not 0 < nodes < machine.nodes:
+        return None
+    compared = f"{log.ranks} ranks: compared with {'one node' if nodes == 1 else f'{nodes} nodes'} of {machine.name}"
+    each, odd = divmod(log.ranks or 0, machine.nodes)
+    if odd or "[" in machine.name or not machine.name.startswith(f"{machine.node}x"):
+        return compared
+    some = f"[0-{each - 1}]" if each > 1 else "[0]"
+    name = machine.name.replace(machine.node, f"{machine.node}{some}", 1)
+    return f"{compared}; if {counted(each, 'rank')} ran on each of {machine.nodes} nodes, pass {name}"
 
 
 def doubt(log: Log, machine: Fabric) -> str | None:

@@ -71,9 +71,9 @@ def _judge(log: Log, on: Sequence[Fabric], require: float | None, baselines: Seq
             why_no_machine = str(error)
     if fabric is not None and log.ranks is None:
         log = replace(log, ranks=fabric.world_size)
-    doubt = machine.doubt(log, named) if named is not None else None
+    notes = [] if named is None else [note for of in (machine.part, machine.doubt) if (note := of(log, named))]
     found = examined(log, fabric, require, why_no_machine, baseline.times_us(log, baselines))
-    return replace(found, reasons=[*found.reasons, doubt]) if doubt else found
+    return replace(found, reasons=[*found.reasons, *notes])
 
 
 @gathered
