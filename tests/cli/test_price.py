@@ -25,6 +25,7 @@ def priced(*words):
 def test_a_real_step_is_replayed_and_the_wrong_machine_is_noticed():
     found = priced(DDP, "--from", "hgx-a100")
     assert found["measured"]["replayed_s"] == pytest.approx(found["measured"]["seconds"], rel=1e-3)
+    assert (found["reports"][0]["mfu"], found["reports"][0]["tflops"]) == (None, None), "a trace has no FLOPs"
     parts = [found["measured"][name] for name in ("computes_s", "exposed_s", "idle_s")]
     assert sum(parts) == pytest.approx(found["measured"]["seconds"])
     text = cli("price", DDP, "--from", "hgx-a100").stdout

@@ -157,7 +157,7 @@ class Report(Blocks):
             for name, one in self.sweeps.items()
         ]
         measured = self.measured and {name: value for name, value in vars(self.measured).items() if name != "shown"}
-        row: dict[str, object] = {"command": self.command, "reports": [one.to_dict() for one in self.found]}
+        row: dict[str, object] = {"command": self.command, "reports": [_of_prediction(one) for one in self.found]}
         row |= {"sweep": sweeps, "measured": measured, "recordings": self.recordings, "assumed": self.assumed}
         return json_text(SCHEMA, row | {"out_of_memory": [asdict(one) for one in self.out_of_memory]})
 
@@ -242,6 +242,11 @@ def _used(found: StepPrediction) -> str:
     """Returns the name of the machine of a step; if the step uses only some of its GPUs, also how many."""
     all_ = found.machine.world_size
     return found.machine.name + f", {found.gpus} of {counted(all_, 'GPU')}" * (found.gpus < all_)
+
+
+def _of_prediction(one: StepPrediction) -> dict[str, object]:
+    """Returns what JSON has of a prediction: null where FLOPs are not known."""
+    return one.to_dict() | {name: getattr(one, name) or None for name in ("mfu", "tflops")}
 
 
 def _of_candidate(one: StepPrediction) -> dict[str, object]:
