@@ -257,6 +257,7 @@ def test_in_a_test_a_step_has_memory_and_exposed_share(nvcoll_dryrun, ran):
     assert nvcoll_dryrun is dryrun
     step = dryrun("train.py", "--layers", 2, on=FOUR)
     assert (step.peak_gib, step.reserved_gib, step.fits) == (8, 9, True)
+    assert 9.5 < step.memory_gib < 20 and f", {step.memory_gib:.0f} of 79 with NCCL and CUDA" in str(step.report)
     assert 0 < step.exposed < 1 and step.seconds > 0 and step.tokens_per_second > 0
     assert [one.name for one in step.collectives] == ["shard all_gather", "shard reduce_scatter"]
     assert step.recording.facts["world_size"] == 16 and step.prediction.machine.name == FOUR

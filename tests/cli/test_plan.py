@@ -45,6 +45,20 @@ def test_a_sweep_that_finds_nothing_begins_with_the_least_memory():
     assert "fits: pass --sweep, or more GPUs" in cli("plan", "llama3-70b", "-n", "1", "--micro-batch", "2").stdout
 
 
+def test_a_limit_of_memory_is_gib_or_a_size():
+    words = ("plan", "llama3-8b", "--zero", "3", "--max-memory")
+    held = json.loads(cli(*words[:-1], "--json").stdout)["reports"][0]["memory_gib"]
+    over, under = held * 2**30 / 1e9, (held + 0.5) * 2**30 / 1e9
+    for limit in (f"{held + 0.5}", f"{under:.2f}GB", f"{held + 0.5:.2f}GiB"):
+        assert cli(*words, limit, status=0).stderr == ""
+    for limit in (f"{held - 0.5}", f"{int(held)}GB", f"{int(held)}GiB"):
+        assert f"more than --max-memory {limit}" in cli(*words, limit, status=3).stderr
+    assert over > int(held)
+    for wrong in ("much", "-1", "nan"):
+        said = cli(*words, wrong, status=2).stderr
+        assert f"--max-memory {wrong} is no memory: pass GiB, as 70, or a size, as 70GiB or 75GB" in said
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

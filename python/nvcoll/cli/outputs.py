@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, StepPricer, fabric
+from nvcoll._nvcoll import Fabric, InvalidArgument, StepPricer, fabric, parse_size
 from nvcoll.cli import formats
 from nvcoll.cli.machines import Env, NcclVersion, one_machine
 from nvcoll.text.tables import print_lines
@@ -79,9 +81,9 @@ class Outputs:
         Path | None,
         typer.Option("--html", help="Write a page with charts, for one machine or several.", metavar="FILE"),
     ] = None
-    max_memory: Annotated[float | None, typer.Option(help="Exit with 3 above this: GiB of the fullest GPU.", min=0)] = (
-        None
-    )
+    max_memory: Annotated[
+        str | None, typer.Option(help="Exit with 3 above this memory of the fullest GPU: 70 or 70GiB; 75GB is decimal.")
+    ] = None
     max_step: Annotated[float | None, typer.Option(help="Exit with 3 above this: seconds of a step.", min=0)] = None
     as_json: formats.AsJson = False
     as_csv: formats.AsCsv = False
@@ -96,10 +98,30 @@ class Outputs:
             InvalidArgument: two formats at once, a trace of several machines, or a page without the libraries for it.
         """
         formats.check_one(json=self.as_json, csv=self.as_csv)
+        _ = self.max_gib
         if self.trace is not None and len(machines) > 1:
             raise InvalidArgument(one_machine("--trace", len(machines)))
         if self.html is not None:
             page.libraries()
+
+    @cached_property
+    def max_gib(self) -> float | None:
+        """The limit of memory in GiB: a number without a unit, or a size.
+
+        Raises:
+            InvalidArgument: it is neither.
+        """
+        if self.max_memory is None:
+            return None
+        with suppress(ValueError):
+            if 0 <= (number := float(self.max_memory)) < inf:
+                return number
+        try:
+            return parse_size(self.max_memory) / 2**30
+        except InvalidArgument:
+            raise InvalidArgument(
+                f"--max-memory {self.max_memory} is no memory: pass GiB, as 70, or a size, as 70GiB or 75GB"
+            ) from None
 
     def write(self, report: Report) -> None:
         """Prints a report and writes its files; if no step was priced, there is nothing for files.
@@ -129,8 +151,8 @@ class Outputs:
             name = found.machine.name
             if self.max_step is not None and found.seconds > self.max_step:
                 yield f"{name}: a step takes {found.seconds:.4g} s, more than --max-step {self.max_step:g}"
-            if self.max_memory is not None and found.memory is None:
-                yield f"{name}: the memory of the step is not known, and --max-memory is {self.max_memory:g} GiB"
-            elif self.max_memory is not None and found.memory_gib > self.max_memory:
+            if self.max_gib is not None and found.memory is None:
+                yield f"{name}: the memory of the step is not known, and --max-memory is {self.max_memory}"
+            elif self.max_gib is not None and found.memory_gib > self.max_gib:
                 held = f"the fullest GPU holds {found.memory_gib:.4g} GiB"
-                yield f"{name}: {held}, more than --max-memory {self.max_memory:g}"
+                yield f"{name}: {held}, more than --max-memory {self.max_memory}"
