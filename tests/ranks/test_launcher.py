@@ -402,10 +402,10 @@ def test_nothing_is_left_behind(script, how):
         assert (failure is None) == (how == "pass")
 
     job()
-    handlers = [signal.getsignal(number) for number in launcher.PASSED_ON]
+    handlers = [signal.getsignal(signal.Signals[name]) for name in launcher.PASSED_ON]
     before, mine = left_open(), children()
     for _ in range(3):
         job()
     assert_nothing_was_left(before, 3)
     assert children() == mine
-    assert [signal.getsignal(number) for number in launcher.PASSED_ON] == handlers
+    assert [signal.getsignal(signal.Signals[name]) for name in launcher.PASSED_ON] == handlers

@@ -59,7 +59,7 @@ def test_collectives_wait_for_what_was_launched_before_and_the_optimizer_for_the
         ("all_reduce", "gemm 2"),
         ("adam", "all_reduce"),
     ]
-    assert any("taken from times" in note for note in read(of_two_layers()).notes)
+    assert any("derived from times" in note for note in read(of_two_layers()).notes)
 
 
 def test_the_measured_parts_sum_up_to_the_step():
