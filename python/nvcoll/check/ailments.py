@@ -56,9 +56,9 @@ BUSBW_FALLS = "busbw=falls"
 _ENVIRONMENT = "env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf"
 _RATES = (
     "cat /proc/net/bonding/*; lspci -vv | grep -E 'LnkSta|ACSCtl'; nvidia-smi topo -m; "
-    "NCCL_IB_QPS_PER_CONNECTION=4 beside"
+    "then compare with NCCL_IB_QPS_PER_CONNECTION=4"
 )
-_LANES = "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv under load"
+_LANES = "under load: nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv"
 
 
 @dataclass(frozen=True)
@@ -315,7 +315,7 @@ AILMENTS = (
     _told_only(
         "queue-pairs",
         "flows of a single queue pair that collide, or messages split over many",
-        "NCCL_IB_QPS_PER_CONNECTION=4 NCCL_IB_SPLIT_DATA_ON_QPS=0 beside",
+        "compare with NCCL_IB_QPS_PER_CONNECTION=4 NCCL_IB_SPLIT_DATA_ON_QPS=0",
         1,
         "NCCL_IB_QPS_PER_CONNECTION=1$|NCCL_IB_SPLIT_DATA_ON_QPS=1$",
     ),

@@ -119,8 +119,8 @@ def _show(one: Fabric) -> None:
     where = f" in {counted(one.nodes, 'node')}" if one.nodes > 1 else ""
     title = f"{one.name}   {one.title}   {counted(n, 'GPU')}{where}, {one.gpu}   {one.trust}"
     print_labelled("", title, label=0)
-    able = ", ".join(ability.replace("_", " ") for ability in one.abilities) or "nothing but moving bytes"
-    print_labelled("", f"able to: {able}", label=0)
+    able = ", ".join(ability.replace("_", " ") for ability in one.abilities) or "none"
+    print_labelled("", f"abilities: {able}", label=0)
     # Nodes of a cluster are equal: two of them have every kind of pair.
     first = max(MOST_PRINTED, 2 * n // one.nodes)
     tables: list[tuple[str, Sequence[Sequence[str]], str]] = [

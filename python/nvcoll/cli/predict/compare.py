@@ -138,7 +138,7 @@ def compare(
     else:
         for one in done:
             print_lines([*one.lines(), ""])
-        words = "* and fastest = the shortest time; ahead = time of the second over it; NCCL us = as nvcoll predict"
+        words = "* = fastest; ahead = time of the second fastest / time of the fastest; NCCL us = as nvcoll predict"
         print_labelled("columns", words)
         words = "each algorithm runs with its best protocol and number of tiles; all have the same constants"
         print_labelled("", words)
