@@ -16,7 +16,7 @@ MOST_SIZES = 1000
 
 def begin(default: str) -> Any:
     """Returns the option ``-b`` of a command."""
-    words = f"Size, as nccl-tests counts it: 64K, 1M. May be repeated. Default: {default}."
+    words = f"Size, as nccl-tests counts it: 64K, 1M; 140G is binary, 140GB decimal. Repeatable. Default: {default}."
     return typer.Option("-b", "--minbytes", help=words)
 
 
