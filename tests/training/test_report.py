@@ -97,6 +97,14 @@ def test_the_tokens_of_a_trace_can_be_given():
     assert found["tokens_per_second"] == pytest.approx(8192 / 8 / found["seconds"])
 
 
+def test_a_machine_with_fewer_gpus_than_ranks_is_refused_with_what_to_do():
+    said = refused("price", RECORDED, "--on", "hgx-h100")
+    assert "hgx-h100 has 8 GPUs, and a recording keeps its 64 ranks: pass a machine of at least 64 GPUs" in said
+    assert "or record again with -n 8" in said
+    said = refused("price", TRACES / "fsdp.hlo.gz", "--on", "hgx-h100,4xH100")
+    assert "has 4 GPUs, and a step keeps its 8 ranks: pass a machine of at least 8 GPUs" in said
+
+
 def test_options_of_traces_are_refused_for_other_files():
     assert "--from and --step are for traces" in refused("price", RECORDED, "--from", "hgx-h100")
     assert "leave out --from and --step" in refused("price", TRACES / "fsdp.hlo.gz", "--on", "hgx-h100", "--step", "3")

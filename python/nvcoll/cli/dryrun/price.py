@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -68,17 +69,31 @@ def price(
     asked = list({one.name: one for one in asked}.values())
     outputs.check(asked)
     if recorded is not None:
+        _check_size(asked, recorded.step.gpus, "recording", f", or record again with -n {asked[0].world_size}")
         recorded = recorded.with_tokens(tokens)
         report = of_recordings.report_of("price", asked, [recorded] * len(asked), conditions.machine, assumed)
     else:
         read = _opened(files, asked[0], step, traced)
         if tokens is not None:
             read.steps = [with_tokens(read.steps[0], tokens)]
+        _check_size(asked, read.steps[0].gpus, "step")
         machines = [conditions.machine(one, read.steps[0].gpus) for one in asked]
         report = of_traces.report_of(read, machines, there and there.name)
     if save is not None:
         save.write_text(report.found[0].step.to_json(), encoding="utf-8")
     outputs.write(report)
+
+
+def _check_size(machines: Sequence[Fabric], ranks: int, what: str, instead: str = "") -> None:
+    """Refuses machines with fewer GPUs than a step has ranks.
+
+    Raises:
+        InvalidArgument: there is one.
+    """
+    for one in machines:
+        if one.world_size < ranks:
+            has = f"{one.name} has {counted(one.world_size, 'GPU')}, and a {what} keeps its {counted(ranks, 'rank')}"
+            raise InvalidArgument(f"{has}: pass a machine of at least {ranks} GPUs{instead}")
 
 
 def _opened(files: list[Path], on: Fabric, step: int | None, traced: str | None) -> Trace:
