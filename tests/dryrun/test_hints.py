@@ -12,7 +12,7 @@ def recorded(allocated=95, reserved=100, **facts):
     return none | {"ranks": [{"allocated": allocated, "reserved": reserved}]} | facts
 
 
-def predicted(*collectives, small=0, **parts):
+def predicted(*collectives, small=0, memory_gib=71, **parts):
     made = [types.SimpleNamespace(group=group, ranks=ranks, bytes=1 << 30) for group, ranks in collectives]
     if small:
         made.append(
@@ -20,7 +20,8 @@ def predicted(*collectives, small=0, **parts):
                 of="all ranks", name="dp all_reduce", group="dp", ranks="8 nodes", count=small, bytes=4096
             )
         )
-    return types.SimpleNamespace(seconds=1.0, parts=parts, collectives=made)
+    memory = {"memory_gib": memory_gib, "gpu_memory_gib": 79}
+    return types.SimpleNamespace(seconds=1.0, parts=parts, collectives=made, **memory)
 
 
 def test_a_good_step_has_no_hint():
@@ -47,6 +48,12 @@ def test_memory_that_grows_has_a_hint_with_the_line_that_keeps_it():
         "memory grew by 1 GiB from step 2 to 3, most of it made at t.py:9 main: the script keeps tensors of its steps"
     )
     assert hints(recorded(growth={}), predicted()) == []
+
+
+@pytest.mark.parametrize(("memory_gib", "share"), [(78.9, 100), (71.2, 90), (71.1, None), (79.1, None)])
+def test_memory_that_is_nearly_full_has_a_hint_and_memory_that_is_too_small_has_none(memory_gib, share):
+    said = [f"uses {share} % of the memory: another version of torch, NCCL or fragmentation can exceed it"]
+    assert hints(recorded(), predicted(memory_gib=memory_gib)) == (said if share else [])
 
 
 @pytest.mark.parametrize(

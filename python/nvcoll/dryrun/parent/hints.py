@@ -18,6 +18,9 @@ EXPOSED = 0.1
 SLACK = 0.2
 """The least share of reserved memory outside of tensors at the peak that gives a hint. Chosen."""
 
+NEARLY_FULL = 0.9
+"""The share of a GPU's memory above which a step that fits gets a hint: above it a planned step only may fit."""
+
 SMALL_BYTES = 1 << 20
 """Collectives of fewer bytes are bound by latency. Chosen: at 64 KiB an all_reduce over several nodes takes as long."""
 
@@ -47,7 +50,14 @@ def hints(facts: Facts, found: StepPrediction) -> list[str]:
         if share >= EXPOSED:
             found_hints.append((share, f"{PARTS[part]}: {100 * share:.0f} % of the step; {advice}"))
     found_hints += [
-        (0.0, hint) for hint in (*_of_growth(facts), *_of_memory(facts), *_of_calls(found), *_of_other_work(facts))
+        (0.0, hint)
+        for hint in (
+            *_of_room(found),
+            *_of_growth(facts),
+            *_of_memory(facts),
+            *_of_calls(found),
+            *_of_other_work(facts),
+        )
     ]
     return [hint for _, hint in sorted(found_hints, key=lambda one: -one[0])]
 
@@ -69,6 +79,13 @@ def _of_growth(facts: Facts) -> list[str]:
     return [
         f"memory grew by {sized(grown)} from step {step - 1} to {step}{where}: the script keeps tensors of its steps"
     ]
+
+
+def _of_room(found: StepPrediction) -> list[str]:
+    share = found.memory_gib / found.gpu_memory_gib
+    if not NEARLY_FULL < share <= 1:
+        return []
+    return [f"uses {100 * share:.0f} % of the memory: another version of torch, NCCL or fragmentation can exceed it"]
 
 
 def _of_memory(facts: Facts) -> list[str]:
