@@ -14,6 +14,7 @@ from command_line import PROGRAM, run
 import nvcoll
 from nvcoll.cli import sizes
 from nvcoll.cli.bench import tables as bench_tables
+from nvcoll.cli.bench import timing
 from nvcoll.cli.bench.timing import Case, Reduction
 
 ALGORITHMS = [row.name for row in nvcoll._nvcoll.algorithms() if row.collective == "all_reduce"]
@@ -94,6 +95,13 @@ def test_a_ratio_to_times_that_are_far_apart_is_marked():
     case.candidates["roofline"].seconds = [1.0, 2.0, 9.0]
     assert "unsteady" not in bench_tables._beside(case, "numpy", "ring")
     assert bench_tables._beside(case, "roofline", "ring").endswith(" unsteady")
+
+
+def test_a_small_ratio_has_two_digits():
+    spread = timing.Spread(0.004, 0.0054, 0.0061)
+    assert bench_tables._ratio(spread, 1, "x") == "0.0054x (0.0040-0.0061)"
+    assert bench_tables._ratio(spread, 100, " %") == "0.54 % (0.40-0.61)"
+    assert bench_tables._ratio(timing.Spread(0.5, 0.96, 1.5), 1, "x") == "1.0x (0.5-1.5)"
 
 
 def test_bench_in_the_columns_of_nccl_tests():

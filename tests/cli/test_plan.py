@@ -19,14 +19,15 @@ def test_one_machine_is_a_step_in_detail():
 
 def test_changes_are_rows_beside_the_machine_and_the_layout_is_named():
     lines = cli(*STEP, "--what-if", "nics 4", "--what-if", "pcie").stdout.splitlines()
-    assert lines[1] == "layout      TP 8  PP 2  DP 4  ZeRO 1  micro-batch 1"
+    assert lines[1] == "layout      TP 8  PP 2  DP 4  ZeRO 1  micro-batch 1; global batch 128, 8,192 tokens each"
     assert [line.split("  ")[0] for line in lines[3:6]] == [NODES, f"{NODES} with nics 4", f"{NODES} with pcie"]
 
 
 def test_machines_of_other_sizes_say_so():
     lines = cli("plan", "llama3-8b", "--on", "hgx-h100,hgx-h100x2+ib-ndr-8", "--zero", "3").stdout.splitlines()
     assert lines[0].endswith("other machines have more or fewer GPUs")
-    assert lines[1] == "layout      DP 8  ZeRO 3  micro-batch 1, or DP 16  ZeRO 3  micro-batch 1"
+    sizes = "global batch 256, 8,192 tokens each"
+    assert lines[1] == f"layout      DP 8  ZeRO 3  micro-batch 1, or DP 16  ZeRO 3  micro-batch 1; {sizes}"
 
 
 def test_a_sweep_has_a_table_for_each_change():

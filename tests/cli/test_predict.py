@@ -96,6 +96,13 @@ def test_spaces_and_capitals_in_a_list_of_machines_do_not_matter():
     ]
 
 
+def test_only_columns_that_are_shown_are_explained():
+    asked = ("predict", "all_reduce", "-b", "256M", "--on", "hgx-h100,rtx4090-8")
+    narrow, wide = (cli(*asked, env={"COLUMNS": width}).stdout for width in ("80", "300"))
+    assert "x bound = time / lower bound" in wide and "link = line rate" in wide
+    assert "x bound =" not in narrow and "link =" not in narrow and "`| cat` shows all" in " ".join(narrow.split())
+
+
 def test_what_limits_successive_sizes_is_said_once():
     text = cli("predict", "all_reduce", "-b", "32M", "-e", "1G", "--on", "hgx-h100").stdout
     assert "bottleneck  32 MiB to 1 GiB: GPU ports (NVLS: a port carries 1.125 x the size each way)" in text

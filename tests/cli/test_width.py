@@ -108,7 +108,10 @@ def test_the_least_important_columns_go_first_and_only_as_many_as_needed():
     assert next(iter(fitted(headings, rows, optional=optional, width=60))).split() == headings
     head, row, *note = fitted(headings, rows, optional=optional, width=40)
     assert head.split() == ["name", "y" * 20, "z"] and row.split() == ["a", "2", "3"]
-    assert " ".join(note).split() == f"(column left out: {'x' * 20}; the terminal is 40 characters wide)".split()
+    assert (
+        " ".join(note).split()
+        == f"(column left out: {'x' * 20}; the terminal is 40 characters wide, `| cat` shows all)".split()
+    )
 
 
 def test_a_sentence_is_indented_behind_its_label():

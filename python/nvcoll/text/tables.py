@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Generator, Iterator, Sequence
 
 from nvcoll.text.formatting import printable
 
@@ -57,8 +57,8 @@ def fitted(
     left: Container[str] = (),
     optional: Sequence[str] = (),
     width: int | None = None,
-) -> Iterator[str]:
-    """Yields the lines of a table, each at most ``width`` characters long.
+) -> Generator[str, None, list[str]]:
+    """Yields the lines of a table, each at most ``width`` characters long; returns the headings that it leaves out.
 
     Args:
         headings: one for each column.
@@ -104,7 +104,9 @@ def fitted(
         yield from _turned(table, width)
     if left_out := [name for name in left_out if name.strip("| ")]:
         named = f"column{'s' * (len(left_out) > 1)} left out: {', '.join(left_out)}"
-        yield from labelled("", f"({named}; the terminal is {width} characters wide)", width, label=0)
+        words = f"({named}; the terminal is {width} characters wide, `| cat` shows all)"
+        yield from labelled("", words, width, label=0)
+    return left_out
 
 
 def _turned(table: list[list[str]], width: int) -> Iterator[str]:
@@ -156,6 +158,12 @@ def print_labelled(name: str, sentence: str, label: int = LABEL) -> None:
 
 def print_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], left: Container[str] = (), optional: Sequence[str] = ()
-) -> None:
-    """Prints a table that fits the terminal; see `fitted`."""
-    print_lines(fitted(headings, rows, left=left, optional=optional))
+) -> list[str]:
+    """Prints a table that fits the terminal, and returns the headings that it leaves out; see `fitted`."""
+    left_out: list[str] = []
+
+    def lines() -> Iterator[str]:
+        left_out.extend((yield from fitted(headings, rows, left=left, optional=optional)))
+
+    print_lines(lines())
+    return left_out

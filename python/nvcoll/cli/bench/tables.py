@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,7 +82,9 @@ def print_table(cases: Sequence[Case], chosen: dict[str, str | Algorithm], round
 
 
 def _ratio(spread: Spread, scale: int, unit: str) -> str:
-    digits = 1 if scale == 1 else 0
+    digits, least = (1, 0.1) if scale == 1 else (0, 1.0)
+    if 0 < scale * spread.median < least:
+        digits = 1 - math.floor(math.log10(scale * spread.median))  # two digits that say something
     low, median, high = (f"{scale * value:.{digits}f}" for value in (spread.low, spread.median, spread.high))
     return f"{median}{unit} ({low}-{high})"
 

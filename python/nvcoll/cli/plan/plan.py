@@ -254,7 +254,10 @@ def _planned(
     else:
         title = names[0] if len(names) == 1 else f"{names[0]}; other machines have more or fewer GPUs"
         details = []
-    head = [*under("assumed", report.assumed), Line("", title), Line("layout", ", or ".join(layouts))]
+    asked = [one.request["layout"] for one in found if one.request]
+    sizes = dict.fromkeys(f"{one['global_batch']:,}, {one['sequence']:,} tokens each" for one in asked)
+    layout = f"{', or '.join(layouts)}; global batch {', or '.join(sizes)}"
+    head = [*under("assumed", report.assumed), Line("", title), Line("layout", layout)]
     return replace(report, machines=machines, found=found, head=head, details=details)
 
 

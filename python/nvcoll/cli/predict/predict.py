@@ -49,6 +49,13 @@ TIMES = ("NCCL picks", "time", "90 % interval", "busbw GB/s")
 APART = ("|", "NCCL est.", "lower bound", "x bound")
 LINK = "link GB/s"
 
+MEANINGS = {
+    "NCCL est.": "NCCL est. = NCCL's tuning model",
+    "lower bound": "lower bound = no schedule is faster",
+    "x bound": "x bound = time / lower bound",
+}
+"""What the words of a heading say."""
+
 
 def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
     """Yields a row for each machine."""
@@ -77,16 +84,18 @@ def _launched(question: Question) -> str:
     return ", ".join([f"launched {question.launch}", *(f"{name}={value}" for name, value in question.settings.items())])
 
 
-def _show_machines(question: Question, answers: Sequence[Answer]) -> None:
+def _show_machines(question: Question, answers: Sequence[Answer]) -> list[str]:
+    """Prints the table of one size, and returns the headings that it leaves out."""
     print_labelled("", f"{question.collective} {sized(question.sizes[0])}, {_launched(question)}", label=0)
     heads = ("machine", "description", *TIMES, LINK, "vs best", *APART)
-    print_table(
+    left_out = print_table(
         heads,
         [*_machine_rows(answers)],
         left=("machine", "description", TIMES[0]),
         optional=("description", LINK, "x bound", "|", "NCCL est.", "lower bound", "busbw GB/s", "NCCL picks"),
     )
     _print_lines("bottleneck", [(one.fabric.name, one.prediction.bottleneck) for one in answers if one.prediction])
+    return left_out
 
 
 def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
@@ -100,18 +109,20 @@ def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
             yield sized(one.nbytes), _way(found), *times, _rate(found.busbw), *_apart(one)
 
 
-def _show_sizes(question: Question, answers: Sequence[Answer]) -> None:
+def _show_sizes(question: Question, answers: Sequence[Answer]) -> list[str]:
+    """Prints the table of one machine, and returns the headings that it leaves out."""
     one, (link, network) = answers[0].fabric, answers[0].fabric.port_rates()
     links = f"link {_rate(link)} GB/s" + ("" if network is None else f", {_rate(network)} GB/s out of the node")
     head = f"{one.name}   {one.title}   {question.collective}, {_launched(question)}   {links}"
     print_labelled("", head, label=0)
-    print_table(
+    left_out = print_table(
         ("size", *TIMES, *APART),
         [*_size_rows(answers)],
         left=(TIMES[0],),
         optional=("x bound", "|", "NCCL est.", "busbw GB/s", "NCCL picks"),
     )
     _print_lines("bottleneck", _bounds(answers))
+    return left_out
 
 
 def _bounds(answers: Sequence[Answer]) -> list[tuple[str, str]]:
@@ -176,18 +187,20 @@ def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tu
 
 def _show(question: Question, found: Sequence[Sequence[Answer]]) -> None:
     if len(question.sizes) == 1:
-        _show_machines(question, [answers[0] for answers in found])
+        hidden = set(_show_machines(question, [answers[0] for answers in found]))
     else:
+        hidden = {*TIMES, *APART}
         for answers in found:
-            _show_sizes(question, answers)
+            hidden &= {*_show_sizes(question, answers)}
             print()
     for what, lines in _notes(question, found):
         _print_lines(what, lines)
-    print_labelled(
-        "columns",
-        "NCCL est. = NCCL's tuning model; lower bound = no schedule is faster; x bound = time / lower bound",
-    )
-    print_labelled("", "link = line rate of a GPU, one way. With NVLS (the switch reduces) busbw can exceed it")
+    label = "columns"
+    if known := [words for heading, words in MEANINGS.items() if heading not in hidden]:
+        print_labelled(label, "; ".join(known))
+        label = ""
+    if LINK not in hidden:
+        print_labelled(label, "link = line rate of a GPU, one way. With NVLS (the switch reduces) busbw can exceed it")
 
 
 def _rows(found: Sequence[Sequence[Answer]]) -> list[dict[str, Any]]:
