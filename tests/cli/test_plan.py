@@ -34,14 +34,15 @@ def test_a_sweep_has_a_table_for_each_change():
     how = ("plan", "llama3-8b", "--sweep", "--tp", "1", "--pp", "1", "--what-if", "pcie")
     text = cli(*how).stdout
     assert text.count(" layouts priced") == 2 and "llama3-8b on hgx-h100 with pcie: " in text
+    assert text.count("\nfixed       ZeRO 1, 1f1b, bf16: sweep again with --zero 3\n") == 2
     found = json.loads(cli(*how, "--json").stdout)
     assert [one["machine"] for one in found["sweep"]] == ["hgx-h100", "hgx-h100 with pcie"]
 
 
 def test_a_sweep_that_finds_nothing_begins_with_the_least_memory():
     lines = cli("plan", "llama3-70b", "--sweep", "--pp", "1").stdout.splitlines()
-    assert lines[0].endswith(", 0 fit or may fit") and lines[1] == "layouts that need the least memory:"
-    memory = [int(line.split()[-4]) for line in lines[3:] if line.endswith("does not fit")]
+    assert lines[0].endswith(", 0 fit or may fit") and lines[2] == "layouts that need the least memory:"
+    memory = [int(line.split()[-4]) for line in lines[4:] if line.endswith("does not fit")]
     assert len(memory) == 12 and memory == sorted(memory)
     assert "fits: pass --sweep, or more GPUs" in cli("plan", "llama3-70b", "-n", "1", "--micro-batch", "2").stdout
 

@@ -84,11 +84,23 @@ def test_a_report_of_one_machine_names_it_and_how_much_of_it_the_step_uses():
 
 def test_rows_are_machines_or_layouts():
     lines = cli(*COMMANDS["machines"], "--csv").stdout.splitlines()
-    assert lines[0].startswith("machine,gpus,layout,seconds,low_s") and lines[0].endswith(",fit,dollars")
+    assert lines[0].startswith("machine,gpus,layout,seconds,low_s") and lines[0].endswith(
+        ",fit,dollars_per_1e12_tokens"
+    )
+    found = json.loads(cli(*COMMANDS["machines"], "--json").stdout)["reports"]
+    prices = [one["dollars_per_1e12_tokens"] for one in found]
+    assert prices == [pytest.approx(float(line.split(",")[-1])) for line in lines[1:]] and prices[0] < prices[1]
     assert [line.split(",")[0] for line in lines[1:]] == ["hgx-h100", "hgx-h100 with pcie"]
     rows, found = cli(*SWEEP, "--csv").stdout.splitlines(), json.loads(cli(*SWEEP, "--json").stdout)
     assert len(rows) == 1 + sum(len(one["candidates"]) for one in found["sweep"])
     assert "--json and --csv print different things" in refused("plan", "llama3-8b", "--json", "--csv")
+
+
+def test_layouts_of_a_sweep_have_their_price_and_a_step_without_prices_has_none():
+    found = json.loads(cli(*SWEEP, "--dollars-per-gpu-hour", "2", "--json").stdout)
+    best, report = found["sweep"][0]["candidates"][0], found["reports"][0]
+    assert best["dollars_per_1e12_tokens"] == pytest.approx(report["dollars_per_1e12_tokens"]) and report["mfu"]
+    assert json.loads(cli(*SWEEP, "--json").stdout)["reports"][0]["dollars_per_1e12_tokens"] is None
 
 
 def test_the_tokens_of_a_trace_can_be_given():

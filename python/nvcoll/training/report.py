@@ -53,6 +53,9 @@ CANDIDATE: Final = (
 )
 """What JSON has of a layout of a sweep."""
 
+DOLLARS: Final = "dollars_per_1e12_tokens"
+"""The name of the price of tokens in JSON and CSV."""
+
 LEAST: Final = 5e-4
 """The least share of a part of the time that is shown. Chosen: tables show tenths of a per cent."""
 
@@ -148,18 +151,32 @@ class Report(Blocks):
         names = ("seconds", "low_s", "high_s", "tokens_per_second", "mfu", "computes_s", "exposed_s", "idle_s")
         row = {"machine": machine, "gpus": one.gpus, "layout": one.words.replace("  ", ", ")}
         row |= {name: getattr(one, name) or None for name in (*names, "memory_gib")} | {"fit": one.fit}
-        return row | ({"dollars": one.dollars(self.dollars[machine])} if self.dollars else {})
+        return row | ({DOLLARS: self._dollars(machine, one)} if self.dollars else {})
+
+    def _dollars(self, machine: str, one: StepPrediction) -> float | None:
+        """Returns the price of 10^12 tokens, if that of a GPU and hour is known."""
+        return one.dollars(self.dollars[machine]) if self.dollars else None
 
     def to_json(self) -> str:
         """Returns the report as JSON of ``nvcoll.report/1``; `schema` has its schema."""
+        rows = {name: [self._of_candidate(name, row) for row in one.candidates] for name, one in self.sweeps.items()}
         sweeps = [
-            {"machine": name, "refused": one.refused, "candidates": [_of_candidate(row) for row in one.candidates]}
-            for name, one in self.sweeps.items()
+            {"machine": name, "refused": one.refused, "candidates": rows[name]} for name, one in self.sweeps.items()
         ]
         measured = self.measured and {name: value for name, value in vars(self.measured).items() if name != "shown"}
-        row: dict[str, object] = {"command": self.command, "reports": [_of_prediction(one) for one in self.found]}
+        row: dict[str, object] = {"command": self.command, "reports": [self._of_prediction(one) for one in self.found]}
         row |= {"sweep": sweeps, "measured": measured, "recordings": self.recordings, "assumed": self.assumed}
         return json_text(SCHEMA, row | {"out_of_memory": [asdict(one) for one in self.out_of_memory]})
+
+    def _of_prediction(self, one: StepPrediction) -> dict[str, object]:
+        """Returns what JSON has of a prediction: null where FLOPs are not known, and without a price of GPUs."""
+        rates = {name: getattr(one, name) or None for name in ("mfu", "tflops")}
+        return one.to_dict() | rates | {DOLLARS: self._dollars(one.machine.name, one)}
+
+    def _of_candidate(self, machine: str, one: StepPrediction) -> dict[str, object]:
+        """Returns what JSON has of a layout of a sweep."""
+        row = one.to_dict()
+        return {name: row[name] for name in CANDIDATE} | {DOLLARS: self._dollars(machine, one)}
 
     @cached_property
     def best(self) -> int:
@@ -242,17 +259,6 @@ def _used(found: StepPrediction) -> str:
     """Returns the name of the machine of a step; if the step uses only some of its GPUs, also how many."""
     all_ = found.machine.world_size
     return found.machine.name + f", {found.gpus} of {counted(all_, 'GPU')}" * (found.gpus < all_)
-
-
-def _of_prediction(one: StepPrediction) -> dict[str, object]:
-    """Returns what JSON has of a prediction: null where FLOPs are not known."""
-    return one.to_dict() | {name: getattr(one, name) or None for name in ("mfu", "tflops")}
-
-
-def _of_candidate(one: StepPrediction) -> dict[str, object]:
-    """Returns what JSON has of a layout of a sweep."""
-    row = one.to_dict()
-    return {name: row[name] for name in CANDIDATE}
 
 
 def schema() -> str:
@@ -387,6 +393,9 @@ def of_sweep(found: Sweep, title: str, dollars: float | None) -> Iterator[Block]
     if not found.candidates:
         yield Line("", "no layout keeps the rules with what is given: leave one of tp, pp, vp, cp, ep open")
         return
+    alike = [{one.layout[word] for one in found.candidates} for word in ("zero", "schedule", "dtype")]
+    fixed = ", ".join(str(one) for values in alike if len(values) == 1 for one in values)
+    yield Line("fixed", f"ZeRO {fixed}: sweep again with --zero {1 if fixed.startswith('3') else 3}")
     if not fitting:
         yield Line("", "layouts that need the least memory:")
     best = found.candidates if fitting else sorted(found.candidates, key=lambda one: one.memory_gib)

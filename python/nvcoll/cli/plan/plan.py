@@ -168,7 +168,10 @@ def plan(
         ),
     ] = None,
     sweeps: Annotated[
-        bool, typer.Option("--sweep", help="Try all common layouts; options that you give are fixed.")
+        bool,
+        typer.Option(
+            "--sweep", help="Try all common sizes of the layout; ZeRO, --schedule, --dtype and given sizes are fixed."
+        ),
     ] = False,
     what_if: Annotated[
         list[str] | None,
