@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import judge_logs
 import pytest
@@ -163,3 +164,11 @@ def test_a_log_of_fewer_ranks_than_the_cluster_says_with_what_it_is_compared():
     assert f" 8 ranks: compared with one node of {cluster}; if 4 ranks ran on each of 2 nodes, pass {other}\n" in said
     assert "compared with" not in done("check", ring, "--on", other).stdout
     assert "compared with" not in done("check", ring, "--on", "hgx-h100").stdout
+
+
+def test_a_log_of_half_of_the_ranks_on_all_hosts_is_not_compared_with_one_of_them(tmp_path):
+    text = (LOGS / "nccl-tests-290-1node.log").read_text()
+    (path := tmp_path / "two.log").write_text(re.sub(r"(Rank +[4-7] .*)node005", r"\1node006", text))
+    said = done("check", path, "--on", "hgx-h100x2+ib-ndr-8").stdout
+    assert "compared with" not in said
+    assert "8 ranks: the log has 2 hosts; if 4 ranks ran on each of 2 nodes, pass" in said

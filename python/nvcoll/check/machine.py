@@ -52,12 +52,27 @@ def of_ranks(fabric: Fabric, ranks: int) -> Fabric:
     return fabric.with_nodes(nodes)
 
 
+def of_log(log: Log, machine: Fabric) -> Fabric:
+    """Returns the machine with as many nodes as the ranks fill; `machine` if none is so, or the log has other hosts."""
+    if machine.nodes == 1 or not log.ranks or log.ranks in (1, machine.world_size):
+        return machine
+    try:
+        same = of_ranks(machine, log.ranks)
+    except InvalidArgument:
+        return machine
+    is_rack = same.world_size > BOARD * same.nodes  # whose trays are hosts
+    return same if is_rack or len(set(log.hosts)) in (0, same.nodes) else machine
+
+
 def part(log: Log, machine: Fabric) -> str | None:
     """Says with what part of a cluster a log of fewer ranks is compared, and how to name such ranks on all nodes."""
     nodes, rest = divmod((log.ranks or 0) * machine.nodes, machine.world_size)
     if rest or not 0 < nodes < machine.nodes:
         return None
-    compared = f"{log.ranks} ranks: compared with {'one node' if nodes == 1 else f'{nodes} nodes'} of {machine.name}"
+    counts = "one node" if nodes == 1 else f"{nodes} nodes"
+    hosts = f"the log has {counted(len(set(log.hosts)), 'host')}"
+    words = hosts if of_log(log, machine) is machine else f"compared with {counts} of {machine.name}"
+    compared = f"{log.ranks} ranks: {words}"
     each, odd = divmod(log.ranks or 0, machine.nodes)
     if odd or "[" in machine.name or not machine.name.startswith(f"{machine.node}x"):
         return compared

@@ -20,7 +20,6 @@ log that is faster than its machine can be is of another one. All thresholds are
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -28,7 +27,7 @@ from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction
 from nvcoll.check.ailments import BUSBW_FALLS, NO_MPI, Case, Suspect, named_alone, suspects
 from nvcoll.check.baseline import SICK_OF_BASELINE, SUSPECT_OF_BASELINE
 from nvcoll.check.log import Log, Row, factor
-from nvcoll.check.machine import BOARD, of_ranks
+from nvcoll.check.machine import of_log
 from nvcoll.text.formatting import counted, sized
 
 HEALTHY, SUSPICIOUS, SICK, CANNOT_TELL = "healthy", "suspicious", "sick", "cannot tell"
@@ -256,11 +255,8 @@ def examined(
         why_no_machine: why it is not known.
         baseline: the time at each size on a sister machine, in microseconds.
     """
-    if fabric is not None and fabric.nodes > 1 and log.ranks and log.ranks not in (1, fabric.world_size):
-        with suppress(InvalidArgument):
-            same = of_ranks(fabric, log.ranks)
-            is_rack = same.world_size > BOARD * same.nodes  # whose trays are hosts
-            fabric = same if is_rack or len(set(log.hosts)) in (0, same.nodes) else fabric
+    if fabric is not None:
+        fabric = of_log(log, fabric)
     findings: list[tuple[str | None, str]] = [*_by_header(log)]
     scale = factor(log.collective, log.ranks) if log.collective and log.ranks else 0.0
     rows, why_not = _rows(log, fabric, scale, baseline or {})
