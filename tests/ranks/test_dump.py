@@ -111,7 +111,7 @@ def file_of_words(contents: bytes) -> int:
 @pytest.mark.parametrize("length", [0, 16])
 def test_words_of_another_version_are_refused_by_name(hung, length):
     _, ranks = hung
-    path = next(path for _, path in recorders._words_of(ranks[0].pid))
+    path = next(path for _, path in recorders.words_of(ranks[0].pid))
     words = bytearray(path.read_bytes())
     version = nvcoll.__version__.encode()
     at = words.index(version, 0, 64)
@@ -126,7 +126,7 @@ def test_words_of_another_version_are_refused_by_name(hung, length):
 
 def test_scribbled_words_are_told_wrongly_and_harmlessly(hung):
     name, ranks = hung
-    for nth, path in enumerate([path for _, path in recorders._words_of(ranks[0].pid)]):
+    for nth, path in enumerate([path for _, path in recorders.words_of(ranks[0].pid)]):
         words = bytearray(path.read_bytes())
         words[512:] = bytes((at * 7 + nth * 31) % 256 for at in range(len(words) - 512))
         descriptor = file_of_words(bytes(words))
