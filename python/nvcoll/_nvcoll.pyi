@@ -2019,7 +2019,8 @@ class Fabric:
             at_switch: for steps at a switch, where no switch can do them: ``refuse``, or ``ignore`` (ranks do them point to
                 point).
             launch: None, or a launch of :meth:`predict`. With a launch, rates, latencies and the time before the first step
-                are the fitted constants of :meth:`predict`, and a ring takes the time that it predicts.
+                are the fitted constants of :meth:`predict`. A ring with slices of the whole size takes the time that it
+                predicts.
             starts: the microseconds at which ranks enter: a number per rank, or a mapping from ranks. Default: 0.
             slowdowns: the factor by which the steps of ranks take longer, 1 to 1000: a number per rank, or a mapping from
                 ranks. Default: 1.
