@@ -460,7 +460,7 @@ def test_a_first_training_step_uses_nothing_that_is_not_answered():
 
 
 def test_the_library_is_named_as_the_driver_and_loads_once():
-    assert library().name == FILE
+    assert library() == FILE
     run(
         """
         ctypes.CDLL("libcuda.so.1").cuInit(0)
@@ -486,7 +486,7 @@ def test_nothing_of_nvidia_is_loaded_if_the_library_has_all_names():
 
 
 def test_a_wheel_without_the_library_says_so(monkeypatch):
-    monkeypatch.setattr("nvcoll.dryrun.parent.library.FILE", "not-there.so")
+    monkeypatch.setattr("nvcoll.dryrun.parent.library.FILE", FILE.with_name("not-there.so"))
     for asked in (library, libraries):
         with pytest.raises(CannotDryRun, match="its wheel for Linux on x86-64"):
             asked()
