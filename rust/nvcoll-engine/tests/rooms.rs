@@ -339,7 +339,9 @@ fn declared_in(text: &str) -> Vec<String> {
 fn no_two_types_of_the_crates_have_one_name() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in CRATES {
-        for file in files(&source(name)) {
+        // A file that stands in for a room has the room's names: a build has one of the two.
+        let stands_in = |file: &PathBuf| file.ends_with("without_engine.rs");
+        for file in files(&source(name)).into_iter().filter(|file| !stands_in(file)) {
             for declared in declared_in(&fs::read_to_string(&file).unwrap()) {
                 places.entry(declared).or_default().push(format!("{name}: {}", file.display()));
             }
