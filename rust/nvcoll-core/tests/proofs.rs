@@ -61,7 +61,7 @@ fn meets_everybody_singly(algorithm: &Algorithm) -> bool {
 }
 
 #[test]
-#[ignore = "millions of steps take a debug build minutes: the gate runs it"]
+#[ignore = "millions of steps take a debug build minutes: the night runs it"]
 fn the_largest_world_is_proved_where_memory_is_mapped() {
     prove_all(1024, Path::Mapped, |a, aliasing| is_usual(a, aliasing) && !meets_everybody_singly(a));
     prove_all(256, Path::Mapped, |a, _| meets_everybody_singly(a));
@@ -69,14 +69,14 @@ fn the_largest_world_is_proved_where_memory_is_mapped() {
 
 /// Below, between and above powers of two, primes and products.
 #[test]
-#[ignore = "a million steps take a debug build minutes: the gate runs it"]
+#[ignore = "a million steps take a debug build minutes: the night runs it"]
 fn worlds_of_up_to_a_hundred_ranks_are_proved_where_memory_is_mapped() {
     [24, 31, 33, 47, 63, 65, 96, 97, 100].into_iter().for_each(|n| prove_all(n, Path::Mapped, |_, _| true));
 }
 
 /// Not at 1024 ranks: the proof of a staged nvswitch takes more than a minute there.
 #[test]
-#[ignore = "a million steps in three tiles take a debug build minutes: the gate runs it"]
+#[ignore = "a million steps in three tiles take a debug build minutes: the night runs it"]
 fn a_large_world_is_proved_through_staging() {
     prove_all(128, Path::Staged, is_usual);
 }
