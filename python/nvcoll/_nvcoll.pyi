@@ -3537,8 +3537,8 @@ class StepPrediction:
         """GiB of the fullest rank; 0 if the memory is not known."""
 
     @property
-    def mfu(self) -> float:
-        """The FLOPs over the dense peak of the step's precision."""
+    def mfu(self) -> float | None:
+        """The FLOPs over the dense peak of the step's precision; None: not known, as of a trace."""
 
     @property
     def parts(self) -> dict[str, float]:
@@ -3560,8 +3560,8 @@ class StepPrediction:
         """The step."""
 
     @property
-    def tflops(self) -> float:
-        """10^12 FLOPs per second and GPU."""
+    def tflops(self) -> float | None:
+        """10^12 FLOPs per second and GPU; None: not known."""
 
     def to_dict(self) -> dict[str, Any]:
         """Returns everything as plain objects, for JSON: the step by its name, and None where something is unknown."""

@@ -141,7 +141,7 @@ def test_a_page_needs_no_more_than_a_prediction():
 
 
 def test_a_step_of_unknown_memory_and_tokens_says_nothing_of_them():
-    prediction = changed(planned()[0], memory=None, fit=None, tokens_per_second=0.0, mfu=0.0)
+    prediction = changed(planned()[0], memory=None, fit=None, tokens_per_second=0.0, mfu=None)
     text = Reader(of(prediction, several=[prediction, planned()[0]])).text
     assert "Memory" not in text and "Tokens per second" not in text and "MFU" not in text
     assert "memory not known" in text

@@ -169,9 +169,8 @@ class Report(Blocks):
         return json_text(SCHEMA, row | {"out_of_memory": [asdict(one) for one in self.out_of_memory]})
 
     def _of_prediction(self, one: StepPrediction) -> dict[str, object]:
-        """Returns what JSON has of a prediction: null where FLOPs are not known, and without a price of GPUs."""
-        rates = {name: getattr(one, name) or None for name in ("mfu", "tflops")}
-        return one.to_dict() | rates | {DOLLARS: self._dollars(one.machine.name, one)}
+        """Returns what JSON has of a prediction."""
+        return one.to_dict() | {DOLLARS: self._dollars(one.machine.name, one)}
 
     def _of_candidate(self, machine: str, one: StepPrediction) -> dict[str, object]:
         """Returns what JSON has of a layout of a sweep."""
@@ -230,7 +229,7 @@ class Report(Blocks):
         if has_tokens := any(one.tokens_per_second for one in self.found):
             columns |= {"tokens/s/GPU": [f"{one.tokens_per_second:,.0f}" for one in self.found]}
         if any(one.mfu for one in self.found):
-            columns |= {"MFU": [f"{100 * one.mfu:.0f} %" for one in self.found]}
+            columns |= {"MFU": ["" if one.mfu is None else f"{100 * one.mfu:.0f} %" for one in self.found]}
         if has_tokens:
             waits = (100 * (one.exposed_s + one.idle_s) / one.seconds for one in self.found)
             columns |= {"waits": [f"{share:.0f} %" for share in waits]}

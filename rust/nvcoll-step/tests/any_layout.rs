@@ -120,7 +120,7 @@ proptest! {
             let parts: f64 = price.parts.named().map(|(_, seconds)| seconds).sum();
             prop_assert!((parts / price.seconds - 1.0).abs() < 1e-6, "{:?} of {}", price.parts, price.seconds);
             prop_assert!(price.low_s < price.seconds && price.seconds < price.high_s);
-            prop_assert!(price.mfu > 0.0 && price.mfu < 1.0, "{}", price.mfu);
+            prop_assert!(price.mfu.is_some_and(|mfu| mfu > 0.0 && mfu < 1.0), "{:?}", price.mfu);
             prop_assert!(price.memory_gib.unwrap() > 0.0 && price.collectives.iter().all(|one| one.seconds.is_finite()));
             seconds[usize::from(is_exact)] = price.seconds;
             let more = machine.pricer(is_exact).seconds(&with_more_bytes(&step)).unwrap();

@@ -41,7 +41,7 @@ impl Row {
         let step = request.plan().unwrap();
         let mut add = |how: &str, price: StepReport| {
             let parts: Vec<String> = price.parts.named().map(|(name, seconds)| format!("{name} {seconds:?}")).collect();
-            let (seconds, memory, tflops) = (price.seconds, price.memory_gib.unwrap(), price.tflops);
+            let (seconds, memory, tflops) = (price.seconds, price.memory_gib.unwrap(), price.tflops.unwrap());
             writeln!(
                 lines,
                 "{} with {}, {how}: {seconds:?} s, {memory:?} GiB, {tflops:?} TFLOP/s; {}",

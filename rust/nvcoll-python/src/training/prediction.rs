@@ -67,10 +67,10 @@ attributes! { StepPrediction(found) {
     extrapolated: Vec<String> = found.report.extrapolated.clone(),
     /// Tokens per second and GPU; 0 if the tokens are not known.
     tokens_per_second: f64 = found.report.tokens_per_second.unwrap_or_default(),
-    /// The FLOPs over the dense peak of the step's precision.
-    mfu: f64 = found.report.mfu,
-    /// 10^12 FLOPs per second and GPU.
-    tflops: f64 = found.report.tflops,
+    /// The FLOPs over the dense peak of the step's precision; None: not known, as of a trace.
+    mfu: Option<f64> = found.report.mfu,
+    /// 10^12 FLOPs per second and GPU; None: not known.
+    tflops: Option<f64> = found.report.tflops,
     /// The FLOPs that `mfu` and `tflops` count: ``model`` (of the model) or ``recorded``.
     flops_of: &str = &found.report.flops_of,
     /// Seconds by part of the time, which sum up to `seconds`: of the slowest stage, or of the rank that waits least.

@@ -35,6 +35,7 @@ use crate::memory::{MemoryTable, RankMemory, GIB};
 use crate::network::Network;
 use crate::parts::TimeParts;
 use crate::pipeline::Timeline;
+use crate::step::streams::Streams;
 use crate::step::{Form, WorkStep};
 pub use report::{BlockPrice, CollectivePrice, LinePrice, RolePrice, StepReport};
 pub use streams::{RankTimeline, StreamsTimeline};
@@ -133,11 +134,12 @@ impl<'m> Pricer<'m> {
         let ([low, high], extrapolated) = self.trust(step)?;
         let memory = step.memory();
         let (flops, flops_of) = match (step.model_flops, step.streams()) {
-            (Some(flops), _) => (flops, "model"),
-            (None, streams) => (streams.map_or(0.0, |streams| streams.flops()), "recorded"),
+            (Some(flops), _) => (Some(flops), "model"),
+            (None, streams) => (streams.map(Streams::flops), "recorded"),
         };
         let gpus = f64::from(step.gpus);
-        let tflops = flops / seconds / gpus / 1e12;
+        let tflops = flops.filter(|&flops| flops > 0.0).map(|flops| flops / seconds / gpus / 1e12);
+        let peak = self.device.peak(step.dtype)?;
         Ok(StepReport {
             step: step.name.clone(),
             gpus: step.gpus,
@@ -146,7 +148,7 @@ impl<'m> Pricer<'m> {
             high_s: seconds * high,
             extrapolated,
             tokens_per_second: step.tokens.map(|tokens| tokens / seconds / gpus),
-            mfu: tflops * 1e12 / self.device.peak(step.dtype)?,
+            mfu: tflops.map(|tflops| tflops * 1e12 / peak),
             tflops,
             flops_of: flops_of.to_owned(),
             parts,

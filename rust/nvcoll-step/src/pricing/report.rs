@@ -46,10 +46,10 @@ pub struct StepReport {
     pub extrapolated: Vec<String>,
     /// Tokens per second and GPU, if the step says its tokens.
     pub tokens_per_second: Option<f64>,
-    /// The FLOPs of the model over the dense peak of the step's precision.
-    pub mfu: f64,
-    /// FLOP/s per GPU of the model, in units of 10^12.
-    pub tflops: f64,
+    /// The FLOPs over the dense peak of the step's precision, if the FLOPs are known.
+    pub mfu: Option<f64>,
+    /// FLOP/s per GPU, in units of 10^12, if they are known.
+    pub tflops: Option<f64>,
     /// Which FLOPs `mfu` and `tflops` count: `model`, or `recorded` ones if the step has no FLOPs of its model.
     pub flops_of: String,
     /// Seconds by part; they sum up to `seconds`.
@@ -173,8 +173,8 @@ impl StepReport {
             low_s: self.low_s * scale,
             high_s: self.high_s * scale,
             tokens_per_second: self.tokens_per_second.map(|rate| rate / scale),
-            mfu: self.mfu / scale,
-            tflops: self.tflops / scale,
+            mfu: self.mfu.map(|share| share / scale),
+            tflops: self.tflops.map(|rate| rate / scale),
             parts: self.parts * scale,
             ..self.clone()
         }
