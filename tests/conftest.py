@@ -30,7 +30,7 @@ GRACE_S = 20
 
 STDERR = pytest.StashKey[int]()
 SLOW = pytest.StashKey[int]()
-"""How many slow tests are left out."""
+"""How many slow tests are left out. With ``-n``, a worker counts them and sends the number."""
 
 EXTRAS = {"torch": "torch", "mkdocs": "docs", "mypy": "lint"}
 """The extra of pyproject.toml that has a package."""
@@ -66,6 +66,16 @@ def pytest_collection_modifyitems(config, items):
     left_out = is_slow | {item for item in items if only_spmd and "check_spmd" not in item.fixturenames}
     config.hook.pytest_deselected(items=[*left_out])
     items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["slow"] = session.config.stash[SLOW]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    node.config.stash[SLOW] = getattr(node, "workeroutput", {}).get("slow", 0)
 
 
 def reason_of(report):
