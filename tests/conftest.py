@@ -70,12 +70,13 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_sessionfinish(session):
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["slow"] = session.config.stash[SLOW]
+        session.config.workeroutput["slow"] = session.config.stash.get(SLOW, 0)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    node.config.stash[SLOW] = getattr(node, "workeroutput", {}).get("slow", 0)
+    if hasattr(node, "workeroutput"):  # a worker that crashed sends nothing
+        node.config.stash[SLOW] = node.workeroutput["slow"]
 
 
 def reason_of(report):

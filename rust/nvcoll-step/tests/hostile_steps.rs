@@ -40,8 +40,8 @@ fn outcome(text: &str) -> Result<(), Error> {
             price.seconds,
             price.low_s,
             price.high_s,
-            price.mfu.unwrap_or_default(),
-            price.tflops.unwrap_or_default(),
+            price.mfu.unwrap_or(0.0),
+            price.tflops.unwrap_or(0.0),
             price.tokens_per_second.unwrap_or(0.0),
             price.memory_gib.unwrap_or(0.0),
         ];
