@@ -11,7 +11,10 @@ use pyo3::prelude::*;
 use nvcoll_core::collective::{Collective, Division, Roles};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::words::counted;
+use nvcoll_engine::ranks::member::Member;
+use nvcoll_engine::{Result, WaitLimit};
 
+use crate::arrays::WordExchange;
 use crate::error::{invalid, raise};
 use crate::integers::{integer, items_of};
 
@@ -134,9 +137,26 @@ impl Rows {
         2 * (1 + 2 * world_size)
     }
 
-    /// Returns the words of all ranks.
-    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
-        &mut self.words
+    /// Returns the number of words of all ranks.
+    pub(crate) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Exchanges the rows, on a thread without the GIL.
+    ///
+    /// Ranks whose rows disagree meet once more: the first that raised would abort the others in the exchange, and they would not
+    /// learn why. A rank that has met the others here has its rows, so the end of the meeting is no matter.
+    pub(crate) async fn exchange(
+        &mut self,
+        exchange: &WordExchange,
+        member: &Member,
+        limit: &mut WaitLimit<'_>,
+    ) -> Result<()> {
+        exchange.run_of_rank(member, &mut self.words, limit).await?;
+        if self.disagreement().is_some() {
+            _ = exchange.run_of_rank(member, &mut self.words.clone(), limit).await;
+        }
+        Ok(())
     }
 
     fn number(&self, rank: usize, at: usize) -> usize {
@@ -144,24 +164,32 @@ impl Rows {
         (u64::from(self.words[at]) | u64::from(self.words[at + 1]) << 32) as usize
     }
 
+    fn sent(&self, from: usize, to: usize) -> usize {
+        self.number(from, 1 + to)
+    }
+
+    /// Returns a rank that sends, one that receives, and what each says, of the first two that disagree.
+    fn disagreement(&self) -> Option<[usize; 4]> {
+        let n = self.world_size;
+        let pairs = (0..n).flat_map(|from| (0..n).map(move |to| (from, to)));
+        let mut numbers = pairs.map(|(from, to)| [from, to, self.sent(from, to), self.number(to, 1 + n + from)]);
+        numbers.find(|&[_, to, sends, receives]| self.number(to, 0) != 0 && sends != receives)
+    }
+
     /// Returns the table, if the `recv_counts` of all ranks agree with it.
     ///
     /// # Errors
     /// `Mismatch` that names the first two ranks that disagree, the same on every rank.
     pub(crate) fn table(&self, py: Python<'_>) -> PyResult<Table> {
-        let n = self.world_size;
-        let sent = |from: usize, to: usize| self.number(from, 1 + to);
-        for (from, to) in (0..n).flat_map(|from| (0..n).map(move |to| (from, to))) {
-            let (sends, receives) = (sent(from, to), self.number(to, 1 + n + from));
-            if self.number(to, 0) != 0 && sends != receives {
-                let message = format!(
-                    "rank {from} sends {} to rank {to}, but rank {to} receives {receives} from rank {from} in all_to_all: \
-                     pass `counts` and `recv_counts` that agree",
-                    counted(sends as u64, "element")
-                );
-                return Err(raise(py, "Mismatch", message));
-            }
+        if let Some([from, to, sends, receives]) = self.disagreement() {
+            let message = format!(
+                "rank {from} sends {} to rank {to}, but rank {to} receives {receives} from rank {from} in all_to_all: \
+                 pass `counts` and `recv_counts` that agree",
+                counted(sends as u64, "element")
+            );
+            return Err(raise(py, "Mismatch", message));
         }
-        Ok(Table::Whole((0..n).flat_map(|from| (0..n).map(move |to| sent(from, to))).collect()))
+        let n = self.world_size;
+        Ok(Table::Whole((0..n).flat_map(|from| (0..n).map(move |to| self.sent(from, to))).collect()))
     }
 }

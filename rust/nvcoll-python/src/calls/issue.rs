@@ -183,7 +183,7 @@ struct IssuedRows {
 impl IssuedCall for IssuedRows {
     async fn run(&mut self, endpoint: &Endpoint, member: &Member) -> Outcome {
         let mut limit = WaitLimit::of_issued(deadline(self.timeout));
-        self.exchange.run_of_rank(member, self.rows.words_mut(), &mut limit).await?;
+        self.rows.exchange(&self.exchange, member, &mut limit).await?;
         let bound = attached(|py| self.bind(py, endpoint, limit.deadline())).ok_or(PROGRAM_ENDED)?;
         let result = bound.map_err(Failure::Raised)?;
         let call = self.bound.as_mut().expect("it was bound");
