@@ -40,7 +40,7 @@ impl WaitGraph {
 pub(crate) fn wait_graph(world: &World, rank: u32, own: &Notice) -> WaitGraph {
     let read = |rank| world.board().read(rank);
     if let Some(cycle) = cycle(rank, own, read) {
-        let has_messages = cycle.iter().any(|(_, notice)| notice.record[CALLS] & !FLAGS == MESSAGES);
+        let has_messages = cycle.iter().any(|(_, notice)| is_of_messages(notice));
         let advice = match has_messages {
             true => "begin sends and receives before you wait for another, by sendrecv, isend, irecv or a group",
             false => "every rank must use communicators that share ranks in the same order",
@@ -51,7 +51,9 @@ pub(crate) fn wait_graph(world: &World, rank: u32, own: &Notice) -> WaitGraph {
         let name = rank_words(rank, world);
         match relevant(read(rank), own).first() {
             Some(notice) => format!("; {name} {}", waits_words(notice)),
-            None => last_words(world, rank).map_or(String::new(), |words| format!("; {name} {words}")),
+            None => {
+                last_words(world, rank, is_of_messages(own)).map_or(String::new(), |words| format!("; {name} {words}"))
+            }
         }
     });
     let is_stopped = |rank: &u32| world.origin().process_of(*rank).is_some_and(is_stopped);
@@ -62,6 +64,11 @@ pub(crate) fn wait_graph(world: &World, rank: u32, own: &Notice) -> WaitGraph {
         words: waits.chain(stopped.iter().map(advice)).collect(),
         stopped: stopped.iter().filter_map(here).collect(),
     }
+}
+
+/// Says whether a rank waits for a send or a receive.
+fn is_of_messages(notice: &Notice) -> bool {
+    notice.record[CALLS] & !FLAGS == MESSAGES
 }
 
 /// Returns the notices that say something about a wait: those that last, and those that ended during it.
@@ -145,13 +152,14 @@ fn rank_words(rank: u32, world: &World) -> String {
     format!("rank {rank}{}", if world.is_group() { " of the run" } else { "" })
 }
 
-/// Says the last call of a rank of the run in this communicator; `None` if it is not in it.
-fn last_words(world: &World, rank: u32) -> Option<String> {
+/// Says the last collective of a rank of the run in this communicator; `None` if it is not in it, or made none and the wait is for a
+/// message.
+fn last_words(world: &World, rank: u32, is_for_message: bool) -> Option<String> {
     let at = world.ranks().iter().position(|&of_run| of_run == rank)?;
     let lines = &world.lines[at];
     let last = lines.stamp.last();
     if last == 0 {
-        return Some("has made no collective of this communicator yet".to_owned());
+        return (!is_for_message).then(|| "has made no collective of this communicator yet".to_owned());
     }
     let (call, words) = lines.record.recent(last, || lines.stamp.last()).into_iter().next()?;
     let words = words_of_call(lines, call, &words);

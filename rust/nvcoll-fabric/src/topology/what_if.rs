@@ -34,7 +34,7 @@ impl Fabric {
             Change::Sockets(medium, links) => self.with_sockets(medium, links)?,
         };
         changed.name = format!("{} with {change}", self.name);
-        changed.title = format!("{}, {message}", self.title);
+        changed.title = format!("{}, with {message}", self.title);
         changed.origin.clone_from(&self.origin);
         changed.origin.changes.push(*change);
         Ok(changed)
