@@ -60,6 +60,7 @@ def flipped(content, at=20):
         (gzip.compress(b"[" * 100_000), "is no recording"),
         (gzip.compress(b'{"schema": %s}' % (b"9" * 5000)), "is no recording"),
     ],
+    ids=range(9),  # a header of gzip has the time, and workers must agree on names
 )
 def test_a_file_that_is_none_is_refused(tmp_path, content, said):
     (tmp_path / "file").write_bytes(content)
