@@ -160,11 +160,16 @@ async def asynchronous(_comm):
     pass
 
 
-def be_late_to_a_call_of_one_that_leaves(comm, collective):
-    """Rank 0 calls with symmetric memory and leaves the job as soon as rank 1 has entered. Returns what rank 1 gets."""
-    x = comm.full(5000, 2.0) if comm.rank == 0 else np.full(5000, 3.0)
+def be_late_to_a_call_of_one_that_leaves(comm, collective, scalar=None):
+    """Rank 0 calls with symmetric memory and leaves the job as soon as rank 1 has entered. Returns what rank 1 gets.
+
+    With `scalar`, by which the call multiplies the array of rank 0, rank 1 is the root, and rank 0 leaves before it comes.
+    """
+    count = 5000 if scalar is None else 100
+    x = comm.full(count, 2.0) if comm.rank == 0 else np.full(count, 3.0)
+    options = {} if scalar is None else {"root": 1, "op": nvcoll.premul_sum(scalar if comm.rank == 0 else 1.0)}
     time.sleep(0.02 * comm.rank)
-    getattr(comm, collective)(x, path="staged", timeout=5)
+    getattr(comm, collective)(x, path="staged", timeout=5, **options)
     if comm.rank == 0:
         nvcoll.finalize()
         return None

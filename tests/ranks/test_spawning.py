@@ -337,8 +337,8 @@ if __name__ == "__main__":
         wait_for_ends(numbers_in(path)[::2])
 
 
-@pytest.mark.parametrize("collective, expected", [("scan", 5.0), ("broadcast", 2.0)])
-def test_a_late_rank_needs_no_memory_of_one_that_leaves_after_the_call(collective, expected):
+@pytest.mark.parametrize(("arguments", "expected"), [(("scan",), 5.0), (("reduce", 7.0), 17.0), (("broadcast",), 2.0)])
+def test_a_late_rank_needs_no_memory_of_one_that_leaves_after_the_call(arguments, expected):
     for _ in range(5):
-        results = nvcoll.spawn(programs.be_late_to_a_call_of_one_that_leaves, args=(collective,), nprocs=2)
+        results = nvcoll.spawn(programs.be_late_to_a_call_of_one_that_leaves, args=arguments, nprocs=2)
         assert results[1] == (expected, expected)

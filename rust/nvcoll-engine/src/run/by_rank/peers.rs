@@ -150,13 +150,11 @@ impl RankWorker {
             return Ok(());
         }
         let mut posted = None;
-        while let Err(unreached) = self.meet(world, pass, rank, number, &record) {
+        let address_of = |word| world.addresses.address_of(rank, word);
+        while let Err(unreached) = self.meet(world, pass, rank, number, &record, address_of) {
             if lines.departure.last().is_some() && !touches_arrays(pass, own, rank) {
                 // It is through with the call, and passes no memory any more. Its staging is in reach.
-                let staging = staging_of(world, pass, rank, number);
-                let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
-                places.for_each(|place| place.staging = staging);
-                return Ok(());
+                return self.meet(world, pass, rank, number, &record, |_| Ok(std::ptr::null_mut())).or(Ok(()));
             }
             let notice = post_wait(world, number, [own, rank], &mut posted);
             self.ask_again(world, rank, own, unreached, &notice)?;
@@ -249,7 +247,7 @@ impl RankWorker {
         Err(world.abort().raise(cause))
     }
 
-    /// Learns the buffers of a peer.
+    /// Learns the buffers of a peer, and its scalar; `address_of` gives the address for a word of its record.
     fn meet(
         &mut self,
         world: &World,
@@ -257,6 +255,7 @@ impl RankWorker {
         rank: u32,
         number: u32,
         record: &Record,
+        address_of: impl Fn(u64) -> std::result::Result<*mut u8, Unreached>,
     ) -> std::result::Result<(), Unreached> {
         if pass.words().is_some() {
             self.met[rank as usize] = true;
@@ -265,7 +264,7 @@ impl RankWorker {
         let staging = staging_of(world, pass, rank, number);
         let places = self.known.buffers.iter_mut().skip(rank as usize).step_by(world.lines.len());
         let learn = |(place, record): (&mut Buffers, Record)| {
-            *place = buffers_in(&record, staging, |word| world.addresses.address_of(rank, word))?;
+            *place = buffers_in(&record, staging, &address_of)?;
             Ok(())
         };
         if pass.footprint().is_none() {
