@@ -163,7 +163,7 @@ async def asynchronous(_comm):
 def be_late_to_a_call_of_one_that_leaves(comm, collective, scalar=None):
     """Rank 0 calls with symmetric memory and leaves the job as soon as rank 1 has entered. Returns what rank 1 gets.
 
-    With `scalar`, by which the call multiplies the array of rank 0, rank 1 is the root, and rank 0 leaves before it comes.
+    With `scalar`, by which the call multiplies the array of rank 0, rank 1 is the root: rank 0 leaves before it comes.
     """
     count = 5000 if scalar is None else 100
     x = comm.full(count, 2.0) if comm.rank == 0 else np.full(count, 3.0)

@@ -29,7 +29,7 @@ from drawn import HAS_ROOT, OF_ONE_PART, ROWS, Call, Choice, forms_of, pairs_of,
 from fault_matrix import DEATHS, KINDS
 
 import nvcoll
-from nvcoll.testing import Ranks, Run, no_residue
+from nvcoll.testing import Outcome, Ranks, Run, no_residue
 
 CALLS = 12
 """Calls before and after something happens."""
@@ -164,19 +164,23 @@ def drawn_round(seed: int) -> Round:
 
 
 def complaint(this: Round, run: Run) -> str:
-    """Returns what was not as it should be."""
-    for one in run:
-        if one.is_overdue or (one.residue and one.status != -9):
-            return f"{one}: {one.residue}"
-        if one.rank != this.victim or this.kind is None:
-            if not one.returned:
-                return f"{one}\n{one.trace}"
-            error = one.value.error
-            if (error is None) != (this.kind is None):
-                return f"{one}: was told {error!r}"
-            if error is not None and not is_right(this, error):
-                return f"rank {one.rank} was told {type(error).__name__}: {error}"
-    return f"left {run.left}" if run.left else ""
+    """Returns what was not as it should be, of all ranks: the first may only be told what another did."""
+    found = [words for one in run if (words := complaint_of(this, one))]
+    return "\n".join(found + ([f"left {run.left}"] if run.left else []))
+
+
+def complaint_of(this: Round, one: Outcome) -> str:
+    if one.is_overdue or (one.residue and one.status != -9):
+        return f"{one}: {one.residue}\n{one.trace}"
+    if one.rank != this.victim or this.kind is None:
+        if not one.returned:
+            return f"{one}\n{one.trace}"
+        error = one.value.error
+        if (error is None) != (this.kind is None):
+            return f"{one}: was told {error!r}"
+        if error is not None and not is_right(this, error):
+            return f"rank {one.rank} was told {type(error).__name__}: {error}"
+    return ""
 
 
 def is_right(this: Round, error: Exception) -> bool:
