@@ -39,7 +39,7 @@ pub const MAX_RUNNING_QUEUES: u32 = 16;
 /// The size of a cache line. Slots of staging, and chunks in slots, begin at multiples of it.
 const LINE_BYTES: usize = 64;
 
-/// The least staging of a rank. Chosen: four slots fit a second-level cache together.
+/// The staging of a rank that a call can fill, at least. Chosen: four slots fit a second-level cache together.
 const STAGING_BYTES: usize = 1 << 20;
 
 /// The staging of a rank per rank of a large world. Chosen: four slots of three layers of the shortest float64 tiles.
@@ -50,7 +50,7 @@ pub fn most_chunks(parts: u32) -> u64 {
     (MAX_CHUNKS_PER_PART * u64::from(parts.max(1))).min(MAX_CHUNKS)
 }
 
-/// Returns the bytes of staging of one rank.
+/// Returns the bytes of staging of one rank that a call can fill. The engine may make more, and use it in turn.
 pub fn staging_bytes(world_size: u32) -> usize {
     STAGING_BYTES.max(STAGING_BYTES_PER_RANK * world_size as usize)
 }
@@ -65,6 +65,11 @@ pub fn slot_bytes(world_size: u32, slots: u32) -> usize {
 pub fn staged_chunk_bytes(slot_bytes: usize, chunks: usize) -> usize {
     let lines = slot_bytes / LINE_BYTES / chunks;
     LINE_BYTES * if lines.is_multiple_of(2) { lines.saturating_sub(1) } else { lines }
+}
+
+/// Returns the bytes from one chunk to the next where chunks of `bytes` bytes lie packed: an odd number of cache lines.
+pub fn packed_chunk_bytes(bytes: usize) -> usize {
+    LINE_BYTES * (bytes.div_ceil(LINE_BYTES) | 1)
 }
 
 /// Returns the largest number of chunks that a rank can stage, by the size of an element: each chunk needs room for its shortest

@@ -24,8 +24,6 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nvcoll_core::limits::staging_bytes;
-
 use crate::deadline::{Deadline, WaitLimit};
 use crate::error::{Error, Result};
 use crate::join::{JobSettings, Mesh};
@@ -41,6 +39,7 @@ use crate::ranks::memberships::Memberships;
 use crate::ranks::rank_end::{fail, finish_issued, retire};
 use crate::sync::condition::IsInterrupted;
 use crate::sync::Deaths;
+use crate::system::caches::{ring_bytes, staging_bytes};
 use crate::system::cpus;
 use crate::system::memory::begin_to_count_kills;
 use crate::system::process::Process;
@@ -52,7 +51,7 @@ const LONGEST_QUIESCE: Duration = Duration::from_secs(1);
 const WORLD: u64 = 1;
 
 /// Of the message in which rank 0 tells for how many workers `auto` chooses.
-const WORKERS: u64 = 3;
+const SIZES: u64 = 3;
 
 /// This process as a rank of a job.
 #[derive(Debug)]
@@ -73,6 +72,8 @@ struct JobMemory {
     heap: Arc<SymmetricHeap>,
     deaths: Arc<Deaths>,
     regions: Arc<JobRegions>,
+    /// The staging of a rank by [`ring_bytes`].
+    ring: usize,
     /// Blocks that a peer may still read, each with the question whether the peer has left.
     kept: Mutex<Vec<(HeapBlock, HasLeft)>>,
 }
@@ -102,11 +103,12 @@ impl ProcessRank {
             Ok(region)
         };
         let (heap, deaths) = (SymmetricHeap::new(Box::new(make)), Arc::new(Deaths::of_ranks(world_size)));
-        let job = Arc::new(JobMemory { mesh, table, heap, deaths, regions: regions.clone(), kept: Mutex::default() });
         // Before the world exists: a rank without a guard fails while its peers can still fail with it.
-        let mut guard = (world_size > 1).then(|| Guard::start(&job.mesh)).transpose()?;
+        let mut guard = (world_size > 1).then(|| Guard::start(&mesh)).transpose()?;
         let mut limit = WaitLimit::new(settings.deadline, is_interrupted);
-        let workers = workers_of_rank_zero(&job.mesh, &mut limit)?;
+        let [workers, ring] = sizes_of_rank_zero(&mesh, &mut limit)?;
+        let kept = Mutex::default();
+        let job = Arc::new(JobMemory { mesh, table, heap, deaths, regions: regions.clone(), ring, kept });
         let world = make_world(&job, [0, 0], (0..world_size).collect(), false, &mut limit)?;
         regions.begin_to_ask(&world);
         let memberships = Arc::<Memberships<Member>>::default();
@@ -176,18 +178,19 @@ impl ProcessRank {
     }
 }
 
-/// On rank 0, tells every peer the CPUs that it may use. Returns the CPUs of rank 0.
-fn workers_of_rank_zero(mesh: &Mesh, limit: &mut WaitLimit<'_>) -> Result<usize> {
-    let key = [WORKERS, 0, 0];
+/// On rank 0, tells every peer the CPUs that it may use, and the staging that suits its caches. Returns those of rank 0.
+fn sizes_of_rank_zero(mesh: &Mesh, limit: &mut WaitLimit<'_>) -> Result<[usize; 2]> {
+    let key = [SIZES, 0, 0];
     if mesh.rank() != 0 {
         let message = mesh.receive(0, key, limit.deadline, &mut || limit.is_interrupted())?;
-        return Ok(message.words.first().map_or(1, |&workers| workers as usize));
+        let sizes = <[u64; 2]>::try_from(message.words).map_err(|_| not_shared(0))?;
+        return Ok(sizes.map(|size| size as usize));
     }
-    let workers = cpus::usable();
+    let sizes = [cpus::usable(), ring_bytes(mesh.world_size())];
     for peer in 1..mesh.world_size() {
-        mesh.send(peer, key, &[workers as u64], &[], limit.deadline, &mut || limit.is_interrupted())?;
+        mesh.send(peer, key, &sizes.map(|size| size as u64), &[], limit.deadline, &mut || limit.is_interrupted())?;
     }
-    Ok(workers)
+    Ok(sizes)
 }
 
 /// Makes the world `id` of some ranks of the job; each of these ranks calls this. `root` is the world that it was shrunk from, or its own.
@@ -199,7 +202,8 @@ fn make_world(
     limit: &mut WaitLimit<'_>,
 ) -> Result<Arc<World>> {
     let take_back = |_: &Error| ranks.iter().for_each(|&rank| job.mesh.take_back(rank, [WORLD, id]));
-    let (regions, words) = exchange_memory(&job.mesh, id, &ranks, limit).inspect_err(take_back)?;
+    let lengths = lengths(ranks.len() as u32, job.ring);
+    let (regions, words) = exchange_memory(&job.mesh, id, &ranks, lengths, limit).inspect_err(take_back)?;
     let addresses = match ranks.len() {
         1 => Addresses::OneSpace,
         _ => Addresses::Regions { table: job.table.clone(), ranks: ranks.clone() },
@@ -221,12 +225,13 @@ fn exchange_memory(
     mesh: &Mesh,
     id: u64,
     ranks: &[u32],
+    lengths: [(&'static str, usize); 3],
     limit: &mut WaitLimit<'_>,
 ) -> Result<(Vec<RankRegions>, SharedMemory)> {
     let world_size = ranks.len();
     let own = ranks.iter().position(|&rank| rank == mesh.rank()).expect("a rank makes the worlds that it is in");
     let (mut regions, mut failure) = ((0..world_size).map(|_| None).collect::<Vec<_>>(), None);
-    let made = note(&mut failure, OwnMemory::make(world_size as u32));
+    let made = note(&mut failure, OwnMemory::make(lengths));
     regions[own] = made.as_ref().and_then(|made| note(&mut failure, made.regions()));
     for step in 1..world_size {
         let (above, below) = (ranks[(own + step) % world_size], (own + world_size - step) % world_size);
@@ -234,7 +239,7 @@ fn exchange_memory(
         let descriptors: Vec<_> = descriptors.collect();
         let sent = mesh.send(above, [WORLD, id, 0], &[], &descriptors, limit.deadline, &mut || limit.is_interrupted());
         note(&mut failure, sent);
-        let mapped = peer_regions(mesh, ranks[below], [WORLD, id, 0], world_size as u32, limit);
+        let mapped = peer_regions(mesh, ranks[below], [WORLD, id, 0], lengths, limit);
         regions[below] = note(&mut failure, mapped);
     }
     let peers = || ranks.iter().copied().filter(|&rank| rank != mesh.rank());
@@ -280,8 +285,7 @@ struct OwnMemory {
 }
 
 impl OwnMemory {
-    fn make(world_size: u32) -> Result<Self> {
-        let [words, bells, staging] = lengths(world_size);
+    fn make([words, bells, staging]: [(&'static str, usize); 3]) -> Result<Self> {
         let make = |(what, bytes)| SharedMemory::make(what, bytes);
         Ok(Self { memory: [make(words)?, make(bells)?, make(staging)?] })
     }
@@ -299,9 +303,9 @@ impl OwnMemory {
     }
 }
 
-/// Returns what each memory of a rank is, with its length.
-fn lengths(world_size: u32) -> [(&'static str, usize); 3] {
-    [("words", WORDS_BYTES), ("bells", BELLS_BYTES), ("staging", staging_bytes(world_size))]
+/// Returns what each memory of a rank is, with its length; `ring` is that of [`ring_bytes`] in the job.
+fn lengths(world_size: u32, ring: usize) -> [(&'static str, usize); 3] {
+    [("words", WORDS_BYTES), ("bells", BELLS_BYTES), ("staging", staging_bytes(world_size, ring))]
 }
 
 /// Receives and maps the memory of a peer.
@@ -309,12 +313,12 @@ fn peer_regions(
     mesh: &Mesh,
     peer: u32,
     key: [u64; 3],
-    world_size: u32,
+    lengths: [(&'static str, usize); 3],
     limit: &mut WaitLimit<'_>,
 ) -> Result<RankRegions> {
     let message = mesh.receive(peer, key, limit.deadline, &mut || limit.is_interrupted())?;
     let descriptors = <[_; 3]>::try_from(message.descriptors).map_err(|_| not_shared(peer))?;
-    let mut memory = lengths(world_size).into_iter().zip(descriptors);
+    let mut memory = lengths.into_iter().zip(descriptors);
     let mut next = || {
         let ((what, bytes), descriptor) = memory.next().expect("three of each");
         SharedMemory::received(what, bytes, descriptor)

@@ -9,7 +9,7 @@
 use std::sync::Mutex;
 
 use nvcoll_core::algorithm::Order;
-use nvcoll_core::limits::slot_bytes;
+use nvcoll_core::limits::{packed_chunk_bytes, slot_bytes, staged_chunk_bytes};
 use nvcoll_core::partition::{Partition, GRAIN};
 use nvcoll_core::runnable::check_runnable;
 use nvcoll_core::schedule::{Aliasing, Buffer, Path, Schedule, Step, View};
@@ -63,9 +63,11 @@ impl Program {
         check_runnable(schedule, element)?;
         let partition = Partition::new(call.counts.of_parts(call.collective, roles), schedule.chunks_per_part);
         let extents = Extents::of(schedule, &partition);
-        let chunk_offsets =
-            ChunkOffsets::of(schedule, &partition, element, slot_bytes(schedule.world_size, schedule.slots));
-        let staged_count = chunk_offsets.spacing_bytes.map_or(usize::MAX, |bytes| bytes / element);
+        let chunk_offsets = ChunkOffsets::of(schedule, &partition, element);
+        let staged_chunks = chunk_offsets.staged_chunks;
+        let most_spacing_bytes =
+            staged_chunk_bytes(slot_bytes(schedule.world_size, schedule.slots), staged_chunks.max(1));
+        let staged_count = if staged_chunks == 0 { usize::MAX } else { most_spacing_bytes / element };
         let longest = partition.longest_chunk();
         let slice_bytes = can_be_coalesced(verified).then(|| tile_count.min(staged_count).saturating_mul(element));
         let tile_count = tile_count.min(staged_count).min(longest.next_multiple_of(GRAIN));
@@ -96,9 +98,9 @@ impl Program {
             tile_count,
             tile_bytes: tile_count * element,
             slice_bytes,
-            slots: schedule.slots.max(1),
-            slot_bytes: slot_bytes(schedule.world_size, schedule.slots),
-            is_staged: chunk_offsets.spacing_bytes.is_some(),
+            staged_chunks,
+            spacing_bytes: packed_chunk_bytes(tile_count * element).min(most_spacing_bytes),
+            most_spacing_bytes,
             scratch_bytes: chunk_offsets.scratch_bytes,
             stores: None,
             widest: 1,
@@ -119,7 +121,7 @@ impl Program {
 
     /// Says whether the data of a call travel with the enter, if its schedule has a form with early steps.
     pub(super) fn is_small(&self) -> bool {
-        self.tiles == 1 && self.is_staged && self.longest_buffer() <= SMALL_BYTES
+        self.tiles == 1 && self.staged_chunks > 0 && self.longest_buffer() <= SMALL_BYTES
     }
 
     /// Lets small calls run in the order of the proved form with early steps.
@@ -139,7 +141,7 @@ impl Program {
     /// Returns the choice between the kinds of stores; `None` if every call stores plainly.
     fn store_choice(&self) -> Option<StoreChoice> {
         let has_once = self.folds.iter().any(|fold| fold.n_plain + fold.n_staging < fold.n_dst);
-        let is_staging = self.is_staged && may_stream_staging(self.buffer_bytes);
+        let is_staging = self.staged_chunks > 0 && may_stream_staging(self.buffer_bytes);
         let kinds = [has_once.then_some(Streaming::Outputs), is_staging.then_some(Streaming::Staging)];
         (has_once || is_staging).then(|| StoreChoice::of(kinds.into_iter().flatten()))
     }
@@ -191,12 +193,12 @@ impl Program {
         self.tasks.push(Task { first_fold, folds, chunks: step.dst[0].chunks.clone() });
     }
 
-    /// Returns the bytes of a slot that a call of one tile uses.
+    /// Returns the bytes of a place that a call of one tile uses.
     fn staged_bytes(&self) -> usize {
         let end = |fold: &BoundFold| {
             let bytes = fold.count * self.call.dtype.bytes();
             let staged = self.addresses[fold.addresses()].iter().filter(|address| address.is_staging);
-            staged.map(move |address| address.offset + bytes).max()
+            staged.map(move |address| address.offset * self.spacing_bytes + bytes).max()
         };
         self.folds.iter().filter_map(end).max().unwrap_or(0)
     }

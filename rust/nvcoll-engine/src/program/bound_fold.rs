@@ -9,6 +9,7 @@ pub(super) struct ViewAddress {
     /// The place of the base pointer, by [`place`](crate::memory::buffers::Buffers::place).
     pub(super) base: u32,
     pub(super) is_staging: bool,
+    /// In bytes; in staging the number of the chunk.
     pub(super) offset: usize,
 }
 

@@ -4,7 +4,7 @@
 //! step      waits, folds                            a step of w chunks is w folds
 //! fold      kernel, element count, addresses        an address is a base pointer and an offset
 //! offset    chunk + tile x tile bytes               a tile is the same slice of every chunk
-//!           staging: chunk + bank of the call + slot of the tile
+//!           staging: chunk + place of the tile in the ring (`staging_ring.rs`)
 //! piece     the elements of one call in one chunk, where several calls are coalesced (`batch/coalesced.rs`)
 //! ```
 //!
@@ -24,6 +24,7 @@ pub mod make;
 pub(crate) mod order;
 pub(crate) mod proof_cache;
 mod run_task;
+mod staging_ring;
 pub(crate) mod store_choice;
 mod written_once;
 
@@ -40,8 +41,8 @@ use bound_fold::{BoundFold, ViewAddress};
 use order::StepOrder;
 
 pub(crate) use chunk_offsets::Piece;
-pub(crate) use run_task::Slot;
 pub use run_task::Workspace;
+pub(crate) use staging_ring::{Slot, StagingRing};
 
 /// A step of a queue.
 #[derive(Debug, Clone)]
@@ -83,10 +84,11 @@ pub struct Program {
     tile_bytes: usize,
     /// The longest slice of a chunk in one tile, if calls of this schedule can be coalesced.
     pub(crate) slice_bytes: Option<usize>,
-    /// Slots of a bank of staging, at least one. Calls alternate between two banks, tiles between slots.
-    pub(crate) slots: u32,
-    slot_bytes: usize,
-    is_staged: bool,
+    /// Chunks of the rank that stages the most.
+    pub(crate) staged_chunks: usize,
+    /// The distance between two of them, in bytes: as packed as the tiles of the call allow, and at most.
+    pub(crate) spacing_bytes: usize,
+    pub(crate) most_spacing_bytes: usize,
     scratch_bytes: usize,
     buffer_bytes: usize,
     /// The choice between plain and streaming stores; `None` if every call stores plainly.
@@ -147,7 +149,7 @@ impl Program {
 
     /// Returns the bytes of staging that a rank needs: the whole staging, or 0.
     pub fn staging_bytes(&self) -> usize {
-        if self.is_staged {
+        if self.staged_chunks > 0 {
             staging_bytes(self.world_size())
         } else {
             0

@@ -2,27 +2,10 @@
 
 use super::bound_fold::{BoundFold, ViewAddress};
 use super::store_choice::Streaming;
-use super::{Piece, Program};
+use super::{Piece, Program, Slot};
 use crate::auto::work_split::wants_help;
 use crate::kernel::Args;
 use crate::memory::buffers::Buffers;
-
-/// A slot of staging, as its offset in bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Slot(usize);
-
-impl Slot {
-    /// The slot of programs that stage nothing.
-    pub(crate) const NONE: Slot = Slot(0);
-
-    /// Returns the slot of a tile of a call. Each bank is half of the staging, however many slots it has: a peer may still read the
-    /// other bank, for a call with another number of slots.
-    #[inline]
-    pub(crate) fn of(program: &Program, call_number: u32, tile: u32) -> Self {
-        let bank = (call_number & 1) as usize * (program.staging_bytes() / 2);
-        Self(bank + (tile % program.slots) as usize * program.slot_bytes)
-    }
-}
 
 /// Memory of one worker for the pointers and scalars of a fold.
 #[derive(Debug, Default)]
@@ -102,9 +85,11 @@ impl Program {
         let Some(fold) = folds.iter().find(|fold| fold.chunk == chunk) else {
             return; // a copy onto itself
         };
-        let staging = slot.0 + piece.offset_bytes;
         let begins = piece.start * self.call.dtype.bytes();
-        let offset = |address: &ViewAddress| if address.is_staging { address.offset + staging } else { begins };
+        let offset = |address: &ViewAddress| match address.is_staging {
+            true => slot.chunk(address.offset) + piece.offset_bytes,
+            false => begins,
+        };
         // SAFETY: the caller promised it of the task and of the piece. There is one part, so a piece has the same offset in user
         // buffers as in its call.
         unsafe { self.run_fold_at(fold, piece.count, offset, buffers, workspace) };
@@ -121,7 +106,10 @@ impl Program {
             return;
         }
         let count = (fold.count - elements_before).min(self.tile_count);
-        let offset = |address: &ViewAddress| address.offset + if address.is_staging { slot.0 } else { bytes_before };
+        let offset = |address: &ViewAddress| match address.is_staging {
+            true => slot.chunk(address.offset),
+            false => address.offset + bytes_before,
+        };
         // SAFETY: the offset is that of the tile, and the fold has `count` elements left there; the caller promised the rest.
         unsafe { self.run_fold_at(fold, count, offset, buffers, workspace) };
     }
@@ -168,31 +156,5 @@ impl Program {
         // SAFETY: `Verified` says that views are in bounds and that no other step writes them now, because the task's waits are
         // over; the buffers are as long as the call says, as `run_task` demands; `Program::bind` checked the instruction set.
         unsafe { fold.kernel.run(&args) };
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use nvcoll_core::algorithm::build;
-    use nvcoll_core::collective::ALL_REDUCE;
-    use nvcoll_core::lower::{push, Fifo};
-    use nvcoll_core::schedule::Path;
-    use nvcoll_core::verify::verify;
-
-    use super::*;
-    use crate::call::Call;
-    use crate::kernel::Isa;
-
-    #[test]
-    fn banks_of_programs_share_no_byte_whatever_their_numbers_of_slots() {
-        for slots in [1, 2, 3, 7, 60] {
-            let call = Call { path: Path::Pushed, algorithm: "ring".into(), ..Call::without_data(&ALL_REDUCE) };
-            let mapped = build(&ALL_REDUCE, "ring", call.roles(3), call.aliasing).unwrap();
-            let verified = verify(push(&mapped, Fifo { channels: 1, slots }).unwrap()).unwrap();
-            let program = Program::bind(&verified, call, usize::MAX, Isa::detect()).unwrap();
-            let bank_bytes = program.staging_bytes() / 2;
-            assert_eq!(Slot::of(&program, 1, 0).0, bank_bytes, "{slots} slots");
-            assert!(Slot::of(&program, 0, slots - 1).0 + program.slot_bytes <= bank_bytes, "{slots} slots");
-        }
     }
 }

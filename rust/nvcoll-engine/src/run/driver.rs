@@ -112,7 +112,7 @@ impl Driver {
             has_timed_out = deadline.has_passed();
             !has_timed_out && !is_interrupted()
         };
-        let stores = pass.stores().map(TimedStores::begin);
+        let stores = pass.stores().map(|choice| TimedStores::begin(choice, 0));
         let streaming = stores.as_ref().map_or(Streaming::Nothing, |stores| stores.kind);
         // SAFETY: this function demands what `run_pieces` does.
         let is_done = unsafe { self.run_pieces(pass.programs(), buffers, streaming, &mut goes_on) };

@@ -31,19 +31,37 @@ fn parse_quota(text: &str) -> Option<f64> {
 
 /// Returns the size in bytes of the unified cache of `level` of CPU 0, where the system tells.
 pub fn cache_bytes(level: u32) -> Option<usize> {
+    parse_size(&cache_fact(level, "size")?)
+}
+
+/// Returns how many CPUs share the cache of `level` of CPU 0, where the system tells.
+pub fn sharing(level: u32) -> Option<usize> {
+    count_of_list(&cache_fact(level, "shared_cpu_list")?)
+}
+
+/// Returns the number of CPUs that are online, whichever this process may use, where the system tells.
+pub fn online() -> Option<usize> {
+    count_of_list(&read_to_string("/sys/devices/system/cpu/online").ok()?)
+}
+
+fn cache_fact(level: u32, name: &str) -> Option<String> {
     let read = |index: u32, name: &str| {
-        read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}"))
-            .ok()
-            .map(|t| t.trim().to_owned())
+        let text = read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}")).ok()?;
+        Some(text.trim().to_owned())
     };
-    (0..8).find_map(|index| {
-        let is_wanted = read(index, "level")? == level.to_string() && read(index, "type")? != "Instruction";
-        if is_wanted {
-            parse_size(&read(index, "size")?)
-        } else {
-            None
-        }
-    })
+    let is_wanted = |&index: &u32| {
+        read(index, "level") == Some(level.to_string()) && read(index, "type").is_some_and(|it| it != "Instruction")
+    };
+    read((0..8).find(is_wanted)?, name)
+}
+
+/// Counts the numbers of a list such as "0-3,8".
+fn count_of_list(text: &str) -> Option<usize> {
+    let of_range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        (last.parse::<usize>().ok()? + 1).checked_sub(first.parse().ok()?)
+    };
+    text.trim().split(',').map(of_range).sum()
 }
 
 /// Parses "32K" or "8M".
@@ -78,6 +96,7 @@ mod tests {
         assert_eq!(parse_quota(""), None);
         assert_eq!(parse_size("2048K"), Some(2 << 20));
         assert_eq!(parse_size("1Q"), None);
+        assert_eq!(["0", "0-3,8", "4-7,12-15\n", "", "3-"].map(count_of_list), [Some(1), Some(5), Some(8), None, None]);
         assert!(usable() >= 1);
     }
 }

@@ -1,5 +1,6 @@
 //! What the engine asks the operating system: the clock, usable CPUs, available memory, where threads run, and whether the process was forked.
 
+pub mod caches;
 pub mod clock;
 pub mod cpus;
 pub mod memory;

@@ -18,11 +18,11 @@ use crate::error::{Error, Result};
 use crate::memory::block::MemoryBlock;
 use crate::memory::heap::{HeapBlock, IsHarmless};
 use crate::sync::{Abort, Cause, Deaths};
+use crate::system::caches::{ring_bytes, staging_bytes};
 use addresses::Addresses;
 use identity::Identity;
 use notice::{Notice, RankList, WorldName, SUBSET};
 use notice_board::NoticeBoard;
-use nvcoll_core::limits::staging_bytes;
 use rank_lines::{RankBells, RankLines, RankWords};
 
 pub(crate) use rank_lines::HasLeft;
@@ -32,6 +32,8 @@ pub(crate) use rank_lines::HasLeft;
 pub(crate) struct World {
     pub(crate) lines: Vec<RankLines>,
     staging: OnceLock<Vec<Arc<MemoryBlock>>>,
+    /// Of each rank.
+    staging_bytes: usize,
     pub(crate) addresses: Addresses,
     ranks: Vec<u32>,
     is_group: bool,
@@ -160,7 +162,7 @@ pub(crate) struct RankRegions {
     pub(crate) words: Arc<MemoryBlock>,
     /// Of at least [`BELLS_BYTES`].
     pub(crate) bells: Arc<MemoryBlock>,
-    /// Of [`staging_bytes`].
+    /// As long as that of every other rank, at least [`most_filled`](nvcoll_core::limits::staging_bytes).
     pub(crate) staging: Arc<MemoryBlock>,
 }
 
@@ -179,6 +181,7 @@ impl World {
         Self {
             lines,
             staging: OnceLock::new(),
+            staging_bytes: staging_bytes(ranks.len() as u32, ring_bytes(ranks.len() as u32)),
             addresses: Addresses::OneSpace,
             ranks,
             is_group,
@@ -201,8 +204,10 @@ impl World {
         let lines: Vec<_> =
             regions.iter().map(|region| RankLines::at((&region.words, 0), (&region.bells, 0))).collect();
         let staging: Vec<_> = regions.into_iter().map(|region| region.staging).collect();
+        let staging_bytes = staging.iter().map(|block| block.bytes()).min().unwrap_or(0);
         let (kin, streams) = (OnceLock::new(), Mutex::default());
-        Self { lines, staging: OnceLock::from(staging), addresses, ranks, is_group, deaths, streams, origin, kin }
+        let staging = OnceLock::from(staging);
+        Self { lines, staging, staging_bytes, addresses, ranks, is_group, deaths, streams, origin, kin }
     }
 
     /// Returns the abort word.
@@ -316,13 +321,19 @@ impl World {
         if used == 0 || self.staging.get().is_some() {
             return Ok(());
         }
-        let bytes = staging_bytes(self.world_size());
+        let bytes = self.staging_bytes;
         let block = |_| MemoryBlock::try_zeroed(bytes).map(Arc::new);
         let blocks: Option<Vec<_>> = self.lines.iter().map(block).collect();
         let blocks = blocks.ok_or(Error::NoMemory { what: "staging", bytes })?;
         // A peer that was faster has made the one that counts.
         let _ = self.staging.set(blocks);
         Ok(())
+    }
+
+    /// Returns the bytes of staging of each rank.
+    #[inline]
+    pub(crate) fn staging_bytes(&self) -> usize {
+        self.staging_bytes
     }
 
     /// Makes the memory of a stream of messages to a rank, which lives as long as the world; returns its address.

@@ -16,6 +16,7 @@
 
 use std::sync::Arc;
 
+use nvcoll_core::limits::packed_chunk_bytes;
 use nvcoll_core::partition::GRAIN;
 
 use crate::program::{Piece, Program};
@@ -28,6 +29,8 @@ const LINE_BYTES: usize = 64;
 pub(crate) struct Coalesced {
     tiles: u32,
     chunks: u32,
+    /// The bytes of the longest chunk of a tile.
+    longest: usize,
     pieces: Vec<Piece>,
     /// The first piece of each tile and chunk, tile by tile; the last entry is the number of pieces.
     starts: Vec<usize>,
@@ -69,7 +72,8 @@ impl Coalesced {
     fn lay(calls: &[CoalescedCall], chunks: u32, slice_bytes: usize) -> Self {
         let total: usize = calls.iter().map(|call| call.grains() * call.grain_bytes()).sum();
         let end_of = |chunk: u32| (total as u128 * (u128::from(chunk) + 1) / u128::from(chunks)) as usize;
-        let mut layout = ChunkFiller { slice_bytes, ends: vec![(0, 0); chunks as usize], pieces: Vec::new() };
+        let ends = vec![(0, 0); chunks as usize];
+        let mut layout = ChunkFiller { slice_bytes, ends, longest: 0, pieces: Vec::new() };
         let (mut chunk, mut before) = (0, 0usize);
         for (nth, &call) in (0..).zip(calls) {
             let mut done = 0;
@@ -90,6 +94,11 @@ impl Coalesced {
         self.tiles
     }
 
+    /// Returns the distance between two chunks in staging that lie packed.
+    pub(crate) fn spacing_bytes(&self) -> usize {
+        packed_chunk_bytes(self.longest)
+    }
+
     /// Returns the pieces of a chunk in a tile.
     #[inline]
     pub(crate) fn pieces(&self, tile: u32, chunk: u32) -> &[Piece] {
@@ -103,6 +112,7 @@ struct ChunkFiller {
     slice_bytes: usize,
     /// The tile that each chunk has reached, and the bytes taken there.
     ends: Vec<(u32, usize)>,
+    longest: usize,
     pieces: Vec<(u32, u32, Piece)>,
 }
 
@@ -120,6 +130,7 @@ impl ChunkFiller {
             let count = (grains * GRAIN).min(call.count - start);
             self.pieces.push((*tile, chunk, Piece { call: nth, start, count, offset_bytes: *used }));
             *used = (*used + count * call.element).next_multiple_of(LINE_BYTES).min(self.slice_bytes);
+            self.longest = self.longest.max(*used);
             from += grains;
         }
     }
@@ -134,7 +145,7 @@ impl ChunkFiller {
         }
         (1..starts.len()).for_each(|at| starts[at] += starts[at - 1]);
         let pieces = self.pieces.into_iter().map(|(_, _, piece)| piece).collect();
-        Coalesced { tiles, chunks: chunks as u32, pieces, starts }
+        Coalesced { tiles, chunks: chunks as u32, longest: self.longest, pieces, starts }
     }
 }
 

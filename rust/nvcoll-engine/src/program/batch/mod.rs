@@ -8,8 +8,8 @@
 //!
 //! A **pass** runs a schedule once through the tiles of several calls, one call after the other: one enter, one leave, one set of
 //! waits. The proof holds for any number of tiles. It depends on the steps and the slot of a tile, not on the arrays, the dtype or the
-//! count of its call. To keep slots as proved, the offset of a chunk in staging depends on the schedule alone
-//! (`program/chunk_offsets.rs`), and every call of a pass has its own scratch. Calls of a batch have no order among each other and
+//! count of its call. To keep slots as proved, all calls of a pass have one distance between chunks in staging
+//! (`program/staging_ring.rs`), and every call has its own scratch. Calls of a batch have no order among each other and
 //! share no byte that one of them writes.
 //!
 //! If the bits of an element do not depend on its chunk, the calls of a pass are **coalesced** (`batch/coalesced.rs`): they are cut as
@@ -34,7 +34,7 @@ use crate::program::call_counter::CallCounter;
 use crate::program::call_counts::CallCounts;
 use crate::program::order::StepOrder;
 use crate::program::store_choice::StoreChoice;
-use crate::program::{Program, Slot};
+use crate::program::Program;
 use crate::sync::batch_records::MOST_CALLS;
 
 /// Queues count their steps in 31 bits. Cited: [`crate::sync::Progress`].
@@ -138,13 +138,10 @@ impl<'a> Pass<'a> {
         matches!(self.origin, PassOrigin::Call(_)) && first.early_order.is_some() && !first.is_scaled
     }
 
-    /// Returns the slot of a tile of call `number`, from where its staging begins.
-    #[inline]
-    pub(crate) fn slot(&self, number: u32, tile: u32) -> Slot {
-        match self.is_inline() {
-            true => Slot::NONE,
-            false => Slot::of(self.first(), number, tile),
-        }
+    /// Returns the distance between two chunks of a tile in staging, in bytes: that of the longest tile.
+    pub(crate) fn spacing_bytes(&self) -> usize {
+        let longest = || self.programs.iter().map(|program| program.spacing_bytes).max().unwrap_or(0);
+        self.coalesced().map_or_else(longest, |laid| laid.spacing_bytes().min(self.first().most_spacing_bytes))
     }
 
     /// Returns the programs.

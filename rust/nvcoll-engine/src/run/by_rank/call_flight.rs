@@ -17,6 +17,7 @@ use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::order::Wait;
 use crate::program::store_choice::TimedStores;
+use crate::program::StagingRing;
 use crate::run::fault::Moment;
 use crate::run::quiesce::{ring_everybody, until_quiet};
 use crate::run::report::{ended_before, error_of, missing, place_of_trouble};
@@ -127,7 +128,8 @@ impl<'a> Flight<'a> for CallFlight<'_, 'a> {
 impl CallFlight<'_, '_> {
     fn begin_work(&mut self) -> Result<(), Cause> {
         // Peers may store otherwise: the bits are the same.
-        self.stores = self.pass.stores().map(TimedStores::begin);
+        let calls = || StagingRing::calls(self.pass, self.world.staging_bytes());
+        self.stores = self.pass.stores().map(|choice| TimedStores::begin(choice, calls()));
         if let Some(stores) = &self.stores {
             self.worker.workspace.fit(self.pass.first(), stores.kind);
         }
@@ -222,7 +224,7 @@ impl RankWorker {
         limit: &mut WaitLimit<'_>,
     ) -> Result<(), Error> {
         debug_assert!(!pass.order().is_small() || pass.order().is_as_proved(), "an order runs that was not proved");
-        self.prepare(world, pass);
+        self.prepare(world, pass, number);
         self.deadline = limit.deadline;
         let panicking = EndOnPanic { world, ranks: self.ranks.clone() };
         let mut outcome = self.strike_at(world, number, Moment::Before);

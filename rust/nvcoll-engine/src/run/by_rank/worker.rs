@@ -8,7 +8,7 @@ use crate::memory::world::World;
 use crate::program::batch::Pass;
 use crate::program::order::Wait;
 use crate::program::store_choice::Streaming;
-use crate::program::Workspace;
+use crate::program::{StagingRing, Workspace};
 use crate::run::fault::{Fault, Moment};
 use crate::run::wait_graph::WaitGraph;
 use crate::sync::{Cause, Doorbell};
@@ -77,6 +77,8 @@ pub(crate) struct RankWorker {
     pub(super) gone: Vec<bool>,
     pub(super) cursors: Vec<QueueCursor>,
     pub(super) workspace: Workspace,
+    /// Where this call stages.
+    ring: StagingRing,
     /// Whether everybody is known to have entered the previous call, by its proof.
     pub(super) has_seen_all: bool,
     /// What its peers did when its time was up.
@@ -105,6 +107,7 @@ impl RankWorker {
             gone: vec![false; n],
             cursors: Vec::new(),
             workspace: Workspace::default(),
+            ring: StagingRing::default(),
             has_seen_all: true,
             wait_graph: WaitGraph::default(),
             fault: None,
@@ -123,11 +126,12 @@ impl RankWorker {
         self.ranks.start
     }
 
-    /// Prepares a call of the pass.
-    pub(super) fn prepare(&mut self, world: &World, pass: Pass<'_>) {
+    /// Prepares call `number`, of the pass.
+    pub(super) fn prepare(&mut self, world: &World, pass: Pass<'_>, number: u32) {
         self.has_ended_before = false;
         self.wait_graph = WaitGraph::default();
         self.fit(pass);
+        self.ring = StagingRing::of(pass, number, world.staging_bytes());
         if self.known.id != pass.id() {
             self.recall(pass.id());
         }
@@ -199,7 +203,7 @@ impl RankWorker {
             self.known.peers[rank as usize] = record[ID];
             // SAFETY: `Verified` says that early tasks touch own memory alone, which is known now. Their slot of staging is
             // free: this rank has waited for stamps, or the call before was symmetric (successive calls, in `verify`).
-            unsafe { self.run_early_tasks(world, pass, rank, number) };
+            unsafe { self.run_early_tasks(world, pass, rank) };
             lines.stamp.enter(number, self.digest);
         }
         Doorbell::ring_all(
@@ -215,9 +219,8 @@ impl RankWorker {
     ///
     /// # Safety
     /// What [`RankWorker::run`] demands; the buffers of the rank are known, and the workspace fits the pass.
-    unsafe fn run_early_tasks(&mut self, world: &World, pass: Pass<'_>, rank: u32, number: u32) {
-        let program = pass.first();
-        let slot = pass.slot(number, 0);
+    unsafe fn run_early_tasks(&mut self, world: &World, pass: Pass<'_>, rank: u32) {
+        let (program, slot) = (pass.first(), self.ring.slot(0));
         for &task in &pass.order().early[rank as usize] {
             // SAFETY: an early task waits for nothing, says `Verified`; the caller promised the rest.
             unsafe { program.run_task(task, 0, slot, &self.known.buffers[..world.lines.len()], &mut self.workspace) };
@@ -296,7 +299,7 @@ impl RankWorker {
     /// enter the step waits for, directly or through earlier steps, so that their buffers are known.
     unsafe fn step(&mut self, world: &World, pass: Pass<'_>, tiles: u32, cursor: &mut QueueCursor, number: u32) {
         let (program, order) = (pass.first(), pass.order());
-        let slot = pass.slot(number, cursor.tile);
+        let slot = self.ring.slot(cursor.tile);
         let queue = &order.queues[cursor.rank as usize][cursor.queue as usize];
         let task = queue[cursor.index as usize];
         let ranks = world.lines.len();
