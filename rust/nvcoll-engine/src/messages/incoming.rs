@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::matching::{Matching, MessageContent, MessageOffer, PostedReceive, UnmatchedMessage};
-use super::stream::{MessageStream, PIECE_BYTES};
+use super::stream::{MessageStream, PIECE_BYTES, SHORT_BYTES};
 use super::transfer::{Envelope, MessageBuffer, MessageTransfer};
 use super::{
     envelope_of, FrameKind, CHUNKS_AT_ONCE, CHUNK_BYTES, INLINE_BYTES, INLINE_WORD, OVERHEAD_BYTES, SMALL_BYTES,
@@ -122,6 +122,9 @@ impl Incoming {
                 let used = words.iter_mut().take(envelope.bytes.div_ceil(8));
                 used.enumerate().for_each(|(at, word)| *word = frames.word(self.next, INLINE_WORD + at));
                 self.arrived(own, envelope, words.as_ptr().cast(), matching)
+            }
+            FrameKind::Small if envelope.bytes <= SHORT_BYTES => {
+                self.arrived(own, envelope, self.stream.short(self.next), matching)
             }
             FrameKind::Small if envelope.bytes <= SMALL_BYTES => {
                 let (first, end) = self.stream.place(self.position, envelope.bytes);

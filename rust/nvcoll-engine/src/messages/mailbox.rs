@@ -423,11 +423,11 @@ impl Mailbox {
 
 /// Makes the stream to a rank.
 fn open(world: &World, own: u32, to: u32) -> Result<MessageStream> {
-    let start = world.make_stream(to, MessageStream::bytes(world.world_size()))?;
+    let start = world.make_stream(to, MessageStream::bytes(world))?;
     // SAFETY: the block is as long as a stream, and begins on a line; the world keeps it, and nobody else knows it yet.
     let stream = unsafe {
         start.write_bytes(0, size_of::<StreamWords>());
-        MessageStream::at(start, world.world_size())
+        MessageStream::at(start, world)
     };
     world.lines[own as usize].outbox.publish(to, world.addresses.word_of(own, start));
     Ok(stream)
@@ -449,7 +449,7 @@ fn find(world: &World, from: u32, own: u32) -> std::result::Result<Option<Messag
     if place == 0 {
         return Ok(None);
     }
-    let bytes = MessageStream::bytes(world.world_size());
+    let bytes = MessageStream::bytes(world);
     let has_left = || world.lines[from as usize].departure.last().is_some();
     let found = || world.addresses.address_of(from, place);
     let mut unreached = found().err();
@@ -470,5 +470,5 @@ fn find(world: &World, from: u32, own: u32) -> std::result::Result<Option<Messag
     let start = super::reachable(world, from, place, bytes).filter(|start| start.cast::<StreamWords>().is_aligned());
     // SAFETY: the sender published a stream there, which began as zeros, and keeps it until both ranks have left; a sender that
     // lies about it harms what lies in its own memory.
-    Ok(start.map(|start| unsafe { MessageStream::at(start, world.world_size()) }))
+    Ok(start.map(|start| unsafe { MessageStream::at(start, world) }))
 }

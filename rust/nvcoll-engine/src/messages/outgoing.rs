@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::stream::{MessageStream, PIECE_BYTES};
+use super::stream::{MessageStream, PIECE_BYTES, SHORT_BYTES};
 use super::transfer::{Envelope, MessageBuffer, MessageTransfer};
 use super::{
     kind_word, FrameKind, CHUNKS_AT_ONCE, CHUNK_BYTES, INLINE_BYTES, INLINE_WORD, OVERHEAD_BYTES, SMALL_BYTES,
@@ -163,6 +163,12 @@ impl Outgoing {
                 let to = words[INLINE_WORD..].as_mut_ptr().cast();
                 // SAFETY: the buffer is readable, promised who began the send; the words have room for `INLINE_BYTES`.
                 unsafe { std::ptr::copy_nonoverlapping(buffer.address, to, envelope.bytes) };
+            }
+            FrameKind::Small if envelope.bytes <= SHORT_BYTES => {
+                // SAFETY: the buffer is readable, as above; the receiver has taken the frame that was here before, with its message.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(buffer.address, self.stream.short(self.next), envelope.bytes);
+                }
             }
             FrameKind::Small => match self.copy_in(buffer.address, envelope.bytes) {
                 Some(found) => end = found,

@@ -1,28 +1,41 @@
 //! The memory of a stream: its words, then the data that frames name.
 //!
 //! ```text
-//! | frames | matched | acceptance | claims | data, a ring of bytes ........................ |
-//!                                            |piece 4 |piece 5    |  too short |   piece 3  |
+//! | frames | matched | acceptance | claims | short | data, a ring of bytes ........................ |
+//!                                                   |piece 4 |piece 5    |  too short |   piece 3  |
 //! ```
+//!
+//! A short message lies beside its frame: its lines stay in the caches of both ranks, which is fastest for a few of them. Longer ones
+//! go round a ring that is larger than a second-level cache (`program/staging_ring.rs`).
 //!
 //! A piece of data has no address on its way: it begins where the one before ended, or at the front of the ring if it would not fit
 //! behind. Sender and receiver count alike. So the receiver reads lengths from shared memory, and checks them; it follows no place
 //! that another process could have changed.
 
-use crate::sync::frames::{Counter, Frames};
+use crate::memory::world::World;
+use crate::sync::frames::{Counter, Frames, FRAMES};
 use crate::sync::offers::{Acceptance, ChunkClaims};
 
 /// Pieces begin at multiples of this many bytes: a cache line.
 const ALIGNMENT_BYTES: u64 = 64;
 
-/// The most bytes of the ring of one stream. Measured: see `PIECE_BYTES`.
-const MOST_DATA_BYTES: usize = 512 << 10;
-
-/// The rings of a rank to all its peers take this much together, but each has room for two pieces. Chosen.
+/// The rings of a rank to all its peers take this much together, or as much as its staging if each can be longer than [`LEAST_SHARE`],
+/// but each has room for two pieces. Chosen.
 const DATA_BYTES_OF_RANK: usize = 16 << 20;
+
+/// The bytes of the ring of a stream, if there is no reason for more or less. Chosen. More goes through a second-level cache, as the
+/// staging of collectives does (`program/staging_ring.rs`).
+const LEAST_SHARE: usize = 512 << 10;
+
+/// The most bytes of a message that lies beside its frame. Measured: 1 KiB takes half the time that it takes in the ring, 4 KiB as much;
+/// and the first round of the ring touches new pages.
+pub(super) const SHORT_BYTES: usize = 4 << 10;
 
 /// The most bytes of a piece. Chosen.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
+
+/// Where the ring begins.
+const RING_OFFSET: usize = size_of::<StreamWords>() + FRAMES * SHORT_BYTES;
 
 /// The words of a stream.
 #[derive(Debug, Default)]
@@ -46,13 +59,16 @@ pub(super) struct MessageStream {
 unsafe impl Send for MessageStream {}
 
 impl MessageStream {
-    /// Returns the bytes of a stream in a world of so many ranks.
-    pub(super) fn bytes(world_size: u32) -> usize {
-        size_of::<StreamWords>() + Self::data_bytes(world_size)
+    /// Returns the bytes of a stream in a world.
+    pub(super) fn bytes(world: &World) -> usize {
+        RING_OFFSET + Self::data_bytes(world.world_size(), world.staging_bytes())
     }
 
-    fn data_bytes(world_size: u32) -> usize {
-        (DATA_BYTES_OF_RANK / world_size as usize).clamp(2 * PIECE_BYTES, MOST_DATA_BYTES) / PIECE_BYTES * PIECE_BYTES
+    /// Returns the bytes of the ring of a stream, where ranks have `staging` bytes of staging.
+    fn data_bytes(world_size: u32, staging: usize) -> usize {
+        let (ranks, peers) = (world_size as usize, (world_size as usize - 1).max(1));
+        let most = (staging / peers).max(LEAST_SHARE);
+        (DATA_BYTES_OF_RANK / ranks).clamp(2 * PIECE_BYTES, most) / PIECE_BYTES * PIECE_BYTES
     }
 
     /// Returns the stream at an address.
@@ -60,8 +76,8 @@ impl MessageStream {
     /// # Safety
     /// There are [`MessageStream::bytes`] bytes, aligned for [`StreamWords`], which begin as zeros and serve as nothing else while the result
     /// is used.
-    pub(super) unsafe fn at(start: *mut u8, world_size: u32) -> Self {
-        Self { start, data_bytes: Self::data_bytes(world_size) as u64 }
+    pub(super) unsafe fn at(start: *mut u8, world: &World) -> Self {
+        Self { start, data_bytes: Self::data_bytes(world.world_size(), world.staging_bytes()) as u64 }
     }
 
     #[inline]
@@ -72,7 +88,12 @@ impl MessageStream {
 
     /// Returns the address of the data at a position.
     pub(super) fn data(&self, position: u64) -> *mut u8 {
-        self.start.wrapping_add(size_of::<StreamWords>() + (position % self.data_bytes) as usize)
+        self.start.wrapping_add(RING_OFFSET + (position % self.data_bytes) as usize)
+    }
+
+    /// Returns the address of the short message of a frame, free as long as the frame is.
+    pub(super) fn short(&self, frame: u64) -> *mut u8 {
+        self.start.wrapping_add(size_of::<StreamWords>() + frame as usize % FRAMES * SHORT_BYTES)
     }
 
     /// Returns where a piece lies, at most [`PIECE_BYTES`] long, if the one before ended at `position`: its first position, and the
@@ -101,9 +122,10 @@ mod tests {
 
     #[test]
     fn pieces_lie_one_behind_the_other_and_never_over_the_end_of_the_ring() {
-        // SAFETY: nothing is read or written.
-        let stream = unsafe { MessageStream::at(std::ptr::null_mut(), 1024) };
-        assert_eq!(stream.data_bytes, 2 * PIECE_BYTES as u64);
+        let data_bytes = |ranks, staging| MessageStream::data_bytes(ranks, staging) / PIECE_BYTES;
+        assert_eq!([1, 2, 3, 8, 1024].map(|ranks| data_bytes(ranks, 4 << 20)), [64, 64, 32, 9, 2]);
+        assert_eq!([1, 2, 3, 8, 1024].map(|ranks| data_bytes(ranks, 1 << 20)), [16, 16, 8, 8, 2]);
+        let stream = MessageStream { start: std::ptr::null_mut(), data_bytes: 2 * PIECE_BYTES as u64 };
         let mut position = 0;
         for bytes in [1, 64, 65, 60_000, PIECE_BYTES, 7, PIECE_BYTES, PIECE_BYTES].repeat(5) {
             let (first, end) = stream.place(position, bytes);
