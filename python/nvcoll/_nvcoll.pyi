@@ -4084,7 +4084,8 @@ def media() -> list[MediumRow]:
     """Returns every medium of links."""
 
 def memory() -> dict[str, Any]:
-    """Returns the memory that this process can still have, and whether memory between processes has huge pages."""
+    """Returns the memory that this process can still have, whether memory between processes has huge pages, and the staging of a rank: in a
+    world of one rank per CPU and in one of twice as many."""
 
 def nccl_settings() -> list[SettingRow]:
     """Returns the environment variables of NCCL that `settings=` takes."""

@@ -158,11 +158,14 @@ def test_info_has_the_memory_of_the_engine_and_the_pages_that_it_gets(monkeypatc
     if found["group_left_bytes"] is not None:
         assert found["available_bytes"] <= found["group_left_bytes"]
     told = {"available_bytes": 2 << 30, "group_limit_bytes": limit, "group_left_bytes": limit and 2 << 30}
-    monkeypatch.setattr(nvcoll._nvcoll, "memory", lambda: told | {"has_huge_pages": True})
+    assert 1 << 20 <= found["staging_bytes"][1] <= found["staging_bytes"][0] <= 4 << 20
+    told |= {"has_huge_pages": True, "staging_bytes": [4 << 20, 1 << 20]}
+    monkeypatch.setattr(nvcoll._nvcoll, "memory", lambda: told)
     info()
     text = capsys.readouterr().out
     assert "\nmemory      2 GiB available to ranks that are processes" in text
     assert ("the control group's limit is 3 GiB, and 2 GiB of it are left" in text) == (limit is not None)
+    assert "\nstaging     4 MiB a rank in each communicator, 1 MiB if ranks are more than CPUs" in text
     assert "\nhuge pages  between processes: yes; /sys/kernel/mm" in text
 
 

@@ -37,6 +37,12 @@ def _memory(facts: dict[str, Any]) -> str:
     return f"{'unknown' if free is None else sized(free)} available to ranks that are processes; {words}"
 
 
+def _staging(few: int, many: int) -> str:
+    """Returns the memory by which ranks pass arrays that their peers cannot reach."""
+    words = f"{sized(few)} a rank in each communicator, {sized(many)} if ranks are more than CPUs"
+    return f"{words}; messages take as much again"
+
+
 def _huge_pages(has_them: bool | None) -> str:
     """Returns whether memory between processes has huge pages, and the setting that decides."""
     try:
@@ -114,6 +120,7 @@ def _print_machine() -> None:
         print_labelled("handoff", _handoff(processors))
     memory = _nvcoll.memory()
     print_labelled("memory", _memory(memory))
+    print_labelled("staging", _staging(*memory["staging_bytes"]))
     print_labelled("huge pages", _huge_pages(memory["has_huge_pages"]))
     isas = ", ".join(facts["isas"])
     print_labelled("kernels", f"{facts['isa']}, the best; isa= takes {isas}; results are bitwise identical with each")

@@ -6,6 +6,7 @@ use pyo3::types::PyDict;
 use nvcoll_engine::kernel::Isa;
 use nvcoll_engine::memory::has_huge_pages;
 use nvcoll_engine::roofline::handoff;
+use nvcoll_engine::system::caches::{ring_bytes, staging_bytes};
 use nvcoll_engine::system::cpus;
 use nvcoll_engine::system::memory::{available_bytes, group_memory};
 
@@ -29,7 +30,8 @@ pub(crate) fn machine(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(facts)
 }
 
-/// Returns the memory that this process can still have, and whether memory between processes has huge pages.
+/// Returns the memory that this process can still have, whether memory between processes has huge pages, and the staging of a rank: in a
+/// world of one rank per CPU and in one of twice as many.
 #[pyfunction]
 pub(crate) fn memory(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let (facts, group) = (PyDict::new(py), group_memory());
@@ -37,6 +39,8 @@ pub(crate) fn memory(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     facts.set_item("group_limit_bytes", group.map(|group| group.limit_bytes))?;
     facts.set_item("group_left_bytes", group.map(|group| group.left_bytes))?;
     facts.set_item("has_huge_pages", py.detach(has_huge_pages))?;
+    let cpus = cpus::online().unwrap_or(1) as u32;
+    facts.set_item("staging_bytes", [cpus, 2 * cpus].map(|ranks| staging_bytes(ranks, ring_bytes(ranks))))?;
     Ok(facts)
 }
 
