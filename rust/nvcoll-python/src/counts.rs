@@ -11,10 +11,7 @@ use pyo3::prelude::*;
 use nvcoll_core::collective::{Collective, Division, Roles};
 use nvcoll_core::counts::Counts;
 use nvcoll_core::words::counted;
-use nvcoll_engine::ranks::member::Member;
-use nvcoll_engine::{Result, WaitLimit};
 
-use crate::arrays::WordExchange;
 use crate::error::{invalid, raise};
 use crate::integers::{integer, items_of};
 
@@ -137,26 +134,9 @@ impl Rows {
         2 * (1 + 2 * world_size)
     }
 
-    /// Returns the number of words of all ranks.
-    pub(crate) fn len(&self) -> usize {
-        self.words.len()
-    }
-
-    /// Exchanges the rows, on a thread without the GIL.
-    ///
-    /// Ranks whose rows disagree meet once more: the first that raised would abort the others in the exchange, and they would not
-    /// learn why. A rank that has met the others here has its rows, so the end of the meeting is no matter.
-    pub(crate) async fn exchange(
-        &mut self,
-        exchange: &WordExchange,
-        member: &Member,
-        limit: &mut WaitLimit<'_>,
-    ) -> Result<()> {
-        exchange.run_of_rank(member, &mut self.words, limit).await?;
-        if self.disagreement().is_some() {
-            _ = exchange.run_of_rank(member, &mut self.words.clone(), limit).await;
-        }
-        Ok(())
+    /// Returns the words of all ranks.
+    pub(crate) fn words_mut(&mut self) -> &mut [u32] {
+        &mut self.words
     }
 
     fn number(&self, rank: usize, at: usize) -> usize {
@@ -169,7 +149,7 @@ impl Rows {
     }
 
     /// Returns a rank that sends, one that receives, and what each says, of the first two that disagree.
-    fn disagreement(&self) -> Option<[usize; 4]> {
+    pub(crate) fn disagreement(&self) -> Option<[usize; 4]> {
         let n = self.world_size;
         let pairs = (0..n).flat_map(|from| (0..n).map(move |to| (from, to)));
         let mut numbers = pairs.map(|(from, to)| [from, to, self.sent(from, to), self.number(to, 1 + n + from)]);

@@ -7,6 +7,9 @@ use super::cpus::{cache_bytes, online, sharing};
 /// The most staging of a rank. Chosen.
 const MOST_BYTES: usize = 4 << 20;
 
+/// Staging is a multiple of this many bytes: two banks of whole pages.
+const UNIT: usize = 8 << 10;
+
 /// How many second-level caches the staging of a rank is. Measured: of 1, 2, 4, 8 and 16 MiB, 4 are fastest with caches of 1 MiB.
 const SECOND_LEVEL_CACHES: usize = 4;
 
@@ -16,7 +19,7 @@ pub fn ring_bytes(ranks: u32) -> usize {
     let of_ranks = || {
         let (second, cpus, ranks) = (cache_bytes(2)?, online()?, ranks as usize);
         let third = cache_bytes(3)? * cpus.div_ceil(sharing(3)?.max(1));
-        (ranks <= cpus).then(|| (SECOND_LEVEL_CACHES * second).min(third / ranks).min(MOST_BYTES))
+        (ranks <= cpus).then(|| (SECOND_LEVEL_CACHES * second).min(third / ranks).min(MOST_BYTES) / UNIT * UNIT)
     };
     of_ranks().unwrap_or(0)
 }

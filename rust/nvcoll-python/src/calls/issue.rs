@@ -19,7 +19,7 @@ use nvcoll_core::collective::ALL_TO_ALL;
 use nvcoll_engine::ranks::member::Member;
 use nvcoll_engine::run::issued_calls::catching;
 use nvcoll_engine::sync::Completion;
-use nvcoll_engine::{Deadline, Error, OriginalArray, WaitLimit};
+use nvcoll_engine::{Deadline, Error, OriginalArray, Result, WaitLimit};
 
 use crate::arrays::in_flight::{self, Failure, InFlight, IssueQueue, Outcome};
 use crate::arrays::{place_of_rank, BoundCall, WordExchange};
@@ -165,6 +165,23 @@ impl Endpoint {
     }
 }
 
+/// Exchanges the rows of an all_to_all, on a thread without the GIL.
+///
+/// Ranks whose rows disagree meet once more: the first that raised would abort the others in the exchange, and they would not
+/// learn why. A rank that has met the others here has its rows, so the end of the meeting is no matter.
+pub(crate) async fn exchange_rows(
+    rows: &mut Rows,
+    exchange: &WordExchange,
+    member: &Member,
+    limit: &mut WaitLimit<'_>,
+) -> Result<()> {
+    exchange.run_of_rank(member, rows.words_mut(), limit).await?;
+    if rows.disagreement().is_some() {
+        _ = exchange.run_of_rank(member, &mut rows.words_mut().to_vec(), limit).await;
+    }
+    Ok(())
+}
+
 const ROWS_CALL: &str = "all_to_all with a row of counts";
 const PROGRAM_ENDED: Error = Error::Closed("the program ended");
 
@@ -183,7 +200,7 @@ struct IssuedRows {
 impl IssuedCall for IssuedRows {
     async fn run(&mut self, endpoint: &Endpoint, member: &Member) -> Outcome {
         let mut limit = WaitLimit::of_issued(deadline(self.timeout));
-        self.rows.exchange(&self.exchange, member, &mut limit).await?;
+        exchange_rows(&mut self.rows, &self.exchange, member, &mut limit).await?;
         let bound = attached(|py| self.bind(py, endpoint, limit.deadline())).ok_or(PROGRAM_ENDED)?;
         let result = bound.map_err(Failure::Raised)?;
         let call = self.bound.as_mut().expect("it was bound");

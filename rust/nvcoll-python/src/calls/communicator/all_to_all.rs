@@ -8,6 +8,7 @@ use nvcoll_engine::run::wait::now;
 
 use super::Communicator;
 use crate::calls::choices::Seconds;
+use crate::calls::issue::exchange_rows;
 use crate::calls::request::Request;
 use crate::counts::{self, Rows, Table};
 use crate::engine::gil::watched_rank;
@@ -74,13 +75,15 @@ impl Communicator {
         };
         let receive = recv_counts.map(|counts| counts::row("recv_counts", counts, world_size, "rank")).transpose()?;
         let mut rows = Rows::of_rank(self.rank(), &send, receive.as_deref());
-        let deadline = self.endpoint.deadline(timeout);
-        let exchange = self.endpoint.exchange_of_words(py, rows.len(), deadline)?;
+        let (deadline, words) = (self.endpoint.deadline(timeout), rows.words_mut().len());
+        let exchange = self.endpoint.exchange_of_words(py, words, deadline)?;
         if async_op {
             return self.endpoint.issue_rows(py, request, exchange, rows, timeout)?.into_bound_py_any(py);
         }
         self.endpoint.refuse_rows_in_flight(py, &request, None)?;
-        watched_rank(py, &self.member, deadline, |limit| now(rows.exchange(&exchange, &self.member, limit)))?;
+        watched_rank(py, &self.member, deadline, |limit| {
+            now(exchange_rows(&mut rows, &exchange, &self.member, limit))
+        })?;
         self.endpoint.call_until(py, Request { table: Some(rows.table(py)?), ..request }, timeout, deadline)
     }
 }
