@@ -112,7 +112,7 @@ impl MessageStream {
 
     /// Returns how many bytes of small messages that match no receive may be on their way: see `outgoing.rs`.
     pub(super) fn credit(&self) -> u64 {
-        self.data_bytes / 2
+        self.data_bytes.min(LEAST_SHARE as u64) / 2
     }
 }
 

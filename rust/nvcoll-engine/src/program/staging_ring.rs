@@ -60,7 +60,7 @@ impl StagingRing {
         }
         let place_bytes = spacing * chunks;
         let places = (bytes / 2 / place_bytes).min(MOST_PLACES.max(pass.first().verified().schedule().slots as usize));
-        // The sum of two numbers below 2^32.
+        // A product of two numbers below 2^32.
         let first = (number >> 1) as usize * pass.tiles() as usize % places;
         Self { bank: (number & 1) as usize * (bytes / 2), places, first, place_bytes, spacing }
     }

@@ -1,5 +1,7 @@
 //! How much staging suits the caches of this machine: see `program/staging_ring.rs`.
 
+use std::sync::OnceLock;
+
 use nvcoll_core::limits::staging_bytes as most_filled;
 
 use super::cpus::{cache_bytes, online, sharing};
@@ -16,12 +18,29 @@ const SECOND_LEVEL_CACHES: usize = 4;
 /// Returns how much staging of each rank goes through its peers' second-level caches, if so many ranks share this machine; 0 if they are
 /// more than its CPUs, which evict each other's lines anyway, or the system does not tell.
 pub fn ring_bytes(ranks: u32) -> usize {
-    let of_ranks = || {
-        let (second, cpus, ranks) = (cache_bytes(2)?, online()?, ranks as usize);
-        let third = cache_bytes(3)? * cpus.div_ceil(sharing(3)?.max(1));
-        (ranks <= cpus).then(|| (SECOND_LEVEL_CACHES * second).min(third / ranks).min(MOST_BYTES) / UNIT * UNIT)
+    // Read once: every world asks, also those that never stage.
+    static SIZES: OnceLock<Option<Sizes>> = OnceLock::new();
+    let (Some(Sizes { second, third, cpus }), ranks) = (SIZES.get_or_init(Sizes::read), ranks as usize) else {
+        return 0;
     };
-    of_ranks().unwrap_or(0)
+    match ranks <= *cpus {
+        true => (SECOND_LEVEL_CACHES * second).min(third / ranks).min(MOST_BYTES) / UNIT * UNIT,
+        false => 0,
+    }
+}
+
+/// The bytes of a second-level cache and of all third-level ones, and the number of CPUs.
+struct Sizes {
+    second: usize,
+    third: usize,
+    cpus: usize,
+}
+
+impl Sizes {
+    fn read() -> Option<Self> {
+        let cpus = online()?;
+        Some(Self { second: cache_bytes(2)?, third: cache_bytes(3)? * cpus.div_ceil(sharing(3)?.max(1)), cpus })
+    }
 }
 
 /// Returns the bytes of staging of a rank in a world of so many ranks, given that of [`ring_bytes`].
