@@ -10,6 +10,9 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// The least size for which huge pages are requested. The first access to new pages takes half of a strided call. Chosen: as in
 /// numpy.
 const HUGE_FROM_BYTES: usize = 2 * HUGE_PAGE_BYTES;
+/// The least size of zeroed blocks that are mapped. The allocator maps such blocks too, until the first is freed: then it keeps a few
+/// MiB of them, and writes the zeros of the next. Chosen: its own first bound.
+const MAPPED_FROM_BYTES: usize = 128 << 10;
 
 /// A block of bytes. It is never a reference: many threads write it under the schedule's proof.
 #[derive(Debug)]
@@ -36,6 +39,9 @@ unsafe impl Sync for MemoryBlock {}
 impl MemoryBlock {
     /// Allocates `bytes` zeroed bytes (at least one); `None` if there is no memory. Pages that nobody touches take none.
     pub fn try_zeroed(bytes: usize) -> Option<Self> {
+        if bytes >= MAPPED_FROM_BYTES {
+            return Self::try_mapped(bytes);
+        }
         // Not aligned by the allocator: that would write the zeros, where new pages of the system have them.
         let layout = Layout::from_size_align(bytes.max(1).checked_add(PAGE_BYTES)?, 1).ok()?;
         // SAFETY: the layout's size is not zero.
@@ -43,6 +49,15 @@ impl MemoryBlock {
         let start = base.wrapping_add(base.align_offset(PAGE_BYTES));
         let origin = BlockOrigin::Heap { base, layout };
         (!base.is_null()).then_some(Self { start, bytes: bytes.max(1), origin })
+    }
+
+    /// Maps `bytes` zeroed bytes; `None` if there is no memory.
+    fn try_mapped(bytes: usize) -> Option<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: the system chooses where, so nothing else is unmapped.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+        // SAFETY: the mapping is new, and the block alone has it.
+        (start != libc::MAP_FAILED).then(|| unsafe { Self::of_mapping(start.cast(), bytes) })
     }
 
     /// Takes over a mapping.
