@@ -28,7 +28,7 @@ use nvcoll_core::lower::lower_interruptible;
 use nvcoll_core::schedule::{Aliasing, Path};
 
 use crate::auto::components::connected_components;
-use crate::auto::work_split::{may_stream, wants_help, WorkSplit};
+use crate::auto::work_split::{may_stream, staged_tile_bytes, wants_help, WorkSplit};
 use crate::call::Call;
 use crate::error::Result;
 use crate::sync::single_flight::{SingleFlight, Unlocked};
@@ -218,7 +218,8 @@ impl CandidateCost {
         let slice_bytes = match context.call.path {
             Path::Staged | Path::Pushed => {
                 let chunks = self.cost.most(|rank| rank.staging_chunks).max(1) as usize;
-                slot_bytes(context.world_size, self.cost.slots) / chunks
+                let room = slot_bytes(context.world_size, self.cost.slots) / chunks;
+                room.min(staged_tile_bytes(context.call.collective.has_root, longest_chunk))
             }
             Path::Mapped => context.split.slice_bytes(
                 longest_chunk,
