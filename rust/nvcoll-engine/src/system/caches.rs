@@ -12,8 +12,9 @@ const MOST_BYTES: usize = 4 << 20;
 /// Staging is a multiple of this many bytes: two banks of whole pages.
 const UNIT: usize = 8 << 10;
 
-/// How many second-level caches the staging of a rank is. Measured: of 1, 2, 4, 8 and 16 MiB, 4 are fastest with caches of 1 MiB.
-const SECOND_LEVEL_CACHES: usize = 4;
+/// How many second-level caches the staging of a rank is. Measured, with caches of 1 MiB: back to back, 3 are as fast as 4, and 1, 2, 8 and
+/// 16 are slower; between calls of other libraries 2 and 3 are as fast, and 4 take up to 1.2 times as long.
+const SECOND_LEVEL_CACHES: usize = 3;
 
 /// Returns how much staging of each rank goes through its peers' second-level caches, if so many ranks share this machine; 0 if they are
 /// more than its CPUs, which evict each other's lines anyway, or the system does not tell.
