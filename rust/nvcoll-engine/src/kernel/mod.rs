@@ -39,5 +39,6 @@ pub use arm::Arm;
 pub use environment::FloatEnvironment;
 pub use isa::Isa;
 pub use left_fold::{LeftFold, Vector};
+pub(crate) use run::stream_bytes;
 pub use run::{Args, Kernel};
 pub use select::select;

@@ -11,15 +11,23 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::stream::{MessageStream, PIECE_BYTES, SHORT_BYTES};
 use super::transfer::{Envelope, MessageBuffer, MessageTransfer};
 use super::{
     kind_word, FrameKind, CHUNKS_AT_ONCE, CHUNK_BYTES, INLINE_BYTES, INLINE_WORD, OVERHEAD_BYTES, SMALL_BYTES,
 };
+use crate::kernel::stream_bytes;
 use crate::memory::world::World;
+use crate::program::store_choice::{StoreChoice, Streaming};
+use crate::sync::atomic::pause;
 use crate::sync::frames::{FRAMES, FRAME_WORDS};
 use crate::sync::offers::Side;
+
+/// A trial of stores is over when so many times its stores' time have passed. Chosen: loads from memory took twice the time of streaming
+/// stores, in the study of `program/store_choice.rs`.
+const TRIAL_TIMES: u32 = 5;
 
 /// The sender's end of the stream to one rank.
 #[derive(Debug)]
@@ -33,6 +41,8 @@ pub(super) struct Outgoing {
     /// Where the data of the last frame end, and those of each of the last frames.
     position: u64,
     ends: [u64; FRAMES],
+    /// Whether data in the ring are stored plain or streaming.
+    stores: StoreChoice,
     /// The credit that was used, and the part that is known to be given back.
     used: u64,
     matched: u64,
@@ -80,6 +90,7 @@ impl Outgoing {
             taken: 0,
             position: 0,
             ends: [0; FRAMES],
+            stores: StoreChoice::of([Streaming::Staging]),
             used: 0,
             matched: 0,
             waiting: VecDeque::new(),
@@ -170,7 +181,7 @@ impl Outgoing {
                     std::ptr::copy_nonoverlapping(buffer.address, self.stream.short(self.next), envelope.bytes);
                 }
             }
-            FrameKind::Small => match self.copy_in(buffer.address, envelope.bytes) {
+            FrameKind::Small => match self.copy_in(buffer.address, envelope.bytes, self.stores.fastest()) {
                 Some(found) => end = found,
                 None => return Some(sending),
             },
@@ -216,7 +227,7 @@ impl Outgoing {
     }
 
     /// Copies data to the ring, if there is room; returns where they end.
-    fn copy_in(&mut self, from: *const u8, bytes: usize) -> Option<u64> {
+    fn copy_in(&mut self, from: *const u8, bytes: usize, kind: Streaming) -> Option<u64> {
         let (first, end) = self.stream.place(self.position, bytes);
         let freed = |taken: u64| if taken == 0 { 0 } else { self.ends[(taken - 1) as usize % FRAMES] };
         if !self.stream.has_room(freed(self.taken), end) {
@@ -228,8 +239,24 @@ impl Outgoing {
         }
         // SAFETY: `place` keeps the piece inside the ring; the receiver has taken the frames whose data lay there. The buffer is
         // readable, promised who began the send.
-        unsafe { std::ptr::copy_nonoverlapping(from, self.stream.data(first), bytes) };
+        match kind {
+            Streaming::Nothing => unsafe { std::ptr::copy_nonoverlapping(from, self.stream.data(first), bytes) },
+            _ => unsafe { stream_bytes(from, self.stream.data(first), bytes) },
+        }
         Some(end)
+    }
+
+    /// Waits until the receiver has taken a frame, whose data were a trial that began then, and learns how long that took. A receiver that
+    /// is busy with other things says nothing.
+    fn learn(&mut self, number: u64, kind: Streaming, began: Instant) {
+        let most = TRIAL_TIMES * began.elapsed();
+        while self.stream.words().frames.taken().wrapping_sub(number) as i64 <= 0 {
+            if began.elapsed() > most {
+                return;
+            }
+            pause();
+        }
+        self.stores.learn(kind, began.elapsed());
     }
 
     /// Publishes the next frame, whose data end at `end`; returns its number.
@@ -274,8 +301,17 @@ impl Outgoing {
             if length == 0 || !self.has_place() {
                 break;
             }
-            let Some(end) = self.copy_in(buffer.address.wrapping_add(*written), length) else { break };
-            self.publish([kind_word(FrameKind::Piece, buffer.dtype, 0), length as u64], end);
+            // Pieces of one length are compared.
+            let (kind, is_trial) = match length {
+                PIECE_BYTES => self.stores.next(self.stream.pieces()),
+                _ => (self.stores.fastest(), false),
+            };
+            let began = is_trial.then(Instant::now);
+            let Some(end) = self.copy_in(buffer.address.wrapping_add(*written), length, kind) else { break };
+            let number = self.publish([kind_word(FrameKind::Piece, buffer.dtype, 0), length as u64], end);
+            if let Some(began) = began {
+                self.learn(number, kind, began);
+            }
             (*written, has_moved) = (*written + length, true);
         }
         (has_moved, *written == buffer.bytes)
