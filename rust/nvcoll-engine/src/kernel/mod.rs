@@ -19,6 +19,7 @@
 mod arm;
 mod bfloat16;
 mod complex;
+mod copy;
 mod element;
 mod environment;
 mod float16;
@@ -36,9 +37,9 @@ mod stream;
 mod wide;
 
 pub use arm::Arm;
+pub(crate) use copy::stream_bytes;
 pub use environment::FloatEnvironment;
 pub use isa::Isa;
 pub use left_fold::{LeftFold, Vector};
-pub(crate) use run::stream_bytes;
 pub use run::{Args, Kernel};
 pub use select::select;

@@ -1,9 +1,5 @@
 //! A kernel, and the arguments of one run.
 
-use nvcoll_core::dtype::DType;
-
-use super::{select, Arm, Isa};
-
 /// The arguments of one run of a kernel. Pointers may have any alignment.
 #[derive(Debug, Clone, Copy)]
 pub struct Args {
@@ -63,25 +59,4 @@ impl Kernel {
         // SAFETY: the function was selected for an instruction set that `Isa::check` found, and demands what this one does.
         unsafe { (self.run)(args, args.count * usize::from(self.times)) }
     }
-}
-
-/// Copies bytes with non-temporal stores, where the destination begins with a line.
-///
-/// # Safety
-/// `from` is valid for reads of `bytes`, `to` for writes; nobody else writes the one or touches the other, and they are disjoint.
-pub(crate) unsafe fn stream_bytes(from: *const u8, to: *mut u8, bytes: usize) {
-    let (src, dst) = ([from], [to]);
-    let args = Args {
-        src: src.as_ptr(),
-        n_src: 1,
-        dst: dst.as_ptr(),
-        n_dst: 1,
-        count: bytes,
-        scalars: std::ptr::null(),
-        divisor: 1,
-        plain: 0,
-        is_far: false,
-    };
-    // SAFETY: one source and one destination of that many bytes, as the caller says; a copy does not scale; the instruction set was detected.
-    unsafe { select(Isa::detect(), DType::U8, Arm::Copy).run(&args) };
 }

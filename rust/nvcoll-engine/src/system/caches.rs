@@ -20,8 +20,9 @@ const SECOND_LEVEL_CACHES: usize = 3;
 /// more than its CPUs, which evict each other's lines anyway, or the system does not tell.
 pub fn ring_bytes(ranks: u32) -> usize {
     // Read once: every world asks, also those that never stage.
-    static SIZES: OnceLock<Option<Sizes>> = OnceLock::new();
-    let (Some(Sizes { second, third, cpus }), ranks) = (SIZES.get_or_init(Sizes::read), ranks as usize) else {
+    static SIZES: OnceLock<Option<CacheSizes>> = OnceLock::new();
+    let (Some(CacheSizes { second, third, cpus }), ranks) = (SIZES.get_or_init(CacheSizes::read), ranks as usize)
+    else {
         return 0;
     };
     match ranks <= *cpus {
@@ -31,13 +32,13 @@ pub fn ring_bytes(ranks: u32) -> usize {
 }
 
 /// The bytes of a second-level cache and of all third-level ones, and the number of CPUs.
-struct Sizes {
+struct CacheSizes {
     second: usize,
     third: usize,
     cpus: usize,
 }
 
-impl Sizes {
+impl CacheSizes {
     fn read() -> Option<Self> {
         let cpus = online()?;
         Some(Self { second: cache_bytes(2)?, third: cache_bytes(3)? * cpus.div_ceil(sharing(3)?.max(1)), cpus })
