@@ -83,7 +83,6 @@ impl Program {
             fingerprint,
             description: call.description(fingerprint[0]).map(Box::new),
             buffer_bytes: user_bytes.iter().map(|[input, output]| input.max(output)).sum(),
-            user_bytes,
             tasks: Vec::with_capacity(schedule.steps.len()),
             folds: Vec::new(),
             addresses: Vec::new(),
@@ -99,6 +98,8 @@ impl Program {
             tile_bytes: tile_count * element,
             slice_bytes,
             staged_chunks,
+            cached_bytes: cached_bytes(schedule, &user_bytes, staged_chunks, longest * element),
+            user_bytes,
             spacing_bytes: packed_chunk_bytes(tile_count * element).min(most_spacing_bytes),
             most_spacing_bytes,
             scratch_bytes: chunk_offsets.scratch_bytes,
@@ -243,6 +244,18 @@ impl ScheduleLayout<'_> {
         let is_in_place = self.schedule.aliasing == Aliasing::InPlace;
         a == b || (is_in_place && a.rank == b.rank && a.buffer.is_user() && b.buffer.is_user() && a.chunks == b.chunks)
     }
+}
+
+/// Returns how many bytes a call brings through the caches of a rank, on average, for each byte that it stages: staging that it writes and
+/// reads, and the user's.
+fn cached_bytes(schedule: &Schedule, user_bytes: &[[usize; 2]], staged_chunks: usize, chunk_bytes: usize) -> usize {
+    let is_in_place = schedule.aliasing == Aliasing::InPlace;
+    let of_user = |[input, output]: &[usize; 2]| if is_in_place { *input.max(output) } else { input + output };
+    let staging = schedule.steps.iter().flat_map(Step::views).filter(|view| view.buffer.is_staging());
+    let through = user_bytes.iter().map(of_user).sum::<usize>()
+        + staging.map(|view| view.chunks.len()).sum::<usize>() * chunk_bytes;
+    let staged = (staged_chunks * chunk_bytes * user_bytes.len()).max(1);
+    (through + staged / 2) / staged
 }
 
 /// Says whether two schedules have the same steps, apart from their places and waits.

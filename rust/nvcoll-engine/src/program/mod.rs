@@ -86,6 +86,8 @@ pub struct Program {
     pub(crate) slice_bytes: Option<usize>,
     /// Chunks of the rank that stages the most.
     pub(crate) staged_chunks: usize,
+    /// For each byte that a rank stages, the bytes that go through its caches: see `staging_ring.rs`.
+    pub(crate) cached_bytes: usize,
     /// The distance between two of them, in bytes: as packed as the tiles of the call allow, and at most.
     pub(crate) spacing_bytes: usize,
     pub(crate) most_spacing_bytes: usize,
