@@ -219,7 +219,7 @@ impl CandidateCost {
             Path::Staged | Path::Pushed => {
                 let chunks = self.cost.most(|rank| rank.staging_chunks).max(1) as usize;
                 let room = slot_bytes(context.world_size, self.cost.slots) / chunks;
-                room.min(staged_tile_bytes(context.call.collective.has_root, longest_chunk))
+                room.min(staged_tile_bytes(context.call.collective.has_root, context.world_size, longest_chunk))
             }
             Path::Mapped => context.split.slice_bytes(
                 longest_chunk,

@@ -70,9 +70,10 @@ pub(crate) fn may_stream_staging(buffer_bytes: usize) -> bool {
 }
 
 /// Returns the bytes of a chunk in a staged tile, if there is room: see [`OVERLAPPED_BYTES`]. Where every rank stores and loads, and the
-/// tiles are many, none waits for long.
-pub(crate) fn staged_tile_bytes(has_root: bool, chunk_bytes: usize) -> usize {
-    match has_root || chunk_bytes <= 4 * OVERLAPPED_BYTES {
+/// tiles are many, none waits for long. More than two ranks keep long tiles: with two processors, all that could be measured, four ranks
+/// take up to twice the time with short ones.
+pub(crate) fn staged_tile_bytes(has_root: bool, world_size: u32, chunk_bytes: usize) -> usize {
+    match world_size == 2 && (has_root || chunk_bytes <= 4 * OVERLAPPED_BYTES) {
         true => OVERLAPPED_BYTES,
         false => usize::MAX,
     }
@@ -94,7 +95,7 @@ impl WorkSplit {
         let longest = counts.iter().max().copied().unwrap_or(0);
         let chunk_bytes = longest * element / schedule.chunks_per_part.max(1) as usize;
         if schedule.path != Path::Mapped {
-            return staged_tile_bytes(call.collective.has_root, chunk_bytes) / element;
+            return staged_tile_bytes(call.collective.has_root, schedule.world_size, chunk_bytes) / element;
         }
         let (components, bytes) = (connected_components(schedule).len(), buffer_bytes(schedule, &counts, element));
         let has_one_step_each = components == schedule.steps.len();
