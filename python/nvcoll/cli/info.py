@@ -40,7 +40,7 @@ def _memory(facts: dict[str, Any]) -> str:
 def _staging(few: int, many: int) -> str:
     """Returns the memory by which ranks pass arrays that their peers cannot reach."""
     words = f"{sized(few)} a rank in each communicator, {sized(many)} if ranks are more than CPUs"
-    return f"{words}; messages take as much again"
+    return f"{words}; messages take two thirds more"
 
 
 def _huge_pages(has_them: bool | None) -> str:
