@@ -105,3 +105,42 @@ def test_safetensors_do_not_overwrite_a_checkpoint_of_the_user(children, tmp_pat
     [(out, run, _)] = children.run(tmp_path / "saves.py", str(tmp_path))
     assert run.status == "refused" and run.line == "saves.py:7 <module>" and "loaded [1.0, 1.0, 1.0]" in out
     assert (tmp_path / "user.safetensors").read_bytes() == SAFE
+
+
+DISTRIBUTED = """
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("cpu:gloo,cuda:nccl")
+model = torch.nn.Linear(1024, 1024).cuda()
+fully_shard(model)
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(2):
+    model(torch.randn(64, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    weights, states = get_state_dict(model, optimizer)
+    if step == 0:
+        state = {"model": weights, "optimizer": states, "step": torch.tensor(7)}
+        dcp.save(state, checkpoint_id="checkpoint")
+        state["step"].zero_()
+        dcp.load(state, checkpoint_id="checkpoint")
+        for how in AsyncCheckpointerType:
+            dcp.async_save(state, checkpoint_id=how.name, async_checkpointer_type=how).result()
+        print("loaded", state["step"].item())
+"""
+
+
+def test_a_distributed_checkpoint_has_the_parts_of_the_rank_and_is_loaded(children, tmp_path):
+    (tmp_path / "saves.py").write_text(DISTRIBUTED)
+    for _ in range(2):
+        [(out, run, recording)] = children.run(tmp_path / "saves.py", cwd=tmp_path)
+        assert run.status == "counted" and "loaded 7" in out, out
+        assert any("distributed checkpoint" in one.text for one in recording.assumed)
+    written = {file.name: file.stat().st_size for file in (tmp_path / "PROCESS").iterdir()}
+    part = 3 * 4 * (1024 * 1024 + 1024) // 8
+    assert part < written["__0_0.distcp"] < 1.1 * part and ".metadata" in written

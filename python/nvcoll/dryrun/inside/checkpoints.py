@@ -13,6 +13,8 @@ What is guarded is the file that would be lost, whoever would write there:
 A checkpoint is an archive or an older file of torch, or a file of safetensors, by its first bytes. In the last two rows
 and in the second, a file that this run has made needs no mark. Not seen are programs that the script starts, writers
 that are not Python's (but torch.jit's and safetensors'), mapped files, and other formats.
+
+A distributed checkpoint (torch.distributed.checkpoint) has the parts of the ranks that run, and is read like a whole.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import os
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import wraps
 from itertools import islice
 from pathlib import Path
@@ -64,6 +67,7 @@ class Checkpoints:
         private.wrap(private.serialization, "_legacy_save", self._saving)
         private.wrap(private.scripted, "save", self._scripted)
         sys.meta_path.insert(0, OnFirstUse("safetensors.torch", self._install_safetensors))
+        sys.meta_path.insert(0, OnFirstUse("torch.distributed.checkpoint.state_dict_saver", self._install_distributed))
         for event, handler in (
             ("open", lambda file, _mode, flags: self._opened(file, flags)),
             ("os.truncate", lambda file, _length: self._opened(file, WRITES)),
@@ -124,6 +128,29 @@ class Checkpoints:
             return written
 
         private.wrap(sys.modules["safetensors"], "serialize_file", around)
+
+    def _install_distributed(self) -> None:
+        def of_running(dedup: Callable[..., object]) -> Callable[..., object]:
+            def planned(plans: list[Any], *args: object, **kwargs: object) -> object:
+                first = {id(plan): nth for nth, plan in reversed(list(enumerate(plans)))}
+                mine = (plan if first[id(plan)] == nth else replace(plan, items=[]) for nth, plan in enumerate(plans))
+                return dedup(list(mine), *args, **kwargs)
+
+            return planned
+
+        def partial(validate: Callable[..., object]) -> Callable[..., object]:
+            def validated(*args: object) -> object:
+                self._data.assume("a distributed checkpoint has the parts of the ranks that run")
+                if self._recorder.is_on:
+                    self._recorder.saves.append(self._lines.of_script())
+                return True if isinstance(validate(*args), bool) else []  # torch 2.11: whether it is whole; else errors
+
+            return validated
+
+        private.wrap(private.checkpoint("default_planner"), "dedup_save_plans", of_running)
+        private.wrap(private.checkpoint("default_planner"), "_validate_global_plan", partial)
+        thread = private.checkpoint("_async_thread_executor")._ThreadBasedAsyncCheckpointExecutor
+        private.replace(private.checkpoint("_async_process_executor"), "_ProcessBasedAsyncCheckpointExecutor", thread)
 
     # ---- what would be lost ----
 

@@ -13,6 +13,7 @@
 | ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
 | ``AlgorithmSelectorCache.benchmark_choices``, ``CachingAutotuner.run`` and ``.bench`` | kernels of torch.compile |
 | ``torch.serialization``'s writers, ``torch.jit``'s | checkpoints that would be lost, and marks in others |
+| ``torch.distributed.checkpoint``'s planner, its executors | distributed checkpoints of some ranks |
 | ``torch._dynamo.utils.counters`` | whether torch.compile was at work |
 | Triton's ``JITFunction.run``, ``Autotuner._bench`` | kernels that scripts and packages write |
 
@@ -200,6 +201,12 @@ def futures_wait() -> bool:
     """Says whether the NCCL backend makes the stream wait for a collective when its future is requested."""
     world = lookup("torch.distributed.distributed_c10d", "_get_default_group")()
     return type(world._get_backend(torch.device("cuda"))).__name__ == "ProcessGroupNCCL2"
+
+
+def checkpoint(name: str) -> ModuleType:
+    """Returns a module of torch.distributed.checkpoint."""
+    found: ModuleType = lookup(f"torch.distributed.checkpoint.{name}")
+    return found
 
 
 def autotuner() -> type:
