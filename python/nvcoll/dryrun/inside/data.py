@@ -94,7 +94,9 @@ class Data:
             if self._device >= 0:
                 raise second_gpu(self._device, device, self._lines.of_script())
             self._device = device
-        if rule.leaves_data:
+        if rule.is_from_host:
+            self._mark(written, is_unknown=False)
+        if rule.leaves_data or rule.is_from_host:
             return
         if rule.is_new:
             self._mark(written, is_unknown=False)
@@ -249,7 +251,7 @@ class Data:
     def _masked_select(self, _op: private.Operator, tensor: torch.Tensor, mask: torch.Tensor) -> object:
         if not mask.is_cuda:
             return NotImplemented
-        tensor, mask = aten.broadcast_tensors([tensor, mask])
+        tensor, mask = (each.reshape(each.shape or 1) for each in aten.broadcast_tensors([tensor, mask]))
         return tensor[self._indices(mask, "masked_select").unbind(1)]
 
     def _index(

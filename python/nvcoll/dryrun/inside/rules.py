@@ -13,8 +13,8 @@ Args = Sequence[Any]
 """Arguments of an operator."""
 Kwargs = dict[str, Any]
 """Arguments of an operator by name."""
-NEW = ("empty", "new_empty", "lift_fresh")
-"""Beginnings of names of operators whose results are uninitialized, or come from the host."""
+NEW = ("empty", "new_empty")
+"""Beginnings of names of operators whose results are uninitialized."""
 NO_DATA = ("record_stream", "resize_", "_resize", "set_", "is_pinned", "_assert_", "sym_")
 """Beginnings of names of operators that write no elements."""
 NO_VALUES = ("zeros_like", "ones_like", "full_like", "rand", "new_zeros", "new_ones", "new_full")
@@ -45,6 +45,8 @@ class Rule:
         self.is_view = bool(op.is_view) or bare.startswith(("detach", "alias", "_unsafe_view"))
         self.leaves_data = self.is_view or bare.startswith(NO_DATA)
         """It writes no elements: results keep their contents."""
+        self.is_from_host = bare.startswith("lift")
+        """Its tensor was just filled by the host, as by `torch.tensor`."""
         self.is_new = bare.startswith(NEW)
         """Its results are uninitialized."""
         self.reads_no_values = op.namespace == "aten" and bare.startswith(NO_VALUES)

@@ -101,7 +101,7 @@ class Mirror:
         if not tensor.is_cuda:
             return tensor
         dtype = tensor.dtype
-        if tensor.untyped_storage().nbytes() == 0:
+        if tensor.numel() == 0:  # it has no address, wherever its storage lies
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype)
         memory = self._by_dtype.get(dtype)
         if memory is None:
