@@ -16,6 +16,7 @@ from nvcoll.dryrun.parent import installed, launch
 from nvcoll.dryrun.parent.failures import CannotDryRun, DryRunLimit
 from nvcoll.dryrun.parent.installed import Torch, torch_installed
 from nvcoll.dryrun.parent.launch import Request, run_ranks, spec_of, virtual_gpu
+from nvcoll.dryrun.parent.library import libraries
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a dry run needs Linux")
 
@@ -101,10 +102,31 @@ def test_ranks_are_told_their_place_and_see_a_virtual_gpu(ranks_that, monkeypatc
         assert not environment.keys() & {"SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "CUDA_VISIBLE_DEVICES", "NVCOLL_TORCH"}
         assert environment["LD_PRELOAD"] == str(library())
         assert environment["LD_LIBRARY_PATH"] == f"{tmp_path}:/usr/lib"
+        assert environment["PATH"] == f"{tmp_path}:{os.environ['PATH']}"
         assert environment["NVCOLL_VGPU"].startswith("name=NVIDIA H100 80GB HBM3;cc=90;sms=132;memory=")
         assert environment["NVCOLL_VGPU"].endswith(";devices=8;cuda=13")
         assert environment["TORCHINDUCTOR_CACHE_DIR"].startswith(str(tmp_path / "cache"))
         assert not os.path.exists(environment["TMPDIR"]), "the folder is gone"
+
+
+def test_nvidia_smi_shows_the_virtual_gpus(tmp_path, monkeypatch):
+    monkeypatch.setattr("nvcoll.dryrun.parent.library.FILE", Path(__file__))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("NVCOLL_VGPU", virtual_gpu(H100, 2, 13))
+
+    def printed(*words):
+        return subprocess.run([libraries() / "nvidia-smi", *words], capture_output=True, text=True, check=True).stdout
+
+    assert printed("-L").splitlines()[1].startswith("GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-6e76")
+    table = printed()
+    assert "CUDA Version: 13.2" in table and table.count("H100 80GB HBM3") == 2 and table.count("/ 81100MiB") == 2
+    query = "--query-gpu=name,memory.total,count"
+    assert printed(query, "--format=csv").splitlines() == [
+        "name, memory.total [MiB], count",
+        *["NVIDIA H100 80GB HBM3, 81100 MiB, 2"] * 2,
+    ]
+    assert printed(query, "--format=csv,noheader,nounits", "-i", "1") == "NVIDIA H100 80GB HBM3, 81100, 2\n"
+    assert printed("--query-compute-apps=pid", "--format=csv,noheader").strip() == ""
 
 
 def test_the_output_of_ranks_goes_to_standard_error(ranks_that, capfd):

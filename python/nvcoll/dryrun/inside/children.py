@@ -5,6 +5,7 @@
 | `os.fork`, multiprocessing with fork | as torch allows: not at all | yes |
 | multiprocessing with spawn or forkserver | yes: torch needs its libraries. Nothing is computed there | yes |
 | `subprocess`, `os.system`, ... | no: it has the environment of ``nvcoll dryrun`` | no, which is noted |
+| the same, `nvidia-smi` | the dry run has one (`inside.smi`) | it reads nothing |
 
 A rank needs the variables of the virtual GPU when it starts, and no longer: `begin` takes them out of its environment,
 so that nothing inherits them but what multiprocessing starts.
@@ -81,6 +82,8 @@ def listen(assume: Callable[[str], None]) -> None:
             if texts[1:2] == ["-c"] and texts[0].endswith("sh"):
                 texts = _split(texts[2])
             name = os.path.basename(texts[0]).rstrip(";") if texts else "a program"
+            if name == "nvidia-smi":  # of the dry run
+                return
             assume(f"the script starts `{name}`, without the virtual GPU: its reads are not compared in later runs")
 
     def host(name: object) -> None:

@@ -7,13 +7,18 @@ name are links to it in a folder: all links name the same file, so the dynamic l
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 from nvcoll.dryrun.parent.failures import CannotDryRun
+from nvcoll.dryrun.wire.whole import write_whole
 
 FILE = Path(__file__).parents[1] / "libnvcoll_vgpu.so"
+
+SMI = Path(__file__).parents[1] / "inside" / "smi.py"
 
 DRIVER_NAMES = ("libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1")
 """Libraries that come with NVIDIA's driver: programs open them while they run."""
@@ -63,6 +68,10 @@ def libraries() -> Path:
     for name in (*DRIVER_NAMES, *WHEEL_NAMES):
         with suppress(FileExistsError):
             (folder / name).symlink_to(target)
+    smi = folder / "nvidia-smi"
+    program = f'#!/bin/sh\nexec {shlex.join([sys.executable, "-I", str(SMI)])} "$@"\n'.encode()
+    if not smi.exists() or smi.read_bytes() != program:
+        write_whole(smi, program, mode=0o755)
     return folder
 
 

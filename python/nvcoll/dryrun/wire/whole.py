@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:
     """Writes a file by a draft beside it; no draft is left if it cannot be written.
 
     Raises:
@@ -15,6 +15,8 @@ def write_whole(path: Path, data: bytes) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_bytes(data)
+        if mode is not None:
+            draft.chmod(mode)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
