@@ -3,7 +3,9 @@
 ```
 objects       of ranks that run: by mail. Of all others: copies of this rank's objects
 gloo          torch's fake process group, in which all ranks hold the same data as this rank
-groups        torch gives name and ranks, the log of the virtual GPU gives number and name of the communicator
+groups        torch gives name and ranks, the log of the virtual GPU gives number and name of the communicator: the
+              group's name (torch 2.15), `description:name` (2.14, and 2.15's older backend), or the NCCL id in the
+              store, whose key holds the name (2.13 and older). Splits have no id: they are noted when they are made
 send, recv    without a batch, NCCL gets a communicator of two ranks for each pair: its ranks are noted here
 mp.spawn      runs the function for this rank only, in this process
 ```
@@ -13,9 +15,10 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -25,8 +28,10 @@ from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.mail import Mail
 from nvcoll.dryrun.inside.ops import Operators
 from nvcoll.dryrun.inside.refusals import no_peer
+from nvcoll.dryrun.inside.store import Answers
 from nvcoll.dryrun.wire.rank_recording import Group
-from nvcoll.dryrun.wire.virtual_gpu import Kind, Records
+from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind, Records
+from nvcoll.errors import DryRunError
 
 ON_THE_HOST = (
     *("all_gather_object", "gather_object", "broadcast_object_list", "send_object_list", "recv_object_list"),
@@ -44,7 +49,7 @@ class Peers:
     def __init__(self, gpu: Gpu, mail: Mail, lines: Lines, recorder: Operators) -> None:
         self._gpu, self._mail, self._lines, self._recorder = gpu, mail, lines, recorder
         self._named: dict[str, Group] = {}
-        self._pairs: dict[int, Group] = {}
+        self._made: dict[int, Group] = {}
         self.wanted: set[int] = set()
         """Ranks that do not run, and for whose objects this rank waited."""
 
@@ -63,14 +68,31 @@ class Peers:
         private.wrap(dist.ProcessGroup, "_end_coalescing", self._ending_batch)
         private.replace(torch.multiprocessing, "spawn", spawn)
 
-    def groups(self, communicators: Records, names: list[str]) -> dict[int, Group]:
-        """Returns the groups by number of communicator, from the log's records of communicators."""
+    def groups(self, communicators: Records, records: Records, names: list[str]) -> dict[int, Group]:
+        """Returns the groups by number of communicator.
+
+        Args:
+            communicators: all records of communicators.
+            records: of the step.
+            names: of both.
+
+        Raises:
+            DryRunError: the step uses a communicator whose ranks are not known.
+        """
         found: dict[int, Group] = {}
-        for number, size, _rank, *_rest in communicators["args"].tolist():
-            name = names[int(communicators["name"][len(found)])]
-            group = self._pairs.get(number) or self._named.get(name)
+        used = set(records["args"][records["kind"] & ~np.uint16(CAPTURED) == Kind.COLLECTIVE, 2].tolist())
+        keys = {value.rstrip(b"\0"): key for key, value in Answers.values.items()}
+        for (number, size, *_), called in zip(communicators["args"].tolist(), communicators["name"], strict=True):
+            name = names[int(called)]
+            in_key = keys.get(name.encode(), name).split("//cuda//")[0].rsplit("/", 1)[-1]
+            group = self._made.get(number) or self._named.get(name) or self._named.get(in_key)
             if group is None or len(group.ranks) != size:
                 group = Group(name, tuple(range(size)))
+                if 1 < size < dist.get_world_size() and number in used:
+                    raise DryRunError(
+                        f"the step uses the NCCL communicator `{name}` of {size} ranks, and no group of "
+                        "torch.distributed tells which: make it with torch.distributed.new_group"
+                    )
             found[number] = group
         return found
 
@@ -79,9 +101,10 @@ class Peers:
     def _hinting(self, make: Callable[..., object]) -> Callable[..., object]:
         def hinting(size: int, rank: int, ranks: Sequence[int], *args: object, **kwargs: str) -> object:
             self._gpu.split_hint(size, rank if rank is not None else 0)
+            before = self._gpu.count()
             made = make(size, rank, ranks, *args, **kwargs)
             name = kwargs.get("group_name") or args[2]
-            self._note(str(name), kwargs.get("group_desc"), ranks or range(size))
+            self._note(str(name), kwargs.get("group_desc"), ranks or range(size), before)
             return made
 
         return hinting
@@ -91,30 +114,38 @@ class Peers:
             parent: dist.ProcessGroup, ranks: Sequence[int], *args: object, **kwargs: object
         ) -> dist.ProcessGroup | None:
             self._gpu.split_hint(len(ranks), ranks.index(parent.rank()) if parent.rank() in ranks else 0)
+            before = self._gpu.count()
             made = split(parent, ranks, *args, **kwargs)
             if made is not None:
                 above = self._named.get(parent.group_name)
                 world = above.ranks if above else range(parent.size())
-                self._note(made.group_name, made.group_desc, [world[rank] for rank in ranks])
+                self._note(made.group_name, made.group_desc, [world[rank] for rank in ranks], before)
             return made
 
         return splitting
 
-    def _note(self, name: str, description: str | None, ranks: Sequence[int]) -> None:
+    def _note(self, name: str, description: str | None, ranks: Sequence[int], before: int) -> None:
         shown = description if description and description != "undefined" else name
-        self._named[name] = Group(shown, tuple(ranks))
+        group = self._named[name] = self._named[f"{description or 'undefined'}:{name}"] = Group(shown, tuple(ranks))
+        for number, size in self._made_since(before):
+            if size == len(group.ranks):
+                self._made[number] = group
+
+    def _made_since(self, before: int) -> Iterator[tuple[int, int]]:
+        """Yields number and size of each communicator that was made after a position of the log."""
+        records = self._gpu.records(before)
+        for number, size, *_ in records["args"][records["kind"] == Kind.COMMUNICATOR].tolist():
+            yield number, size
 
     def _pairing(self, call: Callable[..., object]) -> Callable[..., object]:
         def pairing(group: dist.ProcessGroup, tensors: object, peer: int, *args: object, **kwargs: object) -> object:
             before = self._gpu.count()
             work = call(group, tensors, peer, *args, **kwargs)
-            records = self._gpu.records(before)
-            for record in records[records["kind"] == Kind.COMMUNICATOR]:
-                number, size = record["args"][:2].tolist()
+            for number, size in self._made_since(before):
                 known = self._named.get(group.group_name)
                 if size == 2 and known and len(known.ranks) > 2:
                     pair = sorted((group.rank(), peer))
-                    self._pairs[number] = Group(known.name, tuple(known.ranks[each] for each in pair))
+                    self._made[number] = Group(known.name, tuple(known.ranks[each] for each in pair))
             return work
 
         return pairing

@@ -118,7 +118,7 @@ class Session:
             names=names,
             ops=self.recorder.ops(),
             lines=self.lines.texts,
-            groups=self.peers.groups(communicators, names),
+            groups=self.peers.groups(communicators, records, names),
             memory=memory,
             host_ops=self.recorder.host_ops,
             steps=list(positions),
