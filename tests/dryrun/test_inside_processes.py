@@ -66,3 +66,63 @@ def test_the_script_sees_the_gpu_that_the_environment_describes(children, tmp_pa
     (tmp_path / "names.py").write_text("import torch; print(torch.cuda.get_device_name(0), torch.cuda.device_count())")
     [(out, _, _)] = children.run(tmp_path / "names.py")
     assert "NVIDIA B200 3" in out
+
+
+TRAINS = """
+import os, sys, torch
+model = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(model.parameters())
+print("args", sys.argv[1:], os.getcwd(), os.environ["LEVEL"], os.environ["WORLD_SIZE"])
+while True:
+    model(torch.ones(2, 8).cuda()).sum().backward()
+    optimizer.step()
+"""
+
+LAUNCHES = """
+import os, subprocess, sys
+if len(sys.argv) == 1:
+    variables = os.environ | {"LEVEL": "1", "WORLD_SIZE": "3"}
+    START
+"""
+
+STARTS_OF_TRAINING = {
+    "python": "subprocess.run([sys.executable, '-u', 'train.py', '--x'], cwd='sub', env=variables)",
+    "torchrun": "subprocess.Popen(['torchrun', '--nproc_per_node=3', 'train.py', '--x'], cwd='sub', env=variables)",
+    "module": "subprocess.run([sys.executable, '-m', 'accelerate.commands.launch', '-m', 'train', '--x'], cwd='sub',"
+    " env=variables)",
+    "shell": "os.chdir('sub'); os.environ['LEVEL'] = '1'; os.system('A=1 deepspeed --num_gpus 3 train.py --x 2>&1')",
+    "exec": "os.chdir('sub'); os.execve(sys.executable, ['python3', 'train.py', '--x'], variables)",
+}
+
+
+@pytest.mark.parametrize("how", STARTS_OF_TRAINING)
+def test_training_that_a_script_starts_runs_as_the_rank(children, tmp_path, how):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "train.py").write_text(TRAINS)
+    (tmp_path / "starts.py").write_text(LAUNCHES.replace("START", STARTS_OF_TRAINING[how]))
+    [(out, run, recording)] = children.run(tmp_path / "starts.py", cwd=tmp_path)
+    assert run.status == "counted", out
+    assert f"args ['--x'] {tmp_path / 'sub'} 1 8" in out
+    assert any("train" in one.text and "runs here, as one rank" in one.text for one in recording.assumed)
+
+
+def test_a_script_that_starts_itself_again_runs_as_the_rank(children, tmp_path):
+    again = "sys.exit(subprocess.call([sys.executable, __file__, '--x'], env=variables))"
+    (tmp_path / "starts.py").write_text(LAUNCHES.replace("START", again) + TRAINS)
+    [(out, run, _)] = children.run(tmp_path / "starts.py", cwd=tmp_path)
+    assert run.status == "counted" and "args ['--x']" in out, out
+
+
+def test_a_launcher_in_place_of_the_script_runs_the_script_behind_it(children, tmp_path, monkeypatch):
+    monkeypatch.setenv("LEVEL", "1")
+    (tmp_path / "train.py").write_text(TRAINS)
+    words = ("--nproc_per_node", "8", "train.py", "--strategy", "deepspeed")
+    [(out, run, _)] = children.run("torch.distributed.run", *words, is_module=True, cwd=tmp_path)
+    assert run.status == "counted" and "args ['--strategy', 'deepspeed']" in out, out
+
+
+def test_another_program_of_python_is_named_if_no_step_was_seen(children, tmp_path):
+    (tmp_path / "helper.py").write_text("print('done')")
+    (tmp_path / "starts.py").write_text("import subprocess, sys; subprocess.run([sys.executable, 'helper.py'])")
+    [(out, run, _)] = children.run(tmp_path / "starts.py", cwd=tmp_path)
+    assert "done" in out and "helper.py`: pass that script" in run.message, run.message

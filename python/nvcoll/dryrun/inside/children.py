@@ -1,4 +1,4 @@
-"""Processes that a script starts: processes of multiprocessing belong to their rank, programs do not.
+"""Processes that a script starts: processes of multiprocessing belong to their rank, programs do not, training does.
 
 | started by | sees the virtual GPU | what it reads is noted |
 |---|---|---|
@@ -6,15 +6,20 @@
 | multiprocessing with spawn or forkserver | yes: torch needs its libraries. Nothing is computed there | yes |
 | `subprocess`, `os.system`, ... | no: it has the environment of ``nvcoll dryrun`` | no, which is noted |
 | the same, `nvidia-smi` | the dry run has one (`inside.smi`) | it reads nothing |
+| the same, or `os.exec...`, a training script | it runs in this process, in place of the rest of the script | yes |
 
 A rank needs the variables of the virtual GPU when it starts, and no longer: `begin` takes them out of its environment,
 so that nothing inherits them but what multiprocessing starts.
+
+A command starts training if it is a launcher's, or if Python runs the same script again, or a file that steps.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing.util
 import os
+import re
 import shlex
 import sys
 import sysconfig
@@ -22,9 +27,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from traceback import walk_stack
-from typing import Any
+from typing import Any, NamedTuple
 
 from nvcoll.dryrun.inside import events
+from nvcoll.dryrun.inside.events import File
 from nvcoll.dryrun.inside.reads import Reads
 
 OURS = ("from multiprocessing.spawn ", "from multiprocessing.forkserver ")
@@ -32,6 +38,69 @@ OURS = ("from multiprocessing.spawn ", "from multiprocessing.forkserver ")
 
 HERE = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")
 """Names of this machine."""
+
+LAUNCHERS = (
+    *("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch"),
+    *("accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed.launcher.launch"),
+)
+"""Programs and modules that start training scripts."""
+
+BEFORE = re.compile(r"-|python|\w+=|(env|exec|time|nohup|uv|poetry|run)$")
+"""Words of a command before its launcher."""
+
+SHELL = re.compile(r"[;|&]+|\d*[<>].*")
+"""A word of a shell that ends a command."""
+
+STEPS = re.compile(r"\.(step|backward|train|fit)\(")
+"""What a training script calls."""
+
+
+class Training(NamedTuple):
+    """A training script that a command starts."""
+
+    script: str
+    args: list[str]
+    is_module: bool
+    has_launcher: bool
+
+
+def training_of(words: Sequence[str]) -> Training | None:
+    """Returns the script of Python that a command runs, by itself or by a launcher; None: there is none."""
+    names = [os.path.basename(word) for word in words]
+    first = next((nth for nth, name in enumerate(names) if not BEFORE.match(name)), len(words))
+    has_launcher = first < len(words) and names[first] in LAUNCHERS
+    python = next((nth for nth, name in enumerate(names[:first]) if name.startswith("python")), None)
+    if not has_launcher and python is None:
+        return None
+    rest = list(words[first + 1 :] if python is None or has_launcher else words[python + 1 :])
+    rest = rest[: next((nth for nth, word in enumerate(rest) if SHELL.fullmatch(word)), len(rest))]
+    for nth, word in enumerate(rest):
+        if word == "-c":
+            return None
+        if word in ("-m", "--module") and nth + 1 < len(rest):
+            return Training(rest[nth + 1], rest[nth + 2 :], True, has_launcher)
+        if word.endswith(".py") or not (has_launcher or word.startswith("-")):
+            return Training(word, rest[nth + 1 :], False, has_launcher)
+    return None
+
+
+def _trains(found: Training, folder: str, own: str) -> bool:
+    """Says whether a script trains.
+
+    Args:
+        found: the script.
+        folder: the folder in which it would start.
+        own: the script of this rank.
+    """
+    if found.has_launcher or found.script == own:
+        return True
+    spec = importlib.util.find_spec(found.script) if found.is_module else None
+    file = spec.origin if spec is not None and spec.origin else os.path.join(folder, found.script)
+    if os.path.realpath(file) == os.path.realpath(own):
+        return True
+    with events.silence():
+        text = Path(file).read_text(errors="replace")
+    return "torch" in text and STEPS.search(text) is not None
 
 
 def begin(outside: Mapping[str, str | None], reads: str, own: Sequence[str], notes: bool = True) -> None:
@@ -73,17 +142,35 @@ def _set(variables: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def listen(assume: Callable[[str], None]) -> None:
-    """Notes programs that the script starts, and hosts that it asks for: what they say is no input of a recording."""
+def listen(assume: Callable[[str], None], own: str, become: Callable[[Training], object]) -> list[str]:
+    """Notes programs that the script starts, and hosts that it asks for: what they say is no input of a recording.
 
-    def program(words: str | bytes | os.PathLike[str] | Sequence[str | bytes]) -> None:
-        if not _is_of_torch():
-            texts = [os.fsdecode(word) for word in ([words] if isinstance(words, str | bytes | os.PathLike) else words)]
-            if texts[1:2] == ["-c"] and texts[0].endswith("sh"):
-                texts = _split(texts[2])
-            name = os.path.basename(texts[0]).rstrip(";") if texts else "a program"
-            if name == "nvidia-smi":  # of the dry run
-                return
+    Args:
+        assume: notes an assumption.
+        own: the script of this rank.
+        become: runs a training script in place of the rest of this one.
+
+    Returns:
+        The other commands that run a script of Python, to which they are added.
+    """
+    started: list[str] = []
+
+    def program(
+        words: File | Sequence[File], folder: File | None = None, variables: Mapping[Any, Any] | None = None
+    ) -> None:
+        texts = [os.fsdecode(word) for word in ([words] if isinstance(words, str | bytes | os.PathLike) else words)]
+        if texts[1:2] == ["-c"] and texts[0].endswith("sh"):
+            texts = _split(texts[2])
+        found = training_of(texts)
+        if found is not None and _trains(found, os.fsdecode(folder or "."), own):
+            assume(f"`{shlex.join(texts)}` runs here, as one rank")
+            os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in (variables or {}).items()})
+            os.chdir(folder or ".")
+            become(found)
+        elif found is not None:
+            started.append(shlex.join(texts))
+        name = os.path.basename(texts[0]).rstrip(";") if texts else "a program"
+        if name != "nvidia-smi" and not _is_of_torch():  # which is of the dry run
             assume(f"the script starts `{name}`, without the virtual GPU: its reads are not compared in later runs")
 
     def host(name: object) -> None:
@@ -91,10 +178,12 @@ def listen(assume: Callable[[str], None]) -> None:
         if text not in (*HERE, os.uname().nodename) and not _is_of_torch():
             assume(f"the script asks {text}: its answers are not compared in later runs")
 
-    events.on("subprocess.Popen", lambda file, args, *_: program(args or [file]))
-    events.on("os.posix_spawn", lambda _file, args, _environment: program(args))
+    events.on("subprocess.Popen", lambda file, args, folder, variables: program(args or [file], folder, variables))
+    for event in ("os.posix_spawn", "os.exec"):
+        events.on(event, lambda _file, args, variables: program(args, None, variables))
     events.on("os.system", lambda command: program(_split(os.fsdecode(command))))
     events.on("socket.getaddrinfo", lambda name, *_: host(name))
+    return started
 
 
 def _split(command: str) -> list[str]:

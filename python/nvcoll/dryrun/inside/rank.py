@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
 from nvcoll.dryrun.inside import children
+from nvcoll.dryrun.inside.children import Training
 from nvcoll.dryrun.inside.reads import Reads
 from nvcoll.dryrun.wire import stacks
 from nvcoll.dryrun.wire.rank_recording import Run, Status
@@ -61,9 +62,20 @@ class Child:
         try:
             from nvcoll.dryrun.inside.session import Session
 
-            self.session = Session(self.spec, self.finish, self._failed)
+            self.session = Session(self.spec, self.finish, self._failed, self.become)
             children.begin(self.spec.outside, self.spec.reads, self.spec.own, notes=False)
-            self._script()
+        except BaseException as error:
+            self._failed(error)
+        words = [*(["-m"] if self.spec.is_module else []), self.spec.script, *self.spec.args]
+        found = children.training_of(["python", *words])
+        plain = Training(self.spec.script, self.spec.args, self.spec.is_module, has_launcher=False)
+        self.become(found if found is not None and found.has_launcher else plain)
+
+    def become(self, training: Training) -> NoReturn:
+        """Runs a script as this rank, and exits: that of the spec, or one that it starts in another process."""
+        os.environ.update(environment(self.spec))  # not those of a launcher
+        try:
+            self._script(training)
         except SystemExit as exit:
             status = exit.code if isinstance(exit.code, int) else 0 if exit.code is None else 1
             if isinstance(exit.code, str):
@@ -90,20 +102,21 @@ class Child:
         if not self.session.goes_on():
             self._leave("counted", "", 0)
 
-    def _script(self) -> None:
-        spec = self.spec
-        sys.argv = [spec.script, *spec.args]
-        if spec.is_module:
+    def _script(self, training: Training) -> None:
+        sys.argv = [training.script, *training.args]
+        if training.is_module:
             sys.path.insert(0, str(Path.cwd()))
-            runpy.run_module(spec.script, run_name="__main__", alter_sys=True)
+            runpy.run_module(training.script, run_name="__main__", alter_sys=True)
         else:
-            sys.path.insert(0, str(Path(spec.script).resolve().parent))
-            runpy.run_path(spec.script, run_name="__main__")
+            sys.path.insert(0, str(Path(training.script).resolve().parent))
+            runpy.run_path(training.script, run_name="__main__")
 
     def _seen(self) -> str:
         steps = len(self.session.steps.positions) if self.session is not None else 0
         made = "1 step of an optimizer was" if steps == 1 else f"{steps} steps of an optimizer were"
-        return f"{made} seen, {self.spec.steps} are needed"
+        started = self.session.started[-1:] if self.session is not None and not steps else ()
+        other = "".join(f"; it starts `{command}`: pass that script if it trains" for command in started)
+        return f"{made} seen, {self.spec.steps} are needed{other}"
 
     def _failed(self, error: BaseException) -> NoReturn:
         from nvcoll.dryrun.inside.mail import Waits

@@ -50,9 +50,16 @@ class Session:
         spec: the parent's spec.
         finished: is called in the optimizer when the counted step has ended.
         failed: is called with an error that has ended a thread of the script.
+        become: as of `children.listen`.
     """
 
-    def __init__(self, spec: Spec, finished: Callable[[], object], failed: Callable[[BaseException], object]) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        finished: Callable[[], object],
+        failed: Callable[[BaseException], object],
+        become: Callable[[children.Training], object],
+    ) -> None:
         self.spec = spec
         np.random.seed(0)
         self.gpu = Gpu()
@@ -78,7 +85,7 @@ class Session:
         self.watch = Watch(self.recorder, self.data, self.lines)
         self.watch.__enter__()
         threads.install(self.watch.of_thread, failed)
-        children.listen(self.data.assume)
+        self.started = children.listen(self.data.assume, spec.script, become)
         if spec.steps == 1:  # the step begins with the script
             self.recorder.start()
 

@@ -110,7 +110,9 @@ class Request:
         if self.steps < 1:
             raise InvalidArgument(f"{self.steps} steps cannot be recorded: pass 1 or more; the last one counts")
         if not self.is_module and not Path(self.script).is_file():
-            raise InvalidArgument(f"there is no script `{self.script}`: pass a file, or -m and a module")
+            raise InvalidArgument(
+                f"there is no script `{self.script}`: pass a file, or -m and a module, without torchrun"
+            )
         unknown = [name for name in ("sm", "sms", "memory_gb") if getattr(self.gpu, name) is None]
         if unknown:
             what = f"{self.gpu.title} cannot be a virtual GPU ({', '.join(unknown)} not known)"
