@@ -54,6 +54,28 @@ def test_small_floats_are_computed_and_large_ones_are_zero(facts):
     assert facts["large_floats"] == [0.0, 0.0, False, 0.0]
 
 
+@pytest.fixture(scope="module")
+def values(tmp_path_factory):
+    """What `values.py` saw."""
+    names = ("solvers", "solved", "masked_scatter", "finite")
+    [(out, run, _)] = Children(tmp_path_factory.mktemp("values")).run("values.py", *names)
+    assert run.status == "ended", out
+    return json.loads(out.strip().splitlines()[-1])
+
+
+def test_solvers_succeed_whatever_lay_where_their_status_is(values):
+    assert values["solvers"] == []
+    assert values["solved"] == [[2.0, 3.0], [[0.5, 0.0], [0.0, pytest.approx(1 / 3)]], 0]
+
+
+def test_counts_that_an_operator_reads_back_are_computed(values):
+    assert values["masked_scatter"] == [2047.0, 2046.0, 1.0]
+
+
+def test_what_derives_from_values_that_do_not_exist_is_finite(values):
+    assert values["finite"] == [0.0, [0.0, 7.0], *[True] * 5]
+
+
 def test_tensors_of_the_gpu_are_printed(facts):
     small, large = facts["printed"]
     assert small == "tensor([4., 6., 8.], device='cuda:0')"

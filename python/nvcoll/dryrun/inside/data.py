@@ -2,12 +2,12 @@
 
 A launch does nothing, so an operator on small tensors is computed a second time: by the same operator, on CPU tensors
 over the GPU's memory (`Mirror`). A small result of a large tensor is zero and *unknown*; a result of an unknown tensor
-is computed (from zeros) and unknown, too.
+is computed (from zeros) and unknown, too, and zero where it is not finite.
 
 | operator | rule |
 |---|---|
 | all tensors small | computed; unknown if one of its inputs is |
-| some large | small results are zero and unknown |
+| some large | small results are zero and unknown; comparisons are of zeros, `all` is true |
 | `topk`, `argmax`, `max`, `sort` of unknown values | indices in turn, so that experts are balanced: known, and noted |
 | `histc` of unknown values | equal counts: known, and noted |
 | `nonzero`, `masked_select`, masks as indices | the shape follows from the real mask; refused if the mask is unknown |
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import RLock
+from threading import RLock, local
 
 import torch
 
@@ -42,6 +42,12 @@ MOVED_BYTES = 4 << 20
 Handler = Callable[..., object]
 
 
+class Within(local):
+    """How many operators that read values back this thread is in."""
+
+    depth = 0
+
+
 class Data:
     """The values of the rank's GPU."""
 
@@ -51,6 +57,7 @@ class Data:
         self._unknown: set[int] = set()
         self._fresh: set[int] = set()
         self._random_state, self.drawing = torch.Generator().get_state(), RLock()
+        self._within = Within()
         self._assumed: dict[tuple[str, int], int] = {}
         self.handlers: dict[object, Handler] = {
             aten.nonzero.default: self._nonzero,
@@ -99,6 +106,9 @@ class Data:
         if rule.leaves_data or rule.is_from_host:
             return
         if rule.is_new:
+            if self._within.depth:  # results of kernels of libraries: a status is 0
+                for each in written:
+                    self._forget(each)
             self._mark(written, is_unknown=False)
             self._fresh.update(each.untyped_storage().data_ptr() for each in written)
             return
@@ -109,8 +119,10 @@ class Data:
                 return
             if self._compute(rule, args, kwargs, results):
                 self._mark(written, is_unknown)
+                for each in written if is_unknown else ():
+                    self._make_finite(each)
                 return
-        elif self._choose(rule, args, inputs, results):
+        elif self._choose(rule, args, inputs, results) or self._decide(rule, args, kwargs, results):
             return
         for each in written:
             self._forget(each)
@@ -120,6 +132,27 @@ class Data:
         if rule.fills and involved and _fills_storage(involved[0]):
             involved = involved[1:]
         return not self._unknown.isdisjoint(each.untyped_storage().data_ptr() for each in involved)
+
+    def _make_finite(self, tensor: torch.Tensor) -> None:
+        """Makes results of unknown values finite: zero has a logarithm and a reciprocal that the real values lack."""
+        if not is_whole(tensor) and tensor.element_size() > 1:
+            self.mirror(tensor).nan_to_num_(0, 0, 0)
+
+    def _decide(self, rule: Rule, args: Args, kwargs: Kwargs, results: list[torch.Tensor]) -> bool:
+        """Computes comparisons of large floats from zeros, and `all` as true. Returns whether it did."""
+        if not results or results[0].dtype is not torch.bool or not is_small(results[0]):
+            return False
+        if rule.shown == "aten::all":
+            self.mirror(results[0]).fill_(True)
+        elif not rule.is_pointwise:
+            return False
+        elif not self._compute(rule, replaced(args, self._zeros), replaced(kwargs, self._zeros), results):
+            return False
+        self._mark(results, is_unknown=True)
+        return True
+
+    def _zeros(self, tensor: torch.Tensor) -> torch.Tensor:
+        return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape) if self.is_unknown(tensor) else tensor
 
     def _copied_to_host(
         self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], results: list[torch.Tensor]
@@ -148,6 +181,15 @@ class Data:
         for each in tensors:
             if each.is_cuda and each.untyped_storage().data_ptr() in self._fresh:
                 self._forget(each)
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """Marks what this thread does as a part of one operator, whose shape does not depend on values."""
+        self._within.depth += 1
+        try:
+            yield
+        finally:
+            self._within.depth -= 1
 
     def forget(self, tensors: list[torch.Tensor]) -> None:
         """Marks tensors that a kernel of Triton wrote."""
@@ -231,6 +273,9 @@ class Data:
 
     def _need(self, tensor: torch.Tensor, name: str) -> None:
         if self.is_unknown(tensor) and not self._lines.is_within(COUNTING):
+            if self._within.depth:
+                self.assume(f"an operator reads back `{name}` of values that were not computed: of zeros")
+                return
             line = self._lines.of_script()
             raise unknown_shape(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), line)
 

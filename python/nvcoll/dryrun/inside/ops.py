@@ -7,8 +7,11 @@ operator -> large floats of the CPU (hosts), values of the host and shapes that 
 ```
 
 Subclasses of tensors (DTensor, FP8) make plain operators first; torch.compile still compiles
-(`ignore_compile_internals`). Cost, measured on two busy cores, torch's own included: 12 us for an operator on large
-tensors, 23 us for one that is computed, and about 75 us more in the counted step (shapes, FLOPs, line, memory in use).
+(`ignore_compile_internals`). Operators that read values back below the dispatcher (`Rule.reads_back`) run with their
+inner operators seen, for values alone: they get no rows.
+
+Cost, measured on two busy cores, torch's own included: 12 us for an operator on large tensors, 23 us for one that is
+computed, and about 75 us more in the counted step (shapes, FLOPs, line, memory in use).
 
 The line of a backward operator is the line of its forward operator: a node of autograd's graph has the number that was
 current when the operator ran. Operators without a node have the line of `backward()`.
@@ -155,11 +158,18 @@ class Watch(private.Mode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, recorder: Operators, data: Data, lines: Lines, rules: dict[object, Rule] | None = None) -> None:
+    def __init__(
+        self,
+        recorder: Operators,
+        data: Data,
+        lines: Lines,
+        rules: dict[object, Rule] | None = None,
+        is_within: bool = False,
+    ) -> None:
         super().__init__()
         self._recorder, self._data, self._lines = recorder, data, lines
         self._rules: dict[object, Rule] = {} if rules is None else rules
-        self._thread = get_ident()
+        self._thread, self._is_within = get_ident(), is_within
 
     def of_thread(self) -> Watch:
         """Returns the same watch for this thread."""
@@ -186,7 +196,7 @@ class Watch(private.Mode):
         if inputs and inputs[0].is_meta:
             return op(*args, **kwargs)
         recorder = self._recorder
-        if not recorder.is_on or self._is_beside(kwargs, inputs):
+        if self._is_within or not recorder.is_on or self._is_beside(kwargs, inputs):
             result = self._run(rule, args, kwargs, inputs)
             self._data.ran(rule, args, kwargs, inputs, result)
             return result
@@ -215,7 +225,14 @@ class Watch(private.Mode):
             result = without_values(rule, args, kwargs, inputs, self._lines)
         if result is not NotImplemented:
             return result
+        if (rule.reads_back or (self._is_within and rule.is_composite)) and any(each.is_cuda for each in inputs):
+            return self._open(rule, args, kwargs, inputs)
         if not rule.is_random:
             return rule.op(*args, **kwargs)
         with self._data.drawing:  # not from the generator with which another thread has replaced the script's
             return rule.op(*args, **kwargs)
+
+    def _open(self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor]) -> object:
+        """Runs an operator with its inner operators seen: the kernel decides by values that it reads back."""
+        with self._data.within(), Watch(self._recorder, self._data, self._lines, self._rules, is_within=True):
+            return rule.op.redispatch(private.kernel_keys(inputs), *args, **kwargs)

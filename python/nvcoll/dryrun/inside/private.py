@@ -3,6 +3,7 @@
 | private name of torch | use |
 |---|---|
 | ``TorchDispatchMode``, ``HigherOrderOperator``, ``flop_registry`` | operators, and their FLOPs |
+| ``_dispatch_keys``, ``_dispatch_keyset_full_after`` | kernels whose inner operators are seen |
 | ``FakeTensor``, ``FunctionalTensor`` | operators that only torch.compile sees |
 | ``_get_sequence_nr``, ``_current_autograd_node`` | the forward operator of a backward one |
 | ``_new_process_group_helper``, ``_end_coalescing``, ``FakeProcessGroup`` | groups and their ranks |
@@ -25,7 +26,9 @@ from __future__ import annotations
 import importlib
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import or_
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +101,9 @@ Mode: Any = lookup("torch.utils._python_dispatch", "TorchDispatchMode")
 HigherOrderOperator = lookup("torch._ops", "HigherOrderOperator")
 """Operators that take functions."""
 
+COMPOSITE: Any = lookup("torch._C", "DispatchKey").CompositeImplicitAutograd
+"""The key of operators that are made of others."""
+
 FakeTensor: type = lookup("torch._subclasses.fake_tensor", "FakeTensor")
 """Tensors with which torch works out shapes."""
 
@@ -139,6 +145,13 @@ printer: ModuleType = lookup("torch._tensor_str")
 
 Store: Any = lookup("torch.distributed", "Store")
 """The base class of stores."""
+
+
+def kernel_keys(tensors: Iterable[torch.Tensor]) -> Any:
+    """Returns the dispatch keys of an operator's kernel, below modes of Python and autograd."""
+    keys = lookup("torch._C", "_dispatch_keys")
+    found = reduce(or_, map(keys, tensors))
+    return found & lookup("torch._C", "_dispatch_keyset_full_after")(lookup("torch._C", "DispatchKey").Python)
 
 
 def uniform_group(rank: int, size: int) -> dist.ProcessGroup:

@@ -23,6 +23,11 @@ FILLS = ("zero_", "fill_", "uniform_", "normal_", "random_", "bernoulli_.float")
 """Beginnings of names of operators that write a whole tensor without reading it."""
 CHOICES = ("topk", "argmax", "argmin", "max.dim", "min.dim", "sort", "argsort", "multinomial", "histc")
 """Operators that choose among values, or count them."""
+READS_BACK = (
+    *("_linalg_", "linalg_", "cholesky", "lu_", "_lu_", "geqrf", "ormqr", "orgqr", "triangular_solve"),
+    *("_cholesky", "masked_scatter_backward"),
+)
+"""Beginnings of names of operators whose kernels read a status or a count of the GPU, and decide by it."""
 
 
 class Rule:
@@ -52,8 +57,12 @@ class Rule:
         self.reads_no_values = op.namespace == "aten" and bare.startswith(NO_VALUES)
         self.fills = op.namespace == "aten" and bare.startswith(FILLS)
         self.is_mutable = bool(schema.is_mutable)
+        self.is_pointwise = torch.Tag.pointwise in op.tags
         self.is_random = torch.Tag.nondeterministic_seeded in op.tags
-        self.shape_is_data = torch.Tag.dynamic_output_shape in op.tags
+        self.reads_back = op.namespace == "aten" and bare.startswith(READS_BACK)
+        self.is_composite = op.has_kernel_for_dispatch_key(private.COMPOSITE)
+        """It has no kernel of its own: autograd takes it apart, but not inside of another operator."""
+        self.shape_is_data = torch.Tag.dynamic_output_shape in op.tags and not self.reads_back
         self.chooses = op.namespace == "aten" and bare.startswith(CHOICES)
         self.picks = self.chooses and bare.startswith(("topk", "arg", "multinomial"))
         """It is called for its indices."""

@@ -1,0 +1,71 @@
+"""Says which values operators read back that no GPU computed: one JSON object on the last line."""
+
+import json
+import sys
+
+import torch
+from torch import linalg, nn
+
+SOLVERS = {
+    **{each.__name__: each for each in (linalg.eigh, linalg.eigvalsh, linalg.eig, linalg.svd, linalg.svdvals)},
+    **{each.__name__: each for each in (linalg.cholesky, linalg.lu, linalg.qr, linalg.inv, linalg.inv_ex)},
+    **{each.__name__: each for each in (linalg.ldl_factor, linalg.pinv, linalg.matrix_rank, linalg.slogdet)},
+    "lstsq": lambda matrix: linalg.lstsq(matrix, matrix),
+    "solve": lambda matrix: linalg.solve(matrix, matrix),
+    "norm": lambda matrix: linalg.matrix_norm(matrix, 2),
+    "exp": torch.matrix_exp,
+}
+
+
+def used_memory():
+    """Fills blocks of the allocator, as a status has one, with what is no status."""
+    used = [torch.full((size,), 77777, dtype=torch.int32, device="cuda") for size in (1, 2, 4, 128, 1000, 4096)]
+    del used
+
+
+def solvers():
+    failed = []
+    for shape in ((256, 256), (3, 256, 256), (4, 4), (3, 4, 4)):
+        for name, solve in SOLVERS.items():
+            matrix = torch.randn(shape, device="cuda")
+            if shape[-1] == 4:
+                matrix = matrix @ matrix.mT + torch.eye(4, device="cuda")
+            used_memory()
+            try:
+                solve(matrix)
+            except RuntimeError as error:
+                failed.append(f"{name} of {shape}: {error}")
+    return failed
+
+
+def solved():
+    """The results for a small matrix, and the status of a large one."""
+    small = torch.tensor([[2.0, 0.0], [0.0, 3.0]], device="cuda").expand(3, 2, 2)
+    _, status = linalg.cholesky_ex(torch.randn(256, 256, device="cuda"))
+    return [linalg.eigvalsh(small)[2].tolist(), linalg.inv(small)[1].tolist(), status.item()]
+
+
+def masked_scatter():
+    source = torch.ones(1536, device="cuda", requires_grad=True)
+    mask = (torch.arange(2048) % 4 > 0).cuda()
+    used_memory()
+    torch.zeros(2048, device="cuda").masked_scatter(mask, source).cumsum(0).sum().backward()
+    return source.grad[[0, 1, 1535]].tolist()
+
+
+def finite():
+    """What derives from values that do not exist is finite, and passes checks."""
+    logits = torch.randn(64, 4096, device="cuda")
+    total = logits.exp().sum(-1)
+    loss = (total.log() + 1 / total).mean()
+    counted = torch.stack([logits.sum(), torch.tensor(7.0, device="cuda")])
+    parameter = nn.Parameter(logits)
+    parameter.grad = torch.randn_like(logits)
+    nn.utils.clip_grad_norm_([parameter], 1.0, error_if_nonfinite=True)
+    checks = torch.isfinite(loss), torch.isfinite(logits).all(), ~torch.isnan(logits).any(), (logits == logits).all()
+    huge = torch.isfinite(torch.empty(1 << 27, device="cuda", dtype=torch.bfloat16)).all()
+    return [loss.item(), counted.tolist(), *(bool(each) for each in (*checks, huge))]
+
+
+if __name__ == "__main__":
+    print(json.dumps({each: globals()[each]() for each in sys.argv[1:]}), flush=True)
