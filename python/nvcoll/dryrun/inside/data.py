@@ -342,6 +342,17 @@ class Data:
         return torch.equal(self.mirror(one), self.mirror(other))
 
 
+def with_numbers(ctc_loss: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Makes `torch.ctc_loss` get lengths on the CPU as numbers, as torch makes it by itself where no mode is active."""
+
+    def loss(logs: torch.Tensor, targets: torch.Tensor, *args: object) -> torch.Tensor:
+        if any(each.device.type == "cpu" for each in tensors_of(args)):
+            args = tuple(each.tolist() if isinstance(each, torch.Tensor) else each for each in args)
+        return ctc_loss(logs, targets, *args)
+
+    return loss
+
+
 def _fills_storage(tensor: torch.Tensor) -> bool:
     return bool(tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes())
 

@@ -14,7 +14,7 @@ import torch._dynamo  # the first operator would import it, perhaps where a fram
 
 from nvcoll.dryrun.inside import children, compiled, private, store, threads
 from nvcoll.dryrun.inside.checkpoints import Checkpoints
-from nvcoll.dryrun.inside.data import Data
+from nvcoll.dryrun.inside.data import Data, with_numbers
 from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.mail import Mail
@@ -81,6 +81,7 @@ class Session:
         self.steps.install()
         compiled.install(self.recorder, self.data)
         private.wrap(private.printer, "_tensor_str", self.data.printing)
+        private.wrap(torch, "ctc_loss", with_numbers)
         Checkpoints(self.recorder, self.data, self.lines).install()
         self.watch = Watch(self.recorder, self.data, self.lines)
         self.watch.__enter__()
