@@ -52,6 +52,8 @@ ANY = {
     "unique": lambda d, x, y: x.unique(return_counts=True)[d.randrange(2)],
     "unique inverse": lambda d, x, y: x.unique(return_inverse=True)[1],
     "unique_consecutive": lambda d, x, y: torch.unique_consecutive(x.flatten()),
+    "isin": lambda d, x, y: torch.isin(x.long(), torch.arange(3, device=x.device)),
+    "allclose": lambda d, x, y: torch.tensor(torch.allclose(x.float(), x.float() + 0), device=x.device),
     "sort": lambda d, x, y: x.sort(dim_of(d, x) if x.dim() else -1, stable=True)[d.randrange(2)],
     "argsort": lambda d, x, y: x.flatten().argsort(stable=True),
     "as integers": lambda d, x, y: x.to(INTEGER),
@@ -106,6 +108,9 @@ NUMBERS = {
     "lengths": lambda d, x, y: torch.repeat_interleave(x.flatten()[:6].long().abs() % 4),
     "mean above": lambda d, x, y: x.float().mean() > 0.5,
     "matrix product": lambda d, x, y: x.reshape(1, -1).float() @ x.reshape(-1, 1).float(),
+    "solve": lambda d, x, y: torch.linalg.solve(
+        torch.eye(3, device=x.device) * 2, F.pad(x.float().flatten(), (0, 3))[:3]
+    ),
     "bounds": lambda d, x, y: torch.stack(x.aminmax()),
     "median": lambda d, x, y: x.flatten().median(),
     "kthvalue": lambda d, x, y: x.flatten().kthvalue(1)[0],
@@ -113,7 +118,7 @@ NUMBERS = {
 }
 SHAPE_IS_DATA = {
     "masked_select", "mask as index", "written mask", "nonzero", "nonzero as tuple", "unique", "unique inverse",
-    "argmax", "topk", "unique_consecutive", "bincount", "one_hot", "item as size", "lengths",
+    "argmax", "topk", "unique_consecutive", "bincount", "one_hot", "allclose", "item as size", "lengths",
 }  # fmt: skip
 
 

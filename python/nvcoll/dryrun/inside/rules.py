@@ -24,6 +24,9 @@ FILLS = ("zero_", "fill_", "uniform_", "normal_", "random_", "bernoulli_.float")
 CHOICES = ("topk", "argmax", "argmin", "max.dim", "min.dim", "sort", "argsort", "multinomial", "histc")
 """Operators that choose among values, or count them."""
 READS_BACK = (
+    "allclose",
+    "isin",
+    "histc",
     *("_linalg_", "linalg_", "cholesky", "lu_", "_lu_", "geqrf", "ormqr", "orgqr", "triangular_solve"),
     *("_cholesky", "masked_scatter_backward"),
 )
