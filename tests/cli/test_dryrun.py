@@ -111,6 +111,8 @@ def test_options_reach_the_request(ran):
     how = (
         "--steps",
         "3",
+        "--step-at",
+        "train.py:1",
         "--only-ranks",
         "8,0",
         "--gpus-per-node",
@@ -121,9 +123,11 @@ def test_options_reach_the_request(ran):
         "2",
         "-q",
     )
+    Path("train.py").write_text("pass")
     nvcoll_("dryrun", "--on", FOUR, *how, "--no-cache", "train.py")
     request, ranks, _ = ran.requests[0]
     assert (request.steps, request.gpus_per_node, request.time_limit_s) == (3, 4, 50)
+    assert request.step_at == "train.py:1"
     assert (request.memory_limit_bytes, request.is_quiet, ranks) == (2e9, True, (0, 8))
     assert not (Path("cache") / "nvcoll").exists(), "--no-cache keeps nothing"
 

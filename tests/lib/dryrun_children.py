@@ -32,9 +32,9 @@ class Children:
         needs_torch()
         (folder / "mail").mkdir()
 
-    def run(self, script, *args, world_size=8, ranks=(0,), steps=2, is_module=False, cwd=None):
+    def run(self, script, *args, world_size=8, ranks=(0,), steps=2, is_module=False, cwd=None, **more):
         """Runs some ranks to their end. Returns output, `Run` and `RankRecording` (or None) of each."""
-        children = [self._start(rank, script, args, world_size, ranks, steps, is_module, cwd) for rank in ranks]
+        children = [self._start(rank, script, args, world_size, ranks, steps, is_module, cwd, more) for rank in ranks]
         try:
             return [self._ended(rank, child) for rank, child in zip(ranks, children, strict=True)]
         finally:
@@ -47,7 +47,7 @@ class Children:
         assert Run.beside(result).exists(), out
         return out, Run.load(result), RankRecording.load(result) if result.exists() else None
 
-    def _start(self, rank, script, args, world_size, ranks, steps, is_module, cwd):
+    def _start(self, rank, script, args, world_size, ranks, steps, is_module, cwd, more):
         spec = {
             "rank": rank,
             "world_size": world_size,
@@ -63,7 +63,7 @@ class Children:
             "own": [f"{self.folder}/mail/"],
         }
         file = self.folder / f"{rank}.json"
-        file.write_text(json.dumps(spec))
+        file.write_text(json.dumps(spec | more))
         return Fork(file, environment() | {"TMPDIR": str(self.folder)}, cwd)
 
 

@@ -46,6 +46,10 @@ class Running:
     ] = None
     gpus_per_node: Annotated[int | None, typer.Option(help="Ranks on a host. Default: the machine's.", min=1)] = None
     steps: Annotated[int, typer.Option(help="Steps of the optimizer to run; the last one counts.", min=1)] = STEPS
+    step_at: Annotated[
+        str | None,
+        typer.Option("--step-at", help="Line that ends a step, if no torch.optim does.", metavar="FILE:LINE"),
+    ] = None
     only_ranks: Annotated[
         str | None,
         typer.Option("--only-ranks", help="Ranks to run, for example 0,256. Default: one of each kind of rank."),
@@ -72,6 +76,7 @@ class Running:
             world_size=size,
             gpu=gpu,
             steps=self.steps,
+            step_at=self.step_at or "",
             time_limit_s=self.time_limit,
             memory_limit_bytes=None if self.memory_limit is None else self.memory_limit * 1e9,
             is_quiet=self.quiet,

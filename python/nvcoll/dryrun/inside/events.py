@@ -29,6 +29,7 @@ _silent: set[int] = set()
 def on(event: str, handler: Handler) -> None:
     """Has a function called at each event of a name."""
     if not _handlers:
+        vars(_announced)["__cantrace__"] = True  # a handler may run a script that starts
         sys.addaudithook(_announced)
     _handlers[event].append(handler)
 

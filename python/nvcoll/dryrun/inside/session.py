@@ -78,7 +78,7 @@ class Session:
         self.peers = Peers(self.gpu, self.mail, self.lines, self.recorder)
         store.install(spec.world_size, self.mail)
         self.peers.install()
-        self.steps.install()
+        self.steps.install(spec.step_at)
         compiled.install(self.recorder, self.data)
         private.wrap(private.printer, "_tensor_str", self.data.printing)
         private.wrap(torch, "ctc_loss", with_numbers)
@@ -130,7 +130,7 @@ class Session:
             memory=memory,
             host_ops=self.recorder.host_ops,
             steps=list(positions),
-            optimizer=type(self.steps.optimizer).__name__,
+            optimizer=self.spec.step_at.place if self.spec.step_at else type(self.steps.optimizer).__name__,
             unanswered=self.gpu.unanswered(),
             assumed=self.data.assumed(),
             versions=_versions(),

@@ -13,19 +13,29 @@ steps    |---1---|     2     |
 ```
 
 A step that is captured in a CUDA graph runs when the graph is launched: then each launch of that graph is a call.
+With `--step-at` a step ends when a statement has run. Python's tracing finds that, without a cost for other files.
 GradScaler calls its optimizer, as it finds no infinities: large floats are zero.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from nvcoll.dryrun.inside import private
+from nvcoll.dryrun.wire.statement import Statement
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 
 class Steps:
@@ -36,7 +46,7 @@ class Steps:
         position: returns the position in the log.
         begin: is called at the end of each call of the optimizer that may be the last before the counted step.
         end: is called when the counted step has ended.
-        before: is called before each call of the optimizer in the counted step.
+        before: is called before each call of the optimizer in the counted step, with None for `--step-at`.
         capture: is called with True when the capture of a CUDA graph begins, with False when it ends.
     """
 
@@ -46,7 +56,7 @@ class Steps:
         position: Callable[[], int],
         begin: Callable[[], object],
         end: Callable[[], object],
-        before: Callable[[Optimizer], None],
+        before: Callable[[Optimizer | None], None],
         capture: Callable[[bool], None],
     ) -> None:
         self.wanted, self._position, self._begin, self._end, self._before = wanted, position, begin, end, before
@@ -62,8 +72,11 @@ class Steps:
         self._number = -1
         self._graphs: set[int] = set()
 
-    def install(self) -> None:
-        """Hooks all optimizers, and launches of CUDA graphs."""
+    def install(self, statement: Statement | None = None) -> None:
+        """Hooks all optimizers, and launches of CUDA graphs; or a statement that ends a step in place of them."""
+        if statement is not None:
+            self._trace(statement)
+            return
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._called(optimizer))
         register_optimizer_step_post_hook(lambda optimizer, *_: self._returned(optimizer))
         graph = torch.cuda.CUDAGraph
@@ -89,6 +102,26 @@ class Steps:
 
         for name, new in (("capture_begin", capturing), ("capture_end", captured), ("replay", replayed)):
             private.replace(graph, name, new)
+
+    def _trace(self, statement: Statement) -> None:
+        inside: set[FrameType] = set()
+        is_of_file = cache(lambda name: os.path.realpath(name) == statement.file)
+
+        def called(frame: FrameType, _event: str, _arg: object) -> TraceFunction | None:
+            return traced if is_of_file(frame.f_code.co_filename) else None
+
+        def traced(frame: FrameType, event: str, _arg: object) -> TraceFunction:
+            if event == "line" and statement.first <= frame.f_lineno <= statement.last:
+                if frame not in inside and len(self.positions) == self.wanted - 1:
+                    self._before(None)
+                inside.add(frame)
+            elif frame in inside and event != "exception":
+                inside.discard(frame)
+                self._step(has_forward=True)
+            return traced
+
+        sys.settrace(called)
+        threading.settrace(called)
 
     def _called(self, optimizer: Optimizer) -> None:
         if self.optimizer is optimizer and len(self.positions) == self.wanted - 1:

@@ -39,6 +39,7 @@ from nvcoll.dryrun.parent.reaper import Folder
 from nvcoll.dryrun.wire import stacks
 from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
 from nvcoll.dryrun.wire.spec import STEPS, VARIABLES, Spec
+from nvcoll.dryrun.wire.statement import Statement
 from nvcoll.ranks.processes import Process, Supervisor
 from nvcoll.text.lines import Lines
 
@@ -85,6 +86,7 @@ class Request:
         environment: environment variables of ranks.
         ranks: the ranks that run. None: the ranks that are needed (`parent.roles`).
         is_cached: whether an earlier recording of the same script is used, and this one is kept.
+        step_at: the place of the statement that ends a step, as ``train.py:24``; empty: the optimizer does.
         again: what shows predicted times in a second run, to the end of the script; empty: there is none.
     """
 
@@ -101,6 +103,7 @@ class Request:
     environment: Mapping[str, str] = field(default_factory=dict)
     ranks: tuple[int, ...] | None = None
     is_cached: bool = True
+    step_at: str = ""
     again: Literal["", "profile", "clock"] = ""
 
     def __post_init__(self) -> None:
@@ -113,10 +116,19 @@ class Request:
             raise InvalidArgument(
                 f"there is no script `{self.script}`: pass a file, or -m and a module, without torchrun"
             )
+        try:
+            self.statement()
+        except ValueError as why:
+            raise InvalidArgument(f"{why}: pass --step-at FILE:LINE with the line that ends a step") from None
         unknown = [name for name in ("sm", "sms", "memory_gb") if getattr(self.gpu, name) is None]
         if unknown:
             what = f"{self.gpu.title} cannot be a virtual GPU ({', '.join(unknown)} not known)"
             raise InvalidArgument(f"{what}: choose a machine with GPUs of NVIDIA, as hgx-h100")
+
+    def statement(self) -> Statement | None:
+        """Returns the statement that ends a step; None: the optimizer does."""
+        folders = Path.cwd(), Path(self.script).absolute().parent
+        return Statement.at(self.step_at, *folders) if self.step_at else None
 
     @property
     def of_host(self) -> int:
@@ -188,6 +200,7 @@ def spec_of(
         is_module=request.is_module,
         local_world_size=request.of_host,
         steps=request.steps,
+        step_at=request.statement(),
         roles=list(ranks),
         memory=memory_of(request.gpu),
         times="" if predicted is None else str(folder / "times" / str(rank)),
@@ -349,7 +362,9 @@ class _Ranks(Supervisor):
             return
         seconds, waiting = self._request.time_limit_s, self.running()[0]
         what = f"rank {waiting.rank} has not reached the end of step {self._request.steps} after {seconds:g} s"
-        raise self._limit(what, waiting, "pass a larger --time-limit")
+        raise self._limit(
+            what, waiting, "pass a larger --time-limit, or --step-at if its optimizer is none of torch.optim"
+        )
 
     def _limit(self, what: str, process: Process, advice: str) -> DryRunLimit:
         """Returns the error of a limit, with the line of the script at which a rank is."""

@@ -159,7 +159,10 @@ def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
     where = "" if not run.line or run.line in run.message else f"{run.line}: "
     who, message = f"rank {run.rank} of {request.world_size}, {where}", run.message.removeprefix("DryRunError: ")
     if run.status == "ended":
-        return ScriptFailed(f"{who}{message}: have it do more, or pass another --steps", line=run.line)
+        advice = "have it do more, or pass another --steps"
+        if not run.steps:
+            advice += ", or --step-at FILE:LINE with the line that ends a step if its optimizer is none of torch.optim"
+        return ScriptFailed(f"{who}{message}: {advice}", line=run.line)
     if any(word in run.message for word in OUT_OF_MEMORY):
         kept = re.sub(NOISE, "", run.message).partition(" If reserved")[0]
         return OutOfGpuMemory(f"{who}{kept}", line=run.line)

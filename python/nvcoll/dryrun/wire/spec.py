@@ -7,6 +7,8 @@ import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from nvcoll.dryrun.wire.statement import Statement
+
 STEPS = 3
 """The default number of steps of the optimizer; the last one counts. Chosen: DDP rebuilds its buckets in the second."""
 
@@ -32,6 +34,8 @@ class Spec:
     local_world_size: int = 8
     steps: int = STEPS
     """Steps to run; the last one counts."""
+    step_at: Statement | None = None
+    """The statement that ends a step; None: the optimizer does."""
     roles: list[int] = field(default_factory=list)
     """Ranks that run at the same time, this one included."""
     memory: int = 0
@@ -54,7 +58,9 @@ class Spec:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Spec:
         """Reads a spec from a JSON file."""
-        return cls(**json.loads(Path(path).read_text()))
+        row = json.loads(Path(path).read_text())
+        at = row.get("step_at")
+        return cls(**row | {"step_at": Statement(*at) if at else None})
 
 
 def environment(spec: Spec) -> dict[str, str]:
