@@ -216,6 +216,32 @@ def test_the_parent_is_told_how_a_script_ended(children, tmp_path, name):
         assert run.wanted == [5]
 
 
+READS = """import sys, torch
+from jinja2.filters import do_float  # a package's function that reads
+def reads(value):
+    {}
+reads(torch.randn(1 << 20, device="cuda").sum())
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "message", "place"),
+    [
+        ("sys.exit(value.item() == 0)", "sys.exit(True)", r"says.py:4 reads"),
+        ("sys.exit(do_float(value) == 0)", "sys.exit(True)", r"jinja2/filters.py:\d+ do_float, from says.py:4 reads"),
+        ("1 / value.item()", "ZeroDivisionError", r"says.py:4 reads"),
+        ("value.item(); import nothing_like_that", "nothing_like_that", r"says.py:4 reads"),
+        ("value.item(); torch.nn.Linear(3, 3)(torch.ones(2))", "mat1 and mat2", None),
+    ],
+)
+def test_an_end_names_the_read_that_may_have_decided(children, tmp_path, does, message, place):
+    (tmp_path / "says.py").write_text(READS.format(does))
+    [(_, run, _)] = children.run(tmp_path / "says.py")
+    what = "the script reads a float32 value that was not computed: it gets 0, or a result of zeros"
+    assert message in run.message
+    assert re.fullmatch(rf"{what} \({place}\)" if place else "", run.read)
+
+
 def test_a_module_of_a_package_runs_as_main(children, tmp_path):
     package = tmp_path / "here" / "package"
     package.mkdir(parents=True)

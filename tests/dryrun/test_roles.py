@@ -128,6 +128,11 @@ MESSAGE = (
         (Run(0, "failed", message="ValueError: no"), ScriptFailed, "rank 0 of 16, ValueError: no"),
         (Run(0, "refused", message="t.py:4 f: the shape"), ScriptFailed, "rank 0 of 16, t.py:4 f: the shape"),
         (Run(0, "ended", message="the script ended"), ScriptFailed, "the script ended: have it do more"),
+        (
+            Run(0, "failed", message="ValueError", read="it reads (t.py:4 f)"),
+            ScriptFailed,
+            r"ValueError\. Before this, it reads \(t.py:4 f\)$",
+        ),
     ],
 )
 def test_failures_say_the_line_and_what_to_do(attempts, run, kind, said):

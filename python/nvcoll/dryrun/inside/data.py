@@ -59,6 +59,8 @@ class Data:
         self._random_state, self.drawing = torch.Generator().get_state(), RLock()
         self._within = Within()
         self._assumed: dict[tuple[str, int], int] = {}
+        self.last_read = ("", "")
+        """The last value that the host read and that was not computed, in words, and its place; empty: none."""
         self.handlers: dict[object, Handler] = {
             aten.nonzero.default: self._nonzero,
             aten.masked_select.default: self._masked_select,
@@ -79,6 +81,10 @@ class Data:
         """Notes an assumption at the current line."""
         key = text, self._lines.here(2)
         self._assumed[key] = self._assumed.get(key, 0) + 1
+
+    def _read(self, text: str) -> None:
+        self.assume(text)
+        self.last_read = text, self._lines.place()
 
     def is_unknown(self, tensor: torch.Tensor) -> bool:
         """Says whether a tensor on the GPU has no values, or values that depend on large floats."""
@@ -142,11 +148,10 @@ class Data:
         """Computes comparisons of large floats from zeros, and `all` as true. Returns whether it did."""
         if not results or results[0].dtype is not torch.bool or not is_small(results[0]):
             return False
+        args, kwargs = replaced(args, self._zeros), replaced(kwargs, self._zeros)
         if rule.shown == "aten::all":
             self.mirror(results[0]).fill_(True)
-        elif not rule.is_pointwise:
-            return False
-        elif not self._compute(rule, replaced(args, self._zeros), replaced(kwargs, self._zeros), results):
+        elif not rule.is_pointwise or not self._compute(rule, args, kwargs, results):
             return False
         self._mark(results, is_unknown=True)
         return True
@@ -159,7 +164,7 @@ class Data:
     ) -> None:
         on_gpu = [each for each in inputs if each.is_cuda]
         if any(self.is_unknown(each) for each in on_gpu):
-            self.assume("values that were not computed are copied to the host")
+            self._read("values that were not computed are copied to the host")
         if all(is_small(each) for each in on_gpu):
             self._compute(rule, args, kwargs, results)
 
@@ -276,8 +281,8 @@ class Data:
             if self._within.depth:
                 self.assume(f"an operator reads back `{name}` of values that were not computed: of zeros")
                 return
-            line = self._lines.of_script()
-            raise unknown_shape(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), line)
+            line, place = self._lines.of_script(), self._lines.place()
+            raise unknown_shape(name, tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), line, place)
 
     def _indices(self, mask: torch.Tensor, name: str) -> torch.Tensor:
         """Returns the places where a mask is true, with the launches and the wait of `nonzero`."""
@@ -329,7 +334,7 @@ class Data:
         if not self.is_unknown(tensor):
             return NotImplemented
         dtype = str(tensor.dtype).removeprefix("torch.")
-        self.assume(f"the script reads a {dtype} value that was not computed: it gets 0, or a result of zeros")
+        self._read(f"the script reads a {dtype} value that was not computed: it gets 0, or a result of zeros")
         found = op(tensor)
         return found if is_small(tensor) else type(found)(0)
 
@@ -337,7 +342,7 @@ class Data:
         if not (one.is_cuda or other.is_cuda):
             return NotImplemented
         if self.is_unknown(one) or self.is_unknown(other):
-            self.assume("tensors without values are compared: equal")
+            self._read("tensors without values are compared: equal")
             return one.shape == other.shape
         return torch.equal(self.mirror(one), self.mirror(other))
 

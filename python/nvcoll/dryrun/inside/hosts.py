@@ -40,7 +40,8 @@ def without_values(rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Te
         return NotImplemented
     if rule.shape_is_data:
         first = inputs[0]
-        raise unknown_shape(rule.shown, tuple(first.shape), str(first.dtype).removeprefix("torch."), lines.of_script())
+        dtype = str(first.dtype).removeprefix("torch.")
+        raise unknown_shape(rule.shown, tuple(first.shape), dtype, lines.of_script(), lines.place())
     if rule.is_mutable:
         written = rule.mutated(args, kwargs)
         if not any(is_large_on_host(each) for each in written):

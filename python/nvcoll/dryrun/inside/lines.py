@@ -68,6 +68,11 @@ class Lines:
                 return self.texts[found]
         return ""
 
+    def place(self) -> str:
+        """Returns the current line; if it is a package's, also the line of the script that led there."""
+        here, script = self.texts[self.here()], self.of_script()
+        return script if here in ("", script) else f"{here}, from {script}"
+
     def without_gradients(self) -> int:
         """Returns the line that calls the outermost module of this thread, whose gradients are off; 0: in training.
 
@@ -95,6 +100,12 @@ class Lines:
             if is_script:
                 found = f"{name}:{number} {frame.f_code.co_name}"
         return found
+
+    def is_raised_beside(self, place: str, trace: TracebackType | None) -> bool:
+        """Says whether an error was raised in the file and function of a place, and not by torch."""
+        frames = [frame.f_code for frame, _ in walk_tb(trace)]
+        name = self._name(frames[-1])[0] if frames else ""
+        return bool(name) and place.startswith(f"{name}:") and place.split(", ")[0].endswith(f" {frames[-1].co_name}")
 
     def of_frames(self, frames: History) -> str:
         """Returns the innermost line of the script among frames of the allocator's history, or ""."""

@@ -118,6 +118,10 @@ class Child:
         other = "".join(f"; it starts `{command}`: pass that script if it trains" for command in started)
         return f"{made} seen, {self.spec.steps} are needed{other}"
 
+    def _note_read(self) -> None:
+        what, place = self.session.data.last_read if self.session is not None else ("", "")
+        self.run.read = f"{what} ({place})" if place else ""
+
     def _failed(self, error: BaseException) -> NoReturn:
         from nvcoll.dryrun.inside.mail import Waits
         from nvcoll.errors import DryRunError
@@ -126,7 +130,11 @@ class Child:
         sys.stdout.flush()
         if not isinstance(error, DryRunError):  # which the parent prints
             sys.excepthook(type(error), error.with_traceback(trace), trace)
-        self.run.line = self.session.lines.of_trace(trace) if self.session is not None else ""
+        if self.session is not None:
+            self.run.line = self.session.lines.of_trace(trace)
+            _, place = self.session.data.last_read
+            if place and self.session.lines.is_raised_beside(place, trace):
+                self._note_read()
         status: Status = "failed"
         if isinstance(error, DryRunError):
             status, self.run.line = "refused", error.line or self.run.line
@@ -141,6 +149,8 @@ class Child:
     def _leave(self, status: Status, message: str, exit_status: int) -> NoReturn:
         if status == "ended" and self.has_recording:
             status, message, exit_status = "counted", "", 0
+        if status == "ended":
+            self._note_read()
         run = self.run
         run.status, run.message, run.exit_status = status, message, exit_status
         run.seconds = time.monotonic() - BEGAN

@@ -5,11 +5,11 @@ from __future__ import annotations
 from nvcoll.errors import DryRunError
 
 
-def unknown_shape(op: str, shape: tuple[int, ...], dtype: str, line: str) -> DryRunError:
+def unknown_shape(op: str, shape: tuple[int, ...], dtype: str, line: str, place: str) -> DryRunError:
     """Returns the error of a shape that depends on values that do not exist."""
     what = f"the shape of `{op}` depends on the values of a tensor {shape} {dtype} that comes from large floats"
     advice = "make the shape depend on integers, or leave this line out of the dry run"
-    return _refused(f"{what}, which have no values in a dry run: {advice}", line)
+    return DryRunError(f"{place}: {what}, which have no values in a dry run: {advice}", line=line)
 
 
 def second_gpu(first: int, second: int, line: str) -> DryRunError:

@@ -162,7 +162,8 @@ def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
         advice = "have it do more, or pass another --steps"
         if not run.steps:
             advice += ", or --step-at FILE:LINE with the line that ends a step if its optimizer is none of torch.optim"
-        return ScriptFailed(f"{who}{message}: {advice}", line=run.line)
+        message += f": {advice}"
+    message += f". Before this, {run.read}" if run.read else ""
     if any(word in run.message for word in OUT_OF_MEMORY):
         kept = re.sub(NOISE, "", run.message).partition(" If reserved")[0]
         return OutOfGpuMemory(f"{who}{kept}", line=run.line)

@@ -164,6 +164,8 @@ class Run:
     """The number of steps, or the error, in one sentence."""
     line: str = ""
     """The line of the script, if it failed or was refused."""
+    read: str = ""
+    """The value that the script read last and that was not computed, with its place, if it may have decided."""
     follows: Literal["", "ended", "killed"] = ""
     """What another rank may be the cause of: the message of a rank that ended did not come, or it was killed."""
     exit_status: int = 0
