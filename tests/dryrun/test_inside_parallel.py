@@ -131,3 +131,43 @@ def test_kernels_of_the_script_have_rows_and_are_not_timed(counted):
     [kernel] = [op for op in recording.ops if op.name == "double"]
     assert kernel.bytes == 2 * 4 << 20
     assert recording.lines[kernel.line] == "kernels.py:25 <module>"
+
+
+EXCHANGES = """
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+
+dist.init_process_group("cpu:gloo,cuda:nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(rank)
+layer = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(layer.parameters())
+found = []
+for device in ("cuda", "cpu"):
+    flag = torch.tensor([10 + rank], device=device)
+    dist.broadcast(flag, 2)
+    total, most = torch.tensor([1.0 + rank], device=device), torch.tensor([rank], device=device)
+    dist.all_reduce(total)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    each = [torch.empty(1, dtype=torch.int64, device=device) for _ in range(world)]
+    dist.all_gather(each, torch.tensor([rank], device=device))
+    flat = torch.empty(world, dtype=torch.int64, device=device)
+    dist.all_gather_into_tensor(flat, torch.tensor([rank], device=device))
+    found += [flag.item(), total.item(), most.item(), [one.item() for one in each], flat.tolist()]
+found += functional.all_gather_tensor(torch.tensor([rank], device="cuda"), 0, dist.group.WORLD).tolist()
+other = torch.tensor([rank], device="cuda")
+dist.broadcast(other, 1)
+print("found", *found, other.item())
+while flag.item() == 12:
+    layer(torch.ones(2, 8, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_ranks_that_run_have_the_values_that_they_send_each_other(children, tmp_path):
+    (tmp_path / "exchanges.py").write_text(EXCHANGES)
+    first, second = children.run(tmp_path / "exchanges.py", world_size=4, ranks=(0, 2))
+    there = "12 6.0 2 [0, 0, 2, 0] [0, 0, 2, 0]"  # ranks 1 and 3 do not run: they are as rank 0
+    for rank, (out, run, _) in ((2, second), (0, first)):
+        assert run.status == "counted" and f"found {there} {there} 0 0 2 0 {rank}" in out, out

@@ -176,6 +176,10 @@ class Data:
         else:
             self._unknown.difference_update(addresses)
 
+    def heard(self, tensors: list[torch.Tensor], is_unknown: bool) -> None:
+        """Marks tensors that have got values of other ranks."""
+        self._mark([each for each in tensors if each.is_cuda], is_unknown)
+
     def _forget(self, tensor: torch.Tensor) -> None:
         if is_small(tensor):
             self.mirror.clear(tensor)

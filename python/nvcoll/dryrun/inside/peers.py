@@ -2,6 +2,7 @@
 
 ```
 objects       of ranks that run: by mail. Of all others: copies of this rank's objects
+values        of small tensors in collectives: `inside.exchange`
 gloo          torch's fake process group, in which all ranks hold the same data as this rank
 groups        torch gives name and ranks, the log of the virtual GPU gives number and name of the communicator: the
               group's name (torch 2.15), `description:name` (2.14, and 2.15's older backend), or the NCCL id in the
@@ -97,6 +98,10 @@ class Peers:
         return found
 
     # ---- groups ----
+
+    def ranks_of(self, name: str) -> Sequence[int]:
+        """Returns the global ranks of a group; none if it is not known."""
+        return self._named[name].ranks if name in self._named else ()
 
     def _hinting(self, make: Callable[..., object]) -> Callable[..., object]:
         def hinting(size: int, rank: int, ranks: Sequence[int], *args: object, **kwargs: str) -> object:

@@ -15,6 +15,7 @@ import torch._dynamo  # the first operator would import it, perhaps where a fram
 from nvcoll.dryrun.inside import children, compiled, private, store, threads
 from nvcoll.dryrun.inside.checkpoints import Checkpoints
 from nvcoll.dryrun.inside.data import Data, with_numbers
+from nvcoll.dryrun.inside.exchange import Exchange
 from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.mail import Mail
@@ -78,6 +79,7 @@ class Session:
         self.peers = Peers(self.gpu, self.mail, self.lines, self.recorder)
         store.install(spec.world_size, self.mail)
         self.peers.install()
+        Exchange(self.mail, self.data, self.peers.ranks_of).install()
         self.steps.install(spec.step_at)
         compiled.install(self.recorder, self.data)
         private.wrap(private.printer, "_tensor_str", self.data.printing)

@@ -1,0 +1,118 @@
+"""Values of small tensors that ranks which run at the same time send each other by collectives.
+
+The virtual NCCL of a rank knows its own data alone, and acts as if all ranks held the same. Where several ranks run,
+as stages of a pipeline do, a flag that rank 0 broadcasts must reach the others: they decide by it. So::
+
+    broadcast                  ranks that run get the values of the source, if it runs
+    all_gather, all_reduce     each rank that runs sends its values to the others; ranks that do not run have the
+                               values of the first one that does
+
+Larger tensors, and other collectives, stay as the virtual NCCL leaves them. A rank whose partner has ended before, as
+its counted step came earlier, goes on with its own values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+
+from nvcoll.dryrun.inside import private
+from nvcoll.dryrun.inside.data import Data
+from nvcoll.dryrun.inside.mail import Mail, Waits
+from nvcoll.dryrun.inside.tensors import FLOAT_BYTES, WHOLE_BYTES, tensors_of
+
+c10d, functional = torch.ops.c10d, torch.ops._c10d_functional
+
+MOVES = (
+    *(c10d.broadcast_, c10d.allreduce_, c10d.allgather_, c10d._allgather_base_),
+    *(functional.broadcast, functional.broadcast_, functional.all_reduce, functional.all_reduce_),
+    functional.all_gather_into_tensor,
+)
+"""Operators whose values are exchanged."""
+
+REDUCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor] | None] = {
+    "": None,
+    **{"sum": lambda rows: rows.sum(0), "avg": lambda rows: rows.mean(0), "product": lambda rows: rows.prod(0)},
+    **{"max": lambda rows: rows.amax(0), "min": lambda rows: rows.amin(0)},
+}
+
+Values = list[tuple[torch.Tensor, bool]]
+"""Tensors of a rank, and whether their values are unknown."""
+
+
+class Exchange:
+    """The collectives of one rank.
+
+    Args:
+        mail: the mail of the rank.
+        data: its values.
+        ranks_of: returns the global ranks of a group by its name.
+    """
+
+    def __init__(self, mail: Mail, data: Data, ranks_of: Callable[[str], Sequence[int]]) -> None:
+        self._mail, self._data, self._ranks_of = mail, data, ranks_of
+
+    def install(self) -> None:
+        """Takes the collectives of a rank, if another one runs."""
+        if len(self._mail.ranks) > 1:
+            self._data.handlers |= {move.default: self._moved for move in MOVES}
+
+    def _moved(self, op: private.Operator, *args: Any, **kwargs: Any) -> object:
+        called: str = op._schema.name
+        is_boxed, is_gather = op.namespace == "c10d", "gather" in called
+        given = tensors_of(args[1 if is_boxed and is_gather else 0])
+        group = args[1 if is_boxed and not is_gather else 2]
+        name = group if isinstance(group, str) else dist.ProcessGroup.unbox(group).group_name
+        members = self._ranks_of(name)
+        running = [rank for rank in members if rank in self._mail.ranks]
+        how = args[2 if is_boxed else 1]
+        reduction = _reduction(how) if "reduce" in called else ""
+        most = max((each.numel() * each.element_size() for each in given), default=0)
+        if len(running) < 2 or reduction not in REDUCTIONS or most > min(FLOAT_BYTES, WHOLE_BYTES // len(members)):
+            return NotImplemented
+        mine = [(self._data.mirror(each).detach().clone(), self._data.is_unknown(each)) for each in given]
+        result = op(*args, **kwargs)
+        is_broadcast = "broadcast" in called
+        sources = [rank for rank in running if not is_broadcast or rank == members[how]]
+        found = self._values(f"{called} {name}".replace("/", "_"), running, sources, mine)
+        if found:
+            first = next(iter(found.values()))
+            rows = [first] if is_broadcast else [found.get(rank, first) for rank in members]
+            self._write(tensors_of(args[0] if is_boxed else result), rows, REDUCTIONS[reduction])
+        return result
+
+    def _values(self, what: str, running: Sequence[int], sources: Sequence[int], mine: Values) -> dict[int, Values]:
+        """Returns the values of the sources; each sends its own to all that run."""
+        me = self._mail.rank
+        if me in sources:
+            for rank in running:
+                if rank != me:
+                    self._mail.send(rank, what, mine)
+        found = {}
+        for rank in sources:
+            try:
+                found[rank] = mine if rank == me else cast(Values, self._mail.receive(rank, what))
+            except Waits:
+                found[rank] = mine
+        return found
+
+    def _write(
+        self, outputs: list[torch.Tensor], rows: list[Values], reduction: Callable[[torch.Tensor], torch.Tensor] | None
+    ) -> None:
+        """Writes values of ranks, a row each, to the outputs: reduced, or one after the other."""
+        is_unknown = any(each for row in rows for _, each in row)
+        if reduction is not None:
+            values = [reduction(torch.stack([one for one, _ in column])) for column in zip(*rows, strict=True)]
+        else:  # an output for each input of each rank, by input, or one for all
+            values = [one for column in zip(*rows, strict=True) for one, _ in column]
+            values = values if len(values) == len(outputs) else [torch.cat([one.flatten() for one in values])]
+        for output, value in zip(outputs, values, strict=True):
+            self._data.mirror(output).copy_(value.reshape(output.shape))
+        self._data.heard(outputs, is_unknown)
+
+
+def _reduction(how: str | torch.ScriptObject) -> str:
+    return how.lower() if isinstance(how, str) else dist.ReduceOp.unbox(how).op.name.lower()
