@@ -3,6 +3,7 @@
 import pytest
 from dryrun_children import PATIENT, children, collectives, counted, gemm_flops, of_kind, on_cpus
 
+from nvcoll.dryrun.parent.tokens import tokens_of
 from nvcoll.dryrun.wire.virtual_gpu import Kind
 
 __all__ = ["children", "counted"]
@@ -85,6 +86,11 @@ def test_stages_of_a_pipeline_exchange_activations_and_gradients(children):
     peers = {args[3] for args in of_kind(stage_0, Kind.COLLECTIVE)["args"].tolist()}
     assert peers == {1}
     assert all(stage_0.ops[op].name.startswith("c10d::") for op in of_kind(stage_0, Kind.COLLECTIVE)["op"].tolist())
+
+
+def test_tables_that_read_views_of_the_same_tokens_count_as_one(counted):
+    tokens, _ = tokens_of([counted("tables.py", world_size=1)])
+    assert tokens == 2 * 4 * 32
 
 
 def test_experts_get_equal_numbers_of_tokens(counted):

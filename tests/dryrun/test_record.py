@@ -66,6 +66,24 @@ def test_what_is_computed_again_is_no_flop_of_the_model():
     assert made.step.tokens is None and "--tokens" in made.tokens and json.loads(made.step.to_json())["dtype"] == "bf16"
 
 
+@pytest.mark.parametrize(
+    ("reads", "tokens"),
+    [
+        ([(1, 9), (2, 9), (3, 9)], 512),
+        ([(1, 9), (2, 9), (1, 10), (2, 10)], 1024),
+        ([(1, 9), (2, 9), (1, 9), (2, 9)], 1024),
+        ([(1, 9), (2, 10)], 1024),
+    ],
+    ids=["one micro-batch", "two micro-batches", "the same one twice", "two towers"],
+)
+def test_tables_that_read_the_same_integers_count_as_one(reads, tokens):
+    log = Log()
+    inputs = ((32000, 64), BFLOAT16), ((512,), "int64")
+    for numbers in reads:
+        log.launch(log.op("aten::embedding", 100, *inputs, numbers=numbers))
+    assert step_of(log.recording(world_size=1))["tokens"] == tokens
+
+
 def test_tensor_parallel_ranks_read_the_same_tokens():
     groups = {1: Group("mesh_tp", tuple(range(8))), 2: Group("mesh_dp_shard", (0, 8))}
     assert step_of(layer(groups=groups))["tokens"] == 2 * 2 * 512

@@ -34,7 +34,7 @@ from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.memory import MemoryWatch
 from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
 from nvcoll.dryrun.inside.tensors import IS_PLAIN, tensors_of
-from nvcoll.dryrun.wire.rank_recording import Op
+from nvcoll.dryrun.wire.rank_recording import EMBEDDING, Op
 
 INPUTS = 4
 """The most tensors whose shapes a row keeps. Chosen: query, key and value, and a mask."""
@@ -57,6 +57,9 @@ class Operators:
         self._rows, self._lock = [NOTHING], Lock()
         self._kept, self._was_on = 1, False
         self._by_sequence: dict[int, int] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._storages: list[object] = []
+        """Weak references to the memory that `_numbers` has: memory that comes later is another one."""
         self.without_gradients = Counter[int]()
         """FLOPs of forward passes without gradients in the step, by the line that calls them."""
         self.saves: list[str] = []
@@ -111,7 +114,8 @@ class Operators:
             self._memory.look(line, is_backward)
         if number < len(self._rows):  # else another thread has begun a step meanwhile
             causal = rule.is_causal(args, kwargs)
-            self._rows[number] = Op(rule.shown, flops, size, shapes, line, is_backward, causal)
+            numbers = self._numbers_of(rule.shown, inputs)
+            self._rows[number] = Op(rule.shown, flops, size, shapes, line, is_backward, causal, numbers)
 
     @contextmanager
     def kernel(self, name: str, tensors: list[torch.Tensor], flops: int = 0) -> Iterator[None]:
@@ -123,9 +127,19 @@ class Operators:
         line, is_backward = self._line()
         size = sum(each.numel() * each.element_size() for each in tensors)
         shapes = tuple(_shape(each) for each in tensors[:INPUTS])
-        self._rows[number] = Op(name, flops, size, shapes, line, is_backward)
+        self._rows[number] = Op(name, flops, size, shapes, line, is_backward, numbers=self._numbers_of(name, tensors))
         with self._of(number):
             yield
+
+    def _numbers_of(self, name: str, tensors: list[torch.Tensor]) -> tuple[int, ...]:
+        found = []
+        for each in tensors[:INPUTS] if EMBEDDING in name else ():
+            storage = private.StorageWeakRef(each.untyped_storage())
+            key = storage.cdata, each.storage_offset(), each.shape, each.stride()
+            if key not in self._numbers:
+                self._storages.append(storage)
+            found.append(self._numbers.setdefault(key, len(self._numbers) + 1))
+        return tuple(found)
 
     def again(self) -> AbstractContextManager[None]:
         """Makes launches carry the last collective's number: NCCL gets messages of a batch when the batch ends."""

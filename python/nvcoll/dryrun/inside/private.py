@@ -13,6 +13,7 @@
 | ``_get_default_group`` | the backend of NCCL |
 | ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
 | ``AlgorithmSelectorCache.benchmark_choices``, ``CachingAutotuner.run`` and ``.bench`` | kernels of torch.compile |
+| ``StorageWeakRef`` | whether embeddings read the same tokens |
 | ``torch.serialization``'s writers, ``torch.jit``'s | checkpoints that would be lost, and marks in others |
 | ``torch.distributed.checkpoint``'s planner, its executors | distributed checkpoints of some ranks |
 | ``torch._dynamo.utils.counters`` | whether torch.compile was at work |
@@ -142,6 +143,9 @@ scripted: type = lookup("torch.jit", "RecursiveScriptModule")
 
 printer: ModuleType = lookup("torch._tensor_str")
 """The module that makes texts of tensors."""
+
+StorageWeakRef: Any = lookup("torch.multiprocessing.reductions", "StorageWeakRef")
+"""A weak reference to the memory of a tensor."""
 
 Store: Any = lookup("torch.distributed", "Store")
 """The base class of stores."""

@@ -1,7 +1,8 @@
 """Tokens of a recorded step, for tokens per second.
 
 Tokens are the integers that the largest embedding of a rank reads in the forward pass, times the number of ranks with
-different data: all groups except tensor and pipeline parallelism. Without an embedding, ``--tokens`` sets the number.
+different data: all groups except tensor and pipeline parallelism. Tables of one shape that read the same integers count
+as one. Without an embedding, ``--tokens`` sets the number.
 """
 
 from __future__ import annotations
@@ -12,20 +13,16 @@ from collections.abc import Mapping, Sequence
 
 from nvcoll._nvcoll import group_word
 from nvcoll.dryrun.parent.roles import pipeline_of
-from nvcoll.dryrun.wire.rank_recording import Group, RankRecording
+from nvcoll.dryrun.wire.rank_recording import EMBEDDING, Group, Op, RankRecording
 from nvcoll.text.formatting import counted
+
+Shape = tuple[int, ...]
 
 
 def tokens_of(recordings: Sequence[RankRecording]) -> tuple[float, str]:
     """Returns the tokens of a step of all ranks, and how they were found."""
     for one in recordings:
-        read: Counter[tuple[int, ...]] = Counter()
-        for op in one.ops:
-            if "embedding" in op.name and "backward" not in op.name and not op.is_backward:
-                tables = [shape for shape, dtype in op.inputs if "float" in dtype and len(shape) == 2]
-                read[tables[0] if tables else ()] += max(
-                    (math.prod(shape) for shape, dtype in op.inputs if dtype in ("int64", "int32")), default=0
-                )
+        read = _read(one.ops)
         if any(read.values()):
             stages = {rank for stages in map(pipeline_of, recordings) if stages for rank in stages.ranks}
             others = sizes_of(one.groups).get("tp", 1) * max(1, len(stages))
@@ -35,6 +32,27 @@ def tokens_of(recordings: Sequence[RankRecording]) -> tuple[float, str]:
                 of_rank * readers
             ), f"{of_rank:,} that the embedding of a rank reads x {counted(readers, 'rank')}"
     return 0.0, "no embedding reads tokens: pass --tokens"
+
+
+def _read(ops: Sequence[Op]) -> Counter[Shape]:
+    """Returns the integers that tables of each shape read in the forward pass."""
+    of_table = Counter[tuple[Shape, int, int]]()
+    for op in ops:
+        if EMBEDDING in op.name and "backward" not in op.name and not op.is_backward:
+            inputs = [*zip(op.inputs, op.numbers or [0] * len(op.inputs), strict=True)]
+            tables: list[tuple[Shape, int]] = [
+                (shape, nth) for (shape, dtype), nth in inputs if "float" in dtype and len(shape) == 2
+            ]
+            integers = [(math.prod(shape), nth) for (shape, dtype), nth in inputs if dtype in ("int64", "int32")]
+            (shape, table), (count, tokens) = (tables or [((), 0)])[0], max(integers, default=(0, 0))
+            of_table[shape, tokens, table] += count
+    of_tokens: dict[tuple[Shape, int], int] = {}
+    for (shape, tokens, _), count in of_table.items():
+        of_tokens[shape, tokens] = max(of_tokens.get((shape, tokens), 0), count)
+    read = Counter[Shape]()
+    for (shape, _), count in of_tokens.items():
+        read[shape] += count
+    return read
 
 
 def sizes_of(groups: Mapping[int, Group]) -> dict[str, int]:

@@ -25,6 +25,9 @@ from typing import Literal, TypedDict
 from nvcoll.dryrun.wire.stamps import Note
 from nvcoll.dryrun.wire.virtual_gpu import Records
 
+EMBEDDING = "embedding"
+"""A part of the names of operators that look up tokens."""
+
 
 @dataclass(frozen=True)
 class Op:
@@ -44,6 +47,8 @@ class Op:
     """Whether the autograd engine issued it; then its line is the line of the forward operator."""
     is_causal: bool = False
     """Whether it is attention in which a query sees no later keys."""
+    numbers: tuple[int, ...] = ()
+    """Of an embedding: numbers of `inputs`. The same elements of the same memory have the same number."""
 
 
 @dataclass(frozen=True)
