@@ -72,6 +72,7 @@ TRAINS = """
 import os, sys, torch
 model = torch.nn.Linear(8, 8).cuda()
 optimizer = torch.optim.SGD(model.parameters())
+assert "CUDA_VISIBLE_DEVICES" not in os.environ
 print("args", sys.argv[1:], os.getcwd(), os.environ["LEVEL"], os.environ["WORLD_SIZE"])
 while True:
     model(torch.ones(2, 8).cuda()).sum().backward()
@@ -90,7 +91,7 @@ STARTS_OF_TRAINING = {
     "torchrun": "subprocess.Popen(['torchrun', '--nproc_per_node=3', 'train.py', '--x'], cwd='sub', env=variables)",
     "module": "subprocess.run([sys.executable, '-m', 'accelerate.commands.launch', '-m', 'train', '--x'], cwd='sub',"
     " env=variables)",
-    "shell": "os.chdir('sub'); os.environ['LEVEL'] = '1'; os.system('A=1 deepspeed --num_gpus 3 train.py --x 2>&1')",
+    "shell": "os.system('cd sub && LEVEL=1 CUDA_VISIBLE_DEVICES=1 deepspeed --num_gpus 3 train.py --x 2>&1 | tee log')",
     "exec": "os.chdir('sub'); os.execve(sys.executable, ['python3', 'train.py', '--x'], variables)",
 }
 

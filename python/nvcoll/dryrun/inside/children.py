@@ -24,6 +24,7 @@ import shlex
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby, takewhile
 from pathlib import Path
 from threading import Lock
 from traceback import walk_stack
@@ -51,6 +52,9 @@ BEFORE = re.compile(r"-|python|\w+=|(env|exec|time|nohup|uv|poetry|run)$")
 SHELL = re.compile(r"[;|&]+|\d*[<>].*")
 """A word of a shell that ends a command."""
 
+HIDDEN = "CUDA_VISIBLE_DEVICES"
+"""The variable by which launchers give each process its GPU: a rank takes the GPU of LOCAL_RANK."""
+
 STEPS = re.compile(r"\.(step|backward|train|fit)\(")
 """What a training script calls."""
 
@@ -73,7 +77,6 @@ def training_of(words: Sequence[str]) -> Training | None:
     if not has_launcher and python is None:
         return None
     rest = list(words[first + 1 :] if python is None or has_launcher else words[python + 1 :])
-    rest = rest[: next((nth for nth, word in enumerate(rest) if SHELL.fullmatch(word)), len(rest))]
     for nth, word in enumerate(rest):
         if word == "-c":
             return None
@@ -161,15 +164,21 @@ def listen(assume: Callable[[str], None], own: str, become: Callable[[Training],
         texts = [os.fsdecode(word) for word in ([words] if isinstance(words, str | bytes | os.PathLike) else words)]
         if texts[1:2] == ["-c"] and texts[0].endswith("sh"):
             texts = _split(texts[2])
-        found = training_of(texts)
-        if found is not None and _trains(found, os.fsdecode(folder or "."), own):
-            assume(f"`{shlex.join(texts)}` runs here, as one rank")
-            os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in (variables or {}).items()})
-            os.chdir(folder or ".")
-            become(found)
-        elif found is not None:
-            started.append(shlex.join(texts))
-        name = os.path.basename(texts[0]).rstrip(";") if texts else "a program"
+        at = os.fsdecode(folder or ".")
+        for part in _commands(texts):
+            found = training_of(part)
+            if part[0] == "cd":
+                at = os.path.join(at, *part[1:2])
+            elif found is not None and _trains(found, at, own):
+                assume(f"`{shlex.join(part)}` runs here, as one rank")
+                os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in (variables or {}).items()})
+                os.environ.update(word.partition("=")[::2] for word in takewhile(re.compile(r"\w+=").match, part))
+                os.environ.pop(HIDDEN, None)
+                os.chdir(at)
+                become(found)
+            elif found is not None:
+                started.append(shlex.join(part))
+        name = os.path.basename(texts[0]) if texts else "a program"
         if name != "nvidia-smi" and not _is_of_torch():  # which is of the dry run
             assume(f"the script starts `{name}`, without the virtual GPU: its reads are not compared in later runs")
 
@@ -186,9 +195,15 @@ def listen(assume: Callable[[str], None], own: str, become: Callable[[Training],
     return started
 
 
+def _commands(texts: Sequence[str]) -> list[list[str]]:
+    """Returns the commands of a shell's words, without redirections."""
+    parts = (list(part) for is_end, part in groupby(texts, lambda word: bool(SHELL.fullmatch(word))) if not is_end)
+    return [part for part in parts if part]
+
+
 def _split(command: str) -> list[str]:
     try:
-        return shlex.split(command)
+        return shlex.split(command.replace("; ", " ; "))
     except ValueError:
         return command.split()
 
