@@ -67,5 +67,48 @@ def finite():
     return [loss.item(), counted.tolist(), *(bool(each) for each in (*checks, huge))]
 
 
+def sparse(device="cuda"):
+    """Gradients of tables, and products of graphs, small: as a CPU computes them."""
+    table = nn.Embedding(10, 2, sparse=True).to(device)
+    nn.init.ones_(table.weight)
+    for optimizer in torch.optim.SparseAdam(table.parameters(), lr=0.5), torch.optim.SGD(table.parameters(), lr=0.5):
+        for _ in range(2):
+            table(torch.tensor([1, 2, 2], device=device)).sum().backward()
+        gradient = table.weight.grad.coalesce()
+        optimizer.step()
+        optimizer.zero_grad()
+    places, weights = torch.tensor([[0, 1, 1], [2, 0, 0]]), torch.tensor([1.0, 2.0, 3.0])
+    graph = torch.sparse_coo_tensor(places.to(device), weights.to(device), (3, 3))
+    nodes = torch.eye(3, device=device, requires_grad=True)
+    torch.sparse.mm(graph, nodes).sum().backward()
+    rows = graph.coalesce().to_sparse_csr()
+    shown = [table.weight[:3], gradient.indices(), gradient.values(), nodes.grad, rows @ nodes, rows.crow_indices()]
+    shown += [(graph + graph).coalesce().values(), (graph * 2).to_dense(), nodes.to_sparse().indices()]
+    return [[round(each, 4) for each in one.flatten().tolist()] for one in shown]
+
+
+def sparse_as_on_a_cpu():
+    return [sparse() == sparse("cpu"), str(torch.eye(2, device="cuda").to_sparse()).count("1., 1.")]
+
+
+def large_sparse():
+    """Tables and graphs whose values do not exist: indices are computed, and optimizers run."""
+    counts = []
+    for table in nn.Embedding(10000, 64, sparse=True).cuda(), nn.EmbeddingBag(10000, 64, sparse=True).cuda():
+        for make in torch.optim.SGD, torch.optim.SparseAdam, torch.optim.Adagrad:
+            optimizer = make(table.parameters(), lr=0.1)
+            for _ in range(2):
+                table(torch.arange(2048, device="cuda").view(8, 256) // 2).square().sum().backward()
+            counts.append(table.weight.grad.coalesce().values().shape[0])
+            optimizer.step()
+            optimizer.zero_grad()
+    ends = torch.arange(100000, device="cuda")
+    graph = torch.sparse_coo_tensor(torch.stack([ends // 4, ends % 50000]), torch.rand(100000, device="cuda"))
+    layer = nn.Linear(64, 64).cuda()
+    for each in (graph, graph.coalesce().to_sparse_csr()):
+        torch.sparse.mm(each, layer(torch.randn(50000, 64, device="cuda"))).square().mean().backward()
+    return [counts, graph.coalesce().values().numel()]
+
+
 if __name__ == "__main__":
     print(json.dumps({each: globals()[each]() for each in sys.argv[1:]}), flush=True)

@@ -12,6 +12,7 @@ is computed (from zeros) and unknown, too, and zero where it is not finite.
 | `histc` of unknown values | equal counts: known, and noted |
 | `nonzero`, `masked_select`, masks as indices | the shape follows from the real mask; refused if the mask is unknown |
 | `unique`, `bincount` and others whose shape is data | computed; refused if an input is unknown |
+| sparse tensors | indices are computed, values are those of a dense tensor; refused if indices are unknown |
 | `item` of an unknown value | 0, and noted with the line |
 
 Unknown is a property of a storage, by its address. Each operator sets it for the storages that it writes, so an address
@@ -31,7 +32,7 @@ from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.refusals import second_gpu, unknown_shape
 from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
-from nvcoll.dryrun.inside.tensors import IS_PLAIN, Mirror, is_small, is_whole, replaced, tensors_of
+from nvcoll.dryrun.inside.tensors import IS_PLAIN, Mirror, Parts, is_small, is_whole, replaced, tensors_of
 from nvcoll.dryrun.wire.rank_recording import Assumption
 
 aten = torch.ops.aten
@@ -70,6 +71,7 @@ class Data:
             aten._index_put_impl_.default: self._index,
             aten._local_scalar_dense.default: self._item,
             aten.equal.default: self._equal,
+            aten._coalesce.default: self._coalesce,
         }
         """Functions that are called with an operator and its arguments in its place; they may return NotImplemented."""
 
@@ -97,7 +99,7 @@ class Data:
             DryRunError: it wrote to another GPU than the operators before it.
         """
         results = tensors_of(result)
-        touched = [*results, *rule.mutated(args, kwargs)]
+        touched = [*results, *tensors_of(rule.mutated(args, kwargs))]
         written = [each for each in touched if each.is_cuda]
         if not written:
             if touched and any(each.is_cuda for each in inputs):
@@ -118,12 +120,16 @@ class Data:
             self._mark(written, is_unknown=False)
             self._fresh.update(each.untyped_storage().data_ptr() for each in written)
             return
+        if isinstance(results, Parts):  # its inner operators have made the indices; in place, also the values
+            if rule.is_mutable:
+                return
+            written = [each for each in written if not is_whole(each)]
         involved = [] if rule.reads_no_values else [each for each in inputs if each.is_cuda]
         if all(is_small(each) for each in involved) and all(is_small(each) for each in written):
             is_unknown = self._makes_unknown(rule, involved)
             if is_unknown and self._choose(rule, args, inputs, results):
                 return
-            if self._compute(rule, args, kwargs, results):
+            if self._compute(rule, args, kwargs, results) or isinstance(results, Parts):
                 self._mark(written, is_unknown)
                 for each in written if is_unknown else ():
                     self._make_finite(each)
@@ -192,13 +198,20 @@ class Data:
                 self._forget(each)
 
     @contextmanager
-    def within(self) -> Iterator[None]:
-        """Marks what this thread does as a part of one operator, whose shape does not depend on values."""
+    def within(self, mutated: list[torch.Tensor]) -> Iterator[None]:
+        """Marks what this thread does as a part of one operator, whose shape does not depend on values.
+
+        Tensors that it changes get their values back: the operator is computed as a whole when it has run.
+        """
+        dense = [self.mirror(each) for each in mutated if each.layout is torch.strided and is_small(each)]
+        values = [each.clone() for each in dense]
         self._within.depth += 1
         try:
             yield
         finally:
             self._within.depth -= 1
+            for each, value in zip(dense, values, strict=True):
+                each.copy_(value)
 
     def forget(self, tensors: list[torch.Tensor]) -> None:
         """Marks tensors that a kernel of Triton wrote."""
@@ -299,6 +312,21 @@ class Data:
         self._mark([result], is_unknown=False)
         return result
 
+    def _coalesce(self, op: private.Operator, tensor: torch.Tensor) -> object:
+        """Adds elements of equal indices: computed for indices, with the launches of a sort and of a sum."""
+        indices, values = tensor._indices(), tensor._values()
+        if not tensor.is_cuda:
+            return NotImplemented
+        self._need(indices, "coalesce")
+        shape, no_values = [*tensor.shape[: tensor.sparse_dim()], 0], torch.empty(tensor._nnz(), 0)
+        real = op(torch.sparse_coo_tensor(self.mirror(indices), no_values, shape, check_invariants=False))._indices()
+        indices[0].sort()
+        found = indices.new_zeros(real.shape)
+        self.mirror(found).copy_(real)
+        self._mark([found], is_unknown=False)
+        total = values.new_zeros((real.shape[1], *values.shape[1:]))
+        return torch.sparse_coo_tensor(found, total, tensor.shape, is_coalesced=True, check_invariants=False)
+
     def _nonzero(self, _op: private.Operator, tensor: torch.Tensor) -> object:
         return self._indices(tensor, "nonzero") if tensor.is_cuda else NotImplemented
 
@@ -326,11 +354,12 @@ class Data:
         def text(tensor: torch.Tensor, *args: object, **kwargs: object) -> str:
             if not tensor.is_cuda or not IS_PLAIN[type(tensor)]:
                 return plain(tensor, *args, **kwargs)
-            if tensor.numel():
-                tensor.reshape(-1)[:1].cpu()  # the copy for which the host waits
-            if self.is_unknown(tensor):
+            parts = tensors_of(tensor)
+            if parts[0].numel():
+                parts[0].reshape(-1)[:1].cpu()  # the copy for which the host waits
+            if any(map(self.is_unknown, parts)):
                 self.assume("values that were not computed are printed")
-            return plain(self.mirror(tensor), *args, **kwargs)
+            return plain(replaced(tensor, self.mirror), *args, **kwargs)
 
         return text
 

@@ -29,6 +29,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.lines import Lines
+from nvcoll.dryrun.inside.tensors import tensors_of
 from nvcoll.dryrun.wire.rank_recording import Memory
 
 CATEGORIES = (
@@ -102,9 +103,10 @@ class MemoryWatch:
                 self._note(each, "optimizer state")
 
     def _note(self, tensor: object, category: str) -> None:
-        local = getattr(tensor, "_local_tensor", tensor)
-        if isinstance(local, torch.Tensor) and local.is_cuda:
-            storage = local.untyped_storage()
+        for each in tensors_of(getattr(tensor, "_local_tensor", tensor)):
+            if not each.is_cuda:
+                continue
+            storage = each.untyped_storage()
             self._noted[storage.data_ptr()] = category, storage.nbytes()
 
     def held(self, optimizer: torch.optim.Optimizer | None) -> str:

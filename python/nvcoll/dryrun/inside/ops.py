@@ -33,7 +33,7 @@ from nvcoll.dryrun.inside.hosts import without_values
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.memory import MemoryWatch
 from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
-from nvcoll.dryrun.inside.tensors import IS_PLAIN, tensors_of
+from nvcoll.dryrun.inside.tensors import IS_PLAIN, Parts, leaves_of, tensors_of
 from nvcoll.dryrun.wire.rank_recording import EMBEDDING, Op
 
 INPUTS = 4
@@ -105,7 +105,7 @@ class Operators:
             self._last_collective = number
         line, is_backward = self._line()
         on_gpu = {id(each): each for each in (*inputs, *tensors_of(result)) if each.is_cuda}
-        flops = rule.flops_of(args, kwargs, result) if on_gpu else 0
+        flops = rule.flops_of(args, kwargs, result) if on_gpu and not isinstance(inputs, Parts) else 0
         if flops and not is_backward and not torch.is_grad_enabled() and (caller := self._lines.without_gradients()):
             self.without_gradients[caller] += flops
         size = sum(each.numel() * each.element_size() for each in on_gpu.values())
@@ -239,14 +239,16 @@ class Watch(private.Mode):
             result = without_values(rule, args, kwargs, inputs, self._lines)
         if result is not NotImplemented:
             return result
-        if (rule.reads_back or (self._is_within and rule.is_composite)) and any(each.is_cuda for each in inputs):
-            return self._open(rule, args, kwargs, inputs)
+        is_open = rule.reads_back or (self._is_within and rule.is_composite)
+        if (is_open or (isinstance(inputs, Parts) and not rule.leaves_data)) and any(each.is_cuda for each in inputs):
+            return self._open(rule, args, kwargs)
         if not rule.is_random:
             return rule.op(*args, **kwargs)
         with self._data.drawing:  # not from the generator with which another thread has replaced the script's
             return rule.op(*args, **kwargs)
 
-    def _open(self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor]) -> object:
+    def _open(self, rule: Rule, args: Args, kwargs: Kwargs) -> object:
         """Runs an operator with its inner operators seen: the kernel decides by values that it reads back."""
-        with self._data.within(), Watch(self._recorder, self._data, self._lines, self._rules, is_within=True):
-            return rule.op.redispatch(private.kernel_keys(inputs), *args, **kwargs)
+        inner = Watch(self._recorder, self._data, self._lines, self._rules, is_within=True)
+        with self._data.within(rule.mutated(args, kwargs)), inner:
+            return rule.op.redispatch(private.kernel_keys(leaves_of(args, kwargs)), *rule.tensors_for(args), **kwargs)

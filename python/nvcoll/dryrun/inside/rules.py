@@ -15,7 +15,10 @@ Kwargs = dict[str, Any]
 """Arguments of an operator by name."""
 NEW = ("empty", "new_empty")
 """Beginnings of names of operators whose results are uninitialized."""
-NO_DATA = ("record_stream", "resize_", "_resize", "set_", "is_pinned", "_assert_", "sym_")
+NO_DATA = (
+    *("record_stream", "resize_", "_resize", "set_", "is_pinned", "_assert_", "sym_"),
+    *("_sparse_coo_", "_sparse_compressed_"),
+)
 """Beginnings of names of operators that write no elements."""
 NO_VALUES = ("zeros_like", "ones_like", "full_like", "rand", "new_zeros", "new_ones", "new_full")
 """Beginnings of names of operators that read shapes of tensors, and no values."""
@@ -28,7 +31,7 @@ READS_BACK = (
     "isin",
     "histc",
     *("_linalg_", "linalg_", "cholesky", "lu_", "_lu_", "geqrf", "ormqr", "orgqr", "triangular_solve"),
-    *("_cholesky", "masked_scatter_backward"),
+    *("_cholesky", "masked_scatter_backward", "_embedding_bag_backward", "_to_sparse"),
 )
 """Beginnings of names of operators whose kernels read a status or a count of the GPU, and decide by it."""
 
@@ -77,6 +80,14 @@ class Rule:
             (i, each.name)
             for i, each in enumerate(schema.arguments)
             if each.alias_info is not None and each.alias_info.is_write
+        ]
+
+    def tensors_for(self, args: Args) -> Args:
+        """Returns arguments whose numbers in the place of tensors are tensors, as kernels take them."""
+        takes = [isinstance(each.type, torch.TensorType) for each in self.op._schema.arguments]
+        return [
+            torch.tensor(each) if is_tensor and isinstance(each, int | float | complex) else each
+            for each, is_tensor in zip(args, takes, strict=False)
         ]
 
     def mutated(self, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:

@@ -44,23 +44,54 @@ class Plain(dict[type, bool]):
 IS_PLAIN = Plain()
 
 
+class Parts(list[torch.Tensor]):
+    """Tensors of which some are parts of sparse ones."""
+
+
 def tensors_of(*trees: object) -> list[torch.Tensor]:
-    """Returns the tensors in arguments or results: themselves, or in lists and tuples."""
+    """Returns the tensors in arguments or results: themselves, or in lists and tuples; of sparse ones the parts."""
+    found = leaves_of(*trees)
+    if all(each.layout is torch.strided for each in found):
+        return found
+    return Parts(part for each in found for part in _parts(each))
+
+
+def leaves_of(*trees: object) -> list[torch.Tensor]:
+    """Returns the tensors in arguments or results, sparse ones as they are."""
     found: list[torch.Tensor] = []
     for tree in trees:
         if isinstance(tree, torch.Tensor):
             found += [tree] if IS_PLAIN[type(tree)] else []
         elif isinstance(tree, list | tuple):
-            found += tensors_of(*tree)
+            found += leaves_of(*tree)
         elif isinstance(tree, dict):
-            found += tensors_of(*tree.values())
+            found += leaves_of(*tree.values())
     return found
 
 
+def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor,) if tensor.layout is torch.strided else ()
+
+
 def replaced(tree: Any, replace: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Returns arguments with each tensor replaced."""
+    """Returns arguments with each tensor replaced; of a sparse one the parts."""
     if isinstance(tree, torch.Tensor):
-        return replace(tree)
+        if tree.layout is torch.strided:
+            return replace(tree)
+        *places, values = map(replace, _parts(tree))
+        size, layout = tree.shape, tree.layout
+        if layout is torch.sparse_coo:
+            coalesced = tree.is_coalesced()
+            return torch.sparse_coo_tensor(places[0], values, size, is_coalesced=coalesced, check_invariants=False)
+        return torch.sparse_compressed_tensor(
+            places[0], places[1], values, size=size, layout=layout, check_invariants=False
+        )
     if isinstance(tree, list | tuple):
         return type(tree)(replaced(each, replace) for each in tree)
     if isinstance(tree, dict):
