@@ -57,7 +57,7 @@ def test_small_floats_are_computed_and_large_ones_are_zero(facts):
 @pytest.fixture(scope="module")
 def values(tmp_path_factory):
     """What `values.py` saw."""
-    names = ("solvers", "solved", "masked_scatter", "finite", "sparse_as_on_a_cpu", "large_sparse")
+    names = ("solvers", "solved", "masked_scatter", "finite", "sparse_as_on_a_cpu", "large_sparse", "drawn")
     [(out, run, _)] = Children(tmp_path_factory.mktemp("values")).run("values.py", *names)
     assert run.status == "ended", out
     return json.loads(out.strip().splitlines()[-1])
@@ -74,6 +74,10 @@ def test_counts_that_an_operator_reads_back_are_computed(values):
 
 def test_what_derives_from_values_that_do_not_exist_is_finite(values):
     assert values["finite"] == [0.0, [0.0, 7.0], *[True] * 5]
+
+
+def test_places_that_are_drawn_by_values_that_do_not_exist_are_in_range(values):
+    assert values["drawn"] == [[512, 4], 0, 1023]
 
 
 def test_sparse_tensors_have_the_indices_and_small_values_of_a_cpu(values):

@@ -67,6 +67,12 @@ def finite():
     return [loss.item(), counted.tolist(), *(bool(each) for each in (*checks, huge))]
 
 
+def drawn():
+    """Places that are drawn by weights that do not exist are in range."""
+    places = torch.multinomial(torch.randn(512, 1024, device="cuda").softmax(-1), 4)
+    return [list(places.shape), places.min().item(), places.max().item()]
+
+
 def sparse(device="cuda"):
     """Gradients of tables, and products of graphs, small: as a CPU computes them."""
     table = nn.Embedding(10, 2, sparse=True).to(device)

@@ -406,6 +406,8 @@ def _choices(rule: Rule, args: Args, tensor: torch.Tensor) -> int:
     dim = next((each for each in args[1:] if isinstance(each, int)), None)
     if rule.name.startswith("aten::topk"):
         dim = args[2] if len(args) > 2 else -1
+    elif rule.name.startswith("aten::multinomial"):
+        dim = -1
     elif dim is None and rule.name.startswith("aten::arg"):
         return int(tensor.numel())
     return int(tensor.shape[-1 if dim is None else dim])
