@@ -29,6 +29,24 @@ def test_other_operators_are_no_products_of_experts():
     assert grouped(Op("aten::mm", inputs=(((8, 8), "bfloat16"), ((8, 8), "bfloat16")))) is None
 
 
+@pytest.mark.parametrize("groups", [1, 4, 32])
+@pytest.mark.parametrize("transposed", [False, True], ids=["forward", "transposed"])
+def test_each_gradient_of_a_convolution_has_the_flops_of_its_forward_pass(groups, transposed):
+    torch = pytest.importorskip("torch")
+    from nvcoll.dryrun.inside.rules import Rule
+
+    aten = torch.ops.aten
+    images, filters = torch.randn(2, 32, 8, 8), torch.randn(32, 32 // groups, 3, 3)
+    how = ([1, 1], [1, 1], [1, 1], transposed, [0, 0], groups)
+    made = aten.convolution(images, filters, None, *how)
+    once = Rule(aten.convolution.default).flops_of((images, filters, None, *how), {}, made)
+    assert once == 2 * 2 * 32 * 64 * (32 // groups) * 9
+    for wanted in ([True, True, False], [True, False, False], [False, True, True]):
+        given = (made, images, filters, [32], *how, wanted)
+        back = Rule(aten.convolution_backward.default).flops_of(given, {}, aten.convolution_backward(*given))
+        assert back == once * sum(wanted[:2])
+
+
 @pytest.mark.parametrize("as_products", [False, True], ids=["a kernel of cuDNN", "products of cuBLAS"])
 def test_a_convolution_counts_once_however_it_runs(as_products):
     images, pixels, channels, filters = 32, 56 * 56, 64, 128

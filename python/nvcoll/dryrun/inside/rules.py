@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,13 @@ READS_BACK = (
     *("_cholesky", "masked_scatter_backward", "_embedding_bag_backward", "_to_sparse"),
 )
 """Beginnings of names of operators whose kernels read a status or a count of the GPU, and decide by it."""
+
+
+def _backward_of_convolution(*args: Any, **_: object) -> int:
+    """Returns FLOPs of gradients of input and weights, each as of the forward pass. torch's formula ignores groups."""
+    gradient, images, filters, transposed, wanted = (args[at] for at in (0, 1, 2, 7, 10))
+    points = (images if transposed else gradient).numel()
+    return int(2 * points * math.prod(filters.shape[1:]) * sum(wanted[:2]))
 
 
 class Rule:
@@ -74,6 +82,8 @@ class Rule:
         """It is called for its indices."""
         self.counts = op.namespace == "aten" and bare.startswith("histc")
         self._flops = private.flop_registry.get(op.overloadpacket)
+        if self.shown == "aten::convolution_backward":
+            self._flops = _backward_of_convolution
         self.causal_at = next((i for i, each in enumerate(schema.arguments) if each.name == "is_causal"), None)
         """Position of the argument that says whether attention is causal."""
         self._mutated = [
