@@ -122,6 +122,25 @@ def test_a_launcher_in_place_of_the_script_runs_the_script_behind_it(children, t
     assert run.status == "counted" and "args ['--strategy', 'deepspeed']" in out, out
 
 
+ELASTIC = """
+import torch
+from torch.distributed import run
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+torch.multiprocessing.start_processes(lambda rank, text: print(text, rank), ("started",), nprocs=2, start_method="fork")
+print("found", elastic_launch(LaunchConfig(1, 1, 2, run_id="x"), lambda text: text)("value"))
+run.main(["--nproc_per_node=2", "train.py", "--x"])
+"""
+
+
+def test_the_agent_of_torchrun_inside_of_a_script_runs_one_rank(children, tmp_path, monkeypatch):
+    monkeypatch.setenv("LEVEL", "1")
+    (tmp_path / "train.py").write_text(TRAINS)
+    (tmp_path / "starts.py").write_text(ELASTIC)
+    [(out, run, _)] = children.run(tmp_path / "starts.py", cwd=tmp_path)
+    assert run.status == "counted" and "started 0" in out and "found {0: 'value'}" in out and "args ['--x']" in out, out
+
+
 def test_another_program_of_python_is_named_if_no_step_was_seen(children, tmp_path):
     (tmp_path / "helper.py").write_text("print('done')")
     (tmp_path / "starts.py").write_text("import subprocess, sys; subprocess.run([sys.executable, 'helper.py'])")

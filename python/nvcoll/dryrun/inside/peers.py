@@ -8,7 +8,7 @@ groups        torch gives name and ranks, the log of the virtual GPU gives numbe
               group's name (torch 2.15), `description:name` (2.14, and 2.15's older backend), or the NCCL id in the
               store, whose key holds the name (2.13 and older). Splits have no id: they are noted when they are made
 send, recv    without a batch, NCCL gets a communicator of two ranks for each pair: its ranks are noted here
-mp.spawn      runs the function for this rank only, in this process
+mp.spawn      runs the function for this rank only, in this process, as does torchrun's agent (`elastic_launch`)
 ```
 """
 
@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,7 +69,9 @@ class Peers:
         for name in ("send", "recv"):
             private.wrap(dist.ProcessGroup, name, self._pairing)
         private.wrap(dist.ProcessGroup, "_end_coalescing", self._ending_batch)
-        private.replace(torch.multiprocessing, "spawn", spawn)
+        for name in ("spawn", "start_processes"):
+            private.replace(torch.multiprocessing, name, spawn)
+        private.replace(private.launcher, "launch_agent", launch)
 
     def groups(self, communicators: Records, records: Records, names: list[str]) -> dict[int, Group]:
         """Returns the groups by number of communicator.
@@ -249,5 +253,15 @@ def _by_name(function: Callable[..., object], answer: Callable[[SimpleNamespace]
 
 
 def spawn(fn: Callable[..., object], args: tuple[object, ...] = (), *_args: object, **_kwargs: object) -> None:
-    """Stands for `torch.multiprocessing.spawn`: this process is the one rank of its host that runs."""
+    """Stands for `torch.multiprocessing.spawn` and `start_processes`: this process is the one rank of its host that runs."""
     fn(int(os.environ["LOCAL_RANK"]), *args)
+
+
+def launch(
+    _config: object, entrypoint: Callable[..., object] | str, args: Sequence[Any], *_more: object, **_named: object
+) -> dict[int, object]:
+    """Stands for torchrun's agent: runs its function, or its program, for this rank only."""
+    if callable(entrypoint):
+        return {int(os.environ["LOCAL_RANK"]): entrypoint(*args)}
+    subprocess.run([entrypoint, *args], check=True)  # of which `inside.children` runs a training script here
+    return {}

@@ -9,6 +9,7 @@
 | ``_new_process_group_helper``, ``_end_coalescing``, ``FakeProcessGroup`` | groups and their ranks |
 | ``Backend._plugins``, ``Backend._BackendPlugin`` | the function that makes gloo's part of a group |
 | ``rendezvous``, its module | the store |
+| ``launch_agent`` | torchrun inside of a script |
 | ``_verify_params_across_processes``, ``Reducer._rebuild_buckets`` | DDP's check of shapes, and its buckets |
 | ``_get_default_group`` | the backend of NCCL |
 | ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
@@ -146,6 +147,9 @@ printer: ModuleType = lookup("torch._tensor_str")
 
 StorageWeakRef: Any = lookup("torch.multiprocessing.reductions", "StorageWeakRef")
 """A weak reference to the memory of a tensor."""
+
+launcher: ModuleType = lookup("torch.distributed.launcher.api")
+"""The module of torchrun's agent, as Python calls it."""
 
 Store: Any = lookup("torch.distributed", "Store")
 """The base class of stores."""
