@@ -184,6 +184,34 @@ fn functions_of_the_host_run_now_or_at_each_launch_of_their_graph() {
 }
 
 #[test]
+fn views_of_page_locked_memory_are_of_its_range() {
+    let own = vec![0u8; 8192];
+    let own = own.as_ptr() as usize;
+    let mut pinned = 0;
+    let range = |address: usize| {
+        let mut range = [0usize; 2];
+        // SAFETY: the places have the 64 bits of these attributes: the first address, the bytes.
+        unsafe {
+            let [start, bytes] = &mut range;
+            assert_eq!(cuPointerGetAttribute((&raw mut *start).cast(), 11, address), OK);
+            assert_eq!(cuPointerGetAttribute((&raw mut *bytes).cast(), 12, address), OK);
+        }
+        (range[0], range[1])
+    };
+    // SAFETY: the places are valid.
+    unsafe {
+        assert_eq!(cudaHostAlloc(&mut pinned, 100_000, 0), OK);
+        assert_eq!(cudaHostRegister(own, 4096, 0), OK);
+        assert_eq!((range(own + 7), range(pinned + 50_000).0), ((own, 4096), pinned));
+        assert_eq!(cudaHostRegister(pinned + 4096, 10, 0), 712, "it is page-locked");
+        assert_eq!((cudaHostUnregister(own), cudaFreeHost(pinned)), (OK, OK));
+        let mut word = 0i32;
+        assert_eq!(cuPointerGetAttribute((&raw mut word).cast(), 2, pinned), INVALID_VALUE, "it was released");
+        assert_eq!(cudaMemcpy(0, 0, 0, 4), OK, "a view without elements");
+    }
+}
+
+#[test]
 fn errors_have_their_names() {
     // SAFETY: any number may be passed, and the result is a C string.
     let name = |error| unsafe { CStr::from_ptr(cudaGetErrorName(error)) }.to_str().expect("it is ASCII");

@@ -6,7 +6,8 @@ use std::ffi::c_void;
 use super::contexts::context_of;
 use crate::entry_points::functions;
 use crate::errors::{self, Failure};
-use crate::{log, memory, set, Answer, Out};
+use crate::memory::{self, pinned};
+use crate::{log, set, Answer, Out};
 
 /// One value: its bytes have the type of the attribute.
 enum Value {
@@ -22,7 +23,8 @@ fn attribute(number: i32, address: usize) -> Result<Value, Failure> {
         return Err(Failure::INVALID_VALUE);
     }
     let device = block.map_or(log::device(), |(_, block)| block.device);
-    let (start, bytes) = block.map_or((address, 1), |(start, block)| (start, block.bytes));
+    let range = block.map(|(start, block)| (start, block.bytes)).or_else(|| pinned::block_of(address));
+    let (start, bytes) = range.unwrap_or((address, 1));
     Ok(match number {
         1 => Value::Long(context_of(device)),
         2 => Value::Word(if is_device { 2 } else { 1 }),

@@ -182,7 +182,7 @@ pub fn is_device(address: usize) -> bool {
 
 /// Whether an address is one of page-locked memory, allocated or registered.
 pub fn is_pinned(address: usize) -> bool {
-    pinned::has(address)
+    pinned::block_of(address).is_some()
 }
 
 /// The first address of the memory in which an address lies, and that memory.

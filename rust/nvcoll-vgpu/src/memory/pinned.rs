@@ -63,8 +63,8 @@ pub fn register(address: usize, bytes: usize) -> Answer {
         return Err(Failure::INVALID_VALUE);
     }
     let mut state = lock(&STATE);
-    let before = state.registered.range(..end).next_back();
-    if before.is_some_and(|(start, length)| start + length > address) {
+    let before = [&state.registered, &state.blocks].map(|memory| memory.range(..end).next_back());
+    if before.into_iter().flatten().any(|(start, length)| start + length > address) {
         return Err(Failure::ALREADY_REGISTERED);
     }
     state.registered.insert(address, bytes);
@@ -80,12 +80,10 @@ pub fn unregister(address: usize) -> Answer {
     removed.map(drop).ok_or(Failure::NOT_REGISTERED)
 }
 
-/// Whether an address lies in page-locked memory.
-pub fn has(address: usize) -> bool {
-    if PINNED.has(address) {
-        return true;
-    }
+/// The first address and the bytes of the page-locked memory in which an address lies.
+pub fn block_of(address: usize) -> Option<(usize, usize)> {
     let state = lock(&STATE);
-    let before = state.registered.range(..=address).next_back();
-    before.is_some_and(|(start, length)| address - start < *length)
+    let memory = if PINNED.has(address) { &state.blocks } else { &state.registered };
+    let (&start, &bytes) = memory.range(..=address).next_back()?;
+    (address - start < bytes).then_some((start, bytes))
 }

@@ -79,6 +79,12 @@ extern "C" {
     pub(crate) fn cuMemMap(address: usize, bytes: usize, offset: usize, handle: Handle, flags: u64) -> i32;
     pub(crate) fn cuMemUnmap(address: usize, bytes: usize) -> i32;
     pub(crate) fn cuMemGetAddressRange_v2(start: *mut usize, bytes: *mut usize, address: usize) -> i32;
+    pub(crate) fn cuGreenCtxCreate(out: *mut Handle) -> i32;
+    pub(crate) fn cudaGetErrorString(error: i32) -> *const c_char;
+    pub(crate) fn cudaIpcGetMemHandle(out: *mut [u64; 8], address: usize) -> i32;
+    pub(crate) fn cudaIpcOpenMemHandle(out: *mut usize, handle: Words, flags: u32) -> i32;
+    pub(crate) fn cudaIpcCloseMemHandle(address: usize) -> i32;
+    pub(crate) fn cuPointerGetAttribute(out: *mut c_void, number: i32, address: usize) -> i32;
     pub(crate) fn nvcoll_vgpu_used(device: i32) -> u64;
 }
 
@@ -92,6 +98,10 @@ pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const INVALID_HANDLE: i32 = 400;
 /// `cudaErrorNotReady`.
 pub(crate) const NOT_READY: i32 = 600;
+
+/// `cudaIpcMemHandle_t`, which C passes by value.
+#[repr(C)]
+pub(crate) struct Words(pub(crate) [u64; 8]);
 
 /// A grid or a block along x.
 pub(crate) fn line(x: u32) -> Dim3 {
