@@ -15,7 +15,7 @@
 //! calling convention passes them. Functions ignore the arguments that a row leaves out at the end: on x86-64 the caller removes them.
 use std::ffi::c_char;
 
-use crate::{Answer, Failure, Status};
+use crate::{errors, Answer, Failure, Status};
 
 /// Functions of one interface; `answer` turns what a row does into a status.
 macro_rules! functions {
@@ -54,6 +54,19 @@ macro_rules! runtime {
     )* };
 }
 pub(crate) use runtime;
+
+/// Functions that do nothing here and fail: what the interface says of the error has their name.
+macro_rules! refused {
+    ($answer:path: $($name:ident)+) => { $(
+        #[no_mangle]
+        pub(crate) extern "C" fn $name() -> $crate::Status {
+            let status = $answer(|| Err($crate::Failure::NOT_SUPPORTED));
+            $crate::errors::name_refused(concat!("operation not supported by the virtual GPU: ", stringify!($name), "\0"));
+            status
+        }
+    )+ };
+}
+pub(crate) use refused;
 
 /// Functions that the log names: what a row does is a function of its [`Name`].
 macro_rules! logged {
@@ -114,7 +127,11 @@ pub(crate) fn int(word: usize) -> i32 {
 
 /// The status of a library: its numbers for a handle that names nothing, and for any other error.
 pub(crate) fn number(answer: Answer, handle: Status, other: Status) -> Status {
-    answer.map_or_else(|failure| if failure == Failure::INVALID_HANDLE { handle } else { other }, |()| 0)
+    match errors::driver(|| answer) {
+        0 => 0,
+        status if status == Failure::INVALID_HANDLE.0 => handle,
+        _ => other,
+    }
 }
 
 values! {
@@ -126,5 +143,5 @@ values! {
 /// What a status of a library says.
 pub(crate) fn outcome(status: Status) -> *const c_char {
     let unknown = c"the virtual GPU does not know a handle or a value, or has no memory left";
-    if status == 0 { c"success" } else { unknown }.as_ptr()
+    if status == 0 { c"success" } else { errors::refused().unwrap_or(unknown) }.as_ptr()
 }

@@ -38,6 +38,7 @@ failures! {
     100 NO_DEVICE "cudaErrorNoDevice" "CUDA_ERROR_NO_DEVICE" "no CUDA-capable device is detected"
     101 INVALID_DEVICE "cudaErrorInvalidDevice" "CUDA_ERROR_INVALID_DEVICE" "invalid device ordinal"
     201 INVALID_CONTEXT "cudaErrorDeviceUninitialized" "CUDA_ERROR_INVALID_CONTEXT" "invalid device context"
+    205 MAP_FAILED "cudaErrorMapBufferObjectFailed" "CUDA_ERROR_MAP_FAILED" "memory of another process, which a dry run does not have"
     209 NO_KERNEL_IMAGE "cudaErrorNoKernelImageForDevice" "CUDA_ERROR_NO_BINARY_FOR_GPU" "no kernel image is available for execution on the device"
     400 INVALID_HANDLE "cudaErrorInvalidResourceHandle" "CUDA_ERROR_INVALID_HANDLE" "invalid resource handle"
     401 ILLEGAL_STATE "cudaErrorIllegalState" "CUDA_ERROR_ILLEGAL_STATE" "the operation cannot be performed in the present state"
@@ -56,6 +57,8 @@ failures! {
 
 thread_local! {
     static LAST: Cell<Status> = const { Cell::new(0) };
+    /// The sentence about the function that failed last, if it is one that is refused.
+    static REFUSED: Cell<Option<&'static CStr>> = const { Cell::new(None) };
 }
 
 /// The status that the runtime returns; an error is kept for `cudaGetLastError`.
@@ -69,7 +72,20 @@ pub(crate) fn runtime(body: impl FnOnce() -> Answer) -> Status {
 
 /// The status that the driver returns, which keeps no last error.
 pub(crate) fn driver(body: impl FnOnce() -> Answer) -> Status {
-    body().err().map_or(0, |failure| failure.0)
+    body().err().map_or(0, |failure| {
+        REFUSED.set(None);
+        failure.0
+    })
+}
+
+/// Names the function that failed as one that is refused, by a sentence that ends with a zero byte.
+pub(crate) fn name_refused(sentence: &'static str) {
+    REFUSED.set(CStr::from_bytes_with_nul(sentence.as_bytes()).ok());
+}
+
+/// The sentence about the function that failed last in this thread, if it is one that is refused.
+pub(crate) fn refused() -> Option<&'static CStr> {
+    REFUSED.get()
 }
 
 /// The last error of this thread; `forget` clears it.
@@ -90,6 +106,9 @@ pub enum ErrorText {
 
 /// A text of an error; none for a number that has no row.
 pub fn text(number: Status, which: ErrorText) -> Option<&'static CStr> {
+    if let (true, Some(sentence)) = (number == Failure::NOT_SUPPORTED.0 && which == ErrorText::Sentence, refused()) {
+        return Some(sentence);
+    }
     let success = (0, "cudaSuccess\0", "CUDA_SUCCESS\0", "no error\0");
     let row = if number == 0 { &success } else { FAILURES.iter().find(|row| row.0 == number)? };
     let text = match which {

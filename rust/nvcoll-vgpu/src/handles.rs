@@ -31,6 +31,18 @@ impl<T: Clone> Handles<T> {
         number
     }
 
+    /// Keeps `object` under a handle that the caller chose: the address of its own memory.
+    ///
+    /// # Errors
+    /// [`Failure::INVALID_VALUE`] for null.
+    pub(crate) fn put(&self, handle: Handle, object: T) -> Answer {
+        if handle == 0 {
+            return Err(Failure::INVALID_VALUE);
+        }
+        write(&self.0).insert(handle, object);
+        Ok(())
+    }
+
     /// Keeps `object` and writes its handle; for null nothing is kept.
     pub(crate) fn make(&self, out: Out<'_, Handle>, object: T) -> Answer {
         make(out, || Ok(self.insert(object)))

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::arguments::{Room, Text};
 use crate::entry_points::{functions, number};
-use crate::gpu::gpu;
+use crate::gpu::{gpu, LIMITS};
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out, Status};
 
@@ -29,12 +29,19 @@ fn write(program: Handle, out: Room<c_char>, text: &CStr) -> Answer {
     out.cast().write(text.to_bytes_with_nul())
 }
 
+/// Compute capabilities for which the compiler of CUDA 13 has code.
+fn architectures() -> Vec<c_int> {
+    LIMITS.iter().map(|limits| limits.capability as c_int).filter(|capability| *capability >= 75).collect()
+}
+
 functions! { answer:
     // That of CUDA.
     nvrtcVersion(major: Out<c_int>, minor: Out<c_int>) => {
         set(major, gpu().version() / 1000)?;
         set(minor, gpu().version() % 1000 / 10)
     };
+    nvrtcGetNumSupportedArchs(count: Out<c_int>) => set(count, architectures().len() as c_int);
+    nvrtcGetSupportedArchs(out: Room<c_int>) => out.write(&architectures());
     nvrtcCreateProgram(out: Out<Handle>) => PROGRAMS.make(out, BTreeSet::new());
     // The place of the handle becomes null.
     nvrtcDestroyProgram(program: Option<&mut Handle>) =>
@@ -64,6 +71,13 @@ mod tests {
     const SUCCESS: c_int = 0;
     const INVALID_PROGRAM: c_int = 4;
     const INVALID_INPUT: c_int = 3;
+
+    #[test]
+    fn architectures_are_listed() {
+        let mut all = vec![0; crate::testing::value_of(0, |out| nvrtcGetNumSupportedArchs(out)) as usize];
+        assert_eq!(nvrtcGetSupportedArchs(Room::from(&mut all[..])), SUCCESS);
+        assert!(all[0] == 75 && all.contains(&90) && all.is_sorted(), "{all:?}");
+    }
 
     #[test]
     fn a_program_keeps_the_names_that_were_asked_for() {

@@ -212,6 +212,37 @@ fn views_of_page_locked_memory_are_of_its_range() {
 }
 
 #[test]
+fn shared_memory_is_that_of_this_rank_for_all_ranks_hold_the_same() {
+    let (mut memory, mut opened, mut handle) = (0, 0, [0; 8]);
+    // SAFETY: the places are valid.
+    unsafe {
+        assert_eq!(cudaMalloc(&mut memory, 4096), OK);
+        assert_eq!(cudaIpcGetMemHandle(&mut handle, memory + 100), OK, "of all of the allocation");
+        assert_eq!((cudaIpcOpenMemHandle(&mut opened, Words(handle), 1), opened), (OK, memory));
+        assert_eq!(cudaIpcCloseMemHandle(opened), OK);
+        let mut foreign = handle;
+        foreign[2] ^= 1; // the process
+        assert_eq!(cudaIpcOpenMemHandle(&mut opened, Words(foreign), 1), 205);
+        assert_eq!(cudaFree(memory), OK);
+        assert_eq!(cudaIpcOpenMemHandle(&mut opened, Words(handle), 1), 205, "it was released");
+        assert_eq!(cudaIpcGetMemHandle(&mut handle, memory), INVALID_VALUE);
+    }
+}
+
+#[test]
+fn a_function_that_is_refused_is_named() {
+    // SAFETY: any number may be passed, and the result is a C string.
+    let sentence = || unsafe { CStr::from_ptr(cudaGetErrorString(801)) }.to_str().expect("it is ASCII");
+    // SAFETY: the place is not written.
+    unsafe {
+        assert_eq!(cuGreenCtxCreate(std::ptr::null_mut()), 801);
+        assert_eq!(sentence(), "operation not supported by the virtual GPU: cuGreenCtxCreate");
+        assert_eq!(cudaFree(5), INVALID_VALUE);
+        assert_eq!(sentence(), "operation not supported by the virtual GPU");
+    }
+}
+
+#[test]
 fn errors_have_their_names() {
     // SAFETY: any number may be passed, and the result is a C string.
     let name = |error| unsafe { CStr::from_ptr(cudaGetErrorName(error)) }.to_str().expect("it is ASCII");

@@ -2,13 +2,14 @@
 //!
 //! A product is m x n x k: m and n are the rows and columns of D, k is the side of A that is summed over. The epilogue
 //! (bias, ReLU, GELU, their gradients) stands in the record as the number of `cublasLtEpilogue_t`.
+//! A program may also hold a description itself (`..._internal`, which NVIDIA's header calls): its address is then the handle.
 //! Numbers of attributes are from NVIDIA's documentation, *cuBLAS*, section "Using the cuBLASLt API".
 use std::ffi::c_int;
 
 use super::products::MatrixProduct;
 use super::{answer, version};
 use crate::arguments::{List, Room};
-use crate::entry_points::{functions, int, named, values};
+use crate::entry_points::{functions, int, named, refused, values};
 use crate::handles::Handles;
 use crate::{set, Answer, Failure, Handle, Out};
 
@@ -101,6 +102,11 @@ fn log(description: Handle, a: Handle, d: Handle, stream: Handle) -> Answer {
 functions! { answer:
     cublasLtMatmulDescCreate(out: Out<Handle>, compute: c_int) =>
         DESCRIPTIONS.make(out, ProductDescription { compute, transposes: [0, 0], epilogue: 1 });
+    cublasLtMatmulDescInit_internal(own: Handle, _bytes: usize, compute: c_int) =>
+        DESCRIPTIONS.put(own, ProductDescription { compute, transposes: [0, 0], epilogue: 1 });
+    cublasLtMatrixLayoutInit_internal(own: Handle, _bytes: usize, dtype: c_int, rows: i64, columns: i64) =>
+        LAYOUTS.put(own, MatrixLayout { dtype, rows, columns, batch: 1 });
+    cublasLtMatmulPreferenceInit_internal(own: Handle) => PREFERENCES.put(own, ());
     cublasLtMatmulDescSetAttribute(description: Handle, attribute: c_int, value: List<c_int>, bytes: usize) =>
         describe(description, attribute, value, bytes);
     cublasLtMatmulDescDestroy(description: Handle) => DESCRIPTIONS.remove(description);
@@ -129,3 +135,6 @@ functions! { answer:
     cublasLtMatmul[handle description alpha a a_layout b b_layout beta c c_layout d d_layout algorithm workspace bytes stream]() =>
         log(description, a_layout, d_layout, stream);
 }
+
+// The sizes of a product in groups lie on the device.
+refused! { answer: cublasLtGroupedMatrixLayoutInit_internal cublasLtGroupedMatrixLayoutCreate }

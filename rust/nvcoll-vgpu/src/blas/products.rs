@@ -9,10 +9,12 @@ use crate::{Answer, Failure, Handle};
 /// Types of matrices: `cudaDataType_t`.
 const R_32F: c_int = 0;
 const R_64F: c_int = 1;
+const R_16F: c_int = 2;
 const C_32F: c_int = 4;
 const C_64F: c_int = 5;
 
 /// Compute types: `cublasComputeType_t`.
+const COMPUTE_16F: c_int = 64;
 pub(crate) const COMPUTE_32F: c_int = 68;
 pub(crate) const COMPUTE_64F: c_int = 70;
 pub(crate) const COMPUTE_TF32: c_int = 77;
@@ -77,6 +79,7 @@ fn typed(name: Name, handle: Handle, sizes: [i64; 4], operations: [usize; 2], ty
 pub(super) fn plain(name: Name, handle: Handle, sizes: [i64; 4], operations: [usize; 2]) -> Answer {
     let (dtype, compute) = match name.text.as_bytes()[6] {
         b'D' => (R_64F, COMPUTE_64F),
+        b'H' => (R_16F, COMPUTE_16F),
         b'C' => (C_32F, COMPUTE_32F),
         b'Z' => (C_64F, COMPUTE_64F),
         _ => (R_32F, COMPUTE_32F),
@@ -86,12 +89,12 @@ pub(super) fn plain(name: Name, handle: Handle, sizes: [i64; 4], operations: [us
 }
 
 logged! { answer:
-    cublasSgemm_v2 cublasDgemm_v2 cublasCgemm_v2 cublasZgemm_v2[handle op_a op_b m n k]() =>
+    cublasSgemm_v2 cublasDgemm_v2 cublasCgemm_v2 cublasZgemm_v2 cublasHgemm[handle op_a op_b m n k]() =>
         |name| plain(name, handle, sizes([m, n, k, 1]), [op_a, op_b]);
     cublasSgemmStridedBatched cublasDgemmStridedBatched cublasCgemmStridedBatched cublasZgemmStridedBatched
-        [handle op_a op_b m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c batch]() =>
+        cublasHgemmStridedBatched[handle op_a op_b m n k alpha a lda stride_a b ldb stride_b beta c ldc stride_c batch]() =>
         |name| plain(name, handle, sizes([m, n, k, batch]), [op_a, op_b]);
-    cublasSgemmBatched cublasDgemmBatched cublasCgemmBatched cublasZgemmBatched
+    cublasSgemmBatched cublasDgemmBatched cublasCgemmBatched cublasZgemmBatched cublasHgemmBatched
         [handle op_a op_b m n k alpha a lda b ldb beta c ldc batch]() =>
         |name| plain(name, handle, sizes([m, n, k, batch]), [op_a, op_b]);
     // The product of an m x n matrix, or of its transpose, with a vector.

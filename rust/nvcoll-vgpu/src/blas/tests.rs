@@ -37,6 +37,40 @@ fn a_product_is_logged_with_its_shape_types_and_stream() {
 }
 
 #[test]
+fn a_product_of_half_precision_without_types_is_one() {
+    let handle = library();
+    let records = records_of(|| {
+        assert_eq!(cublasHgemm(handle, 0, 1, 30, 20, 10), SUCCESS);
+        cublasHgemmStridedBatched(handle, 0, 0, 30, 20, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5);
+    });
+    let half = 2 | 2 << 8 | 64 << 32;
+    assert_eq!(
+        records.iter().map(|record| record.args).collect::<Vec<_>>(),
+        [[30, 20, 10, 1, 1, half], [30, 20, 10, 5, 0, half]]
+    );
+}
+
+#[test]
+fn a_program_may_hold_descriptions_of_lt_itself() {
+    let own = [0u64; 96];
+    let at = |index: usize| &raw const own[index] as usize;
+    let records = records_of(|| {
+        assert_eq!(cublasLtMatmulDescInit_internal(at(0), 256, 68), SUCCESS);
+        for (index, rows, columns) in [(32, 16, 64), (40, 64, 32), (48, 16, 32)] {
+            assert_eq!(cublasLtMatrixLayoutInit_internal(at(index), 64, 14, rows, columns), SUCCESS);
+        }
+        assert_eq!(cublasLtMatmulPreferenceInit_internal(at(64)), SUCCESS);
+        assert_eq!(cublasLtMatmul(0, at(0), 0, 0, at(32), 0, at(40), 0, 0, at(48), 0, at(48), 0, 0, 0, 0), SUCCESS);
+    });
+    assert_eq!(records[0].args[..4], [16, 32, 64, 1]);
+    assert_eq!(cublasLtMatmulDescInit_internal(0, 256, 68), INVALID_VALUE);
+    assert_eq!(cublasLtGroupedMatrixLayoutInit_internal(), INVALID_VALUE);
+    // SAFETY: the result is a C string.
+    let sentence = unsafe { std::ffi::CStr::from_ptr(crate::entry_points::outcome(INVALID_VALUE)) };
+    assert!(sentence.to_string_lossy().ends_with("cublasLtGroupedMatrixLayoutInit_internal"), "{sentence:?}");
+}
+
+#[test]
 fn single_precision_says_whether_tf32_is_allowed() {
     let handle = library();
     let records = records_of(|| {

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use crate::entry_points::functions;
+use crate::entry_points::{functions, refused};
 use crate::errors::{self, Failure};
 use crate::runtime::device_of;
 use crate::{gpu, log, set, streams, Answer, Handle, Out};
@@ -57,7 +57,9 @@ functions! { errors::driver:
         Ok(())
     };
     cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxSetFlags_v2 cuDevicePrimaryCtxReset_v2 cuCtxDestroy_v2() => Ok(());
-    cuLogsRegisterCallback cuLogsUnregisterCallback cuDeviceGetDevResource cuDevSmResourceSplitByCount
-        cuDevResourceGenerateDesc cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxStreamCreate cuCtxFromGreenCtx() =>
-        Err(Failure::NOT_SUPPORTED);
+}
+
+refused! { errors::driver:
+    cuLogsRegisterCallback cuLogsUnregisterCallback cuDeviceGetDevResource cuDevSmResourceSplitByCount cuDevResourceGenerateDesc
+    cuGreenCtxCreate cuGreenCtxDestroy cuGreenCtxStreamCreate cuGreenCtxGetDevResource cuCtxGetDevResource cuCtxFromGreenCtx
 }

@@ -1,7 +1,7 @@
 //! Memory that is created and mapped: torch's expandable segments and symmetric memory.
 #![allow(non_snake_case)] // the names of a public interface
 
-use crate::entry_points::functions;
+use crate::entry_points::{functions, refused};
 use crate::errors::{self, Failure};
 use crate::memory::{self, mapped, GRANULARITY};
 use crate::runtime::device_of;
@@ -56,6 +56,9 @@ functions! { errors::driver:
     };
     cuMemUnmap(address: usize, bytes: usize) => mapped::unmap(address, bytes);
     cuMemSetAccess() => Ok(());
+}
+
+refused! { errors::driver:
     cuMemExportToShareableHandle cuMemImportFromShareableHandle cuMulticastCreate cuMulticastAddDevice cuMulticastBindMem
-        cuMulticastUnbind cuMulticastGetGranularity() => Err(Failure::NOT_SUPPORTED);
+    cuMulticastUnbind cuMulticastGetGranularity
 }

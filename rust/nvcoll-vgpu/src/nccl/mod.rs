@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::Mutex;
 
 use crate::arguments::{List, Room, Text};
-use crate::entry_points::{functions, number, values};
+use crate::entry_points::{functions, number, refused, values};
 use crate::gpu::gpu;
 use crate::handles::Handles;
 use crate::lock::lock;
@@ -186,7 +186,31 @@ fn shrink(comm: Handle, excluded: List<c_int>, count: c_int, out: Out<'_, Handle
     make(out, &name, (whole.ranks as c_int).saturating_sub(count), whole.rank as c_int - before as c_int)
 }
 
+/// `ncclTeam_t`: ranks of a communicator, `stride` apart.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Team {
+    ranks: c_int,
+    rank: c_int,
+    stride: c_int,
+}
+
+/// The ranks that share the host of a rank, or (across hosts) its place on each; none for an unknown communicator.
+fn team(comm: Handle, is_across: bool) -> Team {
+    let Ok(whole) = COMMUNICATORS.find(comm) else { return Team::default() };
+    let (ranks, rank) = (whole.ranks as c_int, whole.rank as c_int);
+    let on_host = ranks.min(gpu().devices as c_int).max(1);
+    match is_across {
+        true => Team { ranks: ranks / on_host, rank: rank / on_host, stride: on_host },
+        false => Team { ranks: on_host, rank: rank % on_host, stride: 1 },
+    }
+}
+
 values! {
+    ncclTeamLsa(comm: Handle) -> Team => team(comm, false);
+    ncclTeamRail(comm: Handle) -> Team => team(comm, true);
+    ncclTeamRankToWorld(comm: Handle, team: Team, rank: c_int) -> c_int =>
+        COMMUNICATORS.find(comm).map_or(-1, |whole| whole.rank as c_int + (rank - team.rank) * team.stride);
     // The last error in words: none.
     ncclGetLastError() -> *const c_char => c"".as_ptr();
 }
@@ -232,3 +256,5 @@ functions! { answer:
     ncclWinGetUserPtr(comm: Handle, window: Handle, out: Out<Handle>) =>
         COMMUNICATORS.find(comm).and_then(|_| set(out, window));
 }
+
+refused! { answer: ncclCommQueryProperties }

@@ -36,6 +36,15 @@ fn a_communicator_knows_its_ranks_and_has_no_errors() {
 }
 
 #[test]
+fn teams_are_the_ranks_of_a_host_and_those_across_hosts() {
+    let comm = comm(32, 19); // hosts of 8
+    let (host, across) = (ncclTeamLsa(comm), ncclTeamRail(comm));
+    assert_eq!((host.ranks, host.rank, across.ranks, across.rank), (8, 3, 4, 2));
+    assert_eq!((ncclTeamRankToWorld(comm, host, 0), ncclTeamRankToWorld(comm, across, 0)), (16, 3));
+    assert_eq!((ncclTeamLsa(0).ranks, ncclCommQueryProperties()), (0, INVALID_ARGUMENT));
+}
+
+#[test]
 fn a_collective_is_logged_by_its_communicator() {
     let comm = comm(4, 1);
     let at = device(&[1f32; 6]);

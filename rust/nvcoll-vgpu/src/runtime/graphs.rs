@@ -3,8 +3,8 @@
 
 use std::mem::MaybeUninit;
 
-use crate::entry_points::runtime;
-use crate::errors::Failure;
+use crate::entry_points::{refused, runtime};
+use crate::errors::{self, Failure};
 use crate::gpu::gpu;
 use crate::{captures, graphs, make, set, streams, Answer, Handle, Out};
 
@@ -56,11 +56,11 @@ unsafe fn write_nodes(graph: Handle, nodes: *mut Handle, count: Option<&mut usiz
 }
 
 runtime! {
-    cudaStreamBeginCapture(stream: Handle, _mode: i32) =>
+    cudaStreamBeginCapture(stream: Handle, _mode: i32), cuStreamBeginCapture_v2 =>
         streams::stream(stream).and_then(|_| captures::begin(stream, None));
     cudaStreamBeginCaptureToGraph(stream: Handle, graph: Handle) =>
         streams::stream(stream).and_then(|_| captures::begin(stream, Some(graph)));
-    cudaStreamEndCapture(stream: Handle, graph: Out<Handle>) => {
+    cudaStreamEndCapture(stream: Handle, graph: Out<Handle>), cuStreamEndCapture => {
         let graph = graph.ok_or(Failure::INVALID_VALUE)?;
         graph.write(0);
         graph.write(captures::end(stream)?);
@@ -75,14 +75,13 @@ runtime! {
         dependencies: Out<usize>, edges: Out<usize>, count: Out<usize>), cuStreamGetCaptureInfo_v3 =>
         capture_info(stream, status, id, graph, [dependencies, edges, count]);
     cudaGraphCreate(graph: Out<Handle>, _flags: u32) => set(graph, captures::create());
-    cudaGraphInstantiate cudaGraphInstantiateWithFlags(executable: Out<Handle>, graph: Handle, _flags: u64) =>
+    cudaGraphInstantiate cudaGraphInstantiateWithFlags(executable: Out<Handle>, graph: Handle, _flags: u64),
+        cuGraphInstantiateWithFlags =>
         make(executable, || graphs::instantiate(graph));
-    cudaGraphLaunch(executable: Handle, stream: Handle) =>
+    cudaGraphLaunch(executable: Handle, stream: Handle), cuGraphLaunch =>
         streams::stream(stream).and_then(|_| graphs::launch(executable, stream));
-    cudaGraphDestroy(graph: Handle) => captures::destroy(graph);
-    cudaGraphExecDestroy(executable: Handle) => graphs::destroy_executable(executable);
-    // Nodes that choose by a value on the GPU: the value does not exist.
-    cudaGraphConditionalHandleCreate cudaGraphAddNode() => Err(Failure::NOT_SUPPORTED);
+    cudaGraphDestroy(graph: Handle), cuGraphDestroy => captures::destroy(graph);
+    cudaGraphExecDestroy(executable: Handle), cuGraphExecDestroy => graphs::destroy_executable(executable);
     // An object that a graph would hold alive: it lives as long as the process.
     cudaUserObjectCreate(object: Out<Handle>) => set(object, 64);
     cudaUserObjectRelease cudaUserObjectRetain cudaGraphRetainUserObject cudaGraphReleaseUserObject cudaGraphUpload
@@ -104,3 +103,6 @@ runtime! { unsafe:
     cudaGraphNodeGetDependencies(_node: Handle, _nodes: usize, edges_or_count: *mut usize, count: *mut usize) =>
         set(place(if gpu().cuda < 13 { edges_or_count } else { count }), 0);
 }
+
+// Nodes that choose by a value on the GPU: the value does not exist.
+refused! { errors::runtime: cudaGraphConditionalHandleCreate cudaGraphAddNode }

@@ -3,14 +3,15 @@
 #![allow(non_snake_case)] // the names of a public interface
 
 use std::cell::RefCell;
+use std::ffi::c_char;
 
 use crate::arguments::Text;
-use crate::entry_points::{functions, runtime, values};
+use crate::entry_points::{functions, refused, runtime, values};
 use crate::errors::{self, Failure};
 use crate::gpu::gpu;
 use crate::images::{Binary, Wrapper};
 use crate::launches::{self, resident_blocks, Dim3, KernelLaunch, DYNAMIC_SHARED};
-use crate::{set, Answer, Handle, Out};
+use crate::{log, set, Answer, Handle, Out};
 
 values! {
     // The handle of a fat binary is a pointer that the caller keeps and never follows.
@@ -114,11 +115,14 @@ runtime! {
         stream: Handle) => KernelLaunch { function, grid, block, shared_bytes, stream }.run(true);
     cudaLaunchKernelExC(configuration: Option<&LaunchConfiguration>, function: Handle), cuLaunchKernelEx =>
         launch_configured(configuration, function);
+    cudaFuncGetName(out: Out<*const c_char>, function: Handle), cuFuncGetName cuKernelGetName =>
+        set(out, log::text(launches::registered(function)?.name).ok_or(Failure::NOT_FOUND)?.as_ptr());
     cudaFuncGetAttributes(out: Out<FunctionAttributes>, function: Handle) => set(out, attributes(function)?);
     cudaFuncSetAttribute cudaKernelSetAttributeForDevice(function: Handle, attribute: i32, value: i32), cuFuncSetAttribute =>
         launches::set_attribute(function, attribute, value);
     cudaOccupancyMaxActiveBlocksPerMultiprocessor cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: Out<i32>,
-        function: Handle, threads: i32, shared_bytes: usize), cuOccupancyMaxActiveBlocksPerMultiprocessor => {
+        function: Handle, threads: i32, shared_bytes: usize), cuOccupancyMaxActiveBlocksPerMultiprocessor
+        cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags => {
         launches::function(function)?;
         let threads = u32::try_from(threads).map_err(|_| Failure::INVALID_VALUE)?;
         set(blocks, resident_blocks(gpu(), threads, shared_bytes) as i32)
@@ -138,7 +142,7 @@ runtime! {
     cudaLibraryGetGlobal cudaLibraryGetManaged cudaLibraryGetUnifiedFunction() => Err(Failure::INVALID_SYMBOL);
     cudaLibraryGetKernelCount(count: Out<u32>) => set(count, 0);
     __cudaRegisterFatBinaryEnd __cudaRegisterManagedVar __cudaRegisterTexture __cudaRegisterSurface cudaFuncSetCacheConfig
-        cudaFuncSetSharedMemConfig(), cuFuncSetCacheConfig cuFuncSetSharedMemConfig => Ok(());
+        cudaFuncSetSharedMemConfig(), cuFuncSetCacheConfig cuFuncSetSharedMemConfig cuKernelSetCacheConfig => Ok(());
 }
 
 functions! { errors::driver:
@@ -159,6 +163,12 @@ functions! { errors::driver:
     cuTensorMapEncodeTiled cuTensorMapEncodeIm2col(map: Out<[u64; 16]>) => set(map, [0; 16]);
     // A library's handle is also its module's.
     cuLibraryGetModule(module: Out<Handle>, library: Handle) => set(module, library);
-    cuModuleGetGlobal_v2() => Err(Failure::NOT_FOUND);
-    cuLinkCreate_v2 cuLinkAddData_v2 cuLinkAddFile_v2 cuLinkComplete cuLinkDestroy() => Err(Failure::NOT_SUPPORTED);
+    cuModuleGetGlobal_v2 cuLibraryGetGlobal cuLibraryGetManaged cuLibraryGetUnifiedFunction() => Err(Failure::NOT_FOUND);
 }
+
+refused! { errors::driver:
+    cuLinkCreate_v2 cuLinkAddData_v2 cuLinkAddFile_v2 cuLinkComplete cuLinkDestroy
+    // Kernels of a library are in its code, which is not read.
+    cuLibraryGetKernelCount cuLibraryEnumerateKernels
+}
+refused! { errors::runtime: cudaLibraryEnumerateKernels }

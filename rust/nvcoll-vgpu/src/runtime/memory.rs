@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 
 use super::device_of;
-use crate::entry_points::{functions, runtime};
+use crate::entry_points::{functions, refused, runtime};
 use crate::errors::{self, Failure};
 use crate::gpu::gpu;
 use crate::log::{self, RecordKind};
@@ -34,6 +34,31 @@ fn attributes_of(address: usize) -> PointerAttributes {
         PointerAttributes { kind: 1, device, on_device: address, on_host: address }
     } else {
         PointerAttributes { kind: 0, device: -2, on_device: 0, on_host: 0 }
+    }
+}
+
+/// `cudaIpcMemHandle_t`: an allocation. All ranks hold the same, so what a rank got from another is its own handle, and it opens
+/// its own memory. The memory of other processes is not here.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(C)]
+pub(crate) struct SharedMemory {
+    address: usize,
+    bytes: usize,
+    process: u32,
+    rest: [u32; 11],
+}
+
+impl SharedMemory {
+    fn of(address: usize) -> Result<SharedMemory, Failure> {
+        let (address, block) =
+            memory::block_of(address).filter(|(_, block)| !block.is_mapped).ok_or(Failure::INVALID_VALUE)?;
+        Ok(SharedMemory { address, bytes: block.bytes, process: std::process::id(), rest: [0; 11] })
+    }
+
+    /// The address of the memory, if it is of this process and not released.
+    fn open(self) -> Result<usize, Failure> {
+        let own = SharedMemory::of(self.address).is_ok_and(|own| own == self);
+        own.then_some(self.address).ok_or(Failure::MAP_FAILED)
     }
 }
 
@@ -123,7 +148,7 @@ unsafe fn write_of_pool(pool: Handle, attribute: i32, value: *mut c_void) -> Ans
 }
 
 runtime! {
-    cudaMalloc cudaMallocManaged(out: Out<usize>, bytes: usize) => make(out, || memory::allocate(bytes));
+    cudaMalloc cudaMallocManaged(out: Out<usize>, bytes: usize), cuMemAllocManaged => make(out, || memory::allocate(bytes));
     cudaFree(address: usize), cuMemFree_v2 => memory::release(address);
     // Both are optional.
     cudaMemGetInfo(free: Out<usize>, total: Out<usize>), cuMemGetInfo_v2 => {
@@ -135,25 +160,29 @@ runtime! {
     cudaFreeHost(address: usize), cuMemFreeHost => pinned::release(address);
     cudaHostRegister(address: usize, bytes: usize, _flags: u32), cuMemHostRegister_v2 => pinned::register(address, bytes);
     cudaHostUnregister(address: usize), cuMemHostUnregister => pinned::unregister(address);
-    cudaHostGetDevicePointer(out: Out<usize>, address: usize, _flags: u32) =>
+    cudaHostGetDevicePointer(out: Out<usize>, address: usize, _flags: u32), cuMemHostGetDevicePointer_v2 =>
         set(out.filter(|_| memory::is_pinned(address)), address);
     cudaPointerGetAttributes(attributes: Out<PointerAttributes>, address: usize) => set(attributes, attributes_of(address));
     cudaMemset(address: usize, value: i32, bytes: usize) => fill_bytes(address, value as u8, bytes, 0);
     cudaMemsetAsync(address: usize, value: i32, bytes: usize, stream: Handle) => fill_bytes(address, value as u8, bytes, stream);
-    cudaMallocAsync(out: Out<usize>, bytes: usize, stream: Handle) =>
+    cudaMallocAsync(out: Out<usize>, bytes: usize, stream: Handle), cuMemAllocAsync =>
         streams::check(stream).and_then(|()| make(out, || memory::allocate(bytes)));
-    cudaMallocFromPoolAsync(out: Out<usize>, bytes: usize, _pool: Handle, stream: Handle) =>
+    cudaMallocFromPoolAsync(out: Out<usize>, bytes: usize, _pool: Handle, stream: Handle), cuMemAllocFromPoolAsync =>
         streams::check(stream).and_then(|()| make(out, || memory::allocate(bytes)));
-    cudaFreeAsync(address: usize, stream: Handle) => streams::check(stream).and_then(|()| memory::release(address));
-    cudaDeviceGetDefaultMemPool cudaDeviceGetMemPool(pool: Out<Handle>, device: i32) => set(pool, pool_of(device_of(device)?));
+    cudaFreeAsync(address: usize, stream: Handle), cuMemFreeAsync => streams::check(stream).and_then(|()| memory::release(address));
+    cudaDeviceGetDefaultMemPool cudaDeviceGetMemPool(pool: Out<Handle>, device: i32), cuDeviceGetDefaultMemPool
+        cuDeviceGetMemPool => set(pool, pool_of(device_of(device)?));
     cudaMemPoolCreate(pool: Out<Handle>) => set(pool, pool_of(log::device()));
     cudaDeviceGetGraphMemAttribute(_device: i32, _attribute: i32, value: Out<u64>) => set(value, 0);
     cudaMemPrefetchAsync cudaMemAdvise cudaStreamAttachMemAsync cudaMemPoolSetAttribute cudaMemPoolSetAccess cudaMemPoolTrimTo
         cudaMemPoolDestroy cudaDeviceSetMemPool cudaDeviceSetGraphMemAttribute cudaDeviceGraphMemTrim() => Ok(());
-    // Memory is not shared with other processes: they would have other GPUs.
-    cudaIpcGetMemHandle cudaIpcOpenMemHandle cudaIpcCloseMemHandle cudaIpcGetEventHandle cudaIpcOpenEventHandle() =>
-        Err(Failure::NOT_SUPPORTED);
+    cudaIpcGetMemHandle(out: Out<SharedMemory>, address: usize), cuIpcGetMemHandle => set(out, SharedMemory::of(address)?);
+    cudaIpcOpenMemHandle(out: Out<usize>, shared: SharedMemory), cuIpcOpenMemHandle_v2 => make(out, || shared.open());
+    cudaIpcCloseMemHandle(address: usize), cuIpcCloseMemHandle => SharedMemory::of(address).map(drop);
 }
+
+refused! { errors::runtime: cudaIpcGetEventHandle cudaIpcOpenEventHandle }
+refused! { errors::driver: cuIpcGetEventHandle cuIpcOpenEventHandle }
 
 runtime! { unsafe:
     cudaMemcpy(to: usize, from: usize, bytes: usize, direction: i32) => {
@@ -179,7 +208,8 @@ runtime! { unsafe:
 }
 
 functions! { unsafe errors::driver:
-    cuMemcpyHtoD_v2 cuMemcpyDtoH_v2(to: usize, from: usize, bytes: usize) => copy_and_wait(Copy::plain(to, from, bytes));
+    cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuMemcpyDtoD_v2 cuMemcpy(to: usize, from: usize, bytes: usize) =>
+        copy_and_wait(Copy::plain(to, from, bytes));
     cuMemcpyAsync cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2(to: usize, from: usize, bytes: usize,
         stream: Handle) => copy(Copy::plain(to, from, bytes), stream);
 }

@@ -29,9 +29,9 @@ runtime! {
     cudaStreamQuery(stream: Handle), cuStreamQuery => streams::query(stream);
     cudaStreamSynchronize(stream: Handle), cuStreamSynchronize => streams::wait_for(HostWait::Stream(stream));
     cudaStreamWaitEvent(stream: Handle, event: Handle), cuStreamWaitEvent => streams::wait(stream, event);
-    cudaLaunchHostFunc(stream: Handle, function: Option<extern "C" fn(usize)>, argument: usize) => streams::stream(stream)
-        .and_then(|_| graphs::host_function(stream, (function.ok_or(Failure::INVALID_VALUE)?, argument)));
-    cudaStreamAddCallback(stream: Handle, function: Option<StreamCallback>, argument: usize) =>
+    cudaLaunchHostFunc(stream: Handle, function: Option<extern "C" fn(usize)>, argument: usize), cuLaunchHostFunc =>
+        streams::stream(stream).and_then(|_| graphs::host_function(stream, (function.ok_or(Failure::INVALID_VALUE)?, argument)));
+    cudaStreamAddCallback(stream: Handle, function: Option<StreamCallback>, argument: usize), cuStreamAddCallback =>
         call_back(stream, function, argument);
     cudaStreamCopyAttributes cudaStreamSetAttribute() => Ok(());
     cudaEventCreateWithFlags(out: Out<Handle>, flags: u32), cuEventCreate =>
