@@ -470,7 +470,7 @@ def test_the_library_is_named_as_the_driver_and_loads_once():
         """
     )
     names = {path.name for path in libraries().iterdir()}
-    assert {"libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.13"} <= names
+    assert {"libcuda.so.1", "libnvidia-ml.so.1", "libcudart.so.13", "libcudnn_graph.so.9"} <= names
 
 
 def test_nothing_of_nvidia_is_loaded_if_the_library_has_all_names():

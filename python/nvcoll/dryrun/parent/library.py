@@ -23,11 +23,15 @@ SMI = Path(__file__).parents[1] / "inside" / "smi.py"
 DRIVER_NAMES = ("libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1")
 """Libraries that come with NVIDIA's driver: programs open them while they run."""
 
+CUDNN = "adv cnn engines_precompiled engines_runtime_compiled graph heuristic ops"
+"""Parts of cuDNN: torch is linked to the whole, Transformer Engine to each part."""
+
 WHEELS: dict[tuple[int, ...], tuple[str, ...]] = {
     (12, 13): ("cublas", "cublasLt", "cudart", "cupti", "nvJitLink", "nvrtc"),
     (11, 12): ("cufft", "cusolver"),
     **{(0,): ("cufile", "cusparseLt"), (2,): ("nccl",), (3,): ("nvshmem_host",)},
-    **{(9,): ("cudnn",), (10,): ("curand",), (12,): ("cusparse",)},
+    (9,): ("cudnn", *(f"cudnn_{part}" for part in CUDNN.split())),
+    **{(10,): ("curand",), (12,): ("cusparse",)},
 }
 """Libraries in NVIDIA's wheels by their versions, for CUDA 12 and 13: torch is linked to them, and finds nvcoll's."""
 
