@@ -1,5 +1,6 @@
 """torch.cuda, unmodified, on the virtual GPU: each test is a script in a child that preloads the library."""
 
+import ast
 import ctypes
 import importlib.util
 import subprocess
@@ -8,6 +9,7 @@ import textwrap
 
 import dryrun_forks
 import pytest
+from dryrun_children import SCRIPTS
 
 from nvcoll._nvcoll import gpus
 from nvcoll.dryrun.parent.failures import CannotDryRun
@@ -113,6 +115,21 @@ def test_no_devices_are_no_cuda():
 @pytest.mark.parametrize("text", ["cc=9", "sms=many", "colour=green", "memory"])
 def test_a_wrong_description_of_a_gpu_is_named(text):
     assert "NVCOLL_VGPU" in run("torch.cuda.init()", gpu=text, status=2)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.parametrize(("gpu", "stages"), [("cc=90", 3), ("cc=80", 3), ("cc=89", 2)])
+def test_kernels_of_triton_have_the_shared_memory_that_a_gpu_has_and_no_more(gpu, stages, tmp_path):
+    file = SCRIPTS / "shared_memory.py"
+    out = run(
+        f"import runpy\nrunpy.run_path({str(file)!r})\nos._exit(0)",
+        gpu=gpu,
+        TRITON_LIBCUDA_PATH=str(libraries()),
+        TRITON_CACHE_DIR=str(tmp_path),
+    )
+    said = ast.literal_eval(out.partition("SAID ")[2].splitlines()[0])
+    assert all(isinstance(kib, int) for kib in said[:stages]) and max(said[:stages]) > 48
+    assert all("out of resource: shared memory" in text for text in said[stages:]), said
 
 
 def test_memory_that_is_new_reads_as_zero_and_what_was_copied_is_kept():
