@@ -253,7 +253,7 @@ def _by_name(function: Callable[..., object], answer: Callable[[SimpleNamespace]
 
 
 def spawn(fn: Callable[..., object], args: tuple[object, ...] = (), *_args: object, **_kwargs: object) -> None:
-    """Stands for `torch.multiprocessing.spawn` and `start_processes`: of its host this process runs."""
+    """Stands for `torch.multiprocessing.spawn` and `start_processes`: this process is one rank of its host."""
     fn(int(os.environ["LOCAL_RANK"]), *args)
 
 
