@@ -3140,8 +3140,8 @@ class RankBuilder:
     def more(self, handle: int, nbytes: float) -> bool:
         """Adds one more launch, of some bytes, to kernels that move bytes. Returns whether the operation of the handle is such."""
 
-    def move(self, issue: Issue, nbytes: float, *, launches: float = 1.0) -> int:
-        """Adds kernels that read and write bytes."""
+    def move(self, issue: Issue, nbytes: float, *, launches: float = 1.0, flops: float = 0.0) -> int:
+        """Adds kernels that read and write bytes. ``flops`` count for the model, and take no time."""
 
     def place(self, handle: int) -> int:
         """Returns the position of an operation in the finished step; -1: it was left out."""

@@ -1,9 +1,11 @@
 """Products that an operator computes in kernels of its own are found by its shapes: experts, convolutions."""
 
+import json
+
 import pytest
 from dryrun_recordings import Log
 
-from nvcoll.dryrun.parent.products import grouped
+from nvcoll.dryrun.parent.products import grouped, is_depthwise
 from nvcoll.dryrun.parent.step import made_of
 from nvcoll.dryrun.wire.rank_recording import Op
 
@@ -27,6 +29,24 @@ def test_experts_multiply_each_row_once(form):
 
 def test_other_operators_are_no_products_of_experts():
     assert grouped(Op("aten::mm", inputs=(((8, 8), "bfloat16"), ((8, 8), "bfloat16")))) is None
+
+
+def test_a_depthwise_convolution_takes_the_time_of_its_bytes_and_has_flops():
+    images, channels = ((128, 128, 56, 56), "float16"), 128
+    filters = ((channels, 1, 7, 7), "float16")
+    flops = 2 * 128 * channels * 56 * 56 * 49
+    log = Log()
+    log.launch(log.op("aten::convolution", 1 << 28, images, filters, flops=flops))
+    log.launch(log.op("aten::convolution_backward", 1 << 29, images, images, filters, flops=2 * flops), count=2)
+    step = made_of([log.recording()], gpu="h100-sxm", name="one").step
+    works = [(op["work"], op["bytes"]) for op in json.loads(step.to_json())["streams"]["ranks"][0]["issued"]]
+    assert works == [("move", 1 << 28), ("move", 1 << 29)]
+    assert step.flops(0) == 3 * flops and step.model_flops == 16 * 3 * flops
+
+
+def test_a_convolution_of_one_channel_is_not_depthwise():
+    one = Op("aten::convolution", inputs=(((32, 1, 28, 28), "float32"), ((16, 1, 3, 3), "float32")))
+    assert not is_depthwise(one)
 
 
 @pytest.mark.parametrize("groups", [1, 4, 32])

@@ -227,6 +227,17 @@ def test_small_all_reduces_of_all_ranks_beside_other_groups_are_of_the_world(nby
     assert ops_of(step_of(log.recording(groups=groups)))[0]["group"] == name
 
 
+@pytest.mark.parametrize("name", ["default_pg", "mesh_dp"])
+def test_a_group_that_reduces_gradients_and_gathers_features_is_of_data_parallelism(name):
+    log = Log()
+    for _ in range(5):
+        log.call("all_reduce", 1, 25 << 20)
+    log.call("all_gather", 1, 1 << 20)
+    log.call("reduce_scatter", 1, 1 << 20)
+    groups = {1: Group(name, tuple(range(16)))}
+    assert {op["group"] for op in ops_of(step_of(log.recording(groups=groups)))} == {"dp"}
+
+
 def test_gathers_and_reduce_scatters_are_of_sharded_parameters_though_the_group_is_called_dp():
     log = Log()
     groups = {1: Group("mesh_dp", (0, 8)), 2: Group("mesh_tp", tuple(range(8)))}

@@ -53,6 +53,22 @@ def test_kernels_keep_their_times_and_collectives_get_pattern_bytes_and_group():
     assert step["streams"]["gpu"] == "a100-sxm" and step["streams"]["ranks"][0]["stands_for"] == 8
 
 
+@pytest.mark.parametrize(
+    ("name", "gpu", "words"),
+    [
+        ("NVIDIA GeForce RTX 2080 Ti", "rtx2080ti", "it was recorded on GeForce RTX 2080 Ti"),
+        ("NVIDIA TITAN Xp", "NVIDIA TITAN Xp", "it was recorded on NVIDIA TITAN Xp"),
+        ("NVIDIA A100-PG509-200", "NVIDIA A100-PG509-200", "it was recorded on NVIDIA A100-PG509-200"),
+        ("NVIDIA H100 80GB HBM3", "h100-sxm", ""),
+    ],
+)
+def test_a_trace_was_recorded_on_the_gpu_that_it_names(name, gpu, words):
+    step = read(of_two_layers(gpu=name)).steps[0]
+    assert json.loads(step.to_json())["streams"]["gpu"] == gpu
+    reasons = [one for one in nvcoll.training.Machine("hgx-h100").predict(step).extrapolated if "recorded" in one]
+    assert len(reasons) == bool(words) and all(one.startswith(words) for one in reasons)
+
+
 def test_collectives_wait_for_what_was_launched_before_and_the_optimizer_for_the_last():
     assert waits(ops_of(read(of_two_layers()))) == [
         ("all_reduce", "gemm 1"),

@@ -80,7 +80,7 @@ def read(documents: Sequence[tuple[str, object]], named_gpu: str, number: int | 
 
     Args:
         documents: file and document of each rank.
-        named_gpu: the model of GPU, if the trace names none that nvcoll knows.
+        named_gpu: the model of GPU, if the trace names none.
         number: the number of the ProfilerStep. Default: the step of median time of the first file.
 
     Raises:
@@ -136,11 +136,13 @@ def _times(nodes: Sequence[Node], number: int, builder: StepBuilder) -> list[tup
     ]
 
 
-def _gpu(facts: Mapping[str, object]) -> str | None:
-    """Returns the name of the GPU of a trace, if nvcoll knows it."""
+def _gpu(facts: Mapping[str, object]) -> str:
+    """Returns nvcoll's name of the GPU of a trace; the trace's own if no model or several fit it; "" if it has none."""
     devices = facts.get("deviceProperties")
     device = fields_of(devices[0] if isinstance(devices, list) and devices else None)
-    return next((row.name for row in gpus_called(str(device.get("name")))), None)
+    name = str(device.get("name") or "")
+    called = gpus_called(name)
+    return called[0].name if len(called) == 1 else name
 
 
 def _nodes(rank: Rank, notes: dict[str, None]) -> Iterator[Node]:
@@ -307,7 +309,8 @@ def _measured(rank: Rank, collectives: Sequence[tuple[str, str, float, float]], 
     busy = _length([(op.start, op.end) for op in rank.ops]) * US
     seconds = max((rank.end - rank.start) * US, busy)
     is_virtual = any(VIRTUAL.fullmatch(op.name) for op in rank.ops)
-    return Measured(seconds, computing, busy - computing, seconds - busy, collectives, is_virtual, replay)
+    exposed, idle = round(busy - computing, 12), round(seconds - busy, 12)
+    return Measured(seconds, computing, exposed, idle, collectives, is_virtual, replay)
 
 
 def _length(spans: Sequence[tuple[float, float]]) -> float:

@@ -55,7 +55,6 @@ fn what_is_written_is_read() {
 fn contradictions_are_refused_with_what_was_found() {
     let ops = "/streams/ranks/0/issued";
     for (place, value, expected) in [
-        ("/streams/gpu", json!("h900"), "h900"),
         ("/streams/ranks", json!([]), "one or more were expected"),
         ("/streams/ranks/1/rank", json!(0), "0 `first stage`, 0 `last stage`"),
         ("/streams/ranks/1/rank", json!(16), "below 16"),

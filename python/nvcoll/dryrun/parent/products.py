@@ -49,11 +49,20 @@ def bytes_of(product: Product) -> float:
     return max(1, batch) * ((m * k + k * n) * inputs + m * n * outputs)
 
 
+def _filters(op: Op) -> tuple[int, ...]:
+    """Returns the shape of the filters of a convolution: filters, input channels of each, and their points."""
+    shapes = [shape for shape, _ in op.inputs[2 if "backward" in op.name else 1 :]]
+    return next((shape for shape in shapes if len(shape) >= 3), (1, 1))
+
+
+def is_depthwise(op: Op) -> bool:
+    """Says whether each filter of a convolution reads one channel of several: bytes limit its kernels."""
+    return _filters(op)[1] == 1 and any(shape[1] > 1 for shape, _ in op.inputs[:1] if len(shape) >= 3)
+
+
 def convolution(op: Op, launches: int) -> Gemm:
     """Returns a product of the same FLOPs as one launch of a convolution: pixels x filters x weights of a filter."""
-    backward = "backward" in op.name
-    shapes = [shape for shape, _ in op.inputs]
-    filters = next((shape for shape in shapes[2 if backward else 1 :] if len(shape) >= 3), (1, 1))
+    filters = _filters(op)
     n, k = filters[0], max(1, math.prod(filters[1:]))
     dtype = {"bfloat16": "bf16", "float16": "fp16"}.get(op.inputs[0][1] if op.inputs else "", "tf32")
     return {"m": op.flops / launches / (2 * n * k), "n": n, "k": k, "dtype": dtype}

@@ -5,7 +5,7 @@
     recording of a rank (wire.rank_recording)    operation of the step (docs/reference/training-step.md)
     gemm                                                 gemm: m, n, k, batch, precision
     launches of an operator of attention                 attention: its shapes, then kernels
-    launches of a convolution                            gemm of the same FLOPs
+    launches of a convolution                            gemm of the same FLOPs; depthwise: move of its bytes
     launches of products of experts                      gemm: experts with equal rows, then kernels
     launches of any other operator                       one move of the operator's bytes
     collective                                           collective: pattern, bytes as nccl-tests counts, group
@@ -31,7 +31,7 @@ from typing import cast
 
 from nvcoll._nvcoll import Issue, RankBuilder, StepBuilder, WorkStep
 from nvcoll.dryrun.parent import attention, roles
-from nvcoll.dryrun.parent.products import bytes_of, convolution, gemm_of, grouped
+from nvcoll.dryrun.parent.products import bytes_of, convolution, gemm_of, grouped, is_depthwise
 from nvcoll.dryrun.parent.recording import GroupFacts
 from nvcoll.dryrun.parent.rows import Call, Product, Row, rows_of
 from nvcoll.dryrun.parent.tokens import tokens_of
@@ -221,6 +221,8 @@ class _Rank:
         is_convolution = bool("convolution" in found.name and found.flops and not self._products[row.op])
         backward = found.is_backward or (is_convolution and "backward" in found.name)
         placed = self._placed(row, self._recording.names[row.name], backward=backward)
+        if is_convolution and is_depthwise(found):
+            return self.rank.move(placed, self._share(row), flops=found.flops if self._is_first(row.op) else 0)
         if is_convolution:
             return self.rank.gemm(placed, **convolution(found, self._launches[row.op]))
         if self._is_first(row.op):

@@ -240,10 +240,10 @@ impl RankBuilder {
         Ok(self.add(py, issue, StepWork::Attention(work)))
     }
 
-    /// Adds kernels that read and write bytes.
-    #[pyo3(signature = (issue, nbytes, *, launches=1.0))]
-    fn r#move(&self, py: Python<'_>, issue: &IssueOf, nbytes: f64, launches: f64) -> usize {
-        self.add(py, issue, StepWork::Move { bytes: nbytes, launches, rate: MoveRate::Counted })
+    /// Adds kernels that read and write bytes. ``flops`` count for the model, and take no time.
+    #[pyo3(signature = (issue, nbytes, *, launches=1.0, flops=0.0))]
+    fn r#move(&self, py: Python<'_>, issue: &IssueOf, nbytes: f64, launches: f64, flops: f64) -> usize {
+        self.add(py, issue, StepWork::Move { bytes: nbytes, launches, rate: MoveRate::Counted, flops })
     }
 
     /// Adds one more launch, of some bytes, to kernels that move bytes. Returns whether the operation of the handle is such.

@@ -4,7 +4,7 @@
 //!
 //! | calls | kind |
 //! |---|---|
-//! | all_gather and reduce_scatter | `shard`, also of a group called `dp` |
+//! | all_gather and reduce_scatter, of more bytes than all_reduces | `shard`, also of a group called `dp` |
 //! | messages alone | `pp` |
 //! | small all_reduces of all ranks beside smaller groups, as of the norm of gradients | `other`, called `world` |
 //! | others | `dp` |
@@ -30,9 +30,12 @@ pub(super) struct GroupDraft {
     /// Its ranks, ascending; none if only its shape is known.
     ranks: Vec<u32>,
     shape: Group,
-    /// The largest bytes of each call: a collective, or `message`.
-    calls: BTreeMap<&'static str, f64>,
+    /// The bytes of each call: a collective, or `message`.
+    calls: GroupCalls,
 }
+
+/// Of each call the largest bytes, and the bytes of all, shares of all ranks counted.
+type GroupCalls = BTreeMap<&'static str, (f64, f64)>;
 
 /// A group with its name.
 #[derive(Debug, Clone)]
@@ -95,21 +98,29 @@ impl GroupDraft {
         !self.calls.is_empty()
     }
 
-    /// Notes a call.
-    pub(super) fn called_with(&mut self, call: &'static str, bytes: f64) {
-        let most = self.calls.entry(call).or_default();
+    /// Notes a call, of the bytes of one rank's share, or of all.
+    pub(super) fn called_with(&mut self, call: &'static str, bytes: f64, is_share: bool) {
+        let (most, all) = self.calls.entry(call).or_default();
         *most = most.max(bytes);
+        *all += bytes * if is_share { f64::from(self.shape.size) } else { 1.0 };
     }
 
     /// Returns the word for its kind; `calls` are the calls of all groups of these ranks.
-    fn word(&self, calls: &BTreeMap<&'static str, f64>, is_world: bool) -> &'static str {
-        let is_sharded = ["all_gather", "reduce_scatter"].iter().all(|call| calls.contains_key(call));
+    fn word(&self, calls: &GroupCalls, is_world: bool) -> &'static str {
+        let all = |call| calls.get(call).map(|(_, all)| *all);
+        // A contrastive loss gathers in the group of the gradients, too.
+        let is_sharded = all("all_gather")
+            .zip(all("reduce_scatter"))
+            .is_some_and(|(gathered, scattered)| gathered + scattered >= all("all_reduce").unwrap_or(0.0));
         match group_word(&self.called) {
             Some("dp") if is_sharded => "shard",
             Some(word) => word,
             None if is_sharded => "shard",
             None if calls.keys().all(|call| *call == "message") => "pp",
-            None if is_world && calls.len() == 1 && calls.get("all_reduce").is_some_and(|&most| most < SMALL_BYTES) => {
+            None if is_world
+                && calls.len() == 1
+                && calls.get("all_reduce").is_some_and(|(most, _)| *most < SMALL_BYTES) =>
+            {
                 "world"
             }
             None => "dp",
@@ -126,13 +137,14 @@ impl GroupDraft {
 
 /// Returns the names and kinds of groups, in their order.
 pub(super) fn named(drafts: &[GroupDraft], gpus: u32) -> Vec<NamedGroup> {
-    let mut calls: BTreeMap<(&[u32], u32, u32), BTreeMap<&'static str, f64>> = BTreeMap::new();
+    let mut calls: BTreeMap<(&[u32], u32, u32), GroupCalls> = BTreeMap::new();
     let key = |draft: &'_ GroupDraft| (draft.shape.size, draft.shape.stride);
     for draft in drafts {
         let made = calls.entry((&draft.ranks, key(draft).0, key(draft).1)).or_default();
-        for (call, bytes) in &draft.calls {
-            let most = made.entry(call).or_default();
-            *most = most.max(*bytes);
+        for (call, (largest, total)) in &draft.calls {
+            let (most, all) = made.entry(call).or_default();
+            *most = most.max(*largest);
+            *all += total;
         }
     }
     let is_split = drafts.iter().any(|draft| draft.communicates() && (2..gpus).contains(&draft.size()));

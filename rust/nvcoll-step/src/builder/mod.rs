@@ -223,9 +223,9 @@ impl StreamsBuilder {
         group: usize,
         is_share: bool,
     ) -> Result<usize> {
-        let size = self.communicate(group, pattern.name(), bytes)?;
+        let size = self.communicate(group, pattern.name(), bytes, is_share)?;
         if size == 1 {
-            let work = StepWork::Move { bytes: 2.0 * bytes, launches: 1.0, rate: MoveRate::Counted };
+            let work = StepWork::Move { bytes: 2.0 * bytes, launches: 1.0, rate: MoveRate::Counted, flops: 0.0 };
             return Ok(self.add(at, Issue { together: None, ..issue }, work, None, None));
         }
         let total = if is_share { bytes * f64::from(size) } else { bytes };
@@ -234,11 +234,11 @@ impl StreamsBuilder {
     }
 
     /// Notes a call of a group, and returns the number of its ranks.
-    fn communicate(&mut self, group: usize, call: &'static str, bytes: f64) -> Result<u32> {
+    fn communicate(&mut self, group: usize, call: &'static str, bytes: f64, is_share: bool) -> Result<u32> {
         let draft = self.groups.get_mut(group);
         let draft =
             draft.ok_or_else(|| Error::Step(format!("there is no group {group}: make it by `group` or `shape`")))?;
-        draft.called_with(call, bytes);
+        draft.called_with(call, bytes, is_share);
         Ok(draft.size())
     }
 
@@ -248,7 +248,7 @@ impl StreamsBuilder {
     /// [`Error::Step`] if there is no such group.
     pub fn message(&mut self, at: usize, issue: Issue, message: StepWork, group: Option<usize>) -> Result<usize> {
         if let Some(group) = group {
-            self.communicate(group, "message", 0.0)?;
+            self.communicate(group, "message", 0.0, false)?;
         }
         Ok(self.add(at, issue, message, None, group))
     }
@@ -326,6 +326,7 @@ impl Flops {
                     StepWork::Attention(attention) => {
                         found.attention[usize::from(*is_backward || attention.backward)] += flops;
                     }
+                    StepWork::Move { .. } => found.products[usize::from(*is_backward)] += flops,
                     _ => {}
                 }
             }

@@ -376,7 +376,7 @@ fn op(name: &str, work: StepWork) -> LayerOp {
 
 /// Returns kernels that move bytes.
 pub(super) const fn moved(rate: MoveRate, bytes: f64) -> StepWork {
-    StepWork::Move { bytes, launches: 1.0, rate }
+    StepWork::Move { bytes, launches: 1.0, rate, flops: 0.0 }
 }
 
 /// Returns an operation that comes more often by a factor.

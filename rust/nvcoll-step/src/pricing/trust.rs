@@ -60,11 +60,13 @@ impl Pricer<'_> {
         Ok(([ends.low.powf(wider), ends.high.powf(wider)], reasons))
     }
 
-    /// Says that a step was recorded on another generation of GPU, which runs other kernels.
+    /// Says that a step was recorded on another generation of GPU, which runs other kernels, or on an unknown one.
     fn recorded_elsewhere(&self, gpu: &str) -> Result<Option<String>> {
-        let (on, here) = (gpus::named(gpu)?, gpus::named(&self.device.name)?);
-        let is_alike = on.generation == here.generation && on.sm == here.sm;
-        Ok((!is_alike).then(|| format!("it was recorded on {}: {} runs other kernels", on.title, here.title)))
+        let here = gpus::named(&self.device.name)?;
+        let models = gpus::named(gpu).map_or_else(|_| gpus::gpus_called(gpu), |one| vec![one]);
+        let is_alike = models.iter().any(|on| on.generation == here.generation && on.sm == here.sm);
+        let title = if let [one] = models[..] { one.title.as_str() } else { gpu };
+        Ok((!is_alike).then(|| format!("it was recorded on {title}: {} runs other kernels", here.title)))
     }
 
     /// Returns in what a step is like no published run.

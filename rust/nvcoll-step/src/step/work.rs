@@ -66,6 +66,9 @@ pub enum StepWork {
         /// Their rate.
         #[serde(default, skip_serializing_if = "is_counted")]
         rate: MoveRate,
+        /// Their FLOPs of the model, which take less time than the bytes, as of a depthwise convolution.
+        #[serde(default, skip_serializing_if = "is_none")]
+        flops: f64,
     },
     /// A copy.
     Copy {
@@ -203,11 +206,12 @@ impl StepOp {
 }
 
 impl StepWork {
-    /// Returns FLOPs of a product or of attention, 0 of other work.
+    /// Returns FLOPs that count for the model: of products, attention, and some kernels that move bytes.
     pub fn flops(&self) -> f64 {
         match *self {
             Self::Gemm { m, n, k, batch, .. } => 2.0 * m * n * k * batch,
             Self::Attention(attention) => attention.flops(),
+            Self::Move { flops, .. } => flops,
             _ => 0.0,
         }
     }
@@ -232,7 +236,7 @@ impl StepWork {
         match *self {
             Self::Gemm { m, n, k, batch, experts, .. } => vec![m, n, k, batch, experts.unwrap_or(1.0)],
             Self::Attention(attention) => attention.numbers(),
-            Self::Move { bytes, launches, .. } => vec![bytes, launches],
+            Self::Move { bytes, launches, flops, .. } => vec![bytes, launches, flops],
             Self::Collective { bytes, once_per_node, .. } => vec![bytes, once_per_node.unwrap_or(1.0)],
             Self::Copy { bytes, .. } | Self::Message { bytes, .. } => vec![bytes],
             Self::Timed { seconds } | Self::Host { seconds } | Self::Stall { seconds } => vec![seconds],
@@ -261,6 +265,10 @@ const fn one() -> f64 {
 
 fn is_one(number: &f64) -> bool {
     *number == 1.0
+}
+
+fn is_none(number: &f64) -> bool {
+    *number == 0.0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

@@ -10,8 +10,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nvcoll_fabric::hardware::gpus;
-
 use super::{refuse, wrong};
 use crate::error::Result;
 use crate::memory::RankMemory;
@@ -34,7 +32,6 @@ type Circle<'r> = (&'r str, u32);
 
 impl WorkStep {
     pub(super) fn check_streams(&self, streams: &Streams) -> Result<()> {
-        gpus::named(&streams.gpu)?;
         streams.check_ranks(self.gpus)?;
         streams.ranks.iter().try_for_each(|rank| streams.check_rank(self, rank))?;
         streams.check_messages()?;
