@@ -44,13 +44,6 @@ def _backward_of_convolution(*args: Any, **_: object) -> int:
     return int(2 * points * math.prod(filters.shape[1:]) * sum(wanted[:2]))
 
 
-def _backward_of_convolution(*args: Any, **_: object) -> int:
-    """Returns FLOPs of gradients of input and weights, each as of the forward pass. torch's formula ignores groups."""
-    gradient, images, filters, transposed, wanted = (args[at] for at in (0, 1, 2, 7, 10))
-    points = (images if transposed else gradient).numel()
-    return int(2 * points * math.prod(filters.shape[1:]) * sum(wanted[:2]))
-
-
 class Rule:
     """One operator.
 
