@@ -11,8 +11,8 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// numpy.
 const HUGE_FROM_BYTES: usize = 2 * HUGE_PAGE_BYTES;
 /// The least size of zeroed blocks that are mapped. The allocator maps such blocks too, until the first is freed: then it keeps a few
-/// MiB of them, and writes the zeros of the next. Chosen: its own first bound.
-const MAPPED_FROM_BYTES: usize = 128 << 10;
+/// MiB of them, and writes the zeros of the next. Chosen: staging.
+const MAPPED_FROM_BYTES: usize = 1 << 20;
 
 /// A block of bytes. It is never a reference: many threads write it under the schedule's proof.
 #[derive(Debug)]
