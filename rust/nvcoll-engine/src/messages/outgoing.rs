@@ -239,9 +239,11 @@ impl Outgoing {
         }
         // SAFETY: `place` keeps the piece inside the ring; the receiver has taken the frames whose data lay there. The buffer is
         // readable, promised who began the send.
-        match kind {
-            Streaming::Nothing => unsafe { std::ptr::copy_nonoverlapping(from, self.stream.data(first), bytes) },
-            _ => unsafe { stream_bytes(from, self.stream.data(first), bytes) },
+        unsafe {
+            match kind {
+                Streaming::Nothing => std::ptr::copy_nonoverlapping(from, self.stream.data(first), bytes),
+                _ => stream_bytes(from, self.stream.data(first), bytes),
+            }
         }
         Some(end)
     }
