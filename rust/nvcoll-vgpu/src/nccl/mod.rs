@@ -189,27 +189,27 @@ fn shrink(comm: Handle, excluded: List<c_int>, count: c_int, out: Out<'_, Handle
 /// `ncclTeam_t`: ranks of a communicator, `stride` apart.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-pub(crate) struct Team {
+pub(crate) struct NcclTeam {
     ranks: c_int,
     rank: c_int,
     stride: c_int,
 }
 
 /// The ranks that share the host of a rank, or (across hosts) its place on each; none for an unknown communicator.
-fn team(comm: Handle, is_across: bool) -> Team {
-    let Ok(whole) = COMMUNICATORS.find(comm) else { return Team::default() };
+fn team(comm: Handle, is_across: bool) -> NcclTeam {
+    let Ok(whole) = COMMUNICATORS.find(comm) else { return NcclTeam::default() };
     let (ranks, rank) = (whole.ranks as c_int, whole.rank as c_int);
     let on_host = ranks.min(gpu().devices as c_int).max(1);
     match is_across {
-        true => Team { ranks: ranks / on_host, rank: rank / on_host, stride: on_host },
-        false => Team { ranks: on_host, rank: rank % on_host, stride: 1 },
+        true => NcclTeam { ranks: ranks / on_host, rank: rank / on_host, stride: on_host },
+        false => NcclTeam { ranks: on_host, rank: rank % on_host, stride: 1 },
     }
 }
 
 values! {
-    ncclTeamLsa(comm: Handle) -> Team => team(comm, false);
-    ncclTeamRail(comm: Handle) -> Team => team(comm, true);
-    ncclTeamRankToWorld(comm: Handle, team: Team, rank: c_int) -> c_int =>
+    ncclTeamLsa(comm: Handle) -> NcclTeam => team(comm, false);
+    ncclTeamRail(comm: Handle) -> NcclTeam => team(comm, true);
+    ncclTeamRankToWorld(comm: Handle, team: NcclTeam, rank: c_int) -> c_int =>
         COMMUNICATORS.find(comm).map_or(-1, |whole| whole.rank as c_int + (rank - team.rank) * team.stride);
     // The last error in words: none.
     ncclGetLastError() -> *const c_char => c"".as_ptr();

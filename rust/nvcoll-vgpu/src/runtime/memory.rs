@@ -41,23 +41,23 @@ fn attributes_of(address: usize) -> PointerAttributes {
 /// its own memory. The memory of other processes is not here.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(C)]
-pub(crate) struct SharedMemory {
+pub(crate) struct IpcMemory {
     address: usize,
     bytes: usize,
     process: u32,
     rest: [u32; 11],
 }
 
-impl SharedMemory {
-    fn of(address: usize) -> Result<SharedMemory, Failure> {
+impl IpcMemory {
+    fn of(address: usize) -> Result<IpcMemory, Failure> {
         let (address, block) =
             memory::block_of(address).filter(|(_, block)| !block.is_mapped).ok_or(Failure::INVALID_VALUE)?;
-        Ok(SharedMemory { address, bytes: block.bytes, process: std::process::id(), rest: [0; 11] })
+        Ok(IpcMemory { address, bytes: block.bytes, process: std::process::id(), rest: [0; 11] })
     }
 
     /// The address of the memory, if it is of this process and not released.
     fn open(self) -> Result<usize, Failure> {
-        let own = SharedMemory::of(self.address).is_ok_and(|own| own == self);
+        let own = IpcMemory::of(self.address).is_ok_and(|own| own == self);
         own.then_some(self.address).ok_or(Failure::MAP_FAILED)
     }
 }
@@ -176,9 +176,9 @@ runtime! {
     cudaDeviceGetGraphMemAttribute(_device: i32, _attribute: i32, value: Out<u64>) => set(value, 0);
     cudaMemPrefetchAsync cudaMemAdvise cudaStreamAttachMemAsync cudaMemPoolSetAttribute cudaMemPoolSetAccess cudaMemPoolTrimTo
         cudaMemPoolDestroy cudaDeviceSetMemPool cudaDeviceSetGraphMemAttribute cudaDeviceGraphMemTrim() => Ok(());
-    cudaIpcGetMemHandle(out: Out<SharedMemory>, address: usize), cuIpcGetMemHandle => set(out, SharedMemory::of(address)?);
-    cudaIpcOpenMemHandle(out: Out<usize>, shared: SharedMemory), cuIpcOpenMemHandle_v2 => make(out, || shared.open());
-    cudaIpcCloseMemHandle(address: usize), cuIpcCloseMemHandle => SharedMemory::of(address).map(drop);
+    cudaIpcGetMemHandle(out: Out<IpcMemory>, address: usize), cuIpcGetMemHandle => set(out, IpcMemory::of(address)?);
+    cudaIpcOpenMemHandle(out: Out<usize>, shared: IpcMemory), cuIpcOpenMemHandle_v2 => make(out, || shared.open());
+    cudaIpcCloseMemHandle(address: usize), cuIpcCloseMemHandle => IpcMemory::of(address).map(drop);
 }
 
 refused! { errors::runtime: cudaIpcGetEventHandle cudaIpcOpenEventHandle }
