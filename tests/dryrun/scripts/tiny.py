@@ -59,3 +59,12 @@ def batch(device):
 
 def loss_of(model, tokens):
     return nn.functional.cross_entropy(model(tokens).float().flatten(0, 1), tokens.flatten())
+
+
+def train():
+    """Takes the three steps for which a dry run waits, after a script has looked at what it came for."""
+    model = nn.Linear(8, 8, device="cuda")
+    optimizer = torch.optim.SGD(model.parameters())
+    for _ in range(3):
+        model(torch.ones(4, 8, device="cuda")).sum().backward()
+        optimizer.step()
