@@ -109,3 +109,12 @@ def test_in_a_second_pass_events_clock_and_profiler_show_the_prediction(tmp_path
     products = sorted(event["dur"] for event in kernels if "gemm" in event["name"].lower())
     assert len(products) >= 4 and products[0] == pytest.approx(products[-1], rel=0.2)
     assert any("nccl" in event["name"].lower() for event in kernels)
+
+
+def test_where_a_silent_script_is_goes_to_standard_error_with_an_open_line_ended(tmp_path):
+    script = tmp_path / "silent.py"
+    script.write_text("import time\nprint('begin', end='')\nfor _ in range(130):\n    time.sleep(0.1)\nprint('end')\n")
+    _, told = nvcoll_("dryrun", "--no-cache", "-n", "4", "--on", EIGHT, str(script), status=2)
+    assert re.search(r"begin\nnvcoll: rank 0 of 4 at silent\.py:[34] <module>, \d\.\d GB, \d+ s\n(.*\n)*end\n", told), (
+        told
+    )

@@ -1,4 +1,4 @@
-"""The line that says what a command does while it takes long."""
+"""The line that says what a command does while it takes long: drawn anew, or lines among other output."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from contextlib import contextmanager
 
 REFRESH_S = 0.1
 """The least time between two drawings of the line. Chosen."""
+
+SILENCE_S = 5.0
+"""The longest time without a line among other output. Chosen: who waits longer asks whether it hangs."""
 
 
 @contextmanager
@@ -35,3 +38,19 @@ def line() -> Iterator[Callable[[str], None]]:
     finally:
         sys.stderr.write("\r\033[K")
         sys.stderr.flush()
+
+
+def lines() -> Callable[[str], None]:
+    """Returns a function that says what is done now on a line of standard error, if it has said nothing for long.
+
+    For commands whose output mixes with that of a script, and whose log shall show that they go on.
+    """
+    begin = said = time.monotonic()
+
+    def tell(words: str) -> None:
+        nonlocal said
+        if (now := time.monotonic()) >= said + SILENCE_S:
+            print(f"nvcoll: {words}, {now - begin:.0f} s", file=sys.stderr, flush=True)
+            said = now
+
+    return tell

@@ -73,8 +73,14 @@ class Lines:
     def end(self) -> None:
         """Passes everything on; with prefixes, the last line has an end too."""
         self.pass_on_rests(all_of_them=True)
-        if self._is_prefixed and self._open is not None:
+        if self._is_prefixed:
+            self.end_line()
+
+    def end_line(self) -> None:
+        """Ends an open line: what is written next by another hand begins on a new one."""
+        if self._open is not None:
             self._put(b"\n")
+            self._open = None
 
     def _write(self, rank: int, text: bytes) -> None:
         """Writes lines of a rank. The first may continue an open line, and the last may stay open."""

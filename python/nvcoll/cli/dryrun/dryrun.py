@@ -124,8 +124,8 @@ def dryrun(
         what = f"{small[0].name} has {small[0].world_size} GPUs, and {size} ranks need {size}"
         raise InvalidArgument(f"{what}: pass a larger machine, or another -n")
     request = running.request(script, arguments or (), is_module, size, machines[0].gpu_model)
-    with progress.line() as tell:
-        found = recorded_on(machines, request, conditions.machine, tokens, tell)
+    tell = progress.lines()
+    found = recorded_on(machines, request, conditions.machine, tokens, tell)
     if (running.world_size or 1) > 1:
         what = f"; the {size} ranks of -n do not communicate"
         for nth, one in enumerate(found):

@@ -41,6 +41,7 @@ from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
 from nvcoll.dryrun.wire.spec import STEPS, VARIABLES, Spec
 from nvcoll.dryrun.wire.statement import Statement
 from nvcoll.ranks.processes import Process, Supervisor
+from nvcoll.text.formatting import listed
 from nvcoll.text.lines import Lines
 
 USABLE = 0.99
@@ -48,6 +49,10 @@ USABLE = 0.99
 
 LOOK_S = 0.25
 """Seconds between two readings of the memory of ranks. Chosen."""
+
+SILENCE_S = 5.0
+"""Seconds without output of the script after which a line says where it is. Chosen: who waits longer asks whether it
+hangs."""
 
 LAST_LINES = 30
 """The most lines of standard error in the error of a rank. Chosen: the end of a traceback."""
@@ -242,7 +247,10 @@ def environment_of(request: Request, torch: Torch, temporary: Path) -> dict[str,
 
 
 def run_ranks(
-    request: Request, ranks: Sequence[int], predicted: Predicted | None = None
+    request: Request,
+    ranks: Sequence[int],
+    predicted: Predicted | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> list[tuple[RankRecording | None, Run]]:
     """Runs some ranks of a script at the same time, to their end.
 
@@ -250,6 +258,7 @@ def run_ranks(
         request: the request.
         ranks: the ranks that run.
         predicted: predicted times, for a second run, which ends with the script.
+        tell: is called with where a rank is, while the script is silent.
 
     Raises:
         CannotDryRun: this machine cannot do a dry run.
@@ -271,7 +280,7 @@ def run_ranks(
         with _Ranks(request, folder) as running:
             for rank in ranks:
                 running.begin(rank, spec_of(request, rank, ranks, folder.path, predicted), environment)
-            running.see_to_the_end()
+            running.see_to_the_end(tell)
             return [running.outcome(process) for process in running.processes]
 
 
@@ -285,6 +294,7 @@ class _Ranks(Supervisor):
         self._limit_bytes = free_bytes() if limit is None else limit
         self._last: dict[int, bytes] = {}
         self._shown: Lines | None = None
+        self._heard = time.monotonic()
 
     def begin(self, rank: int, spec: Spec, environment: dict[str, str]) -> None:
         """Starts a rank, whose output goes to standard error: standard output has the report."""
@@ -312,8 +322,8 @@ class _Ranks(Supervisor):
 
         return read
 
-    def see_to_the_end(self) -> None:
-        """Passes the output on until all ranks have ended.
+    def see_to_the_end(self, tell: Callable[[str], None]) -> None:
+        """Passes the output on until all ranks have ended, and tells where one is while there is none.
 
         Raises:
             DryRunLimit: the limit of time or memory was reached.
@@ -323,6 +333,15 @@ class _Ranks(Supervisor):
         while self.running():
             self._take(self.wait(min(self.deadline, time.monotonic() + LOOK_S)))
             self._judge()
+            if time.monotonic() >= self._heard + SILENCE_S and (running := self.running()):
+                self._heard = time.monotonic()
+                if self._shown is not None:
+                    self._shown.end_line()
+                line, used = self._line(running[0]), sum(_resident_bytes(one.popen.pid) for one in running)
+                tell(
+                    f"{listed([one.rank for one in running])} of {self._request.world_size}"
+                    f"{f' at {line}' if line else ''}, {used / 1e9:.1f} GB"
+                )
         self._take(self.wait(0))
         if self._shown is not None:
             self._shown.end()
@@ -339,6 +358,7 @@ class _Ranks(Supervisor):
                 self._last[process.rank] = b"".join(lines[-LAST_LINES:])
             if self._shown is not None:
                 self._shown.take(process.rank, piece)
+                self._heard = time.monotonic()
         if self._shown is not None:
             self._shown.pass_on_rests()
 
@@ -368,11 +388,15 @@ class _Ranks(Supervisor):
 
     def _limit(self, what: str, process: Process, advice: str) -> DryRunLimit:
         """Returns the error of a limit, with the line of the script at which a rank is."""
-        script = Path(self._request.script)
-        homes = [Path.cwd()] if self._request.is_module else [script.absolute().parent, script.resolve().parent]
-        line = stacks.line_of(process.popen.pid, self._folder.path / "out" / str(process.rank), homes)
+        line = self._line(process)
         where = f"; rank {process.rank} is at {line}" if line else ""
         return DryRunLimit(f"{what}{where}: {advice}", line=line)
+
+    def _line(self, process: Process) -> str:
+        """Returns the line of the script at which a rank is, or ""."""
+        script = Path(self._request.script)
+        homes = [Path.cwd()] if self._request.is_module else [script.absolute().parent, script.resolve().parent]
+        return stacks.line_of(process.popen.pid, self._folder.path / "out" / str(process.rank), homes)
 
     def outcome(self, process: Process) -> tuple[RankRecording | None, Run]:
         """Returns the recording of a rank, and how the rank ended."""

@@ -135,7 +135,7 @@ def recordings_of(
     earlier: list[Note] = []
     for _ in range(roles.ATTEMPTS):
         tell(f"{listed(running)} of {request.world_size} on a virtual {request.gpu.title}")
-        ended = run_ranks(request, running)
+        ended = run_ranks(request, running, tell=tell)
         recordings, runs = [one for one, _ in ended], [run for _, run in ended]
         more = running if request.ranks else roles.wanted(running, recordings, runs)
         if more != running:

@@ -48,13 +48,14 @@ def line_of(process: int, result: str | os.PathLike[str], folders: Sequence[Path
     file = _beside(result)
     if not file.exists():  # it has not registered, and the signal would end it
         return ""
+    earlier = len(file.read_bytes())
     with suppress(ProcessLookupError):
         os.kill(process, SIGNAL)
-    end, text, before = time.monotonic() + WAIT_S, "", ""
+    end, text, before = time.monotonic() + WAIT_S, b"", b""
     while time.monotonic() < end and (not text or text != before):
         time.sleep(0.05)
-        before, text = text, file.read_text(errors="replace")
-    return _line(text, folders)
+        before, text = text, file.read_bytes()[earlier:]
+    return _line(text.decode(errors="replace"), folders)
 
 
 def _beside(result: str | os.PathLike[str]) -> Path:
