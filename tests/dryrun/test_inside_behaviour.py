@@ -106,6 +106,14 @@ def test_a_model_on_the_cpu_takes_no_memory(facts):
     assert facts["run"].peak_rss_bytes < 2 << 30
 
 
+def test_large_batches_on_the_cpu_are_pinned(facts):
+    assert facts["pinned"] == [[is_pinned, 64 * 3 * 224**2] for is_pinned in (True, True, False)]
+
+
+def test_a_model_with_convolutions_is_traced_by_torchscript(facts):
+    assert facts["traced"] == [4, 3, 3, 3]
+
+
 def test_data_workers_are_forked_and_spawned(facts):
     assert facts["workers"] == [[15.0, 51.0], [15.0, 51.0]]
 

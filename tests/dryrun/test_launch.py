@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -135,6 +136,20 @@ def test_the_output_of_ranks_goes_to_standard_error(ranks_that, capfd):
     assert found.out == "" and sorted(found.err.splitlines()) == ["[0] a line", "[9] a line"]
     ranks_that("print('a line'); run.save(spec['result'])", is_quiet=True)
     assert capfd.readouterr() == ("", "")
+
+
+def test_ranks_have_the_terminal_if_there_is_one(ranks_that):
+    code = "run.message = str(os.isatty(0)); run.save(spec['result'])"
+    kept, (master, terminal) = os.dup(0), pty.openpty()
+    try:
+        for given, expected in ((terminal, "True"), (os.open(os.devnull, os.O_RDONLY), "False")):
+            os.dup2(given, 0)
+            assert ranks_that(code)[0][1].message == expected
+            os.close(given)
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(master)
 
 
 def test_a_rank_that_dies_says_how_with_its_last_lines(ranks_that):

@@ -63,6 +63,22 @@ def on_the_host():
     return [*lengths, float(model[3].weight.float().mean())]
 
 
+def pinned():
+    large = torch.randn(64, 3, 224, 224)
+    made = large.pin_memory(), torch.zeros(large.shape, pin_memory=True), large
+    return [[each.is_pinned(), each.cuda(non_blocking=True).numel()] for each in made]
+
+
+class Flat(nn.Conv2d):
+    def forward(self, images):
+        found = super().forward(images)
+        return found.view(found.size()[0], -1)
+
+
+def traced():
+    return list(torch.jit.trace(Flat(3, 4, 3).cuda(), torch.randn(2, 3, 8, 8, device="cuda")).weight.shape)
+
+
 def workers():
     data = TensorDataset(torch.arange(12.0).view(6, 2))
     loader = DataLoader(data, batch_size=3, num_workers=2, pin_memory=True)
@@ -96,7 +112,8 @@ if __name__ == "__main__":
     facts["environment"] = {name: os.environ[name] for name in names}
     dist.init_process_group("cpu:gloo,cuda:nccl")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    for fact in (objects, on_gloo, integers, small_floats, printed, large_floats, on_the_host, workers, store, random):
+    floats = (small_floats, printed, large_floats, on_the_host, pinned, traced)
+    for fact in (objects, on_gloo, integers, *floats, workers, store, random):
         facts[fact.__name__] = fact()
     facts["out_of_memory"] = out_of_memory()
     print(json.dumps(facts), flush=True)

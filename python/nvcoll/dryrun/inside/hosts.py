@@ -7,6 +7,7 @@ only make its shape, and their small results (a sum, a mask) are zero.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 import torch
@@ -64,6 +65,8 @@ def _made(rule: Rule, args: Args, kwargs: Kwargs) -> object:
 
 
 def _shaped(rule: Rule, args: Args, kwargs: Kwargs) -> object:
+    if rule.shown == "aten::_pin_memory":
+        return _on_host(args[0], is_pinned=True)
     options = {name: each for name, each in kwargs.items() if name not in ("device", "pin_memory", "generator")}
     if any(each.name == "device" for each in rule.op._schema.arguments):
         options["device"] = torch.device("meta")
@@ -71,13 +74,13 @@ def _shaped(rule: Rule, args: Args, kwargs: Kwargs) -> object:
         result = rule.op(*replaced(args, _on_meta), **replaced(options, _on_meta))
     except NotImplementedError:
         return NotImplemented
-    return replaced(result, _on_host)
+    return replaced(result, partial(_on_host, is_pinned=bool(kwargs.get("pin_memory"))))
 
 
 def _on_meta(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
-def _on_host(tensor: torch.Tensor) -> torch.Tensor:
-    result = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+def _on_host(tensor: torch.Tensor, is_pinned: bool) -> torch.Tensor:
+    result = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, pin_memory=is_pinned)
     return result if is_large_on_host(result) else result.zero_()

@@ -4,6 +4,7 @@
 |---|---|
 | ``TorchDispatchMode``, ``HigherOrderOperator``, ``flop_registry`` | operators, and their FLOPs |
 | ``_dispatch_keys``, ``_dispatch_keyset_full_after`` | kernels whose inner operators are seen |
+| ``torch.jit._trace``, ``_disable_current_modes`` | traces of TorchScript, which modes break |
 | ``FakeTensor``, ``FunctionalTensor`` | operators that only torch.compile sees |
 | ``_get_sequence_nr``, ``_current_autograd_node`` | the forward operator of a backward one |
 | ``_new_process_group_helper``, ``_end_coalescing``, ``FakeProcessGroup`` | groups and their ranks |
@@ -160,6 +161,21 @@ def kernel_keys(tensors: Iterable[torch.Tensor]) -> Any:
     keys = lookup("torch._C", "_dispatch_keys")
     found = reduce(or_, map(keys, tensors))
     return found & lookup("torch._C", "_dispatch_keyset_full_after")(lookup("torch._C", "DispatchKey").Python)
+
+
+def trace_unseen() -> None:
+    """Makes `torch.jit.trace` run without modes: with them, its graph loses the results of convolutions."""
+    unseen = lookup("torch.utils._python_dispatch", "_disable_current_modes")
+
+    def around(trace: Callable[..., object]) -> Callable[..., object]:
+        def traced(*args: object, **kwargs: object) -> object:
+            with unseen():
+                return trace(*args, **kwargs)
+
+        return traced
+
+    for module in (torch.jit, lookup("torch.jit._trace")):
+        wrap(module, "trace", around)
 
 
 def uniform_group(rank: int, size: int) -> dist.ProcessGroup:

@@ -84,6 +84,7 @@ class Session:
         compiled.install(self.recorder, self.data)
         private.wrap(private.printer, "_tensor_str", self.data.printing)
         private.wrap(torch, "ctc_loss", with_numbers)
+        private.trace_unseen()
         Checkpoints(self.recorder, self.data, self.lines).install()
         self.watch = Watch(self.recorder, self.data, self.lines)
         self.watch.__enter__()

@@ -304,7 +304,7 @@ class _Ranks(Supervisor):
         process = self.start(
             rank,
             [sys.executable, *flags, "-P", "-m", INSIDE, "--spec", str(file)],
-            stdin=subprocess.DEVNULL,
+            stdin=None if os.isatty(0) else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
