@@ -107,6 +107,25 @@ def test_training_that_a_script_starts_runs_as_the_rank(children, tmp_path, how)
     assert any("train" in one.text and "runs here, as one rank" in one.text for one in recording.assumed)
 
 
+ACCELERATE = """
+import os, subprocess, sys
+variables = os.environ | {"LEVEL": "1", "ACCELERATE_USE_FSDP": sys.argv[1], "CUDA_VISIBLE_DEVICES": "0"}
+subprocess.run([sys.executable, *sys.argv[2:]], env=variables)
+"""
+
+
+@pytest.mark.parametrize("how", ["accelerate launch", "python -m accelerate.commands.launch"])
+def test_the_launcher_of_accelerate_reads_its_configuration_for_the_script(children, tmp_path, how):
+    (tmp_path / "accelerate" / "commands").mkdir(parents=True)
+    for name, text in {"__init__": "", "commands/__init__": "", "commands/launch": ACCELERATE}.items():
+        (tmp_path / "accelerate" / f"{name}.py").write_text(text)
+    (tmp_path / "model.py").write_text(TRAINS)
+    (tmp_path / "train.py").write_text("import os\nprint('sharded', os.environ['ACCELERATE_USE_FSDP'])\nimport model")
+    (tmp_path / "starts.py").write_text(f"import os; os.system('{how} full train.py --x')")
+    [(out, run, _)] = children.run(tmp_path / "starts.py", cwd=tmp_path)
+    assert run.status == "counted" and "sharded full" in out and "args ['--x']" in out, out
+
+
 def test_a_script_that_starts_itself_again_runs_as_the_rank(children, tmp_path):
     again = "sys.exit(subprocess.call([sys.executable, __file__, '--x'], env=variables))"
     (tmp_path / "starts.py").write_text(LAUNCHES.replace("START", again) + TRAINS)

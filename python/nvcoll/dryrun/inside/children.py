@@ -12,6 +12,7 @@ A rank needs the variables of the virtual GPU when it starts, and no longer: `be
 so that nothing inherits them but what multiprocessing starts.
 
 A command starts training if it is a launcher's, or if Python runs the same script again, or a file that steps.
+accelerate's launcher itself runs in the rank: its configuration decides between DDP, FSDP and DeepSpeed.
 """
 
 from __future__ import annotations
@@ -40,11 +41,16 @@ OURS = ("from multiprocessing.spawn ", "from multiprocessing.forkserver ")
 HERE = ("", "localhost", "127.0.0.1", "::1", "0.0.0.0")
 """Names of this machine."""
 
+ACCELERATE = "accelerate.commands.launch"
+
 LAUNCHERS = (
     *("torchrun", "accelerate", "deepspeed", "torch.distributed.run", "torch.distributed.launch"),
-    *("accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed.launcher.launch"),
+    *("deepspeed.launcher.runner", "deepspeed.launcher.launch", ACCELERATE),
 )
 """Programs and modules that start training scripts."""
+
+LAUNCHING = ("/torch/distributed/run.py", "/accelerate/commands/launch.py")
+"""Files of launchers that run in a rank: what they start trains."""
 
 BEFORE = re.compile(r"-|python|\w+=|(env|exec|time|nohup|uv|poetry|run)$")
 """Words of a command before its launcher."""
@@ -77,6 +83,11 @@ def training_of(words: Sequence[str]) -> Training | None:
     if not has_launcher and python is None:
         return None
     rest = list(words[first + 1 :] if python is None or has_launcher else words[python + 1 :])
+    if has_launcher and (names[first], *rest[:1]) == ("accelerate", "launch"):
+        names[first] = ACCELERATE
+        del rest[0]
+    if has_launcher and names[first] == ACCELERATE and importlib.util.find_spec("accelerate") is not None:
+        return Training(ACCELERATE, rest, True, has_launcher)  # it reads its configuration, and starts the script
     for nth, word in enumerate(rest):
         if word == "-c":
             return None
@@ -96,6 +107,8 @@ def _trains(found: Training, folder: str, own: str) -> bool:
         own: the script of this rank.
     """
     if found.has_launcher or found.script == own:
+        return True
+    if any(frame.f_code.co_filename.endswith(LAUNCHING) for frame, _ in walk_stack(sys._getframe(1))):
         return True
     spec = importlib.util.find_spec(found.script) if found.is_module else None
     file = spec.origin if spec is not None and spec.origin else os.path.join(folder, found.script)
