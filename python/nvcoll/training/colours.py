@@ -28,7 +28,7 @@ OF_PART: Final = {
         GREY: ("bubble", "reserved"),
         SLATE: ("host", "optimizer"),
         PLUM: ("sends", "temporary"),
-        BROWN: ("stall",),
+        BROWN: ("stall", "frozen"),
         SAND: ("copies", "other"),
     }.items()
     for part in parts

@@ -77,6 +77,8 @@ nvcoll_core::names! {
     pub enum MemoryLine {
         /// Parameters.
         Parameters = "parameters",
+        /// Parameters that are not trained: of a reference model, below adapters.
+        Frozen = "frozen parameters",
         /// Gradients.
         Gradients = "gradients",
         /// The optimizer's state.

@@ -5,9 +5,10 @@ were alive at the start, it gives the set of blocks at the peak. A block belongs
 
 | category | condition |
 |---|---|
-| parameters | contains a parameter of a module or of the optimizer |
+| parameters | contains a parameter of a module or of an optimizer |
+| frozen parameters | the same, and no optimizer has it, or it needs no gradient |
 | gradients | contains a gradient when the optimizer is called; also Megatron's `main_grad` |
-| optimizer state | contains a tensor of the optimizer's state |
+| optimizer state | contains a tensor of an optimizer's state |
 | communication buffers | FSDP made it in the step: gathered parameters, gradients to be reduced |
 | activations | a thread of the script made it in the step, and it outlives an allocation of autograd's thread |
 | temporary | made in the step |
@@ -22,10 +23,12 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.lines import Lines
@@ -33,7 +36,7 @@ from nvcoll.dryrun.inside.tensors import tensors_of
 from nvcoll.dryrun.wire.rank_recording import Memory
 
 CATEGORIES = (
-    *("parameters", "communication buffers", "gradients", "optimizer state"),
+    *("parameters", "frozen parameters", "communication buffers", "gradients", "optimizer state"),
     *("activations", "temporary", "CUDA graphs", "other"),
 )
 CALLING = (
@@ -61,8 +64,20 @@ class MemoryWatch:
         self._noted: dict[int, tuple[str, int]] = {}
         self._most = 0
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         register_module_parameter_registration_hook(lambda module, *_: self._modules.add(module))
+        private.wrap(torch.nn.Module, "__setstate__", self._of_copies)
+        register_optimizer_step_pre_hook(lambda optimizer, *_: self._optimizers.add(optimizer))
         self._stack: tuple[str, ...] = ()
+
+    def _of_copies(self, plain: Callable[..., None]) -> Callable[..., None]:
+        """Notes modules that `copy.deepcopy` makes, which registers no parameters."""
+
+        def restored(module: torch.nn.Module, state: dict[str, object]) -> None:
+            plain(module, state)
+            self._modules.add(module)
+
+        return restored
 
     def look(self, line: int, is_backward: bool) -> None:
         """Notes the stack if more memory is in use than before in the step. It is called after each operator."""
@@ -74,7 +89,7 @@ class MemoryWatch:
                 rows = (f"{self._lines.texts[line]} (backward)", *rows)
             self._stack = tuple(dict.fromkeys(rows))
 
-    def begin(self, optimizer: torch.optim.Optimizer | None) -> None:
+    def begin(self) -> None:
         """Begins the step: notes the blocks that are alive."""
         self._device = torch.cuda.current_device()
         private.record_history(None)
@@ -87,18 +102,23 @@ class MemoryWatch:
             if block["state"] != "inactive"
         }
         self._noted, self._most, self._stack = {}, torch.cuda.memory_allocated(), ()
-        self.note(optimizer)
+        self.note()
         private.record_history("all", context="all", stacks="python", max_entries=2**31 - 1)
 
-    def note(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """Notes the addresses of parameters, gradients and the optimizer's state."""
-        of_modules = (each for module in self._modules for each in module._parameters.values() if each is not None)
-        of_optimizer = (each for group in getattr(optimizer, "param_groups", ()) for each in group["params"])
-        for parameter in (*of_modules, *of_optimizer):
-            self._note(parameter, "parameters")
-            self._note(parameter.grad, "gradients")
-            self._note(getattr(parameter, "main_grad", None), "gradients")
-        for state in getattr(optimizer, "state", {}).values():
+    def note(self) -> None:
+        """Notes the addresses of parameters, gradients and the state of optimizers."""
+        of_modules = [each for module in self._modules for each in module._parameters.values() if each is not None]
+        of_optimizers = [each for one in self._optimizers for group in one.param_groups for each in group["params"]]
+        is_trained = {id(each) for each in of_optimizers}
+        if not any(id(each) in is_trained for each in of_modules):  # the optimizer has copies or pieces
+            is_trained.update(map(id, of_modules))
+        for parameter in (*of_modules, *of_optimizers):
+            gradients = parameter.grad, getattr(parameter, "main_grad", None)
+            trains = id(parameter) in is_trained or any(each is not None for each in gradients)
+            self._note(parameter, "parameters" if trains and parameter.requires_grad else "frozen parameters")
+            for each in gradients:
+                self._note(each, "gradients")
+        for state in (each for one in self._optimizers for each in one.state.values()):
             for each in state.values() if isinstance(state, dict) else ():
                 self._note(each, "optimizer state")
 
@@ -109,10 +129,10 @@ class MemoryWatch:
             storage = each.untyped_storage()
             self._noted[storage.data_ptr()] = category, storage.nbytes()
 
-    def held(self, optimizer: torch.optim.Optimizer | None) -> str:
+    def held(self) -> str:
         """Returns the memory in tensors by category, in words: for a step that runs out of memory."""
         self._noted = {}
-        self.note(optimizer)
+        self.note()
         parts = Counter(dict.fromkeys(("parameters", "gradients", "optimizer state"), 0))
         for category, nbytes in self._noted.values():
             parts[category] += nbytes

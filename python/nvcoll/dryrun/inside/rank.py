@@ -141,9 +141,7 @@ class Child:
             self.run.follows = "ended" if isinstance(error, Waits) else ""
         text = str(error).strip().split("\n")[0]
         if self.session is not None and type(error).__name__ == "OutOfMemoryError":
-            text = (
-                f"{text.split(' If reserved')[0]} In tensors: {self.session.memory.held(self.session.steps.optimizer)}."
-            )
+            text = f"{text.split(' If reserved')[0]} In tensors: {self.session.memory.held()}."
         self._leave(status, f"{type(error).__name__}: {text}" if text else type(error).__name__, 1)
 
     def _leave(self, status: Status, message: str, exit_status: int) -> NoReturn:

@@ -100,7 +100,7 @@ class Session:
 
     def _begin(self) -> None:
         self.lines.train_here()
-        self.memory.begin(self.steps.optimizer)
+        self.memory.begin()
         self.recorder.start()
         self._made = self._prepared()
 

@@ -46,7 +46,7 @@ class Steps:
         position: returns the position in the log.
         begin: is called at the end of each call of the optimizer that may be the last before the counted step.
         end: is called when the counted step has ended.
-        before: is called before each call of the optimizer in the counted step, with None for `--step-at`.
+        before: is called before each call of the optimizer in the counted step.
         capture: is called with True when the capture of a CUDA graph begins, with False when it ends.
     """
 
@@ -56,7 +56,7 @@ class Steps:
         position: Callable[[], int],
         begin: Callable[[], object],
         end: Callable[[], object],
-        before: Callable[[Optimizer | None], None],
+        before: Callable[[], None],
         capture: Callable[[bool], None],
     ) -> None:
         self.wanted, self._position, self._begin, self._end, self._before = wanted, position, begin, end, before
@@ -113,7 +113,7 @@ class Steps:
         def traced(frame: FrameType, event: str, _arg: object) -> TraceFunction:
             if event == "line" and statement.first <= frame.f_lineno <= statement.last:
                 if frame not in inside and len(self.positions) == self.wanted - 1:
-                    self._before(None)
+                    self._before()
                 inside.add(frame)
             elif frame in inside and event != "exception":
                 inside.discard(frame)
@@ -125,7 +125,7 @@ class Steps:
 
     def _called(self, optimizer: Optimizer) -> None:
         if self.optimizer is optimizer and len(self.positions) == self.wanted - 1:
-            self._before(optimizer)
+            self._before()
 
     def _returned(self, optimizer: Optimizer) -> None:
         if self.optimizer is None:

@@ -40,6 +40,7 @@ from nvcoll.dryrun.wire.virtual_gpu import Kind
 
 LINES = {
     "parameters": "parameters",
+    "frozen parameters": "frozen",
     "gradients": "gradients",
     "optimizer state": "optimizer",
     "communication buffers": "buffers",
