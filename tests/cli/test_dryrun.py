@@ -28,7 +28,7 @@ def ran(monkeypatch, tmp_path):
     ran = type("Ran", (), {"requests": requests, "too_small": (), "groups": None, "is_alone": False})
     ran.noted = [Note("begun", "1")]
 
-    def run(request, ranks, predicted=None):
+    def run(request, ranks, predicted=None, tell=None):
         requests.append((request, tuple(ranks), predicted))
         if request.gpu.name in ran.too_small:
             return [(None, Run(0, "failed", message=MESSAGE, line="t.py:4 forward"))]
@@ -113,6 +113,8 @@ def test_options_reach_the_request(ran):
         "3",
         "--step-at",
         "train.py:1",
+        "--response-tokens",
+        "uniform:64-512",
         "--only-ranks",
         "8,0",
         "--gpus-per-node",
@@ -127,9 +129,15 @@ def test_options_reach_the_request(ran):
     nvcoll_("dryrun", "--on", FOUR, *how, "--no-cache", "train.py")
     request, ranks, _ = ran.requests[0]
     assert (request.steps, request.gpus_per_node, request.time_limit_s) == (3, 4, 50)
-    assert request.step_at == "train.py:1"
+    assert request.step_at == "train.py:1" and request.lengths() == [64, 512]
     assert (request.memory_limit_bytes, request.is_quiet, ranks) == (2e9, True, (0, 8))
     assert not (Path("cache") / "nvcoll").exists(), "--no-cache keeps nothing"
+
+
+@pytest.mark.parametrize("length", ["0", "uniform:9-8", "normal:3-4", "3.5", "x"])
+def test_a_length_of_responses_that_is_none_is_refused(ran, length):
+    said = nvcoll_("dryrun", "--on", FOUR, "--response-tokens", length, "train.py", status=2)
+    assert f"`{length}` is no length of responses: pass --response-tokens 256, or uniform:64-512" in said
 
 
 def test_machines_with_the_same_gpu_share_a_recording(ran):
@@ -161,7 +169,7 @@ def test_a_script_without_an_embedding_has_no_tokens(monkeypatch):
     log = Log()
     log.gemm(64, 64, 64)
     monkeypatch.setattr(
-        script, "run_ranks", lambda *_: [(log.recording(), Run(0, "counted", noted=[Note("begun", "1")]))]
+        script, "run_ranks", lambda *_, **__: [(log.recording(), Run(0, "counted", noted=[Note("begun", "1")]))]
     )
     for _ in range(2):
         assert "tokens      0 in a step: no embedding reads tokens" in nvcoll_("dryrun", "--on", FOUR, "train.py")

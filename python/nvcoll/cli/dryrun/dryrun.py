@@ -50,6 +50,10 @@ class Running:
         str | None,
         typer.Option("--step-at", help="Line that ends a step, if no torch.optim does.", metavar="FILE:LINE"),
     ] = None
+    response_tokens: Annotated[
+        str | None,
+        typer.Option(help="Length of what `generate` makes. Default: as long as it may be.", metavar="N|uniform:N-N"),
+    ] = None
     only_ranks: Annotated[
         str | None,
         typer.Option("--only-ranks", help="Ranks to run, for example 0,256. Default: one of each kind of rank."),
@@ -77,6 +81,7 @@ class Running:
             gpu=gpu,
             steps=self.steps,
             step_at=self.step_at or "",
+            response_tokens=self.response_tokens or "",
             time_limit_s=self.time_limit,
             memory_limit_bytes=None if self.memory_limit is None else self.memory_limit * 1e9,
             is_quiet=self.quiet,

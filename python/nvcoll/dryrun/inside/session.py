@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
-from nvcoll.dryrun.inside import children, compiled, private, store, threads
+from nvcoll.dryrun.inside import children, compiled, generation, private, store, threads
 from nvcoll.dryrun.inside.checkpoints import Checkpoints
 from nvcoll.dryrun.inside.data import Data, with_numbers
 from nvcoll.dryrun.inside.exchange import Exchange
@@ -82,6 +82,7 @@ class Session:
         Exchange(self.mail, self.data, self.peers.ranks_of).install()
         self.steps.install(spec.step_at)
         compiled.install(self.recorder, self.data)
+        generation.install(self.data, spec.response_tokens)
         private.wrap(private.printer, "_tensor_str", self.data.printing)
         private.wrap(torch, "ctc_loss", with_numbers)
         private.trace_unseen()

@@ -54,7 +54,8 @@ def key_of(request: Request) -> str:
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     what = {
         "script": (request.script, request.is_module, request.arguments, dict(request.environment)),
-        "place": (os.getcwd(), request.world_size, request.of_host, request.steps, request.step_at, request.ranks),
+        "place": (os.getcwd(), request.world_size, request.of_host, request.ranks),
+        "steps": (request.steps, request.step_at, request.response_tokens),
         "gpu": tuple(request.gpu),
         "environment": sorted(_environment()),
         "python": (platform.python_version(), sys.executable, sys.prefix, flags, os.cpu_count()),

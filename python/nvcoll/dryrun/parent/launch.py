@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,6 +67,9 @@ SPARE = 0.9
 HOST_GPUS, TRAY_GPUS = 16, 4
 """The most GPUs of a host, and of a tray of a rack. Cited: DGX-2 has 16, a tray of NVL72 has 4 and is a host."""
 
+LENGTHS = re.compile(r"(\d{1,9})|uniform:(\d{1,9})-(\d{1,9})")
+"""What `--response-tokens` takes."""
+
 INSIDE = "nvcoll.dryrun.inside.rank"
 """The module that a rank runs."""
 
@@ -92,6 +96,7 @@ class Request:
         ranks: the ranks that run. None: the ranks that are needed (`parent.roles`).
         is_cached: whether an earlier recording of the same script is used, and this one is kept.
         step_at: the place of the statement that ends a step, as ``train.py:24``; empty: the optimizer does.
+        response_tokens: the length of what `generate` makes, as ``256`` or ``uniform:64-512``; empty: as it may be.
         again: what shows predicted times in a second run, to the end of the script; empty: there is none.
     """
 
@@ -109,6 +114,7 @@ class Request:
     ranks: tuple[int, ...] | None = None
     is_cached: bool = True
     step_at: str = ""
+    response_tokens: str = ""
     again: Literal["", "profile", "clock"] = ""
 
     def __post_init__(self) -> None:
@@ -125,6 +131,7 @@ class Request:
             self.statement()
         except ValueError as why:
             raise InvalidArgument(f"{why}: pass --step-at FILE:LINE with the line that ends a step") from None
+        self.lengths()
         unknown = [name for name in ("sm", "sms", "memory_gb") if getattr(self.gpu, name) is None]
         if unknown:
             what = f"{self.gpu.title} cannot be a virtual GPU ({', '.join(unknown)} not known)"
@@ -134,6 +141,17 @@ class Request:
         """Returns the statement that ends a step; None: the optimizer does."""
         folders = Path.cwd(), Path(self.script).absolute().parent
         return Statement.at(self.step_at, *folders) if self.step_at else None
+
+    def lengths(self) -> list[int]:
+        """Returns the least and the largest length of what `generate` makes; none: as long as it may be."""
+        if not self.response_tokens:
+            return []
+        found = LENGTHS.fullmatch(self.response_tokens)
+        low, high = (int(found[1] or found[nth]) for nth in (2, 3)) if found else (0, 0)
+        if not 0 < low <= high:
+            what = f"`{self.response_tokens}` is no length of responses"
+            raise InvalidArgument(f"{what}: pass --response-tokens 256, or uniform:64-512")
+        return [low, high]
 
     @property
     def of_host(self) -> int:
@@ -206,6 +224,7 @@ def spec_of(
         local_world_size=request.of_host,
         steps=request.steps,
         step_at=request.statement(),
+        response_tokens=request.lengths(),
         roles=list(ranks),
         memory=memory_of(request.gpu),
         times="" if predicted is None else str(folder / "times" / str(rank)),

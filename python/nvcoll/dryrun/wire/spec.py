@@ -36,6 +36,8 @@ class Spec:
     """Steps to run; the last one counts."""
     step_at: Statement | None = None
     """The statement that ends a step; None: the optimizer does."""
+    response_tokens: list[int] = field(default_factory=list)
+    """The least and the largest length of what `generate` makes; empty: as long as the script allows."""
     roles: list[int] = field(default_factory=list)
     """Ranks that run at the same time, this one included."""
     memory: int = 0
