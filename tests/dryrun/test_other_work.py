@@ -27,6 +27,18 @@ def test_evaluation_in_the_counted_step_is_told_with_its_share_and_line(counted)
     assert [line.split()[1] for line in recording.without_gradients] == ["loss_of"]
 
 
+def test_a_reference_model_that_each_step_runs_is_no_evaluation_and_a_pass_of_its_own(counted):
+    recording = counted(SCRIPT, "--reference")
+    assert recording.without_gradients == {}
+    training, reference, again = recording.passes
+    assert training == (0, "") and again[1] == "" and reference[1].endswith(" loss_of")
+
+
+def test_parameters_that_no_optimizer_has_are_frozen_in_the_table_of_memory(counted):
+    parts = dict(counted(SCRIPT, "--reference").memory.parts)
+    assert parts["frozen parameters"] == parts["parameters"] == 4 * (2 * 12 * 256**2 + 2 * 512 * 256 + 2048)
+
+
 def saved(children, *args):
     """Output, message and recording of a run that saves."""
     [(out, run, recording)] = children.run(SCRIPT, *args)

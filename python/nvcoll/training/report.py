@@ -68,13 +68,14 @@ class Detail:
     """What a command knows of one step besides its prediction.
 
     ``memory`` replaces the sentence about the memory, ``peak`` is the line of a script at which it is fullest, ``last``
-    are sentences at the end: layouts to try, assumptions.
+    are sentences at the end: layouts to try, assumptions. ``passes`` is a further table of times.
     """
 
     memory: str = ""
     peak: str = ""
     hints: Sequence[str] = ()
     last: Sequence[Line] = ()
+    passes: Table | None = None
 
 
 @dataclass(frozen=True)
@@ -284,7 +285,7 @@ def of_step(found: StepPrediction, detail: Detail, dollars: float | None) -> Ite
     for reason in found.extrapolated:
         yield Line("accuracy", f"extrapolated: {reason}; the interval is wider")
     yield from under("hint", detail.hints)
-    for table in (_of_parts(found), _of_memory(found), _of_lines(found), _of_collectives(found)):
+    for table in (_of_parts(found), detail.passes, _of_memory(found), _of_lines(found), _of_collectives(found)):
         if table is not None and table.rows:
             yield from (None, table)
     if found.collectives and (more := len(_collectives(found)) - MOST) > 0:

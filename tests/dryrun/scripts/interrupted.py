@@ -1,9 +1,11 @@
-"""Trains with other work between the steps of the optimizer: --evaluate, --save FILE, --replace FILE.
+"""Trains with other work between the steps of the optimizer: --evaluate, --reference, --save FILE, --replace FILE.
 
-Training itself has matrix products without gradients: in reentrant checkpoints, and in the optimizer Muon.
+Training itself has matrix products without gradients: in reentrant checkpoints, and in the optimizer Muon. A function
+stands for the model's `forward`, as accelerate makes one for mixed precision.
 """
 
 import argparse
+import copy
 import os
 
 import torch
@@ -12,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--evaluate", action="store_true")
+parser.add_argument("--reference", action="store_true")
 parser.add_argument("--save")
 parser.add_argument("--replace")
 arguments = parser.parse_args()
@@ -21,6 +24,15 @@ for block in model.blocks:
     block.forward = lambda x, forward=block.forward: (
         checkpoint(forward, x, use_reentrant=True) if model.training else forward(x)
     )
+reference = copy.deepcopy(model)
+plain = model.forward
+
+
+def forward(*args):
+    return plain(*args)
+
+
+model.forward = forward
 matrices = [each for each in model.blocks.parameters() if each.dim() == 2]
 optimizer, other = torch.optim.AdamW(model.parameters()), torch.optim.Muon(matrices)
 
@@ -32,12 +44,15 @@ def evaluate():
     model.train()
 
 
-for _ in range(4):
+for step in range(4):
+    if arguments.reference:
+        with torch.no_grad():
+            loss_of(reference, batch(device))
     loss_of(model, batch(device)).backward()
     other.step()
     optimizer.step()
     optimizer.zero_grad()
-    if arguments.evaluate:
+    if arguments.evaluate and step % 2 == 0:
         evaluate()
     if arguments.save:
         torch.save(model.state_dict(), arguments.save)

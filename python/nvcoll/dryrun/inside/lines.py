@@ -76,15 +76,17 @@ class Lines:
     def without_gradients(self) -> int:
         """Returns the line that calls the outermost module of this thread, whose gradients are off; 0: in training.
 
-        A function with a backward of its own runs without gradients, and so does a reentrant checkpoint, which is one:
-        its `forward` is no method of a module.
+        Of modules that `generate` calls it is the line of `generate`. A function with a backward of its own, as a
+        reentrant checkpoint, runs without gradients.
         """
         found = NO_LINE
         for frame, _ in walk_stack(sys._getframe(1)):
             code = frame.f_code
-            if code.co_filename.endswith(TRAINING) or (code.co_name == "forward" and not _is_of_module(frame)):
+            if code.co_filename.endswith(TRAINING) or (code.co_name == "forward" and _has_own_backward(frame)):
                 return NO_LINE
-            found = NO_LINE if code.co_filename.endswith(MODULES) else found or self._of(frame)
+            if code.co_filename.endswith(MODULES) or code.co_name == "generate":
+                found = NO_LINE
+            found = found or self._of(frame)
         return found
 
     def is_within(self, files: tuple[str, ...], limit: int = 16) -> bool:
@@ -164,6 +166,9 @@ class Lines:
         return "/".join(Path(file).parts[-2:]), True
 
 
-def _is_of_module(frame: FrameType) -> bool:
-    first = frame.f_code.co_varnames[:1]
-    return bool(first) and isinstance(frame.f_locals.get(first[0]), torch.nn.Module)
+def _has_own_backward(frame: FrameType) -> bool:
+    """Says whether a frame is the forward of a `torch.autograd.Function`, with a context or without."""
+    of_class = frame.f_globals.get(frame.f_code.co_qualname.removesuffix(".forward"))
+    first = next((frame.f_locals.get(name) for name in frame.f_code.co_varnames[:1]), None)
+    is_function = isinstance(of_class, type) and issubclass(of_class, torch.autograd.Function)
+    return is_function or isinstance(first, torch.autograd.function.FunctionCtx)

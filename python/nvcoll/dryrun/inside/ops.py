@@ -30,7 +30,7 @@ from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.data import Data
 from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.hosts import without_values
-from nvcoll.dryrun.inside.lines import Lines
+from nvcoll.dryrun.inside.lines import NO_LINE, Lines
 from nvcoll.dryrun.inside.memory import MemoryWatch
 from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
 from nvcoll.dryrun.inside.tensors import IS_PLAIN, Parts, leaves_of, tensors_of
@@ -62,12 +62,17 @@ class Operators:
         """Weak references to the memory that `_numbers` has: memory that comes later is another one."""
         self.without_gradients = Counter[int]()
         """FLOPs of forward passes without gradients in the step, by the line that calls them."""
+        self.passes = [(0, NO_LINE)]
+        """The operators at which passes of the step begin, each with the line that calls it; 0: training."""
+        self.before: dict[int, int] = {}
+        """The last position in the log at which each line called a forward pass without gradients before the step."""
         self.saves: list[str] = []
         """Lines that called `torch.save` in the step."""
 
     def start(self) -> None:
         """Starts a step, without rows. Rows of operators in a CUDA graph stay: its launches carry their numbers."""
-        self.is_on, self.host_ops, self._last_collective = True, 0, 0
+        self.is_on, self.host_ops, self._last_collective, self.passes = True, 0, 0, [(0, NO_LINE)]
+        self.before |= dict.fromkeys(self.without_gradients, self._gpu.count())
         self._rows = self._rows[: self._kept]
         self._by_sequence = {}
         self.without_gradients.clear()
@@ -106,8 +111,11 @@ class Operators:
         line, is_backward = self._line()
         on_gpu = {id(each): each for each in (*inputs, *tensors_of(result)) if each.is_cuda}
         flops = rule.flops_of(args, kwargs, result) if on_gpu and not isinstance(inputs, Parts) else 0
-        if flops and not is_backward and not torch.is_grad_enabled() and (caller := self._lines.without_gradients()):
-            self.without_gradients[caller] += flops
+        if flops:
+            if caller := self._without_gradients():
+                self.without_gradients[caller] += flops
+            if caller != self.passes[-1][1]:
+                self.passes.append((number, caller))
         size = sum(each.numel() * each.element_size() for each in on_gpu.values())
         shapes = tuple(_shape(each) for each in inputs[:INPUTS])
         if on_gpu:
@@ -152,6 +160,15 @@ class Operators:
             yield
         finally:
             self.leave()
+
+    def look(self, rule: Rule) -> None:
+        """Notes an operator before the step, if it is of a forward pass without gradients."""
+        if rule.has_flops and (caller := self._without_gradients()):
+            self.before[caller] = self._gpu.count()
+
+    def _without_gradients(self) -> int:
+        is_off = not torch.is_grad_enabled() and private.current_node() is None
+        return self._lines.without_gradients() if is_off else NO_LINE
 
     def _line(self) -> tuple[int, bool]:
         node, here = private.current_node(), self._lines.here(3)
@@ -213,6 +230,8 @@ class Watch(private.Mode):
         if self._is_within or not recorder.is_on or self._is_beside(kwargs, inputs):
             result = self._run(rule, args, kwargs, inputs)
             self._data.ran(rule, args, kwargs, inputs, result)
+            if not recorder.is_on:
+                recorder.look(rule)
             return result
         recorder.host_ops += 1
         number = recorder.begin()

@@ -84,6 +84,7 @@ class Rule:
         self._flops = private.flop_registry.get(op.overloadpacket)
         if self.shown == "aten::convolution_backward":
             self._flops = _backward_of_convolution
+        self.has_flops = self._flops is not None
         self.causal_at = next((i for i, each in enumerate(schema.arguments) if each.name == "is_causal"), None)
         """Position of the argument that says whether attention is causal."""
         self._mutated = [

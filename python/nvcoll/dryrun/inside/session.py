@@ -28,7 +28,7 @@ from nvcoll.dryrun.wire.spec import Spec
 
 JUDGED = {
     **{name: name for name in ("torch", "triton", "transformers", "accelerate", "lightning", "deepspeed")},
-    **{name: name for name in ("torchtitan", "torchao")},
+    **{name: name for name in ("peft", "trl", "torchtitan", "torchao")},
     **{"megatron.core": "megatron-core", "transformer_engine": "transformer-engine", "flash_attn": "flash-attn"},
 }
 """Packages whose versions decide the launches of a script, by the modules that scripts import. Reports name them."""
@@ -140,7 +140,8 @@ class Session:
             versions=_versions(),
             ddp_waits=bool(self._rebuilt) and private.futures_wait(),
             is_alone=len(communicators) == 0 and not torch.distributed.is_initialized(),
-            without_gradients=self._without_gradients(),
+            without_gradients=self._without_gradients(positions),
+            passes=[(number, self.lines.texts[line]) for number, line in self.recorder.passes],
             saves=list(dict.fromkeys(self.recorder.saves)),
             growth=self._growth(memory.kept_by),
         )
@@ -151,9 +152,12 @@ class Session:
         grown = held[-1] - held[-2] if len(held) >= LEAST_STEPS else 0
         return {"bytes": grown, "step": len(held), "line": line} if grown >= GROWTH_BYTES else {}
 
-    def _without_gradients(self) -> dict[str, float]:
+    def _without_gradients(self, positions: list[int]) -> dict[str, float]:
+        """Returns shares of passes that the step before had not: generation and reference models are of each step."""
         flops = sum(op.flops for op in self.recorder.ops())
-        return {self.lines.texts[line]: each / flops for line, each in self.recorder.without_gradients.items()}
+        first, before = [0, 0, 0, *positions][-3], self.recorder.before
+        new = {line: each for line, each in self.recorder.without_gradients.items() if before.get(line, -1) <= first}
+        return {self.lines.texts[line]: each / flops for line, each in new.items()}
 
 
 def _versions() -> dict[str, str]:

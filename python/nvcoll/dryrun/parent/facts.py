@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nvcoll.dryrun.parent import roles
 from nvcoll.dryrun.parent.launch import Request
-from nvcoll.dryrun.parent.recording import Assumed, Facts, RankFacts
+from nvcoll.dryrun.parent.recording import Assumed, Facts, Pass, RankFacts
 from nvcoll.dryrun.parent.step import Made
 from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
 from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind
@@ -52,10 +52,22 @@ def facts_of(request: Request, recordings: Sequence[RankRecording], runs: Sequen
         "alone": ALONE if first.is_alone and request.world_size == 1 else "",
         "ddp_waits": first.ddp_waits,
         "without_gradients": first.without_gradients,
+        "passes": _passes(first, made.places[0]),
         "saves": first.saves,
         "growth": first.growth,
         "unanswered": sorted({name for one in recordings for name in one.unanswered}),
     }
+
+
+def _passes(recording: RankRecording, places: Sequence[int]) -> list[Pass]:
+    """Returns the passes of a rank that has some without gradients."""
+    ops = recording.records["op"][(recording.records["kind"] & CAPTURED) == 0].tolist()
+    placed = [(op, place) for op, place in zip(ops, places, strict=True) if place >= 0]
+    return [
+        Pass(line=line, first=next((place for op, place in placed if op >= number), placed[-1][1]))
+        for number, line in recording.passes
+        if len(recording.passes) > 1
+    ]
 
 
 def _of_rank(recording: RankRecording, run: Run, name: str, stands_for: int) -> RankFacts:

@@ -66,6 +66,13 @@ class Assumed(TypedDict):
     times: int
 
 
+class Pass(TypedDict):
+    """A pass of the first rank: the line that calls it without gradients, or "" of training; its first operation."""
+
+    line: str
+    first: int
+
+
 class Facts(TypedDict):
     """Facts of a recording beside the step, for reports."""
 
@@ -85,6 +92,7 @@ class Facts(TypedDict):
     alone: str
     ddp_waits: bool
     without_gradients: dict[str, float]
+    passes: NotRequired[list[Pass]]
     saves: list[str]
     growth: Growth
     unanswered: list[str]

@@ -5,7 +5,10 @@ Facts of each recording come first, then the step on the machines with hints, th
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Final, Literal
 
 from nvcoll._nvcoll import Fabric, StepPrediction
@@ -13,11 +16,11 @@ from nvcoll.dryrun.parent.failures import OutOfGpuMemory
 from nvcoll.dryrun.parent.hints import hints
 from nvcoll.dryrun.parent.recording import Facts, GroupFacts, Recording
 from nvcoll.dryrun.wire.rank_recording import Run
-from nvcoll.text.blocks import Block, Line, under
-from nvcoll.text.formatting import counted
+from nvcoll.text.blocks import Block, Line, Table, under
+from nvcoll.text.formatting import counted, duration
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import fit_words
-from nvcoll.training.report import Detail, Report, TooLarge
+from nvcoll.training.report import LEAST, Detail, Report, TooLarge
 
 MOST: Final = 8
 """The rows of assumptions and symbols that are shown. Chosen."""
@@ -51,7 +54,7 @@ def report_of(
         [machine for machine, *_ in made],
         [found for *_, found in made],
         head=[*head, None] if len(made) > 1 else head,
-        details=[_detail(one, found) for _, one, found in made],
+        details=[_detail(*one) for one in made],
         recordings={one.facts["gpu"]: one.facts for one in distinct},
         out_of_memory=[TooLarge(name, str(error), error.line) for name, error in failed],
         assumed=[*assumed, *dict.fromkeys(row["text"] for one in distinct for row in one.facts["assumed"])],
@@ -99,13 +102,28 @@ def _run(first: int, stride: int, size: int) -> str:
     return f"{first} to {last}" if stride == 1 else f"{first}, {first + stride}, ..., {last}"
 
 
-def _detail(recorded: Recording, found: StepPrediction) -> Detail:
-    """Returns memory as the allocator counts it, the line of its peak, hints, and what was assumed."""
+def _detail(machine: Machine, recorded: Recording, found: StepPrediction) -> Detail:
+    """Returns memory as the allocator counts it, the line of its peak, hints, times of passes, and what was assumed."""
     fullest = recorded.fullest
     held = f"{fullest['allocated'] / 2**30:.1f} GiB in tensors, {fullest['reserved'] / 2**30:.1f} reserved"
     with_nccl = f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} with NCCL and CUDA"
+    passes = _passes(recorded, found, machine)
     memory = f"{held}, {with_nccl}: {fit_words(found.fit)}"
-    return Detail(memory, recorded.peak, hints(recorded.facts, found), [*_assumed(recorded.facts)])
+    return Detail(memory, recorded.peak, hints(recorded.facts, found), [*_assumed(recorded.facts)], passes)
+
+
+def _passes(recorded: Recording, found: StepPrediction, machine: Machine) -> Table | None:
+    """Returns the time of passes without gradients and of training, if the step has both."""
+    passes = recorded.facts.get("passes", [])
+    if not passes:
+        return None
+    ends = [0, *accumulate(json.loads(machine.pricer.timeline(recorded.step))["ranks"][0]["end_ns"], max)]
+    times, bounds = Counter[str](), [*(ends[row["first"]] for row in passes), ends[-1]]
+    for row, (begin, end) in zip(passes, pairwise(bounds), strict=True):
+        times[row["line"] or "training"] += end - begin
+    shares = [(line, each / ends[-1]) for line, each in times.most_common() if each >= LEAST * ends[-1]]
+    rows = [(line, duration(each * found.seconds), f"{100 * each:.1f} %") for line, each in shares]
+    return Table(("passes", "time", "share"), rows, ("passes",))
 
 
 def _assumed(facts: Facts) -> Iterator[Line]:

@@ -135,7 +135,9 @@ class RankRecording:
     is_alone: bool = False
     """Whether the script made no process group and no communicator: it trains on one GPU."""
     without_gradients: dict[str, float] = field(default_factory=dict)
-    """Share of the step's FLOPs in forward passes without gradients, by the line that calls them."""
+    """Share of the step's FLOPs in forward passes without gradients that are new in it, by the line that calls them."""
+    passes: list[tuple[int, str]] = field(default_factory=list)
+    """Operators at which a pass begins: without gradients with the line that calls it, or training with no line."""
     saves: list[str] = field(default_factory=list)
     """Lines that called `torch.save` in the step."""
     growth: Growth = field(default_factory=Growth)
