@@ -57,7 +57,16 @@ def test_small_floats_are_computed_and_large_ones_are_zero(facts):
 @pytest.fixture(scope="module")
 def values(tmp_path_factory):
     """What `values.py` saw."""
-    names = ("solvers", "solved", "masked_scatter", "finite", "sparse_as_on_a_cpu", "large_sparse", "drawn")
+    names = (
+        "solvers",
+        "solved",
+        "masked_scatter",
+        "finite",
+        "sparse_as_on_a_cpu",
+        "large_sparse",
+        "drawn",
+        "placed_as_on_a_cpu",
+    )
     [(out, run, _)] = Children(tmp_path_factory.mktemp("values")).run("values.py", *names)
     assert run.status == "ended", out
     return json.loads(out.strip().splitlines()[-1])
@@ -76,6 +85,10 @@ def test_what_derives_from_values_that_do_not_exist_is_finite(values):
     assert values["finite"] == [0.0, [0.0, 7.0], *[True] * 5]
 
 
+def test_tables_of_large_floats_that_are_made_of_known_places_have_values(values):
+    assert values["placed_as_on_a_cpu"]
+
+
 def test_places_that_are_drawn_by_values_that_do_not_exist_are_in_range(values):
     assert values["drawn"] == [[512, 4], 0, 1023]
 
@@ -88,7 +101,7 @@ def test_sparse_tensors_have_the_indices_and_small_values_of_a_cpu(values):
 def test_tensors_of_the_gpu_are_printed(facts):
     small, large = facts["printed"]
     assert small == "tensor([4., 6., 8.], device='cuda:0')"
-    assert large.startswith("tensor([0., 0., 0.,  ..., 0., 0., 0.], device='cuda:0'")
+    assert large.startswith("tensor([1., 1., 1.,  ..., 1., 1., 1.], device='cuda:0'")
 
 
 def test_the_parent_needs_no_torch_to_read_a_recording(counted, tmp_path):

@@ -73,6 +73,26 @@ def drawn():
     return [list(places.shape), places.min().item(), places.max().item()]
 
 
+def placed(device="cuda"):
+    """Routing tables and masks of large floats that are made of zeros and of known places."""
+    tokens, experts = 2048, 64
+    chosen = (torch.arange(tokens * 4, device=device) * 7 % experts).view(tokens, 4)
+    logits = torch.randn(tokens, experts, device=device)
+    table = torch.zeros_like(logits).scatter(1, chosen, 1.0)
+    mask = torch.full((600, 600), float("-inf"), device=device).triu(1)
+    shown = [torch.zeros_like(logits).int().scatter(1, chosen, 1).bool().nonzero().sum(), table.nonzero().sum()]
+    shown += [table.bool().sum(0), (mask == 0).nonzero().sum(), mask[3, 2], mask[3].isinf().sum()]
+    table.add_(logits)
+    table.zero_()
+    table[7, 3] = 2
+    shown += [table.nonzero().sum(), torch.where(table.bool(), 1, 0).sum(), table.clone()[7, 3], table.cpu().argmax()]
+    return [each.tolist() for each in shown]
+
+
+def placed_as_on_a_cpu():
+    return placed() == placed("cpu")
+
+
 def sparse(device="cuda"):
     """Gradients of tables, and products of graphs, small: as a CPU computes them."""
     table = nn.Embedding(10, 2, sparse=True).to(device)

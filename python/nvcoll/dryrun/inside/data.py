@@ -7,6 +7,7 @@ is computed (from zeros) and unknown, too, and zero where it is not finite.
 | operator | rule |
 |---|---|
 | all tensors small | computed; unknown if one of its inputs is |
+| large floats put in their places: zeros, a mask of `scatter`, `tril` | computed, if what they are made of is known |
 | some large | small results are zero and unknown; comparisons are of zeros, `all` is true |
 | `topk`, `argmax`, `max`, `sort` of unknown values | indices in turn, so that experts are balanced: known, and noted |
 | `histc` of unknown values | equal counts: known, and noted |
@@ -32,7 +33,17 @@ from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.refusals import second_gpu, unknown_shape
 from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
-from nvcoll.dryrun.inside.tensors import IS_PLAIN, Mirror, Parts, is_small, is_whole, replaced, tensors_of
+from nvcoll.dryrun.inside.tensors import (
+    IS_PLAIN,
+    PLACED_BYTES,
+    Mirror,
+    Parts,
+    is_large_on_host,
+    is_small,
+    is_whole,
+    replaced,
+    tensors_of,
+)
 from nvcoll.dryrun.wire.rank_recording import Assumption
 
 aten = torch.ops.aten
@@ -56,6 +67,8 @@ class Data:
         self._lines, self._device = lines, -1
         self.mirror = Mirror(gpu)
         self._unknown: set[int] = set()
+        self._known: set[int] = set()
+        """Addresses of large floats that have values."""
         self._fresh: set[int] = set()
         self._random_state, self.drawing = torch.Generator().get_state(), RLock()
         self._within = Within()
@@ -90,7 +103,10 @@ class Data:
 
     def is_unknown(self, tensor: torch.Tensor) -> bool:
         """Says whether a tensor on the GPU has no values, or values that depend on large floats."""
-        return tensor.is_cuda and (tensor.untyped_storage().data_ptr() in self._unknown or not is_small(tensor))
+        return tensor.is_cuda and (tensor.untyped_storage().data_ptr() in self._unknown or not self._has_values(tensor))
+
+    def _has_values(self, tensor: torch.Tensor) -> bool:
+        return is_small(tensor) or tensor.untyped_storage().data_ptr() in self._known
 
     def ran(self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], result: object) -> None:
         """Computes the values that an operator has written.
@@ -125,12 +141,17 @@ class Data:
                 return
             written = [each for each in written if not is_whole(each)]
         involved = [] if rule.reads_no_values else [each for each in inputs if each.is_cuda]
-        if all(is_small(each) for each in involved) and all(is_small(each) for each in written):
-            is_unknown = self._makes_unknown(rule, involved)
+        if rule.fills and involved and _fills_storage(involved[0]):
+            involved = involved[1:]
+        if all(map(self._has_values, involved)) and (
+            all(map(is_small, written)) or self._places(rule, involved, written)
+        ):
+            is_unknown = any(map(self.is_unknown, involved))
             if is_unknown and self._choose(rule, args, inputs, results):
                 return
             if self._compute(rule, args, kwargs, results) or isinstance(results, Parts):
                 self._mark(written, is_unknown)
+                self._known.update(each.untyped_storage().data_ptr() for each in written if not is_small(each))
                 for each in written if is_unknown else ():
                     self._make_finite(each)
                 return
@@ -139,11 +160,13 @@ class Data:
         for each in written:
             self._forget(each)
 
-    def _makes_unknown(self, rule: Rule, involved: list[torch.Tensor]) -> bool:
-        """Says whether an operator on small tensors reads unknown values."""
-        if rule.fills and involved and _fills_storage(involved[0]):
-            involved = involved[1:]
-        return not self._unknown.isdisjoint(each.untyped_storage().data_ptr() for each in involved)
+    def _places(self, rule: Rule, involved: list[torch.Tensor], written: list[torch.Tensor]) -> bool:
+        """Says whether a large result has values: one that an operator puts in their places, all of them known."""
+        storages = {each.untyped_storage().data_ptr() for each in written}
+        if not rule.places or len(storages) != 1 or any(map(self.is_unknown, involved)):
+            return False
+        is_held = _fills_storage(written[0]) or self._has_values(written[0])
+        return is_held and written[0].untyped_storage().nbytes() <= PLACED_BYTES
 
     def _make_finite(self, tensor: torch.Tensor) -> None:
         """Makes results of unknown values finite: zero has a logarithm and a reciprocal that the real values lack."""
@@ -171,12 +194,13 @@ class Data:
         on_gpu = [each for each in inputs if each.is_cuda]
         if any(self.is_unknown(each) for each in on_gpu):
             self._read("values that were not computed are copied to the host")
-        if all(is_small(each) for each in on_gpu):
+        if all(map(self._has_values, on_gpu)) and not any(map(is_large_on_host, results)):
             self._compute(rule, args, kwargs, results)
 
     def _mark(self, written: list[torch.Tensor], is_unknown: bool) -> None:
         addresses = [each.untyped_storage().data_ptr() for each in written]
         self._fresh.difference_update(addresses)
+        self._known.difference_update(addresses)
         if is_unknown:
             self._unknown.update(addresses)
         else:
@@ -187,7 +211,7 @@ class Data:
         self._mark([each for each in tensors if each.is_cuda], is_unknown)
 
     def _forget(self, tensor: torch.Tensor) -> None:
-        if is_small(tensor):
+        if self._has_values(tensor):
             self.mirror.clear(tensor)
             self._mark([tensor], is_unknown=True)
 
@@ -234,6 +258,10 @@ class Data:
         return True
 
     def _write(self, rule: Rule, args: Args, kwargs: Kwargs, results: list[torch.Tensor]) -> None:
+        if rule.zeroes:  # by giving pages back
+            for each in results:
+                self.mirror.clear(each)
+            return
         real = tensors_of(rule.op(*replaced(args, self.mirror), **replaced(kwargs, self.mirror)))
         for value, result in zip(real, results, strict=True):
             mirrored = self.mirror(result)
@@ -369,7 +397,7 @@ class Data:
         dtype = str(tensor.dtype).removeprefix("torch.")
         self._read(f"the script reads a {dtype} value that was not computed: it gets 0, or a result of zeros")
         found = op(tensor)
-        return found if is_small(tensor) else type(found)(0)
+        return found if self._has_values(tensor) else type(found)(0)
 
     def _equal(self, _op: private.Operator, one: torch.Tensor, other: torch.Tensor) -> object:
         if not (one.is_cuda or other.is_cuda):

@@ -25,6 +25,24 @@ NO_VALUES = ("zeros_like", "ones_like", "full_like", "rand", "new_zeros", "new_o
 """Beginnings of names of operators that read shapes of tensors, and no values."""
 FILLS = ("zero_", "fill_", "uniform_", "normal_", "random_", "bernoulli_.float")
 """Beginnings of names of operators that write a whole tensor without reading it."""
+PLACES = (
+    *(
+        "zeros",
+        "ones",
+        "full",
+        "eye",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "zero",
+        "fill",
+        "clone",
+        "copy_",
+        "_to_copy",
+    ),
+    *("tril", "triu", "where", "scatter", "masked_fill", "index_fill", "index_put", "_index_put"),
+)
+"""Beginnings of names of operators that put values in their places, as masks and routing tables are made."""
 CHOICES = ("topk", "argmax", "argmin", "max.dim", "min.dim", "sort", "argsort", "multinomial", "histc")
 """Operators that choose among values, or count them."""
 READS_BACK = (
@@ -70,6 +88,8 @@ class Rule:
         """Its results are uninitialized."""
         self.reads_no_values = op.namespace == "aten" and bare.startswith(NO_VALUES)
         self.fills = op.namespace == "aten" and bare.startswith(FILLS)
+        self.places = op.namespace == "aten" and bare.startswith(PLACES)
+        self.zeroes = op.namespace == "aten" and bare.startswith(("zero", "new_zeros"))
         self.is_mutable = bool(schema.is_mutable)
         self.is_pointwise = torch.Tag.pointwise in op.tags
         self.is_random = torch.Tag.nondeterministic_seeded in op.tags
