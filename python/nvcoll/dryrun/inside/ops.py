@@ -218,6 +218,8 @@ class Watch(private.Mode):
         if types and not all(IS_PLAIN[kind] for kind in types):
             is_traced = private.FakeTensor in types or private.FunctionalTensor in types
             return op(*args, **kwargs) if is_traced else NotImplemented
+        if args and isinstance(args[0], torch.Tensor) and args[0].is_meta:
+            return op(*args, **kwargs)
         rule = self._rules.get(op)
         if rule is None:
             if isinstance(op, private.HigherOrderOperator):

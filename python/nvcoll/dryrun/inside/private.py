@@ -12,6 +12,7 @@
 | ``rendezvous``, its module | the store |
 | ``launch_agent`` | torchrun inside of a script |
 | ``_verify_params_across_processes``, ``Reducer._rebuild_buckets`` | DDP's check of shapes, and its buckets |
+| ``_chunk_with_empty`` | shards of parameters with FSDP2 |
 | ``_get_default_group`` | the backend of NCCL |
 | ``_record_memory_history``, ``_snapshot``, ``_cuda_memoryStats`` | what was allocated, when, by which line |
 | ``AlgorithmSelectorCache.benchmark_choices``, ``CachingAutotuner.run`` and ``.bench`` | kernels of torch.compile |
@@ -238,6 +239,12 @@ def futures_wait() -> bool:
     """Says whether the NCCL backend makes the stream wait for a collective when its future is requested."""
     world = lookup("torch.distributed.distributed_c10d", "_get_default_group")()
     return type(world._get_backend(torch.device("cuda"))).__name__ == "ProcessGroupNCCL2"
+
+
+def fsdp_parameters() -> ModuleType:
+    """Returns the module in which FSDP2 cuts parameters into shards."""
+    found: ModuleType = lookup("torch.distributed.fsdp._fully_shard._fsdp_param")
+    return found
 
 
 def checkpoint(name: str) -> ModuleType:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
-from nvcoll.dryrun.inside import children, compiled, generation, private, store, threads
+from nvcoll.dryrun.inside import children, compiled, generation, private, shards, store, threads
 from nvcoll.dryrun.inside.checkpoints import Checkpoints
 from nvcoll.dryrun.inside.data import Data, with_numbers
 from nvcoll.dryrun.inside.exchange import Exchange
@@ -81,6 +81,7 @@ class Session:
         self.peers.install()
         Exchange(self.mail, self.data, self.peers.ranks_of).install()
         self.steps.install(spec.step_at)
+        shards.install()
         compiled.install(self.recorder, self.data)
         generation.install(self.data, spec.response_tokens)
         private.wrap(private.printer, "_tensor_str", self.data.printing)
