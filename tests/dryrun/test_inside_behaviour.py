@@ -119,6 +119,10 @@ def test_a_model_on_the_cpu_takes_no_memory(facts):
     assert facts["run"].peak_rss_bytes < 2 << 30
 
 
+def test_a_list_of_gathered_tensors_has_the_values_of_all_ranks(facts):
+    assert facts["gathered"] == [[1, 2, 3], [1, 2, 3], 2.5]
+
+
 def test_large_batches_on_the_cpu_are_pinned(facts):
     assert facts["pinned"] == [[is_pinned, 64 * 3 * 224**2] for is_pinned in (True, True, False)]
 

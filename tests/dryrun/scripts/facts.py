@@ -20,6 +20,15 @@ def objects():
     return [len(gathered), gathered[0], listed, scattered]
 
 
+def gathered():
+    """Bytes of objects, as detectors gather what they found."""
+    words = torch.tensor([1, 2, 3], dtype=torch.uint8, device="cuda")
+    listed, numbers = [torch.empty_like(words) for _ in range(8)], [torch.empty(1, device="cuda") for _ in range(8)]
+    dist.all_gather(listed, words)
+    dist.all_gather(numbers, torch.full((1,), 2.5, device="cuda"))
+    return [listed[0].tolist(), listed[7].tolist(), numbers[7].item()]
+
+
 def on_gloo():
     group = dist.new_group(backend="gloo")
     total, gathered = torch.full((2,), 3), [torch.zeros(2, dtype=torch.int64) for _ in range(8)]
@@ -113,7 +122,7 @@ if __name__ == "__main__":
     dist.init_process_group("cpu:gloo,cuda:nccl")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     floats = (small_floats, printed, large_floats, on_the_host, pinned, traced)
-    for fact in (objects, on_gloo, integers, *floats, workers, store, random):
+    for fact in (objects, gathered, on_gloo, integers, *floats, workers, store, random):
         facts[fact.__name__] = fact()
     facts["out_of_memory"] = out_of_memory()
     print(json.dumps(facts), flush=True)

@@ -58,6 +58,7 @@ class Exchange:
     def install(self) -> None:
         """Takes the collectives of a rank, if another one runs."""
         if len(self._mail.ranks) > 1:
+            self._alone = dict(self._data.handlers)
             self._data.handlers |= {move.default: self._moved for move in MOVES}
 
     def _moved(self, op: private.Operator, *args: Any, **kwargs: Any) -> object:
@@ -72,7 +73,8 @@ class Exchange:
         reduction = _reduction(how) if "reduce" in called else ""
         most = max((each.numel() * each.element_size() for each in given), default=0)
         if len(running) < 2 or reduction not in REDUCTIONS or most > min(FLOAT_BYTES, WHOLE_BYTES // len(members)):
-            return NotImplemented
+            alone = self._alone.get(op)
+            return alone(op, *args, **kwargs) if alone else NotImplemented
         mine = [(self._data.mirror(each).detach().clone(), self._data.is_unknown(each)) for each in given]
         result = op(*args, **kwargs)
         is_broadcast = "broadcast" in called
