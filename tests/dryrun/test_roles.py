@@ -35,7 +35,7 @@ def attempts(monkeypatch):
     made = []
 
     def replace(of_rank):
-        def run(request, ranks):
+        def run(request, ranks, tell=None):
             made.append(tuple(ranks))
             return [of_rank(rank, tuple(ranks)) for rank in ranks]
 
@@ -128,6 +128,7 @@ MESSAGE = (
         (Run(0, "failed", message="ValueError: no"), ScriptFailed, "rank 0 of 16, ValueError: no"),
         (Run(0, "refused", message="t.py:4 f: the shape"), ScriptFailed, "rank 0 of 16, t.py:4 f: the shape"),
         (Run(0, "ended", message="the script ended"), ScriptFailed, "the script ended: have it do more"),
+        (Run(0, "ended", message="the script left", exit_status=2), ScriptFailed, "the script left: its output says why$"),
         (
             Run(0, "failed", message="ValueError", read="it reads (t.py:4 f)"),
             ScriptFailed,

@@ -159,8 +159,8 @@ def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
     where = "" if not run.line or run.line in run.message else f"{run.line}: "
     who, message = f"rank {run.rank} of {request.world_size}, {where}", run.message.removeprefix("DryRunError: ")
     if run.status == "ended":
-        advice = "have it do more, or pass another --steps"
-        if not run.steps:
+        advice = "its output says why" if run.exit_status else "have it do more, or pass another --steps"
+        if not run.steps and not run.exit_status:
             advice += ", or --step-at FILE:LINE with the line that ends a step if its optimizer is none of torch.optim"
         message += f": {advice}"
     message += f". Before this, {run.read}" if run.read else ""
