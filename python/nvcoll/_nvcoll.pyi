@@ -3513,6 +3513,10 @@ class StepPrediction:
         """Whether the step was recorded, and not planned."""
 
     @property
+    def issue_s(self) -> float | None:
+        """Seconds that the processor takes to issue a recorded step, which the GPU may hide; None: the step was planned."""
+
+    @property
     def limit(self) -> str:
         """What takes most of the time, in words."""
 

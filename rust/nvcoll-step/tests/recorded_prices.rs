@@ -235,14 +235,20 @@ fn the_processor_bounds_small_operations() {
     let small = json!({"stream": 7, "name": "aten::add", "line": 1, "work": "move", "bytes": 1000});
     let many: Vec<Value> = (0..100).map(|_| small.clone()).collect();
     let found = price(&plain(), &step_of(json!([rank(0, 16, Value::Array(many.clone()))])));
-    assert_near(found.seconds, 100.0 * 4e-6, 0.01);
+    assert_near(found.seconds, 100.0 * 11.7e-6, 0.01);
     assert!(part(&found, "host") > 0.4 * found.seconds, "{:?}", found.parts);
     assert_near(found.lines[0].host_s, part(&found, "host"), 1e-6);
     let graph = price(&plain(), &step(Value::Array(many.clone())));
     assert!(graph.seconds < 0.6 * found.seconds && part(&graph, "host") < 1e-9);
     let mut eager = step_of(json!([rank(0, 16, Value::Array(many))]));
-    first(&mut eager).host = HostClock::Launches { operators: Some(300.0) };
-    assert_near(price(&plain(), &eager).seconds, 100.0 * 7e-6, 0.01);
+    first(&mut eager).host = HostClock::Launches { operators: Some(300.0), spread: None };
+    let bound = price(&plain(), &eager);
+    assert_near(bound.seconds, 100.0 * 30.1e-6, 0.01);
+    assert_near(bound.issue_s.unwrap(), bound.seconds, 0.01);
+    assert!(bound.high_s > 1.55 * bound.seconds && bound.low_s < bound.seconds / 1.55, "of an unknown processor");
+    first(&mut eager).host = HostClock::Launches { operators: Some(300.0), spread: Some(1.1) };
+    let measured = price(&plain(), &eager);
+    assert!(measured.high_s < bound.high_s && measured.low_s > bound.low_s && measured.seconds == bound.seconds);
 }
 
 #[test]

@@ -131,6 +131,7 @@ class Operators:
         if not self.is_on:
             yield
             return
+        self.host_ops += 1
         number = self.begin()
         line, is_backward = self._line()
         size = sum(each.numel() * each.element_size() for each in tensors)

@@ -120,7 +120,7 @@ class RankRecording:
     """By number of communicator, also of those made before the step."""
     memory: Memory
     host_ops: int = 0
-    """Operators that the processor dispatched in the counted step, those on the CPU included."""
+    """Operators and compiled kernels that the processor dispatched in the counted step, those on the CPU included."""
     steps: list[int] = field(default_factory=list)
     """Position in the whole log after each step that was seen. The counted step lies between the last two."""
     optimizer: str = ""

@@ -100,7 +100,7 @@ impl StepBuilder {
         timed: bool,
         memory: Option<AllocatorMemory>,
     ) -> PyResult<RankBuilder> {
-        let host = if timed { HostClock::Timed } else { HostClock::Launches { operators } };
+        let host = if timed { HostClock::Timed } else { HostClock::Launches { operators, spread: None } };
         let part = |(name, &bytes): (&String, &f64)| Ok(MemoryPart { name: named(py, name)?, bytes });
         let memory = match memory {
             None => None,

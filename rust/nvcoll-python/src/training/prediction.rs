@@ -89,6 +89,8 @@ attributes! { StepPrediction(found) {
     collectives: Vec<PricedCollective> = found.report.collectives.iter().cloned().map(PricedCollective).collect(),
     /// Lines of the script for which the GPU waits, most first; none of a planned step.
     lines: Vec<LinePrice> = found.report.lines.iter().cloned().map(LinePrice).collect(),
+    /// Seconds that the processor takes to issue a recorded step, which the GPU may hide; None: the step was planned.
+    issue_s: Option<f64> = found.report.issue_s,
     /// The memory of each role; None: not known.
     memory: Option<Vec<MemoryTable>> = found.report.memory.as_ref().map(|all| all.iter().cloned().map(MemoryTable).collect()),
     /// GiB of the fullest rank; 0 if the memory is not known.

@@ -61,6 +61,7 @@ impl Pricer<'_> {
             blocks: blocks.into_iter().map(of_block).collect(),
             collectives: self.collectives(step, layers)?,
             lines: Vec::new(),
+            host: None,
         })
     }
 

@@ -61,6 +61,16 @@ struct Timed {
     blocks: BTreeMap<String, BlockPrice>,
     collectives: Vec<CollectivePrice>,
     lines: Vec<LinePrice>,
+    /// None: the layers of a plan have it.
+    host: Option<HostPrice>,
+}
+
+/// The processor of a step on streams.
+struct HostPrice {
+    /// Seconds that it takes to issue the step.
+    issue_s: f64,
+    /// The step with a faster and with a slower processor, in times of the prediction.
+    ends: [f64; 2],
 }
 
 /// A step in virtual time.
@@ -130,8 +140,12 @@ impl<'m> Pricer<'m> {
     }
 
     fn report(&self, step: &WorkStep, timed: Timed) -> Result<StepReport> {
-        let Timed { seconds, parts, roles, blocks, collectives, lines } = timed;
-        let ([low, high], extrapolated) = self.trust(step)?;
+        let Timed { seconds, parts, roles, blocks, collectives, lines, host } = timed;
+        let ([mut low, mut high], extrapolated) = self.trust(step)?;
+        if let Some([fast, slow]) = host.as_ref().map(|host| host.ends).filter(|ends| *ends != [1.0; 2]) {
+            low = (-low.ln().hypot(fast.ln())).exp();
+            high = high.ln().hypot(slow.ln()).exp();
+        }
         let memory = step.memory();
         let (flops, flops_of) = match (step.model_flops, step.streams()) {
             (Some(flops), _) => (Some(flops), "model"),
@@ -156,6 +170,7 @@ impl<'m> Pricer<'m> {
             blocks,
             collectives,
             lines,
+            issue_s: host.map(|host| host.issue_s),
             memory_gib: memory.iter().map(|one| one.bytes() / GIB).reduce(f64::max),
             gpu_memory_gib: self.device.memory / GIB,
             fit: memory.iter().map(|one| one.fit(self.device.memory)).max(),

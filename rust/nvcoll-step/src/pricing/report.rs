@@ -62,6 +62,8 @@ pub struct StepReport {
     pub collectives: Vec<CollectivePrice>,
     /// Lines of the script for which the GPU waits, most first; none of layers.
     pub lines: Vec<LinePrice>,
+    /// Seconds that the processor takes to issue a step on streams, which the GPU may hide; none of layers.
+    pub issue_s: Option<f64>,
     /// The memory of each role, if it is known.
     pub memory: Option<Vec<MemoryTable>>,
     /// The memory of the fullest role in GB of 2^30 bytes, as nvidia-smi and PyTorch count, if it is known.

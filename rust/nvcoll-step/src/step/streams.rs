@@ -61,12 +61,15 @@ pub enum HostClock {
         /// The number of operators that the processor dispatched. None: one for each operation of the GPU.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operators: Option<f64>,
+        /// The factor by which another processor may be faster or slower, at least 1. None: that of processors which nobody measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        spread: Option<f64>,
     },
 }
 
 impl Default for HostClock {
     fn default() -> Self {
-        Self::Launches { operators: None }
+        Self::Launches { operators: None, spread: None }
     }
 }
 

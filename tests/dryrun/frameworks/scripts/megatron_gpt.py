@@ -27,6 +27,8 @@ parser.add_argument("--tensor-model-parallel-size", type=int, default=1)
 parser.add_argument("--pipeline-model-parallel-size", type=int, default=1)
 parser.add_argument("--expert-model-parallel-size", type=int, default=1)
 parser.add_argument("--num-experts", type=int)
+parser.add_argument("--layers", type=int, default=4)
+parser.add_argument("--hidden-size", type=int, default=512)
 parser.add_argument("--micro-batches", type=int, default=1)
 args = parser.parse_args()
 
@@ -50,8 +52,8 @@ if args.num_experts:
         "moe_ffn_hidden_size": 1024,
     }
 config = TransformerConfig(
-    num_layers=4,
-    hidden_size=512,
+    num_layers=args.layers,
+    hidden_size=args.hidden_size,
     num_attention_heads=8,
     add_bias_linear=False,
     bf16=True,
