@@ -128,7 +128,11 @@ MESSAGE = (
         (Run(0, "failed", message="ValueError: no"), ScriptFailed, "rank 0 of 16, ValueError: no"),
         (Run(0, "refused", message="t.py:4 f: the shape"), ScriptFailed, "rank 0 of 16, t.py:4 f: the shape"),
         (Run(0, "ended", message="the script ended"), ScriptFailed, "the script ended: have it do more"),
-        (Run(0, "ended", message="the script left", exit_status=2), ScriptFailed, "the script left: its output says why$"),
+        (
+            Run(0, "ended", message="the script left", exit_status=2),
+            ScriptFailed,
+            "the script left: its output says why$",
+        ),
         (
             Run(0, "failed", message="ValueError", read="it reads (t.py:4 f)"),
             ScriptFailed,
