@@ -148,9 +148,9 @@ class Session:
         )
 
     def _growth(self, line: str) -> Growth:
-        """Returns by how much tensors grew in the counted step; the first steps make state and buffers."""
+        """Returns by how much tensors grew in the counted step, if they did in the step before: batches differ."""
         held = self.steps.held
-        grown = held[-1] - held[-2] if len(held) >= LEAST_STEPS else 0
+        grown = held[-1] - held[-2] if len(held) >= LEAST_STEPS and held[-2] - held[-3] >= GROWTH_BYTES else 0
         return {"bytes": grown, "step": len(held), "line": line} if grown >= GROWTH_BYTES else {}
 
     def _without_gradients(self, positions: list[int]) -> dict[str, float]:
