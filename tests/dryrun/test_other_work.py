@@ -12,6 +12,12 @@ pytestmark = PATIENT
 SCRIPT = "interrupted.py"
 
 
+def flops_of_forward():
+    tokens, width, length, vocabulary = 2 * 256, 256, 256, 512
+    block = 2 * tokens * 12 * width * width + 4 * tokens * length * width
+    return 2 * block + 2 * tokens * width * vocabulary
+
+
 def test_reentrant_checkpoints_and_optimizers_are_training(counted):
     recording = counted(SCRIPT)
     assert recording.without_gradients == {} and recording.saves == []
@@ -19,10 +25,7 @@ def test_reentrant_checkpoints_and_optimizers_are_training(counted):
 
 def test_evaluation_in_the_counted_step_is_told_with_its_share_and_line(counted):
     recording = counted(SCRIPT, "--evaluate")
-    tokens, width, length, vocabulary = 2 * 256, 256, 256, 512
-    block = 2 * tokens * 12 * width * width + 4 * tokens * length * width
-    forward = 2 * block + 2 * tokens * width * vocabulary
-    share = forward / sum(op.flops for op in recording.ops)
+    share = flops_of_forward() / sum(op.flops for op in recording.ops)
     assert list(recording.without_gradients.values()) == pytest.approx([share])
     assert [line.split()[1] for line in recording.without_gradients] == ["loss_of"]
 
@@ -30,8 +33,11 @@ def test_evaluation_in_the_counted_step_is_told_with_its_share_and_line(counted)
 def test_a_reference_model_that_each_step_runs_is_no_evaluation_and_a_pass_of_its_own(counted):
     recording = counted(SCRIPT, "--reference")
     assert recording.without_gradients == {}
-    training, reference, again = recording.passes
+    training, reference, again = recording.passes  # functions of autograd, as checkpoints, are of the pass they are in
     assert training == (0, "") and again[1] == "" and reference[1].endswith(" loss_of")
+    with_flops = [number for number, op in enumerate(recording.ops) if op.flops]
+    forward = sum(op.flops for op in recording.ops[reference[0] : again[0]])
+    assert reference[0] == with_flops[0] and forward == flops_of_forward()
 
 
 def test_parameters_that_no_optimizer_has_are_frozen_in_the_table_of_memory(counted):

@@ -108,8 +108,6 @@ def _trains(found: Training, folder: str, own: str) -> bool:
     """
     if found.has_launcher or found.script == own:
         return True
-    if any(frame.f_code.co_filename.endswith(LAUNCHING) for frame, _ in walk_stack(sys._getframe(1))):
-        return True
     spec = importlib.util.find_spec(found.script) if found.is_module else None
     file = spec.origin if spec is not None and spec.origin else os.path.join(folder, found.script)
     if os.path.realpath(file) == os.path.realpath(own):
@@ -182,8 +180,9 @@ def listen(assume: Callable[[str], None], own: str, become: Callable[[Training],
             found = training_of(part)
             if part[0] == "cd":
                 at = os.path.join(at, *part[1:2])
-            elif found is not None and _trains(found, at, own):
-                assume(f"`{shlex.join(part)}` runs here, as one rank")
+            elif found is not None and ((is_launched := _is_of_launcher()) or _trains(found, at, own)):
+                if not is_launched:
+                    assume(f"`{shlex.join(part)}` runs here, as one rank")
                 os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in (variables or {}).items()})
                 os.environ.update(word.partition("=")[::2] for word in takewhile(re.compile(r"\w+=").match, part))
                 os.environ.pop(HIDDEN, None)
@@ -219,6 +218,10 @@ def _split(command: str) -> list[str]:
         return shlex.split(command.replace("; ", " ; "))
     except ValueError:
         return command.split()
+
+
+def _is_of_launcher() -> bool:
+    return any(frame.f_code.co_filename.endswith(LAUNCHING) for frame, _ in walk_stack(sys._getframe(1)))
 
 
 def _is_of_torch() -> bool:

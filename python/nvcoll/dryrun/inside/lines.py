@@ -73,21 +73,22 @@ class Lines:
         here, script = self.texts[self.here()], self.of_script()
         return script if here in ("", script) else f"{here}, from {script}"
 
-    def without_gradients(self) -> int:
+    def without_gradients(self) -> tuple[int, bool]:
         """Returns the line that calls the outermost module of this thread, whose gradients are off; 0: in training.
 
-        Of modules that `generate` calls it is the line of `generate`. A function with a backward of its own, as a
-        reentrant checkpoint, runs without gradients.
+        Of modules that `generate` calls it is the line of `generate`. The second value says whether a function with a
+        backward of its own is at work, as a reentrant checkpoint: it runs without gradients, also in training.
         """
-        found = NO_LINE
+        found, in_function = NO_LINE, False
         for frame, _ in walk_stack(sys._getframe(1)):
             code = frame.f_code
-            if code.co_filename.endswith(TRAINING) or (code.co_name == "forward" and _has_own_backward(frame)):
-                return NO_LINE
+            if code.co_filename.endswith(TRAINING):
+                return NO_LINE, False
+            in_function = in_function or (code.co_name == "forward" and _has_own_backward(frame))
             if code.co_filename.endswith(MODULES) or code.co_name == "generate":
                 found = NO_LINE
             found = found or self._of(frame)
-        return found
+        return found, in_function
 
     def is_within(self, files: tuple[str, ...], limit: int = 16) -> bool:
         """Says whether one of the innermost frames of this thread is of a file whose name ends so."""

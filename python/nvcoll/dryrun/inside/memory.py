@@ -115,7 +115,8 @@ class MemoryWatch:
         for parameter in (*of_modules, *of_optimizers):
             gradients = parameter.grad, getattr(parameter, "main_grad", None)
             trains = id(parameter) in is_trained or any(each is not None for each in gradients)
-            self._note(parameter, "parameters" if trains and parameter.requires_grad else "frozen parameters")
+            for each in (parameter, getattr(parameter, "ds_tensor", None)):  # DeepSpeed's shard
+                self._note(each, "parameters" if trains and parameter.requires_grad else "frozen parameters")
             for each in gradients:
                 self._note(each, "gradients")
         for state in (each for one in self._optimizers for each in one.state.values()):

@@ -66,6 +66,7 @@ class Operators:
         """The operators at which passes of the step begin, each with the line that calls it; 0: training."""
         self.before: dict[int, int] = {}
         """The last position in the log at which each line called a forward pass without gradients before the step."""
+        self._trains = True
         self.saves: list[str] = []
         """Lines that called `torch.save` in the step."""
 
@@ -111,8 +112,9 @@ class Operators:
         line, is_backward = self._line()
         on_gpu = {id(each): each for each in (*inputs, *tensors_of(result)) if each.is_cuda}
         flops = rule.flops_of(args, kwargs, result) if on_gpu and not isinstance(inputs, Parts) else 0
+        caller = self._without_gradients() if flops or (on_gpu and self._trains != torch.is_grad_enabled()) else NO_LINE
         if flops:
-            if caller := self._without_gradients():
+            if caller:
                 self.without_gradients[caller] += flops
             if caller != self.passes[-1][1]:
                 self.passes.append((number, caller))
@@ -168,8 +170,15 @@ class Operators:
             self.before[caller] = self._gpu.count()
 
     def _without_gradients(self) -> int:
-        is_off = not torch.is_grad_enabled() and private.current_node() is None
-        return self._lines.without_gradients() if is_off else NO_LINE
+        """Returns the line that calls a pass without gradients; 0: training, as before a function of autograd."""
+        if torch.is_grad_enabled() or private.current_node() is not None:
+            self._trains = True
+            return NO_LINE
+        line, in_function = self._lines.without_gradients()
+        if in_function and self._trains:
+            return NO_LINE
+        self._trains = not line
+        return line
 
     def _line(self) -> tuple[int, bool]:
         node, here = private.current_node(), self._lines.here(3)
