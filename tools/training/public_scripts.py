@@ -98,7 +98,83 @@ def sounds(path: Path, count: str = "32", seconds: str = "3", rate: str = "22050
             file.writeframes(DRAW.integers(-9999, 9999, int(float(seconds) * int(rate))).astype("<i2").tobytes())
 
 
-MAKERS: dict[str, Callable[..., None]] = {f.__name__: f for f in (images, tokens, text, cifar, mnist, sounds)}
+FEW: dict[str, object] = {"num_hidden_layers": 4, "intermediate_size": 4096}
+"""A part of the layers of large models."""
+
+QWEN2 = FEW | {"hidden_size": 896, "num_attention_heads": 14, "num_key_value_heads": 2, "num_labels": 1}
+
+MODELS: dict[str, tuple[str, str, dict[str, object]]] = {
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", {}),
+    "opt": ("OPTForCausalLM", "OPTConfig", {"hidden_size": 768, "ffn_dim": 3072, "word_embed_proj_dim": 768}),
+    "bert": ("BertForMaskedLM", "BertConfig", {}),
+    "t5": ("T5ForConditionalGeneration", "T5Config", {"decoder_start_token_id": 0}),
+    "llama": ("LlamaForCausalLM", "LlamaConfig", {"hidden_size": 1024, "num_attention_heads": 16, **FEW}),
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", QWEN2),
+    "reward": ("Qwen2ForSequenceClassification", "Qwen2Config", QWEN2),
+}
+"""Small models of transformers: class, class of the configuration, and its values."""
+
+CHAT = "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] }}</s>{% endfor %}"
+
+
+def model(path: Path, kind: str, dtype: str = "bfloat16") -> None:
+    """A small model of transformers with random weights, and a tokenizer of bytes."""
+    import torch
+    import transformers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    words = ["<pad>", "<s>", "</s>", "<mask>", "<cls>", "<sep>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    bytes_ = Tokenizer(models.BPE({word: index for index, word in enumerate(words)}, []))
+    bytes_.pre_tokenizer, bytes_.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    special = {
+        "pad": "<pad>",
+        "bos": "<s>",
+        "eos": "</s>",
+        "unk": "<pad>",
+        "mask": "<mask>",
+        "cls": "<cls>",
+        "sep": "<sep>",
+    }
+    named = {f"{name}_token": word for name, word in special.items()}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=bytes_, model_max_length=512, **named)
+    tokenizer.chat_template = CHAT
+    tokenizer.save_pretrained(path)
+    of_model, of_configuration, values = MODELS[kind]
+    torch.set_default_dtype(getattr(torch, dtype))
+    ids = {"vocab_size": 32000, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    configuration = getattr(transformers, of_configuration)(**ids | values)
+    getattr(transformers, of_model)(configuration).save_pretrained(path)
+
+
+def rows(path: Path, kind: str, count: str = "256") -> None:
+    """Rows of text for fine-tuning: `train.jsonl` and `test.jsonl` of a folder, or one file."""
+
+    def words(most: int) -> str:
+        return " ".join(f"w{index}" for index in DRAW.integers(0, 1000, DRAW.integers(most // 4, most)))
+
+    def row() -> dict[str, object]:
+        asked, said = ({"role": role, "content": words(60)} for role in ("user", "assistant"))
+        other = {"role": "assistant", "content": words(60)}
+        return {
+            "chats": lambda: {"messages": [asked, said]},
+            "prompts": lambda: {"prompt": [asked], "solution": "$7$"},
+            "pairs": lambda: {"prompt": [asked], "chosen": [said], "rejected": [other]},
+            "judged": lambda: {"prompt": [asked], "completion": [said], "label": bool(DRAW.integers(0, 2))},
+            "texts": lambda: {"prompt": words(30), "response": words(30), "chosen": words(30), "rejected": words(30)},
+            "instructions": lambda: {"instruction": words(20), "input": "", "output": words(60)},
+            "sentences": lambda: {"premise": words(15), "hypothesis": words(15), "label": int(DRAW.integers(0, 3))},
+            "scored": lambda: {"sentence1": words(15), "sentence2": words(15), "score": float(DRAW.random())},
+        }[kind]()
+
+    files = [path] if path.suffix else [path / "train.jsonl", path / "test.jsonl"]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(row()) + "\n" for _ in range(int(count))))
+
+
+MAKERS: dict[str, Callable[..., None]] = {
+    f.__name__: f for f in (images, tokens, text, cifar, mnist, sounds, model, rows)
+}
 
 
 def clone(row: dict[str, Any], clones: Path | None, folder: Path) -> None:
