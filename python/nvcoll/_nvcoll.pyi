@@ -3122,9 +3122,18 @@ class RankBuilder:
         """Adds a copy: ``h2d``, ``d2h`` or ``d2d``."""
 
     def gemm(
-        self, issue: Issue, m: float, n: float, k: float, *, dtype: str, batch: float = 1.0, experts: bool = False
+        self,
+        issue: Issue,
+        m: float,
+        n: float,
+        k: float,
+        *,
+        dtype: str,
+        batch: float = 1.0,
+        experts: bool = False,
+        nbytes: float | None = None,
     ) -> int:
-        """Adds products of (m, k) and (k, n) in one kernel."""
+        """Adds products of (m, k) and (k, n) in one kernel, which moves ``nbytes`` (default: of the matrices)."""
 
     def host(self, seconds: float) -> int:
         """Adds time of the processor."""

@@ -8,6 +8,7 @@ from dryrun_recordings import Log
 from nvcoll.dryrun.parent.products import grouped, is_depthwise
 from nvcoll.dryrun.parent.step import made_of
 from nvcoll.dryrun.wire.rank_recording import Op
+from nvcoll.dryrun.wire.virtual_gpu import Kind
 
 ROWS, WIDTH, HIDDEN, EXPERTS = 4096, 512, 1024, 8
 ENDS = ((EXPERTS,), "int32")
@@ -65,6 +66,93 @@ def test_each_gradient_of_a_convolution_has_the_flops_of_its_forward_pass(groups
         given = (made, images, filters, [32], *how, wanted)
         back = Rule(aten.convolution_backward.default).flops_of(given, {}, aten.convolution_backward(*given))
         assert back == once * sum(wanted[:2])
+
+
+def issued_of(log):
+    step = made_of([log.recording()], gpu="h100-sxm", name="one").step
+    return step, json.loads(step.to_json())["streams"]["ranks"][0]["issued"]
+
+
+def dnn(log, name, sizes, op, channels_first=False, batch=1):
+    """Appends a product as cuDNN's convolutions are logged."""
+    row = [*sizes, batch, 2 * channels_first, 2 | 2 << 8 | 68 << 32]
+    log.add(Kind.GEMM, 7, name, op, *row)
+
+
+@pytest.mark.parametrize("channels_first", [False, True])
+def test_a_convolution_of_cudnn_moves_each_image_once_and_transposes_channels_that_come_first(channels_first):
+    images, filters = ((64, 256, 56, 56), "float16"), ((128, 256, 3, 3), "float16")
+    result = ((64, 128, 56, 56), "float16")
+    pixels, shares = 64 * 56 * 56, [2 * 64 * 56 * 56 * 256, 2 * 64 * 56 * 56 * 128, 2 * 128 * 256 * 9]
+    log = Log()
+    flops = 2 * pixels * 128 * 256 * 9
+    forward = log.op("aten::convolution", sum(shares), images, filters, flops=flops)
+    dnn(log, "cudnnConvolutionForward", (pixels, 128, 256 * 9), forward, channels_first)
+    backward = log.op("aten::convolution_backward", 0, result, images, filters, flops=2 * flops)
+    dnn(log, "cudnnConvolutionBackwardFilter", (128, 256 * 9, pixels), backward, channels_first)
+    step, issued = issued_of(log)
+    assert step.flops(0) == 2 * flops
+    assert [op["bytes"] for op in issued if op["work"] == "gemm"] == [sum(shares)] * 2
+    read = [2 * shares[0], 2 * sum(shares[:2])]
+    assert [op["bytes"] for op in issued if op["work"] == "move"] == (read if channels_first else [])
+
+
+def test_a_depthwise_convolution_of_cudnn_takes_the_time_of_its_bytes():
+    images, filters = ((64, 96, 56, 56), "float16"), ((96, 1, 3, 3), "float16")
+    log = Log()
+    op = log.op("aten::convolution", 1 << 28, images, filters, flops=2 * 64 * 96 * 56 * 56 * 9)
+    dnn(log, "cudnnConvolutionForward", (64 * 56 * 56, 1, 9), op, batch=96)
+    step, [only] = issued_of(log)
+    assert (only["work"], only["bytes"]) == ("move", 1 << 28) and step.flops(0) == 2 * 64 * 96 * 56 * 56 * 9
+
+
+def test_the_bias_of_a_convolution_is_added_to_all_pixels():
+    images, filters, bias = ((64, 96, 56, 56), "float16"), ((32, 96, 1, 1), "float16"), ((32,), "float16")
+    pixels, log = 64 * 56 * 56, Log()
+    moved = 2 * (pixels * (96 + 32) + 32 * 96)
+    op = log.op("aten::convolution", moved, images, filters, bias, flops=2 * pixels * 32 * 96)
+    dnn(log, "cudnnConvolutionForward", (pixels, 32, 96), op)
+    log.launch(op)
+    _, [_, added] = issued_of(log)
+    assert added["bytes"] == 2 * 2 * pixels * 32
+
+
+FLOAT = 4
+READS = {
+    "embedding": (lambda t: (t.empty(50000, 64), t.arange(100)), 100 * (2 * 64 * FLOAT + 8)),
+    "index.Tensor": (lambda t: (t.empty(50000, 64), [t.arange(100)]), 100 * (2 * 64 * FLOAT + 8)),
+    "index_put_": (lambda t: (t.empty(50000, 64), [t.arange(100)], t.empty(100, 64)), 100 * (3 * 64 * FLOAT + 8)),
+    "scatter_add_": (
+        lambda t: (t.empty(50000, 64), 0, t.zeros(100, 64, dtype=t.int64), t.empty(100, 64)),
+        100 * 64 * (8 + 8 + 8 + FLOAT),
+    ),
+    "nll_loss_forward": (
+        lambda t: (t.empty(100, 50000), t.zeros(100, dtype=t.int64), None, 1, -100),
+        100 * (8 + 8) + 2 * FLOAT,
+    ),
+    "add_.Tensor": (lambda t: (t.empty(1000), t.empty(1000)), 3 * 1000 * FLOAT),
+    "copy_": (lambda t: (t.empty(1000), t.empty(1000)), 2 * 1000 * FLOAT),
+    "zero_": (lambda t: (t.empty(1000),), 1000 * FLOAT),
+    "add.Tensor": (lambda t: (t.empty(1000, 1000), t.empty(1000, 1).expand(1000, 1000)), (2 * 10**6 + 1000) * FLOAT),
+    "_foreach_add_.List": (lambda t: ([t.empty(1000)] * 1, [t.empty(1000)]), 3 * 1000 * FLOAT),
+    "native_batch_norm": (
+        lambda t: (t.empty(8, 4, 32, 32), t.ones(4), None, None, None, True, 0.1, 1e-5),
+        5 * 8 * 4 * 32 * 32 * FLOAT + 3 * 4 * FLOAT,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_an_operator_moves_the_elements_that_its_kernels_read_and_write(name):
+    torch = pytest.importorskip("torch")
+    from nvcoll.dryrun.inside.rules import Rule
+    from nvcoll.dryrun.inside.tensors import tensors_of
+
+    make, expected = READS[name]
+    packet, _, overload = name.partition(".")
+    op, args = getattr(getattr(torch.ops.aten, packet), overload or "default"), make(torch)
+    tensors = tensors_of(args, op(*args))
+    assert Rule(op).bytes_of(args, {}, tensors_of(args), tensors) == expected
 
 
 @pytest.mark.parametrize("as_products", [False, True], ids=["a kernel of cuDNN", "products of cuBLAS"])

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! GEMM         max(2 m n k / (peak e quantised^q k / (k + lost)), bytes / rate)
-//! quantised    best of four tiles: used part of the tiles x filled part of the waves over the SMs
-//! lost         K of a tile's prologue and epilogue, sqrt(peak per SM) larger on faster SMs, several times larger for experts
+//! quantised    best of four tiles: used part of the tiles x filled part of the waves over the SMs, which share K if tiles are few
+//! lost         K of a tile's prologue and epilogue, sqrt(peak per SM) larger on faster SMs, several times larger for experts, smaller at half rate
 //! flash        4 FLOPs per score and element (10 backward), causal blocks 9/16, over the kernel's published part of the peak
 //! unfused      two GEMMs with the whole square of scores, and bytes per score
 //! bytes        at 85 % of the memory's rate
@@ -102,9 +102,15 @@ const CAUSAL: f64 = 0.5 * (1.0 + 1.0 / 8.0);
 /// The peak per SM of A100, TFLOP/s.
 const A100_SM: f64 = 312.0 / 108.0;
 
+/// Peaks of tensor cores below this multiple of the fp32 peak are those of GeForce: other chips have 4 to 16 times.
+const HALF_RATE: f64 = 3.0;
+
 /// Tiles of products, rows and columns, with what they reach of the largest. Chosen after cuBLAS.
 const TILES: [(f64, f64, f64); 4] =
     [(128.0, 256.0, 1.0), (256.0, 128.0, 1.0), (128.0, 128.0, 0.88), (64.0, 128.0, 0.7)];
+
+/// The parts of K that as many tiles share, where one tile for each part of the result leaves SMs idle. Chosen after cuBLAS and cuDNN.
+const PARTS_OF_K: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
 impl Device {
     /// Returns what is known of a GPU's computing.
@@ -182,7 +188,9 @@ impl Compute<'_> {
     /// [`Error::Gpu`] if the device lacks the precision.
     pub fn seconds(&self, work: &StepWork) -> Result<f64> {
         Ok(match *work {
-            StepWork::Gemm { m, n, k, batch, dtype, experts } => self.gemm([m, n, k], batch, dtype, experts)?,
+            StepWork::Gemm { m, n, k, batch, dtype, experts, bytes } => {
+                self.gemm([m, n, k], batch, dtype, experts, bytes)?
+            }
             StepWork::Attention(attention) => self.attention(attention)?,
             StepWork::Move { bytes, rate, .. } => match rate {
                 MoveRate::Least => {
@@ -213,7 +221,14 @@ impl Compute<'_> {
         (constant.of(self.device.class) / constant.ampere).max(1.0) * bytes / self.stream_rate()
     }
 
-    fn gemm(&self, [m, n, k]: [f64; 3], batch: f64, dtype: Dtype, experts: Option<f64>) -> Result<f64> {
+    fn gemm(
+        &self,
+        [m, n, k]: [f64; 3],
+        batch: f64,
+        dtype: Dtype,
+        experts: Option<f64>,
+        bytes: Option<f64>,
+    ) -> Result<f64> {
         let constants = self.constants;
         let peak = self.device.peak(dtype)?;
         let narrow = match dtype {
@@ -221,20 +236,39 @@ impl Compute<'_> {
             Dtype::Fp4 => constants.gemm_fp4,
             _ => 1.0,
         };
-        let faster = (peak / 1e12 / self.device.sms / A100_SM).sqrt();
-        let lost = constants.gemm_loss * faster * experts.map_or(1.0, |part| constants.grouped * part);
-        let quantised = self.quantised(m, n, batch).powf(constants.quantisation);
-        let sustained = peak * constants.gemm.of(self.device.class) * narrow * quantised * k / (k + lost);
-        let bytes = (m * k + n * k) * dtype.bytes() + dtype.bytes().max(2.0) * m * n;
-        Ok(batch * (2.0 * m * n * k / sustained).max(bytes / self.stream_rate()))
+        let of_a100 = peak / 1e12 / self.device.sms / A100_SM;
+        let shows = if self.is_half_rate() { of_a100.min(1.0) } else { 1.0 };
+        let lost =
+            constants.gemm_loss * (of_a100 * shows).sqrt() * experts.map_or(1.0, |part| constants.grouped * part);
+        let tiles = (m / 128.0).ceil() * (n / 128.0).ceil() * batch;
+        let shares = if tiles < self.device.sms { &PARTS_OF_K[..] } else { &PARTS_OF_K[..1] };
+        let reaches = shares.iter().map(|parts| {
+            self.quantised(m, n, batch * parts, shows).powf(constants.quantisation) * k / (k + parts * lost)
+        });
+        let reached = reaches.fold(f64::MIN_POSITIVE, f64::max);
+        let sustained = peak * self.sustained() * narrow * reached;
+        let matrices = (m * k + n * k) * dtype.bytes() + dtype.bytes().max(2.0) * m * n;
+        let bytes = bytes.unwrap_or(batch * matrices);
+        Ok((batch * 2.0 * m * n * k / sustained).max(bytes / self.stream_rate()))
     }
 
-    /// The part of the tiles and waves of a product that does useful work, with the best of the tiles.
-    fn quantised(&self, m: f64, n: f64, together: f64) -> f64 {
+    /// The part of the dense peak that large products sustain.
+    fn sustained(&self) -> f64 {
+        self.constants.gemm.of(self.device.class) * if self.is_half_rate() { self.constants.half_rate } else { 1.0 }
+    }
+
+    /// Whether tensor cores add in fp32 at half rate: loads of small tiles then hide behind products.
+    fn is_half_rate(&self) -> bool {
+        self.device.peaks.get("fp16").is_some_and(|peak| *peak < HALF_RATE * self.device.plain)
+    }
+
+    /// The part of the tiles and waves of a product that does useful work, with the best of the tiles. `shows`: the part of the losses of
+    /// small tiles that nothing hides.
+    fn quantised(&self, m: f64, n: f64, together: f64, shows: f64) -> f64 {
         let used = TILES.map(|(rows, columns, reaches)| {
             let tiles = (m / rows).ceil() * (n / columns).ceil() * together;
             let waves = (tiles / self.device.sms).ceil() * self.device.sms;
-            m * n * together / (waves * rows * columns) * reaches
+            m * n * together / (waves * rows * columns) * f64::powf(reaches, shows)
         });
         used.into_iter().fold(f64::MIN_POSITIVE, f64::max)
     }
@@ -261,7 +295,7 @@ impl Compute<'_> {
         let constants = self.constants;
         let misaligned = if head % 8.0 == 0.0 { 1.0 } else { MISALIGNED };
         let (passes, bytes) = if backward { (2.0, 0.6) } else { (1.0, 0.4) };
-        let sustained = peak * UNFUSED * constants.gemm.of(self.device.class);
+        let sustained = peak * UNFUSED * self.sustained();
         passes * square / sustained * misaligned + bytes * constants.score_bytes * scores / self.stream_rate()
     }
 }

@@ -54,6 +54,7 @@ pub struct ByGeneration {
 #[expect(missing_docs, reason = "each field is a row of constants.toml, which documents it")]
 pub struct Constants {
     pub gemm: ByGeneration,
+    pub half_rate: f64,
     pub gemm_fp8: f64,
     pub gemm_fp4: f64,
     pub gemm_loss: f64,

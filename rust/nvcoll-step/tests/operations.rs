@@ -16,7 +16,7 @@ fn seconds(gpu: &str, work: &StepWork) -> Result<f64, Error> {
 }
 
 fn gemm(m: f64, n: f64, k: f64, dtype: Dtype, experts: Option<f64>) -> StepWork {
-    StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts }
+    StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts, bytes: None }
 }
 
 fn attention(keys: f64, window: Option<f64>, kernel: AttentionKernel, backward: bool) -> StepWork {
@@ -51,6 +51,33 @@ fn a_large_product_is_bound_by_the_tensor_cores() {
 }
 
 #[test]
+fn sms_share_the_columns_of_a_product_with_few_tiles() {
+    // Gradients of a layer of 768: 18 tiles of 128 x 256, for 108 SMs.
+    let of = |m, n, k| seconds("a100-sxm", &gemm(m, n, k, Dtype::Bf16, None)).unwrap();
+    let ratio = of(768.0, 768.0, 65536.0) / of(65536.0, 768.0, 768.0);
+    assert!((0.7..1.3).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn half_rate_tensor_cores_reach_nearly_their_peak() {
+    let of = |gpu, peak| {
+        2.0 * 8192_f64.powi(3) / seconds(gpu, &gemm(8192.0, 8192.0, 8192.0, Dtype::Fp16, None)).unwrap() / peak
+    };
+    assert!((0.88..1.0).contains(&of("rtx3090", 71e12)) && (0.88..1.0).contains(&of("rtx4090", 165.2e12)));
+    assert!(of("a6000", 154.8e12) < 0.8 && of("l40s", 362.05e12) < 0.8, "whose cores have the full rate");
+}
+
+#[test]
+fn a_product_that_moves_other_bytes_than_its_matrices_says_so() {
+    let convolution = |bytes| {
+        let (m, n, k) = (401_408.0, 64.0, 576.0);
+        seconds("h100-sxm", &StepWork::Gemm { m, n, k, batch: 1.0, dtype: Dtype::Fp16, experts: None, bytes }).unwrap()
+    };
+    assert!(convolution(Some(2.0 * 401_408.0 * 128.0)) < convolution(None), "a pixel is read once, not nine times");
+    assert_equal(convolution(Some(1e10)), 1e10 / (3.35e12 * Constants::shipped().memory_rate));
+}
+
+#[test]
 fn a_thin_product_is_bound_by_the_memory() {
     let found = seconds("h100-sxm", &gemm(1.0, 8192.0, 8192.0, Dtype::Bf16, None)).unwrap();
     let bytes = 2.0 * (8192.0 + 8192.0 * 8192.0 + 8192.0);
@@ -61,7 +88,7 @@ fn a_thin_product_is_bound_by_the_memory() {
 fn experts_lose_more_of_k_and_share_waves() {
     let of = |experts, batch| {
         let (m, n, k) = (1024.0, 2048.0, 2048.0);
-        seconds("h100-sxm", &StepWork::Gemm { m, n, k, batch, dtype: Dtype::Bf16, experts }).unwrap()
+        seconds("h100-sxm", &StepWork::Gemm { m, n, k, batch, dtype: Dtype::Bf16, experts, bytes: None }).unwrap()
     };
     assert!(of(Some(1.0), 1.0) > of(None, 1.0));
     assert!(of(Some(1.0), 8.0) < 8.0 * of(Some(1.0), 1.0));

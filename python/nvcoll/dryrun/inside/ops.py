@@ -110,7 +110,7 @@ class Operators:
         if rule.is_collective:
             self._last_collective = number
         line, is_backward = self._line()
-        on_gpu = {id(each): each for each in (*inputs, *tensors_of(result)) if each.is_cuda}
+        on_gpu = [each for each in (*inputs, *tensors_of(result)) if each.is_cuda]
         flops = rule.flops_of(args, kwargs, result) if on_gpu and not isinstance(inputs, Parts) else 0
         caller = self._without_gradients() if flops or (on_gpu and self._trains != torch.is_grad_enabled()) else NO_LINE
         if flops:
@@ -118,12 +118,12 @@ class Operators:
                 self.without_gradients[caller] += flops
             if caller != self.passes[-1][1]:
                 self.passes.append((number, caller))
-        size = sum(each.numel() * each.element_size() for each in on_gpu.values())
+        size = rule.bytes_of(args, kwargs, inputs, on_gpu)
         shapes = tuple(_shape(each) for each in inputs[:INPUTS])
         if on_gpu:
             self._memory.look(line, is_backward)
         if number < len(self._rows):  # else another thread has begun a step meanwhile
-            causal = rule.is_causal(args, kwargs)
+            causal = rule.flag("is_causal", args, kwargs)
             numbers = self._numbers_of(rule.shown, inputs)
             self._rows[number] = Op(rule.shown, flops, size, shapes, line, is_backward, causal, numbers)
 

@@ -26,6 +26,9 @@ TYPES = {0: "fp32", 1: "fp64", 2: "fp16", 3: "fp8", 10: "fp8", 14: "bf16", 28: "
 NBYTES = {0: 4, 1: 8, 2: 2, 3: 1, 10: 4, 14: 2, 28: 1, 29: 1, 33: 0.5}
 """Bytes of an element by cudaDataType."""
 
+WIDTHS = {"float64": 8, "bfloat16": 2, "float16": 2, "int8": 1, "uint8": 1}
+"""Bytes of an element by the name of its type in torch; others have 4."""
+
 TF32 = frozenset({77, 75, 74})
 """Compute types of cuBLAS by which fp32 goes through tensor cores: CUBLAS_COMPUTE_32F_FAST_TF32, _16BF, _16F."""
 
@@ -53,6 +56,18 @@ def _filters(op: Op) -> tuple[int, ...]:
     """Returns the shape of the filters of a convolution: filters, input channels of each, and their points."""
     shapes = [shape for shape, _ in op.inputs[2 if "backward" in op.name else 1 :]]
     return next((shape for shape in shapes if len(shape) >= 3), (1, 1))
+
+
+def is_convolution(op: Op) -> bool:
+    """Says whether an operator is a convolution, or the gradients of one."""
+    return "convolution" in op.name and op.flops > 0 and len(op.inputs) > 1
+
+
+def bytes_of_convolution(op: Op) -> tuple[float, float, float]:
+    """Returns the bytes of input, output and filters of a convolution, or of gradient of the output, input, filters."""
+    backward = "backward" in op.name
+    sizes = [float(math.prod(shape) * WIDTHS.get(dtype, 4)) for shape, dtype in op.inputs[: 3 if backward else 2]]
+    return sizes[0], sizes[1] if backward else max(0.0, op.bytes - sum(sizes)), sizes[-1]
 
 
 def is_depthwise(op: Op) -> bool:

@@ -4,8 +4,10 @@
 
     recording of a rank (wire.rank_recording)    operation of the step (docs/reference/training-step.md)
     gemm                                                 gemm: m, n, k, batch, precision
+    gemm of a convolution                                the same, with bytes of images, which move first if channels
+                                                         come first; depthwise: move of its bytes
     launches of an operator of attention                 attention: its shapes, then kernels
-    launches of a convolution                            gemm of the same FLOPs; depthwise: move of its bytes
+    other launches of a convolution                      gemm of the same FLOPs; depthwise: move of its bytes
     launches of products of experts                      gemm: experts with equal rows, then kernels
     launches of any other operator                       one move of the operator's bytes
     collective                                           collective: pattern, bytes as nccl-tests counts, group
@@ -17,8 +19,7 @@ Consecutive launches of one operator on one stream are one operation. `nvcoll._n
 out events for which nothing waits, and counts the FLOPs of the model. Captured work of a CUDA graph does not run; its
 launch appends copies to the recording, which the processor issues together with the first of them.
 
-FLOPs and bytes are as exact as the recording. An operator that reads a part of a tensor, as an index does, counts the
-whole tensor.
+FLOPs and bytes are as exact as the recording. Kernels that are compiled count whole tensors, each once.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ from typing import cast
 
 from nvcoll._nvcoll import Issue, RankBuilder, StepBuilder, WorkStep
 from nvcoll.dryrun.parent import attention, roles
-from nvcoll.dryrun.parent.products import bytes_of, convolution, gemm_of, grouped, is_depthwise
+from nvcoll.dryrun.parent.products import (
+    bytes_of,
+    bytes_of_convolution,
+    convolution,
+    gemm_of,
+    grouped,
+    is_convolution,
+    is_depthwise,
+)
 from nvcoll.dryrun.parent.recording import GroupFacts
 from nvcoll.dryrun.parent.rows import Call, Product, Row, rows_of
 from nvcoll.dryrun.parent.tokens import tokens_of
@@ -180,8 +189,7 @@ class _Rank:
             case Kind.LAUNCH:
                 return self._launch(row)
             case Kind.GEMM:
-                placed = self._placed(row, self._recording.names[row.name], backward=self._op(row).is_backward)
-                return self.rank.gemm(placed, **gemm_of(Product(*args)))
+                return self._product(row, Product(*args))
             case Kind.COPY if args[1] in DIRECTIONS:
                 return self.rank.copy(self._placed(row, "copy"), args[0], DIRECTIONS[args[1]])
             case Kind.FILL:
@@ -217,14 +225,29 @@ class _Rank:
         self._made.add(of)
         return is_first
 
+    def _product(self, row: Row, product: Product) -> int:
+        found, name = self._op(row), self._recording.names[row.name]
+        placed, gemm = self._placed(row, name, backward=found.is_backward), gemm_of(product)
+        if not (is_convolution(found) and name.startswith("cudnn")):
+            return self.rank.gemm(placed, **gemm)
+        one, other, filters = bytes_of_convolution(found)
+        if is_depthwise(found):
+            return self.rank.move(placed, one + other + filters, flops=found.flops if self._is_first(row.op) else 0)
+        if product.transposes:  # kernels read channels last, and write either
+            self.rank.move(placed, 2 * (one + other if name.endswith("Filter") else one))
+        return self.rank.gemm(placed, **gemm, nbytes=one + other + filters)
+
     def _launch(self, row: Row) -> int:
         found = self._op(row)
-        is_convolution = bool("convolution" in found.name and found.flops and not self._products[row.op])
-        backward = found.is_backward or (is_convolution and "backward" in found.name)
+        is_convolved = is_convolution(found)
+        backward = found.is_backward or (is_convolved and "backward" in found.name)
         placed = self._placed(row, self._recording.names[row.name], backward=backward)
-        if is_convolution and is_depthwise(found):
+        if is_convolved and self._products[row.op]:
+            gradient, output, _ = bytes_of_convolution(found)  # the bias is added to the output, or its gradient summed
+            return self.rank.move(placed, gradient if backward else 2 * output)
+        if is_convolved and is_depthwise(found):
             return self.rank.move(placed, self._share(row), flops=found.flops if self._is_first(row.op) else 0)
-        if is_convolution:
+        if is_convolved:
             return self.rank.gemm(placed, **convolution(found, self._launches[row.op]))
         if self._is_first(row.op):
             if attention.is_attention(found):

@@ -38,7 +38,7 @@ class Op:
     flops: int = 0
     """FLOPs as torch's FLOP counter counts them; 0 if it knows no formula."""
     bytes: int = 0
-    """Bytes of the tensors on the GPU that it reads and writes, each counted once."""
+    """Bytes of the GPU's memory that its kernels read and write; of compiled kernels all of its tensors, each once."""
     inputs: tuple[tuple[tuple[int, ...], str], ...] = ()
     """Shape and dtype (`bfloat16`) of its first tensors, at most four."""
     line: int = 0

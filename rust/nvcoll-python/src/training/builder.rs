@@ -200,8 +200,8 @@ impl RankBuilder {
 #[pymethods]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 impl RankBuilder {
-    /// Adds products of (m, k) and (k, n) in one kernel.
-    #[pyo3(signature = (issue, m, n, k, *, dtype, batch=1.0, experts=false))]
+    /// Adds products of (m, k) and (k, n) in one kernel, which moves ``nbytes`` (default: of the matrices).
+    #[pyo3(signature = (issue, m, n, k, *, dtype, batch=1.0, experts=false, nbytes=None))]
     fn gemm(
         &self,
         py: Python<'_>,
@@ -212,8 +212,10 @@ impl RankBuilder {
         dtype: &str,
         batch: f64,
         experts: bool,
+        nbytes: Option<f64>,
     ) -> PyResult<usize> {
-        let work = StepWork::Gemm { m, n, k, batch, dtype: named(py, dtype)?, experts: experts.then_some(1.0) };
+        let (dtype, experts) = (named(py, dtype)?, experts.then_some(1.0));
+        let work = StepWork::Gemm { m, n, k, batch, dtype, experts, bytes: nbytes };
         Ok(self.add(py, issue, work))
     }
 

@@ -171,7 +171,7 @@ impl<'r> LayerSizes<'r> {
         let dtype = if matrix.kind == MatrixKind::Router { wide(narrow) } else { narrow };
         let experts = (matrix.kind == MatrixKind::Expert).then_some(self.request.software.grouped_loss);
         let name = if pass.is_empty() { matrix.name.to_owned() } else { format!("{} {pass}", matrix.name) };
-        op(&name, StepWork::Gemm { m, n, k, batch: matrix.count, dtype, experts })
+        op(&name, StepWork::Gemm { m, n, k, batch: matrix.count, dtype, experts, bytes: None })
     }
 
     fn attention(&self, backward: bool) -> LayerOp {
@@ -410,7 +410,8 @@ pub(super) fn embedding(sizes: &LayerSizes<'_>) -> LayerBlock {
 pub(super) fn head(sizes: &LayerSizes<'_>) -> LayerBlock {
     let (request, tokens, hidden) = (sizes.request, sizes.tokens, sizes.hidden);
     let (columns, dtype) = (request.model.vocab as f64 / sizes.tensor, wide(request.layout.dtype));
-    let gemm = |name: &str, m, n, k| op(name, StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts: None });
+    let gemm =
+        |name: &str, m, n, k| op(name, StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts: None, bytes: None });
     let loss = |bytes: f64| op("loss", moved(MoveRate::Least, request.software.elementwise * bytes * tokens * columns));
     let mut forward = vec![gemm("head", tokens, columns, hidden), loss(6.0)];
     if request.layout.tensor > 1 {

@@ -53,6 +53,9 @@ pub enum StepWork {
         /// For the products of experts: the extra loss of K of each, as a multiple of the loss of a dense product times the constant `grouped`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         experts: Option<f64>,
+        /// The bytes that the kernel reads and writes, where they are not those of its matrices: a convolution reads each pixel once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<f64>,
     },
     /// Attention of all heads of a rank.
     Attention(Attention),
@@ -234,7 +237,9 @@ impl StepWork {
     /// Returns its numbers; all are at least 0.
     pub(crate) fn numbers(&self) -> Vec<f64> {
         match *self {
-            Self::Gemm { m, n, k, batch, experts, .. } => vec![m, n, k, batch, experts.unwrap_or(1.0)],
+            Self::Gemm { m, n, k, batch, experts, bytes, .. } => {
+                vec![m, n, k, batch, experts.unwrap_or(1.0), bytes.unwrap_or(0.0)]
+            }
             Self::Attention(attention) => attention.numbers(),
             Self::Move { bytes, launches, flops, .. } => vec![bytes, launches, flops],
             Self::Collective { bytes, once_per_node, .. } => vec![bytes, once_per_node.unwrap_or(1.0)],

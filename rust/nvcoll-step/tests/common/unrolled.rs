@@ -60,7 +60,7 @@ impl Unroller {
                 return self.add(0, json!({"work": "host", "seconds": seconds * op.count}));
             }
             StepWork::Collective { .. } => return self.collective(COMPUTE, op, 1.0),
-            StepWork::Gemm { m, n, k, batch, dtype, experts: Some(_) } => {
+            StepWork::Gemm { m, n, k, batch, dtype, experts: Some(_), .. } => {
                 json!({"work": "gemm", "m": m, "n": n, "k": k, "batch": batch, "dtype": dtype, "experts": 1})
             }
             work => {

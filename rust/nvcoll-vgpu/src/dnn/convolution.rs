@@ -3,16 +3,16 @@
 //! ```text
 //! x (N, C, H, W) * w (K, C / g, R, S) = y (N, K, P, Q)          g groups
 //! forward          m = N P Q   n = K / g         k = C R S / g
-//! backward data    m = N P Q   n = C R S / g     k = K / g
+//! backward data    m = N P Q   n = C / g         k = K R S / g
 //! backward filter  m = K / g   n = C R S / g     k = N P Q       batch = g for all: 2 m n k g operations
 //! ```
 //!
 //! That is the implicit product that the fast kernels compute (Chetlur et al., "cuDNN: efficient primitives for deep
-//! learning", 2014); algorithms that do fewer operations (Winograd, FFT) are not modelled. Single precision counts as TF32,
-//! which cuDNN may use unless a program forbids it.
+//! learning", 2014); algorithms that do fewer operations (Winograd, FFT) are not modelled. A is transposed if the channels
+//! of images come first. Single precision counts as TF32, which cuDNN may use unless a program forbids it.
 use std::ffi::c_int;
 
-use super::tensors::{dimensions_of, tensor_of};
+use super::tensors::{dimensions_of, strides_of, tensor_of};
 use super::{answer, data_type_of, LIBRARIES};
 use crate::blas::{MatrixProduct, COMPUTE_32F, COMPUTE_64F, COMPUTE_TF32};
 use crate::entry_points::{functions, named};
@@ -26,15 +26,24 @@ pub(super) enum ConvolutionPass {
     BackwardFilter,
 }
 
-/// The product of a convolution of a `cudnnDataType_t`; none if the dimensions are no convolution's.
-pub(super) fn convolution(pass: ConvolutionPass, dtype: i64, x: &[i64], w: &[i64], y: &[i64]) -> Option<MatrixProduct> {
+/// The product of a convolution of a `cudnnDataType_t` and the strides of x; none if the dimensions are no convolution's.
+pub(super) fn convolution(
+    pass: ConvolutionPass,
+    dtype: i64,
+    strides: &[i64],
+    [x, w, y]: [&[i64]; 3],
+) -> Option<MatrixProduct> {
     let product = |sizes: &[i64]| sizes.iter().try_fold(1i64, |all, size| all.checked_mul((*size).max(0)));
     let ([_, channels, ..], [outputs, per_group, ..], [images, _, pixels @ ..]) = (x, w, y) else { return None };
     let groups = channels.checked_div(*per_group)?.max(1);
     let (pixels, outputs, filter) = (product(pixels)?.checked_mul(*images)?, outputs / groups, product(&w[1..])?);
+    let points = filter / (*per_group).max(1);
+    let is_first = strides.get(1).is_some_and(|stride| *stride != 1);
     let (name, m, n, k) = match pass {
         ConvolutionPass::Forward => (named!("cudnnConvolutionForward"), pixels, outputs, filter),
-        ConvolutionPass::BackwardData => (named!("cudnnConvolutionBackwardData"), pixels, filter, outputs),
+        ConvolutionPass::BackwardData => {
+            (named!("cudnnConvolutionBackwardData"), pixels, *per_group, outputs.checked_mul(points)?)
+        }
         ConvolutionPass::BackwardFilter => (named!("cudnnConvolutionBackwardFilter"), outputs, filter, pixels),
     };
     let dtype = data_type_of(dtype);
@@ -43,14 +52,16 @@ pub(super) fn convolution(pass: ConvolutionPass, dtype: i64, x: &[i64], w: &[i64
         1 => COMPUTE_64F,
         _ => COMPUTE_32F,
     };
-    Some(MatrixProduct { name, sizes: [m, n, k, groups], operations: [0; 2], types: [dtype; 2], epilogue: 0, compute })
+    let operations = [is_first.into(), 0];
+    Some(MatrixProduct { name, sizes: [m, n, k, groups], operations, types: [dtype; 2], epilogue: 0, compute })
 }
 
 /// Logs a convolution of descriptors of the older interface.
 fn log(handle: Handle, pass: ConvolutionPass, x: Handle, w: Handle, y: Handle) -> Answer {
-    let product =
-        convolution(pass, tensor_of(x)?.dtype.into(), &dimensions_of(x)?, &dimensions_of(w)?, &dimensions_of(y)?);
-    product.ok_or(Failure::INVALID_VALUE)?.log(LIBRARIES.find(handle)?)
+    let sizes = [&dimensions_of(x)?[..], &dimensions_of(w)?, &dimensions_of(y)?];
+    convolution(pass, tensor_of(x)?.dtype.into(), &strides_of(x)?, sizes)
+        .ok_or(Failure::INVALID_VALUE)?
+        .log(LIBRARIES.find(handle)?)
 }
 
 /// An algorithm of a convolution: `cudnnConvolutionFwdAlgoPerf_t` and the same types of the gradients.

@@ -39,6 +39,7 @@ const GRAPH_OPERATIONS: c_int = 801;
 const GRAPH_ENGINES: c_int = 802;
 const TENSOR_TYPE: c_int = 901;
 const TENSOR_DIMENSIONS: c_int = 902;
+const TENSOR_STRIDES: c_int = 903;
 const ENGINE_GRAPH: c_int = 1300;
 
 /// Kinds of descriptors: `cudnnBackendDescriptorType_t`.
@@ -112,7 +113,8 @@ impl Descriptor {
         };
         let dimensions = |attribute| self.child(attribute).map(|tensor| tensor.numbers(TENSOR_DIMENSIONS));
         let dtype = *self.child(x)?.numbers(TENSOR_TYPE).first()?;
-        convolution(pass, dtype, &dimensions(x)?, &dimensions(w)?, &dimensions(y)?)
+        let strides = self.child(x)?.numbers(TENSOR_STRIDES);
+        convolution(pass, dtype, &strides, [&dimensions(x)?, &dimensions(w)?, &dimensions(y)?])
     }
 
     fn run(&self, handle: Handle) -> Answer {

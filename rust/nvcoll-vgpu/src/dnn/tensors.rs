@@ -33,6 +33,11 @@ pub(super) fn dimensions_of(handle: Handle) -> Result<Vec<i64>, Failure> {
     Ok(tensor_of(handle)?.dimensions.iter().map(|size| i64::from(*size)).collect())
 }
 
+/// Strides of a descriptor.
+pub(super) fn strides_of(handle: Handle) -> Result<Vec<i64>, Failure> {
+    Ok(tensor_of(handle)?.strides.iter().map(|stride| i64::from(*stride)).collect())
+}
+
 /// Describes a contiguous tensor.
 pub(super) fn describe(handle: Handle, dtype: c_int, dimensions: &[c_int]) -> Answer {
     let mut strides = vec![1; dimensions.len()];

@@ -38,7 +38,10 @@ fn tensor(dtype: c_int, dimensions: &[i64]) -> Handle {
 #[test]
 fn a_plan_that_the_heuristics_offer_logs_its_convolution() {
     let operation = made(10);
-    holds(operation, 704, &[tensor(9, &[32, 64, 56, 56])]);
+    let x = tensor(9, &[32, 64, 56, 56]);
+    let strides = [56 * 56 * 64_i64, 1, 56 * 64, 64];
+    assert_eq!(cudnnBackendSetAttribute(x, 903, 3, 4, bytes(&strides)), SUCCESS, "channels last");
+    holds(operation, 704, &[x]);
     holds(operation, 703, &[tensor(9, &[128, 32, 3, 3])]);
     holds(operation, 705, &[tensor(9, &[32, 128, 28, 28])]);
     let (graph, heuristic, configuration, plan) = (made(15), made(4), made(3), made(5));
@@ -60,8 +63,10 @@ fn a_plan_that_the_heuristics_offer_logs_its_convolution() {
 #[test]
 fn all_passes_of_a_convolution_have_the_same_operations() {
     let sizes = |pass| {
-        let product = convolution(pass, 0, &[8, 12, 20, 20], &[24, 12, 5, 5], &[8, 24, 16, 16]).unwrap();
+        let strides = [4800, 400, 20, 1];
+        let product = convolution(pass, 0, &strides, [&[8, 12, 20, 20], &[24, 12, 5, 5], &[8, 24, 16, 16]]).unwrap();
         let records = records_of(|| product.log(0).unwrap());
+        assert_eq!(records[0].args[4], 2, "channels come first");
         2 * records[0].args[..4].iter().product::<u64>()
     };
     let closed_form = 2 * 8 * 16 * 16 * 24 * 12 * 25;
@@ -69,7 +74,7 @@ fn all_passes_of_a_convolution_have_the_same_operations() {
         [ConvolutionPass::Forward, ConvolutionPass::BackwardData, ConvolutionPass::BackwardFilter].map(sizes),
         [closed_form; 3]
     );
-    assert!(convolution(ConvolutionPass::Forward, 0, &[8], &[1, 2], &[3]).is_none());
+    assert!(convolution(ConvolutionPass::Forward, 0, &[], [&[8], &[1, 2], &[3]]).is_none());
 }
 
 #[test]
@@ -139,7 +144,7 @@ proptest! {
 
     #[test]
     fn any_sizes_of_a_convolution_give_a_product_or_none(sizes in any::<[[i64; 4]; 3]>()) {
-        if let Some(product) = convolution(ConvolutionPass::Forward, 0, &sizes[0], &sizes[1], &sizes[2]) {
+        if let Some(product) = convolution(ConvolutionPass::Forward, 0, &sizes[0], [&sizes[0], &sizes[1], &sizes[2]]) {
             let _ = product.log(0);
         }
     }
