@@ -5,6 +5,8 @@ import zipfile
 import pytest
 from dryrun_children import PATIENT, children, counted
 
+from nvcoll.dryrun.parent.tokens import tokens_of
+
 __all__ = ["children", "counted"]
 
 pytestmark = PATIENT
@@ -38,6 +40,12 @@ def test_a_reference_model_that_each_step_runs_is_no_evaluation_and_a_pass_of_it
     with_flops = [number for number, op in enumerate(recording.ops) if op.flops]
     forward = sum(op.flops for op in recording.ops[reference[0] : again[0]])
     assert reference[0] == with_flops[0] and forward == flops_of_forward()
+
+
+@pytest.mark.parametrize("work", ["--reference", "--evaluate"])
+def test_tokens_are_those_of_passes_with_gradients(counted, work):
+    tokens, words = tokens_of([counted(SCRIPT, work)])
+    assert tokens == 8 * 2 * 256 and words.startswith("512 that the embedding")
 
 
 def test_parameters_that_no_optimizer_has_are_frozen_in_the_table_of_memory(counted):

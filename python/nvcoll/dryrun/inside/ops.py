@@ -112,7 +112,8 @@ class Operators:
         line, is_backward = self._line()
         on_gpu = [each for each in (*inputs, *tensors_of(result)) if each.is_cuda]
         flops = rule.flops_of(args, kwargs, result) if on_gpu and not isinstance(inputs, Parts) else 0
-        caller = self._without_gradients() if flops or (on_gpu and self._trains != torch.is_grad_enabled()) else NO_LINE
+        is_first = on_gpu and self._trains != torch.is_grad_enabled()
+        caller = self._without_gradients() if flops or is_first or EMBEDDING in rule.shown else NO_LINE
         if flops:
             if caller:
                 self.without_gradients[caller] += flops
@@ -125,7 +126,7 @@ class Operators:
         if number < len(self._rows):  # else another thread has begun a step meanwhile
             causal = rule.flag("is_causal", args, kwargs)
             numbers = self._numbers_of(rule.shown, inputs)
-            self._rows[number] = Op(rule.shown, flops, size, shapes, line, is_backward, causal, numbers)
+            self._rows[number] = Op(rule.shown, flops, size, shapes, line, is_backward, causal, numbers, not caller)
 
     @contextmanager
     def kernel(self, name: str, tensors: list[torch.Tensor], flops: int = 0) -> Iterator[None]:

@@ -119,4 +119,4 @@ def _of_other_work(facts: Facts) -> list[str]:
     other = [f"{100 * each:.0f} % of FLOPs without gradients ({line})" for line, each in shares if each >= UNTRAINED]
     other += [f"torch.save ({line})" for line in facts["saves"]]
     advice = "if training does without, --steps N counts another step"
-    return [f"the counted step holds {', '.join(other)}; time, tokens and MFU include it: {advice}"] if other else []
+    return [f"the counted step holds {', '.join(other)}; time and MFU include it: {advice}"] if other else []

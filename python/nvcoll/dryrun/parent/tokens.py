@@ -1,8 +1,8 @@
 """Tokens of a recorded step, for tokens per second.
 
-Tokens are the integers that the largest embedding of a rank reads in the forward pass, times the number of ranks with
-different data: all groups except tensor and pipeline parallelism. Tables of one shape that read the same integers count
-as one. Without an embedding, ``--tokens`` sets the number.
+Tokens are the integers that the largest embedding of a rank reads in forward passes with gradients, times the number of
+ranks with different data: all groups except tensor and pipeline parallelism. Tables of one shape that read the same
+integers count as one. Without an embedding, ``--tokens`` sets the number.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def tokens_of(recordings: Sequence[RankRecording]) -> tuple[float, str]:
 
 
 def _read(ops: Sequence[Op]) -> Counter[Shape]:
-    """Returns the integers that tables of each shape read in the forward pass."""
+    """Returns the integers that tables of each shape read in the forward pass: in passes with gradients, if some do."""
     of_table = Counter[tuple[Shape, int, int]]()
-    for op in ops:
-        if EMBEDDING in op.name and "backward" not in op.name and not op.is_backward:
-            inputs = [*zip(op.inputs, op.numbers or [0] * len(op.inputs), strict=True)]
-            tables: list[tuple[Shape, int]] = [
-                (shape, nth) for (shape, dtype), nth in inputs if "float" in dtype and len(shape) == 2
-            ]
-            integers = [(math.prod(shape), nth) for (shape, dtype), nth in inputs if dtype in ("int64", "int32")]
-            (shape, table), (count, tokens) = (tables or [((), 0)])[0], max(integers, default=(0, 0))
-            of_table[shape, tokens, table] += count
+    found = [op for op in ops if EMBEDDING in op.name and "backward" not in op.name and not op.is_backward]
+    for op in [op for op in found if op.trains] or found:
+        inputs = [*zip(op.inputs, op.numbers or [0] * len(op.inputs), strict=True)]
+        tables: list[tuple[Shape, int]] = [
+            (shape, nth) for (shape, dtype), nth in inputs if "float" in dtype and len(shape) == 2
+        ]
+        integers = [(math.prod(shape), nth) for (shape, dtype), nth in inputs if dtype in ("int64", "int32")]
+        (shape, table), (count, tokens) = (tables or [((), 0)])[0], max(integers, default=(0, 0))
+        of_table[shape, tokens, table] += count
     of_tokens: dict[tuple[Shape, int], int] = {}
     for (shape, tokens, _), count in of_table.items():
         of_tokens[shape, tokens] = max(of_tokens.get((shape, tokens), 0), count)

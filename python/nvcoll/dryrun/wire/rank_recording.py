@@ -49,6 +49,8 @@ class Op:
     """Whether it is attention in which a query sees no later keys."""
     numbers: tuple[int, ...] = ()
     """Of an embedding: numbers of `inputs`. The same elements of the same memory have the same number."""
+    trains: bool = True
+    """Of an embedding: whether its pass has gradients."""
 
 
 @dataclass(frozen=True)
