@@ -89,6 +89,32 @@ def test_tables_of_large_floats_that_are_made_of_known_places_have_values(values
     assert values["placed_as_on_a_cpu"]
 
 
+LOSSES = """
+import torch
+
+layer = torch.nn.Linear(256, 1000).cuda()
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cuda")
+for _ in range(3):
+    with torch.autocast("cuda", torch.float16):
+        scores = layer(torch.randn(512, 256, device="cuda"))
+    loss = torch.nn.functional.cross_entropy(scores.float(), torch.zeros(512).long().cuda())
+    assert 2 < loss.item() < 3, loss
+    scaler.scale(loss / 4).backward()
+    scaler.step(optimizer)
+    scaler.update()
+assert scaler.get_scale() == 65536
+"""
+
+
+@pytest.mark.parametrize("loss", [None, 2.5])
+def test_a_loss_reads_as_the_number_that_is_given(children, tmp_path, loss):
+    (tmp_path / "losses.py").write_text(LOSSES)
+    [(out, run, _)] = children.run(tmp_path / "losses.py", steps=3, loss=loss)
+    assert run.status == ("failed" if loss is None else "counted"), out
+    assert (run.read == "") == (loss is not None)
+
+
 def test_places_that_are_drawn_by_values_that_do_not_exist_are_in_range(values):
     assert values["drawn"] == [[512, 4], 0, 1023]
 

@@ -50,6 +50,9 @@ class Running:
         str | None,
         typer.Option("--step-at", help="Line that ends a step, if no torch.optim does.", metavar="FILE:LINE"),
     ] = None
+    loss: Annotated[
+        float | None, typer.Option(help="What losses and other numbers that cannot be computed read as. Default: 0.")
+    ] = None
     response_tokens: Annotated[
         str | None,
         typer.Option(help="Length of what `generate` makes. Default: as long as it may be.", metavar="N|uniform:N-N"),
@@ -81,6 +84,7 @@ class Running:
             gpu=gpu,
             steps=self.steps,
             step_at=self.step_at or "",
+            loss=self.loss,
             response_tokens=self.response_tokens or "",
             time_limit_s=self.time_limit,
             memory_limit_bytes=None if self.memory_limit is None else self.memory_limit * 1e9,

@@ -14,7 +14,8 @@ is computed (from zeros) and unknown, too, and zero where it is not finite.
 | `nonzero`, `masked_select`, masks as indices | the shape follows from the real mask; refused if the mask is unknown |
 | `unique`, `bincount` and others whose shape is data | computed; refused if an input is unknown |
 | sparse tensors | indices are computed, values are those of a dense tensor; refused if indices are unknown |
-| `item` of an unknown value | 0, and noted with the line |
+| one float without values, as a loss | 0, or a result of zeros; with `--loss` its number |
+| `item` of an unknown value | that, and noted with the line |
 
 Unknown is a property of a storage, by its address. Each operator sets it for the storages that it writes, so an address
 that the allocator reuses has no stale mark. Random numbers come from a generator of this file, not from the script's.
@@ -63,8 +64,8 @@ class Within(local):
 class Data:
     """The values of the rank's GPU."""
 
-    def __init__(self, gpu: Gpu, lines: Lines) -> None:
-        self._lines, self._device = lines, -1
+    def __init__(self, gpu: Gpu, lines: Lines, loss: float | None = None) -> None:
+        self._lines, self._device, self._loss = lines, -1, loss
         self.mirror = Mirror(gpu)
         self._unknown: set[int] = set()
         self._known: set[int] = set()
@@ -110,6 +111,15 @@ class Data:
         return is_small(tensor) or tensor.untyped_storage().data_ptr() in self._known
 
     def ran(self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], result: object) -> None:
+        """Computes the values that an operator has written, as `_ran`; a loss that has none is that of `--loss`."""
+        self._ran(rule, args, kwargs, inputs, result)
+        if self._loss is None or rule.is_mutable or rule.leaves_data:  # flags of Inf and counts are written in place
+            return
+        for each in tensors_of(result):
+            if each.numel() == 1 and each.is_floating_point() and is_small(each) and self.is_unknown(each):
+                self.mirror(each).fill_(self._loss)
+
+    def _ran(self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], result: object) -> None:
         """Computes the values that an operator has written.
 
         Raises:
@@ -407,7 +417,8 @@ class Data:
         if not self.is_unknown(tensor):
             return NotImplemented
         dtype = str(tensor.dtype).removeprefix("torch.")
-        self._read(f"the script reads a {dtype} value that was not computed: it gets 0, or a result of zeros")
+        gets = "0, or a result of zeros" if self._loss is None else f"{self._loss:g} (--loss), or a result of zeros"
+        self._read(f"the script reads a {dtype} value that was not computed: it gets {gets}")
         found = op(tensor)
         return found if self._has_values(tensor) else type(found)(0)
 

@@ -25,12 +25,13 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from nvcoll._nvcoll import group_word
 from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.mail import Mail
 from nvcoll.dryrun.inside.ops import Operators
-from nvcoll.dryrun.inside.refusals import no_peer
+from nvcoll.dryrun.inside.refusals import no_peer, no_stages
 from nvcoll.dryrun.inside.store import Answers
 from nvcoll.dryrun.wire.rank_recording import Group
 from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind, Records
@@ -49,7 +50,8 @@ STAGES = 64
 class Peers:
     """The other ranks of the world."""
 
-    def __init__(self, gpu: Gpu, mail: Mail, lines: Lines, recorder: Operators) -> None:
+    def __init__(self, gpu: Gpu, mail: Mail, lines: Lines, recorder: Operators, finds_roles: bool = False) -> None:
+        self._finds_roles = finds_roles
         self._gpu, self._mail, self._lines, self._recorder = gpu, mail, lines, recorder
         self._named: dict[str, Group] = {}
         self._made: dict[int, Group] = {}
@@ -139,6 +141,10 @@ class Peers:
         for number, size in self._made_since(before):
             if size == len(group.ranks):
                 self._made[number] = group
+        is_mine = self._finds_roles and self._mail.rank in ranks
+        if is_mine and group_word(shown) == "pp" and not self._mail.ranks.issuperset(ranks):
+            self.wanted.update(ranks)
+            raise no_stages(shown, self._lines.of_script())
 
     def _made_since(self, before: int) -> Iterator[tuple[int, int]]:
         """Yields number and size of each communicator that was made after a position of the log."""

@@ -30,5 +30,10 @@ def no_peer(what: str, rank: int, line: str) -> DryRunError:
     return _refused(f"{what} of rank {rank} is needed, and this rank does not run: add it to --only-ranks", line, rank)
 
 
+def no_stages(group: str, line: str) -> DryRunError:
+    """Returns the error of a rank that makes the group of a pipeline whose other stages do not run."""
+    return _refused(f"the group `{group}` is a pipeline, and its other stages do not run: pass --only-ranks", line)
+
+
 def _refused(text: str, line: str, *ranks: int) -> DryRunError:
     return DryRunError(f"{line}: {text}", line=line, ranks=ranks)

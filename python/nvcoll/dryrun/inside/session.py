@@ -68,7 +68,7 @@ class Session:
         self._made = (0, 0, 0)
         self.lines = Lines("" if spec.is_module else spec.script)
         self.mail = Mail(spec.mail, spec.rank, spec.roles)
-        self.data = Data(self.gpu, self.lines)
+        self.data = Data(self.gpu, self.lines, spec.loss)
         self.memory = MemoryWatch(self.lines)
         self.recorder = Operators(self.gpu, self.lines, self.memory)
         wanted = sys.maxsize if spec.times else spec.steps
@@ -76,7 +76,7 @@ class Session:
         if spec.times:
             self._times = np.load(spec.times)
             self.steps.ended = self._show_times
-        self.peers = Peers(self.gpu, self.mail, self.lines, self.recorder)
+        self.peers = Peers(self.gpu, self.mail, self.lines, self.recorder, spec.finds_roles)
         store.install(spec.world_size, self.mail)
         self.peers.install()
         Exchange(self.mail, self.data, self.peers.ranks_of).install()

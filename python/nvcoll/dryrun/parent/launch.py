@@ -96,6 +96,7 @@ class Request:
         ranks: the ranks that run. None: the ranks that are needed (`parent.roles`).
         is_cached: whether an earlier recording of the same script is used, and this one is kept.
         step_at: the place of the statement that ends a step, as ``train.py:24``; empty: the optimizer does.
+        loss: what one float reads as that derives from large floats, as a loss does. None: 0, or a result of zeros.
         response_tokens: the length of what `generate` makes, as ``256`` or ``uniform:64-512``; empty: as it may be.
         again: what shows predicted times in a second run, to the end of the script; empty: there is none.
     """
@@ -114,6 +115,7 @@ class Request:
     ranks: tuple[int, ...] | None = None
     is_cached: bool = True
     step_at: str = ""
+    loss: float | None = None
     response_tokens: str = ""
     again: Literal["", "profile", "clock"] = ""
 
@@ -127,6 +129,8 @@ class Request:
             raise InvalidArgument(
                 f"there is no script `{self.script}`: pass a file, or -m and a module, without torchrun"
             )
+        if self.loss is not None and not math.isfinite(self.loss):
+            raise InvalidArgument(f"losses cannot read as {self.loss}: pass a finite number to --loss")
         try:
             self.statement()
         except ValueError as why:
@@ -224,8 +228,10 @@ def spec_of(
         local_world_size=request.of_host,
         steps=request.steps,
         step_at=request.statement(),
+        loss=request.loss,
         response_tokens=request.lengths(),
         roles=list(ranks),
+        finds_roles=request.ranks is None and predicted is None,
         memory=memory_of(request.gpu),
         times="" if predicted is None else str(folder / "times" / str(rank)),
         period_ns=0 if predicted is None else predicted.period_ns,

@@ -9,9 +9,9 @@ host: they exchange shapes. So::
     attempt 2    one rank of each stage, from rank 0's group, at the same time
     attempt 3    ranks for which these waited, too
 
-Attempt 1 of a pipeline ends when rank 0 needs an object of another stage. A ring of context parallelism sends to one
-neighbour and receives from the other, so it is no pipeline: in a pipeline, two stages exchange messages in both
-directions.
+Attempt 1 of a pipeline ends when rank 0 makes the group of its stages, or needs an object of another stage. A ring of
+context parallelism sends to one neighbour and receives from the other, so it is no pipeline: in a pipeline, two stages
+exchange messages in both directions.
 
 Rank 0 stands for all ranks, also where it does more than others (logs, checkpoints): no rank takes longer.
 Ranks of ``--only-ranks 0,256`` run without further ranks, and stand for equal parts of the job.

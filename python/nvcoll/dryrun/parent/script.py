@@ -163,7 +163,9 @@ def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
         if not run.steps and not run.exit_status:
             advice += ", or --step-at FILE:LINE with the line that ends a step if its optimizer is none of torch.optim"
         message += f": {advice}"
-    message += f". Before this, {run.read}" if run.read else ""
+    if run.read:
+        is_plain = request.loss is None and "it gets 0" in run.read
+        message += f". Before this, {run.read}" + ("; --loss NUMBER sets what it reads as" if is_plain else "")
     if any(word in run.message for word in OUT_OF_MEMORY):
         kept = re.sub(NOISE, "", run.message).partition(" If reserved")[0]
         return OutOfGpuMemory(f"{who}{kept}", line=run.line)

@@ -36,10 +36,14 @@ class Spec:
     """Steps to run; the last one counts."""
     step_at: Statement | None = None
     """The statement that ends a step; None: the optimizer does."""
+    loss: float | None = None
+    """What one float reads as that derives from large floats; None: what follows from zeros."""
     response_tokens: list[int] = field(default_factory=list)
     """The least and the largest length of what `generate` makes; empty: as long as the script allows."""
     roles: list[int] = field(default_factory=list)
     """Ranks that run at the same time, this one included."""
+    finds_roles: bool = False
+    """Whether further ranks run if this one needs them."""
     memory: int = 0
     """Bytes that programs can get from the GPU, for the recording."""
     times: str = ""
