@@ -82,7 +82,7 @@ def test_counts_that_an_operator_reads_back_are_computed(values):
 
 
 def test_what_derives_from_values_that_do_not_exist_is_finite(values):
-    assert values["finite"] == [0.0, [0.0, 7.0], *[True] * 5]
+    assert values["finite"] == [0.0, [0.0, 7.0], *[True] * 6]
 
 
 def test_tables_of_large_floats_that_are_made_of_known_places_have_values(values):
@@ -236,6 +236,15 @@ ENDS = {
         "os._exit(5)` after 1 step of an optimizer was seen, 2 are needed",
         "",
     ),
+    "computes": (
+        "import torch\nmodel = torch.nn.Linear(8, 8)\noptimizer = torch.optim.SGD(model.parameters())\n"
+        "for _ in range(3):\n    model(torch.ones(2, 8)).sum().backward()\n    optimizer.step()",
+        "refused",
+        1,
+        "no operator of the script ran on a GPU: pass the option",
+        "",
+    ),
+    "thinks": ("print(1)", "ended", 0, "0 steps of an optimizer were seen, 2 are needed, and no operator", ""),
     "spreads": (
         "import torch\ntorch.zeros(1, device='cuda')\ntorch.zeros(1, device='cuda:1')",
         "refused",

@@ -11,7 +11,7 @@ import nvcoll
 from nvcoll.dryrun.parent import roles, script
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory, ScriptFailed
 from nvcoll.dryrun.parent.launch import Request
-from nvcoll.dryrun.wire.rank_recording import Group, Run
+from nvcoll.dryrun.wire.rank_recording import NO_GPU, Group, Run
 from nvcoll.dryrun.wire.stamps import Note, stamp_of
 
 H100 = next(row for row in nvcoll._nvcoll.gpus() if row.name == "h100-sxm")
@@ -128,6 +128,7 @@ MESSAGE = (
         (Run(0, "failed", message="ValueError: no"), ScriptFailed, "rank 0 of 16, ValueError: no"),
         (Run(0, "refused", message="t.py:4 f: the shape"), ScriptFailed, "rank 0 of 16, t.py:4 f: the shape"),
         (Run(0, "ended", message="the script ended"), ScriptFailed, "the script ended: have it do more"),
+        (Run(0, "ended", message=f"it ended, and {NO_GPU}"), ScriptFailed, "on a GPU: pass the option that makes it"),
         (
             Run(0, "ended", message="the script left", exit_status=2),
             ScriptFailed,

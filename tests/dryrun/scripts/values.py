@@ -63,8 +63,9 @@ def finite():
     parameter.grad = torch.randn_like(logits)
     nn.utils.clip_grad_norm_([parameter], 1.0, error_if_nonfinite=True)
     checks = torch.isfinite(loss), torch.isfinite(logits).all(), ~torch.isnan(logits).any(), (logits == logits).all()
+    small = (logits.softmax(-1).sum(-1) == 1).all()
     huge = torch.isfinite(torch.empty(1 << 27, device="cuda", dtype=torch.bfloat16)).all()
-    return [loss.item(), counted.tolist(), *(bool(each) for each in (*checks, huge))]
+    return [loss.item(), counted.tolist(), *(bool(each) for each in (*checks, small, huge))]
 
 
 def drawn():
@@ -82,6 +83,8 @@ def placed(device="cuda"):
     mask = torch.full((600, 600), float("-inf"), device=device).triu(1)
     shown = [torch.zeros_like(logits).int().scatter(1, chosen, 1).bool().nonzero().sum(), table.nonzero().sum()]
     shown += [table.bool().sum(0), (mask == 0).nonzero().sum(), mask[3, 2], mask[3].isinf().sum()]
+    same = (chosen[:600, :1] == chosen[:600, 0]).float()[~torch.eye(600, dtype=torch.bool, device=device)]
+    shown += [torch.cat([same, same[:5]]).bool().nonzero().sum(), torch.stack([same, same])[:, 9:99].int().sum()]
     table.add_(logits)
     table.zero_()
     table[7, 3] = 2

@@ -90,6 +90,11 @@ class Data:
         }
         """Functions that are called with an operator and its arguments in its place; they may return NotImplemented."""
 
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether an operator has written to a GPU."""
+        return self._device >= 0
+
     def assumed(self) -> list[Assumption]:
         """Returns assumptions, in the order of their first time."""
         return [Assumption(text, line, times) for (text, line), times in self._assumed.items()]
@@ -158,7 +163,7 @@ class Data:
             all(map(is_small, written)) or self._places(rule, involved, written)
         ):
             is_unknown = any(map(self.is_unknown, involved))
-            if is_unknown and self._choose(rule, args, inputs, results):
+            if is_unknown and (self._choose(rule, args, inputs, results) or self._agree(rule, results)):
                 return
             if self._compute(rule, args, kwargs, results) or isinstance(results, Parts):
                 self._mark(written, is_unknown)
@@ -189,10 +194,18 @@ class Data:
         if not results or results[0].dtype is not torch.bool or not is_small(results[0]):
             return False
         args, kwargs = replaced(args, self._zeros), replaced(kwargs, self._zeros)
-        if rule.shown == "aten::all":
-            self.mirror(results[0]).fill_(True)
-        elif not rule.is_pointwise or not self._compute(rule, args, kwargs, results):
+        if self._agree(rule, results):
+            return True
+        if not rule.is_pointwise or not self._compute(rule, args, kwargs, results):
             return False
+        self._mark(results, is_unknown=True)
+        return True
+
+    def _agree(self, rule: Rule, results: list[torch.Tensor]) -> bool:
+        """Makes `all` of unknown values true. Returns whether it did."""
+        if rule.shown != "aten::all":
+            return False
+        self.mirror(results[0]).fill_(True)
         self._mark(results, is_unknown=True)
         return True
 

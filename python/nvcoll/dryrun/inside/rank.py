@@ -28,7 +28,7 @@ from nvcoll.dryrun.inside import children
 from nvcoll.dryrun.inside.children import Training
 from nvcoll.dryrun.inside.reads import Reads
 from nvcoll.dryrun.wire import stacks
-from nvcoll.dryrun.wire.rank_recording import Run, Status
+from nvcoll.dryrun.wire.rank_recording import NO_GPU, USE_GPU, Run, Status
 from nvcoll.dryrun.wire.spec import Spec, environment
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class Child:
         If torch compiled something in the step, the next step counts instead, if there is one.
         """
         assert self.session is not None
+        if not self.session.data.uses_gpu:
+            self._leave("refused", f"{NO_GPU}: {USE_GPU}", 1)
         self.session.recording().save(self.spec.result)
         self.has_recording = True
         if not self.session.goes_on():
@@ -116,6 +118,8 @@ class Child:
         made = "1 step of an optimizer was" if steps == 1 else f"{steps} steps of an optimizer were"
         started = self.session.started[-1:] if self.session is not None and not steps else ()
         other = "".join(f"; it starts `{command}`: pass that script if it trains" for command in started)
+        if self.session is not None and not (self.session.data.uses_gpu or started):
+            other = f", and {NO_GPU}"
         return f"{made} seen, {self.spec.steps} are needed{other}"
 
     def _note_read(self) -> None:

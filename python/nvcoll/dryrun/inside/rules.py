@@ -40,7 +40,7 @@ PLACES = (
         "copy_",
         "_to_copy",
     ),
-    *("tril", "triu", "where", "scatter", "masked_fill", "index_fill", "index_put", "_index_put"),
+    *("tril", "triu", "where", "scatter", "masked_fill", "index", "_index_put", "gather", "cat", "stack"),
 )
 """Beginnings of names of operators that put values in their places, as masks and routing tables are made."""
 WRITES = ("copy_", "_foreach_copy_", "_foreach_zero_")

@@ -17,7 +17,7 @@ from nvcoll.dryrun.parent.launch import Predicted, Request, run_ranks
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.step import made_of
 from nvcoll.dryrun.parent.times import saved, times_of
-from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
+from nvcoll.dryrun.wire.rank_recording import NO_GPU, USE_GPU, RankRecording, Run
 from nvcoll.dryrun.wire.stamps import Note
 from nvcoll.text.formatting import counted, listed
 from nvcoll.training.planning import Machine
@@ -160,7 +160,9 @@ def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
     who, message = f"rank {run.rank} of {request.world_size}, {where}", run.message.removeprefix("DryRunError: ")
     if run.status == "ended":
         advice = "its output says why" if run.exit_status else "have it do more, or pass another --steps"
-        if not run.steps and not run.exit_status:
+        if run.message.endswith(NO_GPU) and not run.exit_status:
+            advice = USE_GPU
+        elif not run.steps and not run.exit_status:
             advice += ", or --step-at FILE:LINE with the line that ends a step if its optimizer is none of torch.optim"
         message += f": {advice}"
     if run.read:

@@ -25,6 +25,9 @@ from typing import Literal, TypedDict
 from nvcoll.dryrun.wire.stamps import Note
 from nvcoll.dryrun.wire.virtual_gpu import Records
 
+NO_GPU, USE_GPU = "no operator of the script ran on a GPU", "pass the option that makes it use one"
+"""Why a rank has no step, and what to do."""
+
 EMBEDDING = "embedding"
 """A part of the names of operators that look up tokens."""
 
