@@ -65,6 +65,11 @@ def text(path: Path, words: str = "200000", vocabulary: str = "1000") -> None:
     path.write_text("".join(" ".join(drawn[at : at + 10]) + "\n" for at in range(0, len(drawn), 10)))
 
 
+def archive(path: Path, size: str = "95000000") -> None:
+    """A gzip file of letters, in place of enwik8."""
+    path.write_bytes(gzip.compress(DRAW.integers(97, 123, int(size), dtype=np.uint8).tobytes(), 1))
+
+
 def cifar(path: Path, classes: str = "10", count: str = "1000") -> None:
     """Batches of CIFAR-10 or CIFAR-100 in the format of their site."""
     ten = classes == "10"
@@ -173,7 +178,7 @@ def rows(path: Path, kind: str, count: str = "256") -> None:
 
 
 MAKERS: dict[str, Callable[..., None]] = {
-    f.__name__: f for f in (images, tokens, text, cifar, mnist, sounds, model, rows)
+    f.__name__: f for f in (images, tokens, text, archive, cifar, mnist, sounds, model, rows)
 }
 
 
@@ -182,7 +187,7 @@ def clone(row: dict[str, Any], clones: Path | None, folder: Path) -> None:
     local = clones and clones / row["repository"].replace("/", "+")
     source = str(local) if local and local.exists() else f"https://github.com/{row['repository']}"
     subprocess.run(["git", "clone", "-q", "--no-checkout", source, folder], check=True)
-    subprocess.run(["git", "checkout", "-q", row["commit"]], check=True, cwd=folder)
+    subprocess.run(["git", "checkout", "-q", row["commit"]], check=False, cwd=folder)  # a mirror may lack large files
 
 
 def outcome(row: dict[str, Any], folder: Path, limit: int) -> tuple[str, dict[str, Any] | None]:
