@@ -382,6 +382,19 @@ TRAINER = one_rank(
     needs="accelerate",
 )
 
+GENERATING = one_rank(
+    "generate of transformers, a reference model, DDP",
+    "generating.py",
+    64,
+    Expected(
+        # the prompt and all but the last of 32 tokens, with logits of the last position; then 96 tokens two times
+        2 * (95 * 4 * LLAMA_BLOCK + 32 * LLAMA_HEAD) + (2 + 6) * 96 * (4 * LLAMA_BLOCK + LLAMA_HEAD),
+        {("all_reduce", 64, 1): (5, BF16 * LLAMA)},
+        peak=(5 * BF16 * LLAMA, 2 * 2**30),
+    ),
+    needs="transformers",
+)
+
 TWO_LINEAR = 2 * 4 * 1024**2 + 4 * 1024 + 1024
 
 
@@ -574,4 +587,4 @@ TITAN = [
     ),
 ]
 
-ROWS = [*TORCH, GPT2, TRAINER, *LIGHTNING, *DEEPSPEED, *MEGATRON, *TITAN]
+ROWS = [*TORCH, GPT2, TRAINER, GENERATING, *LIGHTNING, *DEEPSPEED, *MEGATRON, *TITAN]
