@@ -3,9 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
+from dryrun_children import PATIENT, children
 
 from nvcoll.dryrun.parent import attention
 from nvcoll.dryrun.wire.rank_recording import Op
+
+__all__ = ["children"]
 
 SEQUENCES, HEADS, KEY_HEADS, TOKENS, WIDTH = 2, 32, 8, 8192, 128
 
@@ -28,3 +31,36 @@ def test_flex_attention_has_heads_and_tokens(heads_first):
 def test_a_reduction_beside_it_is_no_attention():
     assert attention.is_attention(flex(True))
     assert not attention.is_attention(flex(True, "triton_per_fused_flex_attention_backward_0"))
+
+
+def test_packed_sequences_have_the_keys_of_their_own_sequence():
+    shape = ((TOKENS, HEADS, WIDTH), "bfloat16")
+    op = Op("flash_attn::_flash_attn_varlen_forward", inputs=(shape,) * 3, is_causal=True, pairs=8 * 1024**2)
+    rank = SimpleNamespace(attention=lambda *shape, **how: (shape, how))
+    (_, queries, keys), how = attention.issue(rank, None, op)
+    assert queries * keys * how["sequences"] == 8 * 1024**2 and how["heads"] == HEADS and how["causal"]
+
+
+PACKED = """
+import torch
+from torch.nn.attention.varlen import varlen_attn
+
+weight = torch.nn.Parameter(torch.randn(4096, 8, 64, device="cuda", dtype=torch.bfloat16))
+optimizer = torch.optim.SGD([weight], 0.1)
+for _ in range(3):
+    lengths = torch.tensor([0, 512, 1024, 1024, 2048], device="cuda")
+    ends = lengths.cumsum(0).to(torch.int32).clamp(max=4096)
+    varlen_attn(weight, weight, weight, ends, ends, 2048, 2048, window_size=(-1, 0)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@PATIENT
+def test_lengths_of_sequences_that_the_script_computes_are_read_on_the_gpu(children, tmp_path):
+    (tmp_path / "packed.py").write_text(PACKED)
+    [(out, run, recording)] = children.run(tmp_path / "packed.py")
+    assert run.status == "counted", out
+    found = [op for op in recording.ops if attention.is_attention(op)]
+    assert [attention.is_backward(op) for op in found] == [False, True] and all(op.is_causal for op in found)
+    assert [op.pairs for op in found] == [512**2 + 1024**2 + 1024**2 + 1536**2] * 2

@@ -104,9 +104,16 @@ class Operators:
         self._gpu.set_op(0)
 
     def end(
-        self, number: int, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], result: object
+        self,
+        number: int,
+        rule: Rule,
+        args: Args,
+        kwargs: Kwargs,
+        inputs: list[torch.Tensor],
+        result: object,
+        pairs: int = 0,
     ) -> None:
-        """Writes the row of an operator."""
+        """Writes the row of an operator; `pairs` is as in the row."""
         if rule.is_collective:
             self._last_collective = number
         line, is_backward = self._line()
@@ -124,9 +131,10 @@ class Operators:
         if on_gpu:
             self._memory.look(line, is_backward)
         if number < len(self._rows):  # else another thread has begun a step meanwhile
-            causal = rule.flag("is_causal", args, kwargs)
+            causal = rule.is_causal(args, kwargs)
             numbers = self._numbers_of(rule.shown, inputs)
-            self._rows[number] = Op(rule.shown, flops, size, shapes, line, is_backward, causal, numbers, not caller)
+            row = rule.shown, flops, size, shapes, line, is_backward, causal, numbers, not caller, pairs
+            self._rows[number] = Op(*row)
 
     @contextmanager
     def kernel(self, name: str, tensors: list[torch.Tensor], flops: int = 0) -> Iterator[None]:
@@ -252,7 +260,8 @@ class Watch(private.Mode):
             result = self._run(rule, args, kwargs, inputs)
         finally:
             recorder.leave()
-        recorder.end(number, rule, args, kwargs, inputs, result)
+        pairs = self._data.pairs(rule.ends_of_sequences(args))
+        recorder.end(number, rule, args, kwargs, inputs, result, pairs)
         self._data.ran(rule, args, kwargs, inputs, result)
         return result
 

@@ -126,6 +126,7 @@ class Rule:
             self._flops = _backward_of_convolution
         self.has_flops = self._flops is not None
         self._at = {each.name: i for i, each in enumerate(schema.arguments)}
+        self._ends = [i for name, i in self._at.items() if name.startswith(("cu_seq", "cum_seq"))]
         self._reads_twice = next((count for end, count in READ_TWICE.items() if self.shown.endswith(end)), 0)
         self._selects = op.namespace == "aten" and self.shown.removeprefix("aten::") in SELECTS
         self._rewrites = self.shown.endswith("_") and not self.fills and not bare.startswith(WRITES)
@@ -176,6 +177,14 @@ class Rule:
             return int(self._flops(*args, **kwargs, out_val=result))
         except Exception:  # formulas expect the arguments that torch's own functions pass
             return 0
+
+    def ends_of_sequences(self, args: Args) -> list[torch.Tensor]:
+        """Returns where the sequences of a call of attention end, of queries and of keys; [] if they are not packed."""
+        return [args[i] for i in self._ends if i < len(args) and args[i] is not None]
+
+    def is_causal(self, args: Args, kwargs: Kwargs) -> bool:
+        """Says whether a call of attention is causal."""
+        return any(self.flag(name, args, kwargs) for name in ("is_causal", "causal", "custom_mask_type"))
 
     def flag(self, name: str, args: Args, kwargs: Kwargs, default: bool = False) -> bool:
         """Returns an argument that says yes or no."""

@@ -7,8 +7,8 @@ Queries, keys and values are the first tensors of the operator, after the gradie
     aten::_efficient_*
     flex_attention of Inductor      either order; the larger dimension counts as tokens
 
-Operators of torch have `is_causal`. Masks of other operators are data: these operators count as causal if
-queries and keys have the same length.
+Operators say whether they are causal, and packed sequences how long they are. Masks of others are data: these count as
+causal if queries and keys have the same length.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def issue(rank: RankBuilder, placed: Issue, op: Op) -> int:
     return rank.attention(
         placed,
         queries,
-        keys,
+        op.pairs / queries if op.pairs else keys,
         sequences=sequences,
         heads=heads,
         qk_dim=qk_dim,
         v_dim=v_dim,
         kernel="cudnn" if "cudnn" in op.name else "fa1" if "efficient" in op.name else "fa2",
         again=is_backward(op),
-        causal=op.is_causal if op.name.startswith("aten::") else queries == keys,
+        causal=op.is_causal if op.name.startswith(("aten::", "flash_attn", "torch_attn")) else queries == keys,
     )

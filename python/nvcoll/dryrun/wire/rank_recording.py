@@ -54,6 +54,8 @@ class Op:
     """Of an embedding: numbers of `inputs`. The same elements of the same memory have the same number."""
     trains: bool = True
     """Of an embedding: whether its pass has gradients."""
+    pairs: int = 0
+    """Of attention over packed sequences: pairs of a query and a key of the same sequence; 0: it is of others."""
 
 
 @dataclass(frozen=True)
