@@ -5,7 +5,7 @@ import json
 import pytest
 from dryrun_recordings import Log
 
-from nvcoll.dryrun.parent.products import grouped, is_depthwise
+from nvcoll.dryrun.parent.products import GRADIENTS, grouped, is_depthwise
 from nvcoll.dryrun.parent.step import made_of
 from nvcoll.dryrun.wire.rank_recording import Op
 from nvcoll.dryrun.wire.virtual_gpu import Kind
@@ -41,7 +41,7 @@ def test_a_depthwise_convolution_takes_the_time_of_its_bytes_and_has_flops():
     log.launch(log.op("aten::convolution_backward", 1 << 29, images, images, filters, flops=2 * flops), count=2)
     step = made_of([log.recording()], gpu="h100-sxm", name="one").step
     works = [(op["work"], op["bytes"]) for op in json.loads(step.to_json())["streams"]["ranks"][0]["issued"]]
-    assert works == [("move", 1 << 28), ("move", 1 << 29)]
+    assert works == [("move", 1 << 28), ("move", GRADIENTS * (1 << 29))]
     assert step.flops(0) == 3 * flops and step.model_flops == 16 * 3 * flops
 
 

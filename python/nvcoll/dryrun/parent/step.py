@@ -40,6 +40,7 @@ from nvcoll.dryrun.parent.products import (
     grouped,
     is_convolution,
     is_depthwise,
+    passes_of,
 )
 from nvcoll.dryrun.parent.recording import GroupFacts
 from nvcoll.dryrun.parent.rows import Call, Product, Row, rows_of
@@ -218,7 +219,8 @@ class _Rank:
 
     def _share(self, row: Row) -> float:
         """Returns the bytes of one launch of an operator, without the bytes that its products move."""
-        return max(0.0, self._op(row).bytes - self._products[row.op]) / max(1, self._launches[row.op])
+        found = self._op(row)
+        return passes_of(found) * max(0.0, found.bytes - self._products[row.op]) / max(1, self._launches[row.op])
 
     def _is_first(self, of: int | tuple[int, int]) -> bool:
         is_first = of not in self._made
@@ -232,7 +234,8 @@ class _Rank:
             return self.rank.gemm(placed, **gemm)
         one, other, filters = bytes_of_convolution(found)
         if is_depthwise(found):
-            return self.rank.move(placed, one + other + filters, flops=found.flops if self._is_first(row.op) else 0)
+            flops = found.flops if self._is_first(row.op) else 0
+            return self.rank.move(placed, (one + other + filters) * passes_of(found), flops=flops)
         if product.transposes:  # kernels read channels last, and write either
             self.rank.move(placed, 2 * (one + other if name.endswith("Filter") else one))
         return self.rank.gemm(placed, **gemm, nbytes=one + other + filters)
