@@ -153,6 +153,10 @@ def test_large_batches_on_the_cpu_are_pinned(facts):
     assert facts["pinned"] == [[is_pinned, 64 * 3 * 224**2] for is_pinned in (True, True, False)]
 
 
+def test_small_buffers_keep_their_values_in_ddp(facts):
+    assert facts["wrapped"] == [[1.0, 2.0], 0.0]
+
+
 def test_a_model_with_convolutions_is_traced_by_torchscript(facts):
     assert facts["traced"] == [4, 3, 3, 3]
 

@@ -78,6 +78,15 @@ def pinned():
     return [[each.is_pinned(), each.cuda(non_blocking=True).numel()] for each in made]
 
 
+def wrapped():
+    """A small buffer, which DDP broadcasts together with a large parameter."""
+    layer = nn.Linear(1024, 1024).cuda()
+    layer.register_buffer("anchors", torch.tensor([1.0, 2.0], device="cuda"))
+    model = nn.parallel.DistributedDataParallel(layer)
+    model(torch.randn(8, 1024, device="cuda")).sum().backward()
+    return [layer.anchors.tolist(), layer.weight[3, 3].item()]
+
+
 class Flat(nn.Conv2d):
     def forward(self, images):
         found = super().forward(images)
@@ -121,7 +130,7 @@ if __name__ == "__main__":
     facts["environment"] = {name: os.environ[name] for name in names}
     dist.init_process_group("cpu:gloo,cuda:nccl")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    floats = (small_floats, printed, large_floats, on_the_host, pinned, traced)
+    floats = (small_floats, printed, large_floats, on_the_host, pinned, wrapped, traced)
     for fact in (objects, gathered, on_gloo, integers, *floats, workers, store, random):
         facts[fact.__name__] = fact()
     facts["out_of_memory"] = out_of_memory()

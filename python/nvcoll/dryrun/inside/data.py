@@ -416,6 +416,20 @@ class Data:
             indices += self._indices(each, "mask as index").unbind(1) if each is not None and _is_mask(each) else [each]
         return op(tensor, indices, *more)
 
+    def broadcasting(self, plain: Callable[..., object]) -> Callable[..., object]:
+        """Makes DDP's broadcast of parameters and buffers keep values, which its large buffer has not."""
+
+        def broadcast(group: object, tensors: list[torch.Tensor], *args: object) -> object:
+            known = [each for each in tensors_of(tensors) if each.is_cuda and not self.is_unknown(each)]
+            values = [self.mirror(each).clone() for each in known]
+            result = plain(group, tensors, *args)
+            for each, value in zip(known, values, strict=True):
+                self.mirror(each).copy_(value)
+            self._mark([each for each in known if is_small(each)], is_unknown=False)
+            return result
+
+        return broadcast
+
     # ---- values that the host reads ----
 
     def printing(self, plain: Callable[..., str]) -> Callable[..., str]:

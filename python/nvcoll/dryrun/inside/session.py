@@ -86,6 +86,7 @@ class Session:
         generation.install(self.data, spec.response_tokens)
         private.wrap(private.printer, "_tensor_str", self.data.printing)
         private.wrap(torch, "ctc_loss", with_numbers)
+        private.wrap(torch.distributed, "_broadcast_coalesced", self.data.broadcasting)
         private.trace_unseen()
         Checkpoints(self.recorder, self.data, self.lines).install()
         self.watch = Watch(self.recorder, self.data, self.lines)
