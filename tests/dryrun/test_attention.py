@@ -64,3 +64,35 @@ def test_lengths_of_sequences_that_the_script_computes_are_read_on_the_gpu(child
     found = [op for op in recording.ops if attention.is_attention(op)]
     assert [attention.is_backward(op) for op in found] == [False, True] and all(op.is_causal for op in found)
     assert [op.pairs for op in found] == [512**2 + 1024**2 + 1024**2 + 1536**2] * 2
+
+
+DOCUMENTS = """
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+TOKENS, LONG = 2048, 512
+document = torch.arange(TOKENS, device="cuda") // LONG
+weight = torch.nn.Parameter(torch.randn(1, 4, TOKENS, 64, device="cuda", dtype=torch.bfloat16))
+optimizer = torch.optim.SGD([weight], 0.1)
+attend = torch.compile(flex_attention)
+
+
+def sees(batch, head, query, key):
+    return (query >= key) & (document[query] == document[key])
+
+
+for _ in range(3):
+    mask = create_block_mask(sees, None, None, TOKENS, TOKENS, device="cuda")
+    attend(weight, weight + 1, weight + 2, block_mask=mask).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@PATIENT
+def test_blocks_that_a_mask_of_flex_attention_leaves_out_take_no_time(children, tmp_path):
+    (tmp_path / "documents.py").write_text(DOCUMENTS)
+    [(out, run, recording)] = children.run(tmp_path / "documents.py")
+    assert run.status == "counted", out
+    found = [op for op in recording.ops if attention.is_attention(op)]
+    assert [op.pairs for op in found] == [4 * 512**2] * 2, "causal within each of four documents"

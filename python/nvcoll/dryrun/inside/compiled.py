@@ -68,7 +68,7 @@ def _install(recorder: Operators, data: Data) -> None:
             written = [each for name, each in zip(names, args, strict=False) if "out_ptr" in name]
             data.forget([each for each in written if isinstance(each, torch.Tensor) and each.is_cuda])
             name = this.inductor_meta.get("kernel_name") or "triton"
-            with recorder.kernel(name, tensors, _flex_attention_flops(name, tensors)):
+            with recorder.kernel(name, tensors, _pairs(name, tensors, data)):
                 return run(this, *args, **kwargs)
 
         return recorded
@@ -77,10 +77,17 @@ def _install(recorder: Operators, data: Data) -> None:
     private.wrap(private.autotuner(), "run", around)
 
 
-def _flex_attention_flops(name: str, tensors: list[torch.Tensor]) -> int:
-    """Returns FLOPs of a kernel of FlexAttention, counted as causal: its mask is a function inside of the kernel."""
-    if "flex_attention" not in name or len(tensors) < 2 or not tensors[0].dim() == tensors[1].dim() == 4:
+def _pairs(name: str, tensors: list[torch.Tensor], data: Data) -> int:
+    """Returns twice the pairs of a query and a key that a kernel of FlexAttention sees; 0: not known.
+
+    A mask is tensors: how many blocks of keys it cuts for each block of queries, and which; how many it leaves whole,
+    and which. In the backward pass also for each block of keys. Half of a block that is cut counts as seen.
+    """
+    whole = [each for each in tensors if each.dtype is torch.int32]
+    counts, tables = ([each for each in whole if each.dim() == dims] for dims in (3, 4))
+    if "flex_attention" not in name or not counts or not tables or any(map(data.is_unknown, counts)):
         return 0
-    batch, one, two, width = tensors[0].shape  # heads and tokens in either order
-    flops = int(2 * batch * one * two * max(tensors[1].shape[1:3]) * width)
-    return flops * 5 // 2 if "backward" in name else flops
+    ways = 2 if "backward" in name else 1
+    blocks = sum(int(data.mirror(each).sum()) * (1 if i < ways else 2) for i, each in enumerate(counts)) / ways
+    queries, keys = (max(each.shape[1:3]) for each in tensors[:2])
+    return int(blocks * queries * keys / tables[0].numel())

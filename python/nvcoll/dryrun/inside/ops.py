@@ -137,7 +137,7 @@ class Operators:
             self._rows[number] = Op(*row)
 
     @contextmanager
-    def kernel(self, name: str, tensors: list[torch.Tensor], flops: int = 0) -> Iterator[None]:
+    def kernel(self, name: str, tensors: list[torch.Tensor], pairs: int = 0) -> Iterator[None]:
         """Writes the row of a compiled kernel, which is launched inside of `with`."""
         if not self.is_on:
             yield
@@ -147,7 +147,8 @@ class Operators:
         line, is_backward = self._line()
         size = sum(each.numel() * each.element_size() for each in tensors)
         shapes = tuple(_shape(each) for each in tensors[:INPUTS])
-        self._rows[number] = Op(name, flops, size, shapes, line, is_backward, numbers=self._numbers_of(name, tensors))
+        numbers = self._numbers_of(name, tensors)
+        self._rows[number] = Op(name, 0, size, shapes, line, is_backward, numbers=numbers, pairs=pairs)
         with self._of(number):
             yield
 

@@ -25,6 +25,9 @@ FLEX = "flex_attention"
 BESIDE_FLEX = ("triton_poi", "triton_red", "triton_per")
 """Beginnings of the names of Inductor's other kernels: element-wise ones and reductions."""
 
+SAY = ("aten::", "flash_attn", "torch_attn")
+"""Beginnings of the names of operators that say whether they are causal."""
+
 NAMES = ("attention", "attn")
 """Parts of the names of operators of fused attention."""
 
@@ -84,5 +87,5 @@ def issue(rank: RankBuilder, placed: Issue, op: Op) -> int:
         v_dim=v_dim,
         kernel="cudnn" if "cudnn" in op.name else "fa1" if "efficient" in op.name else "fa2",
         again=is_backward(op),
-        causal=op.is_causal if op.name.startswith(("aten::", "flash_attn", "torch_attn")) else queries == keys,
+        causal=op.is_causal if op.name.startswith(SAY) else queries == keys or op.pairs > 0,
     )

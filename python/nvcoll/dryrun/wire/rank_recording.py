@@ -55,7 +55,8 @@ class Op:
     trains: bool = True
     """Of an embedding: whether its pass has gradients."""
     pairs: int = 0
-    """Of attention over packed sequences: pairs of a query and a key of the same sequence; 0: it is of others."""
+    """Of attention over packed sequences: pairs of a query and a key of the same sequence, as if it were not causal. Of
+    FlexAttention twice those that its mask lets through. 0: not known, or all."""
 
 
 @dataclass(frozen=True)
