@@ -66,6 +66,7 @@ def values(tmp_path_factory):
         "large_sparse",
         "drawn",
         "placed_as_on_a_cpu",
+        "nested",
     )
     [(out, run, _)] = Children(tmp_path_factory.mktemp("values")).run("values.py", *names)
     assert run.status == "ended", out
@@ -113,6 +114,10 @@ def test_a_loss_reads_as_the_number_that_is_given(children, tmp_path, loss):
     [(out, run, _)] = children.run(tmp_path / "losses.py", steps=3, loss=loss)
     assert run.status == ("failed" if loss is None else "counted"), out
     assert (run.read == "") == (loss is not None)
+
+
+def test_nested_tensors_are_used_without_their_sizes(values):
+    assert values["nested"] == [[2, 9, 8], [8, 64]]
 
 
 def test_places_that_are_drawn_by_values_that_do_not_exist_are_in_range(values):

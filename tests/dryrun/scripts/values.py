@@ -74,6 +74,15 @@ def drawn():
     return [list(places.shape), places.min().item(), places.max().item()]
 
 
+def nested():
+    """Tensors of several lengths, which have no sizes."""
+    layer = nn.Linear(64, 8).cuda()
+    rows = torch.nested.nested_tensor([torch.randn(length, 64) for length in (5, 9)], device="cuda")
+    padded = torch.nested.to_padded_tensor(layer(rows), 0.0)
+    padded.sum().backward()
+    return [list(padded.shape), list(layer.weight.grad.shape)]
+
+
 def placed(device="cuda"):
     """Routing tables and masks of large floats that are made of zeros and of known places."""
     tokens, experts = 2048, 64

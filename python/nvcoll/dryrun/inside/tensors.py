@@ -61,11 +61,11 @@ def tensors_of(*trees: object) -> list[torch.Tensor]:
 
 
 def leaves_of(*trees: object) -> list[torch.Tensor]:
-    """Returns the tensors in arguments or results, sparse ones as they are."""
+    """Returns the tensors in arguments or results, sparse ones as they are; no nested ones, which have no sizes."""
     found: list[torch.Tensor] = []
     for tree in trees:
         if isinstance(tree, torch.Tensor):
-            found += [tree] if IS_PLAIN[type(tree)] else []
+            found += [tree] if IS_PLAIN[type(tree)] and not tree.is_nested else []
         elif isinstance(tree, list | tuple):
             found += leaves_of(*tree)
         elif isinstance(tree, dict):
