@@ -5,7 +5,19 @@ import sys
 import torch
 from torch import nn
 
-model = nn.Linear(256, 256).cuda()
+
+class Model(nn.Module):
+    """A layer; torch before 2.14 does not compile its own modules."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(256, 256)
+
+    def forward(self, x):
+        return self.layer(x).relu()
+
+
+model = Model().cuda()
 model.compile(dynamic=False)
 optimizer = torch.optim.SGD(model.parameters())
 for step in range(2 if "--ends" in sys.argv else 5):

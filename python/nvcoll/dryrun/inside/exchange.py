@@ -54,12 +54,42 @@ class Exchange:
 
     def __init__(self, mail: Mail, data: Data, ranks_of: Callable[[str], Sequence[int]]) -> None:
         self._mail, self._data, self._ranks_of = mail, data, ranks_of
+        self._noted = "sum"
+        """How the last all_reduce reduces that Python called, for torch before 2.14; DDP's own ones add."""
 
     def install(self) -> None:
-        """Takes the collectives of a rank, if another one runs."""
+        """Takes the collectives of a rank, if another one runs, and what torch before 2.14 leaves out."""
+        if not hasattr(dist.ReduceOp, "unbox"):
+            private.wrap(dist.ProcessGroup, "allreduce", self._noting)
+        if not private.has_uniform_groups():
+            self._data.handlers[c10d.allreduce_.default] = self._all_alike
         if len(self._mail.ranks) > 1:
             self._alone = dict(self._data.handlers)
             self._data.handlers |= {move.default: self._moved for move in MOVES}
+
+    def _noting(self, call: Callable[..., object]) -> Callable[..., object]:
+        def noting(group: dist.ProcessGroup, tensors: object, *args: Any, **kwargs: Any) -> object:
+            how = (*args, *kwargs.values())[0] if args or kwargs else dist.ReduceOp.SUM
+            how = getattr(how, "reduceOp", how)
+            self._noted = getattr(how, "op", how).name.lower()
+            return call(group, tensors, *args, **kwargs)
+
+        return noting
+
+    def _how(self, how: str | torch.ScriptObject) -> str:
+        if isinstance(how, str):
+            return how.lower()
+        return dist.ReduceOp.unbox(how).op.name.lower() if hasattr(dist.ReduceOp, "unbox") else self._noted
+
+    def _all_alike(
+        self, op: private.Operator, tensors: list[torch.Tensor], group: torch.ScriptObject, how: Any, *more: object
+    ) -> object:
+        """Reduces tensors of the CPU as if all ranks held the same, which torch's fake group does since 2.14."""
+        result, size = op(tensors, group, how, *more), dist.ProcessGroup.unbox(group).size()
+        for each in tensors:
+            if not each.is_cuda and self._how(how) in ("sum", "product"):
+                each.copy_(each * size if self._how(how) == "sum" else each**size)
+        return result
 
     def _moved(self, op: private.Operator, *args: Any, **kwargs: Any) -> object:
         called: str = op._schema.name
@@ -70,7 +100,7 @@ class Exchange:
         members = self._ranks_of(name)
         running = [rank for rank in members if rank in self._mail.ranks]
         how = args[2 if is_boxed else 1]
-        reduction = _reduction(how) if "reduce" in called else ""
+        reduction = self._how(how) if "reduce" in called else ""
         most = max((each.numel() * each.element_size() for each in given), default=0)
         if len(running) < 2 or reduction not in REDUCTIONS or most > min(FLOAT_BYTES, WHOLE_BYTES // len(members)):
             alone = self._alone.get(op)
@@ -114,7 +144,3 @@ class Exchange:
         for output, value in zip(outputs, values, strict=True):
             self._data.mirror(output).copy_(value.reshape(output.shape))
         self._data.heard(outputs, is_unknown)
-
-
-def _reduction(how: str | torch.ScriptObject) -> str:
-    return how.lower() if isinstance(how, str) else dist.ReduceOp.unbox(how).op.name.lower()

@@ -189,6 +189,11 @@ def uniform_group(rank: int, size: int) -> dist.ProcessGroup:
     return made
 
 
+def has_uniform_groups() -> bool:
+    """Says whether collectives of `uniform_group` reduce as if all ranks held the same."""
+    return hasattr(lookup("torch._C._distributed_c10d", "FakeProcessGroup").Options(), "simulate_uniform_ranks")
+
+
 class Maker(type):
     """A class whose call makes a fake group that counts as its instance; older torch calls it and checks the class."""
 
