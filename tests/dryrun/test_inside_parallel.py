@@ -177,3 +177,16 @@ def test_ranks_that_run_have_the_values_that_they_send_each_other(children, tmp_
     there = "12 6.0 2 [0, 0, 2, 0] [0, 0, 2, 0]"  # ranks 1 and 3 do not run: they are as rank 0
     for rank, (out, run, _) in ((2, second), (0, first)):
         assert run.status == "counted" and f"found {there} {there} 0 0 2 0 {rank}" in out, out
+
+
+def test_a_rank_alone_ends_as_soon_as_it_makes_the_group_of_a_pipeline(children, tmp_path):
+    script = tmp_path / "stages.py"
+    script.write_text(
+        "import torch.distributed as dist\n"
+        "mesh = dist.device_mesh.init_device_mesh('cuda', (2, 4), mesh_dim_names=('pp', 'dp'))\n"
+        "raise ValueError(mesh)\n"
+    )
+    [(_, chosen, _)] = children.run(script, finds_roles=False)
+    [(_, run, _)] = children.run(script, finds_roles=True)
+    assert (chosen.status, chosen.wanted) == ("failed", []) and "ValueError" in chosen.message
+    assert (run.status, run.wanted) == ("refused", [0, 4]) and "is a pipeline" in run.message
