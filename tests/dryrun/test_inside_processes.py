@@ -103,7 +103,8 @@ def test_training_that_a_script_starts_runs_as_the_rank(children, tmp_path, how)
     (tmp_path / "starts.py").write_text(LAUNCHES.replace("START", STARTS_OF_TRAINING[how]))
     [(out, run, recording)] = children.run(tmp_path / "starts.py", cwd=tmp_path)
     assert run.status == "counted", out
-    assert f"args ['--x'] {tmp_path / 'sub'} 1 8" in out
+    args = ["--local_rank=0", "--x"] if how == "shell" else ["--x"]
+    assert f"args {args} {tmp_path / 'sub'} 1 8" in out
     assert any("train" in one.text and "runs here, as one rank" in one.text for one in recording.assumed)
 
 
@@ -139,6 +140,22 @@ def test_a_launcher_in_place_of_the_script_runs_the_script_behind_it(children, t
     words = ("--nproc_per_node", "8", "train.py", "--strategy", "deepspeed")
     [(out, run, _)] = children.run("torch.distributed.run", *words, is_module=True, cwd=tmp_path)
     assert run.status == "counted" and "args ['--strategy', 'deepspeed']" in out, out
+
+
+@pytest.mark.parametrize(
+    ("launcher", "args"),
+    [
+        ("deepspeed.launcher.runner", ["--local_rank=0", "--x"]),
+        ("torch.distributed.launch", ["--local-rank=0", "--x"]),
+        ("torch.distributed.launch --use-env", ["--x"]),
+    ],
+)
+def test_a_launcher_that_passes_the_rank_as_an_argument_does_so(children, tmp_path, monkeypatch, launcher, args):
+    monkeypatch.setenv("LEVEL", "1")
+    (tmp_path / "train.py").write_text(TRAINS)
+    module, *options = launcher.split()
+    [(out, run, _)] = children.run(module, *options, "train.py", "--x", is_module=True, cwd=tmp_path)
+    assert run.status == "counted" and f"args {args} " in out, out
 
 
 ELASTIC = """

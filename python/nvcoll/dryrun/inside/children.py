@@ -49,6 +49,9 @@ LAUNCHERS = (
 )
 """Programs and modules that start training scripts."""
 
+TELLING = re.compile(r"deepspeed|torch\.distributed\.launch$"), re.compile(r"--(no_local_rank|use[_-]env)$")
+"""Launchers that pass each rank its number on the host as an argument, and options with which they do not."""
+
 LAUNCHING = ("/torch/distributed/run.py", "/accelerate/commands/launch.py")
 """Files of launchers that run in a rank: what they start trains."""
 
@@ -88,13 +91,18 @@ def training_of(words: Sequence[str]) -> Training | None:
         del rest[0]
     if has_launcher and names[first] == ACCELERATE and importlib.util.find_spec("accelerate") is not None:
         return Training(ACCELERATE, rest, True, has_launcher)  # it reads its configuration, and starts the script
+    told: list[str] = []
+    if has_launcher and TELLING[0].match(names[first]):
+        told = [f"--local{'_' if names[first].startswith('deepspeed') else '-'}rank={os.environ.get('LOCAL_RANK', 0)}"]
     for nth, word in enumerate(rest):
         if word == "-c":
             return None
+        if TELLING[1].match(word):
+            told = []
         if word in ("-m", "--module") and nth + 1 < len(rest):
-            return Training(rest[nth + 1], rest[nth + 2 :], True, has_launcher)
+            return Training(rest[nth + 1], [*told, *rest[nth + 2 :]], True, has_launcher)
         if word.endswith(".py") or not (has_launcher or word.startswith("-")):
-            return Training(word, rest[nth + 1 :], False, has_launcher)
+            return Training(word, [*told, *rest[nth + 1 :]], False, has_launcher)
     return None
 
 
