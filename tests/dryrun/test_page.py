@@ -26,7 +26,7 @@ OF_A_RUN = (
 def lines_of(text):
     for pattern, same in OF_A_RUN:
         text = re.sub(pattern, same, text, flags=re.MULTILINE)
-    return [line for line in text.splitlines() if not line.startswith("USDT:")]
+    return [line for line in text.splitlines() if not line.startswith(("USDT:", "nvcoll: rank "))]
 
 
 @PATIENT
