@@ -35,6 +35,7 @@ def on_gloo():
     dist.all_reduce(total, group=group)
     dist.all_gather(gathered, torch.arange(2), group=group)
     dist.monitored_barrier(group)
+    group.monitored_barrier()  # as Lightning calls it
     return [dist.get_backend(group), total.tolist(), gathered[7].tolist()]
 
 

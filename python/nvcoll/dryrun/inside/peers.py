@@ -39,7 +39,7 @@ from nvcoll.errors import DryRunError
 
 ON_THE_HOST = (
     *("all_gather_object", "gather_object", "broadcast_object_list", "send_object_list", "recv_object_list"),
-    *("scatter_object_list", "monitored_barrier"),
+    "scatter_object_list",
 )
 """Functions of torch.distributed by which ranks exchange objects on the host; methods of `Peers` replace them."""
 
@@ -65,6 +65,7 @@ class Peers:
             for module in (dist, private.c10d):
                 private.replace(module, name, stands_in)
         private.replace(dist, "_verify_params_across_processes", lambda *_args, **_kwargs: None)
+        private.replace(dist.ProcessGroup, "monitored_barrier", lambda *_args, **_kwargs: None)
         private.replace_gloo(lambda _store, rank, size, timeout=None: private.uniform_group(rank, size))
         private.wrap(private.c10d, "_new_process_group_helper", self._hinting)
         private.wrap(dist.ProcessGroup, "split_group", self._splitting)
@@ -241,9 +242,6 @@ class Peers:
                 given.scatter_object_output_list[0] = each
             else:
                 self._tell(rank, "scatter", each)
-
-    def _monitored_barrier(self, given: SimpleNamespace) -> None:
-        """Returns at once, as if all ranks had come."""
 
 
 def _by_name(function: Callable[..., object], answer: Callable[[SimpleNamespace], object]) -> Callable[..., object]:
