@@ -1,7 +1,7 @@
 """Trains with other work between the steps of the optimizer: --evaluate, --reference, --save FILE, --replace FILE.
 
-Training itself has matrix products without gradients: in reentrant checkpoints, and in the optimizer Muon. A function
-stands for the model's `forward`, as accelerate makes one for mixed precision.
+Training itself has matrix products without gradients: in reentrant checkpoints, in the optimizer Muon, and tiny ones. A
+function stands for the model's `forward`, as accelerate makes one for mixed precision.
 """
 
 import argparse
@@ -45,6 +45,8 @@ def evaluate():
 
 
 for step in range(4):
+    with torch.no_grad():
+        torch.ones(4, 1, device=device) @ torch.ones(1, 4, device=device)
     if arguments.reference:
         with torch.no_grad():
             loss_of(reference, batch(device))

@@ -176,7 +176,9 @@ class Operators:
 
     def look(self, rule: Rule) -> None:
         """Notes an operator before the step, if it is of a forward pass without gradients."""
-        if rule.has_flops and (caller := self._without_gradients()):
+        if torch.is_grad_enabled():
+            self._trains = True
+        elif rule.has_flops and (caller := self._without_gradients()):
             self.before[caller] = self._gpu.count()
 
     def _without_gradients(self) -> int:

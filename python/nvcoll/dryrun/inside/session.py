@@ -44,6 +44,10 @@ GROWTH_BYTES = 1 << 20
 """The smallest growth that is reported. Chosen: metrics that a script collects are smaller."""
 
 
+LEAST_PASS = 1e-4
+"""The least share of FLOPs of a pass without gradients. Chosen: rotary embeddings make tiny products in training."""
+
+
 class Session:
     """The observers of the script.
 
@@ -143,7 +147,7 @@ class Session:
             ddp_waits=bool(self._rebuilt) and private.futures_wait(),
             is_alone=len(communicators) == 0 and not torch.distributed.is_initialized(),
             without_gradients=self._without_gradients(positions),
-            passes=[(number, self.lines.texts[line]) for number, line in self.recorder.passes],
+            passes=self._passes(),
             saves=list(dict.fromkeys(self.recorder.saves)),
             growth=self._growth(memory.kept_by),
         )
@@ -153,6 +157,11 @@ class Session:
         held = self.steps.held
         grown = held[-1] - held[-2] if len(held) >= LEAST_STEPS and held[-2] - held[-3] >= GROWTH_BYTES else 0
         return {"bytes": grown, "step": len(held), "line": line} if grown >= GROWTH_BYTES else {}
+
+    def _passes(self) -> list[tuple[int, str]]:
+        flops, texts = sum(op.flops for op in self.recorder.ops()), self.lines.texts
+        large = {line for line, each in self.recorder.without_gradients.items() if each >= LEAST_PASS * flops}
+        return [(number, texts[line] if line in large else "") for number, line in self.recorder.passes]
 
     def _without_gradients(self, positions: list[int]) -> dict[str, float]:
         """Returns shares of passes that the step before had not: generation and reference models are of each step."""

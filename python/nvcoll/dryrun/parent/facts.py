@@ -66,7 +66,7 @@ def _passes(recording: RankRecording, places: Sequence[int]) -> list[Pass]:
     return [
         Pass(line=line, first=next((place for op, place in placed if op >= number), placed[-1][1]))
         for number, line in recording.passes
-        if len(recording.passes) > 1
+        if any(text for _, text in recording.passes)
     ]
 
 
