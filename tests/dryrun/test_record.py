@@ -171,7 +171,7 @@ def test_convolutions_are_products_of_as_many_flops():
 def test_attention_that_is_packed_or_of_fewer_keys_has_its_shapes():
     log = Log()
     packed = [((1000, 8, 64), BFLOAT16), ((1000, 2, 64), BFLOAT16), ((1000, 2, 64), BFLOAT16)]
-    log.launch(log.op("flash_attn::_flash_attn_varlen_forward", 1, *packed))
+    log.launch(log.op("flash_attn::_flash_attn_varlen_forward", 1, *packed, is_causal=True))
     gradient = ((2, 8, 128, 64), BFLOAT16)
     keys = ((2, 8, 256, 64), BFLOAT16)
     log.launch(log.op("aten::_scaled_dot_product_cudnn_attention_backward", 1, gradient, gradient, keys, keys), count=2)
