@@ -45,6 +45,7 @@ CTYPES = {
     "c_int": "c_int32",
     "*const c_char": "c_char_p",
     "*const LogRecord": "c_void_p",
+    "*const u64": "c_void_p",
     "Out<u64>": "POINTER(c_uint64)",
     "List<u64>": "POINTER(c_uint64)",
 }

@@ -21,6 +21,7 @@ from nvcoll._nvcoll import WorkStep, fabric
 from nvcoll.dryrun.parent.launch import Request
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.script import record
+from nvcoll.dryrun.wire.host_speed import USUAL
 from nvcoll.training import Machine
 
 ROOT = Path(__file__).parents[2]
@@ -58,12 +59,18 @@ ROWS = (
 
 
 class Counted(NamedTuple):
-    """What a recorded step has, and its prediction in milliseconds: of the GPU alone, and with constants."""
+    """What a recorded step has, its prediction in milliseconds, and what was measured.
+
+    The prediction: of the GPU alone, with constants, and measured here for a usual processor. ``python_ms`` is what was
+    measured, as on a processor of speed 1.
+    """
 
     operators: float
     launches: float
+    python_ms: float
     gpu_ms: float
     constants_ms: float
+    measured_ms: float
 
 
 def counted(recorded: Recording, machine: Machine) -> Counted:
@@ -75,14 +82,15 @@ def counted(recorded: Recording, machine: Machine) -> Counted:
     operators = rank["host"]["launches"]["operators"]
     rank["host"] = "timed"
     gpu = WorkStep.from_json(json.dumps(step))
-    of = [1e3 * machine.predict(one).seconds for one in (gpu, recorded.step)]
-    return Counted(operators, launches, *of)
+    measured = recorded.host.in_step(recorded.step, None)
+    of = [1e3 * machine.predict(one).seconds for one in (gpu, recorded.step, measured)]
+    return Counted(operators, launches, 1e3 * sum(recorded.host.seconds) * recorded.host.speed, *of)
 
 
-def recorded(script: Path, arguments: Sequence[str], machine: Machine, step_at: str = "") -> Counted:
+def recorded(script: Path, arguments: Sequence[str], machine: Machine) -> Counted:
     """Runs a step."""
     gpu, size = machine.fabric.gpu_model, machine.gpus
-    request = Request(str(script), tuple(arguments), world_size=size, gpu=gpu, step_at=step_at, is_quiet=True)
+    request = Request(*(str(script), tuple(arguments)), world_size=size, gpu=gpu, is_quiet=True, measures_host=True)
     return counted(record(request), machine)
 
 
@@ -90,8 +98,7 @@ def of_row(row: Row) -> Counted:
     """Runs the step of a row; of vTrain two models, for a layer and micro-batch."""
     kind, _, name = row.name.partition(":")
     if kind != "vtrain":
-        line = SCRIPT.read_text().rstrip().count("\n") + 1
-        return recorded(SCRIPT, [row.name], Machine(fabric(row.machine), 1), f"{SCRIPT}:{line}")
+        return recorded(SCRIPT, [row.name], Machine(fabric(row.machine), 1))
     arguments = ["--tensor-model-parallel-size", name, "--hidden-size", "2048", "--micro-batches", "4", "--layers"]
     few, many = (recorded(MEGATRON, [*arguments, layers], Machine(fabric(row.machine), int(name))) for layers in "48")
     return Counted(*((more - less) / 16 for less, more in zip(few, many, strict=True)))
@@ -103,23 +110,32 @@ def fitted(of: dict[str, list[float]], without: str = "") -> float:
 
 
 def lines(rows: Sequence[Row], found: Sequence[Counted]) -> Iterator[str]:
-    """Yields the table, the fitted constant, and the errors."""
-    yield "| row | operators | launches | published | GPU alone | constants |\n|---|---|---|---|---|---|"
-    per_operator = defaultdict[str, list[float]](list)
+    """Yields the table, and for both ways the fitted constant and the errors."""
+    heads = ("row", "operators", "launches", "published", "GPU alone", "constants", "measured")
+    yield f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}"
     for row, one in zip(rows, found, strict=True):
-        if one.gpu_ms < LIMITS * row.published_ms:
-            per_operator[row.source].append((row.published_ms - one.launches * LAUNCH_MS) / one.operators)
-        times = " | ".join(f"{ms:.3g} ms" for ms in (row.published_ms, *one[2:]))
+        times = " | ".join(f"{ms:.3g} ms" for ms in (row.published_ms, *one[3:]))
         yield f"| {row.name}, {row.where} | {one.operators:,.0f} | {one.launches:,.0f} | {times} |"
-    yield f"\nfitted: {1e3 * fitted(per_operator):.1f} us for an operator (now {1e3 * OPERATOR_MS:g})"
-    errors = defaultdict[str, list[float]](list)
-    for row, one in zip(rows, found, strict=True):
-        host = one.operators * fitted(per_operator, row.source) + one.launches * LAUNCH_MS
-        if row.source in per_operator:
+    limited = [(row, one) for row, one in zip(rows, found, strict=True) if one.gpu_ms < LIMITS * row.published_ms]
+    for what, now, amount in (
+        ("ms for an operator", OPERATOR_MS, [one.operators for _, one in limited]),
+        ("the inverse of the usual speed", 1 / USUAL, [one.python_ms for _, one in limited]),
+    ):
+        of = defaultdict[str, list[float]](list)
+        for (row, one), each in zip(limited, amount, strict=True):
+            if not each:
+                continue  # the processor was not measured
+            of[row.source].append((row.published_ms - one.launches * LAUNCH_MS) / each)
+        yield f"\n{what}: {fitted(of):.4g} (now {now:.4g}), by source { ({s: round(of[s][0], 4) for s in of}) }"
+        errors = defaultdict[str, list[float]](list)
+        for (row, one), each in zip(limited, amount, strict=True):
+            if not each:
+                continue
+            host = each * fitted(of, row.source) + one.launches * LAUNCH_MS
             errors[row.source].append(max(one.gpu_ms, host) / row.published_ms - 1)
-    means = {source: statistics.mean(each) for source, each in errors.items()}
-    yield "left out: " + ", ".join(f"{source} {100 * error:+.0f} %" for source, error in means.items())
-    yield f"median of the errors: {100 * statistics.median(map(abs, means.values())):.0f} %"
+        means = {source: statistics.mean(each) for source, each in errors.items()}
+        yield "left out: " + ", ".join(f"{source} {100 * error:+.0f} %" for source, error in means.items())
+        yield f"median of the errors: {100 * statistics.median(map(abs, means.values())):.0f} %"
 
 
 def main() -> None:

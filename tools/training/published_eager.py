@@ -140,5 +140,9 @@ KINDS = {
 torch.cuda.set_device(0)
 kind, _, name = sys.argv[1].partition(":")
 step = KINDS[kind](name)
+weight = torch.zeros(1, requires_grad=True)
+end = torch.optim.SGD([weight])  # an optimizer ends a step, if a node of autograd was made before; it has no gradients
 for _ in range(100):
     step()
+    weight.mul(1)
+    end.step()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from nvcoll import _nvcoll
 from nvcoll._nvcoll import HAS_ENGINE, dtypes, machine, ops
 from nvcoll._nvcoll import algorithms as registry
 from nvcoll.cli import formats
 from nvcoll.dryrun.parent.library import FILE
+from nvcoll.dryrun.wire.host_speed import host_speed
 from nvcoll.text.environment import VARIABLES, set_variables
 from nvcoll.text.formatting import sized
 from nvcoll.text.tables import print_labelled
@@ -87,11 +90,19 @@ def _document() -> dict[str, Any]:
     }
 
 
-def info(as_json: formats.AsJson = False, schema: formats.Schema = False) -> None:
+def info(
+    as_json: formats.AsJson = False,
+    schema: formats.Schema = False,
+    speed: Annotated[
+        bool, typer.Option("--host-speed", help="Print only the speed of this processor, for nvcoll dryrun and price.")
+    ] = False,
+) -> None:
     """Prints cores, caches, memory, the instruction set, and the defaults with their reasons.
 
     Example: nvcoll info
     """
+    if speed:
+        return print(f"{host_speed():.3g}")
     if as_json:
         return formats.print_json("info", _document())
     for one in missing():

@@ -25,6 +25,14 @@ DOES_NOT_FIT = 3
 """The exit status if the step is beyond a limit, or a script runs out of memory."""
 
 
+HostSpeed = Annotated[
+    float | None,
+    typer.Option(
+        "--host-speed", help="What nvcoll info --host-speed prints on the machine. Default: not known.", min=0.01
+    ),
+]
+
+
 def _print_schema(wanted: bool) -> None:
     if wanted:
         print(schema(), end="")

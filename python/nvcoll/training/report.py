@@ -68,7 +68,8 @@ class Detail:
     """What a command knows of one step besides its prediction.
 
     ``memory`` replaces the sentence about the memory, ``peak`` is the line of a script at which it is fullest, ``last``
-    are sentences at the end: layouts to try, assumptions. ``passes`` is a further table of times.
+    are sentences at the end: layouts to try, assumptions. ``passes`` is a further table of times, ``host`` says
+    whether the processor limits the step.
     """
 
     memory: str = ""
@@ -76,6 +77,7 @@ class Detail:
     hints: Sequence[str] = ()
     last: Sequence[Line] = ()
     passes: Table | None = None
+    host: str = ""
 
 
 @dataclass(frozen=True)
@@ -280,6 +282,8 @@ def of_step(found: StepPrediction, detail: Detail, dollars: float | None) -> Ite
     if detail.peak:
         yield Line("peak", f"at {detail.peak}")
     yield Line("limit", found.limit)
+    if detail.host:
+        yield Line("host", detail.host)
     if dollars is not None:
         yield Line("price", f"{found.dollars(dollars):,.0f} dollars for 10^12 tokens at {dollars:g} a GPU and hour")
     for reason in found.extrapolated:

@@ -44,6 +44,8 @@ exports! {
     nvcoll_vgpu_log() -> *const LogRecord => log::records();
     /// The number of records.
     nvcoll_vgpu_count() -> u64 => log::count();
+    /// When records were written, in nanoseconds.
+    nvcoll_vgpu_stamps() -> *const u64 => log::stamps();
     /// The number of records for which the log had no space.
     nvcoll_vgpu_lost() -> u64 => log::lost();
     /// A name of the log; null for a number that is none.

@@ -14,6 +14,7 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
 
 use crate::captures;
+use crate::clock;
 use crate::lock::lock;
 pub use crate::records::{stream_number, LogRecord, RecordKind, CAPTURED};
 use crate::Handle;
@@ -23,6 +24,8 @@ const CAPACITY: u64 = if cfg!(miri) { 1 << 12 } else { 1 << 26 };
 
 struct Log {
     records: *mut LogRecord,
+    /// When each record was written, in nanoseconds of the monotonic clock.
+    stamps: *mut u64,
     /// Written under the lock with Release, after the record. Pairs with the Acquire of [`count`].
     count: AtomicU64,
     lost: AtomicU64,
@@ -30,24 +33,28 @@ struct Log {
     last: Mutex<Vec<u64>>,
 }
 
-// SAFETY: `records` points to a mapping that lives as long as the process; `append` writes it only under the lock `last`.
+// SAFETY: `records` and `stamps` point to mappings that live as long as the process; `append` writes them only under the lock `last`.
 unsafe impl Send for Log {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Log {}
 
-static LOG: LazyLock<Log> = LazyLock::new(|| {
-    let bytes = CAPACITY as usize * size_of::<LogRecord>();
+/// Address space for something of each record.
+fn mapped<T>() -> *mut T {
+    let bytes = CAPACITY as usize * size_of::<T>();
     let reserved = if cfg!(miri) { MapFlags::empty() } else { MapFlags::NORESERVE };
     // SAFETY: a new anonymous mapping at an address that the kernel chooses touches no memory that is in use.
     let mapped = unsafe {
         mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | reserved)
     };
-    Log {
-        records: mapped.expect("address space for the log").cast(),
-        count: AtomicU64::new(0),
-        lost: AtomicU64::new(0),
-        last: Mutex::new(Vec::new()),
-    }
+    mapped.expect("address space for the log").cast()
+}
+
+static LOG: LazyLock<Log> = LazyLock::new(|| Log {
+    records: mapped(),
+    stamps: mapped(),
+    count: AtomicU64::new(0),
+    lost: AtomicU64::new(0),
+    last: Mutex::new(Vec::new()),
 });
 
 thread_local! {
@@ -94,6 +101,8 @@ fn append(record: &LogRecord) -> u64 {
         last.resize(stream + 1, 0);
     }
     last[stream] = position + 1;
+    // SAFETY: as above; the mapping has a stamp for each record.
+    unsafe { LOG.stamps.add(position as usize).write(clock::monotonic_ns() as u64) };
     LOG.count.store(position + 1, Ordering::Release); // pairs with the Acquire of `count`
     drop(last);
     if let Some(observer) = OBSERVER.get() {
@@ -144,6 +153,11 @@ pub fn records() -> *const LogRecord {
 pub fn record(position: u64) -> Option<LogRecord> {
     // SAFETY: records below the count are whole and never change.
     (position < count()).then(|| unsafe { LOG.records.add(position as usize).read() })
+}
+
+/// The stamp of the first record.
+pub fn stamps() -> *const u64 {
+    LOG.stamps
 }
 
 /// One more than the position of the last record of a stream; 0 if it has none.

@@ -25,7 +25,7 @@ from nvcoll.cli import progress
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, one_machine
 from nvcoll.cli.machines import machines as machines_of
-from nvcoll.cli.outputs import Conditions, Outputs
+from nvcoll.cli.outputs import Conditions, HostSpeed, Outputs
 from nvcoll.dryrun.parent.launch import Request
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.report import report_of
@@ -66,6 +66,9 @@ class Running:
         float | None, typer.Option(help="GB of this machine that ranks may use. Default: 90 % of free memory.", min=0)
     ] = None
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Hide the output of the script.")] = False
+    no_host: Annotated[
+        bool, typer.Option("--no-host", help="Do not measure the processor: its time is assumed, alike in each run.")
+    ] = False
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Record again, and keep nothing.")] = False
     profile: Annotated[
         bool, typer.Option("--profile", help="Run the script again, with predicted times in its profiler and events.")
@@ -92,6 +95,7 @@ class Running:
             gpus_per_node=self.gpus_per_node,
             ranks=_numbers(self.only_ranks),
             is_cached=not self.no_cache,
+            measures_host=not (self.no_host or self.clock or self.profile),
             again="clock" if self.clock else "profile" if self.profile else "",
         )
 
@@ -109,6 +113,7 @@ def dryrun(
     tokens: Annotated[
         float | None, typer.Option(help="Tokens in a step of all ranks. Default: found in the recording.", min=0)
     ] = None,
+    host_speed: HostSpeed = None,
     save: Annotated[
         Path | None, typer.Option("--save", help="Write the recording, for nvcoll price.", metavar="FILE")
     ] = None,
@@ -142,7 +147,7 @@ def dryrun(
                 found[nth] = one.with_facts(alone=f"{why}{what}")
     if save is not None and isinstance(found[0], Recording):
         found[0].with_facts(machine=_typed(on, machines)).save(save)
-    outputs.write(report_of("dryrun", machines, found, conditions.machine))
+    outputs.write(report_of("dryrun", machines, found, conditions.machine, host_speed=host_speed))
 
 
 def _typed(on: Sequence[str] | None, machines: Sequence[Fabric]) -> str:

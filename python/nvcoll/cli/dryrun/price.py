@@ -12,7 +12,7 @@ from nvcoll._nvcoll import Fabric, InvalidArgument, fabric, fabrics
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import DEFAULT_MACHINE, Gpu, beginning
 from nvcoll.cli.machines import machines as machines_of
-from nvcoll.cli.outputs import Conditions, Outputs
+from nvcoll.cli.outputs import Conditions, HostSpeed, Outputs
 from nvcoll.dryrun.parent import report as of_recordings
 from nvcoll.dryrun.parent.recording import Recording, with_tokens
 from nvcoll.text.formatting import counted
@@ -44,6 +44,7 @@ def price(
     tokens: Annotated[
         float | None, typer.Option(help="Tokens in a step of all ranks. Default: found in the file.", min=0)
     ] = None,
+    host_speed: HostSpeed = None,
     step: Annotated[
         int | None, typer.Option(help="The number N of ProfilerStep#N. Default: the step of median time.")
     ] = None,
@@ -56,6 +57,8 @@ def price(
     Example: nvcoll price train.json.gz --on hgx-h100x64+ib-ndr-8,hgx-h100x64+roce-100-8
     """
     recorded = Recording.load(files[0]) if len(files) == 1 and formats.is_recording(files[0]) else None
+    if recorded is None and host_speed is not None:
+        raise InvalidArgument("--host-speed is for recordings of nvcoll dryrun: leave it out")
     if recorded is not None and (traced, step) != (None, None):
         raise InvalidArgument("--from and --step are for traces of torch.profiler: leave them out")
     there, assumed = (None if traced is None else fabric(traced)), list[str]()
@@ -71,7 +74,9 @@ def price(
     if recorded is not None:
         _check_size(asked, recorded.step.gpus, "recording", f", or record again with -n {asked[0].world_size}")
         recorded = recorded.with_tokens(tokens)
-        report = of_recordings.report_of("price", asked, [recorded] * len(asked), conditions.machine, assumed)
+        report = of_recordings.report_of(
+            "price", asked, [recorded] * len(asked), conditions.machine, assumed, host_speed
+        )
     else:
         read = _opened(files, asked[0], step, traced)
         if tokens is not None:

@@ -64,6 +64,11 @@ class Gpu:
         buffer = (ctypes.c_char * ((end - first) * RECORD.itemsize)).from_address(at)
         return np.frombuffer(memoryview(buffer), RECORD).copy()
 
+    def stamps(self) -> NDArray[np.uint64]:
+        """Returns when each record was written, in ns."""
+        buffer = (ctypes.c_uint64 * self.count()).from_address(self._functions["stamps"]())
+        return np.frombuffer(memoryview(buffer), np.uint64).copy()
+
     def name(self, index: int) -> str:
         """Returns a name of the log."""
         found = self._functions["name_of"](index)

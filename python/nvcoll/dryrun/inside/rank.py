@@ -28,6 +28,7 @@ from nvcoll.dryrun.inside import children
 from nvcoll.dryrun.inside.children import Training
 from nvcoll.dryrun.inside.reads import Reads
 from nvcoll.dryrun.wire import stacks
+from nvcoll.dryrun.wire.host_speed import host_speed
 from nvcoll.dryrun.wire.rank_recording import NO_GPU, USE_GPU, Run, Status
 from nvcoll.dryrun.wire.spec import Spec, environment
 
@@ -101,8 +102,11 @@ class Child:
             self._leave("refused", f"{NO_GPU}: {USE_GPU}", 1)
         self.session.recording().save(self.spec.result)
         self.has_recording = True
-        if not self.session.goes_on():
-            self._leave("counted", "", 0)
+        if not self.session.goes_on() and not self.session.measure(self._counted):
+            self._counted()
+
+    def _counted(self) -> NoReturn:
+        self._leave("counted", "", 0)
 
     def _script(self, training: Training) -> None:
         sys.argv = [training.script, *training.args]
@@ -130,6 +134,8 @@ class Child:
         from nvcoll.dryrun.inside.mail import Waits
         from nvcoll.errors import DryRunError
 
+        if self.session is not None and self.session.host is not None:  # in a step that does not count
+            self._counted()
         trace = _of_script(error.__traceback__)
         sys.stdout.flush()
         if not isinstance(error, DryRunError):  # which the parent prints
@@ -158,7 +164,11 @@ class Child:
         run.seconds = time.monotonic() - BEGAN
         run.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         if self.session is not None:
-            times = self.session.steps.times
+            times = self.session.steps.times[: self.session.steps.wanted]
+            run.unmeasured = self.session.unmeasured
+            if self.session.host is not None:
+                run.gaps, run.unmeasured = self.session.host.measured()
+                run.host_speed = host_speed()
             run.steps = len(times)
             run.step_seconds = [later - earlier for earlier, later in pairwise(times)]
             run.wanted = sorted(self.session.peers.wanted)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
-from nvcoll.dryrun.inside import children, compiled, generation, private, shards, store, threads
+from nvcoll.dryrun.inside import children, compiled, generation, host, private, shards, store, threads
 from nvcoll.dryrun.inside.checkpoints import Checkpoints
 from nvcoll.dryrun.inside.data import Data, with_numbers
 from nvcoll.dryrun.inside.exchange import Exchange
@@ -96,6 +96,8 @@ class Session:
         self.watch = Watch(self.recorder, self.data, self.lines)
         self.watch.__enter__()
         threads.install(self.watch.of_thread, failed)
+        self.host: host.HostPass | None = None
+        self.unmeasured = ""
         self.started = children.listen(self.data.assume, spec.script, become)
         if spec.steps == 1:  # the step begins with the script
             self.recorder.start()
@@ -121,6 +123,21 @@ class Session:
             return False
         self.steps.wanted += 1
         self._begin()
+        return True
+
+    def measure(self, ended: Callable[[], object]) -> bool:
+        """Begins the pass without observers after the counted step, if the processor may matter, and says so."""
+        positions = self.steps.positions
+        counted = (positions[-2] if len(positions) > 1 else 0, positions[-1])
+        may = self.spec.measures_host and host.may_limit(self.recorder.ops(), self.gpu.records(*counted))
+        why = "several ranks run" if len(self.spec.roles) > 1 else "--step-at takes time" if self.spec.step_at else ""
+        if not may or why:
+            self.unmeasured = why if may else ""
+            return False
+        self.watch.__exit__(None, None, None)
+        self.host = host.HostPass(self.gpu, counted, ended)
+        self.steps.ended = self.host.step_ended
+        self.host.begin()
         return True
 
     def recording(self) -> RankRecording:

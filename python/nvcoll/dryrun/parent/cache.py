@@ -27,7 +27,7 @@ from nvcoll._nvcoll import __version__
 from nvcoll.dryrun.parent.inputs import Inputs
 from nvcoll.dryrun.parent.launch import HIDDEN, OTHER_LAUNCHERS, Request
 from nvcoll.dryrun.parent.library import user_cache
-from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.dryrun.parent.recording import HostTimes, Recording
 
 MOST_BYTES = 512 << 20
 """The size of the cache of recordings. Chosen: hundreds of recordings."""
@@ -57,6 +57,7 @@ def key_of(request: Request) -> str:
         "place": (os.getcwd(), request.world_size, request.of_host, request.ranks),
         "steps": (request.steps, request.step_at, request.loss, request.response_tokens),
         "gpu": tuple(request.gpu),
+        "host": request.measures_host and platform.node(),  # times of one machine are not another's
         "environment": sorted(_environment()),
         "python": (platform.python_version(), sys.executable, sys.prefix, flags, os.cpu_count()),
         "nvcoll": _nvcoll(),
@@ -118,7 +119,7 @@ def _of_key(key: str) -> list[Path]:
 
 
 def _remove(inputs: Path) -> None:
-    for path in (inputs, inputs.with_suffix(".json.gz")):
+    for path in (inputs, inputs.with_suffix(".json.gz"), HostTimes.beside(inputs.with_suffix(".json.gz"))):
         with suppress(OSError):
             path.unlink(missing_ok=True)
 

@@ -99,6 +99,7 @@ class Request:
         loss: what one float reads as that derives from large floats, as a loss does. None: 0, or a result of zeros.
         response_tokens: the length of what `generate` makes, as ``256`` or ``uniform:64-512``; empty: as it may be.
         again: what shows predicted times in a second run, to the end of the script; empty: there is none.
+        measures_host: whether further steps run, to measure the processor, if it may matter.
     """
 
     script: str
@@ -118,6 +119,7 @@ class Request:
     loss: float | None = None
     response_tokens: str = ""
     again: Literal["", "profile", "clock"] = ""
+    measures_host: bool = False
 
     def __post_init__(self) -> None:
         """Refuses a request that cannot run."""
@@ -229,6 +231,7 @@ def spec_of(
         steps=request.steps,
         step_at=request.statement(),
         loss=request.loss,
+        measures_host=request.measures_host and predicted is None,
         response_tokens=request.lengths(),
         roles=list(ranks),
         finds_roles=request.ranks is None and predicted is None,

@@ -12,20 +12,27 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, NotRequired, TypedDict, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 from nvcoll._nvcoll import InvalidArgument, WorkStep
-from nvcoll.dryrun.wire.rank_recording import Growth, Run
+from nvcoll.dryrun.wire.host_speed import USUAL
+from nvcoll.dryrun.wire.rank_recording import Growth, RankRecording, Run
+from nvcoll.dryrun.wire.virtual_gpu import CAPTURED
 from nvcoll.dryrun.wire.whole import write_whole
 
 SCHEMA = "nvcoll.recorded/2"
 
 MOST_BYTES = 1 << 30
 """The largest text of a recording that is read. Chosen: a hundred times the text of a large script."""
+
+
+KNOWN = 1.2
+"""The factor by which a processor of known speed may differ. Chosen: rows of one source agree within a tenth."""
 
 
 class RankFacts(TypedDict):
@@ -124,18 +131,80 @@ def _wrong(value: object, shape: Any, where: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
+class HostTimes:
+    """The processor that recorded, as measured in steps without observers. Of one rank that ran.
+
+    Attributes:
+        seconds: seconds before each operation of the step; empty: not measured.
+        speed: the speed of the processor (`wire.host_speed`).
+        why: why it was not measured, if it may matter.
+    """
+
+    seconds: list[float] = field(default_factory=list)
+    speed: float = 0.0
+    why: str = ""
+
+    @classmethod
+    def of(cls, recording: RankRecording, places: Sequence[int], run: Run) -> HostTimes:
+        """Returns times of operations from gaps of records; a record without an operation counts to the next."""
+        found, left = [0.0] * (max(places, default=-1) + 1) if run.gaps else [], 0.0
+        ran = iter(places)
+        for kind, gap in zip(recording.records["kind"].tolist(), run.gaps, strict=False):
+            left, place = left + gap, -1 if kind & CAPTURED else next(ran)
+            if place >= 0:
+                found[place], left = found[place] + left, 0.0
+        return cls(found, run.host_speed, run.unmeasured)
+
+    @staticmethod
+    def beside(path: str | os.PathLike[str]) -> Path:
+        """Returns the file of times beside that of a recording, which is the same bytes in two runs."""
+        return Path(f"{os.fspath(path)}.host")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], operations: int) -> HostTimes:
+        """Reads the file beside a recording; without one of as many operations nothing is known."""
+        with suppress(OSError, ValueError, TypeError):
+            found = cls(**json.loads(cls.beside(path).read_text()))
+            if len(found.seconds) in (0, operations) and sum(found.seconds) >= 0 and found.speed >= 0:
+                return found
+        return cls()
+
+    def in_step(self, step: WorkStep, speed: float | None) -> WorkStep:
+        """Returns a step with these times, on a processor of a speed; None: a usual one, which is not known."""
+        if not self.seconds and speed is None:
+            return step
+        row, known = json.loads(step.to_json()), {} if speed is None else {"spread": KNOWN}
+        for rank in row["streams"]["ranks"]:
+            issued, of = rank["issued"], rank["host"]["launches"]
+            operators = of.get("operators", len(issued)) * USUAL / (speed or USUAL)
+            rank["host"] = {"launches": {"operators": 0 if self.seconds else operators, **known}}
+            if self.seconds:
+                each = zip(issued, (self.speed / (speed or USUAL) * one for one in self.seconds), strict=True)
+                rank["issued"] = [one for op, seconds in each for one in (*_host(op, seconds), op)]
+        return WorkStep.from_json(json.dumps(row))
+
+
+def _host(op: dict[str, Any], seconds: float) -> Iterator[dict[str, Any]]:
+    """Yields the operation of the processor before another, if it takes a time."""
+    if seconds:
+        yield {"stream": op.get("stream", 0), "work": "host", "name": "issue", "seconds": seconds}
+
+
+@dataclass(frozen=True)
 class Recording:
     """A script that was recorded on one model of GPU.
 
     Attributes:
         step: the training step.
         facts: the facts of the recording, for reports.
+        host: the time of the processor.
         runs: how the ranks ran, with times and memory of this machine; empty if they did not run now. Files have none.
         not_kept: why the cache did not keep it, and the script will run again; empty: it did, or was not to.
     """
 
     step: WorkStep
     facts: Facts
+    host: HostTimes = field(default=HostTimes(), compare=False)
     runs: tuple[Run, ...] = field(default=(), compare=False)
     not_kept: str = field(default="", compare=False)
 
@@ -169,6 +238,9 @@ class Recording:
         row = {"schema": SCHEMA, "step": json.loads(self.step.to_json()), "facts": self.facts}
         text = json.dumps(row, separators=(",", ":"))
         write_whole(Path(path), gzip.compress(text.encode(), compresslevel=6, mtime=0))
+        HostTimes.beside(path).unlink(missing_ok=True)
+        if self.host != HostTimes():
+            write_whole(HostTimes.beside(path), json.dumps(asdict(self.host)).encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
@@ -192,7 +264,8 @@ class Recording:
         if not isinstance(step, dict) or not isinstance(facts, dict) or "streams" not in step:
             raise InvalidArgument(f"{path} has no recorded step: {what}")
         try:
-            made = cls(WorkStep.from_json(json.dumps(step)), cast(Facts, facts))
+            host = HostTimes.load(path, len(step["streams"]["ranks"][0]["issued"]))
+            made = cls(WorkStep.from_json(json.dumps(step)), cast(Facts, facts), host)
             wrong = next(_wrong(facts, Facts, "facts"), "") or (
                 "" if facts["ranks"] and made._allocators() else "ranks"
             )

@@ -14,13 +14,16 @@ from typing import Final, Literal
 from nvcoll._nvcoll import Fabric, StepPrediction
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
 from nvcoll.dryrun.parent.hints import hints
-from nvcoll.dryrun.parent.recording import Facts, GroupFacts, Recording
+from nvcoll.dryrun.parent.recording import Facts, GroupFacts, HostTimes, Recording
 from nvcoll.dryrun.wire.rank_recording import Run
 from nvcoll.text.blocks import Block, Line, Table, under
 from nvcoll.text.formatting import counted, duration
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import fit_words
 from nvcoll.training.report import LEAST, Detail, Report, TooLarge
+
+SPREAD: Final = 1.6
+"""The factor by which processors differ, as `SPREAD` of nvcoll-step."""
 
 MOST: Final = 8
 """The rows of assumptions and symbols that are shown. Chosen."""
@@ -32,6 +35,7 @@ def report_of(
     recorded: Sequence[Recording | OutOfGpuMemory],
     price: Callable[[Fabric, int], Machine],
     assumed: Sequence[str] = (),
+    host_speed: float | None = None,
 ) -> Report:
     """Prices recordings, or what came instead, each on its machine.
 
@@ -41,10 +45,11 @@ def report_of(
         recorded: for each machine a recording.
         price: returns a number of the GPUs of a machine, to price steps.
         assumed: further sentences.
+        host_speed: the speed of the machines' processors (`wire.host_speed`); None: a usual one.
     """
     both = [*zip(machines, recorded, strict=True)]
     asked = [(price(machine, one.step.gpus), one) for machine, one in both if isinstance(one, Recording)]
-    made = [(machine, one, machine.predict(one.step)) for machine, one in asked]
+    made = [(machine, one, machine.predict(one.host.in_step(one.step, host_speed))) for machine, one in asked]
     failed = [(machine.name, one) for machine, one in both if isinstance(one, OutOfGpuMemory)]
     distinct = {one.facts["gpu"]: one for _, one, _ in made}.values()
     head: list[Block] = [*(line for one in distinct for line in _facts(one)), *under("assumed", assumed)]
@@ -109,7 +114,19 @@ def _detail(machine: Machine, recorded: Recording, found: StepPrediction) -> Det
     with_nccl = f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} with NCCL and CUDA"
     passes = _passes(recorded, found, machine)
     memory = f"{held}, {with_nccl}: {fit_words(found.fit)}"
-    return Detail(memory, recorded.peak, hints(recorded.facts, found), [*_assumed(recorded.facts)], passes)
+    last, host = [*_assumed(recorded.facts)], _host(recorded.host, found)
+    return Detail(memory, recorded.peak, hints(recorded.facts, found), last, passes, host)
+
+
+def _host(host: HostTimes, found: StepPrediction) -> str:
+    """Says whether the processor limits a step, and how that is known; empty: it does not."""
+    issue_s, gpu_s = found.issue_s or 0.0, found.seconds - found.parts.get("host", 0.0)
+    if issue_s * SPREAD < gpu_s:
+        return ""
+    who = "almost any processor" if issue_s > SPREAD * gpu_s else "many processors"
+    here = f"{duration(sum(host.seconds))} of Python here, " if host.seconds else ""
+    why = f" (not measured: {host.why})" if host.why else ""
+    return f"issuing takes {here}{duration(issue_s)} there{why}, the GPU {duration(gpu_s)}: limited by {who}"
 
 
 def _passes(recorded: Recording, found: StepPrediction, machine: Machine) -> Table | None:

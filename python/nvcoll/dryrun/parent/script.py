@@ -14,7 +14,7 @@ from nvcoll.dryrun.parent.facts import facts_of
 from nvcoll.dryrun.parent.failures import OUT_OF_MEMORY, OutOfGpuMemory, ScriptFailed
 from nvcoll.dryrun.parent.inputs import UnknownInputs, inputs_of
 from nvcoll.dryrun.parent.launch import Predicted, Request, run_ranks
-from nvcoll.dryrun.parent.recording import Recording
+from nvcoll.dryrun.parent.recording import HostTimes, Recording
 from nvcoll.dryrun.parent.step import made_of
 from nvcoll.dryrun.parent.times import saved, times_of
 from nvcoll.dryrun.wire.rank_recording import NO_GPU, USE_GPU, RankRecording, Run
@@ -99,7 +99,8 @@ def _recorded(
         request, recordings = replace(request, world_size=1), [replace(recordings[0], rank=0, world_size=1)]
     name = f"{request.words} on {counted(request.world_size, 'GPU')}"
     made = made_of(recordings, gpu=request.gpu.name, name=name)
-    return Recording(made.step, facts_of(request, recordings, runs, made), tuple(runs)), made.places
+    host = HostTimes.of(recordings[0], made.places[0], runs[0])
+    return Recording(made.step, facts_of(request, recordings, runs, made), host, tuple(runs)), made.places
 
 
 def record_twice(request: Request, price: Callable[[int], Machine]) -> Recording:

@@ -192,6 +192,12 @@ class Run:
     peak_rss_bytes: int = 0
     wanted: list[int] = field(default_factory=list)
     """Ranks that do not run, and for whose objects this rank waited: they must run, too."""
+    gaps: list[float] = field(default_factory=list, repr=False)
+    """Seconds of the processor before each record of the counted step, in steps without observers; empty: not known."""
+    host_speed: float = 0.0
+    """The speed of this processor (`wire.host_speed`), if gaps are known."""
+    unmeasured: str = ""
+    """Why gaps are not known, if they may matter."""
     noted: list[Note] | None = field(default=None, repr=False)
     """What the script read (`inside.reads`), for the cache; None: it is not known. The parent adds it."""
 

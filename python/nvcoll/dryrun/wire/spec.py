@@ -34,6 +34,8 @@ class Spec:
     local_world_size: int = 8
     steps: int = STEPS
     """Steps to run; the last one counts."""
+    measures_host: bool = False
+    """Whether further steps run after the counted one, to measure the processor."""
     step_at: Statement | None = None
     """The statement that ends a step; None: the optimizer does."""
     loss: float | None = None

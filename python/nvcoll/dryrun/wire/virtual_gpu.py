@@ -59,6 +59,7 @@ class Kind(IntEnum):
 FUNCTIONS: dict[str, tuple[type | None, ...]] = {  # the result, then the arguments
     "log": (c_void_p,),
     "count": (c_uint64,),
+    "stamps": (c_void_p,),
     "lost": (c_uint64,),
     "name_of": (c_char_p, c_uint32),
     "names": (c_uint32,),

@@ -33,7 +33,7 @@ use crate::constants::Constants;
 use crate::error::{Error, Result};
 use crate::memory::{MemoryTable, RankMemory, GIB};
 use crate::network::Network;
-use crate::parts::TimeParts;
+use crate::parts::{TimePart, TimeParts};
 use crate::pipeline::Timeline;
 use crate::step::streams::Streams;
 use crate::step::{Form, WorkStep};
@@ -69,8 +69,16 @@ struct Timed {
 struct HostPrice {
     /// Seconds that it takes to issue the step.
     issue_s: f64,
-    /// The step with a faster and with a slower processor, in times of the prediction.
-    ends: [f64; 2],
+    /// The factor by which another processor may be faster or slower.
+    spread: f64,
+}
+
+impl HostPrice {
+    /// Returns the step with a faster and with a slower processor, in times of the prediction.
+    fn ends(&self, seconds: f64, idle_s: f64) -> [f64; 2] {
+        let slow = (self.issue_s * self.spread).max(seconds + idle_s * (self.spread - 1.0));
+        [1.0 - idle_s / seconds * (1.0 - 1.0 / self.spread), (slow / seconds).max(1.0)]
+    }
 }
 
 /// A step in virtual time.
@@ -142,9 +150,11 @@ impl<'m> Pricer<'m> {
     fn report(&self, step: &WorkStep, timed: Timed) -> Result<StepReport> {
         let Timed { seconds, parts, roles, blocks, collectives, lines, host } = timed;
         let ([mut low, mut high], extrapolated) = self.trust(step)?;
-        if let Some([fast, slow]) = host.as_ref().map(|host| host.ends).filter(|ends| *ends != [1.0; 2]) {
-            low = (-low.ln().hypot(fast.ln())).exp();
-            high = high.ln().hypot(slow.ln()).exp();
+        let idle_s = parts.seconds(TimePart::Host);
+        let ends = host.as_ref().map_or([1.0; 2], |host| host.ends(seconds, idle_s));
+        if ends != [1.0; 2] {
+            low = (-low.ln().hypot(ends[0].ln())).exp();
+            high = high.ln().hypot(ends[1].ln()).exp();
         }
         let memory = step.memory();
         let (flops, flops_of) = match (step.model_flops, step.streams()) {

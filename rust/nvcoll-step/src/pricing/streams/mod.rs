@@ -33,9 +33,6 @@ use account::{Account, Bare};
 use program::{Maker, StreamsProgram, What};
 use simulation::{SimulatedRun, COUNTED};
 
-/// The share of the step up to which its processor is not tried at other speeds, as it is hidden. Chosen.
-const HIDDEN: f64 = 0.5;
-
 /// A step on streams in virtual time.
 #[derive(Debug, Clone, Serialize)]
 pub struct StreamsTimeline {
@@ -64,14 +61,13 @@ pub(super) struct StreamsRun<'s> {
     streams: &'s Streams,
     program: StreamsProgram,
     outcome: SimulatedRun,
-    contention: f64,
 }
 
 impl Pricer<'_> {
     /// Returns the times of streams as a report needs them.
     pub(super) fn timed_streams(&self, step: &WorkStep, streams: &Streams) -> Result<Timed> {
-        let mut run = self.run_streams(step, streams)?;
-        let host = run.host()?;
+        let run = self.run_streams(step, streams)?;
+        let spread = streams.ranks.iter().map(|rank| rank.host.spread()).fold(1.0, f64::max);
         let role = |rank: &RankStreams| RolePrice { name: rank.name.clone(), ..RolePrice::default() };
         Ok(Timed {
             seconds: run.seconds()?,
@@ -80,7 +76,7 @@ impl Pricer<'_> {
             blocks: BTreeMap::new(),
             collectives: self.collectives_of(&run)?,
             lines: run.lines(),
-            host: Some(host),
+            host: Some(HostPrice { issue_s: run.program.issue_s(), spread }),
         })
     }
 
@@ -101,9 +97,8 @@ impl Pricer<'_> {
 
     pub(super) fn run_streams<'s>(&self, step: &'s WorkStep, streams: &'s Streams) -> Result<StreamsRun<'s>> {
         let program = Maker::new(self, step).program(&streams.ranks)?;
-        let contention = self.constants.contention;
-        let outcome = simulation::run(&program, contention, |rank, op| streams.waits(rank, op))?;
-        Ok(StreamsRun { step, streams, program, outcome, contention })
+        let outcome = simulation::run(&program, self.constants.contention, |rank, op| streams.waits(rank, op))?;
+        Ok(StreamsRun { step, streams, program, outcome })
     }
 
     /// Returns the collectives and messages of each rank; one row for each name, group and size.
@@ -152,26 +147,11 @@ impl Pricer<'_> {
 
 impl StreamsRun<'_> {
     pub(super) fn seconds(&self) -> Result<f64> {
-        let seconds = self.outcome.seconds();
+        let seconds = (self.outcome.ends[COUNTED] - self.outcome.ends[COUNTED - 1]) as f64 / 1e12;
         if seconds <= 0.0 {
             return Err(Error::Step("its operations take 0 s: a time above 0 was expected".to_owned()));
         }
         Ok(seconds)
-    }
-
-    /// Returns the time of the processor, and the step with a faster and with a slower one. The program takes the slower one's times.
-    fn host(&mut self) -> Result<HostPrice> {
-        let (seconds, issue_s) = (self.seconds()?, self.program.issue_s());
-        let spread = self.streams.ranks.iter().map(|rank| rank.host.spread()).fold(1.0, f64::max);
-        if spread * issue_s < HIDDEN * seconds || spread == 1.0 {
-            return Ok(HostPrice { issue_s, ends: [1.0; 2] });
-        }
-        let mut on = |factor: f64| {
-            self.program.slow(factor);
-            simulation::run(&self.program, self.contention, |rank, op| self.streams.waits(rank, op))
-        };
-        let (fast, slow) = (on(1.0 / spread)?.seconds(), on(spread * spread)?.seconds());
-        Ok(HostPrice { issue_s, ends: [(fast / seconds).min(1.0), (slow / seconds).max(1.0)] })
     }
 
     /// Returns the position of the rank that waits least for others.

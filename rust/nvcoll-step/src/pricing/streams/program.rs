@@ -144,11 +144,6 @@ impl StreamsProgram {
     pub(super) fn issue_s(&self) -> f64 {
         self.ranks.iter().map(|rank| rank.ops.iter().map(|op| op.host).sum::<Ps>()).max().unwrap_or(0) as f64 / 1e12
     }
-
-    /// Makes all processors take longer, by a factor.
-    pub(super) fn slow(&mut self, factor: f64) {
-        self.ranks.iter_mut().flat_map(|rank| &mut rank.ops).for_each(|op| op.host = (op.host as f64 * factor) as Ps);
-    }
 }
 
 impl HostClock {
@@ -156,7 +151,7 @@ impl HostClock {
     pub(super) fn spread(self) -> f64 {
         match self {
             Self::Timed => 1.0,
-            Self::Launches { spread, .. } => spread.unwrap_or(SPREAD),
+            Self::Launches { spread, .. } => spread.unwrap_or(SPREAD).max(1.0),
         }
     }
 }

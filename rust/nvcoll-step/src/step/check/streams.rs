@@ -24,9 +24,6 @@ const MOST_OPS: usize = 1 << 20;
 const MOST_RANKS: usize = 1024;
 const MOST_TOGETHER: usize = 512;
 
-/// The largest factor by which processors may differ. Chosen.
-const MOST_SPREAD: f64 = 1e3;
-
 /// The most streams of a rank. Cited: no GPU runs more than 128 grids at once (CUDA programming guide, table of compute capabilities).
 const MOST_STREAMS: usize = 128;
 
@@ -73,11 +70,8 @@ impl Streams {
             HostClock::Timed => (None, None),
             HostClock::Launches { operators, spread } => (operators, spread),
         };
-        if let Some(spread) = spread.filter(|spread| !(1.0..=MOST_SPREAD).contains(spread)) {
-            return refuse(format!("rank {} has the spread {spread:?}, 1 to {MOST_SPREAD} was expected", rank.rank));
-        }
         let numbers = rank.memory.as_ref().map_or_else(Vec::new, RankMemory::numbers);
-        if let Some(number) = wrong(numbers.into_iter().chain(operators)) {
+        if let Some(number) = wrong(numbers.into_iter().chain(operators).chain(spread)) {
             return refuse(format!("rank {} has the number {number:?}, 0 to {MOST:e} was expected", rank.rank));
         }
         let streams: BTreeSet<u32> = rank.issued.iter().map(|one| one.stream).collect();

@@ -53,13 +53,6 @@ pub(super) struct SimulatedRun {
     pub(super) accounts: Vec<Account>,
 }
 
-impl SimulatedRun {
-    /// Returns the seconds of the round that counts.
-    pub(super) fn seconds(&self) -> f64 {
-        (self.ends[COUNTED] - self.ends[COUNTED - 1]) as f64 / 1e12
-    }
-}
-
 /// Operations of a stream that begin together: one, or all operations of a group call.
 struct Item {
     ready: Ps,
