@@ -123,13 +123,13 @@ def lines(rows: Sequence[Row], found: Sequence[Counted]) -> Iterator[str]:
     ):
         of = defaultdict[str, list[float]](list)
         for (row, one), each in zip(limited, amount, strict=True):
-            if not each:
+            if each <= 0:
                 continue  # the processor was not measured
             of[row.source].append((row.published_ms - one.launches * LAUNCH_MS) / each)
         yield f"\n{what}: {fitted(of):.4g} (now {now:.4g}), by source { ({s: round(of[s][0], 4) for s in of}) }"
         errors = defaultdict[str, list[float]](list)
         for (row, one), each in zip(limited, amount, strict=True):
-            if not each:
+            if each <= 0:
                 continue
             host = each * fitted(of, row.source) + one.launches * LAUNCH_MS
             errors[row.source].append(max(one.gpu_ms, host) / row.published_ms - 1)

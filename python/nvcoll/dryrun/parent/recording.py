@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, repeat
 from pathlib import Path
 from types import UnionType
 from typing import Any, NotRequired, TypedDict, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
@@ -179,8 +180,9 @@ class HostTimes:
             operators = of.get("operators", len(issued)) * USUAL / (speed or USUAL)
             rank["host"] = {"launches": {"operators": 0 if self.seconds else operators, **known}}
             if self.seconds:
-                each = zip(issued, (self.speed / (speed or USUAL) * one for one in self.seconds), strict=True)
-                rank["issued"] = [one for op, seconds in each for one in (*_host(op, seconds), op)]
+                each = zip(issued, chain(self.seconds, repeat(0.0)), strict=False)
+                slower = self.speed / (speed or USUAL)
+                rank["issued"] = [one for op, seconds in each for one in (*_host(op, slower * seconds), op)]
         return WorkStep.from_json(json.dumps(row))
 
 

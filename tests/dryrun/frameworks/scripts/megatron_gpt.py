@@ -95,7 +95,7 @@ def forward(batches, model):
 
 
 run = get_forward_backward_func()
-for _ in range(10):
+for _ in range(100):
     model.zero_grad_buffer()
     optimizer.zero_grad()
     run(
