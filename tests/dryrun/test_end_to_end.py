@@ -72,7 +72,7 @@ def test_a_cuda_graph_costs_the_processor_one_launch():
     alone = [op["name"] for op in kernels if not op.get("by_graph")]
     assert len(kernels) > 50 and alone == ["aten::embedding"], "the first of the graph"
     assert not any(op.get("by_graph") for op in ranks_of(eager.recording)[0]["issued"])
-    assert graph.prediction.parts["host"] < 1e-5 and eager.prediction.parts["host"] > 0.5 * eager.seconds
+    assert graph.prediction.parts["host"] < 2e-5 and eager.prediction.parts["host"] > 0.5 * eager.seconds
 
 
 def test_the_stages_of_a_pipeline_run_side_by_side():
