@@ -92,3 +92,10 @@ def test_generation_is_a_pass_of_its_own_at_the_line_of_generate(lengths):
     assert recording.without_gradients == {}
     (_, first), (_, then) = recording.passes[1:]
     assert first.endswith(" generate") and then == ""
+
+
+def test_a_mask_without_elements_is_known(children, tmp_path):
+    text = "rows = torch.randn(64, 4096, device='cuda')[:0]\nassert rows[rows > 0].shape == (0,)\nsys.exit(7)"
+    (tmp_path / "masks.py").write_text(f"import sys, torch\n{text}")
+    [(out, run, _)] = children.run(tmp_path / "masks.py")
+    assert run.exit_status == 7, out

@@ -110,7 +110,11 @@ class Data:
 
     def is_unknown(self, tensor: torch.Tensor) -> bool:
         """Says whether a tensor on the GPU has no values, or values that depend on large floats."""
-        return tensor.is_cuda and (tensor.untyped_storage().data_ptr() in self._unknown or not self._has_values(tensor))
+        return (
+            tensor.is_cuda
+            and tensor.numel() > 0
+            and (tensor.untyped_storage().data_ptr() in self._unknown or not self._has_values(tensor))
+        )
 
     def _has_values(self, tensor: torch.Tensor) -> bool:
         return is_small(tensor) or tensor.untyped_storage().data_ptr() in self._known
