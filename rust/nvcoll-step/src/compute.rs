@@ -153,6 +153,7 @@ impl Device {
         let name = match dtype {
             Dtype::Fp4 => "fp4",
             Dtype::Fp8 => "fp8",
+            Dtype::Tf32 if !self.peaks.contains_key("bf16") => return Ok(self.plain), // before Ampere it is not there
             Dtype::Bf16 | Dtype::Tf32 => "bf16",
             Dtype::Fp16 => "fp16",
             Dtype::Fp32 => return Ok(self.plain),

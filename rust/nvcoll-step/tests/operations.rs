@@ -136,6 +136,13 @@ fn precisions_that_a_gpu_lacks_are_refused_with_those_it_has() {
 }
 
 #[test]
+fn tf32_without_tensor_cores_for_it_runs_as_fp32() {
+    let of = |gpu, dtype| seconds(gpu, &gemm(4096.0, 4096.0, 4096.0, dtype, None)).unwrap();
+    assert_equal(of("t4", Dtype::Tf32), of("t4", Dtype::Fp32));
+    assert!(of("a100-sxm", Dtype::Tf32) < 0.5 * of("a100-sxm", Dtype::Fp32));
+}
+
+#[test]
 fn every_gpu_with_peaks_computes() {
     for gpu in gpus::all().iter().filter(|gpu| gpu.compute.is_some()) {
         let device = Device::of(gpu).unwrap();

@@ -26,23 +26,11 @@ NO_VALUES = ("zeros_like", "ones_like", "full_like", "rand", "new_zeros", "new_o
 FILLS = ("zero_", "fill_", "uniform_", "normal_", "random_", "bernoulli_.float")
 """Beginnings of names of operators that write a whole tensor without reading it."""
 PLACES = (
-    *(
-        "zeros",
-        "ones",
-        "full",
-        "eye",
-        "new_zeros",
-        "new_ones",
-        "new_full",
-        "zero",
-        "fill",
-        "clone",
-        "copy_",
-        "_to_copy",
-    ),
+    *("zero", "ones", "full", "eye", "new_zeros", "new_ones", "new_full", "fill", "clone", "copy_", "_to_copy"),
     *("tril", "triu", "where", "scatter", "masked_fill", "index", "_index_put", "gather", "cat", "stack"),
+    *("sum", "cumsum", "mean", "prod", "amax", "amin"),
 )
-"""Beginnings of names of operators that put values in their places, as masks and routing tables are made."""
+"""Beginnings of names of other operators than pointwise ones by which masks, tables and distances are made."""
 WRITES = ("copy_", "_foreach_copy_", "_foreach_zero_")
 """Beginnings of names of other operators that do not read what they write."""
 CHOICES = ("topk", "argmax", "argmin", "max.dim", "min.dim", "sort", "argsort", "multinomial", "histc")
@@ -108,10 +96,11 @@ class Rule:
         """Its results are uninitialized."""
         self.reads_no_values = op.namespace == "aten" and bare.startswith(NO_VALUES)
         self.fills = op.namespace == "aten" and bare.startswith(FILLS)
-        self.places = op.namespace == "aten" and bare.startswith(PLACES)
         self.zeroes = op.namespace == "aten" and bare.startswith(("zero", "new_zeros"))
         self.is_mutable = bool(schema.is_mutable)
         self.is_pointwise = torch.Tag.pointwise in op.tags
+        self.places = op.namespace == "aten" and (self.is_pointwise or bare.startswith(PLACES))
+        """Its large results have values if all that it reads has."""
         self.is_random = torch.Tag.nondeterministic_seeded in op.tags
         self.reads_back = op.namespace == "aten" and bare.startswith(READS_BACK)
         self.is_composite = op.has_kernel_for_dispatch_key(private.COMPOSITE)
