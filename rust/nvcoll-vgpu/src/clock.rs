@@ -19,9 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use crate::lock::lock;
-
-/// A second in ns.
-const SECOND_NS: i64 = 1_000_000_000;
+use crate::real_time::{monotonic_ns, real, SECOND_NS};
 
 /// Where a step stands by both clocks, in ns.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -58,19 +56,6 @@ impl ClockStep {
         };
         ClockStep { real_ns, ahead_ns, period_ns }
     }
-}
-
-/// The real time of a clock; the kernel is asked directly, since `clock_gettime` is this file's.
-fn real(clock: c_int, out: &mut libc::timespec) -> c_int {
-    // SAFETY: the system call writes a time to the place, which is valid for one.
-    unsafe { libc::syscall(libc::SYS_clock_gettime, clock, std::ptr::from_mut(out)) as c_int }
-}
-
-/// The real monotonic time in ns.
-pub(crate) fn monotonic_ns() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    real(libc::CLOCK_MONOTONIC, &mut now);
-    now.tv_sec.saturating_mul(SECOND_NS).saturating_add(now.tv_nsec)
 }
 
 /// Starts a step that shall take `period_ns` by this clock, if the clock was asked for.

@@ -14,7 +14,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `lock`, [`errors`], `arguments` | what every entry point needs: locks, errors of CUDA, addresses that C passes |
+//! | `lock`, [`errors`], `arguments`, `real_time` | what every entry point needs: locks, errors of CUDA, addresses that C passes, the time |
 //! | [`gpu`], [`images`] | the GPU that is imitated, its limits; which code of a fat binary it runs |
 //! | `handles` | tables of objects that a program names by numbers |
 //! | [`records`], [`captures`], [`log`] | the records, the records of CUDA graphs, and all records in order with the names of kernels |
@@ -73,6 +73,7 @@ pub mod nccl;
 mod nvml;
 mod nvrtc;
 pub mod properties;
+mod real_time;
 pub mod records;
 mod runtime;
 mod sparse;

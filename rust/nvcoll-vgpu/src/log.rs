@@ -14,8 +14,8 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
 
 use crate::captures;
-use crate::clock;
 use crate::lock::lock;
+use crate::real_time;
 pub use crate::records::{stream_number, LogRecord, RecordKind, CAPTURED};
 use crate::Handle;
 
@@ -102,7 +102,7 @@ fn append(record: &LogRecord) -> u64 {
     }
     last[stream] = position + 1;
     // SAFETY: as above; the mapping has a stamp for each record.
-    unsafe { LOG.stamps.add(position as usize).write(clock::monotonic_ns() as u64) };
+    unsafe { LOG.stamps.add(position as usize).write(real_time::monotonic_ns() as u64) };
     LOG.count.store(position + 1, Ordering::Release); // pairs with the Acquire of `count`
     drop(last);
     if let Some(observer) = OBSERVER.get() {

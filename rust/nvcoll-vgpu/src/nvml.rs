@@ -144,6 +144,13 @@ functions! { answer:
     nvmlDeviceGetName(handle: Handle, out: Room<u8>, size: c_uint) =>
         device_of(handle).and_then(|_| write(&gpu().name, out, size));
     nvmlDeviceGetUUID(handle: Handle, out: Room<u8>, size: c_uint) => write(&uuid_text(device_of(handle)?), out, size);
+    // A GPU is near all processors that the program may use.
+    nvmlDeviceGetCpuAffinity(handle: Handle, words: c_uint, out: Room<u64>) => {
+        device_of(handle)?;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let word = |number| (0..64).filter(|bit| number * 64 + bit < processors).fold(0, |word, bit| word | 1 << bit);
+        out.write(&(0..words as usize).map(word).collect::<Vec<u64>>())
+    };
     nvmlDeviceGetIndex nvmlDeviceGetMinorNumber(handle: Handle, out: Out<c_uint>) => set(out, device_of(handle)?.into());
     // Chosen: an idle board, in degrees, mW and mJ, and the limit of an H100 SXM.
     nvmlDeviceGetTemperature(handle: Handle, _sensor: c_int, out: Out<c_uint>) => device_of(handle).and_then(|_| set(out, 35));

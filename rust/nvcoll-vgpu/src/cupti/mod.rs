@@ -29,6 +29,7 @@ use crate::entry_points::{functions, outcome};
 use crate::gpu::gpu;
 use crate::lock::lock;
 use crate::log::{self, LogRecord, Observer, RecordKind, CAPTURED};
+use crate::real_time::monotonic_ns;
 use crate::{clock, set, times, Answer, Failure, Handle, Out, Status};
 
 /// `CUptiResult`: maximum limit reached (no record is left), queue empty, invalid parameter.
@@ -131,7 +132,7 @@ fn want(kind: u32, wanted: bool) -> Answer {
     log::observe(&Profiler);
     clock::hold(shown);
     if wanted {
-        lock(&ANCHOR).get_or_insert_with(|| (stamp(), clock::monotonic_ns()));
+        lock(&ANCHOR).get_or_insert_with(|| (stamp(), monotonic_ns()));
         EVER_WANTED.fetch_or(kinds, Ordering::Relaxed);
     }
     Ok(())

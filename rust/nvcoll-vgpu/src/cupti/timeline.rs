@@ -3,7 +3,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::notes::{stamp, Anchor, Note, LAUNCH_NS, MADE_UP_NS};
-use crate::{clock, times};
+use crate::real_time::monotonic_ns;
+use crate::times;
 
 /// Shortest time over which the unit of the profiler's clock is measured.
 const MEASURED_NS: i64 = 2_000_000;
@@ -22,11 +23,11 @@ pub(super) fn timeline(notes: &[Note], anchor: Option<Anchor>) -> Vec<(u64, u64)
 
 /// Stamps per ns.
 fn unit(anchor: Option<Anchor>) -> f64 {
-    let (before, since) = anchor.unwrap_or_else(|| (stamp(), clock::monotonic_ns()));
-    while clock::monotonic_ns().saturating_sub(since) < MEASURED_NS {
+    let (before, since) = anchor.unwrap_or_else(|| (stamp(), monotonic_ns()));
+    while monotonic_ns().saturating_sub(since) < MEASURED_NS {
         std::thread::sleep(Duration::from_nanos(MEASURED_NS as u64 / 4));
     }
-    let (stamps, ns) = (stamp().saturating_sub(before), clock::monotonic_ns().saturating_sub(since));
+    let (stamps, ns) = (stamp().saturating_sub(before), monotonic_ns().saturating_sub(since));
     (stamps as f64 / ns as f64).max(f64::MIN_POSITIVE)
 }
 
