@@ -352,8 +352,8 @@ def test_a_monitor_sees_idle_gpus():
         near = (ctypes.c_ulong * 4)()
         done += [nvml.nvmlDeviceGetMemoryInfo(handle, memory), nvml.nvmlDeviceGetCpuAffinity(handle, 4, near)]
         near = sum(bin(word).count("1") for word in near)
-        finish(done=done, count=count.value, rates=list(rates), name=name.value.decode(), memory=list(memory), near=near,
-               seen=list(torch.cuda.mem_get_info()), summary=len(torch.cuda.memory_summary()))
+        finish(done=done, count=count.value, rates=list(rates), name=name.value.decode(), memory=list(memory),
+               seen=list(torch.cuda.mem_get_info()), summary=len(torch.cuda.memory_summary()), near=near)
     """)
     said = ended["said"]
     assert said["done"] == [0] * 7 and said["count"] == 8 and said["rates"] == [0, 0] and said["near"] > 0
