@@ -28,7 +28,7 @@ FILLS = ("zero_", "fill_", "uniform_", "normal_", "random_", "bernoulli_.float")
 PLACES = (
     *("zero", "ones", "full", "eye", "new_zeros", "new_ones", "new_full", "fill", "clone", "copy_", "_to_copy"),
     *("tril", "triu", "where", "scatter", "masked_fill", "index", "_index_put", "gather", "cat", "stack"),
-    *("sum", "cumsum", "mean", "prod", "amax", "amin"),
+    *("sum", "cumsum", "mean", "prod", "amax", "amin", "mm", "bmm"),
 )
 """Beginnings of names of other operators than pointwise ones by which masks, tables and distances are made."""
 WRITES = ("copy_", "_foreach_copy_", "_foreach_zero_")
