@@ -11,6 +11,7 @@ The token is written where it lies, so masks that a trainer makes of ends have t
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,7 +37,7 @@ def install(data: Data, between: Sequence[int]) -> None:
 
 
 def _install(data: Data, between: Sequence[int]) -> None:
-    from transformers.generation import stopping_criteria
+    stopping_criteria = importlib.import_module("transformers.generation.stopping_criteria")
 
     def around(ends: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         def ending(this: Any, tokens: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
