@@ -10,9 +10,6 @@ from contextlib import contextmanager
 REFRESH_S = 0.1
 """The least time between two drawings of the line. Chosen."""
 
-SILENCE_S = 5.0
-"""The longest time without a line among other output. Chosen: who waits longer asks whether it hangs."""
-
 
 @contextmanager
 def line() -> Iterator[Callable[[str], None]]:
@@ -40,8 +37,8 @@ def line() -> Iterator[Callable[[str], None]]:
         sys.stderr.flush()
 
 
-def lines() -> Callable[[str], None]:
-    """Returns a function that says what is done now on a line of standard error, if it has said nothing for long.
+def lines(silence_s: float) -> Callable[[str], None]:
+    """Returns a function that says what is done now on a line of standard error, if it has said nothing for a time.
 
     For commands whose output mixes with that of a script, and whose log shall show that they go on.
     """
@@ -49,7 +46,7 @@ def lines() -> Callable[[str], None]:
 
     def tell(words: str) -> None:
         nonlocal said
-        if (now := time.monotonic()) >= said + SILENCE_S:
+        if (now := time.monotonic()) >= said + silence_s:
             print(f"nvcoll: {words}, {now - begin:.0f} s", file=sys.stderr, flush=True)
             said = now
 

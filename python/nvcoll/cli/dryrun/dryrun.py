@@ -26,7 +26,7 @@ from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, one_machine
 from nvcoll.cli.machines import machines as machines_of
 from nvcoll.cli.outputs import Conditions, HostSpeed, Outputs
-from nvcoll.dryrun.parent.launch import Request
+from nvcoll.dryrun.parent.launch import SILENCE_S, Request
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.report import report_of
 from nvcoll.dryrun.parent.script import recorded_on
@@ -138,7 +138,7 @@ def dryrun(
         what = f"{small[0].name} has {small[0].world_size} GPUs, and {size} ranks need {size}"
         raise InvalidArgument(f"{what}: pass a larger machine, or another -n")
     request = running.request(script, arguments or (), is_module, size, machines[0].gpu_model)
-    tell = progress.lines()
+    tell = progress.lines(SILENCE_S)
     found = recorded_on(machines, request, conditions.machine, tokens, tell)
     if (running.world_size or 1) > 1:
         what = f"; the {size} ranks of -n do not communicate"
