@@ -127,8 +127,7 @@ class Session:
 
     def measure(self, ended: Callable[[], object]) -> bool:
         """Begins the pass without observers after the counted step, if the processor may matter, and says so."""
-        positions = self.steps.positions
-        counted = (positions[-2] if len(positions) > 1 else 0, positions[-1])
+        counted = self.steps.counted
         may = self.spec.measures_host and host.may_limit(self.recorder.ops(), self.gpu.records(*counted))
         why = "several ranks run" if len(self.spec.roles) > 1 else "--step-at takes time" if self.spec.step_at else ""
         if not may or why:
@@ -145,7 +144,7 @@ class Session:
         self.recorder.is_on = False
         positions = self.steps.positions
         memory = self.memory.end(self.spec.memory)
-        records, names, communicators = self.gpu.written(positions[-2] if len(positions) > 1 else 0, positions[-1])
+        records, names, communicators = self.gpu.written(*self.steps.counted)
         return RankRecording(
             rank=self.spec.rank,
             world_size=self.spec.world_size,

@@ -72,6 +72,11 @@ class Steps:
         self._number = -1
         self._graphs: set[int] = set()
 
+    @property
+    def counted(self) -> tuple[int, int]:
+        """The positions in the log between which the last step lies; the first step begins with the script."""
+        return self.positions[-2] if len(self.positions) > 1 else 0, self.positions[-1]
+
     def install(self, statement: Statement | None = None) -> None:
         """Hooks all optimizers, and launches of CUDA graphs; or a statement that ends a step in place of them."""
         if statement is not None:

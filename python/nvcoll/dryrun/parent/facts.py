@@ -61,12 +61,13 @@ def facts_of(request: Request, recordings: Sequence[RankRecording], runs: Sequen
 
 def _passes(recording: RankRecording, places: Sequence[int]) -> list[Pass]:
     """Returns the passes of a rank that has some without gradients."""
+    if not any(line for _, line in recording.passes):
+        return []
     ops = recording.records["op"][(recording.records["kind"] & CAPTURED) == 0].tolist()
     placed = [(op, place) for op, place in zip(ops, places, strict=True) if place >= 0]
     return [
         Pass(line=line, first=next((place for op, place in placed if op >= number), placed[-1][1]))
         for number, line in recording.passes
-        if any(text for _, text in recording.passes)
     ]
 
 
