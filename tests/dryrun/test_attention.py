@@ -41,6 +41,14 @@ def test_packed_sequences_have_the_keys_of_their_own_sequence():
     assert queries * keys * how["sequences"] == 8 * 1024**2 and how["heads"] == HEADS and how["causal"]
 
 
+def attention_of(text, children, folder):
+    """Returns the operators of attention in the counted step of a script."""
+    (folder / "attends.py").write_text(text)
+    [(out, run, recording)] = children.run(folder / "attends.py")
+    assert run.status == "counted", out
+    return [op for op in recording.ops if attention.is_attention(op)]
+
+
 PACKED = """
 import torch
 from torch.nn.attention.varlen import varlen_attn
@@ -58,10 +66,7 @@ for _ in range(3):
 
 @PATIENT
 def test_lengths_of_sequences_that_the_script_computes_are_read_on_the_gpu(children, tmp_path):
-    (tmp_path / "packed.py").write_text(PACKED)
-    [(out, run, recording)] = children.run(tmp_path / "packed.py")
-    assert run.status == "counted", out
-    found = [op for op in recording.ops if attention.is_attention(op)]
+    found = attention_of(PACKED, children, tmp_path)
     assert [attention.is_backward(op) for op in found] == [False, True] and all(op.is_causal for op in found)
     assert [op.pairs for op in found] == [512**2 + 1024**2 + 1024**2 + 1536**2] * 2
 
@@ -91,8 +96,5 @@ for _ in range(3):
 
 @PATIENT
 def test_blocks_that_a_mask_of_flex_attention_leaves_out_take_no_time(children, tmp_path):
-    (tmp_path / "documents.py").write_text(DOCUMENTS)
-    [(out, run, recording)] = children.run(tmp_path / "documents.py")
-    assert run.status == "counted", out
-    found = [op for op in recording.ops if attention.is_attention(op)]
+    found = attention_of(DOCUMENTS, children, tmp_path)
     assert [op.pairs for op in found] == [4 * 512**2] * 2, "causal within each of four documents"
