@@ -34,6 +34,7 @@ from nvcoll.dryrun.inside.lines import NO_LINE, Lines
 from nvcoll.dryrun.inside.memory import MemoryWatch
 from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
 from nvcoll.dryrun.inside.tensors import IS_PLAIN, Parts, leaves_of, tensors_of
+from nvcoll.dryrun.inside.writes import Writes
 from nvcoll.dryrun.wire.rank_recording import EMBEDDING, Op
 
 INPUTS = 4
@@ -216,17 +217,18 @@ class Watch(private.Mode):
         recorder: Operators,
         data: Data,
         lines: Lines,
+        writes: Writes | None,
         rules: dict[object, Rule] | None = None,
         is_within: bool = False,
     ) -> None:
         super().__init__()
-        self._recorder, self._data, self._lines = recorder, data, lines
+        self._recorder, self._data, self._lines, self._writes = recorder, data, lines, writes
         self._rules: dict[object, Rule] = {} if rules is None else rules
         self._thread, self._is_within = get_ident(), is_within
 
     def of_thread(self) -> Watch:
         """Returns the same watch for this thread."""
-        return Watch(self._recorder, self._data, self._lines, self._rules)
+        return Watch(self._recorder, self._data, self._lines, self._writes, self._rules)
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -256,6 +258,7 @@ class Watch(private.Mode):
             self._data.ran(rule, args, kwargs, inputs, result)
             if not recorder.is_on:
                 recorder.look(rule)
+            self._ran(rule, args, kwargs)
             return result
         recorder.host_ops += 1
         number = recorder.begin()
@@ -266,7 +269,12 @@ class Watch(private.Mode):
         pairs = self._data.pairs(rule.ends_of_sequences(args))
         recorder.end(number, rule, args, kwargs, inputs, result, pairs)
         self._data.ran(rule, args, kwargs, inputs, result)
+        self._ran(rule, args, kwargs)
         return result
+
+    def _ran(self, rule: Rule, args: Args, kwargs: Kwargs) -> None:
+        if rule.is_mutable and self._writes is not None:
+            self._writes.ran(rule, args, kwargs)
 
     def _is_beside(self, kwargs: Kwargs, inputs: list[torch.Tensor]) -> bool:
         """Says whether an operator is none of the step: work on the CPU in another thread than that which trains."""
@@ -293,6 +301,6 @@ class Watch(private.Mode):
 
     def _open(self, rule: Rule, args: Args, kwargs: Kwargs) -> object:
         """Runs an operator with its inner operators seen: the kernel decides by values that it reads back."""
-        inner = Watch(self._recorder, self._data, self._lines, self._rules, is_within=True)
+        inner = Watch(self._recorder, self._data, self._lines, None, self._rules, is_within=True)
         with self._data.within(rule.mutated(args, kwargs)), inner:
             return rule.op.redispatch(private.kernel_keys(leaves_of(args, kwargs)), *rule.tensors_for(args), **kwargs)

@@ -23,6 +23,7 @@ from nvcoll.dryrun.inside.memory import MemoryWatch
 from nvcoll.dryrun.inside.ops import Operators, Watch
 from nvcoll.dryrun.inside.peers import Peers
 from nvcoll.dryrun.inside.steps import Steps
+from nvcoll.dryrun.inside.writes import Writes
 from nvcoll.dryrun.wire.rank_recording import Growth, RankRecording
 from nvcoll.dryrun.wire.spec import Spec
 
@@ -85,6 +86,9 @@ class Session:
         self.peers.install()
         Exchange(self.mail, self.data, self.peers.ranks_of).install()
         self.steps.install(spec.step_at)
+        self.writes = Writes(self.steps, self.lines)
+        if spec.step_at is None:
+            self.writes.install()
         shards.install()
         compiled.install(self.recorder, self.data)
         generation.install(self.data, spec.response_tokens)
@@ -93,7 +97,7 @@ class Session:
         private.wrap(torch.distributed, "_broadcast_coalesced", self.data.broadcasting)
         private.trace_unseen()
         Checkpoints(self.recorder, self.data, self.lines).install()
-        self.watch = Watch(self.recorder, self.data, self.lines)
+        self.watch = Watch(self.recorder, self.data, self.lines, self.writes)
         self.watch.__enter__()
         threads.install(self.watch.of_thread, failed)
         self.host: host.HostPass | None = None
@@ -130,6 +134,7 @@ class Session:
         counted = self.steps.counted
         may = self.spec.measures_host and host.may_limit(self.recorder.ops(), self.gpu.records(*counted))
         why = "several ranks run" if len(self.spec.roles) > 1 else "--step-at takes time" if self.spec.step_at else ""
+        why = "writes of parameters end steps" if self.steps.written_at else why
         if not may or why:
             self.unmeasured = why if may else ""
             return False
@@ -139,9 +144,15 @@ class Session:
         self.host.begin()
         return True
 
+    def _ends_at(self) -> str:
+        """Returns where steps end, if not at an optimizer of torch."""
+        return self.spec.step_at.place if self.spec.step_at else self.steps.written_at
+
     def recording(self) -> RankRecording:
         """Returns the counted step."""
         self.recorder.is_on = False
+        if self.steps.written_at:
+            self.data.assume("steps end where the script writes parameters: --step-at sets another line")
         positions = self.steps.positions
         memory = self.memory.end(self.spec.memory)
         records, names, communicators = self.gpu.written(*self.steps.counted)
@@ -156,7 +167,7 @@ class Session:
             memory=memory,
             host_ops=self.recorder.host_ops,
             steps=list(positions),
-            optimizer=self.spec.step_at.place if self.spec.step_at else type(self.steps.optimizer).__name__,
+            optimizer=self._ends_at() or type(self.steps.optimizer).__name__,
             unanswered=self.gpu.unanswered(),
             assumed=self.data.assumed(),
             versions=_versions(),

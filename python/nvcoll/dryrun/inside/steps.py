@@ -14,6 +14,7 @@ steps    |---1---|     2     |
 
 A step that is captured in a CUDA graph runs when the graph is launched: then each launch of that graph is a call.
 With `--step-at` a step ends when a statement has run. Python's tracing finds that, without a cost for other files.
+Without both, writes of parameters are calls (`Writes`).
 GradScaler calls its optimizer, as it finds no infinities: large floats are zero.
 """
 
@@ -68,6 +69,8 @@ class Steps:
         self.held: list[int] = []
         """Bytes in tensors at the end of each step."""
         self.optimizer: Optimizer | None = None
+        self.written_at = ""
+        """The line that wrote parameters last, if no optimizer of torch does."""
         self._calls: list[int] = []
         self._number = -1
         self._graphs: set[int] = set()
@@ -134,12 +137,28 @@ class Steps:
 
     def _returned(self, optimizer: Optimizer) -> None:
         if self.optimizer is None:
-            self.optimizer = optimizer
+            self.optimizer, self.written_at = optimizer, ""
+            self._restart()
         if torch.cuda.is_current_stream_capturing():
             self._captured_step = True
             return
         if optimizer is self.optimizer:
             self._step(private.sequence_number() != self._number)
+
+    def _restart(self) -> None:
+        """Forgets steps."""
+        self.positions, self.times, self.held, self._calls, self._number = [], [], [], [], -1
+
+    def writes_begin(self) -> None:
+        """Is called at the first of some writes of parameters, without an optimizer of torch."""
+        self.wanted = max(self.wanted, 2)  # the first step shows how many writes are a step
+        if len(self.positions) >= self.wanted - 1:
+            self._before()
+
+    def wrote(self, line: str) -> None:
+        """Is called after a write that may be the last of a step, without an optimizer of torch."""
+        self.written_at = line
+        self._step(private.sequence_number() != self._number)
 
     def _step(self, has_forward: bool) -> None:
         if has_forward or not self.positions:
