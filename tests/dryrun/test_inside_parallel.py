@@ -93,6 +93,12 @@ def test_tables_that_read_views_of_the_same_tokens_count_as_one(counted):
     assert tokens == 2 * 4 * 32
 
 
+@pytest.mark.parametrize(("what", "read"), [("", 0), ("words", 64)])
+def test_an_integer_for_each_image_is_no_token(counted, what, read):
+    tokens, _ = tokens_of([counted("times.py", what, world_size=1)])
+    assert tokens == read
+
+
 def test_experts_get_equal_numbers_of_tokens(counted):
     recording = counted("experts.py", world_size=4)
     sent = [size for name, _, size in collectives(recording) if name == "send"]

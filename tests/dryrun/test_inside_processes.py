@@ -182,3 +182,47 @@ def test_another_program_of_python_is_named_if_no_step_was_seen(children, tmp_pa
     (tmp_path / "starts.py").write_text("import subprocess, sys; subprocess.run([sys.executable, 'helper.py'])")
     [(out, run, _)] = children.run(tmp_path / "starts.py", cwd=tmp_path)
     assert "done" in out and "helper.py`: pass that script" in run.message, run.message
+
+
+RANKS = """
+import multiprocessing, os
+import torch
+import torch.distributed as dist
+
+def helper(number):
+    assert not torch.cuda.is_initialized()
+
+def train(local_rank, world_size):
+    dist.init_process_group("nccl", rank=local_rank, world_size=world_size)
+    torch.cuda.set_device(local_rank)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8).cuda())
+    optimizer = torch.optim.SGD(model.parameters())
+    for _ in range(int(os.environ["STEPS"])):
+        model(torch.ones(2, 8).cuda()).sum().backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
+    of_ranks = [multiprocessing.Process(target=train, args=(rank, 4)) for rank in range(4)]
+    for process in [multiprocessing.Process(target=helper, args=(0,)), *of_ranks]:
+        process.start()
+    for process in of_ranks:
+        process.join()
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_the_process_of_a_rank_runs_here_and_those_of_others_do_not(children, tmp_path, monkeypatch, rank):
+    monkeypatch.setenv("STEPS", "2")
+    (tmp_path / "ranks.py").write_text(RANKS)
+    [(out, run, recording)] = children.run(tmp_path / "ranks.py", ranks=[rank], world_size=4)
+    assert run.status == "counted", out
+    assert [len(group.ranks) for group in recording.groups.values()] == [4]
+    assert "a process of multiprocessing runs here, as one rank" in [one.text for one in recording.assumed]
+
+
+def test_the_steps_of_a_process_that_has_returned_are_told(children, tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPS", "1")
+    (tmp_path / "ranks.py").write_text(RANKS)
+    [(out, run, _)] = children.run(tmp_path / "ranks.py", world_size=4)
+    assert (run.status, run.steps) == ("ended", 1), out

@@ -4,6 +4,7 @@
 |---|---|---|
 | `os.fork`, multiprocessing with fork | as torch allows: not at all | yes |
 | multiprocessing with spawn or forkserver | yes: torch needs its libraries. Nothing is computed there | yes |
+| multiprocessing, with a rank as argument | this rank's runs in this process, those of others do not run | yes |
 | `subprocess`, `os.system`, ... | no: it has the environment of ``nvcoll dryrun`` | no, which is noted |
 | the same, `nvidia-smi` | the dry run has one (`inside.smi`) | it reads nothing |
 | the same, or `os.exec...`, a training script | it runs in this process, in place of the rest of the script | yes |
@@ -18,6 +19,8 @@ accelerate's launcher itself runs in the rank: its configuration decides between
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import multiprocessing.process
 import multiprocessing.util
 import os
 import re
@@ -63,6 +66,9 @@ SHELL = re.compile(r"[;|&]+|\d*[<>].*")
 
 HIDDEN = "CUDA_VISIBLE_DEVICES"
 """The variable by which launchers give each process its GPU: a rank takes the GPU of LOCAL_RANK."""
+
+RANK = re.compile(r"(\w+_)?rank|gpu(_id)?$")
+"""Names of parameters that take the number of a process on its host."""
 
 STEPS = re.compile(r"\.(step|backward|train|fit)\(")
 """What a training script calls."""
@@ -213,6 +219,44 @@ def listen(assume: Callable[[str], None], own: str, become: Callable[[Training],
     events.on("os.system", lambda command: program(_split(os.fsdecode(command))))
     events.on("socket.getaddrinfo", lambda name, *_: host(name))
     return started
+
+
+def run_as_rank(assume: Callable[[str], None]) -> None:
+    """Makes processes of multiprocessing that a script starts for ranks run as this rank, or not at all.
+
+    Args:
+        assume: notes an assumption.
+    """
+    process = multiprocessing.process.BaseProcess
+    start, join = process.start, process.join
+
+    def started(this: multiprocessing.process.BaseProcess) -> None:
+        rank = _rank_of(this)
+        if rank is None:
+            start(this)
+        elif rank == int(os.environ["LOCAL_RANK"]):
+            assume("a process of multiprocessing runs here, as one rank")
+            this.run()
+            sys.exit(0)
+
+    def joined(this: multiprocessing.process.BaseProcess, timeout: float | None = None) -> None:
+        if this.pid is not None:
+            join(this, timeout)
+
+    for name, new in (("start", started), ("join", joined)):
+        setattr(process, name, new)
+
+
+def _rank_of(process: multiprocessing.process.BaseProcess) -> int | None:
+    """Returns the rank that is an argument of a process's function, or None."""
+    of_process: dict[str, Any] = vars(process)
+    if of_process.get("_target") is None:
+        return None
+    try:
+        given = inspect.signature(of_process["_target"]).bind(*of_process["_args"], **of_process["_kwargs"]).arguments
+    except (TypeError, ValueError):  # a builtin, or wrong arguments
+        return None
+    return next((each for name, each in given.items() if RANK.fullmatch(name) and isinstance(each, int)), None)
 
 
 def _commands(texts: Sequence[str]) -> list[list[str]]:

@@ -103,6 +103,7 @@ class Session:
         self.host: host.HostPass | None = None
         self.unmeasured = ""
         self.started = children.listen(self.data.assume, spec.script, become)
+        children.run_as_rank(self.data.assume)
         if spec.steps == 1:  # the step begins with the script
             self.recorder.start()
 

@@ -2,7 +2,8 @@
 
 Tokens are the integers that the largest embedding of a rank reads in forward passes with gradients, times the number of
 ranks with different data: all groups except tensor and pipeline parallelism. Tables of one shape that read the same
-integers count as one. Without an embedding, ``--tokens`` sets the number.
+integers count as one. One integer for each image of a convolution is no token: a class, or a time of diffusion. Without
+an embedding, ``--tokens`` sets the number.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def tokens_of(recordings: Sequence[RankRecording]) -> tuple[float, str]:
 def _read(ops: Sequence[Op]) -> Counter[Shape]:
     """Returns the integers that tables of each shape read in the forward pass: in passes with gradients, if some do."""
     of_table = Counter[tuple[Shape, int, int]]()
+    images = {op.inputs[0][0][0] for op in ops if "convolution" in op.name and op.inputs and op.inputs[0][0]}
     found = [op for op in ops if EMBEDDING in op.name and "backward" not in op.name and not op.is_backward]
     for op in [op for op in found if op.trains] or found:
         inputs = [*zip(op.inputs, op.numbers or [0] * len(op.inputs), strict=True)]
@@ -44,6 +46,7 @@ def _read(ops: Sequence[Op]) -> Counter[Shape]:
             (shape, nth) for (shape, dtype), nth in inputs if "float" in dtype and len(shape) == 2
         ]
         integers = [(math.prod(shape), nth) for (shape, dtype), nth in inputs if dtype in ("int64", "int32")]
+        integers = [(count, nth) for count, nth in integers if count not in images]
         (shape, table), (count, tokens) = (tables or [((), 0)])[0], max(integers, default=(0, 0))
         of_table[shape, tokens, table] += count
     of_tokens: dict[tuple[Shape, int], int] = {}
