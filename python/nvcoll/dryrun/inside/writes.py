@@ -18,6 +18,7 @@ from typing import Any
 from weakref import ref
 
 import torch
+from torch.autograd.graph import GradientEdge
 
 from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.lines import Lines
@@ -39,7 +40,7 @@ class Writes:
         private.wrap(torch.autograd, "_engine_run_backward", self._around)
 
     def _around(self, run: Callable[..., object]) -> Callable[..., object]:
-        def watched(outputs: Iterable[torch.Tensor], *args: Any, **kwargs: Any) -> object:
+        def watched(outputs: Iterable[torch.Tensor | GradientEdge], *args: Any, **kwargs: Any) -> object:
             if self._steps.optimizer is None:
                 found = ((each.untyped_storage().data_ptr(), ref(each)) for each in _leaves_of(outputs))
                 self._leaves.update(found)
@@ -66,17 +67,16 @@ class Writes:
             self._steps.wrote(self._lines.of_script())
 
 
-def _leaves_of(outputs: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Returns the leaves on the GPU in whose gradients a backward pass of these tensors ends."""
-    nodes: list[Any] = [each.grad_fn for each in outputs if each.grad_fn is not None]
-    seen, leaves = set(nodes), list[torch.Tensor]()
+def _leaves_of(outputs: Iterable[torch.Tensor | GradientEdge]) -> list[torch.Tensor]:
+    """Returns the leaves on the GPU in whose gradients a backward pass of these outputs ends."""
+    nodes: list[Any] = [each.node if isinstance(each, GradientEdge) else each.grad_fn for each in outputs]
+    seen, leaves = {None}, list[torch.Tensor]()
     while nodes:
-        for node, _ in nodes.pop().next_functions:
-            if node is None or node in seen:
-                continue
-            seen.add(node)
-            nodes.append(node)
-            if type(node).__name__ == "AccumulateGrad":
-                leaf = getattr(node.variable, "_local_tensor", node.variable)
-                leaves += [leaf] if leaf.is_cuda else []
+        if (node := nodes.pop()) in seen:
+            continue
+        seen.add(node)
+        nodes += (after for after, _ in node.next_functions)
+        if type(node).__name__ == "AccumulateGrad":
+            leaf = getattr(node.variable, "_local_tensor", node.variable)
+            leaves += [leaf] if leaf.is_cuda else []
     return leaves
