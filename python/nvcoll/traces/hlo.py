@@ -390,7 +390,7 @@ def _dtype(name: str) -> str:
         return "fp8"
     if name.startswith("f4"):
         return "fp4"
-    return {"bf16": "bf16", "f16": "fp16", "f64": "fp64", "s8": "fp8", "u8": "fp8"}.get(name, "tf32")
+    return {"bf16": "bf16", "f16": "fp16", "f64": "fp64", "s8": "int8", "u8": "int8"}.get(name, "tf32")
 
 
 def _size(nodes: Sequence[Node]) -> float:

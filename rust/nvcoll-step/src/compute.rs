@@ -130,17 +130,20 @@ impl Device {
             Generation::Blackwell => CoreClass::Blackwell,
         };
         let peaks = [("fp16", compute.fp16), ("bf16", compute.bf16), ("fp8", compute.fp8), ("fp4", compute.fp4)];
-        let known = peaks.into_iter().filter_map(|(name, peak)| Some((name, peak? * 1e12)));
+        let plain = f64::from(compute.sms) * plain_of_sm(gpu.sm);
+        let mut peaks: BTreeMap<_, _> =
+            peaks.into_iter().filter_map(|(name, peak)| Some((name, peak? * 1e12))).collect();
+        peaks.extend(int8_peak(gpu, &peaks, plain).map(|peak| ("int8", peak)));
         Ok(Self {
             name: gpu.name.clone(),
             title: gpu.title.clone(),
             memory: compute.memory_gb * (USABLE * GIB),
             rate: gpu.memory_gbps * 1e9,
             sms: compute.sms.into(),
-            plain: f64::from(compute.sms) * plain_of_sm(gpu.sm),
+            plain,
             double: if matches!(gpu.sm, Some(70 | 80 | 90 | 100)) { 0.5 } else { 1.0 / 64.0 },
             host_link: host_link(gpu),
-            peaks: known.collect(),
+            peaks,
             class,
         })
     }
@@ -153,6 +156,7 @@ impl Device {
         let name = match dtype {
             Dtype::Fp4 => "fp4",
             Dtype::Fp8 => "fp8",
+            Dtype::Int8 => "int8",
             Dtype::Tf32 if !self.peaks.contains_key("bf16") => return Ok(self.plain), // before Ampere it is not there
             Dtype::Bf16 | Dtype::Tf32 => "bf16",
             Dtype::Fp16 => "fp16",
@@ -320,6 +324,19 @@ fn plain_of_sm(capability: Option<u32>) -> f64 {
 }
 
 /// The coherent link of a GPU to its processor, or its PCIe, at the part of the line rate that long copies reach.
+/// Operations per second on integers of 8 bits: twice the fp16 rate since Turing, four times where fp16 adds in fp32 at half rate, four
+/// products a lane before. Cited: 130, 624, 284, 1979 and 62.8 TOPS of T4, A100, RTX 3090, H100 and V100; HGX B300 has 3 POPS beside 72 in fp8.
+fn int8_peak(gpu: &Gpu, peaks: &BTreeMap<&'static str, f64>, plain: f64) -> Option<f64> {
+    let half = *peaks.get("fp16")?;
+    Some(match gpu.sm {
+        Some(..75) => 4.0 * plain,
+        Some(BLACKWELL_ULTRA) => peaks.get("fp8")? * 3.0 / 72.0,
+        _ if gpu.generation == Generation::Cdna2 => half,
+        _ if half < HALF_RATE * plain => 4.0 * half,
+        _ => 2.0 * half,
+    })
+}
+
 fn host_link(gpu: &Gpu) -> f64 {
     let (medium, lanes) = gpu.c2c.map_or((gpu.pcie, gpu.pcie_lanes), |medium| (medium, 1));
     medium.lane_gbps * 1e9 * f64::from(lanes) * medium.efficiency

@@ -115,6 +115,8 @@ nvcoll_core::names! {
         Fp16 = "fp16",
         /// 8 bits: E4M3 and E5M2.
         Fp8 = "fp8",
+        /// Integers of 8 bits.
+        Int8 = "int8",
         /// 4 bits with a scale for 16 elements (NVFP4).
         Fp4 = "fp4",
         /// IEEE single precision, in tensor cores as TF32.
@@ -131,7 +133,7 @@ impl Dtype {
     pub const fn bytes(self) -> f64 {
         match self {
             Self::Bf16 | Self::Fp16 => 2.0,
-            Self::Fp8 | Self::Fp4 => 1.0,
+            Self::Fp8 | Self::Int8 | Self::Fp4 => 1.0,
             Self::Tf32 | Self::Fp32 => 4.0,
             Self::Fp64 => 8.0,
         }
@@ -290,10 +292,10 @@ impl Layout {
     }
 
     fn check_batch(&self) -> Result<()> {
-        if matches!(self.dtype, Dtype::Fp32 | Dtype::Fp64) {
+        if matches!(self.dtype, Dtype::Fp32 | Dtype::Fp64 | Dtype::Int8) {
             let name = self.dtype.name();
             return Err(Error::layout(format!(
-                "products in {name} use no tensor cores: take bf16, fp16, fp8, fp4 or tf32"
+                "models do not train with products in {name}: take bf16, fp16, fp8, fp4 or tf32"
             )));
         }
         let (batch, each) = (self.global_batch, u64::from(self.micro_batch) * u64::from(self.data));

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from nvcoll.dryrun.inside import private
+from nvcoll.dryrun.inside.tensors import tensors_of
 
 Args = Sequence[Any]
 """Arguments of an operator."""
@@ -44,6 +45,8 @@ READS_BACK = (
 )
 """Beginnings of names of operators whose kernels read a status or a count of the GPU, and decide by it."""
 
+PRODUCTS = ("_mm", "gemm", "gemv_4bit", "_mixed_dtypes_linear")
+"""Ends of names of operators whose kernels multiply, without a formula of torch: most have quantised weights."""
 
 READ_TWICE = {"batch_norm": 1, "group_norm": 1, "norm_backward": 2}
 """The number of first tensors that kernels read twice, for statistics and for results, by the end of the name."""
@@ -118,6 +121,7 @@ class Rule:
         self._ends = [i for name, i in self._at.items() if name.startswith(("cu_seq", "cum_seq"))]
         self._reads_twice = next((count for end, count in READ_TWICE.items() if self.shown.endswith(end)), 0)
         self._selects = op.namespace == "aten" and self.shown.removeprefix("aten::") in SELECTS
+        self._multiplies = not self.has_flops and self.shown.endswith(PRODUCTS)
         self._rewrites = self.shown.endswith("_") and not self.fills and not bare.startswith(WRITES)
         self._mutated = [
             (i, each.name)
@@ -159,7 +163,12 @@ class Rule:
         return sum(sizes.values()) + sum(sizes.get(id(each), 0) for each in twice)
 
     def flops_of(self, args: Args, kwargs: Kwargs, result: object) -> int:
-        """Returns FLOPs of a call as torch counts them; 0 if it has no formula for it."""
+        """Returns FLOPs of a call as torch counts them; 0 if it has no formula for it, and it is no product."""
+        if self._multiplies:
+            written = self.mutated(args, kwargs)
+            given = [each for each in tensors_of(args) if all(each is not one for one in written)]
+            found = (written or tensors_of(result))[:1] if given else []
+            return sum(2 * each.numel() * given[0].shape[-1] for each in found)
         if self._flops is None:
             return 0
         try:

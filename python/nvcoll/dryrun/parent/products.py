@@ -20,8 +20,8 @@ class Gemm(TypedDict):
     experts: NotRequired[bool]
 
 
-TYPES = {0: "fp32", 1: "fp64", 2: "fp16", 3: "fp8", 10: "fp8", 14: "bf16", 28: "fp8", 29: "fp8", 33: "fp4"}
-"""The precision of a product by the cudaDataType of its inputs. Integers of 8 bits have the rate of fp8."""
+TYPES = {0: "fp32", 1: "fp64", 2: "fp16", 3: "int8", 10: "int8", 14: "bf16", 28: "fp8", 29: "fp8", 33: "fp4"}
+"""The precision of a product by the cudaDataType of its inputs."""
 
 NBYTES = {0: 4, 1: 8, 2: 2, 3: 1, 10: 4, 14: 2, 28: 1, 29: 1, 33: 0.5}
 """Bytes of an element by cudaDataType."""
@@ -93,6 +93,20 @@ def convolution(op: Op, launches: int) -> Gemm:
     return {"m": op.flops / launches / (2 * n * k), "n": n, "k": k, "dtype": dtype}
 
 
+PRECISIONS = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "int8": "int8", "float4_e2m1fn_x2": "fp4"}
+"""Precision of products outside of cuBLAS by the name of the type of their first tensor; others have fp8."""
+
+
+def product_of(op: Op) -> Gemm | None:
+    """Returns the product of an operator whose kernel is not of cuBLAS, at the rate of its first tensor; None: none."""
+    shapes = [(shape, dtype) for shape, dtype in op.inputs if dtype in PRECISIONS or dtype.startswith("float8")]
+    if not op.flops or len(op.inputs) < 2 or not shapes or len(shapes[0][0]) < 2:
+        return None
+    shape, dtype = shapes[0]
+    m, k = math.prod(shape[:-1]), shape[-1]
+    return {"m": m, "n": op.flops / (2 * m * k), "k": k, "dtype": PRECISIONS.get(dtype, "fp8")}
+
+
 GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
 """Operators that multiply the rows of each expert by its weights, in one kernel outside of cuBLAS."""
 
@@ -115,5 +129,4 @@ def grouped(op: Op) -> Gemm | None:
         n /= experts
     elif len(one) == 2:
         k /= experts
-    precision = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}.get(dtype, "fp8")
-    return {"m": m, "n": n, "k": k, "batch": experts, "dtype": precision, "experts": True}
+    return {"m": m, "n": n, "k": k, "batch": experts, "dtype": PRECISIONS.get(dtype, "fp8"), "experts": True}

@@ -9,7 +9,8 @@
     launches of an operator of attention                 attention: its shapes, then kernels
     other launches of a convolution                      gemm of the same FLOPs; depthwise: move of its bytes
     launches of products of experts                      gemm: experts with equal rows, then kernels
-    launches of any other operator                       one move of the operator's bytes
+    launches of another operator with FLOPs              gemm of its FLOPs and bytes: quantised weights
+    launches of any other operator                       one move of the operator's bytes; kernels of Triton: a bound
     collective                                           collective: pattern, bytes as nccl-tests counts, group
     sends and receives to all ranks, in one group call   all_to_all
     other sends and receives                             message: global rank of the peer
@@ -41,6 +42,7 @@ from nvcoll.dryrun.parent.products import (
     is_convolution,
     is_depthwise,
     passes_of,
+    product_of,
 )
 from nvcoll.dryrun.parent.recording import GroupFacts
 from nvcoll.dryrun.parent.rows import Call, Product, Row, rows_of
