@@ -3112,8 +3112,9 @@ class RankBuilder:
         kernel: str,
         again: bool = False,
         causal: bool = True,
+        nbytes: float | None = None,
     ) -> int:
-        """Adds attention of all heads of the rank. ``again`` says that its kernel is one of the backward pass."""
+        """Adds attention of all heads of the rank, which moves ``nbytes``. ``again`` says that its kernel is one of the backward pass."""
 
     def collective(self, issue: Issue, pattern: str, nbytes: float, group: int, *, share: bool = False) -> int:
         """Adds a collective of a group. ``share``: the bytes are one rank's; nccl-tests counts the bytes of all ranks."""
@@ -3149,8 +3150,11 @@ class RankBuilder:
     def more(self, handle: int, nbytes: float) -> bool:
         """Adds one more launch, of some bytes, to kernels that move bytes. Returns whether the operation of the handle is such."""
 
-    def move(self, issue: Issue, nbytes: float, *, launches: float = 1.0, flops: float = 0.0) -> int:
-        """Adds kernels that read and write bytes. ``flops`` count for the model, and take no time."""
+    def move(
+        self, issue: Issue, nbytes: float, *, launches: float = 1.0, flops: float = 0.0, bound: bool = False
+    ) -> int:
+        """Adds kernels that read and write bytes. ``flops`` count for the model, and take no time. ``bound``: of the kernels only the bytes of their
+        arguments are known."""
 
     def place(self, handle: int) -> int:
         """Returns the position of an operation in the finished step; -1: it was left out."""

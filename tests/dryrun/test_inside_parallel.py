@@ -136,12 +136,13 @@ def test_a_launched_graph_is_a_step_with_the_lines_of_its_operators(counted):
 def test_compiled_kernels_have_rows(counted):
     recording = counted("compiled.py")
     assert any(op.name.startswith("triton_") and op.bytes and op.line for op in recording.ops)
+    assert not any(op.is_bound for op in recording.ops)
 
 
 def test_kernels_of_the_script_have_rows_and_are_not_timed(counted):
     recording = counted("kernels.py")
     [kernel] = [op for op in recording.ops if op.name == "double"]
-    assert kernel.bytes == 2 * 4 << 20
+    assert kernel.bytes == 2 * 4 << 20 and kernel.is_bound
     assert recording.lines[kernel.line] == "kernels.py:25 <module>"
 
 

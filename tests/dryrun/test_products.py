@@ -1,6 +1,7 @@
 """Products that an operator computes in kernels of its own are found by its shapes: experts, convolutions."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from dryrun_recordings import Log
@@ -9,6 +10,7 @@ from nvcoll.dryrun.parent.products import GRADIENTS, grouped, is_depthwise
 from nvcoll.dryrun.parent.step import made_of
 from nvcoll.dryrun.wire.rank_recording import Op
 from nvcoll.dryrun.wire.virtual_gpu import Kind
+from nvcoll.training import Machine
 
 ROWS, WIDTH, HIDDEN, EXPERTS = 4096, 512, 1024, 8
 ENDS = ((EXPERTS,), "int32")
@@ -115,6 +117,70 @@ def test_the_bias_of_a_convolution_is_added_to_all_pixels():
     log.launch(op)
     _, [_, added] = issued_of(log)
     assert added["bytes"] == 2 * 2 * pixels * 32
+
+
+QUANTISED = {
+    "int4": ((128, 256, 32, 4), "int32", 1024 * 4096 // 2),
+    "int8": ((1024, 4096), "int8", 1024 * 4096),
+}
+
+
+@pytest.mark.parametrize("weight", QUANTISED)
+@pytest.mark.parametrize("rows", [1, 4096])
+def test_quantised_weights_count_at_their_width_and_multiply_at_the_rate_of_activations(weight, rows):
+    shape, dtype, nbytes = QUANTISED[weight]
+    log = Log()
+    row = log.op(f"aten::_weight_{weight}pack_mm", nbytes, ((rows, 4096), "bfloat16"), (shape, dtype))
+    log.ops[row] = replace(log.ops[row], flops=2 * rows * 4096 * 1024)
+    log.launch(row)
+    step, [only] = issued_of(log)
+    assert (only["work"], only["dtype"], only["bytes"]) == ("gemm", "bf16", nbytes)
+    assert (only["m"], only["n"], only["k"]) == (rows, 1024, 4096) and step.flops(0) == 2 * rows * 4096 * 1024
+
+
+def test_a_product_of_cublas_is_not_counted_again_by_its_operator():
+    log = Log()
+    row = log.op("aten::_int_mm", 1 << 20, ((64, 4096), "int8"), ((4096, 1024), "int8"), flops=2 * 64 * 4096 * 1024)
+    log.gemm(64, 1024, 4096, op=row, dtype=3)
+    log.launch(row)
+    step, issued = issued_of(log)
+    assert [op["work"] for op in issued] == ["gemm", "move"] and issued[0]["dtype"] == "int8"
+    assert step.flops(0) == 2 * 64 * 4096 * 1024
+
+
+def test_operators_without_a_formula_that_multiply_have_flops():
+    torch = pytest.importorskip("torch")
+    from nvcoll.dryrun.inside.rules import Rule
+
+    library = torch.library.Library("nvcoll_test", "DEF")
+    library.define("marlin_gemm(Tensor(a!) c, Tensor a, Tensor b_q_weight, Tensor scales) -> ()")
+    rows, packed, result = torch.empty(8, 4096), torch.empty(4096 // 8, 1024, dtype=torch.int32), torch.empty(8, 1024)
+    rule = Rule(torch.ops.nvcoll_test.marlin_gemm.default)
+    assert rule.flops_of((result, rows, packed, torch.empty(32, 1024)), {}, None) == 2 * 8 * 4096 * 1024
+    int4 = Rule(torch.ops.aten._weight_int4pack_mm.default)
+    assert int4.flops_of((rows, packed, 128, result), {}, result) == 2 * 8 * 4096 * 1024
+    assert Rule(torch.ops.aten.mm.default).flops_of((rows, rows.T), {}, rows @ rows.T) == 2 * 8 * 8 * 4096
+
+
+def test_a_kernel_of_which_only_arguments_are_known_is_a_bound():
+    log = Log()
+    log.launch(log.op("scan_fwd", 1 << 30, is_bound=True))
+    log.launch(log.op("aten::add", 1 << 30))
+    step, [bound, known] = issued_of(log)
+    assert bound["rate"] == "bound" and "rate" not in known
+    found = Machine("hgx-h100x2+ib-ndr-8").predict(step)
+    assert any("`scan_fwd`" in reason for reason in found.extrapolated) and found.high_s > 1.9 * found.seconds
+
+
+def test_other_launches_of_attention_join_what_parts_of_the_keys_gave():
+    log = Log()
+    shapes = [((4, 32, 128), "bfloat16"), *[((4096, 16, 8, 128), "bfloat16")] * 2]
+    row = log.op("_vllm_fa3_C::fwd", 1 << 26, *shapes, pairs=5600, is_causal=False)
+    log.launch(row, count=2)
+    _, [attended, joined] = issued_of(log)
+    assert (attended["work"], attended["bytes"], attended["heads"]) == ("attention", 1 << 26, 32)
+    assert attended["queries"] * attended["keys"] == 5600 and not attended["causal"]
+    assert (joined["work"], joined["bytes"]) == ("move", 2 * 4 * 32 * 128 * 2)
 
 
 FLOAT = 4

@@ -39,6 +39,9 @@ pub struct Attention {
     /// Whether a query sees only the keys before it.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub causal: bool,
+    /// The bytes that the kernel reads and writes, if they may take longer than its FLOPs: a token that is generated reads all keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<f64>,
 }
 
 impl Attention {
@@ -63,6 +66,6 @@ impl Attention {
     /// Returns its numbers; all are at least 0.
     pub(crate) fn numbers(&self) -> Vec<f64> {
         let Self { queries, keys, window, sequences, heads, qk_dim, v_dim, .. } = *self;
-        vec![queries, keys, window.unwrap_or(1.0), sequences, heads, qk_dim, v_dim]
+        vec![queries, keys, window.unwrap_or(1.0), sequences, heads, qk_dim, v_dim, self.bytes.unwrap_or(0.0)]
     }
 }

@@ -4,7 +4,7 @@
 //! GEMM         max(2 m n k / (peak e quantised^q k / (k + lost)), bytes / rate)
 //! quantised    best of four tiles: used part of the tiles x filled part of the waves over the SMs, which share K if tiles are few
 //! lost         K of a tile's prologue and epilogue, sqrt(peak per SM) larger on faster SMs, several times larger for experts, smaller at half rate
-//! flash        4 FLOPs per score and element (10 backward), causal blocks 9/16, over the kernel's published part of the peak
+//! flash        max(4 FLOPs per score and element (10 backward), causal blocks 9/16, over the kernel's published part of the peak, bytes / rate)
 //! unfused      two GEMMs with the whole square of scores, and bytes per score
 //! bytes        at 85 % of the memory's rate
 //! element-wise the least bytes x passes x slowness / rate; passes: how often they are moved; slowness: the rate of A100's in a generation's
@@ -203,7 +203,7 @@ impl Compute<'_> {
                     self.moving(constant.of(self.device.class).min(constant.ampere) * bytes)
                 }
                 MoveRate::Stream => bytes / self.stream_rate(),
-                MoveRate::Counted => self.moving(bytes),
+                MoveRate::Counted | MoveRate::Bound => self.moving(bytes),
             },
             StepWork::Copy { bytes, direction: Direction::D2d } => 2.0 * bytes / self.stream_rate(),
             StepWork::Copy { bytes, .. } => bytes / self.device.host_link,
@@ -279,7 +279,7 @@ impl Compute<'_> {
     }
 
     fn attention(&self, work: Attention) -> Result<f64> {
-        let Attention { qk_dim, v_dim, kernel, backward, causal, .. } = work;
+        let Attention { qk_dim, v_dim, kernel, backward, causal, bytes, .. } = work;
         let scores = work.scores();
         let square = 2.0 * scores * (qk_dim + v_dim);
         let peak = self.device.peak(Dtype::Bf16).or_else(|_| self.device.peak(Dtype::Fp16))?;
@@ -292,7 +292,8 @@ impl Compute<'_> {
         let part_of_keys = work.part_of_keys();
         let seen = if causal { CAUSAL * part_of_keys * (2.0 - part_of_keys) } else { part_of_keys };
         let passes = if backward { 2.5 } else { 1.0 };
-        Ok(passes * square * seen / (peak * part * self.constants.attention * head))
+        let products = passes * square * seen / (peak * part * self.constants.attention * head);
+        Ok(products.max(bytes.unwrap_or(0.0) / self.stream_rate()))
     }
 
     /// Two products of the whole square of scores, forward, and what softmax, mask and dropout move.
@@ -323,7 +324,6 @@ fn plain_of_sm(capability: Option<u32>) -> f64 {
     2.0 * lanes * hertz
 }
 
-/// The coherent link of a GPU to its processor, or its PCIe, at the part of the line rate that long copies reach.
 /// Operations per second on integers of 8 bits: twice the fp16 rate since Turing, four times where fp16 adds in fp32 at half rate, four
 /// products a lane before. Cited: 130, 624, 284, 1979 and 62.8 TOPS of T4, A100, RTX 3090, H100 and V100; HGX B300 has 3 POPS beside 72 in fp8.
 fn int8_peak(gpu: &Gpu, peaks: &BTreeMap<&'static str, f64>, plain: f64) -> Option<f64> {
@@ -337,6 +337,7 @@ fn int8_peak(gpu: &Gpu, peaks: &BTreeMap<&'static str, f64>, plain: f64) -> Opti
     })
 }
 
+/// The coherent link of a GPU to its processor, or its PCIe, at the part of the line rate that long copies reach.
 fn host_link(gpu: &Gpu) -> f64 {
     let (medium, lanes) = gpu.c2c.map_or((gpu.pcie, gpu.pcie_lanes), |medium| (medium, 1));
     medium.lane_gbps * 1e9 * f64::from(lanes) * medium.efficiency

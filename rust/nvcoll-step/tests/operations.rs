@@ -32,6 +32,7 @@ fn attention(keys: f64, window: Option<f64>, kernel: AttentionKernel, backward: 
         kernel,
         backward,
         causal: true,
+        bytes: None,
     })
 }
 
@@ -110,6 +111,35 @@ fn attention_counts_the_scores_that_causal_kernels_compute() {
         assert!(times.windows(2).all(|two| two[0] < two[1]), "{times:?}");
     }
     assert!(of(8192.0, None, Fa2, true) > 2.5 * full);
+}
+
+#[test]
+fn a_generated_token_takes_the_time_in_which_its_keys_are_read() {
+    let (keys, read) = (8192.0, 2.0 * 8192.0 * 8.0 * 128.0 * 2.0);
+    let of = |bytes| {
+        let StepWork::Attention(other) = attention(keys, None, AttentionKernel::Fa2, false) else { unreachable!() };
+        let one = Attention { queries: 1.0, causal: false, bytes, ..other };
+        seconds("h100-sxm", &StepWork::Attention(one)).unwrap()
+    };
+    assert_equal(of(Some(read)), read / (3350e9 * Constants::shipped().memory_rate));
+    assert!(of(Some(read)) > 10.0 * of(None) && of(Some(1.0)) == of(None));
+}
+
+#[test]
+fn integers_of_8_bits_have_twice_the_rate_of_fp16_since_turing() {
+    let peaks = [
+        ("t4", 130.0),
+        ("v100-sxm", 59.4),
+        ("a100-sxm", 624.0),
+        ("rtx3090", 284.0),
+        ("l4", 242.0),
+        ("h100-sxm", 1978.8),
+    ];
+    for (gpu, peak) in peaks {
+        let device = Device::of(gpus::named(gpu).unwrap()).unwrap();
+        let found = device.peak(Dtype::Int8).unwrap() / 1e12;
+        assert!((found / peak - 1.0).abs() < 0.01, "{gpu}: {found} TOPS");
+    }
 }
 
 #[test]

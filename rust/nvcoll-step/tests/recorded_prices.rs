@@ -381,3 +381,22 @@ fn measured_kernels_keep_their_times_beside_collectives_and_each_other() {
     assert_near(found.seconds, 0.5, 1e-6);
     assert_near(part(&found, "elementwise"), 0.5, 1e-6);
 }
+
+#[test]
+fn kernels_of_which_only_a_bound_is_known_widen_the_interval() {
+    let kernel = |rate: &str| {
+        let bytes = 1e10;
+        json!({"stream": 7, "name": "scan_fwd", "work": "move", "bytes": bytes, "rate": rate})
+    };
+    let of = |ops| price(&plain(), &step(ops));
+    let [known, bound] = ["counted", "bound"].map(|rate| of(json!([gemm(7), kernel(rate)])));
+    assert_near(bound.seconds, known.seconds, 1e-9);
+    let part = 1.0 - gemm_s(&PLAIN) / (bound.seconds - 2e-6);
+    assert_near(bound.high_s / bound.seconds, (1.0 + 2.0 * part) * known.high_s / known.seconds, 1e-6);
+    assert_near(bound.low_s / bound.seconds, (1.0 - part * 2.0 / 3.0) * known.low_s / known.seconds, 1e-6);
+    let told = bound.extrapolated.iter().find(|reason| reason.contains("bytes of their arguments")).unwrap();
+    assert!(told.contains(&format!("{:.0} %", 100.0 * part)) && told.contains("`scan_fwd`"), "{told}");
+    let mut few = vec![kernel("bound")];
+    few.extend((0..400).map(|_| gemm(7)));
+    assert_eq!(of(Value::Array(few)).extrapolated, known.extrapolated, "2 % do not matter");
+}

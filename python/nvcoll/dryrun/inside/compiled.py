@@ -16,6 +16,7 @@ import torch
 from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.data import Data
 from nvcoll.dryrun.inside.ops import Operators
+from nvcoll.dryrun.inside.seen import TABLES, WHOLE, Seen, seen_of
 from nvcoll.dryrun.inside.tensors import tensors_of
 
 TRIGGER = "torch._inductor.compile_fx"
@@ -51,7 +52,9 @@ def _install_triton(recorder: Operators, data: Data) -> None:
         def recorded(this: Any, *args: object, **kwargs: object) -> object:
             tensors = tensors_of(args, kwargs)
             data.forget_fresh(tensors)
-            with recorder.kernel(this.__name__, tensors):
+            named = {name.removesuffix("_ptr"): each for name, each in zip(this.arg_names, args, strict=False)}
+            seen = seen_of(named, data) if not TABLES.isdisjoint(named) else WHOLE
+            with recorder.kernel(this.__name__, tensors, seen, is_bound=not seen.pairs):
                 return run(this, *args, **kwargs)
 
         return recorded
@@ -68,7 +71,8 @@ def _install(recorder: Operators, data: Data) -> None:
             written = [each for name, each in zip(names, args, strict=False) if "out_ptr" in name]
             data.forget([each for each in written if isinstance(each, torch.Tensor) and each.is_cuda])
             name = this.inductor_meta.get("kernel_name") or "triton"
-            with recorder.kernel(name, tensors, _pairs(name, tensors, data)):
+            pairs, is_own = _pairs(name, tensors, data), this.heuristic_type.name == "USER_AUTOTUNE"
+            with recorder.kernel(name, tensors, Seen(pairs=pairs, is_causal=pairs > 0), is_bound=is_own):
                 return run(this, *args, **kwargs)
 
         return recorded

@@ -339,13 +339,6 @@ class Data:
 
     # ---- shapes that are data ----
 
-    def pairs(self, ends: list[torch.Tensor]) -> int:
-        """Returns the pairs of a query and a key of the same sequence, for ends of sequences of both; 0: not known."""
-        if not ends or any(self.is_unknown(each) for each in ends):
-            return 0
-        queries, keys = (self.mirror(each).diff().long() for each in (ends[0], ends[-1]))
-        return int((queries * keys).sum())
-
     def shape_is_data(self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor]) -> object:
         """Runs an operator whose shape depends on values: on the CPU."""
         on_gpu = [each for each in inputs if each.is_cuda]

@@ -32,7 +32,8 @@ from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.hosts import without_values
 from nvcoll.dryrun.inside.lines import NO_LINE, Lines
 from nvcoll.dryrun.inside.memory import MemoryWatch
-from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
+from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule, bytes_of
+from nvcoll.dryrun.inside.seen import WHOLE, Seen, seen_of
 from nvcoll.dryrun.inside.tensors import IS_PLAIN, Parts, leaves_of, tensors_of
 from nvcoll.dryrun.inside.writes import Writes
 from nvcoll.dryrun.wire.rank_recording import EMBEDDING, Op
@@ -112,9 +113,9 @@ class Operators:
         kwargs: Kwargs,
         inputs: list[torch.Tensor],
         result: object,
-        pairs: int = 0,
+        seen: Seen,
     ) -> None:
-        """Writes the row of an operator; `pairs` is as in the row."""
+        """Writes the row of an operator; `seen` is that of attention."""
         if rule.is_collective:
             self._last_collective = number
         line, is_backward = self._line()
@@ -127,29 +128,34 @@ class Operators:
                 self.without_gradients[caller] += flops
             if caller != self.passes[-1][1]:
                 self.passes.append((number, caller))
-        size = rule.bytes_of(args, kwargs, inputs, on_gpu)
-        shapes = tuple(_shape(each) for each in inputs[:INPUTS])
+        size = rule.bytes_of(args, kwargs, inputs, on_gpu, seen.read)
+        shapes = tuple(_shape(each) for each in seen.tensors or inputs[:INPUTS])
         if on_gpu:
             self._memory.look(line, is_backward)
         if number < len(self._rows):  # else another thread has begun a step meanwhile
-            causal = rule.is_causal(args, kwargs)
             numbers = self._numbers_of(rule.shown, inputs)
-            row = rule.shown, flops, size, shapes, line, is_backward, causal, numbers, not caller, pairs
+            row = rule.shown, flops, size, shapes, line, is_backward, seen.is_causal, numbers, not caller, seen.pairs
             self._rows[number] = Op(*row)
 
     @contextmanager
-    def kernel(self, name: str, tensors: list[torch.Tensor], pairs: int = 0) -> Iterator[None]:
-        """Writes the row of a compiled kernel, which is launched inside of `with`."""
+    def kernel(
+        self,
+        name: str,
+        tensors: list[torch.Tensor],
+        seen: Seen = WHOLE,
+        is_bound: bool = False,
+    ) -> Iterator[None]:
+        """Writes the row of a compiled kernel, which is launched inside of `with`; `is_bound` is as in the row."""
         if not self.is_on:
             yield
             return
         self.host_ops += 1
         number = self.begin()
         line, is_backward = self._line()
-        size = sum(each.numel() * each.element_size() for each in tensors)
-        shapes = tuple(_shape(each) for each in tensors[:INPUTS])
-        numbers = self._numbers_of(name, tensors)
-        self._rows[number] = Op(name, 0, size, shapes, line, is_backward, numbers=numbers, pairs=pairs)
+        size = sum(seen.read.get(id(each), bytes_of(each)) for each in tensors)
+        shapes = tuple(_shape(each) for each in seen.tensors or tensors[:INPUTS])
+        row = name, 0, size, shapes, line, is_backward, seen.is_causal, self._numbers_of(name, tensors)
+        self._rows[number] = Op(*row, pairs=seen.pairs, is_bound=is_bound)
         with self._of(number):
             yield
 
@@ -266,8 +272,8 @@ class Watch(private.Mode):
             result = self._run(rule, args, kwargs, inputs)
         finally:
             recorder.leave()
-        pairs = self._data.pairs(rule.ends_of_sequences(args))
-        recorder.end(number, rule, args, kwargs, inputs, result, pairs)
+        seen = seen_of(rule.named(args, kwargs), self._data) if rule.attends else WHOLE
+        recorder.end(number, rule, args, kwargs, inputs, result, seen)
         self._data.ran(rule, args, kwargs, inputs, result)
         self._ran(rule, args, kwargs)
         return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -60,7 +60,11 @@ SELECTS = (
 """Operators that read or write of their first tensor no more than what the largest other tensor has."""
 
 
-def _bytes_of(tensor: torch.Tensor) -> int:
+ALL: Mapping[int, int] = {}
+"""No tensor is read in part."""
+
+
+def bytes_of(tensor: torch.Tensor) -> int:
     """Returns the bytes of the elements in memory: all of an expanded dimension are one."""
     sizes = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
     return tensor.element_size() * math.prod(sizes) if tensor.numel() else 0
@@ -117,11 +121,12 @@ class Rule:
         if self.shown == "aten::convolution_backward":
             self._flops = _backward_of_convolution
         self.has_flops = self._flops is not None
-        self._at = {each.name: i for i, each in enumerate(schema.arguments)}
-        self._ends = [i for name, i in self._at.items() if name.startswith(("cu_seq", "cum_seq"))]
-        self._reads_twice = next((count for end, count in READ_TWICE.items() if self.shown.endswith(end)), 0)
-        self._selects = op.namespace == "aten" and self.shown.removeprefix("aten::") in SELECTS
         self._multiplies = not self.has_flops and self.shown.endswith(PRODUCTS)
+        self._at = {each.name: i for i, each in enumerate(schema.arguments)}
+        self._reads_twice = next((count for end, count in READ_TWICE.items() if self.shown.endswith(end)), 0)
+        self.attends = not self._at.keys().isdisjoint(("query", "q"))
+        """It may be attention."""
+        self._selects = op.namespace == "aten" and self.shown.removeprefix("aten::") in SELECTS
         self._rewrites = self.shown.endswith("_") and not self.fills and not bare.startswith(WRITES)
         self._mutated = [
             (i, each.name)
@@ -151,9 +156,16 @@ class Rule:
                     found += inner if isinstance(inner, list | tuple) else [inner]
         return [each for each in found if isinstance(each, torch.Tensor)]
 
-    def bytes_of(self, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], of: list[torch.Tensor]) -> int:
-        """Returns the bytes that the kernels of a call read and write, of some of its tensors."""
-        sizes = {id(each): _bytes_of(each) for each in of}
+    def bytes_of(
+        self,
+        args: Args,
+        kwargs: Kwargs,
+        inputs: list[torch.Tensor],
+        of: list[torch.Tensor],
+        seen: Mapping[int, int] = ALL,
+    ) -> int:
+        """Returns the bytes that the kernels of a call read and write, of some tensors; `seen` has those of parts."""
+        sizes = {id(each): seen.get(id(each), bytes_of(each)) for each in of}
         if self._selects and inputs and (first := sizes.pop(id(inputs[0]), 0)):
             sizes[id(inputs[0])] = min(first, max(sizes.values(), default=first))
         twice = self.mutated(args, kwargs, but="grads") if self._rewrites else []
@@ -176,13 +188,9 @@ class Rule:
         except Exception:  # formulas expect the arguments that torch's own functions pass
             return 0
 
-    def ends_of_sequences(self, args: Args) -> list[torch.Tensor]:
-        """Returns where the sequences of a call of attention end, of queries and of keys; [] if they are not packed."""
-        return [args[i] for i in self._ends if i < len(args) and args[i] is not None]
-
-    def is_causal(self, args: Args, kwargs: Kwargs) -> bool:
-        """Says whether a call of attention is causal."""
-        return any(self.flag(name, args, kwargs) for name in ("is_causal", "causal", "custom_mask_type"))
+    def named(self, args: Args, kwargs: Kwargs) -> Kwargs:
+        """Returns arguments by their names."""
+        return dict(zip(self._at, args, strict=False)) | kwargs
 
     def flag(self, name: str, args: Args, kwargs: Kwargs, default: bool = False) -> bool:
         """Returns an argument that says yes or no."""

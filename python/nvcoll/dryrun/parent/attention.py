@@ -7,13 +7,16 @@ Queries, keys and values are the first tensors of the operator, after the gradie
     aten::_efficient_*
     flex_attention of Inductor      either order; the larger dimension counts as tokens
 
-Operators say whether they are causal, and packed sequences how long they are. Masks of others are data: these count as
-causal if queries and keys have the same length.
+Operators say whether they are causal, and which keys queries see of packed sequences, caches and windows. Masks of
+others are data: these count as causal if queries and keys have the same length.
 """
 
 from __future__ import annotations
 
+import math
+
 from nvcoll._nvcoll import Issue, RankBuilder
+from nvcoll.dryrun.parent.products import WIDTHS
 from nvcoll.dryrun.wire.rank_recording import Op
 
 HEADS_FIRST = ("scaled_dot_product", "cudnn_attention")
@@ -35,7 +38,8 @@ NAMES = ("attention", "attn")
 def is_attention(op: Op) -> bool:
     """Says whether an operator is fused attention, whose tensors are queries, keys and values."""
     name = op.name.lower()
-    if not any(word in name for word in NAMES) or "math" in name or len(op.inputs) < 3:
+    is_named = any(word in name for word in NAMES) and "math" not in name
+    if not (is_named or op.pairs) or len(op.inputs) < 3:
         return False
     if name.startswith(BESIDE_FLEX):
         return False
@@ -52,7 +56,7 @@ def _tensors(op: Op) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
         return None
     queries, keys, values = found
     assert queries is not None and keys is not None and values is not None
-    same = queries[3] == keys[3] and keys[2] == values[2] and keys[0] == queries[0]
+    same = queries[3] == keys[3] and keys[2] == values[2] and (keys[0] == queries[0] or op.pairs > 0)
     return (queries, keys, values) if same and queries[1] % max(1, keys[1]) == 0 else None
 
 
@@ -87,5 +91,11 @@ def issue(rank: RankBuilder, placed: Issue, op: Op) -> int:
         v_dim=v_dim,
         kernel="cudnn" if "cudnn" in op.name else "fa1" if "efficient" in op.name else "fa2",
         again=is_backward(op),
-        causal=op.is_causal if op.name.startswith(SAY) else queries == keys or op.pairs > 0,
+        causal=op.is_causal if op.name.startswith(SAY) or op.pairs else queries == keys,
+        nbytes=op.bytes,
     )
+
+
+def bytes_beside(op: Op) -> float:
+    """Returns the bytes of a further kernel of a forward pass, which joins the results of parts of the keys."""
+    return 2.0 * math.prod(op.inputs[0][0]) * WIDTHS.get(op.inputs[0][1], 4)

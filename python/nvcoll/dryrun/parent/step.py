@@ -222,6 +222,8 @@ class _Rank:
     def _share(self, row: Row) -> float:
         """Returns the bytes of one launch of an operator, without the bytes that its products move."""
         found = self._op(row)
+        if attention.is_attention(found) and not attention.is_backward(found):
+            return attention.bytes_beside(found)
         return passes_of(found) * max(0.0, found.bytes - self._products[row.op]) / max(1, self._launches[row.op])
 
     def _is_first(self, of: int | tuple[int, int]) -> bool:
@@ -259,7 +261,9 @@ class _Rank:
                 return attention.issue(self.rank, placed, found)
             if (experts := grouped(found)) is not None:
                 return self.rank.gemm(placed, **experts)
-        return self.rank.move(placed, self._share(row))
+            if not self._products[row.op] and (product := product_of(found)) is not None:
+                return self.rank.gemm(placed, **product, nbytes=found.bytes)
+        return self.rank.move(placed, self._share(row), bound=found.is_bound)
 
     def _call(self, row: Row, call: Call) -> int | None:
         group, key = self._recording.groups.get(call.communicator), (call.communicator, call.together)

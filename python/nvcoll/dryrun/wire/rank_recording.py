@@ -55,8 +55,10 @@ class Op:
     trains: bool = True
     """Of an embedding: whether its pass has gradients."""
     pairs: int = 0
-    """Of attention over packed sequences: pairs of a query and a key of the same sequence, as if it were not causal. Of
-    FlexAttention twice those that its mask lets through. 0: not known, or all."""
+    """Of attention over packed sequences, caches or windows: pairs of a query and a key that it sees, twice these if it
+    is causal; of batches those of one sequence. 0: all."""
+    is_bound: bool = False
+    """Whether it is a kernel of which only the bytes of its arguments are known."""
 
 
 @dataclass(frozen=True)

@@ -219,8 +219,8 @@ impl RankBuilder {
         Ok(self.add(py, issue, work))
     }
 
-    /// Adds attention of all heads of the rank. ``again`` says that its kernel is one of the backward pass.
-    #[pyo3(signature = (issue, queries, keys, *, sequences, heads, qk_dim, v_dim, kernel, again=false, causal=true))]
+    /// Adds attention of all heads of the rank, which moves ``nbytes``. ``again`` says that its kernel is one of the backward pass.
+    #[pyo3(signature = (issue, queries, keys, *, sequences, heads, qk_dim, v_dim, kernel, again=false, causal=true, nbytes=None))]
     fn attention(
         &self,
         py: Python<'_>,
@@ -234,18 +234,21 @@ impl RankBuilder {
         kernel: &str,
         again: bool,
         causal: bool,
+        nbytes: Option<f64>,
     ) -> PyResult<usize> {
         let kernel: AttentionKernel = named(py, kernel)?;
-        let window = None;
+        let (window, backward, bytes) = (None, again, nbytes);
         let work =
-            Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward: again, causal };
+            Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward, causal, bytes };
         Ok(self.add(py, issue, StepWork::Attention(work)))
     }
 
-    /// Adds kernels that read and write bytes. ``flops`` count for the model, and take no time.
-    #[pyo3(signature = (issue, nbytes, *, launches=1.0, flops=0.0))]
-    fn r#move(&self, py: Python<'_>, issue: &IssueOf, nbytes: f64, launches: f64, flops: f64) -> usize {
-        self.add(py, issue, StepWork::Move { bytes: nbytes, launches, rate: MoveRate::Counted, flops })
+    /// Adds kernels that read and write bytes. ``flops`` count for the model, and take no time. ``bound``: of the kernels only the bytes of their
+    /// arguments are known.
+    #[pyo3(signature = (issue, nbytes, *, launches=1.0, flops=0.0, bound=false))]
+    fn r#move(&self, py: Python<'_>, issue: &IssueOf, nbytes: f64, launches: f64, flops: f64, bound: bool) -> usize {
+        let rate = if bound { MoveRate::Bound } else { MoveRate::Counted };
+        self.add(py, issue, StepWork::Move { bytes: nbytes, launches, rate, flops })
     }
 
     /// Adds one more launch, of some bytes, to kernels that move bytes. Returns whether the operation of the handle is such.

@@ -191,6 +191,7 @@ impl<'r> LayerSizes<'r> {
             kernel: self.request.software.attention,
             backward,
             causal: true,
+            bytes: None,
         });
         op(if backward { "attention backward" } else { "attention" }, work)
     }

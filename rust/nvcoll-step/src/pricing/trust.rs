@@ -3,6 +3,7 @@
 //! Intervals are quantiles of what published runs took, in what constants that had not seen their source predicted. A step that is like no
 //! published run has a wider interval, and says why. `tools/training/steps.py --write` writes both tables.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use nvcoll_fabric::hardware::gpus;
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use super::Pricer;
 use crate::error::Result;
 use crate::layout::Dtype;
-use crate::step::work::StepWork;
+use crate::step::work::{MoveRate, StepWork};
 use crate::step::WorkStep;
 use crate::tables;
 
@@ -48,6 +49,13 @@ static EVIDENCE: LazyLock<Vec<Evidence>> =
 /// The times that an interval is wider, on the logarithmic scale, where nothing like the step was measured. Chosen.
 const WIDER: f64 = 1.5;
 
+/// The times that a kernel may take longer, or shorter, than the bytes of its arguments. Chosen: scans and attention in Triton compute as long
+/// as they move several times their bytes, and kernels that gather read a part of an argument.
+const BOUND: f64 = 3.0;
+
+/// The part of the computing in such kernels from which on the interval tells it. Chosen.
+const TOLD: f64 = 0.02;
+
 impl Pricer<'_> {
     /// Returns the ends of the 90 % interval in times of the prediction, and why it is wider than usual, if it is.
     pub(super) fn trust(&self, step: &WorkStep) -> Result<([f64; 2], Vec<String>)> {
@@ -57,7 +65,29 @@ impl Pricer<'_> {
         let mut reasons = self.unlike(step, has_experts);
         reasons.extend(step.streams().map(|streams| self.recorded_elsewhere(&streams.gpu)).transpose()?.flatten());
         let wider = if reasons.is_empty() { 1.0 } else { WIDER };
-        Ok(([ends.low.powf(wider), ends.high.powf(wider)], reasons))
+        let (part, why) = self.bounded(step)?;
+        reasons.extend(why);
+        let [low, high] = [part / BOUND, part * BOUND].map(|bound| 1.0 - part + bound);
+        Ok(([low * ends.low.powf(wider), high * ends.high.powf(wider)], reasons))
+    }
+
+    /// Returns the part of the computing in kernels of which only the bytes of their arguments are known, and says which, if it matters.
+    fn bounded(&self, step: &WorkStep) -> Result<(f64, Option<String>)> {
+        let (mut all, mut of) = (f64::MIN_POSITIVE, BTreeMap::<&str, f64>::new());
+        for op in step.ops() {
+            let seconds = op.count * self.compute().seconds(&op.work)?;
+            all += seconds;
+            if matches!(op.work, StepWork::Move { rate: MoveRate::Bound, .. }) {
+                *of.entry(&op.name).or_default() += seconds;
+            }
+        }
+        let part = of.values().sum::<f64>() / all;
+        let longest = of.iter().max_by(|one, other| one.1.total_cmp(other.1)).filter(|_| part >= TOLD);
+        let why = longest.map(|(name, _)| {
+            let kernels = if of.len() > 1 { format!("`{name}` and {} more", of.len() - 1) } else { format!("`{name}`") };
+            format!("{:.0} % of the computing is in kernels of which only the bytes of their arguments are known ({kernels})", 100.0 * part)
+        });
+        Ok((if why.is_some() { part } else { 0.0 }, why))
     }
 
     /// Says that a step was recorded on another generation of GPU, which runs other kernels, or on an unknown one.

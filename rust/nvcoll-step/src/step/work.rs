@@ -149,6 +149,8 @@ pub enum MoveRate {
     /// Element-wise kernels, with the bytes of each kernel.
     #[default]
     Counted,
+    /// Kernels of which only the bytes of their arguments are known, at the rate of element-wise ones: the interval is wider.
+    Bound,
 }
 
 /// The direction of a copy.
