@@ -184,6 +184,13 @@ def test_other_launches_of_attention_join_what_parts_of_the_keys_gave():
 
 
 FLOAT = 4
+
+
+def pooled(t):
+    """Indices of a maximum in each window of two by two pixels."""
+    return (2 * t.arange(8)[:, None] * 16 + 2 * t.arange(8)).expand(2, 4, 8, 8).contiguous()
+
+
 READS = {
     "embedding": (lambda t: (t.empty(50000, 64), t.arange(100)), 100 * (2 * 64 * FLOAT + 8)),
     "index.Tensor": (lambda t: (t.empty(50000, 64), [t.arange(100)]), 100 * (2 * 64 * FLOAT + 8)),
@@ -195,6 +202,14 @@ READS = {
     "nll_loss_forward": (
         lambda t: (t.empty(100, 50000), t.zeros(100, dtype=t.int64), None, 1, -100),
         100 * (8 + 8) + 2 * FLOAT,
+    ),
+    "nll_loss_backward": (
+        lambda t: (t.ones(()), t.empty(100, 50000), t.zeros(100, dtype=t.int64), None, 1, -100, t.ones(())),
+        (100 * 50000 + 2) * FLOAT + 100 * 8,
+    ),
+    "max_pool2d_with_indices_backward": (
+        lambda t: (t.empty(2, 4, 8, 8), t.empty(2, 4, 16, 16), [2, 2], [2, 2], [0, 0], [1, 1], False, pooled(t)),
+        2 * 4 * 64 * (FLOAT + 8 + 4 * FLOAT),
     ),
     "add_.Tensor": (lambda t: (t.empty(1000), t.empty(1000)), 3 * 1000 * FLOAT),
     "copy_": (lambda t: (t.empty(1000), t.empty(1000)), 2 * 1000 * FLOAT),

@@ -325,12 +325,12 @@ fn plain_of_sm(capability: Option<u32>) -> f64 {
 }
 
 /// Operations per second on integers of 8 bits: twice the fp16 rate since Turing, four times where fp16 adds in fp32 at half rate, four
-/// products a lane before. Cited: 130, 624, 284, 1979 and 62.8 TOPS of T4, A100, RTX 3090, H100 and V100; HGX B300 has 3 POPS beside 72 in fp8.
+/// products a lane before. Cited: 130, 624, 284, 1979, 62.8 and 150 TOPS of T4, A100, RTX 3090, H100, V100 and B300.
 fn int8_peak(gpu: &Gpu, peaks: &BTreeMap<&'static str, f64>, plain: f64) -> Option<f64> {
     let half = *peaks.get("fp16")?;
     Some(match gpu.sm {
         Some(..75) => 4.0 * plain,
-        Some(BLACKWELL_ULTRA) => peaks.get("fp8")? * 3.0 / 72.0,
+        Some(BLACKWELL_ULTRA) => 0.15e15,
         _ if gpu.generation == Generation::Cdna2 => half,
         _ if half < HALF_RATE * plain => 4.0 * half,
         _ => 2.0 * half,

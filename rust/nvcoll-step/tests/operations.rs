@@ -134,6 +134,7 @@ fn integers_of_8_bits_have_twice_the_rate_of_fp16_since_turing() {
         ("rtx3090", 284.0),
         ("l4", 242.0),
         ("h100-sxm", 1978.8),
+        ("b300", 150.0),
     ];
     for (gpu, peak) in peaks {
         let device = Device::of(gpus::named(gpu).unwrap()).unwrap();

@@ -70,6 +70,18 @@ def bytes_of(tensor: torch.Tensor) -> int:
     return tensor.element_size() * math.prod(sizes) if tensor.numel() else 0
 
 
+UNREAD = (
+    *(
+        "nll_loss_backward",
+        "nll_loss2d_backward",
+        "max_pool2d_with_indices_backward",
+        "max_pool3d_with_indices_backward",
+    ),
+    *("avg_pool2d_backward", "avg_pool3d_backward", "_adaptive_avg_pool2d_backward", "adaptive_max_pool2d_backward"),
+)
+"""Operators that need of their second tensor, the input of the forward pass, the shape alone."""
+
+
 def _backward_of_convolution(*args: Any, **_: object) -> int:
     """Returns FLOPs of gradients of input and weights, each as of the forward pass. torch's formula ignores groups."""
     gradient, images, filters, transposed, wanted = (args[at] for at in (0, 1, 2, 7, 10))
@@ -127,6 +139,7 @@ class Rule:
         self.attends = not self._at.keys().isdisjoint(("query", "q"))
         """It may be attention."""
         self._selects = op.namespace == "aten" and self.shown.removeprefix("aten::") in SELECTS
+        self._leaves_unread = op.namespace == "aten" and self.shown.removeprefix("aten::") in UNREAD
         self._rewrites = self.shown.endswith("_") and not self.fills and not bare.startswith(WRITES)
         self._mutated = [
             (i, each.name)
@@ -166,6 +179,8 @@ class Rule:
     ) -> int:
         """Returns the bytes that the kernels of a call read and write, of some tensors; `seen` has those of parts."""
         sizes = {id(each): seen.get(id(each), bytes_of(each)) for each in of}
+        if self._leaves_unread:
+            sizes[id(inputs[1])] = 0
         if self._selects and inputs and (first := sizes.pop(id(inputs[0]), 0)):
             sizes[id(inputs[0])] = min(first, max(sizes.values(), default=first))
         twice = self.mutated(args, kwargs, but="grads") if self._rewrites else []
