@@ -172,6 +172,14 @@ def test_a_kernel_of_which_only_arguments_are_known_is_a_bound():
     assert any("`scan_fwd`" in reason for reason in found.extrapolated) and found.high_s > 1.9 * found.seconds
 
 
+def test_kernels_of_extensions_that_are_no_operators_are_named():
+    log = Log()
+    log.launch(0, count=3)
+    log.launch(log.op("aten::add", 1 << 30))
+    [note] = made_of([log.recording()], gpu="h100-sxm", name="one").notes
+    assert "take no time: `kernel`, 3 launches" in note
+
+
 def test_other_launches_of_attention_join_what_parts_of_the_keys_gave():
     log = Log()
     shapes = [((4, 32, 128), "bfloat16"), *[((4096, 16, 8, 128), "bfloat16")] * 2]

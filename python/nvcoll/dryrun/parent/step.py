@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -124,7 +124,16 @@ def made_of(recordings: Sequence[RankRecording], *, gpu: str, name: str, tokens:
             row = {"name": name, "called": group.name, **shapes[name], "first": min(group.ranks)}
             groups.setdefault(name, cast(GroupFacts, row))
     order = sorted(groups.values(), key=lambda row: (row["stride"], row["size"], row["name"]))
-    return Made(step, places, order, found, builder.notes)
+    return Made(step, places, order, found, [*builder.notes, *_outside(recordings)])
+
+
+def _outside(recordings: Sequence[RankRecording]) -> Iterator[str]:
+    """Says which kernels no operator of torch launched: nothing is known of their tensors."""
+    rows = [(one, row) for one in recordings for row in rows_of(one.records) if row.kind == Kind.LAUNCH and not row.op]
+    if names := Counter(one.names[row.name] for one, row in rows):
+        more = f" and {len(names) - 1} others" if len(names) > 1 else ""
+        which = f"`{names.most_common(1)[0][0]}`{more}, {len(rows)} launches"
+        yield f"kernels that no operator of torch launches take no time: {which}"
 
 
 def _memory(recording: RankRecording) -> tuple[float, float, dict[str, float], list[str]]:
