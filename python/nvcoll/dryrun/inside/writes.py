@@ -55,14 +55,16 @@ class Writes:
         if self._steps.optimizer is not None:
             self._leaves.clear()
         written = {each.untyped_storage().data_ptr() for each in rule.mutated(args, kwargs) if each.is_cuda}
-        if not (written := written & self._leaves.keys()):
+        if not written & self._leaves.keys():
             return
         if self._number != private.sequence_number():
             self._leaves = {address: leaf for address, leaf in self._leaves.items() if leaf() is not None}
+            if not written & self._leaves.keys():  # other tensors have the memory now
+                return
             self._written, self._half = set(), len(self._leaves) // 2
             self._number = private.sequence_number()
             self._steps.writes_begin()
-        self._written |= written
+        self._written |= written & self._leaves.keys()
         if len(self._written) > self._half:
             self._steps.wrote(self._lines.of_script())
 
