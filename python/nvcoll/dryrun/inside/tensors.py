@@ -2,9 +2,9 @@
 
 | tensor | on the GPU | on the CPU |
 |---|---|---|
-| integers, booleans | real up to 64 MiB | real |
+| integers, booleans | real up to 128 MiB | real |
 | floats | real up to 64 KiB | real below 8 MiB |
-| floats that are filled, or copied from real ones | real up to 32 MiB | |
+| floats that are filled, or copied from real ones | real up to 64 MiB | |
 | larger | has no values, and reads as zero | has no values, and takes no memory |
 
 The size of the storage decides: a small view of a large tensor has no values.
@@ -21,13 +21,14 @@ import torch
 
 from nvcoll.dryrun.inside.gpu import Gpu
 
-WHOLE_BYTES = 64 << 20
-"""Integers and booleans on the GPU are real up to this size; chosen: routing tables and masks of a step are smaller."""
+WHOLE_BYTES = 128 << 20
+"""Integers and booleans on the GPU are real up to this size; chosen: routing tables, masks, and
+neighbours of points (PointNet++) are smaller."""
 FLOAT_BYTES = 64 << 10
 """Floats on the GPU are real up to this size; chosen: scalars and statistics are smaller, activations larger."""
-PLACED_BYTES = 32 << 20
-"""Floats on the GPU that operators only put in their places are real up to this size; chosen: masks of 2,800 tokens by
-as many, and of 32,768 tokens by 256 experts."""
+PLACED_BYTES = 64 << 20
+"""Floats on the GPU that operators only put in their places are real up to this size; chosen: masks of 4,096 tokens by
+as many, and of 65,536 tokens by 256 experts."""
 HOST_FLOAT_BYTES = 8 << 20
 """Floats on the CPU have no values from this size on; chosen: parameters are larger, samples of data smaller."""
 
