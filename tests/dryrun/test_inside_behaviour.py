@@ -60,6 +60,7 @@ def values(tmp_path_factory):
     names = (
         "solvers",
         "solved",
+        "from_the_host",
         "masked_scatter",
         "finite",
         "sparse_as_on_a_cpu",
@@ -77,6 +78,10 @@ def values(tmp_path_factory):
 def test_solvers_succeed_whatever_lay_where_their_status_is(values):
     assert values["solvers"] == []
     assert values["solved"] == [[2.0, 3.0], [[0.5, 0.0], [0.0, pytest.approx(1 / 3)]], 0]
+
+
+def test_a_tensor_of_the_host_is_known_whatever_lay_in_its_memory(values):
+    assert values["from_the_host"] == [True, [[]]]
 
 
 def test_counts_that_an_operator_reads_back_are_computed(values):

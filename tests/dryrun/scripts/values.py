@@ -45,6 +45,15 @@ def solved():
     return [linalg.eigvalsh(small)[2].tolist(), linalg.inv(small)[1].tolist(), status.item()]
 
 
+def from_the_host():
+    """The places in a tensor of the host, whose memory had a value that does not exist."""
+    lost = torch.randn(256, 4096, device="cuda").sum()
+    address = lost.data_ptr()
+    del lost
+    tensor = torch.tensor(2.0, device="cuda")
+    return [tensor.data_ptr() == address, (tensor > 1).nonzero().tolist()]
+
+
 def masked_scatter():
     source = torch.ones(1536, device="cuda", requires_grad=True)
     mask = (torch.arange(2048) % 4 > 0).cuda()

@@ -110,11 +110,22 @@ class Data:
 
     def is_unknown(self, tensor: torch.Tensor) -> bool:
         """Says whether a tensor on the GPU has no values, or values that depend on large floats."""
-        return (
-            tensor.is_cuda
-            and tensor.numel() > 0
-            and (tensor.untyped_storage().data_ptr() in self._unknown or not self._has_values(tensor))
-        )
+        if not tensor.is_cuda or tensor.numel() == 0:
+            return False
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
+        return address in self._unknown or not (is_small(tensor, storage) or address in self._known)
+
+    def _state(self, tensors: list[torch.Tensor]) -> tuple[bool, bool]:
+        """Says whether all of some tensors on the GPU have values, and then whether one is unknown."""
+        is_unknown = False
+        for each in tensors:
+            storage = each.untyped_storage()
+            address = storage.data_ptr()
+            if not is_small(each, storage) and address not in self._known:
+                return False, True
+            is_unknown = is_unknown or (address in self._unknown and each.numel() > 0)
+        return True, is_unknown
 
     def _has_values(self, tensor: torch.Tensor) -> bool:
         return is_small(tensor) or tensor.untyped_storage().data_ptr() in self._known
@@ -134,8 +145,12 @@ class Data:
         Raises:
             DryRunError: it wrote to another GPU than the operators before it.
         """
-        results = tensors_of(result)
-        touched = [*results, *tensors_of(rule.mutated(args, kwargs))]
+        if rule.is_view and not rule.is_from_host and inputs and inputs[0].get_device() == self._device:
+            return
+        touched = results = tensors_of(result)
+        if rule.is_mutable:  # what is returned, once
+            mutated = tensors_of(rule.mutated(args, kwargs))
+            touched = [*results, *(each for each in mutated if all(each is not one for one in results))]
         written = [each for each in touched if each.is_cuda]
         if not written:
             if touched and any(each.is_cuda for each in inputs):
@@ -163,15 +178,15 @@ class Data:
         involved = [] if rule.reads_no_values else [each for each in inputs if each.is_cuda]
         if rule.fills and involved and _fills_storage(involved[0]):
             involved = involved[1:]
-        if all(map(self._has_values, involved)) and (
-            all(map(is_small, written)) or self._places(rule, involved, written)
-        ):
-            is_unknown = any(map(self.is_unknown, involved))
+        have_values, is_unknown = self._state(involved)
+        are_small = all(map(is_small, written))
+        if have_values and (are_small or self._places(rule, involved, written)):
             if is_unknown and (self._choose(rule, args, inputs, results) or self._agree(rule, results)):
                 return
             if self._compute(rule, args, kwargs, results) or isinstance(results, Parts):
                 self._mark(written, is_unknown)
-                self._known.update(each.untyped_storage().data_ptr() for each in written if not is_small(each))
+                if not are_small:
+                    self._known.update(each.untyped_storage().data_ptr() for each in written if not is_small(each))
                 for each in written if is_unknown else ():
                     self._make_finite(each)
                 return

@@ -25,8 +25,10 @@ TOOLS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[2]}/")
 """Packages whose frames are never a line."""
 TRAINING = ("/torch/autograd/graph.py", "/torch/optim/optimizer.py")
 """Files that train without gradients: backward passes, and optimizers, which may multiply matrices (Muon)."""
-MODULES = "/torch/nn/modules/module.py"
+MODULES = ("/torch/nn/modules/module.py",)
 """The file that calls `forward` of modules."""
+OTHER = ("",)
+"""All other files."""
 COMPILERS = ("triton/", "/inductor/", "torchinductor", "_distutils_hack/")
 
 
@@ -44,8 +46,9 @@ class Lines:
         self._lock = threading.Lock()
         self._home = str(Path(script).resolve().parent) + "/" if script else str(Path.cwd()) + "/"
         self._standard = sysconfig.get_path("stdlib") + "/"
-        self._names: dict[CodeType, tuple[str, bool]] = {}
-        self._rows: dict[tuple[CodeType, int], int] = {}
+        self._parts: dict[str, tuple[str, ...]] = {}
+        self._names: dict[str, tuple[str, bool]] = {}
+        self._rows: dict[tuple[str, str, int], int] = {}
         self._by_text: dict[str, int] = {"": 0}
 
     def here(self, depth: int = 1) -> int:
@@ -73,22 +76,28 @@ class Lines:
         here, script = self.texts[self.here()], self.of_script()
         return script if here in ("", script) else f"{here}, from {script}"
 
-    def without_gradients(self) -> tuple[int, bool]:
+    def without_gradients(self, trains: bool) -> int:
         """Returns the line that calls the outermost module of this thread, whose gradients are off; 0: in training.
 
-        Of modules that `generate` calls it is the line of `generate`. The second value says whether a function with a
-        backward of its own is at work, as a reentrant checkpoint: it runs without gradients, also in training.
+        Of modules that `generate` calls it is the line of `generate`. While the script trains, a function with a
+        backward of its own belongs to training, as a reentrant checkpoint: it runs without gradients.
         """
-        found, in_function = NO_LINE, False
-        for frame, _ in walk_stack(sys._getframe(1)):
+        frame: FrameType | None = sys._getframe(1)
+        outermost = frame
+        while frame is not None:
             code = frame.f_code
-            if code.co_filename.endswith(TRAINING):
-                return NO_LINE, False
-            in_function = in_function or (code.co_name == "forward" and _has_own_backward(frame))
-            if code.co_filename.endswith(MODULES) or code.co_name == "generate":
-                found = NO_LINE
-            found = found or self._of(frame)
-        return found, in_function
+            part = self._parts.get(code.co_filename) or self._part(code.co_filename)
+            if part is TRAINING or (trains and code.co_name == "forward" and _has_own_backward(frame)):
+                return NO_LINE
+            if part is MODULES or code.co_name == "generate":
+                outermost = frame
+            frame = frame.f_back
+        return self._of(outermost)
+
+    def _part(self, file: str) -> tuple[str, ...]:
+        part = next((part for part in (TRAINING, MODULES) if file.endswith(part)), OTHER)
+        self._parts[file] = part
+        return part
 
     def is_within(self, files: tuple[str, ...], limit: int = 16) -> bool:
         """Says whether one of the innermost frames of this thread is of a file whose name ends so."""
@@ -131,25 +140,26 @@ class Lines:
         names = self._names
         while frame is not None:
             code = frame.f_code
-            name, is_script = names.get(code) or self._name(code)
+            name, is_script = names.get(code.co_filename) or self._name(code)
             if name and (is_script or not of_script):
                 return self._row(code, frame.f_lineno, name)
             frame = frame.f_back
         return NO_LINE
 
     def _row(self, code: CodeType, number: int, name: str) -> int:
-        row = self._rows.get((code, number))
+        key = code.co_filename, code.co_name, number
+        row = self._rows.get(key)
         if row is None:
             text = f"{name}:{number} {code.co_name}"
             with self._lock:
                 row = self._by_text.setdefault(text, len(self.texts))
                 if row == len(self.texts):
                     self.texts.append(text)
-            self._rows[code, number] = row
+            self._rows[key] = row
         return row
 
     def _name(self, code: CodeType) -> tuple[str, bool]:
-        found = self._names[code] = self._shown(code.co_filename) or ("", False)
+        found = self._names[code.co_filename] = self._shown(code.co_filename) or ("", False)
         return found
 
     def _shown(self, file: str) -> tuple[str, bool] | None:

@@ -193,9 +193,7 @@ class Operators:
         if torch.is_grad_enabled() or private.current_node() is not None:
             self._trains = True
             return NO_LINE
-        line, in_function = self._lines.without_gradients()
-        if in_function and self._trains:
-            return NO_LINE
+        line = self._lines.without_gradients(self._trains)
         self._trains = not line
         return line
 
@@ -245,7 +243,7 @@ class Watch(private.Mode):
         self, op: private.Operator, types: Sequence[type], args: Args = (), kwargs: Kwargs | None = None
     ) -> object:
         kwargs = kwargs or {}
-        if types and not all(IS_PLAIN[kind] for kind in types):
+        if types and not all([IS_PLAIN[kind] for kind in types]):
             is_traced = private.FakeTensor in types or private.FunctionalTensor in types
             return op(*args, **kwargs) if is_traced else NotImplemented
         if args and isinstance(args[0], torch.Tensor) and args[0].is_meta:
@@ -255,6 +253,7 @@ class Watch(private.Mode):
             if isinstance(op, private.HigherOrderOperator):
                 return op(*args, **kwargs)
             rule = self._rules[op] = Rule(op)
+            rule.handler = self._data.handlers.get(op)
         inputs = tensors_of(args, kwargs)
         if inputs and inputs[0].is_meta:
             return op(*args, **kwargs)
@@ -289,7 +288,7 @@ class Watch(private.Mode):
         return bool(torch.device(kwargs.get("device") or "cpu").type != "cuda")
 
     def _run(self, rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor]) -> object:
-        handler = self._data.handlers.get(rule.op)
+        handler = rule.handler
         result = handler(rule.op, *args, **kwargs) if handler is not None else NotImplemented
         if result is NotImplemented and rule.shape_is_data and handler is None:
             result = self._data.shape_is_data(rule, args, kwargs, inputs)

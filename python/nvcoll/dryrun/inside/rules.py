@@ -98,6 +98,8 @@ class Rule:
 
     def __init__(self, op: private.Operator) -> None:
         self.op = op
+        self.handler: Callable[..., object] | None = None
+        """A function that is called in its place (`Data.handlers`)."""
         name: Callable[[], str] = op.name
         self.name = name()
         """`aten::mm`, with the overload: `aten::add_.Tensor`."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ as many, and of 65,536 tokens by 256 experts."""
 HOST_FLOAT_BYTES = 8 << 20
 """Floats on the CPU have no values from this size on; chosen: parameters are larger, samples of data smaller."""
 
+STRIDED = torch.strided
 PAGE = mmap.PAGESIZE
 MADV_DONTNEED = mmap.MADV_DONTNEED
 LIBC = ctypes.CDLL(None)
@@ -56,22 +57,28 @@ class Parts(list[torch.Tensor]):
 def tensors_of(*trees: object) -> list[torch.Tensor]:
     """Returns the tensors in arguments or results: themselves, or in lists and tuples; of sparse ones the parts."""
     found = leaves_of(*trees)
-    if all(each.layout is torch.strided for each in found):
-        return found
-    return Parts(part for each in found for part in _parts(each))
+    for each in found:
+        if each.layout is not STRIDED:
+            return Parts(part for each in found for part in _parts(each))
+    return found
 
 
 def leaves_of(*trees: object) -> list[torch.Tensor]:
     """Returns the tensors in arguments or results, sparse ones as they are; no nested ones, which have no sizes."""
     found: list[torch.Tensor] = []
+    _add(trees, found)
+    return found
+
+
+def _add(trees: Iterable[object], found: list[torch.Tensor]) -> None:
     for tree in trees:
         if isinstance(tree, torch.Tensor):
-            found += [tree] if IS_PLAIN[type(tree)] and not tree.is_nested else []
-        elif isinstance(tree, list | tuple):
-            found += leaves_of(*tree)
+            if IS_PLAIN[type(tree)] and not tree.is_nested:
+                found.append(tree)
+        elif isinstance(tree, (list, tuple)):
+            _add(tree, found)
         elif isinstance(tree, dict):
-            found += leaves_of(*tree.values())
-    return found
+            _add(tree.values(), found)
 
 
 def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -87,7 +94,7 @@ def _parts(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 def replaced(tree: Any, replace: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Returns arguments with each tensor replaced; of a sparse one the parts."""
     if isinstance(tree, torch.Tensor):
-        if tree.layout is torch.strided:
+        if tree.layout is STRIDED:
             return replace(tree)
         *places, values = map(replace, _parts(tree))
         size, layout = tree.shape, tree.layout
@@ -97,8 +104,8 @@ def replaced(tree: Any, replace: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         return torch.sparse_compressed_tensor(
             places[0], places[1], values, size=size, layout=layout, check_invariants=False
         )
-    if isinstance(tree, list | tuple):
-        return type(tree)(replaced(each, replace) for each in tree)
+    if isinstance(tree, (list, tuple)):
+        return type(tree)([replaced(each, replace) for each in tree])
     if isinstance(tree, dict):
         return {name: replaced(each, replace) for name, each in tree.items()}
     return tree
@@ -109,9 +116,9 @@ def is_whole(tensor: torch.Tensor) -> bool:
     return not (tensor.dtype.is_floating_point or tensor.dtype.is_complex)
 
 
-def is_small(tensor: torch.Tensor) -> bool:
+def is_small(tensor: torch.Tensor, storage: torch.UntypedStorage | None = None) -> bool:
     """Says whether a tensor on the GPU can have values: by its storage."""
-    size = tensor.untyped_storage().nbytes()
+    size = (tensor.untyped_storage() if storage is None else storage).nbytes()
     return size <= FLOAT_BYTES or (size <= WHOLE_BYTES and is_whole(tensor))
 
 
