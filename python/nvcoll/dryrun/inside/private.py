@@ -120,6 +120,9 @@ flop_registry: dict[object, Callable[..., int]] = lookup("torch.utils.flop_count
 sequence_number: Callable[[], int] = lookup("torch._C", "_autograd", "_get_sequence_nr")
 """The number of the next node of the autograd graph in this thread."""
 
+is_functorch: Callable[[torch.Tensor], bool] = lookup("torch._C", "_functorch", "is_functorch_wrapped_tensor")
+"""Says whether a tensor is one of torch.func, which has no memory."""
+
 current_node: Callable[[], Node | None] = lookup("torch._C", "_current_autograd_node")
 """The node of the autograd graph that this thread runs, or None."""
 

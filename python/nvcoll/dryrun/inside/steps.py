@@ -69,6 +69,8 @@ class Steps:
         self.held: list[int] = []
         """Bytes in tensors at the end of each step."""
         self.optimizer: Optimizer | None = None
+        self.has_optimizer = False
+        """An optimizer of torch has been called."""
         self.written_at = ""
         """The line that wrote parameters last, if no optimizer of torch does."""
         self._calls: list[int] = []
@@ -132,13 +134,14 @@ class Steps:
         threading.settrace(called)
 
     def _called(self, optimizer: Optimizer) -> None:
+        if not self.has_optimizer:
+            self._restart()
         if self.optimizer is optimizer and len(self.positions) == self.wanted - 1:
             self._before()
 
     def _returned(self, optimizer: Optimizer) -> None:
         if self.optimizer is None:
-            self.optimizer, self.written_at = optimizer, ""
-            self._restart()
+            self.optimizer = optimizer
         if torch.cuda.is_current_stream_capturing():
             self._captured_step = True
             return
@@ -146,7 +149,8 @@ class Steps:
             self._step(private.sequence_number() != self._number)
 
     def _restart(self) -> None:
-        """Forgets steps."""
+        """Forgets steps that ended at writes."""
+        self.has_optimizer, self.written_at = True, ""
         self.positions, self.times, self.held, self._calls, self._number = [], [], [], [], -1
 
     def writes_begin(self) -> None:

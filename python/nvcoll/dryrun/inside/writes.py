@@ -41,7 +41,7 @@ class Writes:
 
     def _around(self, run: Callable[..., object]) -> Callable[..., object]:
         def watched(outputs: Iterable[torch.Tensor | GradientEdge], *args: Any, **kwargs: Any) -> object:
-            if self._steps.optimizer is None:
+            if not self._steps.has_optimizer:
                 found = ((each.untyped_storage().data_ptr(), ref(each)) for each in _leaves_of(outputs))
                 self._leaves.update(found)
             return run(outputs, *args, **kwargs)
@@ -52,7 +52,7 @@ class Writes:
         """Notes an operator that has run."""
         if not self._leaves or private.current_node() is not None:
             return
-        if self._steps.optimizer is not None:
+        if self._steps.has_optimizer:
             self._leaves.clear()
         written = {each.untyped_storage().data_ptr() for each in rule.mutated(args, kwargs) if each.is_cuda}
         if not written & self._leaves.keys():
@@ -80,5 +80,5 @@ def _leaves_of(outputs: Iterable[torch.Tensor | GradientEdge]) -> list[torch.Ten
         nodes += (after for after, _ in node.next_functions)
         if type(node).__name__ == "AccumulateGrad":
             leaf = getattr(node.variable, "_local_tensor", node.variable)
-            leaves += [leaf] if leaf.is_cuda else []
+            leaves += [leaf] if leaf.is_cuda and not private.is_functorch(leaf) else []
     return leaves
