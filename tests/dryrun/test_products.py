@@ -120,21 +120,21 @@ def test_the_bias_of_a_convolution_is_added_to_all_pixels():
 
 
 QUANTISED = {
-    "int4": ((128, 256, 32, 4), "int32", 1024 * 4096 // 2),
-    "int8": ((1024, 4096), "int8", 1024 * 4096),
+    "int4": ((128, 256, 32, 4), "int32", 1024 * 4096 // 2, 1.5),
+    "int8": ((1024, 4096), "int8", 1024 * 4096, 1),
 }
 
 
 @pytest.mark.parametrize("weight", QUANTISED)
 @pytest.mark.parametrize("rows", [1, 4096])
 def test_quantised_weights_count_at_their_width_and_multiply_at_the_rate_of_activations(weight, rows):
-    shape, dtype, nbytes = QUANTISED[weight]
+    shape, dtype, nbytes, passes = QUANTISED[weight]
     log = Log()
     row = log.op(f"aten::_weight_{weight}pack_mm", nbytes, ((rows, 4096), "bfloat16"), (shape, dtype))
     log.ops[row] = replace(log.ops[row], flops=2 * rows * 4096 * 1024)
     log.launch(row)
     step, [only] = issued_of(log)
-    assert (only["work"], only["dtype"], only["bytes"]) == ("gemm", "bf16", nbytes)
+    assert (only["work"], only["dtype"], only["bytes"]) == ("gemm", "bf16", passes * nbytes)
     assert (only["m"], only["n"], only["k"]) == (rows, 1024, 4096) and step.flops(0) == 2 * rows * 4096 * 1024
 
 

@@ -75,14 +75,20 @@ GRADIENTS = 3
 Chosen: timm's tables of RTX 3090, mobilenetv3_large_100 and convnext_base, both layouts."""
 
 
+UNPACKS = {"aten::_weight_int4pack_mm": 1.5}
+"""Times of products that unpack weights, in those of their bytes. Chosen: Llama-2-70B in gpt-fast's README reads
+weights of 4 bits at 1,098 GB/s on A100, whose memory reaches 1,700."""
+
+
 def is_depthwise(op: Op) -> bool:
     """Says whether each filter of a convolution reads one channel of several: bytes limit its kernels."""
     return _filters(op)[1] == 1 and any(shape[1] > 1 for shape, _ in op.inputs[:1] if len(shape) >= 3)
 
 
-def passes_of(op: Op) -> int:
+def passes_of(op: Op) -> float:
     """Returns the time of an operator's kernels that move its bytes, in that of its bytes."""
-    return GRADIENTS if is_convolution(op) and is_depthwise(op) and "backward" in op.name else 1
+    is_gradient = is_convolution(op) and is_depthwise(op) and "backward" in op.name
+    return GRADIENTS if is_gradient else UNPACKS.get(op.name, 1)
 
 
 def convolution(op: Op, launches: int) -> Gemm:

@@ -271,7 +271,7 @@ class _Rank:
             if (experts := grouped(found)) is not None:
                 return self.rank.gemm(placed, **experts)
             if not self._products[row.op] and (product := product_of(found)) is not None:
-                return self.rank.gemm(placed, **product, nbytes=found.bytes)
+                return self.rank.gemm(placed, **product, nbytes=passes_of(found) * found.bytes)
         return self.rank.move(placed, self._share(row), bound=found.is_bound)
 
     def _call(self, row: Row, call: Call) -> int | None:
