@@ -3,8 +3,13 @@
 import json
 import pickletools
 import re
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
 
 import pytest
+import torch
 from dryrun_children import PATIENT, SCRIPTS, Children, children, counted, of_kind
 
 import nvcoll
@@ -468,3 +473,55 @@ def test_a_step_that_keeps_tensors_says_how_many_bytes_and_where(children, tmp_p
     [(out, run, recording)] = children.run(tmp_path / "leaks.py", steps=3)
     assert run.status == "counted", out
     assert recording.growth == {"bytes": 8 << 20, "step": 3, "line": "leaks.py:10 <module>"}
+
+
+EXTENSION = """
+#include <dlfcn.h>
+#include <pybind11/pybind11.h>
+
+struct Dim { unsigned x = 1, y = 1, z = 1; };
+static void kernel() {}
+
+pybind11::object scan(pybind11::object x) {
+    auto launch = (int (*)(const void*, Dim, Dim, void**, size_t, void*))dlsym(RTLD_DEFAULT, "cudaLaunchKernel");
+    auto result = x.attr("clone")();
+    for (int i = 0; i < 2; i++) launch((const void*)kernel, Dim(), Dim(), nullptr, 0, nullptr);
+    return result;
+}
+
+PYBIND11_MODULE(selective_scan, module) {
+    using Register = void (*)(void**, const char*, char*, const char*, int, void*, void*, void*, void*, int*);
+    static long binary[3] = {0x466243b1, 0, 0};
+    auto handle = ((void** (*)(void*))dlsym(RTLD_DEFAULT, "__cudaRegisterFatBinary"))(binary);
+    auto add = (Register)dlsym(RTLD_DEFAULT, "__cudaRegisterFunction");
+    add(handle, (const char*)kernel, (char*)"scan_kernel", "scan_kernel", -1, 0, 0, 0, 0, 0);
+    module.def("scan", &scan);
+}
+"""
+
+SCANS = """
+import torch
+import selective_scan
+
+layer = torch.nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(layer.parameters())
+for _ in range(3):
+    x = torch.randn(1024, 1024, device="cuda")
+    layer(selective_scan.scan(x)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_functions_of_extensions_are_kernels_with_the_bytes_of_their_tensors(children, tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    (tmp_path / "scan.cpp").write_text(EXTENSION)
+    (tmp_path / "scans.py").write_text(SCANS)
+    include = [Path(torch.__file__).parent / "include", sysconfig.get_paths()["include"]]
+    command = ["g++", "-O0", "-shared", "-fPIC", "-std=c++17", *(f"-I{each}" for each in include), "scan.cpp"]
+    subprocess.run([*command, "-o", "selective_scan.so", "-ldl"], cwd=tmp_path, check=True, timeout=200)
+    [(out, run, recording)] = children.run(tmp_path / "scans.py")
+    assert run.status == "counted", out
+    [(number, found)] = [each for each in enumerate(recording.ops) if each[1].name == "selective_scan::scan"]
+    assert found.bytes == 2 * 1024 * 1024 * 4 and found.is_bound
+    assert list(of_kind(recording, Kind.LAUNCH)["op"]).count(number) == 2, "also after an operator inside of it"

@@ -1,4 +1,4 @@
-"""Finds the tensors of kernels that torch.compile and Triton made; the virtual GPU sees only their name and grid.
+"""Finds the tensors of kernels of torch.compile, Triton and extensions; the virtual GPU sees only their name and grid.
 
 Times of kernels on a virtual GPU mean nothing, so autotuning takes the first choice.
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
+from functools import wraps
 from importlib.abc import MetaPathFinder
+from importlib.machinery import ExtensionFileLoader
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +25,12 @@ from nvcoll.dryrun.inside.tensors import tensors_of
 TRIGGER = "torch._inductor.compile_fx"
 """The module that torch imports when it compiles for the first time."""
 
+
+RECORDS = ("PyCapsule", "pybind11_detail_function_record")
+"""Beginnings of names of what pybind11's functions are bound to, before its version 3 and since."""
+
+OWN = ("torch", "functorch", "triton")
+"""Packages whose functions make operators, or kernels that have rows."""
 
 Run = Callable[..., object]
 """The method that launches a kernel."""
@@ -45,6 +54,38 @@ def install(recorder: Operators, data: Data) -> None:
     sys.meta_path.insert(0, OnFirstUse(TRIGGER, lambda: _install(recorder, data)))
     if importlib.util.find_spec("triton") is not None:
         _install_triton(recorder, data)
+
+    def around(execute: Run) -> Run:
+        def executed(this: Any, module: ModuleType) -> None:
+            execute(this, module)
+            extend(module, recorder, data)
+
+        return executed
+
+    private.wrap(ExtensionFileLoader, "exec_module", around)
+
+
+def extend(module: ModuleType, recorder: Operators, data: Data) -> None:
+    """Makes functions of an extension, bound by pybind11, kernels of whose tensors only the bytes are known."""
+
+    def around(function: Run) -> Run:
+        @wraps(function)
+        def recorded(*args: object, **kwargs: object) -> object:
+            tensors = tensors_of(args, kwargs)
+            if recorder.is_within or not any(each.is_cuda for each in tensors):
+                return function(*args, **kwargs)
+            with recorder.kernel(f"{module.__name__}::{function.__name__}", tensors, is_bound=True):
+                result = function(*args, **kwargs)
+                tensors += tensors_of(result)
+            data.forget_fresh(tensors)
+            return result
+
+        return recorded
+
+    for name, each in list(vars(module).items()):
+        record = type(getattr(each, "__self__", None)).__name__
+        if record.startswith(RECORDS) and module.__name__.partition(".")[0] not in OWN:
+            private.wrap(module, name, around)
 
 
 def _install_triton(recorder: Operators, data: Data) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from threading import Lock, get_ident
+from threading import Lock, get_ident, local
 
 import torch
 
@@ -46,6 +46,13 @@ NOTHING = Op("")
 """The row of no operator, and of one that raised."""
 
 
+class Begun(local):
+    """The numbers of operators that a thread has begun and not ended, outermost first."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+
+
 class Operators:
     """The rows of operators in the counted step."""
 
@@ -56,7 +63,7 @@ class Operators:
         self.captures = 0
         """CUDA graphs that were captured."""
         self._last_collective = 0
-        self._rows, self._lock = [NOTHING], Lock()
+        self._rows, self._lock, self._begun = [NOTHING], Lock(), Begun()
         self._kept, self._was_on = 1, False
         self._by_sequence: dict[int, int] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
@@ -98,12 +105,22 @@ class Operators:
         with self._lock:  # threads of the script begin operators at the same time
             self._rows.append(NOTHING)
             number = len(self._rows) - 1
-        self._gpu.set_op(number)
+        self._carry(number)
         return number
 
+    @property
+    def is_within(self) -> bool:
+        """Whether this thread has begun an operator: it launches what functions that it calls launch."""
+        return bool(self._begun.numbers)
+
+    def _carry(self, number: int) -> None:
+        self._begun.numbers.append(number)
+        self._gpu.set_op(number)
+
     def leave(self) -> None:
-        """Ends the operator: launches carry no number."""
-        self._gpu.set_op(0)
+        """Ends the operator: launches carry the number of the operator around it, if there is one."""
+        self._begun.numbers.pop()
+        self._gpu.set_op(self._begun.numbers[-1] if self.is_within else 0)
 
     def end(
         self,
@@ -145,19 +162,25 @@ class Operators:
         seen: Seen = WHOLE,
         is_bound: bool = False,
     ) -> Iterator[None]:
-        """Writes the row of a compiled kernel, which is launched inside of `with`; `is_bound` is as in the row."""
+        """Writes the row of a compiled kernel, which is launched inside of `with`; `is_bound` is as in the row.
+
+        Tensors that it returns may be appended to `tensors`.
+        """
         if not self.is_on:
             yield
             return
         self.host_ops += 1
-        number = self.begin()
         line, is_backward = self._line()
-        size = sum(seen.read.get(id(each), bytes_of(each)) for each in tensors)
-        shapes = tuple(_shape(each) for each in seen.tensors or tensors[:INPUTS])
-        row = name, 0, size, shapes, line, is_backward, seen.is_causal, self._numbers_of(name, tensors)
-        self._rows[number] = Op(*row, pairs=seen.pairs, is_bound=is_bound)
-        with self._of(number):
+        number = self.begin()
+        try:
             yield
+        finally:
+            self.leave()
+            size = sum(seen.read.get(id(each), bytes_of(each)) for each in tensors)
+            shapes = tuple(_shape(each) for each in seen.tensors or tensors[:INPUTS])
+            row = name, 0, size, shapes, line, is_backward, seen.is_causal, self._numbers_of(name, tensors)
+            if number < len(self._rows):  # else another thread has begun a step meanwhile
+                self._rows[number] = Op(*row, pairs=seen.pairs, is_bound=is_bound)
 
     def _numbers_of(self, name: str, tensors: list[torch.Tensor]) -> tuple[int, ...]:
         found = []
@@ -175,7 +198,7 @@ class Operators:
 
     @contextmanager
     def _of(self, number: int) -> Iterator[None]:
-        self._gpu.set_op(number)
+        self._carry(number)
         try:
             yield
         finally:
