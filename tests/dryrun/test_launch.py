@@ -51,10 +51,12 @@ def library():
 def ranks_that(tmp_path, monkeypatch):
     """Returns a function that runs ranks of a script by another child."""
 
-    def run(code, ranks=(0,), script="", **more):
+    def run(code, ranks=(0,), script="", imported="", **more):
         (tmp_path / "fake_inside.py").write_text(CHILD + code)
         (tmp_path / "train.py").write_text(script)
+        (tmp_path / "imported.py").write_text(imported)
         monkeypatch.setattr(launch, "INSIDE", "fake_inside")
+        monkeypatch.setattr(launch, "IMPORTED", "imported")
         monkeypatch.setattr(launch, "library", library)
         monkeypatch.setattr(launch, "libraries", lambda: tmp_path)
         monkeypatch.setattr(launch, "torch_installed", lambda: Torch("2.15.0+cu132", "13.2", tmp_path))
@@ -221,6 +223,20 @@ def test_the_limit_of_memory_counts_children_and_what_is_shared_once(ranks_that)
     grows = "if os.fork() == 0:\n    x = bytearray(300 << 20)\ntime.sleep(1000)"
     with pytest.raises(DryRunLimit, match="pass a larger --memory-limit"):
         ranks_that(grows, memory_limit_bytes=200e6)
+
+
+def test_stages_share_what_they_import_and_end_with_what_has_forked_them(ranks_that):
+    large = "x = bytearray(b'1') * (150 << 20)"
+    code = "import imported; run.message = str(os.getppid()); time.sleep(1.5); run.save(spec['result'])"
+    ended = ranks_that(code, ranks=(0, 4, 8, 12), imported=large, memory_limit_bytes=400e6)
+    assert [(run.rank, run.status) for _, run in ended] == [(rank, "ended") for rank in (0, 4, 8, 12)]
+    (server,) = {run.message for _, run in ended}
+    assert_gone([server])
+
+
+def test_an_import_that_fails_is_the_failure_of_the_first_stage(ranks_that):
+    ((_, run),) = ranks_that("", ranks=(0, 4), imported="raise ImportError('no torch')")
+    assert (run.rank, run.status) == (0, "failed") and "ImportError: no torch" in run.message
 
 
 RUNS_SCRIPT = """

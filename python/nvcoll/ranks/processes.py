@@ -47,6 +47,22 @@ START = (
 """The program of a process that runs a module of nvcoll."""
 
 
+@dataclass(frozen=True)
+class Fork:
+    """A process that a process of the supervisor has forked, and does not collect."""
+
+    pid: int
+    stdout: IO[bytes] | None = None
+    stderr: IO[bytes] | None = None
+
+    def wait(self) -> None:
+        """Leaves the process to its parent."""
+
+    def kill(self) -> None:
+        """Kills the process."""
+        os.kill(self.pid, signal.SIGKILL)
+
+
 @dataclass(eq=False)
 class Process:
     """A process of a rank, as its supervisor sees it.
@@ -60,7 +76,7 @@ class Process:
     """
 
     rank: int
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | Fork
     ended: int
     pipe: Connection | None = None
     status: int | None = None
@@ -122,6 +138,10 @@ class Supervisor:
         # -P -S: without the modules of the folder and of the user, one of which could have the name of one of Python's
         binding = [sys.executable, "-P", "-S", bound.__file__, str(os.getpid())]
         popen = subprocess.Popen([*binding, *command], start_new_session=True, **how)
+        return self.add(rank, popen, pipe)
+
+    def add(self, rank: int, popen: subprocess.Popen[bytes] | Fork, pipe: Connection | None = None) -> Process:
+        """Adds a process that was started; arguments as for `start`."""
         try:
             process = Process(rank, popen, os.pidfd_open(popen.pid), pipe)
         except OSError:
@@ -176,9 +196,7 @@ class Supervisor:
     def _end(self, process: Process, key: selectors.SelectorKey) -> list[Event]:
         """Notes the end of a process; returns the messages that are left in its pipe, and the end."""
         self._selector.unregister(key.fileobj)
-        found = os.waitid(os.P_PIDFD, process.ended, os.WEXITED | os.WNOWAIT)
-        assert found is not None
-        process.status = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        process.status = _status_of(process)
         rest = []
         with suppress(OSError):
             while process.pipe is not None and process.pipe.poll() and (message := _received(process.pipe)) is not None:
@@ -221,6 +239,19 @@ def prepare(pipe: Connection) -> None:
         spawn.prepare(pipe.recv())
     finally:
         del process._inheriting
+
+
+def _status_of(process: Process) -> int:
+    """Returns the exit status of a process that has ended, or minus the signal that killed it."""
+    if isinstance(process.popen, Fork):
+        try:
+            with open(f"/proc/{process.popen.pid}/stat", "rb") as file:
+                return os.waitstatus_to_exitcode(int(file.read().split()[-1]))
+        except OSError:  # collected, as its parent has ended, too
+            return -signal.SIGKILL
+    found = os.waitid(os.P_PIDFD, process.ended, os.WEXITED | os.WNOWAIT)
+    assert found is not None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
 
 
 def _received(pipe: Connection) -> Any:

@@ -162,7 +162,7 @@ class Child:
         run = self.run
         run.status, run.message, run.exit_status = status, message, exit_status
         run.seconds = time.monotonic() - BEGAN
-        run.peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        run.peak_rss_bytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - self._shared_bytes()
         if self.session is not None:
             times = self.session.steps.times[: self.session.steps.wanted]
             run.unmeasured = self.session.unmeasured
@@ -181,6 +181,14 @@ class Child:
         sys.stdout.flush()
         sys.stderr.flush()
         self._exit(exit_status)
+
+    def _shared_bytes(self) -> int:
+        """Returns the memory that counts as of other ranks, which have it, too."""
+        if len(self.spec.roles) < 2:
+            return 0
+        with open("/proc/self/smaps_rollup", encoding="ascii", errors="replace") as file:
+            sizes = {line.split()[0]: int(line.split()[1]) << 10 for line in file if line.startswith(("Rss:", "Pss:"))}
+        return sizes["Rss:"] - sizes["Pss:"]
 
 
 def _of_script(trace: TracebackType | None) -> TracebackType | None:
