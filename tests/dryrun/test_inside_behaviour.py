@@ -73,6 +73,7 @@ def values(tmp_path_factory):
         "drawn",
         "placed_as_on_a_cpu",
         "neighbours",
+        "samples",
         "nested",
     )
     [(out, run, _)] = Children(tmp_path_factory.mktemp("values")).run("values.py", *names)
@@ -99,6 +100,7 @@ def test_what_derives_from_values_that_do_not_exist_is_finite(values):
 
 def test_tables_of_large_floats_that_are_made_of_known_places_have_values(values):
     assert values["placed_as_on_a_cpu"]
+    assert values["samples"] == [2, 4, 2, 1, 0, 0]
     assert values["neighbours"] == [2 * (3 * 1600 - 1), [6, 7, 8, 3200]]
 
 

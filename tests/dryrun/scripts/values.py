@@ -117,6 +117,17 @@ def placed_as_on_a_cpu():
     return placed() == placed("cpu")
 
 
+def samples():
+    """Statistics of 23 MiB of data that are made of samples on the CPU, and of weights that have no values."""
+    data = torch.cat([torch.full((1, 3, 32, 32), float(i % 5)) for i in range(2000)])
+    whole = torch.arange(4_000_000, dtype=torch.uint8).float() / 255
+    whole.sub_(whole.mean())
+    weight = nn.Linear(2048, 2048).weight
+    shown = [data.mean(), data[4].mean(), (data - 2).square().mean(), whole.max() - whole.min(), weight.std()]
+    whole.copy_(weight.view(-1)[:4_000_000])
+    return [*(round(each.item(), 3) for each in shown), whole.max().item()]
+
+
 def neighbours():
     """The neighbours of points on a line, of tables of 39 MiB of floats and 78 MiB of integers."""
     points = torch.arange(3200.0, device="cuda").repeat(2, 1)

@@ -2,23 +2,33 @@
 
 A model that is built on the CPU and sharded later would take its whole size, and minutes of random numbers. So a large
 float tensor on the CPU is address space without pages: operators that write to it do nothing, operators that make one
-only make its shape, and their small results (a sum, a mask) are zero.
+only make its shape, and their small results (a sum, a mask) are zero. A tensor that an operator made of tensors that
+have values (samples of a data set, by `cat`) has values, and so has what is made of it, up to 1 GiB in an operator.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod
+from typing import Any
 
 import torch
 
+from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.refusals import unknown_shape
 from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule
-from nvcoll.dryrun.inside.tensors import HOST_FLOAT_BYTES, is_large_on_host, replaced
+from nvcoll.dryrun.inside.tensors import HOST_FLOAT_BYTES, is_large_on_host, replaced, tensors_of
 
 FILLED = tuple(f"aten::{name}" for name in ("zeros", "ones", "full", "rand", "randn", "normal.float_float", "eye"))
 """Operators that make a tensor from its sizes and write all of it."""
+
+MOST_BYTES = 1 << 30
+"""The most bytes that an operator reads for values. Chosen: data sets that fit in memory are smaller, models larger."""
+
+VALUED: dict[int, Any] = {}
+"""Weak references to the memory of large tensors with values, by address."""
 
 
 def without_values(rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor], lines: Lines) -> object:
@@ -37,10 +47,10 @@ def without_values(rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Te
         return NotImplemented
     if not inputs:
         return _made(rule, args, kwargs)
-    if rule.leaves_data or rule.is_new or not any(is_large_on_host(each) for each in inputs):
+    if rule.leaves_data or rule.is_new or any(each.device.type != "cpu" for each in inputs):
         return NotImplemented
-    if any(each.device.type != "cpu" for each in inputs):
-        return NotImplemented
+    if _have_values(inputs):
+        return _computed(rule, args, kwargs)
     if rule.shape_is_data:
         first = inputs[0]
         dtype = str(first.dtype).removeprefix("torch.")
@@ -49,9 +59,35 @@ def without_values(rule: Rule, args: Args, kwargs: Kwargs, inputs: list[torch.Te
         written = rule.mutated(args, kwargs)
         if not any(is_large_on_host(each) for each in written):
             return NotImplemented
+        for each in written:
+            VALUED.pop(each.untyped_storage().data_ptr(), None)
         count = len(rule.op._schema.returns)
         return None if count == 0 else written[0] if count == 1 else tuple(written)
     return _shaped(rule, args, kwargs)
+
+
+def _have_values(tensors: Sequence[torch.Tensor]) -> bool:
+    large = [each for each in tensors if is_large_on_host(each)]
+    if not large:
+        return True
+    known = (VALUED.get(each.untyped_storage().data_ptr()) for each in large)
+    return all(each is not None and not each.expired() for each in known) and sum(map(_bytes, large)) <= MOST_BYTES
+
+
+def _computed(rule: Rule, args: Args, kwargs: Kwargs) -> object:
+    """Runs an operator whose inputs have values: what it makes has values, too, unless it draws them."""
+    if rule.is_random:
+        return NotImplemented
+    result = rule.op(*args, **kwargs)
+    for each in tensors_of(result):
+        if is_large_on_host(each):
+            storage = each.untyped_storage()
+            VALUED[storage.data_ptr()] = private.StorageWeakRef(storage)
+    return result
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 def _made(rule: Rule, args: Args, kwargs: Kwargs) -> object:
