@@ -71,7 +71,14 @@ def test_a_cache_has_the_tokens_that_the_call_adds_to_it():
     assert found.pairs == (2 * 5600 - 4) // 4, "of one sequence; causal ones count twice, their own key half"
 
 
-@pytest.mark.parametrize("side", [{"window_size": (1023, 0)}, {"window_size_left": 1023, "window_size_right": 0}])
+@pytest.mark.parametrize(
+    "side",
+    [
+        {"window_size": (1023, 0)},
+        {"window_size_left": 1023, "window_size_right": 0},
+        {"window_left": 1023, "window_right": -1, "is_causal": True},
+    ],
+)
 def test_a_window_bounds_the_keys_of_a_query(side):
     shape = (SEQUENCES, TOKENS, HEADS, WIDTH)
     found = seen_of(named(shape, shape, **side), KNOWN)

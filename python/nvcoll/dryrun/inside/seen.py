@@ -29,6 +29,8 @@ LENGTHS = ("seqused_k", "seqlens_k", "seqlen_k", "cache_seqlens", "seq_lens")
 """Names of the number of keys of each sequence."""
 TABLES = frozenset({"block_table", "block_tables", "page_table"})
 """Names of the pages of each sequence."""
+SIDES = (("window_size_left", "window_left"), ("window_size_right", "window_right"))
+"""Names of the keys before and after its own that a query sees; -1: all."""
 CAUSAL = ("is_causal", "causal", "custom_mask_type")
 UNKNOWN = "attention has sequences as long as their tensors or pages: their lengths are not known"
 
@@ -103,10 +105,10 @@ def _window(named: Mapping[str, object]) -> tuple[int | None, int | None]:
     window = named.get("window_size")
     if isinstance(window, int):  # of torch's memory-efficient attention: with the key of the query
         return (window - 1 if window > 0 else None), None
-    sides = window if isinstance(window, list | tuple) and len(window) == 2 else None
-    left, right = sides or (named.get("window_size_left"), named.get("window_size_right"))
-    bounds = [each if isinstance(each, int) and each >= 0 else None for each in (left, right)]
-    return bounds[0], bounds[1]
+    apart = [next((named[name] for name in names if name in named), None) for names in SIDES]
+    sides = window if isinstance(window, list | tuple) and len(window) == 2 else apart
+    left, right = (each if isinstance(each, int) and each >= 0 else None for each in sides)
+    return left, right
 
 
 def _area(keys: float, window: float) -> float:
