@@ -8,8 +8,9 @@ limit, and prints a line of a table in Markdown. The output of the script is in 
 folder. Packages that a row names must be installed; the tool installs none. A row takes 10 s to some minutes.
 
 Keys of a row: `name`, `repository`, `commit`, `folder`, `command` (script and arguments), `options` (of nvcoll),
-`data` (lines "MAKER PATH ARGUMENTS"), `prepare` (shell), `packages`, `published` (with its source), and `first`: what
-stopped the first dry run that was ever tried; without it, nothing did. `ours = true`: nvcoll was the reason.
+`data` (lines "MAKER PATH ARGUMENTS"), `prepare` (shell), `environment`, `packages`, `published` (with its source), and
+`first`: what stopped the first dry run that was ever tried; without it, nothing did. `ours = true`: nvcoll was the
+reason.
 """
 
 import argparse
@@ -198,7 +199,7 @@ def outcome(row: dict[str, Any], folder: Path, limit: int) -> tuple[str, dict[st
         MAKERS[maker](folder / path, *arguments)
     paths = [str(folder), str(Path(__file__).parent / "unchecked"), os.environ.get("PYTHONPATH", "")]
     own = {"PYTHONPATH": os.pathsep.join(paths).strip(os.pathsep), "TORCH_HOME": str(folder / "torch_home")}
-    environment = os.environ | own | {"WANDB_MODE": "offline"}
+    environment = os.environ | own | {"WANDB_MODE": "offline"} | row.get("environment", {})
     subprocess.run(row.get("prepare", "true"), shell=True, check=True, cwd=folder, env=environment)
     command = ["nvcoll", "dryrun", "--json", f"--time-limit={limit}", *shlex.split(row.get("options", ""))]
     words = [*command, *shlex.split(row["command"])]
