@@ -234,6 +234,11 @@ def test_stages_share_what_they_import_and_end_with_what_has_forked_them(ranks_t
     assert_gone([server])
 
 
+def test_what_has_forked_the_stages_lives_when_it_is_asked_for_its_stack(ranks_that):
+    code = "os.kill(os.getppid(), 43); time.sleep(0.5); run.save(spec['result'])"
+    assert [run.status for _, run in ranks_that(code, ranks=(0, 4))] == ["ended", "ended"]
+
+
 def test_an_import_that_fails_is_the_failure_of_the_first_stage(ranks_that):
     ((_, run),) = ranks_that("", ranks=(0, 4), imported="raise ImportError('no torch')")
     assert (run.rank, run.status) == (0, "failed") and "ImportError: no torch" in run.message

@@ -20,6 +20,7 @@ import warnings
 from importlib import import_module
 from multiprocessing.connection import Connection
 
+from nvcoll.dryrun.wire import stacks
 from nvcoll.ranks.bound import end_with_parent
 
 
@@ -28,6 +29,7 @@ def main(pipe: int, imported: str, module: str, ranks: list[str]) -> None:
     import_module(imported)
     gc.collect()
     gc.freeze()  # a later collection would write to all pages that hold objects
+    signal.signal(stacks.SIGNAL, signal.SIG_IGN)  # the first rank may be asked for its stack before its id is known
     rows = [(spec, int(out), int(errors)) for spec, out, errors in (rank.rsplit(",", 2) for rank in ranks)]
     server, forks = os.getpid(), []
     warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # numpy handles forks
