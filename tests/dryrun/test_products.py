@@ -244,6 +244,28 @@ def test_an_operator_moves_the_elements_that_its_kernels_read_and_write(name):
     assert Rule(op).bytes_of(args, {}, tensors_of(args), tensors) == expected
 
 
+def test_a_lookup_of_a_library_reads_the_rows_of_its_table():
+    torch = pytest.importorskip("torch")
+    from nvcoll.dryrun.inside.rules import Rule
+    from nvcoll.dryrun.inside.tensors import tensors_of
+
+    library = torch.library.Library("nvcoll_tests", "FRAGMENT")
+    library.define("rotary_embedding(Tensor positions, Tensor(a!) query, Tensor cache) -> ()")
+    positions, query, cache = torch.zeros(10, dtype=torch.int64), torch.empty(10, 64), torch.empty(8192, 64)
+    rule = Rule(torch.ops.nvcoll_tests.rotary_embedding.default)
+    tensors = tensors_of((positions, query, cache))
+    assert rule.bytes_of((positions, query, cache), {}, tensors, tensors) == 10 * (8 + 2 * 64 * FLOAT)
+
+
+def test_a_pointwise_kernel_reads_an_element_of_each_tensor_for_each_that_it_writes():
+    torch = pytest.importorskip("torch")
+    from nvcoll.dryrun.inside.compiled import _read
+
+    table, rows, result = torch.empty(8192, 64), torch.empty(10, 64), torch.empty(10, 64)
+    assert _read("triton_poi_fused_index_select_0", [table, rows], [result]) == {id(table): 10 * 64 * FLOAT}
+    assert _read("triton_red_fused_mean_0", [table], [result]) == {}
+
+
 @pytest.mark.parametrize("as_products", [False, True], ids=["a kernel of cuDNN", "products of cuBLAS"])
 def test_a_convolution_counts_once_however_it_runs(as_products):
     images, pixels, channels, filters = 32, 56 * 56, 64, 128
@@ -256,3 +278,13 @@ def test_a_convolution_counts_once_however_it_runs(as_products):
     log.launch(convolution)
     made = made_of([log.recording()], gpu="h100-sxm", name="one")
     assert made.step.flops(0) == flops and made.step.flops() == made.step.model_flops == 16 * flops
+
+
+@pytest.mark.parametrize(("tokens", "reached"), [(1, 8), (4, 29.1), (4096, 128)])
+def test_routed_experts_read_the_weights_that_a_batch_reaches(tokens, reached):
+    shapes = ((tokens, 2048), "bfloat16"), ((128, 1536, 2048), "float8_e4m3fn"), ((tokens, 8, 1536), "bfloat16")
+    row = grouped(Op("fused_moe_kernel", inputs=shapes))
+    assert row["batch"] == pytest.approx(reached, rel=1e-2) and row["dtype"] == "bf16" and row["experts"]
+    assert row["m"] * row["batch"] * row["n"] * row["k"] == tokens * 8 * 1536 * 2048
+    moved = reached * 1536 * 2048 + 2 * tokens * (2048 + 8 * 1536)
+    assert row["nbytes"] == pytest.approx(moved, rel=1e-2)

@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 
 from nvcoll._nvcoll import CollectivePrice, Fabric, StepPrediction, fabric
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
-from nvcoll.dryrun.parent.launch import Request
+from nvcoll.dryrun.parent.launch import REQUESTS, Request
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.report import report_of
 from nvcoll.dryrun.parent.script import recorded_on
@@ -28,7 +28,7 @@ class Conditions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class DryRun:
-    """A step of a script on a machine.
+    """A step of a script on a machine; of a model server a decode iteration.
 
     Attributes:
         seconds: the predicted time of the step.
@@ -41,6 +41,8 @@ class DryRun:
         collectives: the collectives of the step with predicted times.
         prediction: the whole prediction.
         recording: the whole recording.
+        kv_tokens: tokens for which a model server has room in its cache of keys and values, as it prints; 0: no server.
+        prefill: the whole prediction of the server's prefill iteration, if it had one.
         report: the report of ``nvcoll dryrun``; ``print(step.report)`` shows it.
     """
 
@@ -54,6 +56,8 @@ class DryRun:
     collectives: Sequence[CollectivePrice] = field(repr=False)
     prediction: StepPrediction = field(repr=False)
     recording: Recording = field(repr=False)
+    kv_tokens: int
+    prefill: StepPrediction | None = field(repr=False)
     report: Report = field(repr=False)
 
 
@@ -64,6 +68,7 @@ def dryrun(
     world_size: int | None = None,
     is_module: bool = False,
     steps: int = STEPS,
+    serve: bool = False,
     ranks: Sequence[int] | None = None,
     tokens: float | None = None,
     time_limit: float = 600.0,
@@ -83,6 +88,7 @@ def dryrun(
         world_size: the number of ranks. Default: the GPUs of the machine.
         is_module: runs the script as ``python -m``.
         steps: steps of the optimizer to run; the last one counts.
+        serve: whether the script is a model server, whose iterations are the steps, as ``--serve``.
         ranks: ranks to run. Default: one of each kind of rank.
         tokens: tokens in a step of all ranks. Default: found in the recording.
         time_limit: seconds after which the script is ended.
@@ -108,6 +114,7 @@ def dryrun(
         environment=environment or {},
         ranks=None if ranks is None else tuple(ranks),
         is_cached=is_cached,
+        serves=REQUESTS if serve else "",
     )
     price = partial(Machine, **conditions)
     (recording,) = recorded_on([machine], request, price, tokens)
@@ -115,7 +122,7 @@ def dryrun(
         raise recording
     recording = recording.with_facts(machine=machine.name)
     report = report_of("dryrun", [machine], [recording], price)
-    (found,) = report.found
+    found, *others = report.found
     return DryRun(
         seconds=found.seconds,
         peak_gib=max(rank["allocated"] for rank in recording.facts["ranks"]) / 2**30,
@@ -127,5 +134,7 @@ def dryrun(
         collectives=found.collectives,
         prediction=found,
         recording=recording,
+        kv_tokens=recording.facts["served"]["kv_tokens"] if "served" in recording.facts else 0,
+        prefill=others[0] if others else None,
         report=report,
     )

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.resources import files
+from itertools import repeat
 from typing import Final, Literal
 
 from nvcoll._nvcoll import CollectivePrice, InvalidArgument, StepPrediction
@@ -69,7 +70,7 @@ class Detail:
 
     ``memory`` replaces the sentence about the memory, ``peak`` is the line of a script at which it is fullest, ``last``
     are sentences at the end: layouts to try, assumptions. ``passes`` is a further table of times, ``host`` says
-    whether the processor limits the step.
+    whether the processor limits the step, ``iteration`` which iteration of a server it is: ``decode``, ``prefill``.
     """
 
     memory: str = ""
@@ -78,6 +79,7 @@ class Detail:
     last: Sequence[Line] = ()
     passes: Table | None = None
     host: str = ""
+    iteration: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,13 +169,19 @@ class Report(Blocks):
             {"machine": name, "refused": one.refused, "candidates": rows[name]} for name, one in self.sweeps.items()
         ]
         measured = self.measured and {name: value for name, value in vars(self.measured).items() if name != "shown"}
-        row: dict[str, object] = {"command": self.command, "reports": [self._of_prediction(one) for one in self.found]}
+        reports = [self._of_prediction(*each) for each in self._detailed()]
+        row: dict[str, object] = {"command": self.command, "reports": reports}
         row |= {"sweep": sweeps, "measured": measured, "recordings": self.recordings, "assumed": self.assumed}
         return json_text(SCHEMA, row | {"out_of_memory": [asdict(one) for one in self.out_of_memory]})
 
-    def _of_prediction(self, one: StepPrediction) -> dict[str, object]:
+    def _detailed(self) -> Iterator[tuple[StepPrediction, Detail]]:
+        """Yields the predictions, each with its details."""
+        return zip(self.found, self.details or repeat(Detail()), strict=False)
+
+    def _of_prediction(self, one: StepPrediction, detail: Detail) -> dict[str, object]:
         """Returns what JSON has of a prediction."""
-        return one.to_dict() | {DOLLARS: self._dollars(one.machine.name, one)}
+        more = {"iteration": detail.iteration} if detail.iteration else {}
+        return one.to_dict() | {DOLLARS: self._dollars(one.machine.name, one)} | more
 
     def _of_candidate(self, machine: str, one: StepPrediction) -> dict[str, object]:
         """Returns what JSON has of a layout of a sweep."""
@@ -211,11 +219,12 @@ class Report(Blocks):
             for nth, (name, one) in enumerate(self.sweeps.items()):
                 yield from [None] * (nth > 0)
                 yield from of_sweep(one, f"{self.title} on {name}", self.dollars.get(name))
-        elif len(self.found) == 1:
+        elif len({one.machine.name for one in self.found}) == 1:
             if self.command != "plan":  # its head names the machine
                 yield Line("machine", _used(self.found[0]))
-            detail = self.details[0] if self.details else Detail()
-            yield from of_step(self.found[0], detail, self.dollars.get(self.found[0].machine.name))
+            for nth, (step, detail) in enumerate(self._detailed()):
+                yield from [None] * (nth > 0)
+                yield from of_step(step, detail, self.dollars.get(step.machine.name))
         elif self.found:
             yield from self._of_machines()
         for failed in self.out_of_memory:
@@ -245,16 +254,17 @@ class Report(Blocks):
         if self.dollars:
             prices = (one.dollars(self.dollars[one.machine.name]) for one in self.found)
             dollars = {"$/10^12 tokens": [f"{price:,.0f}" for price in prices]}
-        times = [Time(one.machine.name, one.seconds, one.low_s, one.high_s) for one in self.found]
+        names = [f"{one.machine.name} {detail.iteration}".strip() for one, detail in self._detailed()]
+        times = [Time(name, one.seconds, one.low_s, one.high_s) for name, one in zip(names, self.found, strict=True)]
         optional = ("waits", "tokens/s/GPU", "GiB")
         yield beside("step", times, columns, against=against, last=dollars, left=("memory",), optional=optional)
-        for one in self.found:
-            yield Line("limit", f"{one.machine.name}: {one.limit}")
-        for one in self.found:
+        for name, one in zip(names, self.found, strict=True):
+            yield Line("limit", f"{name}: {one.limit}")
+        for name, one in zip(names, self.found, strict=True):
             for reason in one.extrapolated:
-                yield Line("accuracy", f"{one.machine.name}: extrapolated: {reason}; the interval is wider")
-        for one, detail in zip(self.found, self.details, strict=False):
-            yield from (Line("hint", f"{one.machine.name}: {hint}") for hint in detail.hints[:1])
+                yield Line("accuracy", f"{name}: extrapolated: {reason}; the interval is wider")
+        for name, detail in zip(names, self.details, strict=False):
+            yield from (Line("hint", f"{name}: {hint}") for hint in detail.hints[:1])
 
 
 def _used(found: StepPrediction) -> str:
@@ -275,11 +285,12 @@ def of_step(found: StepPrediction, detail: Detail, dollars: float | None) -> Ite
         rates.append(f"{found.tokens_per_second:,.0f} tokens/s per GPU")
     if found.mfu:
         rates.append(f"{100 * found.mfu:.1f} % {'MFU' if found.flops_of == 'model' else 'HFU'}")
-    yield Line("step", ", ".join(rates))
-    if found.memory is not None:
+    yield Line(detail.iteration or "step", ", ".join(rates))
+    has_memory = found.memory is not None and detail.iteration != "prefill"  # of the same run as decode
+    if has_memory:
         held = f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} GiB on the fullest GPU: {fit_words(found.fit)}"
         yield Line("memory", detail.memory or held)
-    if detail.peak:
+    if has_memory and detail.peak:
         yield Line("peak", f"at {detail.peak}")
     yield Line("limit", found.limit)
     if detail.host:
@@ -289,7 +300,8 @@ def of_step(found: StepPrediction, detail: Detail, dollars: float | None) -> Ite
     for reason in found.extrapolated:
         yield Line("accuracy", f"extrapolated: {reason}; the interval is wider")
     yield from under("hint", detail.hints)
-    for table in (_of_parts(found), detail.passes, _of_memory(found), _of_lines(found), _of_collectives(found)):
+    memory = _of_memory(found) if has_memory else None
+    for table in (_of_parts(found), detail.passes, memory, _of_lines(found), _of_collectives(found)):
         if table is not None and table.rows:
             yield from (None, table)
     if found.collectives and (more := len(_collectives(found)) - MOST) > 0:

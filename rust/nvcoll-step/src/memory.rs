@@ -91,6 +91,8 @@ nvcoll_core::names! {
         Temporary = "layer at work",
         /// Logits and what the loss makes of them.
         Loss = "logits and loss",
+        /// A server's cache of keys and values.
+        Cache = "KV cache",
         /// Pools of CUDA graphs.
         Graphs = "CUDA graphs",
         /// Tensors of no known kind.

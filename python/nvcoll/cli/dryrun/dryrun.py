@@ -26,7 +26,7 @@ from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, one_machine
 from nvcoll.cli.machines import machines as machines_of
 from nvcoll.cli.outputs import Conditions, HostSpeed, Outputs
-from nvcoll.dryrun.parent.launch import SILENCE_S, Request
+from nvcoll.dryrun.parent.launch import REQUESTS, SILENCE_S, Request
 from nvcoll.dryrun.parent.recording import Recording
 from nvcoll.dryrun.parent.report import report_of
 from nvcoll.dryrun.parent.script import recorded_on
@@ -50,6 +50,12 @@ class Running:
         str | None,
         typer.Option("--step-at", help="Line that ends a step, if no torch.optim does.", metavar="FILE:LINE"),
     ] = None
+    serve: Annotated[
+        bool, typer.Option("--serve", help="The script is a model server (vLLM): its iterations are the steps.")
+    ] = False
+    requests: Annotated[
+        str, typer.Option(help="Requests that `vllm serve` gets, and their tokens.", metavar="NxTOKENS")
+    ] = REQUESTS
     loss: Annotated[
         float | None, typer.Option(help="What losses and other numbers that cannot be computed read as. Default: 0.")
     ] = None
@@ -87,6 +93,7 @@ class Running:
             gpu=gpu,
             steps=self.steps,
             step_at=self.step_at or "",
+            serves=self.requests if self.serve else "",
             loss=self.loss,
             response_tokens=self.response_tokens or "",
             time_limit_s=self.time_limit,

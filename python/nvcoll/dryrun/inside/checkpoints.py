@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from nvcoll.dryrun.inside import events, private
-from nvcoll.dryrun.inside.compiled import OnFirstUse
 from nvcoll.dryrun.inside.data import Data
 from nvcoll.dryrun.inside.events import File
+from nvcoll.dryrun.inside.imports import OnFirstUse
 from nvcoll.dryrun.inside.lines import Lines
 from nvcoll.dryrun.inside.ops import Operators
 from nvcoll.dryrun.inside.refusals import loses

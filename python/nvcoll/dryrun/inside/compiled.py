@@ -9,7 +9,6 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from functools import wraps
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
 from typing import Any
@@ -18,6 +17,7 @@ import torch
 
 from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.data import Data
+from nvcoll.dryrun.inside.imports import OnFirstUse
 from nvcoll.dryrun.inside.ops import Operators
 from nvcoll.dryrun.inside.seen import TABLES, WHOLE, Seen, seen_of
 from nvcoll.dryrun.inside.tensors import tensors_of
@@ -34,19 +34,6 @@ OWN = ("torch", "functorch", "triton")
 
 Run = Callable[..., object]
 """The method that launches a kernel."""
-
-
-class OnFirstUse(MetaPathFinder):
-    """Calls a function before a module is first imported: importing it now might cost seconds."""
-
-    def __init__(self, module: str, install: Callable[[], None]) -> None:
-        self._module, self._install = module, install
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        """Finds nothing; calls the function before the module is looked for."""
-        if fullname == self._module:
-            sys.meta_path.remove(self)
-            self._install()
 
 
 def install(recorder: Operators, data: Data) -> None:
@@ -109,17 +96,27 @@ def _install(recorder: Operators, data: Data) -> None:
         def recorded(this: Any, *args: object, **kwargs: object) -> object:
             tensors = [each for each in args if isinstance(each, torch.Tensor)]
             names = getattr(this.fn, "arg_names", ())
-            written = [each for name, each in zip(names, args, strict=False) if "out_ptr" in name]
-            data.forget([each for each in written if isinstance(each, torch.Tensor) and each.is_cuda])
+            called = {id(each): name for name, each in zip(names, args, strict=False)}
+            written = [each for each in tensors if "out_ptr" in called.get(id(each), "")]
+            data.forget([each for each in written if each.is_cuda])
             name = this.inductor_meta.get("kernel_name") or "triton"
             pairs, is_own = _pairs(name, tensors, data), this.heuristic_type.name == "USER_AUTOTUNE"
-            with recorder.kernel(name, tensors, Seen(pairs=pairs, is_causal=pairs > 0), is_bound=is_own):
+            read = _read(name, tensors, written)
+            with recorder.kernel(name, tensors, Seen((), pairs, pairs > 0, read), is_bound=is_own):
                 return run(this, *args, **kwargs)
 
         return recorded
 
     private.take_first_choice()
     private.wrap(private.autotuner(), "run", around)
+
+
+def _read(name: str, tensors: list[torch.Tensor], written: list[torch.Tensor]) -> dict[int, int]:
+    """Returns the bytes that a pointwise kernel reads of large tensors: an element for each that it writes."""
+    most = sum(each.numel() for each in written)
+    if not name.startswith("triton_poi") or not written:
+        return {}
+    return {id(each): most * each.element_size() for each in tensors if each.numel() > most}
 
 
 def _pairs(name: str, tensors: list[torch.Tensor], data: Data) -> int:

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from nvcoll.dryrun.inside import private
-from nvcoll.dryrun.inside.compiled import OnFirstUse
 from nvcoll.dryrun.inside.data import Data
+from nvcoll.dryrun.inside.imports import OnFirstUse
 
 TRIGGER = "transformers.generation.utils"
 """The module that uses the criterion."""

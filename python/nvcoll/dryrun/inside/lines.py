@@ -29,7 +29,7 @@ MODULES = ("/torch/nn/modules/module.py",)
 """The file that calls `forward` of modules."""
 OTHER = ("",)
 """All other files."""
-COMPILERS = ("triton/", "/inductor/", "torchinductor", "_distutils_hack/")
+COMPILERS = ("triton/", "/inductor/", "torchinductor", "inductor_cache/", "_distutils_hack/")
 
 
 class Lines:

@@ -34,7 +34,7 @@ from nvcoll.dryrun.inside.lines import NO_LINE, Lines
 from nvcoll.dryrun.inside.memory import MemoryWatch
 from nvcoll.dryrun.inside.rules import Args, Kwargs, Rule, bytes_of
 from nvcoll.dryrun.inside.seen import WHOLE, Seen, seen_of
-from nvcoll.dryrun.inside.tensors import IS_PLAIN, Parts, leaves_of, tensors_of
+from nvcoll.dryrun.inside.tensors import IS_PLAIN, Parts, is_whole, leaves_of, tensors_of
 from nvcoll.dryrun.inside.writes import Writes
 from nvcoll.dryrun.wire.rank_recording import EMBEDDING, Op
 
@@ -76,6 +76,8 @@ class Operators:
         self.before: dict[int, int] = {}
         """The last position in the log at which each line called a forward pass without gradients before the step."""
         self._trains = True
+        self.table = (0, 0)
+        """Rows of tables of integers that a server has for its requests, and how many of them an iteration touches."""
         self.saves: list[str] = []
         """Lines that called `torch.save` in the step."""
 
@@ -176,11 +178,16 @@ class Operators:
             yield
         finally:
             self.leave()
-            size = sum(seen.read.get(id(each), bytes_of(each)) for each in tensors)
+            size = sum(seen.read.get(id(each), self._bytes_of(each)) for each in tensors)
             shapes = tuple(_shape(each) for each in seen.tensors or tensors[:INPUTS])
             row = name, 0, size, shapes, line, is_backward, seen.is_causal, self._numbers_of(name, tensors)
             if number < len(self._rows):  # else another thread has begun a step meanwhile
                 self._rows[number] = Op(*row, pairs=seen.pairs, is_bound=is_bound)
+
+    def _bytes_of(self, tensor: torch.Tensor) -> int:
+        rows, touched = self.table
+        part = touched / rows if rows and is_whole(tensor) and tensor.dim() > 1 and len(tensor) == rows else 1
+        return int(part * bytes_of(tensor))
 
     def _numbers_of(self, name: str, tensors: list[torch.Tensor]) -> tuple[int, ...]:
         found = []

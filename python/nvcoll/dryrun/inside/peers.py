@@ -55,6 +55,8 @@ class Peers:
         self._gpu, self._mail, self._lines, self._recorder = gpu, mail, lines, recorder
         self._named: dict[str, Group] = {}
         self._made: dict[int, Group] = {}
+        self.called = ""
+        """The description of groups that are made now, and have none."""
         self.wanted: set[int] = set()
         """Ranks that do not run, and for whose objects this rank waited."""
 
@@ -106,6 +108,10 @@ class Peers:
 
     # ---- groups ----
 
+    def position(self) -> int:
+        """Returns the position of the log, for `note`."""
+        return self._gpu.count()
+
     def ranks_of(self, name: str) -> Sequence[int]:
         """Returns the global ranks of a group; none if it is not known."""
         return self._named[name].ranks if name in self._named else ()
@@ -116,7 +122,7 @@ class Peers:
             before = self._gpu.count()
             made = make(size, rank, ranks, *args, **kwargs)
             name = kwargs.get("group_name") or args[2]
-            self._note(str(name), kwargs.get("group_desc"), ranks or range(size), before)
+            self.note(str(name), kwargs.get("group_desc") or self.called, ranks or range(size), before)
             return made
 
         return hinting
@@ -131,12 +137,13 @@ class Peers:
             if made is not None:
                 above = self._named.get(parent.group_name)
                 world = above.ranks if above else range(parent.size())
-                self._note(made.group_name, made.group_desc, [world[rank] for rank in ranks], before)
+                self.note(made.group_name, made.group_desc, [world[rank] for rank in ranks], before)
             return made
 
         return splitting
 
-    def _note(self, name: str, description: str | None, ranks: Sequence[int], before: int) -> None:
+    def note(self, name: str, description: str | None, ranks: Sequence[int], before: int) -> None:
+        """Notes a group, and that communicators are its, which were made after a position of the log."""
         shown = description if description and description != "undefined" else name
         group = self._named[name] = self._named[f"{description or 'undefined'}:{name}"] = Group(shown, tuple(ranks))
         for number, size in self._made_since(before):

@@ -18,6 +18,7 @@ import resource
 import runpy
 import sys
 import time
+from dataclasses import replace
 from itertools import pairwise
 from multiprocessing import active_children
 from pathlib import Path
@@ -29,7 +30,8 @@ from nvcoll.dryrun.inside.children import Training
 from nvcoll.dryrun.inside.reads import Reads
 from nvcoll.dryrun.wire import stacks
 from nvcoll.dryrun.wire.host_speed import host_speed
-from nvcoll.dryrun.wire.rank_recording import NO_GPU, USE_GPU, Run, Status
+from nvcoll.dryrun.wire.rank_recording import NO_GPU, USE_GPU, RankRecording, Run, Status
+from nvcoll.dryrun.wire.served import KINDS, Served
 from nvcoll.dryrun.wire.spec import Spec, environment
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Child:
         self.session: Session | None = None
         self.has_recording = False
         self.reads = Reads(spec.reads, spec.own) if spec.reads else None
+        self._iterations: dict[str, RankRecording] = {}
         self._exit, self._process = os._exit, os.getpid()
 
     def main(self) -> NoReturn:
@@ -63,7 +66,7 @@ class Child:
         try:
             from nvcoll.dryrun.inside.session import Session
 
-            self.session = Session(self.spec, self.finish, self._failed, self.become)
+            self.session = Session(self.spec, self.finish, self._failed, self.become, self.keep, self._counted)
             children.begin(self.spec.outside, self.spec.reads, self.spec.own, notes=False)
         except BaseException as error:
             self._failed(error)
@@ -105,6 +108,14 @@ class Child:
         if not self.session.goes_on() and not self.session.measure(self._counted):
             self._counted()
 
+    def keep(self, served: Served) -> None:
+        """Writes the recording of an iteration of a server, with that of the other kind; decode comes first."""
+        assert self.session is not None
+        self._iterations[served.kind] = self.session.recording(served)
+        first, *others = (self._iterations[kind] for kind in KINDS if kind in self._iterations)
+        replace(first, also=others).save(self.spec.result)
+        self.has_recording = True
+
     def _counted(self) -> NoReturn:
         self._leave("counted", "", 0)
 
@@ -118,6 +129,8 @@ class Child:
             runpy.run_path(training.script, run_name="__main__")
 
     def _seen(self) -> str:
+        if self.spec.serves:
+            return "no iteration of a server was seen"
         steps = len(self.session.steps.positions) if self.session is not None else 0
         made = "1 step of an optimizer was" if steps == 1 else f"{steps} steps of an optimizer were"
         started = self.session.started[-1:] if self.session is not None and not steps else ()
@@ -164,7 +177,8 @@ class Child:
         run.seconds = time.monotonic() - BEGAN
         run.peak_rss_bytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - self._shared_bytes()
         if self.session is not None:
-            times = self.session.steps.times[: self.session.steps.wanted]
+            wanted = None if self.spec.serves else self.session.steps.wanted
+            times = self.session.steps.times[:wanted]
             run.unmeasured = self.session.unmeasured
             if self.session.host is not None:
                 run.gaps, run.unmeasured = self.session.host.measured()

@@ -140,6 +140,7 @@ class Rule:
         self._reads_twice = next((count for end, count in READ_TWICE.items() if self.shown.endswith(end)), 0)
         self.attends = not self._at.keys().isdisjoint(("query", "q"))
         """It may be attention."""
+        self._looks_up = op.namespace != "aten" and "embedding" in bare
         self._selects = op.namespace == "aten" and self.shown.removeprefix("aten::") in SELECTS
         self._leaves_unread = op.namespace == "aten" and self.shown.removeprefix("aten::") in UNREAD
         self._rewrites = self.shown.endswith("_") and not self.fills and not bare.startswith(WRITES)
@@ -183,6 +184,11 @@ class Rule:
         sizes = {id(each): seen.get(id(each), bytes_of(each)) for each in of}
         if self._leaves_unread:
             sizes[id(inputs[1])] = 0
+        if self._looks_up and len(sizes) > 1:
+            written = {id(each) for each in self.mutated(args, kwargs)}
+            table = max((each for each in inputs if id(each) not in written), key=bytes_of, default=None)
+            if table is not None and id(table) in sizes:
+                sizes[id(table)] = min(sizes.pop(id(table)), max(sizes.values()))
         if self._selects and inputs and (first := sizes.pop(id(inputs[0]), 0)):
             sizes[id(inputs[0])] = min(first, max(sizes.values(), default=first))
         twice = self.mutated(args, kwargs, but="grads") if self._rewrites else []

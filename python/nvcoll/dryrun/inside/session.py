@@ -22,9 +22,12 @@ from nvcoll.dryrun.inside.mail import Mail
 from nvcoll.dryrun.inside.memory import MemoryWatch
 from nvcoll.dryrun.inside.ops import Operators, Watch
 from nvcoll.dryrun.inside.peers import Peers
+from nvcoll.dryrun.inside.servers import vllm
+from nvcoll.dryrun.inside.serving import Iterations
 from nvcoll.dryrun.inside.steps import Steps
 from nvcoll.dryrun.inside.writes import Writes
 from nvcoll.dryrun.wire.rank_recording import Growth, RankRecording
+from nvcoll.dryrun.wire.served import Served
 from nvcoll.dryrun.wire.spec import Spec
 
 JUDGED = {
@@ -57,6 +60,8 @@ class Session:
         finished: is called in the optimizer when the counted step has ended.
         failed: is called with an error that has ended a thread of the script.
         become: as of `children.listen`.
+        keep: is called with an iteration of a server that was recorded.
+        served: is called when the last wanted iteration has ended.
     """
 
     def __init__(
@@ -65,6 +70,8 @@ class Session:
         finished: Callable[[], object],
         failed: Callable[[BaseException], object],
         become: Callable[[children.Training], object],
+        keep: Callable[[Served], object],
+        served: Callable[[], object],
     ) -> None:
         self.spec = spec
         np.random.seed(0)
@@ -85,10 +92,15 @@ class Session:
         store.install(spec.world_size, self.mail)
         self.peers.install()
         Exchange(self.mail, self.data, self.peers.ranks_of).install()
-        self.steps.install(spec.step_at)
+        self.steps.watch_graphs()
         self.writes = Writes(self.steps, self.lines)
-        if spec.step_at is None:
-            self.writes.install()
+        if spec.serves:
+            iterations = Iterations(wanted, self.steps, self._begin_iteration, keep, served)
+            vllm.install(iterations, self.peers, spec.world_size, spec.serves, self.data.assume)
+        else:
+            self.steps.install(spec.step_at)
+            if spec.step_at is None:
+                self.writes.install()
         shards.install()
         compiled.install(self.recorder, self.data)
         generation.install(self.data, spec.response_tokens)
@@ -104,13 +116,17 @@ class Session:
         self.unmeasured = ""
         self.started = children.listen(self.data.assume, spec.script, become)
         children.run_as_rank(self.data.assume)
-        if spec.steps == 1:  # the step begins with the script
+        if spec.steps == 1 and not spec.serves:  # the step begins with the script
             self.recorder.start()
 
     def _show_times(self, ended: int) -> None:
         """Makes the next step show predicted times, if it is the counted step of the first run or a later one."""
         if ended + 1 >= self.spec.steps:
             self.gpu.show(self._times, self.spec.period_ns)
+
+    def _begin_iteration(self, served: Served) -> None:
+        self.recorder.table = served.cache.sequences, len(served.new)
+        self._begin()
 
     def _begin(self) -> None:
         self.lines.train_here()
@@ -145,12 +161,13 @@ class Session:
         self.host.begin()
         return True
 
-    def _ends_at(self) -> str:
-        """Returns where steps end, if not at an optimizer of torch."""
-        return self.spec.step_at.place if self.spec.step_at else self.steps.written_at
+    def _ended_by(self) -> str:
+        """Returns where steps end: the place, if it is no optimizer of torch."""
+        place = self.spec.step_at.place if self.spec.step_at else self.steps.written_at
+        return place or type(self.steps.optimizer).__name__
 
-    def recording(self) -> RankRecording:
-        """Returns the counted step."""
+    def recording(self, served: Served | None = None) -> RankRecording:
+        """Returns the counted step, perhaps an iteration of a server."""
         self.recorder.is_on = False
         if self.steps.written_at:
             self.data.assume("steps end where the script writes parameters: --step-at sets another line")
@@ -168,16 +185,17 @@ class Session:
             memory=memory,
             host_ops=self.recorder.host_ops,
             steps=list(positions),
-            optimizer=self._ends_at() or type(self.steps.optimizer).__name__,
+            optimizer=self._ended_by() if served is None else served.server,
             unanswered=self.gpu.unanswered(),
             assumed=self.data.assumed(),
             versions=_versions(),
             ddp_waits=bool(self._rebuilt) and private.futures_wait(),
             is_alone=len(communicators) == 0 and not torch.distributed.is_initialized(),
-            without_gradients=self._without_gradients(positions),
-            passes=self._passes(),
+            without_gradients=self._without_gradients(positions) if served is None else {},
+            passes=self._passes() if served is None else [],
             saves=list(dict.fromkeys(self.recorder.saves)),
-            growth=self._growth(memory.kept_by),
+            growth=self._growth(memory.kept_by) if served is None else Growth(),
+            served=served,
         )
 
     def _growth(self, line: str) -> Growth:

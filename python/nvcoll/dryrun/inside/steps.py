@@ -83,12 +83,15 @@ class Steps:
         return self.positions[-2] if len(self.positions) > 1 else 0, self.positions[-1]
 
     def install(self, statement: Statement | None = None) -> None:
-        """Hooks all optimizers, and launches of CUDA graphs; or a statement that ends a step in place of them."""
+        """Hooks all optimizers, or a statement that ends a step in place of them."""
         if statement is not None:
             self._trace(statement)
             return
         register_optimizer_step_pre_hook(lambda optimizer, *_: self._called(optimizer))
         register_optimizer_step_post_hook(lambda optimizer, *_: self._returned(optimizer))
+
+    def watch_graphs(self) -> None:
+        """Hooks captures and launches of CUDA graphs."""
         graph = torch.cuda.CUDAGraph
         begin, end, replay = graph.capture_begin, graph.capture_end, graph.replay
 
@@ -164,16 +167,25 @@ class Steps:
         self.written_at = line
         self._step(private.sequence_number() != self._number)
 
-    def _step(self, has_forward: bool) -> None:
-        if has_forward or not self.positions:
-            self.positions.append(0)
-            self.times.append(0.0)
-            self.held.append(0)
-            self._calls.append(0)
+    def mark(self) -> None:
+        """Ends a step here, whatever ended those before."""
+        self.positions.append(0)
+        self.times.append(0.0)
+        self.held.append(0)
+        self._calls.append(0)
+        self._note()
+
+    def _note(self) -> None:
         self._calls[-1] += 1
         self.positions[-1], self.times[-1] = self._position(), time.monotonic()
         self.held[-1] = torch.cuda.memory_allocated()
         self._number = private.sequence_number()
+
+    def _step(self, has_forward: bool) -> None:
+        if has_forward or not self.positions:
+            self.mark()
+        else:
+            self._note()
         steps = len(self.positions)
         if self.ended is not None and self._calls[-1] == self._calls[0]:
             self.ended(steps)

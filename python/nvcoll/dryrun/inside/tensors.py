@@ -132,10 +132,10 @@ def is_large_on_host(tensor: torch.Tensor) -> bool:
 
 
 class Mirror:
-    """Tensors on the CPU over the memory of the virtual GPU."""
+    """Tensors on the CPU over the memory of the virtual GPU, and over pinned memory of the host that the GPU reads."""
 
     def __init__(self, gpu: Gpu) -> None:
-        self._start = gpu.start
+        self._start, self._end = gpu.start, gpu.start + gpu.length
         self._memory = torch.frombuffer((ctypes.c_char * gpu.length).from_address(gpu.start), dtype=torch.uint8)
         self._by_dtype: dict[torch.dtype, torch.Tensor] = {torch.uint8: self._memory}
 
@@ -146,6 +146,10 @@ class Mirror:
         dtype = tensor.dtype
         if tensor.numel() == 0:  # it has no address, wherever its storage lies
             return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype)
+        if not self._start <= tensor.data_ptr() < self._end:
+            storage = tensor.untyped_storage()
+            host = torch.frombuffer((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr()), dtype=dtype)
+            return host.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
         memory = self._by_dtype.get(dtype)
         if memory is None:
             memory = self._by_dtype[dtype] = self._memory.view(dtype)

@@ -55,7 +55,7 @@ def key_of(request: Request) -> str:
     what = {
         "script": (request.script, request.is_module, request.arguments, dict(request.environment)),
         "place": (os.getcwd(), request.world_size, request.of_host, request.ranks),
-        "steps": (request.steps, request.step_at, request.loss, request.response_tokens),
+        "steps": (request.steps, request.step_at, request.serves, request.loss, request.response_tokens),
         "gpu": tuple(request.gpu),
         "host": request.measures_host and platform.node(),  # times of one machine are not another's
         "environment": sorted(_environment()),

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from nvcoll.dryrun.parent import roles
 from nvcoll.dryrun.parent.launch import Request
-from nvcoll.dryrun.parent.recording import Assumed, Facts, Pass, RankFacts
+from nvcoll.dryrun.parent.recording import Assumed, Facts, Pass, RankFacts, ServedFacts
 from nvcoll.dryrun.parent.step import Made
 from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
+from nvcoll.dryrun.wire.served import Served
 from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind
 
 ALONE = "the script does not call torch.distributed: one GPU"
@@ -29,7 +30,7 @@ def facts_of(request: Request, recordings: Sequence[RankRecording], runs: Sequen
     stands_for = roles.stand_for(ranks, request.world_size)
     names = roles.names_of(ranks, recordings)
     first = recordings[0]
-    return {
+    found: Facts = {
         "script": request.words,
         "world_size": request.world_size,
         "gpu": request.gpu.name,
@@ -56,6 +57,22 @@ def facts_of(request: Request, recordings: Sequence[RankRecording], runs: Sequen
         "saves": first.saves,
         "growth": first.growth,
         "unanswered": sorted({name for one in recordings for name in one.unanswered}),
+    }
+    if first.served is not None:
+        found["served"] = _served(first.served)
+    return found
+
+
+def _served(one: Served) -> ServedFacts:
+    return {
+        "kind": one.kind,
+        "words": one.words,
+        "server": one.server,
+        "sequences": len(one.new),
+        "context": one.context,
+        "kv_tokens": one.cache.tokens,
+        "kv_bytes": one.cache.bytes,
+        "longest": one.cache.context,
     }
 
 

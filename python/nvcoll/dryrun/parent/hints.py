@@ -30,6 +30,8 @@ MANY = 50
 UNTRAINED = 0.01
 """The least share of FLOPs without gradients that gives a hint. Chosen: rotary embeddings make tiny products so."""
 
+FEWER = "torch.compile, CUDA graphs or a larger micro-batch have fewer launches"
+FEWER_OF_SERVERS = "CUDA graphs have fewer launches (no enforce_eager), more requests at once more work for each"
 BUCKETS = "larger buckets overlap less, smaller ones are slower: try bucket_cap_mb"
 DDP_WAITS = "torch's NCCL backend has DDP wait for each bucket: TORCH_DIST_USE_NCCL2=0 overlaps (docs/train/dryrun.md)"
 
@@ -40,7 +42,7 @@ def hints(facts: Facts, found: StepPrediction) -> list[str]:
     host = found.parts.get("host", 0.0) / found.seconds
     if host >= HOST_BOUND:
         what = f"{100 * host:.0f} % of the step waits for the processor to launch kernels"
-        found_hints.append((host, f"{what}: torch.compile, CUDA graphs or a larger micro-batch have fewer launches"))
+        found_hints.append((host, f"{what}: {FEWER_OF_SERVERS if 'served' in facts else FEWER}"))
     for part, advice in (
         ("sharded", f"prefetch or wrap larger units{', or shard within a node (HSDP)' * _is_wide(found, 'shard')}"),
         ("data", DDP_WAITS if facts["ddp_waits"] else BUCKETS),
@@ -49,16 +51,9 @@ def hints(facts: Facts, found: StepPrediction) -> list[str]:
         share = found.parts.get(part, 0.0) / found.seconds
         if share >= EXPOSED:
             found_hints.append((share, f"{PARTS[part]}: {100 * share:.0f} % of the step; {advice}"))
-    found_hints += [
-        (0.0, hint)
-        for hint in (
-            *_of_room(found),
-            *_of_growth(facts),
-            *_of_memory(facts),
-            *_of_calls(found),
-            *_of_other_work(facts),
-        )
-    ]
+    if "served" not in facts:  # which fills the memory, and trains nothing
+        of_training = _of_room(found), _of_growth(facts), _of_memory(facts), _of_calls(found), _of_other_work(facts)
+        found_hints += [(0.0, hint) for some in of_training for hint in some]
     return [hint for _, hint in sorted(found_hints, key=lambda one: -one[0])]
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -73,6 +74,9 @@ SPARE = 0.9
 HOST_GPUS, TRAY_GPUS = 16, 4
 """The most GPUs of a host, and of a tray of a rack. Cited: DGX-2 has 16, a tray of NVL72 has 4 and is a host."""
 
+REQUESTS = "4x1024"
+"""The requests that a server gets by default, and the tokens of each. Chosen."""
+
 LENGTHS = re.compile(r"(\d{1,9})|uniform:(\d{1,9})-(\d{1,9})")
 """What `--response-tokens` takes."""
 
@@ -104,6 +108,7 @@ class Request:
         environment: environment variables of ranks.
         ranks: the ranks that run. None: the ranks that are needed (`parent.roles`).
         is_cached: whether an earlier recording of the same script is used, and this one is kept.
+        serves: of a model server, whose iterations are the steps: requests that it gets, as ``4x1024``, if it waits.
         step_at: the place of the statement that ends a step, as ``train.py:24``; empty: the optimizer does.
         loss: what one float reads as that derives from large floats, as a loss does. None: 0, or a result of zeros.
         response_tokens: the length of what `generate` makes, as ``256`` or ``uniform:64-512``; empty: as it may be.
@@ -125,6 +130,7 @@ class Request:
     ranks: tuple[int, ...] | None = None
     is_cached: bool = True
     step_at: str = ""
+    serves: str = ""
     loss: float | None = None
     response_tokens: str = ""
     again: Literal["", "profile", "clock"] = ""
@@ -136,7 +142,7 @@ class Request:
             raise InvalidArgument(f"the world size is {self.world_size}: pass 1 or more")
         if self.steps < 1:
             raise InvalidArgument(f"{self.steps} steps cannot be recorded: pass 1 or more; the last one counts")
-        if not self.is_module and not Path(self.script).is_file():
+        if not self.is_module and not self.file.is_file():
             raise InvalidArgument(
                 f"there is no script `{self.script}`: pass a file, or -m and a module, without torchrun"
             )
@@ -147,6 +153,7 @@ class Request:
         except ValueError as why:
             raise InvalidArgument(f"{why}: pass --step-at FILE:LINE with the line that ends a step") from None
         self.lengths()
+        self.requests()
         unknown = [name for name in ("sm", "sms", "memory_gb") if getattr(self.gpu, name) is None]
         if unknown:
             what = f"{self.gpu.title} cannot be a virtual GPU ({', '.join(unknown)} not known)"
@@ -167,6 +174,21 @@ class Request:
             what = f"`{self.response_tokens}` is no length of responses"
             raise InvalidArgument(f"{what}: pass --response-tokens 256, or uniform:64-512")
         return [low, high]
+
+    def requests(self) -> list[int]:
+        """Returns the number of requests that a server gets, and the tokens of each; none: it is no server."""
+        if not self.serves:
+            return []
+        many, _, tokens = self.serves.partition("x")
+        if not (many.isdecimal() and tokens.isdecimal() and int(many) and int(tokens)):
+            raise InvalidArgument(f"`{self.serves}` are no requests: pass --requests 4x1024, four of 1,024 tokens each")
+        return [int(many), int(tokens)]
+
+    @property
+    def file(self) -> Path:
+        """The script; of a server perhaps a command, as ``vllm``."""
+        command = shutil.which(self.script) if self.serves and not Path(self.script).is_file() else None
+        return Path(command or self.script).absolute()
 
     @property
     def of_host(self) -> int:
@@ -232,13 +254,14 @@ def spec_of(
         rank=rank,
         world_size=request.world_size,
         result=str(folder / "out" / str(rank)),
-        script=request.script if request.is_module else os.path.abspath(request.script),
+        script=request.script if request.is_module else str(request.file),
         mail=str(folder / "mail"),
         args=list(request.arguments),
         is_module=request.is_module,
         local_world_size=request.of_host,
         steps=request.steps,
         step_at=request.statement(),
+        serves=request.requests(),
         loss=request.loss,
         measures_host=request.measures_host and predicted is None,
         response_tokens=request.lengths(),

@@ -20,6 +20,12 @@ class Gemm(TypedDict):
     experts: NotRequired[bool]
 
 
+class Routed(Gemm):
+    """The same, of experts of which only some are reached."""
+
+    nbytes: float
+
+
 TYPES = {0: "fp32", 1: "fp64", 2: "fp16", 3: "int8", 10: "int8", 14: "bf16", 28: "fp8", 29: "fp8", 33: "fp4"}
 """The precision of a product by the cudaDataType of its inputs."""
 
@@ -27,7 +33,13 @@ NBYTES = {0: 4, 1: 8, 2: 2, 3: 1, 10: 4, 14: 2, 28: 1, 29: 1, 33: 0.5}
 """Bytes of an element by cudaDataType."""
 
 WIDTHS = {"float64": 8, "bfloat16": 2, "float16": 2, "int8": 1, "uint8": 1}
-"""Bytes of an element by the name of its type in torch; others have 4."""
+"""Bytes of an element by the name of its type in torch; other floats of 8 bits have 1, all others 4."""
+
+
+def width(dtype: str) -> int:
+    """Returns the bytes of an element by the name of its type in torch."""
+    return WIDTHS.get(dtype, 1 if dtype.startswith("float8") else 4)
+
 
 TF32 = frozenset({77, 75, 74})
 """Compute types of cuBLAS by which fp32 goes through tensor cores: CUBLAS_COMPUTE_32F_FAST_TF32, _16BF, _16F."""
@@ -66,7 +78,7 @@ def is_convolution(op: Op) -> bool:
 def bytes_of_convolution(op: Op) -> tuple[float, float, float]:
     """Returns the bytes of input, output and filters of a convolution, or of gradient of the output, input, filters."""
     backward = "backward" in op.name
-    sizes = [float(math.prod(shape) * WIDTHS.get(dtype, 4)) for shape, dtype in op.inputs[: 3 if backward else 2]]
+    sizes = [float(math.prod(shape) * width(dtype)) for shape, dtype in op.inputs[: 3 if backward else 2]]
     return sizes[0], sizes[1] if backward else max(0.0, op.bytes - sum(sizes)), sizes[-1]
 
 
@@ -117,12 +129,31 @@ GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
 """Operators that multiply the rows of each expert by its weights, in one kernel outside of cuBLAS."""
 
 
-def grouped(op: Op) -> Gemm | None:
+ROUTED = "fused_moe_kernel"
+"""The kernel of Triton by which vLLM and SGLang multiply rows by the weights of their experts."""
+
+
+def _routed(op: Op) -> Routed:
+    """Returns the products of (tokens, k) and (experts, n, k) into (tokens, experts of a token, n).
+
+    Experts are drawn alike and independently: of few tokens the weights of some experts are not read.
+    """
+    (one, dtype), (weights, kept), (result, _) = op.inputs[:3]
+    (experts, n, k), (tokens, of_token) = weights, result[:2]
+    reached, rows = experts * (1 - (1 - of_token / experts) ** tokens), tokens * of_token
+    moved = reached * n * k * width(kept) + (math.prod(one) + rows * n) * width(dtype)
+    precision = PRECISIONS.get(dtype, "fp8")
+    return {"m": rows / reached, "n": n, "k": k, "batch": reached, "dtype": precision, "experts": True, "nbytes": moved}
+
+
+def grouped(op: Op) -> Gemm | Routed | None:
     """Returns the products of experts, assumed to be equal; None: the operator makes none.
 
     Its tensors are (rows, k) and (experts, k, n); or (experts, m, k) and (k, rows); or, for gradients of weights,
     (m, rows) and (rows, n). A third tensor has the last row of each expert.
     """
+    if op.name == ROUTED and len(op.inputs) > 2:
+        return _routed(op)
     if op.name not in GROUPED or len(op.inputs) < 2:
         return None
     (one, dtype), (other, _) = op.inputs[:2]

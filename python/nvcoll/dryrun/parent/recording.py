@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, repeat
@@ -81,6 +81,19 @@ class Pass(TypedDict):
     first: int
 
 
+class ServedFacts(TypedDict):
+    """The iteration of a server, and its cache of keys and values, as it prints it."""
+
+    kind: str
+    words: str
+    server: str
+    sequences: int
+    context: int
+    kv_tokens: int
+    kv_bytes: int
+    longest: int
+
+
 class Facts(TypedDict):
     """Facts of a recording beside the step, for reports."""
 
@@ -104,6 +117,7 @@ class Facts(TypedDict):
     saves: list[str]
     growth: Growth
     unanswered: list[str]
+    served: NotRequired[ServedFacts]
     machine: NotRequired[str | None]
 
 
@@ -199,6 +213,7 @@ class Recording:
     Attributes:
         step: the training step.
         facts: the facts of the recording, for reports.
+        also: iterations of another kind of the same server.
         host: the time of the processor.
         runs: how the ranks ran, with times and memory of this machine; empty if they did not run now. Files have none.
         not_kept: why the cache did not keep it, and the script will run again; empty: it did, or was not to.
@@ -206,6 +221,7 @@ class Recording:
 
     step: WorkStep
     facts: Facts
+    also: tuple[Recording, ...] = ()
     host: HostTimes = field(default=HostTimes(), compare=False)
     runs: tuple[Run, ...] = field(default=(), compare=False)
     not_kept: str = field(default="", compare=False)
@@ -233,16 +249,22 @@ class Recording:
 
     def with_facts(self, **facts: str | None) -> Recording:
         """Returns the same step with further facts."""
-        return replace(self, facts=cast(Facts, self.facts | facts))
+        also = tuple(one.with_facts(**facts) for one in self.also)
+        return replace(self, facts=cast(Facts, self.facts | facts), also=also)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it to a file, whole or not at all. The same recording is the same bytes."""
-        row = {"schema": SCHEMA, "step": json.loads(self.step.to_json()), "facts": self.facts}
+        row: dict[str, object] = {"schema": SCHEMA, **self._row()}
+        if self.also:
+            row["also"] = [one._row() for one in self.also]
         text = json.dumps(row, separators=(",", ":"))
         write_whole(Path(path), gzip.compress(text.encode(), compresslevel=6, mtime=0))
         HostTimes.beside(path).unlink(missing_ok=True)
         if self.host != HostTimes():
             write_whole(HostTimes.beside(path), json.dumps(asdict(self.host)).encode())
+
+    def _row(self) -> dict[str, object]:
+        return {"step": json.loads(self.step.to_json()), "facts": self.facts}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recording:
@@ -262,19 +284,27 @@ class Recording:
         if not isinstance(row, dict) or row.get("schema") != SCHEMA:
             found = row.get("schema") if isinstance(row, dict) else None
             raise InvalidArgument(f"{path} has the schema {found!r}, {SCHEMA!r} was expected: {what}")
-        step, facts = row.get("step"), row.get("facts")
-        if not isinstance(step, dict) or not isinstance(facts, dict) or "streams" not in step:
+        step, others = row.get("step"), row.get("also", [])
+        if not isinstance(step, dict) or not isinstance(row.get("facts"), dict) or "streams" not in step:
             raise InvalidArgument(f"{path} has no recorded step: {what}")
         try:
             host = HostTimes.load(path, len(step["streams"]["ranks"][0]["issued"]))
-            made = cls(WorkStep.from_json(json.dumps(step)), cast(Facts, facts), host)
-            wrong = next(_wrong(facts, Facts, "facts"), "") or (
-                "" if facts["ranks"] and made._allocators() else "ranks"
-            )
-        except (InvalidArgument, LookupError, TypeError) as error:
-            wrong = str(error)
-        if wrong:
-            raise InvalidArgument(f"{path} is a damaged recording (`{wrong}`): {what}")
+            return replace(cls._of_row(row), host=host, also=tuple(map(cls._of_row, others)))
+        except (InvalidArgument, LookupError, TypeError, AttributeError) as error:
+            raise InvalidArgument(f"{path} is a damaged recording (`{error}`): {what}") from None
+
+    @classmethod
+    def _of_row(cls, row: Mapping[str, Any]) -> Recording:
+        """Returns one recording of a file.
+
+        Raises:
+            InvalidArgument, LookupError, TypeError, AttributeError: it is damaged.
+        """
+        made = cls(WorkStep.from_json(json.dumps(row["step"])), row["facts"])
+        if wrong := next(_wrong(made.facts, Facts, "facts"), ""):
+            raise InvalidArgument(wrong)
+        if not (made.facts["ranks"] and made._allocators()):
+            raise InvalidArgument("ranks")
         return made
 
 

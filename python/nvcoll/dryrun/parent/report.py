@@ -14,7 +14,7 @@ from typing import Final, Literal
 from nvcoll._nvcoll import Fabric, StepPrediction
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
 from nvcoll.dryrun.parent.hints import hints
-from nvcoll.dryrun.parent.recording import Facts, GroupFacts, HostTimes, Recording
+from nvcoll.dryrun.parent.recording import Facts, GroupFacts, HostTimes, Recording, ServedFacts
 from nvcoll.dryrun.wire.rank_recording import Run
 from nvcoll.text.blocks import Block, Line, Table, under
 from nvcoll.text.formatting import counted, duration
@@ -47,12 +47,13 @@ def report_of(
         assumed: further sentences.
         host_speed: the speed of the machines' processors (`wire.host_speed`); None: a usual one.
     """
-    both = [*zip(machines, recorded, strict=True)]
+    each = zip(machines, recorded, strict=True)
+    both = [(machine, one) for machine, found in each for one in (found, *getattr(found, "also", ()))]
     asked = [(price(machine, one.step.gpus), one) for machine, one in both if isinstance(one, Recording)]
     made = [(machine, one, machine.predict(one.host.in_step(one.step, host_speed))) for machine, one in asked]
     failed = [(machine.name, one) for machine, one in both if isinstance(one, OutOfGpuMemory)]
-    distinct = {one.facts["gpu"]: one for _, one, _ in made}.values()
-    head: list[Block] = [*(line for one in distinct for line in _facts(one)), *under("assumed", assumed)]
+    distinct = {(one.facts["gpu"], _kind(one.facts)): one for _, one, _ in made}
+    head: list[Block] = [*(line for one in distinct.values() for line in _facts(one)), *under("assumed", assumed)]
     return Report(
         command,
         made[0][1].facts["script"] if made else "",
@@ -60,18 +61,27 @@ def report_of(
         [found for *_, found in made],
         head=[*head, None] if len(made) > 1 else head,
         details=[_detail(*one) for one in made],
-        recordings={one.facts["gpu"]: one.facts for one in distinct},
+        recordings={" ".join(filter(None, name)): one.facts for name, one in distinct.items()},
         out_of_memory=[TooLarge(name, str(error), error.line) for name, error in failed],
-        assumed=[*assumed, *dict.fromkeys(row["text"] for one in distinct for row in one.facts["assumed"])],
+        assumed=[*assumed, *dict.fromkeys(row["text"] for one in distinct.values() for row in one.facts["assumed"])],
     )
+
+
+def _kind(facts: Facts) -> str:
+    """Returns the kind of an iteration of a server; "" of a step of training."""
+    return facts["served"]["kind"] if "served" in facts else ""
 
 
 def _facts(recorded: Recording) -> Iterator[Line]:
     """Yields the facts of a recording."""
-    facts, first = recorded.facts, recorded.facts["ranks"][0]
+    facts = recorded.facts
+    if "served" in facts and facts["served"]["kind"] == "prefill":
+        yield Line("prefill", _work(facts))
+        return
     ranks = ", ".join(str(row["rank"]) for row in facts["ranks"])
     who = f"rank{'s' if len(facts['ranks']) > 1 else ''} {ranks} of {facts['world_size']}"
-    took = _took(recorded.runs) if recorded.runs else "recorded before"
+    what = "iteration" if "served" in facts else "step"
+    took = _took(recorded.runs, what) if recorded.runs else "recorded before"
     yield Line("", f"{facts['script']}: {who} on a virtual {facts['gpu_title']}, {took}")
     if facts["alone"]:
         yield Line("hint", facts["alone"])
@@ -79,17 +89,35 @@ def _facts(recorded: Recording) -> Iterator[Line]:
         yield Line("hint", f"the script will run again next time: {recorded.not_kept}")
     if versions := ", ".join(f"{name} {version}" for name, version in facts["versions"].items()):
         yield Line("judged", versions)
-    work = f"{facts['flops'] / 1e12:,.4g} TFLOP, {counted(first['products'], 'matrix product')}"
-    launches = f"{first['launches']:,} launches, {first['calls']:,} NCCL calls on {counted(first['streams'], 'stream')}"
-    yield Line("rank 0", f"{work}, {launches}")
+    if "served" in facts:
+        yield from _served(facts["served"])
+    yield Line(_kind(facts) or "rank 0", _work(facts))
     if facts["groups"]:
         yield Line("groups", ", ".join(_group(row) for row in facts["groups"]))
-    yield Line("tokens", f"{recorded.step.tokens or 0:,.0f} in a step: {facts['tokens']}")
+    if "served" not in facts:
+        yield Line("tokens", f"{recorded.step.tokens or 0:,.0f} in a step: {facts['tokens']}")
 
 
-def _took(runs: Sequence[Run]) -> str:
+def _work(facts: Facts) -> str:
+    """Returns what the first rank does in the step."""
+    first = facts["ranks"][0]
+    work = f"{facts['flops'] / 1e12:,.4g} TFLOP, {counted(first['products'], 'matrix product')}"
+    launches = f"{first['launches']:,} launches, {first['calls']:,} NCCL calls on {counted(first['streams'], 'stream')}"
+    served = f"{facts['served']['words']}: " if "served" in facts else ""
+    return f"{served}{work}, {launches}"
+
+
+def _served(one: ServedFacts) -> Iterator[Line]:
+    """Yields what the cache of keys and values holds."""
+    each = one["kv_tokens"] / one["longest"]
+    yield Line("server", f"{one['server']}: sequences of up to {one['longest']:,} tokens")
+    size = f"{one['kv_tokens']:,} tokens in {one['kv_bytes'] / 2**30:.2f} GiB"
+    yield Line("KV cache", f"{size}: {each:,.1f} sequences of {one['longest']:,} tokens at once")
+
+
+def _took(runs: Sequence[Run], what: str) -> str:
     rss = sum(run.peak_rss_bytes for run in runs) / 1e9
-    return f"{counted(runs[0].steps, 'step')} in {max(run.seconds for run in runs):.0f} s with {rss:.1f} GB"
+    return f"{counted(runs[0].steps, what)} in {max(run.seconds for run in runs):.0f} s with {rss:.1f} GB"
 
 
 def _group(row: GroupFacts) -> str:
@@ -114,8 +142,9 @@ def _detail(machine: Machine, recorded: Recording, found: StepPrediction) -> Det
     with_nccl = f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} with NCCL and CUDA"
     passes = _passes(recorded, found, machine)
     memory = f"{held}, {with_nccl}: {fit_words(found.fit)}"
-    last, host = [*_assumed(recorded.facts)], _host(recorded.host, found)
-    return Detail(memory, recorded.peak, hints(recorded.facts, found), last, passes, host)
+    kind, host = _kind(recorded.facts), _host(recorded.host, found)
+    last = [] if kind == "prefill" else [*_assumed(recorded.facts)]  # of the same run as decode
+    return Detail(memory, recorded.peak, hints(recorded.facts, found), last, passes, host, kind)
 
 
 def _host(host: HostTimes, found: StepPrediction) -> str:

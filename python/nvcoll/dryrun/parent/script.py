@@ -100,7 +100,9 @@ def _recorded(
     name = f"{request.words} on {counted(request.world_size, 'GPU')}"
     made = made_of(recordings, gpu=request.gpu.name, name=name)
     host = HostTimes.of(recordings[0], made.places[0], runs[0])
-    return Recording(made.step, facts_of(request, recordings, runs, made), host, tuple(runs)), made.places
+    others = zip(*(one.also for one in recordings), strict=True)
+    also = tuple(_recorded(request, one, runs)[0] for one in others)
+    return Recording(made.step, facts_of(request, recordings, runs, made), also, host, tuple(runs)), made.places
 
 
 def record_twice(request: Request, price: Callable[[int], Machine]) -> Recording:
@@ -163,6 +165,8 @@ def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
         advice = "its output says why" if run.exit_status else "have it do more, or pass another --steps"
         if run.message.endswith(NO_GPU) and not run.exit_status:
             advice = USE_GPU
+        elif request.serves and not run.exit_status:
+            advice = "--serve is for scripts that serve requests with vLLM"
         elif not run.steps and not run.exit_status:
             advice += ", or --step-at FILE:LINE with the line that ends a step if its optimizer is none of torch.optim"
         message += f": {advice}"

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from nvcoll._nvcoll import Issue, RankBuilder, StepBuilder, WorkStep
-from nvcoll.dryrun.parent import attention, roles
+from nvcoll.dryrun.parent import attention, roles, serving
 from nvcoll.dryrun.parent.products import (
     bytes_of,
     bytes_of_convolution,
@@ -140,6 +140,9 @@ def _memory(recording: RankRecording) -> tuple[float, float, dict[str, float], l
     memory, parts = recording.memory, Counter[str]()
     for name, nbytes in memory.parts:
         parts[LINES.get(name, "other")] += nbytes
+    if recording.served is not None:  # whose cache is there before the iteration
+        parts["cache"] = min(recording.served.cache.bytes, parts["other"])
+        parts["other"] -= parts["cache"]
     return memory.allocated, memory.reserved, dict(parts), list(reversed(memory.stack))
 
 
@@ -267,7 +270,10 @@ class _Rank:
             return self.rank.gemm(placed, **convolution(found, self._launches[row.op]))
         if self._is_first(row.op):
             if attention.is_attention(found):
-                return attention.issue(self.rank, placed, found)
+                return attention.issue(self.rank, placed, found, self._recording.served)
+            if (served := self._recording.served) is not None and (name := serving.collective(found)):
+                group = self._builder.group(served.ranks, rank=self._recording.rank, called="tp")
+                return self.rank.collective(self._placed(row, None), name, serving.bytes_of(found), group)
             if (experts := grouped(found)) is not None:
                 return self.rank.gemm(placed, **experts)
             if not self._products[row.op] and (product := product_of(found)) is not None:

@@ -24,6 +24,9 @@ def tokens_of(recordings: Sequence[RankRecording]) -> tuple[float, str]:
     """Returns the tokens of a step of all ranks, and how they were found."""
     for one in recordings:
         read = _read(one.ops)
+        if one.served is not None:
+            replicas = max(1, one.world_size // len(one.served.ranks))
+            return float(sum(one.served.new) * replicas), f"of {one.served.words}"
         if any(read.values()):
             stages = {rank for stages in map(pipeline_of, recordings) if stages for rank in stages.ranks}
             others = sizes_of(one.groups).get("tp", 1) * max(1, len(stages))

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from nvcoll.dryrun.wire.served import Served
 from nvcoll.dryrun.wire.stamps import Note
 from nvcoll.dryrun.wire.virtual_gpu import Records
 
@@ -151,6 +152,10 @@ class RankRecording:
     saves: list[str] = field(default_factory=list)
     """Lines that called `torch.save` in the step."""
     growth: Growth = field(default_factory=Growth)
+    served: Served | None = None
+    """The iteration of a server that the step is."""
+    also: list[RankRecording] = field(default_factory=list)
+    """Iterations of another kind that the same run of a server recorded."""
 
     def save(self, path: str | Path) -> None:
         """Writes the recording to a file."""

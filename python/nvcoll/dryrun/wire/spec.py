@@ -36,6 +36,8 @@ class Spec:
     """Steps to run; the last one counts."""
     measures_host: bool = False
     """Whether further steps run after the counted one, to measure the processor."""
+    serves: list[int] = field(default_factory=list)
+    """Of a model server, whose iterations are the steps: requests that it gets, if it waits, and tokens of each."""
     step_at: Statement | None = None
     """The statement that ends a step; None: the optimizer does."""
     loss: float | None = None

@@ -1,0 +1,125 @@
+"""Iterations of a server: a package that has vLLM's names, and a scheduler, runs a small model."""
+
+import pytest
+from dryrun_children import PATIENT, children
+
+from nvcoll.dryrun.wire.served import KvCache, Served
+
+__all__ = ["children"]
+
+pytestmark = PATIENT
+
+WORKER = """
+import torch
+from types import SimpleNamespace
+
+
+class Worker:
+    def __init__(self, layers):
+        self.model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(layers))).cuda().half()
+        cache = SimpleNamespace(num_gpu_blocks=1000, block_size=16, cache_dtype="auto")
+        model = SimpleNamespace(max_model_len=4096, dtype=torch.float16)
+        scheduler = SimpleNamespace(max_num_seqs=64)
+        self.vllm_config = SimpleNamespace(cache_config=cache, model_config=model, scheduler_config=scheduler)
+        self.available_kv_cache_memory_bytes = 1 << 30
+
+    @torch.inference_mode()
+    def execute_model(self, scheduled):
+        tokens = sum(scheduled.num_scheduled_tokens.values())
+        if tokens:
+            return self.model(torch.randn(tokens, 256, device="cuda", dtype=torch.float16)).sum().item()
+"""
+
+STATE = """
+from types import SimpleNamespace
+
+
+class GroupCoordinator:
+    def __init__(self):
+        pass
+
+
+def get_tp_group():
+    return SimpleNamespace(ranks=[0])
+"""
+
+SERVES = """
+import sys
+from types import SimpleNamespace
+import vllm.distributed.parallel_state
+from vllm.v1.worker.gpu_worker import Worker
+
+worker, seen = Worker(3), {}
+
+
+def iteration(**new):
+    first = [SimpleNamespace(req_id=one, num_computed_tokens=0) for one in new if one not in seen]
+    ids = [one for one in new if one in seen]
+    cached = SimpleNamespace(req_ids=ids, num_computed_tokens=[seen[one] for one in ids])
+    worker.execute_model(
+        SimpleNamespace(scheduled_new_reqs=first, scheduled_cached_reqs=cached, num_scheduled_tokens=new)
+    )
+    for one, many in new.items():
+        seen[one] = seen.get(one, 0) + many
+
+
+for new in PLAN:
+    iteration(**new)
+print("the script went on")
+"""
+
+TWO, ONE = {"a": 1, "b": 1}, {"a": 1}
+
+
+@pytest.fixture
+def served(children, tmp_path):
+    """Returns a function: output, `Run` and recording of a server with iterations."""
+    names = {"__init__": "", "distributed/__init__": "", "distributed/parallel_state": STATE}
+    names |= {"v1/__init__": "", "v1/worker/__init__": "", "v1/worker/gpu_worker": WORKER}
+    for name, text in names.items():
+        file = tmp_path / "vllm" / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    about = tmp_path / "vllm-7.8.9.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 7.8.9\n")
+
+    def made(*plan, **more):
+        (tmp_path / "serve.py").write_text(SERVES.replace("PLAN", repr(plan)))
+        [found] = children.run(tmp_path / "serve.py", world_size=1, steps=3, serves=[4, 1024], **more)
+        return found
+
+    return made
+
+
+def test_the_last_decode_in_a_row_and_the_largest_prefill_count(served):
+    out, run, recording = served({"a": 100}, {"a": 200, "b": 50}, {"a": 30}, ONE, TWO, TWO, TWO, ONE, ONE)
+    assert run.status == "counted" and "went on" not in out, out
+    assert recording.served == Served("vLLM 7.8.9", (1, 1), (333, 52), KvCache(16_000, 1 << 30, 4096, 64, 2), (0,))
+    [prefill] = recording.also
+    assert prefill.served.new == (200, 50) and prefill.served.seen == (100, 0)
+    assert prefill.served.words == "250 tokens of 2 sequences"
+    assert recording.served.words == "a token of 2 sequences at 194 tokens"
+    for one, tokens in ((recording, 2), (prefill, 250)):
+        assert [op.inputs[0][0] for op in one.ops if op.name == "aten::linear"] == [(tokens, 256)] * 3
+        assert one.optimizer == "vLLM 7.8.9"
+    assert run.steps == 8, "each iteration before the end is a step"
+
+
+def test_a_server_that_ends_before_leaves_what_it_had(served):
+    out, run, recording = served({"a": 100}, TWO | {"b": 7}, TWO, {})
+    assert run.status == "counted" and "went on" in out, out
+    assert recording.served.new == (1, 1) and recording.also[0].served.new == (100,)
+
+
+def test_a_server_without_iterations_says_so(served):
+    _, run, recording = served()
+    assert run.status == "ended" and recording is None
+    assert "no iteration of a server was seen" in run.message, run.message
+
+
+def test_an_iteration_without_tokens_is_none(served):
+    _, run, recording = served({"a": 10}, {}, {"a": 1}, {}, {"a": 1}, {"a": 1}, {})
+    assert run.status == "counted" and recording.served.seen == (12,)
+    products = [op for op in recording.ops if op.name == "aten::linear"]
+    assert len(products) == 3, "an empty iteration ends the one before"

@@ -1,0 +1,91 @@
+"""The installed vLLM on the virtual GPU does what closed forms say: products, attention, collectives, cache."""
+
+import importlib.util
+import json
+
+import pytest
+
+from nvcoll.testing import dryrun
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed"),
+]
+
+LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD, INNER, WORDS = 2, 1024, 16, 4, 64, 2816, 32000
+DENSE = {
+    **{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16"},
+    **{"num_hidden_layers": LAYERS, "hidden_size": HIDDEN, "num_attention_heads": HEADS, "head_dim": HEAD},
+    **{"num_key_value_heads": KV_HEADS, "intermediate_size": INNER, "vocab_size": WORDS, "hidden_act": "silu"},
+    **{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "rope_theta": 10000.0},
+}
+EXPERTS, OF_TOKEN, OF_EXPERT = 16, 4, 512
+MIXTURE = DENSE | {
+    **{"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": EXPERTS},
+    **{"num_experts_per_tok": OF_TOKEN, "moe_intermediate_size": OF_EXPERT, "norm_topk_prob": True},
+    **{"decoder_sparse_step": 1, "mlp_only_layers": []},
+}
+REQUESTS, PROMPT = 4, 1024
+"""What `vllm serve` gets by default."""
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Returns a function: a dry run of a model behind `vllm serve`."""
+
+    def of(config, ranks=1):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        args = ("serve", str(tmp_path), "--enforce-eager", "--tensor-parallel-size", str(ranks))
+        return dryrun("vllm", *args, on="hgx-h100", world_size=ranks, serve=True, is_cached=False, time_limit=800)
+
+    return of
+
+
+def issued(recording):
+    return json.loads(recording.step.to_json())["streams"]["ranks"][0]["issued"]
+
+
+def flops_of_products(recording):
+    rows = [op for op in issued(recording) if op["work"] == "gemm"]
+    return sum(2 * op["m"] * op["n"] * op["k"] * op.get("batch", 1) for op in rows)
+
+
+def closed_form(tokens, rows, inner, ranks=1):
+    """FLOPs of products of a rank: of all layers for some tokens, and of the logits of some rows."""
+    of_layer = HIDDEN * HEAD * (2 * HEADS + 2 * KV_HEADS) + inner
+    return 2 * (tokens * LAYERS * of_layer + rows * HIDDEN * WORDS) / ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_iterations_of_a_dense_model(served, ranks):
+    found = served(DENSE, ranks)
+    decode, (prefill,) = found.recording, found.recording.also
+    inner = 3 * HIDDEN * INNER
+    assert flops_of_products(decode) == closed_form(REQUESTS, REQUESTS, inner, ranks)
+    assert flops_of_products(prefill) == closed_form(REQUESTS * PROMPT, REQUESTS, inner, ranks)
+    attention = [op for op in issued(decode) if op["work"] == "attention"]
+    assert len(attention) == LAYERS
+    for op in attention:
+        assert (op["sequences"], op["queries"], op["heads"]) == (REQUESTS, 1, HEADS // ranks)
+        assert PROMPT < op["keys"] < PROMPT + 8
+        keys_and_values = REQUESTS * op["keys"] * KV_HEADS // ranks * 2 * HEAD * 2
+        assert op["bytes"] == pytest.approx(keys_and_values, rel=0.02)
+    calls = [(op["pattern"], op["bytes"]) for op in issued(decode) if op["work"] == "collective"]
+    logits = [("all_gather", 2 * REQUESTS * WORDS)] if ranks > 1 else []
+    assert calls == [("all_reduce", 2 * REQUESTS * HIDDEN)] * (2 * LAYERS + 1) * (ranks > 1) + logits
+    of_token = LAYERS * 2 * KV_HEADS // ranks * HEAD * 2
+    assert found.kv_tokens * of_token == pytest.approx(decode.facts["served"]["kv_bytes"], rel=1e-3)
+    assert found.prefill is not None and found.prefill.seconds > found.seconds
+
+
+def test_experts_are_read_as_far_as_a_batch_reaches_them(served):
+    found = served(MIXTURE)
+    experts = [op for op in issued(found.recording) if op.get("experts")]
+    assert len(experts) == 2 * LAYERS
+    reached = EXPERTS * (1 - (1 - OF_TOKEN / EXPERTS) ** REQUESTS)
+    for op, weights in zip(experts, [2 * OF_EXPERT * HIDDEN, OF_EXPERT * HIDDEN] * LAYERS, strict=True):
+        assert op["m"] * op["batch"] * op["n"] * op["k"] == pytest.approx(REQUESTS * OF_TOKEN * weights)
+        assert op["bytes"] == pytest.approx(2 * reached * weights, rel=0.05)
+    inner = HIDDEN * EXPERTS + OF_TOKEN * 3 * HIDDEN * OF_EXPERT
+    assert flops_of_products(found.recording) == pytest.approx(closed_form(REQUESTS, REQUESTS, inner), rel=1e-6)
