@@ -9,7 +9,6 @@ from dryrun_children import PATIENT, children
 from nvcoll.dryrun.inside.seen import seen_of
 from nvcoll.dryrun.parent import attention
 from nvcoll.dryrun.wire.rank_recording import Op
-from nvcoll.dryrun.wire.served import KvCache, Served
 
 __all__ = ["children"]
 
@@ -26,7 +25,7 @@ def flex(heads_first, name="triton_tem_fused__unsafe_view_clone_flex_attention_5
 @pytest.mark.parametrize("heads_first", [True, False])
 def test_flex_attention_has_heads_and_tokens(heads_first):
     rank = SimpleNamespace(attention=lambda *shape, **how: (shape, how))
-    (_, queries, keys), how = attention.issue(rank, None, flex(heads_first), None)
+    (_, queries, keys), how = attention.issue(rank, None, flex(heads_first))
     assert (queries, keys, how["sequences"], how["heads"]) == (TOKENS, TOKENS, SEQUENCES, HEADS)
     assert how["qk_dim"] == WIDTH and how["causal"]
 
@@ -40,7 +39,7 @@ def test_packed_sequences_have_the_keys_of_their_own_sequence():
     shape = ((TOKENS, HEADS, WIDTH), "bfloat16")
     op = Op("flash_attn::_flash_attn_varlen_forward", inputs=(shape,) * 3, is_causal=True, pairs=8 * 1024**2)
     rank = SimpleNamespace(attention=lambda *shape, **how: (shape, how))
-    (_, queries, keys), how = attention.issue(rank, None, op, None)
+    (_, queries, keys), how = attention.issue(rank, None, op)
     assert queries * keys * how["sequences"] == 8 * 1024**2 and how["heads"] == HEADS and how["causal"]
 
 
@@ -96,20 +95,6 @@ def test_lengths_that_were_not_computed_are_assumed():
     paged = named(QUERY, PAGES, cu_seqlens_q=lengths_of(*range(5)), seqused_k=lengths_of(*[0] * 4), block_table=tables)
     assert seen_of(paged, data).pairs == 4 * 32 * 16
     assert len(said) == 1 and "lengths are not known" in said[0]
-
-
-def test_a_server_reads_the_keys_of_its_cache():
-    shapes = [(8, 32, 128), (8, 8, 128), (8, 8, 128)]
-    op = Op("vllm::unified_attention_with_output", bytes=7, inputs=tuple((shape, "bfloat16") for shape in shapes))
-    cache = KvCache(1000, 1 << 30, 4096, element_bytes=1)
-    rank = SimpleNamespace(attention=lambda *shape, **how: (shape, how))
-    for new, seen in (((1,) * 8, (1023,) * 8), ((4, 4), (0, 96))):
-        served = Served("vLLM 1", new, seen, cache)
-        (_, queries, keys), how = attention.issue(rank, None, op, served)
-        pairs = sum(end + 1 for each, before in zip(new, seen, strict=True) for end in range(before, before + each))
-        assert queries * how["sequences"] == 8 and not how["causal"]
-        assert queries * keys * how["sequences"] == pairs
-        assert how["nbytes"] == 7 + sum(seen) * 8 * (128 + 128)
 
 
 def attention_of(text, children, folder):

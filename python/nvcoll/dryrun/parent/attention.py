@@ -18,7 +18,6 @@ import math
 from nvcoll._nvcoll import Issue, RankBuilder
 from nvcoll.dryrun.parent.products import WIDTHS
 from nvcoll.dryrun.wire.rank_recording import Op
-from nvcoll.dryrun.wire.served import Served
 
 HEADS_FIRST = ("scaled_dot_product", "cudnn_attention")
 """Parts of names of operators whose heads come before their tokens."""
@@ -31,9 +30,6 @@ BESIDE_FLEX = ("triton_poi", "triton_red", "triton_per")
 
 SAY = ("aten::", "flash_attn", "torch_attn")
 """Beginnings of the names of operators that say whether they are causal."""
-
-SERVED = "vllm::"
-"""The beginning of the names of operators of attention whose other keys and values are in a server's cache."""
 
 NAMES = ("attention", "attn")
 """Parts of the names of operators of fused attention."""
@@ -80,31 +76,11 @@ def is_backward(op: Op) -> bool:
     return "backward" in op.name or "bwd" in op.name
 
 
-def issue(rank: RankBuilder, placed: Issue, op: Op, served: Served | None) -> int:
-    """Issues the attention of an operator, and returns its handle.
-
-    Args:
-        rank: the builder of the rank.
-        placed: where it is issued.
-        op: the operator.
-        served: the iteration, if a server runs it: its operators see the new tokens, and read the others' keys.
-    """
+def issue(rank: RankBuilder, placed: Issue, op: Op) -> int:
+    """Issues the attention of an operator, and returns its handle."""
     tensors = _tensors(op)
     assert tensors is not None, "is_attention was asked before"
-    (sequences, heads, queries, qk_dim), (_, kv_heads, keys, _), (*_, v_dim) = tensors
-    if served is not None and op.name.startswith(SERVED):
-        return rank.attention(
-            placed,
-            sum(served.new) / len(served.new),
-            served.pairs / sum(served.new),
-            sequences=len(served.new),
-            heads=heads,
-            qk_dim=qk_dim,
-            v_dim=v_dim,
-            kernel="fa2",
-            causal=False,
-            nbytes=op.bytes + sum(served.seen) * kv_heads * (qk_dim + v_dim) * served.cache.element_bytes,
-        )
+    (sequences, heads, queries, qk_dim), (_, _, keys, _), (*_, v_dim) = tensors
     return rank.attention(
         placed,
         queries,

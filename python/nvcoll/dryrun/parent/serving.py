@@ -1,11 +1,20 @@
-"""Operators of model servers that nvcoll knows by name: their own collectives, and attention over cached keys."""
+"""Operators of model servers that nvcoll knows by name: their own collectives, and attention over cached keys.
+
+Attention gets the new tokens, and finds those before them in the cache of its layer::
+
+    unified_attention        (tokens, heads, head), (tokens, heads of keys, head), the same of values
+    unified_mla_attention    (tokens, heads, head), (tokens, latent), (tokens, 1, rotary): the last two are cached, and
+                             are keys and values of all heads in a decode iteration; prefill computes those of each head
+"""
 
 from __future__ import annotations
 
 import math
 
+from nvcoll._nvcoll import Issue, RankBuilder
 from nvcoll.dryrun.parent.products import width
 from nvcoll.dryrun.wire.rank_recording import Op
+from nvcoll.dryrun.wire.served import Served
 
 OWN = {"vllm::all_reduce": "all_reduce"}
 """Operators by which servers communicate over the memory of their peers, where they launch kernels of their own."""
@@ -20,3 +29,28 @@ def bytes_of(op: Op) -> int:
     """Returns the bytes of such a collective, as nccl-tests counts them."""
     shape, dtype = op.inputs[0]
     return math.prod(shape) * width(dtype)
+
+
+def attends(op: Op) -> bool:
+    """Says whether an operator is attention over the cache of a server."""
+    return op.name.startswith("vllm::") and "attention" in op.name and len(op.inputs) > 2
+
+
+def attend(rank: RankBuilder, placed: Issue, op: Op, served: Served) -> int:
+    """Issues such attention, with the keys that each sequence has, and returns its handle."""
+    (queries, _), (keys, _), (values, _) = op.inputs[:3]
+    (heads, qk_dim), v_dim, of_token = queries[-2:], values[-1], math.prod(keys[1:]) + math.prod(values[1:])
+    if "mla" in op.name:
+        qk_dim, v_dim = (of_token, keys[-1]) if served.kind == "decode" else (qk_dim, qk_dim - values[-1])
+    return rank.attention(
+        placed,
+        sum(served.new) / len(served.new),
+        served.pairs / sum(served.new),
+        sequences=len(served.new),
+        heads=heads,
+        qk_dim=qk_dim,
+        v_dim=v_dim,
+        kernel="fa2",
+        causal=False,
+        nbytes=op.bytes + sum(served.seen) * of_token * served.cache.element_bytes,
+    )

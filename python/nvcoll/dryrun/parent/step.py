@@ -269,11 +269,14 @@ class _Rank:
         if is_convolved:
             return self.rank.gemm(placed, **convolution(found, self._launches[row.op]))
         if self._is_first(row.op):
+            if (served := self._recording.served) is not None:
+                if name := serving.collective(found):
+                    group = self._builder.group(served.ranks, rank=self._recording.rank, called="tp")
+                    return self.rank.collective(self._placed(row, None), name, serving.bytes_of(found), group)
+                if serving.attends(found):
+                    return serving.attend(self.rank, placed, found, served)
             if attention.is_attention(found):
-                return attention.issue(self.rank, placed, found, self._recording.served)
-            if (served := self._recording.served) is not None and (name := serving.collective(found)):
-                group = self._builder.group(served.ranks, rank=self._recording.rank, called="tp")
-                return self.rank.collective(self._placed(row, None), name, serving.bytes_of(found), group)
+                return attention.issue(self.rank, placed, found)
             if (experts := grouped(found)) is not None:
                 return self.rank.gemm(placed, **experts)
             if not self._products[row.op] and (product := product_of(found)) is not None:

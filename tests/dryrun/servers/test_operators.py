@@ -1,0 +1,46 @@
+"""Operators of servers: attention reads the keys and values that the cache has of each sequence."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from nvcoll.dryrun.parent import serving
+from nvcoll.dryrun.wire.rank_recording import Op
+from nvcoll.dryrun.wire.served import KvCache, Served
+
+CACHE = KvCache(1000, 1 << 30, 4096, element_bytes=1)
+DECODE, MIXED = Served("vLLM 1", (1,) * 8, (1023,) * 8, CACHE), Served("vLLM 1", (4, 4), (0, 96), CACHE)
+
+
+def attended(name, shapes, served):
+    """Returns queries, keys and the rest of what an operator of attention issues."""
+    op = Op(name, bytes=7, inputs=tuple((shape, "bfloat16") for shape in shapes))
+    assert serving.attends(op)
+    (_, queries, keys), how = serving.attend(
+        SimpleNamespace(attention=lambda *shape, **how: (shape, how)), None, op, served
+    )
+    return queries, keys, how
+
+
+@pytest.mark.parametrize("served", [DECODE, MIXED])
+def test_each_token_sees_those_before_it(served):
+    queries, keys, how = attended("vllm::unified_attention_with_output", [(8, 32, 128), *[(8, 8, 128)] * 2], served)
+    sees = zip(served.new, served.seen, strict=True)
+    pairs = sum(end + 1 for new, seen in sees for end in range(seen, seen + new))
+    assert queries * how["sequences"] == 8 and not how["causal"]
+    assert queries * keys * how["sequences"] == pairs
+    assert how["nbytes"] == 7 + sum(served.seen) * 8 * (128 + 128)
+
+
+@pytest.mark.parametrize(("served", "dims"), [(DECODE, (576, 512)), (MIXED, (192, 128))])
+def test_latent_attention_reads_one_row_for_all_heads(served, dims):
+    shapes = [(8, 16, 192), (8, 512), (8, 1, 64)]
+    _, _, how = attended("vllm::unified_mla_attention_with_output", shapes, served)
+    assert (how["heads"], how["qk_dim"], how["v_dim"]) == (16, *dims)
+    assert how["nbytes"] == 7 + sum(served.seen) * 576
+
+
+def test_an_update_of_the_cache_is_no_attention():
+    rows = tuple(((8, 8, 128), "bfloat16") for _ in range(3))
+    assert not serving.attends(Op("vllm::unified_kv_cache_update", inputs=rows))
+    assert serving.collective(Op("vllm::all_reduce")) == "all_reduce" and not serving.collective(Op("aten::mm"))
