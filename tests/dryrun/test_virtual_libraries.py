@@ -246,9 +246,8 @@ def test_the_process_group_of_nccl_acts_as_if_all_ranks_held_the_same(world):
     made = [args for kind, _, args in ended["records"] if kind == COMMUNICATOR]
     assert made[0][1:3] == [world, 0]
     logged = {name for kind, name, _ in ended["records"] if kind == COLLECTIVE}
-    expected = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"}
-    assert expected <= logged and ended["unanswered"] == []
-    assert world == 1 or {"send", "recv"} <= logged
+    assert {"all_reduce", "all_gather", "broadcast", "reduce"} <= logged and ended["unanswered"] == []
+    assert world == 1 or {"reduce_scatter", "send", "recv"} <= logged, "older torch copies where one rank scatters"
 
 
 PROFILED = """

@@ -7,6 +7,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -18,6 +19,8 @@ class Watched(TorchDispatchMode):
         self.seen = []
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        if FakeTensor in types:  # DTensor works out a shape
+            return op(*args, **(kwargs or {}))
         if types and any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
             return NotImplemented
         name = op.name().split(".")[0]
