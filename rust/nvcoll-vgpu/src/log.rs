@@ -64,20 +64,20 @@ thread_local! {
 
 /// Appends a record of this thread's operator and device, and returns its position.
 pub fn push<const N: usize>(kind: RecordKind, stream: Handle, name: u32, args: [u64; N]) -> u64 {
-    const { assert!(N <= 6, "a record has six arguments") };
-    let mut record = LogRecord {
-        kind: kind as u16,
-        device: DEVICE.get(),
-        stream: stream_number(stream),
-        name,
-        op: OP.get(),
-        args: [0; 6],
-    };
-    record.args[..N].copy_from_slice(&args);
+    let record = made(kind, stream, name, args);
     if kind.is_captured() {
         return submit(record);
     }
     append(&record)
+}
+
+/// A record of this thread's operator and device, which is not in the log yet.
+pub(crate) fn made<const N: usize>(kind: RecordKind, stream: Handle, name: u32, args: [u64; N]) -> LogRecord {
+    const { assert!(N <= 6, "a record has six arguments") };
+    let mut all = [0; 6];
+    all[..N].copy_from_slice(&args);
+    let (device, stream) = (DEVICE.get(), stream_number(stream));
+    LogRecord { kind: kind as u16, device, stream, name, op: OP.get(), args: all }
 }
 
 /// Appends a record of a kind that graphs hold: if its stream captures, it becomes part of the graph.

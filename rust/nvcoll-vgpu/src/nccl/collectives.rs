@@ -1,4 +1,6 @@
 //! Collectives of NCCL, sends, receives and group calls: each call is a record, small ones leave their result.
+//!
+//! The calls of a group call start when it ends: what their streams are given to wait for meanwhile comes before all of them.
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,17 +9,18 @@ use super::data::{self, CallBuffers, WaitingSend};
 use super::numbers::NcclDtype;
 use super::{answer, ops, NcclCommunicator, COMMUNICATORS};
 use crate::entry_points::{functions, named};
-use crate::log::{self, RecordKind};
+use crate::log::{self, LogRecord, RecordKind};
 use crate::{Answer, Failure, Handle};
 
 /// The number of the last group call; it counts from 1.
 static GROUP_IDS: AtomicU64 = AtomicU64::new(0);
 
-/// Group calls of this thread: how deep, which, and its sends and receives so far.
+/// Group calls of this thread: how deep, which, and its calls, sends and receives so far.
 #[derive(Default)]
 struct NcclGroup {
     depth: u32,
     id: u64,
+    calls: Vec<LogRecord>,
     messages: Vec<WaitingSend>,
 }
 
@@ -38,10 +41,13 @@ fn open(group: &mut NcclGroup) {
     group.depth += 1;
 }
 
-/// Closes a group call; the outermost settles its sends and receives.
+/// Closes a group call; the outermost logs its calls, and settles its sends and receives.
 fn close(group: &mut NcclGroup) -> Answer {
     group.depth = group.depth.checked_sub(1).ok_or(Failure::ILLEGAL_STATE)?;
     if group.depth == 0 {
+        for call in group.calls.drain(..) {
+            log::submit(call);
+        }
         data::settle(&std::mem::take(&mut group.messages));
     }
     Ok(())
@@ -61,14 +67,21 @@ struct NcclCall {
 }
 
 impl NcclCall {
-    /// Logs the call, and returns what its effect on memory needs.
+    /// Logs the call, if it is of a group call when that ends, and returns what its effect on memory needs.
     fn log(&self) -> Result<(NcclCommunicator, CallBuffers), Failure> {
         let comm = COMMUNICATORS.find(self.comm)?;
         let dtype = NcclDtype::of_nccl(self.dtype).ok_or(Failure::INVALID_VALUE)?;
         let bytes = self.count.checked_mul(dtype.size()).ok_or(Failure::INVALID_VALUE)?;
-        let group = group(|group| group.id * u64::from(group.depth > 0)).unwrap_or(0);
-        let args = [self.count as u64, self.dtype as u64, comm.id, self.with as u32 as u64, group, bytes as u64];
-        log::push(RecordKind::Collective, self.stream, self.name, args);
+        group(|group| {
+            let together = group.id * u64::from(group.depth > 0);
+            let args = [self.count as u64, self.dtype as u64, comm.id, self.with as u32 as u64, together, bytes as u64];
+            let record = log::made(RecordKind::Collective, self.stream, self.name, args);
+            if together > 0 {
+                group.calls.push(record);
+            } else {
+                log::submit(record);
+            }
+        })?;
         Ok((comm, CallBuffers { send: self.send, receive: self.receive, bytes, dtype }))
     }
 

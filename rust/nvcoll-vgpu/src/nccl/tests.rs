@@ -64,6 +64,25 @@ fn a_collective_is_logged_by_its_communicator() {
 }
 
 #[test]
+fn calls_of_a_group_start_when_it_ends() {
+    let comm = comm(2, 0);
+    let at = device(&[1f32; 6]);
+    let records = records_of(|| {
+        ncclGroupStart();
+        assert_eq!(ncclSend(at, 6, 7, 1, comm, 0x10000), SUCCESS);
+        ncclGroupStart();
+        log::push(RecordKind::StreamWait, 0x10000, 0, [1]);
+        assert_eq!(ncclRecv(at, 6, 7, 1, comm, 0x10000), SUCCESS);
+        ncclGroupEnd();
+        log::push(RecordKind::StreamWait, 0x10000, 0, [2]);
+        ncclGroupEnd();
+    });
+    let found: Vec<u16> = records.iter().map(|record| record.kind).collect();
+    let [wait, call] = [RecordKind::StreamWait as u16, RecordKind::Collective as u16];
+    assert_eq!(found, [wait, wait, call, call]);
+}
+
+#[test]
 fn small_collectives_act_as_if_all_ranks_held_the_same() {
     let comm = comm(4, 1);
     let (send, receive) = (device(&[1i64, 2, 3, 4]), device(&[0i64; 16]));
