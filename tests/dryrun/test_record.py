@@ -141,6 +141,23 @@ def test_captured_work_does_not_run_and_events_of_nobody_are_left_out():
     assert [op["work"] for op in ops_of(step_of(log.recording()))] == ["move"]
 
 
+def test_events_are_of_their_recordings_whatever_handles_they_had():
+    """Threads of torch take events from a pool, so two runs of a script give them to recordings in another way."""
+    steps = []
+    for one, other in ((1, 2), (3, 3), (9, 4)):
+        log = Log()
+        log.add(Kind.STREAM_WAIT, 9, None, 0, 50)  # of the step before
+        for event in (one, other):
+            log.launch(log.op("aten::add", 40))
+            log.add(Kind.EVENT_RECORD, 7, None, 0, event)
+            log.add(Kind.STREAM_WAIT, 9, None, 0, event)
+        log.add(Kind.EVENT_RECORD, 7, None, 0, 50)
+        log.add(Kind.EVENT_RECORD, 9, None, 0, one)  # for which nothing waits
+        steps.append([(op["work"], op.get("event")) for op in ops_of(step_of(log.recording()))])
+    work = ["stream_wait", "move", "record", "stream_wait", "move", "record", "stream_wait", "record"]
+    assert steps == [list(zip(work, [3, None, 1, 1, None, 2, 2, 3], strict=True))] * 3
+
+
 def test_sends_to_all_in_one_group_call_are_an_all_to_all():
     log = Log()
     for peer in range(4):

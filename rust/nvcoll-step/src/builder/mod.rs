@@ -5,7 +5,7 @@
 //! rank: work on a stream, record, waits, after(handles)   handles, by number
 //! finish ─ names and kinds of groups, tags of messages (`groups`)
 //!        ─ bytes of all ranks of a collective, parts of the time by names of kernels (`words`)
-//!        ─ events: those for which nothing waits, and waits for what is never recorded, are left out
+//!        ─ events: one for each recording for which something waits, by number; waits for what is never recorded are left out
 //!        ─ FLOPs of the model, precision of most of them
 //!        ─▶ WorkStep
 //! ```
@@ -351,13 +351,12 @@ impl Flops {
     }
 }
 
-/// What waits of a rank: for each draft `after` the handles for which it waits, and all events that are recorded and awaited.
+/// What waits of a rank.
 struct StepWaits {
+    /// The handles for which each draft waits; for a wait for an event, its last recording before, or else in the step before.
     after: Vec<Vec<usize>>,
-    /// Handles whose operations record an event.
-    recording: BTreeSet<usize>,
-    awaited: BTreeSet<u64>,
-    recorded: BTreeSet<u64>,
+    /// The event of each handle for which something waits, by the order of the handles: makers' own numbers may differ between runs.
+    events: BTreeMap<usize, u64>,
 }
 
 impl RankDraft {
@@ -370,14 +369,10 @@ impl RankDraft {
 
     /// Finds the waits that order something.
     fn waits(&self) -> StepWaits {
-        let mut found = StepWaits {
-            after: Vec::new(),
-            recording: BTreeSet::new(),
-            awaited: BTreeSet::new(),
-            recorded: BTreeSet::new(),
-        };
+        let mut recordings: HashMap<u64, usize> = self.recordings().collect();
+        let mut after = Vec::with_capacity(self.drafts.len());
         let mut seen: HashMap<(Option<u32>, u32), usize> = HashMap::new();
-        for draft in &self.drafts {
+        for (at, draft) in self.drafts.iter().enumerate() {
             let mut last: BTreeMap<u32, usize> = BTreeMap::new();
             match draft {
                 StepDraft::After { stream, handles } => {
@@ -390,27 +385,35 @@ impl RankDraft {
                     }
                     seen.extend(last.iter().map(|(&of, &handle)| ((*stream, of), handle)));
                 }
-                StepDraft::Op { issued, .. } => match issued.op.work {
-                    StepWork::Record { event } => _ = found.recorded.insert(event),
+                StepDraft::Op { issued, .. } => match &issued.op.work {
+                    StepWork::Record { event } => _ = recordings.insert(*event, at),
                     StepWork::StreamWait { event } | StepWork::HostWait { target: Awaited::Event(event) } => {
-                        found.awaited.insert(event);
+                        last.extend(recordings.get(event).map(|&handle| (0, handle)));
                     }
                     _ => {}
                 },
             }
             let mut handles: Vec<usize> = last.into_values().collect();
             handles.sort_unstable();
-            found.recording.extend(&handles);
-            found.after.push(handles);
+            after.push(handles);
         }
-        found
+        let awaited: BTreeSet<usize> = after.iter().flatten().copied().collect();
+        StepWaits { after, events: awaited.into_iter().zip(1..).collect() }
+    }
+
+    /// Yields event and handle of each recording.
+    fn recordings(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        self.drafts.iter().enumerate().filter_map(|(at, draft)| match draft {
+            StepDraft::Op { issued: Issued { op: StepOp { work: StepWork::Record { event }, .. }, .. }, .. } => {
+                Some((*event, at))
+            }
+            _ => None,
+        })
     }
 
     /// Returns the operations, and the position of the operation of each handle.
     fn issued(&self, named: &[groups::NamedGroup], tags: &[u64]) -> (Vec<Issued>, Vec<Option<usize>>) {
-        let waits = self.waits();
-        // Events that the builder makes have numbers above all others.
-        let first = waits.recorded.last().map_or(0, |event| event.wrapping_add(1));
+        let StepWaits { after, events } = self.waits();
         let (mut issued, mut places) = (Vec::with_capacity(self.drafts.len()), Vec::with_capacity(self.drafts.len()));
         let order = |stream: Option<u32>, work: StepWork| Issued {
             stream: stream.unwrap_or(0),
@@ -419,28 +422,29 @@ impl RankDraft {
             together: None,
             op: StepOp::once("", work),
         };
-        for (handle, (draft, after)) in self.drafts.iter().zip(&waits.after).enumerate() {
-            let event_of = |handle: &usize| first.wrapping_add(*handle as u64);
+        for (handle, (draft, after)) in self.drafts.iter().zip(&after).enumerate() {
+            let event_of = |handle: &usize| events[handle];
+            let awaited = after.iter().map(event_of);
+            let recorded = events.get(&handle).copied();
             let mut place = None;
             match draft {
-                StepDraft::After { stream: None, .. } => issued.extend(
-                    after
-                        .iter()
-                        .map(event_of)
-                        .map(|event| order(None, StepWork::HostWait { target: Awaited::Event(event) })),
-                ),
+                StepDraft::After { stream: None, .. } => {
+                    let waits = awaited.map(|event| StepWork::HostWait { target: Awaited::Event(event) });
+                    issued.extend(waits.map(|work| order(None, work)));
+                }
                 StepDraft::After { stream, .. } => {
-                    issued
-                        .extend(after.iter().map(event_of).map(|event| order(*stream, StepWork::StreamWait { event })));
+                    issued.extend(awaited.map(|event| order(*stream, StepWork::StreamWait { event })));
                 }
-                StepDraft::Op { issued: one, .. } if !waits.orders(&one.op.work) => {}
                 StepDraft::Op { issued: one, group, .. } => {
-                    place = Some(issued.len());
-                    issued.push(named_op(one.clone(), group.map(|at| (&named[at], tags[at]))));
+                    if let Some(work) = ordered(&one.op.work, recorded, after.last().map(event_of)) {
+                        place = Some(issued.len());
+                        let one = Issued { op: StepOp { work, ..one.op.clone() }, ..one.clone() };
+                        issued.push(named_op(one, group.map(|at| (&named[at], tags[at]))));
+                    }
+                    if let Some(event) = recorded.filter(|_| !matches!(one.op.work, StepWork::Record { .. })) {
+                        issued.push(order(self.stream(handle), StepWork::Record { event }));
+                    }
                 }
-            }
-            if waits.recording.contains(&handle) {
-                issued.push(order(self.stream(handle), StepWork::Record { event: event_of(&handle) }));
             }
             places.push(place);
         }
@@ -448,17 +452,14 @@ impl RankDraft {
     }
 }
 
-impl StepWaits {
-    /// Says whether an operation works, or orders something.
-    fn orders(&self, work: &StepWork) -> bool {
-        match work {
-            StepWork::Record { event } => self.awaited.contains(event),
-            StepWork::StreamWait { event } | StepWork::HostWait { target: Awaited::Event(event) } => {
-                self.recorded.contains(event)
-            }
-            _ => true,
-        }
-    }
+/// Returns work with the number of the event that it records or awaits; none if it orders nothing.
+fn ordered(work: &StepWork, recorded: Option<u64>, awaited: Option<u64>) -> Option<StepWork> {
+    Some(match work {
+        StepWork::Record { .. } => StepWork::Record { event: recorded? },
+        StepWork::StreamWait { .. } => StepWork::StreamWait { event: awaited? },
+        StepWork::HostWait { target: Awaited::Event(_) } => StepWork::HostWait { target: Awaited::Event(awaited?) },
+        work => work.clone(),
+    })
 }
 
 /// Gives an operation the name of its group.
