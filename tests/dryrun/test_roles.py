@@ -55,6 +55,16 @@ def counted(recording, *files):
     return recording, Run(recording.rank, "counted", steps=2, noted=noted)
 
 
+def test_the_stages_are_those_of_the_whole_group_where_pairs_have_communicators_too():
+    log = Log()
+    log.gemm(64, 64, 64)
+    for communicator in (2, 1):  # messages without a batch come first, then those of batches
+        for call in ("send", "recv"):
+            log.call(call, communicator, 128, peer=1)
+    stages = Group("default_pg", (0, 1, 2, 3))
+    assert roles.pipeline_of(log.recording(0, groups={1: stages, 2: Group("default_pg", (0, 1))})) == stages
+
+
 def test_rank_0_is_enough_if_all_ranks_do_the_same(attempts):
     made = attempts(lambda rank, _: counted(layer(rank)))
     recordings, _ = script.recordings_of(request())

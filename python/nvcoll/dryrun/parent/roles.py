@@ -32,9 +32,9 @@ ATTEMPTS = 8
 
 def pipeline_of(recording: RankRecording) -> Group | None:
     """Returns the group whose ranks are the stages of a pipeline; None: the script has none."""
-    named = [group for group in recording.groups.values() if group_word(group.name) == "pp" and len(group.ranks) > 1]
-    if named:
-        return max(named, key=lambda group: len(group.ranks))
+    found = [group for group in recording.groups.values() if group_word(group.name) == "pp" and len(group.ranks) > 1]
+    if found:
+        return max(found, key=_size)
     sends: dict[int, set[int]] = defaultdict(set)
     receives: dict[int, set[int]] = defaultdict(set)
     for row in recording.records[recording.records["kind"] == Kind.COLLECTIVE]:
@@ -47,8 +47,12 @@ def pipeline_of(recording: RankRecording) -> Group | None:
             continue
         me = group.ranks.index(recording.rank) if recording.rank in group.ranks else -1
         if peers == receives[communicator] and len(peers) <= 2 and me not in peers:
-            return group
-    return None
+            found.append(group)  # pairs of stages, too, which have a communicator for messages without a batch
+    return max(found, key=_size, default=None)
+
+
+def _size(group: Group) -> int:
+    return len(group.ranks)
 
 
 def wanted(ranks: Sequence[int], recordings: Sequence[RankRecording | None], runs: Sequence[Run]) -> tuple[int, ...]:
