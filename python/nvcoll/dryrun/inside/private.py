@@ -3,6 +3,7 @@
 | private name of torch | use |
 |---|---|
 | ``TorchDispatchMode``, ``HigherOrderOperator``, ``flop_registry`` | operators, and their FLOPs |
+| ``torch._C._functorch`` | parameters in wrappers of torch.func |
 | ``_dispatch_keys``, ``_dispatch_keyset_full_after`` | kernels whose inner operators are seen |
 | ``torch.jit._trace``, ``_disable_current_modes`` | traces of TorchScript, which modes break |
 | ``FakeTensor``, ``FunctionalTensor`` | operators that only torch.compile sees |
@@ -165,6 +166,14 @@ def kernel_keys(tensors: Iterable[torch.Tensor]) -> Any:
     keys = lookup("torch._C", "_dispatch_keys")
     found = reduce(or_, map(keys, tensors))
     return found & lookup("torch._C", "_dispatch_keyset_full_after")(lookup("torch._C", "DispatchKey").Python)
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor in the wrappers that transforms of torch.func have around it."""
+    functorch = lookup("torch._C._functorch")
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
 
 
 def trace_unseen() -> None:

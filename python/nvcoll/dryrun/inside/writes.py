@@ -79,6 +79,6 @@ def _leaves_of(outputs: Iterable[torch.Tensor | GradientEdge]) -> list[torch.Ten
         seen.add(node)
         nodes += (after for after, _ in node.next_functions)
         if type(node).__name__ == "AccumulateGrad":
-            leaf = getattr(node.variable, "_local_tensor", node.variable)
+            leaf = private.unwrapped(getattr(node.variable, "_local_tensor", node.variable))
             leaves += [leaf] if leaf.is_cuda and not private.is_functorch(leaf) else []
     return leaves
