@@ -43,7 +43,7 @@ def test_communicators_without_a_name_are_found_by_their_id_in_the_store(monkeyp
             return np.zeros(0, RECORD)
 
     peers = Peers(Log(), None, None, None)
-    peers._note("9", "DATA_PARALLEL_GROUP", (0, 2, 4, 6), before=0)
+    peers.note("9", "DATA_PARALLEL_GROUP", (0, 2, 4, 6), before=0)
     key = "default_pg/0//9//cuda//0"
     name = "communicator 2" if rank == 0 else key
     monkeypatch.setattr(Answers, "values", {key: b"communicator 2".ljust(128, b"\0")} if rank == 0 else {})
@@ -53,3 +53,17 @@ def test_communicators_without_a_name_are_found_by_their_id_in_the_store(monkeyp
     assert {number: (group.name, group.ranks) for number, group in found.items()} == {
         5: ("DATA_PARALLEL_GROUP", (0, 2, 4, 6))
     }
+
+
+def test_the_id_of_a_communicator_is_its_key_where_another_rank_made_it(tmp_path, monkeypatch):
+    needs_torch()
+    from nvcoll.dryrun.inside.mail import Mail
+    from nvcoll.dryrun.inside.store import Answers
+
+    first, second = (Mail(tmp_path, rank, (0, 1)) for rank in (0, 1))
+    first.publish("0//9//cuda//0", b"communicator 2".ljust(128, b"\0"))
+    first.publish("greeting", b"hello")
+    monkeypatch.setattr(Answers, "mail", second, raising=False)
+    monkeypatch.setattr(Answers, "values", {})
+    assert Answers().get("0//9//cuda//0") == b"0//9//cuda//0".ljust(128, b"\0")
+    assert Answers().get("greeting") == b"hello"

@@ -6,6 +6,7 @@ listens and no file is written. Keys of other ranks that run come through the ma
 | call | answer |
 |---|---|
 | `get` of a key that is set | its value |
+| `get` of a key that another rank has set, no NCCL id | its value |
 | `get` of any other key | the key itself, padded to 128 bytes: the length of an NCCL id |
 | `wait`, `barrier` | yes |
 | `check` | yes, except for keys that would say that a rank has failed |
@@ -19,7 +20,9 @@ import torch.distributed as dist
 from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.mail import Mail
 
-NCCL_ID_BYTES = 128
+NCCL_ID_BYTES, NCCL_ID = 128, b"communicator "
+"""The length of the ids of the virtual NCCL, and how they begin. Each rank counts its own, so ids of two are equal."""
+
 TROUBLE = ("exception_dump", "remote_error")
 """Keys by which a rank reports its failure to the NCCL watchdogs of other ranks."""
 
@@ -44,8 +47,9 @@ class Answers(private.Store):
     def get(self, key: str) -> bytes:
         if key not in self.values:
             published = self.mail.published(key)
-            own = key.encode()[-NCCL_ID_BYTES + 1 :].ljust(NCCL_ID_BYTES, b"\0")
-            return own if published is None else published
+            if published is None or (len(published) == NCCL_ID_BYTES and published.startswith(NCCL_ID)):
+                return key.encode()[-NCCL_ID_BYTES + 1 :].ljust(NCCL_ID_BYTES, b"\0")
+            return published
         return self.values[key]
 
     def add(self, key: str, amount: int) -> int:
