@@ -65,6 +65,7 @@ _Dtype: TypeAlias = Literal[
     "complex128",
 ]
 _Launch: TypeAlias = Literal["process_per_gpu", "single_process", "framework"]
+_Server: TypeAlias = Literal["vllm", "sglang", "trtllm"]
 __version__: str
 HAS_ENGINE: bool
 MAX_WORLD_SIZE: int
@@ -1937,6 +1938,7 @@ class Fabric:
         protocol: str | None = None,
         version: str | None = None,
         settings: Mapping[str, str | int] | None = None,
+        as_: _Server | None = None,
     ) -> Prediction:
         """Predicts how long a collective of NCCL takes among all GPUs.
 
@@ -1955,6 +1957,8 @@ class Fabric:
             version: a version of NCCL, as ``2.27.7``. Default: the newest whose release was read.
             settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predict/predictions.md`` lists them. Default: none
                 is set.
+            as_: ``vllm``, ``sglang`` or ``trtllm``: the all_reduce of bf16 as this model server runs it in a CUDA graph. Its rule chooses
+                one of its kernels or NCCL. Default: NCCL.
 
         Returns:
             A `Prediction`, in microseconds; for several sizes a list in their order. A fabric keeps the work that is equal for
@@ -1963,7 +1967,8 @@ class Fabric:
         Raises:
             InvalidArgument: a name or a version is unknown; the fabric cannot run the algorithm or the protocol; the fabric has
                 one GPU, or nodes that differ; a setting is unknown, has a wrong value, is not read by the version, or changes
-                the time in a way that nvcoll cannot predict."""
+                the time in a way that nvcoll cannot predict; ``as_`` with another collective than all_reduce, with another launch or a
+                forced algorithm, or on a machine whose kernels nvcoll does not know."""
 
     @overload
     def predict(
@@ -1976,6 +1981,7 @@ class Fabric:
         protocol: str | None = None,
         version: str | None = None,
         settings: Mapping[str, str | int] | None = None,
+        as_: _Server | None = None,
     ) -> list[Prediction]: ...
     def route(self, source: int, target: int) -> tuple[list[str], str]:
         """Returns the names of the devices on the route between two ranks, and the kind of the route.
@@ -2964,7 +2970,8 @@ class Prediction:
 
     @property
     def algorithm(self) -> str:
-        """The algorithm as NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives."""
+        """The algorithm as NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives. Of a
+        model server, its kernel."""
 
     @property
     def bottleneck(self) -> str:
@@ -2980,7 +2987,7 @@ class Prediction:
 
     @property
     def choice(self) -> str:
-        """What chooses the algorithm: NCCL's cost model, or rings, with the reason."""
+        """What chooses the algorithm: NCCL's cost model, the rule of a model server, or rings, with the reason."""
 
     @property
     def collective(self) -> str:
@@ -2997,6 +3004,10 @@ class Prediction:
     @property
     def high_us(self) -> float:
         """The upper end of the 90 % interval, in microseconds."""
+
+    @property
+    def implementation(self) -> str:
+        """What runs the call: `NCCL`, or a model server and its kernel, as `vLLM one_shot`."""
 
     @property
     def is_by_nccl(self) -> bool:
@@ -3028,7 +3039,7 @@ class Prediction:
 
     @property
     def protocol(self) -> str:
-        """The protocol as NCCL prints it: `LL`, `LL128`, `Simple`."""
+        """The protocol as NCCL prints it: `LL`, `LL128`, `Simple`. Empty for a kernel of a model server."""
 
     @property
     def time_us(self) -> float:
@@ -4103,6 +4114,9 @@ def media() -> list[MediumRow]:
 def memory() -> dict[str, Any]:
     """Returns the memory that this process can still have, whether memory between processes has huge pages, and the staging of a rank: in a
     world of one rank per CPU and in one of twice as many."""
+
+def model_servers() -> list[_Server]:
+    """Returns the names of the model servers whose all_reduce is known."""
 
 def nccl_settings() -> list[SettingRow]:
     """Returns the environment variables of NCCL that `settings=` takes."""

@@ -96,6 +96,7 @@ def names() -> Iterator[str]:
     yield f"_Collective: TypeAlias = {literal([row.name for row in _nvcoll.collectives()])}"
     yield f"_Dtype: TypeAlias = {literal([row.name for row in _nvcoll.dtypes()])}"
     yield f"_Launch: TypeAlias = {literal(_nvcoll.launches())}"
+    yield f"_Server: TypeAlias = {literal(_nvcoll.model_servers())}"
 
 
 def items() -> list[dict[str, Any]]:

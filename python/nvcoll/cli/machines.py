@@ -11,6 +11,7 @@ from nvcoll._nvcoll import (
     Fabric,
     launches,
     machine_names,
+    model_servers,
     nccl_versions,
     networks,
 )
@@ -48,13 +49,22 @@ NcclVersion = Annotated[
     ),
 ]
 if TYPE_CHECKING:
-    from nvcoll._nvcoll import _Launch
+    from nvcoll._nvcoll import _Launch, _Server
 
     Launch = _Launch
+    Server = _Server | None
 else:
     Launch = Annotated[
         str,
         typer.Option(help=f"The launch of calls: {', '.join(launches())}.", autocompletion=completion.among(launches)),
+    ]
+    Server = Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            help=f"The all_reduce of a model server, with its own kernels: {', '.join(model_servers())}.",
+            autocompletion=completion.among(model_servers),
+        ),
     ]
 
 

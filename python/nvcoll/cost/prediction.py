@@ -18,6 +18,7 @@ from nvcoll.cost.comparison import LAUNCH
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
+    from nvcoll._nvcoll import _Server as Server
     from nvcoll._nvcoll import _Size as Size
 
     Sizes = list[int] | list[float] | list[str] | list[Size] | tuple[Size, ...] | range | NDArray[Any]
@@ -44,6 +45,7 @@ def predict(
     protocol: str | None = ...,
     version: str | None = ...,
     settings: Mapping[str, str | int] | None = ...,
+    as_: Server | None = ...,
 ) -> Prediction: ...
 @overload
 def predict(
@@ -56,6 +58,7 @@ def predict(
     protocol: str | None = ...,
     version: str | None = ...,
     settings: Mapping[str, str | int] | None = ...,
+    as_: Server | None = ...,
 ) -> NDArray[np.void]: ...
 def predict(
     collective: str,
@@ -67,6 +70,7 @@ def predict(
     protocol: str | None = None,
     version: str | None = None,
     settings: Mapping[str, str | int] | None = None,
+    as_: Server | None = None,
 ) -> Prediction | NDArray[np.void]:
     """Predicts how long a collective of NCCL takes among all GPUs of a machine.
 
@@ -74,8 +78,8 @@ def predict(
         collective: a name, in the spelling of any tool: ``all_reduce``, ``alltoall``, ``ReduceScatter``.
         nbytes: bytes as nccl-tests counts them: a number, a text such as ``"1G"``, or an array of any shape.
         on: one machine: a name, a file, or a :class:`Fabric`, as in :func:`nvcoll.machines`.
-        launch: how calls are launched, as in ``Fabric.predict``; so are ``algorithm``, ``protocol``, ``version`` and
-            ``settings``.
+        launch: how calls are launched, as in ``Fabric.predict``; so are ``algorithm``, ``protocol``, ``version``,
+            ``settings`` and ``as_``.
 
     Returns:
         For one size a `Prediction`. For an array of sizes a structured array of the same shape, with the fields
@@ -102,6 +106,7 @@ def predict(
             protocol=protocol,
             version=version,
             settings=settings,
+            as_=as_,
         )
 
     if np.ndim(nbytes) == 0:

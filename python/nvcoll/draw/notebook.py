@@ -89,6 +89,7 @@ def prediction_html(prediction: Prediction) -> str:
         ("time", f"{prediction.time_us:,.1f} us (90 %: {prediction.low_us:,.1f} to {prediction.high_us:,.1f} us)"),
         ("bandwidth", f"{prediction.busbw:.1f} GB/s busbw, {prediction.algbw:.1f} GB/s algbw"),
         ("lower bound", f"{prediction.floor_us:,.1f} us"),
+        ("runs by", prediction.implementation),
         ("algorithm", f"{prediction.algorithm} {prediction.protocol}{channels}; {prediction.choice}"),
         ("launch", prediction.launch),
         ("bottleneck", prediction.bottleneck),

@@ -54,7 +54,7 @@ mod _nvcoll {
         door::{fabric, gpus_called, machine_names, machines, make_cluster},
         fabric::{all_gpus, all_media, all_networks, fabrics, text_formats, Fabric, Network, TextFormat},
         nccl::{nccl_versions, NcclCandidate, NcclEstimate},
-        prediction::{constants_of_predictions, launch_named, launches, patterns, Prediction, Trial},
+        prediction::{constants_of_predictions, launch_named, launches, model_servers, patterns, Prediction, Trial},
         settings::nccl_settings,
         timeline::{CriticalPiece, Timeline},
     };

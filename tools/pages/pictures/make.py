@@ -42,7 +42,10 @@ PICTURES = ROOT / "docs" / "pictures"
 WITH_OUTPUT = [
     ROOT / "README.md",
     ROOT / "docs/start/first-ten-minutes.md",
-    *(ROOT / "docs" / name for name in ("train/plan.md", "predict/comparing.md", "train/traces.md")),
+    *(
+        ROOT / "docs" / name
+        for name in ("train/plan.md", "predict/comparing.md", "predict/predictions.md", "train/traces.md")
+    ),
 ]
 """Pages whose commands are run too."""
 

@@ -16,7 +16,7 @@ from nvcoll._nvcoll import Prediction
 from nvcoll.cli import completion, formats, sizes
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.hints import collective_name
-from nvcoll.cli.machines import Gpu, Launch, On, machines
+from nvcoll.cli.machines import Gpu, Launch, On, Server, machines
 from nvcoll.cli.outputs import Conditions
 from nvcoll.cli.predict.rows import Answer, Question, ask_all
 from nvcoll.cost.comparison import LAUNCH, accuracy
@@ -30,8 +30,10 @@ def _time(*microseconds: float) -> str:
     return duration(*(time / 1e6 for time in microseconds))
 
 
-def _way(found: Prediction | None) -> str:
-    return f"{found.algorithm}/{found.protocol}" if found else "-"
+def _way(found: Prediction, server: str | None) -> str:
+    if found.implementation != "NCCL":
+        return found.implementation
+    return f"{'NCCL ' if server else ''}{found.algorithm}/{found.protocol}"
 
 
 def _rate(gbps: float | None) -> str:
@@ -57,7 +59,7 @@ MEANINGS = {
 """What the words of a heading say."""
 
 
-def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
+def _machine_rows(answers: Sequence[Answer], server: str | None) -> Iterator[Sequence[str]]:
     """Yields a row for each machine."""
     times = [one.prediction.time_us for one in answers if one.prediction]
     for one in answers:
@@ -69,7 +71,7 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
             slower = found.time_us / min(times)
             interval = _time(found.low_us, found.high_us)
             cells = (
-                _way(found),
+                _way(found, server),
                 _time(found.time_us),
                 interval,
                 _rate(found.busbw),
@@ -81,24 +83,31 @@ def _machine_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
 
 def _launched(question: Question) -> str:
     """Says how the call is launched, and what is set."""
-    return ", ".join([f"launched {question.launch}", *(f"{name}={value}" for name, value in question.settings.items())])
+    how = f"as {question.server} runs it" if question.server else f"launched {question.launch}"
+    return ", ".join([how, *(f"{name}={value}" for name, value in question.settings.items())])
+
+
+def _times(question: Question) -> tuple[str, ...]:
+    """Returns the headings of a prediction, with the program that chooses."""
+    return (f"{question.server} picks", *TIMES[1:]) if question.server else TIMES
 
 
 def _show_machines(question: Question, answers: Sequence[Answer]) -> list[str]:
     """Prints the table of one size, and returns the headings that it leaves out."""
     print_labelled("", f"{question.collective} {sized(question.sizes[0])}, {_launched(question)}", label=0)
-    heads = ("machine", "description", *TIMES, LINK, "vs best", *APART)
+    times = _times(question)
+    heads = ("machine", "description", *times, LINK, "vs best", *APART)
     left_out = print_table(
         heads,
-        [*_machine_rows(answers)],
-        left=("machine", "description", TIMES[0]),
-        optional=("description", LINK, "x bound", "|", "NCCL est.", "lower bound", "busbw GB/s", "NCCL picks"),
+        [*_machine_rows(answers, question.server)],
+        left=("machine", "description", times[0]),
+        optional=("description", LINK, "x bound", "|", "NCCL est.", "lower bound", "busbw GB/s", TIMES[0]),
     )
     _print_lines("bottleneck", [(one.fabric.name, one.prediction.bottleneck) for one in answers if one.prediction])
     return left_out
 
 
-def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
+def _size_rows(answers: Sequence[Answer], server: str | None) -> Iterator[Sequence[str]]:
     """Yields a row for each size of one machine."""
     for one in answers:
         found = one.prediction
@@ -106,7 +115,7 @@ def _size_rows(answers: Sequence[Answer]) -> Iterator[Sequence[str]]:
             yield sized(one.nbytes), "-", "-", "-", "-", *_apart(one)
         else:
             times = (_time(found.time_us), _time(found.low_us, found.high_us))
-            yield sized(one.nbytes), _way(found), *times, _rate(found.busbw), *_apart(one)
+            yield sized(one.nbytes), _way(found, server), *times, _rate(found.busbw), *_apart(one)
 
 
 def _show_sizes(question: Question, answers: Sequence[Answer]) -> list[str]:
@@ -116,10 +125,10 @@ def _show_sizes(question: Question, answers: Sequence[Answer]) -> list[str]:
     head = f"{one.name}   {one.title}   {question.collective}, {_launched(question)}   {links}"
     print_labelled("", head, label=0)
     left_out = print_table(
-        ("size", *TIMES, *APART),
-        [*_size_rows(answers)],
-        left=(TIMES[0],),
-        optional=("x bound", "|", "NCCL est.", "busbw GB/s", "NCCL picks"),
+        ("size", *_times(question), *APART),
+        [*_size_rows(answers, question.server)],
+        left=_times(question)[:1],
+        optional=("x bound", "|", "NCCL est.", "busbw GB/s", TIMES[0]),
     )
     _print_lines("bottleneck", _bounds(answers))
     return left_out
@@ -178,7 +187,7 @@ def _notes(question: Question, found: Sequence[Sequence[Answer]]) -> Iterator[tu
     yield "model", [(one.fabric.name, _model(question, one.nccl.tag)) for one in firsts if one.nccl]
     judged = [(one, some) for one, some in zip(firsts, known, strict=True) if some]
     yield "accuracy", [(one.fabric.name, accuracy(some)) for one, some in judged]
-    others = [one for one in firsts if one.prediction and not one.prediction.is_by_nccl]
+    others = [one for one in firsts if one.prediction and (question.server or not one.prediction.is_by_nccl)]
     yield "choice", [(one.fabric.name, one.prediction.choice) for one in others if one.prediction]
     yield "faster", [line for answers in found for line in _faster(answers)]
     yield "no time", [(one.fabric.name, one.why_no_prediction) for one in firsts if one.why_no_prediction]
@@ -228,6 +237,7 @@ def predict(
     on: On = None,
     gpu: Gpu = None,
     launch: Launch = LAUNCH,
+    server: Server = None,
     *,
     conditions: Conditions,
     printed: formats.Printed,
@@ -237,11 +247,11 @@ def predict(
     Example: nvcoll predict all_reduce -b 1G --on hgx-h100,rtx4090-4-staged
     """
     nbytes, on_these = sorted(sizes.of(begin, end, factor, [DEFAULT_BYTES])), machines(on, gpu)
-    question = Question(collective, nbytes, launch, conditions.nccl_version, conditions.settings)
+    question = Question(collective, nbytes, launch, conditions.nccl_version, conditions.settings, server)
     found = ask_all(question, on_these)
     if printed.as_json:
         head = {"collective": question.collective, "launch": question.launch, "settings": dict(question.settings)}
-        formats.print_json("predict", head | {"predictions": _rows(found)})
+        formats.print_json("predict", head | {"as": question.server, "predictions": _rows(found)})
     elif printed.as_csv:
         head = {"collective": question.collective, "launch": question.launch}
         formats.print_csv([head | {key: row[key] for key in row if key != "parts"} for row in _rows(found)])

@@ -18,6 +18,7 @@ from nvcoll.cli import hints, progress
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch as Launch
+    from nvcoll._nvcoll import _Server as Server
 
 
 LEAST_SAVED = 0.1
@@ -28,7 +29,7 @@ LISTS_BY_COLLECTIVE = (2, 24)
 
 
 OF_PREDICTION = (
-    *("algorithm", "protocol", "channels", "time_us", "low_us", "high_us", "algbw", "busbw"),
+    *("implementation", "algorithm", "protocol", "channels", "time_us", "low_us", "high_us", "algbw", "busbw"),
     *("bottleneck", "trust", "choice"),
 )
 """The attributes of a prediction that JSON has by the same names."""
@@ -99,6 +100,7 @@ class Question:
     launch: Launch
     version: str | None
     settings: Mapping[str, str] = field(default_factory=dict)
+    server: Server | None = None
 
     def ask(self, one: Fabric) -> list[Answer]:
         """Asks one machine.
@@ -146,11 +148,12 @@ class Question:
             algorithm=algorithm,
             version=self.version,
             settings=self.settings,
+            as_=self.server,
         )
 
     def _faster(self, one: Fabric, found: Prediction, nccl: NcclEstimate) -> Faster | None:
         """Finds the fastest algorithm that is clearly faster than the one that NCCL chooses."""
-        if "NCCL_ALGO" in self.settings or not found.is_validated:
+        if "NCCL_ALGO" in self.settings or self.server or not found.is_validated:
             return None
         others = {way.algorithm for way in nccl.candidates if way.time_us is not None} - {found.algorithm}
         faster = []

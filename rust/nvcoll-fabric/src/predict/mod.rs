@@ -20,6 +20,7 @@
 //! | `set_fabric` | the machine as NCCL's settings leave it |
 //! | `pattern`, `selection` | the collectives there are; which algorithm and protocols are weighed |
 //! | `ring`, `nvls`, `tree`, `pat`, `sends` | the closed forms; their documentation has the formulas |
+//! | `served`, `served_rules`, `served_prediction` | all_reduce as model servers run it: their kernels, and the rules by which they choose |
 //! | `breakdown`, `prediction` | what a time is made of; what a caller gets |
 //! | `simulation_settings` | the same constants as settings of the event simulator |
 //! | `trust` | intervals, and the number of systems behind each |
@@ -51,6 +52,9 @@ mod rates;
 mod ring;
 mod selection;
 mod sends;
+mod served;
+mod served_prediction;
+mod served_rules;
 mod set_fabric;
 mod simulation_settings;
 mod tree;
@@ -60,4 +64,5 @@ pub use pattern::Pattern;
 pub use prediction::Prediction;
 pub use predictor::{CollectiveCall, Launch, Predictor};
 pub use selection::{AlgorithmFilter, Candidates};
+pub use served_rules::Server;
 pub use simulation_settings::SimulationSettings;

@@ -41,6 +41,10 @@ pub struct Prediction {
     pub algorithm: &'static str,
     /// The protocol as NCCL prints it.
     pub protocol: &'static str,
+    /// What runs the call: `NCCL`, or a server and its kernel, as `vLLM one_shot`.
+    pub implementation: String,
+    /// The rule of a server that chose it.
+    pub rule: Option<String>,
     /// The largest number of channels that NCCL gives the call, if its model knows the machine.
     pub channels: Option<u32>,
     /// The predicted time; never less than the lower bound.
@@ -97,6 +101,8 @@ impl Predictor {
             nbytes: weighed.nbytes,
             algorithm: pair.algorithm.map_or("SendRecv", NcclAlgorithm::name),
             protocol: pair.protocol.name(),
+            implementation: "NCCL".to_owned(),
+            rule: None,
             channels: pair.channels,
             us: time,
             low_us: (time / factor).max(floor_us),

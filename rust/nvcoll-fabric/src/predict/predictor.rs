@@ -10,6 +10,7 @@ use super::params::ModelParams;
 use super::pattern::Pattern;
 use super::rates::UsedRates;
 use super::selection::{self, AlgoProto, AlgorithmFilter, Candidates};
+use super::served::ServedMachine;
 use super::{set_fabric, trust};
 use crate::error::{Error, Result};
 use crate::hardware::{Evidence, Fabric};
@@ -85,10 +86,11 @@ pub struct Predictor {
     pub(super) params: ModelParams,
     pub(super) model: Option<Model>,
     pub(super) chooses: String,
+    pub(super) served: ServedMachine,
 }
 
 /// A call of a collective: which one, how it is launched, and the algorithm that the caller forces.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CollectiveCall {
     /// The collective.
     pub pattern: Pattern,
@@ -136,8 +138,11 @@ impl Predictor {
             bottlenecks.cuts[pattern as usize] = bottleneck::cut(fabric, &machine, &rates, pattern)?;
         }
         let params = ModelParams::of(&machine, rates, bottlenecks, &constants, model.as_ref());
+        // Kernels of servers do not read NCCL's settings.
+        let unset = if matches!(set, Cow::Owned(_)) { MachineSummary::of(whole)? } else { machine.clone() };
+        let served = ServedMachine::of(whole, unset);
         let (fabric, settings) = (fabric.name.clone(), settings.clone());
-        Ok(Self { fabric, settings, machine, params, model, chooses })
+        Ok(Self { fabric, settings, machine, params, model, chooses, served })
     }
 
     /// Returns the machine as the settings leave it: without NVLS, or without peer access.

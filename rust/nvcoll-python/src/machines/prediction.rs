@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 
 use nvcoll_fabric::nccl::{NcclAlgorithm, Protocol};
 use nvcoll_fabric::predict::constants::{self, Constants};
-use nvcoll_fabric::predict::{AlgorithmFilter, Candidates, CollectiveCall, Launch, Pattern, Predictor};
+use nvcoll_fabric::predict::{AlgorithmFilter, Candidates, CollectiveCall, Launch, Pattern, Predictor, Server};
 use nvcoll_fabric::Result;
 
 use crate::error::of_fabric;
@@ -39,10 +39,13 @@ pub(crate) struct Prediction {
     nbytes: u64,
     /// How the call is launched, as of :meth:`Fabric.predict`.
     launch: String,
-    /// The algorithm as NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives.
+    /// The algorithm as NCCL prints it: `Ring`, `Tree`, `NVLS`, `NVLSTree`; `SendRecv` for what it builds of sends and receives. Of a
+    /// model server, its kernel.
     algorithm: String,
-    /// The protocol as NCCL prints it: `LL`, `LL128`, `Simple`.
+    /// The protocol as NCCL prints it: `LL`, `LL128`, `Simple`. Empty for a kernel of a model server.
     protocol: String,
+    /// What runs the call: `NCCL`, or a model server and its kernel, as `vLLM one_shot`.
+    implementation: String,
     /// The most channels that NCCL gives the call, or one message of a call of sends; None if NCCL's choice is not known.
     channels: Option<u32>,
     /// The predicted time in microseconds; never less than the lower bound.
@@ -69,13 +72,13 @@ pub(crate) struct Prediction {
     trust: String,
     /// Whether measurements of such calls on such machines were compared with predictions.
     is_validated: bool,
-    /// What chooses the algorithm: NCCL's cost model, or rings, with the reason.
+    /// What chooses the algorithm: NCCL's cost model, the rule of a model server, or rings, with the reason.
     choice: String,
     /// Whether NCCL's cost model chooses it.
     is_by_nccl: bool,
 }
 
-pickled!(Prediction: fabric, collective, nbytes, launch, algorithm, protocol, channels, time_us, low_us, high_us, algbw, busbw, floor_us,
+pickled!(Prediction: fabric, collective, nbytes, launch, algorithm, protocol, implementation, channels, time_us, low_us, high_us, algbw, busbw, floor_us,
     nccl_us, bottleneck, limited_by, parts, trust, is_validated, choice, is_by_nccl);
 
 #[pymethods]
@@ -105,10 +108,14 @@ impl Prediction {
 impl Display for Prediction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (time, interval) = (timed(&[self.time_us]), timed(&[self.low_us, self.high_us]));
-        let Self { collective, fabric, algorithm, protocol, busbw, trust, .. } = self;
+        let Self { collective, fabric, busbw, trust, .. } = self;
+        let by = match self.implementation.as_str() {
+            "NCCL" => format!("{} {}", self.algorithm, self.protocol),
+            server => server.to_owned(),
+        };
         let bytes = sized(self.nbytes);
         write!(f, "{collective} of {bytes} on {fabric}: {time} (90 %: {interval}), ")?;
-        write!(f, "{busbw:.1} GB/s busbw, {algorithm} {protocol}, {trust}")
+        write!(f, "{busbw:.1} GB/s busbw, {by}, {trust}")
     }
 }
 
@@ -139,6 +146,8 @@ impl Fabric {
     ///     version: a version of NCCL, as ``2.27.7``. Default: the newest whose release was read.
     ///     settings: environment variables of NCCL, as ``{"NCCL_ALGO": "Tree"}``; ``docs/predict/predictions.md`` lists them. Default: none
     ///         is set.
+    ///     as_: ``vllm``, ``sglang`` or ``trtllm``: the all_reduce of bf16 as this model server runs it in a CUDA graph. Its rule chooses
+    ///         one of its kernels or NCCL. Default: NCCL.
     ///
     /// Returns:
     ///     A `Prediction`, in microseconds; for several sizes a list in their order. A fabric keeps the work that is equal for
@@ -147,11 +156,12 @@ impl Fabric {
     /// Raises:
     ///     InvalidArgument: a name or a version is unknown; the fabric cannot run the algorithm or the protocol; the fabric has
     ///         one GPU, or nodes that differ; a setting is unknown, has a wrong value, is not read by the version, or changes
-    ///         the time in a way that nvcoll cannot predict.
+    ///         the time in a way that nvcoll cannot predict; ``as_`` with another collective than all_reduce, with another launch or a
+    ///         forced algorithm, or on a machine whose kernels nvcoll does not know.
     #[pyo3(
         signature = (
             collective, nbytes: "_Size", *, launch: "_Launch" = "process_per_gpu", algorithm=None, protocol=None, version=None,
-            settings: "Mapping[str, str | int] | None" = None
+            settings: "Mapping[str, str | int] | None" = None, as_: "_Server | None" = None
         ) -> "Prediction"
     )]
     #[expect(clippy::too_many_arguments, reason = "the keywords of one Python function")]
@@ -165,6 +175,7 @@ impl Fabric {
         protocol: Option<&str>,
         version: Option<&str>,
         settings: Option<&Bound<'py, PyAny>>,
+        as_: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (sizes, settings) = (sizes_of(nbytes)?, settings_of(settings)?);
         let rows = py.detach(|| {
@@ -172,7 +183,8 @@ impl Fabric {
             let predictor = self.cache().predictor(self.hardware(), version, &settings)?;
             let find = || call.pattern.floor(Predictor::seen(self.hardware(), &settings)?.as_ref());
             let floor = self.cache().floor(call.pattern.name(), &settings, find)?;
-            let predict = |&size: &u64| Ok(predictor.predict(&call, &predictor.weigh(&call, size)?, &floor));
+            let server = as_.map(Server::named).transpose()?;
+            let predict = |&size: &u64| predictor.predict_as(server, &call, size, &floor);
             let rows = sizes.all().iter().map(predict).collect::<Result<Vec<_>>>()?;
             Ok((predictor, call, rows))
         });
@@ -187,6 +199,8 @@ impl Fabric {
                 launch: call.launch.name().to_owned(),
                 algorithm: row.algorithm.to_owned(),
                 protocol: row.protocol.to_owned(),
+                is_by_nccl: predictor.is_by_nccl() && row.implementation == "NCCL",
+                implementation: row.implementation,
                 channels: row.channels,
                 time_us: row.us,
                 low_us: row.low_us,
@@ -200,8 +214,7 @@ impl Fabric {
                 parts: row.parts.into_iter().map(|(name, us)| (name.to_owned(), us)).collect(),
                 trust: row.trust,
                 is_validated: row.is_validated,
-                choice: predictor.chooses().to_owned(),
-                is_by_nccl: predictor.is_by_nccl(),
+                choice: row.rule.unwrap_or_else(|| predictor.chooses().to_owned()),
             }
         });
         sizes.answers(py, made.collect())
@@ -295,6 +308,13 @@ pub(crate) fn patterns() -> Vec<PatternRow> {
 #[pyo3(signature = () -> "list[_Launch]")]
 pub(crate) fn launches() -> Vec<&'static str> {
     Launch::ALL.map(Launch::name).to_vec()
+}
+
+/// Returns the names of the model servers whose all_reduce is known.
+#[pyfunction]
+#[pyo3(signature = () -> "list[_Server]")]
+pub(crate) fn model_servers() -> Vec<&'static str> {
+    Server::ALL.map(Server::name).to_vec()
 }
 
 /// Returns the name of a launch.
