@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use common::{Machine, MACHINE};
-use nvcoll_fabric::predict::Pattern;
+use nvcoll_fabric::predict::{Pattern, Server};
 use nvcoll_step::compute::Compute;
 use nvcoll_step::constants::Constants;
 use nvcoll_step::memory::{MemoryLine, MemoryPart, MemoryTable, RankMemory};
@@ -120,6 +120,21 @@ fn operations_of_one_stream_add_up() {
 }
 
 #[test]
+fn an_all_reduce_of_a_server_costs_what_its_kernel_costs() {
+    let mut served = collective(7, 32768.0, "tp");
+    served["as"] = json!("vllm");
+    let one = step(json!([served]));
+    let found = price(&plain(), &one);
+    let kernel_s = plain().network.seconds_as(Some(Server::Vllm), Pattern::AllReduce, 32768.0, TP).unwrap();
+    assert_near(found.seconds, kernel_s, 1e-6);
+    assert!(3.0 * kernel_s < all_reduce_s(32768.0, TP), "NCCL takes longer");
+    let text = serde_json::to_string(&one).unwrap();
+    assert!(text.contains(r#""as":"vllm""#));
+    let refused = WorkStep::from_json(&text.replace("all_reduce", "all_gather")).unwrap_err().to_string();
+    assert!(refused.contains("servers have kernels of their own for all_reduce only"), "{refused}");
+}
+
+#[test]
 fn a_collective_hides_behind_computing_until_an_event_needs_it() {
     let ops = |count: u32| {
         let mut ops = vec![collective(9, 1e8, "dp"), json!({"stream": 9, "work": "record", "event": 1})];
@@ -154,10 +169,10 @@ fn collectives_of_one_link_share_it_and_those_of_two_do_not() {
     let bytes = 4e9;
     let alone = |group| all_reduce_s(bytes, group);
     let same = price(&plain(), &step(json!([collective(8, bytes, "tp"), collective(9, bytes, "tp 2")])));
-    let needs = plain().network.needs(Pattern::AllReduce, bytes, TP).unwrap();
+    let needs = plain().network.needs(None, Pattern::AllReduce, bytes, TP).unwrap();
     assert!(needs.ports > 0.99 && needs.cards == 0.0, "{needs:?}");
     assert_near(same.seconds, 2.0 * needs.ports * alone(TP), 1e-3);
-    let other = plain().network.needs(Pattern::AllReduce, bytes, DP).unwrap();
+    let other = plain().network.needs(None, Pattern::AllReduce, bytes, DP).unwrap();
     assert!(other.cards > 0.99 && other.ports == 0.0, "{other:?}");
     let two = price(&plain(), &step(json!([collective(8, bytes, "tp"), collective(9, bytes, "dp")])));
     assert_near(two.seconds, alone(TP).max(alone(DP)), 1e-6);
@@ -226,7 +241,7 @@ fn group_calls_run_together() {
     let apart = price(&plain(), &step(ops(Value::Null))).seconds;
     let joined = price(&plain(), &step(ops(json!(1)))).seconds;
     assert_near(apart, 4.0 * all_reduce_s(1e6, TP), 1e-6);
-    let needs = plain().network.needs(Pattern::AllReduce, 1e6, TP).unwrap();
+    let needs = plain().network.needs(None, Pattern::AllReduce, 1e6, TP).unwrap();
     assert_near(joined, (4.0 * needs.ports).max(1.0) * all_reduce_s(1e6, TP), 1e-3);
 }
 

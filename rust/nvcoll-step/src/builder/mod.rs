@@ -229,7 +229,8 @@ impl StreamsBuilder {
             return Ok(self.add(at, Issue { together: None, ..issue }, work, None, None));
         }
         let total = if is_share { bytes * f64::from(size) } else { bytes };
-        let work = StepWork::Collective { pattern, bytes: total, group: String::new(), once_per_node: None };
+        let work =
+            StepWork::Collective { pattern, bytes: total, group: String::new(), once_per_node: None, server: None };
         Ok(self.add(at, issue, work, None, Some(group)))
     }
 

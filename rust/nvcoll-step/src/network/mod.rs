@@ -30,7 +30,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nvcoll_fabric::nccl::NcclSettings;
-use nvcoll_fabric::predict::{Pattern, Predictor};
+use nvcoll_fabric::predict::{Pattern, Predictor, Server};
 use nvcoll_fabric::Fabric;
 
 use crate::error::{Error, Result};
@@ -154,19 +154,34 @@ impl Network {
         Ok(alone.max(shared).max(measured))
     }
 
+    /// Returns the seconds of a collective that a model server makes, as [`Network::seconds`] without bandwidths of the owner; none
+    /// for a program that calls NCCL.
+    ///
+    /// # Errors
+    /// Those of [`Network::seconds`] and [`Predictor::us_as`].
+    pub fn seconds_as(&self, server: Option<Server>, pattern: Pattern, nbytes: f64, group: Group) -> Result<f64> {
+        let Some(server) = server else { return self.seconds(pattern, nbytes, group) };
+        let priced = self.priced(group)?;
+        if group.size == 1 || nbytes == 0.0 {
+            return Ok(0.0);
+        }
+        Ok(self.predictor(&priced)?.us_as(server, pattern, nbytes as u64)? * 1e-6)
+    }
+
     /// Returns what a collective needs of the links of a GPU while it runs alone.
     ///
     /// It needs all of the link that limits it, but for the part of its time that a call of a few bytes takes, too: ports where the
     /// group is of one node, cards otherwise. Over nodes it needs ports as well, for the bytes that they carry.
     ///
     /// # Errors
-    /// Those of [`Network::seconds`].
-    pub fn needs(&self, pattern: Pattern, nbytes: f64, group: Group) -> Result<Needs> {
-        let (shape, seconds) = (self.shape(group)?, self.seconds(pattern, nbytes, group)?);
+    /// Those of [`Network::seconds_as`].
+    pub fn needs(&self, server: Option<Server>, pattern: Pattern, nbytes: f64, group: Group) -> Result<Needs> {
+        let (shape, seconds) = (self.shape(group)?, self.seconds_as(server, pattern, nbytes, group)?);
         if seconds <= 0.0 {
             return Ok(Needs::default());
         }
-        let limiting = (1.0 - self.seconds(pattern, FEW_BYTES.min(nbytes), group)? / seconds).clamp(0.0, 1.0);
+        let limiting =
+            (1.0 - self.seconds_as(server, pattern, FEW_BYTES.min(nbytes), group)? / seconds).clamp(0.0, 1.0);
         if shape.nodes == 1 {
             return Ok(Needs { ports: limiting, cards: 0.0 });
         }
@@ -186,11 +201,15 @@ impl Network {
     }
 
     fn curve(&self, priced: &Priced, pattern: Pattern) -> Result<Curve> {
+        Curve::of(self.predictor(priced)?, pattern)
+    }
+
+    fn predictor<'p>(&self, priced: &'p Priced) -> Result<&'p Predictor> {
         let predictor = priced.predictor.get_or_init(|| {
             let part = self.machine.of_communicator(&priced.seats.ranks)?;
             Ok(Predictor::with_settings(&part, self.version.as_deref(), &self.settings)?)
         });
-        Curve::of(predictor.as_ref().map_err(Clone::clone)?, pattern)
+        predictor.as_ref().map_err(Clone::clone)
     }
 }
 

@@ -281,6 +281,7 @@ impl<'r> LayerSizes<'r> {
             bytes: self.routed(experts) * self.hidden * ELEMENT,
             group: "ep".to_owned(),
             once_per_node: software.sends_once_per_node.then_some(experts.top_k as f64),
+            server: None,
         };
         vec![times(2.0, LayerOp { hides, op: StepOp::once("dispatch and combine", work) })]
     }
@@ -388,7 +389,7 @@ pub(super) fn times(factor: f64, mut op: LayerOp) -> LayerOp {
 
 /// Returns a collective.
 pub(super) fn collective(pattern: Pattern, bytes: f64, group: &str, hides: Hides) -> LayerOp {
-    let work = StepWork::Collective { pattern, bytes, group: group.to_owned(), once_per_node: None };
+    let work = StepWork::Collective { pattern, bytes, group: group.to_owned(), once_per_node: None, server: None };
     LayerOp { hides, op: StepOp::once(format!("{group} {}", pattern.name()), work) }
 }
 

@@ -3,7 +3,7 @@
 //! A collective costs what the network says, times two constants: collectives inside steps, and all-to-alls. What hides behind one pass
 //! is in `block` and `once`; here is the part that does not depend on the length of a pass.
 
-use nvcoll_fabric::predict::Pattern;
+use nvcoll_fabric::predict::{Pattern, Server};
 
 use super::{CollectivePrice, Pricer};
 use crate::error::Result;
@@ -28,7 +28,7 @@ impl Pricer<'_> {
 
     /// Seconds of one collective.
     fn one(&self, step: &WorkStep, op: &StepOp) -> Result<f64> {
-        let StepWork::Collective { pattern, bytes, group, once_per_node, .. } = &op.work else {
+        let StepWork::Collective { pattern, bytes, group, once_per_node, server } = &op.work else {
             return Ok(0.0);
         };
         let group = step.groups[group].ranks;
@@ -36,13 +36,18 @@ impl Pricer<'_> {
             None => *bytes,
             Some(experts) => bytes * self.distinct_nodes(group, *experts)?,
         };
-        self.call(*pattern, bytes, group)
+        self.call(*server, *pattern, bytes, group)
     }
 
-    pub(super) fn call(&self, pattern: Pattern, bytes: f64, group: Group) -> Result<f64> {
+    /// Seconds of a call of NCCL inside a step, or of a server's kernel: the constants are of the former.
+    pub(super) fn call(&self, server: Option<Server>, pattern: Pattern, bytes: f64, group: Group) -> Result<f64> {
         let constants = self.constants;
-        let factor = if pattern == Pattern::AllToAll { constants.all_to_all } else { 1.0 };
-        Ok(constants.network * factor * self.network.seconds(pattern, bytes, group)?)
+        let factor = match (server, pattern) {
+            (Some(_), _) => 1.0,
+            (None, Pattern::AllToAll) => constants.network * constants.all_to_all,
+            (None, _) => constants.network,
+        };
+        Ok(factor * self.network.seconds_as(server, pattern, bytes, group)?)
     }
 
     /// The part of a token's copies that leave, if it goes to each node once: distinct nodes of its experts, in its experts.

@@ -9,7 +9,7 @@
 //! | `host`, `stall` | the processor beside the GPU; the GPU stands still |
 //! | `record`, `stream_wait`, `host_wait` | nothing: they order streams. Layers have none |
 
-use nvcoll_fabric::predict::Pattern;
+use nvcoll_fabric::predict::{Pattern, Server};
 use serde::{Deserialize, Serialize};
 
 use crate::attention::Attention;
@@ -97,6 +97,9 @@ pub enum StepWork {
         /// If a token goes to each node once: the experts of a token, by which the bytes shrink.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         once_per_node: Option<f64>,
+        /// The model server that makes the all_reduce; none for a program that calls NCCL.
+        #[serde(default, rename = "as", skip_serializing_if = "Option::is_none")]
+        server: Option<Server>,
     },
     /// A message between two ranks.
     Message {

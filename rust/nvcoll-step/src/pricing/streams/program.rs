@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nvcoll_fabric::predict::Pattern;
+use nvcoll_fabric::predict::{Pattern, Server};
 use nvcoll_fabric::units::Ps;
 
 use super::share::Need;
@@ -174,7 +174,7 @@ struct CallPrice {
 pub(super) struct Maker<'p, 's> {
     pricer: &'p Pricer<'p>,
     step: &'s WorkStep,
-    calls: HashMap<(usize, u64, Group), CallPrice>,
+    calls: HashMap<(Option<Server>, usize, u64, Group), CallPrice>,
     seconds: f64,
 }
 
@@ -250,13 +250,13 @@ impl<'p, 's> Maker<'p, 's> {
         let (op, compute) = (&one.op, self.pricer.compute());
         let all_s = || Ok::<f64, Error>(op.count * compute.seconds(&op.work)?);
         let (seconds, part, computes, needs, nearby) = match &op.work {
-            StepWork::Collective { pattern, bytes, group, .. } => {
+            StepWork::Collective { pattern, bytes, group, server, .. } => {
                 let group = self.step.groups[group];
-                let call = self.call(*pattern, *bytes, group.ranks)?;
+                let call = self.call(*server, *pattern, *bytes, group.ranks)?;
                 (op.count * call.seconds, group.kind.part(), false, call.needs(&[OUT, IN]), call.nearby)
             }
             StepWork::Message { way, bytes, peer, .. } => {
-                let call = self.call(Pattern::SendRecv, *bytes, self.pricer.pair(self.step, rank, *peer))?;
+                let call = self.call(None, Pattern::SendRecv, *bytes, self.pricer.pair(self.step, rank, *peer))?;
                 (op.count * call.seconds, TimePart::Sends, false, call.needs(&[way.direction()]), 0.0)
             }
             StepWork::Copy { direction: Direction::D2d, .. } => {
@@ -286,13 +286,13 @@ impl<'p, 's> Maker<'p, 's> {
         Ok(StreamTask { alone, needs, part, computes, is_measured, nearby, meeting, together, after, is_awaited })
     }
 
-    fn call(&mut self, pattern: Pattern, bytes: f64, group: Group) -> Result<CallPrice> {
-        let key = (pattern as usize, bytes.to_bits(), group);
+    fn call(&mut self, server: Option<Server>, pattern: Pattern, bytes: f64, group: Group) -> Result<CallPrice> {
+        let key = (server, pattern as usize, bytes.to_bits(), group);
         if let Some(known) = self.calls.get(&key) {
             return Ok(*known);
         }
-        let seconds = self.pricer.call(pattern, bytes, group)?;
-        let needs = self.pricer.network.needs(pattern, bytes, group)?;
+        let seconds = self.pricer.call(server, pattern, bytes, group)?;
+        let needs = self.pricer.network.needs(server, pattern, bytes, group)?;
         let nearby = share(self.pricer.nearby_seconds(pattern, bytes, self.step.gpus)?, seconds);
         let call = CallPrice { seconds, ports: needs.ports, cards: needs.cards, nearby };
         self.calls.insert(key, call);

@@ -3,6 +3,8 @@
 mod layers;
 mod streams;
 
+use nvcoll_fabric::predict::Pattern;
+
 use super::work::{StepOp, StepWork};
 use super::{Form, WorkStep, MOST, SCHEMA};
 use crate::error::{Error, Result};
@@ -47,6 +49,9 @@ impl WorkStep {
         match &op.work {
             StepWork::Collective { group, .. } if !self.groups.contains_key(group) => {
                 Some(format!("is a collective of the group `{group}`, which does not exist"))
+            }
+            StepWork::Collective { pattern, server: Some(_), .. } if *pattern != Pattern::AllReduce => {
+                Some(format!("is {} with `as`: servers have kernels of their own for all_reduce only", pattern.name()))
             }
             _ => None,
         }
