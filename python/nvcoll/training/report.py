@@ -226,45 +226,47 @@ class Report(Blocks):
                 yield from [None] * (nth > 0)
                 yield from of_step(step, detail, self.dollars.get(step.machine.name))
         elif self.found:
-            yield from self._of_machines()
+            for nth, kind in enumerate(dict.fromkeys(detail.iteration for _, detail in self._detailed())):
+                some = [each for each in self._detailed() if each[1].iteration == kind]
+                yield from [None] * (nth > 0)
+                yield from self._of_machines(kind or "step", [one for one, _ in some], [each for _, each in some])
         for failed in self.out_of_memory:
             yield Line("memory", f"{failed.machine}: does not fit: {failed.message}")
 
-    def _of_machines(self) -> Iterator[Block]:
+    def _of_machines(self, name: str, found: Sequence[StepPrediction], details: Sequence[Detail]) -> Iterator[Block]:
         """Yields machines side by side, compared with the traced machine, the measured step, or the fastest."""
         against = None
         if (measured := self.measured) is not None and measured.scale is None:
             whose = measured.machine or "measured"
-            base = next((one.seconds for one in self.found if one.machine.name == whose), measured.seconds)
+            base = next((one.seconds for one in found if one.machine.name == whose), measured.seconds)
             against = whose, base
         columns, dollars = dict[str, list[str]](), dict[str, list[str]]()
-        if has_tokens := any(one.tokens_per_second for one in self.found):
-            columns |= {"tokens/s/GPU": [f"{one.tokens_per_second:,.0f}" for one in self.found]}
-        if any(one.mfu for one in self.found):
-            columns |= {"MFU": ["" if one.mfu is None else f"{100 * one.mfu:.0f} %" for one in self.found]}
+        if has_tokens := any(one.tokens_per_second for one in found):
+            columns |= {"tokens/s/GPU": [f"{one.tokens_per_second:,.0f}" for one in found]}
+        if any(one.mfu for one in found):
+            columns |= {"MFU": ["" if one.mfu is None else f"{100 * one.mfu:.0f} %" for one in found]}
         if has_tokens:
-            waits = (100 * (one.exposed_s + one.idle_s) / one.seconds for one in self.found)
+            waits = (100 * (one.exposed_s + one.idle_s) / one.seconds for one in found)
             columns |= {"waits": [f"{share:.0f} %" for share in waits]}
         else:
-            for name in ("computes", "exposed", "idle"):
-                columns[name] = [duration(getattr(one, f"{name}_s")) for one in self.found]
-        if any(one.memory for one in self.found):
-            columns |= {"GiB": [f"{one.memory_gib:.0f} of {one.gpu_memory_gib:.0f}" for one in self.found]}
-            columns |= {"memory": [fit_words(one.fit) for one in self.found]}
+            for part in ("computes", "exposed", "idle"):
+                columns[part] = [duration(getattr(one, f"{part}_s")) for one in found]
+        if any(one.memory for one in found):
+            columns |= {"GiB": [f"{one.memory_gib:.0f} of {one.gpu_memory_gib:.0f}" for one in found]}
+            columns |= {"memory": [fit_words(one.fit) for one in found]}
         if self.dollars:
-            prices = (one.dollars(self.dollars[one.machine.name]) for one in self.found)
+            prices = (one.dollars(self.dollars[one.machine.name]) for one in found)
             dollars = {"$/10^12 tokens": [f"{price:,.0f}" for price in prices]}
-        names = [f"{one.machine.name} {detail.iteration}".strip() for one, detail in self._detailed()]
-        times = [Time(name, one.seconds, one.low_s, one.high_s) for name, one in zip(names, self.found, strict=True)]
+        times = [Time(one.machine.name, one.seconds, one.low_s, one.high_s) for one in found]
         optional = ("waits", "tokens/s/GPU", "GiB")
-        yield beside("step", times, columns, against=against, last=dollars, left=("memory",), optional=optional)
-        for name, one in zip(names, self.found, strict=True):
-            yield Line("limit", f"{name}: {one.limit}")
-        for name, one in zip(names, self.found, strict=True):
+        yield beside(name, times, columns, against=against, last=dollars, left=("memory",), optional=optional)
+        for one in found:
+            yield Line("limit", f"{one.machine.name}: {one.limit}")
+        for one in found:
             for reason in one.extrapolated:
-                yield Line("accuracy", f"{name}: extrapolated: {reason}; the interval is wider")
-        for name, detail in zip(names, self.details, strict=False):
-            yield from (Line("hint", f"{name}: {hint}") for hint in detail.hints[:1])
+                yield Line("accuracy", f"{one.machine.name}: extrapolated: {reason}; the interval is wider")
+        for one, detail in zip(found, details, strict=True):
+            yield from (Line("hint", f"{one.machine.name}: {hint}") for hint in detail.hints[:1])
 
 
 def _used(found: StepPrediction) -> str:

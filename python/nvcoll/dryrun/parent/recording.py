@@ -213,18 +213,18 @@ class Recording:
     Attributes:
         step: the training step.
         facts: the facts of the recording, for reports.
-        also: iterations of another kind of the same server.
         host: the time of the processor.
         runs: how the ranks ran, with times and memory of this machine; empty if they did not run now. Files have none.
         not_kept: why the cache did not keep it, and the script will run again; empty: it did, or was not to.
+        also: iterations of another kind of the same server.
     """
 
     step: WorkStep
     facts: Facts
-    also: tuple[Recording, ...] = ()
     host: HostTimes = field(default=HostTimes(), compare=False)
     runs: tuple[Run, ...] = field(default=(), compare=False)
     not_kept: str = field(default="", compare=False)
+    also: tuple[Recording, ...] = ()
 
     @property
     def fullest(self) -> RankFacts:

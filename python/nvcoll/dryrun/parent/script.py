@@ -102,7 +102,7 @@ def _recorded(
     host = HostTimes.of(recordings[0], made.places[0], runs[0])
     others = zip(*(one.also for one in recordings), strict=True)
     also = tuple(_recorded(request, one, runs)[0] for one in others)
-    return Recording(made.step, facts_of(request, recordings, runs, made), also, host, tuple(runs)), made.places
+    return Recording(made.step, facts_of(request, recordings, runs, made), host, tuple(runs), also=also), made.places
 
 
 def record_twice(request: Request, price: Callable[[int], Machine]) -> Recording:
