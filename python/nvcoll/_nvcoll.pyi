@@ -3127,8 +3127,11 @@ class RankBuilder:
     ) -> int:
         """Adds attention of all heads of the rank, which moves ``nbytes``. ``again`` says that its kernel is one of the backward pass."""
 
-    def collective(self, issue: Issue, pattern: str, nbytes: float, group: int, *, share: bool = False) -> int:
-        """Adds a collective of a group. ``share``: the bytes are one rank's; nccl-tests counts the bytes of all ranks."""
+    def collective(
+        self, issue: Issue, pattern: str, nbytes: float, group: int, *, share: bool = False, server: str | None = None
+    ) -> int:
+        """Adds a collective of a group. ``share``: the bytes are one rank's; nccl-tests counts the bytes of all ranks. ``server``: the
+        model server that makes it, as ``vllm``; else NCCL does."""
 
     def copy(self, issue: Issue, nbytes: float, direction: str) -> int:
         """Adds a copy: ``h2d``, ``d2h`` or ``d2d``."""

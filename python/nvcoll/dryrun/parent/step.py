@@ -272,7 +272,8 @@ class _Rank:
             if (served := self._recording.served) is not None:
                 if name := serving.collective(found):
                     group = self._builder.group(served.ranks, rank=self._recording.rank, called="tp")
-                    return self.rank.collective(self._placed(row, None), name, serving.bytes_of(found), group)
+                    total = serving.bytes_of(found)
+                    return self.rank.collective(self._placed(row, None), name, total, group, server="vllm")
                 if serving.attends(found):
                     return serving.attend(self.rank, placed, found, served)
             if attention.is_attention(found):

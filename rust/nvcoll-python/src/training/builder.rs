@@ -7,7 +7,7 @@ use serde::de::value::{Error as Refused, StrDeserializer};
 use serde::de::IntoDeserializer;
 use serde::Deserialize;
 
-use nvcoll_fabric::predict::Pattern;
+use nvcoll_fabric::predict::{Pattern, Server};
 use nvcoll_step::attention::Attention;
 use nvcoll_step::builder::{group_word as word, Issue, StreamsBuilder, Totals};
 use nvcoll_step::layout::Dtype;
@@ -289,8 +289,9 @@ impl RankBuilder {
         self.add(py, &IssueOf(Issue { by_graph, ..Issue::default() }), StepWork::HostWait { target })
     }
 
-    /// Adds a collective of a group. ``share``: the bytes are one rank's; nccl-tests counts the bytes of all ranks.
-    #[pyo3(signature = (issue, pattern, nbytes, group, *, share=false))]
+    /// Adds a collective of a group. ``share``: the bytes are one rank's; nccl-tests counts the bytes of all ranks. ``server``: the
+    /// model server that makes it, as ``vllm``; else NCCL does.
+    #[pyo3(signature = (issue, pattern, nbytes, group, *, share=false, server=None))]
     fn collective(
         &self,
         py: Python<'_>,
@@ -299,9 +300,12 @@ impl RankBuilder {
         nbytes: f64,
         group: usize,
         share: bool,
+        server: Option<&str>,
     ) -> PyResult<usize> {
         let pattern = Pattern::named(pattern).map_err(|error| invalid(py, error.to_string()))?;
-        let made = self.step.borrow_mut(py).0.collective(self.at, issue.0.clone(), pattern, nbytes, group, share);
+        let server = server.map(|name| named::<Server>(py, name)).transpose()?;
+        let mut step = self.step.borrow_mut(py);
+        let made = step.0.collective(self.at, issue.0.clone(), pattern, nbytes, group, share, server);
         made.map_err(|error| of_step(py, &error))
     }
 

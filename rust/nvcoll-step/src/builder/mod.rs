@@ -22,7 +22,7 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use nvcoll_fabric::predict::Pattern;
+use nvcoll_fabric::predict::{Pattern, Server};
 
 use crate::error::{Error, Result};
 use crate::layout::Dtype;
@@ -210,10 +210,11 @@ impl StreamsBuilder {
     }
 
     /// Adds a collective. `is_share`: the bytes are the share of one rank, and nccl-tests counts all ranks. Without a name it gets the name of its group and
-    /// pattern. A group of one rank reads and writes the bytes.
+    /// pattern. A group of one rank reads and writes the bytes. `server`: the model server that makes it.
     ///
     /// # Errors
     /// [`Error::Step`] if there is no such group.
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     pub fn collective(
         &mut self,
         at: usize,
@@ -222,6 +223,7 @@ impl StreamsBuilder {
         bytes: f64,
         group: usize,
         is_share: bool,
+        server: Option<Server>,
     ) -> Result<usize> {
         let size = self.communicate(group, pattern.name(), bytes, is_share)?;
         if size == 1 {
@@ -229,8 +231,7 @@ impl StreamsBuilder {
             return Ok(self.add(at, Issue { together: None, ..issue }, work, None, None));
         }
         let total = if is_share { bytes * f64::from(size) } else { bytes };
-        let work =
-            StepWork::Collective { pattern, bytes: total, group: String::new(), once_per_node: None, server: None };
+        let work = StepWork::Collective { pattern, bytes: total, group: String::new(), once_per_node: None, server };
         Ok(self.add(at, issue, work, None, Some(group)))
     }
 
