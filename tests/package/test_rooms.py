@@ -102,7 +102,7 @@ def test_the_two_processes_of_a_dry_run_use_what_both_know_and_never_each_other(
 
 
 def test_a_rank_of_a_dry_run_loads_nothing_of_nvcoll_but_what_both_processes_know_and_errors():
-    known = ("nvcoll.dryrun.inside", "nvcoll.dryrun.wire", "nvcoll.errors")
+    known = ("nvcoll.dryrun.inside", "nvcoll.dryrun.wire", "nvcoll.errors", "nvcoll.ranks.bound")  # imports nothing
     assert [
         f"{module} uses {used}"
         for room, module, uses in in_rooms_of_dry_runs()
