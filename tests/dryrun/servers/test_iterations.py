@@ -43,6 +43,15 @@ def get_tp_group():
     return SimpleNamespace(ranks=[0])
 """
 
+ARGUMENTS = """
+class EngineArgs:
+    load_format, model, tokenizer = "auto", "some/model", None
+    tensor_parallel_size = pipeline_parallel_size = data_parallel_size = 2
+
+    def create_engine_config(self):
+        return self
+"""
+
 SERVES = """
 import sys
 from types import SimpleNamespace
@@ -75,6 +84,7 @@ TWO, ONE = {"a": 1, "b": 1}, {"a": 1}
 def served(children, tmp_path):
     """Returns a function: output, `Run` and recording of a server with iterations."""
     names = {"__init__": "", "distributed/__init__": "", "distributed/parallel_state": STATE}
+    names |= {"engine/__init__": "", "engine/arg_utils": ARGUMENTS}
     names |= {"v1/__init__": "", "v1/worker/__init__": "", "v1/worker/gpu_worker": WORKER}
     for name, text in names.items():
         file = tmp_path / "vllm" / f"{name}.py"
@@ -84,9 +94,9 @@ def served(children, tmp_path):
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 7.8.9\n")
 
-    def made(*plan, **more):
-        (tmp_path / "serve.py").write_text(SERVES.replace("PLAN", repr(plan)))
-        [found] = children.run(tmp_path / "serve.py", world_size=1, steps=3, serves=[4, 1024], **more)
+    def made(*plan, text=SERVES, world_size=1):
+        (tmp_path / "serve.py").write_text(text.replace("PLAN", repr(plan)))
+        [found] = children.run(tmp_path / "serve.py", world_size=world_size, steps=3, serves=[4, 1024])
         return found
 
     return made
@@ -123,3 +133,21 @@ def test_an_iteration_without_tokens_is_none(served):
     assert run.status == "counted" and recording.served.seen == (12,)
     products = [op for op in recording.ops if op.name == "aten::linear"]
     assert len(products) == 3, "an empty iteration ends the one before"
+
+
+CONFIGURES = """
+from vllm.engine.arg_utils import EngineArgs
+
+made = EngineArgs().create_engine_config()
+print("made", made.distributed_executor_backend, made.load_format)
+"""
+
+
+def test_a_server_runs_as_one_rank_without_weights(served):
+    out, run, _ = served(text=CONFIGURES, world_size=8)
+    assert "made external_launcher dummy" in out and run.status == "ended", out
+
+
+def test_a_server_of_another_size_is_refused_with_the_size(served):
+    _, run, _ = served(text=CONFIGURES, world_size=4)
+    assert run.status == "refused" and "the server has 8 GPUs" in run.message and "pass -n 8" in run.message

@@ -15,6 +15,7 @@ Tried with the versions that `docs/serving.md` names. Functions that a version l
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from nvcoll.dryrun.inside.imports import AfterImport
 from nvcoll.dryrun.inside.peers import Peers
 from nvcoll.dryrun.inside.serving import Iterations
 from nvcoll.dryrun.wire.served import KvCache, Served
+from nvcoll.errors import DryRunError
 
 VARIABLES = {name: "0" for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_USE_FLASHINFER_SAMPLER")}
 VARIABLES |= {"VLLM_NO_USAGE_STATS": "1"}
@@ -164,10 +166,19 @@ def _serve(command: Any, requests: Sequence[int]) -> None:
 
 
 def _one_process(arguments: Any, world_size: int, assume: Callable[[str], None]) -> None:
-    """Makes vLLM run this rank in this process, without weights, and without a tokenizer that is not there."""
+    """Makes vLLM run this rank in this process, without weights, and without a tokenizer that is not there.
+
+    Raises:
+        DryRunError: as soon as the server is made, if it has another number of GPUs than the dry run.
+    """
 
     def around(create: Callable[..., Any]) -> Callable[..., Any]:
         def creating(this: Any, *args: object, **kwargs: object) -> Any:
+            sizes = this.tensor_parallel_size, this.pipeline_parallel_size, this.data_parallel_size
+            if (gpus := math.prod(sizes)) != world_size:
+                raise DryRunError(
+                    f"the server has {gpus} GPUs (tensor x pipeline x data), not {world_size}: pass -n {gpus}"
+                )
             if world_size > 1:
                 this.distributed_executor_backend = "external_launcher"
             if this.load_format == "auto":
