@@ -3,6 +3,7 @@
 import copy
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 from dryrun_recordings import layer
@@ -40,6 +41,33 @@ def test_a_file_is_the_same_bytes_and_says_what_it_is(tmp_path, recorded):
     assert one.read_bytes() == two.read_bytes() and Recording.load(one) == recorded
     assert Recording.load(one).with_tokens(7).step.to_json() != recorded.step.to_json()
     assert [path.name for path in tmp_path.iterdir()] == ["one", "two"], "no draft is left"
+
+
+@pytest.fixture
+def of_server(recorded):
+    """A recording of a server: a decode and a prefill iteration."""
+    iteration = {"words": "4 tokens", "server": "vLLM 1", "sequences": 4, "context": 10, "kv_bytes": 1 << 30}
+    iteration |= {"kv_tokens": 4096, "longest": 1024}
+    decode, prefill = (
+        replace(recorded, facts=recorded.facts | {"served": iteration | {"kind": kind}})
+        for kind in ("decode", "prefill")
+    )
+    return replace(decode, also=(prefill,))
+
+
+def test_iterations_of_a_server_are_one_file_and_two_predictions_of_each_machine(tmp_path, of_server):
+    path = tmp_path / "server.json.gz"
+    of_server.save(path)
+    assert Recording.load(path) == of_server
+    run = CliRunner().invoke(nvcoll.cli.app, ["price", str(path), "--json"])
+    report = json.loads(run.stdout)
+    assert [one["iteration"] for one in report["reports"]] == ["decode", "prefill"], run.output
+    assert set(report["recordings"]) == {"h100-sxm decode", "h100-sxm prefill"}
+    text = CliRunner().invoke(nvcoll.cli.app, ["price", str(path)]).stdout
+    assert "KV cache    4,096 tokens in 1.00 GiB: 4.0 sequences of 1,024 tokens at once" in text
+    assert text.count("\nmemory  ") == 1 and "\nprefill  " in text
+    both = CliRunner().invoke(nvcoll.cli.app, ["price", str(path), "--on", f"{MACHINE},hgx-h200x2+ib-ndr-8"]).stdout
+    assert [line.split()[1] for line in both.splitlines() if line.startswith("machine ")] == ["decode", "prefill"]
 
 
 def flipped(content, at=20):

@@ -207,7 +207,9 @@ class Report(Blocks):
         if not self.found:
             raise InvalidArgument("no step was priced: there is nothing to draw")
         one = self.found[self.best]
-        several = self.found if len(self.found) > 1 else ()
+        kinds = [detail.iteration for _, detail in self._detailed()]
+        alike = [each for each, kind in zip(self.found, kinds, strict=True) if kind == kinds[self.best]]
+        several = alike if len(alike) > 1 else ()
         return page.of(one, timeline=self.timeline(), sweep=self.sweeps.get(one.machine.name), several=several)
 
     def blocks(self) -> Iterator[Block]:
