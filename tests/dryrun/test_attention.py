@@ -3,14 +3,15 @@
 from types import SimpleNamespace
 
 import pytest
-import torch
 from dryrun_children import PATIENT, children
 
-from nvcoll.dryrun.inside.seen import seen_of
 from nvcoll.dryrun.parent import attention
 from nvcoll.dryrun.wire.rank_recording import Op
 
 __all__ = ["children"]
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+seen_of = pytest.importorskip("nvcoll.dryrun.inside.seen").seen_of
 
 SEQUENCES, HEADS, KEY_HEADS, TOKENS, WIDTH = 2, 32, 8, 8192, 128
 

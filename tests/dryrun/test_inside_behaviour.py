@@ -9,15 +9,16 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-import torch
 from dryrun_children import PATIENT, SCRIPTS, Children, children, counted, of_kind
 
 import nvcoll
-from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.wire.rank_recording import RankRecording, Run
 from nvcoll.dryrun.wire.virtual_gpu import Kind
 
 __all__ = ["children", "counted"]
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+Gpu = pytest.importorskip("nvcoll.dryrun.inside.gpu").Gpu
 
 pytestmark = PATIENT
 

@@ -167,7 +167,7 @@ def test_machines_stand_beside_each_other_before_the_best_in_detail():
 
 
 def test_lines_of_the_memory_have_different_colours():
-    parts = [line for line in TITLES if line != "loss"]  # which no recorded step has; CUDA graphs no planned one
+    parts = [line for line in TITLES if line not in ("loss", "cache")]  # those of graphs, and of gradients
     assert len({OF_PART[part] for part in parts}) == len(parts)
     assert OF_PART["tensor"] != OF_PART["sends"]
 
