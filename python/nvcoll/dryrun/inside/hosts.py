@@ -87,7 +87,7 @@ def _computed(rule: Rule, args: Args, kwargs: Kwargs) -> object:
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+    return int(tensor.numel() * tensor.element_size())
 
 
 def _made(rule: Rule, args: Args, kwargs: Kwargs) -> object:
