@@ -79,7 +79,7 @@ def _kill(process: int) -> None:
 
 
 def _cleans_up(number: int, sessions: Collection[int], folder: str) -> bool | None:
-    """Says whether a process of the dry run cleans up; None: it is not one of the dry run, or has ended."""
+    """Says whether a process of the dry run cleans up, or may; None: it is not one of the dry run, or has ended."""
     place = Path(f"/proc/{number}")
     try:
         state, _, _, session = (place / "stat").read_text(errors="replace").rpartition(")")[2].split()[:4]
@@ -91,7 +91,8 @@ def _cleans_up(number: int, sessions: Collection[int], folder: str) -> bool | No
         command = (place / "cmdline").read_bytes()
     except OSError:
         return None
-    return any(name in command for name in CLEANERS)
+    is_starting = not command  # while a process becomes another program it has no command
+    return is_starting or any(name in command for name in CLEANERS)
 
 
 def descendants(process: int) -> list[int]:
