@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 
 from nvcoll._nvcoll import Issue, RankBuilder
-from nvcoll.dryrun.parent.products import WIDTHS
+from nvcoll.dryrun.parent.products import width
 from nvcoll.dryrun.wire.rank_recording import Op
 
 HEADS_FIRST = ("scaled_dot_product", "cudnn_attention")
@@ -98,4 +98,4 @@ def issue(rank: RankBuilder, placed: Issue, op: Op) -> int:
 
 def bytes_beside(op: Op) -> float:
     """Returns the bytes of a further kernel of a forward pass, which joins the results of parts of the keys."""
-    return 2.0 * math.prod(op.inputs[0][0]) * WIDTHS.get(op.inputs[0][1], 4)
+    return 2.0 * math.prod(op.inputs[0][0]) * width(op.inputs[0][1])
