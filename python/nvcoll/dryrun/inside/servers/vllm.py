@@ -65,10 +65,8 @@ def install(
         assume: notes an assumption.
     """
     os.environ.update(VARIABLES)
-    compiled = Path(
-        os.environ.get("TORCHINDUCTOR_CACHE_DIR", "compiled/inductor")
-    ).parent  # kernels that nobody tuned are not for GPUs that exist
-    os.environ["VLLM_CACHE_ROOT"] = str(compiled / "vllm")
+    inductor = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "compiled/inductor"))
+    os.environ["VLLM_CACHE_ROOT"] = str(inductor.with_name("vllm"))  # kernels that nobody tuned are for no real GPU
     changes: dict[str, Callable[[Any], object]] = {
         "engine.arg_utils": lambda module: _one_process(module.EngineArgs, world_size, assume),
         "entrypoints.cli.serve": lambda module: _serve(module.ServeSubcommand, requests),
@@ -198,7 +196,7 @@ class _Watch:
     """Tells the iterations of a worker."""
 
     def __init__(self, iterations: Iterations) -> None:
-        self._iterations, self._computed = iterations, dict[str, int]()
+        self._iterations = iterations
 
     def install(self, worker: Any) -> None:
         """Watches a class of workers."""
