@@ -171,7 +171,9 @@ for device in ("cuda", "cpu"):
 found += functional.all_gather_tensor(torch.tensor([rank], device="cuda"), 0, dist.group.WORLD).tolist()
 other = torch.tensor([rank], device="cuda")
 dist.broadcast(other, 1)
-print("found", *found, other.item())
+told = torch.full((2,), rank)
+dist.recv(told, 0) if rank else dist.isend(told + 7, 2).wait()
+print("found", *found, other.item(), told.tolist())
 while flag.item() == 12:
     layer(torch.ones(2, 8, device="cuda")).sum().backward()
     optimizer.step()
@@ -182,8 +184,8 @@ def test_ranks_that_run_have_the_values_that_they_send_each_other(children, tmp_
     (tmp_path / "exchanges.py").write_text(EXCHANGES)
     first, second = children.run(tmp_path / "exchanges.py", world_size=4, ranks=(0, 2))
     there = "12 6.0 2 [0, 0, 2, 0] [0, 0, 2, 0]"  # ranks 1 and 3 do not run: they are as rank 0
-    for rank, (out, run, _) in ((2, second), (0, first)):
-        assert run.status == "counted" and f"found {there} {there} 0 0 2 0 {rank}" in out, out
+    for rank, told, (out, run, _) in ((2, "[7, 7]", second), (0, "[0, 0]", first)):
+        assert run.status == "counted" and f"found {there} {there} 0 0 2 0 {rank} {told}" in out, out
 
 
 def test_a_rank_alone_ends_as_soon_as_it_makes_the_group_of_a_pipeline(children, tmp_path):

@@ -34,27 +34,29 @@ REQUESTS, PROMPT = 4, 1024
 def served(tmp_path):
     """Returns a function: a dry run of a model behind `vllm serve`."""
 
-    def of(config, ranks=1):
+    def of(config, ranks=1, *options, stages=1):
         (tmp_path / "config.json").write_text(json.dumps(config))
-        args = ("serve", str(tmp_path), "--enforce-eager", "--tensor-parallel-size", str(ranks))
-        return dryrun("vllm", *args, on="hgx-h100", world_size=ranks, serve=True, is_cached=False, time_limit=800)
+        args = ("serve", str(tmp_path), "--enforce-eager", "--tensor-parallel-size", str(ranks), *options)
+        args += ("--pipeline-parallel-size", str(stages))
+        gpus = ranks * stages
+        return dryrun("vllm", *args, on="hgx-h100", world_size=gpus, serve=True, is_cached=False, time_limit=800)
 
     return of
 
 
-def issued(recording):
-    return json.loads(recording.step.to_json())["streams"]["ranks"][0]["issued"]
+def issued(recording, stage=0):
+    return json.loads(recording.step.to_json())["streams"]["ranks"][stage]["issued"]
 
 
-def flops_of_products(recording):
-    rows = [op for op in issued(recording) if op["work"] == "gemm"]
+def flops_of_products(recording, stage=0):
+    rows = [op for op in issued(recording, stage) if op["work"] == "gemm"]
     return sum(2 * op["m"] * op["n"] * op["k"] * op.get("batch", 1) for op in rows)
 
 
-def closed_form(tokens, rows, inner, ranks=1):
+def closed_form(tokens, rows, inner, ranks=1, layers=LAYERS):
     """FLOPs of products of a rank: of all layers for some tokens, and of the logits of some rows."""
     of_layer = HIDDEN * HEAD * (2 * HEADS + 2 * KV_HEADS) + inner
-    return 2 * (tokens * LAYERS * of_layer + rows * HIDDEN * WORDS) / ranks
+    return 2 * (tokens * layers * of_layer + rows * HIDDEN * WORDS) / ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
@@ -77,6 +79,23 @@ def test_iterations_of_a_dense_model(served, ranks):
     of_token = LAYERS * 2 * KV_HEADS // ranks * HEAD * 2
     assert found.kv_tokens * of_token == pytest.approx(decode.facts["served"]["kv_bytes"], rel=1e-3)
     assert found.prefill is not None and found.prefill.seconds > found.seconds
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_stages_of_a_pipeline_send_activations_and_get_tokens(served, ranks):
+    found = served(DENSE, ranks, stages=2)
+    decode, (prefill,) = found.recording, found.recording.also
+    for one, tokens in ((decode, REQUESTS), (prefill, REQUESTS * PROMPT)):
+        for stage, rows in enumerate((0, REQUESTS)):
+            flops = closed_form(tokens, rows, 3 * HIDDEN * INNER, ranks, LAYERS // 2)
+            assert flops_of_products(one, stage) == flops
+            messages = [op for op in issued(one, stage) if op["work"] == "message"]
+            part = 2 * tokens * HIDDEN // ranks  # of activations, and of the residual
+            assert [(op["way"], op["bytes"]) for op in messages] == [(("send", "recv")[stage], part)] * 2
+            assert {op["peer"] for op in messages} == {ranks * (1 - stage)}
+            tokens_back = [op["bytes"] for op in issued(one, stage) if op.get("pattern") == "broadcast"]
+            assert tokens_back == [8 * REQUESTS] * 2  # token, and two counts
+    assert found.tokens_per_second == pytest.approx(REQUESTS / found.seconds / (2 * ranks), rel=1e-6)
 
 
 def test_experts_are_read_as_far_as_a_batch_reaches_them(served):

@@ -6,6 +6,7 @@ as stages of a pipeline do, a flag that rank 0 broadcasts must reach the others:
     broadcast                  ranks that run get the values of the source, if it runs
     all_gather, all_reduce     each rank that runs sends its values to the others; ranks that do not run have the
                                values of the first one that does
+    send, recv on the CPU      the receiver waits for the tensor of a sender that runs
 
 Larger tensors, and other collectives, stay as the virtual NCCL leaves them. A rank whose partner has ended before, as
 its counted step came earlier, goes on with its own values.
@@ -66,6 +67,7 @@ class Exchange:
         if len(self._mail.ranks) > 1:
             self._alone = dict(self._data.handlers)
             self._data.handlers |= {move.default: self._moved for move in MOVES}
+            self._data.handlers |= {c10d.send.default: self._sent, c10d.recv_.default: self._received}
 
     def _noting(self, call: Callable[..., object]) -> Callable[..., object]:
         def noting(group: dist.ProcessGroup, tensors: object, *args: Any, **kwargs: Any) -> object:
@@ -90,6 +92,27 @@ class Exchange:
             if not each.is_cuda and self._how(how) in ("sum", "product"):
                 each.copy_(each * size if self._how(how) == "sum" else each**size)
         return result
+
+    def _peer(self, tensor: torch.Tensor, group: torch.ScriptObject, peer: int) -> int | None:
+        """Returns the global rank to which, or from which, a tensor of the CPU goes; None: it does not run."""
+        members = self._ranks_of(dist.ProcessGroup.unbox(group).group_name)
+        known = not tensor.is_cuda and peer < len(members) and members[peer] in self._mail.ranks
+        return members[peer] if known else None
+
+    def _sent(
+        self, op: private.Operator, tensors: list[torch.Tensor], group: torch.ScriptObject, peer: int, *more: object
+    ) -> object:
+        if (rank := self._peer(tensors[0], group, peer)) is not None:
+            self._mail.send(rank, "tensor", tensors[0].detach().clone())
+        return op(tensors, group, peer, *more)
+
+    def _received(
+        self, op: private.Operator, tensors: list[torch.Tensor], group: torch.ScriptObject, peer: int, *more: object
+    ) -> object:
+        work = op(tensors, group, peer, *more)
+        if (rank := self._peer(tensors[0], group, peer)) is not None:
+            tensors[0].copy_(cast(torch.Tensor, self._mail.receive(rank, "tensor")))
+        return work
 
     def _moved(self, op: private.Operator, *args: Any, **kwargs: Any) -> object:
         called: str = op._schema.name

@@ -166,7 +166,7 @@ class Peers:
             work = call(group, tensors, peer, *args, **kwargs)
             for number, size in self._made_since(before):
                 known = self._named.get(group.group_name)
-                if size == 2 and known and len(known.ranks) > 2:
+                if size == 2 and known:
                     pair = sorted((group.rank(), peer))
                     self._made[number] = Group(known.name, tuple(known.ranks[each] for each in pair))
             return work

@@ -103,7 +103,8 @@ def _work(facts: Facts) -> str:
     first = facts["ranks"][0]
     work = f"{facts['flops'] / 1e12:,.4g} TFLOP, {counted(first['products'], 'matrix product')}"
     launches = f"{first['launches']:,} launches, {first['calls']:,} NCCL calls on {counted(first['streams'], 'stream')}"
-    served = f"{facts['served']['words']}: " if "served" in facts else ""
+    stage = f", {first['name']}" if len(facts["ranks"]) > 1 else ""
+    served = f"{facts['served']['words']}{stage}: " if "served" in facts else ""
     return f"{served}{work}, {launches}"
 
 

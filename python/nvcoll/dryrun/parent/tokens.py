@@ -24,11 +24,11 @@ def tokens_of(recordings: Sequence[RankRecording]) -> tuple[float, str]:
     """Returns the tokens of a step of all ranks, and how they were found."""
     for one in recordings:
         read = _read(one.ops)
+        stages = {rank for stages in map(pipeline_of, recordings) if stages for rank in stages.ranks}
         if one.served is not None:
-            replicas = max(1, one.world_size // len(one.served.ranks))
+            replicas = max(1, one.world_size // (len(one.served.ranks) * max(1, len(stages))))
             return float(sum(one.served.new) * replicas), f"of {one.served.words}"
         if any(read.values()):
-            stages = {rank for stages in map(pipeline_of, recordings) if stages for rank in stages.ranks}
             others = sizes_of(one.groups).get("tp", 1) * max(1, len(stages))
             readers = max(1, one.world_size // others)
             of_rank = max(read.values())

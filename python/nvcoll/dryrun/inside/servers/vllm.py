@@ -3,6 +3,7 @@
 | vLLM would | here |
 |---|---|
 | run its engine, and each worker, in a process of its own | runs all here, as under torchrun (`external_launcher`) |
+| send the tokens of a pipeline to its one scheduler | each stage has a scheduler, which gets them by mail |
 | ask a process which classes a model has | asks this one |
 | look which ranks share memory, and make queues to them | all of a host do; messages to them are dropped |
 | compile FlashInfer's sampler with nvcc | its own sampler, which is noted |
@@ -19,6 +20,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,8 +35,9 @@ from nvcoll.dryrun.wire.served import KvCache, Served
 from nvcoll.errors import DryRunError
 
 VARIABLES = {name: "0" for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_USE_FLASHINFER_SAMPLER")}
-VARIABLES |= {"VLLM_NO_USAGE_STATS": "1"}
-"""Variables by which vLLM runs its engine here, samples without what nvcc compiles, and tells nobody."""
+VARIABLES |= dict.fromkeys(("VLLM_NO_USAGE_STATS", "VLLM_DISABLE_REQUEST_ID_RANDOMIZATION"), "1")
+"""Variables by which vLLM runs its engine here, samples without what nvcc compiles, tells nobody, and names requests
+alike on all ranks."""
 
 
 MOST_TOKENS = 64
@@ -178,7 +181,8 @@ def _one_process(arguments: Any, world_size: int, assume: Callable[[str], None])
                     f"the server has {gpus} GPUs (tensor x pipeline x data), not {world_size}: pass -n {gpus}"
                 )
             if world_size > 1:
-                this.distributed_executor_backend = "external_launcher"
+                is_staged = this.pipeline_parallel_size > 1
+                this.distributed_executor_backend = _stages() if is_staged else "external_launcher"
             if this.load_format == "auto":
                 this.load_format = "dummy"
                 assume("vLLM loads no weights: load_format dummy")
@@ -190,6 +194,51 @@ def _one_process(arguments: Any, world_size: int, assume: Callable[[str], None])
         return creating
 
     private.wrap(arguments, "create_engine_config", around)
+
+
+def _stages() -> type:
+    """Returns an executor of one stage of a pipeline.
+
+    The `external_launcher` of vLLM broadcasts the logits of the last stage, and takes an older runner. This one has the
+    runner of a server. Each stage has a scheduler, which gets the tokens of the last stage when it asks for them.
+    """
+    alone = importlib.import_module("vllm.v1.executor.uniproc_executor")
+    group = importlib.import_module("vllm.distributed.parallel_state").get_pp_group
+
+    def of_stages(mine: list[Any]) -> list[Any]:
+        found = [None] * group().world_size
+        dist.all_gather_object(found, mine[0], group=group().cpu_group)
+        return found
+
+    class Tokens(Future[Any]):
+        """The tokens of an iteration."""
+
+        def __init__(self, mine: Future[Any]) -> None:
+            super().__init__()
+            self._mine = mine
+
+        def result(self, timeout: float | None = None) -> Any:
+            heard = [self._mine.result() if group().is_last_rank else None]
+            dist.broadcast_object_list(heard, src=group().last_rank, group=group().cpu_group)
+            return heard[0]
+
+    class Stage(alone.ExecutorWithExternalLauncher):  # type: ignore[name-defined]
+        supports_pp = True
+
+        def get_kv_cache_specs(self) -> list[Any]:
+            return of_stages(super().get_kv_cache_specs())
+
+        def determine_available_memory(self) -> list[int]:
+            return of_stages(alone.UniProcExecutor.determine_available_memory(self))
+
+        def initialize_from_config(self, configurations: list[Any]) -> None:
+            super().initialize_from_config([configurations[group().rank_in_group]])
+
+        def sample_tokens(self, grammar: object, non_block: bool = False) -> Any:
+            made = Tokens(super().sample_tokens(grammar, non_block=True))
+            return made if non_block else made.result()
+
+    return Stage
 
 
 class _Watch:
