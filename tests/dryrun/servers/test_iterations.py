@@ -46,7 +46,7 @@ def get_tp_group():
 ARGUMENTS = """
 class EngineArgs:
     load_format, model, tokenizer = "auto", "some/model", None
-    tensor_parallel_size = pipeline_parallel_size = data_parallel_size = 2
+    tensor_parallel_size, pipeline_parallel_size, data_parallel_size = 4, 1, 2
 
     def create_engine_config(self):
         return self
