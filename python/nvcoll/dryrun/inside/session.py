@@ -22,7 +22,7 @@ from nvcoll.dryrun.inside.mail import Mail
 from nvcoll.dryrun.inside.memory import MemoryWatch
 from nvcoll.dryrun.inside.ops import Operators, Watch
 from nvcoll.dryrun.inside.peers import Peers
-from nvcoll.dryrun.inside.servers import vllm
+from nvcoll.dryrun.inside.servers import transformers, vllm
 from nvcoll.dryrun.inside.serving import Iterations
 from nvcoll.dryrun.inside.steps import Steps
 from nvcoll.dryrun.inside.writes import Writes
@@ -97,6 +97,7 @@ class Session:
         if spec.serves:
             iterations = Iterations(wanted, self.steps, self._begin_iteration, keep, served)
             vllm.install(iterations, self.peers, spec.world_size, spec.serves, self.data.assume)
+            transformers.install(iterations)
         else:
             self.steps.install(spec.step_at)
             if spec.step_at is None:

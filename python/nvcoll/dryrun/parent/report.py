@@ -109,9 +109,11 @@ def _work(facts: Facts) -> str:
 
 
 def _served(one: ServedFacts) -> Iterator[Line]:
-    """Yields what the cache of keys and values holds."""
-    each = one["kv_tokens"] / one["longest"]
+    """Yields what the cache of keys and values holds, if it has a size."""
     yield Line("server", f"{one['server']}: sequences of up to {one['longest']:,} tokens")
+    if not one["kv_tokens"]:
+        return
+    each = one["kv_tokens"] / one["longest"]
     size = f"{one['kv_tokens']:,} tokens in {one['kv_bytes'] / 2**30:.2f} GiB"
     yield Line("KV cache", f"{size}: {each:,.1f} sequences of {one['longest']:,} tokens at once")
 
