@@ -288,3 +288,19 @@ def test_routed_experts_read_the_weights_that_a_batch_reaches(tokens, reached):
     assert row["m"] * row["batch"] * row["n"] * row["k"] == tokens * 8 * 1536 * 2048
     moved = reached * 1536 * 2048 + 2 * tokens * (2048 + 8 * 1536)
     assert row["nbytes"] == pytest.approx(moved, rel=1e-2)
+
+
+@pytest.mark.parametrize("holders", [1, 2, 8])
+def test_a_rank_multiplies_its_part_of_the_experts(holders):
+    held = 128 // holders
+    shapes = ((4096, 2048), "bfloat16"), ((held, 1536, 2048), "bfloat16"), ((4096, 8, 1536), "bfloat16")
+    row = grouped(Op("fused_moe_kernel", inputs=shapes), holders)
+    assert row["batch"] == pytest.approx(held)
+    assert row["m"] * row["batch"] * row["n"] * row["k"] == 4096 * 8 * 1536 * 2048 / holders
+
+
+def test_experts_of_four_bits_have_a_scale_for_each_32():
+    shapes = ((1, 1, 2880), "bfloat16"), ((32, 5760, 2880), "mxfp4"), ((1, 4, 2880), "bfloat16")
+    row = grouped(Op("_matmul_ogs", inputs=shapes))
+    assert row["nbytes"] == pytest.approx(4 * 5760 * 2880 * (4 + 8 / 32) / 8 + 2 * (2880 + 4 * 2880))
+    assert row["m"] * row["batch"] * row["n"] * row["k"] == pytest.approx(4 * 5760 * 2880)

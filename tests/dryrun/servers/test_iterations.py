@@ -20,7 +20,14 @@ class Worker:
         cache = SimpleNamespace(num_gpu_blocks=1000, block_size=16, cache_dtype="auto")
         model = SimpleNamespace(max_model_len=4096, dtype=torch.float16)
         scheduler = SimpleNamespace(max_num_seqs=64)
-        self.vllm_config = SimpleNamespace(cache_config=cache, model_config=model, scheduler_config=scheduler)
+        layers = {"norm": None, "0": SimpleNamespace(sliding_window=128), "1": SimpleNamespace(sliding_window=None)}
+        self.vllm_config = SimpleNamespace(
+            cache_config=cache,
+            model_config=model,
+            scheduler_config=scheduler,
+            parallel_config=SimpleNamespace(enable_expert_parallel=True),
+            compilation_config=SimpleNamespace(static_forward_context=layers),
+        )
         self.available_kv_cache_memory_bytes = 1 << 30
 
     @torch.inference_mode()
@@ -41,6 +48,10 @@ class GroupCoordinator:
 
 def get_tp_group():
     return SimpleNamespace(ranks=[0])
+
+
+def get_ep_group():
+    return SimpleNamespace(world_size=8)
 """
 
 ARGUMENTS = """
@@ -105,7 +116,8 @@ def served(children, tmp_path):
 def test_the_last_decode_in_a_row_and_the_largest_prefill_count(served):
     out, run, recording = served({"a": 100}, {"a": 200, "b": 50}, {"a": 30}, ONE, TWO, TWO, TWO, ONE, ONE)
     assert run.status == "counted" and "went on" not in out, out
-    assert recording.served == Served("vLLM 7.8.9", (1, 1), (333, 52), KvCache(16_000, 1 << 30, 4096, 64, 2), (0,))
+    cache = KvCache(16_000, 1 << 30, 4096, 64, 2)
+    assert recording.served == Served("vLLM 7.8.9", (1, 1), (333, 52), cache, (0,), 8, (128, 0))
     [prefill] = recording.also
     assert prefill.served.new == (200, 50) and prefill.served.seen == (100, 0)
     assert prefill.served.words == "250 tokens of 2 sequences"
@@ -151,3 +163,50 @@ def test_a_server_runs_as_one_rank_without_weights(served):
 def test_a_server_of_another_size_is_refused_with_the_size(served):
     _, run, _ = served(text=CONFIGURES, world_size=4)
     assert run.status == "refused" and "the server has 8 GPUs" in run.message and "pass -n 8" in run.message
+
+
+GENERATION = """
+from types import SimpleNamespace
+
+import torch
+
+
+class GenerationMixin:
+    def prepare_inputs_for_generation(self, tokens, seen):
+        cache = SimpleNamespace(get_seq_length=lambda: seen)
+        return {"input_ids": None, "inputs_embeds": tokens, "past_key_values": cache if seen else None}
+
+    @torch.inference_mode()
+    def generate(self, prompt, many):
+        for seen in (0, *range(prompt.shape[1], prompt.shape[1] + many)):
+            tokens = prompt[:, : 1 if seen else None]
+            self.layer(self.prepare_inputs_for_generation(tokens, seen)["inputs_embeds"])
+"""
+
+GENERATES = """
+import torch
+from types import SimpleNamespace
+from transformers.generation.utils import GenerationMixin
+
+model = GenerationMixin()
+model.layer, model.config, model.tp_size = torch.nn.Linear(256, 256).cuda(), SimpleNamespace(), 4
+model.generate(torch.randn(8, 50, 256, device="cuda"), MANY)
+"""
+
+
+@pytest.mark.parametrize(("many", "last"), [(2, 51), (9, 52)])
+def test_each_pass_of_generate_is_an_iteration(served, tmp_path, many, last):
+    package = tmp_path / "transformers" / "generation"
+    package.mkdir(parents=True)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+    (package / "utils.py").write_text(GENERATION)
+    (package / "stopping_criteria.py").write_text("class EosTokenCriteria:\n    def __call__(self): ...\n")
+    about = tmp_path / "transformers-5.6.7.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: transformers\nVersion: 5.6.7\n")
+    _, run, recording = served(text=GENERATES.replace("MANY", str(many)), world_size=8)
+    assert run.status == "counted", run.message
+    none = KvCache(0, 0, 0)
+    assert recording.served == Served("transformers 5.6.7", (1,) * 8, (last,) * 8, none, (0, 1, 2, 3))
+    assert recording.also[0].served == Served("transformers 5.6.7", (50,) * 8, (0,) * 8, none, (0, 1, 2, 3))

@@ -1,5 +1,6 @@
 """Operators of servers: attention reads the keys and values that the cache has of each sequence."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,12 +13,12 @@ CACHE = KvCache(1000, 1 << 30, 4096, element_bytes=1)
 DECODE, MIXED = Served("vLLM 1", (1,) * 8, (1023,) * 8, CACHE), Served("vLLM 1", (4, 4), (0, 96), CACHE)
 
 
-def attended(name, shapes, served):
+def attended(name, shapes, served, layer=0):
     """Returns queries, keys and the rest of what an operator of attention issues."""
     op = Op(name, bytes=7, inputs=tuple((shape, "bfloat16") for shape in shapes))
     assert serving.attends(op)
     (_, queries, keys), how = serving.attend(
-        SimpleNamespace(attention=lambda *shape, **how: (shape, how)), None, op, served
+        SimpleNamespace(attention=lambda *shape, **how: (shape, how)), None, op, served, layer
     )
     return queries, keys, how
 
@@ -30,6 +31,18 @@ def test_each_token_sees_those_before_it(served):
     assert queries * how["sequences"] == 8 and not how["causal"]
     assert queries * keys * how["sequences"] == pairs
     assert how["nbytes"] == 7 + sum(served.seen) * 8 * (128 + 128)
+
+
+@pytest.mark.parametrize("served", [DECODE, MIXED])
+@pytest.mark.parametrize(("layer", "window"), [(0, 16), (1, 10**6), (2, 1), (3, 16)])
+def test_a_layer_with_a_window_sees_and_reads_no_more(served, layer, window):
+    windowed = replace(served, windows=(16, 0, 1))
+    shapes = [(8, 32, 128), *[(8, 8, 128)] * 2]
+    queries, keys, how = attended("vllm::unified_attention_with_output", shapes, windowed, layer)
+    sees = zip(served.new, served.seen, strict=True)
+    pairs = sum(min(end + 1, window) for new, seen in sees for end in range(seen, seen + new))
+    assert queries * keys * how["sequences"] == pairs
+    assert how["nbytes"] == 7 + sum(min(seen, window - 1) for seen in served.seen) * 8 * (128 + 128)
 
 
 @pytest.mark.parametrize(("served", "dims"), [(DECODE, (576, 512)), (MIXED, (192, 128))])

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from functools import cache
 
 import pytest
 
@@ -26,20 +27,40 @@ MIXTURE = DENSE | {
     **{"num_experts_per_tok": OF_TOKEN, "moe_intermediate_size": OF_EXPERT, "norm_topk_prob": True},
     **{"decoder_sparse_step": 1, "mlp_only_layers": []},
 }
+WINDOW = 128
+OPENAI = DENSE | {
+    **{"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "num_local_experts": EXPERTS},
+    **{"num_experts_per_tok": OF_TOKEN, "experts_per_token": OF_TOKEN, "intermediate_size": OF_EXPERT},
+    **{"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"], "swiglu_limit": 7.0},
+    **{"quantization_config": {"quant_method": "mxfp4"}, "attention_bias": True},
+}
+LATENT, NOPE, ROTARY, SHARED = 512, 128, 64, 2
+DEEPSEEK = DENSE | {
+    **{"architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "n_routed_experts": EXPERTS},
+    **{"num_experts_per_tok": OF_TOKEN, "moe_intermediate_size": OF_EXPERT, "n_shared_experts": SHARED},
+    **{"kv_lora_rank": LATENT, "qk_nope_head_dim": NOPE, "qk_rope_head_dim": ROTARY, "v_head_dim": NOPE},
+    **{"num_key_value_heads": HEADS, "q_lora_rank": None, "first_k_dense_replace": 1, "moe_layer_freq": 1},
+    **{"n_group": 1, "topk_group": 1, "topk_method": "greedy", "scoring_func": "softmax", "norm_topk_prob": False},
+}
+QWEN = DENSE | {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
 REQUESTS, PROMPT = 4, 1024
 """What `vllm serve` gets by default."""
 
 
-@pytest.fixture
-def served(tmp_path):
-    """Returns a function: a dry run of a model behind `vllm serve`."""
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """Returns a function: a dry run of a model behind `vllm serve`, which runs once for all tests."""
+
+    @cache
+    def of_model(text, *options, gpus):
+        folder = tmp_path_factory.mktemp("model")
+        (folder / "config.json").write_text(text)
+        args = ("serve", str(folder), "--enforce-eager", *options)
+        return dryrun("vllm", *args, on="hgx-h100", world_size=gpus, serve=True, is_cached=False, time_limit=800)
 
     def of(config, ranks=1, *options, stages=1):
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        args = ("serve", str(tmp_path), "--enforce-eager", "--tensor-parallel-size", str(ranks), *options)
-        args += ("--pipeline-parallel-size", str(stages))
-        gpus = ranks * stages
-        return dryrun("vllm", *args, on="hgx-h100", world_size=gpus, serve=True, is_cached=False, time_limit=800)
+        options += "--tensor-parallel-size", str(ranks), "--pipeline-parallel-size", str(stages)
+        return of_model(json.dumps(config), *options, gpus=ranks * stages)
 
     return of
 
@@ -59,9 +80,9 @@ def closed_form(tokens, rows, inner, ranks=1, layers=LAYERS):
     return 2 * (tokens * layers * of_layer + rows * HIDDEN * WORDS) / ranks
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_iterations_of_a_dense_model(served, ranks):
-    found = served(DENSE, ranks)
+@pytest.mark.parametrize(("config", "ranks"), [(DENSE, 1), (DENSE, 2), (QWEN, 1)])
+def test_iterations_of_a_dense_model(served, config, ranks):
+    found = served(config, ranks)
     decode, (prefill,) = found.recording, found.recording.also
     inner = 3 * HIDDEN * INNER
     assert flops_of_products(decode) == closed_form(REQUESTS, REQUESTS, inner, ranks)
@@ -98,13 +119,62 @@ def test_stages_of_a_pipeline_send_activations_and_get_tokens(served, ranks):
     assert found.tokens_per_second == pytest.approx(REQUESTS / found.seconds / (2 * ranks), rel=1e-6)
 
 
-def test_experts_are_read_as_far_as_a_batch_reaches_them(served):
-    found = served(MIXTURE)
-    experts = [op for op in issued(found.recording) if op.get("experts")]
-    assert len(experts) == 2 * LAYERS
+def experts_of(recording):
+    """Products of experts: for each their FLOPs over those of a multiplication with one weight, and their bytes."""
+    rows = [op for op in issued(recording) if op.get("experts")]
+    return [(op["m"] * op["batch"] * op["n"] * op["k"], op["bytes"]) for op in rows]
+
+
+@pytest.mark.parametrize(
+    ("config", "ranks", "width"),
+    [(MIXTURE, 1, 2), (MIXTURE, 2, 2), (OPENAI, 1, 17 / 32)],
+    ids=["one", "two", "gpt_oss"],
+)
+def test_experts_are_read_as_far_as_a_batch_reaches_them(served, config, ranks, width):
+    found = served(config, ranks, *["--enable-expert-parallel"] * (ranks > 1))
     reached = EXPERTS * (1 - (1 - OF_TOKEN / EXPERTS) ** REQUESTS)
-    for op, weights in zip(experts, [2 * OF_EXPERT * HIDDEN, OF_EXPERT * HIDDEN] * LAYERS, strict=True):
-        assert op["m"] * op["batch"] * op["n"] * op["k"] == pytest.approx(REQUESTS * OF_TOKEN * weights)
-        assert op["bytes"] == pytest.approx(2 * reached * weights, rel=0.05)
-    inner = HIDDEN * EXPERTS + OF_TOKEN * 3 * HIDDEN * OF_EXPERT
-    assert flops_of_products(found.recording) == pytest.approx(closed_form(REQUESTS, REQUESTS, inner), rel=1e-6)
+    for one, tokens, many in (
+        (found.recording, REQUESTS, reached),
+        (found.recording.also[0], REQUESTS * PROMPT, EXPERTS),
+    ):
+        experts = experts_of(one)
+        assert len(experts) == 2 * LAYERS
+        for (multiplied, nbytes), weights in zip(
+            experts, [2 * OF_EXPERT * HIDDEN, OF_EXPERT * HIDDEN] * LAYERS, strict=True
+        ):
+            assert multiplied == pytest.approx(tokens * OF_TOKEN * weights / ranks)
+            if one is found.recording:
+                assert nbytes == pytest.approx(width * many * weights / ranks, rel=0.05)
+        shared = HIDDEN * HEAD * (2 * HEADS + 2 * KV_HEADS) / ranks + HIDDEN * EXPERTS  # each rank has the whole router
+        inner = OF_TOKEN * 3 * HIDDEN * OF_EXPERT / ranks
+        products = 2 * (LAYERS * tokens * (shared + inner) + REQUESTS * HIDDEN * WORDS / ranks)
+        assert flops_of_products(one) == pytest.approx(products, rel=1e-6)
+    calls = [op["bytes"] for op in issued(found.recording) if op.get("pattern") == "all_reduce"]
+    assert calls == [2 * REQUESTS * HIDDEN] * (2 * LAYERS + 1) * (ranks > 1)
+
+
+def test_a_layer_with_a_window_sees_no_more(served):
+    found = served(OPENAI)
+    for one, full in (
+        (found.recording, found.recording.facts["served"]["context"]),
+        (found.recording.also[0], (PROMPT + 1) / 2),
+    ):
+        first, second = [op["keys"] for op in issued(one) if op["work"] == "attention"]
+        assert second == full
+        beyond = PROMPT - WINDOW
+        assert first == (WINDOW if one is found.recording else full - beyond * (beyond + 1) / 2 / PROMPT)
+
+
+def test_latent_attention_projects_each_token_once(served):
+    found = served(DEEPSEEK)
+    projected = HIDDEN * (HEADS * (NOPE + ROTARY) + LATENT + ROTARY) + HEADS * NOPE * HIDDEN
+    absorbed = LATENT * HEADS * 2 * NOPE  # of queries and results in decode; of keys and values in prefill
+    experts = HIDDEN * EXPERTS + (SHARED + OF_TOKEN) * 3 * HIDDEN * OF_EXPERT
+    of_token = LAYERS * (projected + absorbed) + 3 * HIDDEN * INNER + experts
+    for one, tokens, dims in (
+        (found.recording, REQUESTS, (LATENT + ROTARY, LATENT)),
+        (found.recording.also[0], REQUESTS * PROMPT, (NOPE + ROTARY, NOPE)),
+    ):
+        assert flops_of_products(one) == pytest.approx(2 * (tokens * of_token + REQUESTS * HIDDEN * WORDS), rel=1e-6)
+        attention = [(op["qk_dim"], op["v_dim"], op["heads"]) for op in issued(one) if op["work"] == "attention"]
+        assert attention == [(*dims, HEADS)] * LAYERS

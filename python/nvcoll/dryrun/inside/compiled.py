@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
@@ -18,7 +18,7 @@ import torch
 from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.data import Data
 from nvcoll.dryrun.inside.imports import OnFirstUse
-from nvcoll.dryrun.inside.ops import Operators
+from nvcoll.dryrun.inside.ops import Operators, Shapes
 from nvcoll.dryrun.inside.seen import TABLES, WHOLE, Seen, seen_of
 from nvcoll.dryrun.inside.tensors import tensors_of
 
@@ -82,13 +82,28 @@ def _install_triton(recorder: Operators, data: Data) -> None:
             data.forget_fresh(tensors)
             named = {name.removesuffix("_ptr"): each for name, each in zip(this.arg_names, args, strict=False)}
             seen = seen_of(named, data) if not TABLES.isdisjoint(named) else WHOLE
-            with recorder.kernel(this.__name__, tensors, seen, is_bound=not seen.pairs):
+            experts = _experts(named) if this.__name__.endswith("_matmul_ogs") else ()
+            with recorder.kernel(this.__name__, tensors, seen, not (seen.pairs or experts), experts):
                 return run(this, *args, **kwargs)
 
         return recorded
 
     private.take_first_configuration()
     private.wrap(private.triton_function(), "run", around)
+
+
+def _experts(named: Mapping[str, Any]) -> Shapes:
+    """Returns the products of triton_kernels, which gpt-oss has, as of vLLM's kernel (`parent.products`).
+
+    Its weights are packed for the GPU: sizes are arguments. Each row has a gathered index, or is one before.
+    """
+    rows, weights, made = named["XPtr"], named["WPtr"], named["YPtr"]
+    gathered, of_token = named["GatherIndx"], named["N_EXPTS_ACT"]
+    tokens = (rows.shape[-2] if gathered is None else len(gathered)) // of_token
+    kept = "mxfp4" if weights.dtype is torch.uint8 else str(weights.dtype).removeprefix("torch.")
+    dtype = str(rows.dtype).removeprefix("torch.")
+    sizes = len(weights), named["N"], named["K"]
+    return (tuple(rows.shape), dtype), (sizes, kept), ((tokens, of_token, made.shape[-1]), dtype)
 
 
 def _install(recorder: Operators, data: Data) -> None:

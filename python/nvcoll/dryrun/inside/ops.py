@@ -42,6 +42,9 @@ INPUTS = 4
 """The most tensors whose shapes a row keeps. Chosen: query, key and value, and a mask."""
 
 
+Shapes = tuple[tuple[tuple[int, ...], str], ...]
+"""Shapes and types of tensors."""
+
 NOTHING = Op("")
 """The row of no operator, and of one that raised."""
 
@@ -163,9 +166,11 @@ class Operators:
         tensors: list[torch.Tensor],
         seen: Seen = WHOLE,
         is_bound: bool = False,
+        shapes: Shapes = (),
     ) -> Iterator[None]:
         """Writes the row of a compiled kernel, which is launched inside of `with`; `is_bound` is as in the row.
 
+        The row keeps `shapes`, if there are some, and else those of the first tensors.
         Tensors that it returns may be appended to `tensors`.
         """
         if not self.is_on:
@@ -179,7 +184,7 @@ class Operators:
         finally:
             self.leave()
             size = sum(seen.read.get(id(each), self._bytes_of(each)) for each in tensors)
-            shapes = tuple(_shape(each) for each in seen.tensors or tensors[:INPUTS])
+            shapes = shapes or tuple(_shape(each) for each in seen.tensors or tensors[:INPUTS])
             row = name, 0, size, shapes, line, is_backward, seen.is_causal, self._numbers_of(name, tensors)
             if number < len(self._rows):  # else another thread has begun a step meanwhile
                 self._rows[number] = Op(*row, pairs=seen.pairs, is_bound=is_bound)

@@ -32,11 +32,12 @@ TYPES = {0: "fp32", 1: "fp64", 2: "fp16", 3: "int8", 10: "int8", 14: "bf16", 28:
 NBYTES = {0: 4, 1: 8, 2: 2, 3: 1, 10: 4, 14: 2, 28: 1, 29: 1, 33: 0.5}
 """Bytes of an element by cudaDataType."""
 
-WIDTHS = {"float64": 8, "bfloat16": 2, "float16": 2, "int8": 1, "uint8": 1}
-"""Bytes of an element by the name of its type in torch; other floats of 8 bits have 1, all others 4."""
+WIDTHS = {"float64": 8, "bfloat16": 2, "float16": 2, "int8": 1, "uint8": 1, "mxfp4": 17 / 32}
+"""Bytes of an element by the name of its type in torch; other floats of 8 bits have 1, all others 4. Each 32 of mxfp4
+have a scale of 8 bits."""
 
 
-def width(dtype: str) -> int:
+def width(dtype: str) -> float:
     """Returns the bytes of an element by the name of its type in torch."""
     return WIDTHS.get(dtype, 1 if dtype.startswith("float8") else 4)
 
@@ -129,31 +130,32 @@ GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm")
 """Operators that multiply the rows of each expert by its weights, in one kernel outside of cuBLAS."""
 
 
-ROUTED = "fused_moe_kernel"
-"""The kernel of Triton by which vLLM and SGLang multiply rows by the weights of their experts."""
+ROUTED = ("fused_moe_kernel", "_matmul_ogs", "_p_matmul_ogs")
+"""Kernels of Triton that multiply rows by the weights of their experts: of vLLM and SGLang, and of gpt-oss."""
 
 
-def _routed(op: Op) -> Routed:
-    """Returns the products of (tokens, k) and (experts, n, k) into (tokens, experts of a token, n).
+def _routed(op: Op, holders: int) -> Routed:
+    """Returns the products of (tokens, k) and (experts, n, k) into (tokens, experts of a token, elements).
 
-    Experts are drawn alike and independently: of few tokens the weights of some experts are not read.
+    Experts are drawn alike and independently, of all holders: of few tokens the weights of some are not read.
     """
-    (one, dtype), (weights, kept), (result, _) = op.inputs[:3]
-    (experts, n, k), (tokens, of_token) = weights, result[:2]
-    reached, rows = experts * (1 - (1 - of_token / experts) ** tokens), tokens * of_token
-    moved = reached * n * k * width(kept) + (math.prod(one) + rows * n) * width(dtype)
+    (one, dtype), (weights, kept), ((tokens, of_token, made), _) = op.inputs[:3]
+    experts, n, k = weights
+    reached = experts * (1 - (1 - of_token / (experts * holders)) ** tokens)
+    rows = tokens * of_token / holders
+    moved = reached * n * k * width(kept) + (min(math.prod(one), rows * k) + rows * made) * width(dtype)
     precision = PRECISIONS.get(dtype, "fp8")
     return {"m": rows / reached, "n": n, "k": k, "batch": reached, "dtype": precision, "experts": True, "nbytes": moved}
 
 
-def grouped(op: Op) -> Gemm | Routed | None:
-    """Returns the products of experts, assumed to be equal; None: the operator makes none.
+def grouped(op: Op, holders: int = 1) -> Gemm | Routed | None:
+    """Returns the products of experts, assumed to be equal, which some ranks share; None: the operator makes none.
 
     Its tensors are (rows, k) and (experts, k, n); or (experts, m, k) and (k, rows); or, for gradients of weights,
     (m, rows) and (rows, n). A third tensor has the last row of each expert.
     """
-    if op.name == ROUTED and len(op.inputs) > 2:
-        return _routed(op)
+    if op.name in ROUTED and len(op.inputs) > 2 and all(len(shape) == 3 for shape, _ in op.inputs[1:3]):
+        return _routed(op, holders)
     if op.name not in GROUPED or len(op.inputs) < 2:
         return None
     (one, dtype), (other, _) = op.inputs[:2]

@@ -28,7 +28,7 @@ def collective(op: Op) -> str:
 def bytes_of(op: Op) -> int:
     """Returns the bytes of such a collective, as nccl-tests counts them."""
     shape, dtype = op.inputs[0]
-    return math.prod(shape) * width(dtype)
+    return int(math.prod(shape) * width(dtype))
 
 
 def attends(op: Op) -> bool:
@@ -36,8 +36,9 @@ def attends(op: Op) -> bool:
     return op.name.startswith("vllm::") and "attention" in op.name and len(op.inputs) > 2
 
 
-def attend(rank: RankBuilder, placed: Issue, op: Op, served: Served) -> int:
-    """Issues such attention, with the keys that each sequence has, and returns its handle."""
+def attend(rank: RankBuilder, placed: Issue, op: Op, served: Served, layer: int = 0) -> int:
+    """Issues such attention of a layer, with the keys that each sequence has, and returns its handle."""
+    window = served.windows[layer % len(served.windows)] if served.windows else 0
     (queries, _), (keys, _), (values, _) = op.inputs[:3]
     (heads, qk_dim), v_dim, of_token = queries[-2:], values[-1], math.prod(keys[1:]) + math.prod(values[1:])
     if "mla" in op.name:
@@ -45,12 +46,12 @@ def attend(rank: RankBuilder, placed: Issue, op: Op, served: Served) -> int:
     return rank.attention(
         placed,
         sum(served.new) / len(served.new),
-        served.pairs / sum(served.new),
+        served.pairs(window) / sum(served.new),
         sequences=len(served.new),
         heads=heads,
         qk_dim=qk_dim,
         v_dim=v_dim,
         kernel="fa2",
         causal=False,
-        nbytes=op.bytes + sum(served.seen) * of_token * served.cache.element_bytes,
+        nbytes=op.bytes + served.read(window) * of_token * served.cache.element_bytes,
     )

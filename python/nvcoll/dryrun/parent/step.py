@@ -182,6 +182,7 @@ class _Rank:
             if row.kind == Kind.GEMM:
                 self._products[row.op] += bytes_of(Product(*row.args))
         self._exchanges = _exchanges(self._rows, recording)
+        self._attended = 0
         self._made: set[int | tuple[int, int]] = set()
         """Operators and group calls whose first record stands for all records."""
         self._graph = _Graph()
@@ -275,10 +276,11 @@ class _Rank:
                     total = serving.bytes_of(found)
                     return self.rank.collective(self._placed(row, None), name, total, group, server="vllm")
                 if serving.attends(found):
-                    return serving.attend(self.rank, placed, found, served)
+                    self._attended += 1
+                    return serving.attend(self.rank, placed, found, served, self._attended - 1)
             if attention.is_attention(found):
                 return attention.issue(self.rank, placed, found)
-            if (experts := grouped(found)) is not None:
+            if (experts := grouped(found, served.holders if served else 1)) is not None:
                 return self.rank.gemm(placed, **experts)
             if not self._products[row.op] and (product := product_of(found)) is not None:
                 return self.rank.gemm(placed, **product, nbytes=passes_of(found) * found.bytes)
@@ -289,9 +291,10 @@ class _Rank:
         total = self._exchanges.get(key)
         if group is None or (total is not None and not self._is_first(key)):
             return None
-        name, me = self._recording.names[row.name], self._recording.rank
+        name, me, served = self._recording.names[row.name], self._recording.rank, self._recording.served
         if call.communicator not in self.groups:
-            self.groups[call.communicator] = self._builder.group(group.ranks, rank=me, called=group.name)
+            called = "tp" if served is not None and group.ranks == served.ranks else group.name
+            self.groups[call.communicator] = self._builder.group(group.ranks, rank=me, called=called)
         number, placed = self.groups[call.communicator], self._placed(row, None, together=call.together or None)
         if total is not None:
             return self.rank.collective(self._placed(row, None), "all_to_all", total, number)

@@ -35,6 +35,8 @@ class Served:
         seen: for each sequence the tokens before them, whose keys and values are in the cache.
         cache: the cache.
         ranks: the ranks that share each layer (tensor parallelism), this one included.
+        holders: the number of ranks each of which holds a part of the experts; 1: all have all.
+        windows: for each layer of attention the keys that a token sees at most; 0: all. Empty: all layers see all.
     """
 
     server: str
@@ -42,16 +44,22 @@ class Served:
     seen: tuple[int, ...]
     cache: KvCache
     ranks: tuple[int, ...] = (0,)
+    holders: int = 1
+    windows: tuple[int, ...] = ()
 
     @property
     def kind(self) -> Literal["decode", "prefill"]:
         """A decode iteration makes one token of each sequence, all others are prefill: of whole prompts, or mixed."""
         return "decode" if all(new == 1 and seen for new, seen in zip(self.new, self.seen, strict=True)) else "prefill"
 
-    @property
-    def pairs(self) -> float:
-        """Pairs of a token and a token that it sees: those before it, and itself."""
-        return sum(new * (seen + (new + 1) / 2) for new, seen in zip(self.new, self.seen, strict=True))
+    def pairs(self, window: int = 0) -> float:
+        """Returns the pairs of a token and a token that it sees: those before it in its window, and itself."""
+        each = zip(self.new, self.seen, strict=True)
+        return sum(_pairs(seen + new, window) - _pairs(seen, window) for new, seen in each)
+
+    def read(self, window: int = 0) -> int:
+        """Returns the tokens in the cache that the new ones see."""
+        return sum(min(seen, window - 1) if window else seen for seen in self.seen)
 
     @property
     def context(self) -> int:
@@ -65,3 +73,9 @@ class Served:
         if self.kind == "decode":
             return f"a token of {many} at {self.context:,} tokens"
         return f"{sum(self.new):,} tokens of {many}"
+
+
+def _pairs(tokens: int, window: int) -> float:
+    """Returns the pairs of each of some tokens and those that it sees; 0: no window."""
+    beyond = max(0, tokens - window) if window else 0
+    return (tokens * (tokens + 1) - beyond * (beyond + 1)) / 2

@@ -266,9 +266,19 @@ class _Watch:
         new = scheduled.num_scheduled_tokens
         if not new:
             return None
-        ranks = importlib.import_module("vllm.distributed.parallel_state").get_tp_group().ranks
+        groups, how = importlib.import_module("vllm.distributed.parallel_state"), worker.vllm_config
         counts = tuple(new.values()), tuple(seen[one] for one in new)
-        return Served(f"vLLM {version('vllm')}", *counts, _cache(worker), tuple(ranks))
+        shares = how.parallel_config.enable_expert_parallel
+        holders = groups.get_ep_group().world_size if shares else 1
+        ranks, cache = tuple(groups.get_tp_group().ranks), _cache(worker)
+        return Served(f"vLLM {version('vllm')}", *counts, cache, ranks, holders, _windows(how.compilation_config))
+
+
+def _windows(compiled: Any) -> tuple[int, ...]:
+    """Returns the window of each layer of attention, in the order of the model."""
+    layers = [one for one in compiled.static_forward_context.values() if hasattr(one, "sliding_window")]
+    windows = tuple(one.sliding_window or 0 for one in layers)
+    return windows if any(windows) else ()
 
 
 def _cache(worker: Any) -> KvCache:
