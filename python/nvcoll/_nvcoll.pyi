@@ -311,8 +311,9 @@ class DtypeRow(NamedTuple):
 class GpuRow(NamedTuple):
     """A model of GPU. `nvlink` is the medium of its NVLinks, or of its links of Infinity Fabric, or None; `pcie` is the medium
     of its PCIe lanes; `memory_gbps` is the bandwidth of its memory in GB/s. `sm` is its compute capability, as 90; `sms` are
-    its streaming multiprocessors; `memory_gb` is the memory of its name; `board` is the machine on which it is sold, if there is one; `names` are how the names begin that nvidia-smi
-    and amd-smi print, without the maker's. What is not known is None."""
+    its streaming multiprocessors; `memory_gb` is the memory of its name, `usable_gib` what programs see of it, in GiB; `board` is
+    the machine on which it is sold, if there is one; `names` are how the names begin that nvidia-smi and amd-smi print, without the
+    maker's. What is not known is None."""
 
     name: str
     title: str
@@ -324,6 +325,7 @@ class GpuRow(NamedTuple):
     sm: int | None
     sms: int | None
     memory_gb: float | None
+    usable_gib: float | None
     board: str | None
     names: list[str]
     source: str

@@ -20,7 +20,7 @@ from nvcoll.dryrun.wire.virtual_gpu import CAPTURED, Kind
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 LIMIT_S = 100
-CONTEXT_BYTES = 1_650_000_000
+CONTEXT_BYTES = 132 * 4 << 20
 
 # Scripts with a backward pass end by `os._exit`: a thread of autograd that runs when Python 3.11 ends would abort.
 PREPARED = """
@@ -85,6 +85,7 @@ def test_each_gpu_of_the_registry_runs_kernels_as_a_real_one_of_its_capability(g
         f"""
         properties = torch.cuda.get_device_properties(0)
         assert (10 * properties.major + properties.minor, properties.multi_processor_count) == ({gpu.sm}, {gpu.sms})
+        assert properties.total_memory == {int(gpu.usable_gib * 2**30)}
         """
         """
         codes = [int(code[3:].rstrip("af")) for code in torch.cuda.get_arch_list() if code.startswith("sm_")]

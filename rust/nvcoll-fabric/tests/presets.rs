@@ -72,6 +72,7 @@ fn what_a_gpu_computes_is_twice_as_fast_in_half_of_the_bits() {
     for gpu in gpus::all() {
         let Some(one) = &gpu.compute else { continue };
         assert!(one.sms >= 10 && one.memory_gb >= 8.0 && (50.0..2000.0).contains(&one.watts), "{}", gpu.name);
+        assert!((0.91..1.006).contains(&(one.usable_gib / one.memory_gb)), "{}", gpu.name);
         let fp16 = one.fp16.unwrap_or_else(|| panic!("{} computes in fp16", gpu.name));
         assert!(one.bf16.is_none_or(|bf16| bf16 == fp16 || gpu.name == "mi100"), "{}", gpu.name);
         assert_eq!(one.bf16.is_some(), gpu.sm.is_none_or(|sm| sm >= 80), "{}: bf16 since Ampere", gpu.name);

@@ -158,8 +158,9 @@ rows! {
 
     /// A model of GPU. `nvlink` is the medium of its NVLinks, or of its links of Infinity Fabric, or None; `pcie` is the medium
     /// of its PCIe lanes; `memory_gbps` is the bandwidth of its memory in GB/s. `sm` is its compute capability, as 90; `sms` are
-    /// its streaming multiprocessors; `memory_gb` is the memory of its name; `board` is the machine on which it is sold, if there is one; `names` are how the names begin that nvidia-smi
-    /// and amd-smi print, without the maker's. What is not known is None.
+    /// its streaming multiprocessors; `memory_gb` is the memory of its name, `usable_gib` what programs see of it, in GiB; `board` is
+    /// the machine on which it is sold, if there is one; `names` are how the names begin that nvidia-smi and amd-smi print, without the
+    /// maker's. What is not known is None.
     GpuRow(gpu: &'static Gpu) {
         name: &'static str = &gpu.name,
         title: &'static str = &gpu.title,
@@ -171,6 +172,7 @@ rows! {
         sm: Option<u32> = gpu.sm,
         sms: Option<u32> = gpu.compute.as_ref().map(|compute| compute.sms),
         memory_gb: Option<f64> = gpu.compute.as_ref().map(|compute| compute.memory_gb),
+        usable_gib: Option<f64> = gpu.compute.as_ref().map(|compute| compute.usable_gib),
         board: Option<&'static str> = board_of(gpu).map(|board| board.name.as_str()),
         names: Vec<&'static str> = gpu.known_by.names.iter().map(String::as_str).collect(),
         source: &'static str = &gpu.source,

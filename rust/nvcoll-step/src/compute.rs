@@ -23,7 +23,7 @@ use crate::attention::Attention;
 use crate::constants::{ByGeneration, Constants};
 use crate::error::{Error, Result};
 use crate::layout::Dtype;
-use crate::memory_constants::{GIB, USABLE};
+use crate::memory_constants::{CONTEXT_BYTES_PER_SM, GIB};
 use crate::software::AttentionKernel;
 use crate::step::work::{Direction, MoveRate, StepWork};
 use crate::tables;
@@ -35,8 +35,10 @@ pub struct Device {
     pub name: String,
     /// What people call it.
     pub title: String,
-    /// Its memory in bytes.
+    /// The memory that programs see, in bytes.
     pub memory: f64,
+    /// Bytes of it that a CUDA context takes.
+    pub context: f64,
     /// The bytes per second of its memory.
     rate: f64,
     sms: f64,
@@ -137,7 +139,8 @@ impl Device {
         Ok(Self {
             name: gpu.name.clone(),
             title: gpu.title.clone(),
-            memory: compute.memory_gb * (USABLE * GIB),
+            memory: compute.usable_gib * GIB,
+            context: f64::from(compute.sms) * CONTEXT_BYTES_PER_SM,
             rate: gpu.memory_gbps * 1e9,
             sms: compute.sms.into(),
             plain,

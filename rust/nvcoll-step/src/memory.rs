@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::memory_constants::{CONTEXT_BYTES, GIB, NCCL_BYTES};
+pub use crate::memory_constants::{GIB, NCCL_BYTES};
 use crate::pipeline::Schedule;
 
 /// What the caching allocator of a framework reserves, in what is allocated. Chosen: 1.04 to 1.10 in published runs.
@@ -146,8 +146,8 @@ pub struct MemoryTable {
 }
 
 impl RankMemory {
-    /// Returns the table of the memory of a rank among `gpus` GPUs.
-    pub fn table(&self, role: &str, gpus: u32) -> MemoryTable {
+    /// Returns the table of the memory of a rank among `gpus` GPUs, whose CUDA context takes `context` bytes.
+    pub fn table(&self, role: &str, gpus: u32, context: f64) -> MemoryTable {
         let mut parts = self.tensors();
         let allocated: f64 = parts.iter().map(|one| one.bytes).sum();
         let reserved = match self {
@@ -157,7 +157,7 @@ impl RankMemory {
         parts.push(MemoryPart { name: MemoryLine::Reserved, bytes: reserved });
         let nccl = if gpus > 1 { NCCL_BYTES } else { 0.0 };
         parts.push(MemoryPart { name: MemoryLine::Nccl, bytes: nccl });
-        parts.push(MemoryPart { name: MemoryLine::Context, bytes: CONTEXT_BYTES });
+        parts.push(MemoryPart { name: MemoryLine::Context, bytes: context });
         let mut lines = BTreeMap::new();
         for part in parts.iter().filter(|part| part.bytes > 0.0) {
             *lines.entry(part.name).or_insert(0.0) += part.bytes;
@@ -165,9 +165,7 @@ impl RankMemory {
         let sum = lines.values().sum();
         let [least_bytes, most_bytes] = match *self {
             Self::Sum { .. } => [sum, sum / FITS],
-            Self::Allocator { allocated, reserved, .. } => {
-                [allocated, reserved].map(|bytes| bytes + nccl + CONTEXT_BYTES)
-            }
+            Self::Allocator { allocated, reserved, .. } => [allocated, reserved].map(|bytes| bytes + nccl + context),
         };
         MemoryTable { role: role.to_owned(), lines, least_bytes, most_bytes }
     }

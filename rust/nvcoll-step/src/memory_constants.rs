@@ -3,14 +3,12 @@
 /// Bytes of a GB of memory, as its makers, nvidia-smi and PyTorch count.
 pub const GIB: f64 = (1u64 << 30) as f64;
 
-/// Bytes of a CUDA context with loaded kernels: 1573 MiB, as the chronicle of BLOOM's training measured it.
-pub const CONTEXT_BYTES: f64 = 1.65e9;
+/// Bytes of a CUDA context with loaded kernels, for each streaming multiprocessor: a context keeps the local memory of all its threads.
+/// Source: public logs of idle GPUs when vLLM starts (0.19 GiB of an L4, 0.41 of an A100, 0.5 of H100, H200, L40S and RTX 5090, 0.56 of an
+/// RTX PRO 6000: 3 to 4 MiB each), and of PyTorch when memory is out ("Including non-PyTorch memory, this process has": 0.15 GiB of a T4,
+/// 0.26 of an L4, 0.3 to 0.46 of RTX 3090 and 4090, 0.66 of an H200: 3.5 to 5 MiB each).
+pub const CONTEXT_BYTES_PER_SM: f64 = (4u64 << 20) as f64;
 
 /// Bytes of NCCL's buffers and channels for the communicators of a step. Chosen; NCCL's defaults need 4 MiB a channel and peer. A process
 /// whose communicators have one rank each needs none.
 pub const NCCL_BYTES: f64 = 1.2e9;
-
-/// The part of a GPU's memory that programs get: the driver keeps 1 %. Source: what PyTorch prints when memory is out: 31.75 GiB of 32
-/// (V100), 39.59 of 40 and 79.35 of 80 (A100), 79.1 of 80 (H100), 178.35 of 180 (B200). Boards whose GDDR holds the codes that
-/// correct it have 7 % less.
-pub const USABLE: f64 = 0.99;

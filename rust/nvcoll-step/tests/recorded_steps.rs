@@ -135,7 +135,7 @@ fn the_lines_of_memory_stand_in_one_order_however_a_step_lists_them() {
         {"name": "activations", "bytes": 1e9}, {"name": "gradients", "bytes": 5e8}, {"name": "parameters", "bytes": 5e8},
     ]}});
     let memory: RankMemory = serde_json::from_value(memory).unwrap();
-    let lines: Vec<MemoryLine> = memory.table("all ranks", 8).lines.into_keys().collect();
+    let lines: Vec<MemoryLine> = memory.table("all ranks", 8, 5e8).lines.into_keys().collect();
     assert_eq!(lines.len(), 7);
     assert_eq!(lines, MemoryLine::ALL.into_iter().filter(|one| lines.contains(one)).collect::<Vec<_>>());
 }

@@ -10,9 +10,6 @@ use std::sync::LazyLock;
 
 use crate::memory_constants;
 
-/// Memory that the context of a process takes of its GPU: kernels of torch and its libraries, local memory.
-pub const CONTEXT_BYTES: u64 = memory_constants::CONTEXT_BYTES as u64;
-
 /// What a multiprocessor holds at most, by compute capability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -119,7 +116,7 @@ impl VirtualGpu {
             "name" => self.name = value.replace('\0', ""),
             "cc" => self.capability = number(60, 199)? as u32,
             "sms" => self.sms = number(1, 4096)? as u32,
-            "memory" => self.memory_bytes = number(CONTEXT_BYTES, 1 << 44)?,
+            "memory" => self.memory_bytes = number(1 << 30, 1 << 44)?,
             "devices" => self.devices = number(0, 64)? as u32,
             "cuda" => self.cuda = number(12, 13)? as u32,
             _ => {
@@ -140,9 +137,10 @@ impl VirtualGpu {
         }
     }
 
-    /// Bytes that a process can get of one GPU.
+    /// Bytes that a process can get of one GPU: all but its context.
     pub fn available_bytes(&self) -> u64 {
-        self.memory_bytes - CONTEXT_BYTES
+        let context = f64::from(self.sms) * memory_constants::CONTEXT_BYTES_PER_SM;
+        self.memory_bytes.saturating_sub(context as u64)
     }
 }
 

@@ -52,9 +52,6 @@ from nvcoll.ranks.processes import Fork, Process, Supervisor
 from nvcoll.text.formatting import listed
 from nvcoll.text.lines import Lines
 
-USABLE = 0.99
-"""The part of a GPU's memory that programs get. Cited: what PyTorch prints, as for `USABLE` of nvcoll-step."""
-
 LOOK_S = 0.25
 """Seconds between two readings of the memory of ranks. Chosen."""
 
@@ -154,7 +151,7 @@ class Request:
             raise InvalidArgument(f"{why}: pass --step-at FILE:LINE with the line that ends a step") from None
         self.lengths()
         self.requests()
-        unknown = [name for name in ("sm", "sms", "memory_gb") if getattr(self.gpu, name) is None]
+        unknown = [name for name in ("sm", "sms", "usable_gib") if getattr(self.gpu, name) is None]
         if unknown:
             what = f"{self.gpu.title} cannot be a virtual GPU ({', '.join(unknown)} not known)"
             raise InvalidArgument(f"{what}: choose a machine with GPUs of NVIDIA, as hgx-h100")
@@ -220,9 +217,9 @@ def free_bytes() -> float:
 
 
 def memory_of(gpu: GpuRow) -> int:
-    """Returns the bytes of a GPU that programs get, before CUDA's context."""
-    assert gpu.memory_gb is not None, "a request has checked it"
-    return int(USABLE * gpu.memory_gb * 2**30)
+    """Returns the bytes of a GPU that programs see, CUDA's context among them."""
+    assert gpu.usable_gib is not None, "a request has checked it"
+    return int(gpu.usable_gib * 2**30)
 
 
 def virtual_gpu(gpu: GpuRow, devices: int, cuda_major: int) -> str:

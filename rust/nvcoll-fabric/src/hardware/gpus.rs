@@ -57,8 +57,10 @@ pub struct Gpu {
 pub struct Compute {
     /// Its streaming multiprocessors, or AMD's compute units.
     pub sms: u32,
-    /// Its memory in decimal GB.
+    /// The memory of its name in GB.
     pub memory_gb: f64,
+    /// The memory that programs see, in GiB.
+    pub usable_gib: f64,
     /// The limit of its power in watts.
     pub watts: f64,
     /// TFLOP/s in fp16.

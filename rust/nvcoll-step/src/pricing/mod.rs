@@ -156,7 +156,7 @@ impl<'m> Pricer<'m> {
             low = (-low.ln().hypot(ends[0].ln())).exp();
             high = high.ln().hypot(ends[1].ln()).exp();
         }
-        let memory = step.memory();
+        let memory = step.memory(self.device.context);
         let (flops, flops_of) = match (step.model_flops, step.streams()) {
             (Some(flops), _) => (Some(flops), "model"),
             (None, streams) => (streams.map(Streams::flops), "recorded"),
@@ -190,9 +190,10 @@ impl<'m> Pricer<'m> {
 }
 
 impl WorkStep {
-    /// Returns the memory of each role that is known.
-    fn memory(&self) -> Vec<MemoryTable> {
-        let of = |(name, memory): (&String, &Option<RankMemory>)| Some(memory.as_ref()?.table(name, self.gpus));
+    /// Returns the memory of each role that is known, on GPUs whose CUDA context takes `context` bytes.
+    fn memory(&self, context: f64) -> Vec<MemoryTable> {
+        let of =
+            |(name, memory): (&String, &Option<RankMemory>)| Some(memory.as_ref()?.table(name, self.gpus, context));
         match &self.form {
             Form::Layers(layers) => layers.roles.iter().map(|role| (&role.name, &role.memory)).filter_map(of).collect(),
             Form::Streams(streams) => {
