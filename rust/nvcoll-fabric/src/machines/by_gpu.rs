@@ -5,6 +5,7 @@
 //! | `8xH100`, `h100x8`, `H100` | the board on which the model is sold |
 //! | `3xH100`, `1xL40S` | some GPUs of it, or of a box of cards |
 //! | `4x rtx4090` | four cards, as the drivers of their maker let them reach each other |
+//! | `1xA10G` | a card that no machine has: in a box of cards with the same PCIe |
 //! | `p5.48xlarge`, `DGX-1V` | what `known_as.toml` says of makers and clouds |
 //! | `2x8xH100`, `2 nodes of hgx-h100`, `16xH100` | nodes, which need a network |
 //! | `L40S`, `h100-pcie` | nothing: several machines have them, and the error says how they differ |
@@ -274,8 +275,20 @@ impl GpuPhrase {
         let base = board.or(smallest).or_else(|| largest.max_by_key(|row| row.fabric.world_size()));
         match base.filter(|_| is_one_model && same.is_empty()) {
             Some(row) => self.of_machine(count, &row.fabric),
-            None => Err(unknown(name, self)),
+            None => match self.card().filter(|_| count == 1 && meant.is_empty()) {
+                Some(card) => Ok(Named::Machine(card)),
+                None => Err(unknown(name, self)),
+            },
         }
+    }
+
+    /// Returns a card alone: in the smallest box of cards with its PCIe, because links between GPUs are nothing to one.
+    fn card(&self) -> Option<Fabric> {
+        let [gpu] = self.gpus[..] else { return None };
+        let pcie = |gpu: &Gpu| (gpu.pcie, gpu.pcie_lanes, gpu.c2c);
+        let boxes = rows().iter().filter(|row| row.is_stock && pcie(row.fabric.gpu) == pcie(gpu));
+        let smallest = boxes.min_by_key(|row| row.fabric.world_size())?;
+        smallest.fabric.only(&[0], "0").ok()?.changed(&Change::Model(gpu)).ok()
     }
 
     /// Returns some GPUs of a machine, or nodes of it that have a number of GPUs together.

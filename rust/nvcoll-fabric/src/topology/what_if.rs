@@ -77,7 +77,9 @@ impl Fabric {
     }
 
     fn with_model(&self, gpu: &'static Gpu) -> Result<(Fabric, String)> {
-        let links = |gpu: &Gpu| (gpu.nvlink, gpu.nvlinks, gpu.needs_bridge, gpu.pcie, gpu.pcie_lanes, gpu.c2c);
+        let is_alone = self.world_size() == 1;
+        let nvlinks = |gpu: &Gpu| (!is_alone).then_some((gpu.nvlink, gpu.nvlinks, gpu.needs_bridge));
+        let links = |gpu: &Gpu| (nvlinks(gpu), gpu.pcie, gpu.pcie_lanes, gpu.c2c);
         if links(gpu) != links(self.gpu) {
             let alike = gpus::all().iter().filter(|other| links(other) == links(self.gpu));
             let alike = alike.map(|other| other.name.as_str()).collect::<Vec<_>>().join(", ");
