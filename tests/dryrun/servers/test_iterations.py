@@ -154,10 +154,26 @@ made = EngineArgs().create_engine_config()
 print("made", made.distributed_executor_backend, made.load_format)
 """
 
+CACHE = """
+import os, tempfile
+from pathlib import Path
+import vllm
+
+cache = Path(os.environ["VLLM_CACHE_ROOT"])
+print("first start", cache.is_relative_to(tempfile.gettempdir()) and not any(cache.iterdir()))
+(cache / "compiled").touch()
+"""
+
 
 def test_a_server_runs_as_one_rank_without_weights(served):
     out, run, _ = served(text=CONFIGURES, world_size=8)
     assert "made external_launcher dummy" in out and run.status == "ended", out
+
+
+def test_each_run_is_the_first_start_of_its_server(served):
+    for _ in range(2):
+        out, _, _ = served(text=CACHE)
+        assert "first start True" in out, out
 
 
 def test_a_server_of_another_size_is_refused_with_the_size(served):

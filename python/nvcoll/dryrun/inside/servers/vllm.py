@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import torch.distributed as dist
@@ -68,8 +69,9 @@ def install(
         assume: notes an assumption.
     """
     os.environ.update(VARIABLES)
-    inductor = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", "compiled/inductor"))
-    os.environ["VLLM_CACHE_ROOT"] = str(inductor.with_name("vllm"))  # kernels that nobody tuned are for no real GPU
+    # Kernels that nobody tuned are for no real GPU. Each run is a first start: compiling holds memory, and a later start,
+    # which finds what it compiled, has a larger KV cache.
+    os.environ["VLLM_CACHE_ROOT"] = mkdtemp(prefix="vllm-")
     changes: dict[str, Callable[[Any], object]] = {
         "engine.arg_utils": lambda module: _one_process(module.EngineArgs, world_size, assume),
         "entrypoints.cli.serve": lambda module: _serve(module.ServeSubcommand, requests),
