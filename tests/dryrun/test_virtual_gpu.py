@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reaso
 
 LIMIT_S = 100
 CONTEXT_BYTES = 132 * 4 << 20
+NODE_BYTES = 12 << 10
 
 # Scripts with a backward pass end by `os._exit`: a thread of autograd that runs when Python 3.11 ends would abort.
 PREPARED = """
@@ -309,6 +310,21 @@ def test_a_cuda_graph_is_recorded_once_and_runs_at_each_replay():
             at = before + kinds(before).index(GRAPH_LAUNCH)
             copies = records(at + 1)
             assert records(at)[0][5] == len(copies) and copies[-1] == records()[-1], "the launch counts its copies"
+        """
+    )
+
+
+def test_a_cuda_graph_takes_memory_for_each_of_its_nodes():
+    run(
+        f"""
+        x, graph = torch.zeros(64, 64, device="cuda"), torch.cuda.CUDAGraph()
+        taken = lambda: library.nvcoll_vgpu_used(0) - torch.cuda.memory_reserved()
+        before = taken()
+        with torch.cuda.graph(graph):
+            y = x + 1 + 2 + 3
+        assert taken() == before + 3 * {NODE_BYTES}
+        graph.reset()
+        assert taken() == before
         """
     )
 

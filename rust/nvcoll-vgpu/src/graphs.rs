@@ -10,10 +10,26 @@ use std::sync::Arc;
 use crate::captures::{self, CudaGraph, HostFunction};
 use crate::handles::Handles;
 use crate::log::{self, RecordKind};
-use crate::{Answer, Failure, Handle};
+use crate::{memory, memory_constants, Answer, Failure, Handle};
+
+/// Bytes of a GPU that each node takes of what can be launched.
+const NODE_BYTES: usize = memory_constants::GRAPH_NODE_BYTES as usize;
+
+/// What can be launched, and the memory that it takes of its GPU.
+struct Executable {
+    graph: CudaGraph,
+    device: u16,
+    bytes: usize,
+}
+
+impl Drop for Executable {
+    fn drop(&mut self) {
+        memory::let_go(self.device, self.bytes);
+    }
+}
 
 /// What can be launched.
-static EXECUTABLES: Handles<Arc<CudaGraph>> = Handles::new();
+static EXECUTABLES: Handles<Arc<Executable>> = Handles::new();
 
 /// Runs a function of the host in the order of a stream: now, or at each launch of the graph that the stream captures.
 ///
@@ -31,9 +47,12 @@ pub fn host_function(stream: Handle, function: HostFunction) -> Answer {
 /// Makes what can be launched of a graph.
 ///
 /// # Errors
-/// [`Failure::INVALID_VALUE`] for an unknown graph.
+/// [`Failure::INVALID_VALUE`] for an unknown graph; [`Failure::OUT_OF_MEMORY`].
 pub fn instantiate(graph: Handle) -> Result<Handle, Failure> {
-    Ok(EXECUTABLES.insert(Arc::new(captures::graph(graph)?)))
+    let (device, bytes) = (log::device(), captures::nodes(graph)? * NODE_BYTES);
+    let graph = captures::graph(graph)?;
+    memory::hold(device, bytes)?;
+    Ok(EXECUTABLES.insert(Arc::new(Executable { graph, device, bytes })))
 }
 
 /// Launches a graph on a stream.
@@ -41,7 +60,8 @@ pub fn instantiate(graph: Handle) -> Result<Handle, Failure> {
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for an unknown handle.
 pub fn launch(executable: Handle, stream: Handle) -> Answer {
-    let graph = EXECUTABLES.find(executable).map_err(|_| Failure::INVALID_VALUE)?;
+    let executable = EXECUTABLES.find(executable).map_err(|_| Failure::INVALID_VALUE)?;
+    let graph = &executable.graph;
     let number = log::stream_number(stream);
     log::push(RecordKind::GraphLaunch, stream, 0, [graph.records.len() as u64]);
     for record in &graph.records {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use interface::*;
 use nvcoll_vgpu::log::{self, RecordKind, CAPTURED};
 use nvcoll_vgpu::memory::data::KEPT_BYTES;
-use nvcoll_vgpu::{gpu, memory, Handle};
+use nvcoll_vgpu::{gpu, memory, memory_constants, Handle};
 use proptest::prelude::*;
 
 /// Offsets and lengths of copies are below it.
@@ -96,6 +96,9 @@ struct Capture {
     kinds: Vec<u16>,
 }
 
+/// Bytes that a node of a graph takes.
+const NODE_BYTES: u64 = memory_constants::GRAPH_NODE_BYTES as u64;
+
 /// What the program has, and what must be true of it.
 struct Model {
     blocks: Vec<Block>,
@@ -134,7 +137,9 @@ impl Model {
     }
 
     fn used(&self) -> u64 {
-        self.blocks.iter().filter(|block| block.is_live).map(|block| block.bytes as u64).sum()
+        let blocks: u64 = self.blocks.iter().filter(|block| block.is_live).map(|block| block.bytes as u64).sum();
+        let graphs = self.graphs.iter().filter(|graph| graph.1).map(|graph| nodes_of(&graph.2) as u64 * NODE_BYTES);
+        blocks + graphs.sum::<u64>()
     }
 
     fn stream(&self, at: usize) -> (Handle, bool) {
@@ -522,8 +527,7 @@ impl Model {
         }
         assert_eq!(status, OK);
         let kinds = self.captures.remove(&number).expect("it was found").kinds;
-        let edges = [RecordKind::EventRecord, RecordKind::StreamWait, RecordKind::GraphLaunch].map(|kind| kind as u16);
-        let nodes = kinds.iter().filter(|kind| !edges.contains(kind)).count();
+        let nodes = nodes_of(&kinds);
         let (mut count, mut executable) = (0, 0);
         let mut handles = vec![0; nodes + 1];
         // SAFETY: the places are valid, and the count is their number.
@@ -540,6 +544,12 @@ impl Model {
     }
 }
 
+/// The nodes among the records of a graph.
+fn nodes_of(kinds: &[u16]) -> usize {
+    let edges = [RecordKind::EventRecord, RecordKind::StreamWait, RecordKind::GraphLaunch].map(|kind| kind as u16);
+    kinds.iter().filter(|kind| !edges.contains(kind)).count()
+}
+
 /// Ends captures and gives everything back, also after a failure, so that the next program starts afresh.
 impl Drop for Model {
     fn drop(&mut self) {
@@ -551,6 +561,10 @@ impl Drop for Model {
         for block in self.blocks.iter().filter(|block| block.is_live) {
             // SAFETY: any address may be passed.
             unsafe { cudaFree(block.address) };
+        }
+        for graph in self.graphs.iter().filter(|graph| graph.1) {
+            // SAFETY: any handle may be passed.
+            unsafe { cudaGraphExecDestroy(graph.0) };
         }
     }
 }
