@@ -48,7 +48,7 @@ def test_the_headline_has_step_interval_tokens_mfu_and_memory(whole):
     assert f"Step {spoken(found.seconds)} 90 %: {spoken(found.low_s)} to {spoken(found.high_s)}" in text
     assert f"Tokens per second and GPU {found.tokens_per_second:,.0f}" in text
     assert f"MFU {100 * found.mfu:.1f} % {found.tflops:,.0f} TFLOP/s per GPU" in text
-    assert f"{found.memory_gib:.1f} GiB of 79.2 GiB: fits" in text
+    assert f"{found.memory_gib:.1f} GiB of 79.18 GiB: fits" in text
     assert "model Llama 3 70B" in text and "machine hgx-h100x64+ib-ndr-8: 64 x" in text
     assert "TP 8, PP 4, DP 16, ZeRO 1, micro-batch 1, bf16, global batch 1,024 sequences of 8,192 tokens" in text
 

@@ -185,11 +185,11 @@ def test_runs_that_ran_fit_or_may_fit():
 
 def _part_of_gpu(row):
     step = row.step()
-    return steps.fills(step)[0] / (GPU_GB[row.gpu] * 0.99)
+    return steps.fills(step)[0] / GPU_GIB[row.gpu]
 
 
-GPU_GB = {
-    row["name"]: row["compute"]["memory_gb"] for row in tomllib.loads(GPUS.read_text())["gpu"] if "compute" in row
+GPU_GIB = {
+    row["name"]: row["compute"]["usable_gib"] for row in tomllib.loads(GPUS.read_text())["gpu"] if "compute" in row
 }
 
 
