@@ -69,8 +69,8 @@ def install(
         assume: notes an assumption.
     """
     os.environ.update(VARIABLES)
-    # Kernels that nobody tuned are for no real GPU. Each run is a first start: compiling holds memory, and a later start,
-    # which finds what it compiled, has a larger KV cache.
+    # Kernels that nobody tuned are for no real GPU. Each run is a first start: compiling holds memory; a later start
+    # finds what was compiled and has a larger KV cache.
     os.environ["VLLM_CACHE_ROOT"] = mkdtemp(prefix="vllm-")
     changes: dict[str, Callable[[Any], object]] = {
         "engine.arg_utils": lambda module: _one_process(module.EngineArgs, world_size, assume),
