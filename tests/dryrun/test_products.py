@@ -156,7 +156,9 @@ def test_operators_without_a_formula_that_multiply_have_flops():
     library.define("marlin_gemm(Tensor(a!) c, Tensor a, Tensor b_q_weight, Tensor scales) -> ()")
     rows, packed, result = torch.empty(8, 4096), torch.empty(4096 // 8, 1024, dtype=torch.int32), torch.empty(8, 1024)
     rule = Rule(torch.ops.nvcoll_test.marlin_gemm.default)
-    assert rule.flops_of((result, rows, packed, torch.empty(32, 1024)), {}, None) == 2 * 8 * 4096 * 1024
+    given = (result, rows, packed, torch.empty(32, 1024))
+    assert rule.flops_of(given, {}, None) == 2 * 8 * 4096 * 1024
+    assert rule.read_of(given, {}, [*given])[0] is rows, "the first tensor of a row says the precision of a product"
     int4 = Rule(torch.ops.aten._weight_int4pack_mm.default)
     assert int4.flops_of((rows, packed, 128, result), {}, result) == 2 * 8 * 4096 * 1024
     assert Rule(torch.ops.aten.mm.default).flops_of((rows, rows.T), {}, rows @ rows.T) == 2 * 8 * 8 * 4096

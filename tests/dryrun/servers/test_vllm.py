@@ -178,3 +178,18 @@ def test_latent_attention_projects_each_token_once(served):
         assert flops_of_products(one) == pytest.approx(2 * (tokens * of_token + REQUESTS * HIDDEN * WORDS), rel=1e-6)
         attention = [(op["qk_dim"], op["v_dim"], op["heads"]) for op in issued(one) if op["work"] == "attention"]
         assert attention == [(*dims, HEADS)] * LAYERS
+
+
+def test_products_of_eight_bits_have_their_rate_and_the_cache_half_its_bytes(served):
+    found = served(DENSE, 1, "--quantization", "fp8", "--kv-cache-dtype", "fp8")
+    for one, tokens in ((found.recording, REQUESTS), (found.recording.also[0], REQUESTS * PROMPT)):
+        products = [op for op in issued(one) if op["work"] == "gemm"]
+        assert flops_of_products(one) == closed_form(tokens, REQUESTS, 3 * HIDDEN * INNER)
+        assert [op["dtype"] for op in products] == ["fp8"] * 4 * LAYERS + ["bf16"], "the logits stay as they are"
+    weights = LAYERS * (HIDDEN * HEAD * (2 * HEADS + 2 * KV_HEADS) + 3 * HIDDEN * INNER)
+    bytes_of_layers = sum(op["bytes"] for op in issued(found.recording) if op.get("dtype") == "fp8")
+    assert bytes_of_layers == pytest.approx(weights, rel=0.05)
+    [read, *_] = [op["bytes"] for op in issued(found.recording) if op["work"] == "attention"]
+    assert read == pytest.approx(REQUESTS * PROMPT * KV_HEADS * 2 * HEAD, rel=0.02)
+    of_token = LAYERS * 2 * KV_HEADS * HEAD
+    assert found.kv_tokens * of_token == pytest.approx(found.recording.facts["served"]["kv_bytes"], rel=1e-3)

@@ -151,7 +151,7 @@ class Operators:
             if caller != self.passes[-1][1]:
                 self.passes.append((number, caller))
         size = rule.bytes_of(args, kwargs, inputs, on_gpu, seen.read)
-        shapes = tuple(_shape(each) for each in seen.tensors or inputs[:INPUTS])
+        shapes = tuple(_shape(each) for each in seen.tensors or rule.read_of(args, kwargs, inputs)[:INPUTS])
         if on_gpu:
             self._memory.look(line, is_backward)
         if number < len(self._rows):  # else another thread has begun a step meanwhile

@@ -197,12 +197,16 @@ class Rule:
             twice += inputs[: self._reads_twice] * (CHANNELS_FIRST - 1 if is_slow else 1)
         return sum(sizes.values()) + sum(sizes.get(id(each), 0) for each in twice)
 
+    def read_of(self, args: Args, kwargs: Kwargs, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Returns the inputs, of a product without a formula but for those that it writes: they may come first."""
+        written = {id(each) for each in self.mutated(args, kwargs)} if self._multiplies else set()
+        return [each for each in inputs if id(each) not in written]
+
     def flops_of(self, args: Args, kwargs: Kwargs, result: object) -> int:
         """Returns FLOPs of a call as torch counts them; 0 if it has no formula for it, and it is no product."""
         if self._multiplies:
-            written = self.mutated(args, kwargs)
-            given = [each for each in tensors_of(args) if all(each is not one for one in written)]
-            found = (written or tensors_of(result))[:1] if given else []
+            given = self.read_of(args, kwargs, tensors_of(args))
+            found = (self.mutated(args, kwargs) or tensors_of(result))[:1] if given else []
             return sum(2 * each.numel() * given[0].shape[-1] for each in found)
         if self._flops is None:
             return 0
