@@ -70,7 +70,8 @@ class Detail:
 
     ``memory`` replaces the sentence about the memory, ``peak`` is the line of a script at which it is fullest, ``last``
     are sentences at the end: layouts to try, assumptions. ``passes`` is a further table of times, ``host`` says
-    whether the processor limits the step, ``iteration`` which iteration of a server it is: ``decode``, ``prefill``.
+    whether the processor limits the step, ``iteration`` which iteration of a server it is: ``decode``, ``prefill``,
+    ``all_reduce`` what runs the all_reduce of a server.
     """
 
     memory: str = ""
@@ -80,6 +81,7 @@ class Detail:
     passes: Table | None = None
     host: str = ""
     iteration: str = ""
+    all_reduce: str = ""
 
 
 @dataclass(frozen=True)
@@ -299,6 +301,8 @@ def of_step(found: StepPrediction, detail: Detail, dollars: float | None) -> Ite
     yield Line("limit", found.limit)
     if detail.host:
         yield Line("host", detail.host)
+    if detail.all_reduce:
+        yield Line("all_reduce", detail.all_reduce)
     if dollars is not None:
         yield Line("price", f"{found.dollars(dollars):,.0f} dollars for 10^12 tokens at {dollars:g} a GPU and hour")
     for reason in found.extrapolated:

@@ -1,12 +1,15 @@
 """Operators of servers: attention reads the keys and values that the cache has of each sequence."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from dryrun_recordings import Log
 
 from nvcoll.dryrun.parent import serving
-from nvcoll.dryrun.wire.rank_recording import Op
+from nvcoll.dryrun.parent.step import made_of
+from nvcoll.dryrun.wire.rank_recording import Group, Op
 from nvcoll.dryrun.wire.served import KvCache, Served
 
 CACHE = KvCache(1000, 1 << 30, 4096, element_bytes=1)
@@ -57,3 +60,17 @@ def test_an_update_of_the_cache_is_no_attention():
     rows = tuple(((8, 8, 128), "bfloat16") for _ in range(3))
     assert not serving.attends(Op("vllm::unified_kv_cache_update", inputs=rows))
     assert serving.collective(Op("vllm::all_reduce")) == "all_reduce" and not serving.collective(Op("aten::mm"))
+
+
+@pytest.mark.parametrize(("server", "runs"), [("vLLM 1", "vllm"), ("transformers 5", None)])
+def test_the_rule_of_a_server_chooses_what_runs_its_all_reduce(server, runs):
+    log = Log()
+    log.call("all_reduce", 1, 1 << 20)
+    log.call("all_gather", 1, 1 << 20)
+    groups = {1: Group("unknown", (0, 1, 2, 3)), 2: Group("other", (0, 4))}
+    log.call("all_reduce", 2, 1 << 20)
+    served = replace(DECODE, server=server, ranks=(0, 1, 2, 3))
+    step = made_of([log.recording(0, 8, groups, served=served)], gpu="h100-sxm", name="one").step
+    calls = json.loads(step.to_json())["streams"]["ranks"][0]["issued"]
+    assert [(op["name"], op.get("as")) for op in calls][:2] == [("tp all_reduce", runs), ("tp all_gather", None)]
+    assert calls[2].get("as") is None

@@ -15,15 +15,19 @@ from nvcoll._nvcoll import Fabric, StepPrediction
 from nvcoll.dryrun.parent.failures import OutOfGpuMemory
 from nvcoll.dryrun.parent.hints import hints
 from nvcoll.dryrun.parent.recording import Facts, GroupFacts, HostTimes, Recording, ServedFacts
+from nvcoll.dryrun.parent.serving import rule_of
 from nvcoll.dryrun.wire.rank_recording import Run
 from nvcoll.text.blocks import Block, Line, Table, under
-from nvcoll.text.formatting import counted, duration
+from nvcoll.text.formatting import counted, duration, sized
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import fit_words
 from nvcoll.training.report import LEAST, Detail, Report, TooLarge
 
 SPREAD: Final = 1.6
 """The factor by which processors differ, as `SPREAD` of nvcoll-step."""
+
+SIZES: Final = tuple(1 << power for power in range(10, 31))
+"""Sizes at which the limit of a server's own kernels is sought."""
 
 MOST: Final = 8
 """The rows of assumptions and symbols that are shown. Chosen."""
@@ -147,7 +151,21 @@ def _detail(machine: Machine, recorded: Recording, found: StepPrediction) -> Det
     memory = f"{held}, {with_nccl}: {fit_words(found.fit)}"
     kind, host = _kind(recorded.facts), _host(recorded.host, found)
     last = [] if kind == "prefill" else [*_assumed(recorded.facts)]  # of the same run as decode
-    return Detail(memory, recorded.peak, hints(recorded.facts, found), last, passes, host, kind)
+    reduces = _all_reduce(machine, recorded.facts, found) if kind else ""
+    return Detail(memory, recorded.peak, hints(recorded.facts, found), last, passes, host, kind, reduces)
+
+
+def _all_reduce(machine: Machine, facts: Facts, found: StepPrediction) -> str:
+    """Says what runs the all_reduce of tensor parallelism, if a server chooses it."""
+    sizes = sorted({round(one.bytes) for one in found.collectives if one.name == "tp all_reduce"})
+    groups, rule = [row for row in facts["groups"] if row["name"] == "tp"], rule_of(facts["served"]["server"])
+    if not (sizes and groups and rule):
+        return ""
+    first, stride, size = (groups[0][name] for name in ("first", "stride", "size"))
+    part = machine.fabric.among([first + stride * each for each in range(size)])
+    runs = [f"{sized(each)} by {part.predict('all_reduce', each, as_=rule).implementation}" for each in sizes]
+    own = [each for each in SIZES if part.predict("all_reduce", each, as_=rule).implementation != "NCCL"]
+    return ", ".join(runs) + (f"; NCCL above {sized(own[-1])}" if own and own[-1] >= sizes[0] else "")
 
 
 def _host(host: HostTimes, found: StepPrediction) -> str:

@@ -10,6 +10,7 @@ Attention gets the new tokens, and finds those before them in the cache of its l
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from nvcoll._nvcoll import Issue, RankBuilder
 from nvcoll.dryrun.parent.products import width
@@ -23,6 +24,11 @@ OWN = {"vllm::all_reduce": "all_reduce"}
 def collective(op: Op) -> str:
     """Returns the collective that an operator of a server is; "" if it is none."""
     return OWN.get(op.name, "")
+
+
+def rule_of(server: str) -> Literal["vllm"] | None:
+    """Returns the server whose rule chooses the kernels of an all_reduce; None: NCCL runs them."""
+    return "vllm" if server.startswith("vLLM") else None
 
 
 def bytes_of(op: Op) -> int:

@@ -292,8 +292,9 @@ class _Rank:
         if group is None or (total is not None and not self._is_first(key)):
             return None
         name, me, served = self._recording.names[row.name], self._recording.rank, self._recording.served
+        server = served.server if served is not None and group.ranks == served.ranks else ""
         if call.communicator not in self.groups:
-            called = "tp" if served is not None and group.ranks == served.ranks else group.name
+            called = "tp" if server else group.name
             self.groups[call.communicator] = self._builder.group(group.ranks, rank=me, called=called)
         number, placed = self.groups[call.communicator], self._placed(row, None, together=call.together or None)
         if total is not None:
@@ -301,7 +302,8 @@ class _Rank:
         if name not in ("send", "recv"):
             if len(group.ranks) == 1:  # its kernel reads and writes the bytes
                 placed = self._placed(row, name)
-            return self.rank.collective(placed, name, call.nbytes, number, share=name in SHARES)
+            rule = serving.rule_of(server) if name == "all_reduce" else None
+            return self.rank.collective(placed, name, call.nbytes, number, share=name in SHARES, server=rule)
         if (other := group.ranks[call.peer]) != me:
             return self.rank.message(placed, name, call.nbytes, other, group=number)
         return self.rank.copy(self._placed(row, name), call.nbytes, "d2d") if name == "send" else None
