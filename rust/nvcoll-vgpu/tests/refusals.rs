@@ -39,6 +39,20 @@ fn null_is_an_invalid_value() {
 }
 
 #[test]
+fn rows_are_filled_and_what_is_between_them_is_not() {
+    let (mut address, mut host) = (0, [0u8; 12]);
+    // SAFETY: the place is valid, and the host has the bytes of the copy.
+    unsafe {
+        assert_eq!(cudaMalloc(&mut address, 4096), OK);
+        assert_eq!(cudaMemsetAsync(address, 1, 12, 0), OK);
+        assert_eq!(cudaMemset2DAsync(address, 4, 7, 2, 3, 0), OK);
+        assert_eq!(cudaMemcpy(host.as_mut_ptr() as usize, address, 12, 2), OK);
+        assert_eq!(cudaFree(address), OK);
+    }
+    assert_eq!(host, [7, 7, 1, 1, 7, 7, 1, 1, 7, 7, 1, 1]);
+}
+
+#[test]
 fn ranges_that_pass_the_end_are_refused() {
     let mut address = 0;
     let host = [0u8; 64];
@@ -50,6 +64,9 @@ fn ranges_that_pass_the_end_are_refused() {
         assert_eq!(cudaMemcpy(address, from, usize::MAX, 1), INVALID_VALUE);
         assert_eq!(cudaMemcpy(usize::MAX - 8, from, 64, 1), INVALID_VALUE);
         assert_eq!(cudaMemsetAsync(address, 0, usize::MAX, 0), INVALID_VALUE);
+        assert_eq!(cudaMemset2DAsync(address, 1024, 0, 1025, 2, 0), INVALID_VALUE, "rows overlap");
+        assert_eq!(cudaMemset2DAsync(address, 1024, 0, 1024, 5, 0), INVALID_VALUE);
+        assert_eq!(cudaMemset2DAsync(address, usize::MAX, 0, 8, 3, 0), INVALID_VALUE);
         assert_eq!(cudaFree(address + 1), INVALID_VALUE);
         assert_eq!(cudaFree(address), OK);
         assert_eq!(cudaMemcpy(address, from, 64, 1), INVALID_VALUE, "it was released");

@@ -54,25 +54,27 @@ def install(recorder: Operators, data: Data) -> None:
 
 def extend(module: ModuleType, recorder: Operators, data: Data) -> None:
     """Makes functions of an extension, bound by pybind11, kernels of whose tensors only the bytes are known."""
-
-    def around(function: Run) -> Run:
-        @wraps(function)
-        def recorded(*args: object, **kwargs: object) -> object:
-            tensors = tensors_of(args, kwargs)
-            if recorder.is_within or not any(each.is_cuda for each in tensors):
-                return function(*args, **kwargs)
-            with recorder.kernel(f"{module.__name__}::{function.__name__}", tensors, is_bound=True):
-                result = function(*args, **kwargs)
-                tensors += tensors_of(result)
-            data.forget_fresh(tensors)
-            return result
-
-        return recorded
-
     for name, each in list(vars(module).items()):
         record = type(getattr(each, "__self__", None)).__name__
         if record.startswith(RECORDS) and module.__name__.partition(".")[0] not in OWN:
-            private.wrap(module, name, around)
+            private.replace(module, name, kernel_of(each, f"{module.__name__}::{each.__name__}", recorder, data))
+
+
+def kernel_of(function: Run, name: str, recorder: Operators, data: Data) -> Run:
+    """Returns a function as a kernel of whose tensors only the bytes are known; an operator that calls it has a row."""
+
+    @wraps(function)
+    def recorded(*args: object, **kwargs: object) -> object:
+        tensors = tensors_of(args, kwargs)
+        if recorder.is_within or not any(each.is_cuda for each in tensors):
+            return function(*args, **kwargs)
+        with recorder.kernel(name, tensors, is_bound=True):
+            result = function(*args, **kwargs)
+            tensors += tensors_of(result)
+        data.forget_fresh(tensors)
+        return result
+
+    return recorded
 
 
 def _install_triton(recorder: Operators, data: Data) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch._dynamo  # the first operator would import it, perhaps where a framework has replaced names of torch
 
-from nvcoll.dryrun.inside import children, compiled, generation, host, private, shards, store, threads
+from nvcoll.dryrun.inside import children, compiled, cute, generation, host, private, shards, store, threads
 from nvcoll.dryrun.inside.checkpoints import Checkpoints
 from nvcoll.dryrun.inside.data import Data, with_numbers
 from nvcoll.dryrun.inside.exchange import Exchange
@@ -104,6 +104,7 @@ class Session:
                 self.writes.install()
         shards.install()
         compiled.install(self.recorder, self.data)
+        cute.install(self.recorder, self.data)
         generation.install(self.data, spec.response_tokens)
         private.wrap(private.printer, "_tensor_str", self.data.printing)
         private.wrap(torch, "ctc_loss", with_numbers)

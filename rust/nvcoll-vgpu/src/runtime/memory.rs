@@ -103,15 +103,24 @@ pub(crate) unsafe fn copy_and_wait(what: Copy) -> Answer {
 /// # Errors
 /// [`Failure::INVALID_VALUE`] for a range that is not device memory in use, [`Failure::INVALID_HANDLE`].
 fn fill(address: usize, word: u32, bytes: usize, stream: Handle) -> Answer {
+    fill_rows(address, bytes, word, bytes, 1, stream)
+}
+
+/// The same for rows that begin `pitch` bytes apart.
+fn fill_rows(address: usize, pitch: usize, word: u32, width: usize, rows: usize, stream: Handle) -> Answer {
     streams::check(stream)?;
-    if bytes == 0 {
+    if width == 0 || rows == 0 {
         return Ok(());
     }
-    if !memory::is_live(address, bytes) {
+    let whole = pitch.checked_mul(rows - 1).and_then(|before| before.checked_add(width));
+    if pitch < width || !whole.is_some_and(|bytes| memory::is_live(address, bytes)) {
         return Err(Failure::INVALID_VALUE);
     }
-    log::push(RecordKind::Fill, stream, 0, [bytes as u64]);
-    captures::capture_of(stream).map_or_else(|| data::fill(address, word, bytes), |_| Ok(()))
+    log::push(RecordKind::Fill, stream, 0, [(width * rows) as u64]);
+    if captures::capture_of(stream).is_none() {
+        (0..rows).try_for_each(|row| data::fill(address + row * pitch, word, width))?;
+    }
+    Ok(())
 }
 
 /// A fill with a byte.
@@ -165,6 +174,8 @@ runtime! {
     cudaPointerGetAttributes(attributes: Out<PointerAttributes>, address: usize) => set(attributes, attributes_of(address));
     cudaMemset(address: usize, value: i32, bytes: usize) => fill_bytes(address, value as u8, bytes, 0);
     cudaMemsetAsync(address: usize, value: i32, bytes: usize, stream: Handle) => fill_bytes(address, value as u8, bytes, stream);
+    cudaMemset2DAsync(address: usize, pitch: usize, value: i32, width: usize, rows: usize, stream: Handle) =>
+        fill_rows(address, pitch, u32::from_le_bytes([value as u8; 4]), width, rows, stream);
     cudaMallocAsync(out: Out<usize>, bytes: usize, stream: Handle), cuMemAllocAsync =>
         streams::check(stream).and_then(|()| make(out, || memory::allocate(bytes)));
     cudaMallocFromPoolAsync(out: Out<usize>, bytes: usize, _pool: Handle, stream: Handle), cuMemAllocFromPoolAsync =>

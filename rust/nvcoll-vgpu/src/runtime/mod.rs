@@ -2,6 +2,7 @@
 //!
 //! Each does what its name says in terms of the modules beside this one, and returns the number of an error. Where the two
 //! versions give one name to two signatures, the version that the GPU says decides.
+mod cute;
 mod devices;
 mod entry;
 mod graphs;

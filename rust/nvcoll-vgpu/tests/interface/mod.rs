@@ -24,6 +24,14 @@ extern "C" {
     pub(crate) fn cudaMemcpy(to: usize, from: usize, bytes: usize, kind: i32) -> i32;
     pub(crate) fn cudaMemcpyAsync(to: usize, from: usize, bytes: usize, kind: i32, stream: Handle) -> i32;
     pub(crate) fn cudaMemsetAsync(address: usize, value: i32, bytes: usize, stream: Handle) -> i32;
+    pub(crate) fn cudaMemset2DAsync(
+        address: usize,
+        pitch: usize,
+        value: i32,
+        width: usize,
+        rows: usize,
+        stream: Handle,
+    ) -> i32;
     pub(crate) fn cudaStreamCreateWithPriority(out: *mut Handle, flags: u32, priority: i32) -> i32;
     pub(crate) fn cudaStreamDestroy(stream: Handle) -> i32;
     pub(crate) fn cudaStreamQuery(stream: Handle) -> i32;
