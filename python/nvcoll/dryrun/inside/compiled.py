@@ -17,8 +17,10 @@ import torch
 
 from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.data import Data
+from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.imports import OnFirstUse
 from nvcoll.dryrun.inside.ops import Operators, Shapes
+from nvcoll.dryrun.inside.rules import bytes_of
 from nvcoll.dryrun.inside.seen import TABLES, WHOLE, Seen, seen_of
 from nvcoll.dryrun.inside.tensors import tensors_of
 
@@ -77,6 +79,25 @@ def kernel_of(function: Run, name: str, recorder: Operators, data: Data) -> Run:
     return recorded
 
 
+def stand_in(gpu: Gpu, recorder: Operators, data: Data, name: str) -> Run:
+    """Returns a function that launches a kernel by its name, in the place of one whose code is not there."""
+
+    def launched(*args: object, **kwargs: object) -> None:
+        tensors = tensors_of(args, kwargs)
+        with recorder.kernel(name, tensors, Seen(read=_rows(tensors)), is_bound=True):
+            gpu.launch(name, torch.cuda.current_stream().cuda_stream)
+        data.forget_fresh(tensors)
+
+    return launched
+
+
+def _rows(tensors: list[torch.Tensor]) -> dict[int, int]:
+    """Returns the bytes of tensors with more rows than there are indices: of as many rows as indices."""
+    most = max((len(each) for each in tensors if each.dim() == 1 and not each.is_floating_point()), default=0)
+    longer = [each for each in tensors if most and each.dim() > 1 and len(each) > most]
+    return {id(each): most * bytes_of(each) // len(each) for each in longer}
+
+
 def _install_triton(recorder: Operators, data: Data) -> None:
     def around(run: Run) -> Run:
         def recorded(this: Any, *args: object, **kwargs: object) -> object:
@@ -84,6 +105,8 @@ def _install_triton(recorder: Operators, data: Data) -> None:
             data.forget_fresh(tensors)
             named = {name.removesuffix("_ptr"): each for name, each in zip(this.arg_names, args, strict=False)}
             seen = seen_of(named, data) if not TABLES.isdisjoint(named) else WHOLE
+            if "embedding" in this.__name__:
+                seen = Seen(read=_rows(tensors))
             experts = _experts(named) if this.__name__.endswith("_matmul_ogs") else ()
             with recorder.kernel(this.__name__, tensors, seen, not (seen.pairs or experts), experts):
                 return run(this, *args, **kwargs)

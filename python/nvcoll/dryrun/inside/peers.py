@@ -56,7 +56,7 @@ class Peers:
         self._named: dict[str, Group] = {}
         self._made: dict[int, Group] = {}
         self.called = ""
-        """The description of groups that are made now, and have none."""
+        """The description of groups that are made now, in place of their own."""
         self.wanted: set[int] = set()
         """Ranks that do not run, and for whose objects this rank waited."""
 
@@ -122,7 +122,7 @@ class Peers:
             before = self._gpu.count()
             made = make(size, rank, ranks, *args, **kwargs)
             name = kwargs.get("group_name") or args[2]
-            self.note(str(name), kwargs.get("group_desc") or self.called, ranks or range(size), before)
+            self.note(str(name), self.called or kwargs.get("group_desc"), ranks or range(size), before)
             return made
 
         return hinting

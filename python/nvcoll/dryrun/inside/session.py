@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,7 +23,8 @@ from nvcoll.dryrun.inside.mail import Mail
 from nvcoll.dryrun.inside.memory import MemoryWatch
 from nvcoll.dryrun.inside.ops import Operators, Watch
 from nvcoll.dryrun.inside.peers import Peers
-from nvcoll.dryrun.inside.servers import transformers, vllm
+from nvcoll.dryrun.inside.servers import sglang, transformers, vllm
+from nvcoll.dryrun.inside.servers.given import Given
 from nvcoll.dryrun.inside.serving import Iterations
 from nvcoll.dryrun.inside.steps import Steps
 from nvcoll.dryrun.inside.writes import Writes
@@ -96,7 +98,10 @@ class Session:
         self.writes = Writes(self.steps, self.lines)
         if spec.serves:
             iterations = Iterations(wanted, self.steps, self._begin_iteration, keep, served)
-            vllm.install(iterations, self.peers, spec.world_size, spec.serves, self.data.assume)
+            stand_in = partial(compiled.stand_in, self.gpu, self.recorder, self.data)
+            given = Given(iterations, self.peers, spec.world_size, spec.serves, self.data.assume, stand_in)
+            for server in (vllm, sglang):
+                server.install(given)
             transformers.install(iterations)
         else:
             self.steps.install(spec.step_at)

@@ -3,6 +3,7 @@
 Attention gets the new tokens, and finds those before them in the cache of its layer::
 
     unified_attention        (tokens, heads, head), (tokens, heads of keys, head), the same of values
+    sgl_kernel::fwd          (tokens, heads, head), (pages, tokens of a page, heads of keys, head), the same of values
     unified_mla_attention    (tokens, heads, head), (tokens, latent), (tokens, 1, rotary): the last two are cached, and
                              are keys and values of all heads in a decode iteration; prefill computes those of each head
 """
@@ -13,11 +14,12 @@ import math
 from typing import Literal
 
 from nvcoll._nvcoll import Issue, RankBuilder
+from nvcoll.dryrun.parent import attention
 from nvcoll.dryrun.parent.products import width
 from nvcoll.dryrun.wire.rank_recording import Op
 from nvcoll.dryrun.wire.served import Served
 
-OWN = {"vllm::all_reduce": "all_reduce"}
+OWN = {"vllm::all_reduce": "all_reduce", "sglang::outplace_all_reduce": "all_reduce"}
 """Operators by which servers communicate over the memory of their peers, where they launch kernels of their own."""
 
 
@@ -39,14 +41,24 @@ def bytes_of(op: Op) -> int:
 
 def attends(op: Op) -> bool:
     """Says whether an operator is attention over the cache of a server."""
-    return op.name.startswith("vllm::") and "attention" in op.name and len(op.inputs) > 2
+    return len(op.inputs) > 2 and (_gets_new(op) or (op.name.startswith("sgl_kernel::") and attention.is_attention(op)))
+
+
+def _gets_new(op: Op) -> bool:
+    """Says whether attention gets the keys of the new tokens; others get the cache."""
+    return op.name.startswith("vllm::") and "attention" in op.name
 
 
 def attend(rank: RankBuilder, placed: Issue, op: Op, served: Served, layer: int = 0) -> int:
     """Issues such attention of a layer, with the keys that each sequence has, and returns its handle."""
     window = served.windows[layer % len(served.windows)] if served.windows else 0
     (queries, _), (keys, _), (values, _) = op.inputs[:3]
-    (heads, qk_dim), v_dim, of_token = queries[-2:], values[-1], math.prod(keys[1:]) + math.prod(values[1:])
+    (heads, qk_dim), v_dim = queries[-2:], values[-1]
+    of_token = sum(math.prod(each[1:] if _gets_new(op) else each[-2:]) for each in (keys, values))
+    read = served.read(window) * of_token * served.cache.element_bytes
+    nbytes = float(op.bytes + read)
+    if not _gets_new(op):
+        nbytes = attention.bytes_beside(op) + read + sum(served.new) * of_token * served.cache.element_bytes
     if "mla" in op.name:
         qk_dim, v_dim = (of_token, keys[-1]) if served.kind == "decode" else (qk_dim, qk_dim - values[-1])
     return rank.attention(
@@ -59,5 +71,5 @@ def attend(rank: RankBuilder, placed: Issue, op: Op, served: Served, layer: int 
         v_dim=v_dim,
         kernel="fa2",
         causal=False,
-        nbytes=op.bytes + served.read(window) * of_token * served.cache.element_bytes,
+        nbytes=nbytes,
     )

@@ -274,7 +274,7 @@ class _Rank:
                 if name := serving.collective(found):
                     group = self._builder.group(served.ranks, rank=self._recording.rank, called="tp")
                     total = serving.bytes_of(found)
-                    return self.rank.collective(self._placed(row, None), name, total, group, server="vllm")
+                    return self.rank.collective(self._placed(row, None), name, total, group, server=served.name)
                 if serving.attends(found):
                     self._attended += 1
                     return serving.attend(self.rank, placed, found, served, self._attended - 1)

@@ -19,7 +19,7 @@ import importlib
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from importlib.metadata import version
 from pathlib import Path
@@ -30,7 +30,8 @@ import torch.distributed as dist
 
 from nvcoll.dryrun.inside import private
 from nvcoll.dryrun.inside.imports import AfterImport
-from nvcoll.dryrun.inside.peers import Peers
+from nvcoll.dryrun.inside.servers import ranks
+from nvcoll.dryrun.inside.servers.given import Given
 from nvcoll.dryrun.inside.serving import Iterations
 from nvcoll.dryrun.wire.served import KvCache, Served
 from nvcoll.errors import DryRunError
@@ -41,127 +42,44 @@ VARIABLES |= dict.fromkeys(("VLLM_NO_USAGE_STATS", "VLLM_DISABLE_REQUEST_ID_RAND
 alike on all ranks."""
 
 
-MOST_TOKENS = 64
-"""Tokens that `vllm serve` makes of each request. Chosen: the iterations that count are among the first ones."""
-
-
-class Nobody:
-    """A queue to readers that do not run."""
-
-    def __getattr__(self, _name: str) -> Callable[..., None]:
-        return lambda *_args, **_kwargs: None
-
-    def broadcast_object(self, sent: object = None) -> object:
-        """Returns what was sent."""
-        return sent
-
-
-def install(
-    iterations: Iterations, peers: Peers, world_size: int, requests: Sequence[int], assume: Callable[[str], None]
-) -> None:
-    """Prepares vLLM for when it is imported.
-
-    Args:
-        iterations: gets the iterations.
-        peers: gets the groups.
-        world_size: the number of ranks.
-        requests: how many requests `vllm serve` gets, and the tokens of each prompt.
-        assume: notes an assumption.
-    """
+def install(given: Given) -> None:
+    """Prepares vLLM for when it is imported."""
     os.environ.update(VARIABLES)
     # Kernels that nobody tuned are for no real GPU. Each run is a first start: compiling holds memory; a later start
     # finds what was compiled and has a larger KV cache.
     os.environ["VLLM_CACHE_ROOT"] = mkdtemp(prefix="vllm-")
     changes: dict[str, Callable[[Any], object]] = {
-        "engine.arg_utils": lambda module: _one_process(module.EngineArgs, world_size, assume),
-        "entrypoints.cli.serve": lambda module: _serve(module.ServeSubcommand, requests),
-        "model_executor.models.registry": lambda module: _replace(module, "_run_in_subprocess", _call),
-        "distributed.parallel_state": lambda module: _groups(module, peers),
-        "distributed.device_communicators.pynccl": lambda module: _communicators(module.PyNcclCommunicator, peers),
-        "distributed.device_communicators.custom_all_reduce": _share_alone,
-        "distributed.device_communicators.shm_broadcast": _drop,
-        "v1.worker.gpu_worker": lambda module: _Watch(iterations).install(module.Worker),
-        "v1.sample.ops.topk_topp_sampler": lambda _: assume("vLLM samples without FlashInfer"),
+        "engine.arg_utils": lambda module: _one_process(module.EngineArgs, given.world_size, given.assume),
+        "entrypoints.cli.serve": lambda module: _serve(module.ServeSubcommand, given),
+        "model_executor.models.registry": lambda module: ranks.replace(module, "_run_in_subprocess", _call),
+        "distributed.parallel_state": lambda module: ranks.groups(module, given.peers),
+        "distributed.device_communicators.pynccl": lambda module: ranks.communicators(module, given.peers),
+        "distributed.device_communicators.custom_all_reduce": ranks.share_alone,
+        "distributed.device_communicators.shm_broadcast": ranks.drop,
+        "v1.worker.gpu_worker": lambda module: _Watch(given.iterations).install(module.Worker),
+        "v1.sample.ops.topk_topp_sampler": lambda _: given.assume("vLLM samples without FlashInfer"),
     }
     for name, change in changes.items():
         sys.meta_path.insert(0, AfterImport(f"vllm.{name}", change))
-
-
-def _replace(module: Any, name: str, new: object) -> None:
-    if hasattr(module, name):
-        private.replace(module, name, new)
 
 
 def _call(function: Callable[[], object]) -> object:
     return function()
 
 
-def _same(group: Any, source_rank: int = 0) -> list[bool]:
-    """Says which ranks of a group are on the host of one of them: the ranks of a host follow each other."""
-    of_host = int(os.environ["LOCAL_WORLD_SIZE"])
-    ranks = dist.get_process_group_ranks(group) if isinstance(group, dist.ProcessGroup) else range(group.world_size)
-    return [rank // of_host == ranks[source_rank] // of_host for rank in ranks]
-
-
-def _see_all(module: Any) -> None:
-    _replace(module, "in_the_same_node_as", _same)
-
-
-def _share_alone(module: Any) -> None:
-    """Has the all-reduce of vLLM share the buffers of captured graphs with no peers."""
-    _see_all(module)
-    _replace(module.CustomAllreduce, "register_graph_buffers", lambda _this: None)
-
-
-def _groups(module: Any, peers: Peers) -> None:
-    """Gives the groups of vLLM their names: tp, pp, dp, ep."""
-    _see_all(module)
-
-    def around(make: Callable[..., None]) -> Callable[..., None]:
-        def making(this: Any, *args: Any, **kwargs: Any) -> None:
-            peers.called = kwargs.get("group_name") or ""
-            make(this, *args, **kwargs)
-            peers.called = ""
-
-        return making
-
-    private.wrap(module.GroupCoordinator, "__init__", around)
-
-
-def _communicators(made: Any, peers: Peers) -> None:
-    """Tells which ranks the communicators have that vLLM makes by itself."""
-
-    def around(make: Callable[..., None]) -> Callable[..., None]:
-        def making(this: Any, group: Any, *args: object, **kwargs: object) -> None:
-            before = peers.position()
-            make(this, group, *args, **kwargs)
-            if isinstance(group, dist.ProcessGroup):
-                ranks = peers.ranks_of(group.group_name)
-                peers.note(f"vllm:{peers.called}:{ranks[0]}", peers.called, ranks, before)
-
-        return making
-
-    private.wrap(made, "__init__", around)
-
-
-def _drop(module: Any) -> None:
-    _see_all(module)
-    module.MessageQueue.create_from_process_group = staticmethod(lambda *_args, **_kwargs: Nobody())
-
-
-def _serve(command: Any, requests: Sequence[int]) -> None:
+def _serve(command: Any, given: Given) -> None:
     """Makes `vllm serve` serve some requests at once, and end."""
 
     def serving(arguments: Any) -> None:
         engines = importlib.import_module("vllm.v1.engine.llm_engine")
         sampling = importlib.import_module("vllm.sampling_params").SamplingParams
         arguments.model = getattr(arguments, "model_tag", None) or arguments.model
-        given, usage = engines.EngineArgs.from_cli_args(arguments), engines.UsageContext.OPENAI_API_SERVER
-        engine = engines.LLMEngine.from_engine_args(given, usage)
-        many, tokens = requests
-        until = sampling(max_tokens=MOST_TOKENS, temperature=0.0, ignore_eos=True, detokenize=False)
-        for nth in range(many):  # prompts that begin alike would share their keys and values
-            engine.add_request(str(nth), {"prompt_token_ids": [(nth + each) % 997 for each in range(tokens)]}, until)
+        options, usage = engines.EngineArgs.from_cli_args(arguments), engines.UsageContext.OPENAI_API_SERVER
+        engine = engines.LLMEngine.from_engine_args(options, usage)
+        prompts, most = given.prompts()
+        until = sampling(max_tokens=most, temperature=0.0, ignore_eos=True, detokenize=False)
+        for nth, prompt in enumerate(prompts):
+            engine.add_request(str(nth), {"prompt_token_ids": prompt}, until)
         while engine.has_unfinished_requests():
             engine.step()
 

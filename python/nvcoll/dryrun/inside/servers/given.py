@@ -1,0 +1,38 @@
+"""What a model server gets when it is prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nvcoll.dryrun.inside.peers import Peers
+from nvcoll.dryrun.inside.serving import Iterations
+
+MOST_TOKENS = 64
+"""Tokens that a server makes of each request. Chosen: the iterations that count are among the first ones."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a model server gets.
+
+    Attributes:
+        iterations: gets the iterations.
+        peers: gets the groups.
+        world_size: the number of ranks.
+        requests: how many requests a server gets that waits for them, and the tokens of each prompt.
+        assume: notes an assumption.
+        stand_in: returns a function that launches a kernel by its name, in the place of one that nvcc would compile.
+    """
+
+    iterations: Iterations
+    peers: Peers
+    world_size: int
+    requests: Sequence[int]
+    assume: Callable[[str], None]
+    stand_in: Callable[[str], Callable[..., object]]
+
+    def prompts(self) -> tuple[list[list[int]], int]:
+        """Returns the prompts of a server that waits for requests, and the tokens that it makes of each."""
+        many, tokens = self.requests  # prompts that begin alike would share their keys and values
+        return [[(nth + each) % 997 for each in range(tokens)] for nth in range(many)], MOST_TOKENS
