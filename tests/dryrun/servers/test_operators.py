@@ -18,7 +18,7 @@ DECODE, MIXED = Served("vLLM 1", (1,) * 8, (1023,) * 8, CACHE), Served("vLLM 1",
 
 def attended(name, shapes, served, layer=0):
     """Returns queries, keys and the rest of what an operator of attention issues."""
-    op = Op(name, bytes=7, inputs=tuple((shape, "bfloat16") for shape in shapes))
+    op = Op(name, bytes=7, inputs=tuple((shape, "bfloat16") for shape in shapes), pairs=1)
     assert serving.attends(op)
     (_, queries, keys), how = serving.attend(
         SimpleNamespace(attention=lambda *shape, **how: (shape, how)), None, op, served, layer
@@ -56,13 +56,24 @@ def test_latent_attention_reads_one_row_for_all_heads(served, dims):
     assert how["nbytes"] == 7 + sum(served.seen) * 576
 
 
+@pytest.mark.parametrize("served", [DECODE, MIXED])
+def test_attention_that_gets_the_cache_reads_the_keys_of_its_sequences(served):
+    shapes = [(8, 32, 128), *[(900, 1, 8, 128)] * 2]
+    queries, keys, how = attended("sgl_kernel::fwd", shapes, served)
+    new = attended("vllm::unified_attention_with_output", [(8, 32, 128), *[(8, 8, 128)] * 2], served)
+    assert (queries, keys, how["heads"], how["v_dim"]) == (*new[:2], 32, 128)
+    assert how["nbytes"] == 2 * (8 * 32 * 128) * 2 + sum(served.new + served.seen) * 8 * (128 + 128)
+
+
 def test_an_update_of_the_cache_is_no_attention():
     rows = tuple(((8, 8, 128), "bfloat16") for _ in range(3))
     assert not serving.attends(Op("vllm::unified_kv_cache_update", inputs=rows))
-    assert serving.collective(Op("vllm::all_reduce")) == "all_reduce" and not serving.collective(Op("aten::mm"))
+    for name in ("vllm::all_reduce", "sglang::outplace_all_reduce"):
+        assert serving.collective(Op(name)) == "all_reduce"
+    assert not serving.attends(Op("sgl_kernel::store_kv_cache", inputs=rows)) and not serving.collective(Op("aten::mm"))
 
 
-@pytest.mark.parametrize(("server", "runs"), [("vLLM 1", "vllm"), ("transformers 5", None)])
+@pytest.mark.parametrize(("server", "runs"), [("vLLM 1", "vllm"), ("SGLang 0.5", "sglang"), ("transformers 5", None)])
 def test_the_rule_of_a_server_chooses_what_runs_its_all_reduce(server, runs):
     log = Log()
     log.call("all_reduce", 1, 1 << 20)

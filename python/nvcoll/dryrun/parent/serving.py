@@ -28,9 +28,9 @@ def collective(op: Op) -> str:
     return OWN.get(op.name, "")
 
 
-def rule_of(server: str) -> Literal["vllm"] | None:
+def rule_of(server: str) -> Literal["vllm", "sglang"] | None:
     """Returns the server whose rule chooses the kernels of an all_reduce; None: NCCL runs them."""
-    return "vllm" if server.startswith("vLLM") else None
+    return "vllm" if server.startswith("vLLM") else "sglang" if server.startswith("SGLang") else None
 
 
 def bytes_of(op: Op) -> int:

@@ -273,8 +273,8 @@ class _Rank:
             if (served := self._recording.served) is not None:
                 if name := serving.collective(found):
                     group = self._builder.group(served.ranks, rank=self._recording.rank, called="tp")
-                    total = serving.bytes_of(found)
-                    return self.rank.collective(self._placed(row, None), name, total, group, server=served.name)
+                    total, rule = serving.bytes_of(found), serving.rule_of(served.server)
+                    return self.rank.collective(self._placed(row, None), name, total, group, server=rule)
                 if serving.attends(found):
                     self._attended += 1
                     return serving.attend(self.rank, placed, found, served, self._attended - 1)

@@ -48,11 +48,6 @@ class Served:
     windows: tuple[int, ...] = ()
 
     @property
-    def name(self) -> str:
-        """The server, as predictions name it."""
-        return self.server.split()[0].lower()
-
-    @property
     def kind(self) -> Literal["decode", "prefill"]:
         """A decode iteration makes one token of each sequence, all others are prefill: of whole prompts, or mixed."""
         return "decode" if all(new == 1 and seen for new, seen in zip(self.new, self.seen, strict=True)) else "prefill"
