@@ -152,8 +152,16 @@ def _install(recorder: Operators, data: Data) -> None:
 
 
 def _read(name: str, tensors: list[torch.Tensor], written: list[torch.Tensor]) -> dict[int, int]:
-    """Returns the bytes that a pointwise kernel reads of large tensors: an element for each that it writes."""
+    """Returns the bytes that a kernel reads of large tensors, if it reads parts.
+
+    A pointwise one reads an element for each that it writes; one with an embedding a row of a table for each integer.
+    """
     most = sum(each.numel() for each in written)
+    if "embedding" in name and not name.startswith("triton_poi"):
+        results = {id(each) for each in written}
+        rows = max((each.numel() for each in tensors if not each.is_floating_point()), default=sys.maxsize)
+        tables = [each for each in tensors if each.dim() == 2 and len(each) > rows and id(each) not in results]
+        return {id(each): rows * each.shape[1] * each.element_size() for each in tables}
     if not name.startswith("triton_poi") or not written:
         return {}
     return {id(each): most * each.element_size() for each in tensors if each.numel() > most}
