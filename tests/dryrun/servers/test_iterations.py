@@ -181,6 +181,14 @@ def test_a_server_of_another_size_is_refused_with_the_size(served):
     assert run.status == "refused" and "the server has 8 GPUs" in run.message and "pass -n 8" in run.message
 
 
+def test_replicas_of_a_pipeline_are_refused(served):
+    text = CONFIGURES.replace("EngineArgs().", "arguments.")
+    sizes = "arguments.tensor_parallel_size, arguments.pipeline_parallel_size = 1, 4"
+    text = text.replace("made =", f"arguments = EngineArgs()\n{sizes}\nmade =", 1)
+    _, run, _ = served(text=text, world_size=8)
+    assert run.status == "refused" and "leave out --data-parallel-size" in run.message
+
+
 GENERATION = """
 from types import SimpleNamespace
 

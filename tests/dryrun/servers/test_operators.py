@@ -85,3 +85,13 @@ def test_the_rule_of_a_server_chooses_what_runs_its_all_reduce(server, runs):
     calls = json.loads(step.to_json())["streams"]["ranks"][0]["issued"]
     assert [(op["name"], op.get("as")) for op in calls][:2] == [("tp all_reduce", runs), ("tp all_gather", None)]
     assert calls[2].get("as") is None
+
+
+@pytest.mark.parametrize(("holders", "named"), [(1, "shard all_gather"), (8, "ep all_gather")])
+def test_a_group_that_passes_rows_to_experts_is_expert_parallelism(holders, named):
+    log = Log()
+    log.call("all_gather", 1, 1 << 20)
+    log.call("reduce_scatter", 1, 1 << 20)
+    served = replace(DECODE, holders=holders)
+    made = made_of([log.recording(0, 8, {1: Group("dp", tuple(range(8)))}, served=served)], gpu="h100-sxm", name="one")
+    assert json.loads(made.step.to_json())["streams"]["ranks"][0]["issued"][0]["name"] == named

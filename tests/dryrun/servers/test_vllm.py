@@ -58,9 +58,10 @@ def served(tmp_path_factory):
         args = ("serve", str(folder), "--enforce-eager", *options)
         return dryrun("vllm", *args, on="hgx-h100", world_size=gpus, serve=True, is_cached=False, time_limit=800)
 
-    def of(config, ranks=1, *options, stages=1):
+    def of(config, ranks=1, *options, stages=1, replicas=1):
         options += "--tensor-parallel-size", str(ranks), "--pipeline-parallel-size", str(stages)
-        return of_model(json.dumps(config), *options, gpus=ranks * stages)
+        options += "--data-parallel-size", str(replicas)
+        return of_model(json.dumps(config), *options, gpus=ranks * stages * replicas)
 
     return of
 
@@ -151,6 +152,18 @@ def test_experts_are_read_as_far_as_a_batch_reaches_them(served, config, ranks, 
         assert flops_of_products(one) == pytest.approx(products, rel=1e-6)
     calls = [op["bytes"] for op in issued(found.recording) if op.get("pattern") == "all_reduce"]
     assert calls == [2 * REQUESTS * HIDDEN] * (2 * LAYERS + 1) * (ranks > 1)
+
+
+def test_replicas_pass_rows_to_the_experts_of_each_other(served):
+    found = served(MIXTURE, 1, "--enable-expert-parallel", replicas=2)
+    for one, tokens in ((found.recording, REQUESTS), (found.recording.also[0], REQUESTS * PROMPT)):
+        inner = HIDDEN * EXPERTS + OF_TOKEN * 3 * HIDDEN * OF_EXPERT  # half the experts, and rows of two ranks
+        assert flops_of_products(one) == pytest.approx(closed_form(tokens, REQUESTS, inner), rel=1e-6)
+        gathered = [2 * tokens * HIDDEN * 2, *[2 * tokens * OF_TOKEN * 4] * 2]  # rows, chosen experts and weights
+        calls = [(op["name"], op["bytes"]) for op in issued(one) if op["work"] == "collective"]
+        of_layer = [*(("ep all_gather", each) for each in gathered), ("ep reduce_scatter", gathered[0])]
+        assert sorted(calls) == sorted(of_layer * LAYERS)
+    assert found.tokens_per_second == pytest.approx(REQUESTS / found.seconds, rel=1e-6)
 
 
 def test_a_layer_with_a_window_sees_no_more(served):

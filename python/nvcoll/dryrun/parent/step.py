@@ -294,7 +294,8 @@ class _Rank:
         name, me, served = self._recording.names[row.name], self._recording.rank, self._recording.served
         server = served.server if served is not None and group.ranks == served.ranks else ""
         if call.communicator not in self.groups:
-            called = "tp" if server else group.name
+            passes_rows = served is not None and served.holders > 1 and name in SHARES
+            called = "tp" if server else "ep" if passes_rows else group.name  # to experts of other ranks
             self.groups[call.communicator] = self._builder.group(group.ranks, rank=me, called=called)
         number, placed = self.groups[call.communicator], self._placed(row, None, together=call.together or None)
         if total is not None:

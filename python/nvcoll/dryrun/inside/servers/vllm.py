@@ -7,6 +7,7 @@
 | ask a process which classes a model has | asks this one |
 | look which ranks share memory, and make queues to them | all of a host do; messages to them are dropped |
 | compile FlashInfer's sampler with nvcc | its own sampler, which is noted |
+| agree with replicas on the tokens of an iteration | all have as many |
 | load weights | makes weights without values, which is noted |
 | listen for requests (`vllm serve`) | serves as many as `--requests` says, all at once |
 
@@ -56,6 +57,7 @@ def install(given: Given) -> None:
         "distributed.device_communicators.pynccl": lambda module: ranks.communicators(module, given.peers),
         "distributed.device_communicators.custom_all_reduce": ranks.share_alone,
         "distributed.device_communicators.shm_broadcast": ranks.drop,
+        "v1.worker.dp_utils": lambda module: ranks.replace(module, "should_skip_dp_coordination", lambda: True),
         "v1.worker.gpu_worker": lambda module: _Watch(given.iterations).install(module.Worker),
         "v1.sample.ops.topk_topp_sampler": lambda _: given.assume("vLLM samples without FlashInfer"),
     }
@@ -90,7 +92,8 @@ def _one_process(arguments: Any, world_size: int, assume: Callable[[str], None])
     """Makes vLLM run this rank in this process, without weights, and without a tokenizer that is not there.
 
     Raises:
-        DryRunError: as soon as the server is made, if it has another number of GPUs than the dry run.
+        DryRunError: as soon as the server is made, if it has another number of GPUs than the dry run, or replicas of a
+            pipeline.
     """
 
     def around(create: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,8 +103,10 @@ def _one_process(arguments: Any, world_size: int, assume: Callable[[str], None])
                 raise DryRunError(
                     f"the server has {gpus} GPUs (tensor x pipeline x data), not {world_size}: pass -n {gpus}"
                 )
+            is_staged = this.pipeline_parallel_size > 1
+            if is_staged and this.data_parallel_size > 1:
+                raise DryRunError("replicas of a pipeline of vLLM do not run here: leave out --data-parallel-size")
             if world_size > 1:
-                is_staged = this.pipeline_parallel_size > 1
                 this.distributed_executor_backend = _stages() if is_staged else "external_launcher"
             if this.load_format == "auto":
                 this.load_format = "dummy"
