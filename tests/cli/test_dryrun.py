@@ -95,6 +95,12 @@ def test_the_arguments_of_the_script_pass_through(ran):
     nvcoll_("dryrun", "--on", FOUR, "-m", "json.tool", "--x")
     request, *_ = ran.requests[1]
     assert (request.script, request.is_module, request.arguments) == ("json.tool", True, ("--x",))
+    nvcoll_("dryrun", "--on", FOUR, "python", "-m", "json.tool", "--y")
+    request, *_ = ran.requests[2]
+    assert (request.script, request.is_module, request.arguments) == ("json.tool", True, ("--y",))
+    nvcoll_("dryrun", "--on", FOUR, "python3.11", "train.py", "-m", "x")
+    request, *_ = ran.requests[3]
+    assert (request.script, request.is_module, request.arguments) == ("train.py", False, ("-m", "x"))
 
 
 def test_options_of_machines_after_the_script_are_noted():

@@ -12,6 +12,7 @@ script does not fit, with the message of torch's allocator, and the exit status 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,10 +52,10 @@ class Running:
         typer.Option("--step-at", help="Line that ends a step, if no torch.optim does.", metavar="FILE:LINE"),
     ] = None
     serve: Annotated[
-        bool, typer.Option("--serve", help="The script is a model server (vLLM): its iterations are the steps.")
+        bool, typer.Option("--serve", help="The script is a model server: its iterations are the steps.")
     ] = False
     requests: Annotated[
-        str, typer.Option(help="Requests that `vllm serve` gets, and their tokens.", metavar="NxTOKENS")
+        str, typer.Option(help="Requests that a waiting server gets, and their tokens.", metavar="NxTOKENS")
     ] = REQUESTS
     loss: Annotated[
         float | None, typer.Option(help="What losses and other numbers that cannot be computed read as. Default: 0.")
@@ -134,7 +135,8 @@ def dryrun(
     """
     machines = machines_of(on, gpu)
     outputs.check(machines)
-    _note_late_options(arguments or ())
+    script, arguments, is_module = _without_python(script, arguments or [], is_module)
+    _note_late_options(arguments)
     models = list(dict.fromkeys(one.gpu_model.name for one in machines))
     if save is not None and len(models) > 1:
         raise InvalidArgument(f"--save takes one model of GPU, and there are {', '.join(models)}: pass one")
@@ -144,7 +146,7 @@ def dryrun(
     if small := [one for one in machines if one.world_size < size]:
         what = f"{small[0].name} has {small[0].world_size} GPUs, and {size} ranks need {size}"
         raise InvalidArgument(f"{what}: pass a larger machine, or another -n")
-    request = running.request(script, arguments or (), is_module, size, machines[0].gpu_model)
+    request = running.request(script, arguments, is_module, size, machines[0].gpu_model)
     tell = progress.lines(SILENCE_S)
     found = recorded_on(machines, request, conditions.machine, tokens, tell)
     if (running.world_size or 1) > 1:
@@ -155,6 +157,14 @@ def dryrun(
     if save is not None and isinstance(found[0], Recording):
         found[0].with_facts(machine=_typed(on, machines)).save(save)
     outputs.write(report_of("dryrun", machines, found, conditions.machine, host_speed=host_speed))
+
+
+def _without_python(script: str, arguments: list[str], is_module: bool) -> tuple[str, list[str], bool]:
+    """Returns what `python` would run, of a command that begins with it."""
+    if is_module or not (arguments and re.fullmatch(r"python[\d.]*", script)):
+        return script, arguments, is_module
+    runs_module = arguments[0] == "-m" and len(arguments) > 1
+    return arguments[runs_module], arguments[1 + runs_module :], runs_module
 
 
 def _typed(on: Sequence[str] | None, machines: Sequence[Fabric]) -> str:

@@ -166,7 +166,7 @@ def failure_of(request: Request, runs: Sequence[Run]) -> ScriptFailed:
         if run.message.endswith(NO_GPU) and not run.exit_status:
             advice = USE_GPU
         elif request.serves and not run.exit_status:
-            advice = "--serve is for scripts that serve requests with vLLM, or by `generate` of transformers"
+            advice = "--serve is for scripts that serve requests with vLLM or SGLang, or by `generate` of transformers"
         elif not run.steps and not run.exit_status:
             advice += ", or --step-at FILE:LINE with the line that ends a step if its optimizer is none of torch.optim"
         message += f": {advice}"

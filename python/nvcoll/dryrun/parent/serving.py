@@ -23,6 +23,10 @@ OWN = {"vllm::all_reduce": "all_reduce", "sglang::outplace_all_reduce": "all_red
 """Operators by which servers communicate over the memory of their peers, where they launch kernels of their own."""
 
 
+CACHED = ("sgl_kernel::fwd", "_fwd_grouped_kernel_stage1", "_fwd_kernel_stage1", "_fwd_kernel")
+"""Attention of SGLang: of FlashAttention, and in Triton. It gets the cache of its layer."""
+
+
 def collective(op: Op) -> str:
     """Returns the collective that an operator of a server is; "" if it is none."""
     return OWN.get(op.name, "")
@@ -41,7 +45,10 @@ def bytes_of(op: Op) -> int:
 
 def attends(op: Op) -> bool:
     """Says whether an operator is attention over the cache of a server."""
-    return len(op.inputs) > 2 and (_gets_new(op) or (op.name.startswith("sgl_kernel::") and attention.is_attention(op)))
+    if len(op.inputs) < 3:
+        return False
+    (queries, _), (keys, _) = op.inputs[:2]
+    return _gets_new(op) or (op.name in CACHED and len(queries) == 3 and queries[-1] == keys[-1])
 
 
 def _gets_new(op: Op) -> bool:
@@ -49,16 +56,22 @@ def _gets_new(op: Op) -> bool:
     return op.name.startswith("vllm::") and "attention" in op.name
 
 
+def _cached(op: Op) -> tuple[int, float]:
+    """Returns the elements that the cache has of a token, and the bytes that attention moves beside the cache."""
+    _, keys, values = (shape for shape, _ in op.inputs[:3])
+    if _gets_new(op):
+        return math.prod(keys[1:]) + math.prod(values[1:]), op.bytes
+    is_latent = keys[-2] == 1 and values[-1] < keys[-1]  # its values are a part of its keys
+    return math.prod(keys[-2:]) + math.prod(values[-2:]) * (not is_latent), attention.bytes_beside(op)
+
+
 def attend(rank: RankBuilder, placed: Issue, op: Op, served: Served, layer: int = 0) -> int:
     """Issues such attention of a layer, with the keys that each sequence has, and returns its handle."""
     window = served.windows[layer % len(served.windows)] if served.windows else 0
     (queries, _), (keys, _), (values, _) = op.inputs[:3]
     (heads, qk_dim), v_dim = queries[-2:], values[-1]
-    of_token = sum(math.prod(each[1:] if _gets_new(op) else each[-2:]) for each in (keys, values))
-    read = served.read(window) * of_token * served.cache.element_bytes
-    nbytes = float(op.bytes + read)
-    if not _gets_new(op):
-        nbytes = attention.bytes_beside(op) + read + sum(served.new) * of_token * served.cache.element_bytes
+    of_token, beside = _cached(op)
+    read = served.read(window) + (0 if _gets_new(op) else sum(served.new))
     if "mla" in op.name:
         qk_dim, v_dim = (of_token, keys[-1]) if served.kind == "decode" else (qk_dim, qk_dim - values[-1])
     return rank.attention(
@@ -71,5 +84,5 @@ def attend(rank: RankBuilder, placed: Issue, op: Op, served: Served, layer: int 
         v_dim=v_dim,
         kernel="fa2",
         causal=False,
-        nbytes=nbytes,
+        nbytes=beside + read * of_token * served.cache.element_bytes,
     )
