@@ -303,6 +303,15 @@ def test_routed_experts_read_the_weights_that_a_batch_reaches(tokens, reached):
     assert row["nbytes"] == pytest.approx(moved, rel=1e-2)
 
 
+def test_routed_experts_of_sglang_are_those_of_vllm():
+    (*shapes, made), chosen = ((4, 2048), (128, 1536, 2048), (4, 8, 1536)), (4, 8)
+    of_vllm, of_sglang = (
+        grouped(Op("fused_moe_kernel", inputs=tuple((shape, "bfloat16") for shape in (*shapes, *rest))))
+        for rest in ((made, chosen), ((128, 1536), chosen))
+    )
+    assert of_sglang == of_vllm
+
+
 @pytest.mark.parametrize("holders", [1, 2, 8])
 def test_a_rank_multiplies_its_part_of_the_experts(holders):
     held = 128 // holders

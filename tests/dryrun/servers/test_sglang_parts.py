@@ -84,9 +84,12 @@ class Scheduler:
     def __init__(self, server_args, port_args):
         assert runtime_context.role == ("scheduler", 0), "its own context"
         self.model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(3))).cuda().half()
+        self.tp_worker = SimpleNamespace(model_runner=SimpleNamespace(model=self.model))
+        self.model[0].sliding_window_size, self.model[2].sliding_window_size = 127, -1
+        self.model[0].qk_head_dim = self.model[2].qk_head_dim = 64
         self.keys = torch.zeros(1000, 256, device="cuda", dtype=torch.float16)
         self.store = load_jit("kvcache", 256).store_cache
-        pool = SimpleNamespace(get_kv_size_bytes=lambda: (1 << 29, 1 << 29), store_dtype=torch.float16)
+        pool = SimpleNamespace(get_kv_size_bytes=lambda: (1 << 29, 1 << 29), dtype=torch.float16)
         self.token_to_kv_pool_allocator = SimpleNamespace(get_kvcache=lambda: pool)
         self.req_to_token_pool = SimpleNamespace(req_to_token=torch.zeros(64, 4096))
         self.model_config, self.max_total_num_tokens = SimpleNamespace(context_len=4096), 999
@@ -224,9 +227,9 @@ def test_a_server_that_waits_gets_requests_in_one_batch(served):
     out, run, recording = served(WAITS)
     assert run.status == "counted" and "went on" not in out and "resolved dummy" in out, out
     cache = KvCache(999, 1 << 30, 4096, 64, 2)
-    assert recording.served == Served("SGLang 0.9.9", (1, 1), (102, 102), cache, (0,))
+    assert recording.served == Served("SGLang 0.9.9", (1, 1), (102, 102), cache, (0,), windows=(128, 0))
     [prefill] = recording.also
-    assert prefill.served == Served("SGLang 0.9.9", (100, 100), (0, 0), cache, (0,))
+    assert prefill.served == Served("SGLang 0.9.9", (100, 100), (0, 0), cache, (0,), windows=(128, 0))
     for one, tokens in ((recording, 2), (prefill, 200)):
         assert [op.inputs[0][0] for op in one.ops if op.name == "aten::linear"] == [(tokens, 256)] * 3
 

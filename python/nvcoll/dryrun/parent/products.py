@@ -137,9 +137,11 @@ ROUTED = ("fused_moe_kernel", "_matmul_ogs", "_p_matmul_ogs")
 def _routed(op: Op, holders: int) -> Routed:
     """Returns the products of (tokens, k) and (experts, n, k) into (tokens, experts of a token, elements).
 
+    SGLang's are of one dimension less if they are not the last: (tokens, experts of a token) comes behind them.
     Experts are drawn alike and independently, of all holders: of few tokens the weights of some are not read.
     """
-    (one, dtype), (weights, kept), ((tokens, of_token, made), _) = op.inputs[:3]
+    (one, dtype), (weights, kept), (result, _) = op.inputs[:3]
+    (tokens, of_token), made = (result if len(result) == 3 else op.inputs[3][0])[:2], result[-1]
     experts, n, k = weights
     reached = experts * (1 - (1 - of_token / (experts * holders)) ** tokens)
     rows = tokens * of_token / holders
@@ -154,7 +156,8 @@ def grouped(op: Op, holders: int = 1) -> Gemm | Routed | None:
     Its tensors are (rows, k) and (experts, k, n); or (experts, m, k) and (k, rows); or, for gradients of weights,
     (m, rows) and (rows, n). A third tensor has the last row of each expert.
     """
-    if op.name in ROUTED and len(op.inputs) > 2 and all(len(shape) == 3 for shape, _ in op.inputs[1:3]):
+    dims = [len(shape) for shape, _ in op.inputs]
+    if op.name in ROUTED and (dims[1:3] == [3, 3] or dims[1:4] == [3, 2, 2]):
         return _routed(op, holders)
     if op.name not in GROUPED or len(op.inputs) < 2:
         return None

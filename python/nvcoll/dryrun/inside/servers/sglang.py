@@ -27,7 +27,7 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -278,7 +278,18 @@ def _served(scheduler: Any, batch: Any) -> Served | None:
     new = [1] * len(lengths) if batch.forward_mode.is_decode() else [int(each) for each in batch.extend_lens]
     seen = [whole - each for whole, each in zip(lengths, new, strict=True)]
     group = importlib.import_module("sglang.srt.distributed.parallel_state").get_tp_group().ranks
-    return Served(f"SGLang {version('sglang')}", tuple(new), tuple(seen), _cache(scheduler), tuple(group))
+    windows = _windows(scheduler.tp_worker.model_runner.model)
+    return Served(
+        f"SGLang {version('sglang')}", tuple(new), tuple(seen), _cache(scheduler), tuple(group), windows=windows
+    )
+
+
+@cache
+def _windows(model: Any) -> tuple[int, ...]:
+    """Returns the window of each layer of attention, in the order of the model."""
+    layers = [one for one in model.modules() if hasattr(one, "sliding_window_size") and hasattr(one, "qk_head_dim")]
+    windows = tuple(max(one.sliding_window_size, -1) + 1 for one in layers)  # which SGLang counts without the token
+    return windows if any(windows) else ()
 
 
 def _cache(scheduler: Any) -> KvCache:
@@ -286,4 +297,4 @@ def _cache(scheduler: Any) -> KvCache:
     sizes = pool.get_kv_size_bytes()
     given = sum(sizes) if isinstance(sizes, tuple) else sizes
     longest, rows = scheduler.model_config.context_len, len(scheduler.req_to_token_pool.req_to_token)
-    return KvCache(int(scheduler.max_total_num_tokens), int(given), int(longest), rows, pool.store_dtype.itemsize)
+    return KvCache(int(scheduler.max_total_num_tokens), int(given), int(longest), rows, pool.dtype.itemsize)
