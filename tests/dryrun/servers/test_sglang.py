@@ -4,7 +4,7 @@ import importlib.util
 import json
 
 import pytest
-from test_vllm import (
+from served_models import (
     DENSE,
     EXPERTS,
     HEAD,

@@ -21,7 +21,8 @@ def get_zmq_socket(context, kind, endpoint, bind):
 ARGUMENTS = """
 class ServerArgs:
     model_path, tokenizer_path, load_format, skip_tokenizer_init = "some/model", None, "auto", True
-    tp_size = pp_size = dp_size = 1
+    tp_size = pp_size = dp_size = ep_size = 1
+    speculative_algorithm = None
     scheduler_input_ipc_name, tokenizer_ipc_name = "ipc://scheduler", "ipc://tokenizer"
 
     def __init__(self, **given):
@@ -252,7 +253,11 @@ def test_a_script_gets_its_answers(served):
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [("tp_size=8", "has 8 GPUs, not 1: pass -n 8"), ("pp_size=2", "2 pipeline stages or replicas")],
+    [
+        ("tp_size=8", "has 8 GPUs, not 1: pass -n 8"),
+        ("pp_size=2", "pass --tp alone"),
+        ("speculative_algorithm='EAGLE'", "a draft model"),
+    ],
 )
 def test_a_server_of_another_shape_is_refused(served, arguments, words):
     _, run, _ = served(WAITS, arguments)

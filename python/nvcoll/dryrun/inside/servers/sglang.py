@@ -178,8 +178,9 @@ class _Server:
         private.wrap(module.ServerArgs, "resolve_once", around)
 
     def _prepare(self, arguments: Any) -> None:
-        if (others := arguments.pp_size * arguments.dp_size) != 1:
-            raise DryRunError(f"the server has {others} pipeline stages or replicas: pass tensor parallelism alone")
+        if arguments.pp_size * arguments.dp_size * arguments.ep_size != 1 or arguments.speculative_algorithm:
+            others = "pipeline stages, replicas, parts of experts, or a draft model"
+            raise DryRunError(f"the server has {others}, which a dry run of SGLang does not know: pass --tp alone")
         if (gpus := arguments.tp_size) != self._given.world_size:
             raise DryRunError(f"the server has {gpus} GPUs, not {self._given.world_size}: pass -n {gpus}")
         if arguments.load_format == "auto":
