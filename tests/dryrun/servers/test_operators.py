@@ -65,6 +65,13 @@ def test_attention_that_gets_the_cache_reads_the_keys_of_its_sequences(served):
     assert how["nbytes"] == 2 * (8 * 32 * 128) * 2 + sum(served.new + served.seen) * 8 * (128 + 128)
 
 
+@pytest.mark.parametrize("cached", [((900, 1, 1, 64), (900, 1, 1, 512)), ((900, 1, 576), (900, 1, 512))])
+def test_a_latent_cache_is_read_once_for_all_heads(cached):
+    _, _, how = attended("sgl_kernel::fwd", [(8, 16, cached[0][-1]), *cached], DECODE)
+    assert (how["heads"], how["qk_dim"], how["v_dim"]) == (16, 576, 512)
+    assert how["nbytes"] == 2 * (8 * 16 * cached[0][-1]) * 2 + sum(DECODE.new + DECODE.seen) * 576
+
+
 def test_an_update_of_the_cache_is_no_attention():
     rows = tuple(((8, 8, 128), "bfloat16") for _ in range(3))
     assert not serving.attends(Op("vllm::unified_kv_cache_update", inputs=rows))

@@ -71,6 +71,8 @@ def attend(rank: RankBuilder, placed: Issue, op: Op, served: Served, layer: int 
     (queries, _), (keys, _), (values, _) = op.inputs[:3]
     (heads, qk_dim), v_dim = queries[-2:], values[-1]
     of_token, beside = _cached(op)
+    if not _gets_new(op) and keys[-2] == 1 and v_dim > qk_dim:  # the cache has rotary and latent keys apart
+        qk_dim = of_token
     read = served.read(window) + (0 if _gets_new(op) else sum(served.new))
     if "mla" in op.name:
         qk_dim, v_dim = (of_token, keys[-1]) if served.kind == "decode" else (qk_dim, qk_dim - values[-1])
