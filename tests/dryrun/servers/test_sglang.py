@@ -79,7 +79,7 @@ def test_iterations_of_a_dense_model(model, ranks, on):
     assert calls == [("all_reduce", 2 * REQUESTS * HIDDEN, "sglang")] * (2 * LAYERS + 1) * (ranks > 1) + logits
     of_token = LAYERS * 2 * KV_HEADS // ranks * HEAD * 2
     assert found.kv_tokens * of_token == pytest.approx(decode.facts["served"]["kv_bytes"], rel=1e-3)
-    assert found.prefill is not None and found.prefill.seconds > found.seconds
+    assert found.prefill is not None
 
 
 def test_experts_are_read_as_far_as_a_batch_reaches_them(model):
