@@ -90,6 +90,12 @@ class Scheduler:
         self.model[0].qk_head_dim = self.model[2].qk_head_dim = 64
         self.keys = torch.zeros(1000, 256, device="cuda", dtype=torch.float16)
         self.store = load_jit("kvcache", 256).store_cache
+        store = load_jit("scaled", 256).store_cache
+
+        @torch.library.custom_op("sglang::store", mutates_args=["keys"])
+        def scaled(x: torch.Tensor, keys: torch.Tensor, at: torch.Tensor, scales: torch.Tensor) -> None:
+            store(x, keys, at)
+
         pool = SimpleNamespace(get_kv_size_bytes=lambda: (1 << 29, 1 << 29), dtype=torch.float16)
         self.token_to_kv_pool_allocator = SimpleNamespace(get_kvcache=lambda: pool)
         self.req_to_token_pool = SimpleNamespace(req_to_token=torch.zeros(64, 4096))
@@ -129,6 +135,7 @@ class Scheduler:
         count = len(batch.seq_lens_cpu) if batch.forward_mode.is_decode() else sum(batch.extend_lens)
         x = self.model(torch.randn(count, 256, device="cuda", dtype=torch.float16))
         self.store(x, self.keys, torch.arange(count, device="cuda"))
+        torch.ops.sglang.store(x, self.keys, torch.arange(count, device="cuda"), torch.ones(8, device="cuda"))
 
     def on_idle(self):
         assert self.last_batch is not None
@@ -241,6 +248,8 @@ def test_kernels_that_nvcc_would_compile_count_the_rows_that_they_reach(served):
     assert stored.bytes == 2 * 2 * 256 * 2 + 2 * 8 and stored.is_bound
     [launch] = [each for each in of_kind(recording, Kind.LAUNCH) if each["op"] == number]
     assert recording.names[launch["name"]] == stored.name
+    [around] = [each for each in recording.ops if each.name == "sglang::store"]
+    assert around.bytes == 8 * 4, "what the kernel inside of it moves is counted there"
     assert "nvcc would compile count by the bytes of their arguments: kvcache" in str(recording.assumed)
 
 

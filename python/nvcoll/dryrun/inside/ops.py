@@ -70,6 +70,8 @@ class Operators:
         self._kept, self._was_on = 1, False
         self._by_sequence: dict[int, int] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
+        self._moved: dict[int, set[int]] = {}
+        """Addresses of tensors that kernels with rows of their own move, by the number of the operator around them."""
         self._storages: list[object] = []
         """Weak references to the memory that `_numbers` has: memory that comes later is another one."""
         self.without_gradients = Counter[int]()
@@ -90,6 +92,7 @@ class Operators:
         self.before |= dict.fromkeys(self.without_gradients, self._gpu.count())
         self._rows = self._rows[: self._kept]
         self._by_sequence = {}
+        self._moved.clear()
         self.without_gradients.clear()
         self.saves.clear()
 
@@ -141,7 +144,10 @@ class Operators:
         if rule.is_collective:
             self._last_collective = number
         line, is_backward = self._line()
+        moved = self._moved.pop(number, None)
         on_gpu = [each for each in (*inputs, *tensors_of(result)) if each.is_cuda]
+        if moved and not rule.attends:
+            on_gpu = [each for each in on_gpu if each.data_ptr() not in moved]
         flops = rule.flops_of(args, kwargs, result) if on_gpu and not isinstance(inputs, Parts) else 0
         is_first = on_gpu and self._trains != torch.is_grad_enabled()
         caller = self._without_gradients() if flops or is_first or EMBEDDING in rule.shown else NO_LINE
@@ -178,6 +184,8 @@ class Operators:
             return
         self.host_ops += 1
         line, is_backward = self._line()
+        if self.is_within:
+            self._moved.setdefault(self._begun.numbers[-1], set()).update(each.data_ptr() for each in tensors)
         number = self.begin()
         try:
             yield
