@@ -10,6 +10,7 @@
 //! | `tables` | tables that are shipped: rows that are found by name |
 //! | [`software`] | how a framework runs a step |
 //! | [`attention`] | one kernel of attention |
+//! | `matrices` | the matrices of a layer on one rank |
 //! | [`model`] | transformers: their dimensions and parameters |
 //! | [`network`] | groups of ranks on a machine, and what collectives among them cost |
 //! | [`pipeline`] | the order in which stages work on micro-batches, and when they end: virtual time |
@@ -32,6 +33,7 @@ pub mod compute;
 pub mod constants;
 pub mod error;
 pub mod layout;
+mod matrices;
 pub mod memory;
 pub mod memory_constants;
 pub mod model;

@@ -15,6 +15,7 @@
 use super::request::Request;
 use crate::attention::Attention;
 use crate::layout::Dtype;
+use crate::matrices::{Division, Matrix, MatrixKind};
 use crate::model::{Experts, Layer};
 use crate::software::AttentionKernel;
 use crate::step::layers::{Hides, LayerBlock, LayerOp};
@@ -34,21 +35,10 @@ pub(super) struct LayerSizes<'r> {
     hidden: f64,
 }
 
-/// A matrix of a layer: its result has `columns`, its products have `inner` elements.
-struct Matrix {
-    name: &'static str,
+/// A matrix with the tokens that it multiplies with.
+struct Product {
+    matrix: Matrix,
     rows: f64,
-    columns: f64,
-    inner: f64,
-    count: f64,
-    kind: MatrixKind,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum MatrixKind {
-    Dense,
-    Router,
-    Expert,
 }
 
 impl<'r> LayerSizes<'r> {
@@ -86,61 +76,30 @@ impl<'r> LayerSizes<'r> {
         }
     }
 
-    fn matrices(&self) -> Vec<Matrix> {
-        let mut found = self.attention_matrices();
-        let model = &self.request.model;
-        let up = if model.gated { 2.0 } else { 1.0 };
-        let dense =
-            |name, rows, columns, inner| Matrix { name, rows, columns, inner, count: 1.0, kind: MatrixKind::Dense };
-        let (rows, hidden) = (self.tokens, self.hidden);
-        let Some(experts) = self.experts() else {
-            let width = model.ffn as f64 / self.tensor;
-            found.push(dense("mlp up", rows, up * width, hidden));
-            found.push(dense("mlp down", rows, hidden, width));
-            return found;
+    fn products(&self) -> Vec<Product> {
+        let (tensor, expert) = (self.tensor, f64::from(self.request.layout.expert));
+        let by = Division { heads: tensor, kv_heads: tensor, mlp: tensor, experts: expert, expert_width: 1.0 };
+        let rows = |matrix: &Matrix| match (matrix.kind, self.experts()) {
+            (MatrixKind::Latents, _) => self.tokens / self.divided(),
+            (MatrixKind::Router, _) => self.tokens / tensor,
+            (MatrixKind::Expert, Some(experts)) => self.routed(experts) / matrix.count,
+            _ => self.tokens,
         };
-        let router =
-            Matrix { kind: MatrixKind::Router, ..dense("router", rows / self.tensor, experts.count as f64, hidden) };
-        found.push(router);
-        if experts.shared > 0 {
-            let width = (experts.ffn * experts.shared) as f64 / self.tensor;
-            found.push(dense("shared expert up", rows, up * width, hidden));
-            found.push(dense("shared expert down", rows, hidden, width));
-        }
-        let (count, width) = (self.local_experts(experts), experts.ffn as f64);
-        let each = self.routed(experts) / count;
-        let expert =
-            |name, columns, inner| Matrix { name, rows: each, columns, inner, count, kind: MatrixKind::Expert };
-        found.push(expert("experts up", up * width, hidden));
-        found.push(expert("experts down", hidden, width));
-        found
-    }
-
-    fn attention_matrices(&self) -> Vec<Matrix> {
-        let model = &self.request.model;
-        let (rows, hidden, heads) = (self.tokens, self.hidden, model.heads as f64 / self.tensor);
-        let matrix = |name, columns, inner| Matrix { name, rows, columns, inner, count: 1.0, kind: MatrixKind::Dense };
-        let Some(mla) = model.mla else {
-            let width = model.head_dim as f64 / self.tensor;
-            let (queries, all) = (model.heads as f64 * width, (model.heads + 2 * model.kv_heads) as f64 * width);
-            return vec![matrix("qkv", all, hidden), matrix("attention out", hidden, queries)];
-        };
-        let [q, kv, nope, rope, v] = [mla.q, mla.kv, mla.nope, mla.rope, mla.v].map(|size| size as f64);
-        let latents = Matrix { rows: rows / self.divided(), ..matrix("latents", q + kv + rope, hidden) };
-        let mut found = vec![latents];
-        found.push(matrix("queries", heads * (nope + rope), if q > 0.0 { q } else { hidden }));
-        found.push(matrix("keys and values", heads * (nope + v), kv));
-        found.push(matrix("attention out", hidden, heads * v));
-        found
+        let matrices = self.request.model.matrices(self.layer, &by).into_iter();
+        matrices.map(|matrix| Product { rows: rows(&matrix), matrix }).collect()
     }
 
     /// Parameters of this layer on this rank: dense parameters and parameters of its experts.
     pub(super) fn parameters(&self) -> (f64, f64) {
-        let of = |kind| {
-            let matrices = self.matrices().into_iter().filter(move |one| one.kind == kind);
-            matrices.map(|one| one.columns * one.inner * one.count).sum()
-        };
-        (of(MatrixKind::Dense), of(MatrixKind::Expert))
+        let (mut dense, mut experts) = (0.0, 0.0);
+        for Product { matrix: Matrix { columns, inner, count, kind, .. }, .. } in self.products() {
+            match kind {
+                MatrixKind::Router => (),
+                MatrixKind::Expert => experts += columns * inner * count,
+                _ => dense += columns * inner,
+            }
+        }
+        (dense, experts)
     }
 
     /// Tokens that visit routed experts, once for each of them; 0 in a dense layer.
@@ -150,18 +109,18 @@ impl<'r> LayerSizes<'r> {
 
     /// Bytes of the results of GEMMs that the backward pass needs, if this part of all FLOPs is computed again.
     pub(super) fn kept_results(&self, again: f64) -> f64 {
-        let matrices = self.matrices();
-        let flops = |one: &Matrix| one.rows * one.columns * one.inner * one.count;
-        let mut left = again * matrices.iter().map(flops).sum::<f64>();
+        let products = self.products();
+        let flops = |one: &Product| one.rows * one.matrix.columns * one.matrix.inner * one.matrix.count;
+        let mut left = again * products.iter().map(flops).sum::<f64>();
         let is_weighed = self.request.software.weighs_results;
-        let last = |one: &Matrix| one.name.ends_with("down") && (one.kind == MatrixKind::Dense || !is_weighed);
-        let mut needed: Vec<&Matrix> = matrices.iter().filter(|one| !last(one)).collect();
-        needed.sort_by(|one, other| one.inner.total_cmp(&other.inner));
+        let last = |one: &Matrix| one.name.ends_with("down") && (one.kind != MatrixKind::Expert || !is_weighed);
+        let mut needed: Vec<&Product> = products.iter().filter(|one| !last(&one.matrix)).collect();
+        needed.sort_by(|one, other| one.matrix.inner.total_cmp(&other.matrix.inner));
         let bytes = needed.into_iter().map(|one| {
             let part = (left / flops(one)).min(1.0);
             left -= part * flops(one);
-            let divided = if one.name == "attention out" { self.divided() } else { 1.0 };
-            (1.0 - part) * ELEMENT * one.rows * one.columns * one.count / divided
+            let divided = if one.matrix.name == "attention out" { self.divided() } else { 1.0 };
+            (1.0 - part) * ELEMENT * one.rows * one.matrix.columns * one.matrix.count / divided
         });
         bytes.sum()
     }
@@ -236,14 +195,14 @@ impl<'r> LayerSizes<'r> {
     fn cast_bytes(&self, backward: bool) -> f64 {
         let of_experts = self.request.software.expert_casts.min(1.0);
         let part = |kind| match kind {
-            MatrixKind::Dense => 1.0,
             MatrixKind::Router => 0.0,
             MatrixKind::Expert => of_experts,
+            _ => 1.0,
         };
-        let matrices = self.matrices();
-        let elements = matrices.iter().map(|one| {
+        let products = self.products();
+        let elements = products.iter().map(|Product { rows, matrix: one }| {
             let columns = if backward { one.columns } else { one.inner };
-            one.rows * columns * one.count * part(one.kind)
+            rows * columns * one.count * part(one.kind)
         });
         elements.sum::<f64>() * if backward { 4.0 } else { 3.0 }
     }
@@ -337,7 +296,12 @@ impl<'r> LayerSizes<'r> {
 
     /// Returns the block of the layer.
     pub(super) fn block(&self) -> LayerBlock {
-        let matrices = self.matrices();
+        let products = self.products();
+        let gemms = |size: fn(f64, f64, f64) -> (f64, f64, f64), pass: &str| -> Vec<LayerOp> {
+            let gemm =
+                |one: &Product| self.gemm(&one.matrix, size(one.rows, one.matrix.columns, one.matrix.inner), pass);
+            products.iter().map(gemm).collect()
+        };
         let pass = |backward| {
             let mut ops = vec![self.attention(backward)];
             ops.extend(self.elementwise(backward));
@@ -348,14 +312,11 @@ impl<'r> LayerSizes<'r> {
             ops.extend(self.host(backward));
             ops
         };
-        let mut forward: Vec<LayerOp> =
-            matrices.iter().map(|one| self.gemm(one, (one.rows, one.columns, one.inner), "")).collect();
+        let mut forward = gemms(|rows, columns, inner| (rows, columns, inner), "");
         forward.extend(pass(false));
-        let mut backward: Vec<LayerOp> =
-            matrices.iter().map(|one| self.gemm(one, (one.rows, one.inner, one.columns), "input gradient")).collect();
+        let mut backward = gemms(|rows, columns, inner| (rows, inner, columns), "input gradient");
         backward.extend(pass(true));
-        let mut weights: Vec<LayerOp> =
-            matrices.iter().map(|one| self.gemm(one, (one.inner, one.columns, one.rows), "weight gradient")).collect();
+        let mut weights = gemms(|rows, columns, inner| (inner, columns, rows), "weight gradient");
         let (dense, experts) = self.parameters();
         let bytes = (dense + experts) * self.request.software.accumulation_bytes;
         weights.push(op("gradient accumulation", moved(MoveRate::Stream, bytes)));
