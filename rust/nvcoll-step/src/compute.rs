@@ -107,9 +107,17 @@ const A100_SM: f64 = 312.0 / 108.0;
 /// Peaks of tensor cores below this multiple of the fp32 peak are those of GeForce: other chips have 4 to 16 times.
 const HALF_RATE: f64 = 3.0;
 
-/// Tiles of products, rows and columns, with what they reach of the largest. Chosen after cuBLAS.
-const TILES: [(f64, f64, f64); 4] =
-    [(128.0, 256.0, 1.0), (256.0, 128.0, 1.0), (128.0, 128.0, 0.88), (64.0, 128.0, 0.7)];
+/// Tiles of products, rows and columns, with what they reach of the largest. Chosen after cuBLAS; those of few rows after kernels of servers,
+/// which multiply with the weights of one expert for a token or two.
+const TILES: [(f64, f64, f64); 7] = [
+    (128.0, 256.0, 1.0),
+    (256.0, 128.0, 1.0),
+    (128.0, 128.0, 0.88),
+    (64.0, 128.0, 0.7),
+    (64.0, 256.0, 0.75),
+    (32.0, 256.0, 0.5),
+    (16.0, 256.0, 0.35),
+];
 
 /// The parts of K that as many tiles share, where one tile for each part of the result leaves SMs idle. Chosen after cuBLAS and cuDNN.
 const PARTS_OF_K: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
@@ -227,6 +235,11 @@ impl Compute<'_> {
     fn moving(&self, bytes: f64) -> f64 {
         let constant = self.constants.elementwise;
         (constant.of(self.device.class) / constant.ampere).max(1.0) * bytes / self.stream_rate()
+    }
+
+    /// Returns the seconds of a kernel of a server beyond its work: its start, its tail, and the gap to the next in a CUDA graph.
+    pub(crate) fn server_kernel_s(&self) -> f64 {
+        self.constants.server_kernel.of(self.device.class) * 1e-6
     }
 
     fn gemm(

@@ -72,6 +72,9 @@ pub struct Constants {
     pub contention: f64,
     pub network: f64,
     pub all_to_all: f64,
+    pub server_kernel: ByGeneration,
+    pub narrow_weights: f64,
+    pub widened_weights: f64,
 }
 
 /// Returns the rows of the table.

@@ -25,6 +25,7 @@
 //! | [`constants`] | physical effects with their ranges |
 //! | [`compute`] | what an operation costs on a GPU |
 //! | [`pricing`] | what a step costs on a machine |
+//! | [`serving`] | model servers: iterations, layouts, requests |
 #![forbid(unsafe_code)]
 
 pub mod attention;
@@ -43,6 +44,7 @@ pub mod parts;
 pub mod pipeline;
 pub mod planner;
 pub mod pricing;
+pub mod serving;
 pub mod software;
 pub mod step;
 mod tables;

@@ -39,6 +39,7 @@ use crate::step::streams::Streams;
 use crate::step::{Form, WorkStep};
 pub use report::{BlockPrice, CollectivePrice, LinePrice, RolePrice, StepReport};
 pub use streams::{RankTimeline, StreamsTimeline};
+pub(crate) use trust::Interval;
 
 /// What prices steps: a machine, its GPUs, and constants.
 #[derive(Debug, Clone, Copy)]
@@ -92,7 +93,7 @@ pub enum StepTimeline {
 }
 
 impl<'m> Pricer<'m> {
-    fn compute(&self) -> Compute<'m> {
+    pub(crate) fn compute(&self) -> Compute<'m> {
         Compute { device: self.device, constants: self.constants }
     }
 
@@ -136,9 +137,13 @@ impl<'m> Pricer<'m> {
         }
     }
 
-    /// Refuses a step that takes more GPUs than the machine has.
     fn check_size(&self, step: &WorkStep) -> Result<()> {
-        let (takes, has) = (step.gpus, self.network.gpus());
+        self.check_gpus(step.gpus)
+    }
+
+    /// Refuses what takes more GPUs than the machine has.
+    pub(crate) fn check_gpus(&self, takes: u32) -> Result<()> {
+        let has = self.network.gpus();
         if takes > has {
             return Err(Error::layout(format!(
                 "it takes {takes} GPUs and the machine has {has}: take a larger machine"

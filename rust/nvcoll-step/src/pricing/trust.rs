@@ -16,13 +16,13 @@ use crate::step::work::{MoveRate, StepWork};
 use crate::step::WorkStep;
 use crate::tables;
 
-/// A row of `intervals.toml`.
+/// A row of `intervals.toml` and `serving_intervals.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Interval {
-    class: String,
-    low: f64,
-    high: f64,
+pub(crate) struct Interval {
+    pub(crate) class: String,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
     #[expect(dead_code, reason = "read by people, and required")]
     source: String,
 }

@@ -16,6 +16,7 @@ use nvcoll_fabric::predict::{Pattern, Server};
 use nvcoll_fabric::units::Ps;
 
 use super::share::Need;
+use crate::compute::Compute;
 use crate::error::{Error, Result};
 use crate::network::Group;
 use crate::parts::TimePart;
@@ -26,6 +27,16 @@ use crate::step::WorkStep;
 
 /// The least time of a kernel: start, tail, and the gap to the next. Chosen: traces of eager training show 1.5 to 3 us on A100 and H100.
 const KERNEL_S: f64 = 2e-6;
+
+impl Compute<'_> {
+    /// Returns the seconds of one kernel that computes.
+    ///
+    /// # Errors
+    /// Those of [`Compute::seconds`].
+    pub(crate) fn kernel_s(&self, work: &StepWork) -> Result<f64> {
+        Ok(self.seconds(work)?.max(KERNEL_S))
+    }
+}
 
 /// Seconds of the processor for one launch. Cited: cudaLaunchKernel takes 2 to 3 us.
 const LAUNCH_S: f64 = 2.5e-6;
@@ -275,7 +286,7 @@ impl<'p, 's> Maker<'p, 's> {
             }
             StepWork::Timed { .. } => (all_s()?, op.computing_part(), true, Vec::new(), 0.0),
             work => {
-                let seconds = op.count * compute.seconds(work)?.max(KERNEL_S);
+                let seconds = op.count * compute.kernel_s(work)?;
                 (seconds, op.computing_part(), true, vec![(SMS, 1.0)], 0.0)
             }
         };

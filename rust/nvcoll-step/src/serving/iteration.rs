@@ -1,0 +1,295 @@
+//! What one rank does in an iteration of a server: a step on one stream.
+//!
+//! | part | operations of a layer |
+//! |---|---|
+//! | products | the matrices of the layer, with the bytes of their weights as stored |
+//! | latent attention, tokens that are generated | queries to latents and results from latents, instead of the expansion of keys (arXiv 2405.04434) |
+//! | attention | generated tokens: the keys and values of their sequences, once; prompts: pairs of tokens |
+//! | experts | those that a batch reaches if each token draws its own alike: E (1 - (1 - k / E)^tokens) |
+//! | element-wise kernels | two norms with their residuals, rotary positions with the store to the cache, the activation |
+//! | tensor parallelism | two all_reduces, by the server's own kernels |
+//! | attention copies | the gather of all tokens to the experts, and the reduction of their results |
+//!
+//! With stages, the iteration is one batch on its way through all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nvcoll_fabric::predict::{Pattern, Server};
+
+use super::precision::Stored;
+use super::ServingRequest;
+use crate::attention::Attention;
+use crate::compute::Compute;
+use crate::layout::Dtype;
+use crate::matrices::{Matrix, MatrixKind};
+use crate::memory::RankMemory;
+use crate::model::{Experts, Layer};
+use crate::network::Group;
+use crate::software::AttentionKernel;
+use crate::step::streams::{HostClock, Issued, RankStreams, Streams};
+use crate::step::work::{Awaited, MoveRate, StepOp, StepWork, Way};
+use crate::step::{Form, GroupKind, RankGroup, WorkStep, SCHEMA};
+
+/// Bytes of an activation: bf16.
+const ELEMENT: f64 = 2.0;
+
+/// Launches that route tokens to experts and combine their results: top-k, positions, casts, sum. Counted in vLLM's kernels.
+const ROUTING: f64 = 4.0;
+
+/// Launches that sample a token of each sequence, and the passes over logits in fp32. Counted in a dry run of vLLM.
+const SAMPLING: [f64; 2] = [10.0, 3.0];
+
+/// The sequences of an iteration on one attention copy.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Batch {
+    /// Sequences of which a token is generated.
+    pub(super) decodes: f64,
+    /// The tokens of these sequences in the cache.
+    pub(super) cached: f64,
+    /// Prompts that are read.
+    pub(super) prompts: f64,
+    /// The tokens of prompts that are read.
+    pub(super) tokens: f64,
+    /// Pairs of these tokens and the tokens that they see.
+    pub(super) pairs: f64,
+}
+
+impl Batch {
+    fn rows(&self) -> f64 {
+        self.decodes + self.tokens
+    }
+}
+
+/// An iteration of one rank.
+pub(super) struct Iteration<'r> {
+    pub(super) request: &'r ServingRequest,
+    pub(super) compute: Compute<'r>,
+    /// The server whose kernels run an all_reduce; none: NCCL.
+    pub(super) own: Option<Server>,
+    pub(super) batch: Batch,
+}
+
+impl Iteration<'_> {
+    /// Returns the step.
+    pub(super) fn step(&self, name: &str, memory: Option<RankMemory>) -> WorkStep {
+        let (request, layout) = (self.request, &self.request.layout);
+        let issued =
+            self.ops().into_iter().map(|op| Issued { stream: 0, line: None, by_graph: false, together: None, op });
+        let rank = RankStreams {
+            rank: 0,
+            stands_for: layout.engine(),
+            name: "each rank".to_owned(),
+            host: HostClock::Timed,
+            memory,
+            issued: issued.collect(),
+        };
+        let groups = [("tp", layout.attention(), GroupKind::Tp), ("ep", layout.tensor, GroupKind::Ep)];
+        let groups = groups.into_iter().filter(|(_, size, _)| *size > 1);
+        WorkStep {
+            schema: SCHEMA.to_owned(),
+            name: format!("{name} of {} by {}", request.model.name, request.software.title),
+            gpus: layout.engine(),
+            tokens: Some(f64::from(layout.attention_copies) * self.batch.rows()),
+            model_flops: None,
+            dtype: self.stored(MatrixKind::Expert).product,
+            groups: groups
+                .map(|(name, size, kind)| (name.to_owned(), RankGroup { kind, ranks: Group::even(size, 1) }))
+                .collect(),
+            form: Form::Streams(Streams {
+                gpu: self.compute.device.name.clone(),
+                lines: Vec::new(),
+                ranks: vec![rank],
+            }),
+        }
+    }
+
+    fn ops(&self) -> Vec<StepOp> {
+        let ServingRequest { model, software, layout, .. } = self.request;
+        let Batch { decodes, prompts, .. } = self.batch;
+        let (hidden, sampled) = (model.hidden as f64, decodes + prompts);
+        let seconds = (software.iteration_us + software.sequence_us * sampled) * 1e-6;
+        let mut ops =
+            vec![StepOp::once("scheduler", StepWork::Host { seconds }), self.moved("embedding", 2.0 * hidden, 1.0)];
+        ops.extend(self.reduced());
+        for (kind, count) in self.kinds() {
+            let layers = self.layer(kind).into_iter().map(|op| StepOp { count: op.count * count, ..op });
+            ops.extend(layers);
+        }
+        for _ in 1..layout.stages {
+            let bytes = self.batch.rows() * hidden * ELEMENT;
+            let work = StepWork::Message { way: Way::Send, bytes, peer: layout.tensor, tag: 0 };
+            ops.push(StepOp::once("next stage", work));
+        }
+        let columns = model.vocab as f64 / f64::from(layout.attention());
+        ops.push(self.product(
+            "head",
+            [sampled, columns, hidden],
+            1.0,
+            Stored { bytes: ELEMENT, product: Dtype::Bf16 },
+            false,
+        ));
+        if layout.attention() > 1 {
+            ops.push(self.call(Pattern::AllGather, sampled.ceil() * model.vocab as f64 * ELEMENT, "tp"));
+        }
+        let [launches, passes] = SAMPLING;
+        let bytes = passes * 4.0 * sampled * model.vocab as f64;
+        ops.push(StepOp::once("sampling", StepWork::Move { bytes, launches, rate: MoveRate::Counted, flops: 0.0 }));
+        let kernels: f64 = ops.iter().map(|op| op.count * op.work.launches()).sum();
+        ops.push(StepOp::once("kernels start", StepWork::Timed { seconds: kernels * self.compute.server_kernel_s() }));
+        ops.push(StepOp::once("sampled tokens", StepWork::HostWait { target: Awaited::Device }));
+        ops
+    }
+
+    /// Returns the kinds of layers, with how many there are.
+    fn kinds(&self) -> BTreeMap<Layer, f64> {
+        let model = &self.request.model;
+        let kinds: BTreeSet<Layer> = (0..model.layers).map(|index| model.layer(index)).collect();
+        let many = |kind: Layer| (0..model.layers).filter(|&index| model.layer(index) == kind).count() as f64;
+        kinds.into_iter().map(|kind| (kind, many(kind))).collect()
+    }
+
+    /// Returns attention of all layers.
+    pub(super) fn all_attention(&self) -> Vec<StepOp> {
+        let of_kind = |(kind, count): (Layer, f64)| {
+            self.attention(kind).into_iter().map(move |op| StepOp { count: op.count * count, ..op })
+        };
+        self.kinds().into_iter().flat_map(of_kind).collect()
+    }
+
+    fn layer(&self, kind: Layer) -> Vec<StepOp> {
+        let ServingRequest { model, layout, .. } = self.request;
+        let (hidden, rows) = (model.hidden as f64, self.batch.rows());
+        let mut ops = vec![self.moved("norms and residuals", 8.0 * hidden, 2.0)];
+        for matrix in model.matrices(kind, &layout.division(model)) {
+            ops.extend(self.products(&matrix));
+        }
+        let heads = (model.heads + 2 * model.kv_heads) as f64 * model.head_dim as f64 / f64::from(layout.attention());
+        ops.push(self.moved("rotary positions and cache", 2.0 * heads, 1.0));
+        ops.extend(self.attention(kind));
+        let experts = model.experts.filter(|_| kind.has_experts);
+        let width = experts.map_or(model.ffn, |one| one.ffn * (one.top_k + one.shared)) as f64;
+        ops.push(self.moved("activation", 3.0 * width / f64::from(layout.tensor), 1.0));
+        if let Some(experts) = experts {
+            let routed = experts.top_k as f64 / f64::from(layout.expert) * f64::from(layout.attention_copies);
+            ops.push(self.moved("route and combine", 4.0 * routed * hidden, ROUTING));
+        }
+        ops.extend(self.reduced());
+        if layout.attention_copies == 1 || experts.is_none() {
+            ops.extend(self.reduced());
+        } else {
+            let all = rows * f64::from(layout.attention_copies) * hidden;
+            let narrow = if self.stored(MatrixKind::Expert).product.is_narrow() { 1.0 } else { ELEMENT };
+            ops.push(self.call(Pattern::AllGather, all * narrow, "ep"));
+            ops.push(self.call(Pattern::ReduceScatter, all * ELEMENT, "ep"));
+        }
+        ops
+    }
+
+    fn stored(&self, kind: MatrixKind) -> Stored {
+        self.request.precision.of(kind, self.request.model.experts.is_some(), self.compute.device)
+    }
+
+    /// Returns the products with a matrix.
+    fn products(&self, matrix: &Matrix) -> Vec<StepOp> {
+        let Matrix { name, columns, inner, kind, .. } = *matrix;
+        let stored = self.stored(kind);
+        match kind {
+            MatrixKind::Expansion => self.expansion(matrix, stored),
+            MatrixKind::Expert => {
+                let experts = self.request.model.experts.expect("a layer with experts is of a model with experts");
+                let (reached, rows) = self.reached(experts, matrix.count);
+                vec![self.product(name, [rows, columns, inner], reached, stored, true)]
+            }
+            _ => {
+                let product = self.product(name, [self.batch.rows(), columns, inner], 1.0, stored, false);
+                let cast = stored.product.is_narrow().then(|| self.moved("casts", 1.5 * inner, 1.0));
+                cast.into_iter().chain([product]).collect()
+            }
+        }
+    }
+
+    /// Of the experts of a rank those that a batch reaches, and the rows of each.
+    fn reached(&self, experts: Experts, on_rank: f64) -> (f64, f64) {
+        let tokens = self.batch.rows() * f64::from(self.request.layout.attention_copies);
+        let drawn = experts.top_k as f64 / experts.count as f64;
+        let reached = on_rank * (1.0 - (1.0 - drawn).powf(tokens));
+        (reached, tokens * drawn * on_rank / reached)
+    }
+
+    /// Latents to keys and values of all heads for prompts; for generated tokens queries to latents, and results from them.
+    fn expansion(&self, matrix: &Matrix, stored: Stored) -> Vec<StepOp> {
+        let (model, Batch { decodes, tokens, .. }) = (&self.request.model, self.batch);
+        let mla = model.mla.expect("latents are of latent attention");
+        let heads = model.heads as f64 / f64::from(self.request.layout.attention());
+        let [kv, nope, v] = [mla.kv, mla.nope, mla.v].map(|size| size as f64);
+        let mut found = Vec::new();
+        if tokens > 0.0 {
+            found.push(self.product(matrix.name, [tokens, matrix.columns, matrix.inner], 1.0, stored, false));
+        }
+        if decodes > 0.0 {
+            let wide = Stored { bytes: ELEMENT, product: Dtype::Bf16 };
+            found.push(self.product("queries to latents", [decodes, kv, nope], heads, wide, false));
+            found.push(self.product("results from latents", [decodes, v, kv], heads, wide, false));
+        }
+        found
+    }
+
+    fn product(&self, name: &str, [m, n, k]: [f64; 3], batch: f64, stored: Stored, is_expert: bool) -> StepOp {
+        let constants = self.compute.constants;
+        let seen = match stored.bytes {
+            ELEMENT => 1.0,
+            bytes if bytes < stored.product.bytes() / 2.0 => constants.widened_weights,
+            _ if is_expert => 1.0,
+            _ => constants.narrow_weights,
+        };
+        let bytes = batch * (n * k * stored.bytes * seen + m * (k * stored.product.bytes() + n * ELEMENT));
+        let experts = is_expert.then_some(1.0);
+        StepOp::once(name, StepWork::Gemm { m, n, k, batch, dtype: stored.product, experts, bytes: Some(bytes) })
+    }
+
+    /// Returns attention of generated tokens, and of prompts.
+    fn attention(&self, kind: Layer) -> Vec<StepOp> {
+        let (model, Batch { decodes, cached, tokens, pairs, .. }) = (&self.request.model, self.batch);
+        let window = model.window.filter(|_| kind.has_window).map_or(f64::INFINITY, |one| one.tokens as f64);
+        let heads = model.heads as f64 / f64::from(self.request.layout.attention());
+        let attend = |name: &str, sequences: f64, queries: f64, keys: f64, [qk_dim, v_dim]: [f64; 2], bytes| {
+            let kernel = AttentionKernel::Fa2;
+            let (window, backward, causal) = (None, false, false);
+            let work =
+                Attention { queries, keys, window, sequences, heads, qk_dim, v_dim, kernel, backward, causal, bytes };
+            StepOp::once(name, StepWork::Attention(work))
+        };
+        let mut found = Vec::new();
+        if decodes > 0.0 {
+            let keys = (cached / decodes).min(window) + 1.0;
+            let bytes = decodes * (keys * self.request.token_bytes() + 2.0 * heads * model.head_dim as f64 * ELEMENT);
+            let sizes =
+                model.mla.map_or([model.head_dim; 2], |mla| [mla.kv + mla.rope, mla.kv]).map(|size| size as f64);
+            found.push(attend("attention", decodes, 1.0, keys, sizes, Some(bytes)));
+        }
+        if tokens > 0.0 {
+            let sizes =
+                model.mla.map_or([model.head_dim; 2], |mla| [mla.nope + mla.rope, mla.v]).map(|size| size as f64);
+            found.push(attend("attention of prompts", 1.0, tokens, (pairs / tokens).min(window), sizes, None));
+        }
+        found
+    }
+
+    /// Returns kernels that move elements for each row.
+    fn moved(&self, name: &str, elements: f64, launches: f64) -> StepOp {
+        let bytes = self.batch.rows() * elements * ELEMENT;
+        StepOp::once(name, StepWork::Move { bytes, launches, rate: MoveRate::Counted, flops: 0.0 })
+    }
+
+    fn call(&self, pattern: Pattern, bytes: f64, group: &str) -> StepOp {
+        let server = self.own.filter(|_| pattern == Pattern::AllReduce);
+        let work = StepWork::Collective { pattern, bytes, group: group.to_owned(), once_per_node: None, server };
+        StepOp::once(format!("{group} {}", pattern.name()), work)
+    }
+
+    /// The all_reduce of the residual stream.
+    fn reduced(&self) -> Option<StepOp> {
+        let bytes = self.batch.rows().ceil() * self.request.model.hidden as f64 * ELEMENT;
+        (self.request.layout.attention() > 1).then(|| self.call(Pattern::AllReduce, bytes, "tp"))
+    }
+}

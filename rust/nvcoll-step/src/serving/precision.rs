@@ -1,0 +1,58 @@
+//! Formats of weights, and the precision in which a GPU multiplies with them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::compute::Device;
+use crate::layout::Dtype;
+use crate::matrices::MatrixKind;
+
+nvcoll_core::names! {
+    /// The format of a model's weights.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Precision {
+        /// bfloat16.
+        #[default]
+        Bf16 = "bf16",
+        /// 8 bits, activations too.
+        Fp8 = "fp8",
+        /// 4 bits with a scale for 16 elements: all matrices of a dense model, the experts of others.
+        Nvfp4 = "nvfp4",
+        /// 4 bits with a scale for 32 elements: the experts alone.
+        Mxfp4 = "mxfp4",
+        /// Integers of 4 bits, with a scale for 128: weights alone.
+        Int4 = "int4",
+    }
+}
+
+/// How a matrix is stored, and how it is multiplied with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored {
+    /// Bytes of a weight, scales included.
+    pub(super) bytes: f64,
+    /// The precision of the product: bf16 where the GPU has no tensor cores for the format, which is widened on the way.
+    pub(super) product: Dtype,
+}
+
+impl Precision {
+    /// Returns how a matrix of a model with or without experts is stored.
+    pub(super) fn of(self, kind: MatrixKind, has_experts: bool, device: &Device) -> Stored {
+        let wide = Stored { bytes: 2.0, product: Dtype::Bf16 };
+        let able = |dtype| if device.peak(dtype).is_ok() { dtype } else { Dtype::Bf16 };
+        let is_narrow = match self {
+            Self::Bf16 => false,
+            Self::Fp8 | Self::Int4 => kind != MatrixKind::Router,
+            Self::Nvfp4 => kind == MatrixKind::Expert || !has_experts,
+            Self::Mxfp4 => kind == MatrixKind::Expert,
+        };
+        match self {
+            _ if !is_narrow => wide,
+            Self::Bf16 => wide,
+            Self::Fp8 => Stored { bytes: 1.0, product: able(Dtype::Fp8) },
+            Self::Nvfp4 => Stored { bytes: 0.5 + 1.0 / 16.0, product: able(Dtype::Fp4) },
+            Self::Mxfp4 if device.peak(Dtype::Fp4).is_ok() => Stored { bytes: 0.5 + 1.0 / 32.0, product: Dtype::Fp8 },
+            Self::Mxfp4 => Stored { bytes: 0.5 + 1.0 / 32.0, ..wide },
+            Self::Int4 => Stored { bytes: 0.5 + 2.0 / 128.0, ..wide },
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Requests and iterations of one server in virtual time.
+//!
+//! ```text
+//! clients ─▶ waiting ─room in the cache─▶ reading, in chunks ─first token─▶ generating ─▶ done, and the client's next request
+//! ```
+//!
+//! An iteration reads prompts first come, first served, up to a chunk of tokens; where a server mixes, sequences that generate get a token in it,
+//! else they wait. Between two events all iterations are alike: they are one jump.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::iteration::Batch;
+use super::times::IterationTimes;
+use super::Load;
+use crate::error::Result;
+
+/// Requests of a run, in requests under way at once, and at least and at most. Benchmarks of servers send as many, the first all at once, and
+/// print means.
+const WAVES: f64 = 10.0;
+const FEWEST: f64 = 24.0;
+const MOST: f64 = 20_000.0;
+
+/// Requests of a run at a rate. Chosen.
+const AT_RATE: f64 = 400.0;
+
+/// What a server does with a request, as its client sees it.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    input: f64,
+    output: f64,
+    at: f64,
+}
+
+/// A request that is generating, by the number of the iteration in which it ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Running {
+    ends: u64,
+    first_at: f64,
+    at: f64,
+    output: f64,
+    length: f64,
+    takes: f64,
+}
+
+impl Eq for Running {}
+
+impl PartialOrd for Running {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Running {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.ends.cmp(&other.ends).then(self.at.total_cmp(&other.at))
+    }
+}
+
+/// What clients of one server see.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Served {
+    /// Mean seconds to the first token, and for each token after it.
+    pub(super) ttft_s: f64,
+    pub(super) tpot_s: f64,
+    /// Generated tokens in a second.
+    pub(super) tokens_per_second: f64,
+    /// Sequences that generate at once, mean over time, and tokens in the cache.
+    pub(super) decodes: f64,
+    pub(super) cached: f64,
+    /// Whether requests come faster than they are served.
+    pub(super) is_saturated: bool,
+}
+
+/// What limits how many requests a server works on at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// Tokens of the cache.
+    pub(super) tokens: f64,
+    /// Sequences.
+    pub(super) sequences: f64,
+    /// Tokens of an iteration.
+    pub(super) chunk: f64,
+    /// Attention copies, which share all of these.
+    pub(super) copies: f64,
+    /// The part of its answer for which a request takes room.
+    pub(super) reserved: f64,
+}
+
+/// Numbers between 0 and 1 that look random, always the same: a generator of Lehmer.
+struct Draws(u64);
+
+impl Draws {
+    fn random(&mut self) -> f64 {
+        self.0 = self.0 * 48_271 % 0x7fff_ffff;
+        self.0 as f64 / f64::from(0x7fff_ffff_u32)
+    }
+}
+
+/// One server in virtual time.
+struct Simulation<'r> {
+    times: &'r IterationTimes<'r>,
+    load: Load,
+    room: Room,
+    mixes: bool,
+    draws: Draws,
+    now: f64,
+    next_at: f64,
+    iteration: u64,
+    waiting: VecDeque<Sent>,
+    reading: VecDeque<(Sent, f64)>,
+    running: BinaryHeap<Reverse<Running>>,
+    /// Tokens that admitted requests may take, and that are in the cache of running ones.
+    reserved: f64,
+    cached: f64,
+    ended: Vec<(Running, f64)>,
+    /// Sequences, and tokens in the cache, times seconds.
+    weighed: [f64; 2],
+}
+
+/// Runs a server on its part of the load.
+///
+/// # Errors
+/// Those of a price.
+pub(super) fn run(times: &IterationTimes<'_>, load: Load, room: Room, mixes: bool) -> Result<Served> {
+    let at_once = load.concurrency.unwrap_or(0.0).max(1.0).round();
+    let requests = if load.rate.is_some() { AT_RATE } else { (WAVES * at_once).clamp(FEWEST, MOST) } as usize;
+    let mut one = Simulation {
+        times,
+        load,
+        room,
+        mixes,
+        draws: Draws(1),
+        now: 0.0,
+        next_at: f64::INFINITY,
+        iteration: 0,
+        waiting: VecDeque::new(),
+        reading: VecDeque::new(),
+        running: BinaryHeap::new(),
+        reserved: 0.0,
+        cached: 0.0,
+        ended: Vec::new(),
+        weighed: [0.0; 2],
+    };
+    match load.rate {
+        Some(_) => one.next_at = 0.0,
+        None => (0..at_once as usize).for_each(|_| one.send(0.0)),
+    }
+    while one.ended.len() < requests {
+        one.advance()?;
+    }
+    Ok(one.served(requests))
+}
+
+impl Simulation<'_> {
+    fn send(&mut self, at: f64) {
+        let spread = self.load.spread;
+        let [input, output] = [self.load.input, self.load.output].map(|mean| {
+            let drawn = mean * (1.0 + spread * (2.0 * self.draws.random() - 1.0));
+            drawn.round().max(1.0)
+        });
+        self.waiting.push_back(Sent { input, output, at });
+    }
+
+    fn arrive(&mut self) {
+        while let Some(rate) = self.load.rate.filter(|_| self.next_at <= self.now) {
+            self.send(self.next_at);
+            self.next_at -= self.draws.random().max(1e-12).ln() / rate;
+        }
+    }
+
+    fn admit(&mut self) {
+        while let Some(&next) = self.waiting.front() {
+            let at_once = (self.running.len() + self.reading.len()) as f64;
+            let takes = next.input + self.room.reserved * next.output;
+            if at_once > 0.0 && (self.reserved + takes > self.room.tokens || at_once >= self.room.sequences) {
+                return;
+            }
+            self.reserved += takes;
+            self.reading.push_back((next, 0.0));
+            self.waiting.pop_front();
+        }
+    }
+
+    /// Runs to the next event.
+    fn advance(&mut self) -> Result<()> {
+        self.arrive();
+        self.admit();
+        if !self.reading.is_empty() {
+            self.read()?;
+        } else if !self.running.is_empty() {
+            self.generate()?;
+        } else {
+            self.now = self.next_at;
+            return Ok(());
+        }
+        self.end();
+        Ok(())
+    }
+
+    fn pass(&mut self, seconds: f64) {
+        self.now += seconds;
+        self.weighed[0] += seconds * self.running.len() as f64;
+        self.weighed[1] += seconds * self.cached;
+    }
+
+    /// One iteration that reads prompts.
+    fn read(&mut self) -> Result<()> {
+        let copies = self.room.copies;
+        let decodes = if self.mixes { self.running.len() as f64 } else { 0.0 };
+        let mut left = (self.room.chunk * copies - decodes).max(1.0);
+        let (mut batch, mut done) = (Batch::default(), 0);
+        for (sent, read) in &mut self.reading {
+            let tokens = (sent.input - *read).min(left);
+            batch.pairs += tokens * (*read + (tokens + 1.0) / 2.0);
+            batch.tokens += tokens;
+            *read += tokens;
+            left -= tokens;
+            if *read >= sent.input {
+                done += 1;
+            }
+            if left <= 0.0 {
+                break;
+            }
+        }
+        let [tokens, pairs, prompts, decodes_of_copy, cached] =
+            [batch.tokens, batch.pairs, f64::from(done), decodes, if decodes > 0.0 { self.cached } else { 0.0 }]
+                .map(|all| all / copies);
+        let seconds = self.times.seconds(Batch { decodes: decodes_of_copy, cached, prompts, tokens, pairs })?;
+        self.pass(seconds);
+        if decodes > 0.0 {
+            self.iteration += 1;
+            self.cached += decodes;
+        }
+        for _ in 0..done {
+            let (sent, _) = self.reading.pop_front().expect("it was read");
+            let ends = self.iteration + sent.output as u64 - 1;
+            self.cached += sent.input + 1.0;
+            let (length, takes) = (sent.input + sent.output, sent.input + self.room.reserved * sent.output);
+            let one = Running { ends, first_at: self.now, at: sent.at, output: sent.output, length, takes };
+            self.running.push(Reverse(one));
+        }
+        Ok(())
+    }
+
+    /// All iterations until a sequence ends, or the next request comes.
+    fn generate(&mut self) -> Result<()> {
+        let copies = self.room.copies;
+        let decodes = self.running.len() as f64;
+        let ends = self.running.peek().map_or(0, |one| one.0.ends);
+        let mut count = ends.saturating_sub(self.iteration) as f64;
+        if count > 0.0 {
+            let batch = |cached: f64| Batch { decodes: decodes / copies, cached: cached / copies, ..Batch::default() };
+            let seconds = self.times.seconds(batch(self.cached + decodes * count / 2.0))?;
+            count = ((self.next_at - self.now) / seconds).ceil().clamp(1.0, count);
+            self.iteration += count as u64;
+            self.cached += decodes * count;
+            self.pass(seconds * count);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        while let Some(Reverse(one)) = self.running.peek().copied().filter(|one| one.0.ends <= self.iteration) {
+            self.running.pop();
+            self.reserved -= one.takes;
+            self.cached -= one.length;
+            self.ended.push((one, self.now));
+            if self.load.rate.is_none() {
+                self.send(self.now);
+            }
+        }
+        if self.running.is_empty() {
+            self.cached = 0.0;
+        }
+    }
+
+    fn served(&self, requests: usize) -> Served {
+        let counted = &self.ended[..requests];
+        let mean = |of: &dyn Fn(&(Running, f64)) -> f64| counted.iter().map(of).sum::<f64>() / requests as f64;
+        let tokens: f64 = counted.iter().map(|(one, _)| one.output).sum();
+        let [decodes, cached] = self.weighed.map(|all| all / self.now);
+        Served {
+            ttft_s: mean(&|(one, _)| one.first_at - one.at),
+            tpot_s: mean(&|(one, end)| (end - one.first_at) / (one.output - 1.0).max(1.0)),
+            tokens_per_second: tokens / self.now,
+            decodes,
+            cached,
+            is_saturated: self.load.rate.is_some() && self.waiting.len() > requests / 8,
+        }
+    }
+}

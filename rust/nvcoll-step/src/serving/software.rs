@@ -1,0 +1,56 @@
+//! Model servers: how each runs a model, one row of `data/model_servers.toml` for each.
+
+use std::sync::LazyLock;
+
+use nvcoll_fabric::predict::Server;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::tables;
+
+/// How a model server runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelServer {
+    /// Its name, which is also the name of its rule for an all_reduce.
+    pub name: Server,
+    /// What it is, with versions.
+    pub title: String,
+    /// Microseconds of the processor between two iterations that nothing hides.
+    pub iteration_us: f64,
+    /// The same for each sequence of an iteration.
+    pub sequence_us: f64,
+    /// The part of an answer for which a request that is admitted takes room in the cache: 1 if it never has to wait again.
+    pub reserved: f64,
+    /// Milliseconds of a request before it waits for the scheduler, and of its first token on the way back.
+    pub frontend_ms: f64,
+    /// Tokens of an iteration at most.
+    pub chunk: f64,
+    /// Whether prompts are read in iterations that also decode; else decoding waits.
+    pub mixes: bool,
+    /// Sequences of an iteration at most, on each attention copy.
+    pub sequences: f64,
+    /// The part of the GPU's memory that it takes.
+    pub utilization: f64,
+    /// Where the fields are from.
+    #[serde(default)]
+    pub source: String,
+}
+
+static SERVERS: LazyLock<Vec<ModelServer>> =
+    LazyLock::new(|| tables::rows(include_str!("../data/model_servers.toml"), "server"));
+
+impl ModelServer {
+    /// Returns the servers that are known.
+    pub fn all() -> &'static [Self] {
+        &SERVERS
+    }
+
+    /// Finds a server.
+    ///
+    /// # Errors
+    /// [`crate::Error::Unknown`], with all names.
+    pub fn named(name: &str) -> Result<&'static Self> {
+        tables::named("server", name, Self::all(), |one| one.name.name())
+    }
+}

@@ -1,0 +1,74 @@
+//! Seconds of any iteration, from some that were priced.
+//!
+//! ```text
+//! iteration = rows: between two priced numbers of tokens + attention: closed form of what each sequence has in the cache
+//! ```
+//!
+//! A schedule of requests has thousands of iterations, and all but attention depends on the number of tokens alone.
+
+use std::cell::OnceCell;
+
+use nvcoll_fabric::predict::Server;
+
+use super::iteration::{Batch, Iteration};
+use super::ServingRequest;
+use crate::error::Result;
+use crate::pricing::Pricer;
+
+/// The priced numbers of tokens for each doubling. Chosen: products of few rows change by steps of tiles.
+const PER_DOUBLING: f64 = 2.0;
+
+/// The times of the iterations of a server.
+pub(super) struct IterationTimes<'r> {
+    pricer: &'r Pricer<'r>,
+    request: &'r ServingRequest,
+    own: Option<Server>,
+    generating: Vec<OnceCell<f64>>,
+    reading: Vec<OnceCell<f64>>,
+}
+
+impl<'r> IterationTimes<'r> {
+    pub(super) fn new(pricer: &'r Pricer<'r>, request: &'r ServingRequest, own: Option<Server>) -> Self {
+        let most = (request.software.chunk + request.software.sequences).log2() * PER_DOUBLING;
+        let cells = || vec![OnceCell::new(); most.ceil() as usize + 2];
+        Self { pricer, request, own, generating: cells(), reading: cells() }
+    }
+
+    /// Returns an iteration.
+    pub(super) fn iteration(&self, batch: Batch) -> Iteration<'r> {
+        Iteration { request: self.request, compute: self.pricer.compute(), own: self.own, batch }
+    }
+
+    /// Returns the seconds of an iteration.
+    pub(super) fn seconds(&self, batch: Batch) -> Result<f64> {
+        let rows = (batch.decodes + batch.tokens).max(1.0);
+        let place = (rows.log2() * PER_DOUBLING).min(self.reading.len() as f64 - 2.0);
+        let at = place.floor() as usize;
+        let [low, high] = [at, at + 1].map(|at| f64::exp2(at as f64 / PER_DOUBLING));
+        let of = |at: usize| self.priced(at, batch.tokens > 0.0);
+        let share = (rows - low) / (high - low);
+        let linear = of(at)? * (1.0 - share) + of(at + 1)? * share;
+        Ok(linear + self.attention_s(batch)?)
+    }
+
+    /// Returns the seconds of an iteration of a priced number of tokens, without attention.
+    fn priced(&self, at: usize, is_reading: bool) -> Result<f64> {
+        let known = if is_reading { &self.reading } else { &self.generating };
+        if let Some(&seconds) = known[at].get() {
+            return Ok(seconds);
+        }
+        let rows = f64::exp2(at as f64 / PER_DOUBLING);
+        let batch = match is_reading {
+            true => Batch { prompts: 1.0, tokens: rows, pairs: rows, ..Batch::default() },
+            false => Batch { decodes: rows, cached: rows, ..Batch::default() },
+        };
+        let step = self.iteration(batch).step("iteration", None);
+        let seconds = self.pricer.seconds(&step)? - self.attention_s(batch)?;
+        Ok(*known[at].get_or_init(|| seconds))
+    }
+
+    fn attention_s(&self, batch: Batch) -> Result<f64> {
+        let compute = self.pricer.compute();
+        self.iteration(batch).all_attention().iter().map(|op| Ok(op.count * compute.kernel_s(&op.work)?)).sum()
+    }
+}
