@@ -3329,6 +3329,93 @@ class Schedule:
         """The number of ranks."""
 
 @final
+class ServingPrediction:
+    """What requests see of a model server on a machine: times, tokens per second, the cache, and what limits. `nvcoll.serving.serve` makes it."""
+
+    @property
+    def at_once(self) -> float:
+        """Requests of the mean length for which there is room at once."""
+
+    @property
+    def batch(self) -> float:
+        """Sequences of which a server generates a token at once, mean over time."""
+
+    @property
+    def cache_gib(self) -> float:
+        """GiB of the cache on a GPU."""
+
+    @property
+    def cache_tokens(self) -> float:
+        """Tokens for which the cache of one server has room."""
+
+    @property
+    def decode(self) -> dict[str, float]:
+        """Seconds of an iteration that generates a token of as many sequences, by part of the time."""
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds of a token in which collectives are exposed."""
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs."""
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether requests come faster than they are served."""
+
+    @property
+    def limit(self) -> str:
+        """What limits the tokens per second, in words."""
+
+    @property
+    def machine(self) -> Fabric:
+        """The machine."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What the answer assumes, and why its interval is wider than usual."""
+
+    @property
+    def prefill(self) -> dict[str, float]:
+        """Seconds of an iteration that reads a prompt, or a chunk of one, by part of the time."""
+
+    def to_json(self) -> str:
+        """Returns everything as JSON: the answer, and what was asked."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Generated tokens per second and GPU."""
+
+    @property
+    def tokens_per_second_90(self) -> list[float]:
+        """The ends of the 90 % interval of `tokens_per_second`."""
+
+    @property
+    def tpot_90(self) -> list[float]:
+        """The ends of the 90 % interval of `tpot_s`."""
+
+    @property
+    def tpot_s(self) -> float:
+        """Mean seconds of each token after it."""
+
+    @property
+    def ttft_90(self) -> list[float]:
+        """The ends of the 90 % interval of `ttft_s`."""
+
+    @property
+    def ttft_s(self) -> float:
+        """Mean seconds until the first token of a request."""
+
+    @property
+    def weights_gib(self) -> float:
+        """GiB of weights on a GPU."""
+
+    @property
+    def words(self) -> str:
+        """The layout in words."""
+
+@final
 class Step:
     """One step of a schedule, on one queue of one rank: it folds its sources into its destinations.
 
@@ -3647,6 +3734,18 @@ class StepPricer:
 
     def seconds(self, step: WorkStep, constants: dict[str, float]) -> float:
         """Returns the seconds of a step under other constants. For fits: the pipeline is the closed form."""
+
+    def serve(
+        self, asked: Sequence[str], constants: dict[str, float] | None = None
+    ) -> list[tuple[ServingPrediction | None, str]]:
+        """Answers for layouts of a model server, on all processors.
+
+        Args:
+            asked: JSON of each: model, software, layout, precision and load.
+            constants: constants that replace those that are shipped. For fits.
+
+        Returns:
+            The answers, and for each other one why it has none."""
 
     def sweep(
         self, asked: str, tell: Callable[[int, int], None] | None = None
@@ -4144,6 +4243,9 @@ def parse_size(text: str) -> int:
 def patterns() -> list[PatternRow]:
     """Returns the patterns that predictions know."""
 
+def precisions() -> list[str]:
+    """Returns the names of formats of weights."""
+
 def premul_sum(scalars: float | Sequence[float]) -> PremulSum:
     """Returns the op that multiplies the contribution of each rank by its scalar and adds.
 
@@ -4205,6 +4307,9 @@ def schedule(
         >>> ring = nvcoll.schedule("all_reduce", "ring", world_size=8)
         >>> ring.cost()  # bytes per byte of data, and waits in the longest chain
         (4.375, 15)"""
+
+def serving_software() -> str:
+    """Returns the model servers that are known, as JSON."""
 
 def step_words() -> tuple[list[tuple[str, str, str]], list[tuple[str, str]], list[tuple[str, str]]]:
     """Returns the words of priced steps: name, kind and title of each part of the time; name and title of each line of memory, and of each

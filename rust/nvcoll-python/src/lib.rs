@@ -73,7 +73,11 @@ mod _nvcoll {
     #[pymodule_export]
     use crate::training::pricer::StepPricer;
     #[pymodule_export]
-    use crate::training::{step_words, training_constants, training_models, training_software, WorkStep};
+    use crate::training::serving::ServingPrediction;
+    #[pymodule_export]
+    use crate::training::{
+        precisions, serving_software, step_words, training_constants, training_models, training_software, WorkStep,
+    };
     #[cfg(engine)]
     #[pymodule_export]
     use crate::{

@@ -1,8 +1,26 @@
 //! Steps of training: planned, read, priced. Steps, models and software pass the door as JSON, which users write, too; prices are typed.
 
+/// Makes getters.
+macro_rules! attributes {
+    ($class:ident($self:ident) { $($(#[doc = $doc:literal])+ $name:ident: $type:ty = $value:expr,)+ }) => {
+        #[pymethods]
+        impl $class {
+            $(
+                $(#[doc = $doc])+
+                #[getter]
+                fn $name(&self) -> $type {
+                    let $self = self;
+                    $value
+                }
+            )+
+        }
+    };
+}
+
 pub(crate) mod builder;
 pub(crate) mod prediction;
 pub(crate) mod pricer;
+pub(crate) mod serving;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -14,6 +32,8 @@ use nvcoll_step::memory::{Fit, MemoryLine};
 use nvcoll_step::model::Model;
 use nvcoll_step::options::PlanInput;
 use nvcoll_step::parts::PARTS;
+use nvcoll_step::serving::precision::Precision;
+use nvcoll_step::serving::software::ModelServer;
 use nvcoll_step::software::Software;
 use nvcoll_step::step::WorkStep as Step;
 use nvcoll_step::{Error, Result};
@@ -156,6 +176,18 @@ pub(crate) fn training_models() -> String {
 #[pyfunction]
 pub(crate) fn training_software() -> String {
     json(&Software::all())
+}
+
+/// Returns the model servers that are known, as JSON.
+#[pyfunction]
+pub(crate) fn serving_software() -> String {
+    json(&ModelServer::all())
+}
+
+/// Returns the names of formats of weights.
+#[pyfunction]
+pub(crate) fn precisions() -> Vec<&'static str> {
+    Precision::ALL.iter().map(|one| one.name()).collect()
 }
 
 /// Names with what they are.

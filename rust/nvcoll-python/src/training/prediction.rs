@@ -35,23 +35,6 @@ pub(crate) struct StepPrediction {
     pub(super) priced: StepSource,
 }
 
-/// Makes getters.
-macro_rules! attributes {
-    ($class:ident($self:ident) { $($(#[doc = $doc:literal])+ $name:ident: $type:ty = $value:expr,)+ }) => {
-        #[pymethods]
-        impl $class {
-            $(
-                $(#[doc = $doc])+
-                #[getter]
-                fn $name(&self) -> $type {
-                    let $self = self;
-                    $value
-                }
-            )+
-        }
-    };
-}
-
 attributes! { StepPrediction(found) {
     /// The number of GPUs.
     gpus: u32 = found.report.gpus,

@@ -12,10 +12,12 @@ use nvcoll_step::memory::Fit;
 use nvcoll_step::network::{MeasuredBandwidth, Network};
 use nvcoll_step::planner::Request;
 use nvcoll_step::pricing::{Pricer, StepReport, StepTimeline};
+use nvcoll_step::serving::ServingRequest;
 use nvcoll_step::{Error, Result};
 
 use super::prediction::{StepPrediction, StepSource};
-use super::{input, json, of_step, WorkStep};
+use super::serving::ServingPrediction;
+use super::{input, json, of_step, unplaced, WorkStep};
 use crate::error::invalid;
 use crate::machines::fabric::Fabric;
 use crate::machines::settings::settings_of;
@@ -39,16 +41,9 @@ impl StepPricer {
         Pricer { network: &self.network, device: &self.device, constants: Constants::shipped(), is_exact }
     }
 
-    /// Prices what requests plan, on all processors, with the closed form of the pipeline.
+    /// Prices what requests plan, with the closed form of the pipeline.
     fn all(&self, requests: &[Request]) -> Vec<Result<StepReport>> {
-        let answer = |one: &Request| one.plan().and_then(|step| self.pricer(false).price(&step));
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let each = requests.len().div_ceil(threads).max(1);
-        thread::scope(|scope| {
-            let part = |part: &'_ [Request]| part.iter().map(answer).collect::<Vec<_>>();
-            let running: Vec<_> = requests.chunks(each).map(|some| scope.spawn(move || part(some))).collect();
-            running.into_iter().flat_map(|one| one.join().expect("pricing does not panic")).collect()
-        })
+        on_all_processors(requests, |one| one.plan().and_then(|step| self.pricer(false).price(&step)))
     }
 
     fn found(&self, py: Python<'_>, report: StepReport, priced: StepSource) -> StepPrediction {
@@ -58,6 +53,17 @@ impl StepPricer {
     fn planned(&self, py: Python<'_>, report: StepReport, request: Request) -> StepPrediction {
         self.found(py, report, StepSource::Request(Box::new(request)))
     }
+}
+
+/// Returns the answer to each question.
+fn on_all_processors<Q: Sync, A: Send>(questions: &[Q], answer: impl Fn(&Q) -> A + Sync) -> Vec<A> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let each = questions.len().div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        let part = |part: &[Q]| part.iter().map(&answer).collect::<Vec<A>>();
+        let running: Vec<_> = questions.chunks(each).map(|some| scope.spawn(move || part(some))).collect();
+        running.into_iter().flat_map(|one| one.join().expect("pricing does not panic")).collect()
+    })
 }
 
 #[pymethods]
@@ -181,6 +187,36 @@ impl StepPricer {
         found.retain(|(_, report)| report.fit != Some(Fit::TooLarge) && report.seconds < most);
         found.sort_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds));
         Ok(found.into_iter().map(|(request, report)| self.planned(py, report, request)).collect())
+    }
+
+    /// Answers for layouts of a model server, on all processors.
+    ///
+    /// Args:
+    ///     asked: JSON of each: model, software, layout, precision and load.
+    ///     constants: constants that replace those that are shipped. For fits.
+    ///
+    /// Returns:
+    ///     The answers, and for each other one why it has none.
+    #[pyo3(signature = (asked, constants=None))]
+    fn serve(
+        &self,
+        py: Python<'_>,
+        asked: Vec<String>,
+        constants: Option<BTreeMap<String, f64>>,
+    ) -> PyResult<Vec<(Option<ServingPrediction>, String)>> {
+        let read = |text: &String| {
+            serde_json::from_str::<ServingRequest>(text).map_err(|error| Error::Request(unplaced(&error)))
+        };
+        let constants = Constants::with(&constants.unwrap_or_default()).map_err(|error| of_step(py, &error))?;
+        let pricer = Pricer { constants: &constants, ..self.pricer(false) };
+        let requests: Vec<ServingRequest> =
+            asked.iter().map(read).collect::<Result<_>>().map_err(|error| of_step(py, &error))?;
+        let answers = py.detach(|| on_all_processors(&requests, |one| pricer.serve(one)));
+        let found = requests.into_iter().zip(answers).map(|(request, answer)| match answer {
+            Ok(report) => (Some(ServingPrediction::of(report, self.machine.clone_ref(py), request)), String::new()),
+            Err(error) => (None, error.to_string()),
+        });
+        Ok(found.collect())
     }
 
     /// Returns the seconds of a step under other constants. For fits: the pipeline is the closed form.
