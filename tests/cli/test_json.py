@@ -34,6 +34,8 @@ CALLS = [
     ("algorithms", "-n", "4"),
     ("bench", "-n", "2", "-b", "1K", "--rounds", "2", "-a", "ring", "-a", "tree"),
     ("bench", "broadcast", "-n", "2", "-b", "1K", "--rounds", "2"),
+    ("serve", "llama3-8b", "--tp", "1", "--on", "hgx-h100,l40s-8-p2p", "--dollars-per-gpu-hour", "2,1"),
+    ("serve", "llama3-70b", "--tp", "1", "--pp", "1", "-n", "1"),
     ("fabric",),
     ("fabric", "hgx-h100"),
     ("fabric", "hgx-h100x2+ib-ndr-8"),

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from nvcoll import Error, InvalidArgument, Refuted, __version__
 from nvcoll._nvcoll import collectives
-from nvcoll.cli import algorithms, check, fabric, hints, info, schedules
+from nvcoll.cli import algorithms, check, fabric, hints, info, schedules, serve
 from nvcoll.cli.bench import explain
 from nvcoll.cli.bench.bench import bench as bench_command
 from nvcoll.cli.dryrun.dryrun import dryrun as dryrun_command
@@ -159,6 +159,9 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "plan": plan_command,
         "dryrun": dryrun_command,
         "price": price_command,
+    },
+    "model servers": {
+        "serve": serve.serve,
     },
     "collectives on machines": {
         "predict": predict_command,

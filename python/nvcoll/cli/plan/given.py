@@ -1,0 +1,92 @@
+"""What ``plan`` and ``serve`` read of the command line alike: numbers, fields, prices, a model by its name or file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll.training import configurations
+from nvcoll.training.models import is_model
+from nvcoll.training.options import PlanOptions
+
+
+def numbers(text: str | None) -> list[int]:
+    """Reads numbers with commas between.
+
+    Raises:
+        InvalidArgument: one is no number.
+    """
+    try:
+        return [int(one) for one in text.split(",")] if text else []
+    except ValueError:
+        raise InvalidArgument(f"-n {text} is no number of GPUs: pass one, or several with commas") from None
+
+
+def fields(given: Sequence[str]) -> dict[str, Any]:
+    """Reads ``--set NAME=VALUE``; a value is JSON, as 25 or true, or else a word, as cudnn.
+
+    Raises:
+        InvalidArgument: one has no value.
+    """
+    found = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not (name and sign and value):
+            raise InvalidArgument(
+                f"--set {one}: pass NAME=VALUE, as bucket_mb=25, overlaps_data=false or attention=cudnn"
+            )
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def configured(files: Sequence[str], counts: Sequence[int]) -> tuple[str | dict[str, Any], PlanOptions, list[str]]:
+    """Returns the model and the options that files say, the last first, and what was assumed.
+
+    The first may be the name of a model.
+
+    Raises:
+        InvalidArgument: one cannot be read, or none has a model.
+    """
+    how: dict[str, Any] = {}
+    assumed: list[str] = []
+    for nth, file in enumerate(files):
+        if nth == 0 and (not Path(file).is_file() or is_model(file)):
+            how["model"] = file
+            continue
+        found = configurations.read(file, gpus=counts[0] if counts else None)
+        read = found.words()
+        if "model" in how and "model" in read:
+            del read["model"]
+            found.notes.append(f"its model is not used, {files[0]} is")
+        how |= read
+        assumed += [f"{file}: {note}" for note in found.notes]
+    if "model" not in how:
+        raise InvalidArgument(f"{files[0]} has no model: pass one, as nvcoll plan llama3-8b --config {files[0]}")
+    return how.pop("model"), cast(PlanOptions, how), assumed
+
+
+def prices(given: Sequence[str] | None, machines: Sequence[Fabric]) -> dict[str, float]:
+    """Reads prices of a GPU and hour: one for all machines, or one for each.
+
+    Raises:
+        InvalidArgument: one is no price, or their number fits no number of machines.
+    """
+    try:
+        prices = [float(price) for one in given or () for price in one.split(",")]
+    except ValueError:
+        raise InvalidArgument(
+            "--dollars-per-gpu-hour takes numbers, as 2.5, or one for each machine, as 2.5,4"
+        ) from None
+    if any(not price >= 0 for price in prices):
+        raise InvalidArgument(f"--dollars-per-gpu-hour has the price {min(prices):g}: pass 0 or more")
+    if prices and len(prices) not in (1, len(machines)):
+        raise InvalidArgument(f"there are {len(prices)} prices for {len(machines)} machines: pass one, or one for each")
+    return dict(
+        zip([one.name for one in machines], prices * len(machines) if len(prices) == 1 else prices, strict=False)
+    )

@@ -1,0 +1,83 @@
+"""What a server is asked for, once: keywords of `serve` and `layouts`, options of ``nvcoll serve``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final, Literal, TypedDict
+
+from nvcoll._nvcoll import InvalidArgument, serving_software
+from nvcoll.training.models import model_of
+
+Precision = Literal["bf16", "fp8", "nvfp4", "mxfp4", "int4"]
+Cache = Literal["bf16", "fp8"]
+
+LENGTH: Final = 1024
+"""Tokens of a prompt, and of an answer, by default: those of most public benchmarks."""
+
+CONCURRENCY: Final = 16
+"""Requests under way at once by default. Chosen."""
+
+SERVER: Final = "vllm"
+"""The server by default."""
+
+CACHE_BYTES: Final[Mapping[str, int]] = {"bf16": 2, "fp8": 1}
+"""Bytes of an element of the cache, by its format."""
+
+SIZES: Final = {"tp": "tensor", "pp": "stages", "ep": "expert", "dp_attention": "attention_copies", "copies": "copies"}
+"""The sizes of a layout: the words of people, and the fields of ``ServingLayout`` in Rust."""
+
+
+class ServeOptions(TypedDict, total=False):
+    """What to serve, besides model and machine; what is absent has its default.
+
+    ``input``, ``output``: tokens of a prompt and of an answer, mean. ``concurrency``: requests under way at once;
+    ``rate``: requests a second instead. ``precision``: the format of weights; ``cache``: that of keys and values.
+    ``tp``, ``pp``, ``ep``: ranks that divide layers, stages, parts of the experts. ``dp_attention``: groups that each
+    attend to requests of their own. ``copies``: servers. ``server``: its name; ``overrides``: some of its fields.
+    """
+
+    input: float
+    output: float
+    concurrency: float | None
+    rate: float | None
+    precision: Precision
+    cache: Cache
+    tp: int | None
+    pp: int | None
+    ep: int | None
+    dp_attention: int | None
+    copies: int | None
+    server: str
+    overrides: Mapping[str, Any]
+
+
+@cache
+def servers() -> dict[str, Mapping[str, Any]]:
+    """Returns the servers that are known, by name."""
+    return {row["name"]: row for row in json.loads(serving_software())}
+
+
+def asked(model: str | Mapping[str, Any], how: ServeOptions) -> dict[str, Any]:
+    """Returns what Rust is asked, without the layout.
+
+    Raises:
+        InvalidArgument: a name or an option is unknown.
+    """
+    if unknown := sorted(how.keys() - ServeOptions.__annotations__.keys()):
+        known = ", ".join(ServeOptions.__annotations__)
+        raise InvalidArgument(f"no option of a server is called `{unknown[0]}`: choose from {known}")
+    server = how.get("server", SERVER)
+    if server not in servers():
+        raise InvalidArgument(f"no server is called `{server}`: choose from {', '.join(servers())}")
+    rate = how.get("rate")
+    load = {"rate": rate} if rate is not None else {"concurrency": how.get("concurrency") or CONCURRENCY}
+    load |= {"input": how.get("input", LENGTH), "output": how.get("output", LENGTH)}
+    return {
+        "model": model_of(model),
+        "software": {**servers()[server], **how.get("overrides", {})},
+        "precision": how.get("precision", "bf16"),
+        "cache_bytes": CACHE_BYTES[how.get("cache", "bf16")],
+        "load": load,
+    }
