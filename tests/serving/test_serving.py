@@ -61,7 +61,7 @@ def test_nvlink_serves_faster_than_pcie():
         ({"server": "llama.cpp"}, "no server is called `llama.cpp`"),
         ({"speed": 3}, "no option of a server is called `speed`"),
         ({"tp": 3, "pp": 1}, "multiple of TP x PP"),
-        ({"tp": 8, "pp": 1, "input": 1e9}, "tokens were expected"),
+        ({"tp": 8, "pp": 1, "input": 1e9}, "1 to 1e8 were expected"),
         ({"tp": 8, "pp": 1, "input": 1e7}, "tokens of cache"),
         ({"overrides": {"speed": 1}}, "speed"),
     ],

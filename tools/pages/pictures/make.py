@@ -44,7 +44,13 @@ WITH_OUTPUT = [
     ROOT / "docs/start/first-ten-minutes.md",
     *(
         ROOT / "docs" / name
-        for name in ("train/plan.md", "predict/comparing.md", "predict/predictions.md", "train/traces.md")
+        for name in (
+            "train/plan.md",
+            "predict/comparing.md",
+            "predict/predictions.md",
+            "train/traces.md",
+            "serving-plan.md",
+        )
     ),
 ]
 """Pages whose commands are run too."""

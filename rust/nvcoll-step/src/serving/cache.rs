@@ -7,12 +7,11 @@
 use super::ServingRequest;
 use crate::compute::Device;
 use crate::error::{Error, Result};
-use crate::memory::{MemoryLine, MemoryPart, RankMemory, GIB};
+use crate::memory::{MemoryLine, MemoryPart, RankMemory, GIB, NCCL_BYTES};
 use crate::model::Layer;
 
-/// Bytes that CUDA, kernels and captured graphs take within a server's part of the memory; with NCCL on more than one GPU. Chosen: start-up
-/// logs of vLLM print 0.2 to 0.6 GiB.
-const RUNTIME: [f64; 2] = [0.5 * GIB, 1.0 * GIB];
+/// Bytes of captured graphs. Chosen: start-up logs of vLLM print 0.2 to 0.6 GiB.
+const GRAPHS: f64 = 0.3 * GIB;
 
 /// Bytes of the largest iteration for each token, in widths of the residual stream; for each sequence that is sampled, in logits of 4 bytes.
 /// Chosen after a dry run of vLLM: 1.6 GiB for Llama 3 8B.
@@ -52,7 +51,7 @@ impl ServingRequest {
         let widest = model.hidden as f64 + model.ffn as f64 / f64::from(layout.tensor);
         let working = 2.0 * of_token * software.chunk * widest
             + 4.0 * of_sequence * software.sequences * model.vocab as f64 / f64::from(layout.attention());
-        let runtime = RUNTIME[usize::from(layout.engine() > 1)];
+        let runtime = device.context + GRAPHS + if layout.engine() > 1 { NCCL_BYTES } else { 0.0 };
         let bytes = software.utilization * device.memory - weights - working.min(0.1 * device.memory) - runtime;
         if bytes <= 0.0 {
             let (takes, has) = (weights / GIB, device.memory / GIB);

@@ -57,13 +57,19 @@ pub struct ServingReport {
 static INTERVALS: LazyLock<Vec<Interval>> =
     LazyLock::new(|| tables::rows(include_str!("../data/serving_intervals.toml"), "interval"));
 
-/// Returns the ends of the 90 % interval of a value.
+/// The models of GPUs of data/serving.
+const PUBLISHED: [&str; 3] = ["h100-sxm", "h200", "b200"];
+
+/// The times that an interval is wider on other GPUs, on the logarithmic scale. Chosen, as for steps of training.
+const WIDER: f64 = 1.5;
+
+/// Returns the ends of the 90 % interval of a value, wider by a power.
 ///
 /// # Panics
 /// If the table that is shipped lacks the class.
-fn interval(class: &str, value: f64) -> [f64; 2] {
+fn interval(class: &str, value: f64, wider: f64) -> [f64; 2] {
     let row = tables::named("interval", class, &INTERVALS, |one| &one.class).expect("a test prices each class");
-    [value * row.low, value * row.high]
+    [row.low, row.high].map(|end| value * end.powf(wider))
 }
 
 impl Pricer<'_> {
@@ -111,13 +117,15 @@ impl Pricer<'_> {
         let tokens_per_second = served.tokens_per_second * servers / f64::from(layout.gpus());
         let ttft_s = served.ttft_s + software.frontend_ms * 1e-3;
         let asked = load.concurrency.unwrap_or(0.0);
+        let (longest, seconds) = decode.parts.longest(|_| true);
         let limit = match is_saturated {
             true => "requests come faster than they are served".to_owned(),
             false if at_once < asked => format!("the cache has room for {at_once:.0} of {asked:.0} requests at once"),
-            false => decode.limit(),
+            false => format!("{longest}, {:.0} % of a token", 100.0 * seconds / decode.seconds),
         };
-        let mut notes = decode.extrapolated.clone();
-        notes.extend(note);
+        let is_published = PUBLISHED.contains(&self.device.name.as_str());
+        let wider = if is_published { 1.0 } else { WIDER };
+        let unlike = (!is_published).then(|| format!("no rows of servers on {} were published", self.device.title));
         Ok(ServingReport {
             gpus: layout.gpus(),
             cache_tokens: cache.tokens * copies,
@@ -127,15 +135,15 @@ impl Pricer<'_> {
             ttft_s,
             tpot_s: served.tpot_s,
             tokens_per_second,
-            ttft_90: interval("first token", ttft_s),
-            tpot_90: interval("token", served.tpot_s),
-            tokens_per_second_90: interval("tokens per second", tokens_per_second),
+            ttft_90: interval("first token", ttft_s, wider),
+            tpot_90: interval("token", served.tpot_s, wider),
+            tokens_per_second_90: interval("tokens per second", tokens_per_second, wider),
             batch: decodes,
             decode,
             prefill,
             limit,
             is_saturated,
-            notes,
+            notes: unlike.into_iter().chain(note).collect(),
         })
     }
 
