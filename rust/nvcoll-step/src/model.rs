@@ -3,6 +3,7 @@
 //! A model is one row of `data/models.toml`, or the same fields in a file of the user's. Layers differ in two ways only: a layer has a
 //! dense MLP or experts, and it sees the whole sequence or a window. [`Model::layer`] says which of the four a layer is.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
@@ -206,6 +207,13 @@ impl Model {
             .is_some_and(|one| index >= one.dense_layers && (index - one.dense_layers + 1).is_multiple_of(one.every));
         let has_window = self.window.is_some_and(|one| one.every == 1 || !(index + 1).is_multiple_of(one.every));
         Layer { has_experts, has_window }
+    }
+
+    /// Returns the kinds of its layers, with the number of each.
+    pub(crate) fn kinds(&self) -> BTreeMap<Layer, u32> {
+        let mut found = BTreeMap::new();
+        (0..self.layers).for_each(|index| *found.entry(self.layer(index)).or_default() += 1);
+        found
     }
 
     /// Returns the parameters of a layer; norms and biases are left out, less than 0.1 %.

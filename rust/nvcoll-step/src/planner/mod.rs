@@ -15,7 +15,7 @@ mod once;
 mod request;
 mod stages;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
 use crate::model::Layer;
@@ -63,13 +63,9 @@ impl Request {
         Ok(())
     }
 
-    fn kinds(&self) -> BTreeSet<Layer> {
-        (0..self.model.layers).map(|index| self.model.layer(index)).collect()
-    }
-
     fn blocks(&self) -> BTreeMap<String, LayerBlock> {
         let mut blocks: BTreeMap<String, LayerBlock> =
-            self.kinds().into_iter().map(|kind| (name_of(kind), LayerSizes::of(self, kind).block())).collect();
+            self.model.kinds().into_keys().map(|kind| (name_of(kind), LayerSizes::of(self, kind).block())).collect();
         let ends = LayerSizes::of(self, self.model.layer(0));
         blocks.insert("embedding".to_owned(), layers::embedding(&ends));
         blocks.insert("head".to_owned(), layers::head(&ends));

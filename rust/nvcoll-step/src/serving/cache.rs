@@ -72,7 +72,7 @@ impl ServingRequest {
             let bytes = |kind| self.precision.of(kind, has_experts, device).bytes;
             matrices.map(|one| one.columns * one.inner * one.count * bytes(one.kind)).sum()
         };
-        (0..self.model.layers).map(|index| of_layer(self.model.layer(index))).sum()
+        self.model.kinds().into_iter().map(|(kind, count)| f64::from(count) * of_layer(kind)).sum()
     }
 
     /// Bytes of embedding and head on one rank, of a stage that has one if there are several.
@@ -83,11 +83,13 @@ impl ServingRequest {
 
     /// The layers whose cache grows with a sequence: those with a window keep its tokens alone, and count as nothing for long ones.
     fn cached_layers(&self) -> f64 {
-        let whole = (0..self.model.layers).filter(|&index| !self.model.layer(index).has_window).count() as f64;
-        let windows = f64::from(self.model.layers) - whole;
+        let kinds = self.model.kinds();
+        let of = |window: bool| {
+            kinds.iter().filter(|(kind, _)| kind.has_window == window).map(|(_, &count)| f64::from(count)).sum::<f64>()
+        };
         let length = self.load.input + self.load.output;
         let seen = self.model.window.map_or(0.0, |one| (one.tokens as f64 / length).min(1.0));
-        whole + windows * seen
+        of(false) + of(true) * seen
     }
 }
 

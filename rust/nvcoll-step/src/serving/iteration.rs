@@ -12,7 +12,7 @@
 //!
 //! With stages, the iteration is one batch on its way through all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use nvcoll_fabric::predict::{Pattern, Server};
 
@@ -67,6 +67,8 @@ pub(super) struct Iteration<'r> {
     /// The server whose kernels run an all_reduce; none: NCCL.
     pub(super) own: Option<Server>,
     pub(super) batch: Batch,
+    /// The kinds of the model's layers.
+    pub(super) kinds: &'r BTreeMap<Layer, u32>,
 }
 
 impl Iteration<'_> {
@@ -111,10 +113,7 @@ impl Iteration<'_> {
         let mut ops =
             vec![StepOp::once("scheduler", StepWork::Host { seconds }), self.moved("embedding", 2.0 * hidden, 1.0)];
         ops.extend(self.reduced());
-        for (kind, count) in self.kinds() {
-            let layers = self.layer(kind).into_iter().map(|op| StepOp { count: op.count * count, ..op });
-            ops.extend(layers);
-        }
+        ops.extend(self.of_all_layers(|kind| self.layer(kind)));
         for _ in 1..layout.stages {
             let bytes = self.batch.rows() * hidden * ELEMENT;
             let work = StepWork::Message { way: Way::Send, bytes, peer: layout.tensor, tag: 0 };
@@ -140,20 +139,14 @@ impl Iteration<'_> {
         ops
     }
 
-    /// Returns the kinds of layers, with how many there are.
-    fn kinds(&self) -> BTreeMap<Layer, f64> {
-        let model = &self.request.model;
-        let kinds: BTreeSet<Layer> = (0..model.layers).map(|index| model.layer(index)).collect();
-        let many = |kind: Layer| (0..model.layers).filter(|&index| model.layer(index) == kind).count() as f64;
-        kinds.into_iter().map(|kind| (kind, many(kind))).collect()
-    }
-
     /// Returns attention of all layers.
     pub(super) fn all_attention(&self) -> Vec<StepOp> {
-        let of_kind = |(kind, count): (Layer, f64)| {
-            self.attention(kind).into_iter().map(move |op| StepOp { count: op.count * count, ..op })
-        };
-        self.kinds().into_iter().flat_map(of_kind).collect()
+        self.of_all_layers(|kind| self.attention(kind))
+    }
+
+    fn of_all_layers(&self, ops: impl Fn(Layer) -> Vec<StepOp>) -> Vec<StepOp> {
+        let times = |count: f64| move |op: StepOp| StepOp { count: op.count * count, ..op };
+        self.kinds.iter().flat_map(|(&kind, &count)| ops(kind).into_iter().map(times(count.into()))).collect()
     }
 
     fn layer(&self, kind: Layer) -> Vec<StepOp> {

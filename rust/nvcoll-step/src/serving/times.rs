@@ -7,12 +7,14 @@
 //! A schedule of requests has thousands of iterations, and all but attention depends on the number of tokens alone.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 use nvcoll_fabric::predict::Server;
 
 use super::iteration::{Batch, Iteration};
 use super::ServingRequest;
 use crate::error::Result;
+use crate::model::Layer;
 use crate::pricing::Pricer;
 
 /// The priced numbers of tokens for each doubling. Chosen: products of few rows change by steps of tiles.
@@ -23,6 +25,7 @@ pub(super) struct IterationTimes<'r> {
     pricer: &'r Pricer<'r>,
     request: &'r ServingRequest,
     own: Option<Server>,
+    kinds: BTreeMap<Layer, u32>,
     generating: Vec<OnceCell<f64>>,
     reading: Vec<OnceCell<f64>>,
 }
@@ -31,12 +34,12 @@ impl<'r> IterationTimes<'r> {
     pub(super) fn new(pricer: &'r Pricer<'r>, request: &'r ServingRequest, own: Option<Server>) -> Self {
         let most = (request.software.chunk + request.software.sequences).log2() * PER_DOUBLING;
         let cells = || vec![OnceCell::new(); most.ceil() as usize + 2];
-        Self { pricer, request, own, generating: cells(), reading: cells() }
+        Self { pricer, request, own, kinds: request.model.kinds(), generating: cells(), reading: cells() }
     }
 
     /// Returns an iteration.
-    pub(super) fn iteration(&self, batch: Batch) -> Iteration<'r> {
-        Iteration { request: self.request, compute: self.pricer.compute(), own: self.own, batch }
+    pub(super) fn iteration(&self, batch: Batch) -> Iteration<'_> {
+        Iteration { request: self.request, compute: self.pricer.compute(), own: self.own, batch, kinds: &self.kinds }
     }
 
     /// Returns the seconds of an iteration.
