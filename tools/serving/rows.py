@@ -65,7 +65,7 @@ SAMPLE = 200
 LEAST = 20
 """Rows that a group must have to be left out."""
 
-CONSTANTS = {"server_kernel.hopper": 1.3, "server_kernel.blackwell": 0.7, "narrow_weights": 1.1, "widened_weights": 1.3}
+CONSTANTS = {"graph_kernel.hopper": 1.3, "graph_kernel.blackwell": 0.7, "narrow_weights": 1.1, "widened_weights": 1.3}
 SERVERS = ("vllm", "sglang", "trtllm")
 FIELDS = {"sequence_us": [2.0] * 3, "iteration_us": [900.0, 2000.0, 900.0], "frontend_ms": [28.0, 200.0, 80.0]}
 """What is fitted, with expected values: constants of all servers, and fields of each."""
@@ -268,8 +268,8 @@ GROUPS: Mapping[str, Callable[[Row], str]] = {
 
 
 LIKE = {
-    "server_kernel.hopper": ("server_kernel.volta", "server_kernel.ampere"),
-    "server_kernel.blackwell": ("server_kernel.blackwell_ultra",),
+    "graph_kernel.hopper": ("graph_kernel.volta", "graph_kernel.ampere"),
+    "graph_kernel.blackwell": ("graph_kernel.blackwell_ultra",),
 }
 """Constants of generations without rows, by those whose value they have."""
 

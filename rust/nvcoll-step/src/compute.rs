@@ -237,9 +237,9 @@ impl Compute<'_> {
         (constant.of(self.device.class) / constant.ampere).max(1.0) * bytes / self.stream_rate()
     }
 
-    /// Returns the seconds of a kernel of a server beyond its work: its start, its tail, and the gap to the next in a CUDA graph.
-    pub(crate) fn server_kernel_s(&self) -> f64 {
-        self.constants.server_kernel.of(self.device.class) * 1e-6
+    /// Returns the seconds of a kernel in a CUDA graph beyond its work: its start, its tail, and the gap to the next.
+    pub(crate) fn graph_kernel_s(&self) -> f64 {
+        self.constants.graph_kernel.of(self.device.class) * 1e-6
     }
 
     fn gemm(

@@ -72,7 +72,7 @@ pub struct Constants {
     pub contention: f64,
     pub network: f64,
     pub all_to_all: f64,
-    pub server_kernel: ByGeneration,
+    pub graph_kernel: ByGeneration,
     pub narrow_weights: f64,
     pub widened_weights: f64,
 }

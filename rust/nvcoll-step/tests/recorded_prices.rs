@@ -317,10 +317,12 @@ fn a_collective_of_two_recorded_ranks_waits_for_the_later() {
     let ops = |gemms: usize| {
         let mut ops: Vec<Value> = (0..gemms).map(|_| gemm(7)).collect();
         ops.push(collective(7, 1e8, "pp"));
-        ops.iter_mut().for_each(|op| op["by_graph"] = json!(true));
         Value::Array(ops)
     };
-    let found = price(&plain(), &step_of(json!([rank(0, 8, ops(1)), rank(8, 8, ops(3))])));
+    let mut step = step_of(json!([rank(0, 8, ops(1)), rank(8, 8, ops(3))]));
+    let Form::Streams(streams) = &mut step.form else { panic!("it has streams") };
+    streams.ranks.iter_mut().for_each(|rank| rank.host = HostClock::Timed);
+    let found = price(&plain(), &step);
     assert_near(found.seconds, 3.0 * gemm_s(&PLAIN) + all_reduce_s(1e8, DP), 1e-6);
     assert_eq!(part(&found, "bubble"), 0.0, "the slowest rank waits for nobody");
     assert_eq!(found.roles.len(), 2);

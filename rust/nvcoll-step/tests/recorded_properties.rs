@@ -100,9 +100,9 @@ proptest! {
         } else if op["work"] == "host" {
             op["seconds"].as_f64().unwrap()
         } else {
-            let mut graph = op.clone();
-            graph["by_graph"] = json!(true);
-            seconds(&[graph])
+            let mut step = step_of(&[vec![op.clone()]]);
+            step["streams"]["ranks"][0]["host"] = json!("timed");
+            priced(&plain(), &step).unwrap().seconds
         };
         let (mut streams, mut all) = (BTreeMap::<String, f64>::new(), 0.0);
         for op in &ops {

@@ -76,7 +76,7 @@ impl Iteration<'_> {
     pub(super) fn step(&self, name: &str, memory: Option<RankMemory>) -> WorkStep {
         let (request, layout) = (self.request, &self.request.layout);
         let issued =
-            self.ops().into_iter().map(|op| Issued { stream: 0, line: None, by_graph: false, together: None, op });
+            self.ops().into_iter().map(|op| Issued { stream: 0, line: None, by_graph: true, together: None, op });
         let rank = RankStreams {
             rank: 0,
             stands_for: layout.engine(),
@@ -133,8 +133,6 @@ impl Iteration<'_> {
         let [launches, passes] = SAMPLING;
         let bytes = passes * 4.0 * sampled * model.vocab as f64;
         ops.push(StepOp::once("sampling", StepWork::Move { bytes, launches, rate: MoveRate::Counted, flops: 0.0 }));
-        let kernels: f64 = ops.iter().map(|op| op.count * op.work.launches()).sum();
-        ops.push(StepOp::once("kernels start", StepWork::Timed { seconds: kernels * self.compute.server_kernel_s() }));
         ops.push(StepOp::once("sampled tokens", StepWork::HostWait { target: Awaited::Device }));
         ops
     }

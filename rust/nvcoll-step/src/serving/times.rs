@@ -16,6 +16,7 @@ use super::ServingRequest;
 use crate::error::Result;
 use crate::model::Layer;
 use crate::pricing::Pricer;
+use crate::step::work::StepOp;
 
 /// The priced numbers of tokens for each doubling. Chosen: products of few rows change by steps of tiles.
 const PER_DOUBLING: f64 = 2.0;
@@ -72,6 +73,7 @@ impl<'r> IterationTimes<'r> {
 
     fn attention_s(&self, batch: Batch) -> Result<f64> {
         let compute = self.pricer.compute();
-        self.iteration(batch).all_attention().iter().map(|op| Ok(op.count * compute.kernel_s(&op.work)?)).sum()
+        let seconds = |op: &StepOp| Ok(op.count * (compute.kernel_s(&op.work)? + compute.graph_s(&op.work)));
+        self.iteration(batch).all_attention().iter().map(seconds).sum()
     }
 }

@@ -224,15 +224,6 @@ impl StepWork {
         }
     }
 
-    /// Returns the kernels that it launches.
-    pub(crate) const fn launches(&self) -> f64 {
-        match self {
-            Self::Move { launches, .. } => *launches,
-            _ if self.is_task() => 1.0,
-            _ => 0.0,
-        }
-    }
-
     /// Says whether it orders streams, which only steps on streams have.
     pub(crate) const fn is_order(&self) -> bool {
         matches!(self, Self::Record { .. } | Self::StreamWait { .. } | Self::HostWait { .. })

@@ -8,6 +8,8 @@
 //! | copies | bytes at the rate of the link to the processor, and a latency | that link, in its direction |
 //! | collectives, messages | as in planned steps | ports of the GPU or its share of the network cards, or both; messages one direction |
 //!
+//! Kernels that a CUDA graph launches take longer by their start and the gap to the next.
+//!
 //! A collective needs all of the link that limits it, except in its latency. The processor takes time for each operator, launch and event.
 
 use std::collections::{BTreeMap, HashMap};
@@ -35,6 +37,15 @@ impl Compute<'_> {
     /// Those of [`Compute::seconds`].
     pub(crate) fn kernel_s(&self, work: &StepWork) -> Result<f64> {
         Ok(self.seconds(work)?.max(KERNEL_S))
+    }
+
+    /// Returns the seconds that a CUDA graph adds to kernels which it launches. Those of collectives were measured in one.
+    pub(crate) fn graph_s(&self, work: &StepWork) -> f64 {
+        match work {
+            StepWork::Move { launches, .. } => launches * self.graph_kernel_s(),
+            StepWork::Gemm { .. } | StepWork::Attention(_) => self.graph_kernel_s(),
+            _ => 0.0,
+        }
     }
 }
 
@@ -290,6 +301,7 @@ impl<'p, 's> Maker<'p, 's> {
                 (seconds, op.computing_part(), true, vec![(SMS, 1.0)], 0.0)
             }
         };
+        let seconds = seconds + if one.by_graph { op.count * compute.graph_s(&op.work) } else { 0.0 };
         self.seconds += seconds;
         let (alone, together) = (ps(seconds.min(MOST_SECONDS)), one.together);
         let is_measured = matches!(op.work, StepWork::Timed { .. });
