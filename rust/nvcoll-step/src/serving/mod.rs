@@ -110,7 +110,7 @@ impl ServingRequest {
         let ((Some(number), None) | (None, Some(number))) = (concurrency, rate) else {
             return refuse("pass the requests that are under way at once, or those in a second".to_owned());
         };
-        if !(number > 0.0 && number <= MOST_REQUESTS) || !(0.0..=1.0).contains(&spread) {
+        if !(number > 0.0 && number <= MOST_REQUESTS && (0.0..=1.0).contains(&spread)) {
             return refuse(format!(
                 "{number} requests whose lengths differ by {spread}: above 0 to {MOST_REQUESTS:e}, and 0 to 1 were expected"
             ));
