@@ -88,6 +88,12 @@ def test_limits_leave_out_what_is_slower_and_the_fewest_gpus_come_first():
     assert [one["gpus"] for one in found["found"]] == sorted(one["gpus"] for one in found["found"])
 
 
+def test_each_machine_has_rows_in_the_text():
+    text = cli("serve", "qwen3-30b-a3b", "--on", "hgx-h100,hgx-h200,hgx-b200").stdout
+    rows = [line.split()[0] for line in text.splitlines()[3:] if line.startswith("hgx-")]
+    assert {rows.count(name) for name in ("hgx-h100", "hgx-h200", "hgx-b200")} == {4} and " more: pass --json" in text
+
+
 def test_a_change_of_the_machine_is_a_machine_beside_it():
     text = cli("serve", "llama3-70b", "--tp", "8", "--precision", "fp8", "--what-if", "pcie").stdout
     assert "hgx-h100 with pcie" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,7 +14,7 @@ from nvcoll.text.formatting import counted, duration
 from nvcoll.training.prediction import PARTS
 
 ROWS: Final = 12
-"""Layouts of a machine that the text shows. Chosen."""
+"""Layouts that the text shows, as many of each machine. Chosen."""
 
 
 def interval(ends: Sequence[float]) -> str:
@@ -45,12 +46,13 @@ class ServingReport(Blocks):
             yield from self._detail(self.found[0])
         else:
             yield None
-            yield self._table()
-            if len(self.found) > ROWS:
-                yield Line("", f"and {len(self.found) - ROWS} more: pass --json")
+            shown = self._shown()
+            yield self._table(shown)
+            if len(self.found) > len(shown):
+                yield Line("", f"and {len(self.found) - len(shown)} more: pass --json")
         if self.refused:
             yield from under("refused", [f"{counted(many, 'layout')}: {why}" for why, many in self.refused.items()])
-        notes = dict.fromkeys(f"{one.machine.name}: {note}" for one in self.found[:ROWS] for note in one.notes)
+        notes = dict.fromkeys(f"{one.machine.name}: {note}" for one in self._shown() for note in one.notes)
         yield from under("note", notes)
 
     def price(self, found: ServingPrediction) -> float | None:
@@ -81,7 +83,18 @@ class ServingReport(Blocks):
         rows.append(["all", *(duration(sum(parts.values())) for parts in steps.values())])
         yield Table(["where the time goes", *steps], rows, left=["where the time goes"])
 
-    def _table(self) -> Table:
+    def _shown(self) -> list[ServingPrediction]:
+        """The first layouts of each machine, in their order."""
+        machines = dict.fromkeys(one.machine.name for one in self.found)
+        most, seen = max(ROWS // max(len(machines), 1), 1), Counter[str]()
+        shown = []
+        for one in self.found:
+            seen[one.machine.name] += 1
+            if seen[one.machine.name] <= most:
+                shown.append(one)
+        return shown
+
+    def _table(self, shown: Sequence[ServingPrediction]) -> Table:
         heads = ["machine", "layout", "KV tokens", "at once", "TTFT", "TPOT", "90 % interval", "tokens/s/GPU", "limit"]
         rows = [
             [
@@ -93,12 +106,12 @@ class ServingReport(Blocks):
                 duration(one.tpot_s),
                 duration(*one.tpot_90),
                 f"{one.tokens_per_second:,.0f}",
-                one.limit,
+                one.limit.removesuffix(" of a token"),
             ]
-            for one in self.found[:ROWS]
+            for one in shown
         ]
         if self.dollars:
             heads.insert(-1, "$/M tokens")
-            for cells, one in zip(rows, self.found, strict=False):
+            for cells, one in zip(rows, shown, strict=True):
                 cells.insert(-1, "" if (cost := self.price(one)) is None else f"{cost:.2f}")
         return Table(heads, rows, left=["machine", "layout", "limit"], optional=["90 % interval", "limit"])
