@@ -23,6 +23,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a dry run needs
 
 H100 = next(row for row in nvcoll._nvcoll.gpus() if row.name == "h100-sxm")
 
+H100_BYTES = int(79.18 * 2**30)
+"""The memory that PyTorch prints of it, 79.18 GiB."""
+
 PATIENCE_S = 20
 """How long what must end has for that. Chosen: only a leak takes so long."""
 
@@ -101,7 +104,7 @@ def test_ranks_are_told_their_place_and_see_a_virtual_gpu(ranks_that, monkeypatc
         spec, environment = json.loads(run.message)
         assert (spec["rank"], spec["world_size"], spec["roles"]) == (rank, 16, [0, 9])
         assert spec["script"] == str(tmp_path / "train.py") and spec["local_world_size"] == 8
-        assert spec["memory"] == int(0.99 * 80 * 2**30) and not spec["times"]
+        assert spec["memory"] == H100_BYTES and not spec["times"]
         assert not environment.keys() & {"SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "CUDA_VISIBLE_DEVICES", "NVCOLL_TORCH"}
         assert environment["LD_PRELOAD"] == str(library())
         assert environment["LD_LIBRARY_PATH"] == f"{tmp_path}:/usr/lib"
@@ -122,13 +125,13 @@ def test_nvidia_smi_shows_the_virtual_gpus(tmp_path, monkeypatch):
 
     assert printed("-L").splitlines()[1].startswith("GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-6e76")
     table = printed()
-    assert "CUDA Version: 13.2" in table and table.count("H100 80GB HBM3") == 2 and table.count("/ 81100MiB") == 2
+    assert "CUDA Version: 13.2" in table and table.count("H100 80GB HBM3") == 2 and table.count("/ 81080MiB") == 2
     query = "--query-gpu=name,memory.total,count"
     assert printed(query, "--format=csv").splitlines() == [
         "name, memory.total [MiB], count",
-        *["NVIDIA H100 80GB HBM3, 81100 MiB, 2"] * 2,
+        *["NVIDIA H100 80GB HBM3, 81080 MiB, 2"] * 2,
     ]
-    assert printed(query, "--format=csv,noheader,nounits", "-i", "1") == "NVIDIA H100 80GB HBM3, 81100, 2\n"
+    assert printed(query, "--format=csv,noheader,nounits", "-i", "1") == "NVIDIA H100 80GB HBM3, 81080, 2\n"
     assert printed("--query-compute-apps=pid", "--format=csv,noheader").strip() == ""
 
 
@@ -309,7 +312,7 @@ def test_the_death_of_the_parent_leaves_nothing(tmp_path, number):
 
 def test_a_gpu_is_described_by_its_row():
     found = virtual_gpu(H100, 4, 12)
-    assert found == f"name=NVIDIA H100 80GB HBM3;cc=90;sms=132;memory={int(0.99 * 80 * 2**30)};devices=4;cuda=12"
+    assert found == f"name=NVIDIA H100 80GB HBM3;cc=90;sms=132;memory={H100_BYTES};devices=4;cuda=12"
 
 
 @pytest.mark.parametrize(
