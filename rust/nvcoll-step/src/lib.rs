@@ -10,8 +10,8 @@
 //! | `tables` | tables that are shipped: rows that are found by name |
 //! | [`software`] | how a framework runs a step |
 //! | [`attention`] | one kernel of attention |
-//! | `matrices` | the matrices of a layer on one rank |
 //! | [`model`] | transformers: their dimensions and parameters |
+//! | `matrices` | the matrices of a layer on one rank |
 //! | [`network`] | groups of ranks on a machine, and what collectives among them cost |
 //! | [`pipeline`] | the order in which stages work on micro-batches, and when they end: virtual time |
 //! | [`layout`] | how a batch and a model are divided among GPUs |

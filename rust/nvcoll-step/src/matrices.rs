@@ -27,7 +27,7 @@ pub(crate) enum MatrixKind {
 
 /// Among how many ranks the parts of a layer are divided.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Division {
+pub(crate) struct LayerDivision {
     /// The heads of queries.
     pub(crate) heads: f64,
     /// The heads of keys and values.
@@ -42,7 +42,7 @@ pub(crate) struct Division {
 
 impl Model {
     /// Returns the matrices of a layer on one rank; norms and biases are left out.
-    pub(crate) fn matrices(&self, layer: Layer, by: &Division) -> Vec<Matrix> {
+    pub(crate) fn matrices(&self, layer: Layer, by: &LayerDivision) -> Vec<Matrix> {
         let mut found = self.attention_matrices(by);
         let (hidden, up) = (self.hidden as f64, if self.gated { 2.0 } else { 1.0 });
         let of = |kind, name, columns, inner, count| Matrix { name, columns, inner, count, kind };
@@ -64,7 +64,7 @@ impl Model {
         found
     }
 
-    fn attention_matrices(&self, by: &Division) -> Vec<Matrix> {
+    fn attention_matrices(&self, by: &LayerDivision) -> Vec<Matrix> {
         let (hidden, heads) = (self.hidden as f64, self.heads as f64 / by.heads);
         let of = |kind, name, columns, inner| Matrix { name, columns, inner, count: 1.0, kind };
         let Some(mla) = self.mla else {

@@ -15,7 +15,7 @@
 use super::request::Request;
 use crate::attention::Attention;
 use crate::layout::Dtype;
-use crate::matrices::{Division, Matrix, MatrixKind};
+use crate::matrices::{LayerDivision, Matrix, MatrixKind};
 use crate::model::{Experts, Layer};
 use crate::software::AttentionKernel;
 use crate::step::layers::{Hides, LayerBlock, LayerOp};
@@ -36,7 +36,7 @@ pub(super) struct LayerSizes<'r> {
 }
 
 /// A matrix with the tokens that it multiplies with.
-struct Product {
+struct LayerProduct {
     matrix: Matrix,
     rows: f64,
 }
@@ -76,9 +76,9 @@ impl<'r> LayerSizes<'r> {
         }
     }
 
-    fn products(&self) -> Vec<Product> {
+    fn products(&self) -> Vec<LayerProduct> {
         let (tensor, expert) = (self.tensor, f64::from(self.request.layout.expert));
-        let by = Division { heads: tensor, kv_heads: tensor, mlp: tensor, experts: expert, expert_width: 1.0 };
+        let by = LayerDivision { heads: tensor, kv_heads: tensor, mlp: tensor, experts: expert, expert_width: 1.0 };
         let rows = |matrix: &Matrix| match (matrix.kind, self.experts()) {
             (MatrixKind::Latents, _) => self.tokens / self.divided(),
             (MatrixKind::Router, _) => self.tokens / tensor,
@@ -86,13 +86,13 @@ impl<'r> LayerSizes<'r> {
             _ => self.tokens,
         };
         let matrices = self.request.model.matrices(self.layer, &by).into_iter();
-        matrices.map(|matrix| Product { rows: rows(&matrix), matrix }).collect()
+        matrices.map(|matrix| LayerProduct { rows: rows(&matrix), matrix }).collect()
     }
 
     /// Parameters of this layer on this rank: dense parameters and parameters of its experts.
     pub(super) fn parameters(&self) -> (f64, f64) {
         let (mut dense, mut experts) = (0.0, 0.0);
-        for Product { matrix: Matrix { columns, inner, count, kind, .. }, .. } in self.products() {
+        for LayerProduct { matrix: Matrix { columns, inner, count, kind, .. }, .. } in self.products() {
             match kind {
                 MatrixKind::Router => (),
                 MatrixKind::Expert => experts += columns * inner * count,
@@ -110,11 +110,11 @@ impl<'r> LayerSizes<'r> {
     /// Bytes of the results of GEMMs that the backward pass needs, if this part of all FLOPs is computed again.
     pub(super) fn kept_results(&self, again: f64) -> f64 {
         let products = self.products();
-        let flops = |one: &Product| one.rows * one.matrix.columns * one.matrix.inner * one.matrix.count;
+        let flops = |one: &LayerProduct| one.rows * one.matrix.columns * one.matrix.inner * one.matrix.count;
         let mut left = again * products.iter().map(flops).sum::<f64>();
         let is_weighed = self.request.software.weighs_results;
         let last = |one: &Matrix| one.name.ends_with("down") && (one.kind != MatrixKind::Expert || !is_weighed);
-        let mut needed: Vec<&Product> = products.iter().filter(|one| !last(&one.matrix)).collect();
+        let mut needed: Vec<&LayerProduct> = products.iter().filter(|one| !last(&one.matrix)).collect();
         needed.sort_by(|one, other| one.matrix.inner.total_cmp(&other.matrix.inner));
         let bytes = needed.into_iter().map(|one| {
             let part = (left / flops(one)).min(1.0);
@@ -200,7 +200,7 @@ impl<'r> LayerSizes<'r> {
             _ => 1.0,
         };
         let products = self.products();
-        let elements = products.iter().map(|Product { rows, matrix: one }| {
+        let elements = products.iter().map(|LayerProduct { rows, matrix: one }| {
             let columns = if backward { one.columns } else { one.inner };
             rows * columns * one.count * part(one.kind)
         });
@@ -299,7 +299,7 @@ impl<'r> LayerSizes<'r> {
         let products = self.products();
         let gemms = |size: fn(f64, f64, f64) -> (f64, f64, f64), pass: &str| -> Vec<LayerOp> {
             let gemm =
-                |one: &Product| self.gemm(&one.matrix, size(one.rows, one.matrix.columns, one.matrix.inner), pass);
+                |one: &LayerProduct| self.gemm(&one.matrix, size(one.rows, one.matrix.columns, one.matrix.inner), pass);
             products.iter().map(gemm).collect()
         };
         let pass = |backward| {

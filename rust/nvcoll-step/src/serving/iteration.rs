@@ -41,7 +41,7 @@ const SAMPLING: [f64; 2] = [10.0, 3.0];
 
 /// The sequences of an iteration on one attention copy.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Batch {
+pub(super) struct IterationBatch {
     /// Sequences of which a token is generated.
     pub(super) decodes: f64,
     /// The tokens of these sequences in the cache.
@@ -54,7 +54,7 @@ pub(super) struct Batch {
     pub(super) pairs: f64,
 }
 
-impl Batch {
+impl IterationBatch {
     fn rows(&self) -> f64 {
         self.decodes + self.tokens
     }
@@ -66,7 +66,7 @@ pub(super) struct Iteration<'r> {
     pub(super) compute: Compute<'r>,
     /// The server whose kernels run an all_reduce; none: NCCL.
     pub(super) own: Option<Server>,
-    pub(super) batch: Batch,
+    pub(super) batch: IterationBatch,
     /// The kinds of the model's layers.
     pub(super) kinds: &'r BTreeMap<Layer, u32>,
 }
@@ -107,7 +107,7 @@ impl Iteration<'_> {
 
     fn ops(&self) -> Vec<StepOp> {
         let ServingRequest { model, software, layout, .. } = self.request;
-        let Batch { decodes, prompts, .. } = self.batch;
+        let IterationBatch { decodes, prompts, .. } = self.batch;
         let (hidden, sampled) = (model.hidden as f64, decodes + prompts);
         let seconds = (software.iteration_us + software.sequence_us * sampled) * 1e-6;
         let mut ops =
@@ -209,7 +209,7 @@ impl Iteration<'_> {
 
     /// Latents to keys and values of all heads for prompts; for generated tokens queries to latents, and results from them.
     fn expansion(&self, matrix: &Matrix, stored: Stored) -> Vec<StepOp> {
-        let (model, Batch { decodes, tokens, .. }) = (&self.request.model, self.batch);
+        let (model, IterationBatch { decodes, tokens, .. }) = (&self.request.model, self.batch);
         let mla = model.mla.expect("latents are of latent attention");
         let heads = model.heads as f64 / f64::from(self.request.layout.attention());
         let [kv, nope, v] = [mla.kv, mla.nope, mla.v].map(|size| size as f64);
@@ -240,7 +240,7 @@ impl Iteration<'_> {
 
     /// Returns attention of generated tokens, and of prompts.
     fn attention(&self, kind: Layer) -> Vec<StepOp> {
-        let (model, Batch { decodes, cached, tokens, pairs, .. }) = (&self.request.model, self.batch);
+        let (model, IterationBatch { decodes, cached, tokens, pairs, .. }) = (&self.request.model, self.batch);
         let window = model.window.filter(|_| kind.has_window).map_or(f64::INFINITY, |one| one.tokens as f64);
         let heads = model.heads as f64 / f64::from(self.request.layout.attention());
         let attend = |name: &str, sequences: f64, queries: f64, keys: f64, [qk_dim, v_dim]: [f64; 2], bytes| {

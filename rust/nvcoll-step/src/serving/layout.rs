@@ -9,7 +9,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::matrices::Division;
+use crate::matrices::LayerDivision;
 use crate::model::Model;
 
 /// How requests and a model are divided among GPUs.
@@ -100,11 +100,11 @@ impl ServingLayout {
     }
 
     /// Returns among how many ranks the parts of a layer are divided.
-    pub(super) fn division(&self, model: &Model) -> Division {
+    pub(super) fn division(&self, model: &Model) -> LayerDivision {
         let (attention, tensor, expert) = (f64::from(self.attention()), f64::from(self.tensor), f64::from(self.expert));
         let kv_heads = attention.min(model.kv_heads as f64);
         let mlp = if self.attention_copies > 1 { attention } else { tensor };
-        Division { heads: attention, kv_heads, mlp, experts: expert, expert_width: tensor / expert }
+        LayerDivision { heads: attention, kv_heads, mlp, experts: expert, expert_width: tensor / expert }
     }
 }
 

@@ -56,7 +56,7 @@ pub struct ServingRequest {
     #[serde(default = "two")]
     pub cache_bytes: f64,
     /// What clients send.
-    pub load: Load,
+    pub load: ClientLoad,
 }
 
 const fn two() -> f64 {
@@ -66,7 +66,7 @@ const fn two() -> f64 {
 /// What clients send: requests of about equal lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Load {
+pub struct ClientLoad {
     /// Tokens of a prompt, mean.
     pub input: f64,
     /// Tokens of an answer, mean.
@@ -100,7 +100,7 @@ impl ServingRequest {
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         self.layout.check(&self.model)?;
-        let Load { input, output, concurrency, rate, spread } = self.load;
+        let ClientLoad { input, output, concurrency, rate, spread } = self.load;
         let refuse = |what: String| Err(Error::Request(what));
         if !(1.0..=MOST_TOKENS).contains(&input) || !(1.0..=MOST_TOKENS).contains(&output) {
             return refuse(format!(

@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use nvcoll_fabric::predict::{Pattern, Server};
 use serde::{Deserialize, Serialize};
 
-use super::iteration::Batch;
-use super::scheduler::{self, Room, Served};
+use super::iteration::IterationBatch;
+use super::scheduler::{self, Served, ServerRoom};
 use super::times::IterationTimes;
-use super::{Load, ServingRequest};
+use super::{ClientLoad, ServingRequest};
 use crate::error::{Error, Result};
 use crate::memory::GIB;
 use crate::network::Group;
@@ -86,12 +86,12 @@ impl Pricer<'_> {
         let (own, note) = self.own(request)?;
         let times = IterationTimes::new(self, request, own);
         let (servers, copies) = (f64::from(layout.copies * layout.stages), f64::from(layout.attention_copies));
-        let part = Load {
+        let part = ClientLoad {
             concurrency: load.concurrency.map(|all| all / servers),
             rate: load.rate.map(|all| all / servers),
             ..*load
         };
-        let room = Room {
+        let room = ServerRoom {
             tokens: cache.tokens * copies / f64::from(layout.stages),
             sequences: software.sequences * copies,
             chunk: software.chunk,
@@ -107,10 +107,12 @@ impl Pricer<'_> {
         }
         let served = scheduler::run(&times, part, room, software.mixes)?;
         let Served { decodes, cached, is_saturated, .. } = served;
-        let batch = Batch { decodes: decodes.max(1.0) / copies, cached: cached / copies, ..Batch::default() };
+        let batch =
+            IterationBatch { decodes: decodes.max(1.0) / copies, cached: cached / copies, ..IterationBatch::default() };
         let decode = self.price(&times.iteration(batch).step("a token", Some(cache.memory())))?;
         let tokens = load.input.min(software.chunk);
-        let reading = Batch { prompts: 1.0, tokens, pairs: tokens * (tokens + 1.0) / 2.0, ..Batch::default() };
+        let reading =
+            IterationBatch { prompts: 1.0, tokens, pairs: tokens * (tokens + 1.0) / 2.0, ..IterationBatch::default() };
         let prefill = self.price(&times.iteration(reading).step("a prompt", Some(cache.memory())))?;
         let at_once =
             (room.tokens / (load.input + software.reserved * load.output)).floor().min(room.sequences) * servers;

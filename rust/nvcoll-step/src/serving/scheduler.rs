@@ -10,9 +10,9 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::iteration::Batch;
+use super::iteration::IterationBatch;
 use super::times::IterationTimes;
-use super::Load;
+use super::ClientLoad;
 use crate::error::Result;
 
 /// Requests of a run, in requests under way at once, and at least and at most. Benchmarks of servers send as many, the first all at once, and
@@ -74,7 +74,7 @@ pub(super) struct Served {
 
 /// What limits how many requests a server works on at once.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct ServerRoom {
     /// Tokens of the cache.
     pub(super) tokens: f64,
     /// Sequences.
@@ -98,10 +98,10 @@ impl Draws {
 }
 
 /// One server in virtual time.
-struct Simulation<'r> {
+struct ServerSimulation<'r> {
     times: &'r IterationTimes<'r>,
-    load: Load,
-    room: Room,
+    load: ClientLoad,
+    room: ServerRoom,
     mixes: bool,
     draws: Draws,
     now: f64,
@@ -122,10 +122,10 @@ struct Simulation<'r> {
 ///
 /// # Errors
 /// Those of a price.
-pub(super) fn run(times: &IterationTimes<'_>, load: Load, room: Room, mixes: bool) -> Result<Served> {
+pub(super) fn run(times: &IterationTimes<'_>, load: ClientLoad, room: ServerRoom, mixes: bool) -> Result<Served> {
     let at_once = load.concurrency.unwrap_or(0.0).max(1.0).round();
     let requests = if load.rate.is_some() { AT_RATE } else { (WAVES * at_once).clamp(FEWEST, MOST) } as usize;
-    let mut one = Simulation {
+    let mut one = ServerSimulation {
         times,
         load,
         room,
@@ -152,7 +152,7 @@ pub(super) fn run(times: &IterationTimes<'_>, load: Load, room: Room, mixes: boo
     Ok(one.served(requests))
 }
 
-impl Simulation<'_> {
+impl ServerSimulation<'_> {
     fn send(&mut self, at: f64) {
         let spread = self.load.spread;
         let [input, output] = [self.load.input, self.load.output].map(|mean| {
@@ -209,7 +209,7 @@ impl Simulation<'_> {
         let copies = self.room.copies;
         let decodes = if self.mixes { self.running.len() as f64 } else { 0.0 };
         let mut left = (self.room.chunk * copies - decodes).max(1.0);
-        let (mut batch, mut done) = (Batch::default(), 0);
+        let (mut batch, mut done) = (IterationBatch::default(), 0);
         for (sent, read) in &mut self.reading {
             let tokens = (sent.input - *read).min(left);
             batch.pairs += tokens * (*read + (tokens + 1.0) / 2.0);
@@ -226,7 +226,8 @@ impl Simulation<'_> {
         let [tokens, pairs, prompts, decodes_of_copy, cached] =
             [batch.tokens, batch.pairs, f64::from(done), decodes, if decodes > 0.0 { self.cached } else { 0.0 }]
                 .map(|all| all / copies);
-        let seconds = self.times.seconds(Batch { decodes: decodes_of_copy, cached, prompts, tokens, pairs })?;
+        let seconds =
+            self.times.seconds(IterationBatch { decodes: decodes_of_copy, cached, prompts, tokens, pairs })?;
         self.pass(seconds);
         if decodes > 0.0 {
             self.iteration += 1;
@@ -250,7 +251,11 @@ impl Simulation<'_> {
         let ends = self.running.peek().map_or(0, |one| one.0.ends);
         let mut count = ends.saturating_sub(self.iteration) as f64;
         if count > 0.0 {
-            let batch = |cached: f64| Batch { decodes: decodes / copies, cached: cached / copies, ..Batch::default() };
+            let batch = |cached: f64| IterationBatch {
+                decodes: decodes / copies,
+                cached: cached / copies,
+                ..IterationBatch::default()
+            };
             let seconds = self.times.seconds(batch(self.cached + decodes * count / 2.0))?;
             count = ((self.next_at - self.now) / seconds).ceil().clamp(1.0, count);
             self.iteration += count as u64;

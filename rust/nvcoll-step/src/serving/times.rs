@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use nvcoll_fabric::predict::Server;
 
-use super::iteration::{Batch, Iteration};
+use super::iteration::{Iteration, IterationBatch};
 use super::ServingRequest;
 use crate::error::Result;
 use crate::model::Layer;
@@ -39,12 +39,12 @@ impl<'r> IterationTimes<'r> {
     }
 
     /// Returns an iteration.
-    pub(super) fn iteration(&self, batch: Batch) -> Iteration<'_> {
+    pub(super) fn iteration(&self, batch: IterationBatch) -> Iteration<'_> {
         Iteration { request: self.request, compute: self.pricer.compute(), own: self.own, batch, kinds: &self.kinds }
     }
 
     /// Returns the seconds of an iteration.
-    pub(super) fn seconds(&self, batch: Batch) -> Result<f64> {
+    pub(super) fn seconds(&self, batch: IterationBatch) -> Result<f64> {
         let rows = (batch.decodes + batch.tokens).max(1.0);
         let place = (rows.log2() * PER_DOUBLING).min(self.reading.len() as f64 - 2.0);
         let at = place.floor() as usize;
@@ -63,15 +63,15 @@ impl<'r> IterationTimes<'r> {
         }
         let rows = f64::exp2(at as f64 / PER_DOUBLING);
         let batch = match is_reading {
-            true => Batch { prompts: 1.0, tokens: rows, pairs: rows, ..Batch::default() },
-            false => Batch { decodes: rows, cached: rows, ..Batch::default() },
+            true => IterationBatch { prompts: 1.0, tokens: rows, pairs: rows, ..IterationBatch::default() },
+            false => IterationBatch { decodes: rows, cached: rows, ..IterationBatch::default() },
         };
         let step = self.iteration(batch).step("iteration", None);
         let seconds = self.pricer.seconds(&step)? - self.attention_s(batch)?;
         Ok(*known[at].get_or_init(|| seconds))
     }
 
-    fn attention_s(&self, batch: Batch) -> Result<f64> {
+    fn attention_s(&self, batch: IterationBatch) -> Result<f64> {
         let compute = self.pricer.compute();
         let seconds = |op: &StepOp| Ok(op.count * (compute.kernel_s(&op.work)? + compute.graph_s(&op.work)));
         self.iteration(batch).all_attention().iter().map(seconds).sum()
