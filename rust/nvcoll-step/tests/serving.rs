@@ -108,6 +108,19 @@ fn what_no_server_does_is_refused() {
 }
 
 #[test]
+fn a_server_with_impossible_fields_is_refused() {
+    let asked = request("llama3-8b", "bf16", json!({}), at_once(4.0));
+    for (field, value) in
+        [("chunk", 0.0), ("sequences", 0.0), ("iteration_us", -1.0), ("utilization", 5.0), ("reserved", 2.0)]
+    {
+        let mut json = serde_json::to_value(&asked).unwrap();
+        json["software"][field] = value.into();
+        let error = served(&serde_json::from_value(json).unwrap()).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{field}` of the server is {value}")), "{error}");
+    }
+}
+
+#[test]
 fn requests_that_come_too_fast_are_said_to_wait() {
     let of = |rate| {
         let load = json!({"input": 1000.0, "output": 200.0, "rate": rate});

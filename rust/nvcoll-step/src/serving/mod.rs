@@ -100,6 +100,7 @@ impl ServingRequest {
     pub fn check(&self) -> Result<()> {
         self.model.check()?;
         self.layout.check(&self.model)?;
+        self.software.check()?;
         let ClientLoad { input, output, concurrency, rate, spread } = self.load;
         let refuse = |what: String| Err(Error::Request(what));
         if !(1.0..=MOST_TOKENS).contains(&input) || !(1.0..=MOST_TOKENS).contains(&output) {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use nvcoll_fabric::predict::Server;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tables;
 
 /// How a model server runs.
@@ -37,6 +37,9 @@ pub struct ModelServer {
     pub source: String,
 }
 
+/// The most of any field. Chosen.
+const MOST: f64 = 1e7;
+
 static SERVERS: LazyLock<Vec<ModelServer>> =
     LazyLock::new(|| tables::rows(include_str!("../data/model_servers.toml"), "server"));
 
@@ -44,6 +47,29 @@ impl ModelServer {
     /// Returns the servers that are known.
     pub fn all() -> &'static [Self] {
         &SERVERS
+    }
+
+    /// Refuses fields that no server has.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the field that is wrong.
+    pub(super) fn check(&self) -> Result<()> {
+        let Self { iteration_us, sequence_us, frontend_ms, chunk, sequences, .. } = *self;
+        let fields = [
+            ("iteration_us", iteration_us, 0.0, MOST),
+            ("sequence_us", sequence_us, 0.0, MOST),
+            ("frontend_ms", frontend_ms, 0.0, MOST),
+            ("chunk", chunk, 1.0, MOST),
+            ("sequences", sequences, 1.0, MOST),
+            ("reserved", self.reserved, 0.0, 1.0),
+            ("utilization", self.utilization, 0.01, 1.0),
+        ];
+        match fields.into_iter().find(|(_, value, least, most)| !(*least..=*most).contains(value)) {
+            Some((name, value, least, most)) => {
+                Err(Error::Request(format!("`{name}` of the server is {value}: {least} to {most} was expected")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Finds a server.
