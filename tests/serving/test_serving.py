@@ -88,6 +88,11 @@ def test_limits_leave_out_what_is_slower_and_the_fewest_gpus_come_first():
     assert [one["gpus"] for one in found["found"]] == sorted(one["gpus"] for one in found["found"])
 
 
+def test_where_nothing_can_be_the_reason_is_all():
+    lines = cli("serve", "llama3-70b", "--tp", "1", "--pp", "1", "-n", "1").stdout.splitlines()
+    assert lines[1].startswith("refused     1 layout: TP 1 of llama3-70b") and "machine " not in "".join(lines)
+
+
 def test_each_machine_has_rows_in_the_text():
     text = cli("serve", "qwen3-30b-a3b", "--on", "hgx-h100,hgx-h200,hgx-b200").stdout
     rows = [line.split()[0] for line in text.splitlines()[3:] if line.startswith("hgx-")]

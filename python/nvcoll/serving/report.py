@@ -44,7 +44,7 @@ class ServingReport(Blocks):
         yield Line("", self.title)
         if len(self.found) == 1:
             yield from self._detail(self.found[0])
-        else:
+        elif self.found:
             yield None
             shown = self._shown()
             yield self._table(shown)
