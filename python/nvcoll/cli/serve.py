@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import typer
 
@@ -13,7 +13,7 @@ from nvcoll.cli import completion, formats
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, machines
 from nvcoll.cli.outputs import Conditions
-from nvcoll.cli.plan.given import configured, fields, numbers, prices
+from nvcoll.cli.plan.given import configured, fields, numbers, prices, seconds, titled
 from nvcoll.serving.options import CACHE_BYTES, CONCURRENCY, LENGTH, SERVER, ServeOptions, servers
 from nvcoll.serving.planning import layouts
 from nvcoll.serving.report import ServingReport
@@ -52,6 +52,10 @@ class Layout:
     copies: Annotated[int | None, typer.Option(help="Servers. Default: as many as the GPUs hold.", min=1)] = None
 
 
+REMEDY = "milliseconds or seconds, as 20ms or 0.5s"
+"""What to pass as a limit of a time."""
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What an answer must keep; those that do not are left out."""
@@ -64,20 +68,7 @@ class Wanted:
     def keeps(self, found: ServingPrediction) -> bool:
         """Says whether an answer keeps both."""
         limits = ((self.ttft, "--ttft", found.ttft_s), (self.tpot, "--tpot", found.tpot_s))
-        return not found.is_saturated and all(of <= _seconds(most, name) for most, name, of in limits if most)
-
-
-def _seconds(text: str, option: str) -> float:
-    """Reads a time.
-
-    Raises:
-        InvalidArgument: it is none.
-    """
-    number, unit = (text[:-2], 1e-3) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
-    try:
-        return float(number) * unit
-    except ValueError:
-        raise InvalidArgument(f"{option} {text} is no time: pass milliseconds or seconds, as 20ms or 0.5s") from None
+        return not found.is_saturated and all(of <= seconds(name, most, REMEDY) for most, name, of in limits if most)
 
 
 @gathered
@@ -148,13 +139,9 @@ def serve(
     if wanted.ttft or wanted.tpot:
         kept.sort(key=lambda one: (one.gpus, -one.tokens_per_second))
         refused |= {"slower than was asked": len(found) - len(kept)} if len(found) > len(kept) else {}
-    title = f"{_name(model, fields_of_model)} in {precision} by {servers()[server]['title']}: {load}"
+    title = f"{titled(model, fields_of_model)} in {precision} by {servers()[server]['title']}: {load}"
     report = ServingReport("; ".join([title, *assumed]), kept, refused, prices(dollars, fabrics))
     if as_json:
         formats.print_json("serve", report.to_dict())
     else:
         print_lines(report.lines())
-
-
-def _name(model: str, fields_of_model: str | dict[str, Any]) -> str:
-    return model if isinstance(fields_of_model, str) else str(fields_of_model.get("name", model))

@@ -1,4 +1,4 @@
-"""What ``plan`` and ``serve`` read of the command line alike: numbers, fields, prices, a model by its name or file."""
+"""What ``plan`` and ``serve`` read of the command line alike: numbers, times, fields, prices, a model."""
 
 from __future__ import annotations
 
@@ -90,3 +90,21 @@ def prices(given: Sequence[str] | None, machines: Sequence[Fabric]) -> dict[str,
     return dict(
         zip([one.name for one in machines], prices * len(machines) if len(prices) == 1 else prices, strict=False)
     )
+
+
+def seconds(option: str, text: str, remedy: str) -> float:
+    """Reads a time: milliseconds as 20ms, seconds as 0.5s or 0.5.
+
+    Raises:
+        InvalidArgument: it is none; ``remedy`` says what to pass.
+    """
+    number, unit = (text[:-2], 1e-3) if text.endswith("ms") else (text.removesuffix("s"), 1.0)
+    try:
+        return float(number) * unit
+    except ValueError:
+        raise InvalidArgument(f"{option} {text} is no time: pass {remedy}") from None
+
+
+def titled(name: str, model: str | dict[str, Any]) -> str:
+    """Returns what a report calls a model."""
+    return name if isinstance(model, str) else str(model.get("name", name))

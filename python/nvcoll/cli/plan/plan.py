@@ -18,7 +18,7 @@ from nvcoll.cli import completion, progress
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, machines, one_machine
 from nvcoll.cli.outputs import Conditions, Outputs
-from nvcoll.cli.plan.given import configured, fields, numbers, prices
+from nvcoll.cli.plan.given import configured, fields, numbers, prices, seconds, titled
 from nvcoll.text.blocks import Line, under
 from nvcoll.text.formatting import counted, duration
 from nvcoll.training.models import models, software
@@ -123,7 +123,7 @@ def plan(
     _check_size(fabrics, counts)
     outputs.check(fabrics)
     asked = [[conditions.machine(one, count) for count in counts or (None,)] for one in fabrics]
-    report = Report("plan", _titled(model, found_model), [], [], dollars=prices(dollars, fabrics), assumed=assumed)
+    report = Report("plan", titled(model, found_model), [], [], dollars=prices(dollars, fabrics), assumed=assumed)
     calibration = None
     if measured is not None:
         calibration, shown = _calibration(asked[0][0].plan(found_model, **how), measured)
@@ -135,10 +135,6 @@ def plan(
     if save is not None:
         save.write_text(report.found[0].step.to_json(), encoding="utf-8")
     outputs.write(report)
-
-
-def _titled(name: str, model: str | dict[str, Any]) -> str:
-    return name if isinstance(model, str) else str(model.get("name", name))
 
 
 def _check(sweeps: bool, files: dict[str, Path | None], counts: Sequence[int], machines: int) -> None:
@@ -244,11 +240,7 @@ def _calibration(found: StepPrediction, measured: str) -> tuple[Calibration, Mea
     Raises:
         InvalidArgument: the text is no time.
     """
-    number, unit = (measured[:-2], 1e-3) if measured.endswith("ms") else (measured.removesuffix("s"), 1.0)
-    try:
-        time = float(number) * unit
-    except ValueError:
-        raise InvalidArgument(f"--measured {measured} is no time: pass seconds, as 11.3s") from None
+    time = seconds("--measured", measured, "seconds, as 11.3s")
     calibration = found.calibrated(time)
     noise = "one run has noise of its own"
     scaled = f"{calibration.ratio:.2f} times the prediction; {noise}: times are scaled by {calibration.scale:.2f}"
