@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from nvcoll.dryrun.inside.peers import Peers
 from nvcoll.dryrun.inside.serving import Iterations
@@ -36,3 +38,12 @@ class Given:
         """Returns the prompts of a server that waits for requests, and the tokens that it makes of each."""
         many, tokens = self.requests  # prompts that begin alike would share their keys and values
         return [[(nth + each) % 997 for each in range(tokens)] for nth in range(many)], MOST_TOKENS
+
+    def without_files(self, arguments: Any, server: str, model: str, tokenizer: str | None) -> None:
+        """Makes a server run without weights, and without a tokenizer that is not there."""
+        if arguments.load_format == "auto":
+            arguments.load_format = "dummy"
+            self.assume(f"{server} loads no weights: load_format dummy")
+        folder = Path(model)
+        if folder.is_dir() and tokenizer is None and not any(folder.glob("tokenizer*")):
+            arguments.skip_tokenizer_init = True

@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import cache, partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from nvcoll.dryrun.inside import private
@@ -183,12 +182,7 @@ class _Server:
             raise DryRunError(f"the server has {others}, which a dry run of SGLang does not know: pass --tp alone")
         if (gpus := arguments.tp_size) != self._given.world_size:
             raise DryRunError(f"the server has {gpus} GPUs, not {self._given.world_size}: pass -n {gpus}")
-        if arguments.load_format == "auto":
-            arguments.load_format = "dummy"
-            self._given.assume("SGLang loads no weights: load_format dummy")
-        model = Path(arguments.model_path)
-        if model.is_dir() and arguments.tokenizer_path is None and not any(model.glob("tokenizer*")):
-            arguments.skip_tokenizer_init = True
+        self._given.without_files(arguments, "SGLang", arguments.model_path, arguments.tokenizer_path)
         self._given.assume("SGLang runs without FlashInfer's attention and sampling")
 
     def stand_in(self, module: Any) -> None:

@@ -23,7 +23,6 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from importlib.metadata import version
-from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
@@ -50,7 +49,7 @@ def install(given: Given) -> None:
     # finds what was compiled and has a larger KV cache.
     os.environ["VLLM_CACHE_ROOT"] = mkdtemp(prefix="vllm-")
     changes: dict[str, Callable[[Any], object]] = {
-        "engine.arg_utils": lambda module: _one_process(module.EngineArgs, given.world_size, given.assume),
+        "engine.arg_utils": lambda module: _one_process(module.EngineArgs, given),
         "entrypoints.cli.serve": lambda module: _serve(module.ServeSubcommand, given),
         "model_executor.models.registry": lambda module: ranks.replace(module, "_run_in_subprocess", _call),
         "distributed.parallel_state": lambda module: ranks.groups(module, given.peers),
@@ -88,7 +87,7 @@ def _serve(command: Any, given: Given) -> None:
     command.cmd = staticmethod(serving)
 
 
-def _one_process(arguments: Any, world_size: int, assume: Callable[[str], None]) -> None:
+def _one_process(arguments: Any, given: Given) -> None:
     """Makes vLLM run this rank in this process, without weights, and without a tokenizer that is not there.
 
     Raises:
@@ -99,21 +98,16 @@ def _one_process(arguments: Any, world_size: int, assume: Callable[[str], None])
     def around(create: Callable[..., Any]) -> Callable[..., Any]:
         def creating(this: Any, *args: object, **kwargs: object) -> Any:
             sizes = this.tensor_parallel_size, this.pipeline_parallel_size, this.data_parallel_size
-            if (gpus := math.prod(sizes)) != world_size:
+            if (gpus := math.prod(sizes)) != given.world_size:
                 raise DryRunError(
-                    f"the server has {gpus} GPUs (tensor x pipeline x data), not {world_size}: pass -n {gpus}"
+                    f"the server has {gpus} GPUs (tensor x pipeline x data), not {given.world_size}: pass -n {gpus}"
                 )
             is_staged = this.pipeline_parallel_size > 1
             if is_staged and this.data_parallel_size > 1:
                 raise DryRunError("replicas of a pipeline of vLLM do not run here: leave out --data-parallel-size")
-            if world_size > 1:
+            if given.world_size > 1:
                 this.distributed_executor_backend = _stages() if is_staged else "external_launcher"
-            if this.load_format == "auto":
-                this.load_format = "dummy"
-                assume("vLLM loads no weights: load_format dummy")
-            model = Path(this.model)
-            if model.is_dir() and this.tokenizer is None and not any(model.glob("tokenizer*")):
-                this.skip_tokenizer_init = True
+            given.without_files(this, "vLLM", this.model, this.tokenizer)
             return create(this, *args, **kwargs)
 
         return creating
