@@ -2,7 +2,6 @@
 
 use pyo3::prelude::*;
 
-use nvcoll_step::pricing::StepReport;
 use nvcoll_step::serving::price::ServingReport;
 use nvcoll_step::serving::ServingRequest;
 
@@ -57,7 +56,7 @@ attributes! { ServingPrediction(found) {
     /// Seconds of an iteration that reads a prompt, or a chunk of one, by part of the time.
     prefill: ByName = ByName::of(found.report.prefill.parts.named()),
     /// Seconds of a token in which collectives are exposed.
-    exposed_s: f64 = StepReport::exposed_s(&found.report.decode),
+    exposed_s: f64 = found.report.decode.exposed_s(),
     /// What limits the tokens per second, in words.
     limit: &str = &found.report.limit,
     /// Whether requests come faster than they are served.

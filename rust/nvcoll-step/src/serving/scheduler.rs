@@ -24,8 +24,8 @@ const MOST: f64 = 20_000.0;
 /// Requests of a run at a rate. Chosen.
 const AT_RATE: f64 = 400.0;
 
-/// What a server does with a request, as its client sees it.
-#[derive(Debug, Clone, Copy)]
+/// A request: tokens, and when its client sent it.
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Sent {
     input: f64,
     output: f64,
@@ -37,10 +37,7 @@ struct Sent {
 struct Running {
     ends: u64,
     first_at: f64,
-    at: f64,
-    output: f64,
-    length: f64,
-    takes: f64,
+    sent: Sent,
 }
 
 impl Eq for Running {}
@@ -53,7 +50,7 @@ impl PartialOrd for Running {
 
 impl Ord for Running {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.ends.cmp(&other.ends).then(self.at.total_cmp(&other.at))
+        self.ends.cmp(&other.ends).then(self.sent.at.total_cmp(&other.sent.at))
     }
 }
 
@@ -85,6 +82,13 @@ pub(super) struct ServerRoom {
     pub(super) copies: f64,
     /// The part of its answer for which a request takes room.
     pub(super) reserved: f64,
+}
+
+impl ServerRoom {
+    /// Returns the tokens of the cache that a request takes while it is admitted.
+    fn taken(&self, sent: Sent) -> f64 {
+        sent.input + self.reserved * sent.output
+    }
 }
 
 /// Numbers between 0 and 1 that look random, always the same: a generator of Lehmer.
@@ -172,7 +176,7 @@ impl ServerSimulation<'_> {
     fn admit(&mut self) {
         while let Some(&next) = self.waiting.front() {
             let at_once = (self.running.len() + self.reading.len()) as f64;
-            let takes = next.input + self.room.reserved * next.output;
+            let takes = self.room.taken(next);
             if at_once > 0.0 && (self.reserved + takes > self.room.tokens || at_once >= self.room.sequences) {
                 return;
             }
@@ -237,9 +241,7 @@ impl ServerSimulation<'_> {
             let (sent, _) = self.reading.pop_front().expect("it was read");
             let ends = self.iteration + sent.output as u64 - 1;
             self.cached += sent.input + 1.0;
-            let (length, takes) = (sent.input + sent.output, sent.input + self.room.reserved * sent.output);
-            let one = Running { ends, first_at: self.now, at: sent.at, output: sent.output, length, takes };
-            self.running.push(Reverse(one));
+            self.running.push(Reverse(Running { ends, first_at: self.now, sent }));
         }
         Ok(())
     }
@@ -251,12 +253,9 @@ impl ServerSimulation<'_> {
         let ends = self.running.peek().map_or(0, |one| one.0.ends);
         let mut count = ends.saturating_sub(self.iteration) as f64;
         if count > 0.0 {
-            let batch = |cached: f64| IterationBatch {
-                decodes: decodes / copies,
-                cached: cached / copies,
-                ..IterationBatch::default()
-            };
-            let seconds = self.times.seconds(batch(self.cached + decodes * count / 2.0))?;
+            let cached = (self.cached + decodes * count / 2.0) / copies;
+            let batch = IterationBatch { decodes: decodes / copies, cached, ..IterationBatch::default() };
+            let seconds = self.times.seconds(batch)?;
             count = ((self.next_at - self.now) / seconds).ceil().clamp(1.0, count);
             self.iteration += count as u64;
             self.cached += decodes * count;
@@ -268,8 +267,8 @@ impl ServerSimulation<'_> {
     fn end(&mut self) {
         while let Some(Reverse(one)) = self.running.peek().copied().filter(|one| one.0.ends <= self.iteration) {
             self.running.pop();
-            self.reserved -= one.takes;
-            self.cached -= one.length;
+            self.reserved -= self.room.taken(one.sent);
+            self.cached -= one.sent.input + one.sent.output;
             self.ended.push((one, self.now));
             if self.load.rate.is_none() {
                 self.send(self.now);
@@ -283,11 +282,11 @@ impl ServerSimulation<'_> {
     fn served(&self, requests: usize) -> Served {
         let counted = &self.ended[..requests];
         let mean = |of: &dyn Fn(&(Running, f64)) -> f64| counted.iter().map(of).sum::<f64>() / requests as f64;
-        let tokens: f64 = counted.iter().map(|(one, _)| one.output).sum();
+        let tokens: f64 = counted.iter().map(|(one, _)| one.sent.output).sum();
         let [decodes, cached] = self.weighed.map(|all| all / self.now);
         Served {
-            ttft_s: mean(&|(one, _)| one.first_at - one.at),
-            tpot_s: mean(&|(one, end)| (end - one.first_at) / (one.output - 1.0).max(1.0)),
+            ttft_s: mean(&|(one, _)| one.first_at - one.sent.at),
+            tpot_s: mean(&|(one, end)| (end - one.first_at) / (one.sent.output - 1.0).max(1.0)),
             tokens_per_second: tokens / self.now,
             decodes,
             cached,
