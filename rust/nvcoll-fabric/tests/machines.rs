@@ -70,6 +70,7 @@ fn what_is_typed_is_found() {
         ("3x rtx4090", "rtx4090-4-staged[0-2]"),
         ("1xGH200", "gh200-4[0]"),
         ("8xRTX PRO 6000", "rtxpro6000-server-8-p2p"),
+        ("8xrtxpro6000", "rtxpro6000-server-8-p2p"),
         ("p4d", "hgx-a100 with gpu a100-sxm-40gb"),
         ("p3.8xlarge", "dgx1-v100[0-3] with gpu v100-sxm-16gb"),
         ("g6.xlarge", "l4-4-p2p[0]"),

@@ -34,13 +34,13 @@ const NOISE: [&str; 14] = [
 const FORMS: [&str; 4] = ["sxm", "pcie", "nvl", "oam"];
 
 /// Divides a text into runs of letters and runs of digits, in small letters. `80 GB` is one word, and numbers behind SXM, HBM and PCIe
-/// are none.
+/// are none. `rtx` is a word of its own, as in RTXPRO6000.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut before = None;
     for letter in text.chars().flat_map(char::to_lowercase) {
         let kind = (letter.is_alphanumeric()).then_some(letter.is_numeric());
-        match words.last_mut().filter(|_| kind.is_some() && kind == before) {
+        match words.last_mut().filter(|word| kind.is_some() && kind == before && *word != "rtx") {
             Some(word) => word.push(letter),
             None if kind.is_some() => words.push(letter.to_string()),
             None => (),
