@@ -34,7 +34,7 @@ def read(path: str | PathLike[str], *, gpus: int | None = None) -> Configuration
     """Returns what a file says of a training step.
 
     Args:
-        path: the file.
+        path: the file, or a folder with a ``config.json``.
         gpus: the number of GPUs of the job, if the file does not say it.
 
     Raises:
@@ -42,7 +42,7 @@ def read(path: str | PathLike[str], *, gpus: int | None = None) -> Configuration
         OSError: the file cannot be read.
     """
     where = str(path)
-    data = Path(path).read_bytes()
+    data = (Path(path) / "config.json" if Path(path).is_dir() else Path(path)).read_bytes()
     if len(data) > LARGEST_FILE:
         raise InvalidArgument(
             f"{where} has {len(data)} bytes, at most {LARGEST_FILE} were expected: pass a configuration"

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from nvcoll._nvcoll import InvalidArgument, training_models, training_software
+from nvcoll.training import hub
 from nvcoll.training.options import Fields
 
 
@@ -44,7 +45,8 @@ def model_of(model: str | Fields) -> Fields:
     """Returns the fields of a model.
 
     Args:
-        model: the name of a model that is shipped, a TOML file, or the fields themselves.
+        model: the name of a model that is shipped, perhaps as a hub of weights writes it; a TOML file, or the fields
+            themselves.
 
     Raises:
         InvalidArgument: there is no such model, or the file is no TOML.
@@ -52,28 +54,29 @@ def model_of(model: str | Fields) -> Fields:
     """
     if not isinstance(model, str):
         return model
-    if is_shipped(model):
-        return models()[model.lower()]
+    if known := shipped(model):
+        return models()[known]
     if model.endswith(".toml"):
         return {"name": Path(model).stem} | _from_toml(model)
-    if "/" in model or Path(model).suffix in (".json", ".sh"):
+    if Path(model).suffix in (".json", ".sh") or model.startswith(("/", ".", "~")):
         Path(model).open().close()
         raise InvalidArgument(f"{model} is no TOML of a model: pass nvcoll.training.configurations.read(FILE).model")
-    near = get_close_matches(model.lower(), models(), n=5, cutoff=0.5)
+    near = get_close_matches("-".join(hub.words(model)), models(), n=5, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}? " if near else ""
     raise InvalidArgument(
-        f"no model is called `{model}`: {hint}pass a TOML file, or one of {len(models())} names: `nvcoll plan --list`"
+        f"no model is called `{model}`: {hint}pass its config.json, a TOML file, "
+        f"or one of {len(models())} names: `nvcoll plan --list`"
     )
 
 
-def is_shipped(name: str) -> bool:
-    """Says whether a model that is shipped has the name; small and capital letters are the same."""
-    return name.lower() in models()
+def shipped(name: str) -> str | None:
+    """Returns the shipped model that a name means, as `nvcoll.training.hub` reads names; None if there is none."""
+    return name.lower() if name.lower() in models() else hub.shipped(name, models())
 
 
 def is_model(name: str) -> bool:
     """Says whether `model_of` reads it: the name of a model that is shipped, or a TOML file with the fields of one."""
-    return is_shipped(name) or (name.endswith(".toml") and {"layers", "hidden"} <= _from_toml(name).keys())
+    return shipped(name) is not None or (name.endswith(".toml") and {"layers", "hidden"} <= _from_toml(name).keys())
 
 
 def software_of(name: str | Fields, overrides: Fields | None = None) -> Fields:

@@ -56,7 +56,8 @@ def configured(files: Sequence[str], counts: Sequence[int]) -> tuple[str | dict[
     how: dict[str, Any] = {}
     assumed: list[str] = []
     for nth, file in enumerate(files):
-        if nth == 0 and (not Path(file).is_file() or is_model(file)):
+        is_folder = (Path(file) / "config.json").is_file()
+        if nth == 0 and not is_folder and (not Path(file).is_file() or is_model(file)):
             how["model"] = file
             continue
         found = configurations.read(file, gpus=counts[0] if counts else None)
