@@ -3380,6 +3380,10 @@ class ServingPrediction:
     def prefill(self) -> dict[str, float]:
         """Seconds of an iteration that reads a prompt, or a chunk of one, by part of the time."""
 
+    @property
+    def request(self) -> Any:
+        """What was asked: model, software, layout, precision, load, and what drafts tokens."""
+
     def to_json(self) -> str:
         """Returns everything as JSON: the answer, and what was asked."""
 

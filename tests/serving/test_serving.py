@@ -116,3 +116,10 @@ def test_a_change_of_the_machine_is_a_machine_beside_it():
 )
 def test_the_command_refuses_in_one_line(words, says):
     assert says in refused("serve", "llama3-8b", *words)
+
+
+def test_a_server_that_falls_behind_is_shown_with_the_reason():
+    text = cli("serve", "llama3-8b", "-n", "1", "--tp", "1", "--rate", "100").stdout
+    assert "limit       requests come faster than they are served" in text
+    text = cli("serve", "llama3-8b", "-n", "1", "--tp", "1", "--rate", "100", "--ttft", "10000s").stdout
+    assert "1 layout: slower than was asked" in text

@@ -16,6 +16,22 @@ _RANKS = {
 _ALGORITHM = {"--algorithm": "pass -a NAME", "--env": "pass --env NCCL_ALGO=Tree"}
 _FILE = {"--save": "pass --save FILE"}
 
+SERVERS = {
+    "--tp": ("--tensor-parallel-size", "--tensor-parallel", "--tp-size", "--tp_size"),
+    "--pp": ("--pipeline-parallel-size", "--pp-size", "--pp_size"),
+    "--ep": ("--expert-parallel-size", "--enable-expert-parallel", "--ep-size", "--ep_size"),
+    "--dp-attention": ("--data-parallel-size", "--enable-dp-attention", "--dp-size"),
+    "--precision": ("--quantization", "--dtype", "--quant", "--weights"),
+    "--kv-cache": ("--kv-cache-dtype", "--kv_cache_dtype"),
+    "--in": ("--input-len", "--input", "--isl", "--random-input-len", "--prompt"),
+    "--out": ("--output-len", "--osl", "--random-output-len", "--max-tokens"),
+    "--rate": ("--request-rate", "--qps", "--rps"),
+    "--concurrency": ("--max-concurrency", "--batch-size", "--batch", "--users", "--max-num-seqs", "--requests"),
+    "--server": ("--engine", "--backend", "--framework"),
+    "--speculate": ("--num-speculative-tokens", "--speculative-num-steps"),
+}
+"""For options of ``nvcoll serve``, what model servers and their benchmarks call them."""
+
 OPTIONS: dict[str, dict[str, str]] = {
     **dict.fromkeys(("-g", "--ngpus", "-t", "--nthreads", "--nproc-per-node", "--nproc_per_node", "-np"), _RANKS),
     **dict.fromkeys(("-n", "--world-size", "--ranks", "--gpus", "--nranks", "--world_size"), _RANKS),
@@ -27,6 +43,9 @@ OPTIONS: dict[str, dict[str, str]] = {
     **dict.fromkeys(("--output", "--out", "--record", "--step"), _FILE),
     "--machine": {"--on": "pass --on MACHINE"},
     "--fabric": {"--on": "pass --on MACHINE"},
+    "--max-model-len": {"--in": "pass --in and --out, the tokens of a prompt and of an answer"},
+    "-t": {"--tp": "pass --tp, or -n for the number of GPUs", **_RANKS},
+    **{other: {own: f"pass {own}"} for own, others in SERVERS.items() for other in others},
 }
 """For options of other tools and commands, what to pass instead, by the option that the command must have for it."""
 

@@ -33,6 +33,12 @@ HostSpeed = Annotated[
 ]
 
 
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", help="Write a page with charts, for one machine or several.", metavar="FILE"),
+]
+
+
 def _print_schema(wanted: bool) -> None:
     if wanted:
         print(schema(), end="")
@@ -85,10 +91,7 @@ class Outputs:
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write the timeline for ui.perfetto.dev.", metavar="FILE")
     ] = None
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", help="Write a page with charts, for one machine or several.", metavar="FILE"),
-    ] = None
+    html: Html = None
     max_memory: Annotated[
         str | None, typer.Option(help="Exit with 3 above this memory of the fullest GPU: 70 or 70GiB; 75GB is decimal.")
     ] = None

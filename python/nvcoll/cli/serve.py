@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, cast
+from itertools import product
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -12,13 +13,16 @@ from nvcoll._nvcoll import InvalidArgument, ServingPrediction, precisions
 from nvcoll.cli import completion, formats
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, machines
-from nvcoll.cli.outputs import Conditions
+from nvcoll.cli.outputs import Conditions, Html
 from nvcoll.cli.plan.given import configured, fields, numbers, prices, seconds, titled
-from nvcoll.serving.options import CACHE_BYTES, CONCURRENCY, LENGTH, SERVER, ServeOptions, servers
+from nvcoll.cli.sweeps import FIELDS, drafter, swept, weights
+from nvcoll.serving.options import CACHE_BYTES, CONCURRENCY, LENGTH, SERVER, ServeOptions, server_of, servers
 from nvcoll.serving.planning import layouts
 from nvcoll.serving.report import ServingReport
 from nvcoll.text.tables import print_lines
+from nvcoll.training import hub, page
 from nvcoll.training.models import models
+from nvcoll.training.planning import Machine
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,29 @@ class Load:
     ] = None
     rate: Annotated[float | None, typer.Option(help="Requests a second, at random times, instead.", min=1e-6)] = None
 
-    def __str__(self) -> str:
-        """What is sent, in words."""
-        number = self.concurrency or CONCURRENCY
-        many = f"{number:g} requests at once" if self.rate is None else f"{self.rate:g} requests a second"
-        return f"{many}, {self.input:g} tokens in, {self.output:g} out"
+    def words(self, swept: Mapping[str, Sequence[Any]]) -> str:
+        """What is sent, in words, with the values of a sweep."""
+        values = {name: swept.get(name, [value or CONCURRENCY]) for name, value in vars(self).items()}
+        shown = {name: ", ".join(f"{one:g}" for one in some) for name, some in values.items()}
+        has_rate = self.rate is not None or "rate" in swept
+        many = f"{shown['rate']} requests a second" if has_rate else f"{shown['concurrency']} requests at once"
+        return f"{many}, {shown['input']} tokens in, {shown['output']} out"
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """How the server drafts tokens."""
+
+    speculate: Annotated[int | None, typer.Option(help="Tokens that are drafted in an iteration.", min=0, max=64)] = (
+        None
+    )
+    accept: Annotated[
+        float | None,
+        typer.Option(help="The part of drafts that is accepted, of those whose predecessors were.", min=0, max=1),
+    ] = None
+    draft: Annotated[
+        str | None, typer.Option(help="What drafts: head (EAGLE, MTP; the default), ngram, or a model.")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +78,17 @@ REMEDY = "milliseconds or seconds, as 20ms or 0.5s"
 """What to pass as a limit of a time."""
 
 
+def limit(option: str, text: str) -> float:
+    """Reads a limit of a time.
+
+    Raises:
+        InvalidArgument: it is none, or has no unit: benchmarks print milliseconds.
+    """
+    if not text.endswith("s"):
+        raise InvalidArgument(f"{option} {text} is no time: pass {REMEDY}")
+    return seconds(option, text, REMEDY)
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What an answer must keep; those that do not are left out."""
@@ -66,9 +99,10 @@ class Wanted:
     tpot: Annotated[str | None, typer.Option(help="The most time of each token after it: 20ms.")] = None
 
     def keeps(self, found: ServingPrediction) -> bool:
-        """Says whether an answer keeps both."""
+        """Says whether an answer keeps both; a server that falls behind keeps none."""
         limits = ((self.ttft, "--ttft", found.ttft_s), (self.tpot, "--tpot", found.tpot_s))
-        return not found.is_saturated and all(of <= seconds(name, most, REMEDY) for most, name, of in limits if most)
+        kept = [of <= limit(name, most) and not found.is_saturated for most, name, of in limits if most]
+        return all(kept)
 
 
 @gathered
@@ -76,12 +110,13 @@ def serve(
     model: Annotated[
         str,
         typer.Argument(
-            help="A model, for example llama3-70b; a TOML file; or a model's config.json.",
+            help="A model, for example llama3-70b or Qwen/Qwen3-32B-AWQ; a TOML file; a config.json or its folder.",
             autocompletion=completion.among(models),
         ),
     ],
     load: Load,
     layout: Layout,
+    speculation: Speculation,
     wanted: Wanted,
     conditions: Conditions,
     on: On = None,
@@ -89,10 +124,17 @@ def serve(
         str | None,
         typer.Option("-n", "--world-size", help="The number of GPUs, or several. Default: all of the machine."),
     ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option("--sweep", help="Values of an option, for example concurrency=1,4,16,64; repeatable."),
+    ] = None,
     precision: Annotated[
-        str,
-        typer.Option(help=f"Weights: {', '.join(precisions())}.", autocompletion=completion.among(precisions)),
-    ] = "bf16",
+        str | None,
+        typer.Option(
+            help=f"Weights: {', '.join(precisions())}. Default: what the model's name or file says, or else bf16.",
+            autocompletion=completion.among(precisions),
+        ),
+    ] = None,
     cache: Annotated[str, typer.Option("--kv-cache", help=f"Keys and values: {', '.join(CACHE_BYTES)}.")] = "bf16",
     server: Annotated[
         str, typer.Option(help=f"The server: {', '.join(servers())}.", autocompletion=completion.among(servers))
@@ -109,6 +151,7 @@ def serve(
         list[str] | None,
         typer.Option("--dollars-per-gpu-hour", help="Dollars per GPU-hour; one price, or one for each machine."),
     ] = None,
+    html: Html = None,
     as_json: formats.AsJson = False,
     schema: formats.Schema = False,
 ) -> None:
@@ -116,32 +159,65 @@ def serve(
 
     Example: nvcoll serve llama3-70b --on hgx-h100,l40s-8-p2p --precision fp8 --concurrency 64
     """
-    for name, given, known in (("--precision", precision, precisions()), ("--kv-cache", cache, list(CACHE_BYTES))):
-        if given not in known:
-            raise InvalidArgument(f"{name} {given} is unknown: choose from {', '.join(known)}")
-    if load.rate is not None and load.concurrency is not None:
-        raise InvalidArgument("--rate and --concurrency say two different things: pass one of them")
+    varied = swept(sweep or ())
+    fields_of_model, _, assumed = configured([model], [])
+    if precision is None and "precision" not in varied and (stored := hub.weights(model, models())):
+        precision = stored
+        assumed.append(f"weights in {stored}, as published: pass --precision for another format")
+    precision = weights(precision or "bf16")
+    _check(varied, load, {"precision": precision, "kv-cache": cache})
+    if html is not None:
+        page.libraries()
     fabrics = machines(on, gpu)
     fabrics += [one.what_if(change) for one in fabrics for change in what_if or ()]
-    counts: Sequence[int | None] = numbers(gpus) or (None,)
-    fields_of_model, _, assumed = configured([model], [])
+    counts: Sequence[int | None] = varied.pop("n", []) or numbers(gpus) or (None,)
     formats_ = {"precision": precision, "cache": cache}
     other = {"server": server, "overrides": fields(overrides or ())}
-    how = cast(ServeOptions, {**vars(load), **vars(layout), **formats_, **other})
-    found: list[ServingPrediction] = []
-    refused: dict[str, int] = {}
-    for one in fabrics:
-        for count in counts:
-            some, others = layouts(fields_of_model, on=conditions.machine(one, count), **how)
-            found += some
-            refused |= others
+    how = {**vars(load), **vars(layout), **vars(speculation), "draft": drafter(speculation.draft), **formats_, **other}
+    asked = [conditions.machine(one, count) for one, count in product(fabrics, counts)]
+    found, refused = _priced(fields_of_model, asked, how, varied)
     kept = [one for one in found if wanted.keeps(one)]
     if wanted.ttft or wanted.tpot:
         kept.sort(key=lambda one: (one.gpus, -one.tokens_per_second))
         refused |= {"slower than was asked": len(found) - len(kept)} if len(found) > len(kept) else {}
-    title = f"{titled(model, fields_of_model)} in {precision} by {servers()[server]['title']}: {load}"
-    report = ServingReport("; ".join([title, *assumed]), kept, refused, prices(dollars, fabrics))
+    by = " or ".join(server_of(one)["title"] for one in varied.get("server", [server]))
+    stored_in = ", ".join(varied.get("precision", [precision]))
+    title = f"{titled(model, fields_of_model)} in {stored_in} by {by}: {load.words(varied)}"
+    report = ServingReport(title, kept, refused, prices(dollars, fabrics), assumed)
+    if html is not None and kept:
+        html.write_text(report.page(), encoding="utf-8")
     if as_json:
         formats.print_json("serve", report.to_dict())
     else:
         print_lines(report.lines())
+
+
+def _check(varied: Mapping[str, Sequence[Any]], load: Load, formats: Mapping[str, str]) -> None:
+    """Refuses formats that are not known, and two ways to send requests.
+
+    Raises:
+        InvalidArgument: there are.
+    """
+    for option, known in (("precision", precisions()), ("kv-cache", list(CACHE_BYTES))):
+        given = varied.get(FIELDS.get(option, option), [formats[option]])
+        if unknown := [one for one in given if one not in known]:
+            raise InvalidArgument(f"--{option} {unknown[0]} is unknown: choose from {', '.join(known)}")
+    if (load.rate is not None or "rate" in varied) and (load.concurrency is not None or "concurrency" in varied):
+        raise InvalidArgument("--rate and --concurrency say two different things: pass one of them")
+
+
+def _priced(
+    model: str | dict[str, Any],
+    machines: Sequence[Machine],
+    how: Mapping[str, Any],
+    varied: Mapping[str, Sequence[Any]],
+) -> tuple[list[ServingPrediction], dict[str, int]]:
+    """Prices all layouts on each machine with each value of a sweep."""
+    found: list[ServingPrediction] = []
+    refused: dict[str, int] = {}
+    for machine, *values in product(machines, *varied.values()):
+        asked = cast(ServeOptions, {**how, **dict(zip(varied, values, strict=True))})
+        some, others = layouts(model, on=machine, **asked)
+        found += some
+        refused |= others
+    return sorted(found, key=lambda one: -one.tokens_per_second) if varied else found, refused

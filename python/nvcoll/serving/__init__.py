@@ -9,6 +9,7 @@
 ``options``   what is asked: lengths and number of requests, precision, layout
 ``planning``  `serve`: one layout on a machine; `layouts`: all usual ones, best first
 ``report``    `ServingReport`: the output of ``nvcoll serve``
+``page``      the same as a page with charts
 ============  ========================================================================================================
 """
 

@@ -36,6 +36,8 @@ class ServeOptions(TypedDict, total=False):
     ``rate``: requests a second instead. ``precision``: the format of weights; ``cache``: that of keys and values.
     ``tp``, ``pp``, ``ep``: ranks that divide layers, stages, parts of the experts. ``dp_attention``: groups that each
     attend to requests of their own. ``copies``: servers. ``server``: its name; ``overrides``: some of its fields.
+    ``speculate``: tokens that are drafted in an iteration; ``accept``: the part of them that is accepted, of those
+    whose predecessors were; ``draft``: ``head`` (one more layer: EAGLE, multi-token prediction), ``ngram``, or a model.
     """
 
     input: float
@@ -51,12 +53,27 @@ class ServeOptions(TypedDict, total=False):
     copies: int | None
     server: str
     overrides: Mapping[str, Any]
+    speculate: int | None
+    accept: float | None
+    draft: str | Mapping[str, Any] | None
 
 
 @cache
 def servers() -> dict[str, Mapping[str, Any]]:
     """Returns the servers that are known, by name."""
     return {row["name"]: row for row in json.loads(serving_software())}
+
+
+def server_of(name: str) -> Mapping[str, Any]:
+    """Returns a server by its name, or by that of its software, as tensorrt-llm.
+
+    Raises:
+        InvalidArgument: there is none.
+    """
+    titles = {row["title"].partition(",")[0].lower(): row for row in servers().values()}
+    if (row := servers().get(name) or titles.get(name.lower())) is None:
+        raise InvalidArgument(f"no server is called `{name}`: choose from {', '.join(servers())}")
+    return row
 
 
 def asked(model: str | Mapping[str, Any], how: ServeOptions) -> dict[str, Any]:
@@ -68,16 +85,36 @@ def asked(model: str | Mapping[str, Any], how: ServeOptions) -> dict[str, Any]:
     if unknown := sorted(how.keys() - ServeOptions.__annotations__.keys()):
         known = ", ".join(ServeOptions.__annotations__)
         raise InvalidArgument(f"no option of a server is called `{unknown[0]}`: choose from {known}")
-    server = how.get("server", SERVER)
-    if server not in servers():
-        raise InvalidArgument(f"no server is called `{server}`: choose from {', '.join(servers())}")
     rate = how.get("rate")
     load = {"rate": rate} if rate is not None else {"concurrency": how.get("concurrency") or CONCURRENCY}
     load |= {"input": how.get("input", LENGTH), "output": how.get("output", LENGTH)}
     return {
         "model": model_of(model),
-        "software": {**servers()[server], **how.get("overrides", {})},
+        "software": {**server_of(how.get("server", SERVER)), **how.get("overrides", {})},
         "precision": how.get("precision", "bf16"),
         "cache_bytes": CACHE_BYTES[how.get("cache", "bf16")],
         "load": load,
+        **_speculation(how),
     }
+
+
+def _speculation(how: ServeOptions) -> dict[str, Any]:
+    """Returns how tokens are drafted, if any are.
+
+    Raises:
+        InvalidArgument: no tokens are drafted, or their acceptance is not known.
+    """
+    tokens, accept, draft = how.get("speculate"), how.get("accept"), how.get("draft")
+    if tokens is None and accept is None and draft is None:
+        return {}
+    if tokens is None or accept is None:
+        raise InvalidArgument(
+            "speculative decoding needs `speculate`, the tokens that are drafted, and `accept`, the part of them that "
+            "is accepted: servers log it, 0.6 to 0.9 is usual"
+        )
+    drafts = draft or "head"
+    return {"speculation": {
+        "tokens": tokens,
+        "acceptance": accept,
+        "draft": drafts if drafts in ("head", "ngram") else {"model": model_of(drafts)},
+    }}  # fmt: skip

@@ -73,24 +73,25 @@ def time_bar(rows: Rows) -> Spec:
     return _spec(chart, "where the time of the step goes, as a stacked bar")
 
 
-def machines(rows: Rows) -> Spec:
-    """Draws the step on each machine as a bar of its parts.
+def machines(rows: Rows, title: str = "the step on each machine") -> Spec:
+    """Draws the step on each machine, or what else has the name, as a bar of its parts.
 
     Args:
         rows: machine, name, seconds, colour and text of each part, of all machines.
+        title: what is drawn, in words.
     """
     names = list(dict.fromkeys(row["machine"] for row in rows))
     stacked = _segments(rows, "machine", "seconds")
     label = alt.Axis(labelLimit=160)
     bars = alt.Chart(alt.Data(values=stacked)).mark_bar(height=24)
     bars = bars.encode(
-        x=alt.X("start:Q", title="seconds of the step"),
+        x=alt.X("start:Q", title="seconds"),
         x2="end:Q",
         y=alt.Y("machine:N", sort=names, title=None, axis=label),
         color=alt.Color("colour:N", scale=None),
         tooltip=_tips(machine="machine", name="part", text="time"),
     )
-    return _spec(bars.properties(height=38 * len(names)), "the step on each machine, by parts of its time")
+    return _spec(bars.properties(height=38 * len(names)), f"{title}, by parts of its time")
 
 
 def timeline(rows: Rows, stages: Sequence[str]) -> Spec:
@@ -164,6 +165,46 @@ def memory(rows: Rows, roles: Sequence[str], gpu_gib: float) -> Spec:
     return _spec(chart.properties(height=38 * len(roles)), "memory of one GPU by role and part")
 
 
+def _scale(field: str, rows: Rows) -> alt.Scale:
+    """Returns the scale of a field: logarithmic where the largest value is many times the least."""
+    values = [row[field] for row in rows]
+    is_wide = max(values) > 6 * min(values) > 0
+    return alt.Scale(type="log", nice=False, padding=12) if is_wide else alt.Scale(zero=False, padding=12)
+
+
+def servers(rows: Rows) -> Spec:
+    """Draws servers by the time of a token and tokens per second; a line joins those that no other one beats in both.
+
+    Args:
+        rows: machine, colour, layout, asked, tpot_ms, tokens, texts of times and intervals, the ends of both intervals,
+            is_best (on the Pareto front of its machine) and is_chosen.
+    """
+    base = alt.Chart()
+    x = alt.X("tpot_ms:Q", title="milliseconds of a token (TPOT)", scale=_scale("tpot_ms", rows))
+    y = alt.Y("tokens:Q", title="generated tokens a second and GPU", scale=_scale("tokens", rows))
+    colour = alt.Color("colour:N", scale=None)
+    words = ("machine", "layout", "asked", "ttft", "tpot", "rate")
+    points = base.mark_point(filled=True, size=45).encode(
+        x=x,
+        y=y,
+        color=colour,
+        opacity=alt.condition("datum.is_best", alt.value(1), alt.value(0.35)),
+        tooltip=_tips(
+            **{word: {"ttft": "TTFT", "tpot": "TPOT", "rate": "tokens/s/GPU"}.get(word, word) for word in words}
+        ),
+    )
+    best = base.transform_filter("datum.is_best")
+    front = best.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, detail="machine:N")
+    spread = best.mark_rule(opacity=0.5, clip=True)
+    ends = [
+        spread.encode(x="tpot_low:Q", x2="tpot_high:Q", y=y, color=colour),
+        spread.encode(y="tokens_low:Q", y2="tokens_high:Q", x=x, color=colour),
+    ]
+    ring = base.transform_filter("datum.is_chosen").mark_point(size=300, strokeWidth=3, color=PURPLE).encode(x=x, y=y)
+    chart = alt.layer(*ends, front, points, ring, data=alt.Data(values=list(rows)), height=380)
+    return _spec(chart, "servers by the time of a token and tokens per second")
+
+
 def sweep(rows: Rows, gpu_gib: float, chosen: Mapping[str, object]) -> Spec:
     """Draws layouts by step time and memory, and joins the layouts that no other one beats in both.
 
@@ -173,14 +214,8 @@ def sweep(rows: Rows, gpu_gib: float, chosen: Mapping[str, object]) -> Spec:
         chosen: the layout of the page, as a row.
     """
     base = alt.Chart()
-
-    def scale(field: str) -> alt.Scale:
-        values = [row[field] for row in (*rows, chosen)]
-        is_wide = max(values) > 6 * min(values) > 0
-        return alt.Scale(type="log", nice=False, padding=12) if is_wide else alt.Scale(zero=False, padding=12)
-
-    x = alt.X("memory_gib:Q", title="GiB on one GPU", scale=scale("memory_gib"))
-    y = alt.Y("seconds:Q", title="seconds of a step", scale=scale("seconds"))
+    x = alt.X("memory_gib:Q", title="GiB on one GPU", scale=_scale("memory_gib", (*rows, chosen)))
+    y = alt.Y("seconds:Q", title="seconds of a step", scale=_scale("seconds", (*rows, chosen)))
     colours, shapes = zip(*FITS.values(), strict=True)
     tips = _tips(layout="layout", gpus="GPUs", text="step", memory="memory", fit="fit")
     points = base.mark_point(filled=True, size=60).encode(

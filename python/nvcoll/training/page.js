@@ -31,6 +31,21 @@ function draw() {
   }
 }
 
+// A click on a head sorts the rows of its table, a second click the other way.
+for (const table of document.querySelectorAll("table.sortable")) {
+  table.tHead.addEventListener("click", (event) => {
+    const head = event.target.closest("th"), body = table.tBodies[0];
+    const way = head.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+    for (const one of head.parentNode.cells) one.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", way);
+    const value = (row) => row.cells[head.cellIndex].dataset.value ?? row.cells[head.cellIndex].textContent;
+    const order = new Intl.Collator("en", { numeric: true }).compare;
+    const compare = (a, b) => (isNaN(a - b) ? order(a, b) : a - b);
+    const rows = [...body.rows].sort((a, b) => compare(value(a), value(b)) * (way === "ascending" ? 1 : -1));
+    body.append(...rows);
+  });
+}
+
 // Wide machines scroll: at less than three quarters of its size, a picture cannot be read.
 for (const picture of document.querySelectorAll(".machine svg")) {
   picture.style.minWidth = `${0.75 * picture.viewBox.baseVal.width}px`;

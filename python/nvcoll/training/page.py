@@ -3,8 +3,8 @@
 Several machines or a sweep come first, then the best step: headline, where the time goes, timeline of the stages,
 memory of each role, communication and the machine.
 `nvcoll.training.charts` draws with Vega-Lite, by altair: its scripts are 0.9 MB in the page, plotly's 4.5 MB,
-and bokeh needs pandas. The frame is `page.html.jinja`, which escapes every name. A content security policy in the page
-forbids all loading, and all scripts but its own two.
+and bokeh needs pandas. The frame is `page.html.jinja`, which escapes every name; `step.html.jinja` is
+what a step fills in. A content security policy in the page forbids all loading, and all scripts but its own two.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def of(
     Raises:
         InvalidArgument: altair, Jinja2 or vl-convert-python is not installed, or two roles have one name.
     """
-    jinja2, charts = libraries()
+    _, charts = libraries()
     tables, machine, gpu_gib = prediction.memory or (), prediction.machine, prediction.gpu_memory_gib
     names = Counter(one.name for one in prediction.roles)
     if twice := [name for name, count in names.items() if count > 1]:
         raise InvalidArgument(f"{names[twice[0]]} roles are called `{twice[0]}`: give each role its own name")
     carried = traffic(prediction)
     shown: dict[str, Any] = {
-        "time": of_time(prediction),
+        "time": of_time(prediction.machine.name, prediction.parts, prediction.seconds),
         "memory": of_memory(tables),
         "traffic": carried,
         "machines": of_machines(several),
@@ -85,7 +85,7 @@ def of(
         chosen = next((row for row in drawn if row["fit"] != "too_large"), drawn[0])
         specs["sweep"] = charts.sweep(drawn, gpu_gib, chosen)
     shown |= {"title": prediction.step.name, "price": prediction, "tables": tables, "drawn": drawn}
-    return _written(jinja2, shown, specs)
+    return written(HERE / "step.html.jinja", shown, specs)
 
 
 def _facts(prediction: StepPrediction) -> list[tuple[str, str]]:
@@ -109,16 +109,24 @@ def _recorded(streams: Mapping[str, Any]) -> str:
     return f"on {streams['gpu']}, {ops:,} operations of {ranks}"
 
 
-def _written(jinja2: ModuleType, shown: Mapping[str, object], specs: Mapping[str, object]) -> str:
+def written(template: Path, shown: Mapping[str, object], specs: Mapping[str, object]) -> str:
+    """Writes a page: a template that fills in the frame, what it shows, and specifications of its charts by name.
+
+    Raises:
+        InvalidArgument: a library is not installed.
+    """
+    jinja2, _ = libraries()
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FileSystemLoader([template.parent, HERE]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
     )
     environment.filters["timed"] = timed
     environment.globals |= {"colours": vars(colours), "fits": FITS, "fit_words": fit_words, "most": TABLE_ROWS}
     scripts = (_bundle(), (HERE / "page.js").read_text(encoding="utf-8"))
     hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
-    template = environment.get_template("page.html.jinja")
-    rendered: str = template.render(**shown, specs=specs, scripts=scripts, hashes=hashes)
+    rendered: str = environment.get_template(template.name).render(**shown, specs=specs, scripts=scripts, hashes=hashes)
     return rendered
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nvcoll._nvcoll import MemoryTable, StepPrediction
@@ -39,26 +39,29 @@ def commas(layout: str) -> str:
     return layout.replace("  ", ", ")
 
 
-def of_time(found: StepPrediction) -> list[Row]:
-    """Returns the parts of the step's time that can be seen."""
+def of_time(machine: str, parts: Mapping[str, float], all_: float) -> list[Row]:
+    """Returns the parts of a time that can be seen."""
     return [
         {
-            "machine": found.machine.name,
+            "machine": machine,
             "name": PARTS.get(part, part),
             "colour": _colour(part),
             "seconds": seconds,
-            "share": seconds / found.seconds,
-            "text": f"{timed(seconds)}, {seconds / found.seconds:.1%}",
+            "share": seconds / all_,
+            "text": f"{timed(seconds)}, {seconds / all_:.1%}",
         }
-        for part, seconds in found.parts.items()
-        if seconds >= LEAST * found.seconds
+        for part, seconds in parts.items()
+        if seconds >= LEAST * all_
     ]
 
 
 def of_machines(found: Sequence[StepPrediction]) -> list[Row]:
     """Returns the rows of machines beside each other, each with the parts of its time."""
     best = min((one.seconds for one in found), default=0.0)
-    return [{"price": one, "vs_best": one.seconds / best, "parts": of_time(one)} for one in found]
+    return [
+        {"price": one, "vs_best": one.seconds / best, "parts": of_time(one.machine.name, one.parts, one.seconds)}
+        for one in found
+    ]
 
 
 def of_memory(tables: Sequence[MemoryTable]) -> list[Row]:

@@ -168,7 +168,7 @@ fn or_empty(value: Option<impl Serialize>) -> Value {
 }
 
 /// Returns what JSON has, as Python's dicts and lists.
-fn as_objects<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn as_objects<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (saved(value),))
 }
 

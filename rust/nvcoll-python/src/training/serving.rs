@@ -6,6 +6,7 @@ use nvcoll_step::serving::price::ServingReport;
 use nvcoll_step::serving::ServingRequest;
 
 use super::json;
+use super::prediction::as_objects;
 use crate::machines::fabric::Fabric;
 use crate::rows::ByName;
 use crate::units::timed;
@@ -71,6 +72,13 @@ impl ServingPrediction {
     #[getter]
     fn machine(&self, py: Python<'_>) -> Py<Fabric> {
         self.machine.clone_ref(py)
+    }
+
+    /// What was asked: model, software, layout, precision, load, and what drafts tokens.
+    #[getter]
+    #[pyo3(name = "request")]
+    fn asked<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        as_objects(py, &self.request)
     }
 
     /// Returns everything as JSON: the answer, and what was asked.
