@@ -65,9 +65,13 @@ SAMPLE = 200
 LEAST = 20
 """Rows that a group must have to be left out."""
 
-CONSTANTS = {"graph_kernel.hopper": 1.3, "graph_kernel.blackwell": 0.7, "narrow_weights": 1.1, "widened_weights": 1.3}
+CONSTANTS = {
+    "graph_kernel.blackwell": 2.0,
+    "widened_weights": 1.5,
+    "experts_skew": 0.5,
+}
 SERVERS = ("vllm", "sglang", "trtllm")
-FIELDS = {"sequence_us": [2.0] * 3, "iteration_us": [900.0, 2000.0, 900.0], "frontend_ms": [28.0, 200.0, 80.0]}
+FIELDS = {"sequence_us": [2.0] * 3, "iteration_us": [300.0, 1000.0, 300.0], "frontend_ms": [25.0, 40.0, 30.0], "launch_us": [10.0, 70.0, 60.0]}
 """What is fitted, with expected values: constants of all servers, and fields of each."""
 
 PULL = 0.1
@@ -96,10 +100,11 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    """Yields the rows that nvcoll can express."""
+    """Yields the rows that nvcoll can express; of those with drafted tokens the acceptance is not published."""
     with ROWS.open() as file:
         for one in csv.DictReader(file):
-            if one["model"] in MODELS and one["gpu"] in MACHINES and one["precision"] and int(one["tp"]) <= 8:
+            is_known = one["model"] in MODELS and one["gpu"] in MACHINES and one["precision"]
+            if is_known and int(one["tp"]) <= 8 and not one["speculative"]:
                 yield _row(one)
 
 
@@ -108,13 +113,14 @@ def _row(one: Mapping[str, str]) -> Row:
     scale = RANDOM_LENGTHS if is_drawn else 1.0
     precision = "mxfp4" if model.startswith("gpt-oss") and one["precision"] == "fp4" else PRECISIONS[one["precision"]]
     has_experts = "experts" in models()[model]
-    narrow = (server == "trtllm" and precision != "bf16") or (server == "vllm" and one["gpu"] == "b200_sxm")
     rate = float(one["rate"]) if one["rate"] else None
     how = {"input": scale * float(one["input"]), "output": scale * float(one["output"]), "precision": precision}
-    how |= {"server": server, "cache": "fp8" if narrow else "bf16", "rate": rate}
+    how |= {"server": server, "cache": one["cache"] or "bf16", "rate": rate}
     how |= {} if rate else {"concurrency": float(one["concurrency"] or UNLIMITED)}
     request = asked(model, how)  # type: ignore[arg-type]
     request["load"]["spread"] = 0.11 if is_drawn else 0.0
+    told = {name: float(one[name]) for name in ("chunk", "wait_iterations") if one[name]}
+    request["software"] = {**request["software"], **told}
     expert = {"expert": int(one["ep"]), "attention_copies": int(one["dp_attention"])} if has_experts else {}
     request["layout"] = {"tensor": int(one["tp"]), **expert}
 
@@ -122,8 +128,9 @@ def _row(one: Mapping[str, str]) -> Row:
         return float(text) / 1e3 if text else None
 
     rate_of_all = float(one["tokens_per_second"]) if one["tokens_per_second"] and not one["tpot_ms"] else None
+    first = None if server == "sglang" and not one["version"] else seconds(one["ttft_ms"])
     kind = model, one["gpu"], server, precision, one["source"]
-    return Row(*kind, int(one["tp"]), request, seconds(one["ttft_ms"]), seconds(one["tpot_ms"]), rate_of_all)
+    return Row(*kind, int(one["tp"]), request, first, seconds(one["tpot_ms"]), rate_of_all)
 
 
 @cache
@@ -267,10 +274,7 @@ GROUPS: Mapping[str, Callable[[Row], str]] = {
 }
 
 
-LIKE = {
-    "graph_kernel.hopper": ("graph_kernel.volta", "graph_kernel.ampere"),
-    "graph_kernel.blackwell": ("graph_kernel.blackwell_ultra",),
-}
+LIKE = {"graph_kernel.blackwell": ("graph_kernel.blackwell_ultra",)}
 """Constants of generations without rows, by those whose value they have."""
 
 
