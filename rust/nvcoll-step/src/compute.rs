@@ -159,6 +159,11 @@ impl Device {
         })
     }
 
+    /// Returns the value of its generation.
+    pub(crate) fn of_generation(&self, constant: &ByGeneration) -> f64 {
+        constant.of(self.class)
+    }
+
     /// Returns the dense FLOP/s of products of a precision; TF32 has half of the bf16 rate, FP32 and FP64 use no tensor cores.
     ///
     /// # Errors
@@ -237,9 +242,28 @@ impl Compute<'_> {
         (constant.of(self.device.class) / constant.ampere).max(1.0) * bytes / self.stream_rate()
     }
 
-    /// Returns the seconds of a kernel in a CUDA graph beyond its work: its start, its tail, and the gap to the next.
-    pub(crate) fn graph_kernel_s(&self) -> f64 {
-        self.constants.graph_kernel.of(self.device.class) * 1e-6
+    /// Returns the seconds that kernels of a CUDA graph take beyond their work: starts, tails, and the gaps to the next. Attention of
+    /// tokens that are generated divides the keys of a sequence among SMs, and joins their results. Collectives were measured in graphs.
+    pub(crate) fn graph_s(&self, work: &StepWork) -> f64 {
+        let (constants, class) = (self.constants, self.device.class);
+        1e-6 * match work {
+            StepWork::Move { launches, .. } => launches * constants.graph_kernel.of(class),
+            StepWork::Attention(Attention { bytes: Some(_), .. }) => constants.graph_attention,
+            StepWork::Gemm { .. } | StepWork::Attention(_) => constants.graph_gemm.of(class),
+            _ => 0.0,
+        }
+    }
+
+    /// Returns the times that products of few rows take to read weights, in the time of streaming kernels: weights of `bytes` each that are
+    /// multiplied as `dtype`.
+    pub(crate) fn weights_seen(&self, bytes: f64, dtype: Dtype) -> f64 {
+        let constants = self.constants;
+        let seen = match bytes {
+            bytes if bytes < dtype.bytes() / 2.0 => constants.widened_weights,
+            bytes if bytes < 2.0 => constants.narrow_weights,
+            _ => 1.0,
+        };
+        seen * constants.weights.of(self.device.class)
     }
 
     fn gemm(

@@ -73,8 +73,12 @@ pub struct Constants {
     pub network: f64,
     pub all_to_all: f64,
     pub graph_kernel: ByGeneration,
+    pub graph_gemm: ByGeneration,
+    pub graph_attention: f64,
+    pub weights: ByGeneration,
     pub narrow_weights: f64,
     pub widened_weights: f64,
+    pub experts_skew: f64,
 }
 
 /// Returns the rows of the table.

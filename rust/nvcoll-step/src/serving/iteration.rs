@@ -33,8 +33,11 @@ use crate::step::{Form, GroupKind, RankGroup, WorkStep, SCHEMA};
 /// Bytes of an activation: bf16.
 const ELEMENT: f64 = 2.0;
 
-/// Launches that route tokens to experts and combine their results: top-k, positions, casts, sum. Counted in vLLM's kernels.
-const ROUTING: f64 = 4.0;
+/// What is not quantised.
+const WIDE: Stored = Stored { bytes: ELEMENT, product: Dtype::Bf16 };
+
+/// Launches that route tokens to experts, activate, and combine their results: top-k, positions, casts, sum. Counted in vLLM's kernels.
+const ROUTING: f64 = 5.0;
 
 /// Launches that sample a token of each sequence, and the passes over logits in fp32. Counted in a dry run of vLLM.
 const SAMPLING: [f64; 2] = [10.0, 3.0];
@@ -120,13 +123,7 @@ impl Iteration<'_> {
             ops.push(StepOp::once("next stage", work));
         }
         let columns = model.vocab as f64 / f64::from(layout.attention());
-        ops.push(self.product(
-            "head",
-            [sampled, columns, hidden],
-            1.0,
-            Stored { bytes: ELEMENT, product: Dtype::Bf16 },
-            false,
-        ));
+        ops.push(self.product("head", [sampled, columns, hidden], 1.0, WIDE, false));
         if layout.attention() > 1 {
             ops.push(self.call(Pattern::AllGather, sampled.ceil() * model.vocab as f64 * ELEMENT, "tp"));
         }
@@ -135,6 +132,16 @@ impl Iteration<'_> {
         ops.push(StepOp::once("sampling", StepWork::Move { bytes, launches, rate: MoveRate::Counted, flops: 0.0 }));
         ops.push(StepOp::once("sampled tokens", StepWork::HostWait { target: Awaited::Device }));
         ops
+    }
+
+    /// Returns the number of launches.
+    pub(super) fn launches(&self) -> f64 {
+        let of = |op: &StepOp| match op.work {
+            StepWork::Move { launches, .. } => op.count * launches,
+            StepWork::Timed { .. } => op.count * ROUTING,
+            _ => op.count,
+        };
+        self.ops().iter().map(of).sum()
     }
 
     /// Returns attention of all layers.
@@ -148,9 +155,10 @@ impl Iteration<'_> {
     }
 
     fn layer(&self, kind: Layer) -> Vec<StepOp> {
-        let ServingRequest { model, layout, .. } = self.request;
+        let ServingRequest { model, software, layout, .. } = self.request;
         let (hidden, rows) = (model.hidden as f64, self.batch.rows());
-        let mut ops = vec![self.moved("norms and residuals", 8.0 * hidden, 2.0)];
+        let fused = software.fuses_norms && layout.attention() > 1;
+        let mut ops = vec![self.moved("norms and residuals", 8.0 * hidden, if fused { 0.0 } else { 2.0 })];
         for matrix in model.matrices(kind, &layout.division(model)) {
             ops.extend(self.products(&matrix));
         }
@@ -159,10 +167,17 @@ impl Iteration<'_> {
         ops.extend(self.attention(kind));
         let experts = model.experts.filter(|_| kind.has_experts);
         let width = experts.map_or(model.ffn, |one| one.ffn * (one.top_k + one.shared)) as f64;
-        ops.push(self.moved("activation", 3.0 * width / f64::from(layout.tensor), 1.0));
+        ops.push(self.moved(
+            "activation",
+            3.0 * width / f64::from(layout.tensor),
+            if experts.is_some() { 0.0 } else { 1.0 },
+        ));
         if let Some(experts) = experts {
             let routed = experts.top_k as f64 / f64::from(layout.expert) * f64::from(layout.attention_copies);
-            ops.push(self.moved("route and combine", 4.0 * routed * hidden, ROUTING));
+            ops.push(self.moved("route and combine", 4.0 * routed * hidden, 0.0));
+            let all = self.stored(MatrixKind::Expert).experts_s(software.name, self.compute.device);
+            let products = 2.0 * self.compute.graph_s(&self.product("", [1.0; 3], 1.0, WIDE, true).work);
+            ops.push(StepOp::once("kernels of experts", StepWork::Timed { seconds: (all - products).max(0.0) }));
         }
         ops.extend(self.reduced());
         if layout.attention_copies == 1 || experts.is_none() {
@@ -193,7 +208,8 @@ impl Iteration<'_> {
             }
             _ => {
                 let product = self.product(name, [self.batch.rows(), columns, inner], 1.0, stored, false);
-                let cast = stored.product.is_narrow().then(|| self.moved("casts", 1.5 * inner, 1.0));
+                let fused = if name == "attention out" { 1.0 } else { 0.0 };
+                let cast = stored.product.is_narrow().then(|| self.moved("casts", 1.5 * inner, fused));
                 cast.into_iter().chain([product]).collect()
             }
         }
@@ -203,7 +219,8 @@ impl Iteration<'_> {
     fn reached(&self, experts: Experts, on_rank: f64) -> (f64, f64) {
         let tokens = self.batch.rows() * f64::from(self.request.layout.attention_copies);
         let drawn = experts.top_k as f64 / experts.count as f64;
-        let reached = on_rank * (1.0 - (1.0 - drawn).powf(tokens));
+        let skew = self.compute.constants.experts_skew;
+        let reached = on_rank * (1.0 - (1.0 + skew * drawn * tokens).powf(-1.0 / skew));
         (reached, tokens * drawn * on_rank / reached)
     }
 
@@ -226,13 +243,7 @@ impl Iteration<'_> {
     }
 
     fn product(&self, name: &str, [m, n, k]: [f64; 3], batch: f64, stored: Stored, is_expert: bool) -> StepOp {
-        let constants = self.compute.constants;
-        let seen = match stored.bytes {
-            ELEMENT => 1.0,
-            bytes if bytes < stored.product.bytes() / 2.0 => constants.widened_weights,
-            _ if is_expert => 1.0,
-            _ => constants.narrow_weights,
-        };
+        let seen = self.compute.weights_seen(stored.bytes, stored.product);
         let bytes = batch * (n * k * stored.bytes * seen + m * (k * stored.product.bytes() + n * ELEMENT));
         let experts = is_expert.then_some(1.0);
         StepOp::once(name, StepWork::Gemm { m, n, k, batch, dtype: stored.product, experts, bytes: Some(bytes) })

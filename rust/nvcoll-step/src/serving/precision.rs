@@ -1,10 +1,15 @@
-//! Formats of weights, and the precision in which a GPU multiplies with them.
+//! Formats of weights, the precision in which a GPU multiplies with them, and what kernels of experts take beside that.
 
+use std::sync::LazyLock;
+
+use nvcoll_fabric::predict::Server;
 use serde::{Deserialize, Serialize};
 
 use crate::compute::Device;
+use crate::constants::ByGeneration;
 use crate::layout::Dtype;
 use crate::matrices::MatrixKind;
+use crate::tables;
 
 nvcoll_core::names! {
     /// The format of a model's weights.
@@ -54,5 +59,44 @@ impl Precision {
             Self::Mxfp4 => Stored { bytes: 0.5 + 1.0 / 32.0, ..wide },
             Self::Int4 => Stored { bytes: 0.5 + 2.0 / 128.0, ..wide },
         }
+    }
+}
+
+/// Formats that kernels of experts are made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ExpertFormat {
+    Bf16,
+    Fp8,
+    Fp4,
+    Widened,
+}
+
+/// A row of `expert_kernels.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpertKernels {
+    server: Server,
+    format: ExpertFormat,
+    us: ByGeneration,
+}
+
+static EXPERTS: LazyLock<Vec<ExpertKernels>> =
+    LazyLock::new(|| tables::rows(include_str!("../data/expert_kernels.toml"), "experts"));
+
+impl Stored {
+    /// Returns the seconds that a server's kernels for a layer of experts take beyond their work.
+    ///
+    /// # Panics
+    /// If the table that is shipped lacks the row.
+    pub(super) fn experts_s(self, server: Server, device: &Device) -> f64 {
+        let format = match (self.product, self.bytes) {
+            (Dtype::Bf16, 2.0) => ExpertFormat::Bf16,
+            (Dtype::Bf16, _) => ExpertFormat::Widened,
+            (Dtype::Fp8, 1.0) => ExpertFormat::Fp8,
+            _ => ExpertFormat::Fp4,
+        };
+        let row = EXPERTS.iter().find(|row| row.server == server && row.format == format);
+        1e-6 * device.of_generation(&row.expect("the table has each server and format").us)
     }
 }

@@ -97,6 +97,7 @@ impl Pricer<'_> {
             chunk: software.chunk,
             copies,
             reserved: software.reserved,
+            wait: software.wait_iterations,
         };
         let longest = (1.0 + load.spread) * (load.input + load.output);
         if room.tokens < longest {

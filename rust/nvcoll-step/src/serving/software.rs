@@ -24,10 +24,16 @@ pub struct ModelServer {
     pub reserved: f64,
     /// Milliseconds of a request before it waits for the scheduler, and of its first token on the way back.
     pub frontend_ms: f64,
+    /// Microseconds of the processor for each launch of an iteration that reads prompts, which no CUDA graph launches.
+    pub launch_us: f64,
+    /// Iterations for which prompts wait for others, so that one iteration reads them.
+    pub wait_iterations: f64,
     /// Tokens of an iteration at most.
     pub chunk: f64,
     /// Whether prompts are read in iterations that also decode; else decoding waits.
     pub mixes: bool,
+    /// Whether its all_reduce adds the residual and normalises, in one kernel.
+    pub fuses_norms: bool,
     /// Sequences of an iteration at most, on each attention copy.
     pub sequences: f64,
     /// The part of the GPU's memory that it takes.
@@ -54,11 +60,13 @@ impl ModelServer {
     /// # Errors
     /// [`Error::Request`] with the field that is wrong.
     pub(super) fn check(&self) -> Result<()> {
-        let Self { iteration_us, sequence_us, frontend_ms, chunk, sequences, .. } = *self;
+        let Self { iteration_us, sequence_us, frontend_ms, launch_us, wait_iterations, chunk, sequences, .. } = *self;
         let fields = [
             ("iteration_us", iteration_us, 0.0, MOST),
             ("sequence_us", sequence_us, 0.0, MOST),
             ("frontend_ms", frontend_ms, 0.0, MOST),
+            ("launch_us", launch_us, 0.0, MOST),
+            ("wait_iterations", wait_iterations, 0.0, MOST),
             ("chunk", chunk, 1.0, MOST),
             ("sequences", sequences, 1.0, MOST),
             ("reserved", self.reserved, 0.0, 1.0),

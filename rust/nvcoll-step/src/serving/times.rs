@@ -29,13 +29,19 @@ pub(super) struct IterationTimes<'r> {
     kinds: BTreeMap<Layer, u32>,
     generating: Vec<OnceCell<f64>>,
     reading: Vec<OnceCell<f64>>,
+    /// Seconds of the processor to launch an iteration that reads prompts.
+    launching: f64,
 }
 
 impl<'r> IterationTimes<'r> {
     pub(super) fn new(pricer: &'r Pricer<'r>, request: &'r ServingRequest, own: Option<Server>) -> Self {
         let most = (request.software.chunk + request.software.sequences).log2() * PER_DOUBLING;
         let cells = || vec![OnceCell::new(); most.ceil() as usize + 2];
-        Self { pricer, request, own, kinds: request.model.kinds(), generating: cells(), reading: cells() }
+        let kinds = request.model.kinds();
+        let mut times = Self { pricer, request, own, kinds, generating: cells(), reading: cells(), launching: 0.0 };
+        let batch = IterationBatch { prompts: 1.0, tokens: 1.0, pairs: 1.0, ..IterationBatch::default() };
+        times.launching = times.iteration(batch).launches() * request.software.launch_us * 1e-6;
+        times
     }
 
     /// Returns an iteration.
@@ -52,7 +58,8 @@ impl<'r> IterationTimes<'r> {
         let of = |at: usize| self.priced(at, batch.tokens > 0.0);
         let share = (rows - low) / (high - low);
         let linear = of(at)? * (1.0 - share) + of(at + 1)? * share;
-        Ok(linear + self.attention_s(batch)?)
+        let seconds = linear + self.attention_s(batch)?;
+        Ok(if batch.tokens > 0.0 { seconds.max(self.launching) } else { seconds })
     }
 
     /// Returns the seconds of an iteration of a priced number of tokens, without attention.

@@ -38,15 +38,6 @@ impl Compute<'_> {
     pub(crate) fn kernel_s(&self, work: &StepWork) -> Result<f64> {
         Ok(self.seconds(work)?.max(KERNEL_S))
     }
-
-    /// Returns the seconds that a CUDA graph adds to kernels which it launches. Those of collectives were measured in one.
-    pub(crate) fn graph_s(&self, work: &StepWork) -> f64 {
-        match work {
-            StepWork::Move { launches, .. } => launches * self.graph_kernel_s(),
-            StepWork::Gemm { .. } | StepWork::Attention(_) => self.graph_kernel_s(),
-            _ => 0.0,
-        }
-    }
 }
 
 /// Seconds of the processor for one launch. Cited: cudaLaunchKernel takes 2 to 3 us.
