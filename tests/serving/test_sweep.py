@@ -62,6 +62,13 @@ def test_nothing_beats_what_is_on_the_front():
         assert beaten != (one in front)
 
 
+def test_fewer_requests_than_servers_leave_servers_idle():
+    found, _ = layouts("llama3-8b", on="hgx-h100", concurrency=1, pp=1)
+    alone = {one.words: one for one in found}
+    assert 8 * alone["TP 1, x 8"].tokens_per_second == pytest.approx(1 / alone["TP 1, x 8"].tpot_s, rel=0.1)
+    assert found[0].words == "TP 8"
+
+
 def test_the_page_has_all_layouts_and_the_first_in_detail(page):
     text = page.read_text()
     reader = Reader(text)

@@ -70,6 +70,12 @@ def test_what_is_said_on_the_command_line_wins():
     assert "weights in fp8, as published" in cli(*words).stdout
 
 
+def test_words_of_servers_are_ours():
+    words = ("serve", "llama3-8b", "-n", "1", "--tp", "1", "--json", "--speculate", "2", "--accept", "0.7")
+    found = json.loads(cli(*words, "--server", "TensorRT-LLM", "--draft", "eagle").stdout)["found"][0]
+    assert (found["server"], found["speculation"]["draft"]) == ("trtllm", "head")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

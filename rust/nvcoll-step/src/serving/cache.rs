@@ -46,7 +46,10 @@ impl ServingRequest {
     pub(super) fn cache(&self, device: &Device) -> Result<Cache> {
         let (model, layout, software) = (&self.model, &self.layout, &self.software);
         let on_stage = (f64::from(model.layers) / f64::from(layout.stages)).ceil();
-        let weights = self.weights(device) * on_stage / f64::from(model.layers) + self.end_bytes();
+        let draft = self.draft();
+        let drafting = draft.as_ref().map_or(0.0, |one| one.weights(device))
+            + draft.as_ref().filter(|_| !self.shares_ends()).map_or(0.0, Self::end_bytes);
+        let weights = self.weights(device) * on_stage / f64::from(model.layers) + self.end_bytes() + drafting;
         let [of_token, of_sequence] = ITERATION;
         let widest = model.hidden as f64 + model.ffn as f64 / f64::from(layout.tensor);
         let working = 2.0 * of_token * software.chunk * widest
@@ -60,8 +63,9 @@ impl ServingRequest {
                 model.name, device.title
             )));
         }
-        let layers = self.cached_layers() / f64::from(layout.stages);
-        Ok(Cache { weights, working, bytes, tokens: (bytes / (layers * self.token_bytes())).floor() })
+        let of_draft = draft.map_or(0.0, |one| one.cached_layers() * one.token_bytes());
+        let token = self.cached_layers() * self.token_bytes() / f64::from(layout.stages) + of_draft;
+        Ok(Cache { weights, working, bytes, tokens: (bytes / token).floor() })
     }
 
     /// Bytes of the weights of all layers on one rank.

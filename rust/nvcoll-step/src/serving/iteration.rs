@@ -8,6 +8,7 @@
 //! | experts | those that a batch reaches if each token draws its own alike: E (1 - (1 - k / E)^tokens) |
 //! | element-wise kernels | two norms with their residuals, rotary positions with the store to the cache, the activation |
 //! | tensor parallelism | two all_reduces, by the server's own kernels |
+//! | drafts | the model that drafts: once over all new tokens, then once for each further draft of a sequence (`speculation.rs`) |
 //! | attention copies | the gather of all tokens to the experts, and the reduction of their results |
 //!
 //! With stages, the iteration is one batch on its way through all of them.
@@ -47,6 +48,8 @@ const SAMPLING: [f64; 2] = [10.0, 3.0];
 pub(super) struct IterationBatch {
     /// Sequences of which a token is generated.
     pub(super) decodes: f64,
+    /// The tokens of each of these that are computed: more than one if drafts are checked.
+    pub(super) checked: f64,
     /// The tokens of these sequences in the cache.
     pub(super) cached: f64,
     /// Prompts that are read.
@@ -58,9 +61,14 @@ pub(super) struct IterationBatch {
 }
 
 impl IterationBatch {
-    fn rows(&self) -> f64 {
-        self.decodes + self.tokens
+    pub(super) fn rows(&self) -> f64 {
+        self.decodes * self.checked + self.tokens
     }
+}
+
+/// Returns how an operation is repeated.
+fn times(count: f64) -> impl Fn(StepOp) -> StepOp {
+    move |op| StepOp { count: op.count * count, ..op }
 }
 
 /// An iteration of one rank.
@@ -72,6 +80,8 @@ pub(super) struct Iteration<'r> {
     pub(super) batch: IterationBatch,
     /// The kinds of the model's layers.
     pub(super) kinds: &'r BTreeMap<Layer, u32>,
+    /// The model that drafts, and the kinds of its layers.
+    pub(super) draft: Option<&'r (ServingRequest, BTreeMap<Layer, u32>)>,
 }
 
 impl Iteration<'_> {
@@ -109,12 +119,33 @@ impl Iteration<'_> {
     }
 
     fn ops(&self) -> Vec<StepOp> {
-        let ServingRequest { model, software, layout, .. } = self.request;
-        let IterationBatch { decodes, prompts, .. } = self.batch;
-        let (hidden, sampled) = (model.hidden as f64, decodes + prompts);
-        let seconds = (software.iteration_us + software.sequence_us * sampled) * 1e-6;
-        let mut ops =
-            vec![StepOp::once("scheduler", StepWork::Host { seconds }), self.moved("embedding", 2.0 * hidden, 1.0)];
+        let software = &self.request.software;
+        let seconds = (software.iteration_us + software.sequence_us * (self.batch.decodes + self.batch.prompts)) * 1e-6;
+        let mut ops = vec![StepOp::once("scheduler", StepWork::Host { seconds })];
+        ops.extend(self.pass());
+        for (pass, count) in self.drafts() {
+            ops.extend(pass.pass().into_iter().map(times(count)));
+        }
+        ops.push(StepOp::once("sampled tokens", StepWork::HostWait { target: Awaited::Device }));
+        ops
+    }
+
+    /// Returns the passes of the model that drafts, with the number of each.
+    fn drafts(&self) -> Vec<(Self, f64)> {
+        let Some((request, kinds)) = self.draft else { return Vec::new() };
+        let IterationBatch { decodes, cached, prompts, tokens, .. } = self.batch;
+        let (decodes, cached) = (decodes + prompts, cached + tokens);
+        let next = IterationBatch { decodes, checked: 1.0, cached, ..IterationBatch::default() };
+        let pass = |batch| Self { request, kinds, batch, draft: None, ..*self };
+        let passes = [(pass(self.batch), 1.0), (pass(next), self.request.checked_tokens() - 2.0)];
+        passes.into_iter().filter(|(_, count)| *count > 0.0).collect()
+    }
+
+    /// Returns one pass of the model, from tokens to tokens.
+    fn pass(&self) -> Vec<StepOp> {
+        let ServingRequest { model, layout, .. } = self.request;
+        let (hidden, sampled) = (model.hidden as f64, self.batch.decodes * self.batch.checked + self.batch.prompts);
+        let mut ops = vec![self.moved("embedding", 2.0 * hidden, 1.0)];
         ops.extend(self.reduced());
         ops.extend(self.of_all_layers(|kind| self.layer(kind)));
         for _ in 1..layout.stages {
@@ -130,7 +161,6 @@ impl Iteration<'_> {
         let [launches, passes] = SAMPLING;
         let bytes = passes * 4.0 * sampled * model.vocab as f64;
         ops.push(StepOp::once("sampling", StepWork::Move { bytes, launches, rate: MoveRate::Counted, flops: 0.0 }));
-        ops.push(StepOp::once("sampled tokens", StepWork::HostWait { target: Awaited::Device }));
         ops
     }
 
@@ -146,11 +176,14 @@ impl Iteration<'_> {
 
     /// Returns attention of all layers.
     pub(super) fn all_attention(&self) -> Vec<StepOp> {
-        self.of_all_layers(|kind| self.attention(kind))
+        let mut ops = self.of_all_layers(|kind| self.attention(kind));
+        for (pass, count) in self.drafts() {
+            ops.extend(pass.all_attention().into_iter().map(times(count)));
+        }
+        ops
     }
 
     fn of_all_layers(&self, ops: impl Fn(Layer) -> Vec<StepOp>) -> Vec<StepOp> {
-        let times = |count: f64| move |op: StepOp| StepOp { count: op.count * count, ..op };
         self.kinds.iter().flat_map(|(&kind, &count)| ops(kind).into_iter().map(times(count.into()))).collect()
     }
 
@@ -236,8 +269,9 @@ impl Iteration<'_> {
         }
         if decodes > 0.0 {
             let wide = Stored { bytes: ELEMENT, product: Dtype::Bf16 };
-            found.push(self.product("queries to latents", [decodes, kv, nope], heads, wide, false));
-            found.push(self.product("results from latents", [decodes, v, kv], heads, wide, false));
+            let rows = decodes * self.batch.checked;
+            found.push(self.product("queries to latents", [rows, kv, nope], heads, wide, false));
+            found.push(self.product("results from latents", [rows, v, kv], heads, wide, false));
         }
         found
     }
@@ -263,11 +297,12 @@ impl Iteration<'_> {
         };
         let mut found = Vec::new();
         if decodes > 0.0 {
-            let keys = (cached / decodes).min(window) + 1.0;
-            let bytes = decodes * (keys * self.request.token_bytes() + 2.0 * heads * model.head_dim as f64 * ELEMENT);
+            let keys = (cached / decodes).min(window) + self.batch.checked;
+            let ends = 2.0 * self.batch.checked * heads * model.head_dim as f64 * ELEMENT;
+            let bytes = decodes * (keys * self.request.token_bytes() + ends);
             let sizes =
                 model.mla.map_or([model.head_dim; 2], |mla| [mla.kv + mla.rope, mla.kv]).map(|size| size as f64);
-            found.push(attend("attention", decodes, 1.0, keys, sizes, Some(bytes)));
+            found.push(attend("attention", decodes, self.batch.checked, keys, sizes, Some(bytes)));
         }
         if tokens > 0.0 {
             let sizes =

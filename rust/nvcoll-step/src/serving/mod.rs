@@ -12,6 +12,7 @@
 //! | [`precision`] | formats of weights: bytes, and the precision of products |
 //! | [`layout`] | how requests and a model are divided among GPUs |
 //! | `iteration` | what one rank does in an iteration |
+//! | [`speculation`] | tokens that are drafted ahead |
 //! | `cache` | weights, and the tokens for which the rest has room |
 //! | `times` | seconds of any iteration, from some that were priced |
 //! | `scheduler` | requests and iterations in virtual time |
@@ -29,6 +30,7 @@ pub mod precision;
 pub mod price;
 mod scheduler;
 pub mod software;
+pub mod speculation;
 mod times;
 
 use serde::{Deserialize, Serialize};
@@ -38,6 +40,7 @@ use crate::model::Model;
 use layout::ServingLayout;
 use precision::Precision;
 use software::ModelServer;
+use speculation::Speculation;
 
 /// What a server of models is asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,6 +60,9 @@ pub struct ServingRequest {
     pub cache_bytes: f64,
     /// What clients send.
     pub load: ClientLoad,
+    /// Tokens that are drafted ahead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculation: Option<Speculation>,
 }
 
 const fn two() -> f64 {
@@ -101,6 +107,11 @@ impl ServingRequest {
         self.model.check()?;
         self.layout.check(&self.model)?;
         self.software.check()?;
+        self.speculation.as_ref().map_or(Ok(()), Speculation::check)?;
+        if let Some(draft) = self.draft() {
+            draft.model.check()?;
+            draft.layout.check(&draft.model)?;
+        }
         let ClientLoad { input, output, concurrency, rate, spread } = self.load;
         let refuse = |what: String| Err(Error::Request(what));
         if !(1.0..=MOST_TOKENS).contains(&input) || !(1.0..=MOST_TOKENS).contains(&output) {

@@ -93,6 +93,8 @@ impl Pricer<'_> {
         };
         let room = ServerRoom {
             tokens: cache.tokens * copies / f64::from(layout.stages),
+            checked: request.checked_tokens(),
+            added: request.added_tokens(),
             sequences: software.sequences * copies,
             chunk: software.chunk,
             copies,
@@ -108,8 +110,9 @@ impl Pricer<'_> {
         }
         let served = scheduler::run(&times, part, room, software.mixes)?;
         let Served { decodes, cached, is_saturated, .. } = served;
+        let (decodes_of_copy, cached) = (decodes.max(1.0) / copies, cached / copies);
         let batch =
-            IterationBatch { decodes: decodes.max(1.0) / copies, cached: cached / copies, ..IterationBatch::default() };
+            IterationBatch { decodes: decodes_of_copy, checked: room.checked, cached, ..IterationBatch::default() };
         let decode = self.price(&times.iteration(batch).step("a token", Some(cache.memory())))?;
         let tokens = load.input.min(software.chunk);
         let reading =
@@ -117,7 +120,9 @@ impl Pricer<'_> {
         let prefill = self.price(&times.iteration(reading).step("a prompt", Some(cache.memory())))?;
         let at_once =
             (room.tokens / (load.input + software.reserved * load.output)).floor().min(room.sequences) * servers;
-        let tokens_per_second = served.tokens_per_second * servers / f64::from(layout.gpus());
+        // A server has whole requests: if there are fewer requests than servers, some have none.
+        let busy = servers * part.concurrency.map_or(1.0, |one| one / one.max(1.0).round());
+        let tokens_per_second = served.tokens_per_second * busy / f64::from(layout.gpus());
         let ttft_s = served.ttft_s + software.frontend_ms * 1e-3;
         let asked = load.concurrency.unwrap_or(0.0);
         let (longest, seconds) = decode.parts.longest(|_| true);
@@ -127,8 +132,12 @@ impl Pricer<'_> {
             false => format!("{longest}, {:.0} % of a token", 100.0 * seconds / decode.seconds),
         };
         let is_published = PUBLISHED.contains(&self.device.name.as_str());
-        let wider = if is_published { 1.0 } else { WIDER };
+        let is_drafted = room.checked > 1.0;
+        let wider = if is_published && !is_drafted { 1.0 } else { WIDER };
         let unlike = (!is_published).then(|| format!("no rows of servers on {} were published", self.device.title));
+        let drafted = is_drafted.then(|| {
+            format!("{:.2} tokens of a sequence in an iteration; no row with drafts is in the fit", room.added)
+        });
         Ok(ServingReport {
             gpus: layout.gpus(),
             cache_tokens: cache.tokens * copies,
@@ -146,7 +155,7 @@ impl Pricer<'_> {
             prefill,
             limit,
             is_saturated,
-            notes: unlike.into_iter().chain(note).collect(),
+            notes: unlike.into_iter().chain(drafted).chain(note).collect(),
         })
     }
 

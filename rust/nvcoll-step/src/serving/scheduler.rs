@@ -77,6 +77,9 @@ pub(super) struct Served {
 pub(super) struct ServerRoom {
     /// Tokens of the cache.
     pub(super) tokens: f64,
+    /// Tokens of a generating sequence that an iteration computes, and that it adds.
+    pub(super) checked: f64,
+    pub(super) added: f64,
     /// Sequences.
     pub(super) sequences: f64,
     /// Tokens of an iteration.
@@ -93,6 +96,11 @@ impl ServerRoom {
     /// Returns the tokens of the cache that a request takes while it is admitted.
     fn taken(&self, sent: Sent) -> f64 {
         sent.input + self.reserved * sent.output
+    }
+
+    /// Returns the iterations that an answer takes after its first token.
+    fn iterations(&self, sent: Sent) -> f64 {
+        ((sent.output - 1.0) / self.added).ceil()
     }
 }
 
@@ -228,9 +236,9 @@ impl ServerSimulation<'_> {
 
     /// One iteration that reads prompts.
     fn read(&mut self) -> Result<()> {
-        let copies = self.room.copies;
+        let ServerRoom { copies, checked, .. } = self.room;
         let decodes = if self.mixes { self.running.len() as f64 } else { 0.0 };
-        let mut left = (self.room.chunk * copies - decodes).max(1.0);
+        let mut left = (self.room.chunk * copies - decodes * checked).max(1.0);
         let (mut batch, mut done) = (IterationBatch::default(), 0);
         for (sent, read) in &mut self.reading {
             let tokens = (sent.input - *read).min(left);
@@ -249,15 +257,15 @@ impl ServerSimulation<'_> {
             [batch.tokens, batch.pairs, f64::from(done), decodes, if decodes > 0.0 { self.cached } else { 0.0 }]
                 .map(|all| all / copies);
         let seconds =
-            self.times.seconds(IterationBatch { decodes: decodes_of_copy, cached, prompts, tokens, pairs })?;
+            self.times.seconds(IterationBatch { decodes: decodes_of_copy, checked, cached, prompts, tokens, pairs })?;
         self.pass(seconds);
         if decodes > 0.0 {
             self.iteration += 1;
-            self.cached += decodes;
+            self.cached += decodes * self.room.added;
         }
         for _ in 0..done {
             let (sent, _) = self.reading.pop_front().expect("it was read");
-            let ends = self.iteration + sent.output as u64 - 1;
+            let ends = self.iteration + self.room.iterations(sent) as u64;
             self.cached += sent.input + 1.0;
             self.running.push(Reverse(Running { ends, first_at: self.now, sent }));
         }
@@ -271,12 +279,13 @@ impl ServerSimulation<'_> {
         let ends = self.running.peek().map_or(0, |one| one.0.ends);
         let mut count = (ends.saturating_sub(self.iteration) as f64).min(most);
         if count > 0.0 {
-            let cached = (self.cached + decodes * count / 2.0) / copies;
-            let batch = IterationBatch { decodes: decodes / copies, cached, ..IterationBatch::default() };
+            let cached = (self.cached + decodes * self.room.added * count / 2.0) / copies;
+            let checked = self.room.checked;
+            let batch = IterationBatch { decodes: decodes / copies, checked, cached, ..IterationBatch::default() };
             let seconds = self.times.seconds(batch)?;
             count = ((self.next_at - self.now) / seconds).ceil().clamp(1.0, count);
             self.iteration += count as u64;
-            self.cached += decodes * count;
+            self.cached += decodes * self.room.added * count;
             self.pass(seconds * count);
         }
         Ok(())
@@ -286,7 +295,7 @@ impl ServerSimulation<'_> {
         while let Some(Reverse(one)) = self.running.peek().copied().filter(|one| one.0.ends <= self.iteration) {
             self.running.pop();
             self.reserved -= self.room.taken(one.sent);
-            self.cached -= one.sent.input + one.sent.output;
+            self.cached -= one.sent.input + 1.0 + self.room.added * self.room.iterations(one.sent);
             self.ended.push((one, self.now));
             if self.load.rate.is_none() {
                 self.send(self.now);

@@ -27,6 +27,8 @@ pub(super) struct IterationTimes<'r> {
     request: &'r ServingRequest,
     own: Option<Server>,
     kinds: BTreeMap<Layer, u32>,
+    draft: Option<(ServingRequest, BTreeMap<Layer, u32>)>,
+    checked: f64,
     generating: Vec<OnceCell<f64>>,
     reading: Vec<OnceCell<f64>>,
     /// Seconds of the processor to launch an iteration that reads prompts.
@@ -35,10 +37,16 @@ pub(super) struct IterationTimes<'r> {
 
 impl<'r> IterationTimes<'r> {
     pub(super) fn new(pricer: &'r Pricer<'r>, request: &'r ServingRequest, own: Option<Server>) -> Self {
-        let most = (request.software.chunk + request.software.sequences).log2() * PER_DOUBLING;
+        let checked = request.checked_tokens();
+        let most = (request.software.chunk + request.software.sequences * checked).log2() * PER_DOUBLING;
         let cells = || vec![OnceCell::new(); most.ceil() as usize + 2];
         let kinds = request.model.kinds();
-        let mut times = Self { pricer, request, own, kinds, generating: cells(), reading: cells(), launching: 0.0 };
+        let draft = request.draft().map(|one| {
+            let kinds = one.model.kinds();
+            (one, kinds)
+        });
+        let (generating, reading) = (cells(), cells());
+        let mut times = Self { pricer, request, own, kinds, draft, checked, generating, reading, launching: 0.0 };
         let batch = IterationBatch { prompts: 1.0, tokens: 1.0, pairs: 1.0, ..IterationBatch::default() };
         times.launching = times.iteration(batch).launches() * request.software.launch_us * 1e-6;
         times
@@ -46,12 +54,19 @@ impl<'r> IterationTimes<'r> {
 
     /// Returns an iteration.
     pub(super) fn iteration(&self, batch: IterationBatch) -> Iteration<'_> {
-        Iteration { request: self.request, compute: self.pricer.compute(), own: self.own, batch, kinds: &self.kinds }
+        Iteration {
+            request: self.request,
+            compute: self.pricer.compute(),
+            own: self.own,
+            batch,
+            kinds: &self.kinds,
+            draft: self.draft.as_ref(),
+        }
     }
 
     /// Returns the seconds of an iteration.
     pub(super) fn seconds(&self, batch: IterationBatch) -> Result<f64> {
-        let rows = (batch.decodes + batch.tokens).max(1.0);
+        let rows = batch.rows().max(1.0);
         let place = (rows.log2() * PER_DOUBLING).min(self.reading.len() as f64 - 2.0);
         let at = place.floor() as usize;
         let [low, high] = [at, at + 1].map(|at| f64::exp2(at as f64 / PER_DOUBLING));
@@ -71,7 +86,10 @@ impl<'r> IterationTimes<'r> {
         let rows = f64::exp2(at as f64 / PER_DOUBLING);
         let batch = match is_reading {
             true => IterationBatch { prompts: 1.0, tokens: rows, pairs: rows, ..IterationBatch::default() },
-            false => IterationBatch { decodes: rows, cached: rows, ..IterationBatch::default() },
+            false => {
+                let decodes = rows / self.checked;
+                IterationBatch { decodes, checked: self.checked, cached: decodes, ..IterationBatch::default() }
+            }
         };
         let step = self.iteration(batch).step("iteration", None);
         let seconds = self.pricer.seconds(&step)? - self.attention_s(batch)?;
