@@ -19,7 +19,7 @@ OF_PART: Final = {
     part: colour
     for colour, parts in {
         BLUE: ("gemm", "parameters"),
-        SKY: ("attention", "gradients", "cache"),
+        SKY: ("attention", "state", "gradients", "cache"),
         GREEN: ("elementwise", "loss", "graphs"),
         PURPLE: ("recompute", "buffers"),
         ORANGE: ("tensor", "activations"),

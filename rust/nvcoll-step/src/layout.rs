@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::model::Model;
+use crate::model::{Layer, Mlp, Model};
 use crate::network::Group;
 use crate::pipeline::Schedule;
 
@@ -324,8 +324,14 @@ impl Layout {
                 model.name
             )));
         }
-        let dense = model.experts.is_none_or(|one| one.dense_layers > 0 || one.every > 1);
-        if dense && !model.ffn.is_multiple_of(tensor) {
+        if let Some(one) = model.recurrent.filter(|one| !one.key_heads.is_multiple_of(tensor)) {
+            return Err(Error::layout(format!(
+                "TP {tensor} must divide the {} key heads, or groups, of states of {}",
+                one.key_heads, model.name
+            )));
+        }
+        let is_dense = |kind: &Layer| kind.mlp == Mlp::Dense;
+        if model.kinds().keys().any(is_dense) && !model.ffn.is_multiple_of(tensor) {
             return Err(Error::layout(format!("TP {tensor} must divide the MLP's width of {}", model.ffn)));
         }
         match model.experts {

@@ -10,6 +10,7 @@
 //! | `tables` | tables that are shipped: rows that are found by name |
 //! | [`software`] | how a framework runs a step |
 //! | [`attention`] | one kernel of attention |
+//! | [`recurrent`] | layers that keep a state of a fixed size for each sequence |
 //! | [`model`] | transformers: their dimensions and parameters |
 //! | `matrices` | the matrices of a layer on one rank |
 //! | [`network`] | groups of ranks on a machine, and what collectives among them cost |
@@ -44,6 +45,7 @@ pub mod parts;
 pub mod pipeline;
 pub mod planner;
 pub mod pricing;
+pub mod recurrent;
 pub mod serving;
 pub mod software;
 pub mod step;

@@ -1,6 +1,7 @@
 //! The matrices of a layer, as one rank has them: what training and serving multiply with, and what both keep.
 
-use crate::model::{Layer, Model};
+use crate::model::{Layer, Mixer, Mlp, Model};
+use crate::recurrent::{RankRecurrent, StateRule};
 
 /// A matrix of a layer: its result has `columns`, its products have `inner` elements.
 pub(crate) struct Matrix {
@@ -20,6 +21,10 @@ pub(crate) enum MatrixKind {
     /// The expansion of latent keys and values.
     Expansion,
     Attention,
+    /// The projections of a layer with a state.
+    State,
+    /// The projection to decays of a delta net, a few columns.
+    Decays,
     Mlp,
     Router,
     Expert,
@@ -43,10 +48,17 @@ pub(crate) struct LayerDivision {
 impl Model {
     /// Returns the matrices of a layer on one rank; norms and biases are left out.
     pub(crate) fn matrices(&self, layer: Layer, by: &LayerDivision) -> Vec<Matrix> {
-        let mut found = self.attention_matrices(by);
+        let mut found = match (layer.mixer, self.recurrent) {
+            (Mixer::State, Some(one)) => self.state_matrices(&one.on_rank(by.heads)),
+            (Mixer::Attention | Mixer::Window, _) => self.attention_matrices(by),
+            _ => Vec::new(),
+        };
         let (hidden, up) = (self.hidden as f64, if self.gated { 2.0 } else { 1.0 });
         let of = |kind, name, columns, inner, count| Matrix { name, columns, inner, count, kind };
-        let Some(experts) = self.experts.filter(|_| layer.has_experts) else {
+        if layer.mlp == Mlp::None {
+            return found;
+        }
+        let Some(experts) = self.experts.filter(|_| layer.mlp == Mlp::Experts) else {
             let width = self.ffn as f64 / by.mlp;
             found.push(of(MatrixKind::Mlp, "mlp up", up * width, hidden, 1.0));
             found.push(of(MatrixKind::Mlp, "mlp down", hidden, width, 1.0));
@@ -64,13 +76,30 @@ impl Model {
         found
     }
 
+    /// The projections of a layer with a state: decays of delta nets have a matrix of their own.
+    fn state_matrices(&self, one: &RankRecurrent) -> Vec<Matrix> {
+        let (hidden, values, decays) = (self.hidden as f64, one.value_width(), one.decays());
+        let of = |kind, name, columns, inner| Matrix { name, columns, inner, count: 1.0, kind };
+        let columns = one.convolved() + values;
+        let mut found = match one.rule() {
+            StateRule::Scan => vec![of(MatrixKind::State, "state in", columns + decays, hidden)],
+            StateRule::Delta => vec![
+                of(MatrixKind::State, "state in", columns, hidden),
+                of(MatrixKind::Decays, "decays", decays, hidden),
+            ],
+        };
+        found.push(of(MatrixKind::State, "state out", hidden, values));
+        found
+    }
+
     fn attention_matrices(&self, by: &LayerDivision) -> Vec<Matrix> {
         let (hidden, heads) = (self.hidden as f64, self.heads as f64 / by.heads);
         let of = |kind, name, columns, inner| Matrix { name, columns, inner, count: 1.0, kind };
         let Some(mla) = self.mla else {
             let (head, keys) = (self.head_dim as f64, 2.0 * self.kv_heads as f64 / by.kv_heads);
+            let queries = if self.output_gate { 2.0 * heads } else { heads };
             return vec![
-                of(MatrixKind::Attention, "qkv", (heads + keys) * head, hidden),
+                of(MatrixKind::Attention, "qkv", (queries + keys) * head, hidden),
                 of(MatrixKind::Attention, "attention out", hidden, heads * head),
             ];
         };

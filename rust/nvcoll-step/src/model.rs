@@ -1,7 +1,14 @@
 //! Transformers: their dimensions, and the parameters that follow from them.
 //!
-//! A model is one row of `data/models.toml`, or the same fields in a file of the user's. Layers differ in two ways only: a layer has a
-//! dense MLP or experts, and it sees the whole sequence or a window. [`Model::layer`] says which of the four a layer is.
+//! A model is one row of `data/models.toml`, or the same fields in a file of the user's. A layer mixes tokens (attention to the whole
+//! sequence or a window, or a state) and has a MLP (dense or of experts), or has one of the two alone. [`Model::layer`] says which.
+//!
+//! | letter of `pattern` | the layer |
+//! |---|---|
+//! | `a`, `m` | attention, or a state; then the MLP |
+//! | `*`, `M`, `-`, `E` | attention, a state, a dense MLP, experts, alone: letters of Megatron-LM |
+//!
+//! All layers are `a` without a pattern; a pattern shorter than the model repeats.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -9,6 +16,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::recurrent::Recurrent;
 use crate::tables;
 
 /// The dimensions of a transformer.
@@ -52,12 +60,26 @@ pub struct Model {
     /// The sliding window of some of its layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
+    /// The layers that keep a state instead of keys and values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recurrent: Option<Recurrent>,
+    /// Its kinds of layers, a letter each, repeated.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub pattern: String,
+    /// Whether a gate as wide as the queries multiplies the result of attention, as in Qwen3-Next.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub output_gate: bool,
     /// The number of parameters that its authors state, in billions: a test compares it with the dimensions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params_b: Option<f64>,
     /// Where the dimensions are from.
     #[serde(default)]
     pub source: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_no(value: &bool) -> bool {
+    !*value
 }
 
 /// How tokens know their positions.
@@ -126,19 +148,55 @@ pub struct Window {
     pub every: u32,
 }
 
+/// How a layer mixes tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mixer {
+    /// Attention to the whole sequence.
+    Attention,
+    /// Attention to the window.
+    Window,
+    /// A state.
+    State,
+    /// Not at all: it is a MLP alone.
+    None,
+}
+
+/// The MLP of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mlp {
+    /// Dense.
+    Dense,
+    /// Routed and shared experts.
+    Experts,
+    /// None: it mixes tokens alone.
+    None,
+}
+
 /// In which ways a layer differs from others of its model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Layer {
-    /// Whether it has experts instead of a dense MLP.
-    pub has_experts: bool,
-    /// Whether it sees only the window.
-    pub has_window: bool,
+    /// How it mixes tokens.
+    pub mixer: Mixer,
+    /// Its MLP.
+    pub mlp: Mlp,
+}
+
+impl Layer {
+    /// Says whether it has attention, of any kind.
+    pub const fn attends(self) -> bool {
+        matches!(self.mixer, Mixer::Attention | Mixer::Window)
+    }
+
+    /// Returns its parts: mixer, MLP. Each has a norm and adds its result to the residual stream.
+    pub(crate) fn parts(self) -> f64 {
+        f64::from(u8::from(self.mixer != Mixer::None) + u8::from(self.mlp != Mlp::None))
+    }
 }
 
 /// The parameters of one layer, by what shards them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Parameters {
-    /// Of attention, dense MLP, shared experts and router.
+    /// Of attention, states, dense MLP, shared experts and router.
     pub dense: f64,
     /// Of the routed experts.
     pub experts: f64,
@@ -197,6 +255,30 @@ impl Model {
         if self.window.is_some_and(|window| window.tokens == 0 || window.every == 0) {
             return refuse("its window has no tokens, or repeats every 0 layers".to_owned());
         }
+        self.check_pattern()
+    }
+
+    /// Refuses a pattern that says nothing, or needs what the model lacks.
+    fn check_pattern(&self) -> Result<()> {
+        let refuse = |reason: String| Err(Error::Model { name: self.name.clone(), reason });
+        let is_used = |letters: [char; 2]| self.pattern.contains(letters);
+        if let Some(letter) = self.pattern.chars().find(|one| !"am*M-E".contains(*one)) {
+            return refuse(format!("`pattern` has the letter `{letter}`: a, m, *, M, -, E were expected"));
+        }
+        if self.pattern.len() > self.layers as usize {
+            return refuse(format!("`pattern` has {} letters for {} layers", self.pattern.len(), self.layers));
+        }
+        if is_used(['m', 'M']) != self.recurrent.is_some() {
+            return refuse("layers m and M of `pattern`, and `recurrent`, need one another".to_owned());
+        }
+        if self.pattern.contains('E') && self.experts.is_none() {
+            return refuse("layers E of `pattern` need `experts`".to_owned());
+        }
+        let Some(one) = self.recurrent else { return Ok(()) };
+        let are_sizes = one.sizes().iter().all(|size| (1..=MOST).contains(size));
+        if !are_sizes || !one.value_heads.is_multiple_of(one.key_heads) {
+            return refuse(format!("its layers with a state contradict each other: {one:?}"));
+        }
         Ok(())
     }
 
@@ -206,7 +288,18 @@ impl Model {
             .experts
             .is_some_and(|one| index >= one.dense_layers && (index - one.dense_layers + 1).is_multiple_of(one.every));
         let has_window = self.window.is_some_and(|one| one.every == 1 || !(index + 1).is_multiple_of(one.every));
-        Layer { has_experts, has_window }
+        let attention = if has_window { Mixer::Window } else { Mixer::Attention };
+        let mlp = if has_experts { Mlp::Experts } else { Mlp::Dense };
+        let letters = self.pattern.as_bytes();
+        let (mixer, mlp) = match letters.get(index as usize % letters.len().max(1)) {
+            Some(b'm') => (Mixer::State, mlp),
+            Some(b'M') => (Mixer::State, Mlp::None),
+            Some(b'*') => (attention, Mlp::None),
+            Some(b'-') => (Mixer::None, Mlp::Dense),
+            Some(b'E') => (Mixer::None, Mlp::Experts),
+            _ => (attention, mlp),
+        };
+        Layer { mixer, mlp }
     }
 
     /// Returns the kinds of its layers, with the number of each.
@@ -220,19 +313,26 @@ impl Model {
     pub fn layer_parameters(&self, layer: Layer) -> Parameters {
         let hidden = self.hidden as f64;
         let mlp = |width: u64| if self.gated { 3.0 } else { 2.0 } * hidden * width as f64;
-        match self.experts.filter(|_| layer.has_experts) {
-            None => Parameters { dense: self.attention_parameters() + mlp(self.ffn), experts: 0.0 },
-            Some(one) => Parameters {
-                dense: self.attention_parameters() + mlp(one.shared * one.ffn) + hidden * one.count as f64,
+        let mixer = match (layer.mixer, self.recurrent) {
+            (Mixer::State, Some(one)) => one.parameters(hidden),
+            (Mixer::Attention | Mixer::Window, _) => self.attention_parameters(),
+            _ => 0.0,
+        };
+        match (layer.mlp, self.experts) {
+            (Mlp::Dense, _) => Parameters { dense: mixer + mlp(self.ffn), experts: 0.0 },
+            (Mlp::Experts, Some(one)) => Parameters {
+                dense: mixer + mlp(one.shared * one.ffn) + hidden * one.count as f64,
                 experts: one.count as f64 * mlp(one.ffn),
             },
+            _ => Parameters { dense: mixer, experts: 0.0 },
         }
     }
 
     fn attention_parameters(&self) -> f64 {
         let (hidden, heads) = (self.hidden as f64, self.heads as f64);
         let Some(mla) = self.mla else {
-            return hidden * self.head_dim as f64 * (2 * self.heads + 2 * self.kv_heads) as f64;
+            let gates = if self.output_gate { self.heads } else { 0 };
+            return hidden * self.head_dim as f64 * (2 * self.heads + 2 * self.kv_heads + gates) as f64;
         };
         let [q, kv, nope, rope, v] = [mla.q, mla.kv, mla.nope, mla.rope, mla.v].map(|size| size as f64);
         let queries = if mla.q == 0 { hidden * heads * (nope + rope) } else { q * (hidden + heads * (nope + rope)) };
@@ -252,12 +352,17 @@ impl Model {
     }
 
     /// Returns the FLOPs of the model per token, forward and backward, nothing computed twice: 6 per parameter that the token
-    /// multiplies with, and the scores; causal attention needs half of the scores.
+    /// multiplies with, the scores, and three times what a state takes forward; causal attention needs half of the scores.
     ///
     /// The convention of Megatron-Bridge since 25.09. Others count the whole square of scores.
     pub fn flops_per_token(&self, sequence: u64) -> f64 {
-        let scores = |layer: Layer| {
-            let seen = self.window.filter(|_| layer.has_window).map_or(sequence, |one| one.tokens.min(sequence));
+        let mixer = |layer: Layer| {
+            if !layer.attends() {
+                let state = self.recurrent.filter(|_| layer.mixer == Mixer::State);
+                return state.map_or(0.0, |one| 3.0 * one.token_flops());
+            }
+            let seen =
+                self.window.filter(|_| layer.mixer == Mixer::Window).map_or(sequence, |one| one.tokens.min(sequence));
             let pairs = seen as f64 * (1.0 - seen as f64 / (2.0 * sequence as f64));
             6.0 * pairs * self.heads as f64 * self.score_elements()
         };
@@ -265,7 +370,7 @@ impl Model {
             let layer = self.layer(index);
             let one = self.layer_parameters(layer);
             let active = self.experts.map_or(0.0, |experts| one.experts * experts.top_k as f64 / experts.count as f64);
-            6.0 * (one.dense + active) + scores(layer)
+            6.0 * (one.dense + active) + mixer(layer)
         });
         layers.sum::<f64>() + 6.0 * self.embedding_parameters()
     }

@@ -14,6 +14,8 @@ pub enum TimePart {
     Gemm,
     /// Attention.
     Attention,
+    /// Short convolutions and states of layers that keep a state instead of keys and values.
+    State,
     /// Element-wise work, and gradients that are accumulated.
     Elementwise,
     /// What is computed again in the backward pass.
@@ -43,7 +45,7 @@ pub enum TimePart {
 }
 
 /// The number of parts.
-const COUNT: usize = 15;
+const COUNT: usize = 16;
 
 /// What a GPU does in a part of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -61,6 +63,7 @@ pub enum PartKind {
 pub const PARTS: [(&str, PartKind, &str); COUNT] = [
     ("gemm", PartKind::Computes, "matrix products"),
     ("attention", PartKind::Computes, "attention"),
+    ("state", PartKind::Computes, "states of sequences"),
     ("elementwise", PartKind::Computes, "element-wise work"),
     ("recompute", PartKind::Computes, "computed again"),
     ("host", PartKind::Idle, "waits for the processor"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nvcoll_step::model::{Layer, Model, Positions};
+use nvcoll_step::model::{Layer, Mixer, Mlp, Model, Positions};
 use nvcoll_step::Error;
 
 #[test]
@@ -32,7 +32,7 @@ fn layers_are_dense_or_of_experts_as_published() {
         let model = Model::named(name).unwrap();
         let layers: Vec<Layer> = (0..model.layers).map(|index| model.layer(index)).collect();
         let with = |has: fn(&Layer) -> bool| layers.iter().filter(|layer| has(layer)).count();
-        (with(|layer| layer.has_experts), with(|layer| layer.has_window))
+        (with(|layer| layer.mlp == Mlp::Experts), with(|layer| layer.mixer == Mixer::Window))
     };
     assert_eq!(kinds("llama3-70b"), (0, 0));
     assert_eq!(kinds("deepseek-v3"), (58, 0));
@@ -40,6 +40,44 @@ fn layers_are_dense_or_of_experts_as_published() {
     assert_eq!(kinds("gpt-oss-120b"), (36, 18));
     assert_eq!(kinds("mistral-7b"), (0, 32));
     assert_eq!(kinds("gemma3-27b"), (0, 52));
+}
+
+#[test]
+fn hybrids_have_layers_with_attention_with_a_state_and_of_a_mlp_alone_as_published() {
+    let kinds = |name: &str| {
+        let model = Model::named(name).unwrap();
+        let layers: Vec<Layer> = (0..model.layers).map(|index| model.layer(index)).collect();
+        let with = |has: fn(&Layer) -> bool| layers.iter().filter(|layer| has(layer)).count();
+        [
+            with(|layer| layer.attends()),
+            with(|layer| layer.mixer == Mixer::State),
+            with(|layer| layer.mixer == Mixer::None),
+            with(|layer| layer.mlp == Mlp::None),
+        ]
+    };
+    assert_eq!(kinds("qwen3.5-397b-a17b"), [15, 45, 0, 0]);
+    assert_eq!(kinds("qwen3-next-80b-a3b"), [12, 36, 0, 0]);
+    assert_eq!(kinds("nemotron-h-8b"), [4, 24, 24, 28]);
+    assert_eq!(kinds("nemotron3-nano-30b-a3b"), [6, 23, 23, 29]);
+    assert_eq!(kinds("granite4-h-small"), [4, 36, 0, 0]);
+}
+
+#[test]
+fn patterns_that_contradict_the_model_are_refused() {
+    let next = Model::named("qwen3-next-80b-a3b").unwrap();
+    let dense = Model { experts: None, ..Model::named("nemotron3-nano-30b-a3b").unwrap().clone() };
+    let of = |pattern: &str| Model { pattern: pattern.to_owned(), ..next.clone() };
+    let heads = next.recurrent.map(|one| nvcoll_step::recurrent::Recurrent { value_heads: 24, ..one });
+    for (model, reason) in [
+        (of("mmma?"), "the letter `?`"),
+        (of(""), "need one another"),
+        (of(&"m".repeat(49)), "49 letters for 48 layers"),
+        (dense, "need `experts`"),
+        (Model { recurrent: heads, ..next.clone() }, "contradict"),
+    ] {
+        let error = model.check().unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
 }
 
 #[test]

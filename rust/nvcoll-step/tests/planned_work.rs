@@ -6,7 +6,9 @@ use common::{all_ops, layout, request};
 use nvcoll_fabric::predict::Pattern;
 use nvcoll_step::layout::Layout;
 use nvcoll_step::memory::{MemoryLine, RankMemory};
-use nvcoll_step::model::Model;
+use nvcoll_step::model::{Mixer, Mlp, Model};
+use nvcoll_step::parts::TimePart;
+use nvcoll_step::recurrent::StateRule;
 use nvcoll_step::step::layers::{LayerOp, Role};
 use nvcoll_step::step::work::{MoveRate, StepWork};
 use nvcoll_step::step::WorkStep;
@@ -36,9 +38,20 @@ fn multiplied(model: &Model) -> f64 {
                 queries + hidden * (mla.kv + mla.rope) + mla.kv * heads * (mla.nope + mla.v) + heads * mla.v * hidden
             }
         };
-        let mlp = match model.experts.filter(|_| model.layer(index).has_experts) {
-            None => matrices * hidden * ffn,
-            Some(one) => hidden * one.count + matrices * hidden * one.ffn * (one.top_k + one.shared),
+        let kind = model.layer(index);
+        let attention = match (kind.mixer, model.recurrent) {
+            (Mixer::State, Some(one)) => {
+                let (keys, values) = (one.key_heads * one.key_dim, one.value_heads * one.value_dim);
+                let decays = one.value_heads * if one.rule == StateRule::Delta { 2 } else { 1 };
+                hidden * (2 * keys + 3 * values + decays)
+            }
+            (Mixer::None, _) => 0,
+            _ => attention + if model.output_gate { hidden * heads * head_dim } else { 0 },
+        };
+        let mlp = match (kind.mlp, model.experts) {
+            (Mlp::None, _) => 0,
+            (Mlp::Dense, _) | (_, None) => matrices * hidden * ffn,
+            (Mlp::Experts, Some(one)) => hidden * one.count + matrices * hidden * one.ffn * (one.top_k + one.shared),
         };
         attention + mlp
     };
@@ -61,7 +74,7 @@ fn layouts() -> Vec<Value> {
     ]
 }
 
-const MODELS: [&str; 8] = [
+const MODELS: [&str; 10] = [
     "gpt3-6.7b",
     "llama3-8b",
     "gemma2-27b",
@@ -70,6 +83,8 @@ const MODELS: [&str; 8] = [
     "deepseek-v3",
     "llama4-maverick",
     "gpt-oss-20b",
+    "qwen3-next-80b-a3b",
+    "nemotron3-nano-30b-a3b",
 ];
 
 #[test]
@@ -82,7 +97,7 @@ fn products_are_6_flops_per_parameter_and_token() {
                 continue; // each tensor-parallel rank computes the latents of all tokens
             }
             let flops = all_ops(&step).into_iter().map(|(op, times, _)| match op.work {
-                StepWork::Gemm { .. } => op.work.flops() * times,
+                StepWork::Gemm { .. } if op.part != Some(TimePart::State) => op.work.flops() * times,
                 _ => 0.0,
             });
             assert_equal(flops.sum(), 6.0 * multiplied(model) * 32.0 * 4096.0, &format!("{name} {fields}"));
@@ -102,11 +117,45 @@ fn scores_are_those_of_all_heads_and_pairs() {
                 });
                 ops.sum::<f64>()
             };
-            let expected = 32.0 * 4096.0f64.powi(2) * model.heads as f64 * f64::from(model.layers);
+            let attending = (0..model.layers).filter(|&index| model.layer(index).attends()).count() as f64;
+            let expected = 32.0 * 4096.0f64.powi(2) * model.heads as f64 * attending;
             assert_equal(scores(false), expected, &format!("{name} {fields}"));
             assert_equal(scores(true), expected, &format!("{name} {fields}"));
         }
     }
+}
+
+#[test]
+fn states_are_products_of_chunks_forward_and_two_and_a_half_times_backward() {
+    for (name, layers, heads, sums) in [
+        ("qwen3-next-80b-a3b", 36.0, 32.0, 64.0 * 5.0 * 128.0 + 2048.0 + 3.0 * 128.0 * 128.0),
+        ("nemotron-h-8b", 24.0, 128.0, 128.0 * (64.0 + 128.0 / 16.0) + 2.0 * 128.0 * 64.0),
+    ] {
+        for fields in layouts() {
+            if fields.get("stages").is_none() {
+                let step = planned(name, fields.clone(), "megatron-core");
+                let flops = all_ops(&step).into_iter().filter(|(op, ..)| op.name == "state");
+                let found: f64 = flops.map(|(op, times, _)| op.work.flops() * times).sum();
+                let expected = 3.5 * layers * heads * 2.0 * sums * 32.0 * 4096.0;
+                assert_equal(found, expected, &format!("{name} {fields}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn layers_of_one_part_move_and_send_half_of_what_layers_of_two_do() {
+    let fields = json!({"gpus": 2, "tensor": 2, "data": 1, "micro_batch": 1, "global_batch": 1, "sequence": 4096});
+    let step = planned("nemotron-h-8b", fields, "megatron-core");
+    let blocks = &step.layers().unwrap().blocks;
+    let names = ["layer without MLP", "layer without MLP with state", "dense layer without attention"];
+    let reduces = |name: &str| {
+        let ops = blocks[name].forward.iter();
+        ops.filter(|one| matches!(one.op.work, StepWork::Collective { .. })).map(|one| one.op.count).sum::<f64>()
+    };
+    assert_eq!(names.map(reduces), [1.0; 3]);
+    let scores = |name: &str| blocks[name].forward.iter().any(|one| matches!(one.op.work, StepWork::Attention(_)));
+    assert_eq!(names.map(scores), [true, false, false]);
 }
 
 #[test]

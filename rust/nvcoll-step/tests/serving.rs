@@ -72,6 +72,36 @@ fn latent_attention_keeps_one_latent_of_all_heads() {
 }
 
 #[test]
+fn a_state_takes_room_by_the_request_and_is_read_and_written_for_each_token() {
+    let state = 32.0 * 128.0 * 128.0 * 4.0 + 3.0 * 8192.0 * 2.0;
+    let of = |requests| {
+        let mut load = at_once(requests);
+        load["input"] = json!(16.0);
+        served(&request("qwen3-next-80b-a3b", "fp8", json!({"tensor": 4}), load)).unwrap()
+    };
+    let (few, many) = (of(16.0), of(128.0));
+    let bytes = few.cache_gib * 1024.0 * 1024.0 * 1024.0;
+    assert!((bytes / few.cache_tokens - 12.0 * 2.0 * 256.0 * 2.0).abs() < 1.0, "12 layers keep keys and values");
+    let most = bytes / (36.0 * state / 4.0);
+    assert!(few.at_once <= most && few.at_once > 0.9 * most.min(1024.0), "{} of {most} requests", few.at_once);
+    let seconds = |report: &ServingReport| report.decode.parts.seconds(TimePart::State);
+    let more = (many.batch - few.batch) * 2.0 * 36.0 * state / 4.0 / 3.35e12;
+    let part = (seconds(&many) - seconds(&few)) / more;
+    assert!((1.0..1.4).contains(&part), "{part} of the least time of the states");
+}
+
+#[test]
+fn a_long_prompt_takes_time_on_states_in_proportion() {
+    let of = |tokens: f64| {
+        let mut load = at_once(1.0);
+        load["input"] = json!(tokens);
+        served(&request("nemotron-h-8b", "bf16", json!({}), load)).unwrap().prefill.parts.seconds(TimePart::State)
+    };
+    let ratio = of(8192.0) / of(4096.0);
+    assert!((1.8..2.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
 fn fewer_bits_leave_more_room_and_less_time() {
     let of = |precision| served(&request("llama3-70b", precision, json!({"tensor": 8}), at_once(16.0))).unwrap();
     let (wide, narrow, least) = (of("bf16"), of("fp8"), of("int4"));

@@ -9,7 +9,8 @@
 //! | results of GEMMs but the last of a dense MLP: queries, keys, values, the residual after attention, up and gate of the MLP | their columns | 2 | GEMMs |
 //! | inputs of GEMMs: norms, the MLP's product, permuted tokens | their inner elements | 2, or 1.2 if GEMMs are narrow | element-wise work |
 //! | activated gates, where activation and gate are two kernels | width of the MLP | 2 | element-wise work |
-//! | attention's result | heads | 2 | attention and element-wise work |
+//! | attention's result; again behind a gate | heads | 2 | attention and element-wise work |
+//! | of a state: convolved queries, keys, values, the result, and again behind the gate | their widths | 2 | attention and element-wise work |
 //! | scores, unfused | heads x sequence^2 | 5 with dropout, 4 without | attention |
 //!
 //! Sharded parameters that are gathered once in a step, in a pipeline, are kept whole until its end, and their gradients, too.
@@ -110,13 +111,21 @@ impl Request {
         }
         let linear = if layout.dtype.is_narrow() { NARROW } else { 1.0 };
         let masks = if software.has_dropout { stream } else { 0.0 };
-        let elementwise =
-            (2.0 * linear * stream + masks + self.inner_inputs(&sizes, linear)) * (1.0 - recompute.elementwise);
+        let elementwise = (2.0 * sizes.share() * linear * stream + masks + self.inner_inputs(&sizes, linear))
+            * (1.0 - recompute.elementwise);
         let v_dim = model.mla.map_or(model.head_dim, |mla| mla.v);
-        let result = 2.0 * tokens * (model.heads * v_dim) as f64 / tensor;
+        let result = 2.0
+            * tokens
+            * match sizes.state() {
+                Some(state) => state.convolved() + 2.0 * state.value_width(),
+                None if kind.attends() => {
+                    (model.heads * v_dim) as f64 / tensor * if model.output_gate { 2.0 } else { 1.0 }
+                }
+                None => 0.0,
+            };
         let mut bytes = stream + sizes.kept_results(recompute.gemm) + elementwise;
         bytes += result * (1.0 - recompute.attention.min(recompute.elementwise));
-        if keeps_scores(self) {
+        if kind.attends() && keeps_scores(self) {
             let scores = f64::from(layout.micro_batch) * model.heads as f64 / tensor * (layout.sequence as f64).powi(2);
             bytes += scores / f64::from(layout.context) * if software.has_dropout { 5.0 } else { 4.0 };
         }
@@ -126,17 +135,17 @@ impl Request {
     /// Bytes of the inputs of GEMMs within attention and MLP: rotated keys and normed latents, products, permuted tokens.
     fn inner_inputs(&self, sizes: &LayerSizes<'_>, linear: f64) -> f64 {
         let (model, tokens, tensor) = (&self.model, sizes.tokens, f64::from(self.layout.tensor));
-        let latent = model.mla.map_or(0.0, |mla| {
+        let latent = model.mla.filter(|_| sizes.layer.attends()).map_or(0.0, |mla| {
             let heads = (model.heads * mla.rope) as f64 / tensor;
             2.0 * tokens * ((mla.q + mla.kv) as f64 / sizes.divided() + heads)
         });
         let routed = sizes.routed_tokens();
         let experts = model.experts.filter(|_| routed > 0.0);
-        let width = experts.map_or(model.ffn, |one| one.ffn * one.shared);
+        let width = sizes.mlp_width();
         let of_experts = experts.map_or(0.0, |one| routed * (model.hidden + one.ffn) as f64);
-        let activated = tokens * width as f64 / tensor + experts.map_or(0.0, |one| routed * one.ffn as f64);
+        let activated = tokens * width / tensor + experts.map_or(0.0, |one| routed * one.ffn as f64);
         let gates = if model.gated && !self.software.fuses_activation { 2.0 * activated } else { 0.0 };
-        latent + gates + 2.0 * linear * (tokens * width as f64 / tensor + of_experts)
+        latent + gates + 2.0 * linear * (tokens * width / tensor + of_experts)
     }
 
     /// Bytes of the logits of a micro-batch and of what the loss makes of them.

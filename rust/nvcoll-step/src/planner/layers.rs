@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | GEMM (m, n, k) | one | one for the input (m, k, n), one for the weight (k, n, m) |
 //! | attention | 2 products of causal scores | 5 |
+//! | states | a short convolution reads and writes its tokens; products of chunks (`recurrent.rs`) | 2.5 times |
+//! | gates of attention and states | read two, write one | 5/3 of that |
 //! | norms and residuals | 10 passes over the residual stream: two norms read and write, two additions read twice and write | 12 |
 //! | activation | read and write the widths of the MLP, bf16 | 5/3 of that |
 //! | tensor parallelism | 2 all-reduces, or all-gather and reduce-scatter twice (arXiv 2205.05198) | the same |
@@ -16,7 +18,9 @@ use super::request::Request;
 use crate::attention::Attention;
 use crate::layout::Dtype;
 use crate::matrices::{LayerDivision, Matrix, MatrixKind};
-use crate::model::{Experts, Layer};
+use crate::model::{Experts, Layer, Mixer, Mlp};
+use crate::parts::TimePart;
+use crate::recurrent::RankRecurrent;
 use crate::software::AttentionKernel;
 use crate::step::layers::{Hides, LayerBlock, LayerOp};
 use crate::step::work::{MoveRate, StepOp, StepWork};
@@ -28,7 +32,7 @@ const ELEMENT: f64 = 2.0;
 /// The sizes of what one rank has of one layer.
 pub(super) struct LayerSizes<'r> {
     request: &'r Request,
-    layer: Layer,
+    pub(super) layer: Layer,
     /// Tokens of a micro-batch on this rank.
     pub(super) tokens: f64,
     tensor: f64,
@@ -49,7 +53,16 @@ impl<'r> LayerSizes<'r> {
     }
 
     fn experts(&self) -> Option<Experts> {
-        self.request.model.experts.filter(|_| self.layer.has_experts)
+        self.request.model.experts.filter(|_| self.layer.mlp == Mlp::Experts)
+    }
+
+    /// The width of the dense MLP, or of the shared experts.
+    pub(super) fn mlp_width(&self) -> f64 {
+        match (self.layer.mlp, self.experts()) {
+            (Mlp::None, _) => 0.0,
+            (_, Some(one)) => (one.ffn * one.shared) as f64,
+            (_, None) => self.request.model.ffn as f64,
+        }
     }
 
     /// Tokens, counted once for each expert that they visit, on this rank.
@@ -74,6 +87,17 @@ impl<'r> LayerSizes<'r> {
         } else {
             1.0
         }
+    }
+
+    /// What this rank has of a layer with a state.
+    pub(super) fn state(&self) -> Option<RankRecurrent> {
+        let state = self.request.model.recurrent.filter(|_| self.layer.mixer == Mixer::State);
+        state.map(|one| one.on_rank(self.tensor))
+    }
+
+    /// The parts of the layer, in those of one with mixer and MLP.
+    pub(super) fn share(&self) -> f64 {
+        self.layer.parts() / 2.0
     }
 
     fn products(&self) -> Vec<LayerProduct> {
@@ -113,13 +137,17 @@ impl<'r> LayerSizes<'r> {
         let flops = |one: &LayerProduct| one.rows * one.matrix.columns * one.matrix.inner * one.matrix.count;
         let mut left = again * products.iter().map(flops).sum::<f64>();
         let is_weighed = self.request.software.weighs_results;
-        let last = |one: &Matrix| one.name.ends_with("down") && (one.kind != MatrixKind::Expert || !is_weighed);
+        let last = |one: &Matrix| match one.kind {
+            MatrixKind::Expert => one.name.ends_with("down") && !is_weighed,
+            MatrixKind::Attention | MatrixKind::State => self.layer.mlp == Mlp::None && one.name.ends_with(" out"),
+            _ => one.name.ends_with("down"),
+        };
         let mut needed: Vec<&LayerProduct> = products.iter().filter(|one| !last(&one.matrix)).collect();
         needed.sort_by(|one, other| one.matrix.inner.total_cmp(&other.matrix.inner));
         let bytes = needed.into_iter().map(|one| {
             let part = (left / flops(one)).min(1.0);
             left -= part * flops(one);
-            let divided = if one.matrix.name == "attention out" { self.divided() } else { 1.0 };
+            let divided = if one.matrix.name.ends_with(" out") { self.divided() } else { 1.0 };
             (1.0 - part) * ELEMENT * one.rows * one.matrix.columns * one.matrix.count / divided
         });
         bytes.sum()
@@ -127,10 +155,33 @@ impl<'r> LayerSizes<'r> {
 
     fn gemm(&self, matrix: &Matrix, (m, n, k): (f64, f64, f64), pass: &str) -> LayerOp {
         let narrow = self.request.layout.dtype;
-        let dtype = if matrix.kind == MatrixKind::Router { wide(narrow) } else { narrow };
+        let dtype = if matches!(matrix.kind, MatrixKind::Router | MatrixKind::Decays) { wide(narrow) } else { narrow };
         let experts = (matrix.kind == MatrixKind::Expert).then_some(self.request.software.grouped_loss);
         let name = if pass.is_empty() { matrix.name.to_owned() } else { format!("{} {pass}", matrix.name) };
         op(&name, StepWork::Gemm { m, n, k, batch: matrix.count, dtype, experts, bytes: None })
+    }
+
+    /// Attention and its gate, or the short convolution, the state and its gated norm.
+    fn mixer(&self, backward: bool) -> Vec<LayerOp> {
+        let (passes, fused) = (if backward { STATE_BACKWARD } else { 1.0 }, self.request.software.elementwise);
+        let gate = |width: f64| {
+            let bytes = 3.0 * ELEMENT * self.tokens * width * if backward { 5.0 / 3.0 } else { 1.0 };
+            op("gate", moved(MoveRate::Least, fused * bytes))
+        };
+        let Some(state) = self.state() else {
+            let model = &self.request.model;
+            let heads = (model.heads * model.head_dim) as f64 / self.tensor;
+            let gates = (model.output_gate && self.layer.attends()).then(|| gate(heads));
+            return self.layer.attends().then(|| self.attention(backward)).into_iter().chain(gates).collect();
+        };
+        let bytes = 2.0 * passes * ELEMENT * self.tokens * state.convolved();
+        let mut found = vec![
+            op("short convolution", moved(MoveRate::Counted, bytes)),
+            op("state", state.chunked(self.tokens, passes).into()),
+        ];
+        found.iter_mut().for_each(|one| one.op.part = Some(TimePart::State));
+        found.push(gate(state.value_width()));
+        found
     }
 
     fn attention(&self, backward: bool) -> LayerOp {
@@ -142,7 +193,7 @@ impl<'r> LayerSizes<'r> {
         let work = StepWork::Attention(Attention {
             queries: layout.sequence as f64 / f64::from(layout.context),
             keys: layout.sequence as f64,
-            window: model.window.filter(|_| self.layer.has_window).map(|one| one.tokens as f64),
+            window: model.window.filter(|_| self.layer.mixer == Mixer::Window).map(|one| one.tokens as f64),
             sequences: layout.micro_batch.into(),
             heads: model.heads as f64 / self.tensor,
             qk_dim: qk_dim as f64,
@@ -159,26 +210,28 @@ impl<'r> LayerSizes<'r> {
     fn activation_elements(&self) -> (f64, f64) {
         let model = &self.request.model;
         let passes = if model.gated { 3.0 } else { 2.0 };
-        let Some(experts) = self.experts() else {
-            return (self.tokens * model.ffn as f64 / self.tensor * passes, 0.0);
-        };
-        let shared = self.tokens * (experts.ffn * experts.shared) as f64 / self.tensor * passes;
-        (shared, self.routed(experts) * experts.ffn as f64 * passes)
+        let dense = self.tokens * self.mlp_width() / self.tensor * passes;
+        (dense, self.experts().map_or(0.0, |one| self.routed(one) * one.ffn as f64 * passes))
     }
 
     fn elementwise(&self, backward: bool) -> Vec<LayerOp> {
         let (model, software) = (&self.request.model, &self.request.software);
         let fused = software.elementwise;
-        let norms = if backward { 12.0 } else { 10.0 } * self.stream_bytes() / self.divided();
+        let norms = self.share() * if backward { 12.0 } else { 10.0 } * self.stream_bytes() / self.divided();
         let heads = (model.heads + model.kv_heads) as f64 * model.head_dim as f64;
         let rotary = match model.positions {
-            crate::model::Positions::Rotary => 2.0 * ELEMENT * self.tokens * heads / self.tensor,
+            crate::model::Positions::Rotary if self.layer.attends() => {
+                2.0 * ELEMENT * self.tokens * heads / self.tensor
+            }
             _ => 0.0,
         };
         let (dense, routed) = self.activation_elements();
         let activation = (dense + software.expert_casts * routed) * ELEMENT * if backward { 5.0 / 3.0 } else { 1.0 };
         let bytes = |bytes| moved(MoveRate::Least, fused * bytes);
-        let mut found = vec![op("norms and residuals", bytes(norms)), op("activation", bytes(activation))];
+        let mut found = vec![op("norms and residuals", bytes(norms))];
+        if activation > 0.0 {
+            found.push(op("activation", bytes(activation)));
+        }
         if rotary > 0.0 {
             found.push(op("rotary positions", bytes(rotary)));
         }
@@ -195,7 +248,7 @@ impl<'r> LayerSizes<'r> {
     fn cast_bytes(&self, backward: bool) -> f64 {
         let of_experts = self.request.software.expert_casts.min(1.0);
         let part = |kind| match kind {
-            MatrixKind::Router => 0.0,
+            MatrixKind::Router | MatrixKind::Decays => 0.0,
             MatrixKind::Expert => of_experts,
             _ => 1.0,
         };
@@ -214,7 +267,7 @@ impl<'r> LayerSizes<'r> {
         }
         let hides = if software.overlaps_tensor { Hides::Tiles } else { Hides::Nothing };
         let bytes = self.stream_bytes();
-        let of = |pattern, count| times(count, collective(pattern, bytes, "tp", hides));
+        let of = |pattern, count: f64| times(self.share() * count, collective(pattern, bytes, "tp", hides));
         let mut found = if layout.sequence_parallel {
             let again = if backward && software.gathers_inputs_again { 1.0 } else { 0.0 };
             vec![of(Pattern::AllGather, 2.0 + again), of(Pattern::ReduceScatter, 2.0)]
@@ -223,7 +276,11 @@ impl<'r> LayerSizes<'r> {
         };
         let over_nodes = layout.tensor > self.request.domain;
         if over_nodes && software.ring_over_nodes_us > 0.0 {
-            let seconds = software.ring_over_nodes_us * 1e-6 * (self.tensor - 1.0) * if backward { 6.0 } else { 4.0 };
+            let seconds = software.ring_over_nodes_us
+                * 1e-6
+                * (self.tensor - 1.0)
+                * self.share()
+                * if backward { 6.0 } else { 4.0 };
             found.push(op("ring over nodes", StepWork::Stall { seconds }));
         }
         found
@@ -246,11 +303,15 @@ impl<'r> LayerSizes<'r> {
     }
 
     /// Keys and values of the other context-parallel ranks: gathered at once, or passed on in a ring, a part in each step of it
-    /// (ring attention, arXiv 2310.01889).
+    /// (ring attention, arXiv 2310.01889). A state has whole sequences of some heads: tokens go to the ranks of their heads, and back.
     fn context_collectives(&self, backward: bool) -> Vec<LayerOp> {
         let (model, layout) = (&self.request.model, &self.request.layout);
-        if layout.context == 1 {
+        if layout.context == 1 || self.layer.mixer == Mixer::None {
             return Vec::new();
+        }
+        if let Some(state) = self.state() {
+            let moved = self.tokens * (state.convolved() + state.value_width()) * ELEMENT;
+            return vec![times(2.0, collective(Pattern::AllToAll, moved, "cp", Hides::Nothing))];
         }
         let kept =
             model.mla.map_or(2 * model.kv_heads * model.head_dim, |mla| model.heads * (mla.nope + mla.rope + mla.v));
@@ -275,7 +336,8 @@ impl<'r> LayerSizes<'r> {
     fn host(&self, backward: bool) -> Vec<LayerOp> {
         let (layout, software) = (&self.request.layout, &self.request.software);
         let launches = if backward { software.host_backward_us } else { software.host_forward_us };
-        let mut seconds = launches * 1e-6 * if layout.tensor > 1 { software.host_tensor_parallel } else { 1.0 };
+        let mut seconds =
+            self.share() * launches * 1e-6 * if layout.tensor > 1 { software.host_tensor_parallel } else { 1.0 };
         if let Some(experts) = self.experts() {
             let narrow = if layout.dtype.is_narrow() { 1.0 } else { BF16_EXPERT_LAUNCHES };
             let each = (LAUNCH_EXPERTS + LAUNCH_EXPERT * self.local_experts(experts) * narrow) * software.host_experts;
@@ -284,11 +346,11 @@ impl<'r> LayerSizes<'r> {
         let over_nodes = layout.gpus > self.request.domain;
         if layout.stages > 1 && layout.tensor > 1 && over_nodes {
             let collectives = if backward { 6.0 } else { 4.0 };
-            seconds += software.host_pipelined_ms * 1e-3 * self.tensor * collectives;
+            seconds += software.host_pipelined_ms * 1e-3 * self.tensor * self.share() * collectives;
         }
         let mut found = vec![op("launches", StepWork::Host { seconds })];
         if backward && software.host_added_ms > 0.0 {
-            let seconds = software.host_added_ms * 1e-3 * self.tensor;
+            let seconds = software.host_added_ms * 1e-3 * self.tensor * self.share();
             found.push(op("host", StepWork::Stall { seconds }));
         }
         found
@@ -303,7 +365,7 @@ impl<'r> LayerSizes<'r> {
             products.iter().map(gemm).collect()
         };
         let pass = |backward| {
-            let mut ops = vec![self.attention(backward)];
+            let mut ops = self.mixer(backward);
             ops.extend(self.elementwise(backward));
             ops.extend(self.tensor_collectives(backward));
             ops.extend(self.expert_collectives());
@@ -323,6 +385,9 @@ impl<'r> LayerSizes<'r> {
         LayerBlock { forward, backward, weights, recompute: self.request.layout.recompute }
     }
 }
+
+/// What convolution and state take backward, in what they take forward: as attention, they are computed again. Chosen.
+const STATE_BACKWARD: f64 = 2.5;
 
 /// Seconds of the host for the experts of a layer, forward: routing, and the wait for the counts of tokens. Fitted on Megatron-Bridge.
 const LAUNCH_EXPERTS: f64 = 1e-3;

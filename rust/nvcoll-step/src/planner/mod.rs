@@ -18,7 +18,7 @@ mod stages;
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
-use crate::model::Layer;
+use crate::model::{Layer, Mixer, Mlp};
 use crate::network::Group;
 use crate::step::layers::{BlockRun, Hides, LayerBlock, LayerOp, Layers, Role, Stages};
 use crate::step::work::{StepOp, StepWork};
@@ -143,12 +143,18 @@ fn group(name: &str, ranks: Group) -> RankGroup {
 }
 
 fn name_of(kind: Layer) -> String {
-    let mlp = if kind.has_experts { "expert layer" } else { "dense layer" };
-    if kind.has_window {
-        format!("{mlp} with window")
-    } else {
-        mlp.to_owned()
-    }
+    let mlp = match kind.mlp {
+        Mlp::Experts => "expert layer",
+        Mlp::Dense => "dense layer",
+        Mlp::None => "layer without MLP",
+    };
+    let mixer = match kind.mixer {
+        Mixer::Attention => "",
+        Mixer::Window => " with window",
+        Mixer::State => " with state",
+        Mixer::None => " without attention",
+    };
+    format!("{mlp}{mixer}")
 }
 
 fn stall(name: &str, seconds: f64) -> StepOp {

@@ -3,12 +3,14 @@
 //! ```text
 //! cache = part of the GPU's memory - weights - largest iteration - CUDA, NCCL, graphs
 //! ```
+//!
+//! Keys and values of full attention take room by the token, states of other layers by the sequence: a request takes both of one pool.
 
 use super::ServingRequest;
 use crate::compute::Device;
 use crate::error::{Error, Result};
 use crate::memory::{MemoryLine, MemoryPart, RankMemory, GIB, NCCL_BYTES};
-use crate::model::Layer;
+use crate::model::{Layer, Mixer};
 
 /// Bytes of captured graphs. Chosen: start-up logs of vLLM print 0.2 to 0.6 GiB.
 const GRAPHS: f64 = 0.3 * GIB;
@@ -26,6 +28,8 @@ pub(super) struct Cache {
     pub(super) bytes: f64,
     /// Tokens of one attention copy.
     pub(super) tokens: f64,
+    /// Tokens of which the cache takes the bytes of the states of a sequence.
+    pub(super) state_tokens: f64,
 }
 
 impl ServingRequest {
@@ -63,9 +67,11 @@ impl ServingRequest {
                 model.name, device.title
             )));
         }
-        let of_draft = draft.map_or(0.0, |one| one.cached_layers() * one.token_bytes());
-        let token = self.cached_layers() * self.token_bytes() / f64::from(layout.stages) + of_draft;
-        Ok(Cache { weights, working, bytes, tokens: (bytes / token).floor() })
+        let drafted = |of: fn(&Self) -> f64| draft.as_ref().map_or(0.0, |one| of(one));
+        let stages = f64::from(layout.stages);
+        let token = self.all_token_bytes() / stages + drafted(Self::all_token_bytes);
+        let state = self.state_bytes() / stages + drafted(Self::state_bytes);
+        Ok(Cache { weights, working, bytes, tokens: (bytes / token).floor(), state_tokens: (state / token).ceil() })
     }
 
     /// Bytes of the weights of all layers on one rank.
@@ -85,15 +91,29 @@ impl ServingRequest {
         2.0 * matrices * self.model.embedding_parameters() / f64::from(self.layout.attention())
     }
 
+    /// Bytes of a token in the cache of all layers, on one rank.
+    fn all_token_bytes(&self) -> f64 {
+        self.cached_layers() * self.token_bytes()
+    }
+
+    /// Bytes of the states of a sequence in all layers, on one rank.
+    fn state_bytes(&self) -> f64 {
+        let kinds = self.model.kinds();
+        let layers = kinds.iter().filter(|(kind, _)| kind.mixer == Mixer::State).map(|(_, &count)| f64::from(count));
+        let of_layer =
+            self.model.recurrent.map_or(0.0, |one| one.on_rank(self.layout.attention().into()).state_bytes());
+        layers.sum::<f64>() * of_layer
+    }
+
     /// The layers whose cache grows with a sequence: those with a window keep its tokens alone, and count as nothing for long ones.
     fn cached_layers(&self) -> f64 {
         let kinds = self.model.kinds();
-        let of = |window: bool| {
-            kinds.iter().filter(|(kind, _)| kind.has_window == window).map(|(_, &count)| f64::from(count)).sum::<f64>()
+        let of = |mixer: Mixer| {
+            kinds.iter().filter(|(kind, _)| kind.mixer == mixer).map(|(_, &count)| f64::from(count)).sum::<f64>()
         };
         let length = self.load.input + self.load.output;
         let seen = self.model.window.map_or(0.0, |one| (one.tokens as f64 / length).min(1.0));
-        of(false) + of(true) * seen
+        of(Mixer::Attention) + of(Mixer::Window) * seen
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | products | the matrices of the layer, with the bytes of their weights as stored |
 //! | latent attention, tokens that are generated | queries to latents and results from latents, instead of the expansion of keys (arXiv 2405.04434) |
+//! | states | generated tokens: the state of each sequence is read and written, once; prompts: chunks of products (`recurrent.rs`) |
 //! | attention | generated tokens: the keys and values of their sequences, once; prompts: pairs of tokens |
 //! | experts | those that a batch reaches if each token draws its own alike: E (1 - (1 - k / E)^tokens) |
 //! | element-wise kernels | two norms with their residuals, rotary positions with the store to the cache, the activation |
@@ -24,8 +25,10 @@ use crate::compute::Compute;
 use crate::layout::Dtype;
 use crate::matrices::{Matrix, MatrixKind};
 use crate::memory::RankMemory;
-use crate::model::{Experts, Layer};
+use crate::model::{Experts, Layer, Mixer, Mlp};
 use crate::network::Group;
+use crate::parts::TimePart;
+use crate::recurrent::RankRecurrent;
 use crate::software::AttentionKernel;
 use crate::step::streams::{HostClock, Issued, RankStreams, Streams};
 use crate::step::work::{Awaited, MoveRate, StepOp, StepWork, Way};
@@ -42,6 +45,9 @@ const ROUTING: f64 = 5.0;
 
 /// Launches that sample a token of each sequence, and the passes over logits in fp32. Counted in a dry run of vLLM.
 const SAMPLING: [f64; 2] = [10.0, 3.0];
+
+/// Launches of a chunked state beyond its first: scores, their inverse, weights, states, results. Counted in flash-linear-attention.
+const CHUNKS: f64 = 5.0;
 
 /// The sequences of an iteration on one attention copy.
 #[derive(Debug, Clone, Copy, Default)]
@@ -190,15 +196,28 @@ impl Iteration<'_> {
     fn layer(&self, kind: Layer) -> Vec<StepOp> {
         let ServingRequest { model, software, layout, .. } = self.request;
         let (hidden, rows) = (model.hidden as f64, self.batch.rows());
-        let fused = software.fuses_norms && layout.attention() > 1;
-        let mut ops = vec![self.moved("norms and residuals", 8.0 * hidden, if fused { 0.0 } else { 2.0 })];
+        let (fused, parts) = (software.fuses_norms && layout.attention() > 1, kind.parts());
+        let launches = if fused { 0.0 } else { parts };
+        let mut ops = vec![self.moved("norms and residuals", 4.0 * hidden * parts, launches)];
         for matrix in model.matrices(kind, &layout.division(model)) {
             ops.extend(self.products(&matrix));
         }
-        let heads = (model.heads + 2 * model.kv_heads) as f64 * model.head_dim as f64 / f64::from(layout.attention());
-        ops.push(self.moved("rotary positions and cache", 2.0 * heads, 1.0));
-        ops.extend(self.attention(kind));
-        let experts = model.experts.filter(|_| kind.has_experts);
+        if kind.attends() {
+            let queries = model.heads * if model.output_gate { 3 } else { 1 };
+            let heads = (queries + 2 * model.kv_heads) as f64 * model.head_dim as f64 / f64::from(layout.attention());
+            ops.push(self.moved("rotary positions and cache", 2.0 * heads, 1.0));
+            ops.extend(self.attention(kind));
+        }
+        if let Some(one) = model.recurrent.filter(|_| kind.mixer == Mixer::State) {
+            ops.extend(self.state(one.on_rank(layout.attention().into())));
+        }
+        if kind.mixer != Mixer::None {
+            ops.extend(self.reduced());
+        }
+        if kind.mlp == Mlp::None {
+            return ops;
+        }
+        let experts = model.experts.filter(|_| kind.mlp == Mlp::Experts);
         let width = experts.map_or(model.ffn, |one| one.ffn * (one.top_k + one.shared)) as f64;
         ops.push(self.moved(
             "activation",
@@ -212,7 +231,6 @@ impl Iteration<'_> {
             let products = 2.0 * self.compute.graph_s(&self.product("", [1.0; 3], 1.0, WIDE, true).work);
             ops.push(StepOp::once("kernels of experts", StepWork::Timed { seconds: (all - products).max(0.0) }));
         }
-        ops.extend(self.reduced());
         if layout.attention_copies == 1 || experts.is_none() {
             ops.extend(self.reduced());
         } else {
@@ -283,10 +301,29 @@ impl Iteration<'_> {
         StepOp::once(name, StepWork::Gemm { m, n, k, batch, dtype: stored.product, experts, bytes: Some(bytes) })
     }
 
+    /// Returns the short convolution, the state and its gated norm: a generated token reads and writes the state of its sequence.
+    fn state(&self, one: RankRecurrent) -> Vec<StepOp> {
+        let IterationBatch { decodes, prompts, tokens, .. } = self.batch;
+        let mut found = vec![self.moved("short convolution", 2.0 * one.convolved(), 1.0)];
+        let bytes = 2.0 * (decodes + prompts) * one.state_bytes();
+        found.push(StepOp::once("states", StepWork::Move { bytes, launches: 1.0, rate: MoveRate::Stream, flops: 0.0 }));
+        if tokens > 0.0 {
+            found.push(StepOp::once("chunks of prompts", one.chunked(tokens, 1.0).into()));
+            found.push(self.moved("parts of chunks", 0.0, CHUNKS));
+        }
+        found.iter_mut().for_each(|op| op.part = Some(TimePart::State));
+        found.push(self.moved("gate", 3.0 * one.value_width(), 1.0));
+        found
+    }
+
     /// Returns attention of generated tokens, and of prompts.
     fn attention(&self, kind: Layer) -> Vec<StepOp> {
+        if !kind.attends() {
+            return Vec::new();
+        }
         let (model, IterationBatch { decodes, cached, tokens, pairs, .. }) = (&self.request.model, self.batch);
-        let window = model.window.filter(|_| kind.has_window).map_or(f64::INFINITY, |one| one.tokens as f64);
+        let window =
+            model.window.filter(|_| kind.mixer == Mixer::Window).map_or(f64::INFINITY, |one| one.tokens as f64);
         let heads = model.heads as f64 / f64::from(self.request.layout.attention());
         let attend = |name: &str, sequences: f64, queries: f64, keys: f64, [qk_dim, v_dim]: [f64; 2], bytes| {
             let kernel = AttentionKernel::Fa2;

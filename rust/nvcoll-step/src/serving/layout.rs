@@ -77,6 +77,12 @@ impl ServingLayout {
                 model.heads, model.name
             ));
         }
+        if let Some(one) = model.recurrent.filter(|one| !one.value_heads.is_multiple_of(attention)) {
+            return refuse(format!(
+                "{attention} ranks must divide the {} heads of states of {}",
+                one.value_heads, model.name
+            ));
+        }
         let kv_heads = model.kv_heads;
         if model.mla.is_none() && !kv_heads.is_multiple_of(attention) && !attention.is_multiple_of(kv_heads) {
             return refuse(format!("{attention} ranks and {kv_heads} heads of keys must divide one another"));

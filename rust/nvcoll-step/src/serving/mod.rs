@@ -107,6 +107,10 @@ impl ServingRequest {
         self.model.check()?;
         self.layout.check(&self.model)?;
         self.software.check()?;
+        if !self.model.kinds().keys().any(|kind| kind.attends()) {
+            let reason = "no layer of it has a cache: servers of models without attention are not known".to_owned();
+            return Err(Error::Model { name: self.model.name.clone(), reason });
+        }
         self.speculation.as_ref().map_or(Ok(()), Speculation::check)?;
         if let Some(draft) = self.draft() {
             draft.model.check()?;

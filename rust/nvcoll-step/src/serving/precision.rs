@@ -46,7 +46,7 @@ impl Precision {
         let able = |dtype| if device.peak(dtype).is_ok() { dtype } else { Dtype::Bf16 };
         let is_narrow = match self {
             Self::Bf16 => false,
-            Self::Fp8 | Self::Int4 => kind != MatrixKind::Router,
+            Self::Fp8 | Self::Int4 => !matches!(kind, MatrixKind::Router | MatrixKind::Decays),
             Self::Nvfp4 => kind == MatrixKind::Expert || !has_experts,
             Self::Mxfp4 => kind == MatrixKind::Expert,
         };

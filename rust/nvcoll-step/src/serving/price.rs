@@ -100,8 +100,9 @@ impl Pricer<'_> {
             copies,
             reserved: software.reserved,
             wait: software.wait_iterations,
+            state: cache.state_tokens,
         };
-        let longest = (1.0 + load.spread) * (load.input + load.output);
+        let longest = cache.state_tokens + (1.0 + load.spread) * (load.input + load.output);
         if room.tokens < longest {
             let (model, title, tokens) = (&request.model.name, &self.device.title, room.tokens);
             return Err(Error::Gpu(format!(
@@ -119,7 +120,8 @@ impl Pricer<'_> {
             IterationBatch { prompts: 1.0, tokens, pairs: tokens * (tokens + 1.0) / 2.0, ..IterationBatch::default() };
         let prefill = self.price(&times.iteration(reading).step("a prompt", Some(cache.memory())))?;
         let at_once =
-            (room.tokens / (load.input + software.reserved * load.output)).floor().min(room.sequences) * servers;
+            (room.tokens / (room.state + load.input + software.reserved * load.output)).floor().min(room.sequences)
+                * servers;
         // A server has whole requests: if there are fewer requests than servers, some have none.
         let busy = servers * part.concurrency.map_or(1.0, |one| one / one.max(1.0).round());
         let tokens_per_second = served.tokens_per_second * busy / f64::from(layout.gpus());

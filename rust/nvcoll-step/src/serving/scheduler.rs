@@ -90,12 +90,14 @@ pub(super) struct ServerRoom {
     pub(super) reserved: f64,
     /// Iterations for which prompts wait for others, unless they fill most of an iteration.
     pub(super) wait: f64,
+    /// The tokens of which the states of a sequence take the room.
+    pub(super) state: f64,
 }
 
 impl ServerRoom {
     /// Returns the tokens of the cache that a request takes while it is admitted.
     fn taken(&self, sent: Sent) -> f64 {
-        sent.input + self.reserved * sent.output
+        self.state + sent.input + self.reserved * sent.output
     }
 
     /// Returns the iterations that an answer takes after its first token.

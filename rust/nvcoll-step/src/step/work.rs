@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::attention::Attention;
 use crate::layout::Dtype;
 use crate::parts::TimePart;
+use crate::recurrent::StateChunks;
 
 /// An operation, some times in a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -210,6 +211,12 @@ impl StepOp {
             StepWork::Attention(_) => TimePart::Attention,
             _ => TimePart::Elementwise,
         })
+    }
+}
+
+impl From<StateChunks> for StepWork {
+    fn from(StateChunks { sizes: [m, n, k], batch, bytes }: StateChunks) -> Self {
+        Self::Gemm { m, n, k, batch, dtype: Dtype::Bf16, experts: None, bytes: Some(bytes) }
     }
 }
 
