@@ -140,6 +140,53 @@ def test_dimensions_of_a_model_are_those_of_the_model_that_is_shipped(values, na
         assert model.get(key) == shipped, (key, model.get(key), shipped)
 
 
+NEMOTRON_NANO = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
+
+QWEN = {"num_experts": 512, "num_experts_per_tok": 10, "head_dim": 256}
+
+HYBRIDS = [
+    (
+        config("qwen3_next", 48, 2048, 16, 2, 5632, 151936, **QWEN, tie_word_embeddings=False)
+        | {"moe_intermediate_size": 512, "shared_expert_intermediate_size": 512},
+        "qwen3-next-80b-a3b",
+    ),
+    (
+        {"model_type": "qwen3_5_moe", "tie_word_embeddings": False, "vision_config": {"depth": 27}}
+        | {
+            "text_config": config("qwen3_5_moe_text", 60, 4096, 32, 2, None, 248320, **QWEN)
+            | {"moe_intermediate_size": 1024, "shared_expert_intermediate_size": 1024, "linear_num_value_heads": 64}
+            | {"layer_types": [*["linear_attention"] * 3, "full_attention"] * 15, "attn_output_gate": True}
+            | {"intermediate_size": 1024, "mtp_num_hidden_layers": 1}
+        },
+        "qwen3.5-397b-a17b",
+    ),
+    (
+        config("nemotron_h", 52, 2688, 32, 2, 1856, 131072, head_dim=128, tie_word_embeddings=False)
+        | {"hybrid_override_pattern": NEMOTRON_NANO, "ssm_state_size": 128, "mamba_num_heads": 64}
+        | {"mamba_head_dim": 64, "n_groups": 8, "n_routed_experts": 128, "num_experts_per_tok": 6}
+        | {"n_shared_experts": 1, "moe_intermediate_size": 1856, "moe_shared_expert_intermediate_size": 3712},
+        "nemotron3-nano-30b-a3b",
+    ),
+    (
+        config("granitemoehybrid", 40, 4096, 32, 8, 768, 100352, tie_word_embeddings=True, num_local_experts=72)
+        | {"layer_types": [*["mamba"] * 5, "attention", *["mamba"] * 4] * 4, "num_experts_per_tok": 10}
+        | {"mamba_d_state": 128, "mamba_n_heads": 128, "mamba_d_head": 64, "shared_intermediate_size": 1536},
+        "granite4-h-small",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "name"), HYBRIDS, ids=lambda it: it if isinstance(it, str) else None)
+def test_a_hybrid_has_the_layers_and_states_of_the_model_that_is_shipped(values, name):
+    model, shipped = read(values).model, models()[name]
+    same = set(model) & set(shipped) - {"name", "pattern", "sequence"}
+    assert {"recurrent", "layers", "experts", "ffn"} <= same
+    assert {key: model[key] for key in same} == {key: shipped[key] for key in same}
+    assert model.get("output_gate") == shipped.get("output_gate")
+    letters = [(one["pattern"] * one["layers"])[: one["layers"]] for one in (model, shipped)]
+    assert letters[0] == letters[1]
+
+
 @pytest.mark.parametrize(
     ("values", "window"),
     [
@@ -178,6 +225,13 @@ def test_what_transformers_fills_in_and_what_is_not_read_is_said():
             config("qwen3", 2, 64, 4, 4, 256, 9, sliding_window=8, layer_types=["linear_attention"] * 2),
             "full_attention",
         ),
+        ({"model_type": "jamba"}, "`model_type` is 'jamba': it has Mamba-1, which nvcoll does not know"),
+        (config("deepseek_v3", 2, 64, 4, 4, 256, 9, index_topk=2048), "sparse attention"),
+        (
+            config("nemotron_h", 4, 64, 4, 4, 256, 9, hybrid_override_pattern="M*"),
+            "2 kinds of layers for 4 layers",
+        ),
+        (config("qwen3_next", 1, 64, 4, 4, 256, 9, layer_types=["kda"]), "'kda', one of linear_attention"),
         ({"zero_optimization": {"stage": 4}}, "`zero_optimization.stage` is '4', one of 0, 1, 2, 3"),
         ({"hello": 1}, "none of the formats that are read: config.json of transformers"),
     ],
@@ -243,6 +297,11 @@ def test_a_script_of_megatron_says_model_layout_and_software():
     )
 
 
+GATED_DELTA_NET = {
+    **{"rule": "delta", "key_heads": 16, "value_heads": 32, "key_dim": 128, "value_dim": 128},
+    "convolution": 4,
+}
+
 BASE = (
     "--num-layers 12 --hidden-size 768 --num-attention-heads 12 "
     "--seq-length 1024 --micro-batch-size 2 --vocab-size 50257"
@@ -297,6 +356,34 @@ BASE = (
             {"experts": {"count": 8, "top_k": 2, "ffn": 3072, "shared": 0, "dense_layers": 0, "every": 2}},
         ),
         (
+            "--experimental-attention-variant gated_delta_net --linear-attention-freq 4 --attention-output-gate",
+            "model",
+            {"pattern": "mmma" * 3, "output_gate": True, "recurrent": GATED_DELTA_NET},
+        ),
+        (
+            "--experimental-attention-variant gated_delta_net --linear-attention-freq ([1]*2+[0])*4",
+            "model",
+            {"pattern": "mma" * 4, "recurrent": GATED_DELTA_NET},
+        ),
+        (
+            "--hybrid-override-pattern M-M*-M-M-M*- --mamba-head-dim 32 --mamba-num-groups 2",
+            "model",
+            {
+                "pattern": "M-M*-M-M-M*-",
+                "recurrent": {
+                    **{"rule": "scan", "key_heads": 2, "value_heads": 48, "key_dim": 128, "value_dim": 32},
+                    "convolution": 4,
+                },
+            },
+        ),
+        ("--hybrid-layer-pattern M-M*-|M-M-M*-/*E", "model", {"pattern": "M-M*-M-M-M*-"}),
+        (
+            "--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec --hybrid-attention-ratio 0.17 "
+            "--hybrid-mlp-ratio 0.5",
+            "model",
+            {"pattern": "-M-*M--M-*M-"},
+        ),
+        (
             "--multi-latent-attention --kv-lora-rank 512 --q-lora-rank 1536",
             "model",
             {"mla": {"q": 1536, "kv": 512, "nope": 128, "rope": 64, "v": 128}, "head_dim": 192},
@@ -306,6 +393,11 @@ BASE = (
 def test_flags_of_megatron_mean_what_megatron_says(flags, part, expected):
     found = getattr(configurations.from_text(f"{BASE} {flags}", gpus=8), part)
     assert {key: found[key] for key in expected} == expected
+
+
+def test_layers_that_a_script_takes_from_elsewhere_are_named():
+    notes = configurations.from_text(f"{BASE} --spec my.models get_spec", gpus=8).notes
+    assert "the layers of `--spec my.models` are not known: attention and MLP are planned" in notes
 
 
 @pytest.mark.parametrize(
@@ -318,6 +410,11 @@ def test_flags_of_megatron_mean_what_megatron_says(flags, part, expected):
         (BASE + " --pipeline-model-parallel-size 3", "8 GPUs are not a multiple of TP x PP x CP = 3"),
         (BASE.replace("--vocab-size 50257", ""), "`vocab-size` is missing"),
         (BASE + " --num-experts 4 --moe-layer-freq [0,1,1]*4", "not 12 regular layers"),
+        (BASE + " --experimental-attention-variant dsa", "is 'dsa', one of gated_delta_net was expected"),
+        (BASE + " --experimental-attention-variant gated_delta_net", "needs `--linear-attention-freq`"),
+        (BASE + " --hybrid-override-pattern M*-", "the pattern has 3 layers, not 12"),
+        (BASE + " --hybrid-override-pattern MMMMMMMMMMMD", "layers D, of M*-E were expected"),
+        (BASE + " --hybrid-attention-ratio 2", "a number from 0 to 1 was expected"),
         (BASE + " --num-layers-per-virtual-pipeline-stage 5", "do not divide 12 layers"),
         ("if [ -f a ]\n" * 400 + "A=--num-layers", "it is longer than any script, variables included"),
         ("A=--num-layers$A\n" + "A=$A$A$A$A\n" * 40, "it is longer than any script, variables included"),

@@ -91,6 +91,13 @@ class Fields:
             raise self.error(f"`{name}` is {shown(value)}, a number from {least} to {LARGEST} was expected: {remedy}")
         return value
 
+    def part_of_one(self, name: str) -> float:
+        """Returns a number from 0 to 1, 0 if it is absent."""
+        text = str(self.first(name) or "0")
+        if not re.fullmatch(r"0?\.[0-9]{1,12}|[01](\.0{0,12})?", text):
+            raise self.error(f"`{name}` is {shown(text)}, a number from 0 to 1 was expected: correct it")
+        return float(text)
+
     def sizes(self, rows: Mapping[str, Any]) -> dict[str, int]:
         """Returns numbers by the rows of a table: their names in the file, default and least value."""
         made = {}

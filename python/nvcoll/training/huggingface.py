@@ -7,9 +7,9 @@ names mean different things. Not read: vision and audio towers, multi-token pred
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from nvcoll.training.fields import TABLES, Configuration, Fields
+from nvcoll.training.fields import TABLES, Configuration, Fields, shown
 
 TABLE: Final = TABLES["huggingface"]
 NAMES: Final[Mapping[str, list[str]]] = TABLE["names"]
@@ -32,6 +32,9 @@ def read(values: Mapping[str, object], where: str, _gpus: int | None) -> Configu
     inner = outer.part("text_config").values or outer.part("llm_config").values
     merged = {**values, **inner, **outer.part("attn_config").values, **outer.part("ffn_config").values}
     kind = Fields(merged, where).typed(str, "model_type", "")
+    others = [reason for name, reason in TABLE["refused"].items() if merged.get(name)]
+    if reason := next(iter(others), TABLE["unknown"].get(kind)):
+        raise outer.error(f"`model_type` is {shown(kind)}: it has {reason}, which nvcoll does not know: choose another")
     row = outer.chosen("`model_type`", kind, ARCHITECTURES)
     notes = [note for name, note in TABLE["not_read"].items() if merged.get(name)]
     filled = {"tie_word_embeddings": row["tied"], **row.get("defaults", {})}
@@ -40,7 +43,7 @@ def read(values: Mapping[str, object], where: str, _gpus: int | None) -> Configu
     return Configuration(model=_model(Fields({**merged, **filled}, where), kind, row, notes), notes=notes)
 
 
-def _model(fields: Fields, kind: str, row: Mapping[str, str], notes: list[str]) -> dict[str, object]:
+def _model(fields: Fields, kind: str, row: Mapping[str, Any], notes: list[str]) -> dict[str, object]:
     sizes = fields.sizes(TABLE["model"])
     layers, hidden, heads, longest = (sizes[name] for name in ("layers", "hidden", "heads", "sequence"))
     many = fields.typed(bool, "new_decoder_architecture", False) or not fields.typed(bool, "multi_query", False)
@@ -58,20 +61,39 @@ def _model(fields: Fields, kind: str, row: Mapping[str, str], notes: list[str]) 
         *NAMES["pretraining"], default=longest
     )
     notes.append(f"the sequence of pretraining is taken as {model['sequence']} tokens; the longest is {longest}")
+    if fields.typed(bool, "attn_output_gate", row.get("output_gate", False)):
+        model["output_gate"] = True
     if fields.first("kv_lora_rank") is not None:
         model["mla"] = mla = fields.sizes(TABLE["latent_attention"])
         model["head_dim"] = mla["nope"] + mla["rope"]
     if fields.first(*TABLE["experts"]["count"]["names"]):
         model["experts"] = _experts(fields, notes)
+    model |= _mixers(fields, row, layers) if "letters" in row else {}
     if fields.first(*NAMES["window"]) and fields.typed(bool, "use_sliding_window", True):
         every = _window_every(fields, layers, notes)
         model |= {"window": {"tokens": fields.number(*NAMES["window"]), "every": every}} if every else {}
     return model
 
 
+def _mixers(fields: Fields, row: Mapping[str, Any], layers: int) -> dict[str, object]:
+    """Returns the kinds of layers, and the dimensions of layers with a state."""
+    kinds = fields.typed(list, "layer_types", fields.typed(list, "layers_block_type", []))
+    pattern = "".join(fields.chosen("a kind of layer", kind, row["letters"]) for kind in kinds)
+    pattern = fields.typed(str, "hybrid_override_pattern", pattern)
+    if pattern and len(pattern) != layers:
+        raise fields.error(f"it lists {len(pattern)} kinds of layers for {layers} layers: correct it")
+    pattern = pattern or "m" * (fields.number("full_attention_interval", default=1) - 1) + "a"
+    has_state = "m" in pattern.lower()
+    return {"pattern": pattern} | ({"recurrent": _state(fields, row["rule"])} if has_state else {})
+
+
+def _state(fields: Fields, rule: str) -> dict[str, object]:
+    return {"rule": rule, **fields.sizes(TABLE[rule])}
+
+
 def _experts(fields: Fields, notes: list[str]) -> dict[str, int]:
     made: dict[str, int] = fields.sizes(TABLE["experts"])
-    width, shared = made["ffn"], fields.number("shared_expert_intermediate_size", default=0, least=0)
+    width, shared = made["ffn"], fields.number(*NAMES["shared"], default=0, least=0)
     notes += [f"the shared expert of width {shared} is rounded to widths of {width}"] if shared % width else []
     return made | ({"shared": -(-shared // width)} if shared else {})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from nvcoll.training import shell
 from nvcoll.training.fields import TABLES, Configuration, Fields
@@ -30,6 +30,8 @@ def read(text: str, where: str, gpus: int | None) -> Configuration:
         InvalidArgument: an argument is missing or wrong, or a variable that it needs has no value.
     """
     flags, notes = shell.flags(text, where)
+    if pattern := _pattern(flags):
+        flags = {"num-layers": str(len(pattern)), **flags}
     fields = Fields(flags, where)
     notes += [f"`--{name}` is not read" for name in NOT_READ if name in flags]
     layout = _layout(fields, gpus, notes)
@@ -113,6 +115,8 @@ def _model(fields: Fields, tensor: int, notes: list[str]) -> dict[str, object]:
     model["head_dim"] = fields.number("kv-channels", default=max(1, hidden // heads))
     model |= {"tied": "untie-embeddings-and-output-weights" not in flags, "vocab": _vocabulary(fields, tensor, notes)}
     model["positions"] = fields.chosen("`--position-embedding-type`", positions, TABLE["positions"])
+    model |= {"output_gate": True} if "attention-output-gate" in flags else {}
+    model |= _mixers(fields, layers, hidden, notes)
     if "multi-latent-attention" in flags:
         model["mla"] = mla = fields.sizes(TABLE["latent_attention"])
         model["head_dim"] = mla["nope"] + mla["rope"]
@@ -145,15 +149,82 @@ def _experts(fields: Fields, layers: int, ffn: int, notes: list[str]) -> dict[st
     return made | fields.sizes(TABLE["experts"])
 
 
+def _pattern(flags: Mapping[str, str]) -> str:
+    """Returns the letters of layers that the flags list, without those of stages and of multi-token prediction."""
+    listed = flags.get("hybrid-layer-pattern", flags.get("hybrid-override-pattern", ""))
+    return listed.partition("/")[0].replace("|", "")
+
+
+def _mixers(fields: Fields, layers: int, hidden: int, notes: list[str]) -> dict[str, object]:
+    """Returns the kinds of layers, and the dimensions of layers with a state; nothing if all layers attend."""
+    spec = fields.typed(str, "spec", "")
+    variant = fields.typed(str, "experimental-attention-variant", "")
+    if variant:
+        fields.chosen("`--experimental-attention-variant`", variant, {"gated_delta_net": ""})
+        if "linear-attention-freq" not in fields.values:
+            raise fields.error("`--experimental-attention-variant` needs `--linear-attention-freq`: add it")
+        pattern = "".join("am"[one] for one in _linear_layers(fields, layers))
+        return {"pattern": pattern} | ({"recurrent": _state(fields, "delta")} if "m" in pattern else {})
+    if not _pattern(fields.values) and "hybrid-attention-ratio" not in fields.values and "mamba" not in spec:
+        notes += [f"the layers of `--spec {spec}` are not known: attention and MLP are planned"] if spec else []
+        return {}
+    pattern = _pattern(fields.values) or _spread(fields, layers, notes)
+    if len(pattern) != layers:
+        raise fields.error(f"the pattern has {len(pattern)} layers, not {layers}: correct it")
+    if other := set(pattern) - set("M*-E"):
+        raise fields.error(f"the pattern has layers {''.join(sorted(other))}, of M*-E were expected: pass the model")
+    if "M" not in pattern:
+        return {"pattern": pattern}
+    state = _state(fields, "scan")
+    heads = fields.number("mamba-num-heads", default=2 * hidden // int(state["value_dim"]))
+    return {"pattern": pattern, "recurrent": {**state, "value_heads": heads}}
+
+
+def _state(fields: Fields, rule: str) -> dict[str, Any]:
+    return {"rule": rule, **fields.sizes(TABLE[rule])}
+
+
+def _linear_layers(fields: Fields, layers: int) -> list[bool]:
+    """Returns for each layer whether it has linear attention: all but every so manieth, or as listed."""
+    if found := _listed(fields, "linear-attention-freq", layers):
+        return found
+    every = fields.number("linear-attention-freq")
+    return [(layer + 1) % every > 0 for layer in range(layers)]
+
+
+def _spread(fields: Fields, layers: int, notes: list[str]) -> str:
+    """Returns a pattern with attention and MLPs at even distances, as many as ratios of older Megatron-LM say."""
+    letters = ["M"] * layers
+    for flag, letter in (("hybrid-attention-ratio", "*"), ("hybrid-mlp-ratio", "-")):
+        free = [at for at, one in enumerate(letters) if one == "M"]
+        count = min(len(free), round(layers * fields.part_of_one(flag)))
+        for nth in range(count):
+            letters[free[(2 * nth + 1) * len(free) // (2 * count)]] = letter
+    notes.append(f"layers are spread evenly, as ratios say: {letters.count('*')} of {layers} attend")
+    return "".join(letters)
+
+
 def _layers_with_experts(fields: Fields, layers: int) -> tuple[int, int]:
     """Returns the first dense layers and the period of layers with experts, from a period or `[0]*3+[1]*58`."""
-    text = re.sub(r"[\s()]", "", fields.typed(str, "moe-layer-freq", "1")[:1000])
-    if not text.startswith("["):
+    made = _listed(fields, "moe-layer-freq", layers)
+    if not made:
         return 0, fields.number("moe-layer-freq", default=1)
-    parts = re.findall(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?(?:\+|$)", text)
-    made = [one == "1" for row, times in parts for one in row.split(",") * min(layers, int(times or 1))]
     found = [at for at, one in enumerate(made) if one] or [0]
     every = min(found[0] + 1, found[1] - found[0] if len(found) > 1 else 1)
-    if len(made) != layers or found != [*range(found[0], layers, every)]:
-        raise fields.error(f"`--moe-layer-freq` is {text[:60]!r}, not {layers} regular layers: pass the model")
+    if found != [*range(found[0], layers, every)]:
+        raise fields.error(f"`--moe-layer-freq` has not {layers} regular layers: pass the model")
     return found[0] + 1 - every, every
+
+
+def _listed(fields: Fields, name: str, layers: int) -> list[bool]:
+    """Returns what `[0]*3+[1]*58` or `([1]*3+[0])*12` says of each layer; nothing for a number."""
+    text = re.sub(r"\s", "", fields.typed(str, name, "")[:1000])
+    if "[" not in text:
+        return []
+    whole = re.fullmatch(r"\((.*)\)(?:\*(\d{1,4}))?", text)
+    parts = re.findall(r"\[([01](?:,[01])*)\](?:\*(\d{1,4}))?(?:\+|$)", whole[1] if whole else text)
+    made = [one == "1" for row, times in parts for one in row.split(",") * min(layers, int(times or 1))]
+    made *= min(layers, int(whole[2] or 1)) if whole else 1
+    if len(made) != layers:
+        raise fields.error(f"`--{name}` is {text[:60]!r}, not {layers} regular layers: pass the model")
+    return made
