@@ -39,6 +39,7 @@ MODELS = {
     "meta-llama/Llama-3.1-405B": "llama3.1-405b",
     "Qwen/Qwen3-235B-A22B-FP8": "qwen3-235b-a22b",
     "Qwen/Qwen3-30B-A3B": "qwen3-30b-a3b",
+    "Qwen/Qwen3.5-397B-A17B": "qwen3.5-397b-a17b",
     "deepseek-ai/DeepSeek-R1": "deepseek-v3",
     "deepseek-ai/DeepSeek-V3": "deepseek-v3",
     "openai/gpt-oss-120b": "gpt-oss-120b",
