@@ -77,6 +77,21 @@ PUBLISHED = [
     ),
     (DEEPSEEK_V3, 671.0, "deepseek-v3"),
     (
+        config("minimax_m2", 62, 3072, 48, 8, 1536, 200064, head_dim=128, num_local_experts=256)
+        | {"num_experts_per_tok": 8, "shared_intermediate_size": 0, **LLAMA},
+        *(229.0, "minimax-m2"),
+    ),
+    (
+        config("bailing_moe_v2", 20, 2048, 16, 4, 5120, 157184, head_dim=128, num_experts=256, **LLAMA)
+        | {"num_experts_per_tok": 8, "moe_intermediate_size": 512, "num_shared_experts": 1, "first_k_dense_replace": 1},
+        *(16.26, "ling-mini-2.0"),
+    ),
+    (
+        config("hunyuan_v1_moe", 32, 4096, 32, 8, 3072, 128167, head_dim=128, num_experts=64)
+        | {"moe_topk": [8] * 32, "moe_intermediate_size": [3072] * 32, "num_shared_expert": [1] * 32},
+        *(80.4, "hunyuan-a13b"),
+    ),
+    (
         {"model_type": "llama4", "vision_config": {"hidden_size": 1408}, "text_config": {**LLAMA}}
         | {"text_config": config("llama4_text", 48, 5120, 40, 8, 8192, 202048, head_dim=128, attention_chunk_size=8192)}
         | {
@@ -412,6 +427,7 @@ def test_layers_that_a_script_takes_from_elsewhere_are_named():
         (BASE + " --num-experts 4 --moe-layer-freq [0,1,1]*4", "not 12 regular layers"),
         (BASE + " --experimental-attention-variant dsa", "is 'dsa', one of gated_delta_net was expected"),
         (BASE + " --experimental-attention-variant gated_delta_net", "needs `--linear-attention-freq`"),
+        (BASE + " --linear-attention-freq 4", "needs `--experimental-attention-variant gated_delta_net`"),
         (BASE + " --hybrid-override-pattern M*-", "the pattern has 3 layers, not 12"),
         (BASE + " --hybrid-override-pattern MMMMMMMMMMMD", "layers D, of M*-E were expected"),
         (BASE + " --hybrid-attention-ratio 2", "a number from 0 to 1 was expected"),

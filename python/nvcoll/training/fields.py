@@ -69,7 +69,7 @@ class Fields:
         return default if value is None else value
 
     def number(self, *names: str, default: int | None = None, least: int = 1) -> int:
-        """Returns a whole number.
+        """Returns a whole number; a list that has one for each layer, all alike, counts as that.
 
         Args:
             names: the names of the field in files of different ages; the first that is present counts.
@@ -86,6 +86,8 @@ class Fields:
             raise self.error(f"`{name}` is missing, a whole number was expected: add it")
         if isinstance(value, str) and re.fullmatch(r"[0-9]{1,10}", value):
             value = int(value)
+        if isinstance(value, list) and value and value.count(value[0]) == len(value):
+            value = value[0]
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
             remedy = "assign the variable in the file" if "$" in shown(value) else "correct it"
             raise self.error(f"`{name}` is {shown(value)}, a number from {least} to {LARGEST} was expected: {remedy}")

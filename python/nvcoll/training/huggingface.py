@@ -53,7 +53,7 @@ def _model(fields: Fields, kind: str, row: Mapping[str, Any], notes: list[str]) 
     model["head_dim"] = fields.number("head_dim", default=max(1, hidden // heads))
     wider = fields.first("ffn_per_hidden", "expansion_ratio")
     width = None if wider is None else hidden * fields.number("ffn_per_hidden", "expansion_ratio")
-    model["ffn"] = fields.number(*NAMES["ffn"], default=width)
+    model["ffn"] = fields.number(*row.get("ffn", []), *NAMES["ffn"], default=width)
     model["tied"] = fields.typed(bool, "tie_word_embeddings", False)
     model["positions"] = "alibi" if fields.typed(bool, "alibi", False) else row.get("positions", "rotary")
     scaling = fields.part("rope_scaling").values or fields.part("rope_parameters").values

@@ -30,7 +30,7 @@ def read(text: str, where: str, gpus: int | None) -> Configuration:
         InvalidArgument: an argument is missing or wrong, or a variable that it needs has no value.
     """
     flags, notes = shell.flags(text, where)
-    if pattern := _pattern(flags):
+    if pattern := _pattern(Fields(flags, where)):
         flags = {"num-layers": str(len(pattern)), **flags}
     fields = Fields(flags, where)
     notes += [f"`--{name}` is not read" for name in NOT_READ if name in flags]
@@ -149,9 +149,9 @@ def _experts(fields: Fields, layers: int, ffn: int, notes: list[str]) -> dict[st
     return made | fields.sizes(TABLE["experts"])
 
 
-def _pattern(flags: Mapping[str, str]) -> str:
+def _pattern(fields: Fields) -> str:
     """Returns the letters of layers that the flags list, without those of stages and of multi-token prediction."""
-    listed = flags.get("hybrid-layer-pattern", flags.get("hybrid-override-pattern", ""))
+    listed = fields.typed(str, "hybrid-layer-pattern", fields.typed(str, "hybrid-override-pattern", ""))
     return listed.partition("/")[0].replace("|", "")
 
 
@@ -165,10 +165,13 @@ def _mixers(fields: Fields, layers: int, hidden: int, notes: list[str]) -> dict[
             raise fields.error("`--experimental-attention-variant` needs `--linear-attention-freq`: add it")
         pattern = "".join("am"[one] for one in _linear_layers(fields, layers))
         return {"pattern": pattern} | ({"recurrent": _state(fields, "delta")} if "m" in pattern else {})
-    if not _pattern(fields.values) and "hybrid-attention-ratio" not in fields.values and "mamba" not in spec:
+    if "linear-attention-freq" in fields.values:
+        raise fields.error("`--linear-attention-freq` needs `--experimental-attention-variant gated_delta_net`: add it")
+    is_hybrid = {"hybrid-attention-ratio", "is-hybrid-model"} & fields.values.keys() or "mamba" in spec
+    if not _pattern(fields) and not is_hybrid:
         notes += [f"the layers of `--spec {spec}` are not known: attention and MLP are planned"] if spec else []
         return {}
-    pattern = _pattern(fields.values) or _spread(fields, layers, notes)
+    pattern = _pattern(fields) or _spread(fields, layers, notes)
     if len(pattern) != layers:
         raise fields.error(f"the pattern has {len(pattern)} layers, not {layers}: correct it")
     if other := set(pattern) - set("M*-E"):
