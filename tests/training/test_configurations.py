@@ -427,6 +427,7 @@ def test_layers_that_a_script_takes_from_elsewhere_are_named():
         (BASE + " --num-experts 4 --moe-layer-freq [0,1,1]*4", "not 12 regular layers"),
         (BASE + " --experimental-attention-variant dsa", "is 'dsa', one of gated_delta_net was expected"),
         (BASE + " --experimental-attention-variant gated_delta_net", "needs `--linear-attention-freq`"),
+        (BASE + " --num-experts 8 --moe-latent-size 64", "experts on latents are not known"),
         (BASE + " --linear-attention-freq 4", "needs `--experimental-attention-variant gated_delta_net`"),
         (BASE + " --hybrid-override-pattern M*-", "the pattern has 3 layers, not 12"),
         (BASE + " --hybrid-override-pattern MMMMMMMMMMMD", "layers D, of M*-E were expected"),

@@ -141,6 +141,8 @@ def _vocabulary(fields: Fields, tensor: int, notes: list[str]) -> int:
 
 
 def _experts(fields: Fields, layers: int, ffn: int, notes: list[str]) -> dict[str, int]:
+    if "moe-latent-size" in fields.values:
+        raise fields.error("`--moe-latent-size`: experts on latents are not known: pass another model")
     width = fields.number("moe-ffn-hidden-size", default=ffn)
     shared = fields.number("moe-shared-expert-intermediate-size", default=0, least=0)
     notes += [f"the shared expert is rounded to widths of {width}"] if shared % width else []
