@@ -77,6 +77,10 @@ PUBLISHED = [
     ),
     (DEEPSEEK_V3, 671.0, "deepseek-v3"),
     (
+        DEEPSEEK_V3 | {"model_type": "deepseek_v32", "index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048},
+        *(671.9, "deepseek-v3.2"),
+    ),
+    (
         config("minimax_m2", 62, 3072, 48, 8, 1536, 200064, head_dim=128, num_local_experts=256)
         | {"num_experts_per_tok": 8, "shared_intermediate_size": 0, **LLAMA},
         *(229.0, "minimax-m2"),
@@ -150,7 +154,19 @@ def test_parameters_of_a_model_are_those_that_its_authors_publish(values, billio
 @pytest.mark.parametrize(("values", "name"), [(one, name) for one, _, name in PUBLISHED if name])
 def test_dimensions_of_a_model_are_those_of_the_model_that_is_shipped(values, name):
     model = read(values).model
-    for key in ("layers", "hidden", "heads", "kv_heads", "head_dim", "gated", "tied", "experts", "mla", "window"):
+    for key in (
+        "layers",
+        "hidden",
+        "heads",
+        "kv_heads",
+        "head_dim",
+        "gated",
+        "tied",
+        "experts",
+        "mla",
+        "indexer",
+        "window",
+    ):
         shipped = models()[name].get(key)
         assert model.get(key) == shipped, (key, model.get(key), shipped)
 
@@ -241,7 +257,7 @@ def test_what_transformers_fills_in_and_what_is_not_read_is_said():
             "full_attention",
         ),
         ({"model_type": "jamba"}, "`model_type` is 'jamba': it has Mamba-1, which nvcoll does not know"),
-        (config("deepseek_v3", 2, 64, 4, 4, 256, 9, index_topk=2048), "sparse attention"),
+        ({**DEEPSEEK_V3, "index_topk": 2048, "index_topk_freq": 4}, "an indexer that layers share"),
         (
             config("nemotron_h", 4, 64, 4, 4, 256, 9, hybrid_override_pattern="M*"),
             "2 kinds of layers for 4 layers",
@@ -391,6 +407,12 @@ BASE = (
                 },
             },
         ),
+        (
+            "--multi-latent-attention --experimental-attention-variant dsa --dsa-indexer-n-heads 64 "
+            "--dsa-indexer-head-dim 128 --dsa-indexer-topk 2048",
+            "model",
+            {"indexer": {"heads": 64, "head_dim": 128, "keys": 2048}},
+        ),
         ("--hybrid-layer-pattern M-M*-|M-M-M*-/*E", "model", {"pattern": "M-M*-M-M-M*-"}),
         (
             "--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec --hybrid-attention-ratio 0.17 "
@@ -425,7 +447,7 @@ def test_layers_that_a_script_takes_from_elsewhere_are_named():
         (BASE + " --pipeline-model-parallel-size 3", "8 GPUs are not a multiple of TP x PP x CP = 3"),
         (BASE.replace("--vocab-size 50257", ""), "`vocab-size` is missing"),
         (BASE + " --num-experts 4 --moe-layer-freq [0,1,1]*4", "not 12 regular layers"),
-        (BASE + " --experimental-attention-variant dsa", "is 'dsa', one of gated_delta_net was expected"),
+        (BASE + " --experimental-attention-variant kda", "is 'kda', one of gated_delta_net, dsa was expected"),
         (BASE + " --experimental-attention-variant gated_delta_net", "needs `--linear-attention-freq`"),
         (BASE + " --num-experts 8 --moe-latent-size 64", "experts on latents are not known"),
         (BASE + " --linear-attention-freq 4", "needs `--experimental-attention-variant gated_delta_net`"),

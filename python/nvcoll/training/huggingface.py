@@ -66,6 +66,7 @@ def _model(fields: Fields, kind: str, row: Mapping[str, Any], notes: list[str]) 
     if fields.first("kv_lora_rank") is not None:
         model["mla"] = mla = fields.sizes(TABLE["latent_attention"])
         model["head_dim"] = mla["nope"] + mla["rope"]
+        model |= {"indexer": fields.sizes(TABLE["indexer"])} if fields.first("index_topk") else {}
     if fields.first(*TABLE["experts"]["count"]["names"]):
         model["experts"] = _experts(fields, notes)
     model |= _mixers(fields, row, layers) if "letters" in row else {}

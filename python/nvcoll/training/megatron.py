@@ -162,7 +162,9 @@ def _mixers(fields: Fields, layers: int, hidden: int, notes: list[str]) -> dict[
     spec = fields.typed(str, "spec", "")
     variant = fields.typed(str, "experimental-attention-variant", "")
     if variant:
-        fields.chosen("`--experimental-attention-variant`", variant, {"gated_delta_net": ""})
+        fields.chosen("`--experimental-attention-variant`", variant, {"gated_delta_net": "", "dsa": ""})
+        if variant == "dsa":
+            return {"indexer": fields.sizes(TABLE["indexer"])}
         if "linear-attention-freq" not in fields.values:
             raise fields.error("`--experimental-attention-variant` needs `--linear-attention-freq`: add it")
         pattern = "".join("am"[one] for one in _linear_layers(fields, layers))

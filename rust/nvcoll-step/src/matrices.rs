@@ -104,11 +104,17 @@ impl Model {
             ];
         };
         let [q, kv, nope, rope, v] = [mla.q, mla.kv, mla.nope, mla.rope, mla.v].map(|size| size as f64);
-        vec![
+        let mut found = vec![
             of(MatrixKind::Latents, "latents", q + kv + rope, hidden),
             of(MatrixKind::Attention, "queries", heads * (nope + rope), if q > 0.0 { q } else { hidden }),
             of(MatrixKind::Expansion, "keys and values", heads * (nope + v), kv),
             of(MatrixKind::Attention, "attention out", hidden, heads * v),
-        ]
+        ];
+        if let Some(one) = self.indexer {
+            let (index, size) = (one.heads as f64, one.head_dim as f64);
+            found.push(of(MatrixKind::Latents, "index keys", size + index, hidden));
+            found.push(of(MatrixKind::Latents, "index queries", index * size, if q > 0.0 { q } else { hidden }));
+        }
+        found
     }
 }

@@ -54,6 +54,9 @@ pub struct Model {
     /// Latent attention, as in DeepSeek-V2 and V3, instead of heads of keys and values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mla: Option<LatentAttention>,
+    /// The indexer of sparse attention, as in DeepSeek-V3.2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub indexer: Option<Indexer>,
     /// Its experts, if it is a mixture of experts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts: Option<Experts>,
@@ -111,6 +114,18 @@ pub struct LatentAttention {
     pub rope: u64,
     /// The elements of a value.
     pub v: u64,
+}
+
+/// Sparse attention (DeepSeek-V3.2, arXiv 2512.02556): heads of an indexer score all keys, and attention sees the best of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Indexer {
+    /// The number of its heads, which share one key.
+    pub heads: u64,
+    /// The elements of a query and of the key.
+    pub head_dim: u64,
+    /// The keys that a query of attention sees.
+    pub keys: u64,
 }
 
 /// The experts of a mixture of experts.
@@ -239,6 +254,10 @@ impl Model {
                 self.mla
             ));
         }
+        let sizes = self.indexer.map_or([1; 3], |one| [one.heads, one.head_dim, one.keys]);
+        if sizes.iter().any(|size| !(1..=MOST).contains(size)) || self.indexer.is_some() && self.mla.is_none() {
+            return refuse(format!("{:?}: sizes of 1 to {MOST}, and latent attention were expected", self.indexer));
+        }
         if self.layers == 0 || self.layers > 100_000 {
             return refuse(format!("it has {} layers, 1 to 100,000 were expected", self.layers));
         }
@@ -336,7 +355,11 @@ impl Model {
         };
         let [q, kv, nope, rope, v] = [mla.q, mla.kv, mla.nope, mla.rope, mla.v].map(|size| size as f64);
         let queries = if mla.q == 0 { hidden * heads * (nope + rope) } else { q * (hidden + heads * (nope + rope)) };
-        queries + hidden * (kv + rope) + kv * heads * (nope + v) + heads * v * hidden
+        let index = self.indexer.map_or(0.0, |one| {
+            let (heads, size) = (one.heads as f64, one.head_dim as f64);
+            heads * size * if mla.q == 0 { hidden } else { q } + hidden * (size + heads)
+        });
+        queries + hidden * (kv + rope) + kv * heads * (nope + v) + heads * v * hidden + index
     }
 
     /// Returns the number of parameters of the embedding, which is also the number of the head.
@@ -361,10 +384,11 @@ impl Model {
                 let state = self.recurrent.filter(|_| layer.mixer == Mixer::State);
                 return state.map_or(0.0, |one| 3.0 * one.token_flops());
             }
-            let seen =
-                self.window.filter(|_| layer.mixer == Mixer::Window).map_or(sequence, |one| one.tokens.min(sequence));
-            let pairs = seen as f64 * (1.0 - seen as f64 / (2.0 * sequence as f64));
-            6.0 * pairs * self.heads as f64 * self.score_elements()
+            let sequence = sequence as f64;
+            let seen = self.most_seen(layer).map_or(sequence, |most| most.min(sequence));
+            let pairs = seen * (1.0 - seen / (2.0 * sequence));
+            let index = self.indexer.map_or(0.0, |one| 6.0 * sequence / 2.0 * (one.heads * one.head_dim) as f64);
+            6.0 * pairs * self.heads as f64 * self.score_elements() + index
         };
         let layers = (0..self.layers).map(|index| {
             let layer = self.layer(index);
@@ -373,6 +397,12 @@ impl Model {
             6.0 * (one.dense + active) + mixer(layer)
         });
         layers.sum::<f64>() + 6.0 * self.embedding_parameters()
+    }
+
+    /// Returns the most tokens that a query of a layer sees, if there are any.
+    pub(crate) fn most_seen(&self, layer: Layer) -> Option<f64> {
+        let window = self.window.filter(|_| layer.mixer == Mixer::Window).map(|one| one.tokens);
+        window.or(self.indexer.map(|one| one.keys)).map(|tokens| tokens as f64)
     }
 
     /// Returns the elements of a query and of a value of one head together.

@@ -35,7 +35,14 @@ fn multiplied(model: &Model) -> f64 {
                 } else {
                     hidden * mla.q + mla.q * heads * (mla.nope + mla.rope)
                 };
-                queries + hidden * (mla.kv + mla.rope) + mla.kv * heads * (mla.nope + mla.v) + heads * mla.v * hidden
+                let index = model
+                    .indexer
+                    .map_or(0, |one| one.heads * one.head_dim * mla.q + hidden * (one.head_dim + one.heads));
+                queries
+                    + hidden * (mla.kv + mla.rope)
+                    + mla.kv * heads * (mla.nope + mla.v)
+                    + heads * mla.v * hidden
+                    + index
             }
         };
         let kind = model.layer(index);
@@ -74,13 +81,14 @@ fn layouts() -> Vec<Value> {
     ]
 }
 
-const MODELS: [&str; 10] = [
+const MODELS: [&str; 11] = [
     "gpt3-6.7b",
     "llama3-8b",
     "gemma2-27b",
     "bloom-176b",
     "mixtral-8x7b",
     "deepseek-v3",
+    "deepseek-v3.2",
     "llama4-maverick",
     "gpt-oss-20b",
     "qwen3-next-80b-a3b",
@@ -112,7 +120,9 @@ fn scores_are_those_of_all_heads_and_pairs() {
             let (model, step) = (Model::named(name).unwrap(), planned(name, fields.clone(), "megatron-core"));
             let scores = |of_backward| {
                 let ops = all_ops(&step).into_iter().map(move |(op, times, _)| match op.work {
-                    StepWork::Attention(attention) if attention.backward == of_backward => attention.scores() * times,
+                    StepWork::Attention(attention) if attention.backward == of_backward && op.name != "index" => {
+                        attention.scores() * times
+                    }
                     _ => 0.0,
                 });
                 ops.sum::<f64>()
@@ -141,6 +151,23 @@ fn states_are_products_of_chunks_forward_and_two_and_a_half_times_backward() {
             }
         }
     }
+}
+
+#[test]
+fn sparse_attention_scores_all_keys_with_its_indexer_and_sees_the_best() {
+    let fields = json!({"gpus": 8, "data": 8, "expert": 8, "micro_batch": 1, "global_batch": 8, "sequence": 8192});
+    let (dense, sparse) =
+        (planned("deepseek-v3", fields.clone(), "megatron-core"), planned("deepseek-v3.2", fields, "megatron-core"));
+    let of = |step: &WorkStep, name: &str| {
+        let ops = &step.layers().unwrap().blocks["expert layer"].forward;
+        ops.iter().find(|one| one.op.name == name).map_or(0.0, |one| one.op.flops())
+    };
+    assert_equal(
+        of(&sparse, "attention") / of(&dense, "attention"),
+        2.0 * 0.25 * (1.0 - 0.125),
+        "the best 2,048 of 8,192",
+    );
+    assert_equal(of(&sparse, "index"), 2.0 * 64.0 * 128.0 * 8192.0 * 8192.0 / 2.0, "64 heads of 128");
 }
 
 #[test]

@@ -91,6 +91,20 @@ fn a_state_takes_room_by_the_request_and_is_read_and_written_for_each_token() {
 }
 
 #[test]
+fn sparse_attention_reads_the_keys_that_its_indexer_chooses_and_all_keys_of_the_indexer() {
+    let of = |model: &str, tokens: f64| {
+        let load = json!({"input": tokens, "output": 20000.0, "concurrency": 16.0, "spread": 0.0});
+        let mut one = request(model, "mxfp4", json!({"tensor": 8}), load);
+        one.model.layers = 8;
+        let found = served(&one).unwrap();
+        found.decode.parts.seconds(TimePart::Attention) / found.batch
+    };
+    let [index, keys] = ["deepseek-v3.2", "deepseek-v3"].map(|model| of(model, 90000.0) - of(model, 30000.0));
+    let part = index / keys;
+    assert!((part - 132.0 / (2.0 * 576.0)).abs() < 0.03, "{part} of the time of a key");
+}
+
+#[test]
 fn a_long_prompt_takes_time_on_states_in_proportion() {
     let of = |tokens: f64| {
         let mut load = at_once(1.0);

@@ -172,7 +172,8 @@ impl<'r> LayerSizes<'r> {
             let model = &self.request.model;
             let heads = (model.heads * model.head_dim) as f64 / self.tensor;
             let gates = (model.output_gate && self.layer.attends()).then(|| gate(heads));
-            return self.layer.attends().then(|| self.attention(backward)).into_iter().chain(gates).collect();
+            let attention = self.layer.attends().then(|| self.attention(backward));
+            return self.index(backward).into_iter().chain(attention).chain(gates).collect();
         };
         let bytes = 2.0 * passes * ELEMENT * self.tokens * state.convolved();
         let mut found = vec![
@@ -184,6 +185,18 @@ impl<'r> LayerSizes<'r> {
         found
     }
 
+    /// The scores of the indexer on all keys, whole on each rank.
+    fn index(&self, backward: bool) -> Option<LayerOp> {
+        let indexer = self.request.model.indexer.filter(|_| self.layer.attends())?;
+        let mut index = self.attention(backward);
+        index.op.name = "index".to_owned();
+        if let StepWork::Attention(one) = &mut index.op.work {
+            let (heads, qk_dim) = (indexer.heads as f64, indexer.head_dim as f64);
+            *one = Attention { heads, qk_dim, v_dim: 0.0, window: None, ..*one };
+        }
+        Some(index)
+    }
+
     fn attention(&self, backward: bool) -> LayerOp {
         let (model, layout) = (&self.request.model, &self.request.layout);
         let (qk_dim, v_dim) = match model.mla {
@@ -193,7 +206,7 @@ impl<'r> LayerSizes<'r> {
         let work = StepWork::Attention(Attention {
             queries: layout.sequence as f64 / f64::from(layout.context),
             keys: layout.sequence as f64,
-            window: model.window.filter(|_| self.layer.mixer == Mixer::Window).map(|one| one.tokens as f64),
+            window: model.most_seen(self.layer),
             sequences: layout.micro_batch.into(),
             heads: model.heads as f64 / self.tensor,
             qk_dim: qk_dim as f64,

@@ -34,7 +34,17 @@ pub(super) struct Cache {
 
 impl ServingRequest {
     /// Returns the bytes of a token in the cache of one layer on one rank.
-    pub(super) fn token_bytes(&self) -> f64 {
+    fn token_bytes(&self) -> f64 {
+        self.key_bytes() + self.index_bytes()
+    }
+
+    /// Returns the bytes of the key of an indexer: 8 bits for an element, and a scale.
+    pub(super) fn index_bytes(&self) -> f64 {
+        self.model.indexer.map_or(0.0, |one| one.head_dim as f64 + 4.0)
+    }
+
+    /// Returns the bytes of keys and values of a token.
+    pub(super) fn key_bytes(&self) -> f64 {
         let model = &self.model;
         let of_rank = self.layout.division(model).kv_heads;
         let elements = model

@@ -5,6 +5,7 @@
 //! | products | the matrices of the layer, with the bytes of their weights as stored |
 //! | latent attention, tokens that are generated | queries to latents and results from latents, instead of the expansion of keys (arXiv 2405.04434) |
 //! | states | generated tokens: the state of each sequence is read and written, once; prompts: chunks of products (`recurrent.rs`) |
+//! | sparse attention | the scores of an indexer on all keys, in 8 bits for prompts; attention to the best |
 //! | attention | generated tokens: the keys and values of their sequences, once; prompts: pairs of tokens |
 //! | experts | those that a batch reaches if each token draws its own alike: E (1 - (1 - k / E)^tokens) |
 //! | element-wise kernels | two norms with their residuals, rotary positions with the store to the cache, the activation |
@@ -48,6 +49,9 @@ const SAMPLING: [f64; 2] = [10.0, 3.0];
 
 /// Launches of a chunked state beyond its first: scores, their inverse, weights, states, results. Counted in flash-linear-attention.
 const CHUNKS: f64 = 5.0;
+
+/// Bytes of a score of an indexer, all heads together: fp32, written and read by the choice of the best.
+const SCORE: f64 = 8.0;
 
 /// The sequences of an iteration on one attention copy.
 #[derive(Debug, Clone, Copy, Default)]
@@ -322,10 +326,9 @@ impl Iteration<'_> {
             return Vec::new();
         }
         let (model, IterationBatch { decodes, cached, tokens, pairs, .. }) = (&self.request.model, self.batch);
-        let window =
-            model.window.filter(|_| kind.mixer == Mixer::Window).map_or(f64::INFINITY, |one| one.tokens as f64);
+        let window = model.most_seen(kind).unwrap_or(f64::INFINITY);
         let heads = model.heads as f64 / f64::from(self.request.layout.attention());
-        let attend = |name: &str, sequences: f64, queries: f64, keys: f64, [qk_dim, v_dim]: [f64; 2], bytes| {
+        let attend = |name, heads, [sequences, queries, keys]: [f64; 3], [qk_dim, v_dim]: [f64; 2], bytes| {
             let kernel = AttentionKernel::Fa2;
             let (window, backward, causal) = (None, false, false);
             let work =
@@ -333,18 +336,31 @@ impl Iteration<'_> {
             StepOp::once(name, StepWork::Attention(work))
         };
         let mut found = Vec::new();
+        let sparse = model.indexer.map(|one| (one.heads as f64, [one.head_dim as f64, 0.0]));
+        if let Some((heads, sizes)) = sparse.filter(|_| decodes > 0.0) {
+            let bytes = Some(cached * self.request.index_bytes());
+            let keys = cached / decodes + self.batch.checked;
+            found.push(attend("index", heads, [decodes, self.batch.checked, keys], sizes, bytes));
+        }
+        if let Some((heads, sizes)) = sparse.filter(|_| tokens > 0.0) {
+            let dtype = if self.compute.device.peak(Dtype::Fp8).is_ok() { Dtype::Fp8 } else { Dtype::Bf16 };
+            let (m, n, k, bytes) = (tokens, pairs / tokens, sizes[0], Some(SCORE * pairs));
+            let work = StepWork::Gemm { m, n, k, batch: heads, dtype, experts: None, bytes };
+            let part = Some(TimePart::Attention);
+            found.push(StepOp { part, ..StepOp::once("index of prompts", work) });
+        }
         if decodes > 0.0 {
             let keys = (cached / decodes).min(window) + self.batch.checked;
             let ends = 2.0 * self.batch.checked * heads * model.head_dim as f64 * ELEMENT;
-            let bytes = decodes * (keys * self.request.token_bytes() + ends);
+            let bytes = decodes * (keys * self.request.key_bytes() + ends);
             let sizes =
                 model.mla.map_or([model.head_dim; 2], |mla| [mla.kv + mla.rope, mla.kv]).map(|size| size as f64);
-            found.push(attend("attention", decodes, self.batch.checked, keys, sizes, Some(bytes)));
+            found.push(attend("attention", heads, [decodes, self.batch.checked, keys], sizes, Some(bytes)));
         }
         if tokens > 0.0 {
             let sizes =
                 model.mla.map_or([model.head_dim; 2], |mla| [mla.nope + mla.rope, mla.v]).map(|size| size as f64);
-            found.push(attend("attention of prompts", 1.0, tokens, (pairs / tokens).min(window), sizes, None));
+            found.push(attend("attention of prompts", heads, [1.0, tokens, (pairs / tokens).min(window)], sizes, None));
         }
         found
     }
