@@ -50,7 +50,7 @@ const SAMPLING: [f64; 2] = [10.0, 3.0];
 /// Launches of a chunked state beyond its first: scores, their inverse, weights, states, results. Counted in flash-linear-attention.
 const CHUNKS: f64 = 5.0;
 
-/// Bytes of a score of an indexer, all heads together: fp32, written and read by the choice of the best.
+/// Bytes of a score of an indexer, which is the sum over its heads: fp32, written, and read by the choice of the best.
 const SCORE: f64 = 8.0;
 
 /// The sequences of an iteration on one attention copy.
@@ -344,8 +344,8 @@ impl Iteration<'_> {
         }
         if let Some((heads, sizes)) = sparse.filter(|_| tokens > 0.0) {
             let dtype = if self.compute.device.peak(Dtype::Fp8).is_ok() { Dtype::Fp8 } else { Dtype::Bf16 };
-            let (m, n, k, bytes) = (tokens, pairs / tokens, sizes[0], Some(SCORE * pairs));
-            let work = StepWork::Gemm { m, n, k, batch: heads, dtype, experts: None, bytes };
+            let (m, n, k, bytes) = (tokens, pairs / tokens, heads * sizes[0], Some(SCORE * pairs));
+            let work = StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts: None, bytes };
             let part = Some(TimePart::Attention);
             found.push(StepOp { part, ..StepOp::once("index of prompts", work) });
         }
