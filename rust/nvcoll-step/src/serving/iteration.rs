@@ -263,7 +263,7 @@ impl Iteration<'_> {
             }
             _ => {
                 let product = self.product(name, [self.batch.rows(), columns, inner], 1.0, stored, false);
-                let fused = if name == "attention out" { 1.0 } else { 0.0 };
+                let fused = if name.ends_with(" out") { 1.0 } else { 0.0 };
                 let cast = stored.product.is_narrow().then(|| self.moved("casts", 1.5 * inner, fused));
                 cast.into_iter().chain([product]).collect()
             }
