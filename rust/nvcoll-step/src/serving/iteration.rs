@@ -305,11 +305,12 @@ impl Iteration<'_> {
         StepOp::once(name, StepWork::Gemm { m, n, k, batch, dtype: stored.product, experts, bytes: Some(bytes) })
     }
 
-    /// Returns the short convolution, the state and its gated norm: a generated token reads and writes the state of its sequence.
+    /// Returns the short convolution, the state and its gated norm: the state of a sequence
+    /// is read once, and written for each token, since drafts may be refused.
     fn state(&self, one: RankRecurrent) -> Vec<StepOp> {
-        let IterationBatch { decodes, prompts, tokens, .. } = self.batch;
+        let IterationBatch { decodes, checked, prompts, tokens, .. } = self.batch;
         let mut found = vec![self.moved("short convolution", 2.0 * one.convolved(), 1.0)];
-        let bytes = 2.0 * (decodes + prompts) * one.state_bytes();
+        let bytes = (decodes * (1.0 + checked) + 2.0 * prompts) * one.state_bytes();
         found.push(StepOp::once("states", StepWork::Move { bytes, launches: 1.0, rate: MoveRate::Stream, flops: 0.0 }));
         if tokens > 0.0 {
             found.push(StepOp::once("chunks of prompts", one.chunked(tokens, 1.0).into()));
