@@ -77,7 +77,7 @@ impl ServingRequest {
                 model.name, device.title
             )));
         }
-        let drafted = |of: fn(&Self) -> f64| draft.as_ref().map_or(0.0, |one| of(one));
+        let drafted = |of: fn(&Self) -> f64| draft.as_ref().map_or(0.0, of);
         let stages = f64::from(layout.stages);
         let token = self.all_token_bytes() / stages + drafted(Self::all_token_bytes);
         let state = self.state_bytes() / stages + drafted(Self::state_bytes);
