@@ -261,22 +261,22 @@ def test_a_lookup_of_a_library_reads_the_rows_of_its_table():
 
 def test_a_pointwise_kernel_reads_an_element_of_each_tensor_for_each_that_it_writes():
     torch = pytest.importorskip("torch")
-    from nvcoll.dryrun.inside.compiled import _read
+    from nvcoll.dryrun.inside.compiled import bytes_read
 
     table, rows, result = torch.empty(8192, 64), torch.empty(10, 64), torch.empty(10, 64)
-    assert _read("triton_poi_fused_index_select_0", [table, rows], [result]) == {id(table): 10 * 64 * FLOAT}
-    assert _read("triton_red_fused_mean_0", [table], [result]) == {}
+    assert bytes_read("triton_poi_fused_index_select_0", [table, rows], [result]) == {id(table): 10 * 64 * FLOAT}
+    assert bytes_read("triton_red_fused_mean_0", [table], [result]) == {}
 
 
 def test_a_kernel_with_an_embedding_reads_a_row_for_each_integer():
     torch = pytest.importorskip("torch")
-    from nvcoll.dryrun.inside.compiled import _read
+    from nvcoll.dryrun.inside.compiled import bytes_read
 
     tokens, table, rows, weights = torch.arange(10), torch.empty(8192, 64), torch.empty(10, 64), torch.empty(64)
     fused = "triton_red_fused__to_copy_embedding_rms_norm_0"
-    assert _read(fused, [tokens, table, weights, rows], [rows]) == {id(table): 10 * 64 * FLOAT}
-    assert _read(fused, [table, weights, rows], [rows]) == {}, "without integers nothing is known"
-    assert _read("triton_red_fused_embedding_dense_backward_0", [tokens, rows, table], [table]) == {}
+    assert bytes_read(fused, [tokens, table, weights, rows], [rows]) == {id(table): 10 * 64 * FLOAT}
+    assert bytes_read(fused, [table, weights, rows], [rows]) == {}, "without integers nothing is known"
+    assert bytes_read("triton_red_fused_embedding_dense_backward_0", [tokens, rows, table], [table]) == {}
 
 
 @pytest.mark.parametrize("as_products", [False, True], ids=["a kernel of cuDNN", "products of cuBLAS"])

@@ -102,3 +102,51 @@ def test_a_group_that_passes_rows_to_experts_is_expert_parallelism(holders, name
     served = replace(DECODE, holders=holders)
     made = made_of([log.recording(0, 8, {1: Group("dp", tuple(range(8)))}, served=served)], gpu="h100-sxm", name="one")
     assert json.loads(made.step.to_json())["streams"]["ranks"][0]["issued"][0]["name"] == named
+
+
+TOKENS, OF_TOKEN, WIDTH, OF_EXPERT = 8, 4, 2048, 768
+BF16 = "bfloat16"
+
+
+def test_kernels_between_products_of_experts_move_what_these_make():
+    log, rows = Log(), TOKENS * OF_TOKEN
+    around = log.op("vllm::moe_forward", 0, ((TOKENS, WIDTH), BF16))
+    log.launch(around, count=3)
+    shapes = [(TOKENS, WIDTH), (128, 2 * OF_EXPERT, WIDTH), (TOKENS, OF_TOKEN, 2 * OF_EXPERT)]
+    shapes += [(rows, OF_EXPERT), (128, WIDTH, OF_EXPERT), (TOKENS, OF_TOKEN, WIDTH)]
+    for three in (shapes[:3], shapes[3:]):
+        log.launch(log.op("fused_moe_kernel", 0, *((shape, BF16) for shape in three)))
+        log.launch(around)
+    step = made_of([log.recording(served=DECODE)], gpu="h100-sxm", name="one").step
+    issued = json.loads(step.to_json())["streams"]["ranks"][0]["issued"]
+    assert [op["work"] for op in issued] == ["move", "gemm", "move", "gemm", "move"]
+    activated, summed = issued[2]["bytes"], issued[4]["bytes"]
+    assert activated == 2 * rows * 3 * OF_EXPERT and summed == 2 * (rows + TOKENS) * WIDTH
+
+
+def test_an_update_of_the_cache_writes_what_it_reads():
+    log = Log()
+    log.launch(log.op("vllm::unified_kv_cache_update", 4096, ((8, 8, 128), BF16), ((8, 8, 128), BF16)))
+    step = made_of([log.recording(served=DECODE)], gpu="h100-sxm", name="one").step
+    [op] = json.loads(step.to_json())["streams"]["ranks"][0]["issued"]
+    assert op["bytes"] == 2 * 4096
+
+
+@pytest.mark.parametrize(("served", "part"), [(DECODE, 1.0), (MIXED, 0.0), (replace(MIXED, new=(1, 4)), 0.2)])
+def test_only_results_of_single_tokens_are_joined_from_parts_of_the_keys(served, part):
+    log = Log()
+    queries, keys = ((sum(served.new), 32, 128), BF16), ((sum(served.new), 8, 128), BF16)
+    log.launch(log.op("vllm::unified_attention_with_output", 0, queries, keys, keys), count=2)
+    step = made_of([log.recording(served=served)], gpu="h100-sxm", name="one").step
+    _, join = json.loads(step.to_json())["streams"]["ranks"][0]["issued"]
+    assert join["bytes"] == pytest.approx(part * 2 * 2 * sum(served.new) * 32 * 128)
+
+
+def test_weights_that_are_widened_take_longer_to_read():
+    log = Log()
+    sizes = (TOKENS, WIDTH), (32, 2 * OF_EXPERT, WIDTH), (TOKENS, OF_TOKEN, OF_EXPERT)
+    for kept in ("float8_e4m3fn", "mxfp4"):
+        log.launch(log.op("_matmul_ogs", 0, *zip(sizes, (BF16, kept, BF16), strict=True)))
+    step = made_of([log.recording(served=DECODE)], gpu="h100-sxm", name="one").step
+    whole, widened = (op["bytes"] for op in json.loads(step.to_json())["streams"]["ranks"][0]["issued"])
+    assert 17 / 32 < widened / whole < 0.75

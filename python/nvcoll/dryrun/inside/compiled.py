@@ -6,9 +6,11 @@ Times of kernels on a virtual GPU mean nothing, so autotuning takes the first ch
 from __future__ import annotations
 
 import importlib.util
+import math
+import re
 import sys
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import cache, wraps
 from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
 from typing import Any
@@ -20,7 +22,7 @@ from nvcoll.dryrun.inside.data import Data
 from nvcoll.dryrun.inside.gpu import Gpu
 from nvcoll.dryrun.inside.imports import OnFirstUse
 from nvcoll.dryrun.inside.ops import Operators, Shapes
-from nvcoll.dryrun.inside.rules import bytes_of
+from nvcoll.dryrun.inside.rules import ALL, bytes_of
 from nvcoll.dryrun.inside.seen import TABLES, WHOLE, Seen, seen_of
 from nvcoll.dryrun.inside.tensors import tensors_of
 
@@ -141,7 +143,14 @@ def _install(recorder: Operators, data: Data) -> None:
             data.forget([each for each in written if each.is_cuda])
             name = this.inductor_meta.get("kernel_name") or "triton"
             pairs, is_own = _pairs(name, tensors, data), this.heuristic_type.name == "USER_AUTOTUNE"
-            read = _read(name, tensors, written)
+            sizes: list[Any] = [
+                args[at] if at < len(args) else 0 for at, arg in enumerate(names) if arg.endswith("numel")
+            ]
+            work = math.prod(sizes) if sizes else 0
+            plain = {
+                id(each): plain_loads(getattr(this.fn, "src", ""), arg) for arg, each in zip(names, args, strict=False)
+            }
+            read = bytes_read(name, tensors, written, work, plain)
             with recorder.kernel(name, tensors, Seen((), pairs, pairs > 0, read), is_bound=is_own):
                 return run(this, *args, **kwargs)
 
@@ -151,20 +160,44 @@ def _install(recorder: Operators, data: Data) -> None:
     private.wrap(private.autotuner(), "run", around)
 
 
-def _read(name: str, tensors: list[torch.Tensor], written: list[torch.Tensor]) -> dict[int, int]:
+@cache
+def plain_loads(source: str, pointer: str) -> int:
+    """Returns at how many addresses each element of a kernel's work reads a tensor, whatever its masks; at least 1.
+
+    Loads behind a mask of their own are the branches of a concatenation: each element takes one of them.
+    """
+    loads = re.findall(rf"tl\.load\({pointer} \+ \((.*)\), (?:None|(?:\w*mask)(?: & \w*mask)*)[,)]", source)
+    return max(1, len(set(loads)))
+
+
+def bytes_read(
+    name: str, tensors: list[torch.Tensor], written: list[torch.Tensor], work: int = 0, plain: Mapping[int, int] = ALL
+) -> dict[int, int]:
     """Returns the bytes that a kernel reads of large tensors, if it reads parts.
 
-    A pointwise one reads an element for each that it writes; one with an embedding a row of a table for each integer.
+    Each element of its work reads one at each address; of a kernel that is pointwise it is one that it writes. A table
+    is read a row for each integer.
+
+    Args:
+        name: the kernel's name.
+        tensors: its tensors.
+        written: the results among them.
+        work: the elements of its work.
+        plain: for each tensor the addresses at which an element of the work reads it.
     """
-    most = sum(each.numel() for each in written)
+    results = {id(each) for each in written}
+    rows = max((each.numel() for each in tensors if not each.is_floating_point()), default=sys.maxsize)
+    tables = [each for each in tensors if each.dim() == 2 and len(each) > rows and id(each) not in results]
+    looked_up = {id(each): rows * each.shape[1] for each in tables}
     if "embedding" in name and not name.startswith("triton_poi"):
-        results = {id(each) for each in written}
-        rows = max((each.numel() for each in tensors if not each.is_floating_point()), default=sys.maxsize)
-        tables = [each for each in tensors if each.dim() == 2 and len(each) > rows and id(each) not in results]
-        return {id(each): rows * each.shape[1] * each.element_size() for each in tables}
-    if not name.startswith("triton_poi") or not written:
-        return {}
-    return {id(each): most * each.element_size() for each in tensors if each.numel() > most}
+        return {id(each): looked_up[id(each)] * each.element_size() for each in tables}
+    most = sum(each.numel() for each in written) if name.startswith("triton_poi") else work
+    found = {}
+    for each in tensors if most else ():
+        read = min(most * plain.get(id(each), 1), looked_up.get(id(each), sys.maxsize))
+        if read < each.numel():
+            found[id(each)] = read * each.element_size()
+    return found
 
 
 def _pairs(name: str, tensors: list[torch.Tensor], data: Data) -> int:

@@ -24,6 +24,7 @@ class Routed(Gemm):
     """The same, of experts of which only some are reached."""
 
     nbytes: float
+    widened: float
 
 
 TYPES = {0: "fp32", 1: "fp64", 2: "fp16", 3: "int8", 10: "int8", 14: "bf16", 28: "fp8", 29: "fp8", 33: "fp4"}
@@ -93,6 +94,10 @@ UNPACKS = {"aten::_weight_int4pack_mm": 1.5}
 weights of 4 bits at 1,098 GB/s on A100, whose memory reaches 1,700."""
 
 
+STORES = ("vllm::unified_kv_cache_update", "vllm::unified_mla_kv_cache_update")
+"""Operators that write to the cache what they read."""
+
+
 def is_depthwise(op: Op) -> bool:
     """Says whether each filter of a convolution reads one channel of several: bytes limit its kernels."""
     return _filters(op)[1] == 1 and any(shape[1] > 1 for shape, _ in op.inputs[:1] if len(shape) >= 3)
@@ -101,7 +106,7 @@ def is_depthwise(op: Op) -> bool:
 def passes_of(op: Op) -> float:
     """Returns the time of an operator's kernels that move its bytes, in that of its bytes."""
     is_gradient = is_convolution(op) and is_depthwise(op) and "backward" in op.name
-    return GRADIENTS if is_gradient else UNPACKS.get(op.name, 1)
+    return GRADIENTS if is_gradient else 2 if op.name in STORES else UNPACKS.get(op.name, 1)
 
 
 def convolution(op: Op, launches: int) -> Gemm:
@@ -145,9 +150,30 @@ def _routed(op: Op, holders: int) -> Routed:
     experts, n, k = weights
     reached = experts * (1 - (1 - of_token / (experts * holders)) ** tokens)
     rows = tokens * of_token / holders
-    moved = reached * n * k * width(kept) + (min(math.prod(one), rows * k) + rows * made) * width(dtype)
-    precision = PRECISIONS.get(dtype, "fp8")
-    return {"m": rows / reached, "n": n, "k": k, "batch": reached, "dtype": precision, "experts": True, "nbytes": moved}
+    read = reached * n * k * width(kept)
+    moved = read + (min(math.prod(one), rows * k) + rows * made) * width(dtype)
+    precision, widened = PRECISIONS.get(dtype, "fp8"), read if width(kept) < width(dtype) / 2 else 0
+    of_expert: Gemm = {"m": rows / reached, "n": n, "k": k, "batch": reached, "dtype": precision, "experts": True}
+    return {**of_expert, "nbytes": moved, "widened": widened}
+
+
+def is_routed(op: Op) -> bool:
+    """Says whether an operator is a kernel of a server that multiplies the rows of each expert by its weights."""
+    dims = [len(shape) for shape, _ in op.inputs]
+    return op.name in ROUTED and (dims[1:3] == [3, 3] or dims[1:4] == [3, 2, 2])
+
+
+def bytes_between(product: Op, following: Op, around: Op) -> float:
+    """Returns the bytes of the kernel after a product of experts: it reads the result, and writes rows of another.
+
+    Args:
+        product: the product.
+        following: the next product of experts: the rows are its input, if it has a row for each result.
+        around: the operator around both, else: it sums the results of each token.
+    """
+    result, dtype = product.inputs[2]
+    into = following if following.inputs and following.inputs[0][0][0] == math.prod(result[:-1]) else around
+    return (math.prod(result) + math.prod(into.inputs[0][0])) * width(dtype)
 
 
 def grouped(op: Op, holders: int = 1) -> Gemm | Routed | None:
@@ -156,8 +182,7 @@ def grouped(op: Op, holders: int = 1) -> Gemm | Routed | None:
     Its tensors are (rows, k) and (experts, k, n); or (experts, m, k) and (k, rows); or, for gradients of weights,
     (m, rows) and (rows, n). A third tensor has the last row of each expert.
     """
-    dims = [len(shape) for shape, _ in op.inputs]
-    if op.name in ROUTED and (dims[1:3] == [3, 3] or dims[1:4] == [3, 2, 2]):
+    if is_routed(op):
         return _routed(op, holders)
     if op.name not in GROUPED or len(op.inputs) < 2:
         return None

@@ -29,11 +29,13 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import cast
 
 from nvcoll._nvcoll import Issue, RankBuilder, StepBuilder, WorkStep
 from nvcoll.dryrun.parent import attention, roles, serving
 from nvcoll.dryrun.parent.products import (
+    bytes_between,
     bytes_of,
     bytes_of_convolution,
     convolution,
@@ -41,6 +43,7 @@ from nvcoll.dryrun.parent.products import (
     grouped,
     is_convolution,
     is_depthwise,
+    is_routed,
     passes_of,
     product_of,
 )
@@ -181,6 +184,10 @@ class _Rank:
         for row in self._rows:
             if row.kind == Kind.GEMM:
                 self._products[row.op] += bytes_of(Product(*row.args))
+        routed = list(dict.fromkeys(row.op for row in self._rows if is_routed(self._op(row))))
+        self._next_routed = dict(pairwise(routed))
+        self._last_routed: int | None = None
+        """The product of experts that was issued just before."""
         self._exchanges = _exchanges(self._rows, recording)
         self._attended = 0
         self._made: set[int | tuple[int, int]] = set()
@@ -234,9 +241,9 @@ class _Rank:
 
     def _share(self, row: Row) -> float:
         """Returns the bytes of one launch of an operator, without the bytes that its products move."""
-        found = self._op(row)
+        found, served = self._op(row), self._recording.served
         if attention.is_attention(found) and not attention.is_backward(found):
-            return attention.bytes_beside(found)
+            return attention.bytes_beside(found) * (served.joined if served else 1.0)
         return passes_of(found) * max(0.0, found.bytes - self._products[row.op]) / max(1, self._launches[row.op])
 
     def _is_first(self, of: int | tuple[int, int]) -> bool:
@@ -262,6 +269,10 @@ class _Rank:
         is_convolved = is_convolution(found)
         backward = found.is_backward or (is_convolved and "backward" in found.name)
         placed = self._placed(row, self._recording.names[row.name], backward=backward)
+        last, self._last_routed = self._last_routed, row.op if is_routed(found) else None
+        if last is not None and row.op in self._made:  # of the operator around the products
+            following = self._recording.ops[self._next_routed.get(last, 0)]
+            return self.rank.move(placed, bytes_between(self._recording.ops[last], following, found))
         if is_convolved and self._products[row.op]:
             gradient, output, _ = bytes_of_convolution(found)  # the bias is added to the output, or its gradient summed
             return self.rank.move(placed, gradient if backward else 2 * output)

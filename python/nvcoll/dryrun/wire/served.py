@@ -62,6 +62,11 @@ class Served:
         return sum(min(seen, window - 1) if window else seen for seen in self.seen)
 
     @property
+    def joined(self) -> float:
+        """The part of the tokens that are alone in their sequence: for them results of parts of the keys are joined."""
+        return sum(new == 1 for new in self.new) / sum(self.new)
+
+    @property
     def context(self) -> int:
         """The mean number of keys that the last token of a sequence sees."""
         return round((sum(self.new) + sum(self.seen)) / len(self.new))

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use nvcoll_fabric::predict::{Pattern, Server};
 use nvcoll_step::attention::Attention;
 use nvcoll_step::builder::{group_word as word, Issue, StreamsBuilder, Totals};
+use nvcoll_step::constants::Constants;
 use nvcoll_step::layout::Dtype;
 use nvcoll_step::memory::{MemoryPart, RankMemory};
 use nvcoll_step::software::AttentionKernel;
@@ -200,8 +201,9 @@ impl RankBuilder {
 #[pymethods]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 impl RankBuilder {
-    /// Adds products of (m, k) and (k, n) in one kernel, which moves ``nbytes`` (default: of the matrices).
-    #[pyo3(signature = (issue, m, n, k, *, dtype, batch=1.0, experts=false, nbytes=None))]
+    /// Adds products of (m, k) and (k, n) in one kernel, which moves ``nbytes`` (default: of the matrices). Of these ``widened`` are weights of
+    /// fewer bits than the products, which take longer to read.
+    #[pyo3(signature = (issue, m, n, k, *, dtype, batch=1.0, experts=false, nbytes=None, widened=0.0))]
     fn gemm(
         &self,
         py: Python<'_>,
@@ -213,9 +215,11 @@ impl RankBuilder {
         batch: f64,
         experts: bool,
         nbytes: Option<f64>,
+        widened: f64,
     ) -> PyResult<usize> {
         let (dtype, experts) = (named(py, dtype)?, experts.then_some(1.0));
-        let work = StepWork::Gemm { m, n, k, batch, dtype, experts, bytes: nbytes };
+        let bytes = nbytes.map(|all| all + (Constants::shipped().widened_weights - 1.0) * widened);
+        let work = StepWork::Gemm { m, n, k, batch, dtype, experts, bytes };
         Ok(self.add(py, issue, work))
     }
 
