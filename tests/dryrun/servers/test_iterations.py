@@ -1,8 +1,11 @@
 """Iterations of a server: a package that has vLLM's names, and a scheduler, runs a small model."""
 
+from types import SimpleNamespace
+
 import pytest
 from dryrun_children import PATIENT, children
 
+from nvcoll.dryrun.inside.serving import Iterations
 from nvcoll.dryrun.wire.served import KvCache, Served
 
 __all__ = ["children"]
@@ -145,6 +148,27 @@ def test_an_iteration_without_tokens_is_none(served):
     assert run.status == "counted" and recording.served.seen == (12,)
     products = [op for op in recording.ops if op.name == "aten::linear"]
     assert len(products) == 3, "an empty iteration ends the one before"
+
+
+def test_of_requests_in_turn_iterations_of_all_requests_count():
+    kept, ended = [], []
+    steps = SimpleNamespace(mark=lambda: None)
+    iterations = Iterations(2, steps, lambda _: None, kept.append, lambda: ended.append(len(kept)), last=3)
+    cache = KvCache(1000, 1 << 20, 100)
+
+    def begin(sequences, new, seen):
+        iterations.begins(Served("vLLM 1", (new,) * sequences, (seen,) * sequences, cache))
+
+    begin(9, 50, 0)  # to warm up
+    for many in (1, 3):
+        iterations.turn(many)
+        begin(many, 10, 0)
+        for nth in range(3):
+            begin(many, 1, 10 + nth)
+    counted = [(one.kind, len(one.new), one.seen[0]) for one in kept]
+    each = [("prefill", 0), ("decode", 10), ("decode", 11)]
+    assert counted == [(kind, many, seen) for many in (1, 3) for kind, seen in each][: len(counted)]
+    assert ended and ended[0] == 6
 
 
 CONFIGURES = """

@@ -55,7 +55,10 @@ class Running:
         bool, typer.Option("--serve", help="The script is a model server: its iterations are the steps.")
     ] = False
     requests: Annotated[
-        str, typer.Option(help="Requests that a waiting server gets, and their tokens.", metavar="NxTOKENS")
+        str,
+        typer.Option(
+            help="Requests that a waiting server gets at once, and their tokens; several in turn.", metavar="NxTOKENS"
+        ),
     ] = REQUESTS
     loss: Annotated[
         float | None, typer.Option(help="What losses and other numbers that cannot be computed read as. Default: 0.")

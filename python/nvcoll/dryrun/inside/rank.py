@@ -52,7 +52,7 @@ class Child:
         self.session: Session | None = None
         self.has_recording = False
         self.reads = Reads(spec.reads, spec.own) if spec.reads else None
-        self._iterations: dict[str, RankRecording] = {}
+        self._iterations: dict[tuple[str, int], RankRecording] = {}
         self._exit, self._process = os._exit, os.getpid()
 
     def main(self) -> NoReturn:
@@ -109,10 +109,16 @@ class Child:
             self._counted()
 
     def keep(self, served: Served) -> None:
-        """Writes the recording of an iteration of a server, with that of the other kind; decode comes first."""
+        """Writes the recording of an iteration of a server, with those of other kinds; decode comes first.
+
+        Of requests that come in turn, iterations of other numbers of sequences are other kinds.
+        """
         assert self.session is not None
-        self._iterations[served.kind] = self.session.recording(served)
-        first, *others = (self._iterations[kind] for kind in KINDS if kind in self._iterations)
+        kind = served.kind, len(served.new) if len(self.spec.serves) > 2 else 0
+        self._iterations[kind] = self.session.recording(served)
+        first, *others = (
+            self._iterations[one] for one in sorted(self._iterations, key=lambda one: (KINDS.index(one[0]), one[1]))
+        )
         replace(first, also=others).save(self.spec.result)
         self.has_recording = True
 

@@ -27,6 +27,8 @@ class Iterations:
         begin: begins to record an iteration.
         keep: keeps what was recorded.
         finish: is called after the last wanted iteration.
+        last: the sequences of the last requests, if requests come in turn: only iterations of all requests of a turn
+            are kept, and those of fewer than the last are not the end.
     """
 
     def __init__(
@@ -36,10 +38,22 @@ class Iterations:
         begin: Callable[[Served], object],
         keep: Callable[[Served], object],
         finish: Callable[[], object],
+        last: int = 0,
     ) -> None:
-        self._wanted, self._steps, self._begin, self._keep, self._finish = wanted, steps, begin, keep, finish
+        self.wanted, self._last, self._steps, self._begin, self._keep, self._finish = (
+            wanted,
+            last,
+            steps,
+            begin,
+            keep,
+            finish,
+        )
         self._open: Served | None = None
-        self._largest, self._in_a_row, self._sequences = 0, 0, 0
+        self._largest, self._in_a_row, self._sequences, self._turn = 0, 0, 0, 0
+
+    def turn(self, sequences: int) -> None:
+        """Notes that the server gets requests now: what it did before, to warm up, does not count."""
+        self._largest, self._in_a_row, self._turn = 0, 0, sequences
 
     def begins(self, served: Served | None) -> None:
         """Ends the iteration before, and begins another; None: the server has nothing to do."""
@@ -51,6 +65,8 @@ class Iterations:
             self._begin(served)
 
     def _ended(self, served: Served) -> None:
+        if self._last and len(served.new) != self._turn:
+            return
         if served.kind == "prefill":
             self._in_a_row = 0
             if sum(served.new) > self._largest:
@@ -60,5 +76,5 @@ class Iterations:
         self._in_a_row = self._in_a_row + 1 if self._sequences == len(served.new) else 1
         self._sequences = len(served.new)
         self._keep(served)
-        if self._in_a_row >= self._wanted:
+        if self._in_a_row >= self.wanted and self._sequences >= self._last:
             self._finish()

@@ -97,7 +97,8 @@ class Session:
         self.steps.watch_graphs()
         self.writes = Writes(self.steps, self.lines)
         if spec.serves:
-            iterations = Iterations(wanted, self.steps, self._begin_iteration, keep, served)
+            last = spec.serves[-2] if len(spec.serves) > 2 else 0
+            iterations = Iterations(wanted, self.steps, self._begin_iteration, keep, served, last)
             stand_in = partial(compiled.stand_in, self.gpu, self.recorder, self.data)
             given = Given(iterations, self.peers, spec.world_size, spec.serves, self.data.assume, stand_in)
             for server in (vllm, sglang):

@@ -70,6 +70,8 @@ def _served(one: Served) -> ServedFacts:
         "server": one.server,
         "sequences": len(one.new),
         "context": one.context,
+        "tokens": sum(one.new),
+        "pairs": one.pairs(),
         "kv_tokens": one.cache.tokens,
         "kv_bytes": one.cache.bytes,
         "longest": one.cache.context,

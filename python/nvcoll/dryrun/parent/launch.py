@@ -173,13 +173,14 @@ class Request:
         return [low, high]
 
     def requests(self) -> list[int]:
-        """Returns the number of requests that a server gets, and the tokens of each; none: it is no server."""
-        if not self.serves:
-            return []
-        many, _, tokens = self.serves.partition("x")
-        if not (many.isdecimal() and tokens.isdecimal() and int(many) and int(tokens)):
-            raise InvalidArgument(f"`{self.serves}` are no requests: pass --requests 4x1024, four of 1,024 tokens each")
-        return [int(many), int(tokens)]
+        """Returns how many requests a server gets at once and their tokens, perhaps in turn; none: it is no server."""
+        found = []
+        for one in self.serves.split(",") if self.serves else ():
+            many, _, tokens = one.partition("x")
+            if not (many.isdecimal() and tokens.isdecimal() and int(many) and int(tokens)):
+                raise InvalidArgument(f"`{one}` are no requests: pass --requests 4x1024, four of 1,024 tokens each")
+            found += [int(many), int(tokens)]
+        return found
 
     @property
     def file(self) -> Path:

@@ -89,6 +89,8 @@ class ServedFacts(TypedDict):
     server: str
     sequences: int
     context: int
+    tokens: NotRequired[int]
+    pairs: NotRequired[float]
     kv_tokens: int
     kv_bytes: int
     longest: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ class Given:
         iterations: gets the iterations.
         peers: gets the groups.
         world_size: the number of ranks.
-        requests: how many requests a server gets that waits for them, and the tokens of each prompt.
+        requests: how many requests a server gets at once that waits for them, and the tokens of each prompt; perhaps
+            again, when these have ended.
         assume: notes an assumption.
         stand_in: returns a function that launches a kernel by its name, in the place of one that nvcc would compile.
     """
@@ -34,10 +35,15 @@ class Given:
     assume: Callable[[str], None]
     stand_in: Callable[[str], Callable[..., object]]
 
-    def prompts(self) -> tuple[list[list[int]], int]:
-        """Returns the prompts of a server that waits for requests, and the tokens that it makes of each."""
-        many, tokens = self.requests  # prompts that begin alike would share their keys and values
-        return [[(nth + each) % 997 for each in range(tokens)] for nth in range(many)], MOST_TOKENS
+    def prompts(self) -> Iterator[tuple[list[list[int]], int]]:
+        """Yields the prompts that a waiting server gets at once, and the tokens that it makes of each."""
+        pairs = list(zip(self.requests[::2], self.requests[1::2], strict=True))
+        most = MOST_TOKENS if len(pairs) == 1 else self.iterations.wanted + 2
+        before = 0
+        for many, tokens in pairs:  # prompts that begin alike would share their keys and values
+            self.iterations.turn(many)
+            yield [[(before + nth + each) % 997 for each in range(tokens)] for nth in range(many)], most
+            before += many
 
     def without_files(self, arguments: Any, server: str, model: str, tokenizer: str | None) -> None:
         """Makes a server run without weights, and without a tokenizer that is not there."""

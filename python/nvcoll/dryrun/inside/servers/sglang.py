@@ -245,9 +245,10 @@ class _Server:
         """Makes a server serve some requests at once, and end."""
 
         def serving(server_args: Any, *_args: object, **_kwargs: object) -> None:
-            prompts, most = self._given.prompts()
-            until = {"max_new_tokens": most, "temperature": 0.0, "ignore_eos": True}
-            module.Engine(server_args=server_args).generate(input_ids=prompts, sampling_params=until)
+            engine = module.Engine(server_args=server_args)
+            for prompts, most in self._given.prompts():
+                until = {"max_new_tokens": most, "temperature": 0.0, "ignore_eos": True}
+                engine.generate(input_ids=prompts, sampling_params=until)
 
         private.replace(module, "launch_server", serving)
 

@@ -77,12 +77,12 @@ def _serve(command: Any, given: Given) -> None:
         arguments.model = getattr(arguments, "model_tag", None) or arguments.model
         options, usage = engines.EngineArgs.from_cli_args(arguments), engines.UsageContext.OPENAI_API_SERVER
         engine = engines.LLMEngine.from_engine_args(options, usage)
-        prompts, most = given.prompts()
-        until = sampling(max_tokens=most, temperature=0.0, ignore_eos=True, detokenize=False)
-        for nth, prompt in enumerate(prompts):
-            engine.add_request(str(nth), {"prompt_token_ids": prompt}, until)
-        while engine.has_unfinished_requests():
-            engine.step()
+        for turn, (prompts, most) in enumerate(given.prompts()):
+            until = sampling(max_tokens=most, temperature=0.0, ignore_eos=True, detokenize=False)
+            for nth, prompt in enumerate(prompts):
+                engine.add_request(f"{turn}-{nth}", {"prompt_token_ids": prompt}, until)
+            while engine.has_unfinished_requests():
+                engine.step()
 
     command.cmd = staticmethod(serving)
 
