@@ -3149,8 +3149,10 @@ class RankBuilder:
         batch: float = 1.0,
         experts: bool = False,
         nbytes: float | None = None,
+        widened: float = 0.0,
     ) -> int:
-        """Adds products of (m, k) and (k, n) in one kernel, which moves ``nbytes`` (default: of the matrices)."""
+        """Adds products of (m, k) and (k, n) in one kernel, which moves ``nbytes`` (default: of the matrices). Of these ``widened`` are weights of
+        fewer bits than the products, which take longer to read."""
 
     def host(self, seconds: float) -> int:
         """Adds time of the processor."""
@@ -3715,6 +3717,13 @@ class StepPricer:
     @property
     def domain(self) -> int:
         """The number of GPUs that NVLink joins."""
+
+    def iteration(self, asked: str, batch: str) -> WorkStep:
+        """Returns an iteration of a model server as a step.
+
+        Args:
+            asked: as of `serve`.
+            batch: JSON: `decodes`, their tokens that are `cached`, `prompts`, their `tokens`, and the `pairs` of those."""
 
     def neighbours(self, found: StepPrediction) -> list[StepPrediction]:
         """Returns the layouts next to that of a planned step that are possible, fit or are tight, and are faster, best first; slower ones

@@ -102,7 +102,7 @@ def test_the_number_of_ranks_is_the_same_option_in_every_command(command):
     commands = typer.main.get_command(nvcoll.cli.app).commands
     assert {"-n", "--world-size"} <= _options(commands[command])
     for name, one in commands.items():
-        assert not _options(one) & {"--ranks", "--gpus", "--step-file", "--record"}, name
+        assert not _options(one) & {"--ranks", "--gpus", "--step-file"}, name
 
 
 # algorithms

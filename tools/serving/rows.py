@@ -72,7 +72,12 @@ CONSTANTS = {
     "experts_skew": 0.5,
 }
 SERVERS = ("vllm", "sglang", "trtllm")
-FIELDS = {"sequence_us": [2.0] * 3, "iteration_us": [300.0, 1000.0, 300.0], "frontend_ms": [25.0, 40.0, 30.0], "launch_us": [10.0, 70.0, 60.0]}
+FIELDS = {
+    "sequence_us": [2.0] * 3,
+    "iteration_us": [300.0, 1000.0, 300.0],
+    "frontend_ms": [25.0, 40.0, 30.0],
+    "launch_us": [10.0, 70.0, 60.0],
+}
 """What is fitted, with expected values: constants of all servers, and fields of each."""
 
 PULL = 0.1

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
 from nvcoll._nvcoll import InvalidArgument, ServingPrediction, precisions
-from nvcoll.cli import completion, formats
+from nvcoll.cli import completion, formats, progress
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, machines
 from nvcoll.cli.outputs import Conditions, Html
@@ -142,6 +143,14 @@ def serve(
     overrides: Annotated[
         list[str] | None, typer.Option("--set", help="A field of the server, for example chunk=2048; repeatable.")
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            help="Iterations of the installed server in this file, in the place of planned ones. No file: record them.",
+            metavar="FILE",
+        ),
+    ] = None,
     gpu: Gpu = None,
     what_if: Annotated[
         list[str] | None,
@@ -172,10 +181,16 @@ def serve(
     fabrics += [one.what_if(change) for one in fabrics for change in what_if or ()]
     counts: Sequence[int | None] = varied.pop("n", []) or numbers(gpus) or (None,)
     formats_ = {"precision": precision, "cache": cache}
-    other = {"server": server, "overrides": fields(overrides or ())}
+    other = {"server": server, "overrides": fields(overrides or ()), "record": record}
     how = {**vars(load), **vars(layout), **vars(speculation), "draft": drafter(speculation.draft), **formats_, **other}
     asked = [conditions.machine(one, count) for one, count in product(fabrics, counts)]
-    found, refused = _priced(fields_of_model, asked, how, varied)
+    if record is not None:
+        from nvcoll.serving.recorded import recorded  # loads the dry run
+
+        assumed.append(f"iterations recorded in {record}")
+        with progress.line() as tell:
+            recorded(record, model, asked[0], how, tell)
+    found, refused = _priced(model if record else fields_of_model, asked, how, varied)
     kept = [one for one in found if wanted.keeps(one)]
     if wanted.ttft or wanted.tpot:
         kept.sort(key=lambda one: (one.gpus, -one.tokens_per_second))

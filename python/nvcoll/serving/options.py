@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final, Literal, TypedDict
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Literal, TypedDict, cast
 
 from nvcoll._nvcoll import InvalidArgument, serving_software
+from nvcoll.training import configurations
 from nvcoll.training.models import model_of
 
 Precision = Literal["bf16", "fp8", "nvfp4", "mxfp4", "int4"]
@@ -38,6 +41,7 @@ class ServeOptions(TypedDict, total=False):
     attend to requests of their own. ``copies``: servers. ``server``: its name; ``overrides``: some of its fields.
     ``speculate``: tokens that are drafted in an iteration; ``accept``: the part of them that is accepted, of those
     whose predecessors were; ``draft``: ``head`` (one more layer: EAGLE, multi-token prediction), ``ngram``, or a model.
+    ``record``: a file with iterations of the installed server (`nvcoll.serving.recorded`), instead of planned ones.
     """
 
     input: float
@@ -56,6 +60,7 @@ class ServeOptions(TypedDict, total=False):
     speculate: int | None
     accept: float | None
     draft: str | Mapping[str, Any] | None
+    record: str | PathLike[str] | None
 
 
 @cache
@@ -88,6 +93,8 @@ def asked(model: str | Mapping[str, Any], how: ServeOptions) -> dict[str, Any]:
     rate = how.get("rate")
     load = {"rate": rate} if rate is not None else {"concurrency": how.get("concurrency") or CONCURRENCY}
     load |= {"input": how.get("input", LENGTH), "output": how.get("output", LENGTH)}
+    if isinstance(model, str) and (file := Path(model, "config.json")).is_file():
+        model = cast(Mapping[str, Any], configurations.read(file).words()["model"])
     return {
         "model": model_of(model),
         "software": {**server_of(how.get("server", SERVER)), **how.get("overrides", {})},

@@ -27,7 +27,7 @@ def serve(
     means. Lengths differ by a tenth from the mean.
 
     Args:
-        model: as of `nvcoll.training.plan`.
+        model: as of `nvcoll.training.plan`, or a folder with the model's config.json.
         on: one machine, as in `nvcoll.machines`.
         gpus: the number of its GPUs. Default: all, by copies of the server.
         how: what is not the default, as `ServeOptions` has it. Without ``tp`` and ``pp`` the best layout that fits.
@@ -58,6 +58,12 @@ def layouts(
     """
     machine = on if isinstance(on, Machine) else Machine(on, gpus)
     request = asked(model, how)
+    if record := how.get("record"):
+        from nvcoll.serving.recorded import recorded  # loads the dry run
+
+        request["recorded"] = recorded(record, str(model), machine, cast(Mapping[str, Any], how))
+        given = {word: how[word] for word in SIZES if how.get(word)}  # type: ignore[literal-required]
+        how = cast(ServeOptions, {**how, "tp": 1, "pp": 1, "ep": 1, "dp_attention": 1, **given})
     sizes = list(_sizes(machine.gpus, cast(Mapping[str, Any], how), has_experts="experts" in request["model"]))
     answers = machine.pricer.serve([json.dumps({**request, "layout": one}) for one in sizes])
     found = [answer for answer, _ in answers if answer is not None]

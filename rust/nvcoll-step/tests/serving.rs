@@ -8,8 +8,9 @@ use common::Machine;
 use nvcoll_step::model::Model;
 use nvcoll_step::parts::TimePart;
 use nvcoll_step::serving::price::ServingReport;
+use nvcoll_step::serving::recorded::{RecordedIteration, RecordedServer};
 use nvcoll_step::serving::software::ModelServer;
-use nvcoll_step::serving::ServingRequest;
+use nvcoll_step::serving::{IterationBatch, ServingRequest};
 use nvcoll_step::Error;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -202,4 +203,57 @@ proptest! {
         let least = found.decode.seconds.min(found.prefill.seconds);
         prop_assert!(found.ttft_s >= 0.2 * least, "a first token before any iteration: {:?}", found);
     }
+}
+
+/// A request whose server has "recorded" planned iterations of some numbers of tokens.
+fn recorded(tensor: u32) -> ServingRequest {
+    let planned = request("llama3-8b", "bf16", json!({"tensor": tensor}), at_once(16.0));
+    let mut quiet = planned.clone();
+    (quiet.software.iteration_us, quiet.software.sequence_us) = (0.0, 0.0);
+    let batches = [1.0, 8.0, 64.0].into_iter().flat_map(|many: f64| {
+        let decode = IterationBatch { decodes: many, cached: 9.0 * many, ..IterationBatch::default() };
+        let tokens = 128.0 * many;
+        let reading = IterationBatch { prompts: many, tokens, pairs: tokens * 64.5, ..IterationBatch::default() };
+        [decode, reading]
+    });
+    let made = |batch| {
+        let step = ON.pricer(false).iteration(&quiet, batch).unwrap();
+        RecordedIteration { batch, step }
+    };
+    let iterations = batches.map(made).collect();
+    let server = RecordedServer { cache_tokens: 500_000.0, cache_bytes: 6e10, iterations };
+    ServingRequest { recorded: Some(server), ..planned }
+}
+
+#[test]
+fn recorded_iterations_answer_as_planned_ones_that_they_equal() {
+    for tensor in [1, 4] {
+        let own = recorded(tensor);
+        let (found, planned) =
+            (served(&own).unwrap(), served(&ServingRequest { recorded: None, ..own.clone() }).unwrap());
+        for (one, other) in [
+            (found.ttft_s, planned.ttft_s),
+            (found.tpot_s, planned.tpot_s),
+            (found.tokens_per_second, planned.tokens_per_second),
+            (found.decode.seconds, planned.decode.seconds),
+        ] {
+            assert!((one / other - 1.0).abs() < 0.05, "TP {tensor}: {one}, planned {other}");
+        }
+        assert_eq!(found.cache_tokens, 500_000.0);
+    }
+}
+
+#[test]
+fn recorded_iterations_of_another_layout_or_gpu_are_refused() {
+    let says = |request: &ServingRequest, on: &Machine, words: &str| {
+        let error = on.pricer(false).serve(request).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    let mut own = recorded(1);
+    says(&own, &Machine::of("hgx-h200", 8), "recorded on h100-sxm, not on h200");
+    own.layout.tensor = 2;
+    says(&own, &ON, "recorded with TP 1");
+    own.layout.tensor = 1;
+    own.recorded.as_mut().unwrap().iterations.truncate(3);
+    says(&own, &ON, "two numbers of tokens");
 }

@@ -219,6 +219,21 @@ impl StepPricer {
         Ok(found.collect())
     }
 
+    /// Returns an iteration of a model server as a step.
+    ///
+    /// Args:
+    ///     asked: as of `serve`.
+    ///     batch: JSON: `decodes`, their tokens that are `cached`, `prompts`, their `tokens`, and the `pairs` of those.
+    fn iteration(&self, py: Python<'_>, asked: &str, batch: &str) -> PyResult<WorkStep> {
+        let wrong = |error: &serde_json::Error| Error::Request(unplaced(error));
+        let made = || {
+            let request = serde_json::from_str(asked).map_err(|error| wrong(&error))?;
+            let batch = serde_json::from_str(batch).map_err(|error| wrong(&error))?;
+            self.pricer(false).iteration(&request, batch)
+        };
+        made().map(WorkStep).map_err(|error| of_step(py, &error))
+    }
+
     /// Returns the seconds of a step under other constants. For fits: the pipeline is the closed form.
     fn seconds(&self, py: Python<'_>, step: &WorkStep, constants: BTreeMap<String, f64>) -> PyResult<f64> {
         let priced = || {

@@ -81,7 +81,9 @@ impl ServingRequest {
         let stages = f64::from(layout.stages);
         let token = self.all_token_bytes() / stages + drafted(Self::all_token_bytes);
         let state = self.state_bytes() / stages + drafted(Self::state_bytes);
-        Ok(Cache { weights, working, bytes, tokens: (bytes / token).floor(), state_tokens: (state / token).ceil() })
+        let planned = (bytes, (bytes / token).floor());
+        let (bytes, tokens) = self.recorded.as_ref().map_or(planned, |one| (one.cache_bytes, one.cache_tokens));
+        Ok(Cache { weights, working, bytes, tokens, state_tokens: (state / token).ceil() })
     }
 
     /// Bytes of the weights of all layers on one rank.

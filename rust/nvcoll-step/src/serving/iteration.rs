@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use nvcoll_fabric::predict::{Pattern, Server};
 
+use super::batch::IterationBatch;
 use super::precision::Stored;
 use super::ServingRequest;
 use crate::attention::Attention;
@@ -52,29 +53,6 @@ const CHUNKS: f64 = 5.0;
 
 /// Bytes of a score of an indexer, which is the sum over its heads: fp32, written, and read by the choice of the best.
 const SCORE: f64 = 8.0;
-
-/// The sequences of an iteration on one attention copy.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct IterationBatch {
-    /// Sequences of which a token is generated.
-    pub(super) decodes: f64,
-    /// The tokens of each of these that are computed: more than one if drafts are checked.
-    pub(super) checked: f64,
-    /// The tokens of these sequences in the cache.
-    pub(super) cached: f64,
-    /// Prompts that are read.
-    pub(super) prompts: f64,
-    /// The tokens of prompts that are read.
-    pub(super) tokens: f64,
-    /// Pairs of these tokens and the tokens that they see.
-    pub(super) pairs: f64,
-}
-
-impl IterationBatch {
-    pub(super) fn rows(&self) -> f64 {
-        self.decodes * self.checked + self.tokens
-    }
-}
 
 /// Returns how an operation is repeated.
 fn times(count: f64) -> impl Fn(StepOp) -> StepOp {
@@ -128,9 +106,14 @@ impl Iteration<'_> {
         }
     }
 
+    /// Returns the seconds of the processor before the iteration.
+    pub(super) fn scheduler_s(&self) -> f64 {
+        let (software, sampled) = (&self.request.software, self.batch.decodes + self.batch.prompts);
+        (software.iteration_us + software.sequence_us * sampled) * 1e-6
+    }
+
     fn ops(&self) -> Vec<StepOp> {
-        let software = &self.request.software;
-        let seconds = (software.iteration_us + software.sequence_us * (self.batch.decodes + self.batch.prompts)) * 1e-6;
+        let seconds = self.scheduler_s();
         let mut ops = vec![StepOp::once("scheduler", StepWork::Host { seconds })];
         ops.extend(self.pass());
         for (pass, count) in self.drafts() {

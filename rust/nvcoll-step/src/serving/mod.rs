@@ -12,6 +12,7 @@
 //! | [`precision`] | formats of weights: bytes, and the precision of products |
 //! | [`layout`] | how requests and a model are divided among GPUs |
 //! | `iteration` | what one rank does in an iteration |
+//! | [`recorded`] | iterations of the server itself, in their place |
 //! | [`speculation`] | tokens that are drafted ahead |
 //! | `cache` | weights, and the tokens for which the rest has room |
 //! | `times` | seconds of any iteration, from some that were priced |
@@ -23,11 +24,13 @@
 //!
 //! **What is not here.** Disaggregated prefill, cached prefixes, preemption: a request is admitted when the cache has room for all of it.
 
+mod batch;
 mod cache;
 mod iteration;
 pub mod layout;
 pub mod precision;
 pub mod price;
+pub mod recorded;
 mod scheduler;
 pub mod software;
 pub mod speculation;
@@ -37,8 +40,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::model::Model;
+pub use batch::IterationBatch;
 use layout::ServingLayout;
 use precision::Precision;
+use recorded::RecordedServer;
 use software::ModelServer;
 use speculation::Speculation;
 
@@ -63,6 +68,9 @@ pub struct ServingRequest {
     /// Tokens that are drafted ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speculation: Option<Speculation>,
+    /// What the server itself did in a dry run. None: its iterations are planned.
+    #[serde(default, skip_serializing)]
+    pub recorded: Option<RecordedServer>,
 }
 
 const fn two() -> f64 {

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use nvcoll_fabric::predict::{Pattern, Server};
 use serde::{Deserialize, Serialize};
 
-use super::iteration::IterationBatch;
+use super::batch::IterationBatch;
 use super::scheduler::{self, Served, ServerRoom};
 use super::times::IterationTimes;
 use super::{ClientLoad, ServingRequest};
@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::memory::GIB;
 use crate::network::Group;
 use crate::pricing::{Interval, Pricer, StepReport};
+use crate::step::WorkStep;
 use crate::tables;
 
 /// What requests see of a server on a machine.
@@ -81,7 +82,8 @@ impl Pricer<'_> {
     pub fn serve(&self, request: &ServingRequest) -> Result<ServingReport> {
         request.check()?;
         self.check_gpus(request.layout.gpus())?;
-        let ServingRequest { software, layout, load, .. } = request;
+        let ServingRequest { software, layout, load, recorded, .. } = request;
+        recorded.as_ref().map_or(Ok(()), |one| one.check(layout, &self.device.name))?;
         let cache = request.cache(self.device)?;
         let (own, note) = self.own(request)?;
         let times = IterationTimes::new(self, request, own);
@@ -114,11 +116,11 @@ impl Pricer<'_> {
         let (decodes_of_copy, cached) = (decodes.max(1.0) / copies, cached / copies);
         let batch =
             IterationBatch { decodes: decodes_of_copy, checked: room.checked, cached, ..IterationBatch::default() };
-        let decode = self.price(&times.iteration(batch).step("a token", Some(cache.memory())))?;
+        let decode = times.report(batch, "a token", cache.memory())?;
         let tokens = load.input.min(software.chunk);
         let reading =
             IterationBatch { prompts: 1.0, tokens, pairs: tokens * (tokens + 1.0) / 2.0, ..IterationBatch::default() };
-        let prefill = self.price(&times.iteration(reading).step("a prompt", Some(cache.memory())))?;
+        let prefill = times.report(reading, "a prompt", cache.memory())?;
         let at_once =
             (room.tokens / (room.state + load.input + software.reserved * load.output)).floor().min(room.sequences)
                 * servers;
@@ -159,6 +161,16 @@ impl Pricer<'_> {
             is_saturated,
             notes: unlike.into_iter().chain(drafted).chain(note).collect(),
         })
+    }
+
+    /// Returns an iteration of a server: what a dry run of the server records.
+    ///
+    /// # Errors
+    /// Those of [`ServingRequest::check`].
+    pub fn iteration(&self, request: &ServingRequest, batch: IterationBatch) -> Result<WorkStep> {
+        request.check()?;
+        let (own, _) = self.own(request)?;
+        Ok(IterationTimes::new(self, request, own).iteration(batch).step("an iteration", None))
     }
 
     /// Returns the server whose own kernels run an all_reduce here; none if NCCL's times are taken instead, and why.

@@ -10,7 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::iteration::IterationBatch;
+use super::batch::IterationBatch;
 use super::times::IterationTimes;
 use super::ClientLoad;
 use crate::error::Result;
