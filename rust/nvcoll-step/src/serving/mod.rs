@@ -14,6 +14,7 @@
 //! | `iteration` | what one rank does in an iteration |
 //! | [`recorded`] | iterations of the server itself, in their place |
 //! | [`speculation`] | tokens that are drafted ahead |
+//! | `drafting` | the model that drafts |
 //! | `cache` | weights, and the tokens for which the rest has room |
 //! | `times` | seconds of any iteration, from some that were priced |
 //! | `scheduler` | requests and iterations in virtual time |
@@ -26,6 +27,7 @@
 
 mod batch;
 mod cache;
+mod drafting;
 mod iteration;
 pub mod layout;
 pub mod precision;
