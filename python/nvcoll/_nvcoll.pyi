@@ -3718,12 +3718,13 @@ class StepPricer:
     def domain(self) -> int:
         """The number of GPUs that NVLink joins."""
 
-    def iteration(self, asked: str, batch: str) -> WorkStep:
+    def iteration(self, asked: str, batch: str, constants: dict[str, float] | None = None) -> WorkStep:
         """Returns an iteration of a model server as a step.
 
         Args:
             asked: as of `serve`.
-            batch: JSON: `decodes`, their tokens that are `cached`, `prompts`, their `tokens`, and the `pairs` of those."""
+            batch: JSON: `decodes`, their tokens that are `cached`, `prompts`, their `tokens`, and the `pairs` of those.
+            constants: constants by name, in place of those that are shipped."""
 
     def neighbours(self, found: StepPrediction) -> list[StepPrediction]:
         """Returns the layouts next to that of a planned step that are possible, fit or are tight, and are faster, best first; slower ones

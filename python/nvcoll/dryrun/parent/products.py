@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
+from functools import cache
 from typing import NotRequired, TypedDict
 
+from nvcoll._nvcoll import training_constants
 from nvcoll.dryrun.parent.rows import Product
 from nvcoll.dryrun.wire.rank_recording import Op
 
@@ -139,16 +142,24 @@ ROUTED = ("fused_moe_kernel", "_matmul_ogs", "_p_matmul_ogs")
 """Kernels of Triton that multiply rows by the weights of their experts: of vLLM and SGLang, and of gpt-oss."""
 
 
+@cache
+def experts_skew() -> float:
+    """Returns how unevenly tokens choose experts: the variance of their popularity over the square of its mean."""
+    return next(float(row["value"]) for row in json.loads(training_constants()) if row["name"] == "experts_skew")
+
+
 def _routed(op: Op, holders: int) -> Routed:
     """Returns the products of (tokens, k) and (experts, n, k) into (tokens, experts of a token, elements).
 
     SGLang's are of one dimension less if they are not the last: (tokens, experts of a token) comes behind them.
-    Experts are drawn alike and independently, of all holders: of few tokens the weights of some are not read.
+    Experts are drawn independently, as unevenly as the planner says, of all holders: of few tokens the weights of some
+    are not read.
     """
     (one, dtype), (weights, kept), (result, _) = op.inputs[:3]
     (tokens, of_token), made = (result if len(result) == 3 else op.inputs[3][0])[:2], result[-1]
     experts, n, k = weights
-    reached = experts * (1 - (1 - of_token / (experts * holders)) ** tokens)
+    skew = experts_skew()
+    reached = experts * (1 - (1 + skew * tokens * of_token / (experts * holders)) ** (-1 / skew))
     rows = tokens * of_token / holders
     read = reached * n * k * width(kept)
     moved = read + (min(math.prod(one), rows * k) + rows * made) * width(dtype)

@@ -224,12 +224,21 @@ impl StepPricer {
     /// Args:
     ///     asked: as of `serve`.
     ///     batch: JSON: `decodes`, their tokens that are `cached`, `prompts`, their `tokens`, and the `pairs` of those.
-    fn iteration(&self, py: Python<'_>, asked: &str, batch: &str) -> PyResult<WorkStep> {
+    ///     constants: constants by name, in place of those that are shipped.
+    #[pyo3(signature = (asked, batch, constants=None))]
+    fn iteration(
+        &self,
+        py: Python<'_>,
+        asked: &str,
+        batch: &str,
+        constants: Option<BTreeMap<String, f64>>,
+    ) -> PyResult<WorkStep> {
         let wrong = |error: &serde_json::Error| Error::Request(unplaced(error));
         let made = || {
             let request = serde_json::from_str(asked).map_err(|error| wrong(&error))?;
             let batch = serde_json::from_str(batch).map_err(|error| wrong(&error))?;
-            self.pricer(false).iteration(&request, batch)
+            let constants = Constants::with(&constants.unwrap_or_default())?;
+            Pricer { constants: &constants, ..self.pricer(false) }.iteration(&request, batch)
         };
         made().map(WorkStep).map_err(|error| of_step(py, &error))
     }

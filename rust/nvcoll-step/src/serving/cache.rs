@@ -90,7 +90,7 @@ impl ServingRequest {
     fn weights(&self, device: &Device) -> f64 {
         let has_experts = self.model.experts.is_some();
         let of_layer = |layer: Layer| -> f64 {
-            let matrices = self.model.matrices(layer, &self.layout.division(&self.model)).into_iter();
+            let matrices = self.matrices(layer).into_iter();
             let bytes = |kind| self.precision.of(kind, has_experts, device).bytes;
             matrices.map(|one| one.columns * one.inner * one.count * bytes(one.kind)).sum()
         };

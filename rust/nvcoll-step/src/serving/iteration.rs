@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use nvcoll_fabric::predict::{Pattern, Server};
 
 use super::batch::IterationBatch;
-use super::precision::Stored;
+use super::precision::{Precision, Stored};
 use super::ServingRequest;
 use crate::attention::Attention;
 use crate::compute::Compute;
@@ -45,8 +45,19 @@ const WIDE: Stored = Stored { bytes: ELEMENT, product: Dtype::Bf16 };
 /// Launches that route tokens to experts, activate, and combine their results: top-k, positions, casts, sum. Counted in vLLM's kernels.
 const ROUTING: f64 = 5.0;
 
-/// Launches that sample a token of each sequence, and the passes over logits in fp32. Counted in a dry run of vLLM.
-const SAMPLING: [f64; 2] = [10.0, 3.0];
+/// Launches that sample a token of each sequence; they read the logits once. Counted in a dry run of vLLM, as the bytes below.
+const SAMPLING: f64 = 10.0;
+
+/// Elements that the norms of a layer move beyond their own, in widths of the residual stream: where kernels of experts get a copy, and where the
+/// results of shared experts are added.
+const COPIED: f64 = 1.0;
+const ADDED: f64 = 2.0;
+
+/// The products of experts that read tokens.
+const UP: &str = "experts up";
+
+/// The multiple to which kernels of products in mxfp4 pad the width of an expert. Cited: vLLM's `triton_kernels`; TP 4 of gpt-oss has 768, not 720.
+const PADDED: f64 = 64.0;
 
 /// Launches of a chunked state beyond its first: scores, their inverse, weights, states, results. Counted in flash-linear-attention.
 const CHUNKS: f64 = 5.0;
@@ -70,6 +81,20 @@ pub(super) struct Iteration<'r> {
     pub(super) kinds: &'r BTreeMap<Layer, u32>,
     /// The model that drafts, and the kinds of its layers.
     pub(super) draft: Option<&'r (ServingRequest, BTreeMap<Layer, u32>)>,
+}
+
+impl ServingRequest {
+    /// Returns the matrices of a layer on one rank, as the server keeps them.
+    pub(super) fn matrices(&self, kind: Layer) -> Vec<Matrix> {
+        let mut found = self.model.matrices(kind, &self.layout.division(&self.model));
+        let is_padded = |one: &&mut Matrix| self.precision == Precision::Mxfp4 && one.kind == MatrixKind::Expert;
+        for one in found.iter_mut().filter(is_padded) {
+            let (width, multiple) =
+                if one.name == UP { (&mut one.columns, 2.0 * PADDED) } else { (&mut one.inner, PADDED) };
+            *width = (*width / multiple).ceil() * multiple;
+        }
+        found
+    }
 }
 
 impl Iteration<'_> {
@@ -147,13 +172,11 @@ impl Iteration<'_> {
             ops.push(StepOp::once("next stage", work));
         }
         let columns = model.vocab as f64 / f64::from(layout.attention());
-        ops.push(self.product("head", [sampled, columns, hidden], 1.0, WIDE, false));
+        ops.push(self.product("head", [sampled, columns, hidden], 1.0, WIDE, None));
         if layout.attention() > 1 {
             ops.push(self.call(Pattern::AllGather, sampled.ceil() * model.vocab as f64 * ELEMENT, "tp"));
         }
-        let [launches, passes] = SAMPLING;
-        let bytes = passes * 4.0 * sampled * model.vocab as f64;
-        ops.push(StepOp::once("sampling", StepWork::Move { bytes, launches, rate: MoveRate::Counted, flops: 0.0 }));
+        ops.push(moved("sampling", sampled, model.vocab as f64, SAMPLING));
         ops
     }
 
@@ -185,14 +208,15 @@ impl Iteration<'_> {
         let (hidden, rows) = (model.hidden as f64, self.batch.rows());
         let (fused, parts) = (software.fuses_norms && layout.attention() > 1, kind.parts());
         let launches = if fused { 0.0 } else { parts };
-        let mut ops = vec![self.moved("norms and residuals", 4.0 * hidden * parts, launches)];
-        for matrix in model.matrices(kind, &layout.division(model)) {
+        let experts = model.experts.filter(|_| kind.mlp == Mlp::Experts);
+        let copied = if experts.is_some() && !self.activates() { COPIED } else { 0.0 };
+        let added = if experts.is_some_and(|one| one.shared > 0) { ADDED } else { 0.0 };
+        let mut ops = vec![self.moved("norms and residuals", (4.0 * parts + copied + added) * hidden, launches)];
+        for matrix in self.request.matrices(kind) {
             ops.extend(self.products(&matrix));
         }
         if kind.attends() {
-            let queries = model.heads * if model.output_gate { 3 } else { 1 };
-            let heads = (queries + 2 * model.kv_heads) as f64 * model.head_dim as f64 / f64::from(layout.attention());
-            ops.push(self.moved("rotary positions and cache", 2.0 * heads, 1.0));
+            ops.push(self.moved("rotary positions and cache", self.rotated(), 1.0));
             ops.extend(self.attention(kind));
         }
         if let Some(one) = model.recurrent.filter(|_| kind.mixer == Mixer::State) {
@@ -204,19 +228,10 @@ impl Iteration<'_> {
         if kind.mlp == Mlp::None {
             return ops;
         }
-        let experts = model.experts.filter(|_| kind.mlp == Mlp::Experts);
-        let width = experts.map_or(model.ffn, |one| one.ffn * (one.top_k + one.shared)) as f64;
-        ops.push(self.moved(
-            "activation",
-            3.0 * width / f64::from(layout.tensor),
-            if experts.is_some() { 0.0 } else { 1.0 },
-        ));
-        if let Some(experts) = experts {
-            let routed = experts.top_k as f64 / f64::from(layout.expert) * f64::from(layout.attention_copies);
-            ops.push(self.moved("route and combine", 4.0 * routed * hidden, 0.0));
-            let all = self.stored(MatrixKind::Expert).experts_s(software.name, self.compute.device);
-            let products = 2.0 * self.compute.graph_s(&self.product("", [1.0; 3], 1.0, WIDE, true).work);
-            ops.push(StepOp::once("kernels of experts", StepWork::Timed { seconds: (all - products).max(0.0) }));
+        let part = |width: u64| 3.0 * width as f64 / f64::from(layout.tensor);
+        match experts {
+            None => ops.push(self.moved("activation", part(model.ffn), 1.0)),
+            Some(experts) => ops.extend(self.routed(experts, part)),
         }
         if layout.attention_copies == 1 || experts.is_none() {
             ops.extend(self.reduced());
@@ -227,6 +242,29 @@ impl Iteration<'_> {
             ops.push(self.call(Pattern::ReduceScatter, all * ELEMENT, "ep"));
         }
         ops
+    }
+
+    /// Returns the elements of each row that kernels between projections and attention move: positions, and what the cache gets.
+    fn rotated(&self) -> f64 {
+        let ServingRequest { model, layout, .. } = self.request;
+        let heads = model.heads as f64 * if model.output_gate { 3.0 } else { 1.0 } / f64::from(layout.attention());
+        let of_token = self.request.key_bytes() / self.request.cache_bytes;
+        let kept = model.mla.map_or(of_token / 2.0, |mla| (mla.kv + mla.rope) as f64);
+        2.0 * (heads * model.head_dim as f64 + kept + of_token)
+    }
+
+    /// Returns what kernels of experts do beside products: the activation, the sum, and what was measured beyond the work of all.
+    fn routed(&self, experts: Experts, part: impl Fn(u64) -> f64) -> Vec<StepOp> {
+        let ServingRequest { model, software, layout, .. } = self.request;
+        let active = experts.shared + if self.activates() { 0 } else { experts.top_k };
+        let routed = experts.top_k as f64 / f64::from(layout.expert) * f64::from(layout.attention_copies);
+        let all = self.stored(MatrixKind::Expert).experts_s(software.name, self.compute.device);
+        let products = 2.0 * self.compute.graph_s(&self.product("", [1.0; 3], 1.0, WIDE, None).work);
+        vec![
+            self.moved("activation", part(active * experts.ffn), 0.0),
+            self.moved("routing and sum of experts", experts.count as f64 + (routed + 1.0) * model.hidden as f64, 0.0),
+            StepOp::once("kernels of experts", StepWork::Timed { seconds: (all - products).max(0.0) }),
+        ]
     }
 
     fn stored(&self, kind: MatrixKind) -> Stored {
@@ -242,10 +280,14 @@ impl Iteration<'_> {
             MatrixKind::Expert => {
                 let experts = self.request.model.experts.expect("a layer with experts is of a model with experts");
                 let (reached, rows) = self.reached(experts, matrix.count);
-                vec![self.product(name, [rows, columns, inner], reached, stored, true)]
+                let all = rows * reached;
+                let read = if name == UP { all.min(self.tokens()) } else { all };
+                let written = if name == UP && self.activates() { columns / 2.0 } else { columns };
+                let moved = read * inner * stored.product.bytes() + all * written * ELEMENT;
+                vec![self.product(name, [rows, columns, inner], reached, stored, Some(moved))]
             }
             _ => {
-                let product = self.product(name, [self.batch.rows(), columns, inner], 1.0, stored, false);
+                let product = self.product(name, [self.batch.rows(), columns, inner], 1.0, stored, None);
                 let fused = if name.ends_with(" out") { 1.0 } else { 0.0 };
                 let cast = stored.product.is_narrow().then(|| self.moved("casts", 1.5 * inner, fused));
                 cast.into_iter().chain([product]).collect()
@@ -253,9 +295,19 @@ impl Iteration<'_> {
         }
     }
 
+    /// Returns the tokens of all attention copies.
+    fn tokens(&self) -> f64 {
+        self.batch.rows() * f64::from(self.request.layout.attention_copies)
+    }
+
+    /// Says whether the products of experts activate their results themselves, as those of `triton_kernels` do.
+    fn activates(&self) -> bool {
+        self.request.precision == Precision::Mxfp4
+    }
+
     /// Of the experts of a rank those that a batch reaches, and the rows of each.
     fn reached(&self, experts: Experts, on_rank: f64) -> (f64, f64) {
-        let tokens = self.batch.rows() * f64::from(self.request.layout.attention_copies);
+        let tokens = self.tokens();
         let drawn = experts.top_k as f64 / experts.count as f64;
         let skew = self.compute.constants.experts_skew;
         let reached = on_rank * (1.0 - (1.0 + skew * drawn * tokens).powf(-1.0 / skew));
@@ -270,21 +322,21 @@ impl Iteration<'_> {
         let [kv, nope, v] = [mla.kv, mla.nope, mla.v].map(|size| size as f64);
         let mut found = Vec::new();
         if tokens > 0.0 {
-            found.push(self.product(matrix.name, [tokens, matrix.columns, matrix.inner], 1.0, stored, false));
+            found.push(self.product(matrix.name, [tokens, matrix.columns, matrix.inner], 1.0, stored, None));
         }
         if decodes > 0.0 {
-            let wide = Stored { bytes: ELEMENT, product: Dtype::Bf16 };
             let rows = decodes * self.batch.checked;
-            found.push(self.product("queries to latents", [rows, kv, nope], heads, wide, false));
-            found.push(self.product("results from latents", [rows, v, kv], heads, wide, false));
+            found.push(self.product("queries to latents", [rows, kv, nope], heads, WIDE, None));
+            found.push(self.product("results from latents", [rows, v, kv], heads, WIDE, None));
         }
         found
     }
 
-    fn product(&self, name: &str, [m, n, k]: [f64; 3], batch: f64, stored: Stored, is_expert: bool) -> StepOp {
+    /// `routed`: the bytes of activations of experts, which read a token once for all of its experts.
+    fn product(&self, name: &str, [m, n, k]: [f64; 3], batch: f64, stored: Stored, routed: Option<f64>) -> StepOp {
         let seen = self.compute.weights_seen(stored.bytes, stored.product);
-        let bytes = batch * (n * k * stored.bytes * seen + m * (k * stored.product.bytes() + n * ELEMENT));
-        let experts = is_expert.then_some(1.0);
+        let moved = routed.unwrap_or_else(|| batch * m * (k * stored.product.bytes() + n * ELEMENT));
+        let (bytes, experts) = (batch * n * k * stored.bytes * seen + moved, routed.map(|_| 1.0));
         StepOp::once(name, StepWork::Gemm { m, n, k, batch, dtype: stored.product, experts, bytes: Some(bytes) })
     }
 
@@ -344,15 +396,19 @@ impl Iteration<'_> {
         if tokens > 0.0 {
             let sizes =
                 model.mla.map_or([model.head_dim; 2], |mla| [mla.nope + mla.rope, mla.v]).map(|size| size as f64);
-            found.push(attend("attention of prompts", heads, [1.0, tokens, (pairs / tokens).min(window)], sizes, None));
+            let bytes = tokens * (heads * (sizes[0] + sizes[1]) * ELEMENT + self.request.key_bytes());
+            let seen = [1.0, tokens, (pairs / tokens).min(window)];
+            found.push(attend("attention of prompts", heads, seen, sizes, Some(bytes)));
+            if let Some(mla) = model.mla {
+                found.push(moved("keys of heads", tokens, heads * (2 * mla.nope + mla.rope) as f64, 4.0));
+            }
         }
         found
     }
 
     /// Returns kernels that move elements for each row.
     fn moved(&self, name: &str, elements: f64, launches: f64) -> StepOp {
-        let bytes = self.batch.rows() * elements * ELEMENT;
-        StepOp::once(name, StepWork::Move { bytes, launches, rate: MoveRate::Counted, flops: 0.0 })
+        moved(name, self.batch.rows(), elements, launches)
     }
 
     fn call(&self, pattern: Pattern, bytes: f64, group: &str) -> StepOp {
@@ -366,4 +422,10 @@ impl Iteration<'_> {
         let bytes = self.batch.rows().ceil() * self.request.model.hidden as f64 * ELEMENT;
         (self.request.layout.attention() > 1).then(|| self.call(Pattern::AllReduce, bytes, "tp"))
     }
+}
+
+/// Returns kernels that move elements for each of some rows.
+fn moved(name: &str, rows: f64, elements: f64, launches: f64) -> StepOp {
+    let bytes = rows * elements * ELEMENT;
+    StepOp::once(name, StepWork::Move { bytes, launches, rate: MoveRate::Counted, flops: 0.0 })
 }
