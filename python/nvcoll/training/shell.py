@@ -1,13 +1,16 @@
 """Reads the flags of a shell script, as far as assignments give them; nothing is run.
 
-Variables and arrays get their values in order; `if` follows the branch whose comparison of texts holds, and a condition
-that cannot be evaluated counts as true, with a note. Loops and `case` are skipped. A variable without a value stays as
-it is spelled, so that an error can name it. Arithmetic is not computed.
+Variables and arrays get values in order; `$((...))` is computed. `if` and `case` follow the branch whose comparison of
+texts holds; a condition that cannot be evaluated counts as true, with a note. Loops are skipped. A variable without a
+value stays as it is spelled, so that an error can name it.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+from fnmatch import fnmatchcase
+from operator import add, floordiv, mod, mul, sub
 from typing import Final
 
 from nvcoll.errors import InvalidArgument
@@ -21,7 +24,10 @@ MOST: Final = 300
 ASSIGNMENT: Final = re.compile(r"(?:export\s+|local\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*|\d)(?:\[[@*]\])?(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*|\d)")
 CONDITION: Final = re.compile(r"\[\[?\s+\"?([^\"\s=!]*)\"?\s+(==?|!=)\s+[\"']?([^\"'\s]*)[\"']?\s+\]")
-ENDS: Final = {"for": "done", "while": "done", "until": "done", "case": "esac"}
+PATTERN: Final = re.compile(r"\(?([^\s()=$]+(?:\s*\|\s*[^\s()=$]+)*)\)(.*)", re.DOTALL)
+ARITHMETIC: Final = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
+OPERATORS: Final = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Mod: mod}
+ENDS: Final = {"for": "done", "while": "done", "until": "done"}
 
 
 def flags(text: str, where: str) -> tuple[dict[str, str], list[str]]:
@@ -77,6 +83,7 @@ class _Script:
         self.notes: dict[str, None] = {}
         self._branches: list[tuple[bool, bool, str]] = []  # is it followed, was one, the note of its condition
         self._skipped: list[str] = []
+        self._cases: list[tuple[int, str]] = []  # the depth of its branch, and the word
         self._size = 0
 
     def take(self, line: str) -> None:
@@ -96,8 +103,19 @@ class _Script:
             was = self._branches.pop()[1]
             holds, note = (True, "") if was or first == "else" else self._holds(line)
             self._branches.append((holds and not was, was or holds, note))
-        elif first == "fi" and self._branches:
+        elif first in ("fi", "esac") and self._branches:
             self._branches.pop()
+            self._cases = self._cases[: len(self._cases) - (first == "esac")]
+        elif first == "case" and len(words := line.split()) > 2:
+            self._branches.append((False, not is_followed, ""))
+            self._cases.append((len(self._branches), self._expanded(words[1]).strip("\"'")))
+        elif self._cases and self._cases[-1][0] == len(self._branches) and (match := PATTERN.match(line)):
+            was = self._branches.pop()[1]
+            patterns = [one.strip(" \"'") for one in match[1].split("|")]
+            holds = not was and any(fnmatchcase(self._cases[-1][1], one) for one in patterns)
+            self._branches.append((holds, was or holds, ""))
+            if rest := match[2].strip():
+                self.take(rest)
         elif is_followed:
             self._statement(line)
 
@@ -125,4 +143,22 @@ class _Script:
                 )
             text = VARIABLE.sub(lambda it: self.values.get(it[1] or it[3]) or it[2] or it[0], text)
             self._size += len(text)
-        return text
+        return ARITHMETIC.sub(lambda it: self._computed(it[1]) or it[0], text)
+
+    def _computed(self, text: str) -> str | None:
+        """Returns the result of whole numbers and variables; None if one has no value."""
+        text = re.sub(r"[A-Za-z_]\w*", lambda it: self.values.get(it[0], it[0]), text)
+        if not re.fullmatch(r"[\d\s()+*/%-]{1,100}", text):
+            return None
+        try:
+            return str(_result(ast.parse(text.strip().replace("/", "//"), mode="eval").body))
+        except (SyntaxError, KeyError, ZeroDivisionError):
+            return None
+
+
+def _result(node: ast.AST) -> int:
+    if isinstance(node, ast.Constant):
+        return int(node.value)  # type: ignore[arg-type]
+    if not isinstance(node, ast.BinOp):
+        raise KeyError
+    return int(OPERATORS[type(node.op)](_result(node.left), _result(node.right)))
