@@ -248,7 +248,7 @@ def test_what_transformers_fills_in_and_what_is_not_read_is_said():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"model_type": "mamba2"}, "`model_type` is 'mamba2', one of llama, mistral"),
+        ({"model_type": "mamba2"}, "`model_type` is 'mamba2', which is not known"),
         ({"architectures": ["LlamaForCausalLM"]}, "`model_type` is ''"),
         ({"model_type": "llama", "num_hidden_layers": 2}, "`hidden_size or n_embd or d_model` is missing"),
         (config("llama", 2, 64, 4, 4, 256, "many"), "`vocab_size` is 'many', a number from 1"),

@@ -8,34 +8,70 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
 from nvcoll.errors import InvalidArgument
-from nvcoll.training import deepspeed, huggingface, megatron, torchtitan
-from nvcoll.training.fields import Configuration, Fields
+from nvcoll.training import (
+    accelerate,
+    automodel,
+    axolotl,
+    deepspeed,
+    huggingface,
+    llamafactory,
+    megatron,
+    primus,
+    torchtitan,
+)
+from nvcoll.training.fields import Configuration, Fields, Gpus
 
 LARGEST_FILE: Final = 1 << 18
 """The bytes of the largest file that is read. Chosen: configurations have some KiB."""
+
+
+@lru_cache(maxsize=1)
+def _yaml(text: str) -> object:
+    """Parses YAML.
+
+    Raises:
+        ValueError: it is none, or PyYAML is not installed.
+    """
+    try:
+        yaml = import_module("yaml")
+    except ImportError:
+        raise ValueError from None
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError:
+        raise ValueError from None
 
 
 FORMATS: Final[tuple[tuple[str, Callable[[str], object], ModuleType], ...]] = (
     ("config.json of transformers", json.loads, huggingface),
     ("JSON of DeepSpeed", json.loads, deepspeed),
     ("TOML of torchtitan", tomllib.loads, torchtitan),
+    ("YAML of axolotl", _yaml, axolotl),
+    ("YAML of LLaMA-Factory", _yaml, llamafactory),
+    ("YAML of accelerate", _yaml, accelerate),
+    ("YAML of NeMo Automodel", _yaml, automodel),
+    ("YAML of Primus", _yaml, primus),
     ("arguments of Megatron-LM, also in a shell script", str, megatron),
 )
 """All formats: title, parser, module. The first whose `is_read` recognises a file reads it."""
 
 
-def read(path: str | PathLike[str], *, gpus: int | None = None) -> Configuration:
+def read(path: str | PathLike[str], *, gpus: int | None = None, machine_gpus: int | None = None) -> Configuration:
     """Returns what a file says of a training step.
 
     Args:
         path: the file, or a folder with a ``config.json``.
-        gpus: the number of GPUs of the job, if the file does not say it.
+        gpus: the number of GPUs of the job, whatever the file says.
+        machine_gpus: the number that counts if neither `gpus` nor the file says one.
 
     Raises:
         InvalidArgument: no format recognises the file, or a field is missing or wrong.
@@ -47,20 +83,23 @@ def read(path: str | PathLike[str], *, gpus: int | None = None) -> Configuration
         raise InvalidArgument(
             f"{where} has {len(data)} bytes, at most {LARGEST_FILE} were expected: pass a configuration"
         )
-    return from_text(data.decode(errors="replace"), where, gpus=gpus)
+    return from_text(data.decode(errors="replace"), where, gpus=gpus, machine_gpus=machine_gpus)
 
 
-def from_text(text: str, where: str = "text", *, gpus: int | None = None) -> Configuration:
+def from_text(
+    text: str, where: str = "text", *, gpus: int | None = None, machine_gpus: int | None = None
+) -> Configuration:
     """Returns what a text says of a training step; arguments and errors as of `read`, where names the text."""
-    gpus = None if gpus is None else Fields({"gpus": gpus}, where).number("gpus")
+    counts = Gpus(None if gpus is None else Fields({"gpus": gpus}, where).number("gpus"), machine_gpus)
     for _, parse, reader in FORMATS:
         try:
             values = parse(text)
         except (ValueError, RecursionError):
             continue
         if reader.is_read(values):
-            found: Configuration = reader.read(values, where, gpus)
+            found: Configuration = reader.read(values, where, counts)
             return found
     formats = "; ".join(title for title, *_ in FORMATS)
+    formats += "" if find_spec("yaml") else "; install PyYAML for YAML"
     what = "has none of the formats that are read" if text.strip() else "is empty: pass one of these formats"
     raise InvalidArgument(f"{where} {what}: {formats}")

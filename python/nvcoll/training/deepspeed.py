@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nvcoll.training.fields import Configuration, Fields
+from nvcoll.training.fields import Configuration, Fields, Gpus
 
 BATCHES: Final = ("train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")
 
@@ -19,7 +19,7 @@ def is_read(values: object) -> bool:
     return isinstance(values, dict) and any(name in values for name in ("zero_optimization", *BATCHES[:2]))
 
 
-def read(values: Mapping[str, object], where: str, gpus: int | None) -> Configuration:
+def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     """Returns what a configuration says; `gpus` as of `nvcoll.training.configurations.read`.
 
     Raises:
@@ -37,12 +37,12 @@ def read(values: Mapping[str, object], where: str, gpus: int | None) -> Configur
     dtypes = [name for name in ("bf16", "fp16") if fields.part(name).first("enabled") is True]
     layout |= {"dtype": dtypes[0]} if dtypes else {}
     micro, total, steps = (fields.number(name) if fields.first(name) is not None else None for name in BATCHES)
-    if gpus is None:
+    if (count := gpus.of()) is None:
         notes.append("the number of GPUs is not in the file")
-    elif gpus % tensor:
-        raise fields.error(f"{gpus} GPUs are not a multiple of TP {tensor}: pass another number of GPUs")
+    elif count % tensor:
+        raise fields.error(f"{count} GPUs are not a multiple of TP {tensor}: pass another number of GPUs")
     else:
-        layout |= {"dp": (data := gpus // tensor)}
+        layout |= {"dp": (data := count // tensor)}
         notes.append(f"all GPUs are data-parallel: {data} ranks")
         total = total or (micro and micro * data * (steps or 1))
         micro = micro or (total and total // (data * (steps or 1))) or None

@@ -47,14 +47,29 @@ class Configuration:
 
 
 @dataclass(frozen=True)
+class Gpus:
+    """The number of GPUs of a job: asked for, or of a machine, which counts where a file does not say the number."""
+
+    asked: int | None = None
+    machine: int | None = None
+
+    def of(self, said: int | None = None) -> int | None:
+        """Returns the number of GPUs, where a file says another or none."""
+        return self.asked or said or self.machine
+
+
+@dataclass(frozen=True)
 class Fields:
     """Values by name, with the name of their file; a value of None counts as absent."""
 
     values: Mapping[str, object]
     where: str
+    asked: set[str] = field(default_factory=set, compare=False)
+    """The names that a reader asked for."""
 
     def first(self, *names: str) -> object:
         """Returns the value of the first name that is present, or None."""
+        self.asked.update(names)
         return next((self.values[name] for name in names if self.values.get(name) is not None), None)
 
     def typed(self, kind: type[T], name: str, default: T) -> T:
@@ -120,6 +135,17 @@ class Fields:
         if not isinstance(value, str) or value not in table:
             raise self.error(f"{what} is {shown(value)}, one of {', '.join(table)} was expected: choose one")
         return table[value]
+
+    def not_read(self, without_effect: str, part: str = "") -> list[str]:
+        """Returns a note on fields that no reader asked for.
+
+        Args:
+            without_effect: the names that change neither time nor memory of a step, as a regular expression.
+            part: the name of the part that these fields are, with a dot behind.
+        """
+        said = [name for name, value in self.values.items() if value or value == ""]
+        left = [name for name in said if name not in self.asked and not re.fullmatch(without_effect, name)]
+        return [f"not read: {', '.join(f'`{part}{name}`' for name in left)}"] if left else []
 
     def error(self, reason: str) -> InvalidArgument:
         """Returns an error that names the file."""

@@ -6,10 +6,12 @@ names mean different things. Not read: vision and audio towers, multi-token pred
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
-from nvcoll.training.fields import TABLES, Configuration, Fields, shown
+from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus, shown
 
 TABLE: Final = TABLES["huggingface"]
 NAMES: Final[Mapping[str, list[str]]] = TABLE["names"]
@@ -17,12 +19,16 @@ ARCHITECTURES: Final = {kind: row for row in TABLE["architectures"] for kind in 
 WINDOWED: Final = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
 
 
+USUAL_SEQUENCE: Final = 8192
+"""The tokens of a sequence where a file has only the longest length. Chosen: most models that are shipped have it."""
+
+
 def is_read(values: object) -> bool:
     """Says whether this is a configuration of a model."""
     return isinstance(values, dict) and ("model_type" in values or "architectures" in values)
 
 
-def read(values: Mapping[str, object], where: str, _gpus: int | None) -> Configuration:
+def read(values: Mapping[str, object], where: str, _gpus: Gpus) -> Configuration:
     """Returns the model of a configuration.
 
     Raises:
@@ -35,12 +41,25 @@ def read(values: Mapping[str, object], where: str, _gpus: int | None) -> Configu
     others = [reason for name, reason in TABLE["refused"].items() if merged.get(name)]
     if reason := next(iter(others), TABLE["unknown"].get(kind)):
         raise outer.error(f"`model_type` is {shown(kind)}: it has {reason}, which nvcoll does not know: choose another")
-    row = outer.chosen("`model_type`", kind, ARCHITECTURES)
+    if kind not in ARCHITECTURES:
+        raise outer.error(_unknown(kind, merged))
+    row = ARCHITECTURES[kind]
     notes = [note for name, note in TABLE["not_read"].items() if merged.get(name)]
     filled = {"tie_word_embeddings": row["tied"], **row.get("defaults", {})}
     filled = {name: value for name, value in filled.items() if merged.get(name) is None}
     notes += [f"`{name}` is {value}, the default of {kind}" for name, value in filled.items()]
     return Configuration(model=_model(Fields({**merged, **filled}, where), kind, row, notes), notes=notes)
+
+
+def _unknown(kind: str, values: Mapping[str, object]) -> str:
+    """Returns why an architecture is refused: fields of other layers, and the nearest architectures."""
+    others = [name for name in values if re.search("mamba|ssm|linear_attn|delta|lightning|rwkv|sparse|hyena", name)]
+    what = f" and has `{'`, `'.join(others[:3])}` of layers that may be others" if others else ""
+    near = ", ".join(get_close_matches(kind, ARCHITECTURES, 3, 0.5)) or ", ".join([*ARCHITECTURES][:4])
+    return (
+        f"`model_type` is {shown(kind)}, which is not known{what}: if the model has the fields and layers "
+        f"of {near}, write this name; else pass a TOML with its dimensions"
+    )
 
 
 def _model(fields: Fields, kind: str, row: Mapping[str, Any], notes: list[str]) -> dict[str, object]:
@@ -57,10 +76,10 @@ def _model(fields: Fields, kind: str, row: Mapping[str, Any], notes: list[str]) 
     model["tied"] = fields.typed(bool, "tie_word_embeddings", False)
     model["positions"] = "alibi" if fields.typed(bool, "alibi", False) else row.get("positions", "rotary")
     scaling = fields.part("rope_scaling").values or fields.part("rope_parameters").values
-    model["sequence"] = Fields({**fields.values, **scaling}, fields.where).number(
-        *NAMES["pretraining"], default=longest
-    )
-    notes.append(f"the sequence of pretraining is taken as {model['sequence']} tokens; the longest is {longest}")
+    usual = min(longest, USUAL_SEQUENCE)
+    model["sequence"] = Fields({**fields.values, **scaling}, fields.where).number(*NAMES["pretraining"], default=usual)
+    why = "" if model["sequence"] != usual or usual == longest else ", a usual length of training"
+    notes.append(f"the sequence is taken as {model['sequence']} tokens{why}; the longest is {longest}")
     if fields.typed(bool, "attn_output_gate", row.get("output_gate", False)):
         model["output_gate"] = True
     if fields.first("kv_lora_rank") is not None:

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nvcoll.training import shell
-from nvcoll.training.fields import TABLES, Configuration, Fields
+from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
+from nvcoll.training.finetuning import not_priced
+from nvcoll.training.models import models, shipped
 from nvcoll.training.options import PARTS_OF_LAYERS, RECOMPUTE
 
 TABLE: Final = TABLES["megatron"]
-NOT_READ: Final = ("pipeline-model-parallel-layout", "decoder-first-pipeline-num-layers", "mtp-num-layers")
 
 
 def is_read(text: str) -> bool:
@@ -23,7 +24,7 @@ def is_read(text: str) -> bool:
     return re.search(r"--(num-layers|tensor-model-parallel-size|micro-batch-size)\b", text) is not None
 
 
-def read(text: str, where: str, gpus: int | None) -> Configuration:
+def read(text: str, where: str, gpus: Gpus) -> Configuration:
     """Returns what arguments say; `gpus` as of `nvcoll.training.configurations.read`.
 
     Raises:
@@ -33,17 +34,41 @@ def read(text: str, where: str, gpus: int | None) -> Configuration:
     if pattern := _pattern(Fields(flags, where)):
         flags = {"num-layers": str(len(pattern)), **flags}
     fields = Fields(flags, where)
-    notes += [f"`--{name}` is not read" for name in NOT_READ if name in flags]
+    layout, model = _layout(fields, gpus, notes), _model(fields, fields.sizes(TABLE["layout"])["tp"], notes)
+    return _configuration(fields, model, layout, notes, TABLE["without_effect"])
+
+
+def of_model(model: str, flags: Mapping[str, str], where: str, gpus: Gpus, without_effect: str) -> Configuration:
+    """Returns what arguments say of the step of a known model; `without_effect` as of `Fields.not_read`.
+
+    Raises:
+        InvalidArgument: an argument is missing or wrong.
+    """
+    fields, notes = Fields(flags, where), list[str]()
     layout = _layout(fields, gpus, notes)
+    return _configuration(fields, model, layout, notes, f"{without_effect}|{TABLE['without_effect']}")
+
+
+def _configuration(
+    fields: Fields, model: Mapping[str, object], layout: dict[str, object], notes: list[str], without_effect: str
+) -> Configuration:
+    flags = fields.values
     overrides: dict[str, object] = {"overlaps_tensor": False, "overlaps_data": False}
     for name in flags:
         overrides |= TABLE["software"].get(name, {})
     old = not {"DDP-impl", "activations-checkpoint-method"}.isdisjoint(flags)
     software = "megatron-deepspeed" if "deepspeed" in flags else "megatron" if old else "megatron-core"
-    return Configuration(_model(fields, fields.sizes(TABLE["layout"])["tp"], notes), layout, software, overrides, notes)
+    notes += not_priced(optimizer=fields.typed(str, "optimizer", ""), offload=_offloaded(fields))
+    fields.asked.update({"num-layers"}, TABLE["software"], TABLE["dtype"], TABLE["switches"])
+    return Configuration({**model}, layout, software, overrides, notes + fields.not_read(without_effect))
 
 
-def _layout(fields: Fields, gpus: int | None, notes: list[str]) -> dict[str, object]:
+def _offloaded(fields: Fields) -> list[str]:
+    """Returns what arguments keep in the memory of the host."""
+    return [what for name, what in TABLE["offload"].items() if fields.first(name) is not None]
+
+
+def _layout(fields: Fields, gpus: Gpus, notes: list[str]) -> dict[str, object]:
     flags, sizes = fields.values, fields.sizes(TABLE["layout"])
     layout: dict[str, object] = {**sizes}
     layout["sequence_parallel"] = "sequence-parallel" in flags and sizes["tp"] > 1
@@ -54,17 +79,18 @@ def _layout(fields: Fields, gpus: int | None, notes: list[str]) -> dict[str, obj
     layout |= {"zero": _zero(fields), "recompute": _recompute(fields, sizes["pp"], notes)}
     layout |= {"order": "tp-cp-pp-dp"} if "use-tp-pp-dp-mapping" in flags else {}
     layout |= {"global_batch": fields.number("global-batch-size")} if "global-batch-size" in flags else {}
-    if gpus is None and "nnodes" in flags:
-        gpus = fields.number("nnodes") * fields.number("nproc-per-node", default=1)
-    if gpus is None:
+    asked = gpus.asked or "nnodes" not in flags
+    said = None if asked else fields.number("nnodes") * fields.number("nproc-per-node", default=1)
+    count = gpus.of(said)
+    if count is None:
         notes.append("the number of GPUs is not in the file")
         return layout
     each = sizes["tp"] * sizes["pp"] * sizes["cp"]
-    if gpus % each:
-        raise fields.error(f"{gpus} GPUs are not a multiple of TP x PP x CP = {each}: pass another number of GPUs")
+    if count % each:
+        raise fields.error(f"{count} GPUs are not a multiple of TP x PP x CP = {each}: pass another number of GPUs")
     if (copies := fields.number("num-distributed-optimizer-instances", default=1)) > 1:
-        layout["shard_ranks"] = max(1, gpus // each * sizes["cp"] // copies)
-    return {"global_batch": sizes["micro_batch"] * (gpus // each), **layout, "dp": gpus // each}
+        layout["shard_ranks"] = max(1, count // each * sizes["cp"] // copies)
+    return {"global_batch": sizes["micro_batch"] * (count // each), **layout, "dp": count // each}
 
 
 def _chunks(fields: Fields, stages: int) -> int:
@@ -133,9 +159,11 @@ def _vocabulary(fields: Fields, tensor: int, notes: list[str]) -> int:
     if "padded-vocab-size" in fields.values:
         return fields.number("padded-vocab-size")
     kind = fields.typed(str, "tokenizer-type", "GPT2BPETokenizer" if "merge-file" in fields.values else "")
-    known = TABLE["vocabularies"].get(kind)
+    tokenizer = fields.typed(str, "tokenizer-model", "")
+    model = shipped(tokenizer) if tokenizer else None
+    known = models()[model]["vocab"] if model else TABLE["vocabularies"].get(kind)
     if known and "vocab-size" not in fields.values:
-        notes.append(f"the vocabulary has {known} tokens, as {kind} has")
+        notes.append(f"the vocabulary has {known} tokens, as {model or kind} has")
     multiple = fields.number("make-vocab-size-divisible-by", default=128) * tensor
     return -(-fields.number("vocab-size", default=known) // multiple) * multiple
 

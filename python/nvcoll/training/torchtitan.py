@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nvcoll.training.fields import TABLES, Configuration, Fields
+from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
 from nvcoll.training.models import models
 from nvcoll.training.options import PARTS_OF_LAYERS, RECOMPUTE
 
@@ -22,7 +22,7 @@ def is_read(values: Mapping[str, object]) -> bool:
     return isinstance(model, dict) and "flavor" in model
 
 
-def read(values: Mapping[str, object], where: str, gpus: int | None) -> Configuration:
+def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     """Returns what a job says; `gpus` as of `nvcoll.training.configurations.read`, and required.
 
     Raises:
@@ -33,11 +33,11 @@ def read(values: Mapping[str, object], where: str, gpus: int | None) -> Configur
     flavor = job.part("model").typed(str, "flavor", "").removesuffix("_flex").removesuffix("_varlen")
     flavors = job.chosen("`model.name`", family, TABLE["models"])
     model = job.chosen("`model.flavor`", flavor.removesuffix("_irope"), flavors)
-    if gpus is None:
+    if (count := gpus.of()) is None:
         raise job.error("a job of torchtitan does not say the number of GPUs: pass `gpus`")
     older = {**job.part("experimental").values, **job.part("training").values}
     fields = Fields({**older, **job.part("parallelism").values}, where)
-    layout, notes = _layout(fields, gpus, models()[model]["layers"]), list[str]()
+    layout, notes = _layout(fields, count, models()[model]["layers"]), list[str]()
     if layout["schedule"] == "zero-bubble-1p":
         notes.append("the schedule counts as zero-bubble-1p with one chunk per stage")
     layout["recompute"] = _recompute(job.part("activation_checkpoint"))

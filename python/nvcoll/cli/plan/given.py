@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any, cast
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.training import configurations
-from nvcoll.training.models import is_model
+from nvcoll.training.models import is_model, model_of
 from nvcoll.training.options import PlanOptions
 
 
@@ -45,7 +46,9 @@ def fields(given: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def configured(files: Sequence[str], counts: Sequence[int]) -> tuple[str | dict[str, Any], PlanOptions, list[str]]:
+def configured(
+    files: Sequence[str], counts: Sequence[int], machines: Sequence[Fabric] = ()
+) -> tuple[str | dict[str, Any], PlanOptions, list[str]]:
     """Returns the model and the options that files say, the last first, and what was assumed.
 
     The first may be the name of a model.
@@ -54,22 +57,46 @@ def configured(files: Sequence[str], counts: Sequence[int]) -> tuple[str | dict[
         InvalidArgument: one cannot be read, or none has a model.
     """
     how: dict[str, Any] = {}
+    sizes = {one.world_size for one in machines}
+    here = sizes.pop() if len(sizes) == 1 else None
     assumed: list[str] = []
     for nth, file in enumerate(files):
         is_folder = (Path(file) / "config.json").is_file()
         if nth == 0 and not is_folder and (not Path(file).is_file() or is_model(file)):
             how["model"] = file
             continue
-        found = configurations.read(file, gpus=counts[0] if counts else None)
+        found = configurations.read(file, gpus=counts[0] if counts else None, machine_gpus=here)
         read = found.words()
         if "model" in how and "model" in read:
             del read["model"]
             found.notes.append(f"its model is not used, {files[0]} is")
         how |= read
         assumed += [f"{file}: {note}" for note in found.notes]
+        if isinstance(named := read.get("model"), str):
+            _check_named(named, file)
     if "model" not in how:
         raise InvalidArgument(f"{files[0]} has no model: pass one, as nvcoll plan llama3-8b --config {files[0]}")
     return how.pop("model"), cast(PlanOptions, how), assumed
+
+
+def _check_named(model: str, file: str) -> None:
+    """Refuses a model that a file names and nvcoll does not ship.
+
+    Raises:
+        InvalidArgument: there is no such model.
+    """
+    try:
+        model_of(model)
+    except InvalidArgument as error:
+        remedy = f"the file of a model comes first: nvcoll plan MODEL --config {file}"
+        raise InvalidArgument(f"{file}: {error}; {remedy}") from None
+
+
+def job_gpus(read: PlanOptions, machines: Sequence[Fabric]) -> list[int]:
+    """Returns the number of GPUs of the job that files say, if each machine has more; otherwise nothing."""
+    sizes = [read.get(word) or 1 for word in ("tp", "pp", "cp", "dp")]
+    job = prod(size for size in sizes if isinstance(size, int))
+    return [job] if "dp" in read and all(job < one.world_size for one in machines) else []
 
 
 def prices(given: Sequence[str] | None, machines: Sequence[Fabric]) -> dict[str, float]:

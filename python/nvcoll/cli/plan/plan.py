@@ -18,7 +18,7 @@ from nvcoll.cli import completion, progress
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, machines, one_machine
 from nvcoll.cli.outputs import Conditions, Outputs
-from nvcoll.cli.plan.given import configured, fields, numbers, prices, seconds, titled
+from nvcoll.cli.plan.given import configured, fields, job_gpus, numbers, prices, seconds, titled
 from nvcoll.text.blocks import Line, under
 from nvcoll.text.formatting import counted, duration
 from nvcoll.training.models import models, software
@@ -115,9 +115,11 @@ def plan(
     fabrics = machines(on, sources.gpu)
     fabrics += [one.what_if(change) for one in fabrics for change in what_if or ()]
     counts = numbers(gpus)
-    found_model, read, assumed = configured([model, *([sources.config] if sources.config else [])], counts)
+    found_model, read, assumed = configured([model, *([sources.config] if sources.config else [])], counts, fabrics)
     if how.keys() & {"tp", "pp", "cp"}:
         read.pop("dp", None)  # data parallelism takes the GPUs that sizes of the command line leave
+    if not counts and "dp" not in how:
+        counts = job_gpus(read, fabrics)
     how = {**read, **how, "overrides": {**read.get("overrides", {}), **fields(sources.fields or ())}}
     _check(sweeps, {"--save": save, "--trace": outputs.trace}, counts, len(fabrics))
     _check_size(fabrics, counts)

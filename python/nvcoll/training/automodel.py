@@ -1,0 +1,66 @@
+"""Reads a recipe of NeMo Automodel, YAML: model, batch, sequence, parallel sizes, adapters.
+
+Names are from `examples/llm_finetune` and `examples/benchmark` of NVIDIA-NeMo/Automodel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from nvcoll.training import finetuning
+from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
+
+TABLE: Final = TABLES["automodel"]
+
+
+def is_read(values: object) -> bool:
+    """Says whether this is a recipe of NeMo Automodel."""
+    return isinstance(values, dict) and "step_scheduler" in values and "model" in values
+
+
+def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
+    """Returns what a recipe says; `gpus` as of `nvcoll.training.configurations.read`.
+
+    Raises:
+        InvalidArgument: a field is missing or wrong.
+    """
+    fields, notes = Fields(values, where), list[str]()
+    steps, spread = fields.part("step_scheduler"), fields.part("distributed")
+    absent = {name for name, value in spread.values.items() if value == "none"}
+    spread = Fields({name: value for name, value in spread.values.items() if name not in absent}, where)
+    sizes = spread.sizes(TABLE["layout"])
+    micro = steps.number("local_batch_size", default=1)
+    layout: dict[str, object] = {**sizes, "global_batch": steps.number("global_batch_size"), "micro_batch": micro}
+    strategy = spread.typed(str, "strategy", "fsdp2")
+    gathers_once = sizes["pp"] > 1 and spread.first("reshard_after_forward") is not True
+    layout["zero"] = 0 if strategy == "ddp" else 2 if gathers_once else 3
+    notes += ["stages of a pipeline gather parameters once in a step: ZeRO 2"] if gathers_once else []
+    layout["sequence_parallel"] = spread.typed(bool, "sequence_parallel", False) and sizes["tp"] > 1
+    layout["recompute"] = "full" if spread.first("activation_checkpointing") is True else "none"
+    if sizes["pp"] > 1:
+        layout |= _pipeline(Fields({**fields.part("autopipeline").values, **spread.part("pipeline").values}, where))
+    compiled = fields.part("compile").first("enabled") is True
+    layout["dtype"] = "fp8" if fields.part("fp8").first("enabled") is True else "bf16"
+    data = fields.part("dataset")
+    length = fields.part("packed_sequence").number("packed_sequence_size", default=0, least=0)
+    length = length or data.number("seq_length", "seq_len", "sequence_length", default=0, least=0)
+    layout |= {"sequence": length} if length else {}
+    notes += [] if length else ["the length of sequences is not in the file: that of the model is taken"]
+    adapter, weights = fields.part("peft"), fields.part("quantization")
+    bits = "4 bits" if weights.first("load_in_4bit") else "8 bits" if weights.first("load_in_8bit") else ""
+    rank = adapter.number("dim", default=8) if adapter.values else None
+    optimizer = str(fields.part("optimizer").first("_target_") or "").rpartition(".")[2]
+    notes += finetuning.not_priced(rank, bits, optimizer.lower().replace("fusedadam", "adam"))
+    notes += fields.not_read(TABLE["without_effect"]) + spread.not_read(TABLE["without_effect"], "distributed.")
+    model = fields.part("model")
+    nested = model.part("config") if isinstance(model.values.get("config"), dict) else model
+    names = [one.first("pretrained_model_name_or_path") for one in (model, nested)]
+    named = next((one for one in (*names, model.first("config")) if isinstance(one, str)), None)
+    return Configuration(named, layout, "torchtitan-compile" if compiled else "fsdp2", notes=notes)
+
+
+def _pipeline(fields: Fields) -> dict[str, object]:
+    name = fields.typed(str, "pp_schedule", "1f1b").lower()
+    schedule = fields.chosen("`pp_schedule`", name, TABLE["schedules"])
+    return {"schedule": schedule, "micro_batch": fields.number("pp_microbatch_size", default=1)}

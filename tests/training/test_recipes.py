@@ -1,0 +1,192 @@
+"""Recipes in YAML, scripts with arithmetic, lengths of training: what the planner gets, and what is not read."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nvcoll
+from nvcoll.cli.plan.given import configured, job_gpus
+from nvcoll.training import configurations, plan
+
+yaml = pytest.importorskip("yaml")
+
+AXOLOTL = {
+    **{"base_model": "Qwen/Qwen3-8B", "sequence_len": 8192, "micro_batch_size": 1, "gradient_accumulation_steps": 2},
+    **{"dp_shard_size": 2, "context_parallel_size": 2, "tensor_parallel_size": 2, "fsdp_version": 2, "bf16": "auto"},
+    **{"fsdp_config": {"offload_params": True, "reshard_after_forward": True, "state_dict_type": "FULL_STATE_DICT"}},
+    **{"optimizer": "adamw_bnb_8bit", "adapter": "qlora", "lora_r": 16, "load_in_4bit": True, "tiled_mlp": True},
+}
+LLAMAFACTORY = {
+    **{"model_name_or_path": "meta-llama/Meta-Llama-3-8B-Instruct", "finetuning_type": "lora", "lora_rank": 8},
+    **{"cutoff_len": 2048, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 8, "bf16": True},
+}
+LLAMAFACTORY_V1 = {
+    **{"model": "Qwen/Qwen3-0.6B", "train_dataset": "demo.yaml", "micro_batch_size": 4, "cutoff_len": 2048},
+    **{"dist_config": {"name": "fsdp2"}, "optim_config": {"name": "muon"}},
+}
+ACCELERATE = {
+    **{"distributed_type": "FSDP", "mixed_precision": "bf16", "num_machines": 1, "num_processes": 8},
+    **{"fsdp_config": {"fsdp_activation_checkpointing": True, "fsdp_reshard_after_forward": True}},
+    **{"parallelism_config": {"parallelism_config_dp_replicate_size": 2, "parallelism_config_dp_shard_size": 2}},
+}
+ACCELERATE["parallelism_config"]["parallelism_config_tp_size"] = 2
+AUTOMODEL = {
+    **{"step_scheduler": {"global_batch_size": 512, "local_batch_size": 1}},
+    **{"model": {"pretrained_model_name_or_path": "meta-llama/Llama-3.1-8B"}, "peft": {"dim": 8}},
+    **{"distributed": {"strategy": "fsdp2", "tp_size": 2, "dp_size": "none", "activation_checkpointing": True}},
+    **{"packed_sequence": {"packed_sequence_size": 4096}, "optimizer": {"_target_": "torch.optim.AdamW"}},
+}
+PRIMUS_ARGUMENTS = {
+    **{"micro_batch_size": 4, "global_batch_size": 32, "seq_length": "${PRIMUS_SEQ_LENGTH:2048}", "fp8": "hybrid"},
+    **{"use_torch_fsdp2": True, "use_distributed_optimizer": False, "recompute_granularity": "full", "lr": 1e-5},
+    **{"recompute_method": "block", "recompute_num_layers": 80, "mtp_num_layers": 1},
+}
+PRIMUS = {"modules": {"pre_trainer": {"framework": "megatron", "model": "qwen2.5_72B.yaml"}}}
+PRIMUS["modules"]["pre_trainer"]["overrides"] = PRIMUS_ARGUMENTS
+
+RECIPES = [
+    pytest.param(
+        *(AXOLOTL, "Qwen/Qwen3-8B", "fsdp2"),
+        {"tp": 2, "cp": 2, "zero": 3, "sequence": 8192, "micro_batch": 1, "global_batch": 4, "dtype": "bf16"},
+        ["LoRA of rank 16", "4 bits", "adamw_bnb_8bit", "parameters in the memory of the host", "`tiled_mlp`"],
+        id="axolotl",
+    ),
+    pytest.param(
+        *(LLAMAFACTORY, "meta-llama/Meta-Llama-3-8B-Instruct", "fsdp2"),
+        {"zero": 0, "sequence": 2048, "micro_batch": 1, "global_batch": 64, "recompute": "full", "dtype": "bf16"},
+        ["LoRA of rank 8"],
+        id="llamafactory",
+    ),
+    pytest.param(
+        *(LLAMAFACTORY_V1, "Qwen/Qwen3-0.6B", "fsdp2"),
+        {"zero": 3, "sequence": 2048, "micro_batch": 4, "global_batch": 32},
+        ["optimizer muon"],
+        id="llamafactory-v1",
+    ),
+    pytest.param(
+        *(ACCELERATE, None, "fsdp2"),
+        {"tp": 2, "dp": 4, "zero": 3, "shard_ranks": 2, "recompute": "full", "dtype": "bf16"},
+        [],
+        id="accelerate",
+    ),
+    pytest.param(
+        *(AUTOMODEL, "meta-llama/Llama-3.1-8B", "fsdp2"),
+        {"tp": 2, "zero": 3, "global_batch": 512, "sequence": 4096, "recompute": "full", "dtype": "bf16"},
+        ["LoRA of rank 8"],
+        id="automodel",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "model", "software", "layout", "named"), RECIPES)
+def test_a_recipe_says_model_and_layout_and_names_what_is_not_read(values, model, software, layout, named):
+    found = configurations.from_text(yaml.safe_dump(values), machine_gpus=8 if model else None)
+    assert (found.model, found.software) == (model, software)
+    assert found.layout.items() >= layout.items()
+    assert all(any(word in note for note in found.notes) for word in named)
+    assert len(found.notes) == len(named)
+    plan(**{"model": "llama3.1-8b", **found.words()}, on="hgx-h100")
+
+
+def test_an_experiment_of_primus_has_arguments_of_megatron():
+    found = configurations.from_text(yaml.safe_dump(PRIMUS), machine_gpus=8)
+    assert (found.model["layers"], found.model["hidden"]) == (80, 8192)
+    expected = {"zero": 3, "sequence": 2048, "micro_batch": 4, "global_batch": 32, "dtype": "fp8"}
+    assert found.layout.items() >= expected.items()
+    assert found.layout["recompute"]["gemm"] == 1.0
+    assert found.notes == ["not read: `mtp-num-layers`"]
+
+
+def test_files_of_deepspeed_that_a_recipe_names_are_read(tmp_path):
+    values = LLAMAFACTORY | {"deepspeed": "ds/z3.json"}
+    file = tmp_path / "sft.yaml"
+    file.write_text(yaml.safe_dump(values))
+    with pytest.raises(nvcoll.InvalidArgument, match=r"ds/z3\.json of DeepSpeed, which is not there"):
+        configurations.read(file)
+    (tmp_path / "ds").mkdir()
+    (tmp_path / "ds/z3.json").write_text(json.dumps({"zero_optimization": {"stage": 3}}))
+    found = configurations.read(file, gpus=8)
+    assert (found.layout["zero"], found.software) == (3, "deepspeed-zero")
+
+
+def test_the_machine_has_the_gpus_that_no_file_says_and_the_job_those_that_it_says(tmp_path):
+    file = tmp_path / "sft.yaml"
+    file.write_text(yaml.safe_dump(LLAMAFACTORY))
+    machine = nvcoll.fabric("hgx-h100")
+    assert configured([str(file)], [], [machine])[1]["global_batch"] == 64
+    assert configured([str(file)], [2], [machine])[1]["global_batch"] == 16
+    file.write_text(yaml.safe_dump(ACCELERATE | {"num_processes": 4}))
+    _, read, _ = configured(["llama3-8b", str(file)], [], [machine])
+    assert job_gpus(read, [machine]) == [4]
+
+
+def test_a_model_that_is_not_shipped_is_refused_with_the_way_to_pass_one(tmp_path):
+    file = tmp_path / "sft.yaml"
+    file.write_text(yaml.safe_dump(AXOLOTL | {"base_model": "zai-org/GLM-9.9"}))
+    with pytest.raises(nvcoll.InvalidArgument, match=r"nvcoll plan MODEL --config"):
+        configured([str(file)], [8])
+    assert configured(["llama3-8b", str(file)], [8])[0] == "llama3-8b"
+
+
+SCRIPT = """
+NNODES=2
+GPUS=8
+WORLD=$(($GPUS * NNODES))
+SIZE="8B"
+case "${SIZE}" in
+    "70B" | "8B-wide")
+        LAYERS=80
+        ;;
+    "8B") LAYERS=$(( (WORLD + 16) ))
+        ;;
+    *)
+        LAYERS=1
+        ;;
+esac
+torchrun --nnodes $NNODES --nproc_per_node $GPUS pretrain_gpt.py --num-layers $LAYERS --hidden-size 4096 --bf16 \\
+    --num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --global-batch-size $((WORLD/2*4-16%3)) \\
+    --tokenizer-type HuggingFaceTokenizer --tokenizer-model meta-llama/Llama-3.1-8B --optimizer muon --use-new-thing
+"""
+
+
+def test_arithmetic_and_case_of_a_script_are_computed():
+    found = configurations.from_text(SCRIPT)
+    assert (found.model["layers"], found.model["vocab"]) == (32, 128256)
+    assert (found.layout["global_batch"], found.layout["dp"]) == (31, 16)
+    assert "not read: `use-new-thing`" in found.notes
+    assert any("optimizer muon is not priced" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("text", ["1/0", "$MISSING*2", "9**9**9", "f(2)", "((((", "1 1"])
+def test_arithmetic_without_a_result_is_refused_with_its_spelling(text):
+    with pytest.raises(nvcoll.InvalidArgument, match="`micro-batch-size`"):
+        configurations.from_text(SCRIPT.replace("--micro-batch-size 1", f"--micro-batch-size $(({text}))"))
+
+
+def test_a_model_without_a_length_of_training_gets_a_usual_one():
+    values = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 256, "num_attention_heads": 2}
+    values |= {"intermediate_size": 512, "vocab_size": 1000, "max_position_embeddings": 131072}
+    found = configurations.from_text(json.dumps(values))
+    assert found.model["sequence"] == 8192
+    assert any("a usual length of training; the longest is 131072" in note for note in found.notes)
+
+
+def test_an_unknown_architecture_is_refused_with_its_reason_and_the_nearest():
+    values = {"model_type": "qwen4", "mamba_d_state": 16}
+    with pytest.raises(nvcoll.InvalidArgument, match=r"`mamba_d_state` of layers that may be others.*qwen3"):
+        configurations.from_text(json.dumps(values))
+
+
+@given(values=st.sampled_from([AXOLOTL, LLAMAFACTORY, LLAMAFACTORY_V1, ACCELERATE, AUTOMODEL, PRIMUS]), data=st.data())
+def test_a_recipe_with_a_random_field_is_refused_or_read(values, data):
+    name = data.draw(st.sampled_from(sorted(values)))
+    part = values[name]
+    value = data.draw(st.one_of(st.none(), st.booleans(), st.integers(), st.text(), st.lists(st.integers())))
+    if isinstance(part, dict) and data.draw(st.booleans()):
+        value = {**part, data.draw(st.sampled_from(sorted(part))): value}
+    try:
+        configurations.from_text(yaml.safe_dump({**values, name: value}), machine_gpus=8)
+    except nvcoll.InvalidArgument as error:
+        assert len(str(error)) < 3000
