@@ -60,6 +60,12 @@ RANDOM_LENGTHS = 0.9
 UNLIMITED = 2000
 """Requests at once where all are sent at once."""
 
+UNFITTED = ("qwen3.5-397b-a17b",)
+"""Models that judge, in no fit."""
+
+AT_CLIENTS = "512"
+"""Requests at once of rows of which most waited at the client."""
+
 SAMPLE = 200
 """Rows of a fit. Chosen: minutes."""
 
@@ -67,13 +73,12 @@ LEAST = 20
 """Rows that a group must have to be left out."""
 
 CONSTANTS = {
-    "graph_kernel.blackwell": 2.0,
     "widened_weights": 1.5,
     "experts_skew": 0.5,
 }
 SERVERS = ("vllm", "sglang", "trtllm")
 FIELDS = {
-    "sequence_us": [2.0] * 3,
+    "sequence_us": [3.0] * 3,
     "iteration_us": [300.0, 1000.0, 300.0],
     "frontend_ms": [25.0, 40.0, 30.0],
     "launch_us": [10.0, 70.0, 60.0],
@@ -110,7 +115,8 @@ def rows() -> Iterator[Row]:
     with ROWS.open() as file:
         for one in csv.DictReader(file):
             is_known = one["model"] in MODELS and one["gpu"] in MACHINES and one["precision"]
-            if is_known and int(one["tp"]) <= 8 and not one["speculative"]:
+            is_whole = int(one["tp"]) <= 8 and not one["speculative"] and one["concurrency"] != AT_CLIENTS
+            if is_known and is_whole:
                 yield _row(one)
 
 
@@ -222,7 +228,7 @@ def sample(some: Sequence[Row]) -> list[Row]:
     """Draws rows, as many of each kind as there are."""
     by_kind: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for one in some:
-        if one.tpot_s:
+        if one.tpot_s and one.model not in UNFITTED:
             by_kind[one.kind].append(one)
     drawing = random.Random(1)
     for kind in by_kind.values():
@@ -280,21 +286,16 @@ GROUPS: Mapping[str, Callable[[Row], str]] = {
 }
 
 
-LIKE = {"graph_kernel.blackwell": ("graph_kernel.blackwell_ultra",)}
-"""Constants of generations without rows, by those whose value they have."""
-
-
 def write(fitted: Fitted, folds: Ratios, fits: Sequence[Fitted]) -> None:
     """Writes what a fit found, its range over fits without a model, and intervals that hold nine of ten rows."""
     path = STEP / "constants.toml"
     text = path.read_text()
     for name, value in fitted.constants.items():
         others = [value, *(one.constants[name] for one in fits)]
-        for row in (name, *LIKE.get(name, ())):
-            head, tail = text.split(f'name = "{row}"\n', 1)
-            for key, number in (("value", value), ("low", min(others)), ("high", max(others))):
-                tail = re.sub(rf"{key} = \S+", f"{key} = {number:.4g}", tail, count=1)
-            text = f'{head}name = "{row}"\n{tail}'
+        head, tail = text.split(f'name = "{name}"\n', 1)
+        for key, number in (("value", value), ("low", min(others)), ("high", max(others))):
+            tail = re.sub(rf"{key} = \S+", f"{key} = {number:.4g}", tail, count=1)
+        text = f'{head}name = "{name}"\n{tail}'
     path.write_text(text)
     path = STEP / "model_servers.toml"
     text = path.read_text()

@@ -254,16 +254,13 @@ impl Compute<'_> {
         }
     }
 
-    /// Returns the times that products of few rows take to read weights, in the time of streaming kernels: weights of `bytes` each that are
-    /// multiplied as `dtype`.
+    /// Returns how often weights of `bytes` each seem to be read in products as `dtype`: narrow ones take longer than their bytes.
     pub(crate) fn weights_seen(&self, bytes: f64, dtype: Dtype) -> f64 {
-        let constants = self.constants;
-        let seen = match bytes {
-            bytes if bytes < dtype.bytes() / 2.0 => constants.widened_weights,
-            bytes if bytes < 2.0 => constants.narrow_weights,
+        match bytes {
+            bytes if bytes < dtype.bytes() / 2.0 => self.constants.widened_weights,
+            bytes if bytes < 2.0 => self.constants.narrow_weights,
             _ => 1.0,
-        };
-        seen * constants.weights.of(self.device.class)
+        }
     }
 
     fn gemm(
@@ -294,7 +291,8 @@ impl Compute<'_> {
         let sustained = peak * self.sustained() * narrow * reached;
         let matrices = (m * k + n * k) * dtype.bytes() + dtype.bytes().max(2.0) * m * n;
         let bytes = bytes.unwrap_or(batch * matrices);
-        Ok((batch * 2.0 * m * n * k / sustained).max(bytes / self.stream_rate()))
+        let read = bytes * constants.weights.of(self.device.class) / self.stream_rate();
+        Ok((batch * 2.0 * m * n * k / sustained).max(read))
     }
 
     /// The part of the dense peak that large products sustain.

@@ -33,7 +33,7 @@ use crate::parts::TimePart;
 use crate::recurrent::RankRecurrent;
 use crate::software::AttentionKernel;
 use crate::step::streams::{HostClock, Issued, RankStreams, Streams};
-use crate::step::work::{Awaited, MoveRate, StepOp, StepWork, Way};
+use crate::step::work::{Awaited, Direction, MoveRate, StepOp, StepWork, Way};
 use crate::step::{Form, GroupKind, RankGroup, WorkStep, SCHEMA};
 
 /// Bytes of an activation: bf16.
@@ -46,7 +46,11 @@ const WIDE: Stored = Stored { bytes: ELEMENT, product: Dtype::Bf16 };
 const ROUTING: f64 = 5.0;
 
 /// Launches that sample a token of each sequence; they read the logits once. Counted in a dry run of vLLM, as the bytes below.
-const SAMPLING: f64 = 10.0;
+const SAMPLING: f64 = 9.0;
+
+/// Launches that prepare an iteration, and copies to the GPU.
+const INPUTS: f64 = 11.0;
+const COPIES: f64 = 2.0;
 
 /// Elements that the norms of a layer move beyond their own, in widths of the residual stream: where kernels of experts get a copy, and where the
 /// results of shared experts are added.
@@ -139,7 +143,10 @@ impl Iteration<'_> {
 
     fn ops(&self) -> Vec<StepOp> {
         let seconds = self.scheduler_s();
-        let mut ops = vec![StepOp::once("scheduler", StepWork::Host { seconds })];
+        let copy = StepWork::Copy { bytes: 8.0 * self.batch.rows(), direction: Direction::H2d };
+        let inputs = StepOp { count: COPIES, ..StepOp::once("inputs", copy) };
+        let scheduler = StepOp::once("scheduler", StepWork::Host { seconds });
+        let mut ops = vec![scheduler, inputs, self.moved("inputs", 8.0, INPUTS)];
         ops.extend(self.pass());
         for (pass, count) in self.drafts() {
             ops.extend(pass.pass().into_iter().map(times(count)));
@@ -216,7 +223,7 @@ impl Iteration<'_> {
             ops.extend(self.products(&matrix));
         }
         if kind.attends() {
-            ops.push(self.moved("rotary positions and cache", self.rotated(), 1.0));
+            ops.extend(self.rotated());
             ops.extend(self.attention(kind));
         }
         if let Some(one) = model.recurrent.filter(|_| kind.mixer == Mixer::State) {
@@ -244,13 +251,14 @@ impl Iteration<'_> {
         ops
     }
 
-    /// Returns the elements of each row that kernels between projections and attention move: positions, and what the cache gets.
-    fn rotated(&self) -> f64 {
+    /// Returns the kernels between projections and attention: rotary positions, and what the cache gets.
+    fn rotated(&self) -> [StepOp; 2] {
         let ServingRequest { model, layout, .. } = self.request;
         let heads = model.heads as f64 * if model.output_gate { 3.0 } else { 1.0 } / f64::from(layout.attention());
         let of_token = self.request.key_bytes() / self.request.cache_bytes;
-        let kept = model.mla.map_or(of_token / 2.0, |mla| (mla.kv + mla.rope) as f64);
-        2.0 * (heads * model.head_dim as f64 + kept + of_token)
+        let (kept, launches) = model.mla.map_or((of_token / 2.0, 2.0), |mla| ((mla.kv + mla.rope) as f64, 3.0));
+        let rotated = self.moved("rotary positions", 2.0 * (heads * model.head_dim as f64 + kept), launches);
+        [rotated, self.moved("cache", 2.0 * of_token, 1.0)]
     }
 
     /// Returns what kernels of experts do beside products: the activation, the sum, and what was measured beyond the work of all.
@@ -392,6 +400,9 @@ impl Iteration<'_> {
             let sizes =
                 model.mla.map_or([model.head_dim; 2], |mla| [mla.kv + mla.rope, mla.kv]).map(|size| size as f64);
             found.push(attend("attention", heads, [decodes, self.batch.checked, keys], sizes, Some(bytes)));
+            let joined = if model.mla.is_some() { 0.0 } else { 2.0 * heads * model.head_dim as f64 };
+            let join = moved("attention, parts joined", decodes * self.batch.checked, joined, 1.0);
+            found.push(StepOp { part: Some(TimePart::Attention), ..join });
         }
         if tokens > 0.0 {
             let sizes =

@@ -143,7 +143,7 @@ impl<'r> IterationTimes<'r> {
 
     fn attention_s(&self, batch: IterationBatch) -> Result<f64> {
         let compute = self.pricer.compute();
-        let seconds = |op: &StepOp| Ok(op.count * (compute.kernel_s(&op.work)? + compute.graph_s(&op.work)));
+        let seconds = |op: &StepOp| Ok(op.count * (compute.seconds(&op.work)? + compute.graph_s(&op.work)));
         self.iteration(batch).all_attention().iter().map(seconds).sum()
     }
 }

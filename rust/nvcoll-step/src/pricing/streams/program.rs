@@ -31,7 +31,7 @@ use crate::step::WorkStep;
 const KERNEL_S: f64 = 2e-6;
 
 impl Compute<'_> {
-    /// Returns the seconds of one kernel that computes.
+    /// Returns the seconds of one kernel that computes, and that the processor launches.
     ///
     /// # Errors
     /// Those of [`Compute::seconds`].
@@ -283,12 +283,12 @@ impl<'p, 's> Maker<'p, 's> {
             }
             StepWork::Move { launches, .. } => {
                 let moving = all_s()?;
-                let seconds = moving + op.count * launches * KERNEL_S;
+                let seconds = moving + if one.by_graph { 0.0 } else { op.count * launches * KERNEL_S };
                 (seconds, op.computing_part(), true, vec![(SMS, share(moving, seconds))], 0.0)
             }
             StepWork::Timed { .. } => (all_s()?, op.computing_part(), true, Vec::new(), 0.0),
             work => {
-                let seconds = op.count * compute.kernel_s(work)?;
+                let seconds = op.count * if one.by_graph { compute.seconds(work)? } else { compute.kernel_s(work)? };
                 (seconds, op.computing_part(), true, vec![(SMS, 1.0)], 0.0)
             }
         };
