@@ -77,3 +77,12 @@ def test_a_limit_of_memory_is_gib_or_a_size():
 )
 def test_what_cannot_be_planned_is_refused_with_what_to_do(words, said):
     assert said in refused("plan", *words)
+
+
+def test_fine_tuning_has_words_and_what_is_assumed_of_ram_is_said():
+    how = ("--lora", "16", "--quantize", "nf4", "--offload", "optimizer", "--optimizer", "paged-adamw-8bit")
+    lines = cli("plan", "llama3.1-8b", "--on", "rtx4090-1", "--global-batch", "1", "--sequence", "2048", *how).stdout
+    assert "LoRA 16  base nf4  paged-adamw-8bit  optimizer in RAM; global batch 1" in lines
+    assert lines.startswith("assumed     RAM suffices") and "\n            paged states" in lines
+    assert "\nfrozen parameters " in lines
+    assert "pass their rank" in refused("plan", "llama3.1-8b", "--on", "rtx4090-1", "--quantize", "nf4")

@@ -265,3 +265,23 @@ def test_only_a_planned_step_has_neighbours(machine):
     step = machine.plan("llama3-8b", global_batch=64).step
     with pytest.raises(InvalidArgument, match="only a planned step has layouts next to it"):
         neighbours(machine, machine.predict(step))
+
+
+def test_words_of_fine_tuning_are_options_and_come_back(machine):
+    words = {
+        "lora": 16,
+        "lora_targets": "attention",
+        "dora": True,
+        "quantize": "nf4-dq",
+        "optimizer": "adamw-8bit",
+        "pure_bf16": True,
+        "offload": "activations",
+        "loss_chunks": 8,
+        "document": 1024,
+    }
+    found = machine.plan("llama3.1-8b", global_batch=64, **words)
+    assert found.layout.items() >= words.items()
+    assert machine.plan("llama3.1-8b", **found.layout).seconds == found.seconds
+    whole = machine.plan("llama3.1-8b", global_batch=64)
+    assert found.memory_gib < whole.memory_gib
+    assert not set(whole.layout) & set(words)

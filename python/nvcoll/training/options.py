@@ -16,6 +16,8 @@ Dtype = Literal["bf16", "fp16", "fp8", "fp4", "tf32"]
 Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble-1p", "zero-bubble-2p"]
 Order = Literal["tp-cp-dp-pp", "tp-cp-pp-dp"]
 Recompute = Literal["none", "selective", "full"]
+FrozenFormat = Literal["nf4", "nf4-dq", "int8"]
+Optimizer = Literal["adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "adafactor", "lion", "sgd", "muon"]
 
 GLOBAL_BATCH: Final = 256
 """The sequences of a step by default. Chosen: 2 million tokens of 8,192."""
@@ -50,6 +52,16 @@ class PlanOptions(TypedDict, total=False):
     schedule: Annotated[Schedule | None, Help("Schedule of the pipeline. Default: 1f1b, or interleaved with --vp.")]
     order: Annotated[Order, Help("Order of ranks, innermost first. Default: tp-cp-dp-pp.")]
     software: Annotated[str | Fields, Help(f"The framework; --list names them. Default: {SOFTWARE}.")]
+    lora: Annotated[int, Help("Rank of LoRA adapters on a frozen base. Default: all parameters are trained.", 1)]
+    lora_targets: Annotated[str, Help("Modules with adapters: all, attention, mlp, or as q,v,down. Default: all.")]
+    dora: Annotated[bool, Help("Adapters with magnitudes (DoRA).")]
+    quantize: Annotated[FrozenFormat, Help("Format of the frozen base; nf4-dq: double quantisation. Default: bf16.")]
+    optimizer: Annotated[Optimizer, Help("The optimizer. Default: adamw.")]
+    pure_bf16: Annotated[bool, Help("Parameters, gradients and optimizer in bf16, without a master copy in fp32.")]
+    optimizer_in_backward: Annotated[bool, Help("Run the optimizer in the backward pass, gradient by gradient.")]
+    offload: Annotated[str, Help("What waits in RAM: optimizer, parameters, activations, with commas.")]
+    loss_chunks: Annotated[int, Help("Chunks of tokens for which logits exist one after the other. Default: 1.", 1)]
+    document: Annotated[int, Help("Tokens of a document in a packed sequence, within which attention stays.", 1)]
     sequence_parallel: bool
     overrides: Fields
 

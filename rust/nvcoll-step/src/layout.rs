@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::model::{Layer, Mlp, Model};
 use crate::network::Group;
 use crate::pipeline::Schedule;
+use crate::recipe::Recipe;
 
 /// How a step is divided among GPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,9 @@ pub struct Layout {
     /// Which parallelism is innermost.
     #[serde(default)]
     pub order: Order,
+    /// What is trained, and where its state is kept.
+    #[serde(default, skip_serializing_if = "Recipe::is_default")]
+    pub recipe: Recipe,
 }
 
 /// What data-parallel ranks shard: the stages of ZeRO (arXiv 1910.02054).
@@ -166,6 +170,16 @@ const fn one() -> u32 {
 }
 
 impl Layout {
+    /// Returns the layout in which each rank has whole layers.
+    pub(crate) fn undivided(&self) -> Self {
+        Self { tensor: 1, expert: 1, ..self.clone() }
+    }
+
+    /// Returns the tokens to which attention of a sequence is confined: those of a document, if it is packed.
+    pub(crate) fn document(&self) -> u64 {
+        self.recipe.document.map_or(self.sequence, |tokens| tokens.min(self.sequence))
+    }
+
     /// Returns the micro-batches of a step on each rank.
     pub fn micro_batches(&self) -> u32 {
         let each = u64::from(self.micro_batch) * u64::from(self.data);
@@ -249,7 +263,8 @@ impl Layout {
         self.check_model(model)?;
         self.check_stages(model)?;
         self.check_sharding()?;
-        self.check_order(model)
+        self.check_order(model)?;
+        self.recipe.check(self.micro_batches())
     }
 
     fn check_order(&self, model: &Model) -> Result<()> {

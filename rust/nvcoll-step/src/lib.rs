@@ -15,6 +15,7 @@
 //! | `matrices` | the matrices of a layer on one rank |
 //! | [`network`] | groups of ranks on a machine, and what collectives among them cost |
 //! | [`pipeline`] | the order in which stages work on micro-batches, and when they end: virtual time |
+//! | [`recipe`] | what is trained, and where its state is kept |
 //! | [`layout`] | how a batch and a model are divided among GPUs |
 //! | [`memory_constants`] | memory that no allocator counts, for the virtual GPU, too |
 //! | [`memory`] | what a rank keeps, and whether it fits |
@@ -45,6 +46,7 @@ pub mod parts;
 pub mod pipeline;
 pub mod planner;
 pub mod pricing;
+pub mod recipe;
 pub mod recurrent;
 pub mod serving;
 pub mod software;

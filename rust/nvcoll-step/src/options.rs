@@ -18,6 +18,7 @@ use crate::layout::{Dtype, Layout, Order, Recompute, Sharding};
 use crate::model::Model;
 use crate::pipeline::Schedule;
 use crate::planner::Request;
+use crate::recipe::Recipe;
 use crate::software::Software;
 
 /// Tokens per context-parallel rank below which no more of them are tried. Chosen.
@@ -80,6 +81,9 @@ pub struct LayoutOptions {
     pub order: Option<Order>,
     /// Whether tensor-parallel ranks divide sequences; what the software does.
     pub sequence_parallel: Option<bool>,
+    /// What is trained, and where its state is kept.
+    #[serde(flatten)]
+    pub recipe: Recipe,
 }
 
 /// What is computed again: `none`, `selective`, `full`, or parts of a layer.
@@ -216,6 +220,7 @@ impl LayoutOptions {
             recompute: self.recompute.as_ref().map_or(Ok(Recompute::NONE), RecomputeOption::parts)?,
             dtype: self.dtype.unwrap_or_default(),
             order: self.order.unwrap_or_default(),
+            recipe: self.recipe.clone(),
         })
     }
 
@@ -264,6 +269,7 @@ impl From<&Layout> for LayoutOptions {
             schedule: Some(layout.schedule),
             order: Some(layout.order),
             sequence_parallel: Some(layout.sequence_parallel),
+            recipe: layout.recipe.clone(),
         }
     }
 }
@@ -282,10 +288,11 @@ impl Display for Layout {
         }
         write!(f, "  micro-batch {}", self.micro_batch)?;
         match RecomputeOption::of(self.recompute) {
-            RecomputeOption::Named(name) if name == "none" => Ok(()),
-            RecomputeOption::Named(name) => write!(f, "  recompute {name}"),
-            RecomputeOption::Parts(_) => write!(f, "  recompute some"),
+            RecomputeOption::Named(name) if name == "none" => (),
+            RecomputeOption::Named(name) => write!(f, "  recompute {name}")?,
+            RecomputeOption::Parts(_) => write!(f, "  recompute some")?,
         }
+        write!(f, "{}", self.recipe)
     }
 }
 

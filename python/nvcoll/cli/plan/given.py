@@ -99,6 +99,16 @@ def job_gpus(read: PlanOptions, machines: Sequence[Fabric]) -> list[int]:
     return [job] if "dp" in read and all(job < one.world_size for one in machines) else []
 
 
+def in_ram(how: PlanOptions) -> list[str]:
+    """Returns what is assumed of the processor's memory, whose size machines do not say."""
+    found = []
+    if parts := how.get("offload"):
+        found.append(f"RAM suffices for what waits there ({parts}): machines do not say its size")
+    if how.get("optimizer", "").startswith("paged"):
+        found.append("paged states of the optimizer wait in RAM, and moving them takes no time")
+    return found
+
+
 def prices(given: Sequence[str] | None, machines: Sequence[Fabric]) -> dict[str, float]:
     """Reads prices of a GPU and hour: one for all machines, or one for each.
 

@@ -18,7 +18,7 @@ from nvcoll.cli import completion, progress
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, On, machines, one_machine
 from nvcoll.cli.outputs import Conditions, Outputs
-from nvcoll.cli.plan.given import configured, fields, job_gpus, numbers, prices, seconds, titled
+from nvcoll.cli.plan.given import configured, fields, in_ram, job_gpus, numbers, prices, seconds, titled
 from nvcoll.text.blocks import Line, under
 from nvcoll.text.formatting import counted, duration
 from nvcoll.training.models import models, software
@@ -121,6 +121,7 @@ def plan(
     if not counts and "dp" not in how:
         counts = job_gpus(read, fabrics)
     how = {**read, **how, "overrides": {**read.get("overrides", {}), **fields(sources.fields or ())}}
+    assumed += in_ram(how)
     _check(sweeps, {"--save": save, "--trace": outputs.trace}, counts, len(fabrics))
     _check_size(fabrics, counts)
     outputs.check(fabrics)

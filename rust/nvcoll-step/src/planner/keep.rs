@@ -35,6 +35,8 @@ impl Request {
         let kept: f64 = layers().map(|&(kind, repeat)| f64::from(repeat) * self.kept(kind)).sum();
         let again = layers().map(|&(kind, _)| self.activations(kind, &Recompute::NONE) - self.kept(kind));
         let on_gpu = (1.0 - f64::from(software.offloaded_layers) / of.layers.max(1.0)).max(0.0);
+        let on_gpu = on_gpu.min(self.resident("activations", of));
+        let widened = layers().map(|&(kind, _)| LayerSizes::of(self, kind).widened_bytes());
         let is_sent = software.keeps_outputs && layout.stages > 1;
         let sent = if is_sent { chunks.len() as f64 * self.stream_bytes() } else { 0.0 };
         let stage = stages.first().copied().unwrap_or(0);
@@ -42,39 +44,92 @@ impl Request {
             standing: self.standing(of),
             activations: kept * on_gpu + sent,
             in_flight: in_flight(layout.schedule, layout.stages, layout.chunks, stage, layout.micro_batches()),
-            working: again.fold(0.0, f64::max) + self.gathered_bytes(),
+            working: again.fold(0.0, f64::max) + self.gathered_bytes() + widened.fold(0.0, f64::max),
             loss: if chunks.iter().any(|chunk| chunk.head) { self.loss_bytes() } else { 0.0 },
         }
     }
 
     fn standing(&self, of: &StageParameters) -> Vec<MemoryPart> {
         let (layout, software) = (&self.layout, &self.software);
-        let (dense, all_experts) = (of.dense + of.ends, of.experts);
-        let experts = all_experts / if software.divides_experts { f64::from(layout.tensor) } else { 1.0 };
+        let (dense, all_experts) = self.trained(of);
+        let of_tensor = if software.divides_experts { f64::from(layout.tensor) } else { 1.0 };
+        let experts = all_experts / of_tensor;
         let shards = f64::from(layout.shards());
         let expert_shards = f64::from(layout.expert_shards());
-        let gradient = software.memory_gradient_bytes.unwrap_or(software.gradient_bytes);
+        let (gradient, sharded_gradient) = self.kept_gradients();
         let part = |name, bytes| MemoryPart { name, bytes };
-        let optimizer = software.optimizer_bytes * (dense / shards + all_experts / expert_shards);
+        let optimizer = self.optimizer_bytes(of);
+        let base = self.layout.recipe.base_bytes();
+        let resident = self.resident("parameters", of);
+        let frozen = |resident: f64, shards: f64, expert_shards: f64| match self.is_adapted() {
+            true => {
+                let layers = of.dense / shards + of.experts / of_tensor / expert_shards;
+                base * layers * resident + 2.0 * of.ends / shards
+            }
+            false => 0.0,
+        };
         if self.shards_layers() {
-            let layer = (of.dense + if layout.expert == 1 { experts } else { 0.0 }) / of.layers.max(1.0);
+            let layer = (of.dense + if layout.expert == 1 { of.experts / of_tensor } else { 0.0 }) / of.layers.max(1.0);
             return vec![
-                part(MemoryLine::Parameters, 2.0 * experts / expert_shards),
-                part(MemoryLine::Gradients, 4.0 * dense / shards + gradient * experts / expert_shards),
+                part(MemoryLine::Parameters, 2.0 * experts / expert_shards * resident),
+                part(MemoryLine::Frozen, frozen(resident, shards, expert_shards)),
+                part(MemoryLine::Gradients, sharded_gradient * dense / shards + gradient * experts / expert_shards),
                 part(MemoryLine::Optimizer, optimizer),
                 part(MemoryLine::Buffers, 2.0 * 2.0 * 2.0 * layer),
             ];
         }
+        let ends = if self.is_adapted() { 0.0 } else { of.ends };
         let gradients = match layout.sharding {
+            _ if layout.recipe.optimizer_in_backward == Some(true) => {
+                gradient * self.largest_matrix().min(dense + experts)
+            }
             Sharding::Gradients => gradient * (dense / shards + experts / expert_shards),
             _ => gradient * (dense + experts),
         };
         vec![
-            part(MemoryLine::Parameters, 2.0 * (dense + experts)),
+            part(MemoryLine::Parameters, 2.0 * (ends + (dense - ends + experts) * resident)),
+            part(MemoryLine::Frozen, frozen(resident, 1.0, 1.0)),
             part(MemoryLine::Gradients, gradients),
             part(MemoryLine::Optimizer, optimizer),
             part(MemoryLine::Buffers, 1e9 * software.buffer_gb),
         ]
+    }
+
+    /// The part of the layers whose share of something is on the GPU: two, if it waits in RAM.
+    fn resident(&self, part: &str, of: &StageParameters) -> f64 {
+        if self.layout.recipe.offloads(part) {
+            (2.0 / of.layers.max(1.0)).min(1.0)
+        } else {
+            1.0
+        }
+    }
+
+    /// Parameters of the largest matrix, whose gradient is there at once at most.
+    fn largest_matrix(&self) -> f64 {
+        let ends = self.model.embedding_parameters() / f64::from(self.layout.tensor);
+        self.model.kinds().into_keys().map(|kind| LayerSizes::of(self, kind).largest_matrix()).fold(ends, f64::max)
+    }
+
+    /// Bytes of a gradient as it is kept, and where parameters are sharded.
+    fn kept_gradients(&self) -> (f64, f64) {
+        match self.layout.recipe.is_narrow() {
+            true => (2.0, 2.0),
+            false => (self.software.memory_gradient_bytes.unwrap_or(self.software.gradient_bytes), 4.0),
+        }
+    }
+
+    /// Bytes of the optimizer that stay on the GPU: paged states leave it where memory is short.
+    fn optimizer_bytes(&self, of: &StageParameters) -> f64 {
+        let (layout, recipe) = (&self.layout, &self.layout.recipe);
+        let is_paged = recipe.optimizer().is_ok_and(|row| row.paged);
+        if is_paged || recipe.offloads("optimizer") {
+            return 0.0;
+        }
+        let [states, of_ends] = recipe.optimizer_bytes(&self.software);
+        let (dense, experts) = self.trained(of);
+        let ends = if self.is_adapted() { 0.0 } else { of.ends };
+        let more = (of_ends - states) * ends;
+        (states * dense + more) / f64::from(layout.shards()) + states * experts / f64::from(layout.expert_shards())
     }
 
     /// Bytes of the residual stream of a micro-batch on one rank.
@@ -96,7 +151,7 @@ impl Request {
     }
 
     /// Bytes that one micro-batch keeps in one layer.
-    fn kept(&self, kind: Layer) -> f64 {
+    pub(super) fn kept(&self, kind: Layer) -> f64 {
         self.activations(kind, &self.layout.recompute)
     }
 
@@ -123,10 +178,12 @@ impl Request {
                 }
                 None => 0.0,
             };
-        let mut bytes = stream + sizes.kept_results(recompute.gemm) + elementwise;
+        let adapters = sizes.adapter_activations() * (1.0 - recompute.gemm);
+        let mut bytes = stream + sizes.kept_results(recompute.gemm) + elementwise + adapters;
         bytes += result * (1.0 - recompute.attention.min(recompute.elementwise));
         if kind.attends() && keeps_scores(self) {
-            let scores = f64::from(layout.micro_batch) * model.heads as f64 / tensor * (layout.sequence as f64).powi(2);
+            let scores = f64::from(layout.micro_batch) * model.heads as f64 / tensor
+                * (layout.sequence * layout.document()) as f64;
             bytes += scores / f64::from(layout.context) * if software.has_dropout { 5.0 } else { 4.0 };
         }
         bytes
@@ -152,6 +209,6 @@ impl Request {
     fn loss_bytes(&self) -> f64 {
         let sizes = LayerSizes::of(self, self.model.layer(0));
         let logits = sizes.tokens * self.model.vocab as f64 / f64::from(self.layout.tensor);
-        logits * self.software.logit_bytes
+        logits * self.software.logit_bytes / f64::from(self.layout.recipe.loss_chunks.unwrap_or(1))
     }
 }

@@ -27,11 +27,11 @@ use crate::step::work::{MoveRate, StepOp, StepWork};
 use nvcoll_fabric::predict::Pattern;
 
 /// Bytes of an activation: bf16.
-const ELEMENT: f64 = 2.0;
+pub(super) const ELEMENT: f64 = 2.0;
 
 /// The sizes of what one rank has of one layer.
 pub(super) struct LayerSizes<'r> {
-    request: &'r Request,
+    pub(super) request: &'r Request,
     pub(super) layer: Layer,
     /// Tokens of a micro-batch on this rank.
     pub(super) tokens: f64,
@@ -40,9 +40,17 @@ pub(super) struct LayerSizes<'r> {
 }
 
 /// A matrix with the tokens that it multiplies with.
-struct LayerProduct {
-    matrix: Matrix,
-    rows: f64,
+pub(super) struct LayerProduct {
+    pub(super) matrix: Matrix,
+    pub(super) rows: f64,
+}
+
+/// A pass over the matrices of a layer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProductPass {
+    Forward,
+    Inputs,
+    Weights,
 }
 
 impl<'r> LayerSizes<'r> {
@@ -100,7 +108,7 @@ impl<'r> LayerSizes<'r> {
         self.layer.parts() / 2.0
     }
 
-    fn products(&self) -> Vec<LayerProduct> {
+    pub(super) fn products(&self) -> Vec<LayerProduct> {
         let (tensor, expert) = (self.tensor, f64::from(self.request.layout.expert));
         let by = LayerDivision { heads: tensor, kv_heads: tensor, mlp: tensor, experts: expert, expert_width: 1.0 };
         let rows = |matrix: &Matrix| match (matrix.kind, self.experts()) {
@@ -124,6 +132,15 @@ impl<'r> LayerSizes<'r> {
             }
         }
         (dense, experts)
+    }
+
+    /// Trained parameters of this layer on this rank, dense and of experts.
+    pub(super) fn trained(&self) -> (f64, f64) {
+        if self.request.is_adapted() {
+            self.adapter_parameters()
+        } else {
+            self.parameters()
+        }
     }
 
     /// Tokens that visit routed experts, once for each of them; 0 in a dense layer.
@@ -204,10 +221,10 @@ impl<'r> LayerSizes<'r> {
             None => (model.head_dim, model.head_dim),
         };
         let work = StepWork::Attention(Attention {
-            queries: layout.sequence as f64 / f64::from(layout.context),
-            keys: layout.sequence as f64,
+            queries: layout.document() as f64 / f64::from(layout.context),
+            keys: layout.document() as f64,
             window: model.most_seen(self.layer),
-            sequences: layout.micro_batch.into(),
+            sequences: f64::from(layout.micro_batch) * layout.sequence as f64 / layout.document() as f64,
             heads: model.heads as f64 / self.tensor,
             qk_dim: qk_dim as f64,
             v_dim: v_dim as f64,
@@ -343,7 +360,7 @@ impl<'r> LayerSizes<'r> {
             return Vec::new();
         }
         let hides = if self.request.software.overlaps_sharded { Hides::OtherLayer } else { Hides::Nothing };
-        self.request.sharded(self.parameters(), backward, hides)
+        self.request.sharded(self.parameters(), self.trained(), backward, hides)
     }
 
     fn host(&self, backward: bool) -> Vec<LayerOp> {
@@ -385,14 +402,20 @@ impl<'r> LayerSizes<'r> {
             ops.extend(self.context_collectives(backward));
             ops.extend(self.sharded_collectives(backward));
             ops.extend(self.host(backward));
+            ops.extend(self.offload_copies(backward));
             ops
         };
         let mut forward = gemms(|rows, columns, inner| (rows, columns, inner), "");
+        forward.extend(self.widened().into_iter().chain(self.adapter_ops(ProductPass::Forward)));
         forward.extend(pass(false));
         let mut backward = gemms(|rows, columns, inner| (rows, inner, columns), "input gradient");
+        backward.extend(self.widened().into_iter().chain(self.adapter_ops(ProductPass::Inputs)));
         backward.extend(pass(true));
-        let mut weights = gemms(|rows, columns, inner| (inner, columns, rows), "weight gradient");
-        let (dense, experts) = self.parameters();
+        let mut weights = match self.request.is_adapted() {
+            true => self.adapter_ops(ProductPass::Weights),
+            false => gemms(|rows, columns, inner| (inner, columns, rows), "weight gradient"),
+        };
+        let (dense, experts) = self.trained();
         let bytes = (dense + experts) * self.request.software.accumulation_bytes;
         weights.push(op("gradient accumulation", moved(MoveRate::Stream, bytes)));
         LayerBlock { forward, backward, weights, recompute: self.request.layout.recompute }
@@ -411,7 +434,7 @@ const LAUNCH_EXPERT: f64 = 0.1e-3;
 /// The part of the launches of an expert that remains without casts. Fitted on Megatron-Bridge.
 const BF16_EXPERT_LAUNCHES: f64 = 0.4;
 
-fn op(name: &str, work: StepWork) -> LayerOp {
+pub(super) fn op(name: &str, work: StepWork) -> LayerOp {
     StepOp::once(name, work).into()
 }
 
@@ -433,7 +456,7 @@ pub(super) fn collective(pattern: Pattern, bytes: f64, group: &str, hides: Hides
 }
 
 /// Returns the precision of what stays wide in narrow training: head, router.
-fn wide(dtype: Dtype) -> Dtype {
+pub(super) fn wide(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::Fp8 | Dtype::Fp4 => Dtype::Bf16,
         _ => dtype,
@@ -444,7 +467,8 @@ fn wide(dtype: Dtype) -> Dtype {
 pub(super) fn embedding(sizes: &LayerSizes<'_>) -> LayerBlock {
     let bytes = sizes.request.software.elementwise * 2.0 * sizes.stream_bytes();
     let work = || vec![op("embedding", moved(MoveRate::Least, bytes))];
-    LayerBlock { forward: work(), backward: work(), ..LayerBlock::default() }
+    let backward = if sizes.request.is_adapted() { Vec::new() } else { work() };
+    LayerBlock { forward: work(), backward, ..LayerBlock::default() }
 }
 
 /// Returns the block of the head and the loss: products, 14 bytes per logit, and one reduction over tensor-parallel ranks.
@@ -455,13 +479,14 @@ pub(super) fn head(sizes: &LayerSizes<'_>) -> LayerBlock {
         |name: &str, m, n, k| op(name, StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts: None, bytes: None });
     let loss = |bytes: f64| op("loss", moved(MoveRate::Least, request.software.elementwise * bytes * tokens * columns));
     let mut forward = vec![gemm("head", tokens, columns, hidden), loss(6.0)];
+    let weights = gemm("head weight gradient", hidden, columns, tokens);
     if request.layout.tensor > 1 {
         forward.push(collective(Pattern::AllReduce, 8.0 * tokens, "tp", Hides::Nothing));
     }
     LayerBlock {
         forward,
         backward: vec![gemm("head input gradient", tokens, hidden, columns), loss(8.0)],
-        weights: vec![gemm("head weight gradient", hidden, columns, tokens)],
+        weights: if request.is_adapted() { Vec::new() } else { vec![weights] },
         ..LayerBlock::default()
     }
 }
@@ -472,19 +497,26 @@ pub(super) fn keeps_scores(request: &Request) -> bool {
 }
 
 impl Request {
-    /// Gathers of sharded parameters, and, backward, reductions of their gradients.
-    pub(super) fn sharded(&self, (dense, experts): (f64, f64), backward: bool, hides: Hides) -> Vec<LayerOp> {
+    /// Gathers of sharded parameters, and, backward, reductions of the gradients of trained ones.
+    pub(super) fn sharded(
+        &self,
+        (dense, experts): (f64, f64),
+        (trained, trained_experts): (f64, f64),
+        backward: bool,
+        hides: Hides,
+    ) -> Vec<LayerOp> {
         let layout = &self.layout;
         let apart = layout.expert > 1;
         let common = if apart { dense } else { dense + experts };
         let mut found = vec![collective(Pattern::AllGather, common * self.parameter_bytes(), "shard", hides)];
         if backward {
-            found.extend(self.reduce(common * self.software.gradient_bytes, hides));
+            let reduced = if apart { trained } else { trained + trained_experts };
+            found.extend(self.reduce(reduced * self.gradient_bytes(), hides));
         }
         if apart && experts > 0.0 && layout.expert_replicas() > 1 {
-            found.push(collective(Pattern::AllGather, experts * 2.0, "edp", hides));
+            found.push(collective(Pattern::AllGather, experts * self.layout.recipe.base_bytes(), "edp", hides));
             if backward {
-                found.push(collective(Pattern::ReduceScatter, experts * 2.0, "edp", hides));
+                found.push(collective(Pattern::ReduceScatter, trained_experts * 2.0, "edp", hides));
             }
         }
         found

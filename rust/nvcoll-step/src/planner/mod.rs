@@ -9,6 +9,7 @@
 //! The planner knows of the machine only how many GPUs NVLink joins: what frameworks do differently over nodes depends on it. It knows no
 //! times.
 
+mod adapters;
 mod keep;
 mod layers;
 mod once;
@@ -44,7 +45,7 @@ impl Request {
             name: format!("{} on {} GPUs with {}", self.model.name, layout.gpus, self.software.name),
             gpus: layout.gpus,
             tokens: Some(tokens),
-            model_flops: Some(tokens * self.model.flops_per_token(layout.sequence)),
+            model_flops: Some(tokens * self.flops_per_token()),
             dtype: layout.dtype,
             groups: layout.groups().into_iter().map(|(name, ranks)| (name.to_owned(), group(name, ranks))).collect(),
             form: Form::Layers(Layers { blocks: self.blocks(), pipeline: self.pipeline(), roles: self.roles(&split) }),
@@ -125,9 +126,13 @@ impl Request {
     fn parameters(&self, chunks: &[stages::StageChunk]) -> StageParameters {
         let mut found = StageParameters::default();
         for &(kind, repeat) in chunks.iter().flat_map(|chunk| &chunk.layers) {
-            let (dense, experts) = LayerSizes::of(self, kind).parameters();
+            let sizes = LayerSizes::of(self, kind);
+            let (dense, experts) = sizes.parameters();
+            let (beside_dense, beside_experts) = sizes.adapter_parameters();
             found.dense += dense * f64::from(repeat);
             found.experts += experts * f64::from(repeat);
+            found.adapters.0 += beside_dense * f64::from(repeat);
+            found.adapters.1 += beside_experts * f64::from(repeat);
             found.layers += f64::from(repeat);
         }
         let shared = self.model.tied && self.layout.stages == 1;

@@ -16,11 +16,17 @@ use super::{stages, stall};
 use crate::layout::Sharding;
 use crate::parts::TimePart;
 use crate::step::layers::{Hides, LayerOp};
-use crate::step::work::{MoveRate, StepOp, StepWork};
+use crate::step::work::{Direction, MoveRate, StepOp, StepWork};
 use nvcoll_fabric::predict::Pattern;
 
-/// Bytes per parameter that the optimizer reads and writes: Adam in fp32 with master weights, gradients, bf16 parameters.
-const OPTIMIZER_BYTES: f64 = 34.0;
+/// Bytes per parameter that the optimizer reads and writes beside states and master copy, each read and written: gradients, bf16 parameters.
+const OPTIMIZER_BYTES: f64 = 10.0;
+
+/// The same where all is bf16: parameters are read and written, gradients read.
+const NARROW_BYTES: f64 = 6.0;
+
+/// Seconds per parameter of Adam on the processor. Source: ZeRO-Offload (arXiv 2101.06840), table 4: 2.6 s for 10 billion on two Xeon 8168.
+const PROCESSOR_SECONDS: f64 = 0.26e-9;
 
 /// Seconds of the optimizer that do not depend on parameters: the norm of gradients, launches. Fitted.
 const OPTIMIZER_SECONDS: f64 = 4e-3;
@@ -33,7 +39,7 @@ impl Request {
         } else {
             self.copies_once(parameters).into_iter().map(|op| self.in_buckets(op)).collect()
         };
-        found.extend(self.optimizer(parameters));
+        found.extend(self.optimizer(parameters, chunks));
         found
     }
 
@@ -51,10 +57,12 @@ impl Request {
 
     fn sharded_once(&self, parameters: &StageParameters, chunks: &[stages::StageChunk]) -> Vec<LayerOp> {
         if self.layout.stages == 1 {
-            return self.sharded((parameters.ends, 0.0), true, Hides::Nothing);
+            let trained = if self.is_adapted() { 0.0 } else { parameters.ends };
+            return self.sharded((parameters.ends, 0.0), (trained, 0.0), true, Hides::Nothing);
         }
         let of = |&(kind, repeat): &(_, u32)| {
-            let ops = self.sharded(LayerSizes::of(self, kind).parameters(), true, Hides::Half).into_iter();
+            let sizes = LayerSizes::of(self, kind);
+            let ops = self.sharded(sizes.parameters(), sizes.trained(), true, Hides::Half).into_iter();
             ops.map(move |op| times(f64::from(repeat), op))
         };
         let twice = |layer: LayerOp| match layer.op.work {
@@ -67,24 +75,24 @@ impl Request {
     fn copies_once(&self, parameters: &StageParameters) -> Vec<LayerOp> {
         let (layout, software) = (&self.layout, &self.software);
         let hide = |behind| if software.overlaps_data { behind } else { Hides::Nothing };
-        let (dense, sharded) = (parameters.dense + parameters.ends, layout.sharding != Sharding::None);
+        let ((dense, experts), sharded) = (self.trained(parameters), layout.sharding != Sharding::None);
         let mut found = Vec::new();
         if layout.replicas() > 1 && sharded {
-            found.extend(self.reduce(dense * software.gradient_bytes, hide(Hides::LastBackward)));
+            found.extend(self.reduce(dense * self.gradient_bytes(), hide(Hides::LastBackward)));
             found.push(self.gather(dense, hide(Hides::FirstForward)));
             if layout.gpus > self.domain && software.host_gather_ms > 0.0 {
                 found.push(stall("gather of parameters", software.host_gather_ms * 1e-3 * parameters.layers).into());
             }
         } else if layout.replicas() > 1 {
-            let bytes = dense * software.gradient_bytes;
+            let bytes = dense * self.gradient_bytes();
             found.push(collective(Pattern::AllReduce, bytes, "dp", hide(Hides::LastBackward)));
         }
-        if parameters.experts > 0.0 && layout.expert_replicas() > 1 {
-            let of = |pattern, bytes, behind| collective(pattern, parameters.experts * bytes, "edp", hide(behind));
+        if experts > 0.0 && layout.expert_replicas() > 1 {
+            let of = |pattern, bytes, behind| collective(pattern, experts * bytes, "edp", hide(behind));
             let reduce = if sharded { Pattern::ReduceScatter } else { Pattern::AllReduce };
-            found.push(of(reduce, software.gradient_bytes, Hides::LastBackward));
+            found.push(of(reduce, self.gradient_bytes(), Hides::LastBackward));
             if sharded {
-                found.push(of(Pattern::AllGather, self.parameter_bytes(), Hides::FirstForward));
+                found.push(of(Pattern::AllGather, self.trained_bytes(), Hides::FirstForward));
             }
         }
         found
@@ -97,15 +105,37 @@ impl Request {
             let each = parameters * 2.0 / shards;
             return times(shards, collective(Pattern::Broadcast, each, "shard", Hides::Nothing));
         }
-        collective(Pattern::AllGather, parameters * self.parameter_bytes(), "shard", hides)
+        collective(Pattern::AllGather, parameters * self.trained_bytes(), "shard", hides)
     }
 
-    fn optimizer(&self, parameters: &StageParameters) -> Vec<LayerOp> {
-        let layout = &self.layout;
-        let dense = (parameters.dense + parameters.ends) / f64::from(layout.shards());
-        let own = dense + parameters.experts / f64::from(layout.expert_shards());
-        let stream = StepOp::once("optimizer", moved(MoveRate::Stream, OPTIMIZER_BYTES * own));
-        let ops = [stream, stall("optimizer", OPTIMIZER_SECONDS)];
-        ops.map(|op| StepOp { part: Some(TimePart::Optimizer), ..op }.into()).to_vec()
+    /// Passes over parameters and states; products of Newton and Schulz; copies of what the processor keeps, which runs the optimizer then.
+    fn optimizer(&self, parameters: &StageParameters, chunks: &[stages::StageChunk]) -> Vec<LayerOp> {
+        let (layout, recipe) = (&self.layout, &self.layout.recipe);
+        let (dense, experts) = self.trained(parameters);
+        let own = dense / f64::from(layout.shards()) + experts / f64::from(layout.expert_shards());
+        let [states, _] = recipe.optimizer_bytes(&self.software);
+        let traffic = 2.0 * states + if recipe.is_narrow() { NARROW_BYTES } else { OPTIMIZER_BYTES };
+        let mut ops = vec![stall("optimizer", OPTIMIZER_SECONDS)];
+        if recipe.offloads("optimizer") {
+            let copy = |direction, bytes| StepOp::once("optimizer in RAM", StepWork::Copy { bytes, direction });
+            ops.push(stall("optimizer of the processor", PROCESSOR_SECONDS * own));
+            let copies = [copy(Direction::D2h, self.gradient_bytes() * own), copy(Direction::H2d, 2.0 * own)];
+            ops.extend(copies.map(|op| StepOp { part: Some(TimePart::Copies), ..op }));
+        } else {
+            ops.push(StepOp::once("optimizer", moved(MoveRate::Stream, traffic * own)));
+        }
+        let layers = chunks.iter().flat_map(|chunk| &chunk.layers);
+        ops.extend(layers.flat_map(|&(kind, repeat)| LayerSizes::of(self, kind).orthogonal(repeat.into())));
+        let of = |op: StepOp| StepOp { part: op.part.or(Some(TimePart::Optimizer)), ..op }.into();
+        ops.into_iter().map(of).collect()
+    }
+
+    /// Bytes of a trained parameter that is gathered: adapters are not quantised.
+    fn trained_bytes(&self) -> f64 {
+        if self.is_adapted() {
+            self.software.parameter_bytes
+        } else {
+            self.parameter_bytes()
+        }
     }
 }

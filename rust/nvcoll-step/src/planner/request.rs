@@ -26,7 +26,34 @@ impl Request {
         self.layout.sharding == Sharding::Parameters && self.layout.stages == 1
     }
 
+    /// Says whether the base is frozen: adapters alone are trained.
+    pub(super) fn is_adapted(&self) -> bool {
+        self.layout.recipe.lora.is_some()
+    }
+
+    /// Returns the trained parameters of a stage: dense ones with embedding and head, and of experts.
+    pub(super) fn trained(&self, of: &StageParameters) -> (f64, f64) {
+        if self.is_adapted() {
+            of.adapters
+        } else {
+            (of.dense + of.ends, of.experts)
+        }
+    }
+
+    /// Returns the bytes of a gradient that is reduced.
+    pub(super) fn gradient_bytes(&self) -> f64 {
+        if self.layout.recipe.is_narrow() {
+            2.0
+        } else {
+            self.software.gradient_bytes
+        }
+    }
+
+    /// Returns the bytes of a parameter of layers that is gathered.
     pub(super) fn parameter_bytes(&self) -> f64 {
+        if self.layout.recipe.quantize.is_some() {
+            return self.layout.recipe.base_bytes();
+        }
         if self.software.gathers_fp8 && self.layout.dtype.is_narrow() {
             1.0
         } else {
@@ -46,4 +73,6 @@ pub(super) struct StageParameters {
     pub(super) ends: f64,
     /// The number of layers.
     pub(super) layers: f64,
+    /// Of adapters beside dense matrices, and beside experts.
+    pub(super) adapters: (f64, f64),
 }

@@ -34,6 +34,7 @@ struct BlockPass {
     around_attention: f64,
     traffic: f64,
     traffic_nearby: f64,
+    copied: f64,
 }
 
 /// The power of the smooth maximum. Chosen.
@@ -77,6 +78,7 @@ impl Pricer<'_> {
             }
             let seconds = self.seconds_of(op)?;
             match op.work {
+                StepWork::Copy { .. } if *hides == Hides::OtherLayer => pass.copied += seconds,
                 StepWork::Host { .. } => pass.host += seconds,
                 StepWork::Stall { .. } => pass.parts.add(TimePart::Host, seconds),
                 _ => {
@@ -108,9 +110,10 @@ impl Pricer<'_> {
         Ok(())
     }
 
-    /// The pass beside gathers and reductions of the parameters of other layers.
+    /// The pass beside gathers, reductions, and copies of other layers from and to RAM.
     fn beside_traffic(&self, plain: TimeParts, pass: &BlockPass) -> TimeParts {
         let (mut parts, seconds) = (plain, plain.total());
+        parts.add(TimePart::Copies, (pass.copied - seconds).max(0.0));
         if pass.traffic > 0.0 {
             let slowed = self.constants.contention * seconds.min(pass.traffic).min(pass.traffic_nearby);
             parts.add(TimePart::Sharded, (pass.traffic - seconds).max(0.0) + slowed);

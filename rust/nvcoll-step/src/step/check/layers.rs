@@ -29,6 +29,7 @@ fn misplaced(op: &LayerOp) -> Option<String> {
             Some("is a message between two ranks: layers have `send` of the pipeline, or a collective".to_owned())
         }
         StepWork::Collective { .. } => None,
+        StepWork::Copy { .. } if op.hides == Hides::OtherLayer => None,
         _ if op.hides != Hides::Nothing => Some("is no collective, and `hides`: only collectives do".to_owned()),
         _ => None,
     }
