@@ -1,6 +1,9 @@
 """Recipes in YAML, scripts with arithmetic, lengths of training: what the planner gets, and what is not read."""
 
 import json
+import sys
+from dataclasses import make_dataclass
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -190,3 +193,40 @@ def test_a_recipe_with_a_random_field_is_refused_or_read(values, data):
         configurations.from_text(yaml.safe_dump({**values, name: value}), machine_gpus=8)
     except nvcoll.InvalidArgument as error:
         assert len(str(error)) < 3000
+
+
+def test_a_job_of_torchtitan_in_python_is_read_as_its_toml(monkeypatch, tmp_path):
+    name = "torchtitan.models.llama3.config_registry:llama3_8b"
+    with pytest.raises(nvcoll.InvalidArgument, match="install torchtitan"):
+        configurations.read(name.replace("torchtitan", "no_torchtitan"))
+    file = tmp_path / "config_registry.py"
+    file.write_text("from torchtitan.trainer import Trainer\ndef mine():\n    return Trainer.Config()\n")
+    with pytest.raises(nvcoll.InvalidArgument, match="pass the name of a function"):
+        configurations.read(file)
+
+    degrees = {"tensor_parallel_degree": 2, "data_parallel_shard_degree": -1}
+    lengths = {"max_context_length": 8192, "num_tokens_per_microbatch_per_dp_rank": 16384}
+    selective = type("Config", (), {"__qualname__": "SelectiveAC.Config"})()
+    job = SimpleNamespace(
+        model_spec=SimpleNamespace(name="llama3", flavor="8B", model="Float8Linear"),
+        training=SimpleNamespace(num_tokens_per_train_step=-1, mixed_precision_param="bfloat16", **lengths),
+        parallelism=make_dataclass("Parallelism", degrees)(**degrees),
+        activation_checkpoint=selective,
+        compile=SimpleNamespace(enable=True, components=["model", "loss"]),
+    )
+    module = ModuleType("torchtitan.models.llama3.config_registry")
+    module.llama3_8b = lambda: job
+    for part in ("torchtitan", "torchtitan.models", "torchtitan.models.llama3"):
+        monkeypatch.setitem(sys.modules, part, ModuleType(part))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    found = configurations.read(name, gpus=8)
+    assert (found.model, found.software) == ("llama3-8b", "torchtitan-compile")
+    expected = {"tp": 2, "dp": 4, "zero": 3, "sequence": 8192, "micro_batch": 2, "global_batch": 8, "dtype": "fp8"}
+    assert found.layout.items() >= expected.items()
+    assert found.layout["recompute"] == {"gemm": 0.5, "attention": 0.0, "elementwise": 1.0}
+    assert configured([name], [8])[0] == "llama3-8b"
+
+
+def test_an_option_that_is_given_as_a_field_of_software_is_named():
+    with pytest.raises(nvcoll.InvalidArgument, match=r"`zero` is no field of software, but an option: pass --zero"):
+        plan("llama3-8b", on="hgx-h100", overrides={"zero": 3})

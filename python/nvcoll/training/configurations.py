@@ -69,7 +69,8 @@ def read(path: str | PathLike[str], *, gpus: int | None = None, machine_gpus: in
     """Returns what a file says of a training step.
 
     Args:
-        path: the file, or a folder with a ``config.json``.
+        path: the file, a folder with a ``config.json``, or a function of torchtitan,
+            ``torchtitan.models.llama3.config_registry:llama3_8b``, which is called.
         gpus: the number of GPUs of the job, whatever the file says.
         machine_gpus: the number that counts if neither `gpus` nor the file says one.
 
@@ -78,6 +79,8 @@ def read(path: str | PathLike[str], *, gpus: int | None = None, machine_gpus: in
         OSError: the file cannot be read.
     """
     where = str(path)
+    if torchtitan.is_function(where):
+        return torchtitan.from_function(where, _counts(where, gpus, machine_gpus))
     data = (Path(path) / "config.json" if Path(path).is_dir() else Path(path)).read_bytes()
     if len(data) > LARGEST_FILE:
         raise InvalidArgument(
@@ -90,7 +93,10 @@ def from_text(
     text: str, where: str = "text", *, gpus: int | None = None, machine_gpus: int | None = None
 ) -> Configuration:
     """Returns what a text says of a training step; arguments and errors as of `read`, where names the text."""
-    counts = Gpus(None if gpus is None else Fields({"gpus": gpus}, where).number("gpus"), machine_gpus)
+    counts = _counts(where, gpus, machine_gpus)
+    if "Trainer.Config(" in text and "torchtitan" in text:
+        function = "torchtitan.models.llama3.config_registry:llama3_8b"
+        raise InvalidArgument(f"{where} has jobs of torchtitan in Python: pass the name of a function, as {function}")
     for _, parse, reader in FORMATS:
         try:
             values = parse(text)
@@ -103,3 +109,7 @@ def from_text(
     formats += "" if find_spec("yaml") else "; install PyYAML for YAML"
     what = "has none of the formats that are read" if text.strip() else "is empty: pass one of these formats"
     raise InvalidArgument(f"{where} {what}: {formats}")
+
+
+def _counts(where: str, gpus: int | None, machine_gpus: int | None) -> Gpus:
+    return Gpus(None if gpus is None else Fields({"gpus": gpus}, where).number("gpus"), machine_gpus)

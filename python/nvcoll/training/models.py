@@ -26,7 +26,7 @@ from typing import Any
 
 from nvcoll._nvcoll import InvalidArgument, training_models, training_software
 from nvcoll.training import hub
-from nvcoll.training.options import Fields
+from nvcoll.training.options import Fields, PlanOptions
 
 
 @cache
@@ -98,7 +98,11 @@ def software_of(name: str | Fields, overrides: Fields | None = None) -> Fields:
         return fields
     if name not in software():
         raise InvalidArgument(f"no software is called `{name}`: choose from {', '.join(software())}")
-    return {**software()[name], **(overrides or {})}
+    known = software()[name]
+    if options := sorted((overrides or {}).keys() & PlanOptions.__annotations__.keys() - known.keys()):
+        option = f"--{options[0].replace('_', '-')}"
+        raise InvalidArgument(f"`{options[0]}` is no field of software, but an option: pass {option}")
+    return {**known, **(overrides or {})}
 
 
 def _from_toml(file: str) -> dict[str, Any]:

@@ -1,13 +1,17 @@
-"""Reads a job of torchtitan: the TOML that its versions up to 2025 take.
+"""Reads a job of torchtitan: the TOML that its versions up to 2025 take, or a function of its configurations in Python.
 
 Names of fields and defaults are from `torchtitan/config/job_config.py`; older files have the parallel sizes in
-`[training]` and `[experimental]`. Not read: lists of modules for stages, offload, quantisation of some layers only.
+`[training]` and `[experimental]`. The function ``torchtitan.models.llama3.config_registry:llama3_8b`` is called where
+torchtitan is installed, and its result is read as the TOML with these values. Not read: lists of modules for stages,
+offload, quantisation of some layers only.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
 from nvcoll.training.models import models
@@ -49,6 +53,53 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     hides = compiled and fields.typed(bool, "enable_async_tensor_parallel", False)
     software = "torchtitan-compile" if compiled else "torchtitan"
     return Configuration(model, layout, software, {"overlaps_tensor": True} if hides else {}, notes)
+
+
+def is_function(name: str) -> bool:
+    """Says whether a name is of a function that makes a job in Python."""
+    return re.fullmatch(r"\w+(\.\w+)*\.config_registry:\w+", name) is not None
+
+
+def from_function(name: str, gpus: Gpus) -> Configuration:
+    """Returns what a job in Python says; arguments and errors as of `read`.
+
+    Raises:
+        InvalidArgument: torchtitan, the module or the function is not there.
+    """
+    module, _, function = name.partition(":")
+    try:
+        job = getattr(import_module(module), function)()
+    except (ImportError, AttributeError) as error:
+        raise Fields({}, name).error(
+            f"{error}: install torchtitan, and pass a function of one of its modules"
+        ) from None
+    return read(_values(job), name, gpus)
+
+
+def _values(job: Any) -> dict[str, object]:
+    """Returns the values of a job in Python, by their names in TOML."""
+    training, spec = job.training, job.model_spec
+    sequence, tokens = training.max_context_length, training.num_tokens_per_microbatch_per_dp_rank
+    total = training.num_tokens_per_train_step
+    batch = {"local_batch_size": max(1, tokens // sequence), "seq_len": sequence}
+    batch |= {"global_batch_size": total // sequence} if total > 0 else {}
+    batch["mixed_precision_param"] = training.mixed_precision_param
+    again = type(job.activation_checkpoint).__qualname__.partition(".")[0]
+    mode = {"FullAC": "full", "SelectiveAC": "selective"}.get(again, "none")
+    fields = ("enable", "components", "enable_async_tensor_parallel")
+    compiled = {field: getattr(job.compile, field, None) for field in fields}
+    eight = "Float8" in repr(spec.model) or "MXFP8" in repr(spec.model)
+    return {
+        "model": {"name": spec.name, "flavor": spec.flavor, "converters": ["float8"] if eight else []},
+        "training": batch,
+        "parallelism": _fields_of(job.parallelism),
+        "activation_checkpoint": {"mode": mode, "selective_ac_option": "op"},
+        "compile": {**compiled, "components": list(compiled["components"] or ["model"])},
+    }
+
+
+def _fields_of(part: Any) -> dict[str, object]:
+    return {name: getattr(part, name) for name in getattr(part, "__dataclass_fields__", ())}
 
 
 def _layout(fields: Fields, gpus: int, layers: int) -> dict[str, object]:

@@ -12,6 +12,7 @@ from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.training import configurations
 from nvcoll.training.models import is_model, model_of
 from nvcoll.training.options import PlanOptions
+from nvcoll.training.torchtitan import is_function
 
 
 def numbers(text: str | None) -> list[int]:
@@ -62,7 +63,7 @@ def configured(
     assumed: list[str] = []
     for nth, file in enumerate(files):
         is_folder = (Path(file) / "config.json").is_file()
-        if nth == 0 and not is_folder and (not Path(file).is_file() or is_model(file)):
+        if nth == 0 and not is_folder and not is_function(file) and (not Path(file).is_file() or is_model(file)):
             how["model"] = file
             continue
         found = configurations.read(file, gpus=counts[0] if counts else None, machine_gpus=here)
