@@ -533,11 +533,11 @@ def test_deepspeed_says_batch_precision_and_sharding():
     }
     found = read(values, gpus=16)
     assert found.layout == {
-        **{"zero": 3, "tp": 1, "dtype": "bf16", "dp": 16},
+        **{"zero": 3, "offload": "parameters", "tp": 1, "dtype": "bf16", "dp": 16},
         **{"micro_batch": 2, "global_batch": 128},
     }
     assert found.model is None
-    assert found.notes == ["`offload_param` is not read", "all GPUs are data-parallel: 16 ranks"]
+    assert found.notes == ["all GPUs are data-parallel: 16 ranks"]
 
 
 @pytest.mark.parametrize(("text", "gpus"), [(MEGATRON, 512), (TORCHTITAN, 256), (BASE + " --bf16", 8)])

@@ -18,12 +18,14 @@ yaml = pytest.importorskip("yaml")
 AXOLOTL = {
     **{"base_model": "Qwen/Qwen3-8B", "sequence_len": 8192, "micro_batch_size": 1, "gradient_accumulation_steps": 2},
     **{"dp_shard_size": 2, "context_parallel_size": 2, "tensor_parallel_size": 2, "fsdp_version": 2, "bf16": "auto"},
-    **{"fsdp_config": {"offload_params": True, "reshard_after_forward": True, "state_dict_type": "FULL_STATE_DICT"}},
+    **{"fsdp_config": {"offload_params": False, "reshard_after_forward": True, "state_dict_type": "FULL_STATE_DICT"}},
     **{"optimizer": "adamw_bnb_8bit", "adapter": "qlora", "lora_r": 16, "load_in_4bit": True, "tiled_mlp": True},
+    **{"lora_target_modules": ["q_proj", "v_proj", "lm_head"]},
 }
 LLAMAFACTORY = {
     **{"model_name_or_path": "meta-llama/Meta-Llama-3-8B-Instruct", "finetuning_type": "lora", "lora_rank": 8},
     **{"cutoff_len": 2048, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 8, "bf16": True},
+    **{"quantization_bit": 4, "lora_target": "all"},
 }
 LLAMAFACTORY_V1 = {
     **{"model": "Qwen/Qwen3-0.6B", "train_dataset": "demo.yaml", "micro_batch_size": 4, "cutoff_len": 2048},
@@ -31,7 +33,13 @@ LLAMAFACTORY_V1 = {
 }
 ACCELERATE = {
     **{"distributed_type": "FSDP", "mixed_precision": "bf16", "num_machines": 1, "num_processes": 8},
-    **{"fsdp_config": {"fsdp_activation_checkpointing": True, "fsdp_reshard_after_forward": True}},
+    **{
+        "fsdp_config": {
+            "fsdp_activation_checkpointing": True,
+            "fsdp_offload_params": True,
+            "fsdp_reshard_after_forward": True,
+        }
+    },
     **{"parallelism_config": {"parallelism_config_dp_replicate_size": 2, "parallelism_config_dp_shard_size": 2}},
 }
 ACCELERATE["parallelism_config"]["parallelism_config_tp_size"] = 2
@@ -49,45 +57,54 @@ PRIMUS_ARGUMENTS = {
 PRIMUS = {"modules": {"pre_trainer": {"framework": "megatron", "model": "qwen2.5_72B.yaml"}}}
 PRIMUS["modules"]["pre_trainer"]["overrides"] = PRIMUS_ARGUMENTS
 
+DEEPSPEED = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}
+
 RECIPES = [
     pytest.param(
         *(AXOLOTL, "Qwen/Qwen3-8B", "fsdp2"),
         {"tp": 2, "cp": 2, "zero": 3, "sequence": 8192, "micro_batch": 1, "global_batch": 4, "dtype": "bf16"},
-        ["LoRA of rank 16", "4 bits", "adamw_bnb_8bit", "parameters in the memory of the host", "`tiled_mlp`"],
+        {"lora": 16, "lora_targets": "q,v", "quantize": "nf4-dq", "optimizer": "adamw-8bit"},
+        ["`tiled_mlp`", "adapters of `lm_head`"],
         id="axolotl",
     ),
     pytest.param(
         *(LLAMAFACTORY, "meta-llama/Meta-Llama-3-8B-Instruct", "fsdp2"),
         {"zero": 0, "sequence": 2048, "micro_batch": 1, "global_batch": 64, "recompute": "full", "dtype": "bf16"},
-        ["LoRA of rank 8"],
+        {"lora": 8, "quantize": "nf4-dq"},
+        [],
         id="llamafactory",
     ),
     pytest.param(
         *(LLAMAFACTORY_V1, "Qwen/Qwen3-0.6B", "fsdp2"),
         {"zero": 3, "sequence": 2048, "micro_batch": 4, "global_batch": 32},
-        ["optimizer muon"],
+        {"optimizer": "muon"},
+        [],
         id="llamafactory-v1",
     ),
     pytest.param(
         *(ACCELERATE, None, "fsdp2"),
         {"tp": 2, "dp": 4, "zero": 3, "shard_ranks": 2, "recompute": "full", "dtype": "bf16"},
+        {"offload": "parameters,optimizer"},
         [],
         id="accelerate",
     ),
     pytest.param(
         *(AUTOMODEL, "meta-llama/Llama-3.1-8B", "fsdp2"),
         {"tp": 2, "zero": 3, "global_batch": 512, "sequence": 4096, "recompute": "full", "dtype": "bf16"},
-        ["LoRA of rank 8"],
+        {"lora": 8},
+        [],
         id="automodel",
     ),
 ]
 
 
-@pytest.mark.parametrize(("values", "model", "software", "layout", "named"), RECIPES)
-def test_a_recipe_says_model_and_layout_and_names_what_is_not_read(values, model, software, layout, named):
+@pytest.mark.parametrize(("values", "model", "software", "layout", "trained", "named"), RECIPES)
+def test_a_recipe_says_model_and_layout_and_names_what_is_not_read(values, model, software, layout, trained, named):
     found = configurations.from_text(yaml.safe_dump(values), machine_gpus=8 if model else None)
     assert (found.model, found.software) == (model, software)
-    assert found.layout.items() >= layout.items()
+    assert found.layout.items() >= (layout | trained).items()
+    words = ("lora", "lora_targets", "dora", "quantize", "optimizer", "pure_bf16", "offload", "loss_chunks")
+    assert {word: found.layout[word] for word in words if word in found.layout} == trained
     assert all(any(word in note for note in found.notes) for word in named)
     assert len(found.notes) == len(named)
     plan(**{"model": "llama3.1-8b", **found.words()}, on="hgx-h100")
@@ -109,9 +126,33 @@ def test_files_of_deepspeed_that_a_recipe_names_are_read(tmp_path):
     with pytest.raises(nvcoll.InvalidArgument, match=r"ds/z3\.json of DeepSpeed, which is not there"):
         configurations.read(file)
     (tmp_path / "ds").mkdir()
-    (tmp_path / "ds/z3.json").write_text(json.dumps({"zero_optimization": {"stage": 3}}))
+    (tmp_path / "ds/z3.json").write_text(json.dumps(DEEPSPEED))
     found = configurations.read(file, gpus=8)
-    assert (found.layout["zero"], found.software) == (3, "deepspeed-zero")
+    assert (found.layout["zero"], found.layout["offload"], found.software) == (3, "optimizer", "deepspeed-zero")
+
+
+@pytest.mark.parametrize(
+    ("fields", "trained", "note"),
+    [
+        ({"optimizer": "came_pytorch"}, {}, "the optimizer came_pytorch is not priced"),
+        ({"adapter": None}, {"optimizer": "adamw-8bit"}, "without adapters are not priced"),
+        ({"unfrozen_parameters": ["lm_head"], "adapter": None}, {}, "frozen weights are not priced"),
+        ({"adapter": "llama-adapter"}, {}, "the adapter llama-adapter is not priced"),
+        ({"peft_use_dora": True}, {"dora": True}, "tiled_mlp"),
+        ({"liger_fused_linear_cross_entropy": True}, {"loss_chunks": 16}, "the fused loss counts"),
+        ({"activation_offloading": True}, {"offload": "activations"}, "tiled_mlp"),
+    ],
+)
+def test_what_is_trained_has_the_words_of_a_plan_or_a_note(fields, trained, note):
+    found = configurations.from_text(yaml.safe_dump(AXOLOTL | fields), gpus=8)
+    assert found.layout.items() >= trained.items()
+    assert any(note in one for one in found.notes)
+
+
+def test_a_plain_copy_of_axolotl_trains_in_bf16():
+    plain = {"base_model": "Qwen/Qwen3-8B", "micro_batch_size": 1, "bf16": True}
+    assert configurations.from_text(yaml.safe_dump(plain), gpus=8).layout["pure_bf16"] is True
+    assert "pure_bf16" not in configurations.from_text(yaml.safe_dump(plain | {"fsdp": ["full_shard"]}), gpus=8).layout
 
 
 def test_the_machine_has_the_gpus_that_no_file_says_and_the_job_those_that_it_says(tmp_path):
@@ -159,7 +200,7 @@ def test_arithmetic_and_case_of_a_script_are_computed():
     assert (found.model["layers"], found.model["vocab"]) == (32, 128256)
     assert (found.layout["global_batch"], found.layout["dp"]) == (31, 16)
     assert "not read: `use-new-thing`" in found.notes
-    assert any("optimizer muon is not priced" in note for note in found.notes)
+    assert found.layout["optimizer"] == "muon"
 
 
 @pytest.mark.parametrize("text", ["1/0", "$MISSING*2", "9**9**9", "f(2)", "((((", "1 1"])
@@ -206,10 +247,11 @@ def test_a_job_of_torchtitan_in_python_is_read_as_its_toml(monkeypatch, tmp_path
 
     degrees = {"tensor_parallel_degree": 2, "data_parallel_shard_degree": -1}
     lengths = {"max_context_length": 8192, "num_tokens_per_microbatch_per_dp_rank": 16384}
+    lengths |= {"num_tokens_per_train_step": -1, "mixed_precision_param": "bfloat16"}
     selective = type("Config", (), {"__qualname__": "SelectiveAC.Config"})()
     job = SimpleNamespace(
         model_spec=SimpleNamespace(name="llama3", flavor="8B", model="Float8Linear"),
-        training=SimpleNamespace(num_tokens_per_train_step=-1, mixed_precision_param="bfloat16", **lengths),
+        training=make_dataclass("Training", lengths)(**lengths),
         parallelism=make_dataclass("Parallelism", degrees)(**degrees),
         activation_checkpoint=selective,
         compile=SimpleNamespace(enable=True, components=["model", "loss"]),
@@ -230,3 +272,13 @@ def test_a_job_of_torchtitan_in_python_is_read_as_its_toml(monkeypatch, tmp_path
 def test_an_option_that_is_given_as_a_field_of_software_is_named():
     with pytest.raises(nvcoll.InvalidArgument, match=r"`zero` is no field of software, but an option: pass --zero"):
         plan("llama3-8b", on="hgx-h100", overrides={"zero": 3})
+
+
+def test_a_job_of_torchtitan_says_its_optimizer_and_what_waits_in_ram():
+    text = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nenable_cpu_offload = true\n[optimizer]\nname = "{}"'
+    found = configurations.from_text(text.format("Muon"), gpus=8)
+    assert (found.layout["offload"], found.layout["optimizer"]) == ("parameters,optimizer", "muon")
+    assert (
+        "the optimizer Shampoo is not priced: it counts as AdamW"
+        in configurations.from_text(text.format("Shampoo"), gpus=8).notes
+    )

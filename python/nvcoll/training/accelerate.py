@@ -52,12 +52,9 @@ def _deepspeed(fields: Fields, where: str, gpus: Gpus, notes: list[str]) -> dict
     if name := fields.typed(str, "deepspeed_config_file", ""):
         found = finetuning.deepspeed_file(name, where, gpus)
         notes += found.notes
-        return {"zero": found.layout["zero"]}
-    offload = [
-        what
-        for what, name in (("optimizer states", "optimizer"), ("parameters", "param"))
-        if fields.first(f"offload_{name}_device") not in (None, "none")
-    ]
-    notes += finetuning.not_priced(offload=offload)
+        return finetuning.sharding(found)
+    devices = {"optimizer": "offload_optimizer_device", "parameters": "offload_param_device"}
+    parts = [part for part, name in devices.items() if fields.first(name) not in (None, "none")]
+    layout = finetuning.tuned(notes, offload=parts)
     notes += fields.not_read(TABLE["without_effect"], "deepspeed_config.")
-    return {"zero": fields.number("zero_stage", default=2, least=0)}
+    return layout | {"zero": fields.number("zero_stage", default=2, least=0)}

@@ -48,10 +48,15 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     layout |= {"sequence": length} if length else {}
     notes += [] if length else ["the length of sequences is not in the file: that of the model is taken"]
     adapter, weights = fields.part("peft"), fields.part("quantization")
-    bits = "4 bits" if weights.first("load_in_4bit") else "8 bits" if weights.first("load_in_8bit") else ""
-    rank = adapter.number("dim", default=8) if adapter.values else None
-    optimizer = str(fields.part("optimizer").first("_target_") or "").rpartition(".")[2]
-    notes += finetuning.not_priced(rank, bits, optimizer.lower().replace("fusedadam", "adam"))
+    four, eight = (weights.first(name) for name in ("load_in_4bit", "load_in_8bit"))
+    layout |= finetuning.tuned(
+        notes,
+        rank=adapter.number("dim", default=8) if adapter.values else None,
+        targets=adapter.first("target_modules"),
+        is_dora=adapter.first("use_dora") is True,
+        weights="nf4" if four else "int8" if eight else None,
+        optimizer=str(fields.part("optimizer").first("_target_") or "").rpartition(".")[2],
+    )
     notes += fields.not_read(TABLE["without_effect"]) + spread.not_read(TABLE["without_effect"], "distributed.")
     model = fields.part("model")
     nested = model.part("config") if isinstance(model.values.get("config"), dict) else model

@@ -32,7 +32,7 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     software = "fsdp2"
     if name := fields.typed(str, "deepspeed", ""):
         found = finetuning.deepspeed_file(name, where, gpus)
-        layout["zero"], software = found.layout["zero"], "deepspeed-zero"
+        layout, software = {**layout, **finetuning.sharding(found)}, "deepspeed-zero"
         notes += found.notes
     elif fields.first("fsdp", "fsdp_config", "dp_shard_size"):
         layout |= finetuning.fsdp(fields.part("fsdp_config"), notes)
@@ -46,10 +46,23 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     layout["dtype"] = next((one for one in ("fp8", "bf16", "fp16") if fields.first(one)), "tf32")
     adapter = fields.typed(str, "adapter", "")
     rank = fields.number("lora_r", default=8) if adapter in ("lora", "qlora") else None
-    bits = "4 bits" if fields.first("load_in_4bit") else "8 bits" if fields.first("load_in_8bit") else ""
-    offload = ["activations"] if fields.first("activation_offloading") else []
-    frozen = bool(fields.first("unfrozen_parameters"))
-    notes += finetuning.not_priced(rank, bits, fields.typed(str, "optimizer", ""), offload, frozen)
+    is_plain = layout["zero"] == 0 and software == "fsdp2"
+    if layout["dtype"] == "bf16" and is_plain and not adapter and not fields.first("unfrozen_parameters"):
+        layout["pure_bf16"] = True
+        notes.append("without FSDP and DeepSpeed parameters are trained in bf16")
+    offload = str(layout.get("offload", "")).split(",") if "offload" in layout else []
+    layout |= finetuning.tuned(
+        notes,
+        rank=rank,
+        targets="all" if fields.first("lora_target_linear") else fields.first("lora_target_modules"),
+        is_dora=fields.first("peft_use_dora") is True,
+        weights="nf4-dq" if fields.first("load_in_4bit") else "int8" if fields.first("load_in_8bit") else None,
+        optimizer=fields.typed(str, "optimizer", ""),
+        offload=[*offload, *(["activations"] if fields.first("activation_offloading") else [])],
+    )
+    notes += ["frozen weights are not priced: all weights train"] if fields.first("unfrozen_parameters") else []
     notes += [] if rank or not adapter else [f"the adapter {adapter} is not priced: all weights train"]
+    is_fused = "cut_cross_entropy" in str(fields.first("plugins")) or fields.first("liger_fused_linear_cross_entropy")
+    layout |= finetuning.fused_loss(notes) if is_fused or fields.first("cut_cross_entropy") else {}
     notes += fields.not_read(TABLE["without_effect"])
     return Configuration(model, layout, software, notes=notes)

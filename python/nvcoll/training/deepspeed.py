@@ -1,7 +1,7 @@
 """Reads the JSON of DeepSpeed: batch, precision and sharding. The model comes from elsewhere.
 
 All GPUs are data-parallel except GPUs that the file gives to tensor parallelism. `auto` counts as absent. Not read:
-offload to host or disk, quantisation of ZeRO++.
+quantisation of ZeRO++.
 """
 
 from __future__ import annotations
@@ -27,10 +27,15 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     """
     fields = Fields({name: value for name, value in values.items() if value != "auto"}, where)
     zero = fields.part("zero_optimization")
-    notes = [f"`{name}` is not read" for name in ("offload_optimizer", "offload_param") if zero.first(name)]
+    notes = list[str]()
     stage = str(zero.number("stage", default=0, least=0))
+    parts = {"optimizer": "offload_optimizer", "parameters": "offload_param"}
+    devices = {part: zero.part(name).typed(str, "device", "none") for part, name in parts.items()}
+    offload = ",".join(part for part, device in devices.items() if device != "none")
+    notes += ["what waits on NVMe counts as in RAM"] if "nvme" in devices.values() else []
     stages = {str(at): at for at in range(4)}
     layout: dict[str, object] = {"zero": fields.chosen("`zero_optimization.stage`", stage, stages)}
+    layout |= {"offload": offload} if offload else {}
     tensor = layout["tp"] = max(1, fields.part("tensor_parallel").number("autotp_size", default=1, least=0))
     ranks = zero.number("mics_shard_size", "zero_hpz_partition_size", default=1)
     layout |= {"shard_ranks": ranks} if ranks > 1 and layout["zero"] else {}

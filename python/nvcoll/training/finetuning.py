@@ -6,17 +6,19 @@ Each reader passes what its own file says, in the words of this module. An optim
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from nvcoll.training import deepspeed
-from nvcoll.training.fields import Configuration, Fields, Gpus
+from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
 
 SHARDING: Final = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2, "NO_SHARD": 0, "HYBRID_SHARD": 3, "HYBRID_SHARD_ZERO2": 2}
 """The ZeRO stages of strategies of FSDP, by their names in torch."""
-ADAM: Final = ("", "adam", "adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf", "paged_adamw_32bit")
-"""Names of Adam with states in fp32."""
+OPTIMIZERS: Final[Mapping[str, str]] = TABLES["finetuning"]["optimizers"]
+MODULES: Final = ("q", "k", "v", "o", "gate", "up", "down", "q_a", "q_b", "kv_a", "kv_b")
+FUSED_CHUNKS: Final = 16
+"""The chunks of a loss that is one kernel with the head. Chosen: the logits of a chunk are small beside a layer."""
 HYBRID: Final = ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
 WITHOUT_EFFECT: Final = (
     "(fsdp_)?(auto_wrap_policy|backward_prefetch|forward_prefetch|cpu_ram_efficient_loading|state_dict_type|version|"
@@ -36,7 +38,7 @@ def fsdp(fields: Fields, notes: list[str]) -> dict[str, object]:
     layout: dict[str, object] = {"zero": min(stage, 2) if gathers_once else stage}
     layout |= {"shard_ranks": 8} if strategy in HYBRID else {}
     layout |= {"recompute": "full"} if plain.first("activation_checkpointing") is True else {}
-    notes += not_priced(offload=["parameters"] if plain.first("offload_params") is True else [])
+    layout |= {"offload": "parameters,optimizer"} if plain.first("offload_params") is True else {}
     notes += plain.not_read(WITHOUT_EFFECT, "fsdp_config.")
     return layout
 
@@ -61,24 +63,57 @@ def deepspeed_file(name: str, where: str, gpus: Gpus) -> Configuration:
     return deepspeed.read(values, str(found), gpus)
 
 
-def not_priced(
-    lora: int | None = None, bits: str = "", optimizer: str = "", offload: Sequence[str] = (), frozen: bool = False
-) -> list[str]:
-    """Returns notes on what a step of fine-tuning has and nvcoll does not price.
+def tuned(
+    notes: list[str],
+    *,
+    rank: int | None = None,
+    targets: object = None,
+    is_dora: bool = False,
+    weights: str | None = None,
+    optimizer: str = "",
+    offload: Sequence[str] = (),
+) -> dict[str, object]:
+    """Returns what is trained, and where its state is kept, in the words of `PlanOptions`.
 
     Args:
-        lora: the rank of adapters.
-        bits: the precision in which weights are stored.
-        optimizer: the name of the optimizer.
-        offload: what is kept in the memory of the host.
-        frozen: whether only a part of the weights trains.
+        notes: gets what has no word.
+        rank: the rank of adapters.
+        targets: the modules that have adapters, as PEFT takes them.
+        is_dora: whether adapters have magnitudes.
+        weights: the format of frozen weights.
+        optimizer: the name of the optimizer in its framework.
+        offload: what waits in RAM.
     """
-    notes = [f"LoRA of rank {lora} is not priced: all weights train"] if lora else []
-    notes += ["frozen weights are not priced: all weights train"] if frozen else []
-    notes += [f"weights in {bits} are not priced: they count as bf16"] if bits else []
-    notes += [] if optimizer.lower() in ADAM else [f"the optimizer {optimizer} is not priced: it counts as AdamW"]
-    notes += [f"{one} in the memory of the host are not priced: they count on the GPU" for one in offload]
-    return notes
+    layout: dict[str, object] = {"offload": ",".join(dict.fromkeys(offload))} if offload else {}
+    name = OPTIMIZERS.get(optimizer.lower(), "")
+    layout |= {"optimizer": name} if name not in ("", "adamw") else {}
+    notes += [] if name or not optimizer else [f"the optimizer {optimizer} is not priced: it counts as AdamW"]
+    if rank is None:
+        return layout | _without_adapters(weights, notes)
+    layout |= {"lora": rank} | ({"dora": True} if is_dora else {}) | ({"quantize": weights} if weights else {})
+    listed = targets if isinstance(targets, list) else str(targets or "all").split(",")
+    words = [str(one).strip().rpartition(".")[2].partition("_proj")[0] for one in listed]
+    if not {"all", "*", "all-linear"} & {*words}:
+        layout["lora_targets"] = ",".join(word for word in words if word in MODULES) or "all"
+        others = [f"`{word}`" for word in words if word not in MODULES]
+        notes += [f"adapters of {', '.join(others)} are not priced"] if others else []
+    return layout
+
+
+def _without_adapters(weights: str | None, notes: list[str]) -> dict[str, object]:
+    notes += [f"weights in {weights} without adapters are not priced: they count as bf16"] if weights else []
+    return {}
+
+
+def sharding(found: Configuration) -> dict[str, object]:
+    """Returns what a configuration of DeepSpeed says of sharding and offload."""
+    return {word: found.layout[word] for word in ("zero", "offload") if word in found.layout}
+
+
+def fused_loss(notes: list[str]) -> dict[str, object]:
+    """Returns a loss that never has all logits."""
+    notes.append(f"the fused loss counts as one in {FUSED_CHUNKS} chunks")
+    return {"loss_chunks": FUSED_CHUNKS}
 
 
 def batch(micro: int, steps: int, ranks: int | None) -> dict[str, object]:

@@ -39,7 +39,7 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     software = "fsdp2"
     if name := fields.typed(str, "deepspeed", "") or spread.typed(str, "config_file", ""):
         found = finetuning.deepspeed_file(name, where, gpus)
-        layout["zero"], software = found.layout["zero"], "deepspeed-zero"
+        layout, software = {**layout, **finetuning.sharding(found)}, "deepspeed-zero"
         notes += found.notes
     elif kind.startswith("fsdp") or fields.first("fsdp"):
         layout["zero"] = 3
@@ -54,10 +54,26 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     layout["dtype"] = "fp8" if fields.first("fp8") else halves
     how = fields.typed(str, "finetuning_type", adapter.typed(str, "name", "full" if "model" in values else "lora"))
     rank = (fields.number("lora_rank", default=0, least=0) or adapter.number("r", default=8)) if how == "lora" else None
-    bits = fields.number("quantization_bit", default=0, least=0) or fields.part("quant_config").first("name")
+    bits = fields.number("quantization_bit", default=0, least=0)
+    four = "nf4-dq" if fields.typed(bool, "double_quantization", True) else "nf4"
+    named_weights = fields.part("quant_config").first("name")
+    notes += [f"weights in {named_weights} are not priced: they count as bf16"] if named_weights else []
     named = [name for name in TABLE["optimizers"] if fields.first(f"use_{name}")]
     optimizer = [*named, str(fields.first("optim") or fields.part("optim_config").first("name") or "")][0]
-    notes += finetuning.not_priced(rank, f"{bits} bits" if bits else "", optimizer, frozen=how == "freeze")
+    offload = str(layout.get("offload", "")).split(",") if "offload" in layout else []
+    layout |= finetuning.tuned(
+        notes,
+        rank=rank,
+        targets=fields.first("lora_target") or adapter.first("target_modules"),
+        is_dora=fields.first("use_dora") is True,
+        weights={4: four, 8: "int8"}.get(bits),
+        optimizer=optimizer,
+        offload=offload,
+    )
+    layout |= {"pure_bf16": True} if fields.first("pure_bf16") and not rank else {}
+    layout |= finetuning.fused_loss(notes) if fields.first("enable_liger_kernel") else {}
+    notes += ["frozen weights are not priced: all weights train"] if how == "freeze" else []
+    notes += [f"weights in {bits} bits are not priced: they count as bf16"] if bits not in (0, 4, 8) else []
     notes += [] if how in ("lora", "freeze", "full") else [f"`{how}` is not priced: all weights train"]
     notes += fields.not_read(TABLE["without_effect"])
     return Configuration(model, layout, software, notes=notes)

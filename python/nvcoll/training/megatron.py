@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nvcoll.training import shell
 from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
-from nvcoll.training.finetuning import not_priced
+from nvcoll.training.finetuning import tuned
 from nvcoll.training.models import models, shipped
 from nvcoll.training.options import PARTS_OF_LAYERS, RECOMPUTE
 
@@ -58,14 +58,10 @@ def _configuration(
         overrides |= TABLE["software"].get(name, {})
     old = not {"DDP-impl", "activations-checkpoint-method"}.isdisjoint(flags)
     software = "megatron-deepspeed" if "deepspeed" in flags else "megatron" if old else "megatron-core"
-    notes += not_priced(optimizer=fields.typed(str, "optimizer", ""), offload=_offloaded(fields))
+    offload = [what for name, what in TABLE["offload"].items() if fields.first(name) is not None]
+    layout |= tuned(notes, optimizer=fields.typed(str, "optimizer", ""), offload=offload)
     fields.asked.update({"num-layers"}, TABLE["software"], TABLE["dtype"], TABLE["switches"])
     return Configuration({**model}, layout, software, overrides, notes + fields.not_read(without_effect))
-
-
-def _offloaded(fields: Fields) -> list[str]:
-    """Returns what arguments keep in the memory of the host."""
-    return [what for name, what in TABLE["offload"].items() if fields.first(name) is not None]
 
 
 def _layout(fields: Fields, gpus: Gpus, notes: list[str]) -> dict[str, object]:

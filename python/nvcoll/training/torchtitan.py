@@ -3,7 +3,7 @@
 Names of fields and defaults are from `torchtitan/config/job_config.py`; older files have the parallel sizes in
 `[training]` and `[experimental]`. The function ``torchtitan.models.llama3.config_registry:llama3_8b`` is called where
 torchtitan is installed, and its result is read as the TOML with these values. Not read: lists of modules for stages,
-offload, quantisation of some layers only.
+quantisation of some layers only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
+from nvcoll.training.finetuning import tuned
 from nvcoll.training.models import models
 from nvcoll.training.options import PARTS_OF_LAYERS, RECOMPUTE
 
@@ -44,6 +45,8 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     layout, notes = _layout(fields, count, models()[model]["layers"]), list[str]()
     if layout["schedule"] == "zero-bubble-1p":
         notes.append("the schedule counts as zero-bubble-1p with one chunk per stage")
+    offload = ["parameters", "optimizer"] if fields.first("enable_cpu_offload") is True else []
+    layout |= tuned(notes, optimizer=job.part("optimizer").typed(str, "name", ""), offload=offload)
     layout["recompute"] = _recompute(job.part("activation_checkpoint"))
     eight = any(one == "float8" for one in job.part("model").typed(list, "converters", []))
     eight = eight or job.part("float8").typed(bool, "enable_float8_linear", False)
@@ -71,19 +74,18 @@ def from_function(name: str, gpus: Gpus) -> Configuration:
         job = getattr(import_module(module), function)()
     except (ImportError, AttributeError) as error:
         raise Fields({}, name).error(
-            f"{error}: install torchtitan, and pass a function of one of its modules"
+            f"{error}: install torchtitan with what this job needs, and pass a function of a module"
         ) from None
     return read(_values(job), name, gpus)
 
 
 def _values(job: Any) -> dict[str, object]:
     """Returns the values of a job in Python, by their names in TOML."""
-    training, spec = job.training, job.model_spec
-    sequence, tokens = training.max_context_length, training.num_tokens_per_microbatch_per_dp_rank
-    total = training.num_tokens_per_train_step
-    batch = {"local_batch_size": max(1, tokens // sequence), "seq_len": sequence}
-    batch |= {"global_batch_size": total // sequence} if total > 0 else {}
-    batch["mixed_precision_param"] = training.mixed_precision_param
+    training, spec = _fields_of(job.training), job.model_spec
+    if (sequence := training.get("max_context_length")) and isinstance(sequence, int):  # batches in tokens, since 2026
+        tokens, total = (int(str(training[f"num_tokens_per_{of}"])) for of in ("microbatch_per_dp_rank", "train_step"))
+        training |= {"seq_len": sequence, "local_batch_size": max(1, tokens // sequence)}
+        training |= {"global_batch_size": total // sequence} if total > 0 else {}
     again = type(job.activation_checkpoint).__qualname__.partition(".")[0]
     mode = {"FullAC": "full", "SelectiveAC": "selective"}.get(again, "none")
     fields = ("enable", "components", "enable_async_tensor_parallel")
@@ -91,7 +93,7 @@ def _values(job: Any) -> dict[str, object]:
     eight = "Float8" in repr(spec.model) or "MXFP8" in repr(spec.model)
     return {
         "model": {"name": spec.name, "flavor": spec.flavor, "converters": ["float8"] if eight else []},
-        "training": batch,
+        "training": training,
         "parallelism": _fields_of(job.parallelism),
         "activation_checkpoint": {"mode": mode, "selective_ac_option": "op"},
         "compile": {**compiled, "components": list(compiled["components"] or ["model"])},
