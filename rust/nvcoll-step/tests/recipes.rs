@@ -134,6 +134,20 @@ fn adapters_alone_are_reduced() {
 }
 
 #[test]
+fn two_layers_of_a_sharded_base_are_gathered_without_gradients() {
+    let buffers = |recipe: Value| {
+        let mut fields = fields(8, &recipe);
+        fields["sharding"] = json!("parameters");
+        line(&request("llama3.1-8b", layout(fields), "fsdp2").plan().unwrap(), MemoryLine::Buffers)
+    };
+    let layer: f64 = MODULES.iter().map(|(columns, rows)| columns * rows).sum();
+    assert_equal(buffers(json!({})), 2.0 * 4.0 * layer, "all is trained: bf16 parameters and gradients");
+    let of_adapters = 2.0 * 2.0 * adapters(16.0, &[0, 1, 2, 3, 4, 5, 6]) / LAYERS;
+    assert_equal(buffers(json!({"lora": 16})), 2.0 * 2.0 * layer + of_adapters, "adapters alone have gradients");
+    assert_equal(buffers(json!({"lora": 16, "quantize": "nf4"})), 2.0 * 0.5625 * layer + of_adapters, "in four bits");
+}
+
+#[test]
 fn optimizers_have_the_bytes_of_their_states() {
     let parameters = Model::named("llama3.1-8b").unwrap().parameters();
     for (name, bytes, narrow) in [

@@ -60,6 +60,7 @@ impl Request {
         let part = |name, bytes| MemoryPart { name, bytes };
         let optimizer = self.optimizer_bytes(of);
         let base = self.layout.recipe.base_bytes();
+        let ends = if self.is_adapted() { 0.0 } else { of.ends };
         let resident = self.resident("parameters", of);
         let frozen = |resident: f64, shards: f64, expert_shards: f64| match self.is_adapted() {
             true => {
@@ -70,15 +71,16 @@ impl Request {
         };
         if self.shards_layers() {
             let layer = (of.dense + if layout.expert == 1 { of.experts / of_tensor } else { 0.0 }) / of.layers.max(1.0);
+            let of_experts = if layout.expert == 1 { experts } else { 0.0 };
+            let trained_layer = (dense - ends + of_experts) / of.layers.max(1.0);
             return vec![
                 part(MemoryLine::Parameters, 2.0 * experts / expert_shards * resident),
                 part(MemoryLine::Frozen, frozen(resident, shards, expert_shards)),
                 part(MemoryLine::Gradients, sharded_gradient * dense / shards + gradient * experts / expert_shards),
                 part(MemoryLine::Optimizer, optimizer),
-                part(MemoryLine::Buffers, 2.0 * 2.0 * 2.0 * layer),
+                part(MemoryLine::Buffers, 2.0 * (base * layer + 2.0 * trained_layer)),
             ];
         }
-        let ends = if self.is_adapted() { 0.0 } else { of.ends };
         let gradients = match layout.sharding {
             _ if layout.recipe.optimizer_in_backward == Some(true) => {
                 gradient * self.largest_matrix().min(dense + experts)
