@@ -108,3 +108,12 @@ def test_a_larger_batch_makes_cards_matter_less():
 def test_a_step_waits_for_less_than_its_gradient(llama):
     alone = training.Machine(EIGHT_NODES).fabric.predict("all_reduce", 140 * 10**9).time_us / 1e6
     assert llama.parts["data"] < 0.5 * alone and llama.parts["data"] < 0.05 * llama.seconds
+
+
+def test_the_runs_of_fine_tuning_are_predicted_as_the_page_says(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS.parent / "tools" / "training"))
+    import fine_tuning
+
+    shown = [line for line in GUIDE.splitlines() if re.match(r"\| (Llama|Qwen) .* \(", line)]
+    assert len(shown) >= 12
+    assert set(shown) <= set(fine_tuning.lines(list(fine_tuning.compared())))
