@@ -46,6 +46,7 @@ def test_the_help_of_every_command_has_an_example(command):
         (("predict", "all_reduce", "--algo", "Tree"), "pass --env NCCL_ALGO=Tree"),
         (("bench", "--algo", "ring"), "pass -a NAME"),
         (("plan", "llama3-8b", "--step", "x"), "pass --save FILE"),
+        (("plan", "llama3-8b", "--dtype", "int4"), "a frozen base in few bits is --lora 16 --quantize nf4"),
         (("run", "-np", "2", "x.py"), "-n / --world-size takes a number: pass one, as -n 4"),
         (("bench", "--iters", "2"), "pass --rounds"),
         (("bench", "-d", "all"), "one dtype at a time"),

@@ -28,6 +28,7 @@ from nvcoll.training.models import models, shipped
         ("Qwen/Qwen2.5-Coder-32B-Instruct", "qwen2.5-32b", None),
         ("openai/gpt-oss-120b", "gpt-oss-120b", "mxfp4"),
         ("llama-3.1-405b", "llama3.1-405b", None),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron3-nano-30b-a3b", None),
         ("mistralai/Voxtral-Small-24B-2507", None, None),
         ("Qwen/Qwen3-Coder-30B", None, None),
     ],

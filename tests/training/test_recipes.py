@@ -282,3 +282,38 @@ def test_a_job_of_torchtitan_says_its_optimizer_and_what_waits_in_ram():
         "the optimizer Shampoo is not priced: it counts as AdamW"
         in configurations.from_text(text.format("Shampoo"), gpus=8).notes
     )
+
+
+NEMO = {
+    **{"micro_batch_size": 1, "global_batch_size": 128, "tensor_model_parallel_size": 4, "sequence_parallel": True},
+    **{"encoder_seq_length": 4096, "max_position_embeddings": "${.encoder_seq_length}", "num_layers": 32},
+    **{"pipeline_model_parallel_size": 1, "hidden_size": 4096, "num_attention_heads": 32, "num_query_groups": 8},
+    **{"ffn_hidden_size": 14336, "activation": "fast-swiglu", "share_embeddings_and_output_weights": False},
+    **{"position_embedding_type": "rope", "activations_checkpoint_granularity": "selective", "drop_layers": []},
+    **{"tokenizer": {"library": "huggingface", "type": "meta-llama/Meta-Llama-3-8B"}, "new_thing": 3},
+    **{"optim": {"name": "distributed_fused_adam"}, "peft": {"peft_scheme": "lora"}, "bias": False},
+}
+
+
+def test_a_configuration_of_nemo_has_arguments_of_megatron_under_its_names():
+    file = {"model": NEMO, "trainer": {"devices": 8, "num_nodes": 2, "precision": "bf16-mixed"}}
+    found = configurations.from_text(yaml.safe_dump(file))
+    assert found.software == "nemo"
+    model = {"layers": 32, "hidden": 4096, "kv_heads": 8, "gated": True, "vocab": 128512, "tied": False}
+    assert found.model.items() >= model.items()
+    expected = {"tp": 4, "dp": 4, "zero": 1, "sequence": 4096, "recompute": "selective", "dtype": "bf16"}
+    assert found.layout.items() >= expected.items()
+    assert any("`peft_scheme` lora" in note for note in found.notes)
+    assert "not read: `new-thing`" in found.notes
+
+
+def test_a_stage_that_is_no_supervised_training_is_named():
+    found = configurations.from_text(yaml.safe_dump(LLAMAFACTORY | {"stage": "dpo"}), gpus=8)
+    assert "the stage dpo is not priced: it counts as supervised training" in found.notes
+
+
+def test_a_job_of_accelerate_without_distribution_has_one_gpu():
+    found = configurations.from_text(
+        yaml.safe_dump({"distributed_type": "NO", "mixed_precision": "fp16"}), machine_gpus=8
+    )
+    assert found.layout["dp"] == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from nvcoll._nvcoll import collective_spelled
 
@@ -54,12 +54,18 @@ NUMBERS = ("Input should be a valid integer", "Input should be a valid number", 
 """How the errors of typer begin that say that a value is no number; of its old versions too."""
 
 
+WEIGHTS: Final = ("int4", "int8", "4bit", "8bit", "nf4", "q4", "q8")
+"""Formats of weights that people pass as a precision of products."""
+
+
 def message(error: Any) -> str:
     """Returns the message of an error in the arguments: in our words, with what to pass; the command has all of it."""
     text: str = error.format_message()
     context, param = getattr(error, "ctx", None), getattr(error, "param", None)
     if param is not None and any(words in text for words in NUMBERS):
         return f"{' / '.join(param.opts)} takes a number: pass one, as {param.opts[0]} 4"
+    if param is not None and "--dtype" in param.opts and any(word in text for word in WEIGHTS):
+        return f"{text} These are the precisions of products: a frozen base in few bits is --lora 16 --quantize nf4"
     if context is None:
         return text
     has = {option for one in context.command.params for option in one.opts}

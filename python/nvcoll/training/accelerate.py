@@ -40,7 +40,8 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     precision = fields.typed(str, "mixed_precision", "no")
     layout["dtype"] = fields.chosen("`mixed_precision`", precision, TABLE["dtype"])
     notes += ["no precision is given: fp32 is taken as tf32"] if precision == "no" else []
-    said = fields.number("num_processes") if fields.first("num_processes") else None
+    alone = 1 if fields.first("distributed_type") in ("NO", "no", False) else None
+    said = fields.number("num_processes") if fields.first("num_processes") else alone
     each = sizes["tp"] * sizes["cp"]
     data = finetuning.ranks(fields, Gpus(gpus.of(said)), each)
     layout |= {"dp": data} if data and gpus.of(said) != gpus.machine else {}

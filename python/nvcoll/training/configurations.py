@@ -25,6 +25,7 @@ from nvcoll.training import (
     huggingface,
     llamafactory,
     megatron,
+    nemo,
     primus,
     torchtitan,
 )
@@ -60,6 +61,7 @@ FORMATS: Final[tuple[tuple[str, Callable[[str], object], ModuleType], ...]] = (
     ("YAML of accelerate", _yaml, accelerate),
     ("YAML of NeMo Automodel", _yaml, automodel),
     ("YAML of Primus", _yaml, primus),
+    ("YAML of NeMo with Megatron-Core", _yaml, nemo),
     ("arguments of Megatron-LM, also in a shell script", str, megatron),
 )
 """All formats: title, parser, module. The first whose `is_read` recognises a file reads it."""

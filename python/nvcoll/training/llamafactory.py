@@ -75,5 +75,7 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     notes += ["frozen weights are not priced: all weights train"] if how == "freeze" else []
     notes += [f"weights in {bits} bits are not priced: they count as bf16"] if bits not in (0, 4, 8) else []
     notes += [] if how in ("lora", "freeze", "full") else [f"`{how}` is not priced: all weights train"]
+    stage = fields.typed(str, "stage", "sft")
+    notes += [] if stage in ("pt", "sft") else [f"the stage {stage} is not priced: it counts as supervised training"]
     notes += fields.not_read(TABLE["without_effect"])
     return Configuration(model, layout, software, notes=notes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from nvcoll.training import shell
@@ -31,14 +32,27 @@ def read(text: str, where: str, gpus: Gpus) -> Configuration:
         InvalidArgument: an argument is missing or wrong, or a variable that it needs has no value.
     """
     flags, notes = shell.flags(text, where)
+    found = of_flags(flags, where, gpus, "")
+    return replace(found, notes=notes + found.notes)
+
+
+def of_flags(flags: Mapping[str, str], where: str, gpus: Gpus, without_effect: str) -> Configuration:
+    """Returns what arguments say by their names; `without_effect` as of `Fields.not_read`.
+
+    Raises:
+        InvalidArgument: an argument is missing or wrong.
+    """
+    notes = list[str]()
     if pattern := _pattern(Fields(flags, where)):
         flags = {"num-layers": str(len(pattern)), **flags}
     fields = Fields(flags, where)
     layout, model = _layout(fields, gpus, notes), _model(fields, fields.sizes(TABLE["layout"])["tp"], notes)
-    return _configuration(fields, model, layout, notes, TABLE["without_effect"])
+    return _configuration(fields, model, layout, notes, f"{without_effect}|{TABLE['without_effect']}")
 
 
-def of_model(model: str, flags: Mapping[str, str], where: str, gpus: Gpus, without_effect: str) -> Configuration:
+def of_model(
+    model: Mapping[str, object], flags: Mapping[str, str], where: str, gpus: Gpus, without_effect: str
+) -> Configuration:
     """Returns what arguments say of the step of a known model; `without_effect` as of `Fields.not_read`.
 
     Raises:
@@ -156,7 +170,7 @@ def _vocabulary(fields: Fields, tensor: int, notes: list[str]) -> int:
         return fields.number("padded-vocab-size")
     kind = fields.typed(str, "tokenizer-type", "GPT2BPETokenizer" if "merge-file" in fields.values else "")
     tokenizer = fields.typed(str, "tokenizer-model", "")
-    model = shipped(tokenizer) if tokenizer else None
+    model = next((known for name in (tokenizer, kind) if name and (known := shipped(name))), None)
     known = models()[model]["vocab"] if model else TABLE["vocabularies"].get(kind)
     if known and "vocab-size" not in fields.values:
         notes.append(f"the vocabulary has {known} tokens, as {model or kind} has")
