@@ -68,6 +68,12 @@ class PlanOptions(TypedDict, total=False):
 
 SCHEDULES: Final = get_args(Schedule)
 
+RECIPE: Final = (
+    *("lora", "lora_targets", "dora", "quantize", "optimizer", "pure_bf16", "optimizer_in_backward", "offload"),
+    *("loss_chunks", "document"),
+)
+"""The words of what is trained and where its state is kept, which a sweep leaves as they are."""
+
 RECOMPUTE: Final[Mapping[str, Recompute]] = {name: name for name in get_args(Recompute)}
 """What can be computed again, by its name."""
 

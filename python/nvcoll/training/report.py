@@ -24,6 +24,7 @@ from nvcoll._nvcoll import CollectivePrice, InvalidArgument, StepPrediction
 from nvcoll.text.blocks import Block, Blocks, Line, Table, Time, beside, under
 from nvcoll.text.formatting import counted, duration, json_text, sized
 from nvcoll.training import page
+from nvcoll.training.options import RECIPE
 from nvcoll.training.planning import Machine
 from nvcoll.training.prediction import PARTS, TITLES, fit_words
 from nvcoll.training.sweep import Sweep
@@ -392,10 +393,10 @@ SWEEP: Final = ("GPUs", "layout", "micro-batch", "recompute", "step", "90 % inte
 def _of_candidates(some: Sequence[StepPrediction], dollars: float | None) -> Table:
     rows = []
     for one in some:
-        sizes, _, rest = one.words.partition("  micro-batch ")
-        micro_batch, _, again = rest.partition("  recompute ")
+        sizes = one.words.partition("  micro-batch ")[0]
+        again = one.layout["recompute"] if isinstance(one.layout["recompute"], str) else "some"
         times = duration(one.seconds), duration(one.low_s, one.high_s), f"{one.tokens_per_second:,.0f}"
-        layout = f"{one.gpus}", sizes.replace("  ", " "), micro_batch, again or "none"
+        layout = f"{one.gpus}", sizes.replace("  ", " "), str(one.layout["micro_batch"]), again
         price = () if dollars is None else (f"{one.dollars(dollars):,.0f}",)
         rows.append((*layout, *times, f"{one.memory_gib:.0f}", fit_words(one.fit), *price))
     of_one_size = len({one.gpus for one in some}) == 1
@@ -418,7 +419,10 @@ def of_sweep(found: Sweep, title: str, dollars: float | None) -> Iterator[Block]
         yield Line("", "no layout keeps the rules with what is given: leave one of tp, pp, vp, cp, ep open")
         return
     alike = [{one.layout[word] for one in found.candidates} for word in ("zero", "schedule", "dtype")]
-    fixed = ", ".join(str(one) for values in alike if len(values) == 1 for one in values)
+    layout = found.candidates[0].layout
+    recipe = [(word.replace("_", " "), layout[word]) for word in RECIPE if word in layout]
+    words = [word if value is True else f"{word} {value}" for word, value in recipe]
+    fixed = ", ".join([*(str(one) for values in alike if len(values) == 1 for one in values), *words])
     yield Line("fixed", f"ZeRO {fixed}: sweep again with --zero {1 if fixed.startswith('3') else 3}")
     if not fitting:
         yield Line("", "layouts that need the least memory:")
