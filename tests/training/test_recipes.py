@@ -317,3 +317,33 @@ def test_a_job_of_accelerate_without_distribution_has_one_gpu():
         yaml.safe_dump({"distributed_type": "NO", "mixed_precision": "fp16"}), machine_gpus=8
     )
     assert found.layout["dp"] == 1
+
+
+def test_a_script_gets_the_arguments_behind_its_name(tmp_path):
+    file = tmp_path / "run.sh"
+    file.write_text(SCRIPT.replace("NNODES=2", "NNODES=$1").replace("--micro-batch-size 1", "--micro-batch-size ${10}"))
+    with pytest.raises(nvcoll.InvalidArgument, match=r"`micro-batch-size` is '\$\{10\}'"):
+        configurations.read(file, gpus=16)
+    found = configurations.read(f"{file} 2 b c d e f g h i 4")
+    assert (found.layout["micro_batch"], found.layout["dp"]) == (4, 16)
+    assert configured([f"{file} 2 b c d e f g h i 4"], [])[0]["layers"] == 32
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("[ $A -eq 2 ]", True),
+        ("[[ $A -gt 2 ]]", False),
+        ("[ $A -ge 1 ] && [ $B != x ]", False),
+        ("[ $A -ge 3 ] || [[ $B == x ]]", True),
+        ("[ $A = 2 ] && [ $B = x ] || [ $B = y ]", True),
+        ("[ -z ${UNSET} ]", True),
+        ('[ -n "$A" ]', True),
+        ('[[ -n "$UNSET" ]]', False),
+    ],
+)
+def test_a_condition_of_texts_and_numbers_is_evaluated(condition, holds):
+    text = f"A=2\nB=x\nif {condition}; then\n  SIZE=4\nelse\n  SIZE=1\nfi\n" + SCRIPT
+    found = configurations.from_text(text.replace("--micro-batch-size 1", "--micro-batch-size $SIZE"))
+    assert found.layout["micro_batch"] == (4 if holds else 1)
+    assert not any("taken as true" in note for note in found.notes)

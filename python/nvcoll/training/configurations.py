@@ -71,8 +71,8 @@ def read(path: str | PathLike[str], *, gpus: int | None = None, machine_gpus: in
     """Returns what a file says of a training step.
 
     Args:
-        path: the file, a folder with a ``config.json``, or a function of torchtitan,
-            ``torchtitan.models.llama3.config_registry:llama3_8b``, which is called.
+        path: the file, a script with its arguments as ``run.sh 8B 1``, a folder with a ``config.json``, or a function
+            of torchtitan, ``torchtitan.models.llama3.config_registry:llama3_8b``, which is called.
         gpus: the number of GPUs of the job, whatever the file says.
         machine_gpus: the number that counts if neither `gpus` nor the file says one.
 
@@ -83,12 +83,21 @@ def read(path: str | PathLike[str], *, gpus: int | None = None, machine_gpus: in
     where = str(path)
     if torchtitan.is_function(where):
         return torchtitan.from_function(where, _counts(where, gpus, machine_gpus))
-    data = (Path(path) / "config.json" if Path(path).is_dir() else Path(path)).read_bytes()
+    where, arguments = script(where)
+    data = (Path(where) / "config.json" if Path(where).is_dir() else Path(where)).read_bytes()
     if len(data) > LARGEST_FILE:
         raise InvalidArgument(
             f"{where} has {len(data)} bytes, at most {LARGEST_FILE} were expected: pass a configuration"
         )
-    return from_text(data.decode(errors="replace"), where, gpus=gpus, machine_gpus=machine_gpus)
+    text = data.decode(errors="replace")
+    return from_text(f"set -- {arguments}\n{text}" if arguments else text, where, gpus=gpus, machine_gpus=machine_gpus)
+
+
+def script(name: str) -> tuple[str, str]:
+    """Returns the file and the arguments of ``run.sh 8B 1 64``; a name of a file, or of none, is returned as it is."""
+    file, _, arguments = name.partition(" ")
+    is_script = file.endswith(".sh") and Path(file).is_file() and not Path(name).exists()
+    return (file, arguments.replace("\n", " ")) if is_script else (name, "")
 
 
 def from_text(

@@ -2,7 +2,7 @@
 
 Variables and arrays get values in order; `$((...))` is computed. `if` and `case` follow the branch whose comparison of
 texts holds; a condition that cannot be evaluated counts as true, with a note. Loops are skipped. A variable without a
-value stays as it is spelled, so that an error can name it.
+value stays as it is spelled, so that an error can name it. Arguments of the script are those of its `set --`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from fnmatch import fnmatchcase
-from operator import add, floordiv, mod, mul, sub
+from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub
 from typing import Final
 
 from nvcoll.errors import InvalidArgument
@@ -22,11 +22,14 @@ MOST: Final = 300
 """The variables of a statement, and the conditions around it. Chosen in the same way."""
 
 ASSIGNMENT: Final = re.compile(r"(?:export\s+|local\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*|\d)(?:\[[@*]\])?(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*|\d)")
-CONDITION: Final = re.compile(r"\[\[?\s+\"?([^\"\s=!]*)\"?\s+(==?|!=)\s+[\"']?([^\"'\s]*)[\"']?\s+\]")
+VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*|\d{1,3})(?:\[[@*]\])?(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*|\d)")
+CONDITION: Final = re.compile(r"\[\[?\s+\"?([^\"\s=!]*)\"?\s+(==?|!=)\s+[\"']?([^\"'\s]*)[\"']?\s+\]\]?")
 PATTERN: Final = re.compile(r"\(?([^\s()=$]+(?:\s*\|\s*[^\s()=$]+)*)\)(.*)", re.DOTALL)
 ARITHMETIC: Final = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
 OPERATORS: Final = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Mod: mod}
+EMPTINESS: Final = re.compile(r"\[\[?\s+(-[zn])\s+[\"']?([^\"'\s]*)[\"']?\s+\]\]?")
+NUMBERS: Final = re.compile(r"\[\[?\s+[\"']?(\d{1,9})[\"']?\s+(-\w\w)\s+[\"']?(\d{1,9})[\"']?\s+\]\]?")
+COMPARISONS: Final = {"-eq": eq, "-ne": ne, "-gt": gt, "-ge": ge, "-lt": lt, "-le": le}
 ENDS: Final = {"for": "done", "while": "done", "until": "done"}
 
 
@@ -121,12 +124,20 @@ class _Script:
 
     def _holds(self, line: str) -> tuple[bool, str]:
         """Returns whether a condition holds, and the note if it cannot be evaluated."""
-        match = CONDITION.search(self._expanded(line))
-        if match is None or "||" in line or "&&" in line:
+        terms = re.split(r"(&&|\|\|)", self._expanded(re.sub(r"^(el)?if\s+|;?\s*then$", "", line)))
+        holds = [_compared(term.strip()) for term in terms[::2]]
+        if None in holds:
             return True, f"the condition `{line[:60]}` is taken as true"
-        return (match[1] == match[3]) == (match[2] != "!="), ""
+        result = holds[0]
+        for sign, one in zip(terms[1::2], holds[1:], strict=True):
+            result = (result and one) if sign == "&&" else (result or one)
+        return bool(result), ""
 
     def _statement(self, line: str) -> None:
+        if line.startswith("set -- "):
+            words = self._expanded(line.removeprefix("set -- ")).split()
+            self.values |= {str(nth): word.strip("\"'") for nth, word in enumerate(words, start=1)}
+            return None
         if (match := ASSIGNMENT.fullmatch(line)) is None:
             return self.commands.append(self._expanded(line))
         self.notes |= {note: None for *_, note in self._branches if note}
@@ -154,6 +165,17 @@ class _Script:
             return str(_result(ast.parse(text.strip().replace("/", "//"), mode="eval").body))
         except (SyntaxError, KeyError, ZeroDivisionError):
             return None
+
+
+def _compared(term: str) -> bool | None:
+    """Returns whether a comparison of texts or of numbers holds; None if it cannot be evaluated."""
+    if match := CONDITION.fullmatch(term):
+        return (match[1] == match[3]) == (match[2] != "!=")
+    if match := EMPTINESS.fullmatch(term):
+        return (not match[2] or match[2].startswith("$")) == (match[1] == "-z")
+    if match := NUMBERS.fullmatch(term):
+        return bool(COMPARISONS[match[2]](int(match[1]), int(match[3])))
+    return None
 
 
 def _result(node: ast.AST) -> int:

@@ -63,7 +63,12 @@ def configured(
     assumed: list[str] = []
     for nth, file in enumerate(files):
         is_folder = (Path(file) / "config.json").is_file()
-        if nth == 0 and not is_folder and not is_function(file) and (not Path(file).is_file() or is_model(file)):
+        if (
+            nth == 0
+            and not is_folder
+            and not is_function(file)
+            and (not Path(configurations.script(file)[0]).is_file() or is_model(file))
+        ):
             how["model"] = file
             continue
         found = configurations.read(file, gpus=counts[0] if counts else None, machine_gpus=here)
