@@ -343,7 +343,7 @@ def test_a_script_gets_the_arguments_behind_its_name(tmp_path):
     ],
 )
 def test_a_condition_of_texts_and_numbers_is_evaluated(condition, holds):
-    text = f"A=2\nB=x\nif {condition}; then\n  SIZE=4\nelse\n  SIZE=1\nfi\n" + SCRIPT
-    found = configurations.from_text(text.replace("--micro-batch-size 1", "--micro-batch-size $SIZE"))
+    text = f"A=2\nB=x\nif {condition}; then\n  MICRO=4\nelse\n  MICRO=1\nfi\n" + SCRIPT
+    found = configurations.from_text(text.replace("--micro-batch-size 1", "--micro-batch-size $MICRO"))
     assert found.layout["micro_batch"] == (4 if holds else 1)
     assert not any("taken as true" in note for note in found.notes)
