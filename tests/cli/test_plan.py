@@ -85,6 +85,8 @@ def test_fine_tuning_has_words_and_what_is_assumed_of_ram_is_said():
     assert "LoRA 16  base nf4  paged-adamw-8bit  optimizer in RAM; global batch 1" in lines
     assert lines.startswith("assumed     RAM suffices") and "\n            paged states" in lines
     assert "\nfrozen parameters " in lines
+    whole = cli("plan", "llama3-8b", "--on", "hgx-h100", "--zero", "0", "--offload", "optimizer").stdout
+    assert "\n            hgx-h100 needs 95 GiB of RAM for each GPU\n" in whole, "12 bytes, 6 % of the allocator"
     swept = cli("plan", "llama3-8b", "--sweep", "--tp", "1", "--pp", "1", "--lora", "16", "--dora").stdout
     assert "\nfixed       ZeRO 1, 1f1b, bf16, lora 16, dora: sweep again with --zero 3\n" in swept
     assert "selective" in swept and "none  DoRA" not in swept and "  DoRA 16" not in swept

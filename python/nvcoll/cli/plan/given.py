@@ -109,7 +109,7 @@ def in_ram(how: PlanOptions) -> list[str]:
     """Returns what is assumed of the processor's memory, whose size machines do not say."""
     found = []
     if parts := how.get("offload"):
-        found.append(f"RAM suffices for what waits there ({parts}): machines do not say its size")
+        found.append(f"RAM suffices for what waits there ({parts}); machines do not say its size")
     if how.get("optimizer", "").startswith("paged"):
         found.append("paged states of the optimizer wait in RAM, and moving them takes no time")
     return found

@@ -176,11 +176,19 @@ def _planned(
     else:
         title = names[0] if len(names) == 1 else f"{names[0]}; other machines have more or fewer GPUs"
         details = []
+    left = zip(machines, found, strict=True) if how.get("offload") else ()
     asked = [one.request["layout"] for one in found if one.request]
     sizes = dict.fromkeys(f"{one['global_batch']:,}, {one['sequence']:,} tokens each" for one in asked)
     layout = f"{', or '.join(layouts)}; global batch {', or '.join(sizes)}"
-    head = [*under("assumed", report.assumed), Line("", title), Line("layout", layout)]
-    return replace(report, machines=machines, found=found, head=head, details=details)
+    assumed = [*report.assumed, *(_left(one, model, how, priced) for one, priced in left)]
+    head = [*under("assumed", assumed), Line("", title), Line("layout", layout)]
+    return replace(report, machines=machines, found=found, head=head, details=details, assumed=assumed)
+
+
+def _left(machine: Machine, model: str | dict[str, Any], how: PlanOptions, found: StepPrediction) -> str:
+    """Says how much RAM a GPU needs: the memory that it has less."""
+    whole = machine.plan(model, **cast(PlanOptions, {word: value for word, value in how.items() if word != "offload"}))
+    return f"{machine.fabric.name} needs {whole.memory_gib - found.memory_gib:.0f} GiB of RAM for each GPU"
 
 
 def _tries(tries: Sequence[StepPrediction], found: StepPrediction) -> Sequence[Line]:
