@@ -55,7 +55,7 @@ class Sources:
 
     config: Annotated[
         str | None,
-        typer.Option("--config", help="A file of Megatron-LM, torchtitan, transformers or DeepSpeed.", metavar="FILE"),
+        typer.Option("--config", help="A file of a framework: a script, YAML, TOML or JSON.", metavar="FILE"),
     ] = None
     fields: Annotated[
         list[str] | None,
