@@ -347,3 +347,15 @@ def test_a_condition_of_texts_and_numbers_is_evaluated(condition, holds):
     found = configurations.from_text(text.replace("--micro-batch-size 1", "--micro-batch-size $MICRO"))
     assert found.layout["micro_batch"] == (4 if holds else 1)
     assert not any("taken as true" in note for note in found.notes)
+
+
+def test_a_pipeline_of_automodel_has_the_chunks_of_its_layers():
+    pipeline = {"pp_schedule": "interleaved1f1b", "layers_per_stage": 4, "pp_microbatch_size": 1}
+    values = AUTOMODEL | {"distributed": {"pp_size": 2, "pipeline": pipeline}}
+    found = configurations.from_text(yaml.safe_dump(values), gpus=8)
+    assert (found.layout["schedule"], found.layout["vp"], found.layout["zero"]) == ("interleaved", 4, 2)
+    plan(**found.words(), on="hgx-h100")
+    other = values | {"model": {"pretrained_model_name_or_path": "mine"}}
+    found = configurations.from_text(yaml.safe_dump(other), gpus=8)
+    assert found.layout["schedule"] == "1f1b"
+    assert any("counts as 1f1b" in note for note in found.notes)

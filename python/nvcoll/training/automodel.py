@@ -10,6 +10,7 @@ from typing import Final
 
 from nvcoll.training import finetuning
 from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
+from nvcoll.training.models import models, shipped
 
 TABLE: Final = TABLES["automodel"]
 
@@ -26,6 +27,10 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
         InvalidArgument: a field is missing or wrong.
     """
     fields, notes = Fields(values, where), list[str]()
+    model = fields.part("model")
+    nested = model.part("config") if isinstance(model.values.get("config"), dict) else model
+    names = [one.first("pretrained_model_name_or_path") for one in (model, nested)]
+    named = next((one for one in (*names, model.first("config")) if isinstance(one, str)), None)
     steps, spread = fields.part("step_scheduler"), fields.part("distributed")
     absent = {name for name, value in spread.values.items() if value == "none"}
     spread = Fields({name: value for name, value in spread.values.items() if name not in absent}, where)
@@ -39,7 +44,9 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     layout["sequence_parallel"] = spread.typed(bool, "sequence_parallel", False) and sizes["tp"] > 1
     layout["recompute"] = "full" if spread.first("activation_checkpointing") is True else "none"
     if sizes["pp"] > 1:
-        layout |= _pipeline(Fields({**fields.part("autopipeline").values, **spread.part("pipeline").values}, where))
+        stages = Fields({**fields.part("autopipeline").values, **spread.part("pipeline").values}, where)
+        known = shipped(named) if named else None
+        layout |= _pipeline(stages, sizes["pp"], models()[known]["layers"] if known else 0, notes)
     compiled = fields.part("compile").first("enabled") is True
     layout["dtype"] = "fp8" if fields.part("fp8").first("enabled") is True else "bf16"
     data = fields.part("dataset")
@@ -58,14 +65,16 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
         optimizer=str(fields.part("optimizer").first("_target_") or "").rpartition(".")[2],
     )
     notes += fields.not_read(TABLE["without_effect"]) + spread.not_read(TABLE["without_effect"], "distributed.")
-    model = fields.part("model")
-    nested = model.part("config") if isinstance(model.values.get("config"), dict) else model
-    names = [one.first("pretrained_model_name_or_path") for one in (model, nested)]
-    named = next((one for one in (*names, model.first("config")) if isinstance(one, str)), None)
     return Configuration(named, layout, "torchtitan-compile" if compiled else "fsdp2", notes=notes)
 
 
-def _pipeline(fields: Fields) -> dict[str, object]:
+def _pipeline(fields: Fields, ranks: int, layers: int, notes: list[str]) -> dict[str, object]:
     name = fields.typed(str, "pp_schedule", "1f1b").lower()
     schedule = fields.chosen("`pp_schedule`", name, TABLE["schedules"])
-    return {"schedule": schedule, "micro_batch": fields.number("pp_microbatch_size", default=1)}
+    layout: dict[str, object] = {"micro_batch": fields.number("pp_microbatch_size", default=1)}
+    each = fields.number("layers_per_stage", default=max(1, -(-layers // (2 * ranks))))
+    chunks = -(-layers // (each * ranks)) if schedule == "interleaved" else 1
+    if schedule == "interleaved" and chunks < 2:
+        notes.append("the interleaved schedule counts as 1f1b: it has one chunk, or a model that is not shipped")
+        schedule = "1f1b"
+    return layout | {"schedule": schedule, "vp": max(1, chunks)}
