@@ -359,3 +359,10 @@ def test_a_pipeline_of_automodel_has_the_chunks_of_its_layers():
     found = configurations.from_text(yaml.safe_dump(other), gpus=8)
     assert found.layout["schedule"] == "1f1b"
     assert any("counts as 1f1b" in note for note in found.notes)
+
+
+def test_a_recipe_of_automodel_without_a_length_gets_a_usual_one():
+    model = {"pretrained_model_name_or_path": "mistralai/Mixtral-8x7B-v0.1"}
+    found = configurations.from_text(yaml.safe_dump(AUTOMODEL | {"model": model, "packed_sequence": None}), gpus=8)
+    assert found.layout["sequence"] == 8192
+    assert "the length of sequences is not in the file: 8192 tokens are taken" in found.notes

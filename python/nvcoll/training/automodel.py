@@ -10,6 +10,7 @@ from typing import Final
 
 from nvcoll.training import finetuning
 from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
+from nvcoll.training.huggingface import USUAL_SEQUENCE
 from nvcoll.training.models import models, shipped
 
 TABLE: Final = TABLES["automodel"]
@@ -43,17 +44,18 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     notes += ["stages of a pipeline gather parameters once in a step: ZeRO 2"] if gathers_once else []
     layout["sequence_parallel"] = spread.typed(bool, "sequence_parallel", False) and sizes["tp"] > 1
     layout["recompute"] = "full" if spread.first("activation_checkpointing") is True else "none"
+    known = models()[name] if named and (name := shipped(named)) else {"sequence": USUAL_SEQUENCE, "layers": 0}
     if sizes["pp"] > 1:
         stages = Fields({**fields.part("autopipeline").values, **spread.part("pipeline").values}, where)
-        known = shipped(named) if named else None
-        layout |= _pipeline(stages, sizes["pp"], models()[known]["layers"] if known else 0, notes)
+        layout |= _pipeline(stages, sizes["pp"], known["layers"], notes)
     compiled = fields.part("compile").first("enabled") is True
     layout["dtype"] = "fp8" if fields.part("fp8").first("enabled") is True else "bf16"
     data = fields.part("dataset")
     length = fields.part("packed_sequence").number("packed_sequence_size", default=0, least=0)
     length = length or data.number("seq_length", "seq_len", "sequence_length", default=0, least=0)
-    layout |= {"sequence": length} if length else {}
-    notes += [] if length else ["the length of sequences is not in the file: that of the model is taken"]
+    usual = min(known["sequence"], USUAL_SEQUENCE)
+    notes += [] if length else [f"the length of sequences is not in the file: {usual} tokens are taken"]
+    layout["sequence"] = length or usual
     adapter, weights = fields.part("peft"), fields.part("quantization")
     four, eight = (weights.first(name) for name in ("load_in_4bit", "load_in_8bit"))
     layout |= finetuning.tuned(
