@@ -118,7 +118,7 @@ def fused_loss(notes: list[str]) -> dict[str, object]:
 
 def batch(micro: int, steps: int, ranks: int | None) -> dict[str, object]:
     """Returns the batch of a step from sequences and passes of each data-parallel rank."""
-    return {"micro_batch": micro} | ({"global_batch": micro * steps * ranks} if ranks else {})
+    return {"micro_batch": micro, **({"global_batch": micro * steps * ranks} if ranks else {})}
 
 
 def ranks(fields: Fields, gpus: Gpus, each: int) -> int | None:

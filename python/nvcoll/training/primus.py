@@ -37,7 +37,7 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     name = module.typed(str, "model", "").removesuffix(".yaml").replace("_", "-")
     said = {one.replace("_", "-"): _text(value) for one, value in module.part("overrides").values.items()}
     said["fp8-format"] = said.pop("fp8", None)
-    said = {"bf16": "", "use-distributed-optimizer": ""} | said  # defaults of its modules
+    said = {"bf16": "", "use-distributed-optimizer": "", **said}  # the first two: defaults of its modules
     given = {one: text for one, text in said.items() if text is not None}
     model = model_of(name)
     model = {**model, "layers": module.part("overrides").number("num_layers", default=model["layers"])}
