@@ -6,7 +6,8 @@
 //! lost         K of a tile's prologue and epilogue, sqrt(peak per SM) larger on faster SMs, several times larger for experts, smaller at half rate
 //! flash        max(4 FLOPs per score and element (10 backward), causal blocks 9/16, over the kernel's published part of the peak, bytes / rate)
 //! unfused      two GEMMs with the whole square of scores, and bytes per score
-//! bytes        at 85 % of the memory's rate
+//! bytes        at 85 % of the memory's rate; products that wait for the memory at the part that a generation's reach (`weights`)
+//! in a graph   start, tail and gap of each kernel, beyond its work (`graph_*`)
 //! element-wise the least bytes x passes x slowness / rate; passes: how often they are moved; slowness: the rate of A100's in a generation's
 //! ```
 //!

@@ -7,7 +7,7 @@
 //! | states | generated tokens: the state of each sequence is read and written, once; prompts: chunks of products (`recurrent.rs`) |
 //! | sparse attention | the scores of an indexer on all keys, in 8 bits for prompts; attention to the best |
 //! | attention | generated tokens: the keys and values of their sequences, once; prompts: pairs of tokens |
-//! | experts | those that a batch reaches if each token draws its own alike: E (1 - (1 - k / E)^tokens) |
+//! | experts | those that a batch reaches, if popularity has a gamma distribution: E (1 - (1 + s x)^(-1 / s)), x: the mean tokens of one, s: its variance over the square of its mean |
 //! | element-wise kernels | two norms with their residuals, rotary positions with the store to the cache, the activation |
 //! | tensor parallelism | two all_reduces, by the server's own kernels |
 //! | drafts | the model that drafts: once over all new tokens, then once for each further draft of a sequence (`speculation.rs`) |
@@ -296,8 +296,8 @@ impl Iteration<'_> {
             }
             _ => {
                 let product = self.product(name, [self.batch.rows(), columns, inner], 1.0, stored, None);
-                let fused = if name.ends_with(" out") { 1.0 } else { 0.0 };
-                let cast = stored.product.is_narrow().then(|| self.moved("casts", 1.5 * inner, fused));
+                let launches = if name.ends_with(" out") { 1.0 } else { 0.0 }; // others are in the kernel of a norm or an activation
+                let cast = stored.product.is_narrow().then(|| self.moved("casts", 1.5 * inner, launches));
                 cast.into_iter().chain([product]).collect()
             }
         }
