@@ -293,12 +293,13 @@ def test_a_convolution_counts_once_however_it_runs(as_products):
     assert made.step.flops(0) == flops and made.step.flops() == made.step.model_flops == 16 * flops
 
 
-@pytest.mark.parametrize(("tokens", "reached"), [(1, 8), (4, 29.1), (4096, 128)])
-def test_routed_experts_read_the_weights_that_a_batch_reaches(tokens, reached):
+@pytest.mark.parametrize(("tokens", "least", "most"), [(1, 8, 8), (4, 23, 29.1), (4096, 124, 128)])
+def test_routed_experts_read_the_weights_that_a_batch_reaches(tokens, least, most):
     shapes = ((tokens, 2048), "bfloat16"), ((128, 1536, 2048), "float8_e4m3fn"), ((tokens, 8, 1536), "bfloat16")
     row = grouped(Op("fused_moe_kernel", inputs=shapes))
-    assert row["batch"] == pytest.approx(reached, rel=1e-2) and row["dtype"] == "bf16" and row["experts"]
-    assert row["m"] * row["batch"] * row["n"] * row["k"] == tokens * 8 * 1536 * 2048
+    reached = row["batch"]
+    assert least <= reached <= most and row["dtype"] == "bf16" and row["experts"]
+    assert row["m"] * row["batch"] * row["n"] * row["k"] == pytest.approx(tokens * 8 * 1536 * 2048)
     moved = reached * 1536 * 2048 + 2 * tokens * (2048 + 8 * 1536)
     assert row["nbytes"] == pytest.approx(moved, rel=1e-2)
 
@@ -317,8 +318,8 @@ def test_a_rank_multiplies_its_part_of_the_experts(holders):
     held = 128 // holders
     shapes = ((4096, 2048), "bfloat16"), ((held, 1536, 2048), "bfloat16"), ((4096, 8, 1536), "bfloat16")
     row = grouped(Op("fused_moe_kernel", inputs=shapes), holders)
-    assert row["batch"] == pytest.approx(held)
-    assert row["m"] * row["batch"] * row["n"] * row["k"] == 4096 * 8 * 1536 * 2048 / holders
+    assert 0.97 * held < row["batch"] <= held
+    assert row["m"] * row["batch"] * row["n"] * row["k"] == pytest.approx(4096 * 8 * 1536 * 2048 / holders)
 
 
 def test_experts_of_four_bits_have_a_scale_for_each_32():

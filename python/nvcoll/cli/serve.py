@@ -205,6 +205,8 @@ def serve(
         formats.print_json("serve", report.to_dict())
     else:
         print_lines(report.lines())
+    if not found:
+        raise typer.Exit(1)
 
 
 def _check(varied: Mapping[str, Sequence[Any]], load: Load, formats: Mapping[str, str]) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, cast
 
 from nvcoll._nvcoll import InvalidArgument, serving_software
-from nvcoll.training import configurations
-from nvcoll.training.models import model_of
+from nvcoll.training import configurations, hub
+from nvcoll.training.models import model_of, models
 
 Precision = Literal["bf16", "fp8", "nvfp4", "mxfp4", "int4"]
 Cache = Literal["bf16", "fp8"]
@@ -93,12 +93,15 @@ def asked(model: str | Mapping[str, Any], how: ServeOptions) -> dict[str, Any]:
     rate = how.get("rate")
     load = {"rate": rate} if rate is not None else {"concurrency": how.get("concurrency") or CONCURRENCY}
     load |= {"input": how.get("input", LENGTH), "output": how.get("output", LENGTH)}
-    if isinstance(model, str) and (file := Path(model, "config.json")).is_file():
-        model = cast(Mapping[str, Any], configurations.read(file).words()["model"])
+    precision = how.get("precision") or (isinstance(model, str) and hub.weights(model, models())) or "bf16"
+    if isinstance(model, str):
+        file = Path(model) if model.endswith(".json") else Path(model, "config.json")
+        if file.is_file():
+            model = cast(Mapping[str, Any], configurations.read(file).words()["model"])
     return {
         "model": model_of(model),
         "software": {**server_of(how.get("server", SERVER)), **how.get("overrides", {})},
-        "precision": how.get("precision", "bf16"),
+        "precision": precision,
         "cache_bytes": CACHE_BYTES[how.get("cache", "bf16")],
         "load": load,
         **_speculation(how),

@@ -65,6 +65,9 @@ def layouts(
         given = {word: how[word] for word in SIZES if how.get(word)}  # type: ignore[literal-required]
         how = cast(ServeOptions, {**how, "tp": 1, "pp": 1, "ep": 1, "dp_attention": 1, **given})
     sizes = list(_sizes(machine.gpus, cast(Mapping[str, Any], how), has_experts="experts" in request["model"]))
+    if not sizes:
+        words = ", ".join(f"{word} {how[word]}" for word in SIZES if how.get(word))  # type: ignore[literal-required]
+        return [], Counter([f"{words} is no layout of {machine.gpus} GPUs: TP x PP x copies must be their number"])
     answers = machine.pricer.serve([json.dumps({**request, "layout": one}) for one in sizes])
     found = [answer for answer, _ in answers if answer is not None]
     refused = Counter(why for answer, why in answers if answer is None)

@@ -105,7 +105,7 @@ class Fields:
             value = value[0]
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
             remedy = "assign the variable in the file" if "$" in shown(value) else "correct it"
-            if re.fullmatch(r"\$\{?\d+\}?", str(value)):
+            if re.fullmatch(r"\$\{?\d+\}?", shown(value).strip("`'\"")):
                 remedy = "pass the arguments of the script behind its name, in quotation marks"
             raise self.error(f"`{name}` is {shown(value)}, a number from {least} to {LARGEST} was expected: {remedy}")
         return value

@@ -250,6 +250,7 @@ impl Compute<'_> {
         1e-6 * match work {
             StepWork::Move { launches, .. } => launches * constants.graph_kernel.of(class),
             StepWork::Attention(Attention { bytes: Some(_), .. }) => constants.graph_attention,
+            StepWork::Gemm { experts: Some(_), .. } => constants.graph_experts.of(class),
             StepWork::Gemm { .. } | StepWork::Attention(_) => constants.graph_gemm.of(class),
             _ => 0.0,
         }

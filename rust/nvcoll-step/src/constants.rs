@@ -74,6 +74,7 @@ pub struct Constants {
     pub all_to_all: f64,
     pub graph_kernel: ByGeneration,
     pub graph_gemm: ByGeneration,
+    pub graph_experts: ByGeneration,
     pub graph_attention: f64,
     pub weights: ByGeneration,
     pub narrow_weights: f64,

@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import pytest
 from dryrun_children import PATIENT, children
 
-from nvcoll.dryrun.inside.serving import Iterations
 from nvcoll.dryrun.wire.served import KvCache, Served
+
+pytest.importorskip("torch", reason="torch is not installed")
+Iterations = pytest.importorskip("nvcoll.dryrun.inside.serving").Iterations
 
 __all__ = ["children"]
 

@@ -159,7 +159,8 @@ def _routed(op: Op, holders: int) -> Routed:
     (tokens, of_token), made = (result if len(result) == 3 else op.inputs[3][0])[:2], result[-1]
     experts, n, k = weights
     skew = experts_skew()
-    reached = experts * (1 - (1 + skew * tokens * of_token / (experts * holders)) ** (-1 / skew))
+    first, drawn = of_token / holders, of_token / (experts * holders)
+    reached = first + (experts - first) * (1 - (1 + skew * drawn * (tokens - 1)) ** (-1 / skew))
     rows = tokens * of_token / holders
     read = reached * n * k * width(kept)
     moved = read + (min(math.prod(one), rows * k) + rows * made) * width(dtype)

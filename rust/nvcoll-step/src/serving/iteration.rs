@@ -7,7 +7,7 @@
 //! | states | generated tokens: the state of each sequence is read and written, once; prompts: chunks of products (`recurrent.rs`) |
 //! | sparse attention | the scores of an indexer on all keys, in 8 bits for prompts; attention to the best |
 //! | attention | generated tokens: the keys and values of their sequences, once; prompts: pairs of tokens |
-//! | experts | those that a batch reaches, if popularity has a gamma distribution: E (1 - (1 + s x)^(-1 / s)), x: the mean tokens of one, s: its variance over the square of its mean |
+//! | experts | those that a batch reaches, if popularity has a gamma distribution: one token k of E, others of the rest 1 - (1 + s x)^(-1 / s), x: their mean on an expert, s: its variance over the square of its mean |
 //! | element-wise kernels | two norms with their residuals, rotary positions with the store to the cache, the activation |
 //! | tensor parallelism | two all_reduces, by the server's own kernels |
 //! | drafts | the model that drafts: once over all new tokens, then once for each further draft of a sequence (`speculation.rs`) |
@@ -267,7 +267,7 @@ impl Iteration<'_> {
         let active = experts.shared + if self.activates() { 0 } else { experts.top_k };
         let routed = experts.top_k as f64 / f64::from(layout.expert) * f64::from(layout.attention_copies);
         let all = self.stored(MatrixKind::Expert).experts_s(software.name, self.compute.device);
-        let products = 2.0 * self.compute.graph_s(&self.product("", [1.0; 3], 1.0, WIDE, None).work);
+        let products = 2.0 * self.compute.graph_s(&self.product("", [1.0; 3], 1.0, WIDE, Some(0.0)).work);
         vec![
             self.moved("activation", part(active * experts.ffn), 0.0),
             self.moved("routing and sum of experts", experts.count as f64 + (routed + 1.0) * model.hidden as f64, 0.0),
@@ -318,7 +318,9 @@ impl Iteration<'_> {
         let tokens = self.tokens();
         let drawn = experts.top_k as f64 / experts.count as f64;
         let skew = self.compute.constants.experts_skew;
-        let reached = on_rank * (1.0 - (1.0 + skew * drawn * tokens).powf(-1.0 / skew));
+        let first = drawn * on_rank * tokens.min(1.0);
+        let others = 1.0 - (1.0 + skew * drawn * (tokens - 1.0).max(0.0)).powf(-1.0 / skew);
+        let reached = first + (on_rank - first) * others;
         (reached, tokens * drawn * on_rank / reached)
     }
 

@@ -128,6 +128,9 @@ impl ServingRequest {
         }
         let ClientLoad { input, output, concurrency, rate, spread } = self.load;
         let refuse = |what: String| Err(Error::Request(what));
+        if self.precision == Precision::Mxfp4 && self.model.experts.is_none() {
+            return refuse(format!("mxfp4 is a format of experts, and {} is dense: choose another", self.model.name));
+        }
         if !(1.0..=MOST_TOKENS).contains(&input) || !(1.0..=MOST_TOKENS).contains(&output) {
             return refuse(format!(
                 "prompts of {input} tokens and answers of {output}: 1 to {MOST_TOKENS:e} were expected"
