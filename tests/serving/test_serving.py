@@ -60,7 +60,7 @@ def test_nvlink_serves_faster_than_pcie():
     [
         ({"server": "llama.cpp"}, "no server is called `llama.cpp`"),
         ({"speed": 3}, "no option of a server is called `speed`"),
-        ({"tp": 3, "pp": 1}, "multiple of TP x PP"),
+        ({"tp": 3, "pp": 1}, "TP x PP x copies must be their number"),
         ({"tp": 8, "pp": 1, "input": 1e9}, "1 to 1e8 were expected"),
         ({"tp": 8, "pp": 1, "input": 1e7}, "tokens of cache"),
         ({"overrides": {"speed": 1}}, "speed"),
@@ -89,7 +89,7 @@ def test_limits_leave_out_what_is_slower_and_the_fewest_gpus_come_first():
 
 
 def test_where_nothing_can_be_the_reason_is_all():
-    lines = cli("serve", "llama3-70b", "--tp", "1", "--pp", "1", "-n", "1").stdout.splitlines()
+    lines = cli("serve", "llama3-70b", "--tp", "1", "--pp", "1", "-n", "1", status=1).stdout.splitlines()
     assert lines[1].startswith("refused     1 layout: TP 1 of llama3-70b") and "machine " not in "".join(lines)
 
 

@@ -37,7 +37,7 @@ def serve(
     """
     found, refused = layouts(model, on=on, gpus=gpus, **how)
     if not found:
-        raise InvalidArgument(next(iter(refused), "no layout has this number of GPUs: pass a multiple of TP x PP"))
+        raise InvalidArgument(next(iter(refused)))
     return found[0]
 
 
