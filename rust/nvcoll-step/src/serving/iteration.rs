@@ -266,8 +266,9 @@ impl Iteration<'_> {
         let ServingRequest { model, software, layout, .. } = self.request;
         let active = experts.shared + if self.activates() { 0 } else { experts.top_k };
         let routed = experts.top_k as f64 / f64::from(layout.expert) * f64::from(layout.attention_copies);
-        let all = self.stored(MatrixKind::Expert).experts_s(software.name, self.compute.device);
-        let products = 2.0 * self.compute.graph_s(&self.product("", [1.0; 3], 1.0, WIDE, Some(0.0)).work);
+        let Compute { device, constants } = self.compute;
+        let all = self.stored(MatrixKind::Expert).experts_s(software.name, device);
+        let products = 2e-6 * device.of_generation(&constants.graph_experts);
         vec![
             self.moved("activation", part(active * experts.ffn), 0.0),
             self.moved("routing and sum of experts", experts.count as f64 + (routed + 1.0) * model.hidden as f64, 0.0),
