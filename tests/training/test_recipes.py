@@ -112,7 +112,7 @@ def test_a_recipe_says_model_and_layout_and_names_what_is_not_read(values, model
 
 def test_an_experiment_of_primus_has_arguments_of_megatron():
     found = configurations.from_text(yaml.safe_dump(PRIMUS), machine_gpus=8)
-    assert (found.model["layers"], found.model["hidden"]) == (80, 8192)
+    assert found.model == "qwen2.5-72b"
     expected = {"zero": 3, "sequence": 2048, "micro_batch": 4, "global_batch": 32, "dtype": "fp8"}
     assert found.layout.items() >= expected.items()
     assert found.layout["recompute"]["gemm"] == 1.0
@@ -366,3 +366,140 @@ def test_a_recipe_of_automodel_without_a_length_gets_a_usual_one():
     found = configurations.from_text(yaml.safe_dump(AUTOMODEL | {"model": model, "packed_sequence": None}), gpus=8)
     assert found.layout["sequence"] == 8192
     assert "the length of sequences is not in the file: 8192 tokens are taken" in found.notes
+
+
+TORCHTUNE = {
+    **{"model": {"_component_": "torchtune.models.qwen3.qlora_qwen3_1_7b_instruct", "lora_rank": 8}},
+    **{"tokenizer": {"_component_": "torchtune.models.qwen3.qwen3_tokenizer", "max_seq_len": 4096}, "batch_size": 2},
+    **{"dtype": "bf16", "enable_activation_checkpointing": True, "gradient_accumulation_steps": 4, "compile": True},
+    **{"optimizer": {"_component_": "bitsandbytes.optim.PagedAdamW8bit"}, "tensor_parallel_dim": 2, "quantizer": "q"},
+    **{"loss": {"_component_": "torchtune.rlhf.loss.DPOLoss"}},
+}
+TORCHTUNE["model"] |= {"lora_attn_modules": ["q_proj", "v_proj"], "apply_lora_to_mlp": True}
+SWIFT = r"""
+n=4
+# a comment
+PYTORCH_CUDA_ALLOC_CONF='expandable_segments:True' \
+NPROC_PER_NODE=$n \
+swift sft --model Qwen/Qwen2.5-7B-Instruct --tuner_type lora --torch_dtype bfloat16 --lora_rank 16 \
+    --per_device_train_batch_size 1 --gradient_accumulation_steps $(expr 16 / $n) --target_modules q_proj v_proj \
+    --max_length 2048 --deepspeed zero3_offload --attn_impl flash_attn --use_ray true
+"""
+VERL = """
+torchrun --nnodes=1 --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer data.micro_batch_size_per_gpu=2 \\
+    model.partial_pretrain=Qwen/Qwen3-8B +model.lora_rank=32 model.target_modules=all-linear data.train_batch_size=64 \\
+    ulysses_sequence_parallel_size=2 model.fsdp_config.cpu_offload=True
+"""
+TRAINER = """
+accelerate launch --num_processes 4 --config_file zero.yaml sft.py --use_peft \\
+  --model_name_or_path meta-llama/Llama-3.1-8B --load_in_4bit --lora_r 32 --max_seq_length 4096 \\
+  --per_device_train_batch_size 2 --gradient_checkpointing --bf16
+"""
+MEGATRON_SWIFT = """
+NPROC_PER_NODE=4 megatron sft --model Qwen/Qwen3-30B-A3B --expert_model_parallel_size 4 --micro_batch_size 1 \\
+  --global_batch_size 16 --max_length 8192 --recompute_granularity full --sequence_parallel true --finetune true \\
+  --tuner_type lora --lora_rank 4 --mtp_loss 1
+"""
+BRIDGE = """
+torchrun --nproc_per_node=8 scripts/training/run_recipe.py --recipe qwen3_8b_sft_config train.global_batch_size=16 \\
+  train.micro_batch_size=2 model.tensor_model_parallel_size=2 model.seq_length=4096 logger.log_interval=1
+"""
+NANOCHAT = """
+RUN=d torchrun --standalone --nproc_per_node=8 -m scripts.base_train -- --depth=24 --device-batch-size=16 --fp8
+torchrun --standalone --nproc_per_node=8 -m scripts.base_eval -- --device-batch-size=8
+"""
+COMMANDS = [
+    pytest.param(
+        *(yaml.safe_dump(TORCHTUNE), "qwen3-1.7b", "torchtitan-compile"),
+        {"tp": 2, "zero": 3, "sequence": 4096, "micro_batch": 2, "global_batch": 32, "recompute": "full", "lora": 8}
+        | {"lora_targets": "q,v,gate,up,down", "quantize": "nf4", "optimizer": "paged-adamw-8bit", "dtype": "bf16"},
+        ["`quantizer`", "dpoloss"],
+        id="torchtune",
+    ),
+    pytest.param(
+        *(SWIFT, "Qwen/Qwen2.5-7B-Instruct", "deepspeed-zero"),
+        {"zero": 3, "offload": "optimizer,parameters", "lora": 16, "lora_targets": "q,v", "global_batch": 16, "dp": 4},
+        ["`use_ray`"],
+        id="ms-swift",
+    ),
+    pytest.param(
+        *(VERL, "Qwen/Qwen3-8B", "fsdp2"),
+        {"cp": 2, "zero": 3, "lora": 32, "micro_batch": 2, "global_batch": 64, "dp": 2, "sequence": 1024},
+        ["`model.fsdp_config.cpu_offload`"],
+        id="verl",
+    ),
+    pytest.param(
+        *(TRAINER, "meta-llama/Llama-3.1-8B", "fsdp2"),
+        {"zero": 0, "lora": 32, "quantize": "nf4", "sequence": 4096, "global_batch": 8, "dp": 4, "recompute": "full"},
+        ["a file of accelerate is not read"],
+        id="trainer",
+    ),
+    pytest.param(
+        *(MEGATRON_SWIFT, "qwen3-30b-a3b", "megatron-core"),
+        {"ep": 4, "dp": 4, "zero": 1, "sequence": 8192, "global_batch": 16, "lora": 4, "recompute": "full"},
+        ["`mtp-loss`"],
+        id="megatron-swift",
+    ),
+    pytest.param(
+        *(BRIDGE, "qwen3-8b", "megatron-bridge"),
+        {"tp": 2, "dp": 4, "sequence": 4096, "micro_batch": 2, "global_batch": 16},
+        ["qwen3_8b_sft_config itself", "no precision"],
+        id="megatron-bridge",
+    ),
+    pytest.param(
+        *(NANOCHAT, None, "torchtitan-compile"),
+        {"dp": 8, "dtype": "fp8", "optimizer": "muon", "micro_batch": 16, "global_batch": 512, "sequence": 2048},
+        ["value embeddings", "1048576 tokens"],
+        id="nanochat",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "model", "software", "layout", "named"), COMMANDS)
+def test_a_command_says_what_a_recipe_says(text, model, software, layout, named):
+    found = configurations.from_text(text, machine_gpus=8)
+    assert found.software == software
+    assert found.model == model if model else found.model["hidden"] == 1536
+    assert found.layout.items() >= layout.items()
+    assert all(any(word in note for note in found.notes) for word in named)
+    assert len(found.notes) == len(named)
+    plan(**found.words(), on="hgx-h100", gpus=next(iter(job_gpus(found.layout, [nvcoll.fabric("hgx-h100")])), 8))
+
+
+@given(words=st.lists(st.sampled_from([*SWIFT.split(), *VERL.split(), *NANOCHAT.split(), "'", "$(expr 1 / 0)", "--"])))
+def test_a_command_of_random_words_is_refused_or_read(words):
+    try:
+        configurations.from_text(" ".join(["swift sft", *words]), machine_gpus=8)
+    except nvcoll.InvalidArgument as error:
+        assert len(str(error)) < 3000
+
+
+@pytest.mark.parametrize(
+    ("framework", "overrides", "software", "layout"),
+    [
+        (
+            "megatron_bridge",
+            {"micro_batch_size": 1, "seq_length": 8192, "peft": "lora"},
+            "megatron-bridge",
+            {"lora": 8},
+        ),
+        (
+            *("torchtitan", {"training": {"local_batch_size": 2, "seq_len": 4096, "noise": 1}}, "torchtitan"),
+            {"zero": 3, "global_batch": 16, "sequence": 4096},
+        ),
+    ],
+)
+def test_an_experiment_of_primus_has_other_frameworks(framework, overrides, software, layout):
+    module = {"framework": framework, "model": "qwen3_8B.yaml", "overrides": overrides | {"odd": 1}}
+    found = configurations.from_text(yaml.safe_dump({"modules": {"trainer": module}}), machine_gpus=8)
+    assert (found.model, found.software) == ("qwen3-8b", software)
+    assert found.layout.items() >= layout.items()
+    assert any("odd" in note for note in found.notes)
+
+
+def test_jobs_of_torchtitan_and_deepspeed_name_what_is_not_read():
+    job = '[model]\nflavor = "8B"\n[training]\nnoise = 1\n[compile]\nenable = true\nbackend = "x"\n[odd]\na = 1'
+    notes = configurations.from_text(job, machine_gpus=8).notes
+    assert notes == ["not read: `training.noise`", "not read: `compile.backend`", "not read: `odd`"]
+    found = configurations.from_text(json.dumps({"zero_optimization": {"stage": 3, "zero_quantized_weights": True}}))
+    assert "not read: `zero_optimization.zero_quantized_weights`" in found.notes

@@ -20,13 +20,13 @@ from nvcoll.errors import InvalidArgument
 from nvcoll.training import (
     accelerate,
     automodel,
-    axolotl,
     deepspeed,
     huggingface,
-    llamafactory,
     megatron,
+    nanochat,
     nemo,
     primus,
+    recipes,
     torchtitan,
 )
 from nvcoll.training.fields import Configuration, Fields, Gpus
@@ -52,17 +52,18 @@ def _yaml(text: str) -> object:
         raise ValueError from None
 
 
-FORMATS: Final[tuple[tuple[str, Callable[[str], object], ModuleType], ...]] = (
+FORMATS: Final[tuple[tuple[str, Callable[[str], object], ModuleType | recipes.Recipe], ...]] = (
     ("config.json of transformers", json.loads, huggingface),
     ("JSON of DeepSpeed", json.loads, deepspeed),
     ("TOML of torchtitan", tomllib.loads, torchtitan),
-    ("YAML of axolotl", _yaml, axolotl),
-    ("YAML of LLaMA-Factory", _yaml, llamafactory),
+    *((one.table["title"], _yaml, one) for one in recipes.RECIPES if "needs" in one.table),
     ("YAML of accelerate", _yaml, accelerate),
     ("YAML of NeMo Automodel", _yaml, automodel),
     ("YAML of Primus", _yaml, primus),
     ("YAML of NeMo with Megatron-Core", _yaml, nemo),
     ("arguments of Megatron-LM, also in a shell script", str, megatron),
+    ("a command of nanochat", str, nanochat),
+    *((one.table["title"], str, one) for one in recipes.RECIPES if "command" in one.table),
 )
 """All formats: title, parser, module. The first whose `is_read` recognises a file reads it."""
 
@@ -105,7 +106,7 @@ def from_text(
 ) -> Configuration:
     """Returns what a text says of a training step; arguments and errors as of `read`, where names the text."""
     counts = _counts(where, gpus, machine_gpus)
-    if "Trainer.Config(" in text and "torchtitan" in text:
+    if "Trainer.Config" in text and "torchtitan" in text:
         function = "torchtitan.models.llama3.config_registry:llama3_8b"
         raise InvalidArgument(f"{where} has jobs of torchtitan in Python: pass the name of a function, as {function}")
     for _, parse, reader in FORMATS:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nvcoll.training.fields import Configuration, Fields, Gpus
+from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
 
+WITHOUT_EFFECT: Final[str] = TABLES["deepspeed"]["without_effect"]
 BATCHES: Final = ("train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")
 
 
@@ -53,4 +54,5 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
         micro = micro or (total and total // (data * (steps or 1))) or None
     layout |= {name: size for name, size in (("micro_batch", micro), ("global_batch", total)) if size}
     overlaps = zero.typed(bool, "overlap_comm", True)
+    notes += fields.not_read(WITHOUT_EFFECT) + zero.not_read(WITHOUT_EFFECT, "zero_optimization.")
     return Configuration(None, layout, "deepspeed-zero", {"overlaps_data": overlaps}, notes)

@@ -18,11 +18,16 @@ from nvcoll.training.models import models, shipped
 from nvcoll.training.options import PARTS_OF_LAYERS, RECOMPUTE
 
 TABLE: Final = TABLES["megatron"]
+NAMES: Final[Mapping[str, str]] = TABLE["names"]
+NAMED: Final = r"\bmegatron (sft|pt|rlhf)\b|\brun_recipe\.py\b"
+"""Commands that name a model, whose dimensions are not among the arguments."""
+VARIABLE: Final = re.compile(r"\$\{\w+:([^{}]*)\}")
+ABSENT: Final = ("None", "False", "false", "null")
 
 
 def is_read(text: str) -> bool:
     """Says whether a text has arguments of Megatron-LM."""
-    return re.search(r"--(num-layers|tensor-model-parallel-size|micro-batch-size)\b", text) is not None
+    return re.search(rf"--(num-layers|tensor-model-parallel-size|micro-batch-size)\b|{NAMED}", text) is not None
 
 
 def read(text: str, where: str, gpus: Gpus) -> Configuration:
@@ -31,9 +36,34 @@ def read(text: str, where: str, gpus: Gpus) -> Configuration:
     Raises:
         InvalidArgument: an argument is missing or wrong, or a variable that it needs has no value.
     """
-    flags, notes = shell.flags(text, where)
-    found = of_flags(flags, where, gpus, "")
+    if re.search(NAMED, text):
+        said, notes = shell.words(text, where, NAMED)
+        found = _of_named({name.rpartition(".")[2]: value for name, value in said.items()}, where, gpus)
+    else:
+        flags, notes = shell.flags(text, where)
+        found = of_flags(flags, where, gpus, "")
     return replace(found, notes=notes + found.notes)
+
+
+def _of_named(said: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
+    """Returns what a command of Megatron-SWIFT, or of a recipe of Megatron-Bridge, says."""
+    if recipe := said.get("recipe"):
+        name = re.sub(r"_((sft|peft|pretrain|finetune)_)?config$", "", str(recipe))
+        found = of_model(name, said, where, gpus, TABLE["recipes_without_effect"], "megatron-bridge")
+        return replace(found, notes=[f"what {recipe} itself says is not read", *found.notes])
+    if (name := str(said.get("model", said.get("load", "")))) == "":
+        raise Fields({}, where).error("the command has no `--model`: add it")
+    one_node = {"nnodes": 1} if "NPROC_PER_NODE" in said else {}
+    defaults = {"bf16": True, "use-distributed-optimizer": True, **one_node}
+    return of_model(name, {**defaults, **said}, where, gpus, TABLE["recipes_without_effect"])
+
+
+def text_of(value: object) -> str | None:
+    """Returns a value as the flag of a command line has it; None if the flag is absent."""
+    if value is None or isinstance(value, dict | list):
+        return None
+    text = VARIABLE.sub(r"\1", str(value))
+    return None if text in ABSENT else "" if text in ("True", "true") else text
 
 
 def of_flags(flags: Mapping[str, str], where: str, gpus: Gpus, without_effect: str) -> Configuration:
@@ -51,20 +81,45 @@ def of_flags(flags: Mapping[str, str], where: str, gpus: Gpus, without_effect: s
 
 
 def of_model(
-    model: Mapping[str, object], flags: Mapping[str, str], where: str, gpus: Gpus, without_effect: str
+    name: str, said: Mapping[str, object], where: str, gpus: Gpus, without_effect: str, software: str = ""
 ) -> Configuration:
-    """Returns what arguments say of the step of a known model; `without_effect` as of `Fields.not_read`.
+    """Returns what arguments say of the step of a named model; underscores in their names count as hyphens.
+
+    Args:
+        name: the name of the model, with underscores for hyphens.
+        said: arguments by name.
+        where: the file, for messages.
+        gpus: as of `nvcoll.training.configurations.read`.
+        without_effect: as of `Fields.not_read`.
+        software: the software, if it is not that of the arguments.
 
     Raises:
         InvalidArgument: an argument is missing or wrong.
     """
-    fields, notes = Fields(flags, where), list[str]()
+    notes = list[str]()
+    model = shipped(name.replace("_", "-")) or name
+    named = {NAMES.get(one, one).replace("_", "-"): text_of(value) for one, value in said.items()}
+    layers = {"num-layers": str(models()[model]["layers"])} if model in models() else {}
+    given = layers | {one: text for one, text in named.items() if text is not None and "${" not in text}
+    fields = Fields(given, where)
+    changed = {"layers": fields.number("num-layers")} if layers and layers["num-layers"] != given["num-layers"] else {}
     layout = _layout(fields, gpus, notes)
-    return _configuration(fields, model, layout, notes, f"{without_effect}|{TABLE['without_effect']}")
+    kind = str(fields.first("tuner-type", "train-type", "peft") or "full")
+    targets, rank = fields.typed(str, "target-modules", "all-linear").split(), fields.number("lora-rank", default=8)
+    notes += [] if kind in ("full", "lora") else [f"`{kind}` is not priced: all weights train"]
+    layout |= tuned(notes, rank=rank, targets=targets) if kind == "lora" else {}
+    found = _configuration(
+        fields,
+        {**models()[model], **changed} if changed else model,
+        layout,
+        notes,
+        f"{without_effect}|{TABLE['without_effect']}",
+    )
+    return replace(found, software=software or found.software)
 
 
 def _configuration(
-    fields: Fields, model: Mapping[str, object], layout: dict[str, object], notes: list[str], without_effect: str
+    fields: Fields, model: str | dict[str, object], layout: dict[str, object], notes: list[str], without_effect: str
 ) -> Configuration:
     flags = fields.values
     overrides: dict[str, object] = {"overlaps_tensor": False, "overlaps_data": False}
@@ -75,7 +130,7 @@ def _configuration(
     offload = [what for name, what in TABLE["offload"].items() if fields.first(name) is not None]
     layout |= tuned(notes, optimizer=fields.typed(str, "optimizer", ""), offload=offload)
     fields.asked.update({"num-layers"}, TABLE["software"], TABLE["dtype"], TABLE["switches"])
-    return Configuration({**model}, layout, software, overrides, notes + fields.not_read(without_effect))
+    return Configuration(model, layout, software, overrides, notes + fields.not_read(without_effect))
 
 
 def _layout(fields: Fields, gpus: Gpus, notes: list[str]) -> dict[str, object]:

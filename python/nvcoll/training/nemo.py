@@ -40,16 +40,9 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     said["untie-embeddings-and-output-weights"] = model.first("share_embeddings_and_output_weights") is False
     optimizer = str(model.part("optim").first("name") or "")
     said["use-distributed-optimizer"] = optimizer.startswith(("distributed", "mcore_distributed"))
-    flags = {name.replace("_", "-"): _text(value) for name, value in said.items()}
+    flags = {name.replace("_", "-"): megatron.text_of(value) for name, value in said.items()}
     given = {name: text for name, text in flags.items() if text is not None and "${" not in text}
     peft = model.part("peft").first("peft_scheme")
     found = megatron.of_flags(given, where, gpus, TABLE["without_effect"])
     notes = found.notes + ([f"`peft_scheme` {peft} is not priced: all weights train"] if peft else [])
     return replace(found, software="nemo", notes=notes)
-
-
-def _text(value: object) -> str | None:
-    """Returns a value as the flag of a command line has it; None if the flag is absent."""
-    if value is None or value is False or isinstance(value, dict | list):
-        return None
-    return "" if value is True else str(value)

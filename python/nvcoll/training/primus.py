@@ -1,21 +1,20 @@
-"""Reads an experiment of Primus, YAML: the name of a model, and arguments of Megatron-LM.
+"""Reads an experiment of Primus, YAML: the name of a model, and arguments of Megatron-LM, or fields of torchtitan.
 
-`examples/megatron/configs` of AMD-AGI/Primus has such files. Files that it names (`pre_trainer.yaml`) are not
-read: the model is the shipped one with this name, and other arguments have the defaults of Megatron-LM.
+`examples/*/configs` of AMD-AGI/Primus has such files. Files that it names (`pre_trainer.yaml`) are not
+read: the model is the shipped one with this name, and other
+arguments have the defaults of the framework.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
-from nvcoll.training import megatron
+from nvcoll.training import megatron, torchtitan
 from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
-from nvcoll.training.models import model_of
+from nvcoll.training.models import shipped
 
 TABLE: Final = TABLES["primus"]
-VARIABLE: Final = re.compile(r"\$\{\w+:([^{}]*)\}")
 
 
 def is_read(values: object) -> bool:
@@ -33,19 +32,11 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     modules = Fields(values, where).part("modules")
     module = next(part for name in modules.values if "framework" in (part := modules.part(name)).values)
     framework = module.typed(str, "framework", "")
-    module.chosen("`framework`", framework, {"megatron": ""})
-    name = module.typed(str, "model", "").removesuffix(".yaml").replace("_", "-")
-    said = {one.replace("_", "-"): _text(value) for one, value in module.part("overrides").values.items()}
-    said["fp8-format"] = said.pop("fp8", None)
-    said = {"bf16": "", "use-distributed-optimizer": "", **said}  # the first two: defaults of its modules
-    given = {one: text for one, text in said.items() if text is not None}
-    model = model_of(name)
-    model = {**model, "layers": module.part("overrides").number("num_layers", default=model["layers"])}
-    given["num-layers"] = str(model["layers"])
-    return megatron.of_model(model, given, where, gpus, TABLE["without_effect"])
-
-
-def _text(value: object) -> str | None:
-    """Returns a value as the flag of a command line has it; None if the flag is absent."""
-    text = VARIABLE.sub(r"\1", str(value))
-    return None if text in ("None", "False", "false", "null") else "" if text in ("True", "true") else text
+    software = module.chosen("`framework`", framework, TABLE["frameworks"])
+    name = module.typed(str, "model", "").removesuffix(".yaml")
+    said = module.part("overrides").values
+    if framework == "torchtitan":
+        model = shipped(name.replace("_", "-")) or name
+        return torchtitan.of_job(model, Fields(said, where), gpus)
+    said = {"bf16": True, "use_distributed_optimizer": True, **said}  # defaults of its modules
+    return megatron.of_model(name, said, where, gpus, TABLE["without_effect"], software)

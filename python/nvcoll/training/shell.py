@@ -25,7 +25,9 @@ ASSIGNMENT: Final = re.compile(r"(?:export\s+|local\s+)?([A-Za-z_]\w*)(\+?)=(.*)
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*|\d{1,3})(?:\[[@*]\])?(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*|\d)")
 CONDITION: Final = re.compile(r"\[\[?\s+\"?([^\"\s=!]*)\"?\s+(==?|!=)\s+[\"']?([^\"'\s]*)[\"']?\s+\]\]?")
 PATTERN: Final = re.compile(r"\(?([^\s()=$]+(?:\s*\|\s*[^\s()=$]+)*)\)(.*)", re.DOTALL)
-ARITHMETIC: Final = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
+PREFIX: Final = re.compile(r"([A-Za-z_]\w*=(?:\"[^\"]*\"|'[^']*'|[^\s\"'()]*))\s+(\S.*)", re.DOTALL)
+DOTTED: Final = re.compile(r"\+{0,2}([a-z]\w*(?:\.\w+)*)=(.*)")
+ARITHMETIC: Final = re.compile(r"\$\((?:\(([^()]*(?:\([^()]*\)[^()]*)*)\)|expr ([^()]*))\)")
 OPERATORS: Final = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Mod: mod}
 EMPTINESS: Final = re.compile(r"\[\[?\s+(-[zn])\s+[\"']?([^\"'\s]*)[\"']?\s+\]\]?")
 NUMBERS: Final = re.compile(r"\[\[?\s+[\"']?(\d{1,9})[\"']?\s+(-\w\w)\s+[\"']?(\d{1,9})[\"']?\s+\]\]?")
@@ -43,22 +45,48 @@ def flags(text: str, where: str) -> tuple[dict[str, str], list[str]]:
     Raises:
         InvalidArgument: values of variables are beyond reading.
     """
-    script = _Script(where)
-    for line in _statements(text):
-        script.take(line)
+    script = _read(text, where)
     used = [line for line in script.commands if "--num-layers" in line]
-    found: dict[str, str] = {}
-    name = ""
     lines = [*([] if used else script.values.values()), *script.commands]
-    for word in re.sub("[\"']", " ", "\n".join(lines)).split():
-        if word.startswith("--"):
-            name, _, found[name] = word[2:].replace("nproc_per_node", "nproc-per-node").partition("=")
-        elif name:
-            found[name] += f" {word}" if found[name] else word
-    several = {"recompute-modules"}
+    found, several = _named("\n".join(lines)), {"recompute-modules"}
     return {name: value if name in several else value.partition(" ")[0] for name, value in found.items()}, [
         *script.notes
     ]
+
+
+def words(text: str, where: str, command: str) -> tuple[dict[str, object], list[str]]:
+    """Returns the words of the first command that a regular expression finds, the number of processes, and notes.
+
+    Raises:
+        InvalidArgument: values of variables are beyond reading.
+    """
+    script = _read(text, where)
+    line = next((line for line in script.commands if re.search(command, line)), text)
+    found = {name: script.values[name] for name in ("NPROC_PER_NODE", "NNODES") if name in script.values}
+    found |= {name: value if "modules" in name else value.partition(" ")[0] for name, value in _named(line).items()}
+    switches = {"": True, "true": True, "True": True, "false": False, "False": False, "None": None}
+    return {name: switches.get(value, value) for name, value in found.items()}, [*script.notes]
+
+
+def _read(text: str, where: str) -> _Script:
+    script = _Script(where)
+    for line in _statements(text):
+        script.take(line)
+    return script
+
+
+def _named(line: str) -> dict[str, str]:
+    """Returns the flags of a command, and words as `part.name=value`."""
+    found: dict[str, str] = {}
+    name = ""
+    for word in re.sub("[\"']", " ", line).split():
+        if word.startswith("--") and len(word) > 2:
+            name, _, found[name] = word[2:].replace("nproc_per_node", "nproc-per-node").partition("=")
+        elif match := DOTTED.fullmatch(word):
+            name, found[match[1]] = "", match[2]
+        elif name:
+            found[name] += f" {word}" if found[name] else word
+    return found
 
 
 def _statements(text: str) -> list[str]:
@@ -138,6 +166,9 @@ class _Script:
             words = self._expanded(line.removeprefix("set -- ")).split()
             self.values |= {str(nth): word.strip("\"'") for nth, word in enumerate(words, start=1)}
             return None
+        if prefix := PREFIX.fullmatch(line):
+            self._statement(prefix[1])
+            return self._statement(prefix[2])
         if (match := ASSIGNMENT.fullmatch(line)) is None:
             return self.commands.append(self._expanded(line))
         self.notes |= {note: None for *_, note in self._branches if note}
@@ -154,7 +185,7 @@ class _Script:
                 )
             text = VARIABLE.sub(lambda it: self.values.get(it[1] or it[3]) or it[2] or it[0], text)
             self._size += len(text)
-        return ARITHMETIC.sub(lambda it: self._computed(it[1]) or it[0], text)
+        return ARITHMETIC.sub(lambda it: self._computed(it[1] or it[2]) or it[0], text)
 
     def _computed(self, text: str) -> str | None:
         """Returns the result of whole numbers and variables; None if one has no value."""

@@ -38,22 +38,32 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
     flavor = job.part("model").typed(str, "flavor", "").removesuffix("_flex").removesuffix("_varlen")
     flavors = job.chosen("`model.name`", family, TABLE["models"])
     model = job.chosen("`model.flavor`", flavor.removesuffix("_irope"), flavors)
+    return of_job(model, job, gpus)
+
+
+def of_job(model: str, job: Fields, gpus: Gpus) -> Configuration:
+    """Returns what a job says beside its model; arguments and errors as of `read`."""
     if (count := gpus.of()) is None:
         raise job.error("a job of torchtitan does not say the number of GPUs: pass `gpus`")
-    older = {**job.part("experimental").values, **job.part("training").values}
-    fields = Fields({**older, **job.part("parallelism").values}, where)
-    layout, notes = _layout(fields, count, models()[model]["layers"]), list[str]()
+    again, compiling, converted = (job.part(name) for name in ("activation_checkpoint", "compile", "model"))
+    parts = {name: job.part(name).values for name in ("experimental", "training", "parallelism")}
+    fields = Fields({name: value for part in parts.values() for name, value in part.items()}, job.where)
+    layers = models()[model]["layers"] if model in models() else 0
+    layout, notes = _layout(fields, count, layers), list[str]()
     if layout["schedule"] == "zero-bubble-1p":
         notes.append("the schedule counts as zero-bubble-1p with one chunk per stage")
     offload = ["parameters", "optimizer"] if fields.first("enable_cpu_offload") is True else []
     layout |= tuned(notes, optimizer=job.part("optimizer").typed(str, "name", ""), offload=offload)
-    layout["recompute"] = _recompute(job.part("activation_checkpoint"))
-    eight = any(one == "float8" for one in job.part("model").typed(list, "converters", []))
+    layout["recompute"] = _recompute(again)
+    eight = any(one == "float8" for one in converted.typed(list, "converters", []))
     eight = eight or job.part("float8").typed(bool, "enable_float8_linear", False)
     layout["dtype"] = "fp8" if eight else "tf32" if fields.first("mixed_precision_param") == "float32" else "bf16"
-    enabled = job.part("compile").typed(bool, "enable", fields.typed(bool, "compile", False))
-    compiled = enabled and "model" in job.part("compile").typed(list, "components", ["model"])
+    enabled = compiling.typed(bool, "enable", fields.typed(bool, "compile", False))
+    compiled = enabled and "model" in compiling.typed(list, "components", ["model"])
     hides = compiled and fields.typed(bool, "enable_async_tensor_parallel", False)
+    read = [(Fields(part, job.where, fields.asked), f"{name}.") for name, part in parts.items()]
+    read += [(again, "activation_checkpoint."), (compiling, "compile."), (converted, "model."), (job, "")]
+    notes += [note for part, name in read for note in part.not_read(TABLE["without_effect"], name)]
     software = "torchtitan-compile" if compiled else "torchtitan"
     return Configuration(model, layout, software, {"overlaps_tensor": True} if hides else {}, notes)
 
