@@ -116,7 +116,7 @@ def test_an_experiment_of_primus_has_arguments_of_megatron():
     expected = {"zero": 3, "sequence": 2048, "micro_batch": 4, "global_batch": 32, "dtype": "fp8"}
     assert found.layout.items() >= expected.items()
     assert found.layout["recompute"]["gemm"] == 1.0
-    assert found.notes == ["not read: `mtp-num-layers`"]
+    assert (found.layout["mtp"], found.notes) == (1, [])
 
 
 def test_files_of_deepspeed_that_a_recipe_names_are_read(tmp_path):
@@ -503,3 +503,15 @@ def test_jobs_of_torchtitan_and_deepspeed_name_what_is_not_read():
     assert notes == ["not read: `training.noise`", "not read: `compile.backend`", "not read: `odd`"]
     found = configurations.from_text(json.dumps({"zero_optimization": {"stage": 3, "zero_quantized_weights": True}}))
     assert "not read: `zero_optimization.zero_quantized_weights`" in found.notes
+
+
+def test_layers_that_are_frozen_and_layers_of_multi_token_prediction_are_planned():
+    freeze = LLAMAFACTORY | {"finetuning_type": "freeze", "freeze_trainable_layers": 8, "quantization_bit": None}
+    found = configurations.from_text(yaml.safe_dump(freeze), gpus=8)
+    assert (found.layout["frozen"], found.notes) == (24, [])
+    assert plan(**found.words(), on="hgx-h100").seconds < plan(**found.words() | {"frozen": 1}, on="hgx-h100").seconds
+    values = {"model_type": "qwen3", "num_nextn_predict_layers": 2, "hidden_size": 64, "num_hidden_layers": 2}
+    more = {"num_attention_heads": 2, "vocab_size": 64, "max_position_embeddings": 64, "intermediate_size": 64}
+    assert any("`--mtp 2` plans them" in note for note in configurations.from_text(json.dumps(values | more)).notes)
+    plain, more = (plan("deepseek-v3", on="hgx-h100", gpus=8, sequence=4096, **words) for words in ({}, {"mtp": 1}))
+    assert more.seconds > plain.seconds

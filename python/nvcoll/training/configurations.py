@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from nvcoll.errors import InvalidArgument
 from nvcoll.training import (
@@ -52,7 +52,7 @@ def _yaml(text: str) -> object:
         raise ValueError from None
 
 
-FORMATS: Final[tuple[tuple[str, Callable[[str], object], ModuleType | recipes.Recipe], ...]] = (
+FORMATS: Final[tuple[tuple[str, Callable[[str], Any], ModuleType | recipes.Recipe], ...]] = (
     ("config.json of transformers", json.loads, huggingface),
     ("JSON of DeepSpeed", json.loads, deepspeed),
     ("TOML of torchtitan", tomllib.loads, torchtitan),

@@ -44,7 +44,8 @@ def read(values: Mapping[str, object], where: str, _gpus: Gpus) -> Configuration
     if kind not in ARCHITECTURES:
         raise outer.error(_unknown(kind, merged))
     row = ARCHITECTURES[kind]
-    notes = [note for name, note in TABLE["not_read"].items() if merged.get(name)]
+    said = {name: merged[name] for name in TABLE["not_read"] if merged.get(name)}
+    notes = [TABLE["not_read"][name].replace("{}", shown(value)) for name, value in said.items()]
     filled = {"tie_word_embeddings": row["tied"], **row.get("defaults", {})}
     filled = {name: value for name, value in filled.items() if merged.get(name) is None}
     notes += [f"`{name}` is {value}, the default of {kind}" for name, value in filled.items()]

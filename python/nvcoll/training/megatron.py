@@ -1,7 +1,7 @@
 """Reads the arguments of Megatron-LM, from a shell script or a list of arguments.
 
 A flag means what `megatron/training/arguments.py` of Megatron-LM says, defaults included. `shell` reads the script. Not
-read: files that the script sources, the tokenizer, stages of unequal length, multi-token prediction.
+read: files that the script sources, the tokenizer, stages of unequal length.
 """
 
 from __future__ import annotations
@@ -142,6 +142,7 @@ def _layout(fields: Fields, gpus: Gpus, notes: list[str]) -> dict[str, object]:
     vp = layout["vp"] = _chunks(fields, sizes["pp"])
     layout["schedule"] = "interleaved" if vp > 1 else "1f1b"
     layout |= {"zero": _zero(fields), "recompute": _recompute(fields, sizes["pp"], notes)}
+    layout |= {"mtp": mtp} if (mtp := fields.number("mtp-num-layers", default=0, least=0)) else {}
     layout |= {"order": "tp-cp-pp-dp"} if "use-tp-pp-dp-mapping" in flags else {}
     layout |= {"global_batch": fields.number("global-batch-size")} if "global-batch-size" in flags else {}
     asked = gpus.asked or "nnodes" not in flags

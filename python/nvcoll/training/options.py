@@ -62,6 +62,10 @@ class PlanOptions(TypedDict, total=False):
     offload: Annotated[str, Help("What waits in RAM: optimizer, parameters, activations, with commas.")]
     loss_chunks: Annotated[int, Help("Chunks of tokens for which logits exist one after the other. Default: 1.", 1)]
     document: Annotated[int, Help("Tokens of a document in a packed sequence, within which attention stays.", 1)]
+    filled: Annotated[float, Help("Part of a padded sequence that tokens fill. Default: 1.", 0)]
+    frozen: Annotated[int, Help("First layers that are frozen, with the embedding. Default: none.", 1)]
+    mtp: Annotated[int, Help("Layers of multi-token prediction behind the last layer. Default: none.", 1)]
+    imbalance: Annotated[float, Help("Tokens of the fullest expert-parallel rank, in means. Default: 1.", 1)]
     sequence_parallel: bool
     overrides: Fields
 
@@ -70,7 +74,7 @@ SCHEDULES: Final = get_args(Schedule)
 
 RECIPE: Final = (
     *("lora", "lora_targets", "dora", "quantize", "optimizer", "pure_bf16", "optimizer_in_backward", "offload"),
-    *("loss_chunks", "document"),
+    *("loss_chunks", "document", "filled", "frozen", "mtp", "imbalance"),
 )
 """The words of what is trained and where its state is kept, which a sweep leaves as they are."""
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from nvcoll.training import finetuning, shell
 from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
 from nvcoll.training.huggingface import USUAL_SEQUENCE
-from nvcoll.training.models import shipped
+from nvcoll.training.models import models, shipped
 
 ADAPTERS: Final = ("lora", "qlora", "dora", "true")
 WHOLE: Final = ("full", "all", "none", "false", "")
@@ -75,6 +75,7 @@ class _Reading:
             is_pure = True
         layout |= {"pure_bf16": True} if is_pure and rank is None else {}
         layout |= {"optimizer_in_backward": True} if self._value("optimizer_in_backward") is True else {}
+        layout |= self._frozen(model) if self._text("how") == "freeze" else {}
         layout |= self._trained(rank, str(layout.get("offload", "")))
         for meaning, reason in self.table.get("not_priced", {}).items():
             self.notes += [reason] if self._value(meaning) else []
@@ -159,11 +160,17 @@ class _Reading:
         if how in ADAPTERS:
             return self.fields.number(*names, default=0, least=0) or int(self.table["usual_rank"])
         self.fields.first(*names)
-        if how == "freeze":
-            self.notes.append("frozen weights are not priced: all weights train")
-        elif how not in WHOLE:
+        if how not in (*WHOLE, "freeze"):
             self.notes.append(f"the adapter {how[:60]} is not priced: all weights train")
         return None
+
+    def _frozen(self, model: str) -> dict[str, object]:
+        """Returns the first layers that are frozen: all but a few of a shipped model."""
+        trained, known = self.fields.number(*self.table["trained_layers"], default=2), shipped(model)
+        layers = models()[known]["layers"] if known else 0
+        if layers == 0 and trained:
+            self.notes.append("frozen weights are not priced: all weights train")
+        return {"frozen": layers - trained} if layers > trained else {}
 
     def _trained(self, rank: int | None, offload: str) -> dict[str, object]:
         bits = self.fields.number(*self.table.get("bits", ["bits"]), default=0, least=0)

@@ -32,6 +32,7 @@ OPERATORS: Final = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: flo
 EMPTINESS: Final = re.compile(r"\[\[?\s+(-[zn])\s+[\"']?([^\"'\s]*)[\"']?\s+\]\]?")
 NUMBERS: Final = re.compile(r"\[\[?\s+[\"']?(\d{1,9})[\"']?\s+(-\w\w)\s+[\"']?(\d{1,9})[\"']?\s+\]\]?")
 COMPARISONS: Final = {"-eq": eq, "-ne": ne, "-gt": gt, "-ge": ge, "-lt": lt, "-le": le}
+PROCESSES: Final[tuple[str, ...]] = ("NPROC_PER_NODE", "NNODES")
 ENDS: Final = {"for": "done", "while": "done", "until": "done"}
 
 
@@ -62,7 +63,7 @@ def words(text: str, where: str, command: str) -> tuple[dict[str, object], list[
     """
     script = _read(text, where)
     line = next((line for line in script.commands if re.search(command, line)), text)
-    found = {name: script.values[name] for name in ("NPROC_PER_NODE", "NNODES") if name in script.values}
+    found: dict[str, str] = {name: script.values[name] for name in PROCESSES if name in script.values}
     found |= {name: value if "modules" in name else value.partition(" ")[0] for name, value in _named(line).items()}
     switches = {"": True, "true": True, "True": True, "false": False, "False": False, "None": None}
     return {name: switches.get(value, value) for name, value in found.items()}, [*script.notes]

@@ -331,6 +331,9 @@ impl Layout {
     }
 
     fn check_model(&self, model: &Model) -> Result<()> {
+        if self.recipe.frozen.is_some_and(|layers| layers >= model.layers) {
+            return Err(Error::layout(format!("at least one of {} layers is trained: freeze fewer", model.layers)));
+        }
         let tensor = u64::from(self.tensor);
         if !model.heads.is_multiple_of(tensor) {
             let heads = model.heads;

@@ -194,6 +194,8 @@ pub struct Layer {
     pub mixer: Mixer,
     /// Its MLP.
     pub mlp: Mlp,
+    /// Whether it is frozen, as are all layers before it: it has no backward pass.
+    pub is_frozen: bool,
 }
 
 impl Layer {
@@ -318,7 +320,7 @@ impl Model {
             Some(b'E') => (Mixer::None, Mlp::Experts),
             _ => (attention, mlp),
         };
-        Layer { mixer, mlp }
+        Layer { mixer, mlp, is_frozen: false }
     }
 
     /// Returns the kinds of its layers, with the number of each.
@@ -326,6 +328,12 @@ impl Model {
         let mut found = BTreeMap::new();
         (0..self.layers).for_each(|index| *found.entry(self.layer(index)).or_default() += 1);
         found
+    }
+
+    /// Returns the parameters of a layer of multi-token prediction: the last layer, and a projection of two residual streams to one.
+    pub fn prediction_parameters(&self) -> Parameters {
+        let layer = self.layer_parameters(self.layer(self.layers - 1));
+        Parameters { dense: layer.dense + 2.0 * (self.hidden * self.hidden) as f64, ..layer }
     }
 
     /// Returns the parameters of a layer; norms and biases are left out, less than 0.1 %.
@@ -379,24 +387,27 @@ impl Model {
     ///
     /// The convention of Megatron-Bridge since 25.09. Others count the whole square of scores.
     pub fn flops_per_token(&self, sequence: u64) -> f64 {
-        let mixer = |layer: Layer| {
-            if !layer.attends() {
-                let state = self.recurrent.filter(|_| layer.mixer == Mixer::State);
-                return state.map_or(0.0, |one| 3.0 * one.token_flops());
-            }
-            let sequence = sequence as f64;
-            let seen = self.most_seen(layer).map_or(sequence, |most| most.min(sequence));
-            let pairs = seen * (1.0 - seen / (2.0 * sequence));
-            let index = self.indexer.map_or(0.0, |one| 6.0 * sequence / 2.0 * (one.heads * one.head_dim) as f64);
-            6.0 * pairs * self.heads as f64 * self.score_elements() + index
-        };
-        let layers = (0..self.layers).map(|index| {
-            let layer = self.layer(index);
-            let one = self.layer_parameters(layer);
-            let active = self.experts.map_or(0.0, |experts| one.experts * experts.top_k as f64 / experts.count as f64);
-            6.0 * (one.dense + active) + mixer(layer)
-        });
+        let layers = (0..self.layers).map(|index| self.layer_flops(self.layer(index), sequence));
         layers.sum::<f64>() + 6.0 * self.embedding_parameters()
+    }
+
+    /// Returns the FLOPs of a layer per token.
+    pub(crate) fn layer_flops(&self, layer: Layer, sequence: u64) -> f64 {
+        let parameters = self.layer_parameters(layer);
+        let part = self.experts.map_or(0.0, |experts| experts.top_k as f64 / experts.count as f64);
+        6.0 * (parameters.dense + part * parameters.experts) + self.mixer_flops(layer, sequence)
+    }
+
+    fn mixer_flops(&self, layer: Layer, sequence: u64) -> f64 {
+        if !layer.attends() {
+            let state = self.recurrent.filter(|_| layer.mixer == Mixer::State);
+            return state.map_or(0.0, |one| 3.0 * one.token_flops());
+        }
+        let sequence = sequence as f64;
+        let seen = self.most_seen(layer).map_or(sequence, |most| most.min(sequence));
+        let pairs = seen * (1.0 - seen / (2.0 * sequence));
+        let index = self.indexer.map_or(0.0, |one| 6.0 * sequence / 2.0 * (one.heads * one.head_dim) as f64);
+        6.0 * pairs * self.heads as f64 * self.score_elements() + index
     }
 
     /// Returns the most tokens that a query of a layer sees, if there are any.

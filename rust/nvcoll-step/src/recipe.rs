@@ -9,6 +9,10 @@
 //! | `optimizer_in_backward` | - | one gradient at a time |
 //! | `offload` | - | copies over the link to the processor, whose memory is taken to suffice |
 //! | `loss_chunks`, `document` | - | logits that are there at once; attention within documents |
+//! | `filled` | - | tokens that count: a padded sequence is computed in full |
+//! | `frozen` | those of the embedding and of the first layers | these have a forward pass alone |
+//! | `mtp` | layers of multi-token prediction (arXiv 2412.19437, section 2.2) | a projection, a layer, embedding and head again |
+//! | `imbalance` | - | tokens of the fullest expert-parallel rank |
 //!
 //! What it does not know: routers and decays have no adapters, and biases and norms are not counted.
 
@@ -82,6 +86,18 @@ pub struct Recipe {
     /// Tokens of a document, to which attention in a packed sequence is confined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<u64>,
+    /// The part of a padded sequence that tokens fill; 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filled: Option<f64>,
+    /// First layers that are frozen, with the embedding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<u32>,
+    /// Layers of multi-token prediction, behind the last layer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtp: Option<u32>,
+    /// Tokens of the fullest expert-parallel rank, as a multiple of the mean; 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub imbalance: Option<f64>,
 }
 
 /// A row of `optimizers.toml`.
@@ -174,11 +190,23 @@ impl Recipe {
                 "`lora_targets`, `dora` and `quantize` are of adapters: pass their rank, as lora 16",
             ));
         }
-        let sizes = [self.lora.map(u64::from), self.loss_chunks.map(u64::from), self.document];
-        if sizes.into_iter().flatten().any(|size| !(1..=1 << 20).contains(&size)) {
+        let sizes = [self.lora, self.loss_chunks, self.mtp, self.frozen].map(|size| size.map(u64::from));
+        let sizes = sizes.into_iter().chain([self.document]);
+        if sizes.flatten().any(|size| !(1..=1 << 20).contains(&size)) {
             return Err(Error::layout(
-                "the rank of adapters, chunks of the loss and tokens of a document are at least 1",
+                "the rank of adapters, chunks of the loss, tokens of a document, and layers are 1 to 1,048,576",
             ));
+        }
+        if self.filled.is_some_and(|part| !(0.001..=1.0).contains(&part)) {
+            return Err(Error::layout(
+                "tokens fill more than nothing of a padded sequence, and at most all: `filled` 0.7",
+            ));
+        }
+        if self.imbalance.is_some_and(|times| !(1.0..=1e3).contains(&times)) {
+            return Err(Error::layout("the fullest rank of experts gets at least the mean: `imbalance` 1.3"));
+        }
+        if self.lora.is_some() && (self.mtp.is_some() || self.frozen.is_some()) {
+            return Err(Error::layout("with adapters all layers are frozen: leave `mtp` and `frozen` out"));
         }
         if self.lora.is_some() && self.optimizer()?.iterations > 0 {
             return Err(Error::layout("muon is for whole matrices, and adapters have none: take adamw"));
@@ -219,6 +247,10 @@ impl Display for Recipe {
         }
         self.offload.iter().try_for_each(|parts| write!(f, "  {parts} in RAM"))?;
         self.loss_chunks.iter().try_for_each(|chunks| write!(f, "  loss in {chunks} chunks"))?;
-        self.document.iter().try_for_each(|tokens| write!(f, "  documents of {tokens} tokens"))
+        self.document.iter().try_for_each(|tokens| write!(f, "  documents of {tokens} tokens"))?;
+        self.filled.iter().try_for_each(|part| write!(f, "  filled {part}"))?;
+        self.frozen.iter().try_for_each(|layers| write!(f, "  {layers} layers frozen"))?;
+        self.mtp.iter().try_for_each(|layers| write!(f, "  MTP {layers}"))?;
+        self.imbalance.iter().try_for_each(|times| write!(f, "  imbalance {times}"))
     }
 }

@@ -227,3 +227,70 @@ fn words_that_need_a_rank_are_refused_without() {
     }
     assert!(refused(&json!({"lora": 8, "lora_targets": "query"})).contains("choose from all, attention"));
 }
+
+#[test]
+fn layers_of_multi_token_prediction_have_the_parameters_and_products_that_authors_state() {
+    let of = |name: &str| Model::named(name).unwrap().prediction_parameters();
+    let (dense, experts) = (of("deepseek-v3").dense, of("deepseek-v3").experts);
+    // README of DeepSeek-V3: the module has 11.5 billion parameters of its own.
+    assert!(((dense + experts) / 11.5e9 - 1.0).abs() < 0.011, "{dense:e} and {experts:e}");
+    let (plain, with) = (planned(&json!({})), planned(&json!({"mtp": 2})));
+    let own = of("llama3.1-8b").dense;
+    assert_equal(
+        own,
+        4096.0 * (2.0 * 4096.0) + MODULES.iter().map(|(rows, columns)| rows * columns).sum::<f64>(),
+        "own",
+    );
+    let parameters = |step: &WorkStep| line(step, MemoryLine::Gradients);
+    let each = parameters(&plain) / Model::named("llama3.1-8b").unwrap().parameters();
+    assert_equal(parameters(&with) - parameters(&plain), 2.0 * own * each, "gradients");
+}
+
+#[test]
+fn the_fullest_rank_computes_and_receives_more_and_a_padded_sequence_counts_less() {
+    let of = |recipe: Value| {
+        let fields = json!({"gpus": 8, "data": 8, "expert": 8, "micro_batch": 1, "global_batch": 8, "sequence": 4096, "recipe": recipe});
+        request("qwen3-30b-a3b", layout(fields), "torchtitan").plan().unwrap()
+    };
+    let (even, uneven, padded) = (of(json!({})), of(json!({"imbalance": 1.5})), of(json!({"filled": 0.5})));
+    let flops = |step: &WorkStep, of_experts: bool| -> f64 {
+        let is_it = |op: &StepOp| matches!(op.work, StepWork::Gemm { experts, .. } if experts.is_some() == of_experts);
+        all_ops(step).into_iter().filter(|(op, ..)| is_it(op)).map(|(op, times, _)| op.work.flops() * times).sum()
+    };
+    assert_equal(flops(&uneven, true), 1.5 * flops(&even, true), "experts");
+    assert_equal(flops(&uneven, false), flops(&even, false), "others");
+    assert_equal(uneven.model_flops.unwrap(), even.model_flops.unwrap(), "of the model");
+    assert_equal(gemm_flops(&padded), gemm_flops(&even), "padding is computed");
+    assert_equal(padded.tokens.unwrap(), 0.5 * even.tokens.unwrap(), "tokens that count");
+    assert_equal(padded.model_flops.unwrap(), 0.5 * even.model_flops.unwrap(), "of the model");
+}
+
+#[test]
+fn frozen_layers_have_a_forward_pass_alone() {
+    let (all, half) = (planned(&json!({})), planned(&json!({"frozen": 16})));
+    let layers = LAYERS * MODULES.iter().map(|(rows, columns)| rows * columns).sum::<f64>();
+    let end = 128_256.0 * 4096.0;
+    let products = 6.0 * TOKENS * (layers / 2.0 + end) + 2.0 * TOKENS * layers / 2.0;
+    assert_equal(gemm_flops(&half), products, "products");
+    assert_equal(line(&half, MemoryLine::Frozen), 2.0 * (layers / 2.0 + end), "frozen");
+    let trained = (layers / 2.0 + end) / (layers + 2.0 * end);
+    for name in [MemoryLine::Parameters, MemoryLine::Gradients, MemoryLine::Optimizer] {
+        assert_equal(line(&half, name), trained * line(&all, name), name.name());
+    }
+    assert_equal(activations(&half), activations(&all) / 2.0, "activations");
+    let model_flops = |step: &WorkStep| step.model_flops.unwrap();
+    let attention = model_flops(&all) - 6.0 * TOKENS * (layers + end);
+    assert_equal(model_flops(&half), products + attention * 2.0 / 3.0, "of the model");
+}
+
+#[test]
+fn words_that_contradict_are_refused() {
+    for (recipe, reason) in [
+        (json!({"filled": 0}), "fill more than nothing"),
+        (json!({"imbalance": 0.5}), "at least the mean"),
+        (json!({"lora": 8, "mtp": 1}), "all layers are frozen"),
+        (json!({"frozen": 32}), "at least one of 32 layers"),
+    ] {
+        assert!(refused(&recipe).contains(reason), "{recipe}");
+    }
+}

@@ -177,7 +177,7 @@ impl LayerSizes<'_> {
             };
             self.modules(matrix).into_iter().flat_map(of_module).collect()
         };
-        if iterations == 0 {
+        if iterations == 0 || self.layer.is_frozen {
             return Vec::new();
         }
         self.products().iter().flat_map(|one| of(&one.matrix)).collect()
@@ -199,12 +199,17 @@ impl LayerSizes<'_> {
 }
 
 impl Request {
-    /// Returns the FLOPs of the model per token. A frozen base has no gradients of weights, a third of its products.
+    /// Returns the FLOPs of the model per token. A frozen base has no gradients of weights, a third of its products; layers that are frozen
+    /// alone have a forward pass.
     pub(super) fn flops_per_token(&self) -> f64 {
-        let model = &self.model;
-        let all = model.flops_per_token(self.layout.document());
+        let (model, sequence) = (&self.model, self.layout.document());
+        let all = model.flops_per_token(sequence);
         if !self.is_adapted() {
-            return all;
+            let of = |index: u32| model.layer_flops(model.layer(index), sequence);
+            let frozen: f64 = (0..self.layout.recipe.frozen.unwrap_or(0)).map(of).sum();
+            let head = 6.0 * (model.embedding_parameters() + 2.0 * (model.hidden * model.hidden) as f64);
+            let predicting = f64::from(self.layout.recipe.mtp.unwrap_or(0));
+            return all - 2.0 / 3.0 * frozen + predicting * (of(model.layers - 1) + head);
         }
         let active = |experts: f64| model.experts.map_or(0.0, |one| experts * one.top_k as f64 / one.count as f64);
         let whole = Self { layout: self.layout.undivided(), ..self.clone() };

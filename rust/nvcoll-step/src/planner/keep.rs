@@ -60,14 +60,13 @@ impl Request {
         let part = |name, bytes| MemoryPart { name, bytes };
         let optimizer = self.optimizer_bytes(of);
         let base = self.layout.recipe.base_bytes();
-        let ends = if self.is_adapted() { 0.0 } else { of.ends };
+        let ends = of.trained_ends;
         let resident = self.resident("parameters", of);
-        let frozen = |resident: f64, shards: f64, expert_shards: f64| match self.is_adapted() {
-            true => {
-                let layers = of.dense / shards + of.experts / of_tensor / expert_shards;
-                base * layers * resident + 2.0 * of.ends / shards
-            }
-            false => 0.0,
+        let trained_layers = if self.is_adapted() { (0.0, 0.0) } else { of.trained };
+        let frozen = |resident: f64, shards: f64, expert_shards: f64| {
+            let layers =
+                (of.dense - trained_layers.0) / shards + (of.experts - trained_layers.1) / of_tensor / expert_shards;
+            base * layers * resident + 2.0 * (of.ends - ends) / shards
         };
         if self.shards_layers() {
             let layer = (of.dense + if layout.expert == 1 { of.experts / of_tensor } else { 0.0 }) / of.layers.max(1.0);
@@ -129,8 +128,7 @@ impl Request {
         }
         let [states, of_ends] = recipe.optimizer_bytes(&self.software);
         let (dense, experts) = self.trained(of);
-        let ends = if self.is_adapted() { 0.0 } else { of.ends };
-        let more = (of_ends - states) * ends;
+        let more = (of_ends - states) * of.trained_ends;
         (states * dense + more) / f64::from(layout.shards()) + states * experts / f64::from(layout.expert_shards())
     }
 
@@ -163,6 +161,9 @@ impl Request {
         let sizes = LayerSizes::of(self, kind);
         let (tokens, tensor) = (sizes.tokens, f64::from(layout.tensor));
         let stream = self.stream_bytes();
+        if kind.is_frozen {
+            return 0.0;
+        }
         if recompute.is_full() {
             return stream;
         }

@@ -73,9 +73,10 @@ impl<'r> LayerSizes<'r> {
         }
     }
 
-    /// Tokens, counted once for each expert that they visit, on this rank.
+    /// Tokens, counted once for each expert that they visit, on this rank, the fullest one.
     fn routed(&self, experts: Experts) -> f64 {
-        self.tokens / self.tensor * experts.top_k as f64
+        let fullest = self.request.layout.recipe.imbalance.filter(|_| self.request.layout.expert > 1).unwrap_or(1.0);
+        fullest * self.tokens / self.tensor * experts.top_k as f64
     }
 
     /// The experts on this rank.
@@ -136,10 +137,10 @@ impl<'r> LayerSizes<'r> {
 
     /// Trained parameters of this layer on this rank, dense and of experts.
     pub(super) fn trained(&self) -> (f64, f64) {
-        if self.request.is_adapted() {
-            self.adapter_parameters()
-        } else {
-            self.parameters()
+        match self.request.is_adapted() {
+            true => self.adapter_parameters(),
+            false if self.layer.is_frozen => (0.0, 0.0),
+            false => self.parameters(),
         }
     }
 
@@ -408,6 +409,9 @@ impl<'r> LayerSizes<'r> {
         let mut forward = gemms(|rows, columns, inner| (rows, columns, inner), "");
         forward.extend(self.widened().into_iter().chain(self.adapter_ops(ProductPass::Forward)));
         forward.extend(pass(false));
+        if self.layer.is_frozen {
+            return LayerBlock { forward, ..LayerBlock::default() };
+        }
         let mut backward = gemms(|rows, columns, inner| (rows, inner, columns), "input gradient");
         backward.extend(self.widened().into_iter().chain(self.adapter_ops(ProductPass::Inputs)));
         backward.extend(pass(true));
@@ -467,8 +471,27 @@ pub(super) fn wide(dtype: Dtype) -> Dtype {
 pub(super) fn embedding(sizes: &LayerSizes<'_>) -> LayerBlock {
     let bytes = sizes.request.software.elementwise * 2.0 * sizes.stream_bytes();
     let work = || vec![op("embedding", moved(MoveRate::Least, bytes))];
-    let backward = if sizes.request.is_adapted() { Vec::new() } else { work() };
+    let is_frozen = sizes.request.is_adapted() || sizes.request.layout.recipe.frozen.is_some();
+    let backward = if is_frozen { Vec::new() } else { work() };
     LayerBlock { forward: work(), backward, ..LayerBlock::default() }
+}
+
+/// Returns what is before a layer of multi-token prediction: an embedding, and a product of two residual streams.
+pub(super) fn prediction(sizes: &LayerSizes<'_>) -> LayerBlock {
+    let (request, rows, columns, inner) =
+        (sizes.request, sizes.tokens, sizes.hidden / sizes.tensor, 2.0 * sizes.hidden);
+    let dtype = request.layout.dtype;
+    let gemm = |m, n, k| op("projection", StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts: None, bytes: None });
+    let mut block = embedding(sizes);
+    block.forward.push(gemm(rows, columns, inner));
+    block.backward.push(gemm(rows, inner, columns));
+    block.weights.push(gemm(inner, columns, rows));
+    if request.shards_layers() {
+        let parameters = (columns * inner, 0.0);
+        block.forward.extend(request.sharded(parameters, parameters, false, Hides::OtherLayer));
+        block.backward.extend(request.sharded(parameters, parameters, true, Hides::OtherLayer));
+    }
+    block
 }
 
 /// Returns the block of the head and the loss: products, 14 bytes per logit, and one reduction over tensor-parallel ranks.

@@ -19,6 +19,7 @@ mod stages;
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
+use crate::memory::RankMemory;
 use crate::model::{Layer, Mixer, Mlp};
 use crate::network::Group;
 use crate::step::layers::{BlockRun, Hides, LayerBlock, LayerOp, Layers, Role, Stages};
@@ -39,7 +40,7 @@ impl Request {
         self.check()?;
         let layout = &self.layout;
         let split = stages::split(self)?;
-        let tokens = f64::from(layout.global_batch) * layout.sequence as f64;
+        let tokens = f64::from(layout.global_batch) * layout.sequence as f64 * layout.recipe.filled.unwrap_or(1.0);
         let step = WorkStep {
             schema: SCHEMA.to_owned(),
             name: format!("{} on {} GPUs with {}", self.model.name, layout.gpus, self.software.name),
@@ -66,10 +67,13 @@ impl Request {
 
     fn blocks(&self) -> BTreeMap<String, LayerBlock> {
         let mut blocks: BTreeMap<String, LayerBlock> =
-            self.model.kinds().into_keys().map(|kind| (name_of(kind), LayerSizes::of(self, kind).block())).collect();
+            self.kinds().into_iter().map(|kind| (name_of(kind), LayerSizes::of(self, kind).block())).collect();
         let ends = LayerSizes::of(self, self.model.layer(0));
         blocks.insert("embedding".to_owned(), layers::embedding(&ends));
         blocks.insert("head".to_owned(), layers::head(&ends));
+        if self.layout.recipe.mtp.is_some() {
+            blocks.insert(PREDICTION.to_owned(), layers::prediction(&ends));
+        }
         blocks
     }
 
@@ -109,15 +113,21 @@ impl Request {
     fn role(&self, chunks: &[stages::StageChunk], stages: Vec<u32>) -> Role {
         let runs = |chunk: &stages::StageChunk| {
             let layers = chunk.layers.iter().map(|&(kind, repeat)| BlockRun { block: name_of(kind), repeat });
-            let end = |is: bool, block: &str| is.then(|| BlockRun { block: block.to_owned(), repeat: 1 });
-            end(chunk.embedding, "embedding").into_iter().chain(layers).chain(end(chunk.head, "head")).collect()
+            let end = |repeat: u32, block: &str| (repeat > 0).then(|| BlockRun { block: block.to_owned(), repeat });
+            let heads = if chunk.head { 1 + chunk.predicting } else { 0 };
+            let ends = end(chunk.predicting, PREDICTION).into_iter().chain(end(heads, "head"));
+            end(u32::from(chunk.embedding), "embedding").into_iter().chain(layers).chain(ends).collect()
         };
         let parameters = self.parameters(chunks);
+        let mut memory = self.memory(&parameters, chunks, &stages);
+        if let RankMemory::Sum { loss, .. } = &mut memory {
+            *loss *= f64::from(1 + chunks.iter().map(|one| one.predicting).sum::<u32>());
+        }
         Role {
             name: stages::name(&stages, self.layout.stages),
             chunks: chunks.iter().map(runs).collect(),
             once: self.once(&parameters, chunks),
-            memory: Some(self.memory(&parameters, chunks, &stages)),
+            memory: Some(memory),
             stages,
         }
     }
@@ -128,20 +138,35 @@ impl Request {
         for &(kind, repeat) in chunks.iter().flat_map(|chunk| &chunk.layers) {
             let sizes = LayerSizes::of(self, kind);
             let (dense, experts) = sizes.parameters();
-            let (beside_dense, beside_experts) = sizes.adapter_parameters();
+            let (trained_dense, trained_experts) = sizes.trained();
             found.dense += dense * f64::from(repeat);
             found.experts += experts * f64::from(repeat);
-            found.adapters.0 += beside_dense * f64::from(repeat);
-            found.adapters.1 += beside_experts * f64::from(repeat);
+            found.trained.0 += trained_dense * f64::from(repeat);
+            found.trained.1 += trained_experts * f64::from(repeat);
             found.layers += f64::from(repeat);
         }
         let shared = self.model.tied && self.layout.stages == 1;
-        let of_chunk = |one: &stages::StageChunk| u32::from(one.embedding) + u32::from(one.head && !shared);
+        let tensor = f64::from(self.layout.tensor);
+        let copied = |one: &stages::StageChunk| one.predicting > 0 && self.layout.stages > 1 && !self.model.tied;
+        let of_chunk = |one: &stages::StageChunk| {
+            u32::from(one.embedding) + u32::from(one.head && !shared) + u32::from(copied(one))
+        };
         let matrices: u32 = chunks.iter().map(of_chunk).sum();
-        found.ends = self.model.embedding_parameters() / f64::from(self.layout.tensor) * f64::from(matrices);
+        found.ends = self.model.embedding_parameters() / tensor * f64::from(matrices);
+        let freezes = self.layout.recipe.frozen.is_some() && !self.model.tied;
+        let frozen: u32 = chunks.iter().map(|one| u32::from(one.embedding && freezes)).sum();
+        if !self.is_adapted() {
+            found.trained_ends = found.ends - self.model.embedding_parameters() / tensor * f64::from(frozen);
+        }
+        let projections = chunks.iter().map(|one| f64::from(one.predicting)).sum::<f64>();
+        let projected = projections * 2.0 * (self.model.hidden * self.model.hidden) as f64 / tensor;
+        (found.dense, found.trained.0) = (found.dense + projected, found.trained.0 + projected);
         found
     }
 }
+
+/// The name of the block that is before each layer of multi-token prediction.
+const PREDICTION: &str = "multi-token prediction";
 
 fn group(name: &str, ranks: Group) -> RankGroup {
     RankGroup { kind: GroupKind::named(name), ranks }
@@ -159,7 +184,7 @@ fn name_of(kind: Layer) -> String {
         Mixer::State => " with state",
         Mixer::None => " without attention",
     };
-    format!("{mlp}{mixer}")
+    format!("{}{mlp}{mixer}", if kind.is_frozen { "frozen " } else { "" })
 }
 
 fn stall(name: &str, seconds: f64) -> StepOp {

@@ -57,8 +57,7 @@ impl Request {
 
     fn sharded_once(&self, parameters: &StageParameters, chunks: &[stages::StageChunk]) -> Vec<LayerOp> {
         if self.layout.stages == 1 {
-            let trained = if self.is_adapted() { 0.0 } else { parameters.ends };
-            return self.sharded((parameters.ends, 0.0), (trained, 0.0), true, Hides::Nothing);
+            return self.sharded((parameters.ends, 0.0), (parameters.trained_ends, 0.0), true, Hides::Nothing);
         }
         let of = |&(kind, repeat): &(_, u32)| {
             let sizes = LayerSizes::of(self, kind);

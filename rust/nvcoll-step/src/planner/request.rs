@@ -1,9 +1,11 @@
 //! What is planned, and what several parts of the planner ask of it.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{Layout, Sharding};
-use crate::model::Model;
+use crate::model::{Layer, Model};
 use crate::software::Software;
 
 /// What the planner plans.
@@ -31,13 +33,20 @@ impl Request {
         self.layout.recipe.lora.is_some()
     }
 
+    /// Returns the kind of the layer at `index`, counted from 0.
+    pub(super) fn layer(&self, index: u32) -> Layer {
+        let is_frozen = index < self.layout.recipe.frozen.unwrap_or(0);
+        Layer { is_frozen, ..self.model.layer(index) }
+    }
+
+    /// Returns the kinds of layers.
+    pub(super) fn kinds(&self) -> BTreeSet<Layer> {
+        (0..self.model.layers).map(|index| self.layer(index)).collect()
+    }
+
     /// Returns the trained parameters of a stage: dense ones with embedding and head, and of experts.
     pub(super) fn trained(&self, of: &StageParameters) -> (f64, f64) {
-        if self.is_adapted() {
-            of.adapters
-        } else {
-            (of.dense + of.ends, of.experts)
-        }
+        (of.trained.0 + of.trained_ends, of.trained.1)
     }
 
     /// Returns the bytes of a gradient that is reduced.
@@ -73,6 +82,8 @@ pub(super) struct StageParameters {
     pub(super) ends: f64,
     /// The number of layers.
     pub(super) layers: f64,
-    /// Of adapters beside dense matrices, and beside experts.
-    pub(super) adapters: (f64, f64),
+    /// Of layers, trained: adapters, or all of those that are not frozen; dense ones, and of experts.
+    pub(super) trained: (f64, f64),
+    /// Of embedding and head, trained.
+    pub(super) trained_ends: f64,
 }

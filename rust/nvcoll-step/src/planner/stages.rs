@@ -21,6 +21,8 @@ pub(super) struct StageChunk {
     pub(super) embedding: bool,
     /// Whether it ends with the head.
     pub(super) head: bool,
+    /// Its layers of multi-token prediction, which are among the layers.
+    pub(super) predicting: u32,
 }
 
 /// Splits the layers: the chunks of each stage.
@@ -36,18 +38,20 @@ pub(super) fn split(request: &Request) -> Result<Vec<Vec<StageChunk>>> {
         for stage in 0..stages {
             let count = counts[stage as usize][chunk as usize];
             let (embedding, head) = (stage + chunk == 0, (stage + 1, chunk + 1) == (stages, chunks));
-            let layers = kinds(&request.model, first, count);
-            found[stage as usize].push(StageChunk { layers, embedding, head });
+            let predicting = if head { request.layout.recipe.mtp.unwrap_or(0) } else { 0 };
+            let layers = kinds(request, first, count, predicting);
+            found[stage as usize].push(StageChunk { layers, embedding, head, predicting });
             first += count;
         }
     }
     Ok(found)
 }
 
-/// The kinds of some layers, with their number: kinds that alternate are counted together.
-fn kinds(model: &Model, first: u32, count: u32) -> Vec<(Layer, u32)> {
+/// The kinds of some layers, with their number: kinds that alternate are counted together. Layers of multi-token prediction are as the last.
+fn kinds(request: &Request, first: u32, count: u32, predicting: u32) -> Vec<(Layer, u32)> {
     let mut found: Vec<(Layer, u32)> = Vec::new();
-    for kind in (first..first + count).map(|index| model.layer(index)) {
+    let more = (0..predicting).map(|_| request.model.layers - 1);
+    for kind in (first..first + count).chain(more).map(|index| request.layer(index)) {
         match found.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, number)) => *number += 1,
             None => found.push((kind, 1)),
