@@ -13,7 +13,7 @@ Fields = Mapping[str, Any]
 """The fields of a model or of software, by name."""
 
 Dtype = Literal["bf16", "fp16", "fp8", "fp4", "tf32"]
-Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble-1p", "zero-bubble-2p"]
+Schedule = Literal["1f1b", "gpipe", "interleaved", "zero-bubble-1p", "zero-bubble-2p", "dualpipe"]
 Order = Literal["tp-cp-dp-pp", "tp-cp-pp-dp"]
 Recompute = Literal["none", "selective", "full"]
 FrozenFormat = Literal["nf4", "nf4-dq", "int8"]

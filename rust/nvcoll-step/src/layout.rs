@@ -377,6 +377,15 @@ impl Layout {
         if self.chunks > 1 && self.schedule != Schedule::Interleaved {
             return Err(Error::layout(format!("{} chunks need the interleaved schedule", self.chunks)));
         }
+        let halves = 2 * self.stages;
+        let is_whole = self.stages.is_multiple_of(2) && self.micro_batches().is_multiple_of(2);
+        if self.schedule == Schedule::DualPipe && (!is_whole || self.micro_batches() < halves) {
+            return Err(Error::layout(format!(
+                "dualpipe needs even numbers of stages ({}) and micro-batches ({}), and {halves} micro-batches or more",
+                self.stages,
+                self.micro_batches()
+            )));
+        }
         if self.schedule == Schedule::Interleaved && self.chunks == 1 {
             return Err(Error::layout("the interleaved schedule needs at least two chunks on each stage"));
         }

@@ -220,7 +220,8 @@ impl MemoryTable {
 /// Returns the micro-batches whose activations a stage keeps at once, at most.
 ///
 /// GPipe keeps all; 1F1B one for each stage behind and itself (arXiv 2104.04473); interleaved pipelines a part more; the zero-bubble
-/// schedules the number of stages, or twice that less one (arXiv 2401.10241).
+/// schedules the number of stages, or twice that less one (arXiv 2401.10241); DualPipe one more than stages, on one of two chunks each
+/// (arXiv 2412.19437).
 pub fn in_flight(schedule: Schedule, stages: u32, chunks: u32, stage: u32, micro_batches: u32) -> f64 {
     let (all, stages, chunks, stage) =
         (f64::from(micro_batches), f64::from(stages), f64::from(chunks), f64::from(stage));
@@ -231,6 +232,7 @@ pub fn in_flight(schedule: Schedule, stages: u32, chunks: u32, stage: u32, micro
         Schedule::Interleaved => (2.0 * (stages - stage - 1.0) + (chunks - 1.0) * stages + 1.0) / chunks,
         Schedule::ZeroBubble1p => stages,
         Schedule::ZeroBubble2p => 2.0 * stages - 1.0,
+        Schedule::DualPipe => (stages + 1.0) / 2.0,
     };
     kept.min(all)
 }

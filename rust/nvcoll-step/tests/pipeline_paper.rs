@@ -62,3 +62,20 @@ fn zero_bubble_2p_is_as_good_as_the_papers_search() {
     assert!(ROWS.iter().all(|row| difference(row) < 0.0014));
     assert_eq!(ROWS.iter().filter(|row| difference(row) < 6e-5).count(), 10);
 }
+
+/// Table 2 of DeepSeek-V3 (arXiv 2412.19437), where a backward pass B has the gradients of weights W, and nothing of F and B overlaps.
+#[test]
+fn dualpipe_has_the_bubble_of_its_table() {
+    let (forward, backward, weight) = (10e-3, 9e-3, 8e-3);
+    let chunk = Chunk { forward, backward, weight };
+    let both = backward + weight;
+    for stages in [2, 4, 8, 16] {
+        let pipeline = Pipeline::new(Schedule::DualPipe, vec![vec![chunk; 2]; stages], 2 * stages as u32, 0.0);
+        pipeline.check().unwrap();
+        let busy = 4.0 * stages as f64 * (forward + both);
+        let bubble = (stages as f64 / 2.0 - 1.0) * (forward + both + both - 3.0 * weight);
+        assert!((pipeline.exact() - busy - bubble).abs() < 1e-9);
+    }
+    let uneven = Pipeline::new(Schedule::DualPipe, vec![vec![chunk; 2]; 3], 8, 0.0);
+    assert!(uneven.check().unwrap_err().to_string().contains("even number of stages"));
+}

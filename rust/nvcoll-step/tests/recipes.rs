@@ -294,3 +294,29 @@ fn words_that_contradict_are_refused() {
         assert!(refused(&recipe).contains(reason), "{recipe}");
     }
 }
+
+#[test]
+fn dualpipe_keeps_two_copies_of_parameters_and_one_more_micro_batch_than_stages() {
+    let of = |schedule: &str| {
+        let sizes = json!({"gpus": 32, "stages": 4, "data": 8, "sharding": "optimizer", "schedule": schedule});
+        let batch = json!({"micro_batch": 1, "global_batch": 128, "sequence": 4096});
+        let mut fields = sizes.as_object().unwrap().clone();
+        fields.extend(batch.as_object().unwrap().clone());
+        request("llama3.1-8b", layout(Value::Object(fields)), "torchtitan").plan().unwrap()
+    };
+    let (one, both) = (of("1f1b"), of("dualpipe"));
+    assert_equal(gemm_flops(&both), gemm_flops(&one), "products");
+    let lines = |step: &WorkStep, stage: usize| {
+        let roles = &step.layers().unwrap().roles;
+        let role = roles.iter().find(|role| role.stages.contains(&(stage as u32))).unwrap();
+        role.memory.as_ref().unwrap().table("", 1, 0.0).lines
+    };
+    let kept = |step: &WorkStep, stage, name| lines(step, stage)[&name];
+    for name in [MemoryLine::Parameters, MemoryLine::Gradients] {
+        assert_equal(kept(&both, 0, name), kept(&one, 0, name) + kept(&one, 3, name), name.name());
+    }
+    let states = MemoryLine::Optimizer;
+    assert_equal(kept(&both, 1, states), (kept(&one, 1, states) + kept(&one, 2, states)) / 2.0, "optimizer");
+    let activations = MemoryLine::Activations; // 1F1B keeps 3 micro-batches in stage 1
+    assert_equal(kept(&both, 1, activations), 5.0 / 3.0 * kept(&one, 1, activations), "activations");
+}

@@ -8,6 +8,7 @@
 //! | 1F1B | sum t + 2 (p - 1) s + the longest way to the last of m micro-batches, by cycles |
 //! | interleaved | m max t + (sum t - max t) / v + 2 (v p - 1) s |
 //! | zero bubble 1p | m max t + max(0, sum of the other stages' f + b - w) + 4 (p - 1) s |
+//! | DualPipe | m max t + (p / 2 - 1)(f + 2 b - w + 4 s), means of a chunk: arXiv 2412.19437, table 2, where a backward pass is b + w |
 //! | zero bubble 2p | m max t + what forward passes leave of the first bubble, or weight passes of the last |
 //!
 //! A cycle of 1F1B: stages a to b work on a micro-batch, down and up, while stage a goes on to the micro-batch b - a + 1 later. It takes the
@@ -55,6 +56,10 @@ impl Pipeline {
                 m * slowest + (ways - last + 4.0 * (p - 1.0) * send).max(0.0)
             }
             Schedule::ZeroBubble2p => m * slowest + self.bubble_2p(send),
+            Schedule::DualPipe => {
+                let way: f64 = of_stage(|one| one.forward + 2.0 * one.backward - one.weight).sum::<f64>() / (p * v);
+                m * slowest + (p / 2.0 - 1.0) * (way + 4.0 * send).max(0.0)
+            }
         }
     }
 

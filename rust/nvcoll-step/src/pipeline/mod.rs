@@ -20,7 +20,7 @@
 //! agree with its table 5 in all four digits; interleaved ones are 0.08 to 0.35 points larger, which are p sends; bubbles of zero bubble 2p
 //! are as small or smaller in 10 of 12 rows, and up to 0.13 points larger in two.
 //!
-//! It does not model: sends that block the sender, DualPipe, ZB-V, unequal numbers of chunks.
+//! DualPipe has a closed form alone. It does not model: sends that block the sender, ZB-V, unequal numbers of chunks.
 
 mod closed_form;
 mod schedule;
@@ -34,6 +34,15 @@ pub use split::{split, Balance};
 pub use timeline::{Pass, Span, StageTime, Timeline};
 
 impl Pipeline {
+    /// Returns the seconds of a step: in virtual time, or by the closed form where a schedule has no other.
+    pub fn exact(&self) -> f64 {
+        if self.schedule == Schedule::DualPipe {
+            self.closed_form()
+        } else {
+            self.run().step
+        }
+    }
+
     /// Returns the time of a step, by stage. The pipeline must have passed [`check`](Self::check).
     ///
     /// # Panics

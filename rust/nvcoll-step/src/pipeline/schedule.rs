@@ -33,6 +33,10 @@ pub enum Schedule {
     /// The same with twice the memory: nearly no bubble is left.
     #[serde(rename = "zero-bubble-2p")]
     ZeroBubble2p,
+    /// From both ends at once: a stage has the layers of its mirror image, too, and forward passes of one direction run beside backward
+    /// passes of the other (arXiv 2412.19437, section 3.2.1). A micro-batch stands for one of each direction, on the two chunks of a stage.
+    #[serde(rename = "dualpipe")]
+    DualPipe,
 }
 
 impl Schedule {
@@ -101,7 +105,10 @@ impl Pipeline {
             Schedule::Interleaved if !(micro_batches as usize).is_multiple_of(stages) => format!(
                 "an interleaved schedule needs micro-batches that the stages divide, {micro_batches} and {stages} were found"
             ),
-            Schedule::Interleaved => return self.check_times(),
+            Schedule::DualPipe if chunks != 2 || !stages.is_multiple_of(2) => {
+                format!("dualpipe needs an even number of stages with 2 chunks each, {stages} with {chunks} were found")
+            }
+            Schedule::Interleaved | Schedule::DualPipe => return self.check_times(),
             _ if chunks > 1 => format!("{chunks} chunks per stage need the interleaved schedule"),
             _ => return self.check_times(),
         };

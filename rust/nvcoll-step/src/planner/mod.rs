@@ -19,9 +19,10 @@ mod stages;
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
-use crate::memory::RankMemory;
+use crate::memory::{MemoryLine, RankMemory};
 use crate::model::{Layer, Mixer, Mlp};
 use crate::network::Group;
+use crate::pipeline::Schedule;
 use crate::step::layers::{BlockRun, Hides, LayerBlock, LayerOp, Layers, Role, Stages};
 use crate::step::work::{StepOp, StepWork};
 use crate::step::{Form, GroupKind, RankGroup, WorkStep, SCHEMA};
@@ -80,11 +81,12 @@ impl Request {
     fn pipeline(&self) -> Stages {
         let (layout, software) = (&self.layout, &self.software);
         let stalls = |stall: &&crate::software::Stall| layout.gpus >= stall.gpus && layout.stages >= stall.stages;
+        let directions = if layout.schedule == Schedule::DualPipe { 2 } else { 1 };
         Stages {
             stages: layout.stages,
-            chunks: layout.chunks,
+            chunks: layout.chunks * directions,
             schedule: layout.schedule,
-            micro_batches: layout.micro_batches(),
+            micro_batches: layout.micro_batches() / directions,
             send: (layout.stages > 1).then(|| self.send()),
             stall_s: software.stall.as_ref().filter(stalls).map_or(0.0, |stall| stall.seconds),
         }
@@ -120,8 +122,12 @@ impl Request {
         };
         let parameters = self.parameters(chunks);
         let mut memory = self.memory(&parameters, chunks, &stages);
-        if let RankMemory::Sum { loss, .. } = &mut memory {
+        if let RankMemory::Sum { loss, standing, .. } = &mut memory {
             *loss *= f64::from(1 + chunks.iter().map(|one| one.predicting).sum::<u32>());
+            // Both ranks that have a copy share the optimizer of it.
+            let is_shared = self.layout.schedule == Schedule::DualPipe && self.layout.shards() > 1;
+            let states = standing.iter_mut().filter(|one| is_shared && one.name == MemoryLine::Optimizer);
+            states.for_each(|one| one.bytes /= 2.0);
         }
         Role {
             name: stages::name(&stages, self.layout.stages),

@@ -10,7 +10,7 @@
 use super::request::Request;
 use crate::error::Result;
 use crate::model::{Layer, Model};
-use crate::pipeline::{self, Balance};
+use crate::pipeline::{self, Balance, Schedule};
 
 /// The part of a model that one chunk of a stage has.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,7 @@ pub(super) struct StageChunk {
     pub(super) predicting: u32,
 }
 
-/// Splits the layers: the chunks of each stage.
+/// Splits the layers: the chunks of each stage, with DualPipe those of its mirror image, too.
 ///
 /// # Errors
 /// [`crate::Error::Layout`] if there are fewer layers than chunks.
@@ -43,6 +43,10 @@ pub(super) fn split(request: &Request) -> Result<Vec<Vec<StageChunk>>> {
             found[stage as usize].push(StageChunk { layers, embedding, head, predicting });
             first += count;
         }
+    }
+    if request.layout.schedule == Schedule::DualPipe {
+        let mirrored: Vec<_> = found.iter().rev().cloned().collect();
+        found.iter_mut().zip(mirrored).for_each(|(chunks, other)| chunks.extend(other));
     }
     Ok(found)
 }

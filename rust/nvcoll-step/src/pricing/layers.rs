@@ -68,6 +68,9 @@ impl Pricer<'_> {
     /// Runs the pipeline in virtual time: the seconds of a send that nothing hides, and the timeline with spans.
     pub(super) fn pipeline_timeline(&self, step: &WorkStep, layers: &Layers) -> Result<(f64, Timeline)> {
         let pipeline = self.stages(step, layers)?.2;
+        if pipeline.schedule == pipeline::Schedule::DualPipe {
+            return Err(Error::layout("dualpipe has no timeline: choose another schedule"));
+        }
         let Stages { stages, chunks, micro_batches, .. } = layers.pipeline;
         let passes = u64::from(stages) * u64::from(chunks) * u64::from(micro_batches);
         if passes > MOST_PASSES {
@@ -93,7 +96,7 @@ impl Pricer<'_> {
 
     pub(super) fn layer_times<'s>(&self, step: &'s WorkStep, layers: &'s Layers) -> Result<LayerTimes<'s>> {
         let (blocks, roles, pipeline) = self.stages(step, layers)?;
-        let run = |pipeline: &Pipeline| if self.is_exact { pipeline.run().step } else { pipeline.closed_form() };
+        let run = |pipeline: &Pipeline| if self.is_exact { pipeline.exact() } else { pipeline.closed_form() };
         let makespan = run(&pipeline);
         let waits = if pipeline.send > 0.0 { makespan - run(&Pipeline { send: 0.0, ..pipeline.clone() }) } else { 0.0 };
         let once = self.once_of_roles(step, layers, &roles)?;
