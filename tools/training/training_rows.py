@@ -39,6 +39,8 @@ SYSTEMS: Final[Mapping[str, tuple[str, int, str]]] = {
     "mosaic-80gb-a100": ("hgx-a100", 8, "roce-200-8"),
     "jax-a100": ("hgx-a100", 8, "ib-hdr-8"),
     "tinyllama-a100-40g": ("hgx-a100", 8, "ib-hdr-8"),
+    "aleph-a100": ("hgx-a100", 8, "ib-hdr-8"),
+    "vtrain-a100": ("hgx-a100", 8, "ib-hdr-8"),
     "titan-a100": ("hgx-a100", 8, "ib-hdr-8"),
     "titan-h100": ("hgx-h100", 8, "ib-ndr-8"),
     "dgx-h100": ("hgx-h100", 8, "ib-ndr-8"),
@@ -247,6 +249,8 @@ def software(row: Fields, model: Fields) -> tuple[str, dict[str, Any]]:
     if framework.startswith("Paxml"):
         has_fused = is_hopper or row["gpu"].startswith("gb") or "te" in detail
         return "pax", {} if has_fused else {"attention": "unfused"}
+    if source == "aleph_layouts":
+        return _of_aleph(detail)
     if source == "torchtitan":
         return "torchtitan-compile" if "compile" in detail else "torchtitan", {}
     if source == "megatron_llama_example":  # --grad-reduce-in-bf16 --fp8-param-gather, and sends overlap
@@ -267,6 +271,12 @@ FRAMEWORKS: Final = {
     "lit-gpt (Fabric FSDP)": "lit-gpt",
 }
 """Profiles of frameworks that ran alike in all rows of their source."""
+
+
+def _of_aleph(detail: str) -> tuple[str, dict[str, Any]]:
+    """What arXiv 2311.05610 compares: kernels of attention, and a fused RMSNorm."""
+    attention = {"flash_attention2": "fa2", "flash_attentionv1.0.8": "fa1"}.get(detail.split(" + ")[0], "unfused")
+    return "megatron", {"attention": attention, "has_dropout": False, "elementwise": 1.25, "fuses_norms": "RMS" in detail}
 
 
 def _of_recipes(row: Fields, model: Fields, is_hopper: bool) -> tuple[str, dict[str, Any]]:
