@@ -1,7 +1,7 @@
 //! Software: how a framework runs a step, one row of `data/software.toml` for each.
 //!
 //! What frameworks do differently is an input, never a constant that is fitted in secret: which attention kernels, what hides behind
-//! what, the precision of gradients, how long the processor needs to launch a layer. Each row names its sources; a field whose value
+//! what, the precision of gradients, what the processor launches for a layer, and how fast. Each row names its sources; a field whose value
 //! was found in the framework's own published runs is listed in `from_runs`.
 
 use std::sync::LazyLock;
@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::tables;
+
+/// Seconds of the processor for a launch of eager PyTorch: 2.5 us of the driver, and twice `OPERATOR_S`, as an eager step has two operators for
+/// each launch. Published eager steps have 13 to 30 us: `tools/training/host_judge.py`.
+pub const EAGER_LAUNCH_S: f64 = 21e-6;
 
 /// How a framework runs a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,13 +27,19 @@ pub struct Software {
     pub attention: AttentionKernel,
     /// Bytes that element-wise work moves, as a multiple of fused kernels: 1 fused, 1.25 partly, 1.6 eager.
     pub elementwise: f64,
-    /// Microseconds in which the processor launches the forward pass of a layer.
-    pub host_forward_us: f64,
+    /// Launches of the processor in the forward pass of a dense layer: kernels, copies and collectives.
+    pub launches_forward: f64,
     /// The same of the backward pass.
-    pub host_backward_us: f64,
-    /// The times of `host_*_us` in a tensor-parallel layer, as a multiple of a layer without TP: 1.3 by default.
-    #[serde(default = "host_tensor_parallel")]
-    pub host_tensor_parallel: f64,
+    pub launches_backward: f64,
+    /// Microseconds of the processor for each launch, with the operators and the Python around it: by default those of eager PyTorch.
+    #[serde(default = "eager")]
+    pub launch_us: f64,
+    /// Microseconds of the processor for each layer whose parameters are sharded, in each pass.
+    #[serde(default)]
+    pub unit_us: f64,
+    /// Whether RMSNorm is one kernel; otherwise it is six forward and about ten backward, in fp32.
+    #[serde(default = "yes")]
+    pub fuses_norms: bool,
     /// Milliseconds per tensor-parallel rank that the host adds to each layer and micro-batch.
     #[serde(default)]
     pub host_added_ms: f64,
@@ -185,8 +195,8 @@ fn twelve() -> f64 {
     12.0
 }
 
-const fn host_tensor_parallel() -> f64 {
-    1.3
+fn eager() -> f64 {
+    1e6 * EAGER_LAUNCH_S
 }
 
 /// The most of any number of a row. Chosen.
@@ -216,9 +226,10 @@ impl Software {
     pub fn check(&self) -> Result<()> {
         let numbers = [
             self.elementwise,
-            self.host_forward_us,
-            self.host_backward_us,
-            self.host_tensor_parallel,
+            self.launches_forward,
+            self.launches_backward,
+            self.launch_us,
+            self.unit_us,
             self.host_added_ms,
             self.host_pipelined_ms,
             self.ring_over_nodes_us,

@@ -187,15 +187,25 @@ fn every_gpu_with_peaks_computes() {
     }
 }
 
+#[test]
+fn products_of_a_vocabulary_that_nobody_padded_take_longer() {
+    let of = |[m, n, k]: [f64; 3]| seconds("a100-sxm", &gemm(m, n, k, Dtype::Bf16, None)).unwrap();
+    let padded = of([8192.0, 50304.0, 768.0]);
+    assert!(of([8192.0, 50257.0, 768.0]) > 2.0 * padded);
+    assert!(of([8192.0, 768.0, 50257.0]) > 2.0 * padded);
+    assert!(of([8191.0, 50304.0, 768.0]) < 1.01 * padded, "rows of tokens may be any number");
+}
+
 proptest! {
     #[test]
     fn larger_products_take_longer(
         m in 1.0..1e5_f64, n in 1.0..1e5_f64, k in 1.0..1e5_f64, more in 1.0..4.0_f64, side in 0..3_usize,
     ) {
-        let mut sizes = [m, n, k].map(f64::round);
+        let aligned = |size: f64| 8.0 * (size / 8.0).ceil();
+        let mut sizes = [m, n, k].map(aligned);
         let of = |[m, n, k]: [f64; 3]| seconds("b200", &gemm(m, n, k, Dtype::Bf16, None)).unwrap();
         let before = of(sizes);
-        sizes[side] = (sizes[side] * more).round();
+        sizes[side] = aligned(sizes[side] * more);
         prop_assert!(of(sizes) >= before * 0.999, "{sizes:?}: {} after {before}", of(sizes));
     }
 }

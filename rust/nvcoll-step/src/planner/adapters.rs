@@ -11,6 +11,7 @@
 use super::layers::{moved, op, LayerSizes, ProductPass, ELEMENT};
 use super::request::Request;
 use crate::matrices::{Matrix, MatrixKind};
+use crate::software::EAGER_LAUNCH_S;
 use crate::step::layers::{Hides, LayerOp};
 use crate::step::work::{Direction, MoveRate, StepOp, StepWork};
 
@@ -23,11 +24,10 @@ struct Adapter {
     is_expert: bool,
 }
 
-/// Launches of an adapter forward: two products, scale, addition. Backward there are twice as many.
-const LAUNCHES: f64 = 4.0;
-
-/// Seconds of an eager launch. Chosen: 10 to 13 us with a driver.
-const LAUNCH_SECONDS: f64 = 10e-6;
+/// Launches of an adapter forward and backward, with casts between its fp32 and the bf16 of the layer, and of a frozen matrix of few bits.
+/// Counted: PEFT and bitsandbytes, data/training-steps/launches.csv.
+const LAUNCHES: [f64; 2] = [8.0, 12.0];
+const LAUNCHES_WIDENED: [f64; 2] = [3.0, 4.0];
 
 impl LayerSizes<'_> {
     /// The parts of a matrix that frameworks have as modules: name and part of the columns.
@@ -108,9 +108,8 @@ impl LayerSizes<'_> {
             let added: f64 = adapters.iter().map(|one| 3.0 * one.rows * one.columns * one.count).sum();
             let bytes = self.request.software.elementwise * ELEMENT * added;
             found.push(op("adapters added", moved(MoveRate::Least, bytes)));
-            let passes = if pass == ProductPass::Forward { 1.0 } else { 2.0 };
-            let seconds = passes * LAUNCHES * LAUNCH_SECONDS * adapters.len() as f64;
-            found.push(op("launches of adapters", StepWork::Host { seconds }));
+            let launches = LAUNCHES[usize::from(pass != ProductPass::Forward)] * adapters.len() as f64;
+            found.push(op("launches of adapters", StepWork::Host { seconds: launches * EAGER_LAUNCH_S }));
         }
         if pass == ProductPass::Forward && self.has_magnitudes() {
             let of_matrix = |one: &Adapter| self.adapter_gemm("magnitudes", [one.columns, one.inner, rank], one.count);
@@ -138,11 +137,16 @@ impl LayerSizes<'_> {
     }
 
     /// The pass that writes frozen matrices in bf16, before the products of one direction.
-    pub(super) fn widened(&self) -> Option<LayerOp> {
-        let format = self.request.layout.recipe.quantize?;
+    pub(super) fn widened(&self, pass: ProductPass) -> Vec<LayerOp> {
+        let Some(format) = self.request.layout.recipe.quantize else {
+            return Vec::new();
+        };
         let (dense, experts) = self.parameters();
         let bytes = (dense + experts) * (format.bytes() + ELEMENT);
-        Some(op("widened weights", moved(MoveRate::Counted, bytes)))
+        let modules: usize = self.products().iter().map(|one| self.modules(&one.matrix).len()).sum();
+        let launches = LAUNCHES_WIDENED[usize::from(pass != ProductPass::Forward)] * modules as f64;
+        let host = op("launches of widened weights", StepWork::Host { seconds: launches * EAGER_LAUNCH_S });
+        vec![op("widened weights", moved(MoveRate::Counted, bytes)), host]
     }
 
     /// Copies of what waits in RAM, beside the work of another layer: parameters in both passes, activations there and back.

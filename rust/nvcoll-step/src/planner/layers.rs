@@ -249,6 +249,7 @@ impl<'r> LayerSizes<'r> {
         let (model, software) = (&self.request.model, &self.request.software);
         let fused = software.elementwise;
         let norms = self.share() * if backward { 12.0 } else { 10.0 } * self.stream_bytes() / self.divided();
+        let eager = self.eager_norms(backward);
         let heads = (model.heads + model.kv_heads) as f64 * model.head_dim as f64;
         let rotary = match model.positions {
             crate::model::Positions::Rotary if self.layer.attends() => {
@@ -259,7 +260,7 @@ impl<'r> LayerSizes<'r> {
         let (dense, routed) = self.activation_elements();
         let activation = (dense + software.expert_casts * routed) * ELEMENT * if backward { 5.0 / 3.0 } else { 1.0 };
         let bytes = |bytes| moved(MoveRate::Least, fused * bytes);
-        let mut found = vec![op("norms and residuals", bytes(norms))];
+        let mut found = vec![op("norms and residuals", moved(MoveRate::Least, fused * norms + eager))];
         if activation > 0.0 {
             found.push(op("activation", bytes(activation)));
         }
@@ -274,6 +275,17 @@ impl<'r> LayerSizes<'r> {
             found.push(op("casts", moved(MoveRate::Least, self.cast_bytes(backward))));
         }
         found
+    }
+
+    /// Bytes that RMSNorm moves beyond one kernel where it is written in operators: a cast to fp32, a square, a mean, a product, a cast, and
+    /// the product with its weights; backward the same twice.
+    fn eager_norms(&self, backward: bool) -> f64 {
+        let is_rms = matches!(self.request.model.positions, crate::model::Positions::Rotary);
+        if self.request.software.fuses_norms || !is_rms {
+            return 0.0;
+        }
+        let bytes = if backward { EAGER_NORM_BACKWARD } else { EAGER_NORM_FORWARD };
+        self.share() * 2.0 * bytes * self.stream_bytes() / ELEMENT / self.divided()
     }
 
     fn cast_bytes(&self, backward: bool) -> f64 {
@@ -366,13 +378,15 @@ impl<'r> LayerSizes<'r> {
 
     fn host(&self, backward: bool) -> Vec<LayerOp> {
         let (layout, software) = (&self.request.layout, &self.request.software);
-        let launches = if backward { software.host_backward_us } else { software.host_forward_us };
-        let mut seconds =
-            self.share() * launches * 1e-6 * if layout.tensor > 1 { software.host_tensor_parallel } else { 1.0 };
+        let frozen = if self.request.is_adapted() { LAUNCHES_FROZEN } else { 1.0 };
+        let launches = if backward { frozen * software.launches_backward } else { software.launches_forward };
+        let unit = if self.request.shards_layers() { software.unit_us } else { 0.0 };
+        let mut seconds = 1e-6 * (self.share() * launches * software.launch_us + unit);
         if let Some(experts) = self.experts() {
-            let narrow = if layout.dtype.is_narrow() { 1.0 } else { BF16_EXPERT_LAUNCHES };
-            let each = (LAUNCH_EXPERTS + LAUNCH_EXPERT * self.local_experts(experts) * narrow) * software.host_experts;
-            seconds += each * if backward { 2.0 } else { 1.0 };
+            let [fixed, each] = LAUNCHES_EXPERTS[usize::from(backward)];
+            let casts = if layout.dtype.is_narrow() { EXPERT_CASTS } else { 1.0 };
+            let launches = fixed + each * casts * self.local_experts(experts);
+            seconds += 1e-6 * software.launch_us * launches * software.host_experts;
         }
         let over_nodes = layout.gpus > self.request.domain;
         if layout.stages > 1 && layout.tensor > 1 && over_nodes {
@@ -407,13 +421,13 @@ impl<'r> LayerSizes<'r> {
             ops
         };
         let mut forward = gemms(|rows, columns, inner| (rows, columns, inner), "");
-        forward.extend(self.widened().into_iter().chain(self.adapter_ops(ProductPass::Forward)));
+        forward.extend(self.widened(ProductPass::Forward).into_iter().chain(self.adapter_ops(ProductPass::Forward)));
         forward.extend(pass(false));
         if self.layer.is_frozen {
             return LayerBlock { forward, ..LayerBlock::default() };
         }
         let mut backward = gemms(|rows, columns, inner| (rows, inner, columns), "input gradient");
-        backward.extend(self.widened().into_iter().chain(self.adapter_ops(ProductPass::Inputs)));
+        backward.extend(self.widened(ProductPass::Inputs).into_iter().chain(self.adapter_ops(ProductPass::Inputs)));
         backward.extend(pass(true));
         let mut weights = match self.request.is_adapted() {
             true => self.adapter_ops(ProductPass::Weights),
@@ -426,17 +440,24 @@ impl<'r> LayerSizes<'r> {
     }
 }
 
+/// Bytes for each element of an RMSNorm in operators. Counted: reads and writes of its kernels, as HF and PyTorch before 2.9 have them.
+const EAGER_NORM_FORWARD: f64 = 36.0;
+const EAGER_NORM_BACKWARD: f64 = 64.0;
+
 /// What convolution and state take backward, in what they take forward: as attention, they are computed again. Chosen.
 const STATE_BACKWARD: f64 = 2.5;
 
-/// Seconds of the host for the experts of a layer, forward: routing, and the wait for the counts of tokens. Fitted on Megatron-Bridge.
-const LAUNCH_EXPERTS: f64 = 1e-3;
+/// The part of the launches of a backward pass that remains where matrices are frozen. Counted: a Llama with PEFT, 64 of 84.
+const LAUNCHES_FROZEN: f64 = 0.76;
 
-/// Seconds of the host for each local expert, forward: launches of its products and casts. Fitted on Megatron-Bridge.
-const LAUNCH_EXPERT: f64 = 0.1e-3;
+/// Launches of embedding, head and loss, forward and backward. Counted: 27 to 52, and 20 to 35, by framework.
+const LAUNCHES_ENDS: [f64; 2] = [33.0, 28.0];
 
-/// The part of the launches of an expert that remains without casts. Fitted on Megatron-Bridge.
-const BF16_EXPERT_LAUNCHES: f64 = 0.4;
+/// Launches of the experts of a layer, forward and backward: routing and dispatch, and of each local expert. Counted: Megatron-Core 0.16.
+const LAUNCHES_EXPERTS: [[f64; 2]; 2] = [[60.0, 2.5], [30.0, 6.0]];
+
+/// The times of the launches of an expert where its products are narrow, and each has casts. Chosen.
+const EXPERT_CASTS: f64 = 2.5;
 
 pub(super) fn op(name: &str, work: StepWork) -> LayerOp {
     StepOp::once(name, work).into()
@@ -503,12 +524,16 @@ pub(super) fn head(sizes: &LayerSizes<'_>) -> LayerBlock {
     let loss = |bytes: f64| op("loss", moved(MoveRate::Least, request.software.elementwise * bytes * tokens * columns));
     let mut forward = vec![gemm("head", tokens, columns, hidden), loss(6.0)];
     let weights = gemm("head weight gradient", hidden, columns, tokens);
+    let launches = LAUNCHES_ENDS
+        .map(|count| op("launches", StepWork::Host { seconds: 1e-6 * request.software.launch_us * count }));
+    let [launched, launched_backward] = launches;
+    forward.push(launched);
     if request.layout.tensor > 1 {
         forward.push(collective(Pattern::AllReduce, 8.0 * tokens, "tp", Hides::Nothing));
     }
     LayerBlock {
         forward,
-        backward: vec![gemm("head input gradient", tokens, hidden, columns), loss(8.0)],
+        backward: vec![gemm("head input gradient", tokens, hidden, columns), loss(8.0), launched_backward],
         weights: if request.is_adapted() { Vec::new() } else { vec![weights] },
         ..LayerBlock::default()
     }
