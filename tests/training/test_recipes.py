@@ -515,3 +515,20 @@ def test_layers_that_are_frozen_and_layers_of_multi_token_prediction_are_planned
     assert any("`--mtp 2` plans them" in note for note in configurations.from_text(json.dumps(values | more)).notes)
     plain, more = (plan("deepseek-v3", on="hgx-h100", gpus=8, sequence=4096, **words) for words in ({}, {"mtp": 1}))
     assert more.seconds > plain.seconds
+
+
+def test_a_recipe_of_a_trainer_is_read_and_names_a_model_that_is_not_there(tmp_path):
+    recipe = {"model_name_or_path": "/no/model", "per_device_train_batch_size": 2, "max_seq_length": 4096, "odd": 1}
+    file = tmp_path / "sft.yaml"
+    file.write_text(yaml.safe_dump(recipe))
+    found = configurations.read(file, gpus=8)
+    assert (found.layout["sequence"], found.layout["global_batch"]) == (4096, 16)
+    assert "not read: `odd`" in found.notes
+    with pytest.raises(nvcoll.InvalidArgument, match="its model /no/model is not there"):
+        configured([str(file)], [8])
+
+
+def test_words_behind_a_redirection_are_no_values():
+    line = "deepspeed --num_gpus 4 main.py --model_name_or_path facebook/opt-1.3b --zero_stage 2 --deepspeed &> log.txt"
+    found = configurations.from_text(line, machine_gpus=8)
+    assert (found.layout["zero"], found.layout["dp"], found.software) == (2, 4, "deepspeed-zero")

@@ -40,16 +40,19 @@ def _yaml(text: str) -> object:
     """Parses YAML.
 
     Raises:
-        ValueError: it is none, or PyYAML is not installed.
+        ValueError: it is none with fields, or PyYAML is not installed.
     """
     try:
         yaml = import_module("yaml")
     except ImportError:
         raise ValueError from None
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        values = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError:
         raise ValueError from None
+    if not isinstance(values, dict):
+        raise ValueError
+    return values
 
 
 FORMATS: Final[tuple[tuple[str, Callable[[str], Any], ModuleType | recipes.Recipe], ...]] = (
@@ -117,7 +120,7 @@ def from_text(
         if reader.is_read(values):
             found: Configuration = reader.read(values, where, counts)
             return found
-    formats = "; ".join(title for title, *_ in FORMATS)
+    formats = "; ".join(dict.fromkeys(title for title, *_ in FORMATS))
     formats += "" if find_spec("yaml") else "; install PyYAML for YAML"
     what = "has none of the formats that are read" if text.strip() else "is empty: pass one of these formats"
     raise InvalidArgument(f"{where} {what}: {formats}")

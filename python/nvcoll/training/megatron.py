@@ -189,7 +189,7 @@ def _recompute(fields: Fields, stages: int, notes: list[str]) -> str | Mapping[s
         notes.append("of `--recompute-modules` core_attn alone is read")
         return "selective" if "core_attn" in modules else "none"
     if kind == "full" and fields.first("recompute-method", "activations-checkpoint-method") == "block":
-        count = fields.number("recompute-num-layers", "activations-checkpoint-num-layers", default=1)
+        count = fields.number("recompute-num-layers", "activations-checkpoint-num-layers", default=1, least=0)
         return dict.fromkeys(PARTS_OF_LAYERS, min(1.0, count * stages / fields.number("num-layers")))
     return kind
 

@@ -32,10 +32,10 @@ class Recipe:
 
     def is_read(self, values: object) -> bool:
         """Says whether this is a recipe of the framework."""
-        if "command" in self.table:
-            return isinstance(values, str) and re.search(self.table["command"], values) is not None
+        if isinstance(values, str):
+            return "command" in self.table and re.search(self.table["command"], values) is not None
         names = _flat(values) if isinstance(values, dict) else {}
-        return any({*needed} <= names.keys() for needed in self.table["needs"])
+        return any({*needed} <= names.keys() for needed in self.table.get("needs", []))
 
     def read(self, values: str | Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
         """Returns what a recipe says; `gpus` as of `nvcoll.training.configurations.read`.
@@ -116,7 +116,11 @@ class _Reading:
         return number(*self.table["nodes"], default=1) * number(*self.table["processes_of_node"], default=8)
 
     def _sharding(self, gpus: Gpus) -> tuple[dict[str, object], str]:
-        name = str(self._value("deepspeed") or "")
+        named = self._value("deepspeed")
+        if named is True:  # a switch: the script has the configuration
+            stage = self.fields.number(*self.table.get("stage_of_zero", ["zero_stage"]), default=0, least=0)
+            return {"zero": min(3, stage)}, "deepspeed-zero"
+        name = str(named or "")
         parts = {key.partition(".")[2]: key for key in self.fields.values if key.startswith("fsdp_config.")}
         self.fields.asked.update(parts.values())
         if match := ZERO.fullmatch(name):

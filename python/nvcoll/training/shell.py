@@ -26,6 +26,7 @@ VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*|\d{1,3})(?:\[[@*]\])?(?::?[-=](
 CONDITION: Final = re.compile(r"\[\[?\s+\"?([^\"\s=!]*)\"?\s+(==?|!=)\s+[\"']?([^\"'\s]*)[\"']?\s+\]\]?")
 PATTERN: Final = re.compile(r"\(?([^\s()=$]+(?:\s*\|\s*[^\s()=$]+)*)\)(.*)", re.DOTALL)
 PREFIX: Final = re.compile(r"([A-Za-z_]\w*=(?:\"[^\"]*\"|'[^']*'|[^\s\"'()]*))\s+(\S.*)", re.DOTALL)
+REDIRECTION: Final = re.compile(r"\d?[<>|&]")
 DOTTED: Final = re.compile(r"\+{0,2}([a-z]\w*(?:\.\w+)*)=(.*)")
 ARITHMETIC: Final = re.compile(r"\$\((?:\(([^()]*(?:\([^()]*\)[^()]*)*)\)|expr ([^()]*))\)")
 OPERATORS: Final = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Mod: mod}
@@ -83,6 +84,8 @@ def _named(line: str) -> dict[str, str]:
     for word in re.sub("[\"']", " ", line).split():
         if word.startswith("--") and len(word) > 2:
             name, _, found[name] = word[2:].replace("nproc_per_node", "nproc-per-node").partition("=")
+        elif REDIRECTION.match(word):
+            name = ""
         elif match := DOTTED.fullmatch(word):
             name, found[match[1]] = "", match[2]
         elif name:

@@ -8,6 +8,7 @@ use std::sync::{LazyLock, Mutex};
 use common::{layout, Machine, MACHINE};
 use nvcoll_step::layout::Layout;
 use nvcoll_step::model::Model;
+use nvcoll_step::pipeline::Schedule;
 use nvcoll_step::planner::Request;
 use nvcoll_step::software::Software;
 use nvcoll_step::step::layers::Role;
@@ -33,7 +34,7 @@ fn layouts() -> impl Strategy<Value = Layout> {
         select(vec![1u32, 2, 4]),
         select(vec![1u32, 2, 4, 6]),
     );
-    let schedules = select(vec!["gpipe", "1f1b", "interleaved", "zero-bubble-1p", "zero-bubble-2p"]);
+    let schedules = select(vec!["gpipe", "1f1b", "interleaved", "zero-bubble-1p", "zero-bubble-2p", "dualpipe"]);
     let pipeline = (schedules, select(vec![1u32, 2, 3]), select(vec![1u32, 1, 2, 8, 16]));
     let sharding =
         (select(vec!["none", "optimizer", "gradients", "parameters"]), select(vec![None, None, Some(1u32), Some(2)]));
@@ -100,7 +101,8 @@ proptest! {
             let runs = role.chunks.iter().flatten().filter(|run| run.block.contains("layer"));
             runs.map(|run| run.repeat).sum::<u32>() * role.stages.len() as u32
         };
-        prop_assert_eq!(layers.roles.iter().map(runs).sum::<u32>(), request.model.layers);
+        let copies = if request.layout.schedule == Schedule::DualPipe { 2 } else { 1 };
+        prop_assert_eq!(layers.roles.iter().map(runs).sum::<u32>(), copies * request.model.layers);
         for role in &layers.roles {
             prop_assert!(role.memory.as_ref().unwrap().table("", 2, 5e8).lines.values().all(|&bytes| bytes > 0.0 && bytes.is_finite()));
         }

@@ -93,9 +93,10 @@ def _check_named(model: str, file: str) -> None:
     """
     try:
         model_of(model)
-    except InvalidArgument as error:
+    except (InvalidArgument, OSError) as error:
+        reason = f"its model {model} is not there" if isinstance(error, OSError) else str(error)
         remedy = f"the file of a model comes first: nvcoll plan MODEL --config {file}"
-        raise InvalidArgument(f"{file}: {error}; {remedy}") from None
+        raise InvalidArgument(f"{file}: {reason}; {remedy}") from None
 
 
 def job_gpus(read: PlanOptions, machines: Sequence[Fabric]) -> list[int]:
