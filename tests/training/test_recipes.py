@@ -1,9 +1,6 @@
 """Recipes in YAML, scripts with arithmetic, lengths of training: what the planner gets, and what is not read."""
 
 import json
-import sys
-from dataclasses import make_dataclass
-from types import ModuleType, SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -236,37 +233,73 @@ def test_a_recipe_with_a_random_field_is_refused_or_read(values, data):
         assert len(str(error)) < 3000
 
 
-def test_a_job_of_torchtitan_in_python_is_read_as_its_toml(monkeypatch, tmp_path):
-    name = "torchtitan.models.llama3.config_registry:llama3_8b"
-    with pytest.raises(nvcoll.InvalidArgument, match="install torchtitan"):
-        configurations.read(name.replace("torchtitan", "no_torchtitan"))
-    file = tmp_path / "config_registry.py"
-    file.write_text("from torchtitan.trainer import Trainer\ndef mine():\n    return Trainer.Config()\n")
-    with pytest.raises(nvcoll.InvalidArgument, match="pass the name of a function"):
-        configurations.read(file)
+TORCHTITAN = """
+from torchtitan.trainer import Trainer
 
-    degrees = {"tensor_parallel_degree": 2, "data_parallel_shard_degree": -1}
-    lengths = {"max_context_length": 8192, "num_tokens_per_microbatch_per_dp_rank": 16384}
-    lengths |= {"num_tokens_per_train_step": -1, "mixed_precision_param": "bfloat16"}
-    selective = type("Config", (), {"__qualname__": "SelectiveAC.Config"})()
-    job = SimpleNamespace(
-        model_spec=SimpleNamespace(name="llama3", flavor="8B", model="Float8Linear"),
-        training=make_dataclass("Training", lengths)(**lengths),
-        parallelism=make_dataclass("Parallelism", degrees)(**degrees),
-        activation_checkpoint=selective,
-        compile=SimpleNamespace(enable=True, components=["model", "loss"]),
+def llama3_8b() -> Trainer.Config:
+    "A job."
+    spec = model_registry("8B", converters=[Float8LinearConverter.Config(fqns=["x"])], num_mtp_layers=1)
+    return Trainer.Config(
+        model_spec=spec,
+        training=TrainingConfig(num_tokens_per_microbatch_per_dp_rank=2 * 8192, max_context_length=8192),
+        parallelism=ParallelismConfig(tensor_parallel_degree=2),
+        activation_checkpoint=FullAC.Config(),
     )
-    module = ModuleType("torchtitan.models.llama3.config_registry")
-    module.llama3_8b = lambda: job
-    for part in ("torchtitan", "torchtitan.models", "torchtitan.models.llama3"):
-        monkeypatch.setitem(sys.modules, part, ModuleType(part))
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    found = configurations.read(name, gpus=8)
+
+def mine() -> Trainer.Config:
+    config = llama3_8b()
+    assert config.model_spec is not None
+    config.compile = CompileConfig(enable=True, enable_async_tensor_parallel=True)
+    config.training.num_tokens_per_train_step = 64 * 8192
+    config.odd.thing = -1
+    if config.odd:
+        config.training.max_context_length = 1
+    return config
+
+def other():
+    return other()
+"""
+
+
+def test_a_job_of_torchtitan_in_python_is_read_and_not_run(tmp_path):
+    with pytest.raises(nvcoll.InvalidArgument, match="install torchtitan, or pass a file"):
+        configurations.read("no_torchtitan.models.llama3.config_registry:llama3_8b")
+    folder = tmp_path / "llama3"
+    folder.mkdir()
+    file = folder / "config_registry.py"
+    file.write_text(TORCHTITAN)
+    with pytest.raises(nvcoll.InvalidArgument, match="pass a function of it"):
+        configurations.read(file)
+    found = configurations.read(f"{file}:mine", gpus=8)
     assert (found.model, found.software) == ("llama3-8b", "torchtitan-compile")
-    expected = {"tp": 2, "dp": 4, "zero": 3, "sequence": 8192, "micro_batch": 2, "global_batch": 8, "dtype": "fp8"}
-    assert found.layout.items() >= expected.items()
-    assert found.layout["recompute"] == {"gemm": 0.5, "attention": 0.0, "elementwise": 1.0}
-    assert configured([name], [8])[0] == "llama3-8b"
+    expected = {"tp": 2, "dp": 4, "zero": 3, "sequence": 8192, "micro_batch": 2, "global_batch": 64, "dtype": "fp8"}
+    assert found.layout.items() >= (expected | {"recompute": "full", "mtp": 1}).items()
+    assert found.software_overrides == {"overlaps_tensor": True}
+    assert found.notes == ["not read: line 20 of `mine`", "not read: `odd`"]
+    assert configured([f"{file}:llama3_8b"], [8])[1]["global_batch"] == 8
+    for name, reason in (("other", "returns no job"), ("none", "one of llama3_8b, mine, other")):
+        with pytest.raises(nvcoll.InvalidArgument, match=reason):
+            configurations.read(f"{file}:{name}", gpus=8)
+    file.write_text("def a(:")
+    with pytest.raises(nvcoll.InvalidArgument, match="no Python"):
+        configurations.read(f"{file}:a")
+
+
+@given(
+    line=st.sampled_from(
+        ["config.training = {}", "config.{} = 1", "return {}", "x = {} // 0", "config.model_spec = {}"]
+    ),
+    value=st.sampled_from(
+        ["None", "1", "-x", "training", "2 ** 3", "mine()", "model_registry()", "[1, [2]]", "Trainer.Config"]
+    ),
+)
+def test_a_job_in_python_with_a_random_line_is_refused_or_read(tmp_path_factory, line, value):
+    file = tmp_path_factory.mktemp("llama3") / "config_registry.py"
+    file.write_text(TORCHTITAN.replace("    config.odd.thing = -1", f"    {line.format(value)}"))
+    try:
+        configurations.read(f"{file}:mine", gpus=8)
+    except nvcoll.InvalidArgument as error:
+        assert len(str(error)) < 3000
 
 
 def test_an_option_that_is_given_as_a_field_of_software_is_named():

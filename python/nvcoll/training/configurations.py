@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,6 +29,7 @@ from nvcoll.training import (
     primus,
     recipes,
     torchtitan,
+    torchtitan_python,
 )
 from nvcoll.training.fields import Configuration, Fields, Gpus
 
@@ -76,7 +78,7 @@ def read(path: str | PathLike[str], *, gpus: int | None = None, machine_gpus: in
 
     Args:
         path: the file, a script with its arguments as ``run.sh 8B 1``, a folder with a ``config.json``, or a function
-            of torchtitan, ``torchtitan.models.llama3.config_registry:llama3_8b``, which is called.
+            of torchtitan, ``config_registry.py:llama3_8b``, which is read and not called.
         gpus: the number of GPUs of the job, whatever the file says.
         machine_gpus: the number that counts if neither `gpus` nor the file says one.
 
@@ -85,8 +87,10 @@ def read(path: str | PathLike[str], *, gpus: int | None = None, machine_gpus: in
         OSError: the file cannot be read.
     """
     where = str(path)
-    if torchtitan.is_function(where):
-        return torchtitan.from_function(where, _counts(where, gpus, machine_gpus))
+    if torchtitan_python.is_function(where):
+        values, notes = torchtitan_python.values(where)
+        job = torchtitan.read(values, where, _counts(where, gpus, machine_gpus))
+        return replace(job, notes=[*notes, *job.notes])
     where, arguments = script(where)
     data = (Path(where) / "config.json" if Path(where).is_dir() else Path(where)).read_bytes()
     if len(data) > LARGEST_FILE:
@@ -110,8 +114,7 @@ def from_text(
     """Returns what a text says of a training step; arguments and errors as of `read`, where names the text."""
     counts = _counts(where, gpus, machine_gpus)
     if "Trainer.Config" in text and "torchtitan" in text:
-        function = "torchtitan.models.llama3.config_registry:llama3_8b"
-        raise InvalidArgument(f"{where} has jobs of torchtitan in Python: pass the name of a function, as {function}")
+        raise InvalidArgument(f"{where} has jobs of torchtitan in Python: pass a function of it, as {where}:llama3_8b")
     for _, parse, reader in FORMATS:
         try:
             values = parse(text)

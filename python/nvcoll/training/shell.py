@@ -197,7 +197,7 @@ class _Script:
         if not re.fullmatch(r"[\d\s()+*/%-]{1,100}", text):
             return None
         try:
-            return str(_result(ast.parse(text.strip().replace("/", "//"), mode="eval").body))
+            return str(result(ast.parse(text.strip().replace("/", "//"), mode="eval").body))
         except (SyntaxError, KeyError, ZeroDivisionError):
             return None
 
@@ -213,9 +213,10 @@ def _compared(term: str) -> bool | None:
     return None
 
 
-def _result(node: ast.AST) -> int:
-    if isinstance(node, ast.Constant):
-        return int(node.value)  # type: ignore[arg-type]
+def result(node: ast.AST) -> int:
+    """Returns the result of whole numbers; a `KeyError` for anything else."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
     if not isinstance(node, ast.BinOp):
         raise KeyError
-    return int(OPERATORS[type(node.op)](_result(node.left), _result(node.right)))
+    return int(OPERATORS[type(node.op)](result(node.left), result(node.right)))

@@ -1,17 +1,15 @@
-"""Reads a job of torchtitan: the TOML that its versions up to 2025 take, or a function of its configurations in Python.
+"""Reads a job of torchtitan, TOML, as its versions up to 2025 take it; `torchtitan_python` makes the same of Python.
 
 Names of fields and defaults are from `torchtitan/config/job_config.py`; older files have the parallel sizes in
-`[training]` and `[experimental]`. The function ``torchtitan.models.llama3.config_registry:llama3_8b`` is called where
-torchtitan is installed, and its result is read as the TOML with these values. Not read: lists of modules for stages,
-quantisation of some layers only.
+`[training]` and `[experimental]`. Not read: lists of modules for stages, quantisation of some
+layers only.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
 from nvcoll.training.finetuning import tuned
@@ -19,6 +17,8 @@ from nvcoll.training.models import models
 from nvcoll.training.options import PARTS_OF_LAYERS, RECOMPUTE
 
 TABLE: Final = TABLES["torchtitan"]
+NARROW: Final = re.compile(r"(?i)float8|mxfp8|linear\.mx|^mx$")
+ASYNC: Final = "enable_async_tensor_parallel"
 
 
 def is_read(values: Mapping[str, object]) -> bool:
@@ -55,63 +55,20 @@ def of_job(model: str, job: Fields, gpus: Gpus) -> Configuration:
     offload = ["parameters", "optimizer"] if fields.first("enable_cpu_offload") is True else []
     layout |= tuned(notes, optimizer=job.part("optimizer").typed(str, "name", ""), offload=offload)
     layout["recompute"] = _recompute(again)
-    eight = any(one == "float8" for one in converted.typed(list, "converters", []))
-    eight = eight or job.part("float8").typed(bool, "enable_float8_linear", False)
+    converters = [str(one) for one in converted.typed(list, "converters", [])]
+    narrow = [one for one in converters if NARROW.search(one)]
+    notes += [f"not read: the converter {one[:60]}" for one in converters if one not in narrow]
+    layout |= {"mtp": layers} if (layers := converted.number("num_mtp_layers", default=0, least=0)) else {}
+    eight = bool(narrow) or job.part("float8").typed(bool, "enable_float8_linear", False)
     layout["dtype"] = "fp8" if eight else "tf32" if fields.first("mixed_precision_param") == "float32" else "bf16"
     enabled = compiling.typed(bool, "enable", fields.typed(bool, "compile", False))
     compiled = enabled and "model" in compiling.typed(list, "components", ["model"])
-    hides = compiled and fields.typed(bool, "enable_async_tensor_parallel", False)
+    hides = compiled and fields.typed(bool, ASYNC, compiling.typed(bool, ASYNC, False))
     read = [(Fields(part, job.where, fields.asked), f"{name}.") for name, part in parts.items()]
     read += [(again, "activation_checkpoint."), (compiling, "compile."), (converted, "model."), (job, "")]
     notes += [note for part, name in read for note in part.not_read(TABLE["without_effect"], name)]
     software = "torchtitan-compile" if compiled else "torchtitan"
     return Configuration(model, layout, software, {"overlaps_tensor": True} if hides else {}, notes)
-
-
-def is_function(name: str) -> bool:
-    """Says whether a name is of a function that makes a job in Python."""
-    return re.fullmatch(r"\w+(\.\w+)*\.config_registry:\w+", name) is not None
-
-
-def from_function(name: str, gpus: Gpus) -> Configuration:
-    """Returns what a job in Python says; arguments and errors as of `read`.
-
-    Raises:
-        InvalidArgument: torchtitan, the module or the function is not there.
-    """
-    module, _, function = name.partition(":")
-    try:
-        job = getattr(import_module(module), function)()
-    except (ImportError, AttributeError) as error:
-        raise Fields({}, name).error(
-            f"{error}: install torchtitan with what this job needs, and pass a function of a module"
-        ) from None
-    return read(_values(job), name, gpus)
-
-
-def _values(job: Any) -> dict[str, object]:
-    """Returns the values of a job in Python, by their names in TOML."""
-    training, spec = _fields_of(job.training), job.model_spec
-    if (sequence := training.get("max_context_length")) and isinstance(sequence, int):  # batches in tokens, since 2026
-        tokens, total = (int(str(training[f"num_tokens_per_{of}"])) for of in ("microbatch_per_dp_rank", "train_step"))
-        training |= {"seq_len": sequence, "local_batch_size": max(1, tokens // sequence)}
-        training |= {"global_batch_size": total // sequence} if total > 0 else {}
-    again = type(job.activation_checkpoint).__qualname__.partition(".")[0]
-    mode = {"FullAC": "full", "SelectiveAC": "selective"}.get(again, "none")
-    fields = ("enable", "components", "enable_async_tensor_parallel")
-    compiled = {field: getattr(job.compile, field, None) for field in fields}
-    eight = "Float8" in repr(spec.model) or "MXFP8" in repr(spec.model)
-    return {
-        "model": {"name": spec.name, "flavor": spec.flavor, "converters": ["float8"] if eight else []},
-        "training": training,
-        "parallelism": _fields_of(job.parallelism),
-        "activation_checkpoint": {"mode": mode, "selective_ac_option": "op"},
-        "compile": {**compiled, "components": list(compiled["components"] or ["model"])},
-    }
-
-
-def _fields_of(part: Any) -> dict[str, object]:
-    return {name: getattr(part, name) for name in getattr(part, "__dataclass_fields__", ())}
 
 
 def _layout(fields: Fields, gpus: int, layers: int) -> dict[str, object]:

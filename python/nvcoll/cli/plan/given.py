@@ -12,7 +12,7 @@ from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.training import configurations
 from nvcoll.training.models import is_model, model_of
 from nvcoll.training.options import PlanOptions
-from nvcoll.training.torchtitan import is_function
+from nvcoll.training.torchtitan_python import is_function
 
 
 def numbers(text: str | None) -> list[int]:
