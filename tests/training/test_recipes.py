@@ -428,6 +428,13 @@ accelerate launch --num_processes 4 --config_file zero.yaml sft.py --use_peft \\
   --model_name_or_path meta-llama/Llama-3.1-8B --load_in_4bit --lora_r 32 --max_seq_length 4096 \\
   --per_device_train_batch_size 2 --gradient_checkpointing --bf16
 """
+OPENRLHF = """
+read -r -d '' commands <<EOF
+openrlhf.cli.train_sft --max_len 512 --train_batch_size 128 --micro_train_batch_size 2 --zero_stage 2 --adam_offload \\
+   --pretrain meta-llama/Meta-Llama-3-8B --param_dtype bf16 --gradient_checkpointing
+EOF
+deepspeed --module $commands
+"""
 MEGATRON_SWIFT = """
 NPROC_PER_NODE=4 megatron sft --model Qwen/Qwen3-30B-A3B --expert_model_parallel_size 4 --micro_batch_size 1 \\
   --global_batch_size 16 --max_length 8192 --recompute_granularity full --sequence_parallel true --finetune true \\
@@ -466,6 +473,12 @@ COMMANDS = [
         {"zero": 0, "lora": 32, "quantize": "nf4", "sequence": 4096, "global_batch": 8, "dp": 4, "recompute": "full"},
         ["a file of accelerate is not read"],
         id="trainer",
+    ),
+    pytest.param(
+        *(OPENRLHF, "meta-llama/Meta-Llama-3-8B", "deepspeed-zero"),
+        {"zero": 2, "offload": "optimizer", "micro_batch": 2, "global_batch": 128, "sequence": 512, "dtype": "bf16"},
+        [],
+        id="openrlhf",
     ),
     pytest.param(
         *(MEGATRON_SWIFT, "qwen3-30b-a3b", "megatron-core"),
@@ -557,6 +570,11 @@ def test_a_recipe_of_a_trainer_is_read_and_names_a_model_that_is_not_there(tmp_p
     found = configurations.read(file, gpus=8)
     assert (found.layout["sequence"], found.layout["global_batch"]) == (4096, 16)
     assert "not read: `odd`" in found.notes
+    for fields, expected in (
+        ({"torch_dtype": "float16", "bf16": True}, {"dtype": "bf16"}),
+        ({"torch_dtype": "bfloat16"}, {"dtype": "bf16", "pure_bf16": True}),
+    ):
+        assert configurations.from_text(yaml.safe_dump(recipe | fields), gpus=8).layout.items() >= expected.items()
     with pytest.raises(nvcoll.InvalidArgument, match="its model /no/model is not there"):
         configured([str(file)], [8])
 

@@ -19,7 +19,9 @@ from nvcoll.training.models import models, shipped
 ADAPTERS: Final = ("lora", "qlora", "dora", "true")
 WHOLE: Final = ("full", "all", "none", "false", "")
 ZERO: Final = re.compile(r"zero([0-3])(_offload)?")
-DTYPES: Final = dict.fromkeys(("bfloat16", "bf16", "auto"), "bf16") | dict.fromkeys(("float16", "fp16", "half"), "fp16")
+DTYPES: Final[Mapping[str, str]] = dict.fromkeys(("bfloat16", "bf16", "auto"), "bf16") | dict.fromkeys(
+    ("float16", "fp16", "half"), "fp16"
+)
 DEEPEST: Final = 8
 """The deepest nesting of a field. Chosen: recipes have three."""
 
@@ -69,7 +71,11 @@ class _Reading:
         is_pure = self._value("pure_bf16") is True
         layout["dtype"] = "bf16" if is_pure else self._dtype()
         is_pure = is_pure or (self.table.get("pure", False) and layout["dtype"] == "bf16")
-        is_plain = self.table.get("plain", False) and layout["zero"] == 0 and software != "deepspeed-zero"
+        is_plain = (
+            self.table.get("plain", "") in (True, DTYPES.get(self._text("dtype")))
+            and layout["zero"] == 0
+            and software != "deepspeed-zero"
+        )
         if is_plain and layout["dtype"] == "bf16" and rank is None and not self._value("trained"):
             self.notes.append("without FSDP and DeepSpeed parameters are trained in bf16")
             is_pure = True
@@ -117,9 +123,10 @@ class _Reading:
 
     def _sharding(self, gpus: Gpus) -> tuple[dict[str, object], str]:
         named = self._value("deepspeed")
-        if named is True:  # a switch: the script has the configuration
-            stage = self.fields.number(*self.table.get("stage_of_zero", ["zero_stage"]), default=0, least=0)
-            return {"zero": min(3, stage)}, "deepspeed-zero"
+        stages = self.table.get("stage_of_zero", [])
+        if named is True or (named is None and self.fields.first(*stages) is not None):  # the script has it
+            waits = {"offload": "optimizer"} if self._value("offload_optimizer") is True else {}
+            return {"zero": min(3, self.fields.number(*stages, default=0, least=0)), **waits}, "deepspeed-zero"
         name = str(named or "")
         parts = {key.partition(".")[2]: key for key in self.fields.values if key.startswith("fsdp_config.")}
         self.fields.asked.update(parts.values())
@@ -151,10 +158,11 @@ class _Reading:
         return batch | ({"global_batch": self.fields.number(*whole)} if self.fields.first(*whole) else {})
 
     def _dtype(self) -> str:
-        if (named := self._text("dtype")) not in ("", "none"):
-            return DTYPES.get(named.removeprefix("torch."), "tf32")
-        default = str(self.table.get("precision", "tf32"))
-        return next((one for one in ("fp8", "bf16", "fp16") if self.fields.first(one)), default)
+        """Returns the precision of products: autocast, or else that of the parameters."""
+        named = self._text("dtype").removeprefix("torch.")
+        stored = str(self.table.get("precision", "tf32")) if named in ("", "none") else DTYPES.get(named, "tf32")
+        autocast = [one for one in ("fp8", "bf16", "fp16") if self.fields.first(one)]
+        return next(iter(autocast), stored)
 
     def _rank(self) -> int | None:
         """Returns the rank of adapters, None if there are none."""
