@@ -89,7 +89,8 @@ def tuned(
     layout |= {"optimizer": name} if name not in ("", "adamw") else {}
     notes += [] if name or not optimizer else [f"the optimizer {optimizer} is not priced: it counts as AdamW"]
     if rank is None:
-        return layout | _without_adapters(weights, notes)
+        notes += [f"weights in {weights} without adapters are not priced: they count as bf16"] if weights else []
+        return layout
     layout |= {"lora": rank} | ({"dora": True} if is_dora else {}) | ({"quantize": weights} if weights else {})
     listed = targets if isinstance(targets, list) else str(targets or "all").split(",")
     words = [str(one).strip().rpartition(".")[2].partition("_proj")[0] for one in listed]
@@ -98,11 +99,6 @@ def tuned(
         others = [f"`{word}`" for word in words if word not in MODULES]
         notes += [f"adapters of {', '.join(others)} are not priced"] if others else []
     return layout
-
-
-def _without_adapters(weights: str | None, notes: list[str]) -> dict[str, object]:
-    notes += [f"weights in {weights} without adapters are not priced: they count as bf16"] if weights else []
-    return {}
 
 
 def sharding(found: Configuration) -> dict[str, object]:
