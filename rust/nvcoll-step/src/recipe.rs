@@ -148,6 +148,16 @@ impl Recipe {
         [row.states, row.end_states.unwrap_or(row.states)].map(|states| (master + states).max(0.0))
     }
 
+    /// Returns the bytes of a parameter's moments that the driver may move to RAM.
+    pub(crate) fn paged_bytes(&self) -> f64 {
+        let row = self.optimizer().expect("the recipe was checked");
+        match (row.paged, self.is_narrow()) {
+            (false, _) => 0.0,
+            (true, false) => row.states,
+            (true, true) => row.narrow_states,
+        }
+    }
+
     /// Says whether all parameters are trained as the software does.
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()

@@ -148,6 +148,14 @@ fn two_layers_of_a_sharded_base_are_gathered_without_gradients() {
 }
 
 #[test]
+fn adapters_are_smaller_than_the_matrices_beside_them() {
+    assert!(refused(&json!({"lora": 1025})).contains("rank 1025, and the least dimension of their matrices is 1024"));
+    assert!(refused(&json!({"lora": 5000, "lora_targets": "q"})).contains("is 4096"));
+    planned(&json!({"lora": 1024}));
+    planned(&json!({"lora": 4096, "lora_targets": "q,mlp"}));
+}
+
+#[test]
 fn optimizers_have_the_bytes_of_their_states() {
     let parameters = Model::named("llama3.1-8b").unwrap().parameters();
     for (name, bytes, narrow) in [
@@ -156,8 +164,8 @@ fn optimizers_have_the_bytes_of_their_states() {
         ("adafactor", 4.0, 0.0),
         ("lion", 8.0, 2.0),
         ("sgd", 4.0, 0.0),
-        ("paged-adamw", 0.0, 0.0),
-        ("paged-adamw-8bit", 0.0, 0.0),
+        ("paged-adamw", 4.0, 0.0),
+        ("paged-adamw-8bit", 4.0, 0.0),
     ] {
         let of = |recipe: Value| line(&planned(&recipe), MemoryLine::Optimizer);
         assert!((of(json!({"optimizer": name})) - bytes * parameters).abs() < 1.0, "{name}");

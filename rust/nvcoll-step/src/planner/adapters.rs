@@ -10,6 +10,7 @@
 
 use super::layers::{moved, op, LayerSizes, ProductPass, ELEMENT};
 use super::request::Request;
+use crate::error::{Error, Result};
 use crate::matrices::{Matrix, MatrixKind};
 use crate::software::EAGER_LAUNCH_S;
 use crate::step::layers::{Hides, LayerOp};
@@ -71,6 +72,11 @@ impl LayerSizes<'_> {
             modules.map(adapter).collect()
         };
         self.products().iter().flat_map(|one| of(one.rows, &one.matrix)).collect()
+    }
+
+    /// The least dimension of the matrices that have adapters.
+    fn least_dimension(&self) -> f64 {
+        self.adapters().iter().map(|one| one.columns.min(one.inner)).fold(f64::INFINITY, f64::min)
     }
 
     fn rank(&self) -> f64 {
@@ -203,6 +209,19 @@ impl LayerSizes<'_> {
 }
 
 impl Request {
+    /// Refuses adapters that are no smaller than a matrix beside them.
+    pub(super) fn check_adapters(&self) -> Result<()> {
+        let whole = Self { layout: self.layout.undivided(), ..self.clone() };
+        let least = whole.model.kinds().into_keys().map(|kind| LayerSizes::of(&whole, kind).least_dimension());
+        let least = least.fold(f64::INFINITY, f64::min);
+        match self.layout.recipe.lora {
+            Some(rank) if f64::from(rank) > least => Err(Error::layout(format!(
+                "adapters have rank {rank}, and the least dimension of their matrices is {least}: take a lower rank"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the FLOPs of the model per token. A frozen base has no gradients of weights, a third of its products; layers that are frozen
     /// alone have a forward pass.
     pub(super) fn flops_per_token(&self) -> f64 {

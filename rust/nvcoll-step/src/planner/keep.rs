@@ -119,14 +119,13 @@ impl Request {
         }
     }
 
-    /// Bytes of the optimizer that stay on the GPU: paged states leave it where memory is short.
+    /// Bytes of the optimizer that stay on the GPU: paged moments leave it where memory is short.
     fn optimizer_bytes(&self, of: &StageParameters) -> f64 {
         let (layout, recipe) = (&self.layout, &self.layout.recipe);
-        let is_paged = recipe.optimizer().is_ok_and(|row| row.paged);
-        if is_paged || recipe.offloads("optimizer") {
+        if recipe.offloads("optimizer") {
             return 0.0;
         }
-        let [states, of_ends] = recipe.optimizer_bytes(&self.software);
+        let [states, of_ends] = recipe.optimizer_bytes(&self.software).map(|bytes| bytes - recipe.paged_bytes());
         let (dense, experts) = self.trained(of);
         let more = (of_ends - states) * of.trained_ends;
         (states * dense + more) / f64::from(layout.shards()) + states * experts / f64::from(layout.expert_shards())

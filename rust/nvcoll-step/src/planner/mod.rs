@@ -60,6 +60,7 @@ impl Request {
         self.model.check()?;
         self.software.check()?;
         self.layout.check(&self.model)?;
+        self.check_adapters()?;
         if self.domain == 0 {
             return Err(Error::layout("a machine joins at least one GPU"));
         }
