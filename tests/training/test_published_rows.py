@@ -2,9 +2,7 @@
 
 import csv
 import json
-import tomllib
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from nvcoll.training.models import software, software_of
 import training_rows
 from training_rows import DATA, MEASURED, SYSTEMS, published
 
-GPUS = Path(__file__).parents[2] / "rust" / "nvcoll-fabric" / "src" / "hardware" / "gpus.toml"
 ROWS = published()
 BY_ID = {row.id: row for row in ROWS}
 
@@ -156,7 +153,7 @@ def test_mixed_precision_of_composer_sets_the_bytes_of_gradients():
 
 
 def test_overrides_are_fields_of_software():
-    known = set(next(iter(software().values())))
+    known = {name for fields in software().values() for name in fields}
     for row in ROWS:
         assert set(row.overrides) <= known | {"host_experts"}, row.id
 
@@ -171,7 +168,7 @@ def test_the_tool_prints_what_it_assumes_and_single_rows(capsys):
 
 
 def test_runs_that_failed_are_planned_or_impossible_and_most_do_not_fit():
-    needs = np.array(steps.of_failed())
+    needs = np.array([one.part for one in steps.of_failed()])
     assert len(needs) == 1376
     impossible, large = np.isinf(needs), needs[needs > 0.5]
     assert np.mean(impossible) < 0.09
@@ -179,22 +176,22 @@ def test_runs_that_failed_are_planned_or_impossible_and_most_do_not_fit():
 
 
 def test_runs_that_ran_fit_or_may_fit():
-    needs = np.array([_part_of_gpu(row) for row in ROWS])
-    assert np.mean(needs <= 1) > 0.975 and np.mean(needs <= 0.9) > 0.88
+    needs = np.array([one.part for one in steps.of_ran()])
+    assert np.mean(needs <= 1) > 0.99 and np.mean(needs <= 0.9) > 0.92
+    wrong = {one.run for one in steps.of_ran() if one.fit == "too_large"}
+    assert wrong == {"megatron_bridge-0104", "megatron_bridge-0106", "megatron_bridge-0194"}
 
 
-def _part_of_gpu(row):
-    step = row.step()
-    return steps.fills(step)[0] / GPU_GIB[row.gpu]
-
-
-GPU_GIB = {
-    row["name"]: row["compute"]["usable_gib"] for row in tomllib.loads(GPUS.read_text())["gpu"] if "compute" in row
-}
+def test_the_tool_names_runs_that_are_judged_wrongly(capsys):
+    steps.memory(names=True)
+    text = capsys.readouterr().out
+    assert "3 runs that ran, and are said not to fit" in text and ": megatron_bridge-0194" in text
+    assert "runs that failed, need half of a GPU or more, and are said to fit" in text
 
 
 def test_published_memory_is_near_to_what_is_predicted():
     found = steps.of_measured()
     assert len(found["nanotron_ultrascale"]) == 1702 and len(found["bigscience_bloom"]) == 7
     assert np.median(np.abs(np.array(found["nanotron_ultrascale"]) - 1)) < 0.11
+    assert np.median(np.abs(np.array(found["the nearer of 2 settings"]) - 1)) < 0.06
     assert all(0.8 < ratio < 1.1 for ratio in found["bigscience_bloom"])

@@ -2,6 +2,7 @@
 
     python tools/training/steps.py           prints errors with each source left out: constants are fitted without it
     python tools/training/steps.py --worst   and the rows that are predicted worst
+    python tools/training/steps.py --memory  which runs fit, and names those that are judged wrongly
     python tools/training/steps.py --write   fits, writes constants.toml, intervals.toml, data/training-steps/folds.toml
 
 Score: the median of |predicted / measured - 1| of the time of a step, by source; then the mean over the sources with
@@ -35,7 +36,7 @@ import numpy as np
 from nvcoll._nvcoll import Fabric, InvalidArgument, StepPrediction, WorkStep, fabric, training_constants
 from nvcoll.training.planning import Machine
 
-from training_rows import DATA, Published, failed, published
+from training_rows import DATA, Published, failed, machine, published
 
 ROOT = Path(__file__).parents[2]
 STEP = ROOT / "rust" / "nvcoll-step" / "src" / "data"
@@ -73,9 +74,6 @@ SCALE = 0.06
 LEAST_ROWS = 5
 """The least rows of a source that counts in means, and the least layouts of a sweep."""
 
-SLACK, BESIDES, OF_80_GB = 1.06, 1.65e9 + 1.2e9, 79.2
-"""Constants of rust/nvcoll-step/src/memory.rs: slack, CUDA and NCCL; and the GB of GPUs of 80 GB."""
-
 Keep = Callable[["Judged"], bool]
 
 CHECKS = ("torchtitan", "aleph_layouts", "vtrain_single")
@@ -106,6 +104,11 @@ class Judged:
     def source(self) -> str:
         """Where it was published."""
         return self.row.source
+
+    @property
+    def words(self) -> str:
+        """The step, its GPU and its layout."""
+        return f"{self.step.name}, {self.device}, {self.machine.plan(self.row.model, **self.row.options).words}"
 
     @property
     def seconds(self) -> float:
@@ -197,7 +200,7 @@ def folds() -> dict[str, dict[str, float]]:
 
 
 def left_out() -> np.ndarray:
-    """Returns seconds of steps, each under constants that were fitted without its source: for checks, those that ship."""
+    """Returns seconds of steps, each under constants fitted without its source: for checks, those that ship."""
     known, found = folds(), np.zeros(len(planned()))
     for source in {one.source for one in planned()}:
         of_source = [nth for nth, one in enumerate(planned()) if one.source == source]
@@ -325,56 +328,108 @@ def line(title: str, seconds: np.ndarray) -> None:
     print(f"dense on A100 and H100 {macro(seconds, is_dense_of_two):.1f} %, experts {experts:.1f} %")
 
 
-def fills(step: WorkStep) -> tuple[float, float]:
-    """Returns GB of the fullest role, and those that the allocator of a framework has of it."""
-    roles = [role["memory"]["sum"] for role in json.loads(step.to_json())["layers"]["roles"]]
-    parts = [sum(part["bytes"] for part in role["standing"]) for role in roles]
-    kept = [role["activations"] * role["in_flight"] + role["working"] + role["loss"] for role in roles]
-    largest = SLACK * max(one + other for one, other in zip(parts, kept, strict=True))
-    return (largest + BESIDES) / 2**30, largest / 2**30
+def fullest(price: StepPrediction) -> tuple[float, float]:
+    """Returns GB of the fullest GPU, and those that the framework's allocator has of it."""
+    tables = price.memory or []
+    beside = [sum(one.lines.get(name, 0.0) for name in ("nccl", "context")) for one in tables]
+    allocators = [sum(one.lines.values()) - other for one, other in zip(tables, beside, strict=True)]
+    return price.memory_gib or 0.0, max(allocators) / 2**30
 
 
-def of_failed() -> list[float]:
-    """Returns the part of the memory that each run that failed needs; infinity if its layout is impossible."""
+@dataclass(frozen=True)
+class Judgement:
+    """What is said of the memory of a run; a layout that is impossible has no price."""
+
+    run: str
+    source: str
+    words: str
+    price: StepPrediction | None
+
+    @property
+    def fit(self) -> str:
+        """Whether it fits."""
+        return (self.price.fit if self.price else None) or "too_large"
+
+    @property
+    def part(self) -> float:
+        """The part of the GPU's memory that it needs; infinite if the layout is impossible."""
+        return (self.price.memory_gib or 0.0) / (self.price.gpu_memory_gib or 1.0) if self.price else float("inf")
+
+
+@cache
+def of_ran() -> list[Judgement]:
+    """Returns what is said of the runs that ran."""
+    return [Judgement(one.row.id, one.source, one.words, one.price) for one in planned()]
+
+
+@cache
+def of_failed() -> list[Judgement]:
+    """Returns what is said of the runs that failed."""
+    machines = {gpus: Machine(machine(system, gpus)) for gpus, system in {(row.gpus, row.system) for row in failed()}}
     found = []
     for row in failed():
         try:
-            found.append(fills(row.step())[0] / OF_80_GB)
+            price = machines[row.gpus].predict(row.step())
         except InvalidArgument:
-            found.append(float("inf"))
+            price = None
+        found.append(Judgement(row.id, "failed", f"{row.name} on {row.gpus} GPUs", price))
     return found
 
 
 def of_measured() -> dict[str, list[float]]:
     """Returns predicted over measured memory by source: of PyTorch for nanotron, of nvidia-smi for BLOOM."""
     found = defaultdict(list)
+    machines: dict[int, Machine] = {}
     for row in [*published(DATA / "nanotron-full.csv"), *published()]:
         is_bloom = row.source == "bigscience_bloom"
         if row.memory_gb and (is_bloom or row.id.startswith("nanotron-full")):
-            together, allocated = fills(row.step())
+            if row.gpus not in machines:
+                machines[row.gpus] = Machine(row.machine, row.gpus)
+            on = machines[row.gpus]
+            together, allocated = fullest(on.plan(row.model, **row.options))
             found[row.source].append((together if is_bloom else allocated) / row.memory_gb)
+            if not is_bloom:
+                kept = fullest(on.plan(row.model, **row.options | {"overrides": {"keeps_gathered": True}}))[1]
+                nearer = min(allocated, kept, key=lambda one: abs(np.log(one / row.memory_gb)))
+                found["the nearer of 2 settings"].append(nearer / row.memory_gb)
     return found
 
 
-def memory() -> None:
+def memory(names: bool) -> None:
     """Prints how many of the runs that ran, and of those that failed, are said to fit; errors where GB are known."""
     fits = defaultdict(Counter)
-    for one in planned():
-        fits[one.source][one.price.fit] += 1
+    for one in of_ran():
+        fits[one.source][one.fit] += 1
     print("\nmemory of runs that ran")
     for source, some in [*fits.items(), ("all", sum(fits.values(), Counter()))]:
         shares = (f"{name} {100 * some[name] / some.total():.0f} %" for name in ("fits", "tight", "too_large"))
         print(f"{source:24} {', '.join(shares)}")
-    needs = np.array(of_failed())
     print("\nmemory of runs that failed")
-    for name, some in (("all", needs), ("above half of the GPU's", needs[needs > 0.5])):
-        no, may = np.mean(some > 1), np.mean((some > 0.9) & (some <= 1))
-        print(f"{name:24} too_large {100 * no:.0f} %, tight {100 * may:.0f} %, fits {100 * (1 - no - may):.0f} %")
+    large = [one for one in of_failed() if one.part > 0.5]
+    for name, runs in (("all", of_failed()), ("above half of the GPU's", large)):
+        some = Counter(one.fit for one in runs)
+        shares = (f"{word} {100 * some[word] / some.total():.0f} %" for word in ("too_large", "tight", "fits"))
+        print(f"{name:24} {', '.join(shares)}")
     print("\nmemory, predicted / measured")
     for source, ratios in of_measured().items():
         low, median, high = np.quantile(ratios, (0.05, 0.5, 0.95))
         size = 100 * np.median(np.abs(np.array(ratios) - 1))
         print(f"{source:24} {len(ratios)} runs, |error| {size:.0f} %, ratio {median:.2f} ({low:.2f} to {high:.2f})")
+    if names:
+        named("ran, and are said not to fit", [one for one in of_ran() if one.fit == "too_large"])
+        named("failed, need half of a GPU or more, and are said to fit", [one for one in large if one.fit == "fits"])
+
+
+def named(title: str, wrong: list[Judgement]) -> None:
+    """Prints the runs that are judged wrongly, those of one layout in a line."""
+    print(f"\n{len(wrong)} runs that {title}")
+    alike = defaultdict(list)
+    for one in wrong:
+        alike[one.words, f"{100 * one.part:.0f} % of {one.price.gpu_memory_gib:.0f} GB" if one.price else ""].append(
+            one
+        )
+    for (words, part), some in alike.items():
+        print(f"{part:16} {words}: {', '.join(one.run for one in some)}")
 
 
 def worst(seconds: np.ndarray, count: int) -> None:
@@ -391,8 +446,7 @@ def worst(seconds: np.ndarray, count: int) -> None:
         largest = sorted(parts.items(), key=lambda part: -part[1])[:3]
         shares = ", ".join(f"{name} {100 * time / sum(parts.values()):.0f} %" for name, time in largest)
         error = 100 * (seconds[nth] / one.seconds - 1)
-        where = f"{one.step.name}, {one.device}, {one.machine.plan(one.row.model, **one.row.options).words}"
-        print(f"{error:+5.0f} %  {one.row.id}  {where}: {one.seconds:.2f} s ({shares})")
+        print(f"{error:+5.0f} %  {one.row.id}  {one.words}: {one.seconds:.2f} s ({shares})")
 
 
 def write(jobs: int) -> None:
@@ -496,7 +550,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="fit, and write the tables")
     parser.add_argument("--worst", type=int, nargs="?", const=20, help="print so many of the worst rows")
     parser.add_argument("--jobs", type=int, default=2, help="processes that fit")
+    parser.add_argument(
+        "--memory", action="store_true", help="print only memory, with the runs that are judged wrongly"
+    )
     asked = parser.parse_args()
+    if asked.memory:
+        return memory(names=True)
     if asked.write:
         write(asked.jobs)
     names = [row["name"] for row in json.loads(training_constants())]
@@ -507,7 +566,7 @@ def main() -> None:
     line("6ND at 40 % MFU", six_n_d())
     line("one MFU per GPU family and precision, from other sources", one_mfu())
     coverage(seconds)
-    memory()
+    memory(names=False)
     if asked.worst:
         worst(seconds, asked.worst)
 

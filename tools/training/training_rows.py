@@ -129,8 +129,9 @@ class Failed:
     """A published run that did not run, with what the planner is asked."""
 
     id: str
-    gpu: str
+    system: str
     gpus: int
+    name: str
     asked: str
 
     def step(self) -> WorkStep:
@@ -144,14 +145,15 @@ def failed() -> list[Failed]:
     again = _parts(*ACTIVATION_CHECKPOINTS["op"])
     how = {"global_batch": 128, "micro_batch": 2, "dp": 64, "zero": 3, "recompute": again}
     torchtitan = _asked("llama2-70b", how, "torchtitan")
-    return [*found, Failed("torchtitan-performance-1", "a100-sxm", 64, torchtitan)]
+    return [*found, Failed("torchtitan-performance-1", "titan-a100", 64, "llama2-70b, micro-batch 2", torchtitan)]
 
 
 def _failed_of_nanotron(row: Mapping[str, str]) -> Failed:
     sizes = {name: int(row[name]) for name in ("micro_batch", "dp", "pp", "tp", "zero")}
     batch = sizes["micro_batch"] * int(row["accumulation"]) * sizes["dp"]
     how = {"global_batch": batch, "sequence_parallel": True, **sizes}
-    return Failed(row["id"], "h100-sxm", 8 * int(row["nodes"]), _asked(row["model"], how, "nanotron"))
+    name = f"{row['model']}, {', '.join(f'{size} {value}' for size, value in sizes.items())}"
+    return Failed(row["id"], "hf-h100-p5", 8 * int(row["nodes"]), name, _asked(row["model"], how, "nanotron"))
 
 
 def _asked(model: str, how: Fields, software: str) -> str:
@@ -274,9 +276,13 @@ FRAMEWORKS: Final = {
 
 
 def _of_aleph(detail: str) -> tuple[str, dict[str, Any]]:
-    """What arXiv 2311.05610 compares: kernels of attention, and a fused RMSNorm."""
+    """What arXiv 2311.05610 compares: kernels of attention, and a fused RMSNorm.
+
+    Gradients are kept in bf16: 13 billion parameters ran on one GPU of 80 GB each, which gradients in fp32 exceed.
+    """
     attention = {"flash_attention2": "fa2", "flash_attentionv1.0.8": "fa1"}.get(detail.split(" + ")[0], "unfused")
-    return "megatron", {"attention": attention, "has_dropout": False, "elementwise": 1.25, "fuses_norms": "RMS" in detail}
+    fused = {"has_dropout": False, "elementwise": 1.25, "fuses_norms": "RMS" in detail}
+    return "megatron", {"attention": attention, "memory_gradient_bytes": 2, **fused}
 
 
 def _of_recipes(row: Fields, model: Fields, is_hopper: bool) -> tuple[str, dict[str, Any]]:

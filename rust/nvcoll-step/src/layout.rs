@@ -196,6 +196,15 @@ impl Layout {
         (self.replicas() * self.tensor / self.expert).max(1)
     }
 
+    /// Returns what is sharded: nothing, if the only rank would have all shards.
+    pub fn sharded(&self) -> Sharding {
+        if self.replicas() * self.tensor == 1 {
+            Sharding::None
+        } else {
+            self.sharding
+        }
+    }
+
     /// Returns the ranks among which parameters, gradients or optimizer are sharded.
     pub fn shards(&self) -> u32 {
         match self.sharding {

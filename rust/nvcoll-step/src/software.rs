@@ -76,6 +76,9 @@ pub struct Software {
     /// Whether the backward pass gathers the inputs of tensor-parallel layers again.
     #[serde(default)]
     pub gathers_inputs_again: bool,
+    /// Whether what sequence parallelism gathers for a layer is kept whole for the backward pass. Only memory counts it.
+    #[serde(default)]
+    pub keeps_gathered: bool,
     /// Whether a stage sends each activation once, split over its tensor-parallel ranks (scatter-gather of Megatron).
     #[serde(default = "yes")]
     pub splits_sends: bool,
@@ -125,6 +128,12 @@ pub struct Software {
     /// Whether activation and gate are one kernel; otherwise the activated gate is kept, too.
     #[serde(default = "yes")]
     pub fuses_activation: bool,
+    /// Whether all GEMMs are computed again in the same part, instead of those with the most result per FLOP.
+    #[serde(default)]
+    pub recomputes_evenly: bool,
+    /// Bytes that a norm keeps for each element beyond a fused one: copies in fp32.
+    #[serde(default)]
+    pub norm_bytes: f64,
     /// Whether a stage keeps what it sent until its backward pass; Megatron-Core frees it.
     #[serde(default)]
     pub keeps_outputs: bool,
@@ -244,6 +253,7 @@ impl Software {
             self.memory_gradient_bytes.unwrap_or(0.0),
             self.optimizer_bytes,
             self.logit_bytes,
+            self.norm_bytes,
             self.buffer_gb,
             self.bucket_mb.unwrap_or(0.0),
         ];

@@ -9,6 +9,7 @@ use nvcoll_step::memory::{MemoryLine, RankMemory};
 use nvcoll_step::model::{Mixer, Mlp, Model};
 use nvcoll_step::parts::TimePart;
 use nvcoll_step::recurrent::StateRule;
+use nvcoll_step::software::Software;
 use nvcoll_step::step::layers::{LayerOp, Role};
 use nvcoll_step::step::work::{MoveRate, StepWork};
 use nvcoll_step::step::WorkStep;
@@ -332,6 +333,59 @@ fn experts_are_kept_once_in_an_expert_group() {
     let expected = 2.0 * (model.parameters() - 58.0 * 256.0 * 7168.0 - experts + experts / 64.0);
     let found = kept(&step, &layout(fields), MemoryLine::Parameters);
     assert!((found / expected - 1.0).abs() < 1e-3, "{found:e} and {expected:e}");
+}
+
+#[test]
+fn one_gpu_shards_nothing() {
+    let of = |sharding: &str, software: &str| {
+        let fields =
+            json!({"gpus": 1, "data": 1, "micro_batch": 1, "global_batch": 2, "sequence": 2048, "sharding": sharding});
+        planned("llama3-8b", fields, software).form
+    };
+    for software in ["fsdp2", "deepspeed-zero", "megatron-core"] {
+        for sharding in ["optimizer", "gradients", "parameters"] {
+            assert_eq!(of(sharding, software), of("none", software), "{sharding} of {software}");
+        }
+    }
+}
+
+#[test]
+fn the_loss_and_a_layer_at_work_are_not_there_at_once() {
+    let lines = |sequence: u64| {
+        let again = json!({"gemm": 1.0, "attention": 1.0, "elementwise": 1.0});
+        let fields = json!({"gpus": 8, "tensor": 8, "data": 1, "micro_batch": 1, "global_batch": 1, "sequence": sequence, "recompute": again});
+        let step = planned("llama3-8b", fields, "megatron-core");
+        let table = step.layers().unwrap().roles[0].memory.as_ref().unwrap().table("", 8, 0.0);
+        let of = |name| table.lines.get(&name).copied().unwrap_or(0.0);
+        (of(MemoryLine::Loss), of(MemoryLine::Temporary))
+    };
+    assert_equal(lines(2048).0, 2048.0 * 128_256.0 / 8.0 * 6.0, "the loss is larger");
+    assert!(lines(2048).1 == 0.0, "a layer at work");
+}
+
+#[test]
+fn frameworks_keep_more_of_a_layer_if_their_rows_say_so() {
+    let kept = |recompute: f64, changed: &dyn Fn(&mut Software)| {
+        let fields = json!({"gpus": 8, "tensor": 8, "data": 1, "sequence_parallel": true, "micro_batch": 1, "global_batch": 1,
+            "sequence": 2048, "recompute": {"gemm": recompute, "attention": 0.0, "elementwise": 0.0}});
+        let mut request = request("llama3-8b", layout(fields), "megatron-core");
+        changed(&mut request.software);
+        let Some(RankMemory::Sum { activations, .. }) = request.plan().unwrap().layers().unwrap().roles[0].memory
+        else {
+            panic!("it is planned")
+        };
+        activations / 32.0
+    };
+    let stream = 2048.0 * 4096.0 / 8.0;
+    let more = |recompute, changed: &dyn Fn(&mut Software)| kept(recompute, changed) - kept(recompute, &|_| ());
+    assert_equal(more(0.0, &|one| one.norm_bytes = 4.0), 2.0 * 4.0 * stream, "copies of two norms in fp32");
+    assert_equal(
+        more(0.0, &|one| one.keeps_gathered = true),
+        2.0 * 2.0 * 7.0 * stream,
+        "the inputs of the other 7 ranks",
+    );
+    let half = kept(0.0, &|_| ()) - kept(0.5, &|one| one.recomputes_evenly = true);
+    assert_equal(half, (1.5 + 1.0 + 7.0) * stream, "queries, keys and values, the residual, up and gate");
 }
 
 /// Bytes that one micro-batch keeps in a layer, per element of the residual stream.

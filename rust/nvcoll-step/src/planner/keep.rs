@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | the layer's input | hidden | 2 | - |
 //! | results of GEMMs but the last of a dense MLP: queries, keys, values, the residual after attention, up and gate of the MLP | their columns | 2 | GEMMs |
-//! | inputs of GEMMs: norms, the MLP's product, permuted tokens | their inner elements | 2, or 1.2 if GEMMs are narrow | element-wise work |
+//! | inputs of GEMMs: norms, the MLP's product, permuted tokens | their inner elements | 2, or 1 if GEMMs are narrow | element-wise work |
 //! | activated gates, where activation and gate are two kernels | width of the MLP | 2 | element-wise work |
 //! | attention's result; again behind a gate | heads | 2 | attention and element-wise work |
 //! | of a state: convolved queries, keys, values, the result, and again behind the gate | their widths | 2 | attention and element-wise work |
@@ -15,8 +15,8 @@
 //!
 //! Sharded parameters that are gathered once in a step, in a pipeline, are kept whole until its end, and their gradients, too.
 //!
-//! GEMMs that are computed again in part are those with the most result per FLOP: nobody would choose others. The last GEMM of a dense layer
-//! never is: nothing needs its result but the next layer.
+//! GEMMs that are computed again in part are those with the most result per FLOP, unless the software takes all in the same part. The last GEMM
+//! of a dense layer never is: nothing needs its result but the next layer.
 
 use super::layers::{keeps_scores, LayerSizes};
 use super::request::{Request, StageParameters};
@@ -25,8 +25,9 @@ use crate::layout::{Recompute, Sharding};
 use crate::memory::{in_flight, MemoryLine, MemoryPart, RankMemory};
 use crate::model::Layer;
 
-/// Bytes of an input that is kept for a narrow GEMM, as a multiple of its bytes in bf16: 8 bits, a copy in part. Fitted to runs that fitted.
-const NARROW: f64 = 0.6;
+/// Bytes of an input that is kept for a narrow GEMM, as a multiple of its bytes in bf16: Transformer Engine keeps one copy of 8 bits, that
+/// of the weight gradient.
+const NARROW: f64 = 0.5;
 
 impl Request {
     pub(super) fn memory(&self, of: &StageParameters, chunks: &[stages::StageChunk], stages: &[u32]) -> RankMemory {
@@ -71,16 +72,17 @@ impl Request {
         if self.shards_layers() {
             let layer = (of.dense + if layout.expert == 1 { of.experts / of_tensor } else { 0.0 }) / of.layers.max(1.0);
             let of_experts = if layout.expert == 1 { experts } else { 0.0 };
+            let ahead = if software.overlaps_sharded { 2.0 } else { 1.0 };
             let trained_layer = (dense - ends + of_experts) / of.layers.max(1.0);
             return vec![
                 part(MemoryLine::Parameters, 2.0 * experts / expert_shards * resident),
                 part(MemoryLine::Frozen, frozen(resident, shards, expert_shards)),
                 part(MemoryLine::Gradients, sharded_gradient * dense / shards + gradient * experts / expert_shards),
                 part(MemoryLine::Optimizer, optimizer),
-                part(MemoryLine::Buffers, 2.0 * (base * layer + 2.0 * trained_layer)),
+                part(MemoryLine::Buffers, ahead * (base * layer + 2.0 * trained_layer)),
             ];
         }
-        let gradients = match layout.sharding {
+        let gradients = match layout.sharded() {
             _ if layout.recipe.optimizer_in_backward == Some(true) => {
                 gradient * self.largest_matrix().min(dense + experts)
             }
@@ -168,8 +170,9 @@ impl Request {
         }
         let linear = if layout.dtype.is_narrow() { NARROW } else { 1.0 };
         let masks = if software.has_dropout { stream } else { 0.0 };
-        let elementwise = (2.0 * sizes.share() * linear * stream + masks + self.inner_inputs(&sizes, linear))
-            * (1.0 - recompute.elementwise);
+        let whole = if software.keeps_gathered { sizes.divided() } else { 1.0 };
+        let norms = sizes.share() * (2.0 * linear * whole + software.norm_bytes) * stream;
+        let elementwise = (norms + masks + self.inner_inputs(&sizes, linear)) * (1.0 - recompute.elementwise);
         let v_dim = model.mla.map_or(model.head_dim, |mla| mla.v);
         let result = 2.0
             * tokens

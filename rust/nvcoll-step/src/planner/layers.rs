@@ -163,7 +163,7 @@ impl<'r> LayerSizes<'r> {
         let mut needed: Vec<&LayerProduct> = products.iter().filter(|one| !last(&one.matrix)).collect();
         needed.sort_by(|one, other| one.matrix.inner.total_cmp(&other.matrix.inner));
         let bytes = needed.into_iter().map(|one| {
-            let part = (left / flops(one)).min(1.0);
+            let part = if self.request.software.recomputes_evenly { again } else { (left / flops(one)).min(1.0) };
             left -= part * flops(one);
             let divided = if one.matrix.name.ends_with(" out") { self.divided() } else { 1.0 };
             (1.0 - part) * ELEMENT * one.rows * one.matrix.columns * one.matrix.count / divided

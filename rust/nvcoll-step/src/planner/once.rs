@@ -34,7 +34,7 @@ const OPTIMIZER_SECONDS: f64 = 4e-3;
 impl Request {
     /// What the ranks of a stage do once in a step.
     pub(super) fn once(&self, parameters: &StageParameters, chunks: &[stages::StageChunk]) -> Vec<LayerOp> {
-        let mut found = if self.layout.sharding == Sharding::Parameters {
+        let mut found = if self.layout.sharded() == Sharding::Parameters {
             self.sharded_once(parameters, chunks)
         } else {
             self.copies_once(parameters).into_iter().map(|op| self.in_buckets(op)).collect()
@@ -74,7 +74,7 @@ impl Request {
     fn copies_once(&self, parameters: &StageParameters) -> Vec<LayerOp> {
         let (layout, software) = (&self.layout, &self.software);
         let hide = |behind| if software.overlaps_data { behind } else { Hides::Nothing };
-        let ((dense, experts), sharded) = (self.trained(parameters), layout.sharding != Sharding::None);
+        let ((dense, experts), sharded) = (self.trained(parameters), layout.sharded() != Sharding::None);
         let mut found = Vec::new();
         if layout.replicas() > 1 && sharded {
             found.extend(self.reduce(dense * self.gradient_bytes(), hide(Hides::LastBackward)));

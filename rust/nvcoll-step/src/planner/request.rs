@@ -25,7 +25,7 @@ pub struct Request {
 impl Request {
     /// Says whether parameters are sharded and gathered for each layer and micro-batch; in a pipeline they are gathered once in a step.
     pub(super) fn shards_layers(&self) -> bool {
-        self.layout.sharding == Sharding::Parameters && self.layout.stages == 1
+        self.layout.sharded() == Sharding::Parameters && self.layout.stages == 1
     }
 
     /// Says whether the base is frozen: adapters alone are trained.
