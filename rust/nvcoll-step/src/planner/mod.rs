@@ -50,7 +50,12 @@ impl Request {
             model_flops: Some(tokens * self.flops_per_token()),
             dtype: layout.dtype,
             groups: layout.groups().into_iter().map(|(name, ranks)| (name.to_owned(), group(name, ranks))).collect(),
-            form: Form::Layers(Layers { blocks: self.blocks(), pipeline: self.pipeline(), roles: self.roles(&split) }),
+            form: Form::Layers(Layers {
+                software: Some(self.software.name.clone()),
+                blocks: self.blocks(),
+                pipeline: self.pipeline(),
+                roles: self.roles(&split),
+            }),
         };
         step.check()?;
         Ok(step)

@@ -66,6 +66,9 @@ struct Timed {
     host: Option<HostPrice>,
 }
 
+/// The factor within which the processors of seven of eight published eager sources lie: `tools/training/host_judge.py`.
+const SPREAD: f64 = 1.6;
+
 /// The processor of a step on streams.
 struct HostPrice {
     /// Seconds that it takes to issue the step.
@@ -156,7 +159,8 @@ impl<'m> Pricer<'m> {
         let Timed { seconds, parts, roles, blocks, collectives, lines, host } = timed;
         let ([mut low, mut high], extrapolated) = self.trust(step)?;
         let idle_s = parts.seconds(TimePart::Host);
-        let ends = host.as_ref().map_or([1.0; 2], |host| host.ends(seconds, idle_s));
+        let of_layers = HostPrice { issue_s: 0.0, spread: SPREAD };
+        let ends = host.as_ref().unwrap_or(&of_layers).ends(seconds, idle_s);
         if ends != [1.0; 2] {
             low = (-low.ln().hypot(ends[0].ln())).exp();
             high = high.ln().hypot(ends[1].ln()).exp();

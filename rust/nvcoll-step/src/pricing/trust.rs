@@ -1,7 +1,7 @@
 //! How far predictions of a step can be trusted: its 90 % interval, and what of it was never measured.
 //!
 //! Intervals are quantiles of what published runs took, in what constants that had not seen their source predicted. A step that is like no
-//! published run has a wider interval, and says why. `tools/training/steps.py --write` writes both tables.
+//! published run has a wider interval, and says why. `tools/training/steps.py --write` writes the tables.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -43,6 +43,15 @@ struct Evidence {
 static INTERVALS: LazyLock<Vec<Interval>> =
     LazyLock::new(|| tables::rows(include_str!("../data/intervals.toml"), "interval"));
 
+/// A row of `ran.toml`: software of which runs were published.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ran {
+    name: String,
+}
+
+static RAN: LazyLock<Vec<Ran>> = LazyLock::new(|| tables::rows(include_str!("../data/ran.toml"), "software"));
+
 static EVIDENCE: LazyLock<Vec<Evidence>> =
     LazyLock::new(|| tables::rows(include_str!("../data/evidence.toml"), "evidence"));
 
@@ -63,6 +72,7 @@ impl Pricer<'_> {
         let class = if has_experts { "experts" } else { "dense" };
         let ends = tables::named("interval", class, &INTERVALS, |one| &one.class)?;
         let mut reasons = self.unlike(step, has_experts);
+        reasons.extend(step.layers().and_then(|layers| never_ran(layers.software.as_deref()?)));
         reasons.extend(step.streams().map(|streams| self.recorded_elsewhere(&streams.gpu)).transpose()?.flatten());
         let wider = if reasons.is_empty() { 1.0 } else { WIDER };
         let (part, why) = self.bounded(step)?;
@@ -128,4 +138,10 @@ impl Pricer<'_> {
         }
         found
     }
+}
+
+/// Says that nobody published a run of some software.
+fn never_ran(software: &str) -> Option<String> {
+    let is_known = RAN.iter().any(|row| row.name == software);
+    (!is_known).then(|| format!("no run with {software} was published"))
 }

@@ -21,6 +21,9 @@ use crate::pipeline::Schedule;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layers {
+    /// The software that the planner assumed, if it planned the step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub software: Option<String>,
     /// What a layer, the embedding or the head do with one micro-batch, by name.
     pub blocks: BTreeMap<String, LayerBlock>,
     /// The pipeline; one stage by default.

@@ -22,7 +22,7 @@ use crate::compute::Compute;
 use crate::error::{Error, Result};
 use crate::network::Group;
 use crate::parts::TimePart;
-use crate::pricing::Pricer;
+use crate::pricing::{Pricer, SPREAD};
 use crate::step::streams::{HostClock, Issued, RankStreams};
 use crate::step::work::{Awaited, Direction, StepWork, Way};
 use crate::step::WorkStep;
@@ -43,10 +43,8 @@ impl Compute<'_> {
 /// Seconds of the processor for one launch. Cited: cudaLaunchKernel takes 2 to 3 us.
 const LAUNCH_S: f64 = 2.5e-6;
 
-/// Seconds of the processor for one operator of a framework, and the factor within which seven of eight sources lie. Fitted to published eager
-/// steps by `tools/training/host_judge.py`.
+/// Seconds of the processor for one operator of a framework. Fitted to published eager steps by `tools/training/host_judge.py`.
 const OPERATOR_S: f64 = 9.2e-6;
-const SPREAD: f64 = 1.6;
 
 /// Seconds of the processor to record an event, to make a stream wait, or to wake up. Chosen.
 const EVENT_S: f64 = 5e-7;
