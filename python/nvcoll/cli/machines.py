@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nvcoll._nvcoll import (
     Fabric,
+    InvalidArgument,
+    fabric,
+    gpus,
     launches,
     machine_names,
     model_servers,
@@ -19,6 +23,12 @@ from nvcoll._nvcoll import machines as machines_on
 from nvcoll.cli import completion
 
 DEFAULT_MACHINE = "hgx-h100"
+
+ANY = "any"
+"""What ``--on`` calls all machines that `any_machines` returns."""
+
+SIZES = (1, 2, 4, 8)
+"""The numbers of GPUs of one model that `any_machines` tries. Chosen."""
 
 
 def beginning(incomplete: str) -> list[str]:
@@ -76,6 +86,23 @@ def machines(names: Sequence[str] | None, gpu: str | None) -> list[Fabric]:
         OSError: a file cannot be read.
     """
     return machines_on(names or [DEFAULT_MACHINE], gpu=gpu)
+
+
+def any_machines() -> list[Fabric]:
+    """Returns the usual machine of each model of GPU with 1, 2, 4 and 8 GPUs, each once."""
+    found: dict[str, Fabric] = {}
+    for row in gpus():
+        for size in SIZES:
+            with suppress(InvalidArgument):  # not sold so
+                one = fabric(f"{size}x{row.name}")
+                found.setdefault(one.name, one)
+    return list(found.values())
+
+
+def taken(names: Sequence[str] | None, machines: Sequence[Fabric]) -> list[str]:
+    """Says which machines were taken for names that people type."""
+    typed = ",".join(names or [DEFAULT_MACHINE]).lower()
+    return [f"the machine is {one.name}: {one.title}" for one in machines if one.name.partition("[")[0] not in typed]
 
 
 def one_machine(option: str, there_are: int) -> str:

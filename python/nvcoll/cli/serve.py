@@ -13,7 +13,7 @@ import typer
 from nvcoll._nvcoll import InvalidArgument, ServingPrediction, precisions
 from nvcoll.cli import completion, formats, progress
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import Gpu, On, machines
+from nvcoll.cli.machines import Gpu, On, machines, taken
 from nvcoll.cli.outputs import Conditions, Html
 from nvcoll.cli.plan.given import configured, fields, numbers, prices, seconds, titled
 from nvcoll.cli.sweeps import FIELDS, drafter, swept, weights
@@ -178,6 +178,7 @@ def serve(
     if html is not None:
         page.libraries()
     fabrics = machines(on, gpu)
+    assumed += taken(on, fabrics)
     fabrics += [one.what_if(change) for one in fabrics for change in what_if or ()]
     counts: Sequence[int | None] = varied.pop("n", []) or numbers(gpus) or (None,)
     formats_ = {"precision": precision, "cache": cache}

@@ -5,10 +5,11 @@
 //! | `8xH100`, `h100x8`, `H100` | the board on which the model is sold |
 //! | `3xH100`, `1xL40S` | some GPUs of it, or of a box of cards |
 //! | `4x rtx4090` | four cards, as the drivers of their maker let them reach each other |
-//! | `1xA10G` | a card that no machine has: in a box of cards with the same PCIe |
+//! | `L40S`, `rtx4090` | a model that is sold as a card: one card |
+//! | `4xA10G`, `8x3090` | cards that no machine has: in a box of cards with the same PCIe, without bridges |
 //! | `p5.48xlarge`, `DGX-1V` | what `known_as.toml` says of makers and clouds |
 //! | `2x8xH100`, `2 nodes of hgx-h100`, `16xH100` | nodes, which need a network |
-//! | `L40S`, `h100-pcie` | nothing: several machines have them, and the error says how they differ |
+//! | `V100`, `8xV100` | nothing: several models or machines are called so, and the error says how they differ |
 //!
 //! What is not found names the three machines that come nearest: by model, by number of GPUs, by links, and only then by letters.
 
@@ -210,8 +211,15 @@ impl GpuPhrase {
             Some((count, text)) => (Some(count), text.to_owned()),
             None => (None, lower.replace('_', " ")),
         };
-        let gpus = gpus_called(&text);
+        let mut gpus = gpus_called(&text);
         let mut rest = words(&text);
+        // `RTX PRO 6000` is a model, and how the names of others begin, whose machines may have more GPUs.
+        let has_places =
+            |gpu: &Gpu| rows().iter().any(|row| row.fabric.gpu == gpu && count <= Some(row.fabric.world_size()));
+        let is_exact = |gpu: &&Gpu| words(&gpu.name) == rest && !gpu.has_soldered_nvlinks() && has_places(gpu);
+        if let Some(exact) = gpus.iter().copied().find(is_exact) {
+            gpus = vec![exact];
+        }
         for gpu in &gpus {
             for own in words(&gpu.name).into_iter().chain(words(&gpu.title)) {
                 rest.retain(|word| *word != own);
@@ -252,12 +260,12 @@ impl GpuPhrase {
         }
         let is_one_model = |rows: &[&'static Preset]| rows.iter().all(|row| row.fabric.gpu == rows[0].fabric.gpu);
         let only = |rows: &[&'static Preset]| rows.first().copied().filter(|_| rows.len() == 1);
-        let Some(count) = self.count else {
-            return match board.or_else(|| only(&meant)) {
-                Some(row) => self.with_model(row.fabric.clone()).map(Named::Machine),
-                None => Err(unknown(name, self)),
-            };
-        };
+        let whole = board.or_else(|| only(&meant)).filter(|_| self.count.is_none());
+        if let Some(row) = whole {
+            return self.with_model(row.fabric.clone()).map(Named::Machine);
+        }
+        let is_card = self.gpus.iter().all(|gpu| !gpu.has_soldered_nvlinks());
+        let Some(count) = self.count.or(Some(1).filter(|_| is_card)) else { return Err(unknown(name, self)) };
         let of = |rows: &[&'static Preset], is: fn(&Preset) -> bool| {
             only(&rows.iter().copied().filter(|row| is(row)).collect::<Vec<_>>())
         };
@@ -275,20 +283,27 @@ impl GpuPhrase {
         let base = board.or(smallest).or_else(|| largest.max_by_key(|row| row.fabric.world_size()));
         match base.filter(|_| is_one_model && same.is_empty()) {
             Some(row) => self.of_machine(count, &row.fabric),
-            None => match self.card().filter(|_| count == 1 && meant.is_empty()) {
-                Some(card) => Ok(Named::Machine(card)),
+            None => match self.cards(count).filter(|_| count == 1 && meant.is_empty() || is_card && same.is_empty()) {
+                Some(row) => self.of_machine(count, &row.fabric),
                 None => Err(unknown(name, self)),
             },
         }
     }
 
-    /// Returns a card alone: in the smallest box of cards with its PCIe, because links between GPUs are nothing to one.
-    fn card(&self) -> Option<Fabric> {
+    /// Returns a box for cards that no machine has: with their PCIe, the smallest that has places for all, else the largest.
+    /// Cards of GeForce reach each other through host memory, as their maker's drivers have it; others directly.
+    fn cards(&self, count: u32) -> Option<&'static Preset> {
         let [gpu] = self.gpus[..] else { return None };
         let pcie = |gpu: &Gpu| (gpu.pcie, gpu.pcie_lanes, gpu.c2c);
-        let boxes = rows().iter().filter(|row| row.is_stock && pcie(row.fabric.gpu) == pcie(gpu));
-        let smallest = boxes.min_by_key(|row| row.fabric.world_size())?;
-        smallest.fabric.only(&[0], "0").ok()?.changed(&Change::Model(gpu)).ok()
+        let reaches = |row: &Preset| row.fabric.abilities.peer_access != gpu.title.starts_with("GeForce");
+        let is_box = |row: &&Preset| row.is_stock && !row.is_board && pcie(row.fabric.gpu) == pcie(gpu);
+        let size = |row: &&Preset| row.fabric.world_size();
+        let boxes = rows().iter().filter(|row| is_box(row) && (reaches(row) || count == 1));
+        boxes
+            .clone()
+            .filter(|row| size(row) >= count)
+            .min_by_key(|row| (!reaches(row), size(row)))
+            .or_else(|| boxes.max_by_key(size))
     }
 
     /// Returns some GPUs of a machine, or nodes of it that have a number of GPUs together.
@@ -309,7 +324,7 @@ impl GpuPhrase {
 
     fn with_model(&self, fabric: Fabric) -> Result<Fabric> {
         match self.gpus.as_slice() {
-            [gpu] if gpu.is_variant_of(fabric.gpu) => fabric.changed(&Change::Model(gpu)),
+            [gpu] if gpu.name != fabric.gpu.name => fabric.changed(&Change::Model(gpu)),
             _ => Ok(fabric),
         }
     }

@@ -78,7 +78,10 @@ impl Fabric {
 
     fn with_model(&self, gpu: &'static Gpu) -> Result<(Fabric, String)> {
         let is_alone = self.world_size() == 1;
-        let nvlinks = |gpu: &Gpu| (!is_alone).then_some((gpu.nvlink, gpu.nvlinks, gpu.needs_bridge));
+        let is_joined = self.links.iter().any(|link| link.medium.family.joins_gpus());
+        // Of cards without bridges their PCIe is all that counts.
+        let counts = |gpu: &Gpu| !is_alone && (is_joined || gpu.has_soldered_nvlinks());
+        let nvlinks = |gpu: &Gpu| counts(gpu).then_some((gpu.nvlink, gpu.nvlinks, gpu.needs_bridge));
         let links = |gpu: &Gpu| (nvlinks(gpu), gpu.pcie, gpu.pcie_lanes, gpu.c2c);
         if links(gpu) != links(self.gpu) {
             let alike = gpus::all().iter().filter(|other| links(other) == links(self.gpu));
