@@ -39,6 +39,31 @@ def test_a_sweep_has_a_table_for_each_change():
     assert [one["machine"] for one in found["sweep"]] == ["hgx-h100", "hgx-h100 with pcie"]
 
 
+def test_a_sweep_of_machines_has_the_best_layout_of_each_the_fastest_first():
+    on = "8xh100,2x4090,gb10-1,hgx-a100"
+    how = ("plan", "llama3-8b", "--sweep", "--zero", "3", "--global-batch", "16", "--sequence", "2048", "--on", on)
+    lines = cli(*how).stdout.splitlines()
+    assert lines[0].split() == [
+        "assumed",
+        "the",
+        "machine",
+        "is",
+        "hgx-h100:",
+        "8",
+        "x",
+        "H100,",
+        "NVLink",
+        "4,",
+        "NVSwitch",
+    ]
+    head = next(place for place, line in enumerate(lines) if line.startswith("machine "))
+    assert lines[head - 1] == "llama3-8b: the best layout on 2 machines"
+    assert [line.split()[0] for line in lines[head + 1 : head + 3]] == ["hgx-h100", "hgx-a100"]
+    assert any(line.startswith("does not fit") and "rtx4090-2-staged, gb10-1" in line for line in lines)
+    assert not any(" layouts priced" in line for line in lines)
+    assert "--on any is for --sweep" in cli("plan", "llama3-8b", "--on", "any", status=2).stderr
+
+
 def test_a_sweep_that_finds_nothing_begins_with_the_least_memory():
     lines = cli("plan", "llama3-70b", "--sweep", "--pp", "1").stdout.splitlines()
     assert lines[0].endswith(", 0 fit or may fit") and lines[2] == "layouts that need the least memory:"

@@ -46,6 +46,9 @@ HIDES: Final = {
 MOST: Final = 12
 """The rows of a sweep and of collectives that are shown. Chosen."""
 
+MOST_SWEPT: Final = 3
+"""The machines up to which all their layouts are shown, not the best alone. Chosen."""
+
 MOST_LINES: Final = 8
 """The rows of lines of a script that are shown. Chosen."""
 
@@ -221,7 +224,9 @@ class Report(Blocks):
         if self.measured is not None:
             yield from self.measured.shown
         if self.sweeps:
-            for nth, (name, one) in enumerate(self.sweeps.items()):
+            if len(self.sweeps) > 1:
+                yield from self._best_of_each()
+            for nth, (name, one) in enumerate(self.sweeps.items() if len(self.sweeps) <= MOST_SWEPT else ()):
                 yield from [None] * (nth > 0)
                 yield from of_sweep(one, f"{self.title} on {name}", self.dollars.get(name))
         elif len({one.machine.name for one in self.found}) == 1:
@@ -237,6 +242,26 @@ class Report(Blocks):
                 yield from self._of_machines(kind or "step", [one for one, _ in some], [each for _, each in some])
         for failed in self.out_of_memory:
             yield Line("memory", f"{failed.machine}: does not fit: {failed.message}")
+
+    def _best_of_each(self) -> Iterator[Block]:
+        """Yields the best layout on each machine, the fastest first, and the machines on which no layout fits."""
+        yield Line("", f"{self.title}: the best layout on {counted(len(self.found), 'machine')}")
+        heads = ["machine", *SWEEP[:2], "step", *SWEEP[5:], *(["$/10^12 tokens"] if self.dollars else [])]
+        rows = []
+        for one in sorted(self.found, key=lambda one: one.seconds):
+            layout, memory = one.words.replace("  ", " "), (f"{one.memory_gib:.0f}", fit_words(one.fit))
+            times = duration(one.seconds), duration(one.low_s, one.high_s), f"{one.tokens_per_second:,.0f}"
+            price = [f"{dollars:,.0f}" for dollars in [self._dollars(one.machine.name, one)] if dollars is not None]
+            rows.append((one.machine.name, f"{one.gpus}", layout, *times, *memory, *price))
+        yield Table(heads, rows, ("machine", "layout", "memory"), (SWEEP[6], SWEEP[5]))
+        fits = {one.machine.name for one in self.found}
+        none = {name: one for name, one in self.sweeps.items() if name not in fits}
+        if small := [name for name, one in none.items() if one.candidates]:
+            yield Line("does not fit", ", ".join(small))
+        for rule in dict.fromkeys(next(iter(one.refused), "no layout") for one in none.values() if not one.candidates):
+            names = [name for name, one in none.items() if not one.candidates and rule in (*one.refused, "no layout")]
+            yield Line("refused", f"{', '.join(names)}: {rule}")
+        yield None
 
     def _of_machines(self, name: str, found: Sequence[StepPrediction], details: Sequence[Detail]) -> Iterator[Block]:
         """Yields machines side by side, compared with the traced machine, the measured step, or the fastest."""

@@ -6,6 +6,7 @@ on a machine with one thing changed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import typer
 from nvcoll._nvcoll import Calibration, Fabric, InvalidArgument, StepPrediction
 from nvcoll.cli import completion, progress
 from nvcoll.cli.gathered import gathered
-from nvcoll.cli.machines import Gpu, On, machines, one_machine
+from nvcoll.cli.machines import ANY, Gpu, On, any_machines, machines, one_machine, taken
 from nvcoll.cli.outputs import Conditions, Outputs
 from nvcoll.cli.plan.given import configured, fields, in_ram, job_gpus, numbers, prices, seconds, titled
 from nvcoll.text.blocks import Line, under
@@ -112,7 +113,11 @@ def plan(
 
     Example: nvcoll plan llama3-70b --on hgx-h100x64+ib-ndr-8 --tp 8 --pp 4 --global-batch 1024
     """
-    fabrics = machines(on, sources.gpu)
+    is_any = on == [ANY]
+    if is_any and not sweeps:
+        raise InvalidArgument("--on any is for --sweep: pass it, or one machine")
+    fabrics = any_machines() if is_any else machines(on, sources.gpu)
+    notes = [] if is_any else taken(on, fabrics)
     fabrics += [one.what_if(change) for one in fabrics for change in what_if or ()]
     counts = numbers(gpus)
     found_model, read, assumed = configured([model, *([sources.config] if sources.config else [])], counts, fabrics)
@@ -121,11 +126,20 @@ def plan(
     if not counts and "dp" not in how:
         counts = job_gpus(read, fabrics)
     how = {**read, **how, "overrides": {**read.get("overrides", {}), **fields(sources.fields or ())}}
-    assumed += in_ram(how)
+    assumed = [*notes, *assumed, *in_ram(how)]
     _check(sweeps, {"--save": save, "--trace": outputs.trace}, counts, len(fabrics))
     _check_size(fabrics, counts)
     outputs.check(fabrics)
-    asked = [[conditions.machine(one, count) for count in counts or (None,)] for one in fabrics]
+    no_peaks: Counter[str] = Counter()
+    asked = []
+    for one in fabrics:
+        try:
+            asked.append([conditions.machine(one, count) for count in counts or (None,)])
+        except InvalidArgument as error:
+            if not is_any:
+                raise
+            no_peaks[str(error)] += 1
+    assumed += [f"{counted(number, 'machine')} left out: {why}" for why, number in no_peaks.items()]
     report = Report("plan", titled(model, found_model), [], [], dollars=prices(dollars, fabrics), assumed=assumed)
     calibration = None
     if measured is not None:
