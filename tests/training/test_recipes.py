@@ -58,7 +58,7 @@ DEEPSPEED = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "
 
 RECIPES = [
     pytest.param(
-        *(AXOLOTL, "Qwen/Qwen3-8B", "fsdp2"),
+        *(AXOLOTL, "Qwen/Qwen3-8B", "axolotl"),
         {"tp": 2, "cp": 2, "zero": 3, "sequence": 8192, "micro_batch": 1, "global_batch": 4, "dtype": "bf16"},
         {"lora": 16, "lora_targets": "q,v", "quantize": "nf4-dq", "optimizer": "adamw-8bit"},
         ["`tiled_mlp`", "adapters of `lm_head`"],
@@ -86,7 +86,7 @@ RECIPES = [
         id="accelerate",
     ),
     pytest.param(
-        *(AUTOMODEL, "meta-llama/Llama-3.1-8B", "fsdp2"),
+        *(AUTOMODEL, "meta-llama/Llama-3.1-8B", "automodel"),
         {"tp": 2, "zero": 3, "global_batch": 512, "sequence": 4096, "recompute": "full", "dtype": "bf16"},
         {"lora": 8},
         [],
@@ -469,7 +469,7 @@ COMMANDS = [
         id="verl",
     ),
     pytest.param(
-        *(TRAINER, "meta-llama/Llama-3.1-8B", "fsdp2"),
+        *(TRAINER, "meta-llama/Llama-3.1-8B", "hf-trainer"),
         {"zero": 0, "lora": 32, "quantize": "nf4", "sequence": 4096, "global_batch": 8, "dp": 4, "recompute": "full"},
         ["a file of accelerate is not read"],
         id="trainer",
@@ -493,7 +493,7 @@ COMMANDS = [
         id="megatron-bridge",
     ),
     pytest.param(
-        *(NANOCHAT, None, "torchtitan-compile"),
+        *(NANOCHAT, None, "nanochat"),
         {"dp": 8, "dtype": "fp8", "optimizer": "muon", "micro_batch": 16, "global_batch": 512, "sequence": 2048},
         ["value embeddings", "1048576 tokens"],
         id="nanochat",

@@ -67,7 +67,7 @@ def read(values: Mapping[str, object], where: str, gpus: Gpus) -> Configuration:
         optimizer=str(fields.part("optimizer").first("_target_") or "").rpartition(".")[2],
     )
     notes += fields.not_read(TABLE["without_effect"]) + spread.not_read(TABLE["without_effect"], "distributed.")
-    return Configuration(named, layout, "torchtitan-compile" if compiled else "fsdp2", notes=notes)
+    return Configuration(named, layout, "torchtitan-compile" if compiled else "automodel", notes=notes)
 
 
 def _pipeline(fields: Fields, ranks: int, layers: int, notes: list[str]) -> dict[str, object]:

@@ -58,7 +58,7 @@ def read(text: str, where: str, gpus: Gpus) -> Configuration:
     layout |= {"global_batch": max(1, tokens // sequence)} | finetuning.batch(micro, 1, None)
     layout |= {"dp": count} if count else {}
     layout["dtype"] = "fp8" if fields.first("fp8") is True else "bf16"
-    return Configuration(model, layout, "torchtitan-compile", notes=notes + fields.not_read(WITHOUT_EFFECT))
+    return Configuration(model, layout, "nanochat", notes=notes + fields.not_read(WITHOUT_EFFECT))
 
 
 def _model(depth: int, heads: int, head: int, sequence: int) -> dict[str, object]:

@@ -85,8 +85,9 @@ class _Reading:
         layout |= self._trained(rank, str(layout.get("offload", "")))
         for meaning, reason in self.table.get("not_priced", {}).items():
             self.notes += [reason] if self._value(meaning) else []
-        compiled = self._value("compile") is True and software == "fsdp2"
-        software = "torchtitan-compile" if compiled else software
+        if software == "fsdp2":
+            software = self.table.get("software", software)
+            software = self.table.get("compiled", "torchtitan-compile") if self._value("compile") is True else software
         self.notes += self.fields.not_read(rf"({self.table['without_effect']})(\..*)?")
         return Configuration(model, layout, software, notes=self.notes)
 
