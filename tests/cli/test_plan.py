@@ -108,7 +108,8 @@ def test_fine_tuning_has_words_and_what_is_assumed_of_ram_is_said():
     how = ("--lora", "16", "--quantize", "nf4", "--offload", "optimizer", "--optimizer", "paged-adamw-8bit")
     lines = cli("plan", "llama3.1-8b", "--on", "rtx4090-1", "--global-batch", "1", "--sequence", "2048", *how).stdout
     assert "LoRA 16  base nf4  paged-adamw-8bit  optimizer in RAM; global batch 1" in lines
-    assert lines.startswith("assumed     RAM suffices") and "\n            paged states" in lines
+    assert lines.startswith("assumed     the machine is rtx4090-2-staged[0]: 1 of ")
+    assert "\n            RAM suffices" in lines and "\n            paged states" in lines
     assert "\nfrozen parameters " in lines
     whole = cli("plan", "llama3-8b", "--on", "hgx-h100", "--zero", "0", "--offload", "optimizer").stdout
     assert "\n            hgx-h100 needs 95 GiB of RAM for each GPU\n" in whole, "12 bytes, 6 % of the allocator"

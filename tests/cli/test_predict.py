@@ -79,8 +79,9 @@ def test_a_machine_has_aliases_and_a_gpu_is_answered_with_its_machine():
         and nvcoll.fabric("DGX-A100x2+ib-hdr-8").name == "hgx-a100x2+ib-hdr-8"
     )
     assert nvcoll.fabric("h100").name == "hgx-h100"
-    with pytest.raises(nvcoll.InvalidArgument, match=r"called `l40s`: choose from l40s-8-p2p \(8 x L40S"):
-        nvcoll.fabric("l40s")
+    assert nvcoll.fabric("l40s").world_size == 1, "a model that is sold as a card"
+    with pytest.raises(nvcoll.InvalidArgument, match=r"`8xV100`: choose from "):
+        nvcoll.fabric("8xV100")
 
 
 def test_the_size_from_which_a_prediction_is_validated_is_said():

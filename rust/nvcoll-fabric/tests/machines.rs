@@ -78,8 +78,6 @@ fn what_is_typed_is_found() {
         ("2x rtx pro 6000", "rtxpro6000-ws-2-p2p"),
         ("h100-pcie", "h100-pcie-1"),
         ("H200 NVL", "pcie5-2-p2p[0] with gpu h200-nvl"),
-        ("8xMI325X", "mi300x-8 with gpu mi325x"),
-        ("mi325x", "mi300x-8 with gpu mi325x"),
         ("1 x RTX A5000", "pcie4-2-p2p[0] with gpu a5000"),
         ("dgx spark", "gb10-1"),
         ("p5.48xlarge", "hgx-h100"),
@@ -153,6 +151,7 @@ fn what_is_typed_is_found() {
 fn what_is_not_found_says_which_machines_come_nearest_and_how_they_differ() {
     for (typed, said) in [
         ("V100", &["dgx1-v100 (8 x V100, NVLink 2 hybrid cube mesh)"][..]),
+        ("8xMI325X", &["mi300x-8 (", "mi355x-8 ("]),
         ("16xH100", &["hgx-h100x2+ib-ndr-8 (", "hgx-h100x2+roce-400-8 (", "hgx-h100x2+efa-400-8 ("]),
         ("hgx-h100x8", &["nodes have a network between them: pass one, as hgx-h100x8+ib-ndr-8"]),
         ("2x8xH100", &["pass one, as hgx-h100x2+ib-ndr-8 (8 x InfiniBand NDR)"]),
