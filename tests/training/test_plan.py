@@ -36,6 +36,12 @@ def machine():
     return Machine(ON)
 
 
+@pytest.mark.parametrize(("framework", "columns"), [("megatron-core", 50304), ("fsdp2", 50257)])
+def test_frameworks_that_pad_a_vocabulary_have_a_faster_head(machine, framework, columns):
+    step = machine.plan("gpt2-xl", software=framework, global_batch=64).step
+    assert json.loads(step.to_json())["layers"]["blocks"]["head"]["forward"][0]["n"] == columns
+
+
 def test_the_parts_of_a_step_are_its_time(machine):
     found = machine.plan("llama3-70b", tp=8, pp=4, micro_batch=1, global_batch=128)
     assert math.isclose(sum(found.parts.values()), found.seconds)

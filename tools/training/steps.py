@@ -592,7 +592,7 @@ def main() -> None:
     unseen = left_out(is_unseen=True)
     line("each source left out, with all that was found in its runs", unseen)
     coverage(unseen, is_unseen=True)
-    memory()
+    memory(names=False)
     if asked.worst:
         worst(seconds, asked.worst)
 

@@ -253,6 +253,8 @@ def software(row: Fields, model: Fields) -> tuple[str, dict[str, Any]]:
         return "pax", {} if has_fused else {"attention": "unfused"}
     if source == "aleph_layouts":
         return _of_aleph(detail)
+    if source == "vtrain_single":  # its model divides 50,257 by TP
+        return "megatron", {"pads_vocabulary": False}
     if source == "torchtitan":
         return "torchtitan-compile" if "compile" in detail else "torchtitan", {}
     if source == "megatron_llama_example":  # --grad-reduce-in-bf16 --fp8-param-gather, and sends overlap

@@ -37,6 +37,9 @@ pub struct Software {
     /// Microseconds of the processor for each layer whose parameters are sharded, in each pass.
     #[serde(default)]
     pub unit_us: f64,
+    /// Whether a vocabulary is padded, so that the rows of its matrices begin where loads of 16 bytes can.
+    #[serde(default)]
+    pub pads_vocabulary: bool,
     /// Whether RMSNorm is one kernel; otherwise it is six forward and about ten backward, in fp32.
     #[serde(default = "yes")]
     pub fuses_norms: bool,

@@ -529,10 +529,15 @@ pub(super) fn prediction(sizes: &LayerSizes<'_>) -> LayerBlock {
     block
 }
 
+/// The number of columns of a rank that a padded vocabulary is a multiple of. Cited: `make-vocab-size-divisible-by` of Megatron-LM.
+const PADDED_TO: f64 = 128.0;
+
 /// Returns the block of the head and the loss: products, 14 bytes per logit, and one reduction over tensor-parallel ranks.
 pub(super) fn head(sizes: &LayerSizes<'_>) -> LayerBlock {
     let (request, tokens, hidden) = (sizes.request, sizes.tokens, sizes.hidden);
-    let (columns, dtype) = (request.model.vocab as f64 / sizes.tensor, wide(request.layout.dtype));
+    let own = request.model.vocab as f64 / sizes.tensor;
+    let columns = if request.software.pads_vocabulary { PADDED_TO * (own / PADDED_TO).ceil() } else { own.floor() };
+    let dtype = wide(request.layout.dtype);
     let gemm =
         |name: &str, m, n, k| op(name, StepWork::Gemm { m, n, k, batch: 1.0, dtype, experts: None, bytes: None });
     let loss = |bytes: f64| op("loss", moved(MoveRate::Least, request.software.elementwise * bytes * tokens * columns));
