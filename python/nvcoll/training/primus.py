@@ -1,8 +1,7 @@
 """Reads an experiment of Primus, YAML: the name of a model, and arguments of Megatron-LM, or fields of torchtitan.
 
 `examples/*/configs` of AMD-AGI/Primus has such files. Files that it names (`pre_trainer.yaml`) are not
-read: the model is the shipped one with this name, and other
-arguments have the defaults of the framework.
+read: the model is the shipped one with this name, and other arguments have the defaults of the framework.
 """
 
 from __future__ import annotations

@@ -30,6 +30,12 @@ struct Adapter {
 const LAUNCHES: [f64; 2] = [8.0, 12.0];
 const LAUNCHES_WIDENED: [f64; 2] = [3.0, 4.0];
 
+/// Returns the time of the processor for the launches of some modules; `of_module`: forward and backward.
+fn launched(name: &str, of_module: [f64; 2], pass: ProductPass, modules: usize) -> LayerOp {
+    let launches = of_module[usize::from(pass != ProductPass::Forward)] * modules as f64;
+    op(name, StepWork::Host { seconds: launches * EAGER_LAUNCH_S })
+}
+
 impl LayerSizes<'_> {
     /// The parts of a matrix that frameworks have as modules: name and part of the columns.
     fn modules(&self, matrix: &Matrix) -> Vec<(&'static str, f64)> {
@@ -114,8 +120,7 @@ impl LayerSizes<'_> {
             let added: f64 = adapters.iter().map(|one| 3.0 * one.rows * one.columns * one.count).sum();
             let bytes = self.request.software.elementwise * ELEMENT * added;
             found.push(op("adapters added", moved(MoveRate::Least, bytes)));
-            let launches = LAUNCHES[usize::from(pass != ProductPass::Forward)] * adapters.len() as f64;
-            found.push(op("launches of adapters", StepWork::Host { seconds: launches * EAGER_LAUNCH_S }));
+            found.push(launched("launches of adapters", LAUNCHES, pass, adapters.len()));
         }
         if pass == ProductPass::Forward && self.has_magnitudes() {
             let of_matrix = |one: &Adapter| self.adapter_gemm("magnitudes", [one.columns, one.inner, rank], one.count);
@@ -150,8 +155,7 @@ impl LayerSizes<'_> {
         let (dense, experts) = self.parameters();
         let bytes = (dense + experts) * (format.bytes() + ELEMENT);
         let modules: usize = self.products().iter().map(|one| self.modules(&one.matrix).len()).sum();
-        let launches = LAUNCHES_WIDENED[usize::from(pass != ProductPass::Forward)] * modules as f64;
-        let host = op("launches of widened weights", StepWork::Host { seconds: launches * EAGER_LAUNCH_S });
+        let host = launched("launches of widened weights", LAUNCHES_WIDENED, pass, modules);
         vec![op("widened weights", moved(MoveRate::Counted, bytes)), host]
     }
 

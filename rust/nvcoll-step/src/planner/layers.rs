@@ -543,9 +543,8 @@ pub(super) fn head(sizes: &LayerSizes<'_>) -> LayerBlock {
     let loss = |bytes: f64| op("loss", moved(MoveRate::Least, request.software.elementwise * bytes * tokens * columns));
     let mut forward = vec![gemm("head", tokens, columns, hidden), loss(6.0)];
     let weights = gemm("head weight gradient", hidden, columns, tokens);
-    let launches = LAUNCHES_ENDS
+    let [launched, launched_backward] = LAUNCHES_ENDS
         .map(|count| op("launches", StepWork::Host { seconds: 1e-6 * request.software.launch_us * count }));
-    let [launched, launched_backward] = launches;
     forward.push(launched);
     if request.layout.tensor > 1 {
         forward.push(collective(Pattern::AllReduce, 8.0 * tokens, "tp", Hides::Nothing));
