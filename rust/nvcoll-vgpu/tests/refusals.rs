@@ -5,10 +5,18 @@ mod interface;
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use interface::*;
 use nvcoll_vgpu::launches::Dim3;
 use nvcoll_vgpu::log;
+
+/// Tests of one process share its memory: what one has released, another may be given, and a released address is refused
+/// only while nobody has it. So those that allocate run one after the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static MEMORY: Mutex<()> = Mutex::new(());
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 #[test]
 fn null_is_an_invalid_value() {
@@ -40,6 +48,7 @@ fn null_is_an_invalid_value() {
 
 #[test]
 fn rows_are_filled_and_what_is_between_them_is_not() {
+    let _alone = alone();
     let (mut address, mut host) = (0, [0u8; 12]);
     // SAFETY: the place is valid, and the host has the bytes of the copy.
     unsafe {
@@ -54,6 +63,7 @@ fn rows_are_filled_and_what_is_between_them_is_not() {
 
 #[test]
 fn ranges_that_pass_the_end_are_refused() {
+    let _alone = alone();
     let mut address = 0;
     let host = [0u8; 64];
     // SAFETY: the place is valid; refused copies touch nothing.
@@ -123,6 +133,7 @@ fn a_configuration_is_popped_as_it_was_pushed() {
 
 #[test]
 fn mapped_memory_counts_from_its_creation_to_its_last_hold() {
+    let _alone = alone();
     const DEVICE: i32 = 5;
     let properties: [i32; 8] = [1, 0, 1, DEVICE, 0, 0, 0, 0];
     let of = properties.as_ptr().cast();
@@ -157,6 +168,7 @@ fn mapped_memory_counts_from_its_creation_to_its_last_hold() {
 
 #[test]
 fn page_locked_memory_is_known_by_its_address() {
+    let _alone = alone();
     let own = vec![0u8; 8192];
     let own = own.as_ptr() as usize;
     let mut pinned = 0;
@@ -202,6 +214,7 @@ fn functions_of_the_host_run_now_or_at_each_launch_of_their_graph() {
 
 #[test]
 fn views_of_page_locked_memory_are_of_its_range() {
+    let _alone = alone();
     let own = vec![0u8; 8192];
     let own = own.as_ptr() as usize;
     let mut pinned = 0;
@@ -230,6 +243,7 @@ fn views_of_page_locked_memory_are_of_its_range() {
 
 #[test]
 fn shared_memory_is_that_of_this_rank_for_all_ranks_hold_the_same() {
+    let _alone = alone();
     let (mut memory, mut opened, mut handle) = (0, 0, [0; 8]);
     // SAFETY: the places are valid.
     unsafe {
