@@ -354,15 +354,18 @@ def read_or_nothing(terminal):
         return b""
 
 
+AMD_BOARDS = ["mi300x-8", "mi308x-8", "mi325x-8", "mi350x-8", "mi355x-8"]
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
         ("pre", ["predict"]),
         ("predict all", ["all_reduce", "all_gather", "all_to_all"]),
-        ("predict all_reduce --on hgx-h100,mi", ["hgx-h100,mi300x-8", "hgx-h100,mi355x-8"]),
+        ("predict all_reduce --on hgx-h100,mi", [f"hgx-h100,{board}" for board in AMD_BOARDS]),
         ("predict all_reduce --on hgx-h100x4+roce-800", ["hgx-h100x4+roce-800-4"]),
         ("run --on dgx-sp", ["dgx-spark"]),
-        ("fabric mi", ["mi300x-8", "mi355x-8"]),
+        ("fabric mi", AMD_BOARDS),
         ("show all_gather recursive", ["recursive_doubling"]),
         ("verify allgather recursive", ["recursive_doubling"]),
         ("compare ring,tr", ["ring,tree"]),

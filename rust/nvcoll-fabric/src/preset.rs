@@ -48,6 +48,9 @@ static FILES: &[&str] = &[
     include_str!("presets/l4.toml"),
     include_str!("presets/t4.toml"),
     include_str!("presets/mi300x.toml"),
+    include_str!("presets/mi308x.toml"),
+    include_str!("presets/mi325x.toml"),
+    include_str!("presets/mi350x.toml"),
     include_str!("presets/mi355x.toml"),
 ];
 

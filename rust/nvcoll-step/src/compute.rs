@@ -136,7 +136,7 @@ impl Device {
             Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => CoreClass::Volta,
             Generation::Ampere | Generation::Ada | Generation::Cdna2 => CoreClass::Ampere,
             Generation::Blackwell if gpu.sm >= Some(GRAPHICS_BLACKWELL) => CoreClass::Ampere,
-            Generation::Hopper | Generation::Cdna3 => CoreClass::Hopper,
+            Generation::Hopper | Generation::Cdna3 | Generation::Cdna4 => CoreClass::Hopper,
             Generation::Blackwell if gpu.sm == Some(BLACKWELL_ULTRA) => CoreClass::BlackwellUltra,
             Generation::Blackwell => CoreClass::Blackwell,
         };

@@ -126,8 +126,10 @@ pub enum Generation {
     Blackwell,
     /// MI210, MI250X; MI50 and MI100 are counted here, because no constant of older ones is known.
     Cdna2,
-    /// MI300X, MI325X; MI355X is counted here, because no constant of CDNA 4 is known.
+    /// MI300X, MI308X, MI325X.
     Cdna3,
+    /// MI350X, MI355X.
+    Cdna4,
 }
 
 /// Makers, as they stand before the names of models.

@@ -71,7 +71,7 @@ impl Age {
             Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => Self::Volta,
             Generation::Ampere | Generation::Cdna2 => Self::Ampere,
             Generation::Ada => Self::Ada,
-            Generation::Hopper | Generation::Cdna3 => Self::Hopper,
+            Generation::Hopper | Generation::Cdna3 | Generation::Cdna4 => Self::Hopper,
             Generation::Blackwell => Self::Blackwell,
         }
     }

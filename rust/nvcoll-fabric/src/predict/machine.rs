@@ -61,7 +61,7 @@ impl NodeNetwork {
     /// (NVIDIA/nccl#2001). Of EFA the first says the same of LL, which small calls of the table show nevertheless: with Simple
     /// alone they err more.
     fn keeps_lines(&self, generation: Generation) -> bool {
-        let is_old = !matches!(generation, Generation::Hopper | Generation::Blackwell | Generation::Cdna3);
+        let is_old = generation <= Generation::Ada || generation == Generation::Cdna2;
         match self.medium.name.split('-').next() {
             Some("efa") => !is_old,
             Some("slingshot") => false,
