@@ -12,12 +12,13 @@
 //! ```
 //!
 //! Source: roofline (Williams et al. 2009); tiles and waves (NVIDIA, "Matrix Multiplication Background"); the rest is ours, fitted as the
-//! rows of `constants.toml` say. It does not know clocks: a power limit below the row's watts makes products slower than computed here.
+//! rows of `constants.toml` say. It does not know clocks: a power limit below the row's watts makes products slower than computed here. Of
+//! AMD's it knows that those with fewer watts for their peak clock lower.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use nvcoll_fabric::hardware::gpus::{Generation, Gpu};
+use nvcoll_fabric::hardware::gpus::{self, Generation, Gpu};
 use serde::Deserialize;
 
 use crate::attention::Attention;
@@ -51,6 +52,8 @@ pub struct Device {
     /// Dense FLOP/s by dtype.
     peaks: BTreeMap<&'static str, f64>,
     class: CoreClass,
+    /// The part of its class's rate of products that its power leaves.
+    power: f64,
 }
 
 /// A row of [`ByGeneration`]. Generations without published runs have the constants of the nearest one that has.
@@ -61,6 +64,8 @@ enum CoreClass {
     Hopper,
     Blackwell,
     BlackwellUltra,
+    Cdna3,
+    Cdna4,
 }
 
 impl ByGeneration {
@@ -71,6 +76,8 @@ impl ByGeneration {
             CoreClass::Hopper => self.hopper,
             CoreClass::Blackwell => self.blackwell,
             CoreClass::BlackwellUltra => self.blackwell_ultra,
+            CoreClass::Cdna3 => self.cdna3.unwrap_or(self.hopper),
+            CoreClass::Cdna4 => self.cdna4.unwrap_or(self.hopper),
         }
     }
 }
@@ -136,7 +143,9 @@ impl Device {
             Generation::Kepler | Generation::Pascal | Generation::Volta | Generation::Turing => CoreClass::Volta,
             Generation::Ampere | Generation::Ada | Generation::Cdna2 => CoreClass::Ampere,
             Generation::Blackwell if gpu.sm >= Some(GRAPHICS_BLACKWELL) => CoreClass::Ampere,
-            Generation::Hopper | Generation::Cdna3 | Generation::Cdna4 => CoreClass::Hopper,
+            Generation::Hopper => CoreClass::Hopper,
+            Generation::Cdna3 => CoreClass::Cdna3,
+            Generation::Cdna4 => CoreClass::Cdna4,
             Generation::Blackwell if gpu.sm == Some(BLACKWELL_ULTRA) => CoreClass::BlackwellUltra,
             Generation::Blackwell => CoreClass::Blackwell,
         };
@@ -157,6 +166,7 @@ impl Device {
             host_link: host_link(gpu),
             peaks,
             class,
+            power: part_of_power(class, compute),
         })
     }
 
@@ -276,6 +286,7 @@ impl Compute<'_> {
         let constants = self.constants;
         let peak = self.device.peak(dtype)?;
         let narrow = match dtype {
+            Dtype::Fp8 if self.device.class == CoreClass::Cdna3 => constants.gemm_fp8_cdna3,
             Dtype::Fp8 => constants.gemm_fp8,
             Dtype::Fp4 => constants.gemm_fp4,
             _ => 1.0,
@@ -299,7 +310,8 @@ impl Compute<'_> {
 
     /// The part of the dense peak that large products sustain.
     fn sustained(&self) -> f64 {
-        self.constants.gemm.of(self.device.class) * if self.is_half_rate() { self.constants.half_rate } else { 1.0 }
+        let half_rate = if self.is_half_rate() { self.constants.half_rate } else { 1.0 };
+        self.constants.gemm.of(self.device.class) * self.device.power * half_rate
     }
 
     /// Whether tensor cores add in fp32 at half rate: loads of small tiles then hide behind products.
@@ -387,6 +399,18 @@ fn int8_peak(gpu: &Gpu, peaks: &BTreeMap<&'static str, f64>, plain: f64) -> Opti
         _ if half < HALF_RATE * plain => 4.0 * half,
         _ => 2.0 * half,
     })
+}
+
+/// The part of the rate of products that fewer watts for the peak leave, in those of the GPU that `gemm` is of, MI325X and MI355X: the root.
+/// Cited: MI300X has 708 of the 831 TFLOP/s of MI325X (AMD's maximum achievable FLOPs); MI350X 0.90 of the part that MI355X reaches in fp8
+/// (HazyResearch/HipKittens).
+fn part_of_power(class: CoreClass, compute: &gpus::Compute) -> f64 {
+    let full = match class {
+        CoreClass::Cdna3 => 1000.0 / 1307.4,
+        CoreClass::Cdna4 => 1400.0 / 2516.6,
+        _ => return 1.0,
+    };
+    compute.bf16.map_or(1.0, |peak| (compute.watts / peak / full).sqrt().min(1.0))
 }
 
 /// The coherent link of a GPU to its processor, or its PCIe, at the part of the line rate that long copies reach.

@@ -46,6 +46,10 @@ pub struct ByGeneration {
     pub blackwell: f64,
     /// B300, GB300.
     pub blackwell_ultra: f64,
+    /// MI300X, MI325X; without a value they have the one of Hopper.
+    pub cdna3: Option<f64>,
+    /// MI350X, MI355X; likewise.
+    pub cdna4: Option<f64>,
 }
 
 /// The constants of a step; units and meaning are in the rows.
@@ -56,6 +60,7 @@ pub struct Constants {
     pub gemm: ByGeneration,
     pub half_rate: f64,
     pub gemm_fp8: f64,
+    pub gemm_fp8_cdna3: f64,
     pub gemm_fp4: f64,
     pub gemm_loss: f64,
     pub grouped: f64,

@@ -69,6 +69,32 @@ fn half_rate_tensor_cores_reach_nearly_their_peak() {
 }
 
 #[test]
+fn products_on_amd_take_about_the_times_that_are_published() {
+    let tflops =
+        |gpu, [m, n, k]: [f64; 3], dtype| 2e-12 * m * n * k / seconds(gpu, &gemm(m, n, k, dtype, None)).unwrap();
+    let (square, of_amd) = ([8192.0; 3], [4096.0, 4864.0, 32896.0]);
+    for (gpu, shape, dtype, published) in [
+        ("mi300x", of_amd, Dtype::Bf16, 708.0),  // AMD's maximum achievable FLOPs
+        ("mi300x", of_amd, Dtype::Fp8, 1273.0),  // likewise
+        ("mi300x", square, Dtype::Fp8, 1159.0),  // Azure's AI benchmarking guide
+        ("mi325x", of_amd, Dtype::Bf16, 831.0),  // AMD's maximum achievable FLOPs
+        ("mi325x", square, Dtype::Bf16, 785.0),  // HazyResearch/HipKittens
+        ("mi350x", square, Dtype::Fp8, 2660.0),  // likewise
+        ("mi355x", square, Dtype::Bf16, 1521.0), // likewise
+        ("mi355x", square, Dtype::Fp8, 3233.0),  // likewise
+    ] {
+        let ratio = tflops(gpu, shape, dtype) / published;
+        assert!((0.82..1.12).contains(&ratio), "{gpu} {shape:?} {dtype:?}: {ratio} of {published}");
+    }
+}
+
+#[test]
+fn amd_without_a_value_has_the_one_of_hopper() {
+    let thin = |gpu| seconds(gpu, &gemm(1.0, 8192.0, 8192.0, Dtype::Bf16, None)).unwrap();
+    assert_equal(thin("mi300x") / thin("h100-sxm"), 3350.0 / 5300.0);
+}
+
+#[test]
 fn a_product_that_moves_other_bytes_than_its_matrices_says_so() {
     let convolution = |bytes| {
         let (m, n, k) = (401_408.0, 64.0, 576.0);
