@@ -11,7 +11,7 @@ use nvcoll_step::parts::TimePart;
 use nvcoll_step::recurrent::StateRule;
 use nvcoll_step::software::Software;
 use nvcoll_step::step::layers::{LayerOp, Role};
-use nvcoll_step::step::work::{MoveRate, StepWork};
+use nvcoll_step::step::work::{MoveRate, StepOp, StepWork};
 use nvcoll_step::step::WorkStep;
 use serde_json::{json, Value};
 
@@ -363,6 +363,24 @@ fn the_loss_and_a_layer_at_work_are_not_there_at_once() {
     };
     assert_equal(lines(2048).0, 2048.0 * 128_256.0 / 8.0 * 6.0, "the loss is larger");
     assert!(lines(2048).1 == 0.0, "a layer at work");
+}
+
+#[test]
+fn the_loss_moves_what_it_keeps_three_times_however_layers_are_fused() {
+    let fields = json!({"gpus": 1, "data": 1, "micro_batch": 1, "global_batch": 1, "sequence": 2048});
+    let moved = |logit_bytes: f64, elementwise: f64| -> f64 {
+        let mut request = request("llama3-8b", layout(fields.clone()), "megatron-core");
+        (request.software.logit_bytes, request.software.elementwise) = (logit_bytes, elementwise);
+        let step = request.plan().unwrap();
+        let of = |(op, times, _): (&StepOp, f64, bool)| match op.work {
+            StepWork::Move { bytes, .. } if op.name == "loss" => bytes * op.count * times,
+            _ => 0.0,
+        };
+        all_ops(&step).into_iter().map(of).sum()
+    };
+    let logits = 2048.0 * 128_256.0;
+    assert_equal(moved(2.0, 1.0), 6.0 * logits, "gradients overwrite logits");
+    assert_equal(moved(12.0, 1.9), 36.0 * logits, "a loss in fp32");
 }
 
 #[test]
