@@ -2,9 +2,9 @@
 
     python tools/training/fine_tuning.py
 
-``data/training-steps/fine_tuning.csv`` has a row for each run: options of ``nvcoll plan``, memory in ``unit``, and the
-seconds of a step if its tokens are known. ``counts`` says which memory: what the framework ``allocated``, or all of the
-GPU ``together``. ``docs/train/plan.md`` has rows of the table, which a test compares.
+``data/training-steps/fine_tuning.csv`` has a row for each run: options of ``nvcoll plan``, memory in ``unit`` if it
+was published, and the seconds of a step if its tokens are known. ``counts`` says which memory: what the framework
+``allocated``, or all of the GPU ``together``. ``docs/train/plan.md`` has rows of the table, which a test compares.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Compared(NamedTuple):
 
     run: str
     unit: str
-    memory: float
+    memory: float | None
     predicted: float
     seconds: float | None
     predicted_s: float
@@ -48,10 +48,12 @@ def compared() -> Iterator[Compared]:
         found = plan(_model(row["model"]), on=row["on"], **_words(row["options"]))
         lines = found.memory[0].lines
         left_out = BESIDE if row["counts"] == "allocated" else ()
-        memory = sum(value for name, value in lines.items() if name not in left_out) / UNITS[row["unit"]]
+        unit = row["unit"] or "GiB"
+        predicted = sum(value for name, value in lines.items() if name not in left_out) / UNITS[unit]
+        memory = float(row["memory"]) if row["memory"] else None
         seconds = float(row["seconds"]) if row["seconds"] else None
         inside = seconds is not None and found.low_s <= seconds <= found.high_s
-        yield Compared(row["run"], row["unit"], float(row["memory"]), memory, seconds, found.seconds, inside)
+        yield Compared(row["run"], unit, memory, predicted, seconds, found.seconds, inside)
 
 
 def _words(options: str) -> dict[str, Any]:
@@ -75,8 +77,10 @@ def lines(runs: list[Compared]) -> list[str]:
     """Returns the table, a line for each run."""
     found = []
     for one in runs:
-        memory = f"{one.memory:.1f} {one.unit} | {one.predicted:.1f} ({100 * (one.predicted / one.memory - 1):+.0f} %)"
-        time = "- | -"
+        memory, time = f"- | {one.predicted:.1f} {one.unit}", "- | -"
+        if one.memory is not None:
+            error = 100 * (one.predicted / one.memory - 1)
+            memory = f"{one.memory:.1f} {one.unit} | {one.predicted:.1f} ({error:+.0f} %)"
         if one.seconds is not None:
             time = f"{one.seconds:.2f} s | {one.predicted_s:.2f} s ({100 * (one.predicted_s / one.seconds - 1):+.0f} %)"
         found.append(f"| {one.run} | {memory} | {time} |")
@@ -88,7 +92,7 @@ def main() -> None:
     runs = list(compared())
     print(*lines(runs), sep="\n")
     timed = [one for one in runs if one.seconds]
-    memory = median(abs(one.predicted / one.memory - 1) for one in runs)
+    memory = median(abs(one.predicted / one.memory - 1) for one in runs if one.memory)
     time = median(abs(one.predicted_s / one.seconds - 1) for one in timed if one.seconds)
     inside = sum(one.is_inside for one in timed)
     print(f"median error: memory {100 * memory:.1f} %, time {100 * time:.1f} %; {inside} of {len(timed)} times inside")
