@@ -501,6 +501,24 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.parametrize(
+    "command", [SWIFT.replace("lora_rank", "lora_dropout"), MEGATRON_SWIFT.replace("--lora_rank 4", "")]
+)
+@pytest.mark.parametrize(
+    ("kind", "words", "note"),
+    [
+        ("full", {}, None),
+        ("lora", {"lora": 8}, None),
+        ("dora", {"lora": 8, "dora": True}, None),
+        ("longlora", {}, "the adapter longlora is not priced: all weights train"),
+    ],
+)
+def test_every_framework_has_one_reader_of_the_kind_of_fine_tuning(command, kind, words, note):
+    found = configurations.from_text(command.replace("tuner_type lora", f"tuner_type {kind}"), machine_gpus=8)
+    assert {word: found.layout.get(word) for word in ("lora", "dora") if word in found.layout} == words
+    assert [one for one in found.notes if "adapter" in one] == ([note] if note else [])
+
+
 @pytest.mark.parametrize(("text", "model", "software", "layout", "named"), COMMANDS)
 def test_a_command_says_what_a_recipe_says(text, model, software, layout, named):
     found = configurations.from_text(text, machine_gpus=8)

@@ -19,6 +19,8 @@ OPTIMIZERS: Final[Mapping[str, str]] = TABLES["finetuning"]["optimizers"]
 MODULES: Final = ("q", "k", "v", "o", "gate", "up", "down", "q_a", "q_b", "kv_a", "kv_b")
 FUSED_CHUNKS: Final = 16
 """The chunks of a loss that is one kernel with the head. Chosen: the logits of a chunk are small beside a layer."""
+ADAPTERS: Final = ("lora", "qlora", "dora", "true")
+WHOLE: Final = ("full", "all", "none", "false", "")
 HYBRID: Final = ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
 WITHOUT_EFFECT: Final = (
     "(fsdp_)?(auto_wrap_policy|backward_prefetch|forward_prefetch|cpu_ram_efficient_loading|state_dict_type|version|"
@@ -61,6 +63,12 @@ def deepspeed_file(name: str, where: str, gpus: Gpus) -> Configuration:
     if not isinstance(values, dict):
         raise fields.error(f"{name} is no JSON of DeepSpeed: correct it")
     return deepspeed.read(values, str(found), gpus)
+
+
+def rank_of(kind: str, rank: int, notes: list[str]) -> int | None:
+    """Returns the rank of the adapters that a kind of fine-tuning has, None if it has none."""
+    notes += [] if kind in ADAPTERS + WHOLE else [f"the adapter {kind[:60]} is not priced: all weights train"]
+    return rank if kind in ADAPTERS else None
 
 
 def tuned(

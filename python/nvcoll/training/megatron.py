@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from nvcoll.training import shell
 from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
-from nvcoll.training.finetuning import tuned
+from nvcoll.training.finetuning import rank_of, tuned
 from nvcoll.training.models import models, shipped
 from nvcoll.training.options import PARTS_OF_LAYERS, RECOMPUTE
 
@@ -106,8 +106,7 @@ def of_model(
     layout = _layout(fields, gpus, notes)
     kind = str(fields.first("tuner-type", "train-type", "peft") or "full")
     targets, rank = fields.typed(str, "target-modules", "all-linear").split(), fields.number("lora-rank", default=8)
-    notes += [] if kind in ("full", "lora") else [f"`{kind}` is not priced: all weights train"]
-    layout |= tuned(notes, rank=rank, targets=targets) if kind == "lora" else {}
+    layout |= tuned(notes, rank=rank_of(kind, rank, notes), targets=targets, is_dora=kind == "dora")
     found = _configuration(
         fields,
         {**models()[model], **changed} if changed else model,

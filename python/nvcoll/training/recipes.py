@@ -16,8 +16,6 @@ from nvcoll.training.fields import TABLES, Configuration, Fields, Gpus
 from nvcoll.training.huggingface import USUAL_SEQUENCE
 from nvcoll.training.models import models, shipped
 
-ADAPTERS: Final = ("lora", "qlora", "dora", "true")
-WHOLE: Final = ("full", "all", "none", "false", "")
 ZERO: Final = re.compile(r"zero([0-3])(_offload)?")
 DTYPES: Final[Mapping[str, str]] = dict.fromkeys(("bfloat16", "bf16", "auto"), "bf16") | dict.fromkeys(
     ("float16", "fp16", "half"), "fp16"
@@ -167,15 +165,10 @@ class _Reading:
 
     def _rank(self) -> int | None:
         """Returns the rank of adapters, None if there are none."""
-        names, how = self.table["rank"], self._text("how")
+        rank, how = self.fields.number(*self.table["rank"], default=0, least=0), self._text("how")
         if "how" not in self.table:  # a rank alone says that there are adapters
-            return self.fields.number(*names, default=0, least=0) or None
-        if how in ADAPTERS:
-            return self.fields.number(*names, default=0, least=0) or int(self.table["usual_rank"])
-        self.fields.first(*names)
-        if how not in (*WHOLE, "freeze"):
-            self.notes.append(f"the adapter {how[:60]} is not priced: all weights train")
-        return None
+            return rank or None
+        return finetuning.rank_of("full" if how == "freeze" else how, rank or self.table["usual_rank"], self.notes)
 
     def _frozen(self, model: str) -> dict[str, object]:
         """Returns the first layers that are frozen: all but a few of a shipped model."""
@@ -200,7 +193,7 @@ class _Reading:
             self.notes,
             rank=rank,
             targets=self._targets(),
-            is_dora=self._value("dora") is True,
+            is_dora=self._value("dora") is True or self._text("how") == "dora",
             weights=("nf4-dq" if doubles else "nf4") if four else "int8" if eight else None,
             optimizer=[*named, self._text("optimizer").rpartition(".")[2]][0],
             offload=waits,
