@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::network::Group;
 use crate::parts::TimePart;
 use crate::pricing::{Pricer, SPREAD};
+use crate::software::{DRIVER_S, OPERATOR_S};
 use crate::step::streams::{HostClock, Issued, RankStreams};
 use crate::step::work::{Awaited, Direction, StepWork, Way};
 use crate::step::WorkStep;
@@ -39,12 +40,6 @@ impl Compute<'_> {
         Ok(self.seconds(work)?.max(KERNEL_S))
     }
 }
-
-/// Seconds of the processor for one launch. Cited: cudaLaunchKernel takes 2 to 3 us.
-const LAUNCH_S: f64 = 2.5e-6;
-
-/// Seconds of the processor for one operator of a framework. Fitted to published eager steps by `tools/training/host_judge.py`.
-const OPERATOR_S: f64 = 9.2e-6;
 
 /// Seconds of the processor to record an event, to make a stream wait, or to wake up. Chosen.
 const EVENT_S: f64 = 5e-7;
@@ -366,8 +361,8 @@ impl StepProcessor {
             (StepWork::Host { seconds }, _) => one.op.count * seconds,
             (_, None) => 0.0,
             (work, Some(_)) if work.is_order() => EVENT_S,
-            (StepWork::Move { launches, .. }, Some(dispatch_s)) => dispatch_s + one.op.count * launches * LAUNCH_S,
-            (_, Some(dispatch_s)) => dispatch_s + one.op.count * LAUNCH_S,
+            (StepWork::Move { launches, .. }, Some(dispatch_s)) => dispatch_s + one.op.count * launches * DRIVER_S,
+            (_, Some(dispatch_s)) => dispatch_s + one.op.count * DRIVER_S,
         }
     }
 }
