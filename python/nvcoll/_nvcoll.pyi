@@ -4205,6 +4205,9 @@ def machine() -> dict[str, Any]:
 def machine_names() -> list[str]:
     """Returns the names of every preset machine, and their other names."""
 
+def machine_texts(list: str) -> list[str]:
+    """Returns the texts of the machines of a list: what each of `machines` was made of."""
+
 def machines(
     on: str | PathLike[str] | Fabric | Sequence[str | PathLike[str] | Fabric], *, gpu: str | None = None
 ) -> list[Fabric]:

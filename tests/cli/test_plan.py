@@ -104,6 +104,11 @@ def test_what_cannot_be_planned_is_refused_with_what_to_do(words, said):
     assert said in refused("plan", *words)
 
 
+def test_each_machine_that_was_taken_for_another_name_is_said():
+    text = cli("plan", "llama3-8b", "--on", "8xh100,HGX-H100x2+ib-ndr-8", "--zero", "3").stdout
+    assert text.startswith("assumed     the machine is hgx-h100: 8 x H100") and text.count("the machine is") == 1
+
+
 def test_fine_tuning_has_words_and_what_is_assumed_of_ram_is_said():
     how = ("--lora", "16", "--quantize", "nf4", "--offload", "optimizer", "--optimizer", "paged-adamw-8bit")
     lines = cli("plan", "llama3.1-8b", "--on", "rtx4090-1", "--global-batch", "1", "--sequence", "2048", *how).stdout

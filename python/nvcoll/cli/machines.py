@@ -15,6 +15,7 @@ from nvcoll._nvcoll import (
     gpus,
     launches,
     machine_names,
+    machine_texts,
     model_servers,
     nccl_versions,
     networks,
@@ -101,8 +102,9 @@ def any_machines() -> list[Fabric]:
 
 def taken(names: Sequence[str] | None, machines: Sequence[Fabric]) -> list[str]:
     """Says which machines were taken for names that people type."""
-    typed = ",".join(names or [DEFAULT_MACHINE]).lower()
-    return [f"the machine is {one.name}: {one.title}" for one in machines if one.name.partition("[")[0] not in typed]
+    typed = [text.lower().rpartition("/")[2] for name in names or [DEFAULT_MACHINE] for text in machine_texts(name)]
+    others = [one for text, one in zip(typed, machines, strict=True) if one.name.lower() != text]
+    return [f"the machine is {one.name}: {one.title}" for one in others]
 
 
 def one_machine(option: str, there_are: int) -> str:

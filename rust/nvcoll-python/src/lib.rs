@@ -51,7 +51,7 @@ mod _nvcoll {
 
     #[pymodule_export]
     use crate::machines::{
-        door::{fabric, gpus_called, machine_names, machines, make_cluster},
+        door::{fabric, gpus_called, machine_names, machine_texts, machines, make_cluster},
         fabric::{all_gpus, all_media, all_networks, fabrics, text_formats, Fabric, Network, TextFormat},
         nccl::{nccl_versions, NcclCandidate, NcclEstimate},
         prediction::{constants_of_predictions, launch_named, launches, model_servers, patterns, Prediction, Trial},

@@ -63,7 +63,7 @@ pub fn preset(name: &str) -> Result<Fabric> {
 }
 
 /// Divides a list at commas; a change belongs to the machine before it, where that has changes.
-fn split(text: &str) -> Vec<String> {
+pub fn split(text: &str) -> Vec<String> {
     let (mut parts, mut depth) = (vec![String::new()], 0_usize);
     for letter in text.chars() {
         depth = depth + usize::from(letter == '[') - usize::from(letter == ']' && depth > 0);

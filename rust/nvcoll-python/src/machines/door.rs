@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use nvcoll_fabric::hardware::gpus;
-use nvcoll_fabric::machines::{machines as listed, other_names, takes_gpu};
+use nvcoll_fabric::machines::{machines as listed, other_names, split, takes_gpu};
 use nvcoll_fabric::preset::rows;
 use nvcoll_fabric::topology::cluster;
 use nvcoll_fabric::Error;
@@ -105,6 +105,12 @@ pub(crate) fn fabric(py: Python<'_>, on: &Bound<'_, PyAny>, gpu: Option<&str>) -
             ),
         )
     })
+}
+
+/// Returns the texts of the machines of a list: what each of `machines` was made of.
+#[pyfunction]
+pub(crate) fn machine_texts(list: &str) -> Vec<String> {
+    split(list)
 }
 
 /// Returns the names of every preset machine, and their other names.
