@@ -3556,7 +3556,7 @@ class StepPrediction:
 
     @property
     def fit(self) -> Literal["fits", "tight", "too_large"] | None:
-        """Whether the step fits: ``fits``, ``tight`` (may fit) or ``too_large``; None: not known."""
+        """Whether the step fits in the GPUs and in RAM: ``fits``, ``tight`` (may fit) or ``too_large``; None: not known."""
 
     @property
     def flops_of(self) -> Literal["model", "recorded"]:
@@ -3612,7 +3612,11 @@ class StepPrediction:
 
     @property
     def fits(self) -> bool:
-        """Whether even the most memory that the step may need is in the GPU."""
+        """Whether even the most memory that the step may need is in the GPU, and in RAM."""
+
+    @property
+    def gpu_fit(self) -> str | None:
+        """Whether the step fits in the GPUs, as `fit`."""
 
     @property
     def gpu_memory_gib(self) -> float:
@@ -3625,6 +3629,10 @@ class StepPrediction:
     @property
     def high_s(self) -> float:
         """The upper end of the 90 % interval, in seconds."""
+
+    @property
+    def host_ram_gib(self) -> tuple[int, int] | None:
+        """The least and the most GiB of RAM of a host, which is a node or a tray of a rack; None: not known."""
 
     @property
     def idle_s(self) -> float:
@@ -3669,6 +3677,14 @@ class StepPrediction:
     @property
     def parts(self) -> dict[str, float]:
         """Seconds by part of the time, which sum up to `seconds`: of the slowest stage, or of the rank that waits least."""
+
+    @property
+    def ram_fit(self) -> str | None:
+        """Whether what waits in RAM fits there, as `fit`; None: nothing waits."""
+
+    @property
+    def ram_gib(self) -> tuple[float, float] | None:
+        """The least and the most GiB that wait in the RAM of the fullest host; None: nothing waits."""
 
     @property
     def roles(self) -> list[RolePrice]:

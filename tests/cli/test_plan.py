@@ -109,15 +109,62 @@ def test_each_machine_that_was_taken_for_another_name_is_said():
     assert text.startswith("assumed     the machine is hgx-h100: 8 x H100") and text.count("the machine is") == 1
 
 
+WAITS = ("plan", "llama3-8b", "--zero", "0", "--offload", "optimizer", "--on")
+
+
+@pytest.mark.parametrize(
+    ("machine", "size", "fit", "words"),
+    [
+        ("hgx-h100", "1,800 to 2,048 GiB", "fits", "fits"),
+        ("hgx-h100 with ram 1024", "1,024 GiB", "tight", "may fit"),
+        ("hgx-h100 with ram 512", "512 GiB", "too_large", "does not fit"),
+        ("rtx5090-8-staged", "64 to 128 GiB", "too_large", "does not fit"),
+    ],
+)
+def test_what_waits_in_ram_is_judged_as_the_memory_of_gpus_is(machine, size, fit, words):
+    text = cli(*WAITS, machine).stdout
+    assert f"\nRAM         718 to 1,436 GiB wait on the fullest host, which has {size}: {words}\n" in text
+    [found] = json.loads(cli(*WAITS, machine, "--json").stdout)["reports"]
+    assert (found["ram_fit"], [round(one) for one in found["ram_gib"]]) == (fit, [718, 1436]), (
+        "12 bytes, and twice that"
+    )
+    assert found["fit"] == fit or found["memory_gib"] > found["gpu_memory_gib"]
+
+
+def test_ram_that_is_not_known_is_assumed_and_never_fits(tmp_path):
+    file = tmp_path / "box.txt"
+    file.write_text("\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n")
+    text = cli(*WAITS, str(file), "--gpu", "h100-pcie").stdout
+    assert text.startswith("assumed     RAM of a host of box.txt: an unknown size; say yours, as --on ")
+    assert "the fullest host, which has an unknown size: may fit\n" in text
+
+
+def test_a_sweep_calls_no_layout_fitting_whose_ram_is_too_small():
+    how = ("plan", "llama3-8b", "--sweep", "--offload", "optimizer", "--on")
+    swept = {ram: json.loads(cli(*how, f"hgx-h100 with ram {ram}", "--json").stdout) for ram in (64, 4096)}
+    fits = {ram: {one["fit"] for one in found["sweep"][0]["candidates"]} for ram, found in swept.items()}
+    assert fits[64] == {"too_large"} and "fits" in fits[4096]
+    assert swept[64]["reports"] == []
+    text = cli(*how, "hgx-h100 with ram 64").stdout
+    assert ", 0 fit or may fit\n" in text and "does not fit in RAM" in text
+    assert "assumed" not in text, "the machine says it"
+
+
+def test_a_tray_of_a_rack_is_a_host():
+    of = {n: json.loads(cli(*WAITS, "gb200-nvl72", "-n", str(n), "--json").stdout)["reports"][0] for n in (4, 8)}
+    assert of[4]["ram_gib"] == of[8]["ram_gib"] and of[4]["host_ram_gib"] == [884, 960]
+
+
 def test_fine_tuning_has_words_and_what_is_assumed_of_ram_is_said():
     how = ("--lora", "16", "--quantize", "nf4", "--offload", "optimizer", "--optimizer", "paged-adamw-8bit")
     lines = cli("plan", "llama3.1-8b", "--on", "rtx4090-1", "--global-batch", "1", "--sequence", "2048", *how).stdout
     assert "LoRA 16  base nf4  paged-adamw-8bit  optimizer in RAM; global batch 1" in lines
     assert lines.startswith("assumed     the machine is rtx4090-2-staged[0]: 1 of ")
-    assert "\n            RAM suffices" in lines and "\n            paged states" in lines
+    assert (
+        "\n            paged states" in lines
+        and "\n            RAM of a host of rtx4090-2-staged[0]: 32 to 128 GiB; say" in lines
+    )
     assert "\nfrozen parameters " in lines
-    whole = cli("plan", "llama3-8b", "--on", "hgx-h100", "--zero", "0", "--offload", "optimizer").stdout
-    assert "\n            hgx-h100 needs 95 GiB of RAM for each GPU\n" in whole, "12 bytes, 6 % of the allocator"
     swept = cli("plan", "llama3-8b", "--sweep", "--tp", "1", "--pp", "1", "--lora", "16", "--dora").stdout
     assert "\nfixed       ZeRO 1, 1f1b, bf16, lora 16, dora: sweep again with --zero 3\n" in swept
     assert "selective" in swept and "none  DoRA" not in swept and "  DoRA 16" not in swept

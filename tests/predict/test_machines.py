@@ -83,6 +83,29 @@ def test_a_gpu_is_for_files_that_do_not_name_theirs(tmp_path):
             nvcoll.machines(on, gpu="l40s")
 
 
+def ram(machine):
+    return plan("llama3-8b", on=machine, gpus=1, global_batch=1, offload="optimizer").host_ram_gib
+
+
+def test_a_host_has_ram_a_part_of_it_at_least_its_share_and_a_change_or_a_file_says_another():
+    names = ("hgx-h100", "hgx-h100[0-3]", "hgx-h100x2+ib-ndr-8", "1xL40S")
+    assert [ram(name) for name in names] == [(1800, 2048), (900, 2048), (1800, 2048), (32, 1536)]
+    assert [ram(name) for name in ("gb200-nvl72", "gb200-8")] == [(884, 960)] * 2, "a tray is a host"
+    changed = nvcoll.fabric("hgx-h100x2+ib-ndr-8 with ram 512")
+    assert ram(changed) == (512, 512) and changed.title.endswith("with 512 GiB of RAM")
+    assert pickle.loads(pickle.dumps(changed)) == changed == nvcoll.fabric(changed.name)
+    files = [nvcoll.Fabric.from_text(text + BRIDGE) for text in ("", "ram_gib = [64, 128]", "ram_gib = [128, 64]")]
+    assert [ram(one) for one in files] == [None, (64, 128), (64, 128)]
+    assert ram(pickle.loads(pickle.dumps(files[1]))) == (64, 128)
+    with pytest.raises(nvcoll.InvalidArgument, match="`ram 1024`"):
+        nvcoll.fabric("hgx-h100 with ram 0")
+
+
+def test_every_preset_says_the_ram_of_its_hosts_and_where_it_is_from():
+    of = {one.name: any(source.startswith("RAM of a host: ") for source in one.sources) for one in fabrics()}
+    assert all(of.values()), of
+
+
 def test_a_matrix_says_what_it_takes_for_the_link_of_its_sockets_and_a_change_says_another(tmp_path):
     file = tmp_path / "topo.txt"
     file.write_text(TOPO)

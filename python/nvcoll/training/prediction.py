@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nvcoll._nvcoll import step_words
+from nvcoll._nvcoll import StepPrediction, step_words
 
 _PARTS, _LINES, _FITS = step_words()
 
@@ -25,6 +25,12 @@ TITLES: Final[Mapping[str, str]] = dict(_LINES)
 """The lines of the table of memory by name, with what they are."""
 
 
-def fit_words(fit: str | None) -> str:
-    """Says whether a step fits."""
-    return "memory not known" if fit is None else FITS[fit]
+def fit_words(found: StepPrediction) -> str:
+    """Says whether a step fits, and names RAM if it fits less there than in the GPUs."""
+    return "memory not known" if found.fit is None else FITS[found.fit] + " in RAM" * (found.fit != found.gpu_fit)
+
+
+def host_ram(found: StepPrediction) -> str:
+    """Returns the RAM of a host in words."""
+    sizes = sorted({*(found.host_ram_gib or ())})
+    return " to ".join(f"{one:,}" for one in sizes) + " GiB" if sizes else "an unknown size"

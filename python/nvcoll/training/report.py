@@ -26,7 +26,7 @@ from nvcoll.text.formatting import counted, duration, json_text, sized
 from nvcoll.training import page
 from nvcoll.training.options import RECIPE
 from nvcoll.training.planning import Machine
-from nvcoll.training.prediction import PARTS, TITLES, fit_words
+from nvcoll.training.prediction import FITS, PARTS, TITLES, fit_words, host_ram
 from nvcoll.training.sweep import Sweep
 from nvcoll.training.trace import Document
 
@@ -54,7 +54,7 @@ MOST_LINES: Final = 8
 
 CANDIDATE: Final = (
     *("gpus", "layout", "seconds", "low_s", "high_s", "extrapolated", "tokens_per_second", "mfu", "parts"),
-    *("memory_gib", "fit"),
+    *("memory_gib", "fit", "ram_gib", "ram_fit"),
 )
 """What JSON has of a layout of a sweep."""
 
@@ -249,7 +249,7 @@ class Report(Blocks):
         heads = ["machine", *SWEEP[:2], "step", *SWEEP[5:], *(["$/10^12 tokens"] if self.dollars else [])]
         rows = []
         for one in sorted(self.found, key=lambda one: one.seconds):
-            layout, memory = one.words.replace("  ", " "), (f"{one.memory_gib:.0f}", fit_words(one.fit))
+            layout, memory = one.words.replace("  ", " "), (f"{one.memory_gib:.0f}", fit_words(one))
             times = duration(one.seconds), duration(one.low_s, one.high_s), f"{one.tokens_per_second:,.0f}"
             price = [f"{dollars:,.0f}" for dollars in [self._dollars(one.machine.name, one)] if dollars is not None]
             rows.append((one.machine.name, f"{one.gpus}", layout, *times, *memory, *price))
@@ -283,7 +283,7 @@ class Report(Blocks):
                 columns[part] = [duration(getattr(one, f"{part}_s")) for one in found]
         if any(one.memory for one in found):
             columns |= {"GiB": [f"{one.memory_gib:.0f} of {one.gpu_memory_gib:.0f}" for one in found]}
-            columns |= {"memory": [fit_words(one.fit) for one in found]}
+            columns |= {"memory": [fit_words(one) for one in found]}
         if self.dollars:
             prices = (one.dollars(self.dollars[one.machine.name]) for one in found)
             dollars = {"$/10^12 tokens": [f"{price:,.0f}" for price in prices]}
@@ -320,8 +320,13 @@ def of_step(found: StepPrediction, detail: Detail, dollars: float | None) -> Ite
     yield Line(detail.iteration or "step", ", ".join(rates))
     has_memory = found.memory is not None and detail.iteration != "prefill"  # of the same run as decode
     if has_memory:
-        held = f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} GiB on the fullest GPU: {fit_words(found.fit)}"
+        held = (
+            f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} GiB on the fullest GPU: {FITS[found.gpu_fit or '']}"
+        )
         yield Line("memory", detail.memory or held)
+    if found.ram_gib:
+        waits = "{:,.0f} to {:,.0f} GiB wait on the fullest host".format(*found.ram_gib)
+        yield Line("RAM", f"{waits}, which has {host_ram(found)}: {FITS[found.ram_fit or '']}")
     if has_memory and detail.peak:
         yield Line("peak", f"at {detail.peak}")
     yield Line("limit", found.limit)
@@ -423,7 +428,7 @@ def _of_candidates(some: Sequence[StepPrediction], dollars: float | None) -> Tab
         times = duration(one.seconds), duration(one.low_s, one.high_s), f"{one.tokens_per_second:,.0f}"
         layout = f"{one.gpus}", sizes.replace("  ", " "), str(one.layout["micro_batch"]), again
         price = () if dollars is None else (f"{one.dollars(dollars):,.0f}",)
-        rows.append((*layout, *times, f"{one.memory_gib:.0f}", fit_words(one.fit), *price))
+        rows.append((*layout, *times, f"{one.memory_gib:.0f}", fit_words(one), *price))
     of_one_size = len({one.gpus for one in some}) == 1
     heads = SWEEP if dollars is None else (*SWEEP, "$/10^12 tokens")
     return Table(heads, rows, ("layout", "recompute", "memory"), (SWEEP[6], SWEEP[5], *SWEEP[:of_one_size]))

@@ -61,7 +61,7 @@ class Sweep:
             InvalidArgument: no layout fits.
         """
         if not self.candidates or self.candidates[0].fit == "too_large":
-            raise InvalidArgument("no layout fits in the memory of the GPUs: use more GPUs, or a smaller micro-batch")
+            raise InvalidArgument("no layout fits in memory: use more GPUs, or a smaller micro-batch")
         return self.candidates[0]
 
     @property

@@ -8,6 +8,8 @@
 //! Both with CUDA's context and, on more than one GPU, NCCL. A step fits if the most fits in what programs get of the GPU's memory, may fit if the least
 //! does, and else does not. The lines of the table add up to the sum, or to what is reserved. GB are 2^30 bytes.
 //!
+//! What waits in RAM is judged in the same way against the RAM of a host, [`RAM_BUFFERS`] of it at most, and may fit where no RAM is known.
+//!
 //! Of published runs that ran, 99 % need at most all of the memory by the sum. What PyTorch and nvidia-smi printed of runs is 1.1 times
 //! the sum (median), hence the 0.9: allocators fragment, and frameworks have buffers that no source code shows. No factor corrects that,
 //! because runs whose memory was not printed ran with sums of 90 to 100 %. An allocator gives back what it reserved and tries again, so what
@@ -25,6 +27,10 @@ pub const ALLOCATOR: f64 = 1.06;
 
 /// The part of the memory of a GPU up to which a sum fits: the inverse of measured memory over the sum, 1.1.
 pub const FITS: f64 = 0.90;
+
+/// The most RAM that a step takes, in what waits there. Cited: the estimator of DeepSpeed counts 24 bytes where 12 wait, as it adds gradients
+/// and buffers. The pinned allocator of PyTorch rounds up to powers of two. What loading a checkpoint takes is not in it.
+pub(crate) const RAM_BUFFERS: f64 = 2.0;
 
 /// What the ranks of a role keep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,6 +50,9 @@ pub enum RankMemory {
         /// Bytes of the logits and their gradients.
         #[serde(default)]
         loss: f64,
+        /// Bytes that wait in RAM.
+        #[serde(default)]
+        waiting: f64,
     },
     /// What the framework's allocator counted.
     Allocator {
@@ -122,6 +131,15 @@ impl Fit {
     /// All answers, best first.
     pub const ALL: [Self; 3] = [Self::Fits, Self::Tight, Self::TooLarge];
 
+    /// Judges the least and the most that is needed against the least and the most that there is.
+    pub(crate) fn of(needed: [f64; 2], has: [f64; 2]) -> Self {
+        match (needed[1] <= has[0], needed[0] <= has[1]) {
+            (true, _) => Self::Fits,
+            (false, true) => Self::Tight,
+            (false, false) => Self::TooLarge,
+        }
+    }
+
     /// Returns it for people.
     pub const fn title(self) -> &'static str {
         match self {
@@ -173,7 +191,7 @@ impl RankMemory {
     /// Returns the framework's tensors. The loss has gone when the backward pass comes to a layer: the larger of the two is at the peak.
     fn tensors(&self) -> Vec<MemoryPart> {
         match self {
-            Self::Sum { standing, activations, in_flight, working, loss } => {
+            Self::Sum { standing, activations, in_flight, working, loss, .. } => {
                 let part = |name, bytes| MemoryPart { name, bytes };
                 let mut parts = standing.clone();
                 parts.push(part(MemoryLine::Activations, activations * in_flight));
@@ -194,8 +212,8 @@ impl RankMemory {
     /// Returns its numbers; all are at least 0.
     pub(crate) fn numbers(&self) -> Vec<f64> {
         let (parts, numbers) = match self {
-            Self::Sum { standing, activations, in_flight, working, loss } => {
-                (standing, vec![*activations, *in_flight, *working, *loss])
+            Self::Sum { standing, activations, in_flight, working, loss, waiting } => {
+                (standing, vec![*activations, *in_flight, *working, *loss, *waiting])
             }
             Self::Allocator { allocated, reserved, parts, .. } => (parts, vec![*allocated, *reserved]),
         };
@@ -211,11 +229,7 @@ impl MemoryTable {
 
     /// Judges it against the bytes that programs get of a GPU.
     pub fn fit(&self, usable_bytes: f64) -> Fit {
-        match (self.most_bytes <= usable_bytes, self.least_bytes <= usable_bytes) {
-            (true, _) => Fit::Fits,
-            (false, true) => Fit::Tight,
-            (false, false) => Fit::TooLarge,
-        }
+        Fit::of([self.least_bytes, self.most_bytes], [usable_bytes; 2])
     }
 }
 

@@ -347,7 +347,7 @@ fn memory_fits_as_the_allocator_decides() {
 fn a_plan_and_a_recording_of_the_same_tensors_have_the_same_table() {
     let part = |name, bytes| MemoryPart { name, bytes };
     let standing = vec![part(MemoryLine::Parameters, 2e10), part(MemoryLine::Optimizer, 1e10)];
-    let planned = RankMemory::Sum { standing, activations: 5e9, in_flight: 2.0, working: 1e9, loss: 4e9 };
+    let planned = RankMemory::Sum { standing, activations: 5e9, in_flight: 2.0, working: 1e9, loss: 4e9, waiting: 0.0 };
     for gpus in [1, 8] {
         let plan = planned.table("all", gpus, 5e8);
         let is_tensor = |line| !matches!(line, MemoryLine::Reserved | MemoryLine::Nccl | MemoryLine::Context);

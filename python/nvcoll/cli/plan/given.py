@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any, cast
 
-from nvcoll._nvcoll import Fabric, InvalidArgument
+from nvcoll._nvcoll import Fabric, InvalidArgument, StepPrediction
 from nvcoll.training import configurations
 from nvcoll.training.models import is_model, model_of
 from nvcoll.training.options import PlanOptions
+from nvcoll.training.prediction import host_ram
 from nvcoll.training.torchtitan_python import is_function
 
 
@@ -106,14 +107,18 @@ def job_gpus(read: PlanOptions, machines: Sequence[Fabric]) -> list[int]:
     return [job] if "dp" in read and all(job < one.world_size for one in machines) else []
 
 
-def in_ram(how: PlanOptions) -> list[str]:
-    """Returns what is assumed of the processor's memory, whose size machines do not say."""
-    found = []
-    if parts := how.get("offload"):
-        found.append(f"RAM suffices for what waits there ({parts}); machines do not say its size")
-    if how.get("optimizer", "").startswith("paged"):
-        found.append("paged states of the optimizer wait in RAM, and moving them takes no time")
-    return found
+def paged(how: PlanOptions) -> list[str]:
+    """Returns what is assumed of states of the optimizer that the driver moves."""
+    is_paged = how.get("optimizer", "").startswith("paged")
+    return ["paged states of the optimizer wait in RAM, and moving them takes no time"] if is_paged else []
+
+
+def ram(found: Iterable[StepPrediction]) -> list[str]:
+    """Returns what is assumed of the RAM in which something waits, where a machine has no size or several."""
+    unsure = {one.machine.name: host_ram(one) for one in found if one.ram_gib and len({*(one.host_ram_gib or ())}) != 1}
+    return [
+        f'RAM of a host of {name}: {size}; say yours, as --on "{name} with ram 1024"' for name, size in unsure.items()
+    ]
 
 
 def prices(given: Sequence[str] | None, machines: Sequence[Fabric]) -> dict[str, float]:

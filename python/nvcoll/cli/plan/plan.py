@@ -19,7 +19,7 @@ from nvcoll.cli import completion, progress
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import ANY, Gpu, On, any_machines, machines, one_machine, taken
 from nvcoll.cli.outputs import Conditions, Outputs
-from nvcoll.cli.plan.given import configured, fields, in_ram, job_gpus, numbers, prices, seconds, titled
+from nvcoll.cli.plan.given import configured, fields, job_gpus, numbers, paged, prices, ram, seconds, titled
 from nvcoll.text.blocks import Line, under
 from nvcoll.text.formatting import counted, duration
 from nvcoll.training.models import models, software
@@ -126,7 +126,7 @@ def plan(
     if not counts and "dp" not in how:
         counts = job_gpus(read, fabrics)
     how = {**read, **how, "overrides": {**read.get("overrides", {}), **fields(sources.fields or ())}}
-    assumed = [*notes, *assumed, *in_ram(how)]
+    assumed = [*notes, *assumed, *paged(how)]
     _check(sweeps, {"--save": save, "--trace": outputs.trace}, counts, len(fabrics))
     _check_size(fabrics, counts)
     outputs.check(fabrics)
@@ -190,19 +190,12 @@ def _planned(
     else:
         title = names[0] if len(names) == 1 else f"{names[0]}; other machines have more or fewer GPUs"
         details = []
-    left = zip(machines, found, strict=True) if how.get("offload") else ()
     asked = [one.request["layout"] for one in found if one.request]
     sizes = dict.fromkeys(f"{one['global_batch']:,}, {one['sequence']:,} tokens each" for one in asked)
     layout = f"{', or '.join(layouts)}; global batch {', or '.join(sizes)}"
-    assumed = [*report.assumed, *(_left(one, model, how, priced) for one, priced in left)]
+    assumed = [*report.assumed, *ram(found)]
     head = [*under("assumed", assumed), Line("", title), Line("layout", layout)]
     return replace(report, machines=machines, found=found, head=head, details=details, assumed=assumed)
-
-
-def _left(machine: Machine, model: str | dict[str, Any], how: PlanOptions, found: StepPrediction) -> str:
-    """Says how much RAM a GPU needs: the memory that it has less."""
-    whole = machine.plan(model, **cast(PlanOptions, {word: value for word, value in how.items() if word != "offload"}))
-    return f"{machine.fabric.name} needs {whole.memory_gib - found.memory_gib:.0f} GiB of RAM for each GPU"
 
 
 def _tries(tries: Sequence[StepPrediction], found: StepPrediction) -> Sequence[Line]:
@@ -211,7 +204,7 @@ def _tries(tries: Sequence[StepPrediction], found: StepPrediction) -> Sequence[L
     for one in tries[:3]:
         share = 100 * (1 - one.seconds / found.seconds)
         change = f"{share:.0f} % faster" if share > 0 else f"{-share:.0f} % slower"
-        fit = f"{one.memory_gib:.0f} GiB, {fit_words(one.fit)}"
+        fit = f"{one.memory_gib:.0f} GiB, {fit_words(one)}"
         lines.append(f"{one.words}: {duration(one.seconds)}, {change}, {fit}")
     fits = found.fit != "too_large"
     none = "is faster by 2 % or more and fits" if fits else "fits: pass --sweep, or more GPUs"
@@ -239,8 +232,9 @@ def _swept(
     if calibration is not None:
         found = [one.scaled(calibration.scale) for one in found]
         sweeps = {name: one.scaled(calibration) for name, one in sweeps.items()}
-    head = [*under("assumed", report.assumed)]
-    return replace(report, machines=machines, found=found, sweeps=sweeps, head=head)
+    assumed = [*report.assumed, *ram(row for one in sweeps.values() for row in one.candidates)]
+    head = [*under("assumed", assumed)]
+    return replace(report, machines=machines, found=found, sweeps=sweeps, head=head, assumed=assumed)
 
 
 def _sweep(model: str | dict[str, Any], sizes: Sequence[Machine], how: PlanOptions) -> Sweep:

@@ -148,7 +148,7 @@ def _detail(machine: Machine, recorded: Recording, found: StepPrediction) -> Det
     held = f"{fullest['allocated'] / 2**30:.1f} GiB in tensors, {fullest['reserved'] / 2**30:.1f} reserved"
     with_nccl = f"{found.memory_gib:.0f} of {found.gpu_memory_gib:.0f} with NCCL and CUDA"
     passes = _passes(recorded, found, machine)
-    memory = f"{held}, {with_nccl}: {fit_words(found.fit)}"
+    memory = f"{held}, {with_nccl}: {fit_words(found)}"
     kind, host = _kind(recorded.facts), _host(recorded.host, found)
     last = [] if kind == "prefill" else [*_assumed(recorded.facts)]  # of the same run as decode
     reduces = _all_reduce(machine, recorded.facts, found) if kind else ""

@@ -5,6 +5,7 @@
 //! abilities = { peer_access = false, multicast = false, switch_reduction = false, gpu_direct = false }
 //! sources = ["..."]                  `abilities` may have `forwards = true`, too
 //! gpus_per_tray = 4                  of a rack, whose trays have network cards each; without it, one box
+//! ram_gib = [64, 128]                the least and the most of a host: of the box, or of a tray; without it, not known
 //!
 //! [[machines]]                       one or more: what of it there is, under a name
 //! name = "rtx3090-2-bridge"
@@ -39,6 +40,7 @@ pub(crate) struct Description {
     abilities: Abilities,
     sources: Vec<String>,
     gpus_per_tray: Option<u32>,
+    ram_gib: Option<[u32; 2]>,
     pub(crate) machines: Vec<MachineVariant>,
     devices: Vec<DevicesRow>,
     links: Vec<LinksRow>,
@@ -97,6 +99,7 @@ impl Description {
             devices: Vec::new(),
             links: Vec::new(),
             abilities: Abilities { peer_access, ..self.abilities },
+            ram_gib: self.ram_gib.map(|[a, b]| [a.min(b), a.max(b)]),
             sources: self.sources.clone(),
             origin: Origin::default(),
         };
@@ -110,7 +113,7 @@ impl Description {
         }
         fabric.check().map_err(|message| wrong(origin, message))?;
         match machine.gpus {
-            Some(gpus) => fabric.among(&(0..gpus).collect::<Vec<_>>()),
+            Some(gpus) => Ok(Fabric { ram_gib: fabric.ram_gib, ..fabric.among(&(0..gpus).collect::<Vec<_>>())? }),
             None => Ok(fabric),
         }
     }

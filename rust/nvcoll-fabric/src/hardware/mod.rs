@@ -55,6 +55,8 @@ pub struct Fabric {
     pub links: Vec<Link>,
     /// What it can do besides moving bytes.
     pub abilities: Abilities,
+    /// The least and the most GiB of RAM of a host, if they are known: of a node, or of a tray of a rack.
+    pub ram_gib: Option<[u32; 2]>,
     /// Where its numbers are from.
     pub sources: Vec<String>,
     /// Of what it was made.
@@ -214,13 +216,28 @@ impl Fabric {
         self.devices.iter().filter_map(|device| device.node).max().map_or(0, |last| last + 1)
     }
 
+    /// Returns a part of the machine: these devices and links.
+    pub(crate) fn of_parts(&self, devices: Vec<Device>, links: Vec<Link>) -> Fabric {
+        Fabric {
+            name: self.name.clone(),
+            title: self.title.clone(),
+            gpu: self.gpu,
+            devices,
+            links,
+            abilities: self.abilities,
+            ram_gib: self.ram_gib,
+            sources: self.sources.clone(),
+            origin: Origin::default(),
+        }
+    }
+
     /// Joins two devices in both directions.
     pub(crate) fn join(&mut self, a: usize, b: usize, medium: &'static Medium, lanes: u32) {
         self.links.push(Link { from: a, to: b, medium, lanes });
         self.links.push(Link { from: b, to: a, medium, lanes });
     }
 
-    /// Returns the same machine with these of its GPUs only, which are the ranks in this order.
+    /// Returns the same machine with these of its GPUs only, which are the ranks in this order; of RAM at least their share is theirs.
     ///
     /// # Errors
     /// [`Error::Description`] if a rank is named that does not exist, or twice, or none is named.
@@ -232,12 +249,9 @@ impl Fabric {
         let mut place = vec![None; self.devices.len()];
         kept.iter().enumerate().for_each(|(new, &old)| place[old] = Some(new));
         let moved = |link: &Link| Some(Link { from: place[link.from]?, to: place[link.to]?, ..*link });
-        Ok(Fabric {
-            devices: kept.iter().map(|&old| self.devices[old].clone()).collect(),
-            links: self.links.iter().filter_map(moved).collect(),
-            origin: Origin::default(),
-            ..self.clone()
-        })
+        let devices = kept.iter().map(|&old| self.devices[old].clone()).collect();
+        let ram_gib = self.ram_gib.map(|[least, most]| [least * ranks.len() as u32 / self.world_size(), most]);
+        Ok(Fabric { ram_gib, ..self.of_parts(devices, self.links.iter().filter_map(moved).collect()) })
     }
 
     /// Checks that some ranks exist, that none is named twice, and that there is one.

@@ -19,6 +19,8 @@ pub enum Change {
     Model(&'static Gpu),
     /// A number of links of a medium joins the sockets.
     Sockets(&'static Medium, u32),
+    /// Hosts have as many GiB of RAM.
+    Ram(u32),
 }
 
 /// The families whose links a change may widen.
@@ -26,7 +28,7 @@ const FAMILIES: [LinkFamily; 6] =
     [LinkFamily::Nvlink, LinkFamily::Xgmi, LinkFamily::Pcie, LinkFamily::C2c, LinkFamily::Socket, LinkFamily::Network];
 
 impl Change {
-    /// Reads a change, as `nvlink x2`, `nics 4`, `pcie`, `gpu a100-sxm-40gb` or `socket epyc x3`.
+    /// Reads a change, as `nvlink x2`, `nics 4`, `pcie`, `gpu a100-sxm-40gb`, `socket epyc x3` or `ram 1024`.
     ///
     /// # Errors
     /// [`Error::Unknown`] for another text, or an unknown GPU.
@@ -36,6 +38,7 @@ impl Change {
         let change = match words[..] {
             ["pcie"] => Some(Change::Pcie),
             ["gpu", _, ..] => return gpus::named(words[1..].join(" ").as_str()).map(Change::Model),
+            ["ram", gib] => gib.parse().ok().filter(|gib| (1..=1 << 20).contains(gib)).map(Change::Ram),
             ["nics", count] => count.parse().ok().map(Change::Nics),
             ["socket", medium] => sockets(medium, "x1").or_else(|| wider("socket", medium)),
             ["socket", medium, links] => sockets(medium, links),
@@ -67,12 +70,13 @@ impl fmt::Display for Change {
             Change::Pcie => f.write_str("pcie"),
             Change::Model(gpu) => write!(f, "gpu {}", gpu.name),
             Change::Sockets(medium, links) => write!(f, "socket {} x{links}", medium.name),
+            Change::Ram(gib) => write!(f, "ram {gib}"),
         }
     }
 }
 
 fn unknown(change: &str) -> Error {
     let families = FAMILIES.map(|family| format!("`{} x2`", family.name())).join(", ");
-    let known = format!("{families}, `nics 4`, `pcie`, `gpu h200`, `socket epyc x3`");
+    let known = format!("{families}, `nics 4`, `pcie`, `gpu h200`, `socket epyc x3`, `ram 1024`");
     Error::Unknown { kind: "change of a machine", name: change.to_owned(), known }
 }

@@ -44,6 +44,7 @@ impl TextFormat {
             devices: Vec::new(),
             links: Vec::new(),
             abilities: abilities_of(gpu),
+            ram_gib: None,
             sources: vec![format!("{} of {origin}; rates of {}", self.name, gpu.source)],
             origin: Origin::default(),
         }

@@ -5,7 +5,7 @@
 //! machine = node ["[" ranks "]"] ["x" N "+" NETWORK] (" with " change)*
 //! node    = PRESET | OTHER NAME | FILE | N "x" GPU | GPU ["x" N]
 //! N "x" node "+" NETWORK, N "nodes of" node "+" NETWORK: as people write clusters, too
-//! change  = FAMILY "x" F | "nics" N | "pcie" | "gpu" GPU | "socket" MEDIUM "x" N
+//! change  = FAMILY "x" F | "nics" N | "pcie" | "gpu" GPU | "socket" MEDIUM "x" N | "ram" GIB
 //! ```
 //!
 //! A file describes a node or, in TOML, a network; its name has an ending of [`crate::import::FORMATS`], or a slash. Letters may be

@@ -16,7 +16,6 @@ use nvcoll_core::connected_components::connected_components;
 
 use crate::error::{Error, Result};
 use crate::hardware::media::LinkFamily;
-use crate::hardware::Origin;
 use crate::hardware::{Device, DeviceKind, Fabric, Link};
 
 impl Fabric {
@@ -47,16 +46,7 @@ impl Fabric {
         let mut place = vec![None; self.devices.len()];
         kept.clone().zip(0..).for_each(|(at, new)| place[at] = Some(new));
         let moved = |link: &Link| Some(Link { from: place[link.from]?, to: place[link.to]?, ..*link });
-        Fabric {
-            name: self.name.clone(),
-            title: self.title.clone(),
-            gpu: self.gpu,
-            devices: kept.map(|at| self.devices[at].clone()).collect(),
-            links: self.links.iter().filter_map(moved).collect(),
-            abilities: self.abilities,
-            sources: self.sources.clone(),
-            origin: Origin::default(),
-        }
+        self.of_parts(kept.map(|at| self.devices[at].clone()).collect(), self.links.iter().filter_map(moved).collect())
     }
 
     /// Says of each device whether a communicator of these GPUs uses it. NVSwitches belong to the node, switches of the network

@@ -19,7 +19,6 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::hardware::Origin;
 use crate::hardware::{Device, Fabric, Link};
 
 /// Where the parts of a cluster of equal nodes lie.
@@ -117,16 +116,8 @@ impl EqualNodes {
     /// Returns the fabric with its first nodes only; ranks, devices and links keep their numbers.
     pub(crate) fn first(&self, fabric: &Fabric, nodes: usize) -> Fabric {
         let nodes = nodes.min(self.nodes);
-        Fabric {
-            name: fabric.name.clone(),
-            title: fabric.title.clone(),
-            gpu: fabric.gpu,
-            devices: fabric.devices[..self.shared_devices + nodes * self.node_devices].to_vec(),
-            links: fabric.links[..self.shared_links + nodes * self.node_links].to_vec(),
-            abilities: fabric.abilities,
-            sources: Vec::new(),
-            origin: Origin::default(),
-        }
+        let devices = fabric.devices[..self.shared_devices + nodes * self.node_devices].to_vec();
+        fabric.of_parts(devices, fabric.links[..self.shared_links + nodes * self.node_links].to_vec())
     }
 }
 

@@ -26,6 +26,7 @@ struct SavedNode {
     media: Vec<Medium>,
     links: Vec<(usize, usize, usize, u32)>,
     abilities: Abilities,
+    ram_gib: Option<[u32; 2]>,
     sources: Vec<String>,
     changes: Vec<String>,
 }
@@ -52,6 +53,7 @@ impl SavedFabric {
             links,
             media: media.into_iter().cloned().collect(),
             abilities: fabric.abilities,
+            ram_gib: fabric.ram_gib,
             sources: fabric.sources.clone(),
             changes,
         })
@@ -78,6 +80,7 @@ impl SavedFabric {
                     title: saved.title,
                     devices: saved.devices,
                     abilities: saved.abilities,
+                    ram_gib: saved.ram_gib,
                     sources: saved.sources,
                 })
             }

@@ -7,6 +7,7 @@
 //! | `pcie` | no NVLink: GPUs of a node reach each other over PCIe |
 //! | `gpu a100-sxm-40gb` | another model of GPU with the same links |
 //! | `socket epyc x3` | other links between sockets, where a text does not say which they are |
+//! | `ram 1024` | hosts, which are nodes or trays of a rack, with 1024 GiB of RAM |
 //!
 //! All else stays: wider NVLink does not widen the cards, and faster cards do not widen the PCIe behind them. Links inside a node get
 //! more lanes, of the same efficiency and latency, and NCCL's model counts more links. Ports of a network get another rate.
@@ -32,6 +33,7 @@ impl Fabric {
             Change::Wider(family, times) => self.widened(family, times)?,
             Change::Model(gpu) => self.with_model(gpu)?,
             Change::Sockets(medium, links) => self.with_sockets(medium, links)?,
+            Change::Ram(gib) => (Fabric { ram_gib: Some([gib; 2]), ..self.clone() }, format!("{gib} GiB of RAM")),
         };
         changed.name = format!("{} with {change}", self.name);
         changed.title = format!("{}, with {message}", self.title);

@@ -77,6 +77,7 @@ pub(crate) fn machine(kinds: &[DeviceKind]) -> Fabric {
             gpu_direct: true,
             forwards: false,
         },
+        ram_gib: None,
         sources: Vec::new(),
         origin: Origin::default(),
     }

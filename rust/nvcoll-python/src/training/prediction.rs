@@ -80,9 +80,17 @@ attributes! { StepPrediction(found) {
     memory_gib: f64 = found.report.memory_gib.unwrap_or_default(),
     /// GiB that programs get of the GPU.
     gpu_memory_gib: f64 = found.report.gpu_memory_gib,
-    /// Whether the step fits: ``fits``, ``tight`` (may fit) or ``too_large``; None: not known.
+    /// Whether the step fits in the GPUs and in RAM: ``fits``, ``tight`` (may fit) or ``too_large``; None: not known.
     fit: Option<String> = found.report.fit.as_ref().map(word),
-    /// Whether even the most memory that the step may need is in the GPU.
+    /// Whether the step fits in the GPUs, as `fit`.
+    gpu_fit: Option<String> = found.report.gpu_fit().as_ref().map(word),
+    /// Whether what waits in RAM fits there, as `fit`; None: nothing waits.
+    ram_fit: Option<String> = found.report.ram_fit.as_ref().map(word),
+    /// The least and the most GiB that wait in the RAM of the fullest host; None: nothing waits.
+    ram_gib: Option<(f64, f64)> = found.report.ram_gib.map(Into::into),
+    /// The least and the most GiB of RAM of a host, which is a node or a tray of a rack; None: not known.
+    host_ram_gib: Option<(u32, u32)> = found.report.host_ram_gib.map(Into::into),
+    /// Whether even the most memory that the step may need is in the GPU, and in RAM.
     fits: bool = found.report.fit == Some(Fit::Fits),
     /// The layout in the short words of the field; empty for a step that was not planned here.
     words: String = found.request().map_or(String::new(), |request| request.layout.to_string()),

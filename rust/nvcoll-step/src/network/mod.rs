@@ -59,13 +59,15 @@ pub struct Needs {
 /// The first ranks of a machine, and the cost of collectives among groups of them.
 #[derive(Debug)]
 pub struct Network {
-    machine: Fabric,
+    pub(crate) machine: Fabric,
     version: Option<String>,
     settings: NcclSettings,
     /// The GPUs of a node.
     domain: u32,
     /// Bytes per second of the cards of a node at line rate; none for one node.
     cards: Option<f64>,
+    /// The most ranks on one host, which is a node, or a tray of a rack.
+    pub(crate) ranks_of_host: u32,
     measured: Bandwidths,
     groups: Mutex<HashMap<Group, Arc<Priced>>>,
 }
@@ -92,11 +94,15 @@ impl Network {
         }
         let domain = domain(machine)?;
         let ranks: Vec<u32> = (0..gpus).collect();
+        let host = |gpu: usize| (machine.devices[gpu].node, machine.devices[gpu].tray);
+        let mut hosts: Vec<_> = machine.gpus().into_iter().take(gpus as usize).map(host).collect();
+        hosts.sort_unstable();
         Ok(Self {
             machine: machine.of_communicator(&ranks)?,
             version: version.map(str::to_owned),
             settings: settings.clone(),
             domain,
+            ranks_of_host: hosts.chunk_by(|one, other| one == other).map(<[_]>::len).max().unwrap_or(0) as u32,
             cards: machine.port_rates().network.map(|share| share.0 as f64 * f64::from(domain)),
             measured: Bandwidths::default(),
             groups: Mutex::default(),

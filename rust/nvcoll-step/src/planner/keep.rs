@@ -24,6 +24,7 @@ use super::stages;
 use crate::layout::{Recompute, Sharding};
 use crate::memory::{in_flight, MemoryLine, MemoryPart, RankMemory};
 use crate::model::Layer;
+use crate::pipeline::Schedule;
 
 /// Bytes of an input that is kept for a narrow GEMM, as a multiple of its bytes in bf16: Transformer Engine keeps one copy of 8 bits, that
 /// of the weight gradient.
@@ -41,16 +42,22 @@ impl Request {
         let is_sent = software.keeps_outputs && layout.stages > 1;
         let sent = if is_sent { chunks.len() as f64 * self.stream_bytes() } else { 0.0 };
         let stage = stages.first().copied().unwrap_or(0);
+        let in_flight = in_flight(layout.schedule, layout.stages, layout.chunks, stage, layout.micro_batches());
+        let losses = f64::from(1 + chunks.iter().map(|one| one.predicting).sum::<u32>());
+        let [standing, whole] = [false, true].map(|is_whole| self.standing(of, is_whole));
+        let bytes = |parts: &[MemoryPart]| parts.iter().map(|one| one.bytes).sum::<f64>();
         RankMemory::Sum {
-            standing: self.standing(of),
+            waiting: bytes(&whole) - bytes(&standing) + kept * (1.0 - on_gpu) * in_flight,
+            standing,
             activations: kept * on_gpu + sent,
-            in_flight: in_flight(layout.schedule, layout.stages, layout.chunks, stage, layout.micro_batches()),
+            in_flight,
             working: again.fold(0.0, f64::max) + self.gathered_bytes() + widened.fold(0.0, f64::max),
-            loss: if chunks.iter().any(|chunk| chunk.head) { self.loss_bytes() } else { 0.0 },
+            loss: if chunks.iter().any(|chunk| chunk.head) { losses * self.loss_bytes() } else { 0.0 },
         }
     }
 
-    fn standing(&self, of: &StageParameters) -> Vec<MemoryPart> {
+    /// What stays on the GPU through the step; `is_whole`: with the parts of it that wait in RAM.
+    fn standing(&self, of: &StageParameters, is_whole: bool) -> Vec<MemoryPart> {
         let (layout, software) = (&self.layout, &self.software);
         let (dense, all_experts) = self.trained(of);
         let of_tensor = if software.divides_experts { f64::from(layout.tensor) } else { 1.0 };
@@ -59,10 +66,10 @@ impl Request {
         let expert_shards = f64::from(layout.expert_shards());
         let (gradient, sharded_gradient) = self.kept_gradients();
         let part = |name, bytes| MemoryPart { name, bytes };
-        let optimizer = self.optimizer_bytes(of);
+        let optimizer = self.optimizer_bytes(of, is_whole);
         let base = self.layout.recipe.base_bytes();
         let ends = of.trained_ends;
-        let resident = self.resident("parameters", of);
+        let resident = if is_whole { 1.0 } else { self.resident("parameters", of) };
         let trained_layers = if self.is_adapted() { (0.0, 0.0) } else { of.trained };
         let frozen = |resident: f64, shards: f64, expert_shards: f64| {
             let layers =
@@ -121,16 +128,20 @@ impl Request {
         }
     }
 
-    /// Bytes of the optimizer that stay on the GPU: paged moments leave it where memory is short.
-    fn optimizer_bytes(&self, of: &StageParameters) -> f64 {
+    /// Bytes of the optimizer, all or those that stay on the GPU: paged moments leave it where memory is short.
+    fn optimizer_bytes(&self, of: &StageParameters, is_whole: bool) -> f64 {
         let (layout, recipe) = (&self.layout, &self.layout.recipe);
-        if recipe.offloads("optimizer") {
+        if recipe.offloads("optimizer") && !is_whole {
             return 0.0;
         }
-        let [states, of_ends] = recipe.optimizer_bytes(&self.software).map(|bytes| bytes - recipe.paged_bytes());
+        let paged = if is_whole { 0.0 } else { recipe.paged_bytes() };
+        let [states, of_ends] = recipe.optimizer_bytes(&self.software).map(|bytes| bytes - paged);
         let (dense, experts) = self.trained(of);
         let more = (of_ends - states) * of.trained_ends;
-        (states * dense + more) / f64::from(layout.shards()) + states * experts / f64::from(layout.expert_shards())
+        // Of DualPipe both ranks that have a copy share the optimizer of it.
+        let sharing = if layout.schedule == Schedule::DualPipe && layout.shards() > 1 { 2.0 } else { 1.0 };
+        let bytes = (states * dense + more) / f64::from(layout.shards());
+        (bytes + states * experts / f64::from(layout.expert_shards())) / sharing
     }
 
     /// Bytes of the residual stream of a micro-batch on one rank.

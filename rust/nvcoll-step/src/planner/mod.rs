@@ -19,7 +19,6 @@ mod stages;
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
-use crate::memory::{MemoryLine, RankMemory};
 use crate::model::{Layer, Mixer, Mlp};
 use crate::network::Group;
 use crate::pipeline::Schedule;
@@ -127,19 +126,11 @@ impl Request {
             end(u32::from(chunk.embedding), "embedding").into_iter().chain(layers).chain(ends).collect()
         };
         let parameters = self.parameters(chunks);
-        let mut memory = self.memory(&parameters, chunks, &stages);
-        if let RankMemory::Sum { loss, standing, .. } = &mut memory {
-            *loss *= f64::from(1 + chunks.iter().map(|one| one.predicting).sum::<u32>());
-            // Both ranks that have a copy share the optimizer of it.
-            let is_shared = self.layout.schedule == Schedule::DualPipe && self.layout.shards() > 1;
-            let states = standing.iter_mut().filter(|one| is_shared && one.name == MemoryLine::Optimizer);
-            states.for_each(|one| one.bytes /= 2.0);
-        }
         Role {
             name: stages::name(&stages, self.layout.stages),
             chunks: chunks.iter().map(runs).collect(),
             once: self.once(&parameters, chunks),
-            memory: Some(memory),
+            memory: Some(self.memory(&parameters, chunks, &stages)),
             stages,
         }
     }

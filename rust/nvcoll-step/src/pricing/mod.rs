@@ -31,10 +31,11 @@ use serde::Serialize;
 use crate::compute::{Compute, Device};
 use crate::constants::Constants;
 use crate::error::{Error, Result};
-use crate::memory::{MemoryTable, RankMemory, GIB};
+use crate::memory::{Fit, MemoryTable, RankMemory, GIB, RAM_BUFFERS};
 use crate::network::Network;
 use crate::parts::{TimePart, TimeParts};
 use crate::pipeline::Timeline;
+use crate::step::layers::Role;
 use crate::step::streams::Streams;
 use crate::step::{Form, WorkStep};
 pub use report::{BlockPrice, CollectivePrice, LinePrice, RolePrice, StepReport};
@@ -173,6 +174,10 @@ impl<'m> Pricer<'m> {
         let gpus = f64::from(step.gpus);
         let tflops = flops.filter(|&flops| flops > 0.0).map(|flops| flops / seconds / gpus / 1e12);
         let peak = self.device.peak(step.dtype)?;
+        let ram_gib = step.ram_gib(self.network.ranks_of_host);
+        let host_ram_gib = self.network.machine.ram_gib;
+        let has = host_ram_gib.map_or([0.0, f64::INFINITY], |gib| gib.map(f64::from));
+        let ram_fit = ram_gib.map(|needed| Fit::of(needed, has));
         Ok(StepReport {
             step: step.name.clone(),
             gpus: step.gpus,
@@ -192,13 +197,28 @@ impl<'m> Pricer<'m> {
             issue_s: host.map(|host| host.issue_s),
             memory_gib: memory.iter().map(|one| one.bytes() / GIB).reduce(f64::max),
             gpu_memory_gib: self.device.memory / GIB,
-            fit: memory.iter().map(|one| one.fit(self.device.memory)).max(),
+            fit: memory.iter().map(|one| one.fit(self.device.memory)).chain(ram_fit).max(),
             memory: (!memory.is_empty()).then_some(memory),
+            ram_gib,
+            host_ram_gib,
+            ram_fit,
         })
     }
 }
 
 impl WorkStep {
+    /// Returns the least and the most GiB that wait in the RAM of the fullest host, on which are at most `ranks` ranks of any stages.
+    fn ram_gib(&self, ranks: u32) -> Option<[f64; 2]> {
+        let waiting = |role: &Role| match role.memory {
+            Some(RankMemory::Sum { waiting, .. }) => vec![waiting; role.stages.len()],
+            _ => Vec::new(),
+        };
+        let stages: Vec<f64> = self.layers()?.roles.iter().flat_map(waiting).collect();
+        let mean = stages.iter().sum::<f64>() / stages.len() as f64;
+        let most = RAM_BUFFERS * stages.iter().copied().fold(0.0, f64::max);
+        (most > 0.0).then(|| [mean, most].map(|bytes| bytes / GIB * f64::from(ranks.min(self.gpus))))
+    }
+
     /// Returns the memory of each role that is known, on GPUs whose CUDA context takes `context` bytes.
     fn memory(&self, context: f64) -> Vec<MemoryTable> {
         let of =

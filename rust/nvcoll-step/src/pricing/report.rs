@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::memory::{Fit, MemoryTable};
+use crate::memory::{Fit, MemoryTable, GIB};
 use crate::parts::{PartKind, TimeParts};
 use crate::step::layers::Hides;
 
@@ -70,8 +70,14 @@ pub struct StepReport {
     pub memory_gib: Option<f64>,
     /// What programs get of the GPU's memory, in the same GB.
     pub gpu_memory_gib: f64,
-    /// Whether the step fits, if its memory is known.
+    /// Whether the step fits in the memory of the GPU and in RAM, if its memory is known.
     pub fit: Option<Fit>,
+    /// The least and the most GiB that wait in the RAM of the fullest host, if something does.
+    pub ram_gib: Option<[f64; 2]>,
+    /// The least and the most GiB of RAM of a host, if they are known.
+    pub host_ram_gib: Option<[u32; 2]>,
+    /// Whether what waits in RAM fits there; it may, if the RAM is not known.
+    pub ram_fit: Option<Fit>,
 }
 
 /// The price of what the ranks of a role do.
@@ -152,6 +158,11 @@ impl StepReport {
     /// Returns the seconds in which the GPU waits for other stages, the processor, stalls of the software, and copies.
     pub fn idle_s(&self) -> f64 {
         self.parts.of_kind(PartKind::Idle)
+    }
+
+    /// Says whether the step fits in the memory of the GPU, whatever waits in RAM.
+    pub fn gpu_fit(&self) -> Option<Fit> {
+        self.memory.iter().flatten().map(|one| one.fit(self.gpu_memory_gib * GIB)).max()
     }
 
     /// Says what takes most of the time.
