@@ -101,3 +101,113 @@ def predicted(share=1.0, machine="hgx-h100", collective="all_reduce"):
     sizes = [MIB << power for power in range(11)]
     found = nvcoll.fabric(machine).predict(collective, sizes)
     return table({one.nbytes: one.time_us / share for one in found}, collective)
+
+
+# https://github.com/deepseek-ai/DeepEP/issues/493
+DEEPEP = """[tuning] SMs 24, NVL chunk 28, RDMA chunk 12: 37.02 GB/s (RDMA), 121.12 GB/s (NVL)
+[tuning] Best dispatch (FP8): SMs 24, NVL chunk 28, RDMA chunk 24: 38.19 GB/s (RDMA), 124.92 GB/s (NVL)
+[tuning] Best combine: SMs 24, NVL chunk 2, RDMA chunk 20: 44.37 GB/s (RDMA), 145.16 GB/s (NVL)
+"""
+
+# https://github.com/deepseek-ai/DeepEP/issues/397
+DEEPEP_TIMED = (
+    "[1,0]<stdout>:[tuning] Best dispatch (BF16): SMs 24, NVL chunk 40, RDMA chunk 4, transmit: 6881.00 us, "
+    "notify: 160.81 us, BW: 30.80 GB/s (RDMA), 61.85 GB/s (NVL)\n"
+)
+
+# https://github.com/perplexityai/pplx-kernels/issues/10
+DEEPEP_INTRANODE = "Best dispatch (BF16): SMs 24, NVL chunk 16, 160.46 GB.\n"
+
+# https://github.com/deepseek-ai/DeepEP/issues/28
+DEEPEP_LOW_LATENCY = """Allocating buffer size: 2116.291072 MB ...
+[rank 1] Dispatch + combine bandwidth: 42.24 GB/s, avg_t=521.97 us, min_t=517.44 us, max_t=527.33 us
+[rank 6] Dispatch + combine bandwidth: 42.22 GB/s, avg_t=522.24 us, min_t=515.81 us, max_t=528.64 us
+[rank 0] Dispatch + combine bandwidth: 42.25 GB/s, avg_t=521.91 us, min_t=515.78 us, max_t=526.18 us
+"""
+
+# https://github.com/deepseek-ai/DeepEP/pull/605
+DEEPEP_V2 = """Profiling:
+   * EP:   2/4 | dispatch: 0 GB/s (SO), 860 GB/s (SU), 293.515 us, 252328160 bytes | copy: 5456 GB/s, 92.491 us
+   * EP:   3/4 | dispatch: 0 GB/s (SO), 862 GB/s (SU), 293.365 us, 252933184 bytes | copy: 5472 GB/s, 92.450 us
+"""
+
+# https://github.com/ROCm/mori/pull/72
+MORI = """**80 blocks**
+BF16 dispatch: best/avg RDMA bandwidth 79.75 / 74.29 XGMI bandwidth 261.31 / 243.34 GB/s | best/avg latency 1462.81
+"""
+
+# https://github.com/microsoft/superbenchmark/blob/main/tests/data/ib_loopback_all_sizes.log
+PERFTEST = """                    RDMA_Write BW Test
+Link type       : IB
+#bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+#bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+4096       2000             10034.02            9948.41                   2.546793
+65536      2000             23330.56            21167.79                  0.338685
+8388608    2000             23240.68            23240.68                  0.002905
+"""
+
+# https://github.com/openucx/ucx/issues/9430
+PERFTEST_GBIT = """                    Send BW Test
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 65536      1000             36.43              36.07  \t\t   0.068798
+"""
+
+# index id 16023999422, some columns are left out
+PERFTEST_LATENCY = """ Outstand reads  : 16
+ #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]
+Conflicting CPU frequency values detected: 1500.000000 != 1663.676000. CPU Frequency is not max.
+ 2       1000          4.70           13.20        4.83                4.82             0.00
+"""
+
+# https://github.com/tinygrad/open-gpu-kernel-modules/issues/44
+P2P_TEST = """Device: 0, NVIDIA GeForce RTX 4090, pciBusID: 2, pciDeviceID: 0, pciDomainID:0
+Device: 1, NVIDIA GeForce RTX 4090, pciBusID: 17, pciDeviceID: 0, pciDomainID:0
+Device=0 CAN Access Peer Device=1
+P2P Connectivity Matrix
+     D\\D     0     1
+     0\t     1     1
+     1\t     1     1
+Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)
+   D\\D     0      1
+     0 1008.06   6.34
+     1   6.34 926.75
+Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
+   D\\D     0      1
+     0 1015.27   6.60
+     1   6.60 945.63
+"""
+
+# https://github.com/NVIDIA/nvbandwidth/issues/50, three of six GPUs
+NVBANDWIDTH = """Device 0: NVIDIA RTX A6000 (00000000:01:00)
+Device 1: NVIDIA RTX A6000 (00000000:25:00)
+Running device_to_device_memcpy_read_ce.
+memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)
+           0         1         2
+ 0       N/A     26.31     21.90
+ 1     26.31       N/A     21.86
+ 2     22.70     21.87       N/A
+
+SUM device_to_device_memcpy_read_ce 140.95
+"""
+
+# https://github.com/ai-dynamo/nixl/pull/115
+NIXLBENCH = """Block Size (B)      Batch Size     Avg Lat. (us)  B/W (MiB/Sec)  B/W (GiB/Sec)  B/W (GB/Sec)
+-----------------------------------------------------------------
+4096                64             3.11355        1254.6         1.22519        1.31554
+262144              64             3.10316        80563.1        78.6749        84.4766
+"""
+
+# https://github.com/kvcache-ai/Mooncake/issues/166
+MOONCAKE = """I0326 11:28:40.323503 222467 rdma_context.cpp:125] RDMA device: mlx5_0, LID: 0, GID: (GID_Index 0)
+I0326 11:28:41.316805 222467 bench.cpp:334] Test completed: duration 0.01, batch count 1, throughput 0.18 GB/s
+"""
+
+# https://github.com/vllm-project/vllm/pull/29346
+VLLM = """============ Serving Benchmark Result ============
+Successful requests:                     256
+Maximum request concurrency:             4
+Total input tokens:                      256
+Total generated tokens:                  25600
+Mean TTFT (ms):                          35.84
+Mean TPOT (ms):                          17.20
+"""

@@ -31,6 +31,7 @@ from nvcoll.check.log import Log, Row
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import Prediction, _Launch
+    from nvcoll.check.tool import Expected
 
 TOLERANCE, OTHER = 0.2, 0.5
 """The error of predictions of damaged machines, and the distance of causes that no machine stands for."""
@@ -128,16 +129,18 @@ class Case:
         return taken
 
     @cached_property
-    def healthy(self) -> list[Prediction]:
+    def healthy(self) -> Sequence[Prediction | Expected]:
         """The predictions of the machine as it should be, with the settings of the log."""
         return self.log.predicted(self.fabric, self.rows, self.settings)
 
-    def unseen(self, machine: Fabric) -> list[Prediction]:
+    def unseen(self, machine: Fabric) -> Sequence[Prediction | Expected]:
         """Returns the predictions for another machine on which NCCL chooses the same as on the healthy one.
 
         Raises:
             InvalidArgument: as `Fabric.predict`.
         """
+        if self.log.tool is not None:
+            return self.log.predicted(machine, self.rows)
         found: list[Prediction] = []
         for (algorithm, protocol), alike in groupby(self.healthy, lambda one: (one.algorithm, one.protocol)):
             known = list(alike)
@@ -160,7 +163,7 @@ class Case:
             self.known[names] = self.log.predicted(self.fabric, self.rows[-1:], others)[0].time_us
         return self.known[names]
 
-    def square(self, found: Sequence[Prediction]) -> float:
+    def square(self, found: Sequence[Prediction | Expected]) -> float:
         """Returns the mean square of log(measured / predicted time), the square of the distance."""
         errors = [log(row.time_us / known.time_us) for row, known in zip(self.rows, found, strict=True)]
         return sum(error**2 for error in errors) / len(errors)
@@ -326,7 +329,7 @@ AILMENTS = (
 """All ailments that a machine can have; `common` is their number in the threads of data/nccl-logs, or chosen."""
 
 
-def _found(ailment: Ailment, case: Case) -> tuple[list[Prediction], bool]:
+def _found(ailment: Ailment, case: Case) -> tuple[Sequence[Prediction | Expected], bool]:
     """Returns the predictions of a log's sizes with an ailment, and whether the largest call takes longer by it.
 
     Raises:

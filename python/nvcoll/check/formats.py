@@ -1,11 +1,24 @@
-"""The formats of logs: JSON of nccl-tests; lines of nccl-tests and of scripts of torch, also both in one file."""
+"""The formats of logs: JSON of nccl-tests; lines of nccl-tests, scripts of torch and other tools, also in one file."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from nvcoll.check import nccl_tests, nccl_tests_json, torch_scripts
+from nvcoll.check import (
+    deepep,
+    matrices,
+    nccl_tests,
+    nccl_tests_json,
+    nixl,
+    perftest,
+    serving,
+    superbench,
+    torch_scripts,
+)
 from nvcoll.check.log import Log
+
+TOOLS = (deepep, perftest, matrices, nixl, superbench, serving)
+"""Formats of other tools than benchmarks of collectives: each has a `MARK` that its logs contain."""
 
 
 def read(name: str, text: str) -> list[Log]:
@@ -16,6 +29,8 @@ def read(name: str, text: str) -> list[Log]:
         text: its content.
     """
     logs = nccl_tests_json.read(name, text) if nccl_tests_json.is_read(text) else nccl_tests.read(name, text)
-    if others := [*torch_scripts.read(text, logs[0])]:
+    others = [*torch_scripts.read(text, logs[0])]
+    others += [log for one in TOOLS if one.MARK.search(text) for log in one.read(text)]
+    if others:
         logs = [*(log for log in logs if log.rows), *others]
     return [replace(log, name=f"{name}#{nth}" if len(logs) > 1 else name) for nth, log in enumerate(logs, 1)]

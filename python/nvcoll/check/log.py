@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import Fabric, Prediction, _Launch
+    from nvcoll.check.tool import Expected, Tool
 
 UNEVEN = 1.15
 """In place and out of place differ at a size where one takes this much longer. Chosen."""
@@ -21,6 +22,8 @@ class Row:
     nbytes: int
     out_of_place_us: float | None
     in_place_us: float | None
+    case: str = ""
+    """What the row is, where size and collective do not show it."""
 
     @property
     def time_us(self) -> float:
@@ -66,6 +69,8 @@ class Log:
     """Why the times are not comparable with predictions: CUDA graphs, CPU times."""
     malformed: Sequence[tuple[int, str]] = ()
     """Lines that begin like a row and cannot be read: number and reason."""
+    tool: Tool | None = field(default=None, repr=False, compare=False)
+    """Another tool than nccl-tests; `collective` is then what it measures."""
 
     @property
     def evidence(self) -> list[str]:
@@ -75,13 +80,15 @@ class Log:
 
     def predicted(
         self, fabric: Fabric, rows: Sequence[Row], settings: Mapping[str, str | int] | None = None
-    ) -> list[Prediction]:
+    ) -> Sequence[Prediction | Expected]:
         """Returns the predictions of some rows, by NCCL of the log's version and with its launch.
 
         Raises:
             InvalidArgument: as `Fabric.predict`.
         """
         assert self.collective is not None
+        if self.tool is not None:
+            return [self.tool.expected(self.collective, fabric, row) for row in rows]
         sizes, launch = [row.nbytes for row in rows], self.launch or "process_per_gpu"
         return fabric.predict(self.collective, sizes, launch=launch, version=self.version, settings=settings)
 

@@ -5,40 +5,49 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nvcoll.check.log import Log
 from nvcoll.check.verdict import Judged, Verdict
 from nvcoll.text.formatting import counted, sized
 from nvcoll.text.tables import print_labelled, print_table
 
-HEADINGS = ("size", "busbw GB/s", "predicted", "90 % interval", "share", "of baseline", "")
+HEADINGS = ("predicted", "90 % interval", "share", "of baseline", "")
 
 
-def _cells(one: Judged) -> list[str]:
+def _cells(one: Judged, *, in_us: bool) -> list[str]:
     found, cells = one.prediction, ["", ""]
-    if found is not None:
+    measured = one.row.time_us if in_us else one.busbw
+    if found is not None and in_us:
+        cells = [f"{found.time_us:.2f}", f"{found.low_us:.1f}-{found.high_us:.1f}"]
+    elif found is not None:
         low, high = (found.busbw * found.time_us / time for time in (found.high_us, found.low_us))
         cells = [f"{found.busbw:.2f}", f"{low:.1f}-{high:.1f}"]
     cells += ["" if share is None else f"{100 * share:.0f} %" for share in (one.share, one.of_baseline)]
     mark = "slow" if one.is_slow else "fast" if one.is_fast else ""
-    return [sized(one.row.nbytes), f"{one.busbw:.2f}", *cells, mark]
+    return [one.row.case or sized(one.row.nbytes), f"{measured:.2f}", *cells, mark]
 
 
-def _print_rows(rows: Sequence[Judged]) -> None:
+def _print_rows(log: Log, rows: Sequence[Judged]) -> None:
     """Prints the rows, without the columns that are empty."""
-    columns = zip(*map(_cells, rows), strict=True)
-    headed = [(heading, column) for heading, column in zip(HEADINGS, columns, strict=True) if any(column)]
+    in_us = log.tool is not None and log.tool.is_latency
+    columns = zip(*(_cells(row, in_us=in_us) for row in rows), strict=True)
+    what = "us" if in_us else "busbw GB/s" if log.tool is None else "GB/s"
+    first = "row" if any(row.row.case for row in rows) else "size"
+    headings = (first, what, *HEADINGS)
+    headed = [(heading, column) for heading, column in zip(headings, columns, strict=True) if any(column)]
     headings, shown = zip(*headed, strict=True)
     print_table(headings, [*zip(*shown, strict=True)], optional=("90 % interval",))
 
 
 def show(verdicts: Sequence[Verdict]) -> None:
     """Prints a table and the verdict of each log."""
+    said: dict[tuple[object, ...], str] = {}
     for one in verdicts:
         log = one.log
         ranks = "" if log.ranks is None else f", {counted(log.ranks, 'rank')}"
         title = f"{log.collective or 'unknown collective'}{ranks}   on {one.machine or 'an unknown machine'}"
         print_labelled("", f"{log.name}   {title}", label=0)
-        if one.rows and log.ranks != 1:  # one rank has no busbw
-            _print_rows(one.rows)
+        if one.rows and (log.tool or log.ranks != 1):  # one rank has no busbw
+            _print_rows(log, one.rows)
         if log.version or log.evidence:
             print_labelled("nccl", ", ".join([*([log.version] if log.version else []), *log.evidence]))
         for number, reason in log.malformed:
@@ -48,7 +57,11 @@ def show(verdicts: Sequence[Verdict]) -> None:
         print_labelled("verdict", one.verdict)
         for nth, reason in enumerate(one.reasons):
             print_labelled("" if nth else "because", reason)
-        for nth, suspect in enumerate(one.suspects):
+        names = (suspect.ailment.name for suspect in one.suspects)
+        first = said.setdefault((one.case and one.case.fabric.node, *names), log.name)
+        if first != log.name and one.suspects:
+            print_labelled("perhaps", f"as for {first}: one cause explains all logs of a machine")
+        for nth, suspect in enumerate(one.suspects if first == log.name else ()):
             rate = "" if suspect.busbw is None else f": {suspect.busbw:.1f} GB/s with it"
             print_labelled("" if nth else "perhaps", f"{100 * suspect.odds:.0f} %: {suspect.ailment.name}{rate}")
             print_labelled("", f"confirm: {suspect.ailment.confirm}")

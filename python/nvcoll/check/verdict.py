@@ -28,6 +28,7 @@ from nvcoll.check.ailments import BUSBW_FALLS, NO_MPI, Case, Suspect, named_alon
 from nvcoll.check.baseline import SICK_OF_BASELINE, SUSPECT_OF_BASELINE
 from nvcoll.check.log import Log, Row, factor
 from nvcoll.check.machine import of_log
+from nvcoll.check.tool import Expected
 from nvcoll.text.formatting import counted, sized
 
 HEALTHY, SUSPICIOUS, SICK, CANNOT_TELL = "healthy", "suspicious", "sick", "cannot tell"
@@ -60,7 +61,7 @@ class Judged:
 
     row: Row
     busbw: float
-    prediction: Prediction | None
+    prediction: Prediction | Expected | None
     baseline_us: float | None = None
 
     @property
@@ -110,7 +111,9 @@ def _in_words(share: float) -> str:
 
 
 def _deciding(rows: Sequence[Judged]) -> list[Judged]:
-    """Returns the rows by whose share a log is judged."""
+    """Returns the rows by whose share a log is judged; of another tool than nccl-tests, all."""
+    if any(isinstance(one.prediction, Expected) for one in rows):
+        return [one for one in rows if one.prediction is not None]
     return [one for one in rows if one.row.nbytes >= LARGE] or [one for one in rows if one.row.nbytes >= JUDGED]
 
 
@@ -159,7 +162,8 @@ def _by_itself(rows: Sequence[Judged]) -> Iterator[tuple[str, str]]:
     for one in rows:
         if one.row.nbytes < JUDGED:
             continue
-        if best is not None and (worst is None or _part(one, best) < worst[0]):
+        is_larger = best is not None and one.row.nbytes > best.row.nbytes
+        if best is not None and is_larger and (worst is None or _part(one, best) < worst[0]):
             worst = _part(one, best), best, one
         if best is None or one.busbw > best.busbw:
             best = one
@@ -185,6 +189,9 @@ def _why_not(log: Log, fabric: Fabric | None) -> str | None:
     """Returns why no prediction is for a log."""
     if not log.rows:
         return "the log has no row of a table"
+    most = fabric.world_size if fabric else 0
+    if log.tool is not None and (log.unlike or log.ranks is None or (log.tool.is_of_some and log.ranks <= most)):
+        return log.unlike
     if log.ranks == 1:
         return "the benchmark ran on one rank: nothing is sent (several ranks need a build with MPI, or -g)"
     if log.collective is None:
@@ -226,7 +233,7 @@ def _rows(
 ) -> tuple[list[Judged], str | None]:
     """Returns the rows by size, each beside its prediction and baseline, and why there are no predictions."""
     why_not = _why_not(log, fabric)
-    predictions: Sequence[Prediction | None] = [None] * len(log.rows)
+    predictions: Sequence[Prediction | Expected | None] = [None] * len(log.rows)
     if why_not is None and fabric is not None:
         try:
             predictions = log.predicted(fabric, log.rows)
@@ -258,7 +265,7 @@ def examined(
     if fabric is not None:
         fabric = of_log(log, fabric)
     findings: list[tuple[str | None, str]] = [*_by_header(log)]
-    scale = factor(log.collective, log.ranks) if log.collective and log.ranks else 0.0
+    scale = 1.0 if log.tool else factor(log.collective, log.ranks) if log.collective and log.ranks else 0.0
     rows, why_not = _rows(log, fabric, scale, baseline or {})
     deciding = _deciding(rows)
     shares = [one.share for one in deciding if one.share is not None]
@@ -282,6 +289,8 @@ def examined(
     if fabric is not None and share is not None and share < SUSPECT_SHARE:
         reasons += _of_settings(log, fabric)
     verdicts = [verdict for verdict, _ in findings]
+    if fabric is not None and log.tool and verdicts:
+        reasons += [note for one in deciding if (note := log.tool.note(fabric, one.row))]
     if (compared or SICK in verdicts) and (why := why_not or why_no_machine):
         reasons.append(f"no prediction: {why}")
     if SICK in verdicts:
@@ -297,6 +306,8 @@ def examined(
         verdict = SUSPICIOUS if SUSPICIOUS in verdicts else HEALTHY
         if not findings and share is not None:
             reasons.append(f"the log reaches {_in_words(share)} the predicted busbw")
+    if log.tool:
+        reasons = [reason.replace("busbw", "speed") for reason in reasons]
     uneven = [one for one in deciding if one.row.is_uneven]
     if is_one_job and uneven:
         reasons.append(f"in place and out of place differ at {counted(len(uneven), 'size')}: other traffic, or noise")
