@@ -1,6 +1,7 @@
 """`nvcoll check --baseline`: a log beside the log of a sister machine."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from check_logs import MIB, table
@@ -54,9 +55,24 @@ def test_a_baseline_without_a_size_of_the_log_is_refused(other):
         baseline.times_us(log(), [log(**other)])
 
 
+def test_sizes_from_64_kib_on_are_compared_if_there_are_no_larger_ones():
+    sizes = [65536, 131072, 262144]
+    assert verdict(log(0.7, sizes=sizes), log(sizes=sizes)).verdict == SICK
+    assert verdict(log(sizes=sizes), log(sizes=sizes)).verdict == HEALTHY
+
+
 def test_small_sizes_alone_tell_nothing():
     small = log(sizes=[1024, 2048])
     assert verdict(small, small).verdict == CANNOT_TELL
+
+
+@pytest.mark.parametrize(("slow", "said"), [(4, SUSPICIOUS), (1, HEALTHY)])
+def test_several_slow_sizes_below_the_large_ones_are_suspicious(slow, said):
+    sizes = [65536 << power for power in range(12)]
+    rows = [replace(row, out_of_place_us=2 * row.time_us, in_place_us=None) for row in log(sizes=sizes).rows[:slow]]
+    found = verdict(replace(log(sizes=sizes), rows=[*rows, *log(sizes=sizes).rows[slow:]]), log(sizes=sizes))
+    assert found.verdict == said
+    assert any("4 of 10 sizes below 64 MiB have less than 80 %" in reason for reason in found.reasons) == (slow == 4)
 
 
 def test_a_healthy_prediction_does_not_hide_a_slower_sister(tmp_path):

@@ -42,6 +42,16 @@ def test_suspects_baselines_and_malformed_rows_fit_the_schema():
     assert any(one["malformed"] for one in valid(LOGS / "dgx-spark-103-small.log"))
 
 
+def test_the_first_suspect_has_its_command_and_a_thread_and_the_others_have_a_line():
+    sick, on = LOGS / "nccl-tests-290-2node.log", ("--on", "hgx-h100x2+ib-ndr-8")
+    (log,) = valid(sick, *on)
+    first, second = log["suspects"][:2]
+    said = done("check", sick, *on).stdout
+    assert f"run         {first['confirm']}\n" in said and f"see         {first['thread']}\n" in said
+    assert f"it prints   {first['prints']}\n" in said
+    assert second["ailment"] in said and second["confirm"] not in said
+
+
 def test_every_key_of_the_output_stands_in_the_schema(tmp_path):
     (tmp_path / "log").write_text(predicted(), encoding="utf-8")
     (log,) = valid(tmp_path / "log", "--on", "hgx-h100")

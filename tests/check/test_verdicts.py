@@ -117,6 +117,59 @@ def test_a_log_far_below_another_one_is_suspicious():
     assert [one.verdict for one in among(both)] == [HEALTHY, SUSPICIOUS]
 
 
+def of_machine(machine, sizes, share, collective="all_reduce", head=""):
+    """Returns a table whose busbw is a share of the predicted."""
+    fabric = nvcoll.fabric(machine)
+    found = fabric.predict(collective, sizes)
+    return table({one.nbytes: one.time_us / share for one in found}, collective, fabric.world_size, head)
+
+
+@pytest.mark.parametrize(("share", "said"), [(1.0, HEALTHY), (0.75, HEALTHY), (0.45, SUSPICIOUS), (2.1, CANNOT_TELL)])
+def test_a_wide_interval_makes_a_log_suspicious_only_below_half(share, said):
+    machine = "gh200-4x2+slingshot-4"
+    found = verdict(of_machine(machine, [128 * MIB], share), machine)
+    assert found.verdict == said and not found.rows[0].is_slow
+    assert ("as far as a prediction within" in found.reasons[0]) == (share == 0.75)
+
+
+def test_a_log_outside_a_wide_interval_is_sick_only_below_half():
+    machine = "rtxpro6000-server-8-p2p"
+    assert verdict(of_machine(machine, [64 * MIB], 0.6), machine).verdict == SUSPICIOUS
+    assert verdict(of_machine(machine, [64 * MIB], 0.4), machine).verdict == SICK
+
+
+@pytest.mark.parametrize(("slow", "said"), [(5, SUSPICIOUS), (1, HEALTHY)])
+def test_sizes_that_take_longer_than_larger_ones_are_told_and_many_are_suspicious(slow, said):
+    times = {nth << 17: 300.0 + nth if 8 - slow < nth <= 8 else 150.0 + nth for nth in range(4, 14)}
+    machine = "pcie5-2-p2px2+slingshot-2"
+    found = verdict(table(times, ranks=4), machine)
+    assert found.verdict == said
+    assert any("1 MiB takes 308 us, 1.125 MiB takes 159 us" in reason for reason in found.reasons)
+    assert [one.ailment.key for one in found.suspects] == ["protocol"] * (slow > 1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "machine", "is_judged"),
+    [
+        ("NCCL_TESTS_SPLIT_MASK=0x7", "hgx-h100[0]x2+ib-ndr-4", False),
+        ("NCCL_TESTS_SPLIT=MOD", "hgx-h100[0]x2+ib-ndr-4", False),
+        ("NCCL_TESTS_SPLIT_MASK=0x0", "hgx-h100[0]x2+ib-ndr-4", True),
+        ("NCCL_TESTS_SPLIT_MASK=0x7", "hgx-h100", True),
+    ],
+)
+def test_groups_that_ran_at_once_and_shared_cards_have_no_prediction(setting, machine, is_judged):
+    found = verdict(of_machine(machine, [256 * MIB], 0.5, head=setting), machine)
+    assert found.verdict == (SICK if is_judged else CANNOT_TELL)
+    assert is_judged or "shared cards" in found.reasons[-1]
+
+
+def test_peer_access_that_is_off_on_two_nodes_is_told_whatever_the_share():
+    machine, off = "rtxpro6000-server-8-cx8x2+roce-400-8", "-x NCCL_P2P_DISABLE=1 -x NCCL_SHM_DISABLE=1"
+    for share, said in ((0.81, SUSPICIOUS), (1.0, HEALTHY)):
+        found = verdict(of_machine(machine, [1024 * MIB], share, head=off), machine)
+        assert found.verdict == said and any("NCCL_P2P_DISABLE=1 is set" in reason for reason in found.reasons)
+
+
 def test_a_setting_that_costs_time_is_named():
     slow = nvcoll.fabric("hgx-h100").predict("all_reduce", [MIB << 10], settings={"NCCL_NVLS_ENABLE": "0"})
     found = verdict(table({slow[0].nbytes: slow[0].time_us}, head="-x NCCL_NVLS_ENABLE=0"))

@@ -10,21 +10,24 @@ log(measured / predicted time) over the sizes that decide. One machine must expl
 An ailment that a log names is at most at the distance OTHER: another one may have come to it.
 
 Causes with the same rates, as half of the cards or bonded cards, are one class: its members are named together, with
-the commands that distinguish them. A cause whose rate follows from no mechanism, as congestion, has no machine: it has
-the distance OTHER, and counts only if a log names it. An ailment that changes no time by `CHANGES` is left out. How
-common a class is was counted in the threads of data/nccl-logs; the tolerances are chosen. On two nodes, all_reduce
-without NVLS and with half of the network take about the same time: a log of all_reduce alone cannot distinguish them.
+a command that distinguishes them. A cause whose rate follows from no mechanism, as congestion, has no machine: it has
+the distance OTHER, counts only if a log names it, and no more than a cause that is at most as far. An ailment is left
+out if it changes no time by `CHANGES`, or if a fact of the log excludes it. The table is `ailments.toml`. How common a
+class is was counted in the threads of data/nccl-logs; the tolerances are chosen. On two nodes, all_reduce without NVLS
+and with half of the network take about the same time: a log of all_reduce alone cannot distinguish them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
-from math import exp, log
-from typing import TYPE_CHECKING
+from itertools import chain, groupby
+from math import exp, inf, log, sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.check.log import Log, Row
@@ -39,8 +42,8 @@ TOLERANCE, OTHER = 0.2, 0.5
 COMMON_OTHER, LEAST_ODDS = 5, 0.05
 """How common other causes are, and the least odds of an ailment that is named. Chosen."""
 
-NAMED = 20.0
-"""The factor of an ailment that a line of a log names."""
+NAMED, SEEN = 20.0, 5.0
+"""The factor of an ailment that a line of a log names, and once more if NCCL saw it: a setting may be of no use."""
 
 SHOWN = 3
 """The most ailments that are named. Chosen."""
@@ -54,12 +57,11 @@ SAME = 1.03
 BUSBW_FALLS = "busbw=falls"
 """The evidence, beside settings and facts, that busbw falls while sizes grow."""
 
-_ENVIRONMENT = "env | grep NCCL; cat /etc/nccl.conf ~/.nccl.conf"
-_RATES = (
-    "cat /proc/net/bonding/*; lspci -vv | grep -E 'LnkSta|ACSCtl'; nvidia-smi topo -m; "
-    "then compare with NCCL_IB_QPS_PER_CONNECTION=4"
-)
-_LANES = "under load: nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv"
+TIME_FALLS = "time=falls"
+"""The evidence that a larger size takes less time."""
+
+UNNAMED = "(?!)"
+"""The pattern that matches no line."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +72,39 @@ class Ailment:
     """Its short name; members of a family, as algorithms that are forced, share it."""
     name: str
     confirm: str
+    """The command to run next."""
     common: float
-    machine: Callable[[Fabric], Fabric] | None = field(default=lambda fabric: fabric, repr=False)
-    """Returns the damaged machine; None if its rates follow from no mechanism."""
+    prints: str = ""
+    """What the command prints with this ailment, and without it."""
+    thread: str = ""
+    """The address of a public thread about it; empty if none is known."""
+    lost: str = ""
+    """What the machine has lost, as of `Fabric.damaged`, with the next three."""
+    part: int = 1
+    of_all: bool = True
+    gbit: float = 100.0
     settings: Mapping[str, str | int] = field(default_factory=dict)
     launch: _Launch | None = None
     """The launch, where a log does not show its own."""
-    named_by: str = "(?!)"
+    named_by: str = UNNAMED
     """Matches a setting or a fact of the log that names this ailment, as of `Log.evidence`."""
-    cards: int = 1
-    """The number of network cards, divided by the number of cards that are left."""
+    denied_by: str = UNNAMED
+    """Matches a fact that excludes it."""
     is_hidden: bool = False
     """NCCL does not see the ailment, and chooses the algorithm as for the healthy machine."""
+
+    @property
+    def has_rates(self) -> bool:
+        """Says whether its times are predicted."""
+        return bool(self.lost or self.settings or self.launch)
+
+    def damaged(self, fabric: Fabric) -> Fabric:
+        """Returns the machine with the ailment.
+
+        Raises:
+            InvalidArgument: the machine cannot have it, as NVLS without a switch.
+        """
+        return fabric.damaged(self.lost, self.part, of_all=self.of_all, gbit=self.gbit) if self.lost else fabric
 
     def is_named_by(self, line: str) -> bool:
         """Says whether a setting or a fact names the ailment."""
@@ -89,10 +112,18 @@ class Ailment:
 
     def is_named(self, case: Case) -> bool:
         """Says whether a line of a log names the ailment."""
-        if any(map(self.is_named_by, case.evidence)):
-            return True
-        every = case.fabric.cards
-        return self.cards > 1 and every is not None and case.cards == every / self.cards
+        return any(map(self.is_named_by, case.evidence)) or (self.lost == "cards" and case.cards == self._left(case))
+
+    def _left(self, case: Case) -> float | None:
+        """Returns the number of network cards that are left; None if the machine has none."""
+        return case.fabric.cards and case.fabric.cards / self.part
+
+    def is_denied(self, case: Case) -> bool:
+        """Says whether a fact of a log excludes the ailment, and none names it: facts count more than settings."""
+        facts = case.facts
+        if self.lost == "cards" and any(line.startswith("cards=") for line in facts):
+            return case.cards != self._left(case)
+        return any(re.match(self.denied_by, line) for line in facts) and not any(map(self.is_named_by, facts))
 
 
 @dataclass(frozen=True)
@@ -103,8 +134,15 @@ class Case:
     fabric: Fabric
     rows: Sequence[Row]
     evidence: Sequence[str]
+    slow: Sequence[int] = ()
+    """The sizes, in bytes, at which the log is slow, also of those that do not decide."""
     known: dict[tuple[str, ...], float] = field(default_factory=dict, repr=False)
     """The times that `without` has predicted."""
+
+    @property
+    def facts(self) -> list[str]:
+        """The evidence that is no setting."""
+        return [line for line in self.evidence if line[0].islower()]
 
     @property
     def cards(self) -> int | None:
@@ -185,148 +223,17 @@ class Suspect:
         return replace(self, busbw=self.rates[nth] if self.rates else None)
 
 
-def _lost(what: str, part: int = 1, *, of_all: bool = True, gbit: float = 100.0) -> Callable[[Fabric], Fabric]:
-    return lambda fabric: fabric.damaged(what, part, of_all=of_all, gbit=gbit)
+def _ailments() -> Iterator[Ailment]:
+    table = tomllib.loads(Path(__file__).with_name("ailments.toml").read_text(encoding="utf-8"))
+    for row in table["ailment"]:
+        for own in row.pop("variants", [{}]):
+            yield Ailment(**{**row, **own})
 
 
-def _forced(name: str, value: str) -> Ailment:
-    what, named_by = f"{name}={value}", f"(?i:{name}={value})$"
-    return Ailment("forced", f"{what} is forced", _ENVIRONMENT, 0.5, settings={name: value}, named_by=named_by)
+AILMENTS = tuple(_ailments())
+"""All ailments that a machine can have: the table `ailments.toml`."""
 
-
-def _less_network(part: int, name: str, cards: float, rates: float) -> list[Ailment]:
-    """Returns the two ways to lose a part of the network: NCCL sees cards that are missing, but no lower rate."""
-    key, confirm = f"{name.split()[-1]}-network", "ibstat | grep -E 'State|Rate'; env | grep NCCL_IB_HCA"
-    missing = Ailment(
-        key,
-        f"{name} of the network: cards that are down, or not named in NCCL_IB_HCA",
-        confirm,
-        cards,
-        _lost("cards", part),
-        cards=part,
-    )
-    lower = Ailment(
-        key,
-        f"{name} of the network: bonded cards, ACS, a lower PCIe rate, wrong NUMA node, oversubscription, collisions",
-        _RATES,
-        rates,
-        _lost("rate", part),
-        is_hidden=True,
-    )
-    return [missing, lower]
-
-
-def _told_only(key: str, name: str, confirm: str, common: float, named_by: str) -> Ailment:
-    return Ailment(key, name, confirm, common, None, named_by=named_by)
-
-
-NO_MPI = _told_only(
-    "no-mpi", "a build without MPI: a job per process", "ldd all_reduce_perf | grep mpi; make MPI=1", 5, "(?!)"
-)
-"""The number of jobs in one table shows it."""
-
-
-def _less_pcie(part: int, name: str, members: str) -> Ailment:
-    machine = _lost("pcie", part)
-    return Ailment("gpu-pcie", f"{name} of a GPU's PCIe rate: {members}", _LANES, 1, machine, is_hidden=True)
-
-
-def _sockets(medium: str, gbit: int) -> Ailment:
-    return Ailment(
-        "tcp",
-        f"TCP instead of RDMA ({gbit} Gbit/s)",
-        "NCCL_DEBUG=INFO ... | grep 'Using network'; ls /dev/infiniband",
-        2,
-        _lost(medium, gbit=gbit),
-        named_by="NCCL_IB_DISABLE=1$|NCCL_NET=Socket|network=Socket|path=NET/Socket",
-    )
-
-
-AILMENTS = (
-    Ailment(
-        "no-nvls",
-        "no NVLS",
-        "NCCL_DEBUG=INFO ... | grep -i nvls; nvidia-smi -q | grep -A3 Fabric",
-        4,
-        settings={"NCCL_NVLS_ENABLE": 0},
-        named_by="NCCL_NVLS_ENABLE=0$|nvls=not available|nvls_channels=0$",
-    ),
-    Ailment(
-        "host-staged",
-        "host staged: no peer access",
-        "nvidia-smi topo -p2p r; lspci -vvv | grep ACSCtl; NCCL_DEBUG=INFO ... | grep 'via SHM'",
-        6,
-        settings={"NCCL_P2P_DISABLE": 1, "NCCL_NVLS_ENABLE": 0},
-        named_by="NCCL_P2P_DISABLE=1$|NCCL_P2P_LEVEL=(0|LOC)$|path=SHM",
-    ),
-    _forced("NCCL_ALGO", "Ring"),
-    _forced("NCCL_ALGO", "Tree"),
-    _forced("NCCL_PROTO", "LL"),
-    _forced("NCCL_PROTO", "LL128"),
-    *_less_network(2, "half", 2, 7),
-    *_less_network(4, "a quarter", 2, 2),
-    *_less_network(8, "an eighth", 1.5, 0.5),
-    _sockets("ethernet-100", 100),
-    _sockets("ethernet-100", 25),
-    _sockets("ethernet-10", 10),
-    Ailment(
-        "no-gpudirect",
-        "no GPUDirect: network cards reach GPUs through host memory",
-        "lsmod | grep nvidia_peermem; NCCL_DEBUG=INFO ... | grep GDRDMA",
-        5,
-        _lost("gpu_direct"),
-        named_by="gdr=Disabled|path=NET/(?!Socket)(?!.*GDRDMA)|NCCL_NET_GDR_LEVEL=(0|LOC)$",
-    ),
-    _less_pcie(2, "half", "x8, or one generation lower"),
-    _less_pcie(4, "a quarter", "x4, or two generations lower"),
-    Ailment(
-        "slow-gpu",
-        "one slow GPU: half of its NVLinks are down, or it is hot",
-        "nvidia-smi nvlink -s; nvidia-smi nvlink -e; nvidia-smi -q -d PERFORMANCE",
-        1,
-        _lost("nvlink", 2, of_all=False),
-        is_hidden=True,
-    ),
-    Ailment(
-        "no-nvlink",
-        "no NVLink: GPUs reach each other over PCIe",
-        "nvidia-smi nvlink -s; nvidia-smi topo -m",
-        1,
-        _lost("nvlink", 0),
-    ),
-    Ailment(
-        "launch",
-        "one process launches all GPUs of a node (-g 8)",
-        "the command: mpirun -np 16 -N 8 ... -g 1",
-        2,
-        launch="single_process",
-    ),
-    _told_only(
-        "wrong-numa",
-        "network cards at another NUMA node or socket than the GPU",
-        "nvidia-smi topo -m (PIX or PXB, not NODE or SYS); numactl -H",
-        4,
-        "NCCL_NET_GDR_LEVEL=(4|5|SYS)$",
-    ),
-    _told_only(
-        "congested",
-        "congestion, packet loss or heat",
-        "ethtool -S DEVICE | grep -E 'pause|discard|out_of_buffer|cnp'; perfquery; nvidia-smi -q -d PERFORMANCE",
-        5,
-        BUSBW_FALLS,
-    ),
-    _told_only(
-        "queue-pairs",
-        "flows of a single queue pair that collide, or messages split over many",
-        "compare with NCCL_IB_QPS_PER_CONNECTION=4 NCCL_IB_SPLIT_DATA_ON_QPS=0",
-        1,
-        "NCCL_IB_QPS_PER_CONNECTION=1$|NCCL_IB_SPLIT_DATA_ON_QPS=1$",
-    ),
-    _told_only(
-        "mtu", "a small MTU of the network", "ip link show | grep mtu; ibv_devinfo | grep active_mtu", 1, "mtu=[123]$"
-    ),
-)
-"""All ailments that a machine can have; `common` is their number in the threads of data/nccl-logs, or chosen."""
+NO_MPI = next(one for one in AILMENTS if one.key == "no-mpi")
 
 
 def _found(ailment: Ailment, case: Case) -> tuple[Sequence[Prediction | Expected], bool]:
@@ -337,9 +244,8 @@ def _found(ailment: Ailment, case: Case) -> tuple[Sequence[Prediction | Expected
     """
     if ailment.launch is not None and case.log.launch is not None:
         raise InvalidArgument("the log shows its launch")
-    assert ailment.machine is not None
     taken, one = case.settings, replace(case.log, launch=ailment.launch or case.log.launch)
-    machine = ailment.machine(case.fabric)
+    machine = ailment.damaged(case.fabric)
     if ailment.is_hidden and machine != case.fabric:
         found = case.unseen(machine)
     else:
@@ -349,11 +255,23 @@ def _found(ailment: Ailment, case: Case) -> tuple[Sequence[Prediction | Expected
     return found, found[-1].time_us >= CHANGES * plain_us
 
 
-def _weighed(ailment: Ailment, cases: Sequence[Case]) -> tuple[float, list[float]] | None:
-    """Returns the logarithm of an ailment's weight, and the busbw at the largest sizes; None if it explains nothing."""
+class _Weight(NamedTuple):
+    """How likely an ailment is."""
+
+    logarithm: float
+    distance: float
+    """The root mean square of its distances from the logs."""
+    rates: Sequence[float]
+    """The busbw at the largest size of each log."""
+
+
+def _weighed(ailment: Ailment, cases: Sequence[Case]) -> _Weight | None:
+    """Returns the weight of an ailment; None if it explains nothing."""
     is_named = any(ailment.is_named(case) for case in cases)
     rates: list[float] = []
-    if ailment.machine is None:
+    if any(ailment.is_denied(case) for case in cases):
+        return None
+    if not ailment.has_rates:
         squares, is_any = OTHER**2 * len(cases), is_named
     else:
         try:
@@ -362,27 +280,50 @@ def _weighed(ailment: Ailment, cases: Sequence[Case]) -> tuple[float, list[float
             return None
         squares = sum(case.square(known) for case, (known, _) in zip(cases, found, strict=True))
         is_any, rates = any(changes for _, changes in found), [known[-1].busbw for known, _ in found]
+    distance = sqrt(squares / len(cases))
     if is_named:  # it is there; something else may be there as well
         squares = min(squares, OTHER**2 * len(cases))
-    weight = log(ailment.common) - squares / TOLERANCE**2 / 2 + (log(NAMED) if is_named else 0)
-    return (weight, rates) if is_any else None
+    is_seen = ailment.has_rates and any(map(ailment.is_named_by, chain.from_iterable(case.facts for case in cases)))
+    weight = (
+        log(ailment.common) - squares / TOLERANCE**2 / 2 + log((NAMED if is_named else 1) * (SEEN if is_seen else 1))
+    )
+    return _Weight(weight, distance, rates) if is_any else None
+
+
+def _nearest(weighed: Sequence[tuple[Ailment, _Weight]]) -> list[tuple[Ailment, _Weight]]:
+    """Leaves out what the same lines name, as TCP at another rate, if it is far from the log and another one nearer."""
+    nearest: dict[str, float] = {}
+    for one, known in weighed:
+        nearest[one.named_by] = min(known.distance, nearest.get(one.named_by, inf))
+    nearest[UNNAMED] = inf
+    return [(one, known) for one, known in weighed if known.distance <= max(OTHER, nearest[one.named_by])]
 
 
 def suspects(cases: Sequence[Case], ailments: Sequence[Ailment] = AILMENTS) -> list[Suspect]:
     """Returns the ailments that most likely explain the logs of one machine, the first with the best odds."""
-    weighed = [(one, known) for one in ailments if (known := _weighed(one, cases)) is not None]
+    weighed = _nearest([(one, known) for one in ailments if (known := _weighed(one, cases)) is not None])
     rest = log(COMMON_OTHER) - OTHER**2 * len(cases) / TOLERANCE**2 / 2
-    best = max([rest, *(weight for _, (weight, _) in weighed)])
-    total = exp(rest - best) + sum(exp(weight - best) for _, (weight, _) in weighed)
+    most = max((known.logarithm for one, known in weighed if one.has_rates and known.distance <= OTHER), default=inf)
+    weights = [known.logarithm if one.has_rates else min(known.logarithm, most) for one, known in weighed]
+    best = max([rest, *weights])
+    total = exp(rest - best) + sum(exp(weight - best) for weight in weights)
     likely: list[Suspect] = []
-    for one, (weight, rates) in weighed:
+    for (one, known), weight in zip(weighed, weights, strict=True):
         odds = exp(weight - best) / total
-        alike = [nth for nth, other in enumerate(likely) if _is_alike(other, one, rates)]
+        alike = [nth for nth, other in enumerate(likely) if _is_alike(other, one, known.rates)]
         if alike:
             likely[alike[0]] = _together(likely[alike[0]], one, odds)
         else:
-            likely.append(Suspect(one, odds, None, rates).of(0))
+            likely.append(Suspect(one, odds, None, known.rates).of(0))
     return sorted((one for one in likely if one.odds > LEAST_ODDS), key=lambda one: -one.odds)[:SHOWN]
+
+
+def named(case: Case) -> Iterator[tuple[Ailment, str]]:
+    """Yields the ailments that a line of a log names and that make its calls longer, each with the line."""
+    for one in AILMENTS:
+        line = next(filter(one.is_named_by, case.evidence), None)
+        if line is not None and one.has_rates and _weighed(one, [case]) is not None:
+            yield one, line
 
 
 def _is_alike(known: Suspect, other: Ailment, rates: Sequence[float]) -> bool:
@@ -395,14 +336,13 @@ def _is_alike(known: Suspect, other: Ailment, rates: Sequence[float]) -> bool:
 def _together(known: Suspect, other: Ailment, odds: float) -> Suspect:
     """Returns a suspect with the causes and the odds of another one with the same rates."""
     name = f"{known.ailment.name}, {other.name.split(': ', 1)[-1]}"
-    confirm = "; ".join(dict.fromkeys((known.ailment.confirm, other.confirm)))
-    return replace(known, ailment=replace(known.ailment, name=name, confirm=confirm), odds=known.odds + odds)
+    return replace(known, ailment=replace(known.ailment, name=name), odds=known.odds + odds)
 
 
-def named_alone(evidence: Sequence[str]) -> list[Suspect]:
+def named_alone(evidence: Sequence[str], ailments: Sequence[Ailment] = AILMENTS) -> list[Suspect]:
     """Returns the ailments that lines of a log name, if no time of it can be predicted."""
     lines = [line for line in evidence if not line.startswith("nvls_channels")]  # most machines have none
-    named = [one for one in AILMENTS if any(map(one.is_named_by, lines))]
-    total = COMMON_OTHER + sum(one.common * (NAMED if one in named else 1) for one in AILMENTS)
-    found = [Suspect(one, NAMED * one.common / total, None) for one in named]
+    told = [one for one in ailments if any(map(one.is_named_by, lines))]
+    total = COMMON_OTHER + sum(one.common * (NAMED if one in told else 1) for one in ailments)
+    found = [Suspect(one, NAMED * one.common / total, None) for one in told]
     return sorted(found, key=lambda one: -one.odds)[:SHOWN]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nvcoll.check.ailments import Suspect
 from nvcoll.check.log import Log
 from nvcoll.check.verdict import Judged, Verdict
 from nvcoll.text.formatting import counted, sized
@@ -38,6 +39,19 @@ def _print_rows(log: Log, rows: Sequence[Judged]) -> None:
     print_table(headings, [*zip(*shown, strict=True)], optional=("90 % interval",))
 
 
+def _print_suspects(suspects: Sequence[Suspect]) -> None:
+    """Prints the first suspect with what to do next, and a line for each of the others."""
+    for nth, one in enumerate(suspects):
+        rate = "" if one.busbw is None else f": {one.busbw:.1f} GB/s with it"
+        print_labelled("" if nth else "perhaps", f"{100 * one.odds:.0f} %: {one.ailment.name}{rate}")
+        if nth == 0:
+            print_labelled("run", one.ailment.confirm)
+            if one.ailment.prints:
+                print_labelled("it prints", one.ailment.prints)
+            if one.ailment.thread:
+                print_labelled("see", one.ailment.thread)
+
+
 def show(verdicts: Sequence[Verdict]) -> None:
     """Prints a table and the verdict of each log."""
     said: dict[tuple[object, ...], str] = {}
@@ -61,10 +75,8 @@ def show(verdicts: Sequence[Verdict]) -> None:
         first = said.setdefault((one.case and one.case.fabric.node, *names), log.name)
         if first != log.name and one.suspects:
             print_labelled("perhaps", f"as for {first}: one cause explains all logs of a machine")
-        for nth, suspect in enumerate(one.suspects if first == log.name else ()):
-            rate = "" if suspect.busbw is None else f": {suspect.busbw:.1f} GB/s with it"
-            print_labelled("" if nth else "perhaps", f"{100 * suspect.odds:.0f} %: {suspect.ailment.name}{rate}")
-            print_labelled("", f"confirm: {suspect.ailment.confirm}")
+        else:
+            _print_suspects(one.suspects)
         print()
 
 
@@ -83,6 +95,18 @@ def _row(one: Judged) -> dict[str, Any]:
         "share": one.share,
         "baseline_us": one.baseline_us,
         "of_baseline": one.of_baseline,
+    }
+
+
+def _suspect(one: Suspect) -> dict[str, Any]:
+    known = one.ailment
+    return {
+        "ailment": known.name,
+        "odds": one.odds,
+        "busbw": one.busbw,
+        "confirm": known.confirm,
+        "prints": known.prints,
+        "thread": known.thread or None,
     }
 
 
@@ -110,10 +134,7 @@ def documents(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
             "facts": {name: list(values) for name, values in one.log.facts.items()},
             "verdict": one.verdict,
             "reasons": list(one.reasons),
-            "suspects": [
-                {"ailment": found.ailment.name, "odds": found.odds, "confirm": found.ailment.confirm}
-                for found in one.suspects
-            ],
+            "suspects": [*map(_suspect, one.suspects)],
             "share": one.share,
             "of_baseline": one.of_baseline,
             "trust": one.trust,

@@ -5,14 +5,16 @@
     sick         wrong results; a build without MPI; times above the interval at most large sizes, which settings in
                  the log do not explain, and below half of a prediction that is not validated; busbw falls below half of
                  what a smaller size reached; less than 0.8 of the baseline
-    suspicious   less than 0.8 of the prediction, inside the interval; a setting in the log costs the time; busbw falls
-                 below 0.8 of a smaller size's; a log far below another log of the same command; less than 0.95 of the
-                 baseline
+    suspicious   less than 0.8 of the prediction, inside the interval; a line of the log names an ailment that costs
+                 time; busbw falls below 0.8 of a smaller size's; a size takes 1.3 times the time of a larger one; a log
+                 far below another log of the same command; less than 0.95 of the baseline
     healthy      none of these
     cannot tell  no row of 1 MiB or more, neither machine nor baseline, times that no prediction is for, or times that
-                 this machine cannot reach
+                 this machine cannot reach, or of groups of ranks that share cards
 
 Large sizes decide, from 64 MiB on, or from 1 MiB on if the log has none: small ones depend on launch and processor.
+From 64 KiB on they are compared with a baseline and with the time of larger sizes. Inside of an interval that is wider
+than a factor of 2, half of the prediction is the limit, and outside of it only less than half is sick.
 `require` takes the place of interval and limits: below it a log is sick. Where busbw is predicted to fall, it may. A
 log that is faster than its machine can be is of another one. All thresholds are chosen.
 """
@@ -21,20 +23,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from statistics import median
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction
-from nvcoll.check.ailments import BUSBW_FALLS, NO_MPI, Case, Suspect, named_alone, suspects
+from nvcoll.check.ailments import (
+    AILMENTS,
+    BUSBW_FALLS,
+    NO_MPI,
+    TIME_FALLS,
+    Case,
+    Suspect,
+    named,
+    named_alone,
+    suspects,
+)
 from nvcoll.check.baseline import SICK_OF_BASELINE, SUSPECT_OF_BASELINE
 from nvcoll.check.log import Log, Row, factor
 from nvcoll.check.machine import of_log
+from nvcoll.check.regressions import of_version
 from nvcoll.check.tool import Expected
 from nvcoll.text.formatting import counted, sized
 
 HEALTHY, SUSPICIOUS, SICK, CANNOT_TELL = "healthy", "suspicious", "sick", "cannot tell"
 
-LARGE, JUDGED = 64 << 20, 1 << 20
-"""Bytes from which sizes are large, and from which they are judged at all."""
+LARGE, JUDGED, COMPARED = 64 << 20, 1 << 20, 64 << 10
+"""Bytes from which sizes are large, from which predictions judge them, and from which they are compared at all."""
 
 SUSPECT_SHARE = 0.8
 """The least share of the predicted busbw of logs that are not suspicious."""
@@ -42,8 +56,14 @@ SUSPECT_SHARE = 0.8
 NOT_VALIDATED, SICK_SHARE = "not validated", 0.5
 """The accuracy of predictions for which only less than this share is sick."""
 
-FASTEST_SHARE = 1.25
-"""The share of the predicted busbw above which, outside the interval, a log is of another machine."""
+WIDE = 2.0
+"""The quotient of the ends of an interval above which it tells little."""
+
+FASTEST_SHARE, IMPOSSIBLE_SHARE = 1.25, 2.0
+"""The shares of the predicted busbw above which a log is of another machine: outside the interval, and anywhere."""
+
+SLOWER = 1.3
+"""A size that takes this much longer than a larger one is slow. Healthy public logs have at most 1.2."""
 
 SUSPECT_FALL, SICK_FALL = 0.8, 0.5
 """The least shares of the best busbw of smaller sizes of logs that are not suspicious, and not sick."""
@@ -73,6 +93,15 @@ class Judged:
     def share(self) -> float | None:
         """Measured busbw as a part of the predicted."""
         return self.prediction.time_us / self.row.time_us if self.prediction else None
+
+    @property
+    def is_low(self) -> bool:
+        """Says whether the time is above the interval, or busbw far below the prediction or the baseline."""
+        low = [
+            self.share is not None and self.row.nbytes >= JUDGED and self.share < SUSPECT_SHARE,
+            self.of_baseline is not None and self.of_baseline < SICK_OF_BASELINE,
+        ]
+        return self.is_slow or any(low)
 
     @property
     def is_fast(self) -> bool:
@@ -110,11 +139,24 @@ def _in_words(share: float) -> str:
     return f"{100 * share:.0f} % of"
 
 
-def _deciding(rows: Sequence[Judged]) -> list[Judged]:
-    """Returns the rows by whose share a log is judged; of another tool than nccl-tests, all."""
+def _deciding(rows: Sequence[Judged], least: int = JUDGED) -> list[Judged]:
+    """Returns the rows by whose share a log is judged: the large ones, or else those from 1 MiB or `least` on.
+
+    Of another tool than nccl-tests, they are all.
+    """
     if any(isinstance(one.prediction, Expected) for one in rows):
         return [one for one in rows if one.prediction is not None]
-    return [one for one in rows if one.row.nbytes >= LARGE] or [one for one in rows if one.row.nbytes >= JUDGED]
+    parts = ([one for one in rows if one.row.nbytes >= size] for size in (LARGE, JUDGED, least))
+    return next(filter(None, parts), [])
+
+
+def _wide(deciding: Sequence[Judged]) -> str | None:
+    """Returns the interval of busbw of the largest size in words, if it is too wide to tell much."""
+    one = deciding[-1].prediction if deciding else None
+    if one is None or one.high_us <= WIDE * one.low_us:
+        return None
+    low, high = (one.busbw * one.time_us / time for time in (one.high_us, one.low_us))
+    return f"{low:.0f}-{high:.0f} GB/s"
 
 
 def _by_prediction(deciding: Sequence[Judged], require: float | None) -> Iterator[tuple[str, str]]:
@@ -124,17 +166,19 @@ def _by_prediction(deciding: Sequence[Judged], require: float | None) -> Iterato
         return
     share, slow = median(shares), sum(one.is_slow for one in deciding)
     trusts = {one.prediction.trust for one in deciding if one.prediction is not None}
+    is_wide = _wide(deciding) is not None
     of_sizes = f"{counted(len(deciding), 'size')} from {sized(deciding[0].row.nbytes)}"
     reached = f"the log reaches {_in_words(share)} the predicted busbw ({of_sizes})"
     if require is not None:
         if share < require:
             yield SICK, f"{reached}, --require asks for {100 * require:.0f} %"
     elif 2 * slow > len(deciding):
-        is_known = share < SICK_SHARE or trusts != {NOT_VALIDATED}
+        is_known = share < SICK_SHARE or (trusts != {NOT_VALIDATED} and not is_wide)
         yield SICK if is_known else SUSPICIOUS, f"{reached}; {slow} of them outside the 90 % interval"
-    elif share < SUSPECT_SHARE:
+    elif share < (SICK_SHARE if is_wide else SUSPECT_SHARE):
         yield SUSPICIOUS, f"{reached}; the 90 % interval includes it"
-    if share > FASTEST_SHARE and 2 * sum(one.is_fast for one in deciding) > len(deciding):
+    is_outside = share > FASTEST_SHARE and 2 * sum(one.is_fast for one in deciding) > len(deciding)
+    if is_outside or share > IMPOSSIBLE_SHARE:
         yield CANNOT_TELL, f"{reached}: faster than this machine can be. Is --on the machine of the log?"
 
 
@@ -145,6 +189,16 @@ def _by_baseline(deciding: Sequence[Judged], share: float, require: float | None
     asked = f", --require asks for {100 * require:.0f} %" if require and share < require else ""
     verdict = SICK if share < sick else SUSPICIOUS if share < suspect else None
     return verdict, f"the log reaches {_in_words(share)} the baseline's busbw ({of_sizes}){asked}"
+
+
+def _small_of_baseline(rows: Sequence[Judged]) -> Iterator[tuple[str, str]]:
+    """Yields the sizes below the large ones that are far below the baseline, if they are several."""
+    small = [one for one in rows if one.of_baseline is not None and COMPARED <= one.row.nbytes < LARGE]
+    slow = [one for one in small if (one.of_baseline or 0) < SICK_OF_BASELINE]
+    if len(slow) > max(1, len(small) // 4):
+        sizes = f"{sized(slow[0].row.nbytes)} to {sized(slow[-1].row.nbytes)}"
+        what = f"{len(slow)} of {counted(len(small), 'size')} below {sized(LARGE)}"
+        yield SUSPICIOUS, f"{what} have less than {100 * SICK_OF_BASELINE:.0f} % of the baseline's busbw ({sizes})"
 
 
 def _part(one: Judged, best: Judged) -> float:
@@ -176,6 +230,27 @@ def _by_itself(rows: Sequence[Judged]) -> Iterator[tuple[str, str]]:
         )
 
 
+def _slower_than_larger(rows: Sequence[Judged]) -> list[tuple[Judged, Judged]]:
+    """Returns the sizes that take longer than a larger one, each with the fastest larger one."""
+    found, fastest = [], None
+    for one in reversed([one for one in rows if one.row.nbytes >= COMPARED]):
+        if fastest is not None and one.row.time_us > SLOWER * fastest.row.time_us:
+            found.append((one, fastest))
+        if fastest is None or one.row.time_us < fastest.row.time_us:
+            fastest = one
+    return found[::-1]
+
+
+def _by_larger(rows: Sequence[Judged], slower: Sequence[tuple[Judged, Judged]]) -> Iterator[tuple[str | None, str]]:
+    """Yields the worst size that takes longer than a larger one; suspicious if a third of the sizes do."""
+    if slower:
+        one, other = max(slower, key=lambda pair: pair[0].row.time_us / pair[1].row.time_us)
+        times = [f"{sized(each.row.nbytes)} takes {each.row.time_us:.0f} us" for each in (one, other)]
+        is_many = 3 * len(slower) >= sum(each.row.nbytes >= COMPARED for each in rows)
+        what = f"{', '.join(times)}: a protocol or an algorithm is used for sizes that it is slow for"
+        yield SUSPICIOUS if is_many else None, what
+
+
 def _by_header(log: Log) -> Iterator[tuple[str, str]]:
     """Yields verdicts from the header and the footer, without any time."""
     if log.wrong_results:
@@ -200,7 +275,15 @@ def _why_not(log: Log, fabric: Fabric | None) -> str | None:
         return "the log does not show its number of ranks, in a header or by busbw / algbw: pass --on"
     if fabric is not None and fabric.world_size != log.ranks:
         return f"the log has {counted(log.ranks, 'rank')}, {fabric.name} has {counted(fabric.world_size, 'GPU')}"
+    if fabric is not None and _shares_cards(log, fabric):
+        return "NCCL_TESTS_SPLIT is set: several groups of ranks ran at once and shared cards; pass --baseline"
     return log.unlike
+
+
+def _shares_cards(log: Log, fabric: Fabric) -> bool:
+    """Says whether groups of ranks ran at once on the cards or links of one machine."""
+    mask = log.settings.get("NCCL_TESTS_SPLIT_MASK", "0").lower().removeprefix("0x").strip("0")
+    return (bool(mask) or "NCCL_TESTS_SPLIT" in log.settings) and (fabric.nodes > 1 or "[" in fabric.name)
 
 
 def _of_settings(log: Log, fabric: Fabric) -> Iterator[str]:
@@ -213,6 +296,12 @@ def _of_settings(log: Log, fabric: Fabric) -> Iterator[str]:
             continue
         if plain.time_us < 0.9 * found.time_us:
             yield f"{name}={value} is set: with it {found.busbw:.1f} GB/s are predicted at {sized(found.nbytes)}"
+
+
+def _by_lines(case: Case) -> Iterator[tuple[str, str]]:
+    """Yields the line of a log that names an ailment which makes its calls longer."""
+    for ailment, line in islice(named(case), 1):
+        yield SUSPICIOUS, f"the log has `{line}`: {ailment.name}"
 
 
 def _by_settings(case: Case, deciding: Sequence[Judged], found: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -273,20 +362,27 @@ def examined(
     is_one_job = log.jobs == 1 and scale > 0
     case: Case | None = None
     facts = list(log.evidence)
+    slow: list[int] = []
     if is_one_job and log.unlike is None:
+        slower = [] if log.tool else _slower_than_larger(rows)
+        slow = [*{one.row.nbytes for one in rows if one.is_low}, *(one.row.nbytes for one, _ in slower)]
         of_itself, by_prediction = [*_by_itself(rows)], [*_by_prediction(deciding, require)]
-        facts += [BUSBW_FALLS] * len(of_itself)
+        facts += [BUSBW_FALLS] * len(of_itself) + [TIME_FALLS] * bool(slower) + [f"version={log.version}"]
         if fabric is not None and share is not None:
-            case = Case(log, fabric, [one.row for one in deciding], facts)
+            case = Case(log, fabric, [one.row for one in deciding], facts, slow)
             if require is None:
                 by_prediction = [*_by_settings(case, deciding, by_prediction)]
-        findings += [*by_prediction, *of_itself]
-    compared = _deciding([one for one in rows if one.of_baseline is not None]) if is_one_job else []
+        findings += [*by_prediction, *of_itself, *_by_larger(rows, slower)]
+        if case is not None and not any(verdict for verdict, _ in findings) and share is not None and share < ASK_FROM:
+            findings += [*_by_lines(case)]
+    compared = _deciding([one for one in rows if one.of_baseline is not None], COMPARED) if is_one_job else []
     of_baseline = median(one.of_baseline or 0 for one in compared) if compared else None
     if of_baseline is not None:
         findings.append(_by_baseline(compared, of_baseline, require))
+        if findings[-1][0] is None:
+            findings += [*_small_of_baseline(rows)]
     reasons = [reason for _, reason in findings]
-    if fabric is not None and share is not None and share < SUSPECT_SHARE:
+    if fabric is not None and share is not None:
         reasons += _of_settings(log, fabric)
     verdicts = [verdict for verdict, _ in findings]
     if fabric is not None and log.tool and verdicts:
@@ -304,8 +400,10 @@ def examined(
         verdict, reasons = CANNOT_TELL, [*reasons, f"the log has no size from {sized(JUDGED)} on"]
     else:
         verdict = SUSPICIOUS if SUSPICIOUS in verdicts else HEALTHY
-        if not findings and share is not None:
-            reasons.append(f"the log reaches {_in_words(share)} the predicted busbw")
+        if verdict == HEALTHY and share is not None and not compared:
+            known = _wide(deciding) if share < SUSPECT_SHARE else None
+            wide = f", as far as a prediction within {known} can tell" if known else ""
+            reasons.append(f"the log reaches {_in_words(share)} the predicted busbw{wide}")
     if log.tool:
         reasons = [reason.replace("busbw", "speed") for reason in reasons]
     uneven = [one for one in deciding if one.row.is_uneven]
@@ -315,8 +413,8 @@ def examined(
     likely: Sequence[Suspect] = ()
     if log.jobs > 1:
         likely = [Suspect(NO_MPI, 1.0, None)]
-    elif case is None and verdict != HEALTHY:
-        likely = named_alone(facts)
+    elif verdict != HEALTHY and (case is None or (share or 0) >= ASK_FROM):
+        likely = named_alone(facts, [*AILMENTS, *of_version(log, fabric, slow)])
     machine = fabric.name if fabric else None
     return Verdict(log, machine, rows, verdict, reasons, share, of_baseline, trust, likely, case)
 
@@ -333,6 +431,12 @@ def _asks(one: Verdict) -> bool:
     return one.share < ASK_FROM or BUSBW_FALLS in one.case.evidence
 
 
+def _suspects(cases: Sequence[Case]) -> list[Suspect]:
+    """Returns the ailments of one machine, with the known regressions of the versions of its logs."""
+    versions = {one.name: one for case in cases for one in of_version(case.log, case.fabric, case.slow)}
+    return suspects(cases, [*AILMENTS, *versions.values()])
+
+
 def _with_suspects(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Returns the verdicts with the ailments that would explain all logs of their machine, whatever its nodes."""
     alike: dict[str, list[Case]] = {}
@@ -340,7 +444,7 @@ def _with_suspects(verdicts: Sequence[Verdict]) -> list[Verdict]:
         if one.case is not None:
             alike.setdefault(one.case.fabric.node, []).append(one.case)
     asked = {one.case.fabric.node for one in verdicts if one.case is not None and _asks(one)}
-    found = {node: suspects(alike[node]) for node in asked}
+    found = {node: _suspects(alike[node]) for node in asked}
     with_them = []
     for one in verdicts:
         if one.case is not None and _asks(one):
