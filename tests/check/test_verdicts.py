@@ -170,6 +170,17 @@ def test_peer_access_that_is_off_on_two_nodes_is_told_whatever_the_share():
         assert found.verdict == said and any("NCCL_P2P_DISABLE=1 is set" in reason for reason in found.reasons)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["WARNING: /dev/infiniband is missing. RDMA will not work.",
+     "ls: cannot access '/dev/infiniband': No such file or directory"],
+)  # fmt: skip
+def test_diagnostics_before_the_table_name_tcp(line):
+    machine = "h100-pcie-8-bridgex2+roce-400-4"
+    found = verdict(of_machine(machine, [1024 * MIB], 0.81, head=line), machine)
+    assert found.verdict == SUSPICIOUS and found.suspects[0].ailment.key == "tcp"
+
+
 def test_a_setting_that_costs_time_is_named():
     slow = nvcoll.fabric("hgx-h100").predict("all_reduce", [MIB << 10], settings={"NCCL_NVLS_ENABLE": "0"})
     found = verdict(table({slow[0].nbytes: slow[0].time_us}, head="-x NCCL_NVLS_ENABLE=0"))

@@ -14,6 +14,7 @@ _FACTS = {
     "nodes": re.compile(r"\bnNodes (\d+)\b"),
     "cards": re.compile(r"\bfound (\d+) nics\b"),
     "mtu": re.compile(r"\bqpn \d+ mtu (\d)\b"),
+    "infiniband": re.compile(r"/dev/infiniband'?:? (?:is )?(missing|not found|No such file)"),
     "path": re.compile(r"\bvia ((?:P2P|SHM|NET)/(?:AWS )?\S+)"),
 }
 """The name of each fact, and the words of NCCL, its plugins and RCCL from which it follows."""

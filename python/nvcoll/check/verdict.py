@@ -151,9 +151,9 @@ def _deciding(rows: Sequence[Judged], least: int = JUDGED) -> list[Judged]:
 
 
 def _wide(deciding: Sequence[Judged]) -> str | None:
-    """Returns the interval of busbw of the largest size in words, if it is too wide to tell much."""
+    """Returns the interval of busbw of the largest size in words, if it is too wide to tell much; None for a tool."""
     one = deciding[-1].prediction if deciding else None
-    if one is None or one.high_us <= WIDE * one.low_us:
+    if one is None or isinstance(one, Expected) or one.high_us <= WIDE * one.low_us:
         return None
     low, high = (one.busbw * one.time_us / time for time in (one.high_us, one.low_us))
     return f"{low:.0f}-{high:.0f} GB/s"
