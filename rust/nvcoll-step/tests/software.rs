@@ -21,7 +21,7 @@ fn every_row_says_where_each_of_its_fields_is_from() {
 #[test]
 fn numbers_are_possible() {
     for row in Software::all() {
-        assert!((1.0..=2.0).contains(&row.elementwise), "{}", row.name);
+        assert!((0.7..=2.0).contains(&row.elementwise), "{}", row.name); // compiled layers move less than the operators
         assert!([2.0, 4.0].contains(&row.gradient_bytes) && [2.0, 4.0].contains(&row.parameter_bytes), "{}", row.name);
         assert!((4.0..=12.0).contains(&row.accumulation_bytes), "{}", row.name);
         assert!(row.memory_gradient_bytes.is_none_or(|all| all >= row.gradient_bytes), "{}", row.name);
@@ -66,7 +66,7 @@ fn traits_are_those_of_the_texts() {
         ("trl", (Fa2, 4.0, eager)),
         ("axolotl", (Fa2, 4.0, eager)),
         ("unsloth", (Fa2, 4.0, bare)),
-        ("automodel", (Fa2, 4.0, eager)),
+        ("automodel", (Cudnn, 4.0, eager)),
         ("olmo-core", (Fa2, 4.0, eager)),
         ("nanochat", (Cudnn, 4.0, bare)),
         ("llm.c", (Cudnn, 2.0, eager)),
