@@ -1,8 +1,8 @@
 """The lines of a log without what launchers, terminals and web pages put around them.
 
-Removed are a byte order mark, colours, prefixes of ``mpirun --tag-output``, PRRTE, Hydra, ``srun -l``, Ray,
-``kubectl``, Docker Compose, syslog, time stamps and control characters. Hydra's prefix may stand in the middle of a
-line. The numbers of lines stay.
+Removed are the JSON of containers and of Ansible, a byte order mark, colours, prefixes of ``mpirun --tag-output``,
+PRRTE, Hydra, ``srun -l``, Ray, ``kubectl``, Docker Compose, syslog, GitLab, torchx and loggers of Python, time stamps
+and control characters. Hydra's prefix may stand in the middle of a line. The numbers of lines stay.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ HEAD_BYTES = 8000
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Characters that change what a terminal shows."""
 
+_QUOTED = re.compile(r'\s*(?:\{.*"(?:log|message|msg|line)":\s*)?"((?:[^"\\]|\\.)*)"(?:,|,\s*".*\}|\})?')
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PREFIXES = tuple(
     map(
@@ -29,9 +30,11 @@ _PREFIXES = tuple(
             r"^\s*(?:> ?)+",
             r"^\s*\(\w[\w-]*(?:, (?:rank|pid)=\d+)*(?:, ip=[\d.]+)?\)\s",
             r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w./-]+(?:\[\d+\])?:\s",
-            r"^[A-Za-z][\w.-]*\s*\|\s",
+            r"^[A-Za-z][\w.-]*\s*\|\s(?!.*\|.*\|)",
             r"^\s*\[?pod/[\w./-]+\]?\s",
-            r"^\s*\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-][\d:]+)?\]?\s(?:std(?:out|err) [FP] )?",
+            r"^\s*\[?\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-][\d:]+)?\]?\s(?:std(?:out|err) [FP] |\d\d[OE][ +]?)?",
+            r"^\[(?:DEBUG|INFO|WARNING|ERROR)\]\s",
+            r"^\w+/\d+\s",
             r"^\s*\[?\d\d:\d\d:\d\d(?:\.\d+)?\]?\s",
             r"^\s*\[\d+(?:,\d+)?\](?:<std(?:out|err)>:?)?",
             r"^\s*\d{1,5}:(?=\s|$)",
@@ -59,6 +62,8 @@ def cleaned(text: str) -> Iterator[tuple[int, str]]:
     """Yields number and content of each line that is not empty."""
     for number, raw in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         line = _COLOUR.sub("", raw.rstrip("\r").rsplit("\r", 1)[-1][:MOST_LETTERS]).replace("\xa0", " ")
+        if (quoted := _QUOTED.fullmatch(line)) is not None:
+            line = quoted[1].replace('\\"', '"').replace("\\t", " ").removesuffix("\\n")
         line = _CONTROL.sub("", line)
         for prefix in _PREFIXES:
             line = prefix.sub("", line, count=1)
