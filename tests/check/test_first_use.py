@@ -149,7 +149,7 @@ def test_control_characters_are_removed():
 
 def test_a_baseline_that_is_not_healthy_is_refused(tmp_path):
     lines = BOARD.read_text().splitlines()
-    (tmp_path / "two.log").write_text("\n".join([*lines, *(line for line in lines if " float " in line)]))
+    (tmp_path / "two.log").write_text("\n".join(line for line in lines for _ in range(2 if " float " in line else 1)))
     done_ = done("check", BOARD, "--baseline", tmp_path / "two.log")
     assert done_.returncode == 2 and "jobs in one table" in done_.stderr
 

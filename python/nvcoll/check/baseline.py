@@ -30,7 +30,7 @@ def times_us(log: Log, baselines: Sequence[Log]) -> Mapping[int, float]:
         if one.wrong_results or one.jobs > 1:
             what = "wrong results" if one.wrong_results else f"{one.jobs} jobs in one table"
             raise InvalidArgument(f"the baseline {one.name} has {what}: pass the log of a healthy machine")
-        if (one.collective, one.ranks, one.unlike) == (log.collective, log.ranks, log.unlike):
+        if (one.collective, one.unlike) == (log.collective, log.unlike) and one.meets(log):
             for row in one.rows:
                 times.get(row.nbytes, []).append(row.time_us)
     found = {nbytes: median(of_size) for nbytes, of_size in times.items() if of_size}

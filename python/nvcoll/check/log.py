@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from nvcoll.check.ranks import Interval, permitted
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import Fabric, Prediction, _Launch
@@ -46,7 +48,18 @@ class Log:
     collective: str | None
     """As ``all_reduce``; None if the log does not name it."""
     ranks: int | None
+    """None if the log does not show it."""
     rows: Sequence[Row]
+    ranks_between: tuple[int, int] | None = None
+    """The least and the most ranks, where busbw alone shows them: `ranks` is the plainest number between."""
+    factor: Interval | None = None
+    """busbw / algbw."""
+    rates: Sequence[tuple[int, int, float]] = ()
+    """Rows with busbw alone, which get their time when the number of ranks is known: line, bytes, GB/s."""
+    average: float | None = None
+    """The average busbw of all sizes, in GB/s."""
+    sizes: Sequence[int] = ()
+    """The sizes that were run, by the header or the command."""
     hosts: Sequence[str] = ()
     """The host of each rank, from the lines of devices."""
     devices: Sequence[int] = ()
@@ -77,6 +90,25 @@ class Log:
         """The settings and the facts, each as ``NAME=VALUE``; names of facts are small letters."""
         every = [*self.settings.items(), *((name, value) for name, values in self.facts.items() for value in values)]
         return [f"{name}={value}" for name, value in every]
+
+    def may_have(self, ranks: int) -> bool:
+        """Says whether the log can be of a number of ranks."""
+        known = self.ranks_between or permitted(self.collective, self.factor)
+        least, most = known if known and (self.ranks is None or self.ranks_between) else (self.ranks, self.ranks)
+        return least is None or most is None or least <= ranks <= most
+
+    def meets(self, other: Log) -> bool:
+        """Says whether two logs can be of one number of ranks."""
+        return self.may_have(other.ranks or 0) or other.may_have(self.ranks or 0)
+
+    def of_ranks(self, ranks: int | None) -> Log:
+        """Returns the log with a number of ranks, and the rows of which busbw alone is known with their times."""
+        if not self.rates or not self.collective or ranks is None or ranks < 2:
+            return replace(self, ranks=ranks)
+        scale = factor(self.collective, ranks) / 1e3
+        timed = [(line, nbytes, nbytes * scale / busbw) for line, nbytes, busbw in self.rates]
+        rows = [*self.rows, *(Row(line, nbytes, time, time) for line, nbytes, time in timed)]
+        return replace(self, ranks=ranks, rows=rows, rates=())
 
     def predicted(
         self, fabric: Fabric, rows: Sequence[Row], settings: Mapping[str, str | int] | None = None

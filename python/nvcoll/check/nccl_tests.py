@@ -1,9 +1,9 @@
-"""Reads what nccl-tests and rccl-tests print, of any version from 2018 on.
+"""Reads what NCCL's own tests of 2016, nccl-tests and rccl-tests print.
 
-The head of a table names its columns. A row is read from the right, because columns in the middle may be blank. Lines
-of NCCL that stand inside a row are skipped, and the row goes on behind them. A table ends where the next head or the
-next parameters stand. Facts that the header lacks come from the rows: the number of ranks from busbw / algbw and
-from size / count, the collective from the operation and the columns.
+`columns` tells the words of a row apart. Lines of NCCL that stand inside a row are skipped, and the row goes on behind
+them. A table ends where the next head or the next parameters stand, where the sizes begin again, and where busbw /
+algbw is of another number of ranks. Rows of one size are one job if type, operation or root differ, and several jobs
+otherwise. A table that lacks its rows may have their average.
 """
 
 from __future__ import annotations
@@ -12,46 +12,62 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
 from nvcoll._nvcoll import collective_spelled
-from nvcoll.check import facts
+from nvcoll.check import columns, facts, ranks
+from nvcoll.check.columns import BYTES, Cells, Columns
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log, Row
+from nvcoll.check.ranks import Interval
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch
 
-_BYTES = {
-    **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
-    **dict.fromkeys(("half", "bfloat16", "float16"), 2),
-    **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
-    **dict.fromkeys(("int64", "uint64", "double"), 8),
-}
+MOST_BYTES, LEAST_TIME = 1 << 50, 1e-3
+"""The largest size and the least time that are believed. Chosen."""
 
-MOST_BYTES, MOST_RANKS, LEAST_TIME = 1 << 50, 1 << 20, 1e-3
-"""The largest size, the most ranks and the least time that are believed. Chosen."""
+MOST_SIZES = 4096
+"""The most sizes of a range whose average is compared. Chosen."""
 
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|N/A|nan", re.IGNORECASE)
-_ROW = re.compile(rf"#?\s*(?:\d{{1,4}}\s+)?(\d+)\s+(\d+)\s+({'|'.join(_BYTES)})\s+(.*)")
-_NUMBERS = re.compile(rf"(?:{_NUMBER.pattern})(?:\s+(?:{_NUMBER.pattern}))*", re.IGNORECASE)
 _CUT = re.compile(r"\d+(?:\s+\d+(?:\s+[^\s\d]\S*\s+(?:[^\s\d]\S*\s+)?-?(?:\d|N/A).*)?)?")
-_STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
-_HEAD = re.compile(r"#?\s*(?:\w+\s+)?size\s+count.*\stype\s(?:.*\s)?algbw(?:\s.*)?")
 _DEVICE = re.compile(
-    r"#?\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+\d+\s+)?on\s+(.+?)\s+device\s+(\d+) \[[^]]+\] (.*)"
+    r"\bRank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+\d+\s+)?(?:on\s+(.+?)\s+|uses\s+)device\s+(\d+) \[[^]]+\] ?(.*)"
 )
-_PARAMETERS = re.compile(r"#?\s*nThread (\d+) nGpus (\d+) ")
-_PROGRAM = re.compile(r"\b(\w+?)_perf")
+_PARAMETERS = re.compile(r"\bnThread (\d+) nGpus (\d+) ")
+_OF_NCCL = re.compile(r"\bNCCL (?:INFO|WARN)|^#?$|\bOut of bounds|\bAvg bus|\bCollective test|asterisks|\(B\)")
+"""Lines that say nothing about a table that begins."""
+
+_PROGRAM = re.compile(r"\b(\w+?)_(?:perf|test\b)")
 _COMMAND = re.compile(r"_perf\w*\s+-\w")
+_OPTION = re.compile(r"(?:\s-|\b)(b|e|f|i|minBytes|maxBytes|step:) ?(\d{1,16})([KMGkmg]?)B?\b")
+_AVERAGE = re.compile(r"\bAvg bus bandwidth\s*:\s*(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 _VERSIONS = (re.compile(r"\b[NR]CCL version\s*:?\s*(\d+\.\d+\.\d+)"), re.compile(r"nccl-library=(\d+)"))
-_NRANKS = re.compile(r"\bn[rR]anks (\d+)\b")
+_NRANKS = re.compile(r"\bn[rR]anks (\d{1,7})\b")
 _SETTING = re.compile(
-    r"(?<!unset )\b(NCCL_[A-Z0-9_]+)(?:=| set by environment to )[\"']?((?:(?!;\s*\w+=|;\s*$|;\s)[^\s\"'])+)"
+    r"(?<!unset )\b(NCCL_[A-Z0-9_]+)(?:=| set by environment to )[\"']?"
+    r"((?:AND|OR|MOD|DIV) \w+|(?:(?!;\s*\w+=|;\s*$|;\s)[^\s\"'])+)"
 )
+
+
+@dataclass
+class _Row:
+    """A row, with its numbers."""
+
+    line: int
+    cells: Cells
+    times: Sequence[float | None]
+    """Out of place and in place, in microseconds."""
+    busbw: float | None
+    factor: Interval | None
+    """busbw / algbw."""
+
+    @property
+    def case(self) -> tuple[int, Sequence[str]]:
+        """What was run."""
+        return self.cells.nbytes, tuple(self.cells.case)
 
 
 @dataclass
@@ -59,14 +75,17 @@ class _Table:
     """A table that is being read."""
 
     program: str | None = None
-    columns: int | None = None
-    halves: int = 2
-    counts_wrong: bool = False
-    """The last column of a half is the number of wrong elements; of older versions, a largest error."""
-    rows: list[tuple[int, int, int, str, Sequence[str], Sequence[float | None]]] = field(default_factory=list)
+    columns: Columns = field(default_factory=Columns)
+    rows: list[_Row] = field(default_factory=list)
+    cases: Counter[tuple[int, Sequence[str]]] = field(default_factory=Counter)
+    factor: Interval | None = None
     devices: list[tuple[int, str, int, str]] = field(default_factory=list)
+    groups: set[int] = field(default_factory=set)
     launch: _Launch | None = None
-    told_ranks: set[int] = field(default_factory=set)
+    told_ranks: list[int] = field(default_factory=list)
+    sizes: Sequence[int] = ()
+    average: tuple[int, float] | None = None
+    """The line of the average of a table, and GB/s."""
     version: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     facts: dict[str, list[str]] = field(default_factory=dict)
@@ -75,9 +94,60 @@ class _Table:
     unlike: str | None = None
     malformed: list[tuple[int, str]] = field(default_factory=list)
 
+    @property
+    def is_used(self) -> bool:
+        """Says whether there is something to judge."""
+        return bool(self.rows) or self.average is not None
 
-def _number(word: str) -> float | None:
-    return None if word.lower() in ("n/a", "nan") else float(word)
+    @property
+    def firsts(self) -> int:
+        """The number of ranks 0 in the header."""
+        return sum(rank == 0 for rank, *_ in self.devices)
+
+    def ends_before(self, row: _Row, *, is_captioned: bool) -> bool:
+        """Says whether a row belongs to another table."""
+        if row.factor and self.factor and ranks.common((row.factor, self.factor)) is None:
+            return True
+        if row.case not in self.cases or self.firsts > 1 or len(self.cases) < len(self.rows):
+            return False
+        first, last = self.rows[0].cells.nbytes, self.rows[-1].cells.nbytes
+        return is_captioned or row.cells.nbytes <= min(first, last - 1)
+
+    def take(self, row: _Row) -> None:
+        """Takes a row."""
+        self.rows.append(row)
+        self.cases[row.case] += 1
+        self.factor = ranks.common((self.factor, row.factor)) if row.factor else self.factor
+
+    def tell(self, told: Sequence[tuple[str, str]]) -> None:
+        """Takes facts."""
+        for name, value in told:
+            if value not in (values := self.facts.setdefault(name, [])):
+                values.append(value)
+
+
+def _number(word: str | None) -> float | None:
+    return None if word is None or word.lower() in ("n/a", "nan") else float(word)
+
+
+def _row(line: int, cells: Cells) -> _Row | str:
+    """Returns a row, or why its numbers are not believed."""
+    times, factors, rates = [], [], []
+    for half in cells.halves:
+        numbers = {name: _number(word) for name, word in half.items()}
+        time, algbw, busbw = map(numbers.get, ("time", "algbw", "busbw"))
+        is_known = all(known is None or 0 <= known < inf for known in numbers.values())
+        if not is_known or cells.nbytes > MOST_BYTES or (time and time < LEAST_TIME):
+            return "a number is negative, too large or too small"
+        is_in_ms = time and algbw and 0.5 < cells.nbytes / (time * 1e6) / algbw < 2  # the oldest versions
+        unit = 1e3 if is_in_ms else 1.0
+        times.append(time * unit if time else cells.nbytes / algbw / 1e3 if algbw else None)
+        rates += [busbw] if busbw else []
+        if busbw is not None and algbw and cells.nbytes:
+            by_time = ranks.as_printed(half["time"], 1e3 * unit / cells.nbytes) if time else (0.0, 0.0)
+            rate = (1 / by_time[1], 1 / by_time[0]) if by_time[0] else ranks.as_printed(half["algbw"])
+            factors.append(ranks.factor_of(rate, ranks.as_printed(half["busbw"])))
+    return _Row(line, cells, times, next(iter(rates), None), ranks.common(filter(ranks.is_any, factors)))
 
 
 class _Reader:
@@ -88,6 +158,10 @@ class _Reader:
         self._exported: dict[str, str] = {}
         self._begun: tuple[int, str] | None = None
         """The row that is not complete: number of the line, and text so far."""
+        self._said: list[tuple[str, str]] = []
+        """The facts of the lines behind the last row."""
+        self._is_captioned = False
+        """Some of these lines are not of NCCL."""
 
     def read(self, text: str) -> None:
         """Reads all lines."""
@@ -95,6 +169,7 @@ class _Reader:
             self._read_line(number, line)
         if self._begun is not None:
             self._torn("the log ends inside of this row, which is left out")
+        self.tables[-1].tell(self._said)
 
     def _torn(self, reason: str) -> None:
         assert self._begun is not None
@@ -102,123 +177,125 @@ class _Reader:
         self._begun = None
 
     def _next_table(self) -> None:
-        """Begins a table if the last has rows. The header stays until another one stands."""
+        """Begins a table if the last is used. The header stays until another one stands."""
         last = self.tables[-1]
-        if last.rows:
-            kept = ("program", "devices", "launch", "told_ranks", "version", "settings", "facts")
+        if last.is_used:
+            kept = ("program", "devices", "groups", "launch", "told_ranks", "sizes", "version", "settings", "facts")
             self.tables.append(_Table(**{name: deepcopy(getattr(last, name)) for name in kept}))
 
     def _read_line(self, number: int, line: str) -> None:
         table = self.tables[-1]
-        if (row := _ROW.fullmatch(_STAMP.sub("", line))) is not None:
+        if (row := table.columns.row(line)) is not None:
             if self._begun is not None:
                 self._torn("the row is torn: the next one begins before its end")
-            self._begun = number, row[0]
-            self._complete()
-        elif self._begun is not None and _NUMBERS.fullmatch(line):
-            self._begun = self._begun[0], f"{self._begun[1]} {line}"
-            self._complete()
-        elif (table.rows or table.columns) and _CUT.fullmatch(line):
+            self._begin(number, line, row)
+        elif self._begun is not None and all(map(columns.is_number, line.split())):
+            text = f"{self._begun[1]} {line}"
+            self._begin(self._begun[0], text, table.columns.row(text))
+        elif (table.rows or table.columns.names) and _CUT.fullmatch(line):
             table.malformed.append((number, "the row is cut short, or its type is unknown; it is left out"))
-        elif _HEAD.fullmatch(line):
-            self._read_head(line)
+        elif (names := columns.named(line)) is not None:
+            self._next_table()
+            self.tables[-1].columns = names
+            if "cputime" in names.names:
+                self.tables[-1].unlike = "the column is cputime (-C): the time of the CPU is no time of a call"
         else:
-            self._read_other(line)
+            self._read_other(number, line)
 
-    def _read_head(self, line: str) -> None:
-        self._next_table()
-        table, words = self.tables[-1], line.split()
-        first = next(at for at, word in enumerate(words) if word in ("time", "cputime", "algbw"))
-        table.halves = max(words.count("algbw"), 1)
-        columns = len([word for word in words[first:] if word != "timestamp"])
-        table.columns = columns if columns >= 3 * table.halves and columns % table.halves == 0 else None
-        table.counts_wrong = "#wrong" in words and columns == 4 * table.halves
-        if "cputime" in words:
-            table.unlike = "the column is cputime (-C): the time of the CPU is no time of a call"
+    def _begin(self, number: int, text: str, row: Cells | str | None) -> None:
+        """Takes a row, if all of its columns are there."""
+        self._begun = number, text
+        read = _row(number, row) if isinstance(row, Cells) else row
+        if isinstance(read, _Row):
+            self._begun = None
+            self._take(read)
+        elif read:
+            self._torn(read)
 
-    def _read_other(self, line: str) -> None:
+    def _take(self, row: _Row) -> None:
+        """Puts a row into the table that it belongs to."""
+        if not row.cells.nbytes:
+            return
+        table = self.tables[-1]
+        if table.ends_before(row, is_captioned=self._is_captioned):
+            self._next_table()
+            names, table = table.columns, self.tables[-1]
+            table.columns = names
+            for name, _ in self._said:
+                table.facts.pop(name, None)
+        table.tell(self._said)
+        table.take(row)
+        table.wrong_results |= any(_number(half.get("#wrong")) for half in row.cells.halves)
+        self._said, self._is_captioned = [], False
+
+    def _read_other(self, number: int, line: str) -> None:
         """Takes what stands around rows."""
         if (found := _PARAMETERS.search(line)) is not None:
             self._begin_header()
             table = self.tables[-1]
             table.launch = "process_per_gpu" if int(found[1]) * int(found[2]) == 1 else "single_process"
+            table.sizes = _sizes(line)
             if (graph := re.search(r"graph: (\d+)", line)) and int(graph[1]):
                 table.unlike = "calls are in CUDA graphs (-G), which nvcoll does not predict"
             return
         table = self.tables[-1]
-        if (found := _DEVICE.fullmatch(line)) is not None:
-            if not int(found[2] or 0):
-                table.devices.append((int(found[1]), found[3].strip(), int(found[4]), found[5].strip()))
+        if (found := _DEVICE.search(line)) is not None:
+            group = int(found[2] or 0)
+            table.groups.add(group)
+            if not group:
+                table.devices.append((int(found[1]), (found[3] or "").strip(), int(found[4]), found[5].strip()))
             return
         found = _PROGRAM.search(line)
         if found is not None and "concluded" in line:
             table.program = table.program or found[1]
         elif found is not None:
-            if table.devices and not table.rows and _COMMAND.search(line):  # the run before has failed
+            if table.devices and not table.is_used and _COMMAND.search(line):  # the run before has failed
                 self.tables.append(_Table())
-            if "starting" in line or self.tables[-1] is not table or table.rows:  # the command of the next run
+            if "starting" in line or self.tables[-1] is not table or table.is_used:  # the command of the next run
                 self._begin_header()
-            self.tables[-1].program = found[1]
-        table = self.tables[-1]
-        settings = {name: value.rstrip(".") for name, value in _SETTING.findall(line)}
-        table.settings.update(settings)
-        self._exported.update(settings if "export " in line else {})
-        for name, value in facts.told_by(line):
-            if value not in (values := table.facts.setdefault(name, [])):
-                values.append(value)
-        table.told_ranks.update(map(int, _NRANKS.findall(line)))
+            table = self.tables[-1]
+            table.program = found[1]
+            table.sizes = _sizes(line) or table.sizes
+        self._read_facts(table, line)
+        table.told_ranks += map(int, _NRANKS.findall(line))
+        if (ranks_started := ranks.commanded(line)) is not None:
+            table.told_ranks.append(ranks_started)
         for version in _VERSIONS:
             if (found := version.search(line)) is not None:
                 table.version = found[1] if "." in found[1] else _version(int(found[1]))
         if "Out of bounds values" in line and "FAILED" in line:
             table.wrong_results = True
+        if (found := _AVERAGE.search(line)) is not None:
+            table.average = number, float(found[1])
+        self._is_captioned |= _OF_NCCL.search(line) is None
+
+    def _read_facts(self, table: _Table, line: str) -> None:
+        settings = {name: value.rstrip(".") for name, value in _SETTING.findall(line)}
+        table.settings.update(settings)
+        self._exported.update(settings if "export " in line else {})
+        self._said += facts.told_by(line)
 
     def _begin_header(self) -> None:
+        self.tables[-1].tell(self._said)
+        self._said = []
         self._next_table()
         table = self.tables[-1]
         if not table.rows and len(self.tables) > 1 and table.starts == 0:
-            for of_a_run in (table.devices, table.told_ranks, table.facts, table.settings):
+            for of_a_run in (table.devices, table.groups, table.told_ranks, table.facts, table.settings):
                 of_a_run.clear()
             table.settings.update(self._exported)
         table.starts += 1
 
-    def _complete(self) -> None:
-        """Takes the row that is begun, if all of its columns are there."""
-        assert self._begun is not None
-        number, text = self._begun
-        table, row = self.tables[-1], _ROW.fullmatch(text)
-        assert row is not None
-        words = row[4].split()
-        named = [*takewhile(lambda word: not _NUMBER.fullmatch(word), words)]
-        words = words[len(named) :]
-        if wrong := next((word for word in words if not _NUMBER.fullmatch(word)), None):
-            self._torn(f"`{wrong}` stands where a number is expected")
-            return
-        columns = table.columns or (8 if len(words) >= 8 else 4)
-        if len(words) in (columns, columns + 1):
-            values = words[-columns:]
-        elif table.columns == len(words) * 2:  # a trace that is replayed leaves the first half blank
-            values = [*["N/A"] * len(words), *words]
-        elif table.columns and table.halves == 2 and len(words) in (4, 5):
-            values = words[-4:]
-        elif len(words) > columns + 1:
-            self._torn(f"{len(words)} numbers stand where {columns} are expected")
-            return
-        else:
-            return
-        nbytes, count, numbers = int(row[1]), int(row[2]), [*map(_number, values)]
-        times = [known for known in numbers[:: columns // table.halves] if known]
-        if (
-            nbytes > MOST_BYTES
-            or not all(known is None or 0 <= known < inf for known in numbers)
-            or min(times, default=inf) < LEAST_TIME
-        ):
-            self._torn("a number is negative, too large or too small")
-            return
-        self._begun = None
-        table.wrong_results |= table.counts_wrong and any(numbers[3::4])
-        if nbytes:
-            table.rows.append((number, nbytes, count, row[3], named, numbers))
+
+def _sizes(line: str) -> Sequence[int]:
+    """Returns the sizes that a header or a command names."""
+    told = {name: int(number) << 10 * " KMG".index(unit.upper() or " ") for name, number, unit in _OPTION.findall(line)}
+    least, most = told.get("b", told.get("minBytes", 0)), told.get("e", told.get("maxBytes", 0))
+    step, sizes = told.get("step:", 0), [least]
+    factor = told.get("f", step if "(factor)" in line else 1)
+    while 0 < sizes[-1] < most and len(sizes) < MOST_SIZES:
+        sizes.append(sizes[-1] * factor if factor > 1 else sizes[-1] + told.get("i", step))
+    return [size for size in sizes if size <= most] if least > 0 and len(sizes) < MOST_SIZES else ()
 
 
 def _version(code: int) -> str:
@@ -228,83 +305,86 @@ def _version(code: int) -> str:
     return f"{major}.{minor}.{patch}"
 
 
-def _times(table: _Table, values: Sequence[float | None], nbytes: int) -> tuple[float | None, float | None]:
-    """Returns the times of the two halves in microseconds. The oldest versions print milliseconds."""
-    half = len(values) // 2 if len(values) >= 8 else len(values)
-    times = []
-    for at in range(0, len(values) - 2, half):
-        time, algbw = values[at], values[at + 1]
-        if time and algbw and 0.5 < nbytes / (time * 1e6) / algbw < 2:
-            time *= 1000
-        times.append(time or None)
-    return times[0], times[1] if len(times) > 1 else None
-
-
-def _of_rows(table: _Table) -> tuple[str | None, int | None]:
-    """Returns the collective and the number of ranks that follow from the rows."""
-    _, nbytes, count, dtype, named, values = max(table.rows, key=lambda row: (row[1], row[0]))
-    algbw, busbw, last = values[1], values[2], values[-1]
-    shares = nbytes / (count * _BYTES[dtype]) if count else 0
-    if not algbw or busbw is None:
-        return None, None
-    if busbw == 0:
-        return None, 1
-    scale = busbw / algbw
-    op = named[0] if named and not _NUMBER.fullmatch(named[0]) else None
+def _collective_of_rows(table: _Table) -> tuple[str | None, int | None]:
+    """Returns the collective that the operation and the columns of the largest row show, and size / count."""
+    row = max(table.rows, key=lambda row: (row.cells.nbytes, row.line))
+    cells = row.cells
+    if not cells.dtype:
+        return ("all_reduce" if row.factor and row.factor[0] > 1 else None), None
+    shares = cells.nbytes / (cells.count * BYTES[cells.dtype]) if cells.count else 1.0
     is_whole = abs(shares - 1) < 0.01
-    only_out_of_place = len(values) >= 8 and last is None and values[len(values) // 2 - 1] is not None
-    if op not in (None, "none"):
-        if is_whole:
-            kind = "sendrecv" if only_out_of_place and abs(scale - 1) < 0.01 else "all_reduce"
-            return kind, round(2 / (2 - scale)) if scale < 1.999 else None
-        return "reduce_scatter", round(shares) if shares < MOST_RANKS else None
+    last, first = (cells.halves[at].get("#wrong", cells.halves[at].get("error")) for at in (-1, 0))
+    only_out_of_place = len(cells.halves) > 1 and _number(last) is None and _number(first) is not None
+    if len(cells.case) > 1 and not columns.is_number(cells.case[1]) and cells.case[1] != "none":
+        if not is_whole:
+            return "reduce_scatter", round(min(shares, inf))
+        is_plain = row.factor is not None and row.factor[0] <= 1 <= row.factor[1]
+        return ("sendrecv" if only_out_of_place and is_plain else "all_reduce"), None
     if is_whole:
         return None, None
-    return "all_to_all" if only_out_of_place else "all_gather", round(shares) if shares < MOST_RANKS else None
+    return ("all_to_all" if only_out_of_place else "all_gather"), round(shares)
 
 
-def _by_ranks(table: _Table) -> list[_Table]:
-    """Splits a table that somebody put together from runs with different numbers of ranks."""
-    if len({row[1] for row in table.rows}) == len(table.rows):
-        return [table]
-    parts: dict[float, _Table] = {}
-    for row in table.rows:
-        algbw, busbw = row[5][1], row[5][2]
-        scale = round(busbw / algbw, 2) if algbw and busbw and algbw >= 1 else 0.0
-        parts.setdefault(scale, replace(table, rows=[])).rows.append(row)
-    return [*parts.values()] if 0.0 not in parts else [table]
+def _ranks(table: _Table, collective: str | None, shares: int | None) -> tuple[int | None, tuple[int, int] | None]:
+    """Returns the number of ranks, and the range in which it is if only busbw tells it."""
+    if table.factor is not None and table.factor[1] < 0.4:  # two ranks have at least 0.5
+        return 1, None
+    if shares is not None and 1 < shares <= ranks.MOST_RANKS:
+        return shares, None
+    devices = table.devices[: len(table.devices) // max(table.firsts, 1)]
+    last = max((rank for rank, *_ in devices), default=-1)
+    nodes, each = (max(map(int, table.facts.get(name, ())), default=0) for name in ("nodes", "per_node"))
+    told = [len(devices) if len(table.groups) > 1 else last + 1, max(table.told_ranks, default=0)]
+    told += [*table.told_ranks, nodes * each]
+    permitted = ranks.permitted(collective, table.factor)
+    found = next((one for one in told if one and (not permitted or permitted[0] <= one <= permitted[1])), None)
+    if found is not None or permitted is None:
+        return found, None
+    return ranks.plainest(*permitted), permitted if permitted[0] < permitted[1] else None
 
 
 def _log(name: str, table: _Table) -> Log:
     """Returns what a table says."""
     program = (table.program or "").lower()
     named = collective_spelled("alltoall" if program == "alltoallv" else program)
-    of_rows, ranks = _of_rows(table) if table.rows else (None, None)
+    of_rows, shares = _collective_of_rows(table) if table.rows else (None, None)
     collective = named or of_rows
-    firsts = sum(rank == 0 for rank, *_ in table.devices)
-    jobs = max(firsts, *Counter(row[1] for row in table.rows).values(), 1)
-    devices = table.devices[: len(table.devices) // firsts] if firsts > 1 else table.devices
-    last = max((rank for rank, *_ in devices), default=-1)
-    if ranks is None or (ranks > 20 and abs(last + 1 - ranks) <= ranks // 8):  # printed decimals leave n open
-        ranks = last + 1 or max(table.told_ranks, default=0) or ranks
-    rows = [Row(number, nbytes, *_times(table, values, nbytes)) for number, nbytes, *_, values in table.rows]
+    number, between = _ranks(table, collective, shares)
+    devices = table.devices[: len(table.devices) // max(table.firsts, 1)]
+    is_mixed = len({nbytes for nbytes, _ in table.cases}) < len(table.cases)
+    rows, rates = [], []
+    for row in table.rows:
+        nbytes = row.cells.nbytes
+        case = " ".join(row.cells.case) if is_mixed else ""
+        if any(row.times):
+            rows.append(Row(row.line, nbytes, row.times[0], row.times[1] if len(row.times) > 1 else None, case))
+        elif row.busbw:
+            rates.append((row.line, nbytes, row.busbw))
+    if not rows and not rates and table.average is not None and len(table.sizes) == 1:
+        rates = [(table.average[0], table.sizes[0], table.average[1])]
+    is_whole = number is None or len(devices) >= number  # some logs keep a few lines of devices
     return Log(
         name,
         collective,
-        ranks,
-        [row for row in rows if row.out_of_place_us or row.in_place_us],
-        hosts=[host for _, host, *_ in devices],
-        devices=[device for *_, device, _ in devices],
-        gpus=[gpu for *_, gpu in devices],
-        jobs=jobs,
+        None,
+        rows,
+        factor=table.factor,
+        rates=rates,
+        ranks_between=between,
+        hosts=[host for _, host, *_ in devices if host and is_whole],
+        devices=[device for *_, device, _ in devices if is_whole],
+        gpus=[gpu for *_, gpu in devices if gpu],
+        jobs=max(table.firsts, *table.cases.values(), 1),
         launch=table.launch,
         version=table.version,
         settings=table.settings,
         facts=table.facts,
+        average=table.average[1] if table.average else None,
+        sizes=table.sizes,
         wrong_results=table.wrong_results,
         unlike=table.unlike,
         malformed=table.malformed,
-    )
+    ).of_ranks(number)
 
 
 def read(name: str, text: str) -> list[Log]:
@@ -316,6 +396,4 @@ def read(name: str, text: str) -> list[Log]:
     """
     reader = _Reader()
     reader.read(text)
-    tables = [table for table in reader.tables if table.rows] or reader.tables[:1]
-    tables = [part for table in tables for part in _by_ranks(table)]
-    return [_log(name, table) for table in tables]
+    return [_log(name, table) for table in reader.tables if table.is_used] or [_log(name, reader.tables[0])]

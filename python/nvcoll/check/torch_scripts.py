@@ -27,6 +27,7 @@ from nvcoll._nvcoll import collective_spelled
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log, Row
 from nvcoll.check.nccl_tests import MOST_BYTES
+from nvcoll.check.ranks import Interval, as_printed, factor_of, permitted, plainest
 
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "MB": 1e6, "GB": 1e9, "us": 1, "ms": 1e3, "s": 1e6}
 _N = r"\d+(?:\.\d+)?"
@@ -93,8 +94,8 @@ class _Table:
     script: _Script
     header: dict[str, str]
     collective: str | None = None
-    rows: list[tuple[Row, float]] = field(default_factory=list)
-    """Each with busbw / algbw; 0 if no busbw is printed."""
+    rows: list[tuple[Row, Interval | None]] = field(default_factory=list)
+    """Each with busbw / algbw, if busbw is printed."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
 
     def read(self, number: int, line: str) -> None:
@@ -108,12 +109,16 @@ class _Table:
         nbytes = float(words["size"]) * float(words.get("width", 1)) * _UNITS[words.get("unit", self.script.unit)]
         if self.collective == "all_gather" and "width" in words:
             nbytes *= int(words["ranks"])
-        time, algbw, busbw = (float(words.get(name, 0)) for name in ("time", "algbw", "busbw"))
+        time, algbw = (float(words.get(name, 0)) for name in ("time", "algbw"))
         time = time * _UNITS[words.get("time_unit", "us")] or (algbw and nbytes / algbw / 1e3)
-        if 1 <= nbytes <= MOST_BYTES and 0 < time < MOST_BYTES:
-            self.rows.append((Row(number, round(nbytes), time, None), busbw * time * 1e3 / nbytes))
-        else:
+        if not (1 <= nbytes <= MOST_BYTES and 0 < time < MOST_BYTES):
             self.malformed.append((number, "a number is 0 or too large"))
+            return
+        factor = None
+        if "busbw" in words:
+            rate = as_printed(words["algbw"]) if "algbw" in words else (nbytes / time / 1e3,) * 2
+            factor = factor_of(rate, as_printed(words["busbw"]))
+        self.rows.append((Row(number, round(nbytes), time, None), factor))
 
 
 def _tables(text: str) -> list[_Table]:
@@ -129,12 +134,6 @@ def _tables(text: str) -> list[_Table]:
     return [table for table in tables if table.rows]
 
 
-def _ranks(collective: str | None, scale: float) -> int | None:
-    """Returns the number of ranks at which busbw / algbw is a scale."""
-    part = scale / 2 if collective == "all_reduce" else scale
-    return round(1 / (1 - part)) if 0 < part < 0.9995 and collective not in (None, "broadcast", "reduce") else None
-
-
 def read(text: str, around: Log) -> Iterator[Log]:
     """Yields the tables of scripts of torch.
 
@@ -144,18 +143,17 @@ def read(text: str, around: Log) -> Iterator[Log]:
     """
     program, version, gpu, counted = (one.search(text) for one in (_PROGRAM, _VERSION, _GPU, _RANKS))
     for table in _tables(text):
-        _, scale = max(table.rows, key=lambda row: row[0].nbytes)
+        _, factor = max(table.rows, key=lambda row: row[0].nbytes)
         named = table.collective or collective_spelled(program[1] if program else "")
-        collective = named or ("all_reduce" if scale > 1.01 else None)
-        ranks = (
-            int(table.header.get("ranks") or (counted[1] if counted else 0))
-            or _ranks(collective, scale)
-            or around.ranks
-        )
+        collective = named or ("all_reduce" if factor and factor[0] > 1 else None)
+        told, between = int(table.header.get("ranks") or (counted[1] if counted else 0)), permitted(collective, factor)
+        ranks = told or (plainest(*between) if between else around.ranks)
         yield replace(
             around,
             collective=collective,
             ranks=ranks,
+            ranks_between=None if told else between,
+            factor=factor,
             rows=[row for row, _ in table.rows],
             gpus=[gpu[1]] * (ranks or 0) if gpu else around.gpus,
             launch="framework",

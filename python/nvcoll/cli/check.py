@@ -62,15 +62,16 @@ def _verdicts(
 
 
 def _judge(log: Log, on: Sequence[Fabric], require: float | None, baselines: Sequence[Log]) -> Verdict:
-    named = next((one for one in on if one.world_size == log.ranks), on[0] if on else None)
+    same = [one for one in on if one.world_size == log.ranks] or [one for one in on if log.may_have(one.world_size)]
+    named = next(iter(same or on), None)
     fabric, why_no_machine = named, None
     if named is None:
         try:
             fabric = machine.of_header(log)
         except InvalidArgument as error:
             why_no_machine = str(error)
-    if fabric is not None and log.ranks is None:
-        log = replace(log, ranks=fabric.world_size)
+    if fabric is not None and log.may_have(fabric.world_size):
+        log = log.of_ranks(fabric.world_size)
     notes = [] if named is None else [note for of in (machine.part, machine.doubt) if (note := of(log, named))]
     found = examined(log, fabric, require, why_no_machine, baseline.times_us(log, baselines))
     return replace(found, reasons=[*found.reasons, *notes])
