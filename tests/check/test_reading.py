@@ -17,8 +17,8 @@ from nvcoll.check import formats, machine, nccl_tests
             ["cards=2", "card=mlx5_0", "card=mlx5_bond_1", "medium=IB", "medium=RoCE"],
         ),
         ("NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>", ["cards=1", "card=eth0"]),
-        ("NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)", ["cards=4"]),
-        ("NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", ["gdr=Disabled"]),
+        ("NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)", ["provider=efa", "cards=4"]),
+        ("NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", ["gdr=Disabled", "card=mlx5_0"]),
         ("NCCL INFO NVLS multicast support is not available on dev 3", ["nvls=not available"]),
         (
             "NCCL INFO 24 coll channels, 0 collnet channels, 16 nvls channels, 32 p2p channels, 2 per peer",
@@ -29,6 +29,20 @@ from nvcoll.check import formats, machine, nccl_tests
         ("Channel 00/0 : 1[0] -> 0[0] [send] via NET/AWS Libfabric/1(0)/GDRDMA", ["path=NET/AWS Libfabric/GDRDMA"]),
         ("NCCL INFO Channel 01 : 0[1000] -> 1[2000] via SHM/direct/direct", ["path=SHM/direct/direct"]),
         ("NCCL INFO Channel 02/0 : 0[0] -> 1[1] via P2P/CUMEM/read comm 0x55 nRanks 08", ["path=P2P/CUMEM/read"]),
+        ("NCCL INFO Connected all rings, use ring PXN 0 GDR 1", ["gdr_ring=1"]),
+        ("NCCL INFO NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)", ["provider=cxi", "cards=4"]),
+        ("NCCL INFO NET/OFI Running on p5en.48xlarge platform", ["instance=p5en.48xlarge"]),
+        ("NCCL INFO === System : maxBw 48.0 totalBw 240.0 ===", ["max_rate=48.0"]),
+        ("NCCL INFO + PCI[24.0] - NIC/0 + NET[50.0] - NET/0 (mlx5_3/1/50.0)", ["net_rate=50.0", "card=mlx5_3"]),
+        ("rccl-tests: Version develop:33cc4df", ["library=RCCL"]),
+        ("HIP version  : 7.0.51831-a3e329ad8", ["library=RCCL"]),
+        ("NCCL version 2.18.3+hip5.7", ["library=RCCL"]),
+        ("NCCL version 2.26.2+cuda12.8", ["library=NCCL"]),
+        ("mpirun --map-by ppr:8:node ./x", ["per_node=8"]),
+        ("mpirun -np 16 -N 8 ./x", ["per_node=8"]),
+        ("srun -N2 --ntasks-per-node=4 ./x", ["nodes=2", "per_node=4"]),
+        ("#SBATCH --nodes=4", ["nodes=4"]),
+        ("====== 2-node ======", ["nodes=2"]),
     ],
 )  # fmt: skip
 def test_facts_of_lines_of_nccl_are_told(line, told):
@@ -41,7 +55,7 @@ def test_different_values_of_a_fact_stand_side_by_side():
         f"NCCL INFO NET/IB : GPU Direct RDMA {word} for HCA 0 'mlx5_0'" for word in ("Enabled", "Disabled")
     )
     (log,) = nccl_tests.read("log", table({MIB: 100}, head=lines))
-    assert log.facts == {"gdr": ["Enabled", "Disabled"]}
+    assert log.facts["gdr"] == ["Enabled", "Disabled"]
 
 
 def of_nodes(lines, nodes=2, gpu="NVIDIA H100 80GB HBM3"):

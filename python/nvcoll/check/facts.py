@@ -1,4 +1,4 @@
-"""Facts from lines of ``NCCL_DEBUG=INFO``, beside settings: the network, its cards, paths of data, channels."""
+"""Facts beside settings: of lines of ``NCCL_DEBUG=INFO``, of the launch command and of headers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,21 @@ _FACTS = {
     "nvls": re.compile(r"\bNVLS multicast support is ((?:not )?available)\b"),
     "channels": re.compile(r"\b(\d+) coll channels\b"),
     "nvls_channels": re.compile(r"\b(\d+) nvls channels\b"),
-    "nodes": re.compile(r"\bnNodes (\d+)\b"),
+    "gdr_ring": re.compile(r"\bConnected all rings, use ring PXN \d GDR ([01])\b"),
+    "nodes": re.compile(
+        r"\bnNodes (\d{1,5})\b|--nodes[= ](\d{1,5})\b|\bSLURM_(?:JOB_NUM_|N)NODES=(\d{1,5})\b"
+        r"|(?:^|[\s=(])(\d{1,5})-nodes?\b|\b(?:srun|salloc|SBATCH)\b.*?\s-N ?(\d{1,5})\b"
+    ),
+    "per_node": re.compile(
+        r"\bppr:(\d{1,3}):node\b|--ntasks-per-node[= ](\d{1,3})\b|\s-(?:npernode|ppn) (\d{1,3})\b"
+        r"|--nproc[-_]per[-_]node[= ](\d{1,3})\b|\bmpi(?:run|exec)\b.*?\s-N (\d{1,3})\b"
+    ),
+    "provider": re.compile(r"\b[Ss]elected [Pp]rovider is (\w+)"),
+    "instance": re.compile(
+        r"\b((?:ml\.)?(?:p[3-6]|g[4-7])\w*\.\w*(?:xlarge|metal)|a[2-4]-\w+gpu-\w+|Standard_N[CD]\w+|BM\.GPU\.[\w.]+\w)"
+    ),
+    "net_rate": re.compile(r"\bNET\[([\d.]+)\]"),
+    "max_rate": re.compile(r"\bmaxBw ([\d.]+)"),
     "cards": re.compile(r"\bfound (\d+) nics\b"),
     "mtu": re.compile(r"\bqpn \d+ mtu (\d)\b"),
     "infiniband": re.compile(r"/dev/infiniband'?:? (?:is )?(missing|not found|No such file)"),
@@ -19,8 +33,14 @@ _FACTS = {
 }
 """The name of each fact, and the words of NCCL, its plugins and RCCL from which it follows."""
 
+_LIBRARIES = {
+    "RCCL": re.compile(r"\brccl-tests\b|\bRCCL version\b|\bHIP version\b|\+hip\d"),
+    "NCCL": re.compile(r"\bnccl-library=|\bNCCL version (?!.*\+hip)"),
+}
 _CARDS = re.compile(r"\bNET/(?:IB|Socket) ?: Using(?= ?\[)(.*?)(?:;|$)")
 _CARD = re.compile(r"\[\d+\] ?([\w.-]+)(?::\d+)?(?:/(IB|RoCE))?")
+_OTHER_CARD = re.compile(r"\b(?:mlx5_\w+|bnxt_re\w+|ionic_\d+|rdmap\w+|cxi\d+|hsn\d+)")
+
 _NUMBER = re.compile(r"/\d+(?:[(\[]\d+[)\]])?(?=/|$)")
 
 
@@ -28,9 +48,12 @@ def told_by(line: str) -> Iterator[tuple[str, str]]:
     """Yields the facts of a line: name and value, as ``path`` and ``NET/IB/GDRDMA``."""
     for name, words in _FACTS.items():
         if (found := words.search(line)) is not None:
-            yield name, _NUMBER.sub("", found[1])
+            yield name, _NUMBER.sub("", found[found.lastindex or 0])
+    yield from (("library", name) for name, words in _LIBRARIES.items() if words.search(line))
     if (found := _CARDS.search(line)) is not None:
         cards = _CARD.findall(found[1])
         yield "cards", str(len(cards))
         yield from (("card", name) for name, _ in cards)
         yield from (("medium", medium) for _, medium in cards if medium)
+    elif "NCCL_" not in line:  # settings exclude cards, too
+        yield from (("card", name) for name in _OTHER_CARD.findall(line))
