@@ -27,6 +27,7 @@ from itertools import islice
 from statistics import median
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction
+from nvcoll.check import average
 from nvcoll.check.ailments import (
     AILMENTS,
     BUSBW_FALLS,
@@ -262,7 +263,7 @@ def _by_header(log: Log) -> Iterator[tuple[str, str]]:
 
 def _why_not(log: Log, fabric: Fabric | None) -> str | None:
     """Returns why no prediction is for a log."""
-    if not log.rows:
+    if not log.rows and not log.rates:
         return "the log has no row of a table"
     most = fabric.world_size if fabric else 0
     if log.tool is not None and (log.unlike or log.ranks is None or (log.tool.is_of_some and log.ranks <= most)):
@@ -353,6 +354,8 @@ def examined(
     """
     if fabric is not None:
         fabric = of_log(log, fabric)
+        if (of_average := average.examined(log, fabric)) is not None:
+            return Verdict(log, fabric.name, (), *of_average)
     findings: list[tuple[str | None, str]] = [*_by_header(log)]
     scale = 1.0 if log.tool else factor(log.collective, log.ranks) if log.collective and log.ranks else 0.0
     rows, why_not = _rows(log, fabric, scale, baseline or {})
