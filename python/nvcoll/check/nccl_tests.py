@@ -22,6 +22,7 @@ from nvcoll.check.columns import BYTES, Cells, Columns
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log, Row
 from nvcoll.check.ranks import Interval
+from nvcoll.text.formatting import sized
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch
@@ -355,7 +356,7 @@ def _log(name: str, table: _Table) -> Log:
     rows, rates = [], []
     for row in table.rows:
         nbytes = row.cells.nbytes
-        case = " ".join(row.cells.case) if is_mixed else ""
+        case = " ".join((sized(nbytes), *row.cells.case)) if is_mixed else ""
         if any(row.times):
             rows.append(Row(row.line, nbytes, row.times[0], row.times[1] if len(row.times) > 1 else None, case))
         elif row.busbw:
