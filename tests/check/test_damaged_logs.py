@@ -1,5 +1,6 @@
 """Damaged logs: `nvcoll check` gives a verdict or an error of its own, whatever it reads."""
 
+import check_logs
 import pytest
 from check_logs import BENCH, DEEPSPEED_RAW, IBM, LOGS, ONE_PAYLOAD, PARAM, predicted
 from command_line import cli, done
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nvcoll
+from nvcoll import fabric
 from nvcoll.check import formats, junit, machine, nccl_tests, report
 from nvcoll.check.lines import MOST_LETTERS, decoded
 from nvcoll.check.verdict import among, judged
@@ -15,6 +17,9 @@ from nvcoll.text.formatting import json_text
 JSON = '{"nccl_version": 22907, "results": [{"size": 4, "count": 1, "type": "float", "out_of_place": {"time": 1}}]}'
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(LOGS.glob("*.log"))]
 TEXTS += [BENCH, ONE_PAYLOAD, DEEPSPEED_RAW, IBM, PARAM, JSON]
+OF_TOOLS = ("DEEPEP", "DEEPEP_INTRANODE", "DEEPEP_LOW_LATENCY", "DEEPEP_V2", "MORI", "PERFTEST", "PERFTEST_LATENCY")
+OF_TOOLS += ("P2P_TEST", "NVBANDWIDTH", "NIXLBENCH", "MOONCAKE", "VLLM")
+TEXTS += [getattr(check_logs, name) for name in OF_TOOLS]
 WORDS = ("0 ", "-1 ", "\n", "\r", "nan ", "float ", "9" * 400 + " ", "1e999 ", "Rank  0 ", "size count type algbw ")
 WORDS += ("{", "\0", "\x1b[", "> ", "[1,0]<stdout>:", "| payload |    busbw   |    algbw   |", "COMMS-RES ", "8x8 ")
 WORDS += ("\N{FULLWIDTH DIGIT ZERO} ", "\N{SUPERSCRIPT TWO} ", "\N{ARABIC-INDIC DIGIT FOUR}")
@@ -38,6 +43,8 @@ def test_whatever_is_done_to_logs_there_is_a_verdict_or_an_error_of_nvcoll(text)
             verdicts.append(judged(log, machine.of_header(log), None, None))
         except nvcoll.Error as error:
             verdicts.append(judged(log, None, None, str(error)))
+        if log.tool is not None:
+            verdicts.append(judged(log, fabric("hgx-h100x2+ib-ndr-8"), None, None))
     assert verdicts and junit.to_junit(verdicts)
     assert json_text("nvcoll.check/1", {"logs": report.documents(among(verdicts))})
 

@@ -170,3 +170,18 @@ def test_json_of_other_tools_fits_the_schema(tmp_path):
     json_schemas.validate(
         schema("check"), json.loads(done("check", log, "--on", "hgx-a100x2+ib-hdr-8", "--json").stdout)
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "damaged"),
+    [
+        (check_logs.DEEPEP_LOW_LATENCY, "42.2", "4.2.2"),
+        (check_logs.DEEPEP_V2, "0 GB/s (SO), 86", "0 GB/s (SO), 0"),
+        (check_logs.PERFTEST_GBIT, "36.07", "3.6.07"),
+        (check_logs.NVBANDWIDTH, "0         1         2", "0.5         1         2"),
+        (check_logs.NIXLBENCH, "84.4766", ""),
+        (check_logs.VLLM, "17.20", "1.7.20"),
+    ],
+)
+def test_a_row_with_a_damaged_number_is_left_out(text, word, damaged):
+    assert all(one.verdict for one in verdicts(text.replace(word, damaged), TWO))

@@ -25,7 +25,7 @@ from functools import partial
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log, Row
-from nvcoll.check.tool import Tool, cross_node
+from nvcoll.check.tool import NUMBER, Tool, cross_node
 
 CARD, NVLINK = 0.88, 0.68
 """Shares of the line rates. README: 58 GB/s logical on 4 nodes with cards of 50; 153 to 158 with NVLink of 200."""
@@ -46,14 +46,16 @@ TRUST = "validated on 15 systems"
 SPREAD = 1.5
 OLDER = "a release before June 2025 or --disable-nvlink, which send all tokens over cards"
 
-_N = r"([\d.]+)"
-_TUNING = re.compile(r"(Best )?(dispatch|combine)?(?: \((FP8|BF16)\))?:? ?\bSMs (\d+), NVL chunk \w+(.*)")
+_N = rf"({NUMBER})"
+_TUNING = re.compile(r"(Best )?(dispatch|combine)?(?: \((FP8|BF16)\))?:? ?\bSMs (\d{1,9}), NVL chunk \w+(.*)")
 _RDMA, _NVL = re.compile(rf"{_N} GB/s \(RDMA\)"), re.compile(rf"[:,] {_N} GB(?:/s)?(?: \(NVL\)|\.|$)")
 _LOW_LATENCY = re.compile(rf"(Dispatch \+ combine|Dispatch|Combine) bandwidth: {_N} GB/s,? avg_t={_N} us")
-_V2 = re.compile(rf"EP: +\d+/ *(\d+) \| ([a-z ]*(?:dispatch|combine)): {_N} GB/s \(SO\), {_N} GB/s \(SU\), {_N} us")
+_V2 = re.compile(
+    rf"EP: +\d+/ *(\d{{1,9}}) \| ([a-z ]*(?:dispatch|combine)): {_N} GB/s \(SO\), {_N} GB/s \(SU\), {_N} us"
+)
 _MORI = re.compile(rf"(FP8|BF16) (dispatch|combine): best/avg RDMA bandwidth {_N} .* XGMI bandwidth {_N}")
 _EMPHASIS = re.compile(r"[*_]{1,3}(?=[\d ,(]|$)|(?<=[ /s])[*_]{1,3}")
-_SMS = re.compile(r"#SM: (\d+)")
+_SMS = re.compile(r"#SM: (\d{1,9})")
 SEARCH = "dispatch or combine"
 """Lines of a search for the best settings, if the line with the best one is missing."""
 
@@ -119,7 +121,6 @@ def _log(at: int, kind: str, gbs: float, us: float, tool: Tool, ranks: int | Non
 
 def _logs(text: str) -> Iterator[Log]:
     """Yields a log of each row."""
-
     sms = 0.0
     for at, line in cleaned(text):
         line = _EMPHASIS.sub("", line)
@@ -135,10 +136,12 @@ def _logs(text: str) -> Iterator[Log]:
             yield _log(at, f"low latency {what.lower()}", float(gbs), float(us), low_latency(1 + ("+" in what)))
         if v2 := _V2.search(line):
             out, up, us = map(float, v2.groups()[2:])
-            yield _log(at, v2[2], out or up, us, throughput(out, up, sms, "V2"), int(v2[1]))
+            if out or up:
+                yield _log(at, v2[2], out or up, us, throughput(out, up, sms, "V2"), int(v2[1]))
         if mori := _MORI.search(line):
             card, nvlink = float(mori[3]), float(mori[4])
-            yield _log(at, f"{mori[2]} {mori[1]}", card, 0.0, throughput(card, nvlink, 0.0, "MORI"))
+            if card:
+                yield _log(at, f"{mori[2]} {mori[1]}", card, 0.0, throughput(card, nvlink, 0.0, "MORI"))
 
 
 def read(text: str) -> Iterator[Log]:

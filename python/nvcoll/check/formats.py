@@ -16,9 +16,16 @@ from nvcoll.check import (
     torch_scripts,
 )
 from nvcoll.check.log import Log
+from nvcoll.check.nccl_tests import LEAST_TIME, MOST_BYTES
 
 TOOLS = (deepep, perftest, matrices, nixl, superbench, serving)
 """Formats of other tools than benchmarks of collectives: each has a `MARK` that its logs contain."""
+
+
+def _believed(log: Log) -> Log:
+    """Returns the log of a tool without rows whose numbers are 0 or too large."""
+    rows = [row for row in log.rows if 1 <= row.nbytes <= MOST_BYTES and LEAST_TIME <= row.time_us <= MOST_BYTES]
+    return replace(log, rows=rows)
 
 
 def read(name: str, text: str) -> list[Log]:
@@ -30,7 +37,7 @@ def read(name: str, text: str) -> list[Log]:
     """
     logs = nccl_tests_json.read(name, text) if nccl_tests_json.is_read(text) else nccl_tests.read(name, text)
     others = [*torch_scripts.read(text, logs[0])]
-    others += [log for one in TOOLS if one.MARK.search(text) for log in one.read(text)]
+    others += [_believed(log) for one in TOOLS if one.MARK.search(text) for log in one.read(text)]
     if others:
         logs = [*(log for log in logs if log.rows), *others]
     return [replace(log, name=f"{name}#{nth}" if len(logs) > 1 else name) for nth, log in enumerate(logs, 1)]

@@ -16,7 +16,7 @@ from functools import partial
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log, Row
-from nvcoll.check.tool import Tool
+from nvcoll.check.tool import NUMBER, Tool
 
 COPY_BYTES = 512 << 20
 """Bytes of a copy: the default of nvbandwidth. Cancels out."""
@@ -31,8 +31,8 @@ _TITLES = tuple((re.compile(title), what, ways) for title, what, ways in (
 """What stands above a matrix, what it measures, and in how many directions; 0 is a copy of the host."""
 
 _TITLE = re.compile(r"bandwidth|Bandwidth|atency|SUM|Running")
-_CELLS = re.compile(r"(?:D\\D\s+)?\d+(?:\s+(?:\d+(?:\.\d+)?|N/A))*")
-_GPU = re.compile(r"Device:? ?(\d+)[:,] ([^,(]+)")
+_CELLS = re.compile(rf"(?:D\\D\s+)?\d{{1,9}}(?:\s+(?:{NUMBER}|N/A))*")
+_GPU = re.compile(r"Device:? ?(\d{1,9})[:,] ([^,(]+)")
 MARK = re.compile(r"memcpy (?:CE|SM)|P2P=Enabled")
 
 
@@ -85,12 +85,12 @@ def read(text: str) -> Iterator[Log]:
             _, ways, columns, cells = titles[-1]
             first, *values = line.replace("D\\D", "").split()
             if not columns:
-                columns += [int(word) for word in (first, *values)]
+                columns += [int(word) for word in (first, *values) if word.isdecimal()]
                 continue
             known = [(target, float(value)) for target, value in zip(columns, values, strict=False) if value != "N/A"]
             cells += [cell(number, int(first), target, gbs) for target, gbs in known
-                      if gbs > 0 and (not ways or int(first) != target)]  # fmt: skip
+                      if gbs > 0 and (not ways or target != int(first) in columns)]  # fmt: skip
     for what, ways, columns, cells in titles:
         if what and cells:
-            log = log_of(what, ways, cells, len(columns))
+            log = log_of(what, ways, cells, 1 + max(columns))
             yield replace(log, gpus=[*gpus.values()], hosts=[""] * len(gpus), devices=[*gpus])

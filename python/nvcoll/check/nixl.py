@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from nvcoll._nvcoll import Fabric
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log, Row
-from nvcoll.check.tool import Tool, at_rate, card
+from nvcoll.check.tool import NUMBER, Tool, at_rate, card
 from nvcoll.text.formatting import sized
 
 LEAST = 1 << 20
@@ -28,8 +28,8 @@ SHORTEST_S = 1.0
 
 TRUST, SPREAD = "not validated", 1.5
 
-_ROW = re.compile(r"\d+\s+\d+(?:\s+[\d.]+){2,}")
-_DONE = re.compile(r"duration ([\d.]+), batch count \d+, throughput ([\d.]+)")
+_ROW = re.compile(rf"\d{{1,15}}\s+\d{{1,9}}(?:\s+{NUMBER}){{2,}}")
+_DONE = re.compile(rf"duration ({NUMBER}), batch count \d+, throughput ({NUMBER})")
 _CARD = re.compile(r"RDMA device: (\w+)")
 MARK = re.compile(r"Block Size \(B\)|batch count \d+, throughput")
 
@@ -62,8 +62,8 @@ def read(text: str) -> Iterator[Log]:
         if line.startswith("Block Size (B)"):
             columns = re.split(r"(?<=\)) +|\s{2,}", line)
         elif "B/W (GB/Sec)" in columns and _ROW.fullmatch(line):
-            values = [float(word) for word in line.split()]
-            rate, block, batch = values[columns.index("B/W (GB/Sec)")], int(values[0]), int(values[1])
+            values = dict(zip(columns, map(float, line.split()), strict=False))
+            rate, block, batch = values.get("B/W (GB/Sec)", 0.0), *map(int, [*values.values()][:2])
             if rate > 0 and block * batch >= LEAST:
                 us = block * batch / rate / 1e3
                 rows.append(Row(number, block * batch, us, None, f"{batch} x {sized(block)}"))

@@ -14,7 +14,7 @@ from functools import partial
 from nvcoll._nvcoll import Fabric
 from nvcoll.check.lines import cleaned
 from nvcoll.check.log import Log, Row
-from nvcoll.check.tool import Tool, at_rate, card, cross_node
+from nvcoll.check.tool import NUMBER, Tool, at_rate, card, cross_node
 
 ONE_WAY_US = 2.5
 """Microseconds through some switches. Chosen: public logs have 1.0 on ConnectX-3, 1.5 on ConnectX-7, 2.8 in a block."""
@@ -25,7 +25,7 @@ SHORT, FULL = 256, 64 << 10
 _TEST = re.compile(r"\b(?:RDMA_)?(Write|Read|Send)(?: (Bidirectional))? (?:BW|Latency) Test\b|^Outstand (read)s\b")
 _COMMAND = re.compile(r"\bib_(write|read|send)_(?:bw|lat)\b()()")
 _HEAD = re.compile(r"#\w+|[\w.%]+(?: \w+)?\[[^]]+\]")
-_ROW = re.compile(r"\d+(?:\s+[\d.]+){2,}")
+_ROW = re.compile(rf"\d{{1,15}}(?:\s+{NUMBER}){{2,}}")
 _RATES = {"BW average[Gb/sec]": 1e9 / 8, "BW average[MB/sec]": 1 << 20}
 _TIMES = ("t_typical[usec]", "t_avg[usec]")
 MARK = re.compile(r"#bytes")
@@ -67,8 +67,8 @@ def read(text: str) -> Iterator[Log]:
         elif line.startswith("#bytes"):
             columns = [" ".join(one.split()) for one in _HEAD.findall(line)]
         elif _ROW.fullmatch(line) and (of := [one for one in (*_RATES, *_TIMES) if one in columns]):
-            words = line.split()
-            value = float(words[columns.index(of[0])])
+            size, *others = map(float, line.split())
+            value = dict(zip(columns[1:], others, strict=False)).get(of[0], 0.0)
             if value > 0:
-                values[int(words[0])] = number, max(value, values.get(int(words[0]), (0, 0.0))[1])
+                values[int(size)] = number, max(value, values.get(int(size), (0, 0.0))[1])
     yield from _logs(what, ways, columns, values)

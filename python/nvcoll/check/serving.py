@@ -14,11 +14,13 @@ from functools import partial
 
 from nvcoll._nvcoll import Fabric
 from nvcoll.check.log import Log, Row
-from nvcoll.check.tool import Tool
+from nvcoll.check.tool import NUMBER, Tool
 
-_FIGURE = re.compile(r"^(.+?)(?: \(\w+\))?:\s+([\d.]+)\s*$", re.MULTILINE)
+_FIGURE = re.compile(rf"^(.+?)(?: \(\w+\))?:\s+({NUMBER})\s*$", re.MULTILINE)
 _MODEL = re.compile(r"\bmodel(?:_path)?='([^']+)'|--model(?:-path)?[ =](\S+)|\bvllm serve (\S+)")
-_TP = re.compile(r"\b(?:tensor_parallel_size|tp_size)=(\d+)|--(?:tensor-parallel-size|tp-size|tp)[ =](\d+)|-tp (\d+)")
+_TP = re.compile(
+    r"\b(?:tensor_parallel_size|tp_size)=(\d{1,9})|--(?:tensor-parallel-size|tp-size|tp)[ =](\d{1,9})|-tp (\d{1,9})"
+)
 _HEAD = re.compile("= Serving Benchmark Result =")
 SPREAD = 2.0
 MARK = re.compile(r"Successful requests:\s")

@@ -15,6 +15,7 @@ from contextlib import suppress
 from nvcoll._nvcoll import collective_spelled
 from nvcoll.check import matrices, perftest
 from nvcoll.check.log import Log, Row
+from nvcoll.check.tool import NUMBER
 
 _NCCL = re.compile(r"[nr]ccl-bw[^/]*/(\w+?)_(\d+)_time(?::0)?$")
 _CARD = re.compile(r"(?i)ib-loopback[^/]*/ib_(write|read|send)_(?:bw_)?(\d+)(_Avg)?(?:_(\d+))?(?::(\d+))?$")
@@ -23,7 +24,7 @@ _PAIR = re.compile(
 )
 _HOST = re.compile(r"(?i)(?:mem-bw[^/]*/h2d_(?:mem_)?bw:|cpu_to_gpu)(\d+)(?:_by_dma_under_numa0(?:_bw)?(?::0)?)?$")
 _GPU = re.compile(r"(?:mem-bw[^:]*:|gemm-flops[^:]*:|gpu)(\d+)")
-_LINE = re.compile(r"(\w*gpu\d+\w*)[ :,]+([\d.]+)$")
+_LINE = re.compile(rf"(\w*gpu\d{{1,9}}\w*)[ :,]+({NUMBER})$")
 MARK = re.compile(r"(?i)[nr]ccl-bw|ib-loopback|gpu-copy-bw|gpu\d+_to_gpu\d+_|cpu_to_gpu\d+_by|mem-bw/")
 PAIR, HOST = "copy between GPUs", "copy between host and GPU"
 

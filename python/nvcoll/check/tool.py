@@ -23,6 +23,9 @@ from nvcoll.check.log import Row
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch
 
+NUMBER = r"\d{1,15}(?:\.\d{1,15})?"
+"""A number as tools print it."""
+
 LIKE_OLDER = 0.15
 """The largest difference from the time of an older release of a row that may be from it. Chosen."""
 
