@@ -84,6 +84,7 @@ def _row(one: Judged) -> dict[str, Any]:
     found = one.prediction
     return {
         "line": one.row.line,
+        "case": one.row.case,
         "nbytes": one.row.nbytes,
         "out_of_place_us": one.row.out_of_place_us,
         "in_place_us": one.row.in_place_us,
