@@ -354,7 +354,7 @@ def read_or_nothing(terminal):
         return b""
 
 
-AMD_BOARDS = ["mi300x-8", "mi308x-8", "mi325x-8", "mi350x-8", "mi355x-8"]
+AMD_BOARDS = ["mi250x-8", "mi300x-8", "mi308x-8", "mi325x-8", "mi350x-8", "mi355x-8"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, networks
+from nvcoll._nvcoll import Fabric, InvalidArgument, fabrics, gpus, networks
 from nvcoll.cli import formats, pictures
 from nvcoll.cli.gathered import gathered
 from nvcoll.cli.machines import Gpu, beginning, machines
@@ -82,6 +82,7 @@ def _list(printed: formats.Printed) -> None:
     rows = [(row.name, f"{row.gbps:g}", row.title) for row in networks()]
     print_table(("network", "GB/s per node", "description"), rows, left=("network", "description"))
     print()
+    print_labelled("gpus", f"known, for --gpu and with gpu: {', '.join(one.name for one in gpus())}")
     print_labelled("try", "nvcoll fabric hgx-h100   hgx-h100[0-3]   hgx-h100x4+ib-ndr-8   mine.toml")
     print_labelled("", "nvcoll fabric topo.txt --gpu h100-sxm")
 

@@ -258,9 +258,9 @@ fn every_preset_has_a_model_or_a_reason() {
                         let is_between = |first, end| place(version) >= place(first) && place(version) < place(end);
                         let is_lost = match fabric.name.as_str() {
                             _ if fabric.nodes() > 1 => false,
-                            "rtxpro6000-server-8-cx8" => is_between("2.25.1", "2.26.2"),
+                            name if name.contains("-8-cx8") => is_between("2.25.1", "2.26.2"),
                             name => {
-                                let of_amd = ["rtx5090-8", "rtxpro6000-server-8"];
+                                let of_amd = ["rtx5090-8", "rtxpro6000-server-8", "rtx6000d-8"];
                                 is_between("2.25.1", "2.31.2") && of_amd.iter().any(|of| name.starts_with(of))
                             }
                         };

@@ -11,6 +11,7 @@
 //! name = "rtx3090-2-bridge"
 //! title = "2 x RTX 3090 with an NVLink bridge"
 //! gpus = 2                           the first two; without it, all
+//! gpu = "rtx3090ti"                  instead of the model above
 //! peer_access = true                 instead of what `abilities` says
 //! board = true                       of a machine that is shipped, as `stock = true`: see `machines/`
 //!
@@ -51,6 +52,7 @@ pub(crate) struct Description {
 pub(crate) struct MachineVariant {
     pub(crate) name: String,
     title: String,
+    gpu: Option<&'static Gpu>,
     gpus: Option<u32>,
     peer_access: Option<bool>,
     /// The board or rack on which its model of GPU is sold.
@@ -95,7 +97,7 @@ impl Description {
         let mut fabric = Fabric {
             name: machine.name.clone(),
             title: machine.title.clone(),
-            gpu: self.gpu,
+            gpu: machine.gpu.unwrap_or(self.gpu),
             devices: Vec::new(),
             links: Vec::new(),
             abilities: Abilities { peer_access, ..self.abilities },

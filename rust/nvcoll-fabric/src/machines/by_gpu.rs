@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `8xH100`, `h100x8`, `H100` | the board on which the model is sold |
 //! | `3xH100`, `1xL40S` | some GPUs of it, or of a box of cards |
+//! | `2x3090 nvlink` | cards with bridges |
 //! | `4x rtx4090` | four cards, as the drivers of their maker let them reach each other |
 //! | `L40S`, `rtx4090` | a model that is sold as a card: one card |
 //! | `4xA10G`, `8x3090` | cards that no machine has: in a box of cards with the same PCIe, without bridges |
@@ -34,7 +35,7 @@ const OFFERED: usize = 3;
 /// Words around the name of a GPU that do not say which machine it is: of boards, servers, schedulers, and plurals.
 const AROUND: &str =
     "dgx hgx ubb board baseboard server system node machine box rack instance gres gpu gpus s x nvidia \
-    amd bm with on of memory air sxm pcie nvl oam nvlink";
+    amd bm with on of memory air sxm pcie nvl oam nvlink bridge bridges";
 
 /// Words behind a number that is one of nodes.
 const NODES: &str = "nodes node servers hosts machines instances systems boxes racks";
@@ -197,6 +198,8 @@ struct GpuPhrase {
     count: Option<u32>,
     /// Other words.
     rest: Vec<String>,
+    /// Whether NVLink joins them.
+    is_joined: bool,
 }
 
 impl GpuPhrase {
@@ -228,12 +231,13 @@ impl GpuPhrase {
             let memory = |times: f64| gpu.compute.as_ref().map(|compute| format!("{}gb", times * compute.memory_gb));
             rest.retain(|word| ![memory(1.0), memory(8.0)].iter().flatten().any(|known| known == word));
         }
+        let is_joined = rest.iter().any(|word| ["nvlink", "bridge", "bridges"].contains(&word.as_str()));
         rest.retain(|word| !AROUND.split(' ').any(|around| around == word) && word != "hbm");
         let counts: Vec<u32> = rest.iter().filter_map(|word| word.parse().ok()).collect();
         let count = count.or(counts.first().copied().filter(|count| counts.len() == 1 && *count > 0));
         // None of them is a number of GPUs: it stays among the other words.
         rest.retain(|word| word.parse::<u32>().map_or(true, |number| number == 0));
-        Self { gpus, count, rest }
+        Self { gpus, count, rest, is_joined }
     }
 
     fn is_counted(&self) -> bool {
@@ -257,6 +261,9 @@ impl GpuPhrase {
         }
         if !self.rest.is_empty() {
             return Err(unknown(name, self));
+        }
+        if self.is_joined {
+            meant.retain(|row| row.fabric.links.iter().any(|link| link.medium.family.joins_gpus()));
         }
         let is_one_model = |rows: &[&'static Preset]| rows.iter().all(|row| row.fabric.gpu == rows[0].fabric.gpu);
         let only = |rows: &[&'static Preset]| rows.first().copied().filter(|_| rows.len() == 1);
