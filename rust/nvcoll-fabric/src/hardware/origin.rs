@@ -15,6 +15,8 @@ pub enum Change {
     Nics(u32),
     /// No NVLink.
     Pcie,
+    /// The slots of GPUs have as many lanes of PCIe.
+    Lanes(u32),
     /// Another model of GPU that has the same links.
     Model(&'static Gpu),
     /// A number of links of a medium joins the sockets.
@@ -39,6 +41,7 @@ impl Change {
             ["pcie"] => Some(Change::Pcie),
             ["gpu", _, ..] => return gpus::named(words[1..].join(" ").as_str()).map(Change::Model),
             ["ram", gib] => gib.parse().ok().filter(|gib| (1..=1 << 20).contains(gib)).map(Change::Ram),
+            ["lanes", count] => count.parse().ok().filter(|lanes| (1..=32).contains(lanes)).map(Change::Lanes),
             ["nics", count] => count.parse().ok().map(Change::Nics),
             ["socket", medium] => sockets(medium, "x1").or_else(|| wider("socket", medium)),
             ["socket", medium, links] => sockets(medium, links),
@@ -68,6 +71,7 @@ impl fmt::Display for Change {
             Change::Wider(family, times) => write!(f, "{} x{times}", family.name()),
             Change::Nics(count) => write!(f, "nics {count}"),
             Change::Pcie => f.write_str("pcie"),
+            Change::Lanes(count) => write!(f, "lanes {count}"),
             Change::Model(gpu) => write!(f, "gpu {}", gpu.name),
             Change::Sockets(medium, links) => write!(f, "socket {} x{links}", medium.name),
             Change::Ram(gib) => write!(f, "ram {gib}"),
@@ -77,6 +81,6 @@ impl fmt::Display for Change {
 
 fn unknown(change: &str) -> Error {
     let families = FAMILIES.map(|family| format!("`{} x2`", family.name())).join(", ");
-    let known = format!("{families}, `nics 4`, `pcie`, `gpu h200`, `socket epyc x3`, `ram 1024`");
+    let known = format!("{families}, `nics 4`, `pcie`, `lanes 8`, `gpu h200`, `socket epyc x3`, `ram 1024`");
     Error::Unknown { kind: "change of a machine", name: change.to_owned(), known }
 }

@@ -5,6 +5,7 @@
 //! | `nvlink x2`, `network x0.5`, `pcie x2` | the rate of all links of the family is multiplied by the factor |
 //! | `nics 4` | nodes, or trays of a rack, with four network cards, spread over their GPUs |
 //! | `pcie` | no NVLink: GPUs of a node reach each other over PCIe |
+//! | `lanes 8` | slots of GPUs with eight lanes of PCIe |
 //! | `gpu a100-sxm-40gb` | another model of GPU with the same links |
 //! | `socket epyc x3` | other links between sockets, where a text does not say which they are |
 //! | `ram 1024` | hosts, which are nodes or trays of a rack, with 1024 GiB of RAM |
@@ -18,7 +19,7 @@ use crate::hardware::gpus::{self, Gpu};
 use crate::hardware::media::{self, LinkFamily, Medium};
 use crate::hardware::network::Network;
 use crate::hardware::origin::Change;
-use crate::hardware::{Abilities, Fabric, Link};
+use crate::hardware::{Abilities, DeviceKind, Fabric, Link};
 use crate::topology::cluster::cluster;
 
 impl Fabric {
@@ -30,6 +31,7 @@ impl Fabric {
         let (mut changed, message) = match *change {
             Change::Pcie => self.over_pcie()?,
             Change::Nics(nics) => self.with_cards(nics)?,
+            Change::Lanes(lanes) => self.with_lanes(lanes)?,
             Change::Wider(family, times) => self.widened(family, times)?,
             Change::Model(gpu) => self.with_model(gpu)?,
             Change::Sockets(medium, links) => self.with_sockets(medium, links)?,
@@ -94,6 +96,19 @@ impl Fabric {
         Ok((Fabric { gpu, ..self.clone() }, format!("{} instead of {}", gpu.title, self.gpu.title)))
     }
 
+    fn with_lanes(&self, lanes: u32) -> Result<(Fabric, String)> {
+        let is_slot = |link: &Link| {
+            let is_gpu = |at: usize| self.devices[at].kind == DeviceKind::Gpu;
+            link.medium.family == LinkFamily::Pcie && (is_gpu(link.from) || is_gpu(link.to))
+        };
+        let mut changed = self.clone();
+        let mut slots = changed.links.iter_mut().filter(|link| is_slot(link)).peekable();
+        let had = slots.peek().map(|link| (link.lanes, link.medium));
+        let (had, medium) = had.ok_or_else(|| unable(self, "its GPUs have no slots of PCIe".to_owned()))?;
+        slots.for_each(|link| link.lanes = lanes);
+        Ok((changed, format!("{lanes} x {} instead of {had} for each GPU", medium.title)))
+    }
+
     fn with_sockets(&self, medium: &'static Medium, lanes: u32) -> Result<(Fabric, String)> {
         let mut changed = self.clone();
         let mut links = changed.links.iter_mut().filter(|link| link.medium.family == LinkFamily::Socket).peekable();
@@ -111,8 +126,10 @@ impl Fabric {
         for link in changed.links.iter_mut().filter(|link| link.medium.family == family) {
             *link = wider(link, times).ok_or_else(|| {
                 let (lanes, medium) = (f64::from(link.lanes) * times, &link.medium.title);
-                let message =
-                    format!("{lanes:.2} x {medium} instead of {}: pass a factor that keeps whole links", link.lanes);
+                let message = format!(
+                    "{lanes:.2} x {medium} instead of {}: pass a factor that keeps whole links, or for lanes of slots `lanes 8`",
+                    link.lanes
+                );
                 unable(self, message)
             })?;
         }
@@ -153,7 +170,9 @@ fn wider(link: &Link, times: f64) -> Option<Link> {
         let gbit = (link.medium.lane_gbps * 8.0 * times * 1e6).round() / 1e6;
         return Some(Link { medium: media::altered(link.medium, Some(gbit), None, None), ..*link });
     }
-    let (wanted, most) = (f64::from(link.lanes) * times, f64::from(u16::MAX));
+    // PCIe is specified to 32 lanes: `pcie x8` means eight lanes, and never eight times as many.
+    let most = if link.medium.family == LinkFamily::Pcie { 32.0 } else { f64::from(u16::MAX) };
+    let wanted = f64::from(link.lanes) * times;
     let is_whole = wanted.round() >= 1.0 && wanted <= most && (wanted - wanted.round()).abs() < 1e-9;
     is_whole.then_some(Link { lanes: wanted.round() as u32, ..*link })
 }
@@ -192,6 +211,7 @@ mod tests {
             ),
             ("hgx-h100x4+ib-ndr-8", "nics 4", "nics 4: 4 instead of 8 network cards in each node or tray"),
             ("hgx-h100", "pcie", "pcie: PCIe instead of NVLink"),
+            ("rtx4090-4-staged", "lanes 8", "lanes 8: 8 x PCIe 4 instead of 16 for each GPU"),
         ] {
             let changed = with(name, change);
             let (change, words) = expected.split_once(": ").unwrap();
@@ -242,6 +262,9 @@ mod tests {
             ("hgx-h100x2+ib-ndr-8", "nics 0", "nics: 0: it must be from 1"),
             ("gb200-nvl72", "pcie", "without NVLink nothing joins gpu0 and gpu2"),
             ("rtx4090-4-staged", "pcie", "no NVLink that could be left out"),
+            ("rtx4090-4-staged", "pcie x8", "for lanes of slots `lanes 8`"),
+            ("rtx4090-4-staged", "lanes 0", "`lanes 8`"),
+            ("gh200-4", "lanes 8", "no slots of PCIe"),
         ] {
             let error: Error =
                 Change::of(change).and_then(|change| preset(name).unwrap().changed(&change)).unwrap_err();
