@@ -84,7 +84,9 @@ impl ModelClues {
                 fits.retain(|gpu| links_fit(gpu));
             }
         }
-        let asks = format!("pass gpu, as --gpu {}", fits.first().map_or("h100-sxm", |gpu| &gpu.name));
+        // Without links it is no model whose NVLinks are soldered.
+        let any = if self.most_links == 0 { "l40s" } else { "h100-sxm" };
+        let asks = format!("pass gpu, as --gpu {}", fits.first().map_or(any, |gpu| &gpu.name));
         let names = || fits.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", ");
         match (self.unknown.first(), fits.as_slice()) {
             (None, [gpu]) => Ok(gpu),

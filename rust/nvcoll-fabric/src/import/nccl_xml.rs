@@ -226,7 +226,7 @@ impl<'a> Reading<'a> {
             for number in 0..sockets.iter().max().map_or(0, |last| last + 1) {
                 let mut of_socket = nodes.iter().zip(&sockets).filter(|(_, socket)| **socket == number);
                 let between = of_socket.next().map_or("upi1", |(node, _)| between_sockets(**node, self.fabric.gpu));
-                added.push(self.fabric.add_socket(&added, between).map_err(|error| error.to_string())?);
+                added.push(self.fabric.add_socket(&added, (between, 1)).map_err(|error| error.to_string())?);
             }
             self.device_of.extend(nodes.iter().zip(&sockets).map(|(node, &socket)| (node.id(), added[socket])));
         }

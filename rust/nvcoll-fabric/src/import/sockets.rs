@@ -5,7 +5,8 @@
 //!
 //! - two nodes or fewer are sockets;
 //! - more are two sockets: the lower and the upper half of the next power of two. Chosen: machines with GPUs and four sockets
-//!   are rare, and a single socket with four nodes looks the same, so the machine's sources say what was done;
+//!   are rare, and a single socket with four nodes looks the same, so the machine's sources say what was done. They are
+//!   taken for EPYC, which servers divide most often, joined as in the boxes that are shipped;
 //! - every processor of Arm and POWER is one node.
 
 use crate::error::Result;
@@ -27,7 +28,9 @@ pub(super) fn of_nodes(nodes: &[u32], are_sockets: bool) -> (Vec<usize>, bool) {
 }
 
 /// What a machine's sources say where sockets have several nodes.
-pub(super) const DIVIDED: &str = "more than two NUMA nodes are taken for two sockets (NPS, SNC)";
+pub(super) const DIVIDED: &str =
+    "more than two NUMA nodes are taken for two sockets of EPYC (NPS) with 3 links between them; for others add to the name of the \
+     machine, as `with socket upi2 x3`";
 
 /// What sockets are joined by where a text does not say which they are. Chosen: the slowest that NCCL counts for processors
 /// with that generation of PCIe.
@@ -55,36 +58,37 @@ impl Fabric {
     /// # Errors
     /// [`crate::Error::Unknown`] for a medium that no table has.
     pub(super) fn add_sockets(&mut self, socket_of: &[usize], is_divided: bool) -> Result<Vec<usize>> {
+        let is_epyc = is_divided && self.gpu.c2c.is_none();
+        let (medium, links) = if is_epyc { ("epyc", 3) } else { (between(self.gpu), 1) };
         let mut added = Vec::new();
         for _ in 0..socket_of.iter().max().map_or(1, |last| last + 1) {
-            added.push(self.add_socket(&added, between(self.gpu))?);
+            added.push(self.add_socket(&added, (medium, links))?);
         }
         if is_divided {
             self.sources.push(DIVIDED.to_owned());
-        }
-        if added.len() > 1 && self.gpu.c2c.is_none() {
-            let medium = media::named(between(self.gpu))?;
+        } else if added.len() > 1 && self.gpu.c2c.is_none() {
             self.sources.push(format!(
                 "the text does not say what joins the sockets: it is taken to be 1 x {}, the slowest with that PCIe; for \
                  another add to the name of the machine, as `{} with socket epyc x3`",
-                medium.title, self.name
+                media::named(medium)?.title,
+                self.name
             ));
         }
         Ok(added)
     }
 
-    /// Adds a socket with its memory, and joins it to others by the medium `between`.
+    /// Adds a socket with its memory, and joins it to others by links of a medium.
     ///
     /// # Errors
     /// [`crate::Error::Unknown`] for a medium that no table has.
-    pub(super) fn add_socket(&mut self, others: &[usize], between: &str) -> Result<usize> {
+    pub(super) fn add_socket(&mut self, others: &[usize], (medium, links): (&str, u32)) -> Result<usize> {
         let number = self.of_kind(DeviceKind::Socket).count();
         let socket = self.add(format!("socket{number}"), DeviceKind::Socket);
         let at = self.add(format!("memory{number}"), DeviceKind::Memory);
         let (memory, channels) = memory(self.gpu);
         self.join(socket, at, media::named(memory)?, channels);
-        let between = media::named(between)?;
-        others.iter().for_each(|&other| self.join(other, socket, between, 1));
+        let between = media::named(medium)?;
+        others.iter().for_each(|&other| self.join(other, socket, between, links));
         Ok(socket)
     }
 }
