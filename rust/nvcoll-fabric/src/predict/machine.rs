@@ -29,6 +29,7 @@ pub(super) enum NetworkStack {
     Slingshot,
     Roce,
     Efa,
+    EfaV2,
     Tcp,
 }
 
@@ -44,9 +45,11 @@ pub(super) struct NodeNetwork {
 }
 
 impl NodeNetwork {
-    /// Returns the software of the network.
-    pub(super) fn stack(&self) -> NetworkStack {
+    /// Returns the software of the network. EFA of instances with Hopper and later GPUs writes into their memory; what came before
+    /// sends to receivers that match messages.
+    pub(super) fn stack(&self, generation: Generation) -> NetworkStack {
         match self.medium.name.split('-').next() {
+            Some("efa") if is_recent(generation) => NetworkStack::EfaV2,
             Some("efa") => NetworkStack::Efa,
             Some("ethernet" | "tcpxo") => NetworkStack::Tcp,
             Some("roce") => NetworkStack::Roce,
@@ -61,13 +64,16 @@ impl NodeNetwork {
     /// (NVIDIA/nccl#2001). Of EFA the first says the same of LL, which small calls of the table show nevertheless: with Simple
     /// alone they err more.
     fn keeps_lines(&self, generation: Generation) -> bool {
-        let is_old = generation <= Generation::Ada || generation == Generation::Cdna2;
         match self.medium.name.split('-').next() {
-            Some("efa") => !is_old,
+            Some("efa") => is_recent(generation),
             Some("slingshot") => false,
             _ => true,
         }
     }
+}
+
+fn is_recent(generation: Generation) -> bool {
+    generation > Generation::Ada && generation != Generation::Cdna2
 }
 
 /// The facts about a fabric on which the closed forms depend.

@@ -247,7 +247,7 @@ fn network(
     hops: ByProtocol<f64>,
 ) -> Option<NetworkParams> {
     let (network, (cards_gbps, line_gbps)) = machine.network.as_ref().zip(rates.cards)?;
-    let (stack, of, both_ways) = (network.stack(), &effects.network, effects.staged.both_ways);
+    let (stack, of, both_ways) = (network.stack(machine.generation), &effects.network, effects.staged.both_ways);
     let local = f64::from(machine.local());
     let staged = bottlenecks.staged.map_or(f64::INFINITY, |line| line * both_ways);
     let egress = if machine.is_direct { bottlenecks.egress.unwrap_or(f64::INFINITY) } else { staged };
