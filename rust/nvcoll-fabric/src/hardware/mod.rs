@@ -38,6 +38,8 @@ pub struct Origin {
     pub cluster: Option<Arc<(Fabric, Network)>>,
     /// The changes, in their order.
     pub changes: Vec<Change>,
+    /// The whole machine, of which these are some GPUs: cards hang where its GPUs do.
+    pub whole: Option<Arc<Fabric>>,
 }
 
 /// A machine, or several with a network between them.

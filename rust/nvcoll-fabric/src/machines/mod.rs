@@ -18,12 +18,14 @@ mod divided;
 pub use by_gpu::other_names;
 use by_gpu::Named;
 
+use std::sync::Arc;
+
 use crate::error::{shortened, Error, Result};
 use crate::hardware::gpus::Gpu;
 use crate::hardware::names::numbers;
 use crate::hardware::network::{network, Network};
 use crate::hardware::origin::Change;
-use crate::hardware::Fabric;
+use crate::hardware::{Fabric, Origin};
 use crate::import::FORMATS;
 use crate::topology::cluster::cluster;
 
@@ -196,6 +198,7 @@ impl Fabric {
     fn only(&self, ranks: &[u32], written: &str) -> Result<Fabric> {
         let among = self.among(ranks)?;
         let title = format!("{} of ({})", among.world_size(), self.title);
-        Ok(Fabric { name: format!("{}[{written}]", self.name), title, ..among })
+        let origin = Origin { whole: Some(Arc::new(self.clone())), ..Origin::default() };
+        Ok(Fabric { name: format!("{}[{written}]", self.name), title, origin, ..among })
     }
 }

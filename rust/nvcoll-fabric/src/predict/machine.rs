@@ -2,6 +2,8 @@
 //!
 //! Nodes are taken to be alike. GPUs that an NVSwitch joins are one node, however many trays they are in.
 
+use std::collections::HashSet;
+
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
@@ -157,7 +159,7 @@ impl MachineSummary {
             && leaving(fabric, node[0]).any(|link| fabric.devices[link.to].kind == DeviceKind::Nvswitch);
         let is_rack = has_switch && leaving(fabric, node[0]).any(|link| link.medium.family == LinkFamily::C2c);
         let folds = has_switch && fabric.abilities.switch_reduction && fabric.abilities.multicast;
-        let network = (nodes > 1).then(|| network(fabric, node[0])).flatten();
+        let network = (nodes > 1).then(|| network(fabric, &node)).flatten();
         if nodes > 1 && network.is_none() {
             return Err(unable("nothing joins its nodes that has a rate".to_owned()));
         }
@@ -290,9 +292,17 @@ fn unmeasured(fabric: &Fabric, network: Option<&NodeNetwork>) -> Option<String> 
     (!is_shipped).then(|| format!("no measured network has such ports ({})", medium.name))
 }
 
-/// The cards of the node in which a GPU is.
-fn network(fabric: &Fabric, gpu: usize) -> Option<NodeNetwork> {
-    let ports: Vec<&Link> = fabric.network_ports(fabric.devices[gpu].node).collect();
+/// The cards of a node that are the nearest to one of its GPUs: NCCL gives a GPU no others (`ncclTopoGetLocalNet`).
+fn network(fabric: &Fabric, node: &[usize]) -> Option<NodeNetwork> {
+    let mut ports: Vec<&Link> = fabric.network_ports(fabric.devices[node[0]].node).collect();
+    let is_host = |kind| matches!(kind, DeviceKind::PcieSwitch | DeviceKind::Socket);
+    let mut is_near = HashSet::new();
+    for &gpu in node {
+        let away = fabric.hops_from(gpu, is_host, |family| !family.joins_gpus());
+        let nearest = ports.iter().filter_map(|port| away[port.from]).min();
+        is_near.extend(ports.iter().map(|port| port.from).filter(|&card| away[card] == nearest));
+    }
+    ports.retain(|port| is_near.contains(&port.from));
     let line_gbps = ports.iter().map(|link| link.line_rate().gbps()).sum();
     Some(NodeNetwork { medium: ports.first()?.medium, line_gbps, cards: ports.len() as u32 })
 }

@@ -50,7 +50,17 @@ pub fn cluster(whole: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> 
     let (node, cards) = &if node.of_kind(DeviceKind::Nic).next().is_some() {
         with_own_cards(node, &gpus, network).map_err(&wrong)?
     } else {
-        let seats = seats(node, &gpus, network.nics).map_err(&wrong)?;
+        // More cards than GPUs that take part hang at the others, too.
+        let all =
+            node.origin.whole.as_deref().filter(|all| {
+                network.nics as usize > gpus.len() && all.devices.iter().all(|device| device.tray.is_none())
+            });
+        let seats = match all {
+            Some(all) => seats(all, &all.gpus(), network.nics)
+                .map(|seats| seats.into_iter().filter_map(|at| node.device(&all.devices[at].name)).collect::<Vec<_>>()),
+            None => seats(node, &gpus, network.nics),
+        };
+        let seats = seats.map_err(&wrong)?;
         let card = |seat| Card { seat, medium: network.host_medium, lanes: network.host_lanes };
         (node.clone(), seats.into_iter().map(card).collect())
     };
@@ -60,7 +70,7 @@ pub fn cluster(whole: &Fabric, nodes: u32, network: &Network) -> Result<Fabric> 
         devices: Vec::new(),
         links: Vec::new(),
         sources: node.sources.iter().chain([&network.source]).cloned().collect(),
-        origin: Origin { cluster: Some(Arc::new((whole.clone(), network.clone()))), changes: Vec::new() },
+        origin: Origin { cluster: Some(Arc::new((whole.clone(), network.clone()))), ..Origin::default() },
         ..node.clone()
     };
     all.abilities.gpu_direct &= network.gpu_direct;

@@ -1,5 +1,7 @@
 //! A machine as data that another process reads back. Of a cluster these are its node, its network and its changes: it is made again.
 
+use std::sync::Arc;
+
 use serde::{de, Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::Result;
@@ -29,6 +31,8 @@ struct SavedNode {
     ram_gib: Option<[u32; 2]>,
     sources: Vec<String>,
     changes: Vec<String>,
+    #[serde(default)]
+    whole: Option<Box<SavedFabric>>,
 }
 
 impl SavedFabric {
@@ -56,6 +60,7 @@ impl SavedFabric {
             ram_gib: fabric.ram_gib,
             sources: fabric.sources.clone(),
             changes,
+            whole: fabric.origin.whole.as_deref().map(|all| Box::new(Self::of(all))),
         })
     }
 
@@ -72,10 +77,11 @@ impl SavedFabric {
                     let (from, to) = Some((from, to)).filter(|(from, to)| (*from).max(*to) < saved.devices.len())?;
                     Some(Link { from, to, medium: media.get(medium)?, lanes })
                 };
+                let whole = saved.whole.map(|all| all.fabric()).transpose()?.map(Arc::new);
                 Ok(Fabric {
                     links: saved.links.iter().filter_map(link).collect(),
                     gpu: gpus::named(&saved.gpu)?,
-                    origin: Origin { cluster: None, changes: changes_of(&saved.changes)? },
+                    origin: Origin { changes: changes_of(&saved.changes)?, whole, ..Origin::default() },
                     name: saved.name,
                     title: saved.title,
                     devices: saved.devices,
