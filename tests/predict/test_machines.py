@@ -272,3 +272,45 @@ def test_every_command_says_alike_that_there_is_no_file(words):
 
 def test_the_command_fabric_says_where_the_number_of_gpus_stands():
     assert "nvcoll fabric hgx-h100x2+ib-ndr-8" in cli("fabric", "-n", "16", status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("machine", "collective", "nbytes", "least", "most"),
+    [
+        ("gh200-4[0]x2+slingshot-4", "all_reduce", 128 << 20, 20, 25),
+        ("a100-pcie-4-bridge", "all_gather", 32 << 20, 20, 30),
+        ("h200-nvl-8-bridge", "all_reduce", 8 << 30, 55, 90),
+        ("mi250x-8x4+slingshot-4", "all_reduce", 4 << 30, 80, 100),
+        ("rtx6000d-8-cx8x2+roce-400-8", "all_reduce", 8 << 30, 40, 52),
+        ("rtx5060ti-2-staged", "all_reduce", 64 << 20, 10, 16),
+    ],
+)
+def test_boards_of_public_logs_reach_about_what_was_measured(machine, collective, nbytes, least, most):
+    """Measured: 22.9 (NVIDIA/nccl-tests#369), 25.9 (Azure NC96), 68.7, 92.9 (ROCm/rccl#1490), 49.8; not for 5060 Ti."""
+    assert least < nvcoll.fabric(machine).predict(collective, nbytes).busbw < most
+
+
+def test_lanes_of_slots_limit_cards_that_pass_host_memory():
+    busbw = [
+        nvcoll.fabric(f"rtx4090-4-staged{change}").predict("all_reduce", 1 << 30).busbw
+        for change in ("", " with lanes 8", " with lanes 4")
+    ]
+    assert busbw[0] / busbw[1] == pytest.approx(2, rel=0.05)
+    assert busbw[0] / busbw[2] == pytest.approx(4, rel=0.05)
+
+
+def test_small_calls_over_efa_of_hopper_take_a_third_of_what_older_ones_take():
+    """Measured: 50 to 55 us (dstackai/dstack#3961), 166 to 171 us (p5en), 161 us (p4de)."""
+    found = [
+        nvcoll.fabric(name).predict("all_reduce", 8).time_us
+        for name in ("hgx-b200x2+efa-400-8", "hgx-h200x16+efa-200-16", "hgx-a100x2+efa-100-4")
+    ]
+    assert found == [pytest.approx(us, rel=0.2) for us in (55, 168, 163)]
+
+
+def test_several_numa_nodes_without_a_model_ask_for_a_card_and_are_joined_as_epyc():
+    matrix = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-23\t0\nGPU1\tSYS\t X \t48-71\t3\n"
+    with pytest.raises(nvcoll.InvalidArgument, match="--gpu l40s"):
+        nvcoll.Fabric.from_text(matrix)
+    links = nvcoll.Fabric.from_text(matrix, gpu="l40s").links
+    assert [link[2:4] for link in links if link[2] == "epyc"] == [("epyc", 3)] * 2

@@ -99,6 +99,9 @@ pub(super) struct MachineSummary {
     pub(super) host: Option<(&'static Medium, f64)>,
     /// Whether network cards reach the memory of GPUs.
     pub(super) is_direct: bool,
+    /// The number of GPUs that have links to each other, where not all have: pairs with bridges, the dies of MI250X. No machine of the
+    /// table of measurements is so, but for DGX-1.
+    pub(super) bridged: Option<u32>,
     /// Whether an NVSwitch joins the GPUs.
     pub(super) has_switch: bool,
     /// Whether the NVSwitch reduces and multicasts.
@@ -169,6 +172,11 @@ impl MachineSummary {
             let nvlinks = leaving(fabric, gpu).filter(|link| link.medium.family.joins_gpus());
             nvlinks.map(|link| link.lanes).sum()
         };
+        let neighbours = |&gpu: &usize| leaving(fabric, gpu).filter(|link| node.contains(&link.to)).count();
+        let most = node.iter().map(neighbours).max().unwrap_or(0);
+        let is_measured = interconnect == Interconnect::Nvlink && fabric.gpu.sm.is_some();
+        let is_partly = !has_switch && !is_measured && most > 0 && most + 1 < node.len();
+        let bridged = is_partly.then_some(most as u32 + 1);
         let (least, whole) = (node.iter().map(lanes).min().unwrap_or(0), fabric.gpu.nvlinks);
         let lacks = (has_switch && least < whole)
             .then(|| format!("a GPU has {least} of the {whole} NVLinks of {}", fabric.gpu.title))
@@ -186,6 +194,7 @@ impl MachineSummary {
             sharers,
             host,
             is_direct,
+            bridged,
             has_switch,
             folds,
             is_rack,
@@ -209,6 +218,7 @@ impl MachineSummary {
     pub(super) fn joined_by(&self) -> &'static str {
         match (self.local(), self.interconnect, self.has_switch) {
             (1, ..) => "one GPU",
+            _ if self.bridged.is_some() => "links between some GPUs",
             (_, Interconnect::Nvlink, true) => "nvswitch",
             (_, Interconnect::Nvlink, false) => "mesh",
             (_, Interconnect::Peer, _) => "pcie",

@@ -221,7 +221,7 @@ impl ModelParams {
 
     /// Says whether a link that is not at a GPU, or the path from GPUs to the cards, limits a ring.
     pub(super) fn is_narrow(&self) -> bool {
-        let of_gpu = self.rates.bidirectional_gbps;
+        let of_gpu = self.rates.ring_gbps;
         let of_ring = self.bottlenecks.gbps(TrafficPattern::Ring).min(of_gpu);
         let is_egress = |network: &NetworkParams| {
             (network.egress_gbps.is_some() || self.bottlenecks.network.is_some())

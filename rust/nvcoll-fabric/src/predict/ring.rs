@@ -133,7 +133,7 @@ pub(super) fn ring(
         (false, false) => TrafficPattern::Ring,
     };
     let steps = Steps::of(pattern, traffic, params, nbytes);
-    let of_gpu = if pattern.is_chain() { params.rates.one_way_gbps } else { params.rates.bidirectional_gbps };
+    let of_gpu = if pattern.is_chain() { params.rates.one_way_gbps } else { params.rates.ring_gbps };
     let inside = of_gpu.min(params.bottlenecks.gbps(traffic) / steps.crossing);
     let inter_node = params.inter_node.as_ref();
     let gbps = inter_node.map_or(inside, |network| network.ring_gbps.min(inside));

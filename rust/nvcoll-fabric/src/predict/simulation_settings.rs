@@ -78,7 +78,7 @@ impl SimulationSettings<'_> {
                     .to_owned(),
             );
         }
-        let (bytes, gbps) = (step_bytes.max(1) as f64, params.rates.bidirectional_gbps);
+        let (bytes, gbps) = (step_bytes.max(1) as f64, params.rates.ring_gbps);
         let channels = self.predictor.channels(protocol, nbytes);
         let start = params.start_us;
         let (start, wire, cap) = match protocol {
