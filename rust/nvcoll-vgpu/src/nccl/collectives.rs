@@ -10,7 +10,7 @@ use super::numbers::NcclDtype;
 use super::{answer, ops, NcclCommunicator, COMMUNICATORS};
 use crate::entry_points::{functions, named};
 use crate::log::{self, LogRecord, RecordKind};
-use crate::{Answer, Failure, Handle};
+use crate::{streams, Answer, Failure, Handle};
 
 /// The number of the last group call; it counts from 1.
 static GROUP_IDS: AtomicU64 = AtomicU64::new(0);
@@ -22,6 +22,8 @@ struct NcclGroup {
     id: u64,
     calls: Vec<LogRecord>,
     messages: Vec<WaitingSend>,
+    /// Events that its calls record, with their streams.
+    events: Vec<(Handle, Handle)>,
 }
 
 thread_local! {
@@ -49,8 +51,24 @@ fn close(group: &mut NcclGroup) -> Answer {
             log::submit(call);
         }
         data::settle(&std::mem::take(&mut group.messages));
+        for (event, stream) in group.events.drain(..) {
+            streams::record(event, stream)?;
+        }
     }
     Ok(())
+}
+
+/// Records an event behind the calls so far, in a group call when that ends.
+pub(super) fn record_behind(event: Handle, stream: Handle) -> Answer {
+    let is_later = group(|group| {
+        let is_open = group.depth > 0;
+        group.events.extend(is_open.then_some((event, stream)));
+        is_open
+    })?;
+    if is_later {
+        return Ok(());
+    }
+    streams::record(event, stream)
 }
 
 /// One call of a collective, a send or a receive.

@@ -12,6 +12,7 @@
 //! unanswered.
 
 mod collectives;
+mod configured;
 mod data;
 mod numbers;
 mod ops;

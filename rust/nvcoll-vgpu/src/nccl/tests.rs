@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::collectives::*;
+use super::configured::*;
 use super::ops::*;
 use super::*;
 use crate::testing::{records_of, value_of};
@@ -132,6 +133,38 @@ fn an_op_that_scales_first_reads_its_scalar_from_host_or_device() {
     assert_eq!(read::<f32>(at, 1), [4.0]);
     assert_eq!(ncclRedOpDestroy(now), SUCCESS);
     assert_eq!(ncclAllReduce(at, at, 1, 7, now, comm, 0), INVALID_ARGUMENT);
+}
+
+#[test]
+fn a_configured_collective_is_the_plain_one_and_records_the_event_of_its_launch() {
+    let comm = comm(4, 1);
+    let at = device(&[1f32; 6]);
+    let event = crate::streams::create_event(0);
+    let config = |size: usize| CollectiveConfig {
+        size,
+        magic: 0xcafe_beef,
+        version: 23_206,
+        extensions: 0,
+        channels: [c_int::MIN; 4],
+        algorithms: std::ptr::null(),
+        is_forced: 1,
+        policy: c_int::MIN,
+        tag: 0,
+        launched: event,
+    };
+    let of = |size: usize| {
+        records_of(|| {
+            let config = config(size);
+            assert_eq!(
+                ncclAllReduceConfig(at, at, 6, 7, 0, comm, 0, List::from(std::slice::from_ref(&config))),
+                SUCCESS
+            );
+        })
+    };
+    let whole = size_of::<CollectiveConfig>();
+    assert_eq!(of(whole).len(), 2, "the call and its event");
+    assert_eq!(of(whole - 8).len(), 1, "the structure of 2.31 has no event");
+    assert_eq!(ncclAllReduceConfig(at, at, 6, 7, 0, comm, 0, List::from(&[config(8)][..])), INVALID_ARGUMENT);
 }
 
 #[test]
