@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import nvcoll
 from nvcoll import fabric
-from nvcoll.check import formats, junit, machine, nccl_tests, report
+from nvcoll.check import formats, junit, nccl_tests, odds, report
 from nvcoll.check.lines import MOST_LETTERS, decoded
 from nvcoll.check.verdict import among, judged
 from nvcoll.text.formatting import json_text
@@ -37,14 +37,11 @@ def damaged(draw):
 
 @given(damaged())
 def test_whatever_is_done_to_logs_there_is_a_verdict_or_an_error_of_nvcoll(text):
-    verdicts = []
-    for log in formats.read("log", text):
-        try:
-            verdicts.append(judged(log, machine.of_header(log), None, None))
-        except nvcoll.Error as error:
-            verdicts.append(judged(log, None, None, str(error)))
-        if log.tool is not None:
-            verdicts.append(judged(log, fabric("hgx-h100x2+ib-ndr-8"), None, None))
+    logs = formats.read("log", text)
+    machines = odds.found(logs)
+    verdicts = [odds.judged(log, machines, None) for log in logs]
+    on = fabric("hgx-h100x2+ib-ndr-8")
+    verdicts += [judged(log, on, None, None) for log in logs if log.tool is not None]
     assert verdicts and junit.to_junit(verdicts)
     assert json_text("nvcoll.check/1", {"logs": report.documents(among(verdicts))})
 

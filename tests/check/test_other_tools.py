@@ -101,7 +101,7 @@ def test_the_gpus_of_a_matrix_name_the_machine(tmp_path):
     log = tmp_path / "p2p.log"
     log.write_text(check_logs.P2P_TEST.replace("NVIDIA GeForce RTX 4090", "NVIDIA H100 80GB HBM3"))
     (one,) = json.loads(done("check", log, "--json").stdout)["logs"]
-    assert one["machine"] == "hgx-h100[0,1]" and one["verdict"] == SICK
+    assert one["machine"] == "hgx-h100[0-1]" and one["verdict"] == SICK
     assert [row["case"] for row in one["rows"]] == ["0 to 1", "1 to 0"]
 
 

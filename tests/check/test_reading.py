@@ -3,8 +3,7 @@
 import pytest
 from check_logs import MIB, table
 
-from nvcoll import InvalidArgument
-from nvcoll.check import formats, machine, nccl_tests
+from nvcoll.check import formats, nccl_tests
 
 
 @pytest.mark.parametrize(
@@ -58,53 +57,6 @@ def test_different_values_of_a_fact_stand_side_by_side():
     assert log.facts["gdr"] == ["Enabled", "Disabled"]
 
 
-def of_nodes(lines, nodes=2, gpu="NVIDIA H100 80GB HBM3"):
-    """Returns a log whose header has 8 GPUs in each of some nodes."""
-    ranks = range(8 * nodes)
-    devices = [f"#  Rank {rank} Group 0 Pid 1 on host{rank // 8} device {rank % 8} [0x1] {gpu}" for rank in ranks]
-    (log,) = nccl_tests.read("log", table({MIB: 100}, ranks=8 * nodes, head="\n".join([lines, *devices])))
-    return log
-
-
-def test_the_number_of_efa_cards_tells_the_machine():
-    info = "NCCL INFO NET/OFI Selected Provider is efa (found 32 nics)\nNCCL INFO Using network AWS Libfabric"
-    assert machine.of_header(of_nodes(info)).name == "hgx-h100x2+efa-100-32"
-
-
-@pytest.mark.parametrize(
-    ("lines", "proposed"),
-    [
-        ("", "hgx-h100x2+ib-ndr-8"),
-        ("NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]", "hgx-h100x2+roce-400-8"),
-    ],
-)
-def test_a_machine_of_several_nodes_is_proposed_by_what_the_log_tells(lines, proposed):
-    with pytest.raises(InvalidArgument, match=f"2 nodes.*as --on {proposed.replace('x2+', 'x2.')}"):
-        machine.of_header(of_nodes(lines))
-
-
-def test_gpus_that_are_built_into_several_machines_propose_one():
-    with pytest.raises(InvalidArgument, match=r"as --on pcie4-8-p2px2.ib-ndr-8"):
-        machine.of_header(of_nodes("", gpu="NVIDIA A100-PCIE-40GB"))
-
-
-def test_a_gpu_of_several_machines_proposes_those_with_the_number_of_ranks():
-    devices = [f"#  Rank {rank} Group 0 Pid 1 on a device {rank} [0x1] NVIDIA GeForce RTX 4090" for rank in range(4)]
-    (log,) = nccl_tests.read("log", table({MIB: 100}, ranks=4, head="\n".join(devices)))
-    with pytest.raises(InvalidArgument, match="as --on rtx4090-4-staged or rtx4090-4-p2p"):
-        machine.of_header(log)
-
-
-def test_hosts_of_a_rack_are_one_machine():
-    devices = [
-        f"#  Rank {rank} Group 0 Pid 1 on h{rank // 4} device {rank % 4} [0x1] NVIDIA GB200" for rank in range(72)
-    ]
-    (log,) = nccl_tests.read("log", table({MIB: 100}, ranks=72, head="\n".join(devices)))
-    assert machine.of_header(log).name == "gb200-nvl72"
-    (log,) = nccl_tests.read("log", table({MIB: 100}, ranks=16, head="\n".join(devices[:16])))
-    assert machine.of_header(log).world_size == 16
-
-
 def test_the_command_of_a_run_belongs_to_its_table():
     runs = [
         ("NCCL_ALGO=Ring ./build/all_reduce_perf -b 1M", "all_reduce"),
@@ -114,18 +66,6 @@ def test_the_command_of_a_run_belongs_to_its_table():
     first, second = formats.read("log", "export NCCL_IB_TC=106\n" + "\n".join(tables))
     assert (first.collective, second.collective) == ("all_reduce", "all_gather")
     assert first.settings == {"NCCL_IB_TC": "106", "NCCL_ALGO": "Ring"} and second.settings == {"NCCL_IB_TC": "106"}
-
-
-def test_a_card_for_pcie_is_no_board():
-    with pytest.raises(InvalidArgument, match="`NVIDIA H200 NVL` does not show"):
-        machine.of_header(of_nodes("", nodes=1, gpu="NVIDIA H200 NVL"))
-
-
-def test_nodes_with_another_number_of_gpus_are_proposed():
-    devices = [f"#  Rank {at} Group 0 Pid 1 on n{at // 4} device {at % 4} [0x1] NVIDIA GH200 120GB" for at in range(8)]
-    (log,) = nccl_tests.read("log", table({MIB: 100}, head="\n".join(devices)))
-    with pytest.raises(InvalidArgument, match="as --on gh200-4x2"):
-        machine.of_header(log)
 
 
 def test_a_run_that_failed_before_another_is_not_a_second_job():

@@ -1,6 +1,7 @@
 """Judges `nvcoll check` on public logs: healthy logs called sick, sick logs called healthy, ailments found.
 
     python tools/check/judge_logs.py              # a line per log, and the counts
+    python tools/check/judge_logs.py --unnamed # the same, as if nobody named the machines
     python tools/check/judge_logs.py --write   # writes the figures in two pages, and data/nccl-logs/verdicts.csv
 
 Three sources: tables of threads (`index.csv`), numbers in the words of threads (`facts.csv`: a log per run and
@@ -17,15 +18,15 @@ import csv
 import io
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from nvcoll._nvcoll import Fabric, InvalidArgument, fabric
-from nvcoll.check import formats, machine
+from nvcoll._nvcoll import Fabric, fabric
+from nvcoll.check import formats, odds
 from nvcoll.check.ailments import AILMENTS, LEAST_ODDS, Suspect
 from nvcoll.check.log import Log, Row, factor
-from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, Verdict, among, judged
+from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, Verdict, among, examined
 
 DATA = Path(__file__).parents[2] / "data"
 LOGS = DATA / "nccl-logs"
@@ -130,22 +131,28 @@ def named_on(on: str) -> Fabric:
     return fabric(on.replace("+", f"+{LOGS}/") if on.endswith(".toml") else on)
 
 
-def verdicts_on(thread: Thread) -> list[Verdict]:
-    """Returns the verdicts on the logs of a thread, on the machine that its table names, if it is known."""
-    found = []
-    for log in thread.logs:
-        there, why = None, None
-        try:
-            there = named_on(thread.on) if thread.on else machine.of_header(log)
-        except InvalidArgument as error:
-            why = str(error)
-        found.append(judged(log, there, None, why))
-    return among(found) if thread.source != "logs" else found
+def verdicts_on(thread: Thread, is_named: bool = True) -> list[Verdict]:
+    """Returns the verdicts on the logs of a thread: on the machine that its table names, or as if nobody named one."""
+    if thread.on and is_named:
+        there = named_on(thread.on)
+        found = [examined(log, there, None, None) for log in thread.logs]
+    else:
+        logs = [_with_devices(log, named_on(thread.on)) if thread.on else log for log in thread.logs]
+        machines = odds.found(logs)
+        found = [odds.judged(log, machines, None) for log in logs]
+    return among(found)
 
 
-def worst_of(thread: Thread) -> Verdict:
+def _with_devices(log: Log, on: Fabric) -> Log:
+    """Returns what a thread tells in words as a log shows it: the GPUs, and the number of nodes."""
+    if log.rows and log.rows[0].line == 0 and not log.gpus and on.gpu_model.names:
+        return replace(log, gpus=[on.gpu_model.names[0]] * (log.ranks or 0), facts={"nodes": [str(on.nodes)]})
+    return log
+
+
+def worst_of(thread: Thread, is_named: bool = True) -> Verdict:
     """Returns the worst verdict on a thread."""
-    return min(verdicts_on(thread), key=lambda one: ORDER.index(one.verdict))
+    return min(verdicts_on(thread, is_named), key=lambda one: ORDER.index(one.verdict))
 
 
 def has_found(thread: Thread, suspected: Sequence[Suspect]) -> bool:
@@ -224,7 +231,7 @@ def verdicts(found: Sequence[tuple[Thread, Verdict]]) -> str:
 
 def main(argv: Sequence[str]) -> None:
     """Prints a line per log and the counts, or writes the pages and `verdicts.csv`."""
-    found = [(thread, worst_of(thread)) for thread in threads()]
+    found = [(thread, worst_of(thread, "--unnamed" not in argv)) for thread in threads()]
     if "--write" in argv:
         (LOGS / "verdicts.csv").write_text(verdicts(found), encoding="utf-8")
         for page in PAGES:

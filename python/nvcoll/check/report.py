@@ -68,6 +68,9 @@ def show(verdicts: Sequence[Verdict]) -> None:
             print_labelled("left out", f"line {number}: {reason}")
         if one.trust:
             print_labelled("accuracy", one.trust)
+        for nth, on in enumerate(one.machines):
+            share = "" if on.share is None else f", {100 * on.share:.0f} % of the prediction"
+            print_labelled("" if nth else "machine", f"{100 * on.odds:.0f} %: {on.machine}: {on.verdict}{share}")
         print_labelled("verdict", one.verdict)
         for nth, reason in enumerate(one.reasons):
             print_labelled("" if nth else "because", reason)
@@ -139,6 +142,7 @@ def documents(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
             "share": one.share,
             "of_baseline": one.of_baseline,
             "trust": one.trust,
+            "machines": [on._asdict() for on in one.machines],
             "rows": [_row(row) for row in one.rows],
             "malformed": [{"line": line, "reason": reason} for line, reason in one.log.malformed],
         }

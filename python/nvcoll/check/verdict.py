@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import median
+from typing import NamedTuple
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction
 from nvcoll.check import average
@@ -115,6 +116,15 @@ class Judged:
         return self.prediction is not None and self.row.time_us > self.prediction.high_us
 
 
+class OnMachine(NamedTuple):
+    """What a log is worth on one of the machines that it may be of."""
+
+    machine: str
+    odds: float
+    verdict: str
+    share: float | None
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The verdict on one log, with its reasons."""
@@ -132,6 +142,8 @@ class Verdict:
     """The accuracy of the predictions of these sizes."""
     suspects: Sequence[Suspect] = ()
     """The ailments that would explain the times, the likeliest first."""
+    machines: Sequence[OnMachine] = ()
+    """The machines that the log may be of, the likeliest first, if nobody named one and they differ."""
     case: Case | None = field(default=None, repr=False, compare=False)
     """What ailments are asked about; None without predictions."""
 
@@ -419,7 +431,7 @@ def examined(
     elif verdict != HEALTHY and (case is None or (share or 0) >= ASK_FROM):
         likely = named_alone(facts, [*AILMENTS, *of_version(log, fabric, slow)])
     machine = fabric.name if fabric else None
-    return Verdict(log, machine, rows, verdict, reasons, share, of_baseline, trust, likely, case)
+    return Verdict(log, machine, rows, verdict, reasons, share, of_baseline, trust, likely, case=case)
 
 
 def judged(log: Log, fabric: Fabric | None, require: float | None, why_no_machine: str | None) -> Verdict:

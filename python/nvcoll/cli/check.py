@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
-from nvcoll.check import baseline, junit, machine, report
+from nvcoll.check import baseline, junit, machine, odds, report
 from nvcoll.check.formats import read
 from nvcoll.check.lines import decoded
 from nvcoll.check.log import Log
@@ -46,35 +46,32 @@ def _read(name: str, collective: str | None, conditions: Conditions) -> list[Log
     ]
 
 
-def _verdicts(
-    name: str, logs_of: Callable[[str], list[Log]], judge: Callable[[Log], Verdict], unread: set[str]
-) -> list[Verdict]:
-    """Returns the verdicts on the tables of a file; for a file that cannot be read, one with the error."""
+def _logs(name: str, logs_of: Callable[[str], list[Log]], unread: set[str]) -> list[Log | Verdict]:
+    """Returns the tables of a file; for a file that cannot be read, a verdict with the error."""
     try:
-        logs = logs_of(name)
+        return [*logs_of(name)]
     except (OSError, InvalidArgument) as error:
         reason = f"{name}: {error.strerror}" if isinstance(error, OSError) else str(error)
         if isinstance(error, OSError):
             typer.echo(f"nvcoll: {printable(reason)}", err=True)
             unread.add(name)
         return [Verdict(Log(name, None, None, ()), None, (), CANNOT_TELL, (reason,))]
-    return [judge(log) for log in logs]
 
 
-def _judge(log: Log, on: Sequence[Fabric], require: float | None, baselines: Sequence[Log]) -> Verdict:
+def _on_named(log: Log, on: Sequence[Fabric], require: float | None, baselines: Sequence[Log]) -> Verdict:
+    """Returns the verdict on a log on that machine of ``--on`` that has its ranks, or the first."""
     same = [one for one in on if one.world_size == log.ranks] or [one for one in on if log.may_have(one.world_size)]
-    named = next(iter(same or on), None)
-    fabric, why_no_machine = named, None
-    if named is None:
-        try:
-            fabric = machine.of_header(log)
-        except InvalidArgument as error:
-            why_no_machine = str(error)
-    if fabric is not None and log.may_have(fabric.world_size):
-        log = log.of_ranks(fabric.world_size)
-    notes = [] if named is None else [note for of in (machine.part, machine.doubt) if (note := of(log, named))]
-    found = examined(log, fabric, require, why_no_machine, baseline.times_us(log, baselines))
+    named = (same or on)[0]
+    if log.may_have(named.world_size):
+        log = log.of_ranks(named.world_size)
+    notes = [note for of in (machine.part, machine.doubt) if (note := of(log, named))]
+    found = examined(log, named, require, None, baseline.times_us(log, baselines))
     return replace(found, reasons=[*found.reasons, *notes])
+
+
+def _on_found(log: Log, machines: Sequence[odds.Found], require: float | None, baselines: Sequence[Log]) -> Verdict:
+    """Returns the verdict on a log on the machines that it may be of."""
+    return odds.judged(log, machines, require, baseline.times_us(log, baselines))
 
 
 @gathered
@@ -82,7 +79,7 @@ def check(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="LOGS...", help="Logs of nccl-tests, rccl-tests or scripts of torch; - is standard input."
+            metavar="LOGS...", help="Logs of nccl-tests, rccl-tests, scripts of torch or other tools; - is standard input."
         ),
     ],
     *,
@@ -94,7 +91,7 @@ def check(
         list[str] | None,
         typer.Option(
             "--on",
-            help="Machines; a log is compared with the first that has its number of ranks. Default: from its header.",
+            help="Machines; a log is compared with the first that has its number of ranks. Default: what the logs leave open.",
             autocompletion=beginning,
         ),
     ] = None,
@@ -126,9 +123,13 @@ def check(
         raise InvalidArgument(f"--require is {require:g}: pass a share of the prediction, as 0.9")
     logs_of = partial(_read, collective=collective, conditions=conditions)
     known = [log for name in baselines or [] for log in logs_of(name)]
-    judge = partial(_judge, on=machines(on, gpu) if on else [], require=require, baselines=known)
     unread: set[str] = set()
-    found = among([one for name in names for one in _verdicts(name, logs_of, judge, unread)])
+    every = [one for name in names for one in _logs(name, logs_of, unread)]
+    judge = partial(_on_named, on=machines(on, gpu), require=require, baselines=known) if on else None
+    if judge is None:
+        of_one_machine = odds.found([one for one in every if isinstance(one, Log)])
+        judge = partial(_on_found, machines=of_one_machine, require=require, baselines=known)
+    found = among([judge(one) if isinstance(one, Log) else one for one in every])
     if junit_file is not None:
         junit_file.write_text(junit.to_junit(found), encoding="utf-8")
     if as_json:

@@ -1,0 +1,247 @@
+"""The machines that a log may be of, if nobody names one.
+
+A log says which GPUs it has, on how many hosts, sometimes the medium and the number of its cards. Every machine that
+fits is a candidate; where no GPU is named, each board of `usual.toml`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+from nvcoll._nvcoll import Fabric, GpuRow, InvalidArgument, fabric, fabrics, gpus_called
+from nvcoll.check.log import Log
+
+BOARD = 8
+"""The most GPUs of a board; a machine with more is a rack of hosts."""
+
+OTHER_BOARD = 0.3
+"""How common a board is that is not in the table. Chosen."""
+
+PART_OF_BOARD = 0.15
+"""What remains of a board's odds if a log uses some of its GPUs. Chosen."""
+
+HALF_ON_EACH = 0.1
+"""How common it is that ranks which fit on one node are on two, where a log does not show its nodes. Chosen."""
+
+UNKNOWN_OF_BOARD, NETWORK_OF_ONE = 0.1, 0.1
+"""What remains of a board's odds if the log's name of a GPU is unknown, as those of boards are not; and of one node's
+if the log shows channels between nodes. Chosen."""
+
+OTHER_CARDS = {True: 0.3, False: 0.05}
+"""What remains of a network's odds if the log has more cards than it, as of storage, and if it has fewer. Chosen."""
+
+_MEDIA = (
+    ("ib", r"medium=IB$"),
+    ("roce", r"medium=RoCE$|card=(bnxt_re|ionic|rocep)|NCCL_IB_HCA=.*(bnxt_re|ionic|rocep)|NCCL_IB_GID_INDEX="),
+    ("efa", r"network=AWS Libfabric$|provider=efa$|card=(rdmap|efa)|instance=(ml\.)?[pg]\d"),
+    ("slingshot", r"provider=cxi$|card=(cxi|hsn)|NCCL_SOCKET_IFNAME=hsn"),
+)
+"""The family of networks that a line of evidence names."""
+
+_OF_NETWORK = re.compile(r"gdr=|path=NET")
+"""Evidence of several nodes."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A board with the network between such boards, and how common it is."""
+
+    board: Fabric
+    network: str | None
+    common: float
+    each: int | None = None
+    """The ranks on each node, if the log does not show them and another number than usual is tried."""
+
+    def of(self, log: Log) -> Fabric:
+        """Returns the machine of a log: so many nodes, and of each those GPUs that the log has.
+
+        Raises:
+            InvalidArgument: the ranks of the log are no whole number of such nodes.
+        """
+        nodes, each = _layout(log, self.board) if self.each is None else (-(-(log.ranks or 1) // self.each), self.each)
+        if nodes > 1 and self.network is None:
+            raise InvalidArgument(f"the log has {nodes} nodes, and {self.board.name} has no network")
+        board, of, gpu = self.board.name.partition(" with gpu ")
+        return fabric(
+            f"{board}{_part(self.board, log, each)}{f'x{nodes}+{self.network}' if nodes > 1 else ''}{of}{gpu}"
+        )
+
+
+def _usual() -> list[dict[str, Mapping[str, float]]]:
+    rows: list[dict[str, Mapping[str, float]]] = tomllib.loads(
+        Path(__file__).with_name("usual.toml").read_text(encoding="utf-8")
+    )["usual"]
+    return rows
+
+
+@cache
+def _boards() -> Mapping[str, tuple[float, Mapping[str, float]]]:
+    """Returns how common each usual board is, and its networks."""
+    return {board: (common, row["networks"]) for row in _usual() for board, common in row["boards"].items()}
+
+
+@cache
+def _other() -> Mapping[str, float]:
+    """Returns the networks of boards that are not in the table."""
+    return _usual()[-1]["networks"]
+
+
+def numbers(log: Log, fact: str) -> list[int]:
+    """Returns the numbers of a fact of a log."""
+    return [int(value) for value in log.facts.get(fact, ()) if value.isdigit() and len(value) < 6]
+
+
+def _nodes(log: Log, size: int) -> int:
+    """Returns the number of nodes of a log, on boards with a number of GPUs."""
+    ranks, hosts = log.ranks or 1, len(set(log.hosts))
+    if hosts and len(log.hosts) == ranks:  # no line of a device is missing
+        return hosts
+    told = [*sorted(numbers(log, "nodes"))[-1:], *(ranks // each for each in numbers(log, "per_node") if each)]
+    if fitting := [nodes for nodes in told if nodes and ranks % nodes == 0]:
+        return fitting[0]
+    least = max(-(-ranks // size), hosts)
+    return 2 if least == 1 < min(size, ranks) and ranks % 2 == 0 and _sends_over_network(log) else least
+
+
+def _shows_nodes(log: Log) -> bool:
+    """Says whether a log shows on how many nodes it ran."""
+    return bool(log.hosts or log.launch == "single_process" or log.facts.keys() & {"nodes", "per_node"})
+
+
+def _sends_over_network(log: Log) -> bool:
+    """Says whether a log shows channels between nodes; NCCL names its cards on one node as well."""
+    return any(map(_OF_NETWORK.match, log.evidence))
+
+
+def _layout(log: Log, board: Fabric) -> tuple[int, int]:
+    """Returns the number of nodes of a log, and of ranks on each; two whole boards if it has no ranks, as of a tool.
+
+    Raises:
+        InvalidArgument: the board has too few GPUs, or the nodes differ.
+    """
+    size = board.world_size
+    if log.ranks is None:
+        return 2, size
+    ranks = log.ranks
+    nodes = -(-ranks // size) if size > BOARD else _nodes(log, size)
+    each, rest = divmod(ranks, nodes)
+    if rest or each > size:
+        raise InvalidArgument(f"{ranks} ranks are not {nodes} equal nodes of {board.name}")
+    return nodes, each
+
+
+def _part(board: Fabric, log: Log, each: int) -> str:
+    """Returns those GPUs of a board that a log uses, as ``[0-3]``; nothing if it uses all."""
+    if each == board.world_size:
+        return ""
+    used = sorted(set(log.devices[:each]))
+    if board.world_size > BOARD or len(used) != each or used[-1] >= board.world_size:
+        used = [*range(each)]
+    is_range = each > 1 and used == [*range(used[0], used[-1] + 1)]
+    return f"[{used[0]}-{used[-1]}]" if is_range else f"[{','.join(map(str, used))}]"
+
+
+def _family(board: Fabric) -> str:
+    """Returns a name that machines share which differ in their number of GPUs alone."""
+    return board.name if board.name == board.gpu_model.board else re.sub(r"-\d+(?=-|$)", "", board.name)
+
+
+def _smallest(every: Sequence[Fabric], each: int) -> Iterator[Fabric]:
+    """Yields of each family the smallest machine that has a number of GPUs."""
+    ranked = sorted(every, key=lambda one: (_family(one), one.world_size))
+    for _, alike in groupby(ranked, _family):
+        if (one := next((one for one in alike if one.world_size >= each), None)) is not None:
+            yield one
+
+
+def is_of_amd(row: GpuRow) -> bool:
+    """Says whether a GPU is of AMD."""
+    return row.title.startswith(("Instinct", "Radeon"))
+
+
+def models(log: Log) -> list[GpuRow]:
+    """Returns the models of GPU that a log may have, by its lines of devices or its cloud; none if it does not say."""
+    if any(log.gpus):
+        return gpus_called(log.gpus[0])
+    for instance in log.facts.get("instance", ()):
+        with suppress(InvalidArgument):
+            return [fabric(instance.removeprefix("ml.")).gpu_model]
+    return []
+
+
+def _boards_of(log: Log) -> Iterator[Fabric]:
+    """Yields the boards that a log may be of."""
+    each, known = max(1, (log.ranks or 1) // _nodes(log, BOARD)), models(log)
+    names = {row.name for row in known}
+    if shipped := [*_smallest([one for one in fabrics() if one.gpu_model.name in names], each)]:
+        yield from shipped
+    elif known:
+        yield from _boxes(known[0], each)
+    else:
+        yield from _unnamed(log, each)
+
+
+def _boxes(model: GpuRow, each: int) -> Iterator[Fabric]:
+    """Yields the boxes of cards in which a model may be, that no machine is shipped for."""
+    size = next((size for size in (2, 4, 8) if size >= each), BOARD)
+    for kind in ("p2p", "staged"):
+        with suppress(InvalidArgument):  # it is no card
+            yield fabric(f"{model.pcie}-{size}-{kind} with gpu {model.name}")
+
+
+def _unnamed(log: Log, each: int) -> Iterator[Fabric]:
+    """Yields the usual boards of the maker of a log's GPUs, which it does not name, or not by a name that is known."""
+    evidence, gpus = log.evidence, " ".join(log.gpus).lower()
+    amd, nvidia = "library=RCCL" in evidence or "amd" in gpus, "library=NCCL" in evidence or "nvidia" in gpus
+    for one in _smallest([one for one in fabrics() if one.name in _boards()], each):
+        is_other = nvidia if is_of_amd(one.gpu_model) else amd
+        if not is_other and not BOARD < one.world_size < (log.ranks or 0):  # several racks name their GPUs
+            yield one
+
+
+def _cards(log: Log) -> int | None:
+    """Returns the number of network cards of a node that a log names."""
+    if found := numbers(log, "cards"):
+        return max(found)
+    named = log.settings.get("NCCL_IB_HCA", "")
+    return named.count(",") + 1 if named and "^" not in named and re.search(r"\d", named) else None
+
+
+def _networks(log: Log, usual: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Yields the networks that a log may have, each with its part of all."""
+    media = {family for family, words in _MEDIA if any(re.match(words, line) for line in log.evidence)}
+    fitting = {name: common for name, common in usual.items() if not media or name.split("-")[0] in media}
+    if media and not fitting:
+        fitting = {name: common for name, common in _other().items() if name.split("-")[0] in media}
+    cards = _cards(log)
+    for name, common in (fitting or usual).items():
+        has = int(name.rsplit("-", 1)[1])
+        as_many = 1.0 if cards in (None, has) else OTHER_CARDS[cards > has]
+        yield name, as_many * common / sum(usual.values())
+
+
+def fitting(log: Log) -> Iterator[Candidate]:
+    """Yields the machines that a log may be of."""
+    is_unknown = any(log.gpus) and not models(log)
+    for board in _boards_of(log):
+        common, usual = _boards().get(board.name, (OTHER_BOARD, _other()))
+        with suppress(InvalidArgument):
+            nodes, each = _layout(log, board)
+            if each < board.world_size <= BOARD:
+                common *= PART_OF_BOARD
+            if is_unknown and board.name == board.gpu_model.board:
+                common *= UNKNOWN_OF_BOARD
+            if nodes == 1 and _sends_over_network(log):
+                common *= NETWORK_OF_ONE
+            networks = _networks(log, usual) if nodes > 1 else [(None, 1.0)]
+            yield from (Candidate(board, network, common * share) for network, share in networks)
+            if nodes == 1 and each % 2 == 0 and board.world_size <= BOARD and not _shows_nodes(log):
+                for network, share in _networks(log, usual):
+                    yield Candidate(board, network, common * share * HALF_ON_EACH, each // 2)

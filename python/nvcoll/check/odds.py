@@ -1,0 +1,258 @@
+"""Which machine logs are of: the odds of each candidate, and the verdict by those that are likely.
+
+One machine explains all logs of a command. Its odds are::
+
+    how common it is x product over logs of (part of healthy logs x healthy + part of sick logs x sick)
+
+``healthy`` is a normal density of log(measured / predicted busbw), as wide as the interval of the prediction; ``sick``
+falls from 1 on, on one node faster than over several, with peaks where the commonest ailments lie: half and a quarter
+of a network, and NVLS that is off. So a rate that one machine explains speaks for it, and a machine that cannot be so
+fast is out. The verdict is that of the likeliest machine, if the likely ones agree; else there is none, and each
+machine is named with what the log is worth on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import exp, inf, pi, prod, sqrt
+from math import log as ln
+from statistics import median
+
+from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, networks
+from nvcoll.check.candidates import BOARD, Candidate, fitting, models
+from nvcoll.check.log import Log, Row, factor
+from nvcoll.check.tool import Expected
+from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, JUDGED, LARGE, SICK, SUSPICIOUS, OnMachine, Verdict, examined
+
+SICK_LOGS, FALL_OF_ONE, FALL = 0.4, 0.7, 1.5
+"""The part of logs that are sick, and how far below the prediction their rates lie, on one node and on several: mean
+logarithms. Chosen."""
+
+LEAST_SIGMA = 0.04
+"""The least spread of the rates of healthy machines, as a logarithm. Chosen."""
+
+COMMONEST = 0.4
+"""The part of sick logs whose rates are those of the commonest ailments. Chosen."""
+
+JUDGED_MACHINES, ROUGH = 12, 0.35
+"""The most machines that are predicted, and the error of the rough rate by which they are chosen, as a logarithm."""
+
+SHOWN, LEAST_ODDS = 3, 0.08
+"""The most machines that are judged, and the least odds of one. Chosen."""
+
+SAME_SHARE = 0.04
+"""Machines on which a log reaches shares that differ less, with one verdict, are one answer. Chosen."""
+
+HEALTHY_FROM, SUSPICIOUS_FROM, SICK_FROM = 0.65, 0.8, 0.9
+"""The odds of the machines that agree, from which there is each verdict. Chosen."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A candidate with its odds."""
+
+    candidate: Candidate
+    odds: float
+    whole: Log
+    """What all logs say of the machine together."""
+
+    def of(self, log: Log) -> Fabric:
+        """Returns the machine of a log; of a tool that ran on some of the GPUs, that of the others.
+
+        Raises:
+            InvalidArgument: as `Candidate.of`.
+        """
+        return self.candidate.of(self.whole if _is_of_some(log) else log)
+
+
+def _deciding(log: Log) -> list[Row]:
+    """Returns the rows by which a log is judged."""
+    if log.tool is not None:
+        return [*log.rows]
+    return next((large for least in (LARGE, JUDGED) if (large := [row for row in log.rows if row.nbytes >= least])), [])
+
+
+def _likelihood(log: Log, machine: Fabric) -> float:
+    """Returns how likely the rates of a log are on a machine, whether that is healthy or not.
+
+    Raises:
+        InvalidArgument: as `Fabric.predict`.
+    """
+    rows = _deciding(log)
+    if not rows:
+        return 1.0
+    known = log.predicted(machine, rows)
+    if any(one.time_us <= 0 for one in known):
+        raise InvalidArgument(f"{machine.name} sends nothing for {log.collective}")
+    share = median(ln(one.time_us / row.time_us) for row, one in zip(rows, known, strict=True))
+    sigma = max(median(ln(one.high_us / one.low_us) for one in known) / 3.29, LEAST_SIGMA)
+    below = _below(share, LEAST_SIGMA, machine.nodes)
+    peaks = [_normal(share - ailing, sigma) for ailing in _ailing(log, machine, rows[-1], known[-1])]
+    sick = (1 - COMMONEST) * below + COMMONEST * sum(peaks) / len(peaks) if peaks else below
+    return (1 - SICK_LOGS) * _normal(share, sigma) + SICK_LOGS * sick
+
+
+def _normal(error: float, sigma: float) -> float:
+    return exp(-((error / sigma) ** 2) / 2) / sigma / sqrt(2 * pi)
+
+
+def _below(share: float, sigma: float, nodes: int) -> float:
+    """Returns the density of what sick machines reach of the prediction."""
+    fall = FALL if nodes > 1 else FALL_OF_ONE
+    return (exp(share / fall) if share < 0 else exp(-((share / sigma) ** 2) / 2)) / fall
+
+
+def _ailing(log: Log, machine: Fabric, row: Row, healthy: Prediction | Expected) -> list[float]:
+    """Returns the shares, as logarithms, that a log has with the commonest ailments of its machine."""
+    if machine.nodes > 1:
+        return [-ln(2), -ln(4)]
+    if log.tool is not None or not (healthy.algorithm or "").startswith("NVLS"):
+        return []
+    without = log.predicted(machine, [row], {"NCCL_NVLS_ENABLE": 0})
+    return [ln(healthy.time_us / without[0].time_us)]
+
+
+def _screened(log: Log, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Returns the candidates whose rough rate fits a log best: that of one board, or of the cards of a node if less."""
+    if len(candidates) <= JUDGED_MACHINES:
+        return [*candidates]
+    rows = _deciding(log)
+    row = rows[-1] if rows else log.rows[-1]
+    gbps = {one.name: one.gbps for one in networks()}
+    alone: dict[str, float] = {}
+    weighed = []
+    for one in candidates:
+        board, nodes = one.board.name, 1 if one.network is None else 2
+        if board not in alone:
+            alone[board] = _rate(log, one, row)
+        rate = min(alone[board], gbps[one.network] if one.network else inf)
+        busbw = row.nbytes * factor(log.collective or "", log.ranks or 1) / row.time_us / 1e3
+        share = ln(busbw / rate) if rate < inf else 0.0
+        weighed.append((one.common * (_normal(share, ROUGH) + _below(share, ROUGH, nodes)), one))
+    return [one for _, one in sorted(weighed, key=lambda each: -each[0])[:JUDGED_MACHINES]]
+
+
+def _rate(log: Log, one: Candidate, row: Row) -> float:
+    """Returns the busbw of a row on one board; infinity if it is no question of a board."""
+    try:
+        board = one.board if one.board.world_size <= BOARD else one.of(log)
+        return inf if board.world_size == 1 else log.predicted(board, [row])[0].busbw
+    except InvalidArgument:  # the tool measures the network
+        return inf
+
+
+def _is_of_some(log: Log) -> bool:
+    """Says whether a log is of a tool that does not run on all GPUs of its machine."""
+    return log.tool is not None and (log.ranks is None or log.tool.is_of_some)
+
+
+def is_read(log: Log) -> bool:
+    """Says whether a log tells enough to look for its machine."""
+    has_ranks = (log.ranks or 0) > 1 or _is_of_some(log)
+    return bool(log.rows and log.collective and has_ranks and log.jobs == 1 and log.unlike is None)
+
+
+def _together(logs: Sequence[Log]) -> Log:
+    """Returns the log with the most ranks, with what the others say of the same machine."""
+    gpus = next((one.gpus for one in logs if any(one.gpus)), ())
+    facts: dict[str, list[str]] = {}
+    for name, values in ((name, values) for one in logs for name, values in one.facts.items()):
+        facts.setdefault(name, []).extend(values)
+    last = max(logs, key=lambda one: (one.ranks or 0, len(set(one.hosts))))
+    facts |= {name: [*values] for name, values in last.facts.items()}
+    return replace(last, gpus=last.gpus if any(last.gpus) else gpus, facts=facts)
+
+
+def found(logs: Sequence[Log]) -> list[Found]:
+    """Returns the machines that logs of one machine may be of, the likeliest first; none if no log tells enough."""
+    told = [one for one in logs if is_read(one)]
+    if not told:
+        return []
+    weighed: list[tuple[Candidate, float]] = []
+    whole = _together(told)
+    for one in _screened(whole, [*fitting(whole)]):
+        with suppress(InvalidArgument):  # the machine does not have so many ranks
+            weighed.append((one, one.common * prod(_likelihood(log, Found(one, 1, whole).of(log)) for log in told)))
+    total = sum(weight for _, weight in weighed) or inf
+    return sorted((Found(one, weight / total, whole) for one, weight in weighed), key=lambda one: -one.odds)
+
+
+def _lacks(log: Log) -> str:
+    """Returns why no machine was looked for, or none fits, and what to pass."""
+    if not log.gpus and log.ranks is None:
+        return "the log shows neither its GPUs nor its number of ranks: pass --on"
+    what = f"`{log.gpus[0]}`" if any(log.gpus) else "GPUs without a name"
+    ranks = log.ranks or "these"
+    return (
+        f"no machine that is shipped has {ranks} ranks of {what}: pass --on with a file; nvcoll fabric lists machines"
+    )
+
+
+def _class(verdict: str) -> str:
+    return SICK if verdict == SUSPICIOUS else verdict
+
+
+def _is_same(one: Verdict, other: Verdict) -> bool:
+    """Says whether a log is worth the same on two machines."""
+    return _class(one.verdict) == _class(other.verdict) and abs((one.share or 0) - (other.share or 0)) < SAME_SHARE
+
+
+def _likely(
+    log: Log, machines: Sequence[Found], require: float | None, beside: Mapping[int, float] | None
+) -> list[tuple[float, Verdict]]:
+    """Returns the verdicts on a log on the machines that it may be of, each with its odds; equal ones are one."""
+    likely: list[tuple[float, Verdict]] = []
+    for one in machines:
+        if one.odds >= LEAST_ODDS or not likely:
+            found = examined(log, one.of(log), require, None, beside)
+            same = next((nth for nth, (_, known) in enumerate(likely) if _is_same(known, found)), None)
+            if same is None:
+                likely.append((one.odds, found))
+            else:
+                likely[same] = likely[same][0] + one.odds, likely[same][1]
+    return likely
+
+
+def judged(
+    log: Log, machines: Sequence[Found], require: float | None, beside: Mapping[int, float] | None = None
+) -> Verdict:
+    """Returns the verdict on a log by the machines that it may be of, without its ailments.
+
+    Args:
+        log: the log.
+        machines: as of `found`.
+        require: as of `examined`.
+        beside: the baseline, as of `examined`.
+    """
+    try:
+        likely = _likely(log, machines, require, beside)
+    except InvalidArgument as error:  # of other nodes than the logs beside it
+        return examined(log, None, require, f"{error}: pass --on", beside)
+    if not likely:
+        return examined(log, None, require, _lacks(log), beside)
+    best = likely[0][1]
+    if best.share is None:
+        return best
+    part = sum(odds for odds, one in likely if _class(one.verdict) == _class(best.verdict))
+    verdict = _supported(best.verdict, part / sum(odds for odds, _ in likely), bool(models(log)))
+    ranked = sorted(likely, key=lambda one: -one[0])[:SHOWN]
+    several = [OnMachine(one.machine or "", odds, one.verdict, one.share) for odds, one in ranked]
+    reasons = [*best.reasons]
+    if len(likely) > 1:
+        reasons.append("the log does not name its machine, and several fit: pass --on")
+    if verdict == HEALTHY and "+ethernet" in (best.machine or ""):
+        verdict, reasons = (
+            SUSPICIOUS,
+            [*reasons, "the rate is that of TCP over Ethernet: right only without RDMA cards"],
+        )
+    return replace(best, verdict=verdict, reasons=reasons, machines=several if len(likely) > 1 else ())
+
+
+def _supported(verdict: str, part: float, is_named: bool) -> str:
+    """Returns the verdict that some odds of the machines support; without names of GPUs none is certain."""
+    if verdict in (SICK, SUSPICIOUS):
+        is_sick = verdict == SICK and part >= SICK_FROM and is_named
+        return SICK if is_sick else SUSPICIOUS if part >= SUSPICIOUS_FROM else CANNOT_TELL
+    return verdict if part >= HEALTHY_FROM else CANNOT_TELL

@@ -1,0 +1,121 @@
+"""The machines that a log may be of: every usual one is found by its own log, whether healthy or not."""
+
+import pytest
+from check_logs import MIB, table
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nvcoll import fabric
+from nvcoll.check import candidates, nccl_tests, odds
+from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, among
+
+SIZES = [64 * MIB, 256 * MIB, 1024 * MIB]
+USUAL = [
+    (board, network)
+    for row in candidates._usual()
+    for board in row["boards"]
+    for network in row["networks"]
+    if board != "gb200-nvl72" and board != "gb300-nvl72"
+]
+
+
+def devices(gpu, nodes, each):
+    """Returns the lines of devices of some nodes."""
+    return "\n".join(
+        f"#  Rank {at} Group 0 Pid 1 on host{at // each} device {at % each} [0x1] {gpu}" for at in range(nodes * each)
+    )
+
+
+def log_of(gpu, nodes=1, each=8, times=None, lines=""):
+    """Returns a log of all_reduce with a name of its GPUs, or without devices."""
+    head = f"{lines}\n{devices(gpu, nodes, each)}" if gpu else lines
+    (log,) = nccl_tests.read("log", table(times or {MIB: 100}, ranks=nodes * each, head=head))
+    return log
+
+
+def times_on(machine, slower):
+    """Returns the times of sizes on a machine, so much slower than predicted."""
+    return {one.nbytes: one.time_us * slower for one in machine.predict("all_reduce", SIZES)}
+
+
+def found(log):
+    """Returns the name of the likeliest machine."""
+    return odds.found([log])[0].of(log).name
+
+
+@pytest.mark.parametrize(("board", "network"), USUAL)
+def test_a_usual_board_takes_its_usual_networks(board, network):
+    assert fabric(f"{board}x2+{network}").nodes == 2
+
+
+@given(st.sampled_from(USUAL), st.integers(1, 3), st.sampled_from([1.0, 1.04]))
+def test_healthy_logs_of_usual_machines_are_not_called_sick(usual, nodes, slower):
+    board, network = usual
+    machine = fabric(f"{board}x{nodes}+{network}") if nodes > 1 else fabric(board)
+    each = machine.world_size // nodes
+    if machine.world_size == 1:
+        return
+    log = log_of(machine.gpu_model.names[0], nodes, each, times_on(machine, slower))
+    (one,) = among([odds.judged(log, odds.found([log]), None)])
+    assert one.verdict != SICK
+    if nodes == 1 and len(list(candidates.fitting(log))) == 1:
+        assert one.verdict == HEALTHY and one.machine == board
+
+
+@pytest.mark.parametrize("slower", [4, 30])
+@pytest.mark.parametrize("board", ["hgx-h100", "hgx-a100", "hgx-b200", "mi300x-8"])
+def test_a_board_far_below_its_rate_is_not_healthy(board, slower):
+    machine = fabric(board)
+    log = log_of(machine.gpu_model.names[0], times=times_on(machine, slower))
+    (one,) = among([odds.judged(log, odds.found([log]), None)])
+    assert one.verdict == SICK and one.machine == board
+
+
+def test_the_number_of_efa_cards_tells_the_machine():
+    info = "NCCL INFO NET/OFI Selected Provider is efa (found 32 nics)\nNCCL INFO Using network AWS Libfabric"
+    assert found(log_of("NVIDIA H100 80GB HBM3", 2, lines=info)) == "hgx-h100x2+efa-100-32"
+
+
+def test_the_medium_that_a_log_names_is_that_of_its_network():
+    line = "NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]"
+    every = odds.found([log_of("NVIDIA H100 80GB HBM3", 2, lines=line)])
+    assert every and all(one.candidate.network.startswith("roce-") for one in every)
+
+
+def test_boards_without_a_name_are_told_apart_by_their_rates():
+    for board in ("hgx-h100", "hgx-b200", "rtx4090-8-staged"):
+        assert found(log_of("", each=8, times=times_on(fabric(board), 1.0))).startswith(board)
+
+
+def test_where_machines_disagree_each_is_named_with_its_verdict():
+    log = log_of("NVIDIA H100 80GB HBM3", 2, times=times_on(fabric("hgx-h100x2+ib-hdr-8"), 1.0))
+    (one,) = among([odds.judged(log, odds.found([log]), None)])
+    assert len(one.machines) > 1 and one.verdict == CANNOT_TELL
+    assert {of.verdict for of in one.machines} > {HEALTHY}
+    for of in one.machines:  # a machine that is named is one that can be passed
+        assert fabric(of.machine).world_size == 16
+
+
+def test_hosts_of_a_rack_are_one_machine():
+    assert found(log_of("NVIDIA GB200", 18, 4)).startswith("gb200-nvl72")
+    log = log_of("NVIDIA GB200", 4, 4)
+    machine = odds.found([log])[0].of(log)
+    assert (machine.world_size, machine.nodes) == (16, 1)
+
+
+def test_hosts_whose_lines_are_missing_are_counted_by_their_boards():
+    lines = devices("NVIDIA H100 80GB HBM3", 2, 8).splitlines()
+    text = table({MIB: 100}, ranks=64, head="\n".join([lines[0], lines[-1]]))
+    (log,) = nccl_tests.read("log", text)
+    assert odds.found([log])[0].of(log).nodes == 8
+
+
+def test_cards_that_are_sold_in_no_box_are_in_one_of_their_lanes():
+    log = log_of("AMD Instinct MI100", each=2, times=times_on(fabric("2xmi100"), 1.0))
+    assert found(log) == "pcie4-2-p2p with gpu mi100"
+
+
+def test_nothing_is_looked_for_where_a_log_tells_nothing():
+    (log,) = nccl_tests.read("log", "no table")
+    one = odds.judged(log, odds.found([log]), None)
+    assert (one.verdict, one.reasons) == (CANNOT_TELL, ["the log has no row of a table"])
