@@ -84,8 +84,6 @@ def _likelihood(log: Log, machine: Fabric) -> float:
     if not rows:
         return 1.0
     known = log.predicted(machine, rows)
-    if any(one.time_us <= 0 for one in known):
-        raise InvalidArgument(f"{machine.name} sends nothing for {log.collective}")
     share = median(ln(one.time_us / row.time_us) for row, one in zip(rows, known, strict=True))
     sigma = max(median(ln(one.high_us / one.low_us) for one in known) / 3.29, LEAST_SIGMA)
     below = _below(share, LEAST_SIGMA, machine.nodes)
@@ -120,6 +118,7 @@ def _screened(log: Log, candidates: Sequence[Candidate]) -> list[Candidate]:
         return [*candidates]
     rows = _deciding(log)
     row = rows[-1] if rows else log.rows[-1]
+    scale = 1.0 if log.tool is not None else factor(log.collective or "", log.ranks or 2)
     gbps = {one.name: one.gbps for one in networks()}
     alone: dict[str, float] = {}
     weighed = []
@@ -128,8 +127,7 @@ def _screened(log: Log, candidates: Sequence[Candidate]) -> list[Candidate]:
         if board not in alone:
             alone[board] = _rate(log, one, row)
         rate = min(alone[board], gbps[one.network] if one.network else inf)
-        busbw = row.nbytes * factor(log.collective or "", log.ranks or 1) / row.time_us / 1e3
-        share = ln(busbw / rate) if rate < inf else 0.0
+        share = ln(row.nbytes * scale / row.time_us / 1e3 / rate) if rate < inf else 0.0
         weighed.append((one.common * (_normal(share, ROUGH) + _below(share, ROUGH, nodes)), one))
     return [one for _, one in sorted(weighed, key=lambda each: -each[0])[:JUDGED_MACHINES]]
 

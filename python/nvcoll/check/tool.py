@@ -82,6 +82,8 @@ class Tool:
             InvalidArgument: the machine has not what the tool measures.
         """
         time = self.time_us(fabric, row)
+        if time <= 0:
+            raise InvalidArgument(f"{fabric.name} sends nothing for {what}")
         high = self.spread * (max(time, self.older_us(fabric, row)) if self.older_us else time)
         return Expected(what, row.nbytes, time, time / self.spread, high, self.trust)
 

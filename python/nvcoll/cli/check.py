@@ -78,9 +78,7 @@ def _on_found(log: Log, machines: Sequence[odds.Found], require: float | None, b
 def check(
     names: Annotated[
         list[str],
-        typer.Argument(
-            metavar="LOGS...", help="Logs of nccl-tests, rccl-tests, scripts of torch or other tools; - is standard input."
-        ),
+        typer.Argument(metavar="LOGS...", help="Logs of nccl-tests, rccl-tests or other tools; - is standard input."),
     ],
     *,
     collective: Annotated[
@@ -91,7 +89,7 @@ def check(
         list[str] | None,
         typer.Option(
             "--on",
-            help="Machines; a log is compared with the first that has its number of ranks. Default: what the logs leave open.",
+            help="Machines; a log is compared with the first that has its number of ranks. Default: found.",
             autocompletion=beginning,
         ),
     ] = None,
