@@ -119,3 +119,10 @@ def test_nothing_is_looked_for_where_a_log_tells_nothing():
     (log,) = nccl_tests.read("log", "no table")
     one = odds.judged(log, odds.found([log]), None)
     assert (one.verdict, one.reasons) == (CANNOT_TELL, ["the log has no row of a table"])
+
+
+def test_one_of_the_two_cards_of_a_spark_is_named():
+    times = {one.nbytes: one.time_us for one in fabric("gb10-1x2+roce-100-1").predict("all_reduce", SIZES)}
+    log = log_of("NVIDIA GB10", 2, 1, times)
+    (one,) = among([odds.judged(log, odds.found([log]), None)])
+    assert one.verdict == SICK and any("(1 of 2 cards)" in each.ailment.name for each in one.suspects)

@@ -314,8 +314,16 @@ def suspects(cases: Sequence[Case], ailments: Sequence[Ailment] = AILMENTS) -> l
         if alike:
             likely[alike[0]] = _together(likely[alike[0]], one, odds)
         else:
-            likely.append(Suspect(one, odds, None, known.rates).of(0))
+            likely.append(Suspect(_in_cards(one, cases[0].fabric), odds, None, known.rates).of(0))
     return sorted((one for one in likely if one.odds > LEAST_ODDS), key=lambda one: -one.odds)[:SHOWN]
+
+
+def _in_cards(ailment: Ailment, fabric: Fabric) -> Ailment:
+    """Returns an ailment of cards with their number on a machine in its name, as ``1 of 2 cards``."""
+    if ailment.lost != "cards" or not fabric.cards or fabric.cards % ailment.part:
+        return ailment
+    of_all = f" ({fabric.cards // ailment.part} of {fabric.cards} cards):"
+    return replace(ailment, name=ailment.name.replace(":", of_all, 1))
 
 
 def named(case: Case) -> Iterator[tuple[Ailment, str]]:

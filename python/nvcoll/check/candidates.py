@@ -74,6 +74,12 @@ class Candidate:
         )
 
 
+@cache
+def _fabric(name: str) -> Fabric:
+    """Returns a machine, the same object for the same name: it keeps what it has predicted."""
+    return fabric(name)
+
+
 def _usual() -> list[dict[str, Mapping[str, float]]]:
     rows: list[dict[str, Mapping[str, float]]] = tomllib.loads(
         Path(__file__).with_name("usual.toml").read_text(encoding="utf-8")

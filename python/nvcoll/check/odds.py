@@ -21,7 +21,8 @@ from math import log as ln
 from statistics import median
 
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, networks
-from nvcoll.check.candidates import BOARD, Candidate, fitting, models
+from nvcoll.check.ailments import named_alone
+from nvcoll.check.candidates import Candidate, fitting, models
 from nvcoll.check.log import Log, Row, factor
 from nvcoll.check.tool import Expected
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, JUDGED, LARGE, SICK, SUSPICIOUS, OnMachine, Verdict, examined
@@ -36,8 +37,9 @@ LEAST_SIGMA = 0.04
 COMMONEST = 0.4
 """The part of sick logs whose rates are those of the commonest ailments. Chosen."""
 
-JUDGED_MACHINES, ROUGH = 12, 0.35
-"""The most machines that are predicted, and the error of the rough rate by which they are chosen, as a logarithm."""
+JUDGED_MACHINES, RANKS, ROUGH = 12, 2048, 0.35
+"""The most machines that are predicted, and the most ranks of all together, at least `SHOWN` machines; and the error of
+the rough rate by which they are chosen, as a logarithm."""
 
 SHOWN, LEAST_ODDS = 3, 0.08
 """The most machines that are judged, and the least odds of one. Chosen."""
@@ -114,7 +116,8 @@ def _ailing(log: Log, machine: Fabric, row: Row, healthy: Prediction | Expected)
 
 def _screened(log: Log, candidates: Sequence[Candidate]) -> list[Candidate]:
     """Returns the candidates whose rough rate fits a log best: that of one board, or of the cards of a node if less."""
-    if len(candidates) <= JUDGED_MACHINES:
+    most = max(SHOWN, min(JUDGED_MACHINES, RANKS // (log.ranks or 2)))
+    if len(candidates) <= most:
         return [*candidates]
     rows = _deciding(log)
     row = rows[-1] if rows else log.rows[-1]
@@ -129,13 +132,13 @@ def _screened(log: Log, candidates: Sequence[Candidate]) -> list[Candidate]:
         rate = min(alone[board], gbps[one.network] if one.network else inf)
         share = ln(row.nbytes * scale / row.time_us / 1e3 / rate) if rate < inf else 0.0
         weighed.append((one.common * (_normal(share, ROUGH) + _below(share, ROUGH, nodes)), one))
-    return [one for _, one in sorted(weighed, key=lambda each: -each[0])[:JUDGED_MACHINES]]
+    return [one for _, one in sorted(weighed, key=lambda each: -each[0])[:most]]
 
 
 def _rate(log: Log, one: Candidate, row: Row) -> float:
     """Returns the busbw of a row on one board; infinity if it is no question of a board."""
     try:
-        board = one.board if one.board.world_size <= BOARD else one.of(log)
+        board = one.of(log) if one.network is None else one.board
         return inf if board.world_size == 1 else log.predicted(board, [row])[0].busbw
     except InvalidArgument:  # the tool measures the network
         return inf
@@ -245,7 +248,10 @@ def judged(
             SUSPICIOUS,
             [*reasons, "the rate is that of TCP over Ethernet: right only without RDMA cards"],
         )
-    return replace(best, verdict=verdict, reasons=reasons, machines=several if len(likely) > 1 else ())
+    found = replace(best, verdict=verdict, reasons=reasons, machines=several if len(likely) > 1 else ())
+    if verdict == CANNOT_TELL and best.verdict != CANNOT_TELL:  # ailments of which machine? those that the log names
+        return replace(found, case=None, suspects=named_alone(log.evidence))
+    return found
 
 
 def _supported(verdict: str, part: float, is_named: bool) -> str:
