@@ -144,3 +144,11 @@ def test_the_page_says_validated_of_what_is():
     doubtful = ("rtx3090-2-bridge", "dgx1-v100")
     assert all("not" not in one.predict("all_reduce", GIB).trust for one in trusted)
     assert all("not" in nvcoll.fabric(name).predict("all_reduce", GIB).trust for name in doubtful)
+
+
+def test_the_ten_questions_are_short_and_each_has_a_command_and_a_public_thread():
+    page = (DOCS / "predict" / "faq.md").read_text()
+    _, *questions = page.split("\n## ")
+    assert len(questions) == 10 and len(page.split()) <= 900
+    for question in questions:
+        assert "nvcoll " in question and "](https://github.com/" in question, question.splitlines()[0]

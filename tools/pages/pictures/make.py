@@ -47,6 +47,7 @@ WITH_OUTPUT = [
         for name in (
             "train/plan.md",
             "predict/comparing.md",
+            "predict/faq.md",
             "predict/predictions.md",
             "train/traces.md",
             "serving-plan.md",
