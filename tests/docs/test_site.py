@@ -49,3 +49,12 @@ def test_every_public_name_is_in_the_reference_with_what_it_says_and_search_find
 def test_every_page_is_in_the_navigation(site):
     named = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert named >= {page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rglob("*.md")}
+
+
+def test_the_page_of_expected_numbers_loads_its_search_box_and_each_machine_is_a_row_that_it_finds(site):
+    page = (site / "docs" / "predict" / "expected" / "index.html").read_text()
+    assert (site / "docs" / "table-search.js").is_file()
+    assert re.search(r"<script src=\"?[./]*/table-search.js", page) and 'id="table-search"' in page
+    tables = re.findall(r"<th>machine</th>\s*<th>collective</th>(.*?)</table>", page, re.DOTALL)
+    found = {name for table in tables for name in re.findall(r"<td><code>(.*?)</code>", table)}
+    assert {"mi325x-8", "mi250x-8", "h200-nvl-8-bridge", "rtx6000d-8-p2p", "gb10-1x2+roce-100-2"} <= found

@@ -31,7 +31,7 @@ def linked(page: str) -> list[str]:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Replaces the files of ``docs/`` by those of the repository; the theme's own stay."""
     pages = [path.relative_to(ROOT).as_posix() for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
-    styles = [path for path in config.extra_css if (ROOT / path).is_file()]
-    paths = dict.fromkeys([*pages, *styles, *(path for page in pages for path in linked(page))])
+    assets = [path for path in map(str, [*config.extra_css, *config.extra_javascript]) if (ROOT / path).is_file()]
+    paths = dict.fromkeys([*pages, *assets, *(path for page in pages for path in linked(page))])
     theirs = [file for file in files if file.src_dir != config.docs_dir]
     return Files([*theirs, *(File(path, str(ROOT), config.site_dir, config.use_directory_urls) for path in paths)])

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import nvcoll
 from nvcoll import Fabric, Prediction
 from nvcoll.check.log import factor
-from nvcoll.text.formatting import counted, sized
+from nvcoll.text.formatting import sized
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tools" / "predict"))
@@ -47,7 +47,7 @@ class Board(NamedTuple):
     networks: Sequence[tuple[str, str]] = ()
     """What stands before and after the number of nodes: ``("hgx-h100", "ib-ndr-8")``."""
     counts: Sequence[int] = (2, 4, 8, 32)
-    """The numbers of nodes of the first network; the others have all but the last."""
+    """The numbers of nodes of the first network; the others have every second of them."""
 
 
 BOARDS = (
@@ -95,7 +95,23 @@ BOARDS = (
     Board("DGX-1 and DGX-2 (V100)", ("dgx1-v100", "dgx2"), [("dgx1-v100", "ib-edr-4")], (2, 4)),
     Board("GH200", ("gh200-4",), [("gh200-4", "slingshot-4")]),
     Board("MI300X (8 x MI300X, RCCL)", ("mi300x-8",), [("mi300x-8", "roce-400-8")]),
-    Board("MI355X (8 x MI355X, RCCL)", ("mi355x-8",), [("mi355x-8", "roce-400-8")], (2, 8)),
+    *(
+        Board(f"{gpu} (8 x {gpu}, RCCL)", (node,), [(node, "roce-400-8")], (2, 8))
+        for gpu, node in (
+            ("MI308X", "mi308x-8"),
+            ("MI325X", "mi325x-8"),
+            ("MI350X", "mi350x-8"),
+            ("MI355X", "mi355x-8"),
+        )
+    ),
+    Board("MI250X (8 dies of 4 x MI250X, RCCL)", ("mi250x-8",), [("mi250x-8", "slingshot-4")], (2, 8)),
+    Board(
+        "H100 NVL and H200 NVL (NVLink bridges)",
+        (
+            *("h100-nvl-2-bridge", "h100-nvl-4-bridge", "h100-nvl-8-bridge"),
+            *("h200-nvl-2-bridge", "h200-nvl-4-bridge", "h200-nvl-8-bridge"),
+        ),
+    ),
     Board(
         "PCIe: A100, H100, L40S, L4",
         (
@@ -113,6 +129,10 @@ BOARDS = (
         ),
     ),
     Board(
+        "RTX 6000D",
+        ("rtx6000d-2-p2p", "rtx6000d-4-p2p", "rtx6000d-8-p2p", "rtx6000d-8-cx8", "rtx6000d-8-staged"),
+    ),
+    Board(
         "GeForce RTX: staged (no peer access, as NVIDIA's driver) and p2p (patched driver)",
         (
             *("rtx5090-2-staged", "rtx5090-4-staged", "rtx5090-8-staged", "rtx5090-8-p2p"),
@@ -120,7 +140,7 @@ BOARDS = (
             *("rtx3090-2-bridge", "rtx3090-4-bridge"),
         ),
     ),
-    Board("DGX Spark", (), [("gb10-1", "roce-200-1")], (2,)),
+    Board("DGX Spark", (), [("gb10-1", "roce-100-2"), ("gb10-1", "roce-200-1")], (2, 4)),
 )
 """The sections, in the order of the page."""
 
@@ -143,22 +163,17 @@ nvcoll predict all_reduce -b 1M -e 8G --on hgx-h100x16+ib-ndr-8     # other size
 |---|---|
 | **470** (440-500) | predicted busbw in decimal GB/s, and its 90 % interval: it contains 90 % of the held-out measurements |
 | column 1 KiB | predicted time in us, and its 90 % interval |
-| *measured* | busbw or time in [public logs](../../data/nccl-tests/README.md) of healthy machines: one value, or the lowest and the highest |
+| *466-467* | busbw or time in [public logs](../../data/nccl-tests/README.md) of healthy machines: one value, or the lowest and the highest |
+| column *systems* | number of machines in these logs |
 | \\* | the prediction is `not validated` or `extrapolated` ([labels](predictions.md#when-is-a-prediction-validated)) |
 | column 1 MiB and others | the size of the call, as nccl-tests counts it: for all_gather, reduce_scatter and all_to_all, the bytes of all ranks together |
 
 The predictions are for NCCL {version} with default settings, one process per GPU, without CUDA graphs and without registered buffers. AMD
 GPUs run RCCL. Older versions differ at small and medium sizes: `nvcoll predict --nccl-version 2.21.5`.
 
-## Why the numbers look like this
+[Questions about busbw](faq.md) has reasons for low and high numbers.
 
-| observation | reason |
-|---|---|
-| busbw of all_reduce is above the rate of the links | with NVLS the switch reduces. A GPU sends (1 + 1/n) N bytes, and busbw counts 2(n-1)/n N. On two nodes, a tree sends fewer bytes over the network than a ring |
-| busbw is far below the datasheet's NVLink figure | datasheets add both directions: 900 GB/s of H100 are 450 GB/s one way. A ring reaches about 80 % of 450 GB/s |
-| two GPUs of a board have a lower busbw than eight | a ring of n GPUs has n steps, and the last one copies inside a GPU and sends nothing |
-| all_reduce of four nodes has a lower busbw than of two nodes | with two nodes, each node sends N bytes over the network. With more nodes, NCCL builds two trees with N/2 bytes each. In one tree a node sends to its parent and to two children, in the other tree only to its parent: together 2 N bytes |
-| small sizes have low busbw | the time is launch and latency. Compare times below 1 MiB |
+<div id="table-search"></div>
 
 {sections}
 
@@ -206,7 +221,7 @@ def _predicted(found: Prediction) -> str:
     if found.nbytes != SMALL:
         value, low, high = found.busbw, found.busbw * value / high, found.busbw * value / low
     mark = "" if found.trust.startswith("validated") else "\\*"
-    return f"**{_figure(value)}**{mark} ({_figure(low)}-{_figure(high)})"
+    return f"**{_figure(value)}**{mark}<br>({_figure(low)}-{_figure(high)})"
 
 
 Machine = tuple[str, str, int]
@@ -226,14 +241,14 @@ def measurements() -> dict[tuple[Machine, str, int], list[Row]]:
 
 
 def _measured(rows: Sequence[Row]) -> str:
-    """Returns a cell: the lowest and the highest median of a system."""
+    """Returns the third line of a cell: the lowest and the highest median of a system."""
     values: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         busbw = row.nbytes / row.time_us / 1e3 * factor(row.collective, row.system.n_gpus)
         values[row.system.system_id].append(row.time_us if row.nbytes == SMALL else busbw)
     medians = sorted(median(of_system) for of_system in values.values())
     ends = dict.fromkeys(_figure(value) for value in (*medians[:1], *medians[-1:]))
-    return f"*{'-'.join(ends)}*" if medians else ""
+    return f"<br>*{'-'.join(ends)}*" if medians else ""
 
 
 def _machines(board: Board) -> Iterator[tuple[str, Machine]]:
@@ -241,7 +256,7 @@ def _machines(board: Board) -> Iterator[tuple[str, Machine]]:
     for name in board.nodes:
         yield name, (name.partition("[")[0], "", nvcoll.fabric(name).world_size)
     for place, (node, network) in enumerate(board.networks):
-        for nodes in board.counts if place == 0 else board.counts[:-1]:
+        for nodes in board.counts if place == 0 else board.counts[::2]:
             yield f"{node}x{nodes}+{network}", (node, network, nodes * nvcoll.fabric(node).world_size)
 
 
@@ -249,14 +264,15 @@ def _section(board: Board, measured: dict[tuple[Machine, str, int], list[Row]]) 
     rows = []
     for name, machine in _machines(board):
         fabric = nvcoll.fabric(name)
+        names: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for collective in ALL:
             found = fabric.predict(collective, [SMALL, *SIZES])
-            rows.append([f"`{name}`", collective, *map(_predicted, found)])
-            cells = [measured[machine, collective, nbytes] for nbytes in (SMALL, *SIZES)]
-            if any(cells):
-                systems = len({row.system.system_id for cell in cells for row in cell})
-                rows.append(["", f"*measured, {counted(systems, 'system')}*", *map(_measured, cells)])
-    heads = ["machine", "collective", f"{sized(SMALL)}, us", *map(sized, SIZES)]
+            logs = [measured[machine, collective, nbytes] for nbytes in (SMALL, *SIZES)]
+            systems = {row.system.system_id for cell in logs for row in cell}
+            cells = [_predicted(one) + _measured(cell) for one, cell in zip(found, logs, strict=True)]
+            names[*cells, f"*{len(systems)}*" if systems else ""].append(collective)
+        rows += [[f"`{name}`", ", ".join(equal), *cells] for cells, equal in names.items()]
+    heads = ["machine", "collective", f"{sized(SMALL)}, us", *map(sized, SIZES), "systems"]
     return f"## {board.title}\n\n{_table(heads, rows)}"
 
 
