@@ -16,11 +16,11 @@ The package has rooms. A room uses only rooms above it, and no file uses itself 
     cost        prices, comparisons, reports
     training    steps of training: layouts, their time and memory
     traces      recorded steps from traces of other tools
-    check       logs of benchmarks, beside predictions
     hosts       communicators of ranks on several hosts
     ranks       nodes and jobs, and the processes of ranks
     dryrun      a script of torch on virtual GPUs
     serving     model servers: layouts, what requests see of them
+    check       logs of benchmarks, beside predictions
     testing     runs with faults
     torch       the backend of torch.distributed
     cli         the command line

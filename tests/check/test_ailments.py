@@ -9,8 +9,9 @@ import pytest
 import nvcoll
 from nvcoll._nvcoll import InvalidArgument
 from nvcoll.check.ailments import AILMENTS, named_alone
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
 from nvcoll.check.machine import of_ranks
+from nvcoll.check.row import Row
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, among, judged
 
 MIB = 1 << 20

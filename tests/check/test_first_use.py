@@ -9,7 +9,8 @@ from command_line import cli, done
 
 import nvcoll
 from nvcoll.check import formats, machine
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
+from nvcoll.check.row import Row
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, among, examined, judged
 
 LOGS = Path(__file__).parents[2] / "data" / "nccl-logs"

@@ -8,7 +8,7 @@ from command_line import done
 
 from nvcoll import fabric
 from nvcoll.check import deepep, formats
-from nvcoll.check.log import Row
+from nvcoll.check.row import Row
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, among, examined, judged
 
 TWO, H800, GIB = "hgx-h100x2+ib-ndr-8", "hgx-h800x2+ib-ndr-8", 1 << 30

@@ -17,7 +17,7 @@ from statistics import median
 
 from nvcoll._nvcoll import InvalidArgument, fabric
 from nvcoll.check import deepep
-from nvcoll.check.log import Row
+from nvcoll.check.row import Row
 
 TABLE = Path(__file__).parents[2] / "data" / "deepep" / "healthy.csv"
 PAGE = Path(__file__).parents[2] / "docs" / "predict" / "check.md"

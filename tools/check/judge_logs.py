@@ -25,7 +25,8 @@ from pathlib import Path
 from nvcoll._nvcoll import Fabric, fabric
 from nvcoll.check import formats, odds
 from nvcoll.check.ailments import AILMENTS, LEAST_ODDS, Suspect
-from nvcoll.check.log import Log, Row, factor
+from nvcoll.check.log import Log, factor
+from nvcoll.check.row import Row
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, SICK, SUSPICIOUS, Verdict, among, examined
 
 DATA = Path(__file__).parents[2] / "data"

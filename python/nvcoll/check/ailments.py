@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
+from nvcoll.check.row import Row
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import Prediction, _Launch

@@ -5,7 +5,8 @@ from __future__ import annotations
 from statistics import mean
 
 from nvcoll._nvcoll import Fabric
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
+from nvcoll.check.row import Row
 from nvcoll.text.formatting import sized
 
 WIDE = 2.0

@@ -24,7 +24,8 @@ from functools import partial
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
 from nvcoll.check.lines import cleaned
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
+from nvcoll.check.row import Row
 from nvcoll.check.tool import NUMBER, Tool, cross_node
 
 CARD, NVLINK = 0.88, 0.68

@@ -20,8 +20,9 @@ from nvcoll._nvcoll import collective_spelled
 from nvcoll.check import columns, facts, ranks
 from nvcoll.check.columns import BYTES, Cells, Columns
 from nvcoll.check.lines import cleaned
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
 from nvcoll.check.ranks import Interval
+from nvcoll.check.row import Row
 from nvcoll.text.formatting import sized
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from nvcoll._nvcoll import Fabric
 from nvcoll.check.lines import cleaned
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
+from nvcoll.check.row import Row
 from nvcoll.check.tool import NUMBER, Tool, at_rate, card
 from nvcoll.text.formatting import sized
 

@@ -23,7 +23,8 @@ from statistics import median
 from nvcoll._nvcoll import Fabric, InvalidArgument, Prediction, networks
 from nvcoll.check.ailments import named_alone
 from nvcoll.check.candidates import Candidate, fitting, models
-from nvcoll.check.log import Log, Row, factor
+from nvcoll.check.log import Log, factor
+from nvcoll.check.row import Row
 from nvcoll.check.tool import Expected
 from nvcoll.check.verdict import CANNOT_TELL, HEALTHY, JUDGED, LARGE, SICK, SUSPICIOUS, OnMachine, Verdict, examined
 

@@ -13,7 +13,8 @@ from functools import partial
 
 from nvcoll._nvcoll import Fabric
 from nvcoll.check.lines import cleaned
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
+from nvcoll.check.row import Row
 from nvcoll.check.tool import NUMBER, Tool, at_rate, card, cross_node
 
 ONE_WAY_US = 2.5

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from nvcoll._nvcoll import Fabric
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
+from nvcoll.check.row import Row
 from nvcoll.check.tool import NUMBER, Tool
 
 _FIGURE = re.compile(rf"^(.+?)(?: \(\w+\))?:\s+({NUMBER})\s*$", re.MULTILINE)

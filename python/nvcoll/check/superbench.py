@@ -14,7 +14,8 @@ from contextlib import suppress
 
 from nvcoll._nvcoll import collective_spelled
 from nvcoll.check import matrices, perftest
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
+from nvcoll.check.row import Row
 from nvcoll.check.tool import NUMBER
 
 _NCCL = re.compile(r"[nr]ccl-bw[^/]*/(\w+?)_(\d+)_time(?::0)?$")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nvcoll._nvcoll import Fabric, InvalidArgument
-from nvcoll.check.log import Row
+from nvcoll.check.row import Row
 
 if TYPE_CHECKING:
     from nvcoll._nvcoll import _Launch

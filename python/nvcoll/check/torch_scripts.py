@@ -25,9 +25,10 @@ from typing import NamedTuple
 
 from nvcoll._nvcoll import collective_spelled
 from nvcoll.check.lines import cleaned
-from nvcoll.check.log import Log, Row
+from nvcoll.check.log import Log
 from nvcoll.check.nccl_tests import MOST_BYTES
 from nvcoll.check.ranks import Interval, as_printed, factor_of, permitted, plainest
+from nvcoll.check.row import Row
 
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "MB": 1e6, "GB": 1e9, "us": 1, "ms": 1e3, "s": 1e6}
 _N = r"\d+(?:\.\d+)?"

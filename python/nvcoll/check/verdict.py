@@ -41,9 +41,10 @@ from nvcoll.check.ailments import (
     suspects,
 )
 from nvcoll.check.baseline import SICK_OF_BASELINE, SUSPECT_OF_BASELINE
-from nvcoll.check.log import Log, Row, factor
+from nvcoll.check.log import Log, factor
 from nvcoll.check.machine import of_log
 from nvcoll.check.regressions import of_version
+from nvcoll.check.row import Row
 from nvcoll.check.tool import Expected
 from nvcoll.text.formatting import counted, sized
 
